@@ -1,0 +1,220 @@
+"""TileLang to an Artifact: trace the factory, lower the PrimFunc, read its launch, assemble its CUDA source.
+
+TileLang splits a PrimFunc into a device function (CUDA source) and a host function (an IR that checks the arguments,
+encodes the tensor maps and launches). The host function is never run here; its calls are read. Seen on tilelang 0.1.15.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import re
+import sys
+import tempfile
+import traceback
+import warnings
+from importlib.metadata import version
+from pathlib import Path
+
+from course_utils.artifact import Artifact, Parameter, Tensor
+from course_utils.compile import nvrtc
+from course_utils.compile.errors import CompileError, time_limit
+from course_utils.tensormap import TensorMap
+
+DTYPES = {"A": "float16", "B": "float16", "D": "float16"}
+TRACE_LIMIT = 60.0  # seconds; the largest kernel of the course takes half a second
+SHARED_LIMIT = 227 * 1024  # per CTA on sm_90, static and dynamic together: CUDA C Programming Guide, Compute Capabilities
+THREAD_LIMIT = 1024  # the same table
+CLUSTER_AXES = ("tir.cluster_dim_x", "tir.cluster_dim_y", "tir.cluster_dim_z")
+GRID_AXES = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
+BLOCK_AXES = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
+
+
+def compile_gemm(factory, M: int, N: int, K: int) -> Artifact:
+    """Compile ``factory(M, N, K)``, a TileLang PrimFunc of ``A: M x K, B: N x K, D: M x N``, all fp16.
+
+    Raises CompileError, whose text says what to change.
+    """
+    prim_func = _trace(factory, M, N, K)
+    _require_signature(prim_func, {"A": (M, K), "B": (N, K), "D": (M, N)})
+    return compile_prim_func(prim_func)
+
+
+def compile_prim_func(prim_func) -> Artifact:
+    """Compile any TileLang PrimFunc with static shapes and one kernel. Raises CompileError."""
+    lowered = _lower(prim_func)
+    kernels = list(lowered.device_mod.functions.values())
+    if len(kernels) != 1:
+        raise CompileError("lower", f"this program has {len(kernels)} kernels; a step is one `with T.Kernel(...)`")
+    buffers = [prim_func.buffer_map[handle] for handle in prim_func.params]
+    tensors = tuple(Tensor(str(b.name), tuple(int(extent) for extent in b.shape), str(b.dtype)) for b in buffers)
+    launch = _read_launch(lowered.host_mod, kernels[0], {t.name for t in tensors})
+    if math.prod(launch["block"]) > THREAD_LIMIT:
+        raise CompileError("limit", f"the kernel asks for {math.prod(launch['block'])} threads a CTA; Hopper allows {THREAD_LIMIT}")
+    _require_shared(launch["dynamic_shared"])
+    import tilelang
+
+    package = Path(tilelang.__file__).parent
+    includes = [str(package / "src"), str(package / "3rdparty" / "cutlass" / "include"), *nvrtc.cuda_include_dirs()]
+    source = "#include <tl_templates/cuda/nvrtc_std.h>\n" + lowered.kernel_source
+    ptx, cubin, resources = nvrtc.compile_source(source, includes)
+    _require_shared(launch["dynamic_shared"] + resources.static_shared)
+    return Artifact(dsl="tilelang", ptx=ptx, cubin=cubin, tensors=tensors, resources=resources, source=source,
+                    versions={"tilelang": version("tilelang"), "nvrtc": version("nvidia-cuda-nvrtc")}, **launch)
+
+
+def _require_shared(count: int) -> None:
+    if count > SHARED_LIMIT:
+        raise CompileError("limit", f"the kernel asks for {count:,} bytes of shared memory; an SM of sm_90 gives a CTA at "
+                           f"most {SHARED_LIMIT:,}. Use fewer stages or a smaller tile.")
+
+
+def _trace(factory, M, N, K):
+    """Call the factory, with TileLang's own chatter kept out of the notebook."""
+    from tilelang import tvm
+
+    try:
+        with _quiet(), time_limit(TRACE_LIMIT, f"gemm({M}, {N}, {K})"):
+            result = factory(M, N, K)
+    except CompileError:
+        raise
+    except Exception as error:
+        raise CompileError("trace", f"gemm({M}, {N}, {K}) raised {type(error).__name__}: {tidy_error(error)}"
+                           + _where(error)) from error
+    if not isinstance(result, tvm.tirx.PrimFunc):
+        raise CompileError("signature", f"gemm({M}, {N}, {K}) returned {type(result).__name__}; it must return a TileLang "
+                           "PrimFunc. Did you forget `return main` after the `@T.prim_func`?")
+    return result
+
+
+def _require_signature(prim_func, shapes: dict[str, tuple[int, int]]) -> None:
+    found = [prim_func.buffer_map.get(p) for p in prim_func.params]
+    if len(found) != 3 or None in found:
+        names = ", ".join(str(p.name) for p in prim_func.params)
+        raise CompileError("signature", f"the kernel takes ({names}); it must take three tensors, A, B and D, in this order")
+    for (name, shape), buffer in zip(shapes.items(), found, strict=True):
+        extents = tuple(int(s) if hasattr(s, "value") else str(s) for s in buffer.shape)
+        if extents != shape:
+            raise CompileError("signature", f"{name} has shape {extents}; it must be {shape}, row by row")
+        if str(buffer.dtype) != DTYPES[name]:
+            raise CompileError("signature", f"{name} is {buffer.dtype}; it must be {DTYPES[name]} "
+                               "(the accumulator, not D, is float32)")
+
+
+def _lower(prim_func):
+    import tilelang
+    from tilelang import tvm
+
+    target = tvm.target.Target({"kind": "cuda", "arch": nvrtc.ARCH})
+    try:
+        with target, _quiet(), time_limit(TRACE_LIMIT, "lowering this kernel"):
+            return tilelang.lower(prim_func, target=target)
+    except CompileError:
+        raise
+    except Exception as error:
+        raise CompileError("lower", "TileLang could not lower this kernel: " + tidy_error(error) + _where(error)) from error
+
+
+def _read_launch(host_mod, kernel, tensor_names: set[str]) -> dict:
+    """Grid, block, cluster, shared memory and parameters, from the host function's packed calls."""
+    from tilelang import tvm
+
+    name = str(kernel.attrs["global_symbol"])
+    tensor_maps: dict[str, Parameter] = {}
+    launches = []
+
+    def visit(node):
+        if not isinstance(node, tvm.tirx.Call) or node.op.name != "tirx.tvm_call_packed":
+            return
+        callee, *args = node.args
+        if callee.value == "__tvm_tensormap_create_tiled":
+            tensor_maps[str(args[0].name)] = _tensor_map(args)
+        elif callee.value == name:
+            launches.append(args)
+        elif callee.value.startswith("__tvm_tensormap"):
+            raise CompileError("lower", f"the course does not run kernels that use {callee.value}")
+
+    for function in host_mod.functions.values():
+        tvm.tirx.stmt_functor.post_order_visit(function.body, visit)
+    if len(launches) != 1:
+        raise CompileError("lower", f"the program launches its kernel {len(launches)} times; a step launches it once")
+    tags = [str(t) for t in kernel.attrs["tirx.kernel_launch_params"]]
+    args = launches[0]
+    values = dict(zip(tags, args[len(args) - len(tags):], strict=True))
+    sizes = {tag: _constant(value, tag) for tag, value in values.items()}
+    parameters = []
+    for arg in args[:len(args) - len(tags)]:
+        label = str(getattr(arg, "name", arg))
+        if label in tensor_maps:
+            parameters.append(tensor_maps[label])
+        elif label in tensor_names:
+            parameters.append(Parameter("pointer", tensor=label))
+        elif hasattr(arg, "value"):
+            parameters.append(Parameter("scalar", dtype=str(arg.dtype), value=arg.value))
+        else:
+            raise CompileError("lower", f"the kernel takes {label}, which is none of {', '.join(sorted(tensor_names))}; "
+                               "a step needs no workspace in global memory")
+
+    def triple(axes):
+        return tuple(sizes.get(axis, 1) for axis in axes)
+
+    return {"kernel": name, "grid": triple(GRID_AXES), "block": triple(BLOCK_AXES), "cluster": triple(CLUSTER_AXES),
+            "dynamic_shared": sizes.get("tirx.use_dyn_shared_memory", 0), "parameters": tuple(parameters)}
+
+
+def _tensor_map(args) -> Parameter:
+    """Arguments of ``__tvm_tensormap_create_tiled``: descriptor, dtype, rank, tensor, then the driver's arrays and enums."""
+    _, data_type, rank, tensor, *rest = args
+    rank = _constant(rank, "rank")
+    numbers = [_constant(v, "tensor map field") for v in rest]
+    arrays = [tuple(numbers[i * rank:(i + 1) * rank]) for i in range(4)]
+    dims, strides, box, element_strides = arrays
+    interleave, swizzle, l2_promotion, oob_fill = numbers[4 * rank:]
+    # TileLang passes the innermost stride too, in bytes; the driver call leaves it out
+    return Parameter("tensor_map", tensor=str(tensor.name), tensor_map=TensorMap(
+        _constant(data_type, "dtype"), dims, strides[1:], box, element_strides, interleave, swizzle, l2_promotion, oob_fill))
+
+
+def _constant(value, what: str) -> int:
+    if not hasattr(value, "value"):
+        raise CompileError("lower", f"{what} is {value}, not a number at compile time; a step's shapes are Python integers")
+    return int(value.value)
+
+
+@contextlib.contextmanager
+def _quiet():
+    """Keep the compiler's chatter out of the notebook: its C++ half writes to file descriptors 1 and 2, not to Python."""
+    with tempfile.TemporaryFile() as sink, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        sys.stdout.flush()
+        sys.stderr.flush()
+        saved = os.dup(1), os.dup(2)
+        try:
+            os.dup2(sink.fileno(), 1)
+            os.dup2(sink.fileno(), 2)
+            yield
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            for number, copy in zip((1, 2), saved, strict=True):
+                os.dup2(copy, number)
+                os.close(copy)
+
+
+def tidy_error(error: BaseException) -> str:
+    """TVM's message without its C++ frames, at most six lines."""
+    text = str(error)
+    lines = [line.rstrip() for line in text.splitlines()]
+    keep = [line for line in lines if line.strip() and not re.search(
+        r'^\s*(File ".*(\.cc|\.h|\.pyi|\.pyx)"|\d+: |Traceback|at |[\w:~<>]+\(.*\)$|\^)|libtvm|site-packages', line)]
+    return "\n".join(keep[-6:]) or "no message"
+
+
+def _where(error: BaseException) -> str:
+    """The innermost line of the learner's own file on the traceback, if any."""
+    elsewhere = ("site-packages", "course_utils", "/lib/python", "<unknown>", "<frozen", ".cc", ".h")
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not any(part in frame.filename for part in elsewhere):
+            return f"\n  at {Path(frame.filename).name}, line {frame.lineno}: {frame.line}"
+    return ""

@@ -1,0 +1,62 @@
+"""Find a step's solution and load ``gemm`` from a learner's file."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+
+from course_utils.compile.errors import CompileError
+
+SOLUTIONS = Path(__file__).parents[1] / "solutions"
+
+
+def solution_path(step_id: str, dsl: str) -> Path:
+    """The solution file of a step. Raises CompileError where the checkout has none."""
+    found = sorted((SOLUTIONS / dsl).glob(f"{step_id}_*.py"))
+    if not found:
+        raise CompileError("load", f"this checkout has no {dsl} solution of {step_id} (looked in {SOLUTIONS / dsl})")
+    return found[0]
+
+
+def load_module(path: str | Path):
+    """Run a Python file as a module of its own. Raises CompileError with the line of the file that failed."""
+    path = Path(path)
+    if not path.is_file():
+        raise CompileError("load", f"there is no file {path}")
+    name = f"kernel_{abs(hash(str(path.resolve())))}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None:
+        raise CompileError("load", f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # inspect.getsource, which TileLang needs, looks the module up here
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as error:
+        raise CompileError("load", f"{path.name}, line {error.lineno}: {error.msg}: {(error.text or '').strip()}") from error
+    except ModuleNotFoundError as error:
+        raise CompileError("load", f"{path.name} imports {error.name}, which is not installed here; `make venv` installs "
+                           "what the course needs") from error
+    except Exception as error:
+        lines = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
+        where = f", line {lines[-1].lineno}" if lines else ""
+        raise CompileError("load", f"{path.name}{where}: {type(error).__name__}: {error}") from error
+    return module
+
+
+def load_factory(path: str | Path):
+    """``gemm`` of a Python file. Raises CompileError."""
+    module = load_module(path)
+    if not hasattr(module, "gemm"):
+        raise CompileError("load", f"{Path(path).name} defines no gemm; a step's file ends in `def gemm(M, N, K): ...`")
+    return module.gemm
+
+
+def load_factory_source(source: str, name: str):
+    """``gemm`` of Python source that is in no file yet; it is written to one, where TileLang can read it."""
+    folder = Path(tempfile.mkdtemp(prefix="hopper-course-"))
+    path = folder / ("".join(c if c.isalnum() else "_" for c in name) + ".py")
+    path.write_text(source)
+    return load_factory(path)
