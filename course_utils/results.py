@@ -1,0 +1,166 @@
+"""Is D right, and if not, what does the way it is wrong say? On torch tensors, CPU or GPU.
+
+D is poisoned before a run with a NaN whose bits no arithmetic makes, so "never written" and "computed a NaN" differ.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+POISON = 0x7DAD  # an fp16 NaN with a payload of our own
+RELATIVE = 2.0 ** -10  # twice the rounding of an fp32 sum to fp16, which is 2^-11 of the value
+# an fp32 sum of K products of N(0, 1) numbers: the error of each addition is below 2^-24 of a partial sum of size
+# sqrt(K); wgmma truncates rather than rounds and keeps a few bits less, hence 2^-20
+ABSOLUTE_PER_K = 2.0 ** -20
+# rounding to fp16 spreads evenly over an ulp: 2.0e-4 in the relative norm, any K; fp16 accumulation is past 4e-4 at K = 256
+NORM = 3.2e-4
+TILE = 64
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What one run's D is, against the reference. ``diagnosis`` is empty where ``ok``."""
+
+    ok: bool
+    wrong: int
+    unwritten: int
+    relative_norm: float
+    max_error: float
+    diagnosis: str
+
+
+def inputs(M: int, N: int, K: int, generator: torch.Generator, device) -> tuple[torch.Tensor, torch.Tensor]:
+    """A: M x K and B: N x K, standard normal fp16."""
+    A = torch.randn(M, K, generator=generator, device=device, dtype=torch.float32).half()
+    B = torch.randn(N, K, generator=generator, device=device, dtype=torch.float32).half()
+    return A, B
+
+
+def reference(A: torch.Tensor, B: torch.Tensor) -> torch.Tensor:
+    """``A @ B^T`` in fp32 (fp64 on a CPU, which has the time), M x N."""
+    wide = torch.float32 if A.is_cuda else torch.float64
+    return A.to(wide) @ B.to(wide).T
+
+
+def compare(D: torch.Tensor, A: torch.Tensor, B: torch.Tensor) -> Comparison:
+    """Hold D (M x N fp16) against the reference of A (M x K) and B (N x K)."""
+    K = A.shape[1]
+    ref = reference(A, B)
+    unwritten = D.view(torch.int16) == POISON
+    error = (D.to(ref.dtype) - ref).abs()
+    wrong = ~(error <= RELATIVE * ref.abs() + ABSOLUTE_PER_K * K)  # a NaN compares false, so it is wrong
+    wrong |= unwritten
+    n_wrong, n_unwritten = int(wrong.sum()), int(unwritten.sum())
+    finite = torch.where(torch.isfinite(error), error, torch.zeros_like(error))
+    norm = float(finite.norm() / ref.norm()) if n_unwritten < D.numel() else math.inf
+    ok = n_wrong == 0 and norm <= NORM
+    diagnosis = "" if ok else _diagnose(D, A, B, ref, wrong, unwritten, norm)
+    return Comparison(ok, n_wrong, n_unwritten, norm, float(finite.max()), diagnosis)
+
+
+def _diagnose(D, A, B, ref, wrong, unwritten, norm) -> str:
+    total, n_wrong, n_unwritten = D.numel(), int(wrong.sum()), int(unwritten.sum())
+    if n_unwritten == total:
+        return "the kernel wrote no element of D. Does any thread reach the store, and is its guard ever true?"
+    if n_wrong == 0:
+        return _small_errors(norm, "no element is past its bound, but ")
+    parts = [f"{n_wrong:,} of {total:,} elements are wrong ({100 * n_wrong / total:.3g}%), {_place(wrong)}."]
+    if n_unwritten:
+        parts.append(f"{n_unwritten:,} of them were never written, {_place(unwritten)}. {_unwritten_hint(unwritten)}")
+    computed = wrong & ~unwritten
+    if int(computed.sum()):
+        nans = int((torch.isnan(D) & computed).sum())
+        if nans:
+            parts.append(f"{nans:,} are NaN or were computed from NaN: something was read before it was loaded.")
+        typical = float(((D.to(ref.dtype) - ref).abs() / ref.norm() * math.sqrt(total))[computed].nan_to_num(9.9).median())
+        if typical < 0.02:
+            parts.append(_small_errors(norm, ""))
+        else:
+            story = _k_story(D, A, B, computed)
+            parts.append(story or _pattern_hint(computed))
+    return " ".join(parts)
+
+
+def _small_errors(norm: float, lead: str) -> str:
+    return (f"{lead}the error is small everywhere (relative norm {norm:.1e}, where rounding fp32 to fp16 gives 2e-4): "
+            "the sum itself lost precision. Is the accumulator fp32?")
+
+
+def _place(mask) -> str:
+    """Which rows, columns or tiles a mask covers, in a few words."""
+    rows, cols = mask.any(1).nonzero().flatten(), mask.any(0).nonzero().flatten()
+    tiles = _tiles(mask)
+    whole = f"in rows {int(rows[0])}..{int(rows[-1])}, columns {int(cols[0])}..{int(cols[-1])}"
+    if len(rows) <= 2:
+        return f"all in row{'s' if len(rows) > 1 else ''} {', '.join(str(int(r)) for r in rows)}"
+    if len(cols) <= 2:
+        return f"all in column{'s' if len(cols) > 1 else ''} {', '.join(str(int(c)) for c in cols)}"
+    return f"{whole}, in {int(tiles.sum())} of {tiles.numel()} tiles of {TILE} x {TILE}"
+
+
+def _tiles(mask):
+    M, N = mask.shape
+    m, n = M // TILE * TILE, N // TILE * TILE
+    return mask[:m, :n].reshape(m // TILE, TILE, n // TILE, TILE).any(3).any(1)
+
+
+def _unwritten_hint(unwritten) -> str:
+    tiles = _tiles(unwritten)
+    M, N = unwritten.shape
+    full = unwritten[:M // TILE * TILE, :N // TILE * TILE].reshape(M // TILE, TILE, N // TILE, TILE).all(3).all(1)
+    if bool((tiles == full).all()):
+        return ("Whole tiles are missing: does the grid, or the tile loop's bound, cover every tile, and does the tile "
+                "divide M and N?")
+    return "Parts of tiles are missing: does every thread store all of its elements, and does each wait for its store?"
+
+
+def _pattern_hint(wrong) -> str:
+    tiles = _tiles(wrong)
+    n_wrong, touched = int(wrong.sum()), int(tiles.sum())
+    per_tile = n_wrong / max(touched, 1)
+    if per_tile >= 0.9 * TILE * TILE:
+        share = touched / tiles.numel()
+        if share < 0.98:
+            return ("Some tiles are wholly wrong and the others right. If the wrong ones are not a CTA's first tile, look at "
+                    "what one tile leaves to the next: accumulator, phase, stage.")
+        return "Every tile is wrong: look at the tile's coordinates, the operand order and the swizzle before the barriers."
+    if per_tile <= 4 * TILE:
+        return ("A few rows or fragments of a tile are wrong: one thread's or one warp's part. That is a missing wait or "
+                "fence between two owners of the same bytes, not arithmetic.")
+    return "Parts of tiles are wrong: two owners of the same bytes overlap. Look for a missing wait, arrival or fence."
+
+
+def _k_story(D, A, B, wrong) -> str:
+    """Explain the first wrong tile as a weighted sum of its K tiles: 0 is a tile missed, 2 one used twice."""
+    K = A.shape[1]
+    steps = K // TILE
+    tiles = _tiles(wrong)
+    hit = tiles.nonzero()
+    if not 2 <= steps <= 32 or len(hit) == 0:
+        return ""
+    i, j = (int(v) for v in hit[0])
+    rows, cols = slice(i * TILE, (i + 1) * TILE), slice(j * TILE, (j + 1) * TILE)
+    a, b = A[rows].double().cpu(), B[cols].double().cpu()
+    parts = torch.stack([(a[:, k * TILE:(k + 1) * TILE] @ b[:, k * TILE:(k + 1) * TILE].T).flatten() for k in range(steps)], 1)
+    target = D[rows, cols].double().cpu().flatten()
+    if not bool(torch.isfinite(target).all()):
+        return ""
+    weights = torch.linalg.lstsq(parts, target[:, None]).solution.flatten()
+    residual = float((parts @ weights[:, None] - target[:, None]).norm() / target.norm())
+    nearest = weights.round()
+    if residual > 0.02 or float((weights - nearest).abs().max()) > 0.05:
+        return ""
+    odd = [(k, int(w)) for k, w in enumerate(nearest) if int(w) != 1]
+    if not odd:
+        return ""
+    missing = [k for k, w in odd if w == 0]
+    extra = [f"{k} ({w} times)" for k, w in odd if w not in (0, 1)]
+    story = f"Tile ({i}, {j}) of {TILE} x {TILE} is the exact sum of its {steps} K tiles of {TILE}"
+    if missing:
+        story += ", without K tile " + ", ".join(map(str, missing))
+    if extra:
+        story += (", and" if missing else ", but") + " with K tile " + ", ".join(extra)
+    return story + ": a stage was read too early, too late or not at all, or the accumulate flag is off by one."
