@@ -1,0 +1,243 @@
+"""check(): the one call of a grader cell. It tries every part of a step and never raises.
+
+The learner's factory is compiled in this process; what is launched and timed is the Artifact alone, in the worker
+process. A kernel that hangs or faults costs its own verdict and nothing else.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import secrets
+
+from course_utils import receipts, steps
+from course_utils.artifact import Artifact
+from course_utils.compile.errors import CompileError
+from course_utils.gpu.client import Worker, WorkerDied, WorkerTimeout
+from course_utils.tensormap import violations
+from course_utils.verdict import Part, Verdict
+
+BACKENDS = ("auto", "gpu", "compile")
+DSLS = ("tilelang",)
+TIME_LIMIT = 20.0  # seconds for one launch and its check; a right kernel of this course needs far less than one
+
+_NO_GPU = "not run: there is no Hopper GPU here"
+_FAULTS = {
+    "CUDA_ERROR_ILLEGAL_ADDRESS": "the kernel touched memory that is not its own (illegal address). Look at the tile's "
+                                  "coordinates, the stage index, a multicast mask or a CTA rank that names a CTA the "
+                                  "cluster does not have, and at a CTA that leaves its cluster early.",
+    "CUDA_ERROR_ILLEGAL_INSTRUCTION": "the kernel ran an illegal instruction. Look for a tensor map, a wgmma descriptor or "
+                                      "a multicast mask that asks for something the hardware does not have.",
+    "CUDA_ERROR_MISALIGNED_ADDRESS": "an address is not aligned for its access: 16 bytes for a vector, 128 for a TMA tile, "
+                                     "1,024 for a 128-byte swizzle.",
+    "CUDA_ERROR_LAUNCH_FAILED": "the kernel died (unspecified launch failure). A multicast mask or a remote arrival that names a CTA "
+                                "outside its cluster, a trap, or a CTA that left its cluster early does that.",
+    "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES": "the launch needs more registers or shared memory than an SM has.",
+    "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE": "the cluster does not fit on the chip.",
+    "CUDA_ERROR_INVALID_VALUE": "the driver refused the launch or a tensor map: a grid that its cluster does not divide, more "
+                                "than 1,024 threads, or a box that TMA cannot describe.",
+    "out_of_memory": "the GPU ran out of memory. Close what else uses it (nvidia-smi shows it) and check again.",
+    "timed_output": "a timed output was wrong, though the kernel passed at the check sizes: a race, or a size it cannot do.",
+}
+
+_worker: Worker | None = None
+
+
+def worker() -> Worker:
+    """The warm worker of this process. It starts with the first check that needs it and ends with the process."""
+    global _worker
+    if _worker is None:
+        _worker = Worker()
+        atexit.register(_worker.close)
+    return _worker
+
+
+def find_gpu() -> tuple[dict | None, str]:
+    """The Hopper GPU here, or None and the reason there is none to use."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None, "there is no NVIDIA driver here"
+    try:
+        device = worker().device()
+    except WorkerTimeout:
+        return None, "the GPU did not answer within two minutes"
+    except (WorkerDied, OSError) as error:
+        return None, f"no CUDA GPU could be opened: {error}"
+    if device["capability"] != [9, 0]:
+        major, minor = device["capability"]
+        return None, f"{device['name']} has compute capability {major}.{minor}; the course's kernels need 9.0 (H100, H200)"
+    return device, ""
+
+
+def check(step: str, factory, dsl: str = "tilelang", backend: str = "auto", time_limit: float = TIME_LIMIT) -> Verdict:
+    """Check one step: ``factory(M, N, K)`` returns the kernel. Every part is tried, the verdict never raises.
+
+    ``backend`` is ``"gpu"``, ``"compile"`` (no GPU: compile, tensor maps and instructions only) or ``"auto"``.
+    ``time_limit`` is seconds for a single run on the GPU. Raises nothing; a wrong argument is a verdict too.
+    """
+    try:
+        return _check(step, factory, dsl, backend, time_limit)
+    except Exception as error:  # a fault of the checker itself must not end a learner's notebook
+        text = f"the checker itself failed ({type(error).__name__}: {error}); please report this with your kernel"
+        return Verdict(str(step), str(dsl), str(backend), (Part("compiles", False, 0, 0, text),), text)
+
+
+def _check(step, factory, dsl, backend, time_limit) -> Verdict:
+    try:
+        wanted = steps.find(step)
+        if dsl not in DSLS:
+            raise ValueError(f"there is no DSL {dsl!r}; the course has {', '.join(DSLS)}")
+        if backend not in BACKENDS:
+            raise ValueError(f"there is no backend {backend!r}; the backends are {', '.join(BACKENDS)}")
+        if backend == "compile":
+            device, reason = None, "not run: this check only compiles"
+        else:
+            device, reason = find_gpu()
+            reason = _NO_GPU if not device and backend == "auto" else reason
+    except ValueError as error:
+        return Verdict(str(step), str(dsl), str(backend), (Part("compiles", False, 0, 0, str(error)),), str(error))
+    sizes = list(wanted.check_sizes if device else wanted.check_sizes[:1])
+    sizes += [wanted.timed_sizes[0]] if device and wanted.speed_floor else []
+    try:
+        artifacts = {size: compile_factory(factory, dsl, size) for size in dict.fromkeys(sizes)}
+    except CompileError as error:
+        return not_compiled(wanted, dsl, "gpu" if device else "compile", str(error))
+    return check_artifacts(wanted, dsl, artifacts, "gpu" if device else "compile", reason, time_limit)
+
+
+def compile_factory(factory, dsl: str, size: tuple[int, int, int]) -> Artifact:
+    """Compile a learner's factory with the compiler of its DSL. Raises CompileError only."""
+    try:
+        from course_utils.compile import tilelang as compiler
+    except ImportError as error:
+        raise CompileError("load", f"the package {error.name} is missing here; `make venv` installs what the course needs") from error
+    if not callable(factory):
+        raise CompileError("load", f"gemm is {type(factory).__name__}, not a function of (M, N, K)")
+    return compiler.compile_gemm(factory, *size)
+
+
+def check_artifacts(step: steps.Step, dsl: str, artifacts: dict, backend: str, reason: str = "",
+                    time_limit: float = TIME_LIMIT, timed: dict | None = None) -> Verdict:
+    """Check compiled kernels, ``artifacts`` by size (M, N, K). ``timed`` adds runs: size to modes, for a full ladder."""
+    parts: list[Part] = []
+    hints: list[str] = []
+    timing: list[dict] = []
+
+    def add(name: str, passed: bool | None, detail: str, hint: str = "", share: float = 1.0) -> None:
+        worth = steps.part_points(step, name)
+        parts.append(Part(name, passed, worth * share if passed or 0 < share < 1 else 0.0, worth, detail))
+        if passed is False:
+            hints.append(hint or f"{name}: {detail}")
+
+    first = artifacts[step.check_sizes[0]]
+    receipt = receipts.read_ptx(first.ptx)
+    spills = first.resources.spill_stores + first.resources.spill_loads
+    add("compiles", True, f"{first.resources.registers} registers a thread, {spills or 'no'} bytes spilled, "
+                          f"{first.dynamic_shared + first.resources.static_shared:,} bytes of shared memory")
+    broken = tensor_map_findings(first)
+    maps = sum(p.kind == "tensor_map" for p in first.parameters)
+    add("tensor maps", not broken, "; ".join(broken) or (f"{maps} tensor maps, all legal" if maps else "the kernel uses none"))
+    unmet = receipts.unmet(receipt, first, step.requires, step.forbids)
+    wanted = len(step.requires) + len(step.forbids)
+    add("instructions", not unmet, "; ".join(unmet) or "all that the step is about survived the compiler",
+        unmet[0] if unmet else "", share=1 - len(unmet) / wanted)
+
+    if backend != "gpu":
+        add("results", None, reason)
+        add("speed", None, reason if step.speed_floor else "a single tile has no speed to speak of")
+    else:
+        right = _check_results(step, artifacts, time_limit, add)
+        _check_speed(step, artifacts, right, timed, add, timing)
+    return Verdict(step.id, dsl, backend, tuple(parts), hints[0] if hints else "", tuple(timing),
+                   tuple(receipts.table(receipt, first)))
+
+
+def tensor_map_findings(artifact: Artifact) -> list[str]:
+    """A sentence for every rule that a tensor map of this kernel breaks."""
+    return [f"the map over {p.tensor} ({p.tensor_map}): {v.sentence}; found {v.found}"
+            for p in artifact.parameters if p.kind == "tensor_map" for v in violations(p.tensor_map)]
+
+
+def _check_results(step, artifacts, time_limit, add) -> bool:
+    """Run every check size; add the part and say whether all were right."""
+    right, notes = 0, []
+    for size in step.check_sizes:
+        answer = _ask("run", artifacts[size], time_limit, step)
+        if answer.get("ok"):
+            right += 1
+            continue
+        label = " x ".join(map(str, size))
+        notes.append(f"at M, N, K = {label}: {answer['diagnosis']}")
+        if answer.get("error"):
+            break  # a kernel that hangs or faults once is not run again
+    if not notes:
+        add("results", True, f"right at {right} sizes, last relative error {answer['relative_norm']:.1e}")
+        return True
+    add("results", False, "\n".join(notes), notes[0], share=0.0 if answer.get("error") else 0.5 * right / len(step.check_sizes))
+    return False
+
+
+def _check_speed(step, artifacts, right, timed, add, timing) -> None:
+    runs = timed if timed is not None else ({step.timed_sizes[0]: ("burst",)} if step.speed_floor else {})
+    if not right:
+        add("speed", False if step.speed_floor else None, "not timed: a wrong result has no speed", "results first, then speed")
+        return
+    for size, modes in runs.items():
+        for mode in modes:
+            answer = _ask(mode, artifacts[size], 60.0, step)
+            if answer.get("error"):
+                add("speed", False, answer["diagnosis"])
+                return
+            timing.append(answer)
+    if not step.speed_floor:
+        add("speed", True, "a single tile has no speed to speak of; these points come with right results")
+        return
+    if not timing:
+        add("speed", None, "not timed in this run")
+        return
+    run = timing[0]
+    text = (f"{run['tflops']:.0f} TFLOP/s at {' x '.join(map(str, run['size']))}, {run['ratio']:.2f} of cuBLAS "
+            f"({run['cublas_tflops']:.0f}); the step asks for {step.speed_floor:.2f}")
+    add("speed", run["ratio"] >= step.speed_floor, text, f"{text}. Compare your receipt with the step's.")
+
+
+def _ask(op: str, artifact: Artifact, limit: float, step) -> dict:
+    """One request to the worker; a failure comes back as ``error`` and a ``diagnosis`` in words."""
+    try:
+        answer = worker().request(op, artifact, limit, seed=secrets.randbits(31))
+    except WorkerTimeout:
+        return {"error": "timeout", "diagnosis": _hang_hint(artifact, limit)}
+    except WorkerDied as error:
+        return {"error": "died", "diagnosis": f"the GPU process died: {error}"}
+    if answer.get("error"):
+        answer["diagnosis"] = _FAULTS.get(answer["error"], f"{answer['error']}: {answer.get('detail', '')}")
+    return answer
+
+
+def _hang_hint(artifact: Artifact, limit: float) -> str:
+    receipt = receipts.read_ptx(artifact.ptx)
+    if not receipt.mbarrier_waits:
+        return f"the kernel never ended ({limit:g} s). It waits on no mbarrier: does a loop's bound change inside it?"
+    text = (f"the kernel never ended ({limit:g} s): a deadlock. Count for each mbarrier who arrives, how often, and how many "
+            "bytes are expected and come; then the parity each wait starts with (a consumer with 0, a producer with 1).")
+    if receipt.setmaxnreg and _registers_asked(receipt, artifact) > 64512:
+        text += " Also: setmaxnreg asks for more than the 64,512 registers of a CTA, and waits for them for ever."
+    if artifact.cluster != (1, 1, 1):
+        text += " In a cluster: does each CTA expect its own bytes, and does no CTA leave before the other is done with it?"
+    return text
+
+
+def _registers_asked(receipt, artifact: Artifact) -> int:
+    """Registers a CTA holds once every warpgroup has reallocated, taking one producer warpgroup and the rest consumers."""
+    amounts = {kind: int(value) for kind, value in (entry.split() for entry in receipt.setmaxnreg)}
+    warpgroups = artifact.threads // 128
+    return 128 * (amounts.get("dec", 0) + amounts.get("inc", 0) * (warpgroups - 1))
+
+
+def not_compiled(step, dsl, backend, message: str) -> Verdict:
+    """The verdict of a kernel that could not be loaded or compiled, with the reason in words."""
+    parts = [Part("compiles", False, 0.0, steps.part_points(step, "compiles"), message)]
+    parts += [Part(name, False, 0.0, steps.part_points(step, name), "not reached: the kernel does not compile")
+              for name in steps.PARTS if name != "compiles"]
+    return Verdict(step.id, dsl, backend, tuple(parts), message)

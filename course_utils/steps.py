@@ -1,0 +1,64 @@
+"""The step table: the only place that says what a step is worth, at which sizes it is tried, and what it must show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# parts of a verdict and their share of a step's points, in tenths
+PARTS = {"compiles": 1, "tensor maps": 1, "instructions": 3, "results": 4, "speed": 1}
+
+# Correctness sizes (M, N, K): all different, no power of two, multiples of 256 in M and N and of 64 in K, so that any
+# sensible tile divides them. The first has many more tiles than an H200 has SMs and an odd number of K tiles: what a
+# persistent kernel carries from tile to tile shows there, and the receipt is taken from it.
+CHECK_SIZES = ((9728, 7680, 320), (768, 1280, 576), (1792, 768, 448), (1280, 2304, 1088))
+TIMED_SIZES = ((4096, 4096, 4096), (8192, 8192, 8192), (8192, 2304, 5120))
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step. ``requires`` and ``forbids`` name conditions of ``receipts.CONDITIONS``.
+
+    ``speed_floor`` is the least share of cuBLAS's TFLOP/s at 4096, burst; None where one CTA computes one tile.
+    """
+
+    id: str
+    title: str
+    points: int
+    requires: tuple[str, ...]
+    forbids: tuple[str, ...] = ()
+    check_sizes: tuple[tuple[int, int, int], ...] = CHECK_SIZES
+    timed_sizes: tuple[tuple[int, int, int], ...] = TIMED_SIZES
+    speed_floor: float | None = None
+
+
+_TMA = ("wgmma", "tensor loads", "tensor stores", "expect-tx", "proxy fence")
+_ROLES = (*_TMA, "two full barriers", "fixed grid", "empty barriers", "setmaxnreg")
+
+STEPS = {step.id: step for step in (
+    Step("step01", "single tile, synchronous", 5, ("wgmma", "one CTA"), ("tensor loads",),
+         check_sizes=((128, 128, 64),), timed_sizes=((128, 128, 64),)),
+    Step("step02", "K loop", 5, ("wgmma", "one CTA"), ("tensor loads",),
+         check_sizes=((128, 128, 320), (128, 128, 64), (128, 128, 576), (128, 128, 1088)), timed_sizes=((128, 128, 4096),)),
+    Step("step03", "spatial tiling", 10, ("wgmma", "grid grows"), ("tensor loads",), speed_floor=0.20),
+    Step("step04", "TMA load and TMA store", 10, (*_TMA, "grid grows"), speed_floor=0.22),
+    Step("step05", "software pipeline", 10, (*_TMA, "two full barriers", "grid grows"), speed_floor=0.40),
+    Step("step06", "persistent kernel", 10, (*_TMA, "two full barriers", "fixed grid"), speed_floor=0.42),
+    Step("step07", "warp specialization", 15, _ROLES, speed_floor=0.45),
+    Step("step08", "deeper pipeline", 5, (*_ROLES, "four stages", "wgmma in flight"), speed_floor=0.75),
+    Step("step09", "two-CTA cluster", 15, (*_ROLES, "four stages", "wgmma in flight", "multicast", "remote arrive",
+                                           "cluster barrier", "cluster of two"), speed_floor=0.78),
+    Step("step10", "multi-consumer", 15, (*_ROLES, "four stages", "wgmma in flight", "multicast", "remote arrive",
+                                          "cluster barrier", "cluster of two", "three warpgroups"), speed_floor=0.90),
+)}
+
+
+def find(step_id: str) -> Step:
+    """The step of this id. Raises ValueError, naming the ids there are."""
+    if step_id not in STEPS:
+        raise ValueError(f"there is no step {step_id!r}; the steps are {', '.join(STEPS)}")
+    return STEPS[step_id]
+
+
+def part_points(step: Step, part: str) -> float:
+    """Points of one part of a step."""
+    return step.points * PARTS[part] / 10

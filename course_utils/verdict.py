@@ -1,0 +1,82 @@
+"""What a check found: points by part, a diagnosis, and the timing; as text, JSON fields or HTML."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import asdict, dataclass, field
+
+PASSED, FAILED, NOT_RUN = "passed", "failed", "not run"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a check. ``passed`` is None where this backend cannot try it; it then gives no points."""
+
+    name: str
+    passed: bool | None
+    points: float
+    max_points: float
+    detail: str
+
+    @property
+    def state(self) -> str:
+        return {True: PASSED, False: FAILED, None: NOT_RUN}[self.passed]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The outcome of one check of one step.
+
+    ``diagnosis`` is the one next thing to look at, empty where nothing failed. ``timing`` holds the measured runs of
+    this check (see ``gpu.timing``), empty where nothing was timed.
+    """
+
+    step: str
+    dsl: str
+    backend: str
+    checks: tuple[Part, ...]
+    diagnosis: str = ""
+    timing: tuple[dict, ...] = ()
+    receipt: tuple[tuple[str, str], ...] = field(default=())
+
+    @property
+    def points(self) -> float:
+        return sum(part.points for part in self.checks)
+
+    @property
+    def max_points(self) -> float:
+        return sum(part.max_points for part in self.checks)
+
+    @property
+    def passed(self) -> bool:
+        """Every part was tried and passed."""
+        return all(part.passed for part in self.checks)
+
+    @property
+    def failed(self) -> bool:
+        """Some part was tried and failed."""
+        return any(part.passed is False for part in self.checks)
+
+    def to_dict(self) -> dict:
+        """The JSON form of a verdict."""
+        return {"step": self.step, "dsl": self.dsl, "backend": self.backend, "passed": self.passed, "points": self.points,
+                "max_points": self.max_points, "checks": [asdict(part) for part in self.checks],
+                "diagnosis": self.diagnosis, "timing": list(self.timing), "receipt": [list(row) for row in self.receipt]}
+
+    def __str__(self) -> str:
+        lines = [f"{self.step}  {self.dsl}  {self.points:g} of {self.max_points:g} points  (backend: {self.backend})"]
+        for part in self.checks:
+            lines.append(f"  {part.state:8} {part.name:14}{part.points:5g}/{part.max_points:<5g}{part.detail}")
+        if self.diagnosis:
+            lines.append(f"  Look here first: {self.diagnosis}")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        colours = {PASSED: "#1a7f37", FAILED: "#b3261e", NOT_RUN: "#6e7781"}
+        rows = "".join(
+            f"<tr><td style='color:{colours[p.state]};text-align:left'>{p.state}</td><td style='text-align:left'>"
+            f"{html.escape(p.name)}</td><td>{p.points:g} / {p.max_points:g}</td><td style='text-align:left;white-space:pre-wrap'>"
+            f"{html.escape(p.detail)}</td></tr>" for p in self.checks)
+        look = f"<p><b>Look here first:</b> {html.escape(self.diagnosis)}</p>" if self.diagnosis else ""
+        return (f"<p><b>{html.escape(self.step)}</b>, {html.escape(self.dsl)}: <b>{self.points:g} of {self.max_points:g}"
+                f" points</b> (backend: {html.escape(self.backend)})</p><table>{rows}</table>{look}")
