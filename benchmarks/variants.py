@@ -1,0 +1,58 @@
+"""What each choice in the ladder is worth: solutions with one thing changed, as a bundle to run on a GPU machine.
+
+    python benchmarks/variants.py build/variants.pyz
+    python variants.pyz --quick --out variants.json         # there
+    course import variants.json --as variants               # here
+"""
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from course_utils import bundle, checker  # noqa: E402
+from course_utils.loading import load_factory_source  # noqa: E402
+
+RING_1 = ("ring = 4", "ring = 1")
+NO_MULTICAST = (", cluster_mask=0b11", "")
+
+# name: solution, and the replacements that make the variant; every one must occur
+VARIANTS = {
+    "step03, as many CTAs an SM as fit": ("step03_spatial_tiling", [RING_1]),
+    "step04, as many CTAs an SM as fit": ("step04_tma", [RING_1]),
+    "step05, as many CTAs an SM as fit": ("step05_pipeline", [("num_stages, ring = 2, 4", "num_stages, ring = 2, 2")]),
+    "step06, panels of 8 tiles": ("step06_persistent", [("swizzle_size=4", "swizzle_size=8")]),
+    "step07, panels of 8 tiles": ("step07_warp_specialization", [("swizzle_size=4", "swizzle_size=8")]),
+    "step07, four stages": ("step07_warp_specialization", [("num_stages, ring = 2, 4", "num_stages, ring = 4, 4")]),
+    "step08, panels of 8 tiles": ("step08_deeper_pipeline", [("swizzle_size=4", "swizzle_size=8")]),
+    "step08, six stages, panels of 8": ("step08_deeper_pipeline", [("num_stages = 4", "num_stages = 6"),
+                                                                  ("swizzle_size=4", "swizzle_size=8")]),
+    "step09, four stages": ("step09_cluster", [("num_stages = 6", "num_stages = 4")]),
+    "step09, no multicast": ("step09_cluster", [NO_MULTICAST]),
+    "step10, no multicast": ("step10_multi_consumer", [NO_MULTICAST]),
+    "step10, 132 CTAs": ("step10_multi_consumer", [("num_ctas = 128", "num_ctas = 132")]),
+    "step10, three stages, D in one piece": ("step10_multi_consumer", [
+        ("num_stages, consumers = 4, 2", "num_stages, consumers = 3, 2"), ("epi_N = 128", "epi_N = 256"),
+        ("T.copy(acc[:, c * epi_N : (c + 1) * epi_N], D_shared)", "T.copy(acc, D_shared)")]),
+}
+
+
+def kernels() -> list[dict]:
+    """The variants as ``bundle.write`` takes them."""
+    made = []
+    for name, (solution, replacements) in VARIANTS.items():
+        source = (ROOT / "solutions" / "tilelang" / f"{solution}.py").read_text()
+        for old, new in replacements:
+            if old not in source:
+                raise SystemExit(f"{name}: {solution} no longer contains {old!r}")
+            source = source.replace(old, new)
+        made.append({"name": name, "step": solution[:6], "dsl": "tilelang", "timed": True,
+                     "factory": load_factory_source(source, name)})
+    return made
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        raise SystemExit(__doc__)
+    bundle.write(sys.argv[1], kernels(), checker.compile_factory, lambda item: print(*item, flush=True))

@@ -1,0 +1,259 @@
+"""The ``course`` command: doctor, check, climb, receipt, plot, bundle, import."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from course_utils import checker, measured, receipts, steps
+from course_utils.artifact import Artifact
+from course_utils.compile.errors import CompileError
+from course_utils.loading import load_factory, solution_path
+from course_utils.verdict import Verdict
+
+BUILD = Path("build")
+MARKS = {True: "[green]ok[/]", False: "[red]no[/]", None: "[dim]not run[/]"}
+EXIT_FAILED, EXIT_USAGE, EXIT_NOT_ALL_TRIED = 1, 2, 3
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command. Returns the exit code: 0 fine, 1 something failed, 2 wrong usage, 3 not everything could be tried."""
+    options = _parser().parse_args(argv)
+    console = Console(highlight=False)
+    try:
+        return options.run(options, console)
+    except (CompileError, measured.MeasuredError, ValueError, OSError) as error:
+        Console(stderr=True, highlight=False).print(f"course {options.command}: {error}", markup=False)
+        return EXIT_USAGE
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="course", description="Hopper GEMM, step by step: check, climb, look.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name, run, text):
+        sub = commands.add_parser(name, help=text, description=text)
+        sub.set_defaults(run=run)
+        return sub
+
+    command("doctor", _doctor, "what this machine can do, and what is missing")
+    sub = command("check", _check, "check one step, a file of yours or the solution")
+    sub.add_argument("step", metavar="STEP", help="step01 ... step10")
+    sub.add_argument("--dsl", default="tilelang", choices=checker.DSLS)
+    sub.add_argument("--file", metavar="FILE", help="a Python file that defines gemm(M, N, K); the solution where left out")
+    sub.add_argument("--backend", default="auto", choices=checker.BACKENDS)
+    sub.add_argument("--time-limit", type=float, default=checker.TIME_LIMIT, metavar="S", help="seconds for one launch")
+    sub.add_argument("--json", action="store_true", help="print the verdict as JSON")
+    sub = command("climb", _climb, "check all steps, print the ladder, write build/climb.json and build/ladder.png")
+    sub.add_argument("--backend", default="auto", choices=checker.BACKENDS)
+    sub = command("receipt", _receipt, "what a compiled kernel contains")
+    sub.add_argument("what", metavar="STEP|FILE", help="step01 ... step10, a Python file with gemm, or a saved artifact")
+    sub.add_argument("--dsl", default="tilelang", choices=checker.DSLS)
+    sub.add_argument("--size", metavar="MxNxK", help="problem size (default: the step's first check size)")
+    sub = command("plot", _plot, "draw the ladder: yours, if build/climb.json has timings, over the recorded one")
+    sub.add_argument("--out", default=str(BUILD / "ladder.png"), metavar="PNG")
+    sub = command("bundle", _bundle, "compile here, run there: one archive with kernels, checker and runner")
+    sub.add_argument("out", metavar="OUT.pyz")
+    sub.add_argument("--step", action="append", metavar="N", help="a step, 1 ... 10 or step01 ...; repeat for several (default: all)")
+    sub.add_argument("--dsl", action="append", choices=checker.DSLS, help="repeat for several (default: all)")
+    sub.add_argument("--wrong", action="store_true", help="the wrong kernels of solutions/wrong instead of the solutions")
+    sub = command("import", _import, "record the results file of a bundle, with where it comes from")
+    sub.add_argument("results", metavar="results.json")
+    sub.add_argument("--as", dest="name", default="ladder", metavar="NAME", help="solutions/measured/NAME.json (default: ladder)")
+    return parser
+
+
+def _doctor(options, console) -> int:
+    from course_utils import doctor
+
+    rows = doctor.findings()
+    for name, fine, text in rows:
+        console.print(f"{'fine' if fine else 'look':5} {name:10} {text}", markup=False, soft_wrap=True)
+    return EXIT_FAILED if any(not fine for name, fine, _ in rows if name != "gpu") else 0
+
+
+def _check(options, console) -> int:
+    step = steps.find(options.step)
+    try:
+        factory = load_factory(options.file or solution_path(step.id, options.dsl))
+    except CompileError as error:
+        verdict = checker.not_compiled(step, options.dsl, options.backend, str(error))
+    else:
+        verdict = checker.check(step.id, factory, options.dsl, options.backend, options.time_limit)
+    if options.json:
+        sys.stdout.write(json.dumps(verdict.to_dict(), indent=1) + "\n")
+    else:
+        console.print(str(verdict), markup=False, soft_wrap=True)
+    return _exit_code([verdict])
+
+
+def _exit_code(verdicts: list[Verdict]) -> int:
+    if any(v.failed for v in verdicts):
+        return EXIT_FAILED
+    return 0 if all(v.passed for v in verdicts) else EXIT_NOT_ALL_TRIED
+
+
+def _climb(options, console) -> int:
+    verdicts = []
+    rungs = [(step, dsl) for dsl in checker.DSLS for step in steps.STEPS.values()]
+    with Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+                  console=console, transient=True) as progress:
+        task = progress.add_task("climbing", total=len(rungs))
+        for step, dsl in rungs:
+            progress.update(task, description=f"{dsl} {step.id} {step.title}")
+            verdicts.append(_check_solution(step, dsl, options.backend))
+            progress.advance(task)
+    recorded = measured.load()
+    console.print(_table(verdicts, recorded))
+    failed = [v for v in verdicts if v.failed]
+    for verdict in failed:
+        console.print(f"{verdict.step} {verdict.dsl}: {verdict.diagnosis}", markup=False, soft_wrap=True)
+    BUILD.mkdir(exist_ok=True)
+    (BUILD / "climb.json").write_text(json.dumps(_as_results(verdicts), indent=1) + "\n")
+    _draw(BUILD / "ladder.png", recorded, _as_results(verdicts))
+    console.print(f"wrote {BUILD / 'climb.json'} and {BUILD / 'ladder.png'}")
+    not_run = sorted({part.name for v in verdicts for part in v.checks if part.passed is None})
+    if not_run:
+        reason = next(part.detail for v in verdicts for part in v.checks if part.passed is None)
+        console.print(f"Not run here: {' and '.join(not_run)} ({reason.removeprefix('not run: ')}); TFLOP/s in brackets are as"
+                      f" recorded at 4096 on {recorded['provenance'].get('gpu', 'no GPU yet')}, {recorded['provenance'].get('date', '')}.",
+                      markup=False, soft_wrap=True)
+    return EXIT_FAILED if failed else 0
+
+
+def _check_solution(step, dsl, backend) -> Verdict:
+    try:
+        factory = load_factory(solution_path(step.id, dsl))
+    except CompileError as error:
+        return checker.not_compiled(step, dsl, backend, str(error))
+    return checker.check(step.id, factory, dsl, backend)
+
+
+def _as_results(verdicts) -> dict:
+    from course_utils.bundle import entry, provenance
+
+    device, _ = checker.find_gpu()
+    return {"provenance": provenance(device, {}) if device else {},
+            "entries": [entry(f"{v.step} {v.dsl}", v) for v in verdicts]}
+
+
+def _table(verdicts, recorded) -> Table:
+    """The ladder as a table that fits 80 columns. A figure that was recorded, not measured here, is in brackets."""
+    table = Table(title="The ladder", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("step", "", "dsl", "receipt", "result"):
+        table.add_column(name, no_wrap=bool(name))  # only the title may wrap
+    for name in ("points", "TFLOP/s", "of cuBLAS"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for verdict in verdicts:
+        parts = {part.name: part.passed for part in verdict.checks}
+        built = all(parts[name] for name in ("compiles", "tensor maps", "instructions"))
+        here = next(iter(verdict.timing), None)
+        run = here or _recorded_run(recorded, verdict.step, verdict.dsl)
+        form = "{}" if here else "[dim]({})[/]"
+        table.add_row(verdict.step.removeprefix("step").lstrip("0"), steps.STEPS[verdict.step].title, verdict.dsl,
+                      MARKS[built], MARKS[parts["results"]], f"{verdict.points:g}/{verdict.max_points:g}",
+                      form.format(f"{run['tflops']:.0f}") if run else "", form.format(f"{run['ratio']:.2f}") if run else "")
+    return table
+
+
+def _recorded_run(recorded, step_id, dsl) -> dict | None:
+    for entry in recorded["entries"]:
+        if (entry["step"], entry["dsl"]) == (step_id, dsl):
+            return next((t for t in entry["timings"] if t["mode"] == "burst" and t["size"] == [4096, 4096, 4096]), None)
+    return None
+
+
+def _draw(path, recorded, mine) -> None:
+    from course_utils import plots
+
+    timed = any(entry["timings"] for entry in mine["entries"])
+    plots.save_ladder(path, recorded, mine if timed else None)
+
+
+def _receipt(options, console) -> int:
+    if options.what in steps.STEPS:
+        artifact = _compile(load_factory(solution_path(options.what, options.dsl)), options, steps.find(options.what))
+    elif options.what.endswith(".py"):
+        artifact = _compile(load_factory(options.what), options, steps.find("step03"))
+    else:
+        artifact = Artifact.load(options.what)
+    receipt = receipts.read_ptx(artifact.ptx)
+    table = Table(title=f"Receipt of {options.what}, M, N, K = {' x '.join(map(str, artifact.problem))}", title_justify="left",
+                  show_header=False)
+    for row in receipts.table(receipt, artifact):
+        table.add_row(*row)
+    console.print(table)
+    return 0
+
+
+def _compile(factory, options, step) -> Artifact:
+    size = step.check_sizes[0]
+    if options.size:
+        try:
+            size = tuple(int(n) for n in options.size.lower().split("x"))
+        except ValueError:
+            size = ()
+        if len(size) != 3 or min(size) <= 0:
+            raise ValueError(f"--size is MxNxK, for example 4096x4096x4096, not {options.size}")
+    return checker.compile_factory(factory, options.dsl, size)
+
+
+def _plot(options, console) -> int:
+    climb = BUILD / "climb.json"
+    mine = json.loads(climb.read_text()) if climb.exists() else {"entries": []}
+    Path(options.out).parent.mkdir(parents=True, exist_ok=True)
+    _draw(options.out, measured.load(), mine)
+    console.print(f"wrote {options.out}")
+    return 0
+
+
+def _bundle(options, console) -> int:
+    from course_utils import bundle
+
+    kernels = _wrong_kernels() if options.wrong else _solution_kernels(options)
+    total = sum(len(set(steps.find(k["step"]).check_sizes + (steps.find(k["step"]).timed_sizes if k["timed"] else ())))
+                for k in kernels)
+    with Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+                  console=console, transient=True) as progress:
+        task = progress.add_task("compiling", total=total)
+
+        def show(item):
+            progress.update(task, advance=1, description=f"{item[0]} at {'x'.join(map(str, item[1]))}")
+
+        bundle.write(options.out, kernels, checker.compile_factory, show)
+    console.print(f"wrote {options.out}: {len(kernels)} kernels. On the GPU machine: python {Path(options.out).name} --out results.json")
+    return 0
+
+
+def _solution_kernels(options) -> list[dict]:
+    names = [s if s.startswith("step") else f"step{int(s):02d}" if s.isdigit() else s for s in options.step or steps.STEPS]
+    return [{"name": f"{steps.find(name).id} {dsl}", "step": name, "dsl": dsl, "timed": True,
+             "factory": load_factory(solution_path(name, dsl))} for dsl in options.dsl or checker.DSLS for name in names]
+
+
+def _wrong_kernels() -> list[dict]:
+    from course_utils.loading import SOLUTIONS, load_module
+
+    kernels = []
+    for dsl in checker.DSLS:
+        for path in sorted((SOLUTIONS / "wrong" / dsl).glob("*.py")):
+            module = load_module(path)
+            kernels.append({"name": path.stem, "step": module.STEP, "dsl": dsl, "timed": False, "factory": module.gemm})
+    return kernels
+
+
+def _import(options, console) -> int:
+    path = measured.record(options.results, options.name)
+    console.print(f"recorded {path}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
