@@ -32,9 +32,9 @@ VARIANTS = {
     "step09, no multicast": ("step09_cluster", [NO_MULTICAST]),
     "step10, no multicast": ("step10_multi_consumer", [NO_MULTICAST]),
     "step10, 132 CTAs": ("step10_multi_consumer", [("num_ctas = 128", "num_ctas = 132")]),
-    "step10, three stages, D in one piece": ("step10_multi_consumer", [
-        ("num_stages, consumers = 4, 2", "num_stages, consumers = 3, 2"), ("epi_N = 128", "epi_N = 256"),
-        ("T.copy(acc[:, c * epi_N : (c + 1) * epi_N], D_shared)", "T.copy(acc, D_shared)")]),
+    "step10, D staged in one buffer": ("step10_multi_consumer", [
+        ("epi_N = 64", "epi_N = 128"), ("(2, block_M, epi_N)", "(1, block_M, epi_N)"), ("T.tma_store_wait(1)", "T.tma_store_wait(0)"),
+        ("c % 2", "0")]),
 }
 
 

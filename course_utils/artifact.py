@@ -114,7 +114,9 @@ class Artifact:
             for name in ("grid", "block", "cluster"):
                 fields[name] = tuple(fields[name])
             return cls(**fields)
-        except (zipfile.BadZipFile, KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        except ArtifactError:
+            raise
+        except Exception as error:  # whatever zipfile, zlib, json or a missing field make of bytes that are not ours
             raise ArtifactError(f"not a compiled kernel of this course: {error}") from error
 
     def save(self, path: str | Path) -> None:

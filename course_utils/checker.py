@@ -19,6 +19,8 @@ from course_utils.verdict import Part, Verdict
 
 BACKENDS = ("auto", "gpu", "compile")
 DSLS = ("tilelang",)
+REGISTER_LIMIT = 64_512  # of a CTA after setmaxnreg: 65,536 less what the hardware keeps; observed on H200, driver 580
+UNSTEADY = 0.1  # spread of the paired ratios between their quartiles; an idle H200 stays within 0.02
 TIME_LIMIT = 20.0  # seconds for one launch and its check; a right kernel of this course needs far less than one
 
 _NO_GPU = "not run: there is no Hopper GPU here"
@@ -30,8 +32,7 @@ _FAULTS = {
                                       "a multicast mask that asks for something the hardware does not have.",
     "CUDA_ERROR_MISALIGNED_ADDRESS": "an address is not aligned for its access: 16 bytes for a vector, 128 for a TMA tile, "
                                      "1,024 for a 128-byte swizzle.",
-    "CUDA_ERROR_LAUNCH_FAILED": "the kernel died (unspecified launch failure). A multicast mask or a remote arrival that names a CTA "
-                                "outside its cluster, a trap, or a CTA that left its cluster early does that.",
+    "CUDA_ERROR_LAUNCH_FAILED": "the kernel died (unspecified launch failure).",
     "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES": "the launch needs more registers or shared memory than an SM has.",
     "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE": "the cluster does not fit on the chip.",
     "CUDA_ERROR_INVALID_VALUE": "the driver refused the launch or a tensor map: a grid that its cluster does not divide, more "
@@ -108,13 +109,16 @@ def _check(step, factory, dsl, backend, time_limit) -> Verdict:
 
 def compile_factory(factory, dsl: str, size: tuple[int, int, int]) -> Artifact:
     """Compile a learner's factory with the compiler of its DSL. Raises CompileError only."""
-    try:
-        from course_utils.compile import tilelang as compiler
-    except ImportError as error:
-        raise CompileError("load", f"the package {error.name} is missing here; `make venv` installs what the course needs") from error
     if not callable(factory):
         raise CompileError("load", f"gemm is {type(factory).__name__}, not a function of (M, N, K)")
-    return compiler.compile_gemm(factory, *size)
+    try:
+        from course_utils.compile import tilelang as compiler
+
+        return compiler.compile_gemm(factory, *size)
+    except ImportError as error:  # the compiler's own; what the factory raises comes as a CompileError
+        raise CompileError("load", f"the package {error.name} is missing here; `make venv` installs what the course needs") from error
+    except SystemExit as error:
+        raise CompileError("trace", "gemm called sys.exit() or exit(); return the kernel instead") from error
 
 
 def check_artifacts(step: steps.Step, dsl: str, artifacts: dict, backend: str, reason: str = "",
@@ -155,7 +159,7 @@ def check_artifacts(step: steps.Step, dsl: str, artifacts: dict, backend: str, r
 
 def tensor_map_findings(artifact: Artifact) -> list[str]:
     """A sentence for every rule that a tensor map of this kernel breaks."""
-    return [f"the map over {p.tensor} ({p.tensor_map}): {v.sentence}; found {v.found}"
+    return [f"the map over {p.tensor} ({p.tensor_map}): {v.sentence.rstrip('.')}; found {v.found}"
             for p in artifact.parameters if p.kind == "tensor_map" for v in violations(p.tensor_map)]
 
 
@@ -163,7 +167,7 @@ def _check_results(step, artifacts, time_limit, add) -> bool:
     """Run every check size; add the part and say whether all were right."""
     right, notes = 0, []
     for size in step.check_sizes:
-        answer = _ask("run", artifacts[size], time_limit, step)
+        answer = ask("run", artifacts[size], time_limit)
         if answer.get("ok"):
             right += 1
             continue
@@ -185,7 +189,7 @@ def _check_speed(step, artifacts, right, timed, add, timing) -> None:
         return
     for size, modes in runs.items():
         for mode in modes:
-            answer = _ask(mode, artifacts[size], 60.0, step)
+            answer = ask(mode, artifacts[size], 60.0)
             if answer.get("error"):
                 add("speed", False, answer["diagnosis"])
                 return
@@ -199,10 +203,13 @@ def _check_speed(step, artifacts, right, timed, add, timing) -> None:
     run = timing[0]
     text = (f"{run['tflops']:.0f} TFLOP/s at {' x '.join(map(str, run['size']))}, {run['ratio']:.2f} of cuBLAS "
             f"({run['cublas_tflops']:.0f}); the step asks for {step.speed_floor:.2f}")
+    low, high = run["ratio_quartiles"]
+    if high - low > UNSTEADY:
+        text += f". The timing is unsteady (half of the samples outside {low:.2f} to {high:.2f}): is another program on this GPU?"
     add("speed", run["ratio"] >= step.speed_floor, text, f"{text}. Compare your receipt with the step's.")
 
 
-def _ask(op: str, artifact: Artifact, limit: float, step) -> dict:
+def ask(op: str, artifact: Artifact, limit: float) -> dict:
     """One request to the worker; a failure comes back as ``error`` and a ``diagnosis`` in words."""
     try:
         answer = worker().request(op, artifact, limit, seed=secrets.randbits(31))
@@ -212,17 +219,32 @@ def _ask(op: str, artifact: Artifact, limit: float, step) -> dict:
         return {"error": "died", "diagnosis": f"the GPU process died: {error}"}
     if answer.get("error"):
         answer["diagnosis"] = _FAULTS.get(answer["error"], f"{answer['error']}: {answer.get('detail', '')}")
+        if answer["error"] == "CUDA_ERROR_LAUNCH_FAILED":
+            answer["diagnosis"] += _death_hint(artifact)
     return answer
+
+
+def _death_hint(artifact: Artifact) -> str:
+    """What makes Hopper give up with no better word, by what the kernel uses. Observed on H200, driver 580."""
+    causes = []
+    if receipts.read_ptx(artifact.ptx).mbarrier_waits:
+        causes.append("an mbarrier was overrun: a producer that does not wait for `empty`, or a wait whose parity never flips, lets "
+                      "expected bytes pile up until the count overflows")
+    if artifact.cluster != (1, 1, 1):
+        causes.append("a multicast mask or a remote arrival names a CTA outside its cluster, or a CTA left its cluster early")
+    return " Usual causes: " + "; ".join(causes) + "." if causes else ""
 
 
 def _hang_hint(artifact: Artifact, limit: float) -> str:
     receipt = receipts.read_ptx(artifact.ptx)
+    text = f"the kernel never ended ({limit:g} s)"
     if not receipt.mbarrier_waits:
-        return f"the kernel never ended ({limit:g} s). It waits on no mbarrier: does a loop's bound change inside it?"
-    text = (f"the kernel never ended ({limit:g} s): a deadlock. Count for each mbarrier who arrives, how often, and how many "
-            "bytes are expected and come; then the parity each wait starts with (a consumer with 0, a producer with 1).")
-    if receipt.setmaxnreg and _registers_asked(receipt, artifact) > 64512:
-        text += " Also: setmaxnreg asks for more than the 64,512 registers of a CTA, and waits for them for ever."
+        return f"{text}. It waits on no mbarrier: does a loop's bound change inside it?"
+    if receipt.setmaxnreg and _registers_asked(receipt, artifact) > REGISTER_LIMIT:
+        return (f"{text}: setmaxnreg asks for {_registers_asked(receipt, artifact):,} registers, and a CTA has {REGISTER_LIMIT:,}. The "
+                "last warpgroup waits for ever for registers that nobody gives back.")
+    text += (": a deadlock. Count for each mbarrier who arrives, how often, and how many bytes are expected and come; then the "
+             "parity each wait starts with (a consumer with 0, a producer with 1).")
     if artifact.cluster != (1, 1, 1):
         text += " In a cluster: does each CTA expect its own bytes, and does no CTA leave before the other is done with it?"
     return text

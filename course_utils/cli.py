@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 from pathlib import Path
@@ -81,12 +82,13 @@ def _doctor(options, console) -> int:
 
 def _check(options, console) -> int:
     step = steps.find(options.step)
-    try:
-        factory = load_factory(options.file or solution_path(step.id, options.dsl))
-    except CompileError as error:
-        verdict = checker.not_compiled(step, options.dsl, options.backend, str(error))
-    else:
-        verdict = checker.check(step.id, factory, options.dsl, options.backend, options.time_limit)
+    with contextlib.redirect_stdout(sys.stderr if options.json else sys.stdout):  # what a learner's file prints is no JSON
+        try:
+            factory = load_factory(options.file or solution_path(step.id, options.dsl))
+        except CompileError as error:
+            verdict = checker.not_compiled(step, options.dsl, options.backend, str(error))
+        else:
+            verdict = checker.check(step.id, factory, options.dsl, options.backend, options.time_limit)
     if options.json:
         sys.stdout.write(json.dumps(verdict.to_dict(), indent=1) + "\n")
     else:
@@ -146,7 +148,7 @@ def _as_results(verdicts) -> dict:
 
 def _table(verdicts, recorded) -> Table:
     """The ladder as a table that fits 80 columns. A figure that was recorded, not measured here, is in brackets."""
-    table = Table(title="The ladder", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(title="The ladder", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for name in ("step", "", "dsl", "receipt", "result"):
         table.add_column(name, no_wrap=bool(name))  # only the title may wrap
     for name in ("points", "TFLOP/s", "of cuBLAS"):
@@ -210,7 +212,7 @@ def _plot(options, console) -> int:
     mine = json.loads(climb.read_text()) if climb.exists() else {"entries": []}
     Path(options.out).parent.mkdir(parents=True, exist_ok=True)
     _draw(options.out, measured.load(), mine)
-    console.print(f"wrote {options.out}")
+    console.print(f"wrote {options.out}", markup=False, soft_wrap=True)
     return 0
 
 
@@ -228,7 +230,8 @@ def _bundle(options, console) -> int:
             progress.update(task, advance=1, description=f"{item[0]} at {'x'.join(map(str, item[1]))}")
 
         bundle.write(options.out, kernels, checker.compile_factory, show)
-    console.print(f"wrote {options.out}: {len(kernels)} kernels. On the GPU machine: python {Path(options.out).name} --out results.json")
+    console.print(f"wrote {options.out}: {len(kernels)} kernels. On the GPU machine: python {Path(options.out).name} "
+                  "--out results.json", markup=False, soft_wrap=True)
     return 0
 
 
@@ -251,7 +254,7 @@ def _wrong_kernels() -> list[dict]:
 
 def _import(options, console) -> int:
     path = measured.record(options.results, options.name)
-    console.print(f"recorded {path}")
+    console.print(f"recorded {path}", markup=False, soft_wrap=True)
     return 0
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
+import linecache
 import sys
 import tempfile
 import traceback
+import types
 from pathlib import Path
 
 from course_utils.compile.errors import CompileError
@@ -26,20 +27,25 @@ def load_module(path: str | Path):
     path = Path(path)
     if not path.is_file():
         raise CompileError("load", f"there is no file {path}")
+    if path.suffix != ".py":
+        raise CompileError("load", f"{path.name} is not a Python file (its name does not end in .py)")
     name = f"kernel_{abs(hash(str(path.resolve())))}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None:
-        raise CompileError("load", f"{path} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
+    module = types.ModuleType(name)
+    module.__file__ = str(path)
     sys.modules[name] = module  # inspect.getsource, which TileLang needs, looks the module up here
+    linecache.checkcache(str(path))
     try:
-        spec.loader.exec_module(module)
+        source = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CompileError("load", f"{path.name} cannot be read: {error}") from error
+    try:  # compiled here, past the bytecode cache, which takes a file edited twice in a second for the same one
+        exec(compile(source, str(path), "exec", dont_inherit=True), module.__dict__)
     except SyntaxError as error:
         raise CompileError("load", f"{path.name}, line {error.lineno}: {error.msg}: {(error.text or '').strip()}") from error
     except ModuleNotFoundError as error:
         raise CompileError("load", f"{path.name} imports {error.name}, which is not installed here; `make venv` installs "
                            "what the course needs") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         lines = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
         where = f", line {lines[-1].lineno}" if lines else ""
         raise CompileError("load", f"{path.name}{where}: {type(error).__name__}: {error}") from error

@@ -27,7 +27,8 @@ def read(path: str | Path) -> dict:
         raise MeasuredError(f"{path} is not a results file: {error}") from error
     if not isinstance(results, dict) or not isinstance(results.get("entries"), list):
         raise MeasuredError(f"{path} is not a results file: it needs an object with `provenance` and `entries`")
-    missing = [key for key in NEEDED["provenance"] if key not in (results.get("provenance") or {})]
+    provenance = results.get("provenance")
+    missing = [key for key in NEEDED["provenance"] if not isinstance(provenance, dict) or key not in provenance]
     if missing:
         raise MeasuredError(f"{path} does not say where it comes from: provenance lacks {', '.join(missing)}")
     for index, entry in enumerate(results["entries"]):

@@ -5,6 +5,7 @@ Counts are of instructions in the text, not of executions: a loop counts once. I
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -13,6 +14,9 @@ from dataclasses import dataclass, field
 from course_utils.artifact import Artifact
 
 LARGEST_TILE = 256 * 256  # elements of D; no CTA of this course holds a larger accumulator
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+# labels, a predicate, the opcode with its modifiers, the operands
+_STATEMENT = re.compile(r"\s*(?:[\w$%]+:(?!:)\s*)*(?:@!?%?\w+\s+)?([a-z][a-z0-9_]*(?:[.:]{1,2}\w+)+)\s*(.*)")
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,7 @@ class Receipt:
     cta_barriers: int = 0                                           # bar.sync, barrier.sync: whole CTA and named
     bulk_commits: int = 0
     bulk_waits: int = 0
+    unawaited_store_loops: int = 0                                  # loops that issue TMA stores and never wait for them
     stmatrix: int = 0
     global_loads: int = 0
     global_stores: int = 0
@@ -46,11 +51,11 @@ class Receipt:
 
 def read_ptx(ptx: str) -> Receipt:
     """Count the instruction families of one PTX module."""
-    text = re.sub(r"//[^\n]*", "", ptx)
+    text = _COMMENT.sub(" ", ptx)
     counts, tensor_loads, multicast, tensor_stores, wgmma, waits, maxnreg = (Counter() for _ in range(7))
     opcodes = set()
-    for line in re.split(r"[;\n{]", text):
-        match = re.match(r"\s*(?:@!?%?\w+\s+)?([a-z][a-z0-9_]*(?:[.:]{1,2}\w+)+)\s*(.*)", line)
+    for line in re.split(r"[;\n{}]", text):
+        match = _STATEMENT.match(line)
         if not match or match.group(1).startswith(("ld.param", "cvta")) or line.lstrip().startswith("."):
             continue
         opcode, operands = match.groups()
@@ -100,10 +105,21 @@ def read_ptx(ptx: str) -> Receipt:
             counts["global_stores"] += 1
     return Receipt(tensor_loads=dict(tensor_loads), multicast_loads=dict(multicast), tensor_stores=dict(tensor_stores),
                    wgmma=dict(wgmma), wgmma_waits=dict(waits), setmaxnreg=dict(maxnreg), opcodes=len(opcodes),
+                   unawaited_store_loops=_unawaited_store_loops(text),
                    **{name: counts[name] for name in (
                        "bulk_1d", "cp_async", "mbarrier_inits", "mbarrier_waits", "expect_tx", "arrives", "remote_arrives",
                        "proxy_fences", "cluster_barriers", "cta_barriers", "bulk_commits", "bulk_waits", "stmatrix",
                        "global_loads", "global_stores", "instructions")})
+
+
+def _unawaited_store_loops(text: str) -> int:
+    """Loops (a branch back to an earlier label) that contain a TMA store and no ``cp.async.bulk.wait_group``."""
+    labels = {m.group(1): m.start() for m in re.finditer(r"^\s*(\$?\w+):", text, re.M)}
+    loops = {(labels[m.group(1)], m.end()) for m in re.finditer(r"\bbra(?:\.uni)?\s+(\$?\w+)", text)
+             if labels.get(m.group(1), m.start()) < m.start()}
+    bodies = [text[begin:end] for begin, end in loops]
+    return sum(bool(re.search(r"bulk\.tensor\.\dd\.global\.shared", body)) and "bulk.wait_group" not in body
+               for body in bodies)
 
 
 @dataclass(frozen=True)
@@ -121,9 +137,9 @@ def _ctas(artifact: Artifact) -> int:
 
 
 def _tile_of_a_cta(artifact: Artifact) -> float:
-    """Elements of D per CTA: one tile where the grid covers D, many where each CTA loops over tiles."""
+    """Elements of D per CTA: one tile where the grid covers D, many where each CTA loops over tiles; NaN for no CTA."""
     M, N, _ = artifact.problem
-    return M * N / _ctas(artifact)
+    return M * N / _ctas(artifact) if _ctas(artifact) else math.nan
 
 
 def _grid(r: Receipt, a: Artifact) -> str:
@@ -152,6 +168,10 @@ CONDITIONS = {
                            lambda r, a: r.expect_tx > 0, lambda r, a: "none"),
     "proxy fence": Condition("a `fence.proxy.async` between threads' writes to shared memory and TMA's read of them",
                              lambda r, a: r.proxy_fences > 0, lambda r, a: "none"),
+    "store wait": Condition("a `cp.async.bulk.wait_group` for the TMA stores, inside the loop where there is one, before "
+                            "their buffer is written again",
+                            lambda r, a: r.bulk_waits > 0 and r.unawaited_store_loops == 0,
+                            lambda r, a: "none" if not r.bulk_waits else "none in the loop that stores"),
     "two full barriers": Condition("at least two mbarriers, one for each stage of the ring",
                                    lambda r, a: r.mbarrier_inits >= 2, lambda r, a: f"{r.mbarrier_inits} `mbarrier.init`"),
     "empty barriers": Condition("a full and an empty mbarrier for each stage: four for two stages",
@@ -165,7 +185,8 @@ CONDITIONS = {
                             or "none"),
     "wgmma in flight": Condition("a `wgmma.wait_group` above 0, so that one group stays in flight",
                                  lambda r, a: any(n > 0 for n in r.wgmma_waits),
-                                 lambda r, a: f"`wgmma.wait_group` {', '.join(map(str, sorted(r.wgmma_waits)))} only"),
+                                 lambda r, a: f"`wgmma.wait_group` {', '.join(map(str, sorted(r.wgmma_waits)))} only"
+                                 if r.wgmma_waits else "none"),
     "multicast": Condition("TMA multicast, `.multicast::cluster`",
                            lambda r, a: sum(r.multicast_loads.values()) > 0, lambda r, a: "none"),
     "remote arrive": Condition("an arrival on the other CTA's barrier, `mbarrier.arrive.shared::cluster`",
@@ -181,7 +202,8 @@ CONDITIONS = {
 
 def _other_loads(r: Receipt) -> str:
     others = {"1-D bulk copies": r.bulk_1d, "`cp.async`": r.cp_async, "plain `ld.global`": r.global_loads}
-    return "but " + ", ".join(f"{n} {name}" for name, n in others.items() if n) if any(others.values()) else "and no other copies"
+    found = ", ".join(f"{n} {name}" for name, n in others.items() if n)
+    return f"but {found}" if found else "and no other copies"
 
 
 def unmet(receipt: Receipt, artifact: Artifact, requires, forbids=()) -> list[str]:
@@ -193,7 +215,8 @@ def unmet(receipt: Receipt, artifact: Artifact, requires, forbids=()) -> list[st
             sentences.append(f"needs {condition.sentence}; found {condition.found(receipt, artifact)}")
     for name in forbids:
         if CONDITIONS[name].holds(receipt, artifact):
-            sentences.append(f"must do without {CONDITIONS[name].sentence}: this step is about what it costs not to have them")
+            sentences.append(f"must do without {CONDITIONS[name].sentence}: this step is about what it costs not to have "
+                             "them")
     return sentences
 
 
@@ -211,7 +234,8 @@ def table(receipt: Receipt, artifact: Artifact) -> list[tuple[str, str]]:
         ("TMA loads", ", ".join(pairs(r.tensor_loads, "rank {}: {}") + pairs(r.multicast_loads, "rank {} multicast: {}"))),
         ("TMA stores", ", ".join(pairs(r.tensor_stores, "rank {}: {}"))),
         ("other copies", ", ".join(f"{name}: {n}" for name, n in (
-            ("1-D bulk", r.bulk_1d), ("cp.async", r.cp_async), ("ld.global", r.global_loads), ("st.global", r.global_stores)) if n)),
+            ("1-D bulk", r.bulk_1d), ("cp.async", r.cp_async), ("ld.global", r.global_loads),
+            ("st.global", r.global_stores)) if n)),
         ("wgmma", ", ".join(pairs(r.wgmma, "{}: {}"))),
         ("wgmma waits", ", ".join(pairs(r.wgmma_waits, "wait_group {}: {}"))),
         ("mbarriers", f"init {r.mbarrier_inits}, wait {r.mbarrier_waits}, expect_tx {r.expect_tx}, arrive {r.arrives}, "

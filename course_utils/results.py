@@ -72,9 +72,13 @@ def _diagnose(D, A, B, ref, wrong, unwritten, norm) -> str:
         parts.append(f"{n_unwritten:,} of them were never written, {_place(unwritten)}. {_unwritten_hint(unwritten)}")
     computed = wrong & ~unwritten
     if int(computed.sum()):
-        nans = int((torch.isnan(D) & computed).sum())
+        nans = int((~torch.isfinite(D) & computed).sum())
         if nans:
-            parts.append(f"{nans:,} are NaN or were computed from NaN: something was read before it was loaded.")
+            kind = "NaN" if bool((torch.isnan(D) & computed).any()) else "inf"
+            parts.append(f"{nans:,} are {kind}: something was read before it was loaded. Which stage does each load write, which "
+                         "does each wgmma read, and what has it waited for?")
+            if nans > 0.5 * int(computed.sum()):
+                return " ".join(parts)
         typical = float(((D.to(ref.dtype) - ref).abs() / ref.norm() * math.sqrt(total))[computed].nan_to_num(9.9).median())
         if typical < 0.02:
             parts.append(_small_errors(norm, ""))
@@ -113,7 +117,7 @@ def _unwritten_hint(unwritten) -> str:
     full = unwritten[:M // TILE * TILE, :N // TILE * TILE].reshape(M // TILE, TILE, N // TILE, TILE).all(3).all(1)
     if bool((tiles == full).all()):
         return ("Whole tiles are missing: does the grid, or the tile loop's bound, cover every tile, and does the tile "
-                "divide M and N?")
+                "divide M and N? Does the store's box cover the whole tile?")
     return "Parts of tiles are missing: does every thread store all of its elements, and does each wait for its store?"
 
 

@@ -9,8 +9,9 @@ PARTS = {"compiles": 1, "tensor maps": 1, "instructions": 3, "results": 4, "spee
 
 # Correctness sizes (M, N, K): all different, no power of two, multiples of 256 in M and N and of 64 in K, so that any
 # sensible tile divides them. The first has many more tiles than an H200 has SMs and an odd number of K tiles: what a
-# persistent kernel carries from tile to tile shows there, and the receipt is taken from it.
-CHECK_SIZES = ((9728, 7680, 320), (768, 1280, 576), (1792, 768, 448), (1280, 2304, 1088))
+# persistent kernel carries from tile to tile shows there, and the receipt is taken from it. The last, with its K of 64,
+# makes epilogues follow each other so closely that a missing wait between them shows.
+CHECK_SIZES = ((9728, 7680, 320), (768, 1280, 576), (1792, 768, 448), (1280, 2304, 1088), (4864, 3840, 64))
 TIMED_SIZES = ((4096, 4096, 4096), (8192, 8192, 8192), (8192, 2304, 5120))
 
 
@@ -31,7 +32,7 @@ class Step:
     speed_floor: float | None = None
 
 
-_TMA = ("wgmma", "tensor loads", "tensor stores", "expect-tx", "proxy fence")
+_TMA = ("wgmma", "tensor loads", "tensor stores", "expect-tx", "proxy fence", "store wait")
 _ROLES = (*_TMA, "two full barriers", "fixed grid", "empty barriers", "setmaxnreg")
 
 STEPS = {step.id: step for step in (

@@ -17,9 +17,11 @@ ARCH = "sm_90a"
 
 def cuda_include_dirs() -> list[str]:
     """Include directories of the pinned ``nvidia-cuda-runtime`` and ``nvidia-cuda-cccl`` packages."""
-    header = next(f for f in files("nvidia-cuda-runtime") if f.name == "cuda_runtime_api.h")
-    include = Path(header.locate()).resolve().parent
-    return [str(include), str(include / "cccl")]
+    def folder_of(package: str, header: str) -> str:
+        found = next(f for f in files(package) if str(f).endswith(header))
+        return str(Path(str(found.locate()).removesuffix(header)).resolve())
+
+    return [folder_of("nvidia-cuda-runtime", "cuda_runtime_api.h"), folder_of("nvidia-cuda-cccl", "cuda/std/version")]
 
 
 @cache

@@ -43,12 +43,15 @@ def compile_gemm(factory, M: int, N: int, K: int) -> Artifact:
 
 def compile_prim_func(prim_func) -> Artifact:
     """Compile any TileLang PrimFunc with static shapes and one kernel. Raises CompileError."""
+    if any(handle not in prim_func.buffer_map for handle in prim_func.params):
+        raise CompileError("signature", "the kernel takes a scalar; it must take tensors only, and sizes as Python integers")
+    buffers = [prim_func.buffer_map[handle] for handle in prim_func.params]
+    tensors = tuple(Tensor(str(b.name), tuple(_constant(extent, f"a size of {b.name}") for extent in b.shape), str(b.dtype))
+                    for b in buffers)
     lowered = _lower(prim_func)
     kernels = list(lowered.device_mod.functions.values())
     if len(kernels) != 1:
         raise CompileError("lower", f"this program has {len(kernels)} kernels; a step is one `with T.Kernel(...)`")
-    buffers = [prim_func.buffer_map[handle] for handle in prim_func.params]
-    tensors = tuple(Tensor(str(b.name), tuple(int(extent) for extent in b.shape), str(b.dtype)) for b in buffers)
     launch = _read_launch(lowered.host_mod, kernels[0], {t.name for t in tensors})
     if math.prod(launch["block"]) > THREAD_LIMIT:
         raise CompileError("limit", f"the kernel asks for {math.prod(launch['block'])} threads a CTA; Hopper allows {THREAD_LIMIT}")
@@ -125,6 +128,8 @@ def _read_launch(host_mod, kernel, tensor_names: set[str]) -> dict:
     launches = []
 
     def visit(node):
+        if isinstance(node, tvm.tirx.For):
+            raise CompileError("lower", "the program launches its kernel in a loop; a step launches it once")
         if not isinstance(node, tvm.tirx.Call) or node.op.name != "tirx.tvm_call_packed":
             return
         callee, *args = node.args
@@ -203,17 +208,17 @@ def _quiet():
 
 
 def tidy_error(error: BaseException) -> str:
-    """TVM's message without its C++ frames, at most six lines."""
+    """TVM's message without its C++ frames: its first eight lines, for TVM says the cause first."""
     text = str(error)
     lines = [line.rstrip() for line in text.splitlines()]
     keep = [line for line in lines if line.strip() and not re.search(
         r'^\s*(File ".*(\.cc|\.h|\.pyi|\.pyx)"|\d+: |Traceback|at |[\w:~<>]+\(.*\)$|\^)|libtvm|site-packages', line)]
-    return "\n".join(keep[-6:]) or "no message"
+    return "\n".join(keep[:8]) or "no message"
 
 
 def _where(error: BaseException) -> str:
     """The innermost line of the learner's own file on the traceback, if any."""
-    elsewhere = ("site-packages", "course_utils", "/lib/python", "<unknown>", "<frozen", ".cc", ".h")
+    elsewhere = ("site-packages", "course_utils", "/lib/python", "<unknown>", "<frozen", ".cc", ".h", ".pxi")
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if not any(part in frame.filename for part in elsewhere):
             return f"\n  at {Path(frame.filename).name}, line {frame.lineno}: {frame.line}"

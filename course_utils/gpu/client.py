@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -15,6 +16,7 @@ from pathlib import Path
 from course_utils.artifact import Artifact
 
 START_LIMIT = 120.0  # seconds to import torch and open a CUDA context on a cold machine
+COMMAND = (sys.executable, "-P", "-m", "course_utils.gpu.worker")  # -P: a learner's folder holds no module of ours
 
 
 class WorkerTimeout(Exception):
@@ -60,7 +62,8 @@ class Worker:
             self._process.kill()
             self._process.wait()
             for stream in (self._process.stdin, self._process.stdout, self._log):
-                stream.close()
+                with contextlib.suppress(BrokenPipeError):  # stdin may hold what a dead process never read
+                    stream.close()
             self._process = None
 
     def _start(self) -> None:
@@ -70,8 +73,8 @@ class Worker:
         root = str(Path(__file__).parents[2])  # the checkout, or the .pyz of a bundle: both can stand on PYTHONPATH
         path = os.pathsep.join(p for p in (root, os.environ.get("PYTHONPATH")) if p)
         self._log = tempfile.TemporaryFile()
-        self._process = subprocess.Popen([sys.executable, "-m", "course_utils.gpu.worker"], stdin=subprocess.PIPE,
-                                         stdout=subprocess.PIPE, stderr=self._log, env={**os.environ, "PYTHONPATH": path})
+        self._process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
+                                         env={**os.environ, "PYTHONPATH": path})
         self._ask({"op": "device"}, b"", START_LIMIT)
 
     def _ask(self, request: dict, blob: bytes, limit: float) -> dict:
@@ -104,7 +107,8 @@ class Worker:
         return data
 
     def _last_words(self) -> str:
-        self._process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):  # it closed its answers but lives on: close() kills it
+            self._process.wait(2.0)
         self._log.seek(0)
         lines = self._log.read().decode(errors="replace").strip().splitlines()
         self.close()

@@ -21,6 +21,8 @@ FLUSH_BYTES = 256 << 20  # four times the L2 of an H200, and twice that of any H
 INPUT_SETS = 4           # a sustained batch rotates over these, so no operand stays in L2 from launch to launch
 BATCH_SECONDS = 0.04
 LEAD_CYCLES = 1_000_000    # the GPU spins this long first, so that Python has queued the launch before its turn comes
+ROUNDS = 3               # allocations a burst is spread over: where the pages lie moves a figure by some tenths of a percent
+SPACER_BYTES = 37 << 20  # kept between the rounds' allocations, so that they do not get the same pages again
 REST_SECONDS = 0.02       # between burst samples, so that the power limit of a 700 W chip stays out of them
 TIMED_NORM = 1e-3        # the kernel's D against cuBLAS's: two roundings to fp16 apart
 
@@ -57,6 +59,10 @@ class Problem:
     def poison(self) -> None:
         self.D.view(torch.int16).fill_(results.POISON)
 
+    def unload(self) -> None:
+        for kernel in self.kernels:
+            kernel.unload()
+
     def check(self) -> None:
         """Raises TimedOutputWrong unless the last D of the kernel is the last D of cuBLAS, within rounding."""
         expected = self.D_cublas.float()
@@ -68,32 +74,41 @@ class Problem:
         return 2 * self.M * self.N * self.K / seconds / 1e12
 
 
-def burst(artifact: Artifact, seed: int, samples: int = 30) -> dict:
+def burst(artifact: Artifact, seed: int, samples: int = 45) -> dict:
     """Time single launches. Returns TFLOP/s of both sides, the median paired ratio and its spread, and the GPU's state.
 
-    Raises TimedOutputWrong, DriverError and torch.cuda.OutOfMemoryError.
+    The samples are spread over ROUNDS allocations. Raises TimedOutputWrong, DriverError and torch.cuda.OutOfMemoryError.
     """
-    problem = Problem(artifact, 1, seed)
-    for _ in range(3):
-        problem.run_kernel(0)
-        problem.run_cublas(0)
-    torch.cuda.synchronize()
-    pairs = []
+    pairs, spacers = [], []
     with GpuState() as state:
-        for index in range(samples):
-            problem.refresh(0)
-            problem.poison()
-            sides = [problem.run_kernel, problem.run_cublas]
-            times = {}
-            for side in sides if index % 2 == 0 else reversed(sides):
-                torch.cuda._sleep(LEAD_CYCLES)
-                problem.flush.zero_()
-                times[side] = _elapsed(lambda side=side: side(0))
+        for turn in range(ROUNDS):
+            torch.cuda.empty_cache()
+            spacers.append(torch.empty(turn * SPACER_BYTES, device="cuda", dtype=torch.uint8))
+            problem = Problem(artifact, 1, seed + turn)
+            for _ in range(3):
+                problem.run_kernel(0)
+                problem.run_cublas(0)
             torch.cuda.synchronize()
-            problem.check()
-            pairs.append(tuple(begin.elapsed_time(end) / 1e3 for begin, end in (times[s] for s in sides)))
-            time.sleep(REST_SECONDS)
+            pairs += [_burst_pair(problem, index) for index in range(-(-samples // ROUNDS))]
+            problem.unload()
     return _summary(problem, pairs, state, mode="burst")
+
+
+def _burst_pair(problem: Problem, index: int) -> tuple[float, float]:
+    """Seconds of one launch of the kernel and one of cuBLAS, which goes first every other time."""
+    problem.refresh(0)
+    problem.poison()
+    sides = [problem.run_kernel, problem.run_cublas]
+    marks = {}
+    for side in sides if index % 2 == 0 else reversed(sides):
+        torch.cuda._sleep(LEAD_CYCLES)
+        problem.flush.zero_()
+        marks[side] = _elapsed(lambda side=side: side(0))
+    torch.cuda.synchronize()
+    problem.check()
+    time.sleep(REST_SECONDS)
+    kernel, cublas = (begin.elapsed_time(end) / 1e3 for begin, end in (marks[s] for s in sides))
+    return kernel, cublas
 
 
 def sustained(artifact: Artifact, seed: int, heat_seconds: float = 6.0, samples: int = 20) -> dict:
@@ -125,6 +140,7 @@ def sustained(artifact: Artifact, seed: int, heat_seconds: float = 6.0, samples:
                 state.restart()
             else:
                 pairs.append(tuple(b.elapsed_time(e) / 1e3 / n for (b, e), n in ((marks[s], n) for s, n in order)))
+    problem.unload()
     return _summary(problem, pairs, state, mode="sustained")
 
 
@@ -141,8 +157,6 @@ def _summary(problem: Problem, pairs, state, mode: str) -> dict:
     kernel = statistics.median(k for k, _ in pairs)
     cublas = statistics.median(c for _, c in pairs)
     quartiles = statistics.quantiles(ratios, n=4)
-    for bound in problem.kernels:
-        bound.unload()
     return {"mode": mode, "size": [problem.M, problem.N, problem.K], "samples": len(pairs), "seconds": kernel,
             "tflops": problem.tflops(kernel), "cublas_tflops": problem.tflops(cublas),
             "tflops_quartiles": [problem.tflops(t) for t in reversed(statistics.quantiles([k for k, _ in pairs], n=4))][::2],

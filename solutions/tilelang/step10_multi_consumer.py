@@ -3,10 +3,10 @@
 import tilelang.language as T
 
 block_M, block_N, block_K = 128, 256, 64
-epi_N = 128  # columns of D staged at a time: four stages leave room for no more
+epi_N = 64  # columns of D staged at a time, in two buffers: TMA stores one while threads fill the other
 num_stages, consumers = 4, 2
 cluster = 2
-num_ctas = 128  # of 132 SMs: 64 clusters make square waves of 8 x 8 cluster tiles, and need less power than 66
+num_ctas = 128  # of 132 SMs: 64 clusters work through D in squares of 8 x 8 cluster tiles
 
 
 def gemm(M, N, K):
@@ -22,7 +22,7 @@ def gemm(M, N, K):
         with T.ClusterKernel(num_ctas, cluster_dims=cluster, threads=128 * (1 + consumers)) as cta:
             A_shared = T.alloc_shared((num_stages, block_M, block_K), T.float16)
             B_shared = T.alloc_shared((num_stages, block_N, block_K), T.float16)
-            D_shared = T.alloc_shared((block_M, epi_N), T.float16)
+            D_shared = T.alloc_shared((2, block_M, epi_N), T.float16)
             acc = T.alloc_fragment((block_M, block_N), T.float32)
             full = T.alloc_barrier([1] * num_stages)  # one arrival by the producer, and the bytes
             # a stage is written for both CTAs, so it is free when the consumers of both have left it
@@ -70,12 +70,12 @@ def gemm(M, N, K):
                         T.mbarrier_arrive(empty[(it - 1) % num_stages], thread % 128)
 
                     for c in T.unroll(block_N // epi_N):
-                        T.tma_store_wait(0)
+                        T.tma_store_wait(1)  # all but the newest store have read their buffer
                         T.sync_threads(1, 128 * consumers)
-                        T.copy(acc[:, c * epi_N : (c + 1) * epi_N], D_shared)
+                        T.copy(acc[:, c * epi_N : (c + 1) * epi_N], D_shared[c % 2, :, :])
                         T.fence_proxy_async()
                         T.sync_threads(1, 128 * consumers)
-                        T.tma_copy(D_shared, D[m : m + block_M, n + c * epi_N : n + (c + 1) * epi_N])
+                        T.tma_copy(D_shared[c % 2, :, :], D[m : m + block_M, n + c * epi_N : n + (c + 1) * epi_N])
                     tiles.next_tile()
                 T.tma_store_wait(0)
             T.cluster_sync()  # a CTA that left early could not be told about, or written to, by the other

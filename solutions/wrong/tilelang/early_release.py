@@ -6,7 +6,7 @@ STEP = "step08"
 FAILS = "results"
 OUTCOME = "race"
 NEEDS_GPU = True
-SAYS = "tile"
+SAYS = "same bytes"
 
 block_M, block_N, block_K = 128, 128, 64
 num_stages = 4

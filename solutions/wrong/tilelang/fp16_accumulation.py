@@ -3,9 +3,9 @@
 import tilelang.language as T
 
 STEP = "step03"
-FAILS = "results"
+FAILS = "instructions"
 OUTCOME = "wrong"
-NEEDS_GPU = True
+NEEDS_GPU = False
 SAYS = "accumulator"
 
 block_M, block_N, block_K = 128, 128, 64

@@ -4,9 +4,9 @@ import tilelang.language as T
 
 STEP = "step05"
 FAILS = "results"
-OUTCOME = "wrong"
+OUTCOME = "fault"
 NEEDS_GPU = True
-SAYS = "tile"
+SAYS = "parity"
 
 block_M, block_N, block_K = 128, 128, 64
 num_stages, ring = 2, 4

@@ -3,10 +3,10 @@
 import tilelang.language as T
 
 STEP = "step06"
-FAILS = "results"
+FAILS = "instructions"
 OUTCOME = "race"
-NEEDS_GPU = True
-SAYS = "wait"
+NEEDS_GPU = False
+SAYS = "wait_group"
 
 block_M, block_N, block_K = 128, 128, 64
 num_stages, ring = 2, 4

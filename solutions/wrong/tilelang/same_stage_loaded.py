@@ -6,7 +6,7 @@ STEP = "step05"
 FAILS = "results"
 OUTCOME = "wrong"
 NEEDS_GPU = True
-SAYS = "tile"
+SAYS = "before it was loaded"
 
 block_M, block_N, block_K = 128, 128, 64
 num_stages, ring = 2, 4

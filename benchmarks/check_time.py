@@ -1,0 +1,34 @@
+"""How long `course check` takes without a GPU: the first check of a process, and the ones after it.
+
+    python benchmarks/check_time.py [STEP]
+
+The aim is under 5 s and under 2 s on two cores.
+"""
+
+import subprocess
+import sys
+import time
+
+ONE = """
+import time
+begin = time.perf_counter()
+from course_utils import checker
+from course_utils.loading import load_factory, solution_path
+factory = load_factory(solution_path("{step}", "tilelang"))
+for _ in range(4):
+    checker.check("{step}", factory, backend="compile")
+    print(f"{{time.perf_counter() - begin:.2f}}")
+    begin = time.perf_counter()
+"""
+
+
+def main(step: str = "step10") -> None:
+    for run in range(3):
+        begin = time.perf_counter()
+        out = subprocess.run([sys.executable, "-c", ONE.format(step=step)], capture_output=True, text=True, check=True).stdout.split()
+        whole = time.perf_counter() - begin
+        print(f"{step}, process {run + 1}: first check {out[0]} s, then {', '.join(out[1:])} s; process {whole:.2f} s")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
