@@ -11,6 +11,7 @@ from pathlib import Path
 
 from course_utils.compile.errors import CompileError
 
+_folders: list[tempfile.TemporaryDirectory] = []  # kept until the process ends: a function's source is read when it is traced
 SOLUTIONS = Path(__file__).parents[1] / "solutions"
 
 
@@ -62,7 +63,8 @@ def load_factory(path: str | Path):
 
 def load_factory_source(source: str, name: str):
     """``gemm`` of Python source that is in no file yet; it is written to one, where TileLang can read it."""
-    folder = Path(tempfile.mkdtemp(prefix="hopper-course-"))
-    path = folder / ("".join(c if c.isalnum() else "_" for c in name) + ".py")
+    folder = tempfile.TemporaryDirectory(prefix="hopper-course-")
+    _folders.append(folder)
+    path = Path(folder.name) / ("kernel_" + "".join(c if c.isalnum() else "_" for c in name) + ".py")
     path.write_text(source)
     return load_factory(path)

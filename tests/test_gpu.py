@@ -161,7 +161,8 @@ def test_out_of_memory_costs_no_process():
 
 
 def assert_timed(run, mode, samples):
-    assert (run["mode"], run["size"], run["samples"]) == (mode, [M, N, K], samples)
+    assert (run["mode"], run["size"]) == (mode, [M, N, K])
+    assert run["samples"] >= samples
     assert run["tflops"] == pytest.approx(2 * M * N * K / run["seconds"] / 1e12)
     assert run["tflops"] > 0 and run["cublas_tflops"] > 0
     for name in ("tflops", "ratio"):

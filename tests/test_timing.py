@@ -64,8 +64,8 @@ def test_quartiles_rise_and_hold_the_median_between_them(problem):
         assert low < middle < high
 
 
-def test_kernels_are_unloaded_once(problem):
-    _summary(problem, [(1e-3, 1e-3)] * 3, STATE, "burst")
+def test_unload_frees_every_kernel(problem):
+    Problem.unload(problem)
     assert [kernel.unloaded for kernel in problem.kernels] == [1, 1]
 
 
