@@ -16,25 +16,27 @@ from course_utils.loading import load_factory_source  # noqa: E402
 
 RING_1 = ("ring = 4", "ring = 1")
 NO_MULTICAST = (", cluster_mask=0b11", "")
+PANELS_OF_8 = ("swizzle_size=4", "swizzle_size=8")
+FORWARDS = ("T.if_then_else(tiles.current_iter % 2 == 0, k, k_tiles - 1 - k)", "k")
 
 # name: solution, and the replacements that make the variant; every one must occur
 VARIANTS = {
     "step03, as many CTAs an SM as fit": ("step03_spatial_tiling", [RING_1]),
     "step04, as many CTAs an SM as fit": ("step04_tma", [RING_1]),
     "step05, as many CTAs an SM as fit": ("step05_pipeline", [("num_stages, ring = 2, 4", "num_stages, ring = 2, 2")]),
-    "step06, panels of 8 tiles": ("step06_persistent", [("swizzle_size=4", "swizzle_size=8")]),
-    "step07, panels of 8 tiles": ("step07_warp_specialization", [("swizzle_size=4", "swizzle_size=8")]),
+    "step06, panels of 8 tiles": ("step06_persistent", [PANELS_OF_8]),
+    "step07, panels of 8 tiles": ("step07_warp_specialization", [PANELS_OF_8]),
     "step07, four stages": ("step07_warp_specialization", [("num_stages, ring = 2, 4", "num_stages, ring = 4, 4")]),
-    "step08, panels of 8 tiles": ("step08_deeper_pipeline", [("swizzle_size=4", "swizzle_size=8")]),
-    "step08, six stages, panels of 8": ("step08_deeper_pipeline", [("num_stages = 4", "num_stages = 6"),
-                                                                  ("swizzle_size=4", "swizzle_size=8")]),
+    "step08, panels of 8 tiles": ("step08_deeper_pipeline", [PANELS_OF_8]),
+    "step08, six stages, panels of 8": ("step08_deeper_pipeline", [("num_stages = 4", "num_stages = 6"), PANELS_OF_8]),
     "step09, four stages": ("step09_cluster", [("num_stages = 6", "num_stages = 4")]),
+    "step09, K always forwards": ("step09_cluster", [FORWARDS]),
     "step09, no multicast": ("step09_cluster", [NO_MULTICAST]),
     "step10, no multicast": ("step10_multi_consumer", [NO_MULTICAST]),
+    "step10, K always forwards": ("step10_multi_consumer", [FORWARDS]),
     "step10, 132 CTAs": ("step10_multi_consumer", [("num_ctas = 128", "num_ctas = 132")]),
     "step10, D staged in one buffer": ("step10_multi_consumer", [
-        ("epi_N = 64", "epi_N = 128"), ("(2, block_M, epi_N)", "(1, block_M, epi_N)"), ("T.tma_store_wait(1)", "T.tma_store_wait(0)"),
-        ("c % 2", "0")]),
+        ("epi_N = 64", "epi_N = 128"), ("(2, block_M, epi_N)", "(1, block_M, epi_N)"), ("wait(1)", "wait(0)"), ("c % 2", "0")]),
 }
 
 

@@ -21,7 +21,9 @@ def cuda_include_dirs() -> list[str]:
         found = next(f for f in files(package) if str(f).endswith(header))
         return str(Path(str(found.locate()).removesuffix(header)).resolve())
 
-    return [folder_of("nvidia-cuda-runtime", "cuda_runtime_api.h"), folder_of("nvidia-cuda-cccl", "cuda/std/version")]
+    cccl = folder_of("nvidia-cuda-cccl", "cuda/std/version")
+    # headers include each other as <cuda/std/...> and as <cccl/cuda/std/...>
+    return [folder_of("nvidia-cuda-runtime", "cuda_runtime_api.h"), cccl, str(Path(cccl).parent)]
 
 
 @cache

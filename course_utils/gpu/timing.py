@@ -85,12 +85,14 @@ def burst(artifact: Artifact, seed: int, samples: int = 45) -> dict:
             torch.cuda.empty_cache()
             spacers.append(torch.empty(turn * SPACER_BYTES, device="cuda", dtype=torch.uint8))
             problem = Problem(artifact, 1, seed + turn)
-            for _ in range(3):
-                problem.run_kernel(0)
-                problem.run_cublas(0)
-            torch.cuda.synchronize()
-            pairs += [_burst_pair(problem, index) for index in range(-(-samples // ROUNDS))]
-            problem.unload()
+            try:
+                for _ in range(3):
+                    problem.run_kernel(0)
+                    problem.run_cublas(0)
+                torch.cuda.synchronize()
+                pairs += [_burst_pair(problem, index) for index in range(-(-samples // ROUNDS))]
+            finally:
+                problem.unload()
     return _summary(problem, pairs, state, mode="burst")
 
 
@@ -114,6 +116,15 @@ def _burst_pair(problem: Problem, index: int) -> tuple[float, float]:
 def sustained(artifact: Artifact, seed: int, heat_seconds: float = 6.0, samples: int = 20) -> dict:
     """Time batches after ``heat_seconds`` of load. Returns and raises as ``burst``."""
     problem = Problem(artifact, INPUT_SETS, seed)
+    try:
+        pairs, state = _sustained_pairs(problem, heat_seconds, samples)
+    finally:
+        problem.unload()
+    return _summary(problem, pairs, state, mode="sustained")
+
+
+def _sustained_pairs(problem: Problem, heat_seconds: float, samples: int):
+    """Seconds a launch, of the kernel and of cuBLAS, for each pair of batches after the heating; and the GPU's state."""
     sides = [problem.run_kernel, problem.run_cublas]
     for side in sides:
         side(0)
@@ -123,6 +134,7 @@ def sustained(artifact: Artifact, seed: int, heat_seconds: float = 6.0, samples:
         begin, end = _elapsed(lambda side=side: [side(i % INPUT_SETS) for i in range(8)])
         torch.cuda.synchronize()
         lengths.append(max(2, round(8 * BATCH_SECONDS / (begin.elapsed_time(end) / 1e3))))
+    order = list(zip(sides, lengths, strict=True))
     pairs = []
     begin_heat = time.monotonic()
     with GpuState() as state:
@@ -130,7 +142,6 @@ def sustained(artifact: Artifact, seed: int, heat_seconds: float = 6.0, samples:
             heating = time.monotonic() - begin_heat < heat_seconds
             problem.poison()
             marks = {}
-            order = list(zip(sides, lengths, strict=True))
             for side, length in order if len(pairs) % 2 == 0 else reversed(order):
                 marks[side] = _elapsed(lambda side=side, length=length: [side(i % INPUT_SETS) for i in range(length)])
                 side(0)  # both end on the same inputs, so that the two outputs can be compared
@@ -140,8 +151,7 @@ def sustained(artifact: Artifact, seed: int, heat_seconds: float = 6.0, samples:
                 state.restart()
             else:
                 pairs.append(tuple(b.elapsed_time(e) / 1e3 / n for (b, e), n in ((marks[s], n) for s, n in order)))
-    problem.unload()
-    return _summary(problem, pairs, state, mode="sustained")
+    return pairs, state
 
 
 def _elapsed(work) -> tuple[torch.cuda.Event, torch.cuda.Event]:

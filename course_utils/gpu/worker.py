@@ -111,16 +111,20 @@ def serve(requests, answers) -> None:
             op = request.pop("op")
             answer = device() if op == "device" else work[op](Artifact.from_bytes(blob), **request)
         except torch.cuda.OutOfMemoryError as error:
-            answer = {"error": "out_of_memory", "detail": str(error).splitlines()[0]}
+            answer = {"error": "out_of_memory", "detail": _first_line(error)}
         except DriverError as error:
             answer, fatal = {"error": error.name, "detail": str(error)}, True
         except timing.TimedOutputWrong as error:
             answer = {"error": "timed_output", "detail": str(error)}
         except Exception as error:  # torch raises AcceleratorError, a RuntimeError, for a kernel that faulted
-            answer, fatal = {"error": _cuda_error_name(error), "detail": str(error).splitlines()[0]}, True
+            answer, fatal = {"error": _cuda_error_name(error), "detail": _first_line(error)}, True
         write_block(answers, json.dumps(answer | {"fatal": fatal}).encode())
         if fatal:
             return
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _cuda_error_name(error: Exception) -> str:

@@ -53,7 +53,8 @@ def gemm(M, N, K):
                     for k in T.serial(k_tiles):
                         stage = it % num_stages
                         T.mbarrier_wait_parity(full[stage], (it // num_stages) & 1)
-                        T.wgmma_gemm(A_shared[stage, :, :], B_shared[stage, :, :], acc, transpose_B=True, clear_accum=(k == 0))
+                        T.wgmma_gemm(A_shared[stage, :, :], B_shared[stage, :, :], acc, transpose_B=True,
+                                     clear_accum=(k == 0))
                         T.wait_wgmma(1)  # all but the newest group are done: the stage before this one is free
                         if k > 0:
                             if T.shuffle_elect(128):

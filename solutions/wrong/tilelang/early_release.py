@@ -58,7 +58,8 @@ def gemm(M, N, K):
                     for k in T.serial(k_tiles):
                         stage = it % num_stages
                         T.mbarrier_wait_parity(full[stage], (it // num_stages) & 1)
-                        T.wgmma_gemm(A_shared[stage, :, :], B_shared[stage, :, :], acc, transpose_B=True, clear_accum=(k == 0))
+                        T.wgmma_gemm(A_shared[stage, :, :], B_shared[stage, :, :], acc, transpose_B=True,
+                                     clear_accum=(k == 0))
                         if T.shuffle_elect(128):
                             # before the wait, and this stage, not the one before: the next load may land under the wgmma
                             T.mbarrier_arrive(empty[stage])

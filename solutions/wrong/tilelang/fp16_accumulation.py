@@ -24,7 +24,8 @@ def gemm(M, N, K):
         with T.Kernel(N // block_N, M // block_M, threads=128) as (bx, by):
             A_shared = T.alloc_shared((ring, block_M, block_K), T.float16)
             B_shared = T.alloc_shared((ring, block_N, block_K), T.float16)
-            acc = T.alloc_fragment((block_M, block_N), T.float16)  # not float32: each wgmma rounds the running sum to 11 bits
+            acc = T.alloc_fragment((block_M, block_N),
+                                   T.float16)  # not float32: each wgmma rounds the running sum to 11 bits
             m, n = by * block_M, bx * block_N
 
             for k in T.serial(K // block_K):

@@ -15,7 +15,8 @@ sm_count = 132
 
 
 def gemm(M, N, K):
-    assert M % (cluster * block_M) == 0 and N % block_N == 0 and K % block_K == 0, "M, N and K must be multiples of the cluster's tile"
+    assert M % (cluster * block_M) == 0 and N % block_N == 0 and K % block_K == 0, (
+        "sizes must be multiples of the cluster's tile")
     k_tiles = K // block_K
 
     @T.prim_func
@@ -46,10 +47,12 @@ def gemm(M, N, K):
                         for k in T.serial(k_tiles):
                             stage = it % num_stages
                             T.mbarrier_wait_parity(empty[stage], (it // num_stages) & 1 ^ 1)
-                            T.tma_copy(A[m : m + block_M, k * block_K : (k + 1) * block_K], A_shared[stage, :, :],
+                            # every other tile goes through K backwards: what the last tile left in L2 comes first
+                            k_load = T.if_then_else(tiles.current_iter % 2 == 0, k, k_tiles - 1 - k)
+                            T.tma_copy(A[m : m + block_M, k_load * block_K : (k_load + 1) * block_K], A_shared[stage, :, :],
                                        barrier=full[stage], leader_scope_threads=32)
                             # 0b111, not 0b11: bit 2 names a CTA that the cluster does not have
-                            T.tma_copy(B[n : n + block_N, k * block_K : (k + 1) * block_K], B_shared[stage, :, :],
+                            T.tma_copy(B[n : n + block_N, k_load * block_K : (k_load + 1) * block_K], B_shared[stage, :, :],
                                        barrier=full[stage], cluster_mask=0b111, leader_scope_threads=32)
                             if T.shuffle_elect(32):
                                 T.mbarrier_arrive(full[stage])
@@ -62,7 +65,8 @@ def gemm(M, N, K):
                     for k in T.serial(k_tiles):
                         stage = it % num_stages
                         T.mbarrier_wait_parity(full[stage], (it // num_stages) & 1)
-                        T.wgmma_gemm(A_shared[stage, :, :], B_shared[stage, :, :], acc, transpose_B=True, clear_accum=(k == 0))
+                        T.wgmma_gemm(A_shared[stage, :, :], B_shared[stage, :, :], acc, transpose_B=True,
+                                     clear_accum=(k == 0))
                         T.wait_wgmma(1)
                         if k > 0:
                             if thread % 128 < cluster:

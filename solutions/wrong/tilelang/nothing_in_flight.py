@@ -58,7 +58,8 @@ def gemm(M, N, K):
                     for k in T.serial(k_tiles):
                         stage = it % num_stages
                         T.mbarrier_wait_parity(full[stage], (it // num_stages) & 1)
-                        T.wgmma_gemm(A_shared[stage, :, :], B_shared[stage, :, :], acc, transpose_B=True, clear_accum=(k == 0))
+                        T.wgmma_gemm(A_shared[stage, :, :], B_shared[stage, :, :], acc, transpose_B=True,
+                                     clear_accum=(k == 0))
                         T.wait_wgmma(0)  # 0, not 1: the tensor core idles between two K tiles
                         if k > 0:
                             if T.shuffle_elect(128):

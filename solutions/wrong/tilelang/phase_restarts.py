@@ -38,8 +38,10 @@ def gemm(M, N, K):
                 for i in T.serial(k_tiles + num_stages - 1):
                     if i < k_tiles:
                         load = (done + i) % num_stages
-                        T.tma_copy(A[m : m + block_M, i * block_K : (i + 1) * block_K], A_shared[load, :, :], barrier=full[load])
-                        T.tma_copy(B[n : n + block_N, i * block_K : (i + 1) * block_K], B_shared[load, :, :], barrier=full[load])
+                        T.tma_copy(A[m : m + block_M, i * block_K : (i + 1) * block_K], A_shared[load, :, :],
+                                   barrier=full[load])
+                        T.tma_copy(B[n : n + block_N, i * block_K : (i + 1) * block_K], B_shared[load, :, :],
+                                   barrier=full[load])
                         if T.shuffle_elect(128):
                             T.mbarrier_arrive(full[load])
                     if i >= num_stages - 1:
@@ -47,7 +49,8 @@ def gemm(M, N, K):
                         stage = (done + k) % num_stages
                         # done is missing: where the tile has landed already, this waits for the phase after it, which nobody starts
                         T.mbarrier_wait_parity(full[stage], (k // num_stages) & 1)
-                        T.wgmma_gemm(A_shared[stage, :, :], B_shared[stage, :, :], acc, transpose_B=True, clear_accum=(k == 0))
+                        T.wgmma_gemm(A_shared[stage, :, :], B_shared[stage, :, :], acc, transpose_B=True,
+                                     clear_accum=(k == 0))
                         T.wait_wgmma(0)
                         T.sync_threads()
                 done = done + k_tiles

@@ -38,8 +38,10 @@ def gemm(M, N, K):
                 for i in T.serial(k_tiles + num_stages - 1):
                     if i < k_tiles:
                         load = (done + i) % num_stages
-                        T.tma_copy(A[m : m + block_M, i * block_K : (i + 1) * block_K], A_shared[load, :, :], barrier=full[load])
-                        T.tma_copy(B[n : n + block_N, i * block_K : (i + 1) * block_K], B_shared[load, :, :], barrier=full[load])
+                        T.tma_copy(A[m : m + block_M, i * block_K : (i + 1) * block_K], A_shared[load, :, :],
+                                   barrier=full[load])
+                        T.tma_copy(B[n : n + block_N, i * block_K : (i + 1) * block_K], B_shared[load, :, :],
+                                   barrier=full[load])
                         if T.shuffle_elect(128):
                             T.mbarrier_arrive(full[load])
                     if i >= num_stages - 1:

@@ -16,7 +16,8 @@ num_ctas = 128  # of 132 SMs: 64 clusters work through D in squares of 8 x 8 clu
 
 
 def gemm(M, N, K):
-    assert M % (cluster * block_M) == 0 and N % block_N == 0 and K % block_K == 0, "M, N and K must be multiples of the cluster's tile"
+    assert M % (cluster * block_M) == 0 and N % block_N == 0 and K % block_K == 0, (
+        "sizes must be multiples of the cluster's tile")
     k_tiles = K // block_K
 
     @T.prim_func
@@ -49,9 +50,11 @@ def gemm(M, N, K):
                             stage = it % num_stages
                             # a new barrier has parity 1 behind it: the first round does not wait
                             T.mbarrier_wait_parity(empty[stage], (it // num_stages) & 1 ^ 1)
-                            T.tma_copy(A[m : m + block_M, k * block_K : (k + 1) * block_K], A_shared[stage, :, :],
+                            # every other tile goes through K backwards: what the last tile left in L2 comes first
+                            k_load = T.if_then_else(tiles.current_iter % 2 == 0, k, k_tiles - 1 - k)
+                            T.tma_copy(A[m : m + block_M, k_load * block_K : (k_load + 1) * block_K], A_shared[stage, :, :],
                                        barrier=full[stage], leader_scope_threads=32)
-                            T.tma_copy(B[n : n + block_N, k * block_K : (k + 1) * block_K], B_shared[stage, :, :],
+                            T.tma_copy(B[n : n + block_N, k_load * block_K : (k_load + 1) * block_K], B_shared[stage, :, :],
                                        barrier=full[stage], cluster_mask=0b11, leader_scope_threads=32)
                             if T.shuffle_elect(32):
                                 T.mbarrier_arrive(full[stage])
@@ -64,7 +67,8 @@ def gemm(M, N, K):
                     for k in T.serial(k_tiles):
                         stage = it % num_stages
                         T.mbarrier_wait_parity(full[stage], (it // num_stages) & 1)
-                        T.wgmma_gemm(A_shared[stage, :, :], B_shared[stage, :, :], acc, transpose_B=True, clear_accum=(k == 0),
+                        T.wgmma_gemm(A_shared[stage, :, :], B_shared[stage, :, :], acc, transpose_B=True,
+                                     clear_accum=(k == 0),
                                      policy=T.GemmWarpPolicy.FullRow)
                         T.wait_wgmma(1)  # all but the newest group are done: the stage before this one is free
                         if k > 0:

@@ -59,7 +59,8 @@ def gemm(M, N, K):
                         stage = it % num_stages
                         # empty here and full below: the consumer waits for an arrival that only it could make
                         T.mbarrier_wait_parity(empty[stage], (it // num_stages) & 1)
-                        T.wgmma_gemm(A_shared[stage, :, :], B_shared[stage, :, :], acc, transpose_B=True, clear_accum=(k == 0))
+                        T.wgmma_gemm(A_shared[stage, :, :], B_shared[stage, :, :], acc, transpose_B=True,
+                                     clear_accum=(k == 0))
                         T.wait_wgmma(0)
                         if T.shuffle_elect(128):
                             T.mbarrier_arrive(full[stage])
