@@ -25,7 +25,8 @@ for _ in range(4):
 def main(step: str = "step10") -> None:
     for run in range(3):
         begin = time.perf_counter()
-        out = subprocess.run([sys.executable, "-c", ONE.format(step=step)], capture_output=True, text=True, check=True).stdout.split()
+        command = [sys.executable, "-c", ONE.format(step=step)]
+        out = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
         whole = time.perf_counter() - begin
         print(f"{step}, process {run + 1}: first check {out[0]} s, then {', '.join(out[1:])} s; process {whole:.2f} s")
 

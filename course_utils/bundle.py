@@ -91,8 +91,9 @@ def run(path: str | Path, time_limit: float, quick: bool = False, say=print) -> 
 
 def _artifacts(archive: zipfile.ZipFile, name: str) -> dict[tuple[int, ...], Artifact]:
     prefix = _entry(name, ()).removesuffix(".zip")
-    return {tuple(int(n) for n in path.removeprefix(prefix).removesuffix(".zip").split("x")): Artifact.from_bytes(archive.read(path))
-            for path in archive.namelist() if path.startswith(prefix)}
+    paths = [path for path in archive.namelist() if path.startswith(prefix)]
+    sizes = [tuple(int(n) for n in path.removeprefix(prefix).removesuffix(".zip").split("x")) for path in paths]
+    return {size: Artifact.from_bytes(archive.read(path)) for size, path in zip(sizes, paths, strict=True)}
 
 
 def entry(name: str, verdict: Verdict) -> dict:

@@ -116,7 +116,8 @@ def compile_factory(factory, dsl: str, size: tuple[int, int, int]) -> Artifact:
 
         return compiler.compile_gemm(factory, *size)
     except ImportError as error:  # the compiler's own; what the factory raises comes as a CompileError
-        raise CompileError("load", f"the package {error.name} is missing here; `make venv` installs what the course needs") from error
+        raise CompileError("load", f"the package {error.name} is missing here; `make venv` installs what the course "
+                           "needs") from error
     except SystemExit as error:
         raise CompileError("trace", "gemm called sys.exit() or exit(); return the kernel instead") from error
 
@@ -228,8 +229,8 @@ def _death_hint(artifact: Artifact) -> str:
     """What makes Hopper give up with no better word, by what the kernel uses. Observed on H200, driver 580."""
     causes = []
     if receipts.read_ptx(artifact.ptx).mbarrier_waits:
-        causes.append("an mbarrier was overrun: a producer that does not wait for `empty`, or a wait whose parity never flips, lets "
-                      "expected bytes pile up until the count overflows")
+        causes.append("an mbarrier was overrun: a producer that does not wait for `empty`, or a wait whose parity never flips, "
+                      "lets expected bytes pile up until the count overflows")
     if artifact.cluster != (1, 1, 1):
         causes.append("a multicast mask or a remote arrival names a CTA outside its cluster, or a CTA left its cluster early")
     return " Usual causes: " + "; ".join(causes) + "." if causes else ""
@@ -240,9 +241,10 @@ def _hang_hint(artifact: Artifact, limit: float) -> str:
     text = f"the kernel never ended ({limit:g} s)"
     if not receipt.mbarrier_waits:
         return f"{text}. It waits on no mbarrier: does a loop's bound change inside it?"
-    if receipt.setmaxnreg and _registers_asked(receipt, artifact) > REGISTER_LIMIT:
-        return (f"{text}: setmaxnreg asks for {_registers_asked(receipt, artifact):,} registers, and a CTA has {REGISTER_LIMIT:,}. The "
-                "last warpgroup waits for ever for registers that nobody gives back.")
+    asked = _registers_asked(receipt, artifact) if receipt.setmaxnreg else 0
+    if asked > REGISTER_LIMIT:
+        return (f"{text}: setmaxnreg asks for {asked:,} registers, and a CTA has {REGISTER_LIMIT:,}. The last warpgroup waits for "
+                "ever for registers that nobody gives back.")
     text += (": a deadlock. Count for each mbarrier who arrives, how often, and how many bytes are expected and come; then the "
              "parity each wait starts with (a consumer with 0, a producer with 1).")
     if artifact.cluster != (1, 1, 1):

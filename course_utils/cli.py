@@ -62,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--out", default=str(BUILD / "ladder.png"), metavar="PNG")
     sub = command("bundle", _bundle, "compile here, run there: one archive with kernels, checker and runner")
     sub.add_argument("out", metavar="OUT.pyz")
-    sub.add_argument("--step", action="append", metavar="N", help="a step, 1 ... 10 or step01 ...; repeat for several (default: all)")
+    sub.add_argument("--step", action="append", metavar="N", help="a step, 1 to 10; repeat for several (default: all)")
     sub.add_argument("--dsl", action="append", choices=checker.DSLS, help="repeat for several (default: all)")
     sub.add_argument("--wrong", action="store_true", help="the wrong kernels of solutions/wrong instead of the solutions")
     sub = command("import", _import, "record the results file of a bundle, with where it comes from")
@@ -86,7 +86,7 @@ def _check(options, console) -> int:
         try:
             factory = load_factory(options.file or solution_path(step.id, options.dsl))
         except CompileError as error:
-            verdict = checker.not_compiled(step, options.dsl, options.backend, str(error))
+            verdict = checker.not_compiled(step, options.dsl, "compile", str(error))
         else:
             verdict = checker.check(step.id, factory, options.dsl, options.backend, options.time_limit)
     if options.json:
@@ -123,10 +123,12 @@ def _climb(options, console) -> int:
     console.print(f"wrote {BUILD / 'climb.json'} and {BUILD / 'ladder.png'}")
     not_run = sorted({part.name for v in verdicts for part in v.checks if part.passed is None})
     if not_run:
-        reason = next(part.detail for v in verdicts for part in v.checks if part.passed is None)
-        console.print(f"Not run here: {' and '.join(not_run)} ({reason.removeprefix('not run: ')}); TFLOP/s in brackets are as"
-                      f" recorded at 4096 on {recorded['provenance'].get('gpu', 'no GPU yet')}, {recorded['provenance'].get('date', '')}.",
-                      markup=False, soft_wrap=True)
+        reason = next(part.detail for v in verdicts for part in v.checks if part.passed is None).removeprefix("not run: ")
+        where = recorded["provenance"]
+        text = f"Not run here: {' and '.join(not_run)} ({reason})."
+        if where:
+            text += f" TFLOP/s in brackets were recorded at 4096 on {where['gpu']}, {where['date']}."
+        console.print(text, markup=False, soft_wrap=True)
     return EXIT_FAILED if failed else 0
 
 
@@ -134,7 +136,7 @@ def _check_solution(step, dsl, backend) -> Verdict:
     try:
         factory = load_factory(solution_path(step.id, dsl))
     except CompileError as error:
-        return checker.not_compiled(step, dsl, backend, str(error))
+        return checker.not_compiled(step, dsl, "compile", str(error))
     return checker.check(step.id, factory, dsl, backend)
 
 
@@ -209,7 +211,11 @@ def _compile(factory, options, step) -> Artifact:
 
 def _plot(options, console) -> int:
     climb = BUILD / "climb.json"
-    mine = json.loads(climb.read_text()) if climb.exists() else {"entries": []}
+    try:
+        mine = json.loads(climb.read_text()) if climb.exists() else {"entries": []}
+        [entry["timings"] for entry in mine["entries"]]
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise ValueError(f"{climb} is not what `course climb` wrote ({error}); run `course climb` again") from error
     Path(options.out).parent.mkdir(parents=True, exist_ok=True)
     _draw(options.out, measured.load(), mine)
     console.print(f"wrote {options.out}", markup=False, soft_wrap=True)

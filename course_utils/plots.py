@@ -6,7 +6,6 @@ Works from the dictionaries that ``solutions/measured/*.json`` hold; no GPU, tor
 from __future__ import annotations
 
 import io
-import math
 import statistics
 import textwrap
 from dataclasses import dataclass
@@ -255,7 +254,7 @@ def _panel(axes, height: float, size: int, steps, dsls, recorded: dict, measured
     axes.set_ylim(0, top)
     axes.set_ylabel("TFLOP/s", size=8)
     axes.set_xticks(range(len(steps)), [STEPS[step].replace(" ", "\n", 1) for step in steps], size=8.5)
-    for step, label in zip(steps, axes.get_xticklabels()):
+    for step, label in zip(steps, axes.get_xticklabels(), strict=True):
         label.set_weight("bold" if step == highlight else "normal")
     axes.tick_params(length=0)
     axes.spines[["top", "right", "left"]].set_visible(False)

@@ -184,7 +184,7 @@ def violations(tensor_map: TensorMap, address: int = 0, arch: str = "sm_90a") ->
         # The driver divides rounding down, although TMA then loads ceil(boxDim / elementStrides) elements. A box that is
         # narrower than its element stride so counts as 0 bytes.
         steps = [max(step, 1) for step in m.element_strides]
-        box_bytes = prod(extent // step for extent, step in zip(m.box, steps)) * element_bytes
+        box_bytes = prod(extent // step for extent, step in zip(m.box, steps, strict=False)) * element_bytes
         if box_bytes > BOX_BYTES_LIMIT and min(m.box) > 0:
             found["box-fits-shared-memory"] = (f"{_number(box_bytes)} bytes", f"{BOX_BYTES_LIMIT} bytes")
 

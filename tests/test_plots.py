@@ -124,7 +124,7 @@ def test_two_dsls_have_their_own_colours_side_by_side():
     axes = ladder(synthetic(("tilelang", "cute"))).axes[0]
     assert bar_colours(axes) == {colour for _, colour in DSLS.values()}
     spans = sorted((p.get_x(), p.get_x() + p.get_width()) for p in axes.patches)
-    assert all(left[1] <= right[0] + 1e-9 for left, right in zip(spans, spans[1:]))
+    assert all(left[1] <= right[0] + 1e-9 for left, right in zip(spans, spans[1:], strict=False))
 
 
 BOTH = ("tilelang", "cute")

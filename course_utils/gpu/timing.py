@@ -1,8 +1,9 @@
 """The timing protocol: a kernel and cuBLAS alternate on one GPU in one process, and every timed output is checked.
 
 *Burst* is what a cool GPU does: each sample is one launch, on fresh inputs, after the L2 is flushed. *Sustained* is
-what it does once power and heat limit it: both sides have run for seconds, each sample is a batch of launches over
-rotating inputs. The score is the median of the paired ratios, cuBLAS's time over the kernel's.
+what it does once power and heat limit it: both sides have run for seconds, each sample is the second half of a batch of
+launches over rotating inputs, so that the clock is the one this side's own power draw allows. The score is the median
+of the paired ratios, cuBLAS's time over the kernel's.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from course_utils.gpu.launch import Kernel
 
 FLUSH_BYTES = 256 << 20  # four times the L2 of an H200, and twice that of any Hopper
 INPUT_SETS = 4           # a sustained batch rotates over these, so no operand stays in L2 from launch to launch
-BATCH_SECONDS = 0.04
+BATCH_SECONDS = 0.4      # the power limit settles within 0.2 s, the half that is not timed
 LEAD_CYCLES = 1_000_000    # the GPU spins this long first, so that Python has queued the launch before its turn comes
 ROUNDS = 3               # allocations a burst is spread over: where the pages lie moves a figure by some tenths of a percent
 SPACER_BYTES = 37 << 20  # kept between the rounds' allocations, so that they do not get the same pages again
@@ -113,7 +114,7 @@ def _burst_pair(problem: Problem, index: int) -> tuple[float, float]:
     return kernel, cublas
 
 
-def sustained(artifact: Artifact, seed: int, heat_seconds: float = 6.0, samples: int = 20) -> dict:
+def sustained(artifact: Artifact, seed: int, heat_seconds: float = 4.0, samples: int = 8) -> dict:
     """Time batches after ``heat_seconds`` of load. Returns and raises as ``burst``."""
     problem = Problem(artifact, INPUT_SETS, seed)
     try:
@@ -133,7 +134,7 @@ def _sustained_pairs(problem: Problem, heat_seconds: float, samples: int):
     for side in sides:
         begin, end = _elapsed(lambda side=side: [side(i % INPUT_SETS) for i in range(8)])
         torch.cuda.synchronize()
-        lengths.append(max(2, round(8 * BATCH_SECONDS / (begin.elapsed_time(end) / 1e3))))
+        lengths.append(max(1, round(8 * BATCH_SECONDS / 2 / (begin.elapsed_time(end) / 1e3))))
     order = list(zip(sides, lengths, strict=True))
     pairs = []
     begin_heat = time.monotonic()
@@ -143,6 +144,8 @@ def _sustained_pairs(problem: Problem, heat_seconds: float, samples: int):
             problem.poison()
             marks = {}
             for side, length in order if len(pairs) % 2 == 0 else reversed(order):
+                for i in range(length):
+                    side(i % INPUT_SETS)
                 marks[side] = _elapsed(lambda side=side, length=length: [side(i % INPUT_SETS) for i in range(length)])
                 side(0)  # both end on the same inputs, so that the two outputs can be compared
             torch.cuda.synchronize()

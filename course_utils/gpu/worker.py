@@ -84,7 +84,8 @@ def run(artifact, seed: int) -> dict:
         for where, guard in zip(("before", "after"), guards, strict=True):
             touched = int((guard != results.POISON).sum())
             if touched:
-                return answer | {"ok": False, "diagnosis": f"the kernel wrote {touched} elements {where} D: a row or column past the edge"}
+                text = f"the kernel wrote {touched} elements {where} D: a row or column past the edge"
+                return answer | {"ok": False, "diagnosis": text}
         if not found.ok:
             return answer
     return answer

@@ -1,0 +1,67 @@
+"""What solutions/measured/ holds bears out what the course says of it."""
+
+import pytest
+
+from course_utils import measured, steps
+from course_utils.loading import SOLUTIONS, load_module
+
+LADDER = measured.load("ladder")
+WRONG = {entry["name"]: entry for entry in measured.load("wrong")["entries"]}
+RISING = [f"step{n:02d}" for n in range(3, 11)]
+SQUARES = [4096, 8192]
+
+
+def run_of(step, size, mode="burst"):
+    entry = next(e for e in LADDER["entries"] if (e["step"], e["dsl"]) == (step, "tilelang"))
+    return next(t for t in entry["timings"] if t["mode"] == mode and t["size"] == [size] * 3)
+
+
+@pytest.mark.parametrize("name", ["ladder", "variants", "wrong"])
+def test_every_file_says_where_it_comes_from(name):
+    provenance = measured.load(name)["provenance"]
+    assert "H200" in provenance["gpu"]
+    assert all(provenance[key] for key in ("driver", "cuda_driver", "torch", "date"))
+    assert set(provenance["versions"]) == {"tilelang", "nvrtc"}
+
+
+def test_every_solution_was_right_and_got_all_its_points():
+    assert [e["step"] for e in LADDER["entries"]] == list(steps.STEPS)
+    for entry in LADDER["entries"]:
+        assert entry["passed"] and entry["points"] == steps.find(entry["step"]).points, entry["name"]
+
+
+@pytest.mark.parametrize("size", SQUARES)
+@pytest.mark.parametrize("field", ["tflops", "ratio"])
+def test_the_ladder_rises(size, field):
+    values = [run_of(step, size)[field] for step in RISING]
+    assert values == sorted(set(values))
+
+
+def test_step_10_is_no_slower_than_cublas():
+    assert run_of("step10", 4096)["ratio"] >= 1.0
+    assert run_of("step10", 8192, "sustained")["ratio"] >= 1.0
+
+
+@pytest.mark.parametrize("step", RISING)
+def test_speed_floor_is_within_reach(step):
+    assert steps.find(step).speed_floor < 0.95 * run_of(step, 4096)["ratio"]
+
+
+@pytest.mark.parametrize("step", RISING)
+def test_three_sizes_in_burst_and_two_sustained_with_clocks(step):
+    entry = next(e for e in LADDER["entries"] if e["step"] == step)
+    modes = [(t["mode"], tuple(t["size"])) for t in entry["timings"]]
+    assert modes == [("burst", size) for size in steps.TIMED_SIZES] + [("sustained", (n,) * 3) for n in SQUARES]
+    assert all(t["gpu"]["clock_mhz"] and t["gpu"]["power_w"] for t in entry["timings"])
+
+
+@pytest.mark.parametrize("path", sorted((SOLUTIONS / "wrong" / "tilelang").glob("*.py")), ids=lambda path: path.stem)
+def test_every_wrong_kernel_got_its_verdict_on_the_gpu(path):
+    wanted, found = load_module(path), WRONG[path.stem]
+    failed = [part["name"] for part in found["checks"] if part["passed"] is False]
+    assert failed[0] == wanted.FAILS
+    assert wanted.SAYS in found["diagnosis"].lower()
+    results = next(part for part in found["checks"] if part["name"] == "results")
+    hung, died = "never ended" in results["detail"], any(word in results["detail"] for word in ("died", "refused", "touched"))
+    outcome = "right" if results["passed"] else "hang" if hung else "fault" if died else "wrong"
+    assert outcome in {"race": ("right", "wrong")}.get(wanted.OUTCOME, (wanted.OUTCOME,))
