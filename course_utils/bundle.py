@@ -106,9 +106,9 @@ def entry(name: str, verdict: Verdict) -> dict:
 def provenance(device: dict, versions: dict[str, dict]) -> dict:
     """Where results come from: GPU, driver, libraries, compilers and the day."""
     merged = {package: number for one in versions.values() for package, number in one.items()}
-    keys = ("driver", "cuda_driver", "torch", "cublas_cuda", "sms", "memory_bytes")
+    keys = ("driver", "cuda_driver", "torch", "cublas_cuda", "cuda_bindings", "sms", "memory_bytes")
     return {"gpu": device["name"], "date": datetime.date.today().isoformat(), "versions": merged,
-            **{key: device[key] for key in keys}}
+            **{key: device.get(key) for key in keys}}
 
 
 def summary(entry: dict, mode: str = "burst") -> str:

@@ -246,7 +246,8 @@ def _hang_hint(artifact: Artifact, limit: float) -> str:
         return (f"{text}: setmaxnreg asks for {asked:,} registers, and a CTA has {REGISTER_LIMIT:,}. The last warpgroup waits for "
                 "ever for registers that nobody gives back.")
     text += (": a deadlock. Count for each mbarrier who arrives, how often, and how many bytes are expected and come; then the "
-             "parity each wait starts with (a consumer with 0, a producer with 1).")
+             "parity each wait starts with (a consumer with 0, a producer with 1). The kernel initialises "
+             f"{receipt.mbarrier_inits} mbarriers{receipts.arrivals(receipt)}.")
     if artifact.cluster != (1, 1, 1):
         text += " In a cluster: does each CTA expect its own bytes, and does no CTA leave before the other is done with it?"
     return text

@@ -31,6 +31,7 @@ class Receipt:
     wgmma: dict[str, int] = field(default_factory=dict)             # by shape and types, "m64n256k16.f32.f16.f16"
     wgmma_waits: dict[int, int] = field(default_factory=dict)       # wgmma.wait_group, by groups left in flight
     mbarrier_inits: int = 0
+    mbarrier_counts: dict[int, int] = field(default_factory=dict)   # arrivals an mbarrier is initialised for, where constant
     mbarrier_waits: int = 0
     expect_tx: int = 0
     arrives: int = 0
@@ -38,7 +39,8 @@ class Receipt:
     proxy_fences: int = 0                                           # fence.proxy.async
     setmaxnreg: dict[str, int] = field(default_factory=dict)        # "dec 40"
     cluster_barriers: int = 0                                       # barrier.cluster.wait
-    cta_barriers: int = 0                                           # bar.sync, barrier.sync: whole CTA and named
+    cta_barriers: int = 0                                           # bar.sync, barrier.sync of the whole CTA
+    named_barriers: int = 0                                         # the same with a thread count
     bulk_commits: int = 0
     bulk_waits: int = 0
     unawaited_store_loops: int = 0                                  # loops that issue TMA stores and never wait for them
@@ -52,7 +54,8 @@ class Receipt:
 def read_ptx(ptx: str) -> Receipt:
     """Count the instruction families of one PTX module."""
     text = _COMMENT.sub(" ", ptx)
-    counts, tensor_loads, multicast, tensor_stores, wgmma, waits, maxnreg = (Counter() for _ in range(7))
+    counts, tensor_loads, multicast, tensor_stores, wgmma, waits, maxnreg, arrivals = (Counter() for _ in range(8))
+    constants = dict(re.findall(r"\bmov\.[bsu]32\s+(%\w+),\s*(\d+)\s*;", text))
     opcodes = set()
     for line in re.split(r"[;\n{}]", text):
         match = _STATEMENT.match(line)
@@ -83,6 +86,10 @@ def read_ptx(ptx: str) -> Receipt:
             waits[int(operands.strip() or 0)] += 1
         elif opcode.startswith("mbarrier.init"):
             counts["mbarrier_inits"] += 1
+            count = operands.rpartition(",")[2].strip()
+            count = constants.get(count, count)
+            if count.isdigit():
+                arrivals[int(count)] += 1
         elif opcode.startswith(("mbarrier.try_wait", "mbarrier.test_wait")):
             counts["mbarrier_waits"] += 1
         elif opcode.startswith(("mbarrier.arrive", "mbarrier.expect_tx")):
@@ -96,7 +103,7 @@ def read_ptx(ptx: str) -> Receipt:
         elif opcode.startswith("barrier.cluster.wait"):
             counts["cluster_barriers"] += 1
         elif opcode.startswith(("bar.sync", "barrier.sync", "barrier.cta.sync", "bar.cta.sync")):
-            counts["cta_barriers"] += 1
+            counts["named_barriers" if "," in operands else "cta_barriers"] += 1
         elif opcode.startswith("stmatrix"):
             counts["stmatrix"] += 1
         elif opcode.startswith("ld.global"):
@@ -105,11 +112,11 @@ def read_ptx(ptx: str) -> Receipt:
             counts["global_stores"] += 1
     return Receipt(tensor_loads=dict(tensor_loads), multicast_loads=dict(multicast), tensor_stores=dict(tensor_stores),
                    wgmma=dict(wgmma), wgmma_waits=dict(waits), setmaxnreg=dict(maxnreg), opcodes=len(opcodes),
-                   unawaited_store_loops=_unawaited_store_loops(text),
+                   mbarrier_counts=dict(arrivals), unawaited_store_loops=_unawaited_store_loops(text),
                    **{name: counts[name] for name in (
                        "bulk_1d", "cp_async", "mbarrier_inits", "mbarrier_waits", "expect_tx", "arrives", "remote_arrives",
-                       "proxy_fences", "cluster_barriers", "cta_barriers", "bulk_commits", "bulk_waits", "stmatrix",
-                       "global_loads", "global_stores", "instructions")})
+                       "proxy_fences", "cluster_barriers", "cta_barriers", "named_barriers", "bulk_commits", "bulk_waits",
+                       "stmatrix", "global_loads", "global_stores", "instructions")})
 
 
 def _unawaited_store_loops(text: str) -> int:
@@ -220,6 +227,12 @@ def unmet(receipt: Receipt, artifact: Artifact, requires, forbids=()) -> list[st
     return sentences
 
 
+def arrivals(r: Receipt) -> str:
+    """How many arrivals the mbarriers are initialised for, in brackets, as far as the PTX says it by a constant."""
+    known = ", ".join(f"{n} for {count} arrival{'s' if count != 1 else ''}" for count, n in sorted(r.mbarrier_counts.items()))
+    return f" ({known})" if known else ""
+
+
 def table(receipt: Receipt, artifact: Artifact) -> list[tuple[str, str]]:
     """The receipt as short rows, (what, how many), for a person."""
     r, res = receipt, artifact.resources
@@ -238,11 +251,11 @@ def table(receipt: Receipt, artifact: Artifact) -> list[tuple[str, str]]:
             ("st.global", r.global_stores)) if n)),
         ("wgmma", ", ".join(pairs(r.wgmma, "{}: {}"))),
         ("wgmma waits", ", ".join(pairs(r.wgmma_waits, "wait_group {}: {}"))),
-        ("mbarriers", f"init {r.mbarrier_inits}, wait {r.mbarrier_waits}, expect_tx {r.expect_tx}, arrive {r.arrives}, "
-                      f"remote arrive {r.remote_arrives}" if r.mbarrier_inits else ""),
+        ("mbarriers", f"init {r.mbarrier_inits}{arrivals(r)}, wait {r.mbarrier_waits}, expect_tx {r.expect_tx}, "
+                      f"arrive {r.arrives}, remote arrive {r.remote_arrives}" if r.mbarrier_inits else ""),
         ("proxy fences", str(r.proxy_fences or "")),
         ("setmaxnreg", ", ".join(r.setmaxnreg)),
-        ("barriers", ", ".join(f"{name}: {n}" for name, n in (("CTA and named", r.cta_barriers),
+        ("barriers", ", ".join(f"{name}: {n}" for name, n in (("CTA", r.cta_barriers), ("named", r.named_barriers),
                                                               ("cluster", r.cluster_barriers)) if n)),
         ("registers", f"{res.registers} a thread at launch, spills {res.spill_stores + res.spill_loads} bytes"),
         ("shared memory", f"{artifact.dynamic_shared:,} dynamic + {res.static_shared:,} static bytes"),

@@ -14,6 +14,7 @@ from course_utils import checker, loading
 from course_utils.compile import tilelang as compiler
 from course_utils.compile.errors import CompileError
 from course_utils.compile.nvrtc import parse_ptxas_log
+from course_utils.receipts import read_ptx
 from course_utils.tensormap import SWIZZLES, TensorMap
 
 M, N, K = 768, 1280, 576
@@ -339,3 +340,12 @@ def test_nothing_is_printed(factory, capfd):
     print("after", flush=True)
     print("after", file=sys.stderr, flush=True)
     assert capfd.readouterr() == ("after\n", "after\n")
+
+
+def test_tilelang_puts_a_missing_proxy_fence_back():
+    """Seen on tilelang 0.1.15: why no wrong kernel of the course lacks its fence. A release that stops doing so fails here."""
+    source = loading.solution_path("step04", "tilelang").read_text()
+    assert source.count("T.fence_proxy_async()") == 1
+    line = next(line for line in source.splitlines() if "T.fence_proxy_async()" in line)
+    gemm = loading.load_factory_source(source.replace(line + "\n", ""), "step 4 without its proxy fence")
+    assert read_ptx(compiler.compile_gemm(gemm, 256, 512, 128).ptx).proxy_fences > 0

@@ -11,6 +11,7 @@ from course_utils.steps import STEPS
 LOAD = "cp.async.bulk.tensor.{}d.shared::cluster.global.mbarrier::complete_tx::bytes"
 COORDINATES = ", ".join(f"%r{i}" for i in range(5))
 EXACT = "mbarrier.init.shared::cta.b64 [%r1], 1;"
+ONE_INIT = {"mbarrier_inits": 1, "mbarrier_counts": {1: 1}}
 
 
 def counted(ptx: str) -> dict:
@@ -67,7 +68,8 @@ def test_wgmma_waits_by_groups_in_flight():
 
 @pytest.mark.parametrize("ptx, expected", [
     ("mbarrier.init.shared::cta.b64 [%r1], %r2;", {"mbarrier_inits": 1}),
-    ("mbarrier.init.shared.b64 [%r1], 128;", {"mbarrier_inits": 1}),
+    ("mbarrier.init.shared.b64 [%r1], 128;", {"mbarrier_inits": 1, "mbarrier_counts": {128: 1}}),
+    ("mov.u32 %r2, 4; mbarrier.init.shared::cta.b64 [%r1], %r2;", {"mbarrier_inits": 1, "mbarrier_counts": {4: 1}}),
     ("mbarrier.try_wait.parity.shared::cta.b64 p, [%r1], %r2, %r3;", {"mbarrier_waits": 1}),
     ("mbarrier.test_wait.parity.acquire.cta.shared::cta.b64 p, [%r1], %r2;", {"mbarrier_waits": 1}),
     ("mbarrier.arrive.shared::cta.b64 _, [%r1];", {"arrives": 1}),
@@ -95,9 +97,9 @@ def test_mbarriers(ptx, expected):
     ("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;", {"cluster_barriers": 1}),
     ("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;", {"cluster_barriers": 1}),
     ("bar.sync 0;", {"cta_barriers": 1}),
-    ("bar.sync 1, 128;", {"cta_barriers": 1}),
+    ("bar.sync 1, 128;", {"named_barriers": 1}),
     ("barrier.sync.aligned 0;", {"cta_barriers": 1}),
-    ("barrier.cta.sync.aligned 3, 256;", {"cta_barriers": 1}),
+    ("barrier.cta.sync.aligned 3, 256;", {"named_barriers": 1}),
     ("bar.arrive 1, 256;", {}),
     ("bar.warp.sync -1;", {}),
     ("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%r1], {%r2, %r3, %r4, %r5};", {"stmatrix": 1}),
@@ -113,8 +115,8 @@ def test_fences_barriers_and_the_rest(ptx, expected):
 @pytest.mark.parametrize("before", ["@%p1 ", "@!%p1 ", "@P ", "\t@p\t", "\t\t", "LAB_WAIT: ", "$L__BB0_2:\t@!%p3 ",
                                     "{ ", "} ", "{ .reg .pred P1; ", "DONE:\n", "/* why */ "])
 def test_what_may_stand_before_an_instruction(before):
-    assert counted(before + EXACT) == {"mbarrier_inits": 1}
-    assert counted(f"mov.u32 %r1, %r2;\n{before}{EXACT} // and what may follow\n}}\n") == {"mbarrier_inits": 1}
+    assert counted(before + EXACT) == ONE_INIT
+    assert counted(f"mov.u32 %r1, %r2;\n{before}{EXACT} // and what may follow\n}}\n") == ONE_INIT
 
 
 def test_inline_assembly_of_several_statements():
@@ -133,7 +135,7 @@ def test_inline_assembly_of_several_statements():
 ])
 def test_comments_do_not_count(comment):
     assert counted(comment.format(EXACT)) == {}
-    assert counted(comment.format(EXACT) + "\n" + EXACT) == {"mbarrier_inits": 1}  # and hide nothing after them
+    assert counted(comment.format(EXACT) + "\n" + EXACT) == ONE_INIT  # and hide nothing after them
 
 
 def test_directives_do_not_count():
@@ -260,7 +262,7 @@ def test_table_of_a_full_kernel():
         ("mbarriers", "init 8, wait 10, expect_tx 9, arrive 7, remote arrive 6"),
         ("proxy fences", "2"),
         ("setmaxnreg", "dec 40, inc 232"),
-        ("barriers", "CTA and named: 6, cluster: 2"),
+        ("barriers", "CTA: 6, cluster: 2"),
         ("registers", "168 a thread at launch, spills 12 bytes"),
         ("shared memory", "229,376 dynamic + 1,024 static bytes"),
         ("ptxas says", "(C7510) a; b")]

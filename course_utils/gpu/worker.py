@@ -10,6 +10,7 @@ import json
 import os
 import struct
 import sys
+from importlib.metadata import version
 
 GUARD_ELEMENTS = 1 << 16  # fp16 elements on each side of D that no kernel may touch
 RUNS = 2                  # each on fresh inputs: a kernel that is right once and wrong once is wrong
@@ -35,12 +36,13 @@ def device() -> dict:
     from cuda.bindings import driver
 
     properties = torch.cuda.get_device_properties(0)
-    _, version = driver.cuDriverGetVersion()
+    _, supported = driver.cuDriverGetVersion()
     free, total = torch.cuda.mem_get_info(0)
     return {"name": properties.name, "capability": [properties.major, properties.minor],
             "sms": properties.multi_processor_count, "l2_bytes": properties.L2_cache_size, "memory_bytes": total,
-            "free_bytes": free, "cuda_driver": f"{version // 1000}.{version % 1000 // 10}",
-            "driver": _driver_release(), "torch": torch.__version__, "cublas_cuda": torch.version.cuda}
+            "free_bytes": free, "cuda_driver": f"{supported // 1000}.{supported % 1000 // 10}",
+            "driver": _driver_release(), "torch": torch.__version__, "cublas_cuda": torch.version.cuda,
+            "cuda_bindings": version("cuda-bindings")}
 
 
 def _driver_release() -> str:
