@@ -9,8 +9,9 @@ import traceback
 import types
 from pathlib import Path
 
-from course_utils.compile.errors import CompileError
+from course_utils.compile.errors import CompileError, time_limit
 
+LOAD_LIMIT = 60.0  # seconds a file may take to run, imports of the DSL included
 _folders: list[tempfile.TemporaryDirectory] = []  # kept until the process ends: a function's source is read when it is traced
 SOLUTIONS = Path(__file__).parents[1] / "solutions"
 
@@ -40,7 +41,10 @@ def load_module(path: str | Path):
     except (OSError, UnicodeDecodeError) as error:
         raise CompileError("load", f"{path.name} cannot be read: {error}") from error
     try:  # compiled here, past the bytecode cache, which takes a file edited twice in a second for the same one
-        exec(compile(source, str(path), "exec", dont_inherit=True), module.__dict__)
+        with time_limit(LOAD_LIMIT, f"running {path.name}"):
+            exec(compile(source, str(path), "exec", dont_inherit=True), module.__dict__)
+    except CompileError:
+        raise
     except SyntaxError as error:
         raise CompileError("load", f"{path.name}, line {error.lineno}: {error.msg}: {(error.text or '').strip()}") from error
     except ModuleNotFoundError as error:

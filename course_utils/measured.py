@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 FOLDER = Path(__file__).parents[1] / "solutions" / "measured"
@@ -40,7 +41,11 @@ def read(path: str | Path) -> dict:
 
 def record(path: str | Path, name: str = "ladder") -> Path:
     """Copy a results file into solutions/measured/ as ``name``. Raises MeasuredError for a file that is not one."""
+    if not re.fullmatch(r"[a-z0-9_-]+", name):
+        raise MeasuredError(f"{name!r} is no name for a recording: use small letters, digits, - and _")
     results = read(path)
+    if not results["entries"]:
+        raise MeasuredError(f"{path} holds no entries; nothing was recorded")
     FOLDER.mkdir(parents=True, exist_ok=True)
     target = FOLDER / f"{name}.json"
     target.write_text(json.dumps(results, indent=1) + "\n")

@@ -322,13 +322,25 @@ def test_doctor_exits_1_where_something_but_the_gpu_is_missing(bad, code, course
 
 
 def test_import_records_a_good_file(course):
-    good = {"provenance": PROVENANCE, "entries": []}
+    entry = {"name": "step03 tilelang", "step": "step03", "dsl": "tilelang", "checks": [], "timings": []}
+    good = {"provenance": PROVENANCE, "entries": [entry]}
     write("results.json", json.dumps(good))
     code, out, _ = course("import", "results.json")
     assert (code, out) == (PASSED, f"recorded {measured.FOLDER / 'ladder.json'}\n")
     assert measured.load() == good
     assert course("import", "results.json", "--as", "wrong")[0] == PASSED
     assert measured.load("wrong") == good
+    for name in ("../wrong", "", "Wrong"):
+        assert course("import", "results.json", "--as", name)[0] == USAGE
+
+
+def test_import_of_no_entries_exits_2_and_keeps_what_was_recorded(course):
+    entry = {"name": "step03 tilelang", "step": "step03", "dsl": "tilelang", "checks": [], "timings": []}
+    write("results.json", json.dumps({"provenance": PROVENANCE, "entries": [entry]}))
+    course("import", "results.json")
+    write("empty.json", json.dumps({"provenance": PROVENANCE, "entries": []}))
+    assert course("import", "empty.json")[0] == USAGE
+    assert measured.load()["entries"] == [entry]
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"entries": []}', '{"provenance": 5, "entries": []}'])

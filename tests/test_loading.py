@@ -124,3 +124,8 @@ def test_missing_solution(step, dsl):
     with pytest.raises(CompileError, match=f"no {dsl} solution of {step}") as caught:
         loading.solution_path(step, dsl)
     assert caught.value.stage == "load"
+
+
+def test_a_file_that_never_ends_is_a_reason(tmp_path, monkeypatch):
+    monkeypatch.setattr(loading, "LOAD_LIMIT", 0.3)
+    assert "did not end within 0.3 s" in refusal(write(tmp_path, "while True:\n    pass\n"))

@@ -24,6 +24,7 @@ def gemm(M, N, K):
             m, n = by * block_M, bx * block_N
 
             for k in T.serial(K // block_K):
+                # tma_copy elects one thread, which tells the barrier its bytes (expect_tx) and issues the load
                 T.tma_copy(A[m : m + block_M, k * block_K : (k + 1) * block_K], A_shared[0, :, :], barrier=full)
                 T.tma_copy(B[n : n + block_N, k * block_K : (k + 1) * block_K], B_shared[0, :, :], barrier=full)
                 if T.shuffle_elect(128):

@@ -48,7 +48,7 @@ def gemm(M, N, K):
                         T.sync_threads()
                 done = done + k_tiles
 
-                T.tma_store_wait(0)  # the last tile's store has read D_shared
+                T.tma_store_wait(0)  # the previous tile's store has read D_shared
                 T.sync_threads()
                 T.copy(acc, D_shared)
                 T.fence_proxy_async()

@@ -47,6 +47,7 @@ def gemm(M, N, K):
                             k_load = T.if_then_else(tiles.current_iter % 2 == 0, k, k_tiles - 1 - k)
                             T.tma_copy(A[m : m + block_M, k_load * block_K : (k_load + 1) * block_K], A_shared[stage, :, :],
                                        barrier=full[stage], leader_scope_threads=32)
+                            # both CTAs expect B's bytes on their own full barrier; only rank 0 issues the load, for both
                             T.tma_copy(B[n : n + block_N, k_load * block_K : (k_load + 1) * block_K], B_shared[stage, :, :],
                                        barrier=full[stage], cluster_mask=0b11, leader_scope_threads=32)
                             if T.shuffle_elect(32):

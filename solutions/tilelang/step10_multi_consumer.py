@@ -1,4 +1,4 @@
-"""Step 10: two consumer warpgroups on a 128 x 256 tile. Each B tile that arrives is multiplied by twice the rows."""
+"""Step 10: two consumer warpgroups share a 128 x 256 tile, 64 rows each: each A tile that arrives meets twice the columns."""
 
 import tilelang.language as T
 
