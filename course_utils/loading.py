@@ -43,8 +43,8 @@ def load_module(path: str | Path):
     try:  # compiled here, past the bytecode cache, which takes a file edited twice in a second for the same one
         with time_limit(LOAD_LIMIT, f"running {path.name}"):
             exec(compile(source, str(path), "exec", dont_inherit=True), module.__dict__)
-    except CompileError:
-        raise
+    except CompileError as error:
+        raise CompileError("load", str(error)) from error
     except SyntaxError as error:
         raise CompileError("load", f"{path.name}, line {error.lineno}: {error.msg}: {(error.text or '').strip()}") from error
     except ModuleNotFoundError as error:
