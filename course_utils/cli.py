@@ -118,8 +118,9 @@ def _climb(options, console) -> int:
     for verdict in failed:
         console.print(f"{verdict.step} {verdict.dsl}: {verdict.diagnosis}", markup=False, soft_wrap=True)
     BUILD.mkdir(exist_ok=True)
-    (BUILD / "climb.json").write_text(json.dumps(_as_results(verdicts), indent=1) + "\n")
-    _draw(BUILD / "ladder.png", recorded, _as_results(verdicts))
+    mine = _as_results(verdicts)
+    (BUILD / "climb.json").write_text(json.dumps(mine, indent=1) + "\n")
+    _draw(BUILD / "ladder.png", recorded, mine)
     console.print(f"wrote {BUILD / 'climb.json'} and {BUILD / 'ladder.png'}")
     not_run = sorted({part.name for v in verdicts for part in v.checks if part.passed is None})
     if not_run:
