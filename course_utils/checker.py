@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import secrets
+from importlib import import_module
 
 from course_utils import receipts, steps
 from course_utils.artifact import Artifact
@@ -18,7 +19,7 @@ from course_utils.tensormap import violations
 from course_utils.verdict import Part, Verdict
 
 BACKENDS = ("auto", "gpu", "compile")
-DSLS = ("tilelang",)
+DSLS = ("tilelang", "cute")
 REGISTER_LIMIT = 64_512  # of a CTA after setmaxnreg: 65,536 less what the hardware keeps; observed on H200, driver 580
 UNSTEADY = 0.1  # spread of the paired ratios between their quartiles; an idle H200 stays within 0.02
 TIME_LIMIT = 20.0  # seconds for one launch and its check; a right kernel of this course needs far less than one
@@ -112,9 +113,7 @@ def compile_factory(factory, dsl: str, size: tuple[int, int, int]) -> Artifact:
     if not callable(factory):
         raise CompileError("load", f"gemm is {type(factory).__name__}, not a function of (M, N, K)")
     try:
-        from course_utils.compile import tilelang as compiler
-
-        return compiler.compile_gemm(factory, *size)
+        return import_module(f"course_utils.compile.{dsl}").compile_gemm(factory, *size)
     except ImportError as error:  # the compiler's own; what the factory raises comes as a CompileError
         raise CompileError("load", f"the package {error.name} is missing here; `make venv` installs what the course "
                            "needs") from error

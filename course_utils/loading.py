@@ -9,7 +9,8 @@ import traceback
 import types
 from pathlib import Path
 
-from course_utils.compile.errors import CompileError, time_limit
+from course_utils.compile.errors import CompileError
+from course_utils.compile.guard import time_limit
 
 LOAD_LIMIT = 60.0  # seconds a file may take to run, imports of the DSL included
 _folders: list[tempfile.TemporaryDirectory] = []  # kept until the process ends: a function's source is read when it is traced

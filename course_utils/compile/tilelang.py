@@ -6,26 +6,19 @@ encodes the tensor maps and launches). The host function is never run here; its 
 
 from __future__ import annotations
 
-import contextlib
-import math
-import os
 import re
-import sys
-import tempfile
-import traceback
-import warnings
 from importlib.metadata import version
 from pathlib import Path
 
 from course_utils.artifact import Artifact, Parameter, Tensor
 from course_utils.compile import nvrtc
-from course_utils.compile.errors import CompileError, time_limit
+from course_utils.compile.errors import CompileError
+from course_utils.compile.guard import quiet, time_limit, where
+from course_utils.compile.limits import require_fits
 from course_utils.tensormap import TensorMap
 
 DTYPES = {"A": "float16", "B": "float16", "D": "float16"}
 TRACE_LIMIT = 60.0  # seconds; the largest kernel of the course takes half a second
-SHARED_LIMIT = 227 * 1024  # per CTA on sm_90, static and dynamic together: CUDA C Programming Guide, Compute Capabilities
-THREAD_LIMIT = 1024  # the same table
 CLUSTER_AXES = ("tir.cluster_dim_x", "tir.cluster_dim_y", "tir.cluster_dim_z")
 GRID_AXES = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
 BLOCK_AXES = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
@@ -53,24 +46,16 @@ def compile_prim_func(prim_func) -> Artifact:
     if len(kernels) != 1:
         raise CompileError("lower", f"this program has {len(kernels)} kernels; a step is one `with T.Kernel(...)`")
     launch = _read_launch(lowered.host_mod, kernels[0], {t.name for t in tensors})
-    if math.prod(launch["block"]) > THREAD_LIMIT:
-        raise CompileError("limit", f"the kernel asks for {math.prod(launch['block'])} threads a CTA; Hopper allows {THREAD_LIMIT}")
-    _require_shared(launch["dynamic_shared"])
+    require_fits(launch["block"], launch["dynamic_shared"])
     import tilelang
 
     package = Path(tilelang.__file__).parent
     includes = [str(package / "src"), str(package / "3rdparty" / "cutlass" / "include"), *nvrtc.cuda_include_dirs()]
     source = "#include <tl_templates/cuda/nvrtc_std.h>\n" + lowered.kernel_source
     ptx, cubin, resources = nvrtc.compile_source(source, includes)
-    _require_shared(launch["dynamic_shared"] + resources.static_shared)
+    require_fits(launch["block"], launch["dynamic_shared"] + resources.static_shared)
     return Artifact(dsl="tilelang", ptx=ptx, cubin=cubin, tensors=tensors, resources=resources, source=source,
                     versions={"tilelang": version("tilelang"), "nvrtc": version("nvidia-cuda-nvrtc")}, **launch)
-
-
-def _require_shared(count: int) -> None:
-    if count > SHARED_LIMIT:
-        raise CompileError("limit", f"the kernel asks for {count:,} bytes of shared memory; an SM of sm_90 gives a CTA at "
-                           f"most {SHARED_LIMIT:,}. Use fewer stages or a smaller tile.")
 
 
 def _trace(factory, M, N, K):
@@ -78,13 +63,13 @@ def _trace(factory, M, N, K):
     from tilelang import tvm
 
     try:
-        with _quiet(), time_limit(TRACE_LIMIT, f"gemm({M}, {N}, {K})"):
+        with quiet(), time_limit(TRACE_LIMIT, f"gemm({M}, {N}, {K})"):
             result = factory(M, N, K)
     except CompileError:
         raise
     except Exception as error:
         raise CompileError("trace", f"gemm({M}, {N}, {K}) raised {type(error).__name__}: {tidy_error(error)}"
-                           + _where(error)) from error
+                           + where(error)) from error
     if not isinstance(result, tvm.tirx.PrimFunc):
         raise CompileError("signature", f"gemm({M}, {N}, {K}) returned {type(result).__name__}; it must return a TileLang "
                            "PrimFunc. Did you forget `return main` after the `@T.prim_func`?")
@@ -111,12 +96,12 @@ def _lower(prim_func):
 
     target = tvm.target.Target({"kind": "cuda", "arch": nvrtc.ARCH})
     try:
-        with target, _quiet(), time_limit(TRACE_LIMIT, "lowering this kernel"):
+        with target, quiet(), time_limit(TRACE_LIMIT, "lowering this kernel"):
             return tilelang.lower(prim_func, target=target)
     except CompileError:
         raise
     except Exception as error:
-        raise CompileError("lower", "TileLang could not lower this kernel: " + tidy_error(error) + _where(error)) from error
+        raise CompileError("lower", "TileLang could not lower this kernel: " + tidy_error(error) + where(error)) from error
 
 
 def _read_launch(host_mod, kernel, tensor_names: set[str]) -> dict:
@@ -187,26 +172,6 @@ def _constant(value, what: str) -> int:
     return int(value.value)
 
 
-@contextlib.contextmanager
-def _quiet():
-    """Keep the compiler's chatter out of the notebook: its C++ half writes to file descriptors 1 and 2, not to Python."""
-    with tempfile.TemporaryFile() as sink, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        sys.stdout.flush()
-        sys.stderr.flush()
-        saved = os.dup(1), os.dup(2)
-        try:
-            os.dup2(sink.fileno(), 1)
-            os.dup2(sink.fileno(), 2)
-            yield
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            for number, copy in zip((1, 2), saved, strict=True):
-                os.dup2(copy, number)
-                os.close(copy)
-
-
 def tidy_error(error: BaseException) -> str:
     """TVM's message without its C++ frames: its first eight lines, for TVM says the cause first."""
     text = str(error)
@@ -214,12 +179,3 @@ def tidy_error(error: BaseException) -> str:
     keep = [line for line in lines if line.strip() and not re.search(
         r'^\s*(File ".*(\.cc|\.h|\.pyi|\.pyx)"|\d+: |Traceback|at |[\w:~<>]+\(.*\)$|\^)|libtvm|site-packages', line)]
     return "\n".join(keep[:8]) or "no message"
-
-
-def _where(error: BaseException) -> str:
-    """The innermost line of the learner's own file on the traceback, if any."""
-    elsewhere = ("site-packages", "course_utils", "/lib/python", "<unknown>", "<frozen", ".cc", ".h", ".pxi")
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if not any(part in frame.filename for part in elsewhere):
-            return f"\n  at {Path(frame.filename).name}, line {frame.lineno}: {frame.line}"
-    return ""

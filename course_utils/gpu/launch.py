@@ -10,7 +10,7 @@ from cuda.bindings import driver
 from course_utils.artifact import Artifact, Parameter
 from course_utils.tensormap import TensorMap
 
-SCALAR_FORMATS = {"int32": "i", "uint32": "I", "int64": "q", "uint64": "Q", "float32": "f", "float64": "d"}
+SCALAR_FORMATS = {"int32": "i", "int64": "q", "float32": "f", "float64": "d"}
 
 
 class DriverError(RuntimeError):
@@ -72,7 +72,11 @@ class Kernel:
             return encode(parameter.tensor_map, addresses[parameter.tensor])
         if parameter.kind == "pointer":
             return ctypes.c_uint64(addresses[parameter.tensor])
-        return ctypes.create_string_buffer(struct.pack(SCALAR_FORMATS[parameter.dtype], parameter.value))
+        if parameter.dtype.startswith("uint"):  # of any width: CuTe DSL passes small structs by value
+            data = parameter.value.to_bytes(int(parameter.dtype[4:]) // 8, "little")
+        else:
+            data = struct.pack(SCALAR_FORMATS[parameter.dtype], parameter.value)
+        return ctypes.create_string_buffer(data, len(data))
 
     def launch(self, stream: int) -> None:
         """Queue one launch on a CUstream handle. Raises DriverError where the launch is refused."""

@@ -1,0 +1,194 @@
+"""CuTe DSL to an Artifact: compile the ``@cute.jit`` host function with no GPU, run it once, and catch its launch.
+
+``cute.compile`` makes PTX, a cubin and a host function that writes the tensor maps itself and ends in a call of
+``_cudaLaunchKernelEx``. Here that host function runs with this module standing in for the CUDA runtime, so its call says
+what it would launch, and no kernel starts. Seen on nvidia-cutlass-dsl 4.8.1.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import tempfile
+from importlib.metadata import version
+
+from course_utils.artifact import Artifact, Parameter, Tensor
+from course_utils.compile import nvrtc
+from course_utils.compile.errors import CompileError
+from course_utils.compile.guard import quiet, time_limit, where
+from course_utils.compile.limits import require_fits
+from course_utils.tensormap_bytes import decode
+
+TRACE_LIMIT = 60.0  # seconds; the largest kernel of the course takes one
+ARCH = "sm_90a"
+OPTIONS = f"--gpu-arch {ARCH} --keep-ptx --keep-cubin --generate-line-info remarks{{ptx}} --dump-dir "
+# Where the host function is told that A, B and D lie. Tensors of this course are far smaller than the distance.
+ADDRESSES = {"A": 1 << 40, "B": 2 << 40, "D": 3 << 40}
+CLUSTER_DIMENSION = 4  # cudaLaunchAttributeID
+TENSOR_MAP_BYTES = 128
+
+
+class _Config(ctypes.Structure):
+    """cudaLaunchConfig_t (CUDA Runtime API, Data types)."""
+
+    _fields_ = [("grid", ctypes.c_uint32 * 3), ("block", ctypes.c_uint32 * 3), ("dynamic_shared", ctypes.c_uint64),
+                ("stream", ctypes.c_void_p), ("attributes", ctypes.c_void_p), ("count", ctypes.c_uint32)]
+
+
+class _Attribute(ctypes.Structure):
+    """cudaLaunchAttribute."""
+
+    _fields_ = [("id", ctypes.c_int32), ("_", ctypes.c_uint8 * 4), ("value", ctypes.c_uint32 * 16)]
+
+
+def compile_gemm(factory, M: int, N: int, K: int) -> Artifact:
+    """Compile ``factory(M, N, K)``, a ``@cute.jit`` function of ``A: M x K, B: N x K, D: M x N``, all fp16, row-major.
+
+    Raises CompileError, whose text says what to change.
+    """
+    host = _trace(factory, M, N, K)
+    tensors = (Tensor("A", (M, K), "float16"), Tensor("B", (N, K), "float16"), Tensor("D", (M, N), "float16"))
+    return compile_host(host, tensors)
+
+
+def compile_host(host, tensors: tuple[Tensor, ...]) -> Artifact:
+    """Compile any ``@cute.jit`` function that takes these tensors in order and launches one kernel. Raises CompileError."""
+    compiled, ptx, cubin, resources = _compile(host, tensors)
+    kernel, sizes = _entry(ptx)
+    launch, values = _catch_launch(compiled, [ADDRESSES[t.name] for t in tensors], sizes)
+    parameters = tuple(_parameter(data, tensors) for data in values)
+    require_fits(launch["block"], launch["dynamic_shared"] + resources.static_shared)
+    return Artifact(dsl="cute", kernel=kernel, ptx=ptx, cubin=cubin, tensors=tensors, parameters=parameters,
+                    resources=resources, versions={"nvidia-cutlass-dsl": version("nvidia-cutlass-dsl")}, **launch)
+
+
+def _trace(factory, M, N, K):
+    try:
+        with quiet(), time_limit(TRACE_LIMIT, f"gemm({M}, {N}, {K})"):
+            host = factory(M, N, K)
+    except CompileError:
+        raise
+    except Exception as error:
+        raise CompileError("trace", f"gemm({M}, {N}, {K}) raised {type(error).__name__}: {tidy_error(error)}"
+                           + where(error)) from error
+    if getattr(host, "_decorator_kind", None) != "jit":  # what @cute.jit leaves on a function
+        raise CompileError("signature", f"gemm({M}, {N}, {K}) returned {type(host).__name__}; it must return a function "
+                           "decorated with `@cute.jit`. Did you forget `return main`?")
+    return host
+
+
+def _compile(host, tensors):
+    cute = _import_cute()
+    fakes = [_fake(t) for t in tensors]
+    with tempfile.TemporaryDirectory(prefix="hopper-course-cute-") as folder:
+        try:
+            with quiet() as said, time_limit(TRACE_LIMIT, "compiling this kernel"):
+                compiled = cute.compile(host, *fakes, options=OPTIONS + folder)
+        except CompileError:
+            raise
+        except Exception as error:
+            raise CompileError("lower", "CuTe DSL could not compile this kernel: " + tidy_error(error) + where(error)) from error
+        ptx, cubin = compiled.artifacts.PTX, compiled.artifacts.CUBIN
+    if not ptx or len(compiled.kernel_info) != 1:
+        raise CompileError("lower", f"this program has {len(compiled.kernel_info)} kernels; a step launches one")
+    return compiled, ptx, cubin, nvrtc.parse_ptxas_log(said[0])
+
+
+def _import_cute():
+    """The DSL, told that its GPU is a Hopper one: it asks the driver otherwise, and takes Blackwell where there is none."""
+    os.environ.setdefault("CUTE_DSL_ARCH", ARCH)
+    with quiet():
+        import cutlass.cute as cute
+    return cute
+
+
+def _fake(tensor: Tensor):
+    import cutlass
+    from cutlass.cute.runtime import make_fake_compact_tensor
+
+    order = tuple(reversed(range(len(tensor.shape))))
+    return make_fake_compact_tensor(cutlass.Float16, tensor.shape, stride_order=order, assumed_align=16)
+
+
+def _catch_launch(compiled, addresses: list[int], sizes: list[int]) -> tuple[dict, list[bytes]]:
+    """Run the host function on these tensor addresses. Returns the launch and each kernel parameter's bytes."""
+    from cutlass._mlir import ir
+    from cutlass._mlir.execution_engine import ExecutionEngine
+
+    launches = []
+
+    def on_launch(config, _kernel, values):
+        values = ctypes.cast(values, ctypes.POINTER(ctypes.c_void_p))
+        launches.append((_read_config(ctypes.cast(config, ctypes.POINTER(_Config)).contents),
+                         [ctypes.string_at(values[i], size) for i, size in enumerate(sizes)]))
+        return 0
+
+    undefined = []
+
+    def visit(op):
+        if op.name == "llvm.func" and not len(op.regions[0].blocks):
+            undefined.append(ir.StringAttr(op.attributes["sym_name"]).value)
+        return ir.WalkResult.ADVANCE
+
+    with compiled.ir_module.context:
+        compiled.ir_module.operation.walk(visit)
+    engine = ExecutionEngine(compiled.ir_module, 0, [])
+    stands_in = {name: ctypes.CFUNCTYPE(ctypes.c_int32)(lambda: 0) for name in undefined}
+    stands_in["_cudaLaunchKernelEx"] = ctypes.CFUNCTYPE(
+        ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(on_launch)
+    for name, function in stands_in.items():
+        engine.raw_register_runtime(name, ctypes.cast(function, ctypes.c_void_p))
+    arguments = [*map(ctypes.c_uint64, addresses), ctypes.c_int32(-1)]  # the last is where the result goes
+    packed = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(a) for a in arguments))
+    engine.lookup(compiled.function_name)(ctypes.addressof(packed))
+    if len(launches) != 1 or arguments[-1].value != 0:
+        raise CompileError("lower", f"the host function launched {len(launches)} kernels; a step launches one, once")
+    (launch, attributes), values = launches[0]
+    return {**launch, "cluster": _cluster(attributes)}, values
+
+
+def _read_config(config: _Config) -> tuple[dict, dict[int, tuple]]:
+    """The launch, and its attributes by id."""
+    attributes = ctypes.cast(config.attributes, ctypes.POINTER(_Attribute))
+    return ({"grid": tuple(config.grid), "block": tuple(config.block), "dynamic_shared": config.dynamic_shared},
+            {attributes[i].id: tuple(attributes[i].value[:3]) for i in range(config.count)})
+
+
+def _cluster(attributes: dict[int, tuple]) -> tuple[int, int, int]:
+    for number, value in attributes.items():
+        if number != CLUSTER_DIMENSION and value[0]:  # the others are there too, switched off
+            raise CompileError("lower", f"the launch asks for attribute {number} (cudaLaunchAttributeID), which no step uses")
+    return attributes.get(CLUSTER_DIMENSION, (1, 1, 1))
+
+
+def _entry(ptx: str) -> tuple[str, list[int]]:
+    """The kernel's name and the size in bytes of each of its parameters, from the PTX of one ``.entry``."""
+    name, parameters = re.search(r"\.entry\s+([\w$]+)\s*\((.*?)\)", ptx, re.DOTALL).groups()
+    return name, [int(size) for size in re.findall(r"\.b8\s+[\w$]+\[(\d+)\]", parameters)]
+
+
+def _parameter(data: bytes, tensors: tuple[Tensor, ...]) -> Parameter:
+    names = {ADDRESSES[t.name]: t.name for t in tensors}
+    if len(data) == TENSOR_MAP_BYTES:
+        tensor_map, address = decode(data)
+        return Parameter("tensor_map", tensor=_tensor_at(address, names), tensor_map=tensor_map)
+    value = int.from_bytes(data, "little")
+    if len(data) == 8 and value >= min(names):
+        return Parameter("pointer", tensor=_tensor_at(value, names))
+    return Parameter("scalar", dtype=f"uint{8 * len(data)}", value=value)
+
+
+def _tensor_at(address: int, names: dict[int, str]) -> str:
+    if address not in names:
+        raise CompileError("lower", "a kernel parameter points into the middle of a tensor, or to none of "
+                           f"{', '.join(names.values())}; pass whole tensors and slice them in the kernel")
+    return names[address]
+
+
+def tidy_error(error: BaseException) -> str:
+    """The DSL's message without colours, its own frames and its advice to report a bug: the first eight lines."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+    lines = [line.rstrip() for line in text.splitlines()]
+    keep = [line for line in lines if line.strip() and not re.search(r"site-packages|^\s*\^+\s*$", line)]
+    return "\n".join(keep[:8]) or "no message"

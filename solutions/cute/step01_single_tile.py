@@ -1,0 +1,57 @@
+"""Step 1: one tile. 128 threads copy A and B into shared memory, one warpgroup multiplies, registers go straight out."""
+
+import cutlass
+import cutlass.cute as cute
+from cutlass.cute.nvgpu import CopyUniversalOp, OperandMajorMode, warpgroup
+from cutlass.memory import SmemAllocator
+
+block_M, block_N, block_K = 128, 128, 64
+
+
+def gemm(M, N, K):
+    assert (M, N, K) == (block_M, block_N, block_K), "step 1 computes exactly one 128 x 128 x 64 tile"
+
+    @cute.kernel
+    def kernel(A, B, D, layout_A, layout_B, copy, mma):
+        thread, _, _ = cute.arch.thread_idx()
+        smem = SmemAllocator()
+        A_shared = smem.allocate_tensor(cutlass.Float16, layout_A.outer, 1024, layout_A.inner)
+        B_shared = smem.allocate_tensor(cutlass.Float16, layout_B.outer, 1024, layout_B.inner)
+
+        my_copy = copy.get_slice(thread)
+        cute.copy(copy, my_copy.partition_S(A), my_copy.partition_D(A_shared))
+        cute.copy(copy, my_copy.partition_S(B), my_copy.partition_D(B_shared))
+        cute.arch.fence_view_async_shared()  # wgmma reads shared memory through the async proxy
+        cute.arch.sync_threads()
+
+        my_mma = mma.get_slice(thread)
+        A_frag = mma.make_fragment_A(my_mma.partition_A(A_shared))
+        B_frag = mma.make_fragment_B(my_mma.partition_B(B_shared))
+        my_D = my_mma.partition_C(D)
+        acc = cute.make_rmem_tensor(my_D.shape, cutlass.Float32)
+        warpgroup.fence()
+        mma.set(warpgroup.Field.ACCUMULATE, False)
+        for i in cutlass.range_constexpr(block_K // 16):  # one wgmma multiplies 16 of the tile's K
+            cute.gemm(mma, acc, A_frag[None, None, i], B_frag[None, None, i], acc)
+            mma.set(warpgroup.Field.ACCUMULATE, True)
+        warpgroup.commit_group()
+        warpgroup.wait_group(0)
+
+        out = cute.make_rmem_tensor(my_D.shape, cutlass.Float16)
+        out.store(acc.load().to(cutlass.Float16))
+        cute.autovec_copy(out, my_D)
+
+    @cute.jit
+    def main(A: cute.Tensor, B: cute.Tensor, D: cute.Tensor):
+        atom = warpgroup.make_smem_layout_atom(warpgroup.SmemLayoutAtomKind.K_SW128, cutlass.Float16)
+        layout_A = cute.tile_to_shape(atom, (block_M, block_K), order=(0, 1))
+        layout_B = cute.tile_to_shape(atom, (block_N, block_K), order=(0, 1))
+        copy = cute.make_tiled_copy_tv(
+            cute.make_copy_atom(CopyUniversalOp(), cutlass.Float16, num_bits_per_copy=128),
+            cute.make_layout((16, 8), stride=(8, 1)), cute.make_layout((1, 8)))
+        mma = cute.make_tiled_mma(warpgroup.MmaF16BF16Op(
+            cutlass.Float16, cutlass.Float32, (64, block_N, 16), warpgroup.OperandSource.SMEM,
+            OperandMajorMode.K, OperandMajorMode.K))
+        kernel(A, B, D, layout_A, layout_B, copy, mma).launch(grid=(1, 1, 1), block=(128, 1, 1))
+
+    return main

@@ -1,0 +1,65 @@
+"""Step 3: spatial tiling. A 2-D grid covers D; each CTA is step 2 at its own place."""
+
+import cutlass
+import cutlass.cute as cute
+from cutlass.cute.nvgpu import CopyUniversalOp, OperandMajorMode, warpgroup
+from cutlass.memory import SmemAllocator
+
+block_M, block_N, block_K = 128, 128, 64
+ring = 4  # tiles of A and B in shared memory. One is used here; a CTA that takes what step 8 takes has an SM to itself
+
+
+def gemm(M, N, K):
+    assert M % block_M == 0 and N % block_N == 0 and K % block_K == 0, "M, N and K must be multiples of the tile"
+
+    @cute.kernel
+    def kernel(A, B, D, layout_A, layout_B, copy, mma):
+        thread, _, _ = cute.arch.thread_idx()
+        n, m, _ = cute.arch.block_idx()
+        smem = SmemAllocator()
+        A_shared = smem.allocate_tensor(cutlass.Float16, layout_A.outer, 1024, layout_A.inner)
+        B_shared = smem.allocate_tensor(cutlass.Float16, layout_B.outer, 1024, layout_B.inner)
+
+        A_tiles = cute.local_tile(A, (block_M, block_K), (m, None))  # (block_M, block_K, k)
+        B_tiles = cute.local_tile(B, (block_N, block_K), (n, None))
+        my_copy = copy.get_slice(thread)
+        A_src, A_dst = my_copy.partition_S(A_tiles), my_copy.partition_D(A_shared[None, None, 0])
+        B_src, B_dst = my_copy.partition_S(B_tiles), my_copy.partition_D(B_shared[None, None, 0])
+        my_mma = mma.get_slice(thread)
+        A_frag = mma.make_fragment_A(my_mma.partition_A(A_shared))
+        B_frag = mma.make_fragment_B(my_mma.partition_B(B_shared))
+        my_D = my_mma.partition_C(cute.local_tile(D, (block_M, block_N), (m, n)))
+        acc = cute.make_rmem_tensor(my_D.shape, cutlass.Float32)
+
+        mma.set(warpgroup.Field.ACCUMULATE, False)
+        for k in cutlass.range(K // block_K, unroll=1):
+            cute.copy(copy, A_src[None, None, None, k], A_dst)
+            cute.copy(copy, B_src[None, None, None, k], B_dst)
+            cute.arch.fence_view_async_shared()
+            cute.arch.sync_threads()
+            warpgroup.fence()
+            for i in cutlass.range_constexpr(block_K // 16):  # one wgmma multiplies 16 of the tile's K
+                cute.gemm(mma, acc, A_frag[None, None, i, 0], B_frag[None, None, i, 0], acc)
+                mma.set(warpgroup.Field.ACCUMULATE, True)
+            warpgroup.commit_group()
+            warpgroup.wait_group(0)
+            cute.arch.sync_threads()  # the next copy overwrites what wgmma has just read
+
+        out = cute.make_rmem_tensor(my_D.shape, cutlass.Float16)
+        out.store(acc.load().to(cutlass.Float16))
+        cute.autovec_copy(out, my_D)
+
+    @cute.jit
+    def main(A: cute.Tensor, B: cute.Tensor, D: cute.Tensor):
+        atom = warpgroup.make_smem_layout_atom(warpgroup.SmemLayoutAtomKind.K_SW128, cutlass.Float16)
+        layout_A = cute.tile_to_shape(atom, (block_M, block_K, ring), order=(0, 1, 2))
+        layout_B = cute.tile_to_shape(atom, (block_N, block_K, ring), order=(0, 1, 2))
+        copy = cute.make_tiled_copy_tv(
+            cute.make_copy_atom(CopyUniversalOp(), cutlass.Float16, num_bits_per_copy=128),
+            cute.make_layout((16, 8), stride=(8, 1)), cute.make_layout((1, 8)))
+        mma = cute.make_tiled_mma(warpgroup.MmaF16BF16Op(
+            cutlass.Float16, cutlass.Float32, (64, block_N, 16), warpgroup.OperandSource.SMEM,
+            OperandMajorMode.K, OperandMajorMode.K))
+        kernel(A, B, D, layout_A, layout_B, copy, mma).launch(grid=(N // block_N, M // block_M, 1), block=(128, 1, 1))
+
+    return main
