@@ -19,8 +19,13 @@ def gemm(M, N, K):
         B_shared = smem.allocate_tensor(cutlass.Float16, layout_B.outer, 1024, layout_B.inner)
 
         my_copy = copy.get_slice(thread)
-        cute.copy(copy, my_copy.partition_S(A), my_copy.partition_D(A_shared))
-        cute.copy(copy, my_copy.partition_S(B), my_copy.partition_D(B_shared))
+        A_src, A_dst = my_copy.partition_S(A), my_copy.partition_D(A_shared)
+        B_src, B_dst = my_copy.partition_S(B), my_copy.partition_D(B_shared)
+        A_regs, B_regs = cute.make_rmem_tensor_like(A_src), cute.make_rmem_tensor_like(B_src)
+        cute.copy(copy, A_src, A_regs)  # 16 bytes at a time: global memory, registers, shared memory
+        cute.copy(copy, B_src, B_regs)
+        cute.copy(copy, A_regs, A_dst)
+        cute.copy(copy, B_regs, B_dst)
         cute.arch.fence_view_async_shared()  # wgmma reads shared memory through the async proxy
         cute.arch.sync_threads()
 

@@ -23,6 +23,7 @@ def gemm(M, N, K):
         my_copy = copy.get_slice(thread)
         A_src, A_dst = my_copy.partition_S(A_tiles), my_copy.partition_D(A_shared)
         B_src, B_dst = my_copy.partition_S(B_tiles), my_copy.partition_D(B_shared)
+        A_regs, B_regs = cute.make_rmem_tensor_like(A_dst), cute.make_rmem_tensor_like(B_dst)
         my_mma = mma.get_slice(thread)
         A_frag = mma.make_fragment_A(my_mma.partition_A(A_shared))
         B_frag = mma.make_fragment_B(my_mma.partition_B(B_shared))
@@ -31,8 +32,10 @@ def gemm(M, N, K):
 
         mma.set(warpgroup.Field.ACCUMULATE, False)
         for k in cutlass.range(K // block_K, unroll=1):
-            cute.copy(copy, A_src[None, None, None, k], A_dst)
-            cute.copy(copy, B_src[None, None, None, k], B_dst)
+            cute.copy(copy, A_src[None, None, None, k], A_regs)
+            cute.copy(copy, B_src[None, None, None, k], B_regs)
+            cute.copy(copy, A_regs, A_dst)
+            cute.copy(copy, B_regs, B_dst)
             cute.arch.fence_view_async_shared()
             cute.arch.sync_threads()
             warpgroup.fence()

@@ -30,14 +30,15 @@ def gemm(M, N, K):
             cute.arch.mbarrier_init_fence()  # the async proxy has to see the barrier too
         cute.arch.sync_threads()
 
-        # TMA sees a tile as one mode: (tile, m or n, k) in global memory, (tile, stage) in shared memory
+        # TMA takes a tile as one mode: (tile, m or n, k) in global memory, (tile, stage) in shared memory
+        A_tiles = cute.group_modes(cute.local_tile(A, (block_M, block_K), (None, None)), 0, 2)
+        B_tiles = cute.group_modes(cute.local_tile(B, (block_N, block_K), (None, None)), 0, 2)
+        D_tiles = cute.group_modes(cute.local_tile(D, (block_M, block_N), (None, None)), 0, 2)
         one = cute.make_layout(1)
-        A_dst, A_src = cpasync.tma_partition(load_A, 0, one, cute.group_modes(A_shared, 0, 2), cute.group_modes(
-            cute.local_tile(A, (block_M, block_K), (None, None)), 0, 2))
-        B_dst, B_src = cpasync.tma_partition(load_B, 0, one, cute.group_modes(B_shared, 0, 2), cute.group_modes(
-            cute.local_tile(B, (block_N, block_K), (None, None)), 0, 2))
-        D_src, D_dst = cpasync.tma_partition(store_D, 0, one, cute.group_modes(D_shared, 0, 2), cute.group_modes(
-            cute.local_tile(D, (block_M, block_N), (None, None)), 0, 2))
+        A_dst, A_src = cpasync.tma_partition(load_A, 0, one, cute.group_modes(A_shared, 0, 2), A_tiles)
+        B_dst, B_src = cpasync.tma_partition(load_B, 0, one, cute.group_modes(B_shared, 0, 2), B_tiles)
+        D_src, D_dst = cpasync.tma_partition(store_D, 0, one, cute.group_modes(D_shared, 0, 2), D_tiles)
+
         my_mma = mma.get_slice(thread)
         A_frag = mma.make_fragment_A(my_mma.partition_A(A_shared))  # descriptors: wgmma reads shared memory itself
         B_frag = mma.make_fragment_B(my_mma.partition_B(B_shared))

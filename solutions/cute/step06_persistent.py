@@ -1,7 +1,5 @@
 """Step 6: persistent kernel. One CTA for each SM takes tile after tile, in an order that finds A and B in L2."""
 
-import math
-
 import cutlass
 import cutlass.cute as cute
 from cutlass.cute.nvgpu import OperandMajorMode, cpasync, warp, warpgroup
@@ -19,7 +17,7 @@ def gemm(M, N, K):
     assert M % block_M == 0 and N % block_N == 0 and K % block_K == 0, "M, N and K must be multiples of the tile"
     k_tiles = K // block_K
     tiles_M, tiles_N = M // block_M, N // block_N
-    panel = math.gcd(tiles_N, 4)
+    panel = max(width for width in (1, 2, 3, 4) if tiles_N % width == 0)
     tile_bytes = (block_M + block_N) * block_K * 2  # of A and of B in one stage
 
     @cute.kernel
@@ -37,14 +35,15 @@ def gemm(M, N, K):
             consumer_group=CooperativeGroup(Agent.Thread, warps), tx_count=tile_bytes, barrier_storage=barriers,
             cta_layout_vmnk=cute.make_layout((1, 1, 1, 1)))
 
-        # TMA sees a tile as one mode: (tile, m or n, k) in global memory, (tile, stage) in shared memory
+        # TMA takes a tile as one mode: (tile, m or n, k) in global memory, (tile, stage) in shared memory
+        A_tiles = cute.group_modes(cute.local_tile(A, (block_M, block_K), (None, None)), 0, 2)
+        B_tiles = cute.group_modes(cute.local_tile(B, (block_N, block_K), (None, None)), 0, 2)
+        D_tiles = cute.group_modes(cute.local_tile(D, (block_M, block_N), (None, None)), 0, 2)
         one = cute.make_layout(1)
-        A_dst, A_src = cpasync.tma_partition(load_A, 0, one, cute.group_modes(A_shared, 0, 2), cute.group_modes(
-            cute.local_tile(A, (block_M, block_K), (None, None)), 0, 2))
-        B_dst, B_src = cpasync.tma_partition(load_B, 0, one, cute.group_modes(B_shared, 0, 2), cute.group_modes(
-            cute.local_tile(B, (block_N, block_K), (None, None)), 0, 2))
-        D_src, D_dst = cpasync.tma_partition(store_D, 0, one, cute.group_modes(D_shared, 0, 2), cute.group_modes(
-            cute.local_tile(D, (block_M, block_N), (None, None)), 0, 2))
+        A_dst, A_src = cpasync.tma_partition(load_A, 0, one, cute.group_modes(A_shared, 0, 2), A_tiles)
+        B_dst, B_src = cpasync.tma_partition(load_B, 0, one, cute.group_modes(B_shared, 0, 2), B_tiles)
+        D_src, D_dst = cpasync.tma_partition(store_D, 0, one, cute.group_modes(D_shared, 0, 2), D_tiles)
+
         my_mma = mma.get_slice(thread)
         A_frag = mma.make_fragment_A(my_mma.partition_A(A_shared))  # descriptors: wgmma reads shared memory itself
         B_frag = mma.make_fragment_B(my_mma.partition_B(B_shared))

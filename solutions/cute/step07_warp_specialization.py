@@ -1,7 +1,5 @@
 """Step 7: warp specialization. A producer warp loads, a consumer warpgroup multiplies; full and empty barriers between."""
 
-import math
-
 import cutlass
 import cutlass.cute as cute
 from cutlass.cute.nvgpu import OperandMajorMode, cpasync, warp, warpgroup
@@ -18,7 +16,7 @@ def gemm(M, N, K):
     assert M % block_M == 0 and N % block_N == 0 and K % block_K == 0, "M, N and K must be multiples of the tile"
     k_tiles = K // block_K
     tiles_M, tiles_N = M // block_M, N // block_N
-    panel = math.gcd(tiles_N, 4)
+    panel = max(width for width in (1, 2, 3, 4) if tiles_N % width == 0)
     tile_bytes = (block_M + block_N) * block_K * 2  # of A and of B in one stage
 
     @cute.kernel
@@ -41,14 +39,15 @@ def gemm(M, N, K):
             cute.arch.mbarrier_init_fence()
         cute.arch.sync_threads()
 
-        # TMA sees a tile as one mode: (tile, m or n, k) in global memory, (tile, stage) in shared memory
+        # TMA takes a tile as one mode: (tile, m or n, k) in global memory, (tile, stage) in shared memory
+        A_tiles = cute.group_modes(cute.local_tile(A, (block_M, block_K), (None, None)), 0, 2)
+        B_tiles = cute.group_modes(cute.local_tile(B, (block_N, block_K), (None, None)), 0, 2)
+        D_tiles = cute.group_modes(cute.local_tile(D, (block_M, block_N), (None, None)), 0, 2)
         one = cute.make_layout(1)
-        A_dst, A_src = cpasync.tma_partition(load_A, 0, one, cute.group_modes(A_shared, 0, 2), cute.group_modes(
-            cute.local_tile(A, (block_M, block_K), (None, None)), 0, 2))
-        B_dst, B_src = cpasync.tma_partition(load_B, 0, one, cute.group_modes(B_shared, 0, 2), cute.group_modes(
-            cute.local_tile(B, (block_N, block_K), (None, None)), 0, 2))
-        D_src, D_dst = cpasync.tma_partition(store_D, 0, one, cute.group_modes(D_shared, 0, 2), cute.group_modes(
-            cute.local_tile(D, (block_M, block_N), (None, None)), 0, 2))
+        A_dst, A_src = cpasync.tma_partition(load_A, 0, one, cute.group_modes(A_shared, 0, 2), A_tiles)
+        B_dst, B_src = cpasync.tma_partition(load_B, 0, one, cute.group_modes(B_shared, 0, 2), B_tiles)
+        D_src, D_dst = cpasync.tma_partition(store_D, 0, one, cute.group_modes(D_shared, 0, 2), D_tiles)
+
         my_mma = mma.get_slice(thread % 128)
         A_frag = mma.make_fragment_A(my_mma.partition_A(A_shared))  # descriptors: wgmma reads shared memory itself
         B_frag = mma.make_fragment_B(my_mma.partition_B(B_shared))

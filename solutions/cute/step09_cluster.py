@@ -1,7 +1,5 @@
 """Step 9: a cluster of two CTAs. They multiply with the same tile of B: each loads half of it, for both."""
 
-import math
-
 import cutlass
 import cutlass.cute as cute
 from cutlass.cute.nvgpu import OperandMajorMode, cpasync, warp, warpgroup
@@ -19,7 +17,7 @@ def gemm(M, N, K):
         "sizes must be multiples of the cluster's tile")
     k_tiles = K // block_K
     rows, tiles_N = M // block_M // cluster, N // block_N  # a row of cluster tiles is two rows of tiles
-    panel = math.gcd(rows, 8)
+    panel = max(width for width in range(1, 9) if rows % width == 0)
     tile_bytes = (block_M + block_N) * block_K * 2  # of A and of B in one stage
 
     @cute.kernel
@@ -39,16 +37,17 @@ def gemm(M, N, K):
             consumer_group=CooperativeGroup(Agent.Thread, cluster * 4), tx_count=tile_bytes, barrier_storage=barriers,
             cta_layout_vmnk=cute.make_layout((1, cluster, 1, 1)))
 
-        # TMA sees a tile as one mode: (tile, m or n, k) in global memory, (tile, stage) in shared memory
+        # TMA takes a tile as one mode: (tile, m or n, k) in global memory, (tile, stage) in shared memory
+        A_tiles = cute.group_modes(cute.local_tile(A, (block_M, block_K), (None, None)), 0, 2)
+        B_tiles = cute.group_modes(cute.local_tile(B, (block_N, block_K), (None, None)), 0, 2)
+        D_tiles = cute.group_modes(cute.local_tile(D, (block_M, block_N), (None, None)), 0, 2)
         one = cute.make_layout(1)
-        A_dst, A_src = cpasync.tma_partition(load_A, 0, one, cute.group_modes(A_shared, 0, 2), cute.group_modes(
-            cute.local_tile(A, (block_M, block_K), (None, None)), 0, 2))
+        A_dst, A_src = cpasync.tma_partition(load_A, 0, one, cute.group_modes(A_shared, 0, 2), A_tiles)
         # B's tile is cut in two: each CTA loads its half and multicasts it to both
-        B_dst, B_src = cpasync.tma_partition(
-            load_B, rank, cute.make_layout(cluster), cute.group_modes(B_shared, 0, 2), cute.group_modes(
-            cute.local_tile(B, (block_N, block_K), (None, None)), 0, 2))
-        D_src, D_dst = cpasync.tma_partition(store_D, 0, one, cute.group_modes(D_shared, 0, 2), cute.group_modes(
-            cute.local_tile(D, (block_M, block_N), (None, None)), 0, 2))
+        pair = cute.make_layout(cluster)
+        B_dst, B_src = cpasync.tma_partition(load_B, rank, pair, cute.group_modes(B_shared, 0, 2), B_tiles)
+        D_src, D_dst = cpasync.tma_partition(store_D, 0, one, cute.group_modes(D_shared, 0, 2), D_tiles)
+
         my_mma = mma.get_slice(thread % 128)
         A_frag = mma.make_fragment_A(my_mma.partition_A(A_shared))  # descriptors: wgmma reads shared memory itself
         B_frag = mma.make_fragment_B(my_mma.partition_B(B_shared))
