@@ -226,7 +226,7 @@ def _plot(options, console) -> int:
 def _bundle(options, console) -> int:
     from course_utils import bundle
 
-    kernels = _wrong_kernels() if options.wrong else _solution_kernels(options)
+    kernels = _wrong_kernels(options) if options.wrong else _solution_kernels(options)
     total = sum(len(set(steps.find(k["step"]).check_sizes + (steps.find(k["step"]).timed_sizes if k["timed"] else ())))
                 for k in kernels)
     with Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
@@ -248,15 +248,14 @@ def _solution_kernels(options) -> list[dict]:
              "factory": load_factory(solution_path(name, dsl))} for dsl in options.dsl or checker.DSLS for name in names]
 
 
-def _wrong_kernels() -> list[dict]:
+def _wrong_kernels(options) -> list[dict]:
+    """Those that compile: the others fail here as they would there."""
     from course_utils.loading import SOLUTIONS, load_module
 
-    kernels = []
-    for dsl in checker.DSLS:
-        for path in sorted((SOLUTIONS / "wrong" / dsl).glob("*.py")):
-            module = load_module(path)
-            kernels.append({"name": path.stem, "step": module.STEP, "dsl": dsl, "timed": False, "factory": module.gemm})
-    return kernels
+    modules = [(path.stem, dsl, load_module(path)) for dsl in options.dsl or checker.DSLS
+               for path in sorted((SOLUTIONS / "wrong" / dsl).glob("*.py"))]
+    return [{"name": f"{name} {dsl}", "step": module.STEP, "dsl": dsl, "timed": False, "factory": module.gemm}
+            for name, dsl, module in modules if module.FAILS != "compiles"]
 
 
 def _import(options, console) -> int:

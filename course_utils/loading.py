@@ -73,3 +73,17 @@ def load_factory_source(source: str, name: str):
     path = Path(folder.name) / ("kernel_" + "".join(c if c.isalnum() else "_" for c in name) + ".py")
     path.write_text(source)
     return load_factory(path)
+
+
+def plant(step_id: str, dsl: str, *edits: tuple[str, str]):
+    """``gemm`` of a step's solution with a fault planted: each edit is (text of the solution, text instead).
+
+    Raises ValueError where a text is not there exactly once, so that a fault cannot lose its solution.
+    """
+    path = solution_path(step_id, dsl)
+    source = path.read_text()
+    for text, instead in edits:
+        if source.count(text) != 1:
+            raise ValueError(f"{path.name} has {source.count(text)} times, not once: {text}")
+        source = source.replace(text, instead)
+    return load_factory_source(source, f"{dsl} {step_id}")

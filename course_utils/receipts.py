@@ -198,13 +198,20 @@ CONDITIONS = {
                            lambda r, a: sum(r.multicast_loads.values()) > 0, lambda r, a: "none"),
     "remote arrive": Condition("an arrival on the other CTA's barrier, `mbarrier.arrive.shared::cluster`",
                                lambda r, a: r.remote_arrives > 0, lambda r, a: "none"),
-    "cluster barrier": Condition("two `barrier.cluster`: after the barriers are initialised, and before a CTA exits",
-                                 lambda r, a: r.cluster_barriers >= 2, lambda r, a: f"{r.cluster_barriers}"),
+    "cluster barrier": Condition("two `barrier.cluster`: after the barriers are initialised, and before a CTA exits. Instead of "
+                                 "the second, the producer may wait once more for every `empty` (`producer_tail`)",
+                                 lambda r, a: r.cluster_barriers >= 2 or r.cluster_barriers == 1 and _waits_for_all(r),
+                                 lambda r, a: f"{r.cluster_barriers}, and no wait for every `empty`"),
     "cluster of two": Condition("a cluster of two CTAs", lambda r, a: a.cluster[0] * a.cluster[1] * a.cluster[2] == 2,
                                 lambda r, a: f"a cluster of {' x '.join(map(str, a.cluster))}"),
     "three warpgroups": Condition("three warpgroups or more: a producer and two consumers",
                                   lambda r, a: a.threads >= 384, lambda r, a: f"{a.threads} threads"),
 }
+
+
+def _waits_for_all(r: Receipt) -> bool:
+    """A wait for each stage, unrolled, beside the producer's and the consumer's own; half of the mbarriers are `empty`."""
+    return r.mbarrier_waits >= 2 + r.mbarrier_inits // 2
 
 
 def _other_loads(r: Receipt) -> str:

@@ -194,7 +194,8 @@ NEIGHBOURS = {
     "wgmma in flight": ((Receipt(wgmma_waits={0: 1, 1: 1}), PLAIN), (Receipt(wgmma_waits={0: 2}), PLAIN)),
     "multicast": ((Receipt(multicast_loads={2: 1}), PLAIN), (Receipt(tensor_loads={2: 1}), PLAIN)),
     "remote arrive": ((Receipt(remote_arrives=1), PLAIN), (Receipt(arrives=1), PLAIN)),
-    "cluster barrier": ((Receipt(cluster_barriers=2), PLAIN), (Receipt(cluster_barriers=1, cta_barriers=5), PLAIN)),
+    "cluster barrier": ((Receipt(cluster_barriers=2), PLAIN), (Receipt(cluster_barriers=1, cta_barriers=5, mbarrier_inits=12,
+                                                                       mbarrier_waits=2), PLAIN)),
     "cluster of two": ((Receipt(), kernel(cluster=(1, 2, 1))), (Receipt(), kernel(cluster=(2, 2, 1)))),
     "three warpgroups": ((Receipt(), kernel(block=(384, 1, 1))), (Receipt(), kernel(block=(256, 1, 1)))),
 }

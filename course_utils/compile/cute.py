@@ -8,10 +8,12 @@ what it would launch, and no kernel starts. Seen on nvidia-cutlass-dsl 4.8.1.
 from __future__ import annotations
 
 import ctypes
+import inspect
 import os
 import re
 import tempfile
 from importlib.metadata import version
+from pathlib import Path
 
 from course_utils.artifact import Artifact, Parameter, Tensor
 from course_utils.compile import nvrtc
@@ -75,6 +77,11 @@ def _trace(factory, M, N, K):
     if getattr(host, "_decorator_kind", None) != "jit":  # what @cute.jit leaves on a function
         raise CompileError("signature", f"gemm({M}, {N}, {K}) returned {type(host).__name__}; it must return a function "
                            "decorated with `@cute.jit`. Did you forget `return main`?")
+    try:
+        inspect.signature(host).bind("A", "B", "D")
+    except TypeError as error:
+        raise CompileError("signature", f"{host.__name__} takes {inspect.signature(host)}; it must take three tensors, A, B and "
+                           "D, in this order") from error
     return host
 
 
@@ -88,7 +95,7 @@ def _compile(host, tensors):
         except CompileError:
             raise
         except Exception as error:
-            raise CompileError("lower", "CuTe DSL could not compile this kernel: " + tidy_error(error) + where(error)) from error
+            raise CompileError("lower", "CuTe DSL could not compile this kernel: " + tidy_error(error) + _where(error)) from error
         ptx, cubin = compiled.artifacts.PTX, compiled.artifacts.CUBIN
     if not ptx or len(compiled.kernel_info) != 1:
         raise CompileError("lower", f"this program has {len(compiled.kernel_info)} kernels; a step launches one")
@@ -187,8 +194,24 @@ def _tensor_at(address: int, names: dict[int, str]) -> str:
 
 
 def tidy_error(error: BaseException) -> str:
-    """The DSL's message without colours, its own frames and its advice to report a bug: the first eight lines."""
-    text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
-    lines = [line.rstrip() for line in text.splitlines()]
-    keep = [line for line in lines if line.strip() and not re.search(r"site-packages|^\s*\^+\s*$", line)]
-    return "\n".join(keep[:8]) or "no message"
+    """The DSL's message without its envelope: what it found, the line of the learner's file, and its advice where it helps.
+
+    The envelope is a headline, a frame of source lines under ``-->``, and blocks that begin with error, note or suggestion.
+    """
+    text = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).strip()
+    text = re.sub(r"\bkernel_cutlass_\w+", "the kernel", text)
+    place = re.search(r"-->\s*(\S+?):(\d+)", text)
+    frame = re.search(rf"^>?\s*{place.group(2)} \|(.*)$", text, re.M) if place else None
+    blocks = re.findall(r"^\s*=?\s*(error|note|suggestion)(?:\[\w+\])?:\s*(.*(?:\n {6,}\S.*)*)", text, re.M)
+    said = {kind: [re.sub(r"\s*\n\s*", " ", words) for k, words in blocks if k == kind] for kind in ("error", "suggestion")}
+    if not said["error"]:
+        return "\n".join(text.splitlines()[:8]) or "no message"
+    internal = "error[INTERNAL]" in text and len(said["error"]) > 1
+    found = said["error"][1:] if internal else said["error"][:1]
+    advice = [] if internal else [words for words in said["suggestion"] if "ptxas log" not in words]
+    at = [f"  at {Path(place.group(1)).name}, line {place.group(2)}: {frame.group(1).strip()}"] if frame else []
+    return "\n".join([*found, *advice, *at])
+
+
+def _where(error: BaseException) -> str:
+    return "" if "-->" in str(error) else where(error)

@@ -34,6 +34,7 @@ def gemm(M, N, K):
         for k in cutlass.range(K // block_K, unroll=1):
             cute.copy(copy, A_src[None, None, None, k], A_regs)
             cute.copy(copy, B_src[None, None, None, k], B_regs)
+            cute.arch.sync_threads()  # every warp's wgmma has read what the copy overwrites
             cute.copy(copy, A_regs, A_dst)
             cute.copy(copy, B_regs, B_dst)
             cute.arch.fence_view_async_shared()
@@ -44,7 +45,6 @@ def gemm(M, N, K):
                 mma.set(warpgroup.Field.ACCUMULATE, True)
             warpgroup.commit_group()
             warpgroup.wait_group(0)
-            cute.arch.sync_threads()  # the next copy overwrites what wgmma has just read
 
         out = cute.make_rmem_tensor(my_D.shape, cutlass.Float16)
         out.store(acc.load().to(cutlass.Float16))

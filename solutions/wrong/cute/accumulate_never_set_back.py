@@ -1,0 +1,19 @@
+"""ACCUMULATE is set to False once and never set back: every tile but a CTA's first adds to the one before."""
+
+from course_utils.loading import plant
+
+STEP = "step06"
+FAILS = "results"
+OUTCOME = "wrong"
+NEEDS_GPU = True
+SAYS = "accumulator"
+
+gemm = plant(
+    STEP, "cute",
+    ("""            mma.set(warpgroup.Field.ACCUMULATE, False)
+""",
+     ""),
+    ("        for tile in cutlass.range(",
+     """        mma.set(warpgroup.Field.ACCUMULATE, False)
+        for tile in cutlass.range("""),
+)

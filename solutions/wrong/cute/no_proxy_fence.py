@@ -1,0 +1,16 @@
+"""No fence between the threads' writes of D_shared and the TMA store that reads it through the async proxy."""
+
+from course_utils.loading import plant
+
+STEP = "step04"
+FAILS = "instructions"
+OUTCOME = "race"
+NEEDS_GPU = False
+SAYS = "proxy"
+
+gemm = plant(
+    STEP, "cute",
+    ("""        cute.arch.fence_view_async_shared()  # threads wrote D_shared; TMA reads it through the async proxy
+""",
+     ""),
+)

@@ -1,0 +1,15 @@
+"""The epilogue's slice is taken by the thread's number in the CTA, not in the consumers: rows go astray."""
+
+from course_utils.loading import plant
+
+STEP = "step10"
+FAILS = "results"
+OUTCOME = "fault"
+NEEDS_GPU = True
+SAYS = "not its own"
+
+gemm = plant(
+    STEP, "cute",
+    ("my_out = to_shared.get_slice(thread - 128)",
+     "my_out = to_shared.get_slice(thread)"),
+)
