@@ -16,7 +16,7 @@ from rich.table import Table
 from course_utils import checker, measured, receipts, steps
 from course_utils.artifact import Artifact
 from course_utils.compile.errors import CompileError
-from course_utils.loading import load_factory, solution_path
+from course_utils.loading import code_lines, load_factory, solution_path
 from course_utils.verdict import Verdict
 
 BUILD = Path("build")
@@ -104,7 +104,7 @@ def _exit_code(verdicts: list[Verdict]) -> int:
 
 def _climb(options, console) -> int:
     verdicts = []
-    rungs = [(step, dsl) for dsl in checker.DSLS for step in steps.STEPS.values()]
+    rungs = [(step, dsl) for step in steps.STEPS.values() for dsl in checker.DSLS]
     with Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
                   console=console, transient=True) as progress:
         task = progress.add_task("climbing", total=len(rungs))
@@ -114,6 +114,7 @@ def _climb(options, console) -> int:
             progress.advance(task)
     recorded = measured.load()
     console.print(_table(verdicts, recorded))
+    console.print(_side_by_side())
     failed = [v for v in verdicts if v.failed]
     for verdict in failed:
         console.print(f"{verdict.step} {verdict.dsl}: {verdict.diagnosis}", markup=False, soft_wrap=True)
@@ -162,9 +163,28 @@ def _table(verdicts, recorded) -> Table:
         here = next(iter(verdict.timing), None)
         run = here or _recorded_run(recorded, verdict.step, verdict.dsl)
         form = "{}" if here else "[dim]({})[/]"
-        table.add_row(verdict.step.removeprefix("step").lstrip("0"), steps.STEPS[verdict.step].title, verdict.dsl,
+        first = verdict.dsl == checker.DSLS[0]
+        table.add_row(verdict.step.removeprefix("step").lstrip("0") if first else "",
+                      steps.STEPS[verdict.step].title if first else "", verdict.dsl,
                       MARKS[built], MARKS[parts["results"]], f"{verdict.points:g}/{verdict.max_points:g}",
                       form.format(f"{run['tflops']:.0f}") if run else "", form.format(f"{run['ratio']:.2f}") if run else "")
+    return table
+
+
+def _side_by_side() -> Table:
+    """For each step: lines of code in each DSL, and what its author decides there."""
+    table = Table(title="What each DSL's author wrote", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False,
+                  padding=(0, 1, 0, 0))
+    for name, justify in (("step", "left"), ("dsl", "left"), ("lines", "right"), ("new decisions", "left")):
+        table.add_column(name, justify=justify)
+    for step in steps.STEPS:
+        for dsl in checker.DSLS:
+            try:
+                lines = str(code_lines(solution_path(step, dsl)))
+            except (CompileError, OSError):
+                lines = ""
+            table.add_row(step.removeprefix("step").lstrip("0") if dsl == checker.DSLS[0] else "", dsl, lines,
+                          steps.OWNED[step][dsl])
     return table
 
 

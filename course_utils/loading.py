@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import io
 import linecache
 import sys
 import tempfile
+import tokenize
 import traceback
 import types
 from pathlib import Path
@@ -23,6 +26,18 @@ def solution_path(step_id: str, dsl: str) -> Path:
     if not found:
         raise CompileError("load", f"this checkout has no {dsl} solution of {step_id} (looked in {SOLUTIONS / dsl})")
     return found[0]
+
+
+def code_lines(path: str | Path) -> int:
+    """Lines of a Python file that hold code: no blank line, no comment, no docstring."""
+    source = Path(path).read_text()
+    skip = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+    lines = {number for token in tokenize.generate_tokens(io.StringIO(source).readline) if token.type not in skip
+             for number in range(token.start[0], token.end[0] + 1)}
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            lines -= set(range(node.lineno, node.end_lineno + 1))
+    return len(lines)
 
 
 def load_module(path: str | Path):

@@ -52,6 +52,26 @@ STEPS = {step.id: step for step in (
                                           "cluster barrier", "cluster of two", "three warpgroups"), speed_floor=0.90),
 )}
 
+# What the author of each DSL decides anew in a step. What the other one's author does not name, its compiler decides.
+OWNED = {
+    "step01": {"tilelang": "the tile, the order of copy, fence and wgmma",
+               "cute": "the same, and swizzles, copy layout, MMA atom, fragments, fp16 conversion"},
+    "step02": {"tilelang": "when to clear the accumulator", "cute": "the accumulate field, one wgmma for every 16 of K"},
+    "step03": {"tilelang": "the slice of each CTA", "cute": "local tiles and what a thread takes of them"},
+    "step04": {"tilelang": "a barrier, one arrival, fence and store",
+               "cute": "TMA atoms, partitions, expected bytes, who is elected, stmatrix"},
+    "step05": {"tilelang": "stage and parity of each load and wait",
+               "cute": "a pipeline object, its arrival counts, its two states"},
+    "step06": {"tilelang": "the scheduler's panel, stage and parity across tiles", "cute": "the order of tiles, as a layout"},
+    "step07": {"tilelang": "roles, arrival counts, initial parity, registers",
+               "cute": "the same, and min_blocks_per_mp, without which registers stay as they are"},
+    "step08": {"tilelang": "which stage is free while one group runs", "cute": "the same, as a third pipeline state"},
+    "step09": {"tilelang": "mask, remote arrivals, cluster_sync at the end",
+               "cute": "mask, each CTA's half of B, the cluster's layout, producer_tail"},
+    "step10": {"tilelang": "rows to warpgroups by a policy, D in chunks",
+               "cute": "rows to warpgroups by the MMA's layout, each chunk's registers and stores"},
+}
+
 
 def find(step_id: str) -> Step:
     """The step of this id. Raises ValueError, naming the ids there are."""
