@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -186,8 +187,24 @@ def test_climb_without_a_gpu(course, two_steps):
     assert Path("build/ladder.png").read_bytes().startswith(PNG)
     climb = json.loads(Path("build/climb.json").read_text())
     assert [(entry["step"], entry["dsl"], entry["points"]) for entry in climb["entries"]] == [
-        ("step01", "tilelang", 2.5), ("step03", "tilelang", 5)]
-    assert [entry["timings"] for entry in climb["entries"]] == [[], []]
+        ("step01", "tilelang", 2.5), ("step01", "cute", 2.5), ("step03", "tilelang", 5), ("step03", "cute", 5)]
+    assert [entry["timings"] for entry in climb["entries"]] == [[]] * 4
+
+
+def test_climb_says_how_long_each_dsl_is_and_what_its_author_decides(course, two_steps, monkeypatch):
+    monkeypatch.setattr(checker, "check", lambda step, *_: verdict(step))
+    _, out, _ = course("climb", "--backend", "compile")
+    table = out.partition("What each DSL's author wrote")[2]
+    for step in steps.STEPS:
+        for dsl in checker.DSLS:
+            lines = loading.code_lines(loading.solution_path(step, dsl))
+            assert re.search(rf"{dsl} +{lines} +{re.escape(steps.OWNED[step][dsl].split(',')[0])}", table)
+
+
+def test_climb_does_not_mind_a_missing_solution(course, two_steps, monkeypatch):
+    monkeypatch.setattr(cli, "solution_path", lambda *_: "missing.py")
+    code, out, _ = course("climb", "--backend", "compile")
+    assert code == FAILED and "What each DSL's author wrote" in out
 
 
 def test_climb_with_a_gpu(course, two_steps, monkeypatch):
@@ -364,7 +381,7 @@ def manifest(path):
 
 
 def test_bundle_of_a_step(course):
-    code, out, err = course("bundle", "out.pyz", "--step", "1")
+    code, out, err = course("bundle", "out.pyz", "--step", "1", "--dsl", "tilelang")
     assert (code, err) == (PASSED, "")
     assert "wrote out.pyz: 1 kernels" in out and "python out.pyz --out results.json" in out
     (kernel,) = manifest("out.pyz")
@@ -384,7 +401,9 @@ def test_bundle_of_the_wrong_kernels_times_none(course, monkeypatch):
     monkeypatch.setattr(checker, "compile_factory", lambda *_: small())
     assert course("bundle", "out.pyz", "--wrong")[0] == PASSED
     kernels = manifest("out.pyz")
-    names = sorted(path.stem for path in (loading.SOLUTIONS / "wrong" / "tilelang").glob("*.py"))
+    names = [f"{path.stem} {dsl}" for dsl in checker.DSLS
+             for path in sorted((loading.SOLUTIONS / "wrong" / dsl).glob("*.py"))
+             if loading.load_module(path).FAILS != "compiles"]
     assert [kernel["name"] for kernel in kernels] == names
     assert {kernel["timed"] for kernel in kernels} == {False}
     assert all(kernel["step"] in steps.STEPS for kernel in kernels)

@@ -212,9 +212,10 @@ def test_verdict_of_a_plain_kernel_lacks_the_instructions_alone():
     assert verdict.timing[0]["size"] == [4096, 4096, 4096]
 
 
+@pytest.mark.parametrize("dsl, package", [("tilelang", "tilelang"), ("cute", "cutlass")])
 @pytest.mark.parametrize("step", ["step01", "step05", "step10"])
-def test_solution_gets_all_its_points(step):
-    pytest.importorskip("tilelang", reason="solutions are compiled with TileLang")
-    verdict = checker.check(step, load_factory(solution_path(step, "tilelang")), backend="gpu")
+def test_solution_gets_all_its_points(step, dsl, package):
+    pytest.importorskip(package, reason="solutions are compiled here")
+    verdict = checker.check(step, load_factory(solution_path(step, dsl)), dsl, backend="gpu")
     assert verdict.passed, str(verdict)
     assert verdict.points == steps.find(step).points

@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 
-from course_utils import cli
+from course_utils import checker, cli, loading, steps
 from course_utils.loading import SOLUTIONS
 
 ROOT = SOLUTIONS.parent
@@ -36,8 +36,12 @@ def test_diffed_files_exist():
             assert all((ROOT / path).exists() for path in line.split()[1:])
 
 
-def test_every_step_is_in_the_table_with_its_points():
-    from course_utils import steps
-
+def test_every_step_is_in_the_table_with_both_files_and_its_points():
     for number, step in enumerate(steps.STEPS.values(), 1):
-        assert re.search(rf"^\| {number} \| \[[^]]+\]\(solutions/tilelang/{step.id}_\w+\.py\) \| {step.points} \|", README, re.M)
+        files = [rf"\[[^]]+\]\({loading.solution_path(step.id, dsl).relative_to(ROOT)}\)" for dsl in checker.DSLS]
+        assert re.search(rf"^\| {number} \| {files[0]} \| {files[1]} \| {step.points} \|", README, re.M)
+
+
+def test_lines_of_step_10_are_as_counted():
+    tilelang, cute = (loading.code_lines(loading.solution_path("step10", dsl)) for dsl in checker.DSLS)
+    assert re.search(rf"step 10 is {cute} lines of code against\s+{tilelang}\.", README)

@@ -27,6 +27,7 @@ ARCH = "sm_90a"
 OPTIONS = f"--gpu-arch {ARCH} --keep-ptx --keep-cubin --generate-line-info remarks{{ptx}} --dump-dir "
 # Where the host function is told that A, B and D lie. Tensors of this course are far smaller than the distance.
 ADDRESSES = {"A": 1 << 40, "B": 2 << 40, "D": 3 << 40}
+GLOBAL_POINTER = "!llvm.ptr<1>"  # how the host function's MLIR types a pointer to the GPU's memory
 CLUSTER_DIMENSION = 4  # cudaLaunchAttributeID
 TENSOR_MAP_BYTES = 128
 
@@ -66,14 +67,14 @@ def compile_host(host, tensors: tuple[Tensor, ...]) -> Artifact:
 
 
 def _trace(factory, M, N, K):
+    _import_cute()
     try:
         with quiet(), time_limit(TRACE_LIMIT, f"gemm({M}, {N}, {K})"):
             host = factory(M, N, K)
     except CompileError:
         raise
     except Exception as error:
-        raise CompileError("trace", f"gemm({M}, {N}, {K}) raised {type(error).__name__}: {tidy_error(error)}"
-                           + where(error)) from error
+        raise CompileError("trace", f"gemm({M}, {N}, {K}) raised {type(error).__name__}: {_with_place(error)}") from error
     if getattr(host, "_decorator_kind", None) != "jit":  # what @cute.jit leaves on a function
         raise CompileError("signature", f"gemm({M}, {N}, {K}) returned {type(host).__name__}; it must return a function "
                            "decorated with `@cute.jit`. Did you forget `return main`?")
@@ -95,11 +96,13 @@ def _compile(host, tensors):
         except CompileError:
             raise
         except Exception as error:
-            raise CompileError("lower", "CuTe DSL could not compile this kernel: " + tidy_error(error) + _where(error)) from error
+            raise CompileError("lower", "CuTe DSL could not compile this kernel: " + _with_place(error)) from error
         ptx, cubin = compiled.artifacts.PTX, compiled.artifacts.CUBIN
     if not ptx or len(compiled.kernel_info) != 1:
         raise CompileError("lower", f"this program has {len(compiled.kernel_info)} kernels; a step launches one")
-    return compiled, ptx, cubin, nvrtc.parse_ptxas_log(said[0])
+    # the DSL breaks the assembler's lines at some 90 columns; its own begin with ptxas
+    log = re.sub(r"\n[ \t]+(?!ptxas|\s)", " ", re.sub(r"\bkernel_cutlass_\w+", "the kernel", said[0]))
+    return compiled, ptx, cubin, nvrtc.parse_ptxas_log(log)
 
 
 def _import_cute():
@@ -107,6 +110,8 @@ def _import_cute():
     os.environ.setdefault("CUTE_DSL_ARCH", ARCH)
     with quiet():
         import cutlass.cute as cute
+        from cutlass.cutlass_dsl import CuTeDSL
+    del CuTeDSL._get_dsl().envar.arch  # it read the variable when it was imported, perhaps by the learner: now it does so again
     return cute
 
 
@@ -129,17 +134,29 @@ def _catch_launch(compiled, addresses: list[int], sizes: list[int]) -> tuple[dic
         values = ctypes.cast(values, ctypes.POINTER(ctypes.c_void_p))
         launches.append((_read_config(ctypes.cast(config, ctypes.POINTER(_Config)).contents),
                          [ctypes.string_at(values[i], size) for i, size in enumerate(sizes)]))
-        return 0
+        return len(launches) - 1  # an error from the second on: the host function returns, whatever loop it is in
 
-    undefined = []
+    undefined, taken, touched = [], [], []
 
     def visit(op):
-        if op.name == "llvm.func" and not len(op.regions[0].blocks):
-            undefined.append(ir.StringAttr(op.attributes["sym_name"]).value)
+        if op.name == "llvm.func":
+            name, blocks = ir.StringAttr(op.attributes["sym_name"]).value, op.regions[0].blocks
+            if not len(blocks):
+                undefined.append(name)
+            elif name == compiled.function_name:
+                taken.extend(blocks[0].arguments)
+        elif op.name in ("llvm.load", "llvm.store") and str(op.operands[-1].type) == GLOBAL_POINTER:  # the last is the address
+            touched.append(op.name)
         return ir.WalkResult.ADVANCE
 
     with compiled.ir_module.context:
         compiled.ir_module.operation.walk(visit)
+    if len(taken) != len(addresses):
+        raise CompileError("signature", f"the host function takes {len(taken)} arguments at run time; it must take the "
+                           f"{len(addresses)} tensors only. Read what else it needs from the factory around it.")
+    if touched:
+        raise CompileError("lower", "the host function (`@cute.jit`) reads or writes elements of a tensor, and runs on the CPU; "
+                           "do that in the kernel")
     engine = ExecutionEngine(compiled.ir_module, 0, [])
     stands_in = {name: ctypes.CFUNCTYPE(ctypes.c_int32)(lambda: 0) for name in undefined}
     stands_in["_cudaLaunchKernelEx"] = ctypes.CFUNCTYPE(
@@ -150,7 +167,8 @@ def _catch_launch(compiled, addresses: list[int], sizes: list[int]) -> tuple[dic
     packed = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(a) for a in arguments))
     engine.lookup(compiled.function_name)(ctypes.addressof(packed))
     if len(launches) != 1 or arguments[-1].value != 0:
-        raise CompileError("lower", f"the host function launched {len(launches)} kernels; a step launches one, once")
+        raise CompileError("lower", f"the host function {'launches more than one kernel' if launches else 'launches no kernel'}; "
+                           "a step launches one, once")
     (launch, attributes), values = launches[0]
     return {**launch, "cluster": _cluster(attributes)}, values
 
@@ -172,7 +190,8 @@ def _cluster(attributes: dict[int, tuple]) -> tuple[int, int, int]:
 def _entry(ptx: str) -> tuple[str, list[int]]:
     """The kernel's name and the size in bytes of each of its parameters, from the PTX of one ``.entry``."""
     name, parameters = re.search(r"\.entry\s+([\w$]+)\s*\((.*?)\)", ptx, re.DOTALL).groups()
-    return name, [int(size) for size in re.findall(r"\.b8\s+[\w$]+\[(\d+)\]", parameters)]
+    declared = [re.search(r"\.[a-z]+(\d+)\s.*?(?:\[(\d+)\])?$", line.strip()) for line in parameters.split(",") if line.strip()]
+    return name, [int(found[1]) // 8 * int(found[2] or 1) for found in declared]
 
 
 def _parameter(data: bytes, tensors: tuple[Tensor, ...]) -> Parameter:
@@ -181,8 +200,12 @@ def _parameter(data: bytes, tensors: tuple[Tensor, ...]) -> Parameter:
         tensor_map, address = decode(data)
         return Parameter("tensor_map", tensor=_tensor_at(address, names), tensor_map=tensor_map)
     value = int.from_bytes(data, "little")
-    if len(data) == 8 and value >= min(names):
+    addresses = range(min(names), 2 * max(names))
+    if len(data) == 8 and value in addresses:
         return Parameter("pointer", tensor=_tensor_at(value, names))
+    if any(int.from_bytes(data[i:i + 8], "little") in addresses for i in range(0, len(data), 8)):
+        raise CompileError("lower", "a kernel parameter holds a tensor whose shape or strides are known at run time only; make its "
+                           "layout of Python integers")
     return Parameter("scalar", dtype=f"uint{8 * len(data)}", value=value)
 
 
@@ -200,18 +223,24 @@ def tidy_error(error: BaseException) -> str:
     """
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).strip()
     text = re.sub(r"\bkernel_cutlass_\w+", "the kernel", text)
-    place = re.search(r"-->\s*(\S+?):(\d+)", text)
+    place = re.search(r"-->[ \t]*(\S.*?):(\d+)", text)
     frame = re.search(rf"^>?\s*{place.group(2)} \|(.*)$", text, re.M) if place else None
     blocks = re.findall(r"^\s*=?\s*(error|note|suggestion)(?:\[\w+\])?:\s*(.*(?:\n {6,}\S.*)*)", text, re.M)
     said = {kind: [re.sub(r"\s*\n\s*", " ", words) for k, words in blocks if k == kind] for kind in ("error", "suggestion")}
     if not said["error"]:
         return "\n".join(text.splitlines()[:8]) or "no message"
+    if refused := re.search(r"^\s*ptxas .*(?:error|fatal)\s*:\s*(.*(?:\n {6,}(?!ptxas\b)\S.*)*)", text, re.M):
+        said["error"][0] += ": " + re.sub(r"\s*\n\s*", " ", refused.group(1))
     internal = "error[INTERNAL]" in text and len(said["error"]) > 1
     found = said["error"][1:] if internal else said["error"][:1]
     advice = [] if internal else [words for words in said["suggestion"] if "ptxas log" not in words]
     at = [f"  at {Path(place.group(1)).name}, line {place.group(2)}: {frame.group(1).strip()}"] if frame else []
+    if spot := re.match(r'"(.*)"\("([^"]+)":(\d+):\d+\): ', found[0]):  # MLIR's own words have no frame but a location
+        found[0] = found[0][spot.end():]
+        at = at or [f"  at {Path(spot.group(2)).name}, line {spot.group(3)}: {spot.group(1).strip()}"]
     return "\n".join([*found, *advice, *at])
 
 
-def _where(error: BaseException) -> str:
-    return "" if "-->" in str(error) else where(error)
+def _with_place(error: BaseException) -> str:
+    text = tidy_error(error)
+    return text if "\n  at " in text else text + where(error)

@@ -64,8 +64,8 @@ def quiet():
 
 def where(error: BaseException) -> str:
     """The innermost line of the learner's own file on the traceback, if any."""
-    elsewhere = ("site-packages", "course_utils", "/lib/python", "<unknown>", "<frozen", ".cc", ".h", ".pxi")
+    elsewhere = ("site-packages", "course_utils", "/lib/python", "<unknown>", "<frozen")
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if not any(part in frame.filename for part in elsewhere):
+        if not any(part in frame.filename for part in elsewhere) and not frame.filename.endswith((".cc", ".h", ".pxi")):
             return f"\n  at {Path(frame.filename).name}, line {frame.lineno}: {frame.line}"
     return ""
