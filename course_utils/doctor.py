@@ -14,7 +14,7 @@ ADVICE = "run `make venv` again, or `pip install -e .` in your own environment"
 
 def findings() -> list[tuple[str, bool, str]]:
     """Rows of (what, fine or not, in words). Raises nothing."""
-    return [_python(), *_packages(), _compiler(), _gpu()]
+    return [_python(), *_packages(), *_compilers(), _gpu()]
 
 
 def _python() -> tuple[str, bool, str]:
@@ -41,7 +41,22 @@ def _packages() -> list[tuple[str, bool, str]]:
     return rows or [("packages", True, f"all {len(pins)} at their pinned versions")]
 
 
-def _compiler() -> tuple[str, bool, str]:
+def _compilers() -> list[tuple[str, bool, str]]:
+    """What TileLang's CUDA source goes through, and CuTe DSL, which carries its own compiler."""
+    return [_nvrtc(), _cute()]
+
+
+def _cute() -> tuple[str, bool, str]:
+    try:
+        from course_utils.compile.cute import import_cute
+
+        import_cute()
+    except Exception as error:
+        return "cute", False, f"CuTe DSL does not load here: {error}; {ADVICE}"
+    return "cute", True, "CuTe DSL loads; it carries its own compiler"
+
+
+def _nvrtc() -> tuple[str, bool, str]:
     try:
         from course_utils.compile.nvrtc import compile_source
 

@@ -67,7 +67,7 @@ def compile_host(host, tensors: tuple[Tensor, ...]) -> Artifact:
 
 
 def _trace(factory, M, N, K):
-    _import_cute()
+    import_cute()
     try:
         with quiet(), time_limit(TRACE_LIMIT, f"gemm({M}, {N}, {K})"):
             host = factory(M, N, K)
@@ -87,7 +87,7 @@ def _trace(factory, M, N, K):
 
 
 def _compile(host, tensors):
-    cute = _import_cute()
+    cute = import_cute()
     fakes = [_fake(t) for t in tensors]
     with tempfile.TemporaryDirectory(prefix="hopper-course-cute-") as folder:
         try:
@@ -105,7 +105,7 @@ def _compile(host, tensors):
     return compiled, ptx, cubin, nvrtc.parse_ptxas_log(log)
 
 
-def _import_cute():
+def import_cute():
     """The DSL, told that its GPU is a Hopper one: it asks the driver otherwise, and takes Blackwell where there is none."""
     os.environ.setdefault("CUTE_DSL_ARCH", ARCH)
     with quiet():
