@@ -98,7 +98,7 @@ def test_solution_has_legal_tensor_maps(step, dsl):
 @pytest.mark.parametrize("step", STEPS)
 def test_solution_fits_an_sm(step, dsl):
     a = solution(step, dsl)
-    require_fits(a.block, a.dynamic_shared + a.resources.static_shared)
+    require_fits(a.grid, a.block, a.cluster, a.dynamic_shared + a.resources.static_shared)
     assert a.threads % 128 == 0
     assert a.resources.registers * a.threads <= REGISTERS
     assert all(extent % of_cluster == 0 for extent, of_cluster in zip(a.grid, a.cluster, strict=True))

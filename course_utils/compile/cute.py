@@ -29,6 +29,7 @@ OPTIONS = f"--gpu-arch {ARCH} --keep-ptx --keep-cubin --generate-line-info remar
 ADDRESSES = {"A": 1 << 40, "B": 2 << 40, "D": 3 << 40}
 GLOBAL_POINTER = "!llvm.ptr<1>"  # how the host function's MLIR types a pointer to the GPU's memory
 CLUSTER_DIMENSION = 4  # cudaLaunchAttributeID
+ATTRIBUTES = {2: "`cooperative=True`", 6: "`use_pdl=True`"}  # by cudaLaunchAttributeID; the DSL lists both, switched off
 TENSOR_MAP_BYTES = 128
 
 
@@ -61,7 +62,7 @@ def compile_host(host, tensors: tuple[Tensor, ...]) -> Artifact:
     kernel, sizes = _entry(ptx)
     launch, values = _catch_launch(compiled, [ADDRESSES[t.name] for t in tensors], sizes)
     parameters = tuple(_parameter(data, tensors) for data in values)
-    require_fits(launch["block"], launch["dynamic_shared"] + resources.static_shared)
+    require_fits(launch["grid"], launch["block"], launch["cluster"], launch["dynamic_shared"] + resources.static_shared)
     return Artifact(dsl="cute", kernel=kernel, ptx=ptx, cubin=cubin, tensors=tensors, parameters=parameters,
                     resources=resources, versions={"nvidia-cutlass-dsl": version("nvidia-cutlass-dsl")}, **launch)
 
@@ -107,7 +108,7 @@ def _compile(host, tensors):
 
 def import_cute():
     """The DSL, told that its GPU is a Hopper one: it asks the driver otherwise, and takes Blackwell where there is none."""
-    os.environ.setdefault("CUTE_DSL_ARCH", ARCH)
+    os.environ["CUTE_DSL_ARCH"] = ARCH
     with quiet():
         import cutlass.cute as cute
         from cutlass.cutlass_dsl import CuTeDSL
@@ -183,7 +184,8 @@ def _read_config(config: _Config) -> tuple[dict, dict[int, tuple]]:
 def _cluster(attributes: dict[int, tuple]) -> tuple[int, int, int]:
     for number, value in attributes.items():
         if number != CLUSTER_DIMENSION and value[0]:  # the others are there too, switched off
-            raise CompileError("lower", f"the launch asks for attribute {number} (cudaLaunchAttributeID), which no step uses")
+            raise CompileError("lower", f"the launch asks for {ATTRIBUTES.get(number, f'attribute {number}')} "
+                               "(cudaLaunchAttributeID), which no step uses")
     return attributes.get(CLUSTER_DIMENSION, (1, 1, 1))
 
 
@@ -197,7 +199,10 @@ def _entry(ptx: str) -> tuple[str, list[int]]:
 def _parameter(data: bytes, tensors: tuple[Tensor, ...]) -> Parameter:
     names = {ADDRESSES[t.name]: t.name for t in tensors}
     if len(data) == TENSOR_MAP_BYTES:
-        tensor_map, address = decode(data)
+        try:
+            tensor_map, address = decode(data)
+        except ValueError as error:
+            raise CompileError("lower", f"a kernel parameter of 128 bytes is no tensor map that can be read: {error}") from error
         return Parameter("tensor_map", tensor=_tensor_at(address, names), tensor_map=tensor_map)
     value = int.from_bytes(data, "little")
     addresses = range(min(names), 2 * max(names))

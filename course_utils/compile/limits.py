@@ -1,18 +1,32 @@
-"""What one CTA may ask of a Hopper SM: CUDA C Programming Guide, Compute Capabilities, 9.0."""
+"""What a launch may ask of a Hopper chip: CUDA C Programming Guide, Compute Capabilities, 9.0, and Thread Block Clusters."""
 
 import math
 
 from course_utils.compile.errors import CompileError
 
-SHARED_LIMIT = 227 * 1024  # bytes, static and dynamic together
-THREAD_LIMIT = 1024
+SHARED_LIMIT = 227 * 1024  # bytes a CTA, static and dynamic together
+THREAD_LIMIT = 1024  # a CTA
+CLUSTER_LIMIT = 8  # CTAs; more needs a kernel attribute that no step sets
+GRID_LIMITS = (2**31 - 1, 65535, 65535)
 
 
-def require_fits(block: tuple[int, int, int], shared: int) -> None:
-    """Raise CompileError where a CTA of ``block`` threads with ``shared`` bytes fits no SM."""
-    threads = math.prod(block)
-    if threads > THREAD_LIMIT:
+def require_fits(grid: tuple[int, int, int], block: tuple[int, int, int], cluster: tuple[int, int, int], shared: int) -> None:
+    """Raise CompileError where no GPU of compute capability 9.0 could start this. ``shared`` is bytes a CTA."""
+    threads, ctas = math.prod(block), math.prod(cluster)
+    if not all(1 <= extent <= limit for extent, limit in zip(grid, GRID_LIMITS, strict=True)):
+        raise CompileError("limit", f"the grid is {_words(grid)}; each extent must be 1 or more, x at most {GRID_LIMITS[0]:,}, "
+                           f"y and z at most {GRID_LIMITS[1]:,}. Does M, N or the tile come out as 0?")
+    if not 1 <= threads <= THREAD_LIMIT:
         raise CompileError("limit", f"the kernel asks for {threads} threads a CTA; Hopper allows {THREAD_LIMIT}")
+    if ctas > CLUSTER_LIMIT:
+        raise CompileError("limit", f"the kernel asks for a cluster of {ctas} CTAs; Hopper allows {CLUSTER_LIMIT}")
+    if any(extent % size for extent, size in zip(grid, cluster, strict=True)):
+        raise CompileError("limit", f"the grid is {_words(grid)} and the cluster {_words(cluster)}; each extent of the grid must "
+                           "be a multiple of the cluster's")
     if shared > SHARED_LIMIT:
         raise CompileError("limit", f"the kernel asks for {shared:,} bytes of shared memory; an SM of sm_90 gives a CTA at "
                            f"most {SHARED_LIMIT:,}. Use fewer stages or a smaller tile.")
+
+
+def _words(extents: tuple[int, int, int]) -> str:
+    return " x ".join(map(str, extents))

@@ -46,14 +46,15 @@ def compile_prim_func(prim_func) -> Artifact:
     if len(kernels) != 1:
         raise CompileError("lower", f"this program has {len(kernels)} kernels; a step is one `with T.Kernel(...)`")
     launch = _read_launch(lowered.host_mod, kernels[0], {t.name for t in tensors})
-    require_fits(launch["block"], launch["dynamic_shared"])
+    shape = launch["grid"], launch["block"], launch["cluster"]
+    require_fits(*shape, launch["dynamic_shared"])
     import tilelang
 
     package = Path(tilelang.__file__).parent
     includes = [str(package / "src"), str(package / "3rdparty" / "cutlass" / "include"), *nvrtc.cuda_include_dirs()]
     source = "#include <tl_templates/cuda/nvrtc_std.h>\n" + lowered.kernel_source
     ptx, cubin, resources = nvrtc.compile_source(source, includes)
-    require_fits(launch["block"], launch["dynamic_shared"] + resources.static_shared)
+    require_fits(*shape, launch["dynamic_shared"] + resources.static_shared)
     return Artifact(dsl="tilelang", ptx=ptx, cubin=cubin, tensors=tensors, resources=resources, source=source,
                     versions={"tilelang": version("tilelang"), "nvrtc": version("nvidia-cuda-nvrtc")}, **launch)
 
