@@ -23,8 +23,8 @@ def lanes(body, result="%r9", inputs=(), bits=32, threads=32):
     for i in range(len(inputs)):
         text += (f"ld.param.u64 %rd1, [k_param_{i}];\nmul.wide.u32 %rd2, %r0, {bits // 8};\nadd.s64 %rd1, %rd1, %rd2;\n"
                  f"ld.global.{move} {register}{40 + i}, [%rd1];\n")
-    text += body + (f"\nld.param.u64 %rd1, [k_param_{len(inputs)}];\nmul.wide.u32 %rd2, %r0, {bits // 8};\nadd.s64 %rd1, %rd1, %rd2;\n"
-                    f"st.global.{move} [%rd1], {result};\n")
+    text += body + (f"\nld.param.u64 %rd1, [k_param_{len(inputs)}];\nmul.wide.u32 %rd2, %r0, {bits // 8};\n"
+                    f"add.s64 %rd1, %rd1, %rd2;\nst.global.{move} [%rd1], {result};\n")
     kind = f"uint{bits}"
     artifact = kernel(text, threads=threads, pointers=[*names, "OUT"],
                       tensors=[(n, (threads,), kind) for n in [*names, "OUT"]])
@@ -100,7 +100,7 @@ mov.b64 %rd11, {{%r14, %r13}};
 min.s64 %rd11, %rd11, %rd10;
 cvt.u32.u64 %r9, %rd11;
 """
-    constants = "mov.u32 %r40, {};\nmov.u32 %r41, {};\nmov.u32 %r42, {};\n".format(a, b, c)
+    constants = f"mov.u32 %r40, {a};\nmov.u32 %r41, {b};\nmov.u32 %r42, {c};\n"
     mixed = [[v, *([v ^ 0x5A5A] * 31)] for v in (a, b, c)]
     assert lanes(constants + body.format("%r40", "%r41", "%r42"))[0] == lanes(
         body.format("%r40", "%r41", "%r42"), inputs=mixed)[0]
@@ -273,4 +273,5 @@ ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%r5, %r6, %r7, %r9}, [%r2];
 """
     matrix = np.arange(64).reshape(8, 8)  # lane 4r + c holds 2 (4r + c) and 2 (4r + c) + 1: its elements count up row by row
     moved = matrix.T
-    assert lanes(body) == [int(moved[lane // 4, lane % 4 * 2]) | int(moved[lane // 4, lane % 4 * 2 + 1]) << 16 for lane in range(32)]
+    pairs = [moved[lane // 4, lane % 4 * 2:lane % 4 * 2 + 2].tolist() for lane in range(32)]
+    assert lanes(body) == [low | high << 16 for low, high in pairs]

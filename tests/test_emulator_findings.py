@@ -1,5 +1,8 @@
 """Each kind of finding, out of the smallest PTX that deserves it, and not out of its mended form."""
 
+import random
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -78,7 +81,8 @@ def test_deadlock_names_the_barrier_the_parity_and_what_is_missing():
 
 
 def test_deadlock_on_bytes_that_never_come():
-    finding = kinds(loaded(WAIT_0).__class__(**{**vars(loaded(WAIT_0)), "ptx": loaded(WAIT_0).ptx.replace(f"], {BYTES};", "], 16384;")}))
+    right = loaded(WAIT_0)
+    finding = kinds(replace(right, ptx=right.ptx.replace(f"], {BYTES};", "], 16384;")))
     assert set(finding) == {"deadlock"} and "8,192 of 16,384 bytes" in finding["deadlock"].detail
 
 
@@ -92,8 +96,8 @@ def test_a_loop_without_effect_is_a_livelock():
 
 
 def test_bytes_that_nobody_expects():
-    body = init(1) + BARRIER + THREAD_0 + "@%p1 bra LOADED;\nmbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], 4096;\n" + load_tile(
-        "%r1", "%r3") + "LOADED:\n" + WAIT_0
+    short = EXPECT.replace(str(BYTES), "4096")
+    body = init(1) + BARRIER + THREAD_0 + "@%p1 bra LOADED;\n" + short + load_tile("%r1", "%r3") + "LOADED:\n" + WAIT_0
     assert "expect-tx" in kinds(tma(body))
 
 
@@ -113,7 +117,8 @@ def test_an_address_that_is_no_mbarrier():
 
 def test_initialisation_must_be_visible():
     assert "barrier-init-race" in kinds(loaded("bar.sync 0;\n" + WAIT_0, init(1, fence=False)))
-    unsynchronised = tma(init(1, sync=False) + BARRIER + "setp.ne.s32 %p1, %r0, 32;\n@!%p1 mbarrier.arrive.shared::cta.b64 _, [%r3];\n")
+    arrival = "setp.ne.s32 %p1, %r0, 32;\n@!%p1 mbarrier.arrive.shared::cta.b64 _, [%r3];\n"
+    unsynchronised = tma(init(1, sync=False) + BARRIER + arrival)
     assert set(kinds(unsynchronised, range(6))) & {"barrier-init-race", "barrier-uninitialised"}
 
 
@@ -168,7 +173,8 @@ def test_a_cta_must_outlive_its_transfers():
 
 
 def test_bounds_name_the_tensor_and_the_index():
-    body = "mov.u32 %r0, %tid.x;\nld.param.u64 %rd1, [k_param_0];\nmul.wide.u32 %rd2, %r0, 130;\nadd.s64 %rd3, %rd1, %rd2;\nld.global.u16 %rs1, [%rd3];\n"
+    body = ("mov.u32 %r0, %tid.x;\nld.param.u64 %rd1, [k_param_0];\nmul.wide.u32 %rd2, %r0, 130;\nadd.s64 %rd3, %rd1, %rd2;\n"
+            "ld.global.u16 %rs1, [%rd3];\n")
     finding = kinds(kernel(body, tensors=[A], pointers=["A"]))["out-of-bounds"]
     assert "A (row 65, column 0)" in finding.detail and "64 x 64" in finding.detail
     shared = kinds(kernel("mov.b32 %r1, smem;\nst.shared.u32 [%r1+16384], %r1;\n"))
@@ -203,12 +209,12 @@ def test_a_trap_and_the_source_line():
     artifact = kernel('.loc 1 2 0\ntrap;\n', source="first\n  assert(false);\n")
     (finding,) = run(artifact).findings
     assert finding.kind == "trap" and finding.ptx.endswith("trap")
-    named = artifact.__class__(**{**vars(artifact), "ptx": artifact.ptx + '\n.file 1 "/somewhere/kernel.cu"\n'})
+    named = replace(artifact, ptx=artifact.ptx + '\n.file 1 "/somewhere/kernel.cu"\n')
     assert run(named).findings[0].source == "kernel.cu:2: assert(false);"
 
 
-REMOTE = ("mapa.shared::cluster.u32 %r20, %r3, 1;\nmov.u32 %r21, %cluster_ctarank;\nsetp.eq.s32 %p6, %r21, 0;\nsetp.eq.s32 %p7, %r0, 0;\n"
-          "and.pred %p8, %p6, %p7;\n@%p8 mbarrier.arrive.shared::cluster.b64 _, [%r20];\n")
+REMOTE = ("mapa.shared::cluster.u32 %r20, %r3, 1;\nmov.u32 %r21, %cluster_ctarank;\nsetp.eq.s32 %p6, %r21, 0;\n"
+          "setp.eq.s32 %p7, %r0, 0;\nand.pred %p8, %p6, %p7;\n@%p8 mbarrier.arrive.shared::cluster.b64 _, [%r20];\n")
 MEET = "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n"
 
 
@@ -226,7 +232,8 @@ def test_a_cta_that_may_leave_its_cluster():
 ACCUMULATOR = ", ".join(f"%f{i}" for i in range(4))
 DESCRIPTORS = ("mov.b32 %r30, smem;\nshr.u32 %r30, %r30, 4;\ncvt.u64.u32 %rd30, %r30;\nor.b64 %rd30, %rd30, 4611686293305294848;\n")
 MULTIPLY = f"wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {{{ACCUMULATOR}}}, %rd30, %rd30, 0, 1, 1, 0, 0;\n"
-WG_FENCE, COMMIT, WG_WAIT = "wgmma.fence.sync.aligned;\n", "wgmma.commit_group.sync.aligned;\n", "wgmma.wait_group.sync.aligned 0;\n"
+WG_FENCE, COMMIT = "wgmma.fence.sync.aligned;\n", "wgmma.commit_group.sync.aligned;\n"
+WG_WAIT = "wgmma.wait_group.sync.aligned 0;\n"
 USE = "add.f32 %f10, %f0, %f1;\n"
 
 
@@ -252,8 +259,8 @@ def test_wgmma_is_one_operation_of_four_warps():
     tilted = DESCRIPTORS + "and.b32 %r31, %r0, 32;\ncvt.u64.u32 %rd31, %r31;\nadd.s64 %rd30, %rd30, %rd31;\n"
     assert set(kinds(kernel(init() + FILL + FENCE + BAR + tilted + WG_FENCE + MULTIPLY + COMMIT + WG_WAIT))) == {"wgmma-mismatch"}
     three = "setp.gt.u32 %p2, %r0, 95;\n@%p2 bra MISSED;\n"
-    finding = kinds(kernel(init() + FILL + FENCE + BAR + DESCRIPTORS + three + WG_FENCE + MULTIPLY + COMMIT + WG_WAIT + "MISSED:\n"))
-    assert "3 of the 4 warps" in finding["deadlock"].detail
+    body = init() + FILL + FENCE + BAR + DESCRIPTORS + three + WG_FENCE + MULTIPLY + COMMIT + WG_WAIT + "MISSED:\n"
+    assert "3 of the 4 warps" in kinds(kernel(body))["deadlock"].detail
     lane = "setp.gt.u32 %p2, %r0, 4;\n@%p2 bra MISSED;\n"
     assert set(kinds(kernel(init() + DESCRIPTORS + lane + WG_FENCE + MULTIPLY + "MISSED:\n"))) == {"aligned"}
 
@@ -315,3 +322,39 @@ def test_tensors_that_do_not_fit_are_clear_errors():
                              ({"A": np.zeros((64, 64), np.float16), "B": 1}, "no tensor B")):
         with pytest.raises(EmulatorError, match=message):
             emulate(artifact, tensors)
+
+
+def test_a_copy_of_an_accumulator_in_flight_is_only_a_renaming():
+    """A compiler may move accumulators to other registers between two wgmmas of one chain; ptxas makes nothing of it."""
+    names = [f"%f{20 + i}" for i in range(4)]
+    moves = "".join(f"mov.f32 {name}, %f{i};\n" for i, name in enumerate(names))
+    more = MULTIPLY.replace(ACCUMULATOR, ", ".join(names)).replace("%rd30, 0,", "%rd30, 1,")
+    assert kinds(multiplied(COMMIT + moves + more + COMMIT + WG_WAIT + "add.f32 %f10, %f20, %f21;\n")) == {}
+    assert set(kinds(multiplied(COMMIT + moves + more + "add.f32 %f10, %f20, %f21;\n" + COMMIT + WG_WAIT))) == {
+        "accumulator-before-wait"}
+
+
+def test_more_barriers_than_the_clocks_began_with():
+    counts = [1] * 200
+    assert kinds(kernel(init(*counts) + FILL + FENCE + BAR + DESCRIPTORS + WG_FENCE + MULTIPLY + COMMIT
+                        + WG_WAIT + init(*counts[:150], first=12288).replace("INITIALISED", "AGAIN") + USE)) == {}
+
+
+def test_bar_sync_with_and_without_a_count_are_the_same_barrier_where_all_threads_meet():
+    body = init() + "setp.gt.u32 %p2, %r0, 63;\n@%p2 bra HIGH;\nbar.sync 0;\nbra MET;\nHIGH: bar.sync 0, 128;\nMET:\n"
+    assert kinds(kernel(body), range(6)) == {}
+
+
+def test_a_warp_that_has_ended_is_not_waited_for():
+    assert kinds(kernel(init() + "setp.gt.u32 %p2, %r0, 63;\n@%p2 exit;\nbar.sync 0;\n"), range(6)) == {}
+
+
+def test_damaged_ptx_is_a_clear_error_and_never_another():
+    text, rng = stored(FENCE + BAR).ptx, random.Random(0)
+    for _ in range(150):
+        at = rng.randrange(120, len(text))
+        damaged = rng.choice((text[:at], text[:at] + text[at + 3:], text[:at] + rng.choice(";{}[],%@!0x") + text[at:]))
+        try:
+            emulate(replace(stored(FENCE + BAR), ptx=damaged), {"A": np.zeros((64, 64), np.float16)}, limit=20_000)
+        except EmulatorError as error:
+            assert len(str(error)) > 15

@@ -107,8 +107,7 @@ def test_the_table_has_every_wrong_kernel():
     assert {path.stem for path in folder.glob("*.py")} == set(WRONG)
 
 
-QUICK = {"arrival_count", "expect_bytes_short", "no_cluster_sync", "register_budget", "wrong_initial_phase", "multicast_mask",
-         "no_phase_flip", "swizzle_span"}
+QUICK = {"no_cluster_sync", "no_phase_flip", "register_budget", "swizzle_span", "wrong_initial_phase"}
 
 
 @pytest.mark.parametrize("name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in WRONG])

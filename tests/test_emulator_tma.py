@@ -105,7 +105,8 @@ def test_nan_fill_and_element_strides():
     artifact = kernel(init(1) + "add.s32 %r3, %r1, 8192;\nsetp.ne.s32 %p1, %r0, 0;\n@%p1 bra LOADED;\n"
                       f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], {body_bytes};\n" + load_tile("%r1", "%r3")
                       + "LOADED:\n" + wait("[%r3]", 0, "FULL") + "ld.param.u64 %rd61, [k_param_1];\n" + dump(body_bytes),
-                      tensors=[("A", (4, 16), "float16"), ("OUT", (body_bytes,), "uint8")], maps=[("A", every_other)], pointers=["OUT"])
+                      tensors=[("A", (4, 16), "float16"), ("OUT", (body_bytes,), "uint8")], maps=[("A", every_other)],
+                      pointers=["OUT"])
     out = np.zeros(body_bytes, np.uint8)
     assert emulate(artifact, {"A": tensor, "OUT": out}).ok
     np.testing.assert_array_equal(out.view(np.float16).reshape(2, 16), tensor[::2])
@@ -152,8 +153,11 @@ mov.b64 %rd50, k_param_0;
 mov.u16 %rs1, 3;
 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%r1], [%rd50, {0, 0}], [%r3], %rs1;
 LOADED:
-""" + wait("[%r3]", 0, "FULL") + "ld.param.u64 %rd61, [k_param_1];\nmul.wide.u32 %rd62, %r20, 1024;\nadd.s64 %rd61, %rd61, %rd62;\n" + dump(
-        1024) + "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n"
+""" + wait("[%r3]", 0, "FULL") + """
+ld.param.u64 %rd61, [k_param_1];
+mul.wide.u32 %rd62, %r20, 1024;
+add.s64 %rd61, %rd61, %rd62;
+""" + dump(1024) + "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n"
     artifact = kernel(body, tensors=[("A", A.shape, "float16"), ("OUT", (2, 8, 64), "float16")], pointers=["OUT"],
                       maps=[("A", tile_map(A.shape, A.shape, 0))], cluster=(2, 1, 1), grid=(2, 1, 1))
     out = np.zeros((2, 8, 64), np.float16)
@@ -229,7 +233,7 @@ def test_wgmma_multiplies_what_tma_loaded(a_major, b_major, dtype):
     descriptors = [(modes[i] << 62 | strides[i] << 32 | 1 << 16) for i in range(2)]
     registers = ", ".join(f"%f{i}" for i in range(32))
     code = 6 if dtype == "f16" else 9
-    body = init(1) + f"""
+    body = init(1) + """
 add.s32 %r3, %r1, 8192;
 add.s32 %r4, %r1, 2048;
 setp.ne.s32 %p1, %r0, 0;
@@ -251,8 +255,8 @@ add.s64 %rd10, %rd10, %rd11;
 """ + "".join(f"st.global.f32 [%rd10+{4 * i}], %f{i};\n" for i in range(32))
     shapes = [tuple(t.shape) for t in stored]
     name = "float16" if dtype == "f16" else "bfloat16"
-    artifact = kernel(body, tensors=[("A", shapes[0], name), ("B", shapes[1], name), ("OUT", (128, 32), "float32")], pointers=["OUT"],
-                      maps=[(n, tile_map(s, s, w, code)) for n, s, w in zip("AB", shapes, swizzles, strict=True)])
+    artifact = kernel(body, tensors=[("A", shapes[0], name), ("B", shapes[1], name), ("OUT", (128, 32), "float32")],
+                      pointers=["OUT"], maps=[(n, tile_map(s, s, w, code)) for n, s, w in zip("AB", shapes, swizzles, strict=True)])
     out = torch.zeros(128, 32)
     result = emulate(artifact, {"A": stored[0], "B": stored[1], "OUT": out})
     assert result.ok, result.findings
