@@ -9,22 +9,27 @@ from __future__ import annotations
 import atexit
 import ctypes
 import secrets
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 
 from course_utils import receipts, steps
 from course_utils.artifact import Artifact
 from course_utils.compile.errors import CompileError
-from course_utils.gpu.client import Worker, WorkerDied, WorkerTimeout
+from course_utils.gpu.client import EMULATOR, GPU, Worker, WorkerDied, WorkerTimeout
 from course_utils.tensormap import violations
 from course_utils.verdict import Part, Verdict
 
-BACKENDS = ("auto", "gpu", "compile")
+BACKENDS = ("auto", "gpu", "emulator", "compile")
 DSLS = ("tilelang", "cute")
 REGISTER_LIMIT = 64_512  # of a CTA after setmaxnreg: 65,536 less what the hardware keeps; observed on H200, driver 580
 UNSTEADY = 0.1  # spread of the paired ratios between their quartiles; an idle H200 stays within 0.02
 TIME_LIMIT = 20.0  # seconds for one launch and its check; a right kernel of this course needs far less than one
+EMULATOR_LIMIT = 120.0  # seconds for one emulated size; a right kernel of this course needs less than ten
+SCHEDULES = (0, 1)  # seeds of the emulator for a small size; for a large one the first alone
 
 _NO_GPU = "not run: there is no Hopper GPU here"
+_NO_SPEED = "not run: this check runs nothing on a GPU"
+LARGE_EMULATED = 1 << 20  # elements of D
 _FAULTS = {
     "CUDA_ERROR_ILLEGAL_ADDRESS": "the kernel touched memory that is not its own (illegal address). Look at the tile's "
                                   "coordinates, the stage index, a multicast mask or a CTA rank that names a CTA the "
@@ -42,16 +47,15 @@ _FAULTS = {
     "timed_output": "a timed output was wrong, though the kernel passed at the check sizes: a race, or a size it cannot do.",
 }
 
-_worker: Worker | None = None
+_workers: dict[str, Worker] = {}
 
 
-def worker() -> Worker:
-    """The warm worker of this process. It starts with the first check that needs it and ends with the process."""
-    global _worker
-    if _worker is None:
-        _worker = Worker()
-        atexit.register(_worker.close)
-    return _worker
+def worker(module: str = GPU) -> Worker:
+    """The warm worker of this process for ``module``. It starts with the first check that needs it and ends with the process."""
+    if module not in _workers:
+        _workers[module] = Worker(module)
+        atexit.register(_workers[module].close)
+    return _workers[module]
 
 
 def find_gpu() -> tuple[dict | None, str]:
@@ -75,8 +79,9 @@ def find_gpu() -> tuple[dict | None, str]:
 def check(step: str, factory, dsl: str = "tilelang", backend: str = "auto", time_limit: float = TIME_LIMIT) -> Verdict:
     """Check one step: ``factory(M, N, K)`` returns the kernel. Every part is tried, the verdict never raises.
 
-    ``backend`` is ``"gpu"``, ``"compile"`` (no GPU: compile, tensor maps and instructions only) or ``"auto"``.
-    ``time_limit`` is seconds for a single run on the GPU. Raises nothing; a wrong argument is a verdict too.
+    ``backend`` is ``"gpu"``, ``"emulator"`` (results from the CPU, no speed), ``"compile"`` (no results either) or ``"auto"``:
+    the GPU where there is a Hopper one, else the emulator. ``time_limit`` is seconds for a single run on the GPU. Raises
+    nothing; a wrong argument is a verdict too.
     """
     try:
         return _check(step, factory, dsl, backend, time_limit)
@@ -92,20 +97,35 @@ def _check(step, factory, dsl, backend, time_limit) -> Verdict:
             raise ValueError(f"there is no DSL {dsl!r}; the course has {', '.join(DSLS)}")
         if backend not in BACKENDS:
             raise ValueError(f"there is no backend {backend!r}; the backends are {', '.join(BACKENDS)}")
-        if backend == "compile":
-            device, reason = None, "not run: this check only compiles"
-        else:
-            device, reason = find_gpu()
-            reason = _NO_GPU if not device and backend == "auto" else reason
+        device, reason = find_gpu() if backend in ("auto", "gpu") else (None, _NO_SPEED)
     except ValueError as error:
         return Verdict(str(step), str(dsl), str(backend), (Part("compiles", False, 0, 0, str(error)),), str(error))
-    sizes = list(wanted.check_sizes if device else wanted.check_sizes[:1])
-    sizes += [wanted.timed_sizes[0]] if device and wanted.speed_floor else []
+    if backend == "auto":
+        backend, reason = ("gpu", reason) if device else ("emulator", _NO_GPU)
     try:
-        artifacts = {size: compile_factory(factory, dsl, size) for size in dict.fromkeys(sizes)}
+        if device:
+            sizes = [*wanted.check_sizes, *([wanted.timed_sizes[0]] if wanted.speed_floor else [])]
+            artifacts = {size: compile_factory(factory, dsl, size) for size in dict.fromkeys(sizes)}
+            return check_artifacts(wanted, dsl, artifacts, "gpu", time_limit=time_limit)
+        if backend == "emulator":
+            return _check_emulated(wanted, factory, dsl, reason)
+        size = wanted.emulated[0][0]
+        return check_artifacts(wanted, dsl, {size: compile_factory(factory, dsl, size)}, "compile", reason)
     except CompileError as error:
-        return not_compiled(wanted, dsl, "gpu" if device else "compile", str(error))
-    return check_artifacts(wanted, dsl, artifacts, "gpu" if device else "compile", reason, time_limit)
+        return not_compiled(wanted, dsl, backend if backend != "gpu" or device else "compile", str(error))
+
+
+def _check_emulated(step, factory, dsl, reason) -> Verdict:
+    """Compile the emulated sizes one after the other, while the emulator already runs those before."""
+    artifacts, answers = {}, {}
+    with ThreadPoolExecutor(1) as pool:
+        for size, ctas in step.emulated:
+            artifacts[size] = compile_factory(factory, dsl, size)
+            large = size[0] * size[1] > LARGE_EMULATED
+            answers[size] = pool.submit(ask_emulator, artifacts[size], SCHEDULES[:1] if large else SCHEDULES, ctas)
+    whole_first = sorted(step.emulated, key=lambda run: run[1] is not None)  # their pattern of wrong elements says more
+    return check_artifacts(step, dsl, artifacts, "emulator", reason,
+                           answers={size: answers[size].result() for size, _ in whole_first})
 
 
 def compile_factory(factory, dsl: str, size: tuple[int, int, int]) -> Artifact:
@@ -122,8 +142,12 @@ def compile_factory(factory, dsl: str, size: tuple[int, int, int]) -> Artifact:
 
 
 def check_artifacts(step: steps.Step, dsl: str, artifacts: dict, backend: str, reason: str = "",
-                    time_limit: float = TIME_LIMIT, timed: dict | None = None) -> Verdict:
-    """Check compiled kernels, ``artifacts`` by size (M, N, K). ``timed`` adds runs: size to modes, for a full ladder."""
+                    time_limit: float = TIME_LIMIT, timed: dict | None = None, answers: dict | None = None) -> Verdict:
+    """Check compiled kernels, ``artifacts`` by size (M, N, K); the receipt is the first one's.
+
+    ``reason`` says why there is no speed, or no result either. ``timed`` adds runs: size to modes, for a full ladder.
+    ``answers`` are the emulator's, by size.
+    """
     parts: list[Part] = []
     hints: list[str] = []
     timing: list[dict] = []
@@ -134,7 +158,7 @@ def check_artifacts(step: steps.Step, dsl: str, artifacts: dict, backend: str, r
         if passed is False:
             hints.append(hint or f"{name}: {detail}")
 
-    first = artifacts[step.check_sizes[0]]
+    first = next(iter(artifacts.values()))
     receipt = receipts.read_ptx(first.ptx)
     spills = first.resources.spill_stores + first.resources.spill_loads
     add("compiles", True, f"{first.resources.registers} registers a thread, {spills or 'no'} bytes spilled, "
@@ -147,11 +171,18 @@ def check_artifacts(step: steps.Step, dsl: str, artifacts: dict, backend: str, r
     add("instructions", not unmet, "; ".join(unmet) or "all that the step is about survived the compiler",
         unmet[0] if unmet else "", share=1 - len(unmet) / wanted)
 
-    if backend != "gpu":
+    if backend == "compile":
         add("results", None, reason)
         add("speed", None, reason if step.speed_floor else "a single tile has no speed to speak of")
+    elif backend == "emulator":
+        right = _judge(answers, add, "emulated: ")
+        if step.speed_floor and right is not False:
+            add("speed", None, reason)
+        else:
+            _check_speed(step, artifacts, right, None, add, timing)
     else:
-        right = _check_results(step, artifacts, time_limit, add)
+        found = ((size, ask("run", artifacts[size], time_limit)) for size in step.check_sizes)
+        right = _judge(found, add, count=len(step.check_sizes))
         _check_speed(step, artifacts, right, timed, add, timing)
     return Verdict(step.id, dsl, backend, tuple(parts), hints[0] if hints else "", tuple(timing),
                    tuple(receipts.table(receipt, first)))
@@ -163,22 +194,28 @@ def tensor_map_findings(artifact: Artifact) -> list[str]:
             for p in artifact.parameters if p.kind == "tensor_map" for v in violations(p.tensor_map)]
 
 
-def _check_results(step, artifacts, time_limit, add) -> bool:
-    """Run every check size; add the part and say whether all were right."""
-    right, notes = 0, []
-    for size in step.check_sizes:
-        answer = ask("run", artifacts[size], time_limit)
+def _judge(answers, add, prefix: str = "", count: int = 0) -> bool | None:
+    """Add the part of the results, from an answer for each size; say whether all were right, or None where none could tell.
+
+    ``answers`` is a dict, or pairs of size and answer of which ``count`` would come; none is asked for after an error.
+    """
+    right, notes, norm = 0, [], 0.0
+    count = count or len(answers)
+    for size, answer in answers.items() if isinstance(answers, dict) else answers:
+        if answer.get("error") == "emulator":
+            add("results", None, answer["diagnosis"])
+            return None
         if answer.get("ok"):
-            right += 1
+            right, norm = right + 1, answer["relative_norm"]
             continue
-        label = " x ".join(map(str, size))
-        notes.append(f"at M, N, K = {label}: {answer['diagnosis']}")
-        if answer.get("error"):
+        notes.append(f"at M, N, K = {' x '.join(map(str, size))}: {answer['diagnosis']}")
+        if answer.get("error") or answer.get("finished") is False:
             break  # a kernel that hangs or faults once is not run again
     if not notes:
-        add("results", True, f"right at {right} sizes, last relative error {answer['relative_norm']:.1e}")
+        add("results", True, f"{prefix}right at {right} size{'s' * (right != 1)}, last relative error {norm:.1e}")
         return True
-    add("results", False, "\n".join(notes), notes[0], share=0.0 if answer.get("error") else 0.5 * right / len(step.check_sizes))
+    ended = not answer.get("error") and answer.get("finished") is not False
+    add("results", False, prefix + "\n".join(notes), notes[0], share=0.5 * right / count if ended else 0.0)
     return False
 
 
@@ -233,6 +270,17 @@ def _death_hint(artifact: Artifact) -> str:
     if artifact.cluster != (1, 1, 1):
         causes.append("a multicast mask or a remote arrival names a CTA outside its cluster, or a CTA left its cluster early")
     return " Usual causes: " + "; ".join(causes) + "." if causes else ""
+
+
+def ask_emulator(artifact: Artifact, schedules, ctas) -> dict:
+    """One request to the emulator's process; a failure comes back as ``error`` and a ``diagnosis`` in words."""
+    try:
+        return worker(EMULATOR).request("run", artifact, EMULATOR_LIMIT, seed=secrets.randbits(31), schedules=list(schedules),
+                                        ctas=None if ctas is None else list(ctas))
+    except WorkerTimeout:
+        return {"error": "timeout", "diagnosis": f"the emulation did not end within {EMULATOR_LIMIT:g} s"}
+    except (WorkerDied, OSError) as error:
+        return {"error": "emulator", "diagnosis": f"not run: the emulator's process died: {error}"}
 
 
 def _hang_hint(artifact: Artifact, limit: float) -> str:

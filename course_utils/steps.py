@@ -12,6 +12,13 @@ PARTS = {"compiles": 1, "tensor maps": 1, "instructions": 3, "results": 4, "spee
 # persistent kernel carries from tile to tile shows there, and the receipt is taken from it. The last, with its K of 64,
 # makes epilogues follow each other so closely that a missing wait between them shows.
 CHECK_SIZES = ((9728, 7680, 320), (768, 1280, 576), (1792, 768, 448), (1280, 2304, 1088), (4864, 3840, 64))
+# What the emulator runs: a size, and which CTAs of it (None: all). The receipt is taken from the first, which has several
+# tiles for each SM of an H200; its first two CTAs, the first cluster, are enough for what one tile leaves to the next.
+MANY_TILES, A_FEW_CTAS = (4864, 2304, 192), (0, 1)
+EMULATED = ((MANY_TILES, A_FEW_CTAS), ((256, 768, 320), None), ((512, 256, 64), None))
+# Persistent kernels, in place of the last: more tiles than CTAs, and every CTA runs, so that a forgotten tile shows.
+PERSISTENT = (*EMULATED[:2], ((1792, 1280, 64), None))
+PERSISTENT_WIDE = (*EMULATED[:2], ((2560, 1792, 64), None))  # the same for tiles of 128 x 256
 TIMED_SIZES = ((4096, 4096, 4096), (8192, 8192, 8192), (8192, 2304, 5120))
 
 
@@ -29,6 +36,7 @@ class Step:
     forbids: tuple[str, ...] = ()
     check_sizes: tuple[tuple[int, int, int], ...] = CHECK_SIZES
     timed_sizes: tuple[tuple[int, int, int], ...] = TIMED_SIZES
+    emulated: tuple[tuple[tuple[int, int, int], tuple[int, ...] | None], ...] = EMULATED
     speed_floor: float | None = None
 
 
@@ -37,19 +45,21 @@ _ROLES = (*_TMA, "two full barriers", "fixed grid", "empty barriers", "setmaxnre
 
 STEPS = {step.id: step for step in (
     Step("step01", "single tile, synchronous", 5, ("wgmma", "one CTA"), ("tensor loads",),
-         check_sizes=((128, 128, 64),), timed_sizes=((128, 128, 64),)),
+         check_sizes=((128, 128, 64),), timed_sizes=((128, 128, 64),), emulated=(((128, 128, 64), None),)),
     Step("step02", "K loop", 5, ("wgmma", "one CTA"), ("tensor loads",),
-         check_sizes=((128, 128, 320), (128, 128, 64), (128, 128, 576), (128, 128, 1088)), timed_sizes=((128, 128, 4096),)),
+         check_sizes=((128, 128, 320), (128, 128, 64), (128, 128, 576), (128, 128, 1088)), timed_sizes=((128, 128, 4096),),
+         emulated=(((128, 128, 320), None), ((128, 128, 64), None))),
     Step("step03", "spatial tiling", 10, ("wgmma", "grid grows"), ("tensor loads",), speed_floor=0.20),
     Step("step04", "TMA load and TMA store", 10, (*_TMA, "grid grows"), speed_floor=0.22),
     Step("step05", "software pipeline", 10, (*_TMA, "two full barriers", "grid grows"), speed_floor=0.40),
-    Step("step06", "persistent kernel", 10, (*_TMA, "two full barriers", "fixed grid"), speed_floor=0.42),
-    Step("step07", "warp specialization", 15, _ROLES, speed_floor=0.45),
-    Step("step08", "deeper pipeline", 5, (*_ROLES, "four stages", "wgmma in flight"), speed_floor=0.75),
+    Step("step06", "persistent kernel", 10, (*_TMA, "two full barriers", "fixed grid"), emulated=PERSISTENT, speed_floor=0.42),
+    Step("step07", "warp specialization", 15, _ROLES, emulated=PERSISTENT, speed_floor=0.45),
+    Step("step08", "deeper pipeline", 5, (*_ROLES, "four stages", "wgmma in flight"), emulated=PERSISTENT, speed_floor=0.75),
     Step("step09", "two-CTA cluster", 15, (*_ROLES, "four stages", "wgmma in flight", "multicast", "remote arrive",
-                                           "cluster barrier", "cluster of two"), speed_floor=0.78),
+                                           "cluster barrier", "cluster of two"), emulated=PERSISTENT, speed_floor=0.78),
     Step("step10", "multi-consumer", 15, (*_ROLES, "four stages", "wgmma in flight", "multicast", "remote arrive",
-                                          "cluster barrier", "cluster of two", "three warpgroups"), speed_floor=0.90),
+                                          "cluster barrier", "cluster of two", "three warpgroups"), emulated=PERSISTENT_WIDE,
+         speed_floor=0.90),
 )}
 
 # What the author of each DSL decides anew in a step. What the other one's author does not name, its compiler decides.

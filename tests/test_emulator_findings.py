@@ -295,6 +295,15 @@ def test_equal_findings_are_merged_and_a_seed_repeats():
     assert first.executed == second.executed and len(first.spans) == len(second.spans)
 
 
+@pytest.mark.parametrize("body", ["elect.sync _|%p2, -1;", "shfl.sync.idx.b32 %r3, %r1, 0, 31, -1;",
+                                  "vote.sync.any.pred %p2, %p1, -1;"])
+def test_a_lane_that_waits_for_lanes_in_another_branch(body):
+    """Observed on an H200, driver 580: an elect under an elect never ends."""
+    code = f"mov.u32 %r1, %tid.x;\nsetp.ne.u32 %p1, %r1, 0;\n@%p1 bra END;\n{body}\nEND:\n"
+    (finding,) = run(kernel(code, threads=32)).errors
+    assert finding.kind == "absent-lanes" and "31 lanes" in finding.detail
+
+
 def test_every_kind_says_what_it_means():
     for severity, advice in KINDS.values():
         assert severity in ("error", "warning") and advice.endswith((".", "?"))

@@ -1,5 +1,7 @@
 """The course's own kernels in the emulator: solutions come out right and without a finding, wrong kernels with theirs."""
 
+import re
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -125,3 +127,22 @@ def test_wrong_kernels_get_their_finding(name):
             assert not found and result.finished
         if wrong is not None:
             assert comparison.ok != wrong
+
+
+MUST_STAY = re.compile(r"^\s*(fence\.(proxy|mbarrier)|mbarrier\.(init|arrive|expect)|wgmma\.commit|barrier\.cluster|"
+                       r"cp\.async\.bulk\.(commit|wait))")
+
+
+@pytest.mark.slow
+def test_every_synchronisation_of_step_9_is_missed_when_it_is_gone():
+    """Take one instruction out of the right kernel at a time: each time the emulator finds what it was for."""
+    size = 2304, 2560, 192  # 180 tiles for 66 clusters: the CTAs that run here have three each
+    artifact = compiled(loading.solution_path("step09", "tilelang"), "tilelang", size)
+    tensors = {t.name: torch.zeros(t.shape, dtype=torch.float16) for t in artifact.tensors}
+    lines = artifact.ptx.split("\n")
+    unnoticed = []
+    for number in (n for n, line in enumerate(lines) if MUST_STAY.match(line)):
+        without = replace(artifact, ptx="\n".join([*lines[:number], "", *lines[number + 1:]]))
+        if not any(emulate(without, tensors, seed, ctas=(0, 1)).errors for seed in range(3)):
+            unnoticed.append(lines[number].strip())
+    assert not unnoticed

@@ -88,6 +88,9 @@ KINDS = {
         "A tensor map cannot be used as it stands.")),
     "aligned": ("error", (
         "A whole warp must run this instruction together, and only some of its lanes do. Move it out of the branch.")),
+    "absent-lanes": ("error", (
+        "elect, shfl or vote waits for every lane that its mask names, and some never come: the hardware hangs. Move it out "
+        "of the branch. In CuTe DSL, cute.copy with a TMA atom elects its own lane and may not stand under elect_one.")),
     "trap": ("error", (
         "The kernel ran a trap: an assertion of its own failed.")),
     "instruction-limit": ("error", (

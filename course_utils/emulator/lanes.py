@@ -141,7 +141,9 @@ def shuffle(instruction):
     targets = target.items if isinstance(target, Vec) else (target,)
     own = np.arange(LANES)
 
-    def function(p, m, a, b, c, _):
+    def function(p, m, a, b, c, members):
+        if m is not None:
+            _ballot(p, m, True, members)
         if mode == "idx" and a.__class__ is int:
             return (a, True) if len(targets) > 1 else a
         b, c = (np.asarray(v, np.int64) for v in (b, c))
@@ -161,8 +163,12 @@ def shuffle(instruction):
 
 
 def _ballot(p, m, predicate, members):
+    """Lanes that say yes, and lanes that are asked. A .sync instruction waits for every lane that its mask names."""
     lanes = p.lanes() if m is None else m
     member = np.full(LANES, True) if members == 0xFFFFFFFF else (_BIT & np.uint32(members)) != 0
+    absent = int((member & ~lanes & p.warp.alive).sum())
+    if absent:
+        p.fault("absent-lanes", f"{p.name()} waits for {absent} lanes that its mask names and that took another branch")
     return lanes & member & (predicate if isinstance(predicate, np.ndarray) else np.full(LANES, predicate)), lanes & member
 
 

@@ -16,7 +16,8 @@ from pathlib import Path
 from course_utils.artifact import Artifact
 
 START_LIMIT = 120.0  # seconds to import torch and open a CUDA context on a cold machine
-COMMAND = (sys.executable, "-P", "-m", "course_utils.gpu.worker")  # -P: a learner's folder holds no module of ours
+COMMAND = (sys.executable, "-P", "-m")  # -P: a learner's folder holds no module of ours
+GPU, EMULATOR = "course_utils.gpu.worker", "course_utils.emulator.worker"
 
 
 class WorkerTimeout(Exception):
@@ -28,12 +29,13 @@ class WorkerDied(Exception):
 
 
 class Worker:
-    """A warm worker process. It starts on the first request and again after a failure killed it.
+    """A warm worker process that runs ``module``. It starts on the first request and again after a failure killed it.
 
     Use it as a context manager, or call ``close``.
     """
 
-    def __init__(self):
+    def __init__(self, module: str = GPU):
+        self._module = module
         self._process: subprocess.Popen | None = None
         self._log = None
 
@@ -49,7 +51,7 @@ class Worker:
         return self._ask({"op": "device"}, b"", START_LIMIT)
 
     def request(self, op: str, artifact: Artifact, limit: float, **fields) -> dict:
-        """One answer of ``worker.serve``. ``limit`` is seconds, a start of the process not counted.
+        """One answer of the module's ``serve``. ``limit`` is seconds, a start of the process not counted.
 
         Raises WorkerTimeout and WorkerDied; after either, the next request starts a fresh process.
         """
@@ -73,7 +75,7 @@ class Worker:
         root = str(Path(__file__).parents[2])  # the checkout, or the .pyz of a bundle: both can stand on PYTHONPATH
         path = os.pathsep.join(p for p in (root, os.environ.get("PYTHONPATH")) if p)
         self._log = tempfile.TemporaryFile()
-        self._process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
+        self._process = subprocess.Popen((*COMMAND, self._module), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
                                          env={**os.environ, "PYTHONPATH": path})
         self._ask({"op": "device"}, b"", START_LIMIT)
 

@@ -1,0 +1,79 @@
+"""The emulator in a process of its own, which is asked as the GPU's worker is (``gpu.worker``): a learner's process sends data.
+
+One request runs one Artifact under one or more schedules, on fresh inputs each time, and holds D against the reference.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from course_utils.gpu.worker import read_block, write_block
+
+
+def run(artifact, seed: int, schedules: list[int], ctas: list[int] | None = None) -> dict:
+    """Emulate on fresh inputs under each of ``schedules`` (seeds of the emulator); ``ctas`` None runs them all.
+
+    The answer has ``ok``, ``relative_norm`` (of the last run), ``executed`` (warp instructions of all runs), and where
+    something is wrong ``diagnosis``, ``finished`` and ``kinds`` (of the findings that are errors).
+    """
+    import torch
+
+    from course_utils import results
+    from course_utils.emulator.emulate import emulate
+
+    generator = torch.Generator().manual_seed(seed)
+    M, N, K = artifact.problem
+    executed = 0
+    for schedule in schedules:
+        A, B = results.inputs(M, N, K, generator, "cpu")
+        before = A.clone(), B.clone()
+        D = torch.full((M, N), results.POISON, dtype=torch.int16).view(torch.float16)
+        names = [t.name for t in artifact.tensors]
+        emulation = emulate(artifact, dict(zip(names, (A, B, D), strict=True)), schedule, ctas=ctas)
+        executed += emulation.executed
+        found = results.compare(D, A, B, partial=ctas is not None)
+        answer = {"ok": emulation.ok and found.ok, "relative_norm": found.relative_norm, "executed": executed}
+        changed = [name for name, tensor, old in zip("AB", (A, B), before, strict=True) if not torch.equal(tensor, old)]
+        if answer["ok"] and not changed:
+            continue
+        texts = [f"{f.detail}{' (at ' + (f.source or f.ptx) + ')' if f.source or f.ptx else ''}. {f.advice}"
+                 for f in emulation.errors[:2]]
+        texts += [f"the kernel changed its input {name}" for name in changed]
+        if emulation.finished and not found.ok:
+            texts.append(found.diagnosis)
+        more = len(emulation.errors) - 2
+        if more > 0:
+            texts.append(f"{more} more kinds of finding: {', '.join(dict.fromkeys(f.kind for f in emulation.errors[2:]))}.")
+        return answer | {"ok": False, "finished": emulation.finished, "kinds": [f.kind for f in emulation.errors],
+                         "diagnosis": f"{' '.join(texts)} (emulated schedule {schedule})"}
+    return answer
+
+
+def serve(requests, answers) -> None:
+    """Answer requests until the stream ends. What the emulator cannot run is an answer with ``error``, and no end."""
+    from course_utils.artifact import Artifact
+    from course_utils.emulator.emulate import EmulatorError
+
+    while (block := read_block(requests)) is not None:
+        request = json.loads(block)
+        blob = read_block(requests)
+        op = request.pop("op")
+        try:
+            answer = {"name": "emulator"} if op == "device" else run(Artifact.from_bytes(blob), **request)
+        except EmulatorError as error:
+            answer = {"error": "emulator", "diagnosis": f"the emulator cannot run this kernel: {error}"}
+        except MemoryError:
+            answer = {"error": "out_of_memory", "diagnosis": "this machine has too little memory to emulate the kernel"}
+        write_block(answers, json.dumps(answer).encode())
+
+
+def main() -> None:
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # nothing a library prints may reach the answers
+    serve(sys.stdin.buffer, answers)
+
+
+if __name__ == "__main__":
+    main()
