@@ -116,16 +116,16 @@ def _check(step, factory, dsl, backend, time_limit) -> Verdict:
 
 
 def _check_emulated(step, factory, dsl, reason) -> Verdict:
-    """Compile the emulated sizes one after the other, while the emulator already runs those before."""
+    """Compile one size after the other, those that take the emulator longest first: it runs them meanwhile."""
     artifacts, answers = {}, {}
     with ThreadPoolExecutor(1) as pool:
-        for size, ctas in step.emulated:
+        for size, ctas in sorted(step.emulated, key=lambda run: (run[1] is not None, -run[0][0] * run[0][1])):
             artifacts[size] = compile_factory(factory, dsl, size)
             large = size[0] * size[1] > LARGE_EMULATED
             answers[size] = pool.submit(ask_emulator, artifacts[size], SCHEDULES[:1] if large else SCHEDULES, ctas)
-    whole_first = sorted(step.emulated, key=lambda run: run[1] is not None)  # their pattern of wrong elements says more
-    return check_artifacts(step, dsl, artifacts, "emulator", reason,
-                           answers={size: answers[size].result() for size, _ in whole_first})
+    # whole runs are judged first: their pattern of wrong elements says more
+    return check_artifacts(step, dsl, {size: artifacts[size] for size, _ in step.emulated}, "emulator", reason,
+                           answers={size: answer.result() for size, answer in answers.items()})
 
 
 def compile_factory(factory, dsl: str, size: tuple[int, int, int]) -> Artifact:

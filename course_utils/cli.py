@@ -1,4 +1,4 @@
-"""The ``course`` command: doctor, check, climb, receipt, plot, bundle, import."""
+"""The ``course`` command: doctor, check, climb, receipt, trace, plot, bundle, import."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from course_utils.loading import code_lines, load_factory, solution_path
 from course_utils.verdict import Verdict
 
 BUILD = Path("build")
+TRACE_SIZE = (256, 256, 320)  # a tile or two for each CTA, and more K tiles than stages
 MARKS = {True: "[green]ok[/]", False: "[red]no[/]", None: "[dim]not run[/]"}
 EXIT_FAILED, EXIT_USAGE, EXIT_NOT_ALL_TRIED = 1, 2, 3
 
@@ -58,6 +59,12 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("what", metavar="STEP|FILE", help="step01 ... step10, a Python file with gemm, or a saved artifact")
     sub.add_argument("--dsl", default="tilelang", choices=checker.DSLS)
     sub.add_argument("--size", metavar="MxNxK", help="problem size (default: the step's first check size)")
+    sub = command("trace", _trace, "emulate one launch, say what is wrong with it, and draw who waited for whom")
+    sub.add_argument("what", metavar="STEP|FILE", help="step01 ... step10, a Python file with gemm, or a saved artifact")
+    sub.add_argument("--dsl", default="tilelang", choices=checker.DSLS)
+    sub.add_argument("--size", metavar="MxNxK", help=f"problem size (default: {'x'.join(map(str, TRACE_SIZE))})")
+    sub.add_argument("--seed", type=int, default=0, help="of the schedule; the same seed gives the same run (default: 0)")
+    sub.add_argument("--out", default=str(BUILD / "trace.png"), metavar="PNG")
     sub = command("plot", _plot, "draw the ladder: yours, if build/climb.json has timings, over the recorded one")
     sub.add_argument("--out", default=str(BUILD / "ladder.png"), metavar="PNG")
     sub = command("bundle", _bundle, "compile here, run there: one archive with kernels, checker and runner")
@@ -202,13 +209,39 @@ def _draw(path, recorded, mine) -> None:
     plots.save_ladder(path, recorded, mine if timed else None)
 
 
+def _trace(options, console) -> int:
+    import torch
+
+    from course_utils import plots, results
+    from course_utils.emulator import EmulatorError, emulate
+
+    one_tile = steps.STEPS[options.what].emulated[0][0] if options.what in ("step01", "step02") else TRACE_SIZE
+    artifact = _artifact(options, one_tile)
+    M, N, K = artifact.problem
+    A, B = results.inputs(M, N, K, torch.Generator().manual_seed(options.seed), "cpu")
+    D = torch.full((M, N), results.POISON, dtype=torch.int16).view(torch.float16)
+    names = [t.name for t in artifact.tensors]
+    try:
+        emulation = emulate(artifact, dict(zip(names, (A, B, D), strict=True)), options.seed)
+    except EmulatorError as error:
+        raise ValueError(f"the emulator cannot run this: {error}") from error
+    found = results.compare(D, A, B)
+    size = " x ".join(map(str, artifact.problem))
+    console.print(f"{options.what}, M, N, K = {size}, schedule {options.seed}: {emulation.executed:,} warp instructions, "
+                  f"{'ended' if emulation.finished else 'did not end'}", markup=False, soft_wrap=True)
+    for finding in emulation.findings:
+        console.print(str(finding), markup=False, soft_wrap=True)
+    if emulation.finished:
+        console.print("D is right" if found.ok else f"D is wrong: {found.diagnosis}", markup=False, soft_wrap=True)
+    Path(options.out).parent.mkdir(parents=True, exist_ok=True)
+    plots.save_timeline(options.out, emulation, title=f"{options.what}, {size}, schedule {options.seed}")
+    console.print(f"wrote {options.out}", markup=False, soft_wrap=True)
+    return 0 if emulation.ok and found.ok else EXIT_FAILED
+
+
 def _receipt(options, console) -> int:
-    if options.what in steps.STEPS:
-        artifact = _compile(load_factory(solution_path(options.what, options.dsl)), options, steps.find(options.what))
-    elif options.what.endswith(".py"):
-        artifact = _compile(load_factory(options.what), options, steps.find("step03"))
-    else:
-        artifact = Artifact.load(options.what)
+    step = steps.find(options.what if options.what in steps.STEPS else "step03")
+    artifact = _artifact(options, step.check_sizes[0])
     receipt = receipts.read_ptx(artifact.ptx)
     table = Table(title=f"Receipt of {options.what}, M, N, K = {' x '.join(map(str, artifact.problem))}", title_justify="left",
                   show_header=False)
@@ -218,8 +251,12 @@ def _receipt(options, console) -> int:
     return 0
 
 
-def _compile(factory, options, step) -> Artifact:
-    size = step.check_sizes[0]
+def _artifact(options, size) -> Artifact:
+    """What a command was given, compiled at ``size`` or at the one that the learner named: a step, a file, or an artifact."""
+    if options.what not in steps.STEPS and not options.what.endswith(".py"):
+        if not Path(options.what).exists():
+            raise ValueError(f"there is no step and no file {options.what!r}; the steps are {', '.join(steps.STEPS)}")
+        return Artifact.load(options.what)
     if options.size:
         try:
             size = tuple(int(n) for n in options.size.lower().split("x"))
@@ -227,7 +264,8 @@ def _compile(factory, options, step) -> Artifact:
             size = ()
         if len(size) != 3 or min(size) <= 0:
             raise ValueError(f"--size is MxNxK, for example 4096x4096x4096, not {options.size}")
-    return checker.compile_factory(factory, options.dsl, size)
+    path = solution_path(options.what, options.dsl) if options.what in steps.STEPS else options.what
+    return checker.compile_factory(load_factory(path), options.dsl, size)
 
 
 def _plot(options, console) -> int:

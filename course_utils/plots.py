@@ -1,6 +1,7 @@
 """The ladder plot: TFLOP/s of every step beside cuBLAS, recorded once or measured on the learner's own GPU.
 
-Works from the dictionaries that ``solutions/measured/*.json`` hold; no GPU, torch or DSL is needed to draw them.
+Works from the dictionaries that ``solutions/measured/*.json`` hold; no GPU, torch or DSL is needed to draw them. Timelines of
+emulated launches are in ``timeline``.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
+
+from course_utils.timeline import save_timeline, timeline
+
+__all__ = ["ladder", "save_ladder", "save_timeline", "timeline"]
 
 DPI = 160
 SIZES = (4096, 8192)

@@ -13,12 +13,11 @@ PARTS = {"compiles": 1, "tensor maps": 1, "instructions": 3, "results": 4, "spee
 # makes epilogues follow each other so closely that a missing wait between them shows.
 CHECK_SIZES = ((9728, 7680, 320), (768, 1280, 576), (1792, 768, 448), (1280, 2304, 1088), (4864, 3840, 64))
 # What the emulator runs: a size, and which CTAs of it (None: all). The receipt is taken from the first, which has several
-# tiles for each SM of an H200; its first two CTAs, the first cluster, are enough for what one tile leaves to the next.
-MANY_TILES, A_FEW_CTAS = (4864, 2304, 192), (0, 1)
-EMULATED = ((MANY_TILES, A_FEW_CTAS), ((256, 768, 320), None), ((512, 256, 64), None))
-# Persistent kernels, in place of the last: more tiles than CTAs, and every CTA runs, so that a forgotten tile shows.
+# tiles for each SM of an H200; its first and its last cluster are enough for what one tile leaves to the next.
+MANY_TILES, FIRST_AND_LAST = (4864, 2304, 192), (0, -1)
+EMULATED = ((MANY_TILES, FIRST_AND_LAST), ((256, 768, 320), None), ((512, 256, 64), None))
+# Where the persistent loop is new, in place of the last: more tiles than CTAs, and all of them, so that a forgotten one shows.
 PERSISTENT = (*EMULATED[:2], ((1792, 1280, 64), None))
-PERSISTENT_WIDE = (*EMULATED[:2], ((2560, 1792, 64), None))  # the same for tiles of 128 x 256
 TIMED_SIZES = ((4096, 4096, 4096), (8192, 8192, 8192), (8192, 2304, 5120))
 
 
@@ -54,12 +53,11 @@ STEPS = {step.id: step for step in (
     Step("step05", "software pipeline", 10, (*_TMA, "two full barriers", "grid grows"), speed_floor=0.40),
     Step("step06", "persistent kernel", 10, (*_TMA, "two full barriers", "fixed grid"), emulated=PERSISTENT, speed_floor=0.42),
     Step("step07", "warp specialization", 15, _ROLES, emulated=PERSISTENT, speed_floor=0.45),
-    Step("step08", "deeper pipeline", 5, (*_ROLES, "four stages", "wgmma in flight"), emulated=PERSISTENT, speed_floor=0.75),
+    Step("step08", "deeper pipeline", 5, (*_ROLES, "four stages", "wgmma in flight"), speed_floor=0.75),
     Step("step09", "two-CTA cluster", 15, (*_ROLES, "four stages", "wgmma in flight", "multicast", "remote arrive",
-                                           "cluster barrier", "cluster of two"), emulated=PERSISTENT, speed_floor=0.78),
+                                           "cluster barrier", "cluster of two"), speed_floor=0.78),
     Step("step10", "multi-consumer", 15, (*_ROLES, "four stages", "wgmma in flight", "multicast", "remote arrive",
-                                          "cluster barrier", "cluster of two", "three warpgroups"), emulated=PERSISTENT_WIDE,
-         speed_floor=0.90),
+                                          "cluster barrier", "cluster of two", "three warpgroups"), speed_floor=0.90),
 )}
 
 # What the author of each DSL decides anew in a step. What the other one's author does not name, its compiler decides.

@@ -13,7 +13,7 @@ from course_utils.gpu.worker import read_block, write_block
 
 
 def run(artifact, seed: int, schedules: list[int], ctas: list[int] | None = None) -> dict:
-    """Emulate on fresh inputs under each of ``schedules`` (seeds of the emulator); ``ctas`` None runs them all.
+    """Emulate on fresh inputs under each of ``schedules`` (seeds of the emulator); ``ctas`` None runs them all, -1 is the last one.
 
     The answer has ``ok``, ``relative_norm`` (of the last run), ``executed`` (warp instructions of all runs), and where
     something is wrong ``diagnosis``, ``finished`` and ``kinds`` (of the findings that are errors).
@@ -23,6 +23,8 @@ def run(artifact, seed: int, schedules: list[int], ctas: list[int] | None = None
     from course_utils import results
     from course_utils.emulator.emulate import emulate
 
+    count = artifact.grid[0] * artifact.grid[1] * artifact.grid[2]
+    some = None if ctas is None else [number % count for number in ctas]
     generator = torch.Generator().manual_seed(seed)
     M, N, K = artifact.problem
     executed = 0
@@ -31,7 +33,7 @@ def run(artifact, seed: int, schedules: list[int], ctas: list[int] | None = None
         before = A.clone(), B.clone()
         D = torch.full((M, N), results.POISON, dtype=torch.int16).view(torch.float16)
         names = [t.name for t in artifact.tensors]
-        emulation = emulate(artifact, dict(zip(names, (A, B, D), strict=True)), schedule, ctas=ctas)
+        emulation = emulate(artifact, dict(zip(names, (A, B, D), strict=True)), schedule, ctas=some)
         executed += emulation.executed
         found = results.compare(D, A, B, partial=ctas is not None)
         answer = {"ok": emulation.ok and found.ok, "relative_norm": found.relative_norm, "executed": executed}

@@ -18,6 +18,8 @@ from course_utils.artifact import Artifact
 START_LIMIT = 120.0  # seconds to import torch and open a CUDA context on a cold machine
 COMMAND = (sys.executable, "-P", "-m")  # -P: a learner's folder holds no module of ours
 GPU, EMULATOR = "course_utils.gpu.worker", "course_utils.emulator.worker"
+# the emulator's matrices are small: threads for them cost more than they bring, and the other core compiles
+ENVIRONMENT = {EMULATOR: {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}}
 
 
 class WorkerTimeout(Exception):
@@ -76,7 +78,7 @@ class Worker:
         path = os.pathsep.join(p for p in (root, os.environ.get("PYTHONPATH")) if p)
         self._log = tempfile.TemporaryFile()
         self._process = subprocess.Popen((*COMMAND, self._module), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
-                                         env={**os.environ, "PYTHONPATH": path})
+                                         env={**os.environ, "PYTHONPATH": path, **ENVIRONMENT.get(self._module, {})})
         self._ask({"op": "device"}, b"", START_LIMIT)
 
     def _ask(self, request: dict, blob: bytes, limit: float) -> dict:
