@@ -28,7 +28,7 @@ EMULATOR_LIMIT = 120.0  # seconds for one emulated size; a right kernel of this 
 SCHEDULES = (0, 1)  # seeds of the emulator for a small size; for a large one the first alone
 
 _NO_GPU = "not run: there is no Hopper GPU here"
-_NO_SPEED = "not run: this check runs nothing on a GPU"
+_NOT_ASKED = {"compile": "not run: this check only compiles", "emulator": "not run: the emulator knows no time"}
 LARGE_EMULATED = 1 << 20  # elements of D
 _FAULTS = {
     "CUDA_ERROR_ILLEGAL_ADDRESS": "the kernel touched memory that is not its own (illegal address). Look at the tile's "
@@ -97,7 +97,7 @@ def _check(step, factory, dsl, backend, time_limit) -> Verdict:
             raise ValueError(f"there is no DSL {dsl!r}; the course has {', '.join(DSLS)}")
         if backend not in BACKENDS:
             raise ValueError(f"there is no backend {backend!r}; the backends are {', '.join(BACKENDS)}")
-        device, reason = find_gpu() if backend in ("auto", "gpu") else (None, _NO_SPEED)
+        device, reason = find_gpu() if backend in ("auto", "gpu") else (None, _NOT_ASKED[backend])
     except ValueError as error:
         return Verdict(str(step), str(dsl), str(backend), (Part("compiles", False, 0, 0, str(error)),), str(error))
     if backend == "auto":
@@ -278,7 +278,7 @@ def ask_emulator(artifact: Artifact, schedules, ctas) -> dict:
         return worker(EMULATOR).request("run", artifact, EMULATOR_LIMIT, seed=secrets.randbits(31), schedules=list(schedules),
                                         ctas=None if ctas is None else list(ctas))
     except WorkerTimeout:
-        return {"error": "timeout", "diagnosis": f"the emulation did not end within {EMULATOR_LIMIT:g} s"}
+        return {"error": "emulator", "diagnosis": f"not run: the emulation did not end within {EMULATOR_LIMIT:g} s"}
     except (WorkerDied, OSError) as error:
         return {"error": "emulator", "diagnosis": f"not run: the emulator's process died: {error}"}
 

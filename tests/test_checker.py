@@ -1,5 +1,6 @@
 """check(): points by part, and a verdict for whatever it is given. The GPU is a worker that answers from a script."""
 
+import ast
 import ctypes
 import functools
 import os
@@ -95,6 +96,7 @@ def offline(monkeypatch):
     """compile_factory answers from ``compiled``: what is checked is the checker, not the compiler again."""
     monkeypatch.setattr(checker, "find_gpu", lambda: (None, "the reason there is none"))
     monkeypatch.setattr(checker, "compile_factory", lambda step, dsl, size: compiled(step))
+    monkeypatch.setattr(checker, "ask_emulator", lambda *_: {"ok": True, "relative_norm": 2e-4, "executed": 1})
 
 
 @pytest.mark.parametrize("step", ["step01", "step05", "step10"])
@@ -131,11 +133,75 @@ def test_json_fields(offline):
 
 
 def test_says_why_results_are_missing(offline):
-    reasons = {backend: parts(checker.check("step05", "step05", backend=backend))["results"].detail
-               for backend in checker.BACKENDS}
-    assert "no Hopper GPU" in reasons["auto"]
-    assert reasons["gpu"] == "the reason there is none"
-    assert "only compiles" in reasons["compile"]
+    verdicts = {backend: parts(checker.check("step05", "step05", backend=backend)) for backend in checker.BACKENDS}
+    assert verdicts["gpu"]["results"].detail == verdicts["gpu"]["speed"].detail == "the reason there is none"
+    assert "only compiles" in verdicts["compile"]["results"].detail
+    assert verdicts["auto"]["results"].passed and verdicts["emulator"]["results"].passed
+    assert "no Hopper GPU" in verdicts["auto"]["speed"].detail and "knows no time" in verdicts["emulator"]["speed"].detail
+
+
+# -- in the emulator
+
+
+def emulated(monkeypatch, answers, step="step05"):
+    """A check whose emulator gives these answers, in the order of the step table's sizes."""
+    by_size = dict(zip((size for size, _ in steps.find(step).emulated), answers, strict=True))
+    monkeypatch.setattr(checker, "compile_factory", lambda step, dsl, size: replace(compiled(step), source=repr(size)))
+    monkeypatch.setattr(checker, "ask_emulator", lambda artifact, *_: by_size[ast.literal_eval(artifact.source)])
+    return checker.check(step, step, backend="emulator")
+
+
+EMULATED_RIGHT = {"ok": True, "relative_norm": 2e-4, "executed": 9}
+RACE = {"ok": False, "finished": True, "relative_norm": 2e-4, "kinds": ["proxy-fence"], "diagnosis": "no fence"}
+STUCK = {"ok": False, "finished": False, "relative_norm": 1.0, "kinds": ["deadlock"], "diagnosis": "all wait"}
+UNKNOWN = {"error": "emulator", "diagnosis": "the emulator cannot run this kernel: tcgen05"}
+
+
+def test_right_in_the_emulator_gives_all_points_but_speeds(offline, monkeypatch):
+    verdict = emulated(monkeypatch, [EMULATED_RIGHT] * 3)
+    assert passed(verdict) == {"compiles": True, "tensor maps": True, "instructions": True, "results": True, "speed": None}
+    assert (verdict.points, verdict.backend, verdict.diagnosis) == (9, "emulator", "")
+
+
+def test_a_single_tile_has_all_its_points_from_the_emulator(offline, monkeypatch):
+    verdict = emulated(monkeypatch, [EMULATED_RIGHT], "step01")
+    assert verdict.passed and verdict.points == 5
+
+
+def test_a_finding_is_a_failure_though_the_numbers_are_right(offline, monkeypatch):
+    verdict = emulated(monkeypatch, [EMULATED_RIGHT, RACE, EMULATED_RIGHT])
+    assert parts(verdict)["results"].points == pytest.approx(0.5 * 4 * 2 / 3)
+    assert "256 x 768 x 320: no fence" in verdict.diagnosis
+
+
+def test_a_deadlock_gives_no_points_and_its_words(offline, monkeypatch):
+    verdict = emulated(monkeypatch, [STUCK] * 3)
+    assert parts(verdict)["results"].points == 0
+    assert verdict.diagnosis.endswith("all wait") and parts(verdict)["results"].detail.count("all wait") == 1
+
+
+def test_whole_runs_are_told_before_runs_of_a_few_ctas(offline, monkeypatch):
+    verdict = emulated(monkeypatch, [{**RACE, "diagnosis": "some CTAs"}, {**RACE, "diagnosis": "all CTAs"}, EMULATED_RIGHT])
+    assert verdict.diagnosis.endswith("all CTAs")
+
+
+def test_what_the_emulator_cannot_run_is_not_held_against_the_learner(offline, monkeypatch):
+    verdict = emulated(monkeypatch, [UNKNOWN] * 3)
+    assert parts(verdict)["results"].passed is None and "tcgen05" in parts(verdict)["results"].detail
+    assert not verdict.failed
+
+
+def test_an_emulator_that_dies_or_never_answers_is_a_verdict(offline, monkeypatch):
+    monkeypatch.undo()
+    monkeypatch.setattr(checker, "find_gpu", lambda: (None, ""))
+    for error, words in ((WorkerDied("out of memory"), "died"), (WorkerTimeout(), "did not end within")):
+        monkeypatch.setattr(checker, "worker", lambda _, error=error: FakeWorker(runs=(error,)))
+        assert words in checker.ask_emulator(compiled("step01"), (0,), None)["diagnosis"]
+
+
+def test_the_emulators_process_really_runs_a_kernel():
+    answer = checker.ask_emulator(compiled("step01"), (0, 1), None)
+    assert answer["ok"] and answer["relative_norm"] < 3e-4 and answer["executed"] > 1000
 
 
 def test_compile_backend_asks_for_no_gpu(offline, monkeypatch):
@@ -204,7 +270,7 @@ def test_unknown_dsl_is_a_verdict(dsl):
 
 @pytest.mark.parametrize("backend", [None, "", "cpu", 0, ["gpu"]], ids=repr)
 def test_unknown_backend_is_a_verdict(backend):
-    assert_refused(checker.check("step01", None, backend=backend), "there is no backend", "auto, gpu, compile")
+    assert_refused(checker.check("step01", None, backend=backend), "there is no backend", "auto, gpu, emulator, compile")
 
 
 def raises(error):

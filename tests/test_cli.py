@@ -237,10 +237,12 @@ def test_climb_does_without_a_recorded_ladder(course, two_steps, monkeypatch):
 # -- receipt
 
 
+compile_factory = checker.compile_factory  # the real one: tests put small() in its place
+
+
 @functools.cache
 def small():
-    factory = loading.load_factory(loading.solution_path("step03", "tilelang"))
-    return checker.compile_factory(factory, "tilelang", (256, 384, 64))
+    return compile_factory(loading.load_factory(loading.solution_path("step03", "tilelang")), "tilelang", (256, 384, 64))
 
 
 def test_receipt_of_a_step(course):
@@ -407,6 +409,42 @@ def test_bundle_of_the_wrong_kernels_times_none(course, monkeypatch):
     assert [kernel["name"] for kernel in kernels] == names
     assert {kernel["timed"] for kernel in kernels} == {False}
     assert all(kernel["step"] in steps.STEPS for kernel in kernels)
+
+
+# -- trace
+
+
+def test_trace_of_a_right_kernel(course):
+    code, out, err = course("trace", "step01", "--out", "deep/one.png")
+    assert (code, err) == (PASSED, "")
+    assert "128 x 128 x 64, schedule 0" in out and "D is right" in out
+    assert Path("deep/one.png").read_bytes().startswith(PNG)
+
+
+def test_trace_of_a_deadlock_says_who_waits_and_draws_it(course):
+    path = loading.SOLUTIONS / "wrong" / "tilelang" / "arrival_count.py"
+    code, out, _ = course("trace", path, "--size", "256x128x320", "--seed", "3")
+    assert code == FAILED
+    assert "did not end" in out and "error: deadlock: producer warp 0" in out
+    assert "waits for empty[0], parity 0: its phase 0 lacks 127 of 128 arrivals" in out
+    assert Path("build/trace.png").exists()
+
+
+def test_trace_says_that_a_finished_kernel_is_wrong(course):
+    path = loading.SOLUTIONS / "wrong" / "cute" / "swizzle_disagrees.py"
+    code, out, _ = course("trace", path, "--dsl", "cute", "--size", "128x128x64")
+    assert code == FAILED and "D is wrong" in out and "swizzle" in out
+
+
+@pytest.mark.parametrize("argv, words", [
+    (["step99"], "there is no step and no file 'step99'"), (["step01", "--size", "1x2"], "MxNxK"),
+    (["no/such.py"], "there is no file no/such.py"), (["step01", "--size", "256x256x64"], "exactly one")])
+def test_trace_of_nothing_exits_2(argv, words, course):
+    code, _, err = course("trace", *argv)
+    assert code == USAGE and words in err
+
+
+# -- bundle, import
 
 
 @pytest.mark.parametrize("argv, words", [

@@ -1,11 +1,14 @@
 """What solutions/measured/ holds bears out what the course says of it."""
 
+import json
+
 import pytest
 
 from course_utils import checker, measured, steps
 from course_utils.loading import SOLUTIONS, load_module
 
 LADDER = measured.load("ladder")
+EMULATOR = json.loads((SOLUTIONS / "measured" / "emulator.json").read_text())
 WRONG = {entry["name"]: entry for entry in measured.load("wrong")["entries"]}
 RISING = [f"step{n:02d}" for n in range(3, 11)]
 SQUARES = [4096, 8192]
@@ -85,3 +88,41 @@ def test_every_wrong_kernel_got_its_verdict_on_the_gpu(dsl, path):
     hung, died = "never ended" in results["detail"], any(word in results["detail"] for word in ("died", "refused", "touched"))
     outcome = "right" if results["passed"] else "hang" if hung else "fault" if died else "wrong"
     assert outcome in {"race": ("right", "wrong")}.get(wanted.OUTCOME, (wanted.OUTCOME,))
+
+
+# -- the emulator beside the H200
+
+
+def test_every_solution_was_held_against_the_h200_at_three_sizes():
+    assert "H200" in EMULATOR["provenance"]["gpu"] and EMULATOR["provenance"]["driver"]
+    sizes = {(dsl, step): 0 for dsl in checker.DSLS for step in steps.STEPS}
+    for run in EMULATOR["solutions"]:
+        sizes[run["dsl"], run["step"]] += 1
+    assert all(count == 3 or step == "step01" for (_, step), count in sizes.items())  # step 1 has one size
+
+
+@pytest.mark.parametrize("run", EMULATOR["solutions"], ids=lambda run: f"{run['step']} {run['dsl']} {run['size']}")
+def test_the_emulator_came_to_what_the_h200_computed(run):
+    """Both round an fp32 sum to fp16, added up in another order: few elements differ, and no error is larger than the other's."""
+    assert run["finished"] and run["findings"] == []
+    assert run["differ"] < 0.005 * run["elements"]
+    assert run["largest_difference"] <= 2.0 ** -4  # one fp16 ulp of the largest elements, between 64 and 128
+    assert run["largest_error_emulator"] <= 1.05 * run["largest_error_h200"]
+
+
+RACES_THE_H200_WON = {("no_cluster_sync", "tilelang"), ("no_store_wait", "tilelang"), ("no_producer_tail", "cute"),
+                      ("no_proxy_fence", "cute")}
+
+
+@pytest.mark.parametrize("row", EMULATOR["wrong"], ids=lambda row: f"{row['name']} {row['dsl']}")
+def test_the_emulator_and_the_h200_agree_on_a_wrong_kernel_or_a_race_was_won(row):
+    won = (row["name"], row["dsl"]) in RACES_THE_H200_WON
+    assert row["emulator_right"] == (row["h200_right"] and not won)
+    assert not won or row["kinds"]
+    if "never ended" in row["h200"]:
+        assert not row["emulator_ended"] or "expect-tx" in row["kinds"]
+
+
+def test_every_wrong_kernel_that_compiles_was_emulated():
+    names = {(row["name"], row["dsl"]) for row in EMULATOR["wrong"]}
+    assert names == {(path.stem, dsl) for dsl, path in WRONG_FILES if load_module(path).FAILS != "compiles"}
