@@ -104,25 +104,53 @@ WRONG = {
 }
 
 
-def test_the_table_has_every_wrong_kernel():
-    folder = loading.SOLUTIONS / "wrong" / "tilelang"
-    assert {path.stem for path in folder.glob("*.py")} == set(WRONG)
+# The same for CuTe DSL; ungrouped_modes does not compile.
+WRONG_CUTE = {
+    "accumulate_never_set_back": (MANY_TILES, NOTHING, True),
+    "both_stages_on_one_parity": (SMALL, {"read-before-load", "overwrite-while-read", "barrier-overrun", "deadlock"}, None),
+    "consumer_group_of_one": (SMALL, {"phase-lapped", "overwrite-while-read", "barrier-overrun"}, None),
+    "consumer_group_of_threads": (SMALL, {"deadlock"}, True),
+    "load_never_advances": (SMALL, {"barrier-overrun", "overwrite-before-use"}, None),
+    "multicast_mask": (SMALL, {"deadlock"}, True),
+    "nested_elect": (SMALL, {"absent-lanes"}, True),
+    "no_producer_tail": (SMALL, {"cluster-exit"}, None),
+    "no_proxy_fence": (SMALL, {"proxy-fence"}, None),
+    "registers_not_given_back": (SMALL, NOTHING, False),  # about speed: right numbers
+    "same_half_loaded": (SMALL, {"uninitialised-read"}, None),
+    "slice_of_the_cta": (SMALL, {"out-of-bounds"}, True),
+    "swizzle_disagrees": (SMALL, NOTHING, True),  # arithmetic: no schedule is at fault, the results are
+    "tx_count_long": (SMALL, {"deadlock"}, True),
+    "tx_count_short": (SMALL, {"expect-tx"}, None),
+}
 
 
-QUICK = {"no_cluster_sync", "no_phase_flip", "register_budget", "swizzle_span", "wrong_initial_phase"}
+@pytest.mark.parametrize("dsl, table, besides", [("tilelang", WRONG, set()), ("cute", WRONG_CUTE, {"ungrouped_modes"})],
+                         ids=["tilelang", "cute"])
+def test_the_table_has_every_wrong_kernel(dsl, table, besides):
+    folder = loading.SOLUTIONS / "wrong" / dsl
+    assert {path.stem for path in folder.glob("*.py")} == set(table) | besides
 
 
-@pytest.mark.parametrize("name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in WRONG])
-def test_wrong_kernels_get_their_finding(name):
-    size, expected, wrong = WRONG[name]
-    path = loading.SOLUTIONS / "wrong" / "tilelang" / f"{name}.py"
-    ctas = None if size is SMALL or name in ("grid_one_short", "accumulator_not_cleared") else range(4)
+QUICK = {"nested_elect", "consumer_group_of_threads", "no_proxy_fence", "no_cluster_sync", "no_phase_flip", "register_budget",
+         "swizzle_span", "wrong_initial_phase"}
+
+
+BOTH = [(dsl, name) for dsl, table in (("tilelang", WRONG), ("cute", WRONG_CUTE)) for name in table]
+
+
+@pytest.mark.parametrize("dsl, name", [
+    pytest.param(dsl, name, marks=[] if name in QUICK else pytest.mark.slow, id=f"{name} {dsl}") for dsl, name in BOTH])
+def test_wrong_kernels_get_their_finding(dsl, name):
+    size, expected, wrong = (WRONG if dsl == "tilelang" else WRONG_CUTE)[name]
+    path = loading.SOLUTIONS / "wrong" / dsl / f"{name}.py"
+    ctas = range(4) if size is MANY_TILES and expected else None  # where numbers alone tell, all of them have to be there
+    source = "kernel.cu:" if dsl == "tilelang" else "kernel_cute_step"
     for seed in (0, 1, 2) if size is SMALL else (0, 1):
-        result, comparison = run(path, "tilelang", size, seed, ctas)
+        result, comparison = run(path, dsl, size, seed, ctas)
         found = {finding.kind for finding in result.errors}
         if expected:
             assert found & expected, f"seed {seed}: {found}"
-            assert all(f.source.startswith("kernel.cu:") for f in result.errors if f.kind != "tensor-map")
+            assert all(f.source.startswith(source) for f in result.errors if f.kind != "tensor-map")
         else:
             assert not found and result.finished
         if wrong is not None:
