@@ -45,9 +45,8 @@ def run(artifact, seed: int, schedules: list[int], ctas: list[int] | None = None
         texts += [f"the kernel changed its input {name}" for name in changed]
         if emulation.finished and not found.ok:
             texts.append(found.diagnosis)
-        more = len(emulation.errors) - 2
-        if more > 0:
-            texts.append(f"{more} more kinds of finding: {', '.join(dict.fromkeys(f.kind for f in emulation.errors[2:]))}.")
+        if also := dict.fromkeys(f.kind for f in emulation.errors[2:]):
+            texts.append(f"Also found: {', '.join(also)}; `course trace` tells them all.")
         return answer | {"ok": False, "finished": emulation.finished, "kinds": [f.kind for f in emulation.errors],
                          "diagnosis": f"{' '.join(texts)} (emulated schedule {schedule})"}
     return answer
