@@ -20,7 +20,7 @@ def describe(machine, cluster) -> None:
             rows[key] = row
     rows = list(rows.values())
     parts = [f"{_who(row['role'], row['warps'], row['cta'])} wait{'s' * (len(row['warps']) == 1)} {row['text']}"
-             + (f" ({row['could']})" if row["could"] else "") for row in rows[:ROWS]]
+             + (f" ({row['could']})" if row["could"] else "") + f", at {row['line'].partition(': ')[0]}" for row in rows[:ROWS]]
     if len(rows) > ROWS:
         parts.append(f"{len(rows) - ROWS} more groups of warps wait")
     text = "; ".join(parts)
