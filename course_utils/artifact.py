@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import struct
 import zipfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -14,6 +15,8 @@ from pathlib import Path
 from course_utils.tensormap import TensorMap
 
 FORMAT = 1
+SCALAR_FORMATS = {"bool": "?", "int8": "b", "int16": "h", "int32": "i", "int64": "q", "float16": "e", "float32": "f",
+                  "float64": "d"}
 
 
 class ArtifactError(ValueError):
@@ -42,6 +45,14 @@ class Parameter:
     tensor_map: TensorMap | None = None
     dtype: str | None = None
     value: int | float | None = None
+
+    def scalar_bytes(self) -> bytes:
+        """A scalar as the kernel reads it, little-endian. Raises ValueError for a ``dtype`` that no kernel of the course has."""
+        if self.dtype.startswith("uint"):  # of any width: CuTe DSL passes small structs by value
+            return self.value.to_bytes(int(self.dtype[4:]) // 8, "little")
+        if self.dtype not in SCALAR_FORMATS:
+            raise ValueError(f"scalars of type {self.dtype}")
+        return struct.pack("<" + SCALAR_FORMATS[self.dtype], self.value)
 
 
 @dataclass(frozen=True)

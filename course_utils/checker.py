@@ -175,14 +175,14 @@ def check_artifacts(step: steps.Step, dsl: str, artifacts: dict, backend: str, r
         add("results", None, reason)
         add("speed", None, reason if step.speed_floor else "a single tile has no speed to speak of")
     elif backend == "emulator":
-        right = _judge(answers, add, "emulated: ")
+        right = _judge(answers.items(), len(answers), add, "emulated: ")
         if step.speed_floor and right is not False:
             add("speed", None, reason)
         else:
             _check_speed(step, artifacts, right, None, add, timing)
     else:
         found = ((size, ask("run", artifacts[size], time_limit)) for size in step.check_sizes)
-        right = _judge(found, add, count=len(step.check_sizes))
+        right = _judge(found, len(step.check_sizes), add)
         _check_speed(step, artifacts, right, timed, add, timing)
     return Verdict(step.id, dsl, backend, tuple(parts), hints[0] if hints else "", tuple(timing),
                    tuple(receipts.table(receipt, first)))
@@ -194,14 +194,13 @@ def tensor_map_findings(artifact: Artifact) -> list[str]:
             for p in artifact.parameters if p.kind == "tensor_map" for v in violations(p.tensor_map)]
 
 
-def _judge(answers, add, prefix: str = "", count: int = 0) -> bool | None:
+def _judge(answers, count: int, add, prefix: str = "") -> bool | None:
     """Add the part of the results, from an answer for each size; say whether all were right, or None where none could tell.
 
-    ``answers`` is a dict, or pairs of size and answer of which ``count`` would come; none is asked for after an error.
+    ``answers`` are pairs of size and answer, ``count`` of them; none is asked for after an error.
     """
     right, notes, norm = 0, [], 0.0
-    count = count or len(answers)
-    for size, answer in answers.items() if isinstance(answers, dict) else answers:
+    for size, answer in answers:
         if answer.get("error") == "emulator":
             add("results", None, answer["diagnosis"])
             return None

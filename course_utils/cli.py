@@ -212,20 +212,16 @@ def _draw(path, recorded, mine) -> None:
 def _trace(options, console) -> int:
     import torch
 
-    from course_utils import plots, results
-    from course_utils.emulator import EmulatorError, emulate
+    from course_utils import plots
+    from course_utils.emulator import EmulatorError
+    from course_utils.emulator.gemm import emulate_gemm
 
     one_tile = steps.STEPS[options.what].emulated[0][0] if options.what in ("step01", "step02") else TRACE_SIZE
     artifact = _artifact(options, one_tile)
-    M, N, K = artifact.problem
-    A, B = results.inputs(M, N, K, torch.Generator().manual_seed(options.seed), "cpu")
-    D = torch.full((M, N), results.POISON, dtype=torch.int16).view(torch.float16)
-    names = [t.name for t in artifact.tensors]
     try:
-        emulation = emulate(artifact, dict(zip(names, (A, B, D), strict=True)), options.seed)
+        emulation, found, _ = emulate_gemm(artifact, torch.Generator().manual_seed(options.seed), options.seed)
     except EmulatorError as error:
         raise ValueError(f"the emulator cannot run this: {error}") from error
-    found = results.compare(D, A, B)
     size = " x ".join(map(str, artifact.problem))
     console.print(f"{options.what}, M, N, K = {size}, schedule {options.seed}: {emulation.executed:,} warp instructions, "
                   f"{'ended' if emulation.finished else 'did not end'}", markup=False, soft_wrap=True)

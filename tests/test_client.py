@@ -43,8 +43,7 @@ def serve(requests, answers):
             time.sleep(600)
         worker.write_block(answers, json.dumps(answer | {"fatal": request["op"] == "fatal"}).encode())
 
-worker.serve = serve
-worker.main()
+worker.main(serve)
 """
 
 

@@ -23,8 +23,7 @@ from course_utils.compile.limits import require_fits
 from course_utils.tensormap_bytes import decode
 
 TRACE_LIMIT = 60.0  # seconds; the largest kernel of the course takes one
-ARCH = "sm_90a"
-OPTIONS = f"--gpu-arch {ARCH} --keep-ptx --keep-cubin --generate-line-info remarks{{ptx}} --dump-dir "
+OPTIONS = f"--gpu-arch {nvrtc.ARCH} --keep-ptx --keep-cubin --generate-line-info remarks{{ptx}} --dump-dir "
 # Where the host function is told that A, B and D lie. Tensors of this course are far smaller than the distance.
 ADDRESSES = {"A": 1 << 40, "B": 2 << 40, "D": 3 << 40}
 GLOBAL_POINTER = "!llvm.ptr<1>"  # how the host function's MLIR types a pointer to the GPU's memory
@@ -108,7 +107,7 @@ def _compile(host, tensors):
 
 def import_cute():
     """The DSL, told that its GPU is a Hopper one: it asks the driver otherwise, and takes Blackwell where there is none."""
-    os.environ["CUTE_DSL_ARCH"] = ARCH
+    os.environ["CUTE_DSL_ARCH"] = nvrtc.ARCH
     with quiet():
         import cutlass.cute as cute
         from cutlass.cutlass_dsl import CuTeDSL

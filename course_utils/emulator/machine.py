@@ -23,8 +23,6 @@ from course_utils.emulator.trace import Trace
 from course_utils.emulator.warp import Path, Warp
 from course_utils.emulator.wgmma import Pending, Warpgroup
 
-SCALARS = {"bool": "?", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q",
-           "uint64": "Q", "float16": "e", "float32": "f", "float64": "d"}
 SPIN_LIMIT = 200_000  # warp instructions without any effect on memory or barriers before a loop counts as endless
 
 
@@ -65,10 +63,11 @@ class Machine:
             elif parameter.kind == "pointer":
                 address = (names.index(parameter.tensor) + 1) << memory.TENSOR_SHIFT
                 data[position:position + 8] = struct.pack("<Q", address)
-            elif parameter.dtype not in SCALARS:
-                raise PtxError(f"the emulator does not know scalars of type {parameter.dtype}")
             else:
-                value = struct.pack("<" + SCALARS[parameter.dtype], parameter.value)
+                try:
+                    value = parameter.scalar_bytes()
+                except ValueError as error:
+                    raise PtxError(f"the emulator does not know {error}") from error
                 data[position:position + len(value)] = value
             position += max(variable.size, 1)
         data += bytes(-len(data) % 16)

@@ -102,8 +102,7 @@ class SharedMemory(Region):
         seen = path.warp.clock.seen
         for read in self.async_reads.values():
             if low < read.high and high > read.low and not read.ordered_before(seen):
-                if offsets is None or ((offsets < read.high) & (offsets >= read.low)) is True or np.any(
-                        (offsets < read.high) & (offsets >= read.low)):
+                if offsets is None or np.any((offsets < read.high) & (offsets >= read.low)):
                     state = "has ended in this run, but nothing orders the two" if read.done else "has not been waited for"
                     path.find("overwrite-while-read", lambda read=read, state=state: (
                         f"{path.name()} writes shared bytes {low:,} to {high:,}, which {read.who} reads; that read {state}"

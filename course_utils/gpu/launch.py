@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import struct
 
 from cuda.bindings import driver
 
 from course_utils.artifact import Artifact, Parameter
 from course_utils.tensormap import TensorMap
-
-SCALAR_FORMATS = {"int32": "i", "int64": "q", "float32": "f", "float64": "d"}
 
 
 class DriverError(RuntimeError):
@@ -72,10 +69,7 @@ class Kernel:
             return encode(parameter.tensor_map, addresses[parameter.tensor])
         if parameter.kind == "pointer":
             return ctypes.c_uint64(addresses[parameter.tensor])
-        if parameter.dtype.startswith("uint"):  # of any width: CuTe DSL passes small structs by value
-            data = parameter.value.to_bytes(int(parameter.dtype[4:]) // 8, "little")
-        else:
-            data = struct.pack(SCALAR_FORMATS[parameter.dtype], parameter.value)
+        data = parameter.scalar_bytes()
         return ctypes.create_string_buffer(data, len(data))
 
     def launch(self, stream: int) -> None:
