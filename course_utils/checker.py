@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import inspect
 import secrets
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
@@ -19,6 +20,7 @@ from course_utils.gpu.client import EMULATOR, GPU, Worker, WorkerDied, WorkerTim
 from course_utils.tensormap import violations
 from course_utils.verdict import Part, Verdict
 
+OPEN = "raise NotImplementedError"  # what stands in an exercise where the learner's code goes
 BACKENDS = ("auto", "gpu", "emulator", "compile")
 DSLS = ("tilelang", "cute")
 REGISTER_LIMIT = 64_512  # of a CTA after setmaxnreg: 65,536 less what the hardware keeps; observed on H200, driver 580
@@ -112,20 +114,44 @@ def _check(step, factory, dsl, backend, time_limit) -> Verdict:
         size = wanted.emulated[0][0]
         return check_artifacts(wanted, dsl, {size: compile_factory(factory, dsl, size)}, "compile", reason)
     except CompileError as error:
-        return not_compiled(wanted, dsl, backend if backend != "gpu" or device else "compile", str(error))
+        tried = backend if backend != "gpu" or device else "compile"
+        return not_compiled(wanted, dsl, tried, _open_exercise(factory) or str(error))
+
+
+def _open_exercise(factory) -> str:
+    """What is still to be written in an exercise, or nothing where no place is open or the source is not to be had."""
+    try:
+        lines, first = inspect.getsourcelines(factory)
+    except (OSError, TypeError):
+        return ""
+    places = [f"line {first + n}: {line.strip()}" for n, line in enumerate(lines) if line.strip().startswith(OPEN)]
+    return f"this exercise is still open. Write the code where it says `{OPEN}`:\n" + "\n".join(places) if places else ""
+
+
+def interrupted(step: str, dsl: str) -> Verdict:
+    """The verdict of a check that the learner stopped. Its processes are ended, so that the next check starts clean."""
+    for one in _workers.values():
+        one.close()
+    text = "you stopped this check; run the cell again to repeat it"
+    return Verdict(step, dsl, "none", (Part("compiles", None, 0, 0, text),), text)
 
 
 def _check_emulated(step, factory, dsl, reason) -> Verdict:
     """Compile one size after the other, those that take the emulator longest first: it runs them meanwhile."""
     artifacts, answers = {}, {}
     with ThreadPoolExecutor(1) as pool:
-        for size, ctas in sorted(step.emulated, key=lambda run: (run[1] is not None, -run[0][0] * run[0][1])):
-            artifacts[size] = compile_factory(factory, dsl, size)
-            large = size[0] * size[1] > LARGE_EMULATED
-            answers[size] = pool.submit(ask_emulator, artifacts[size], SCHEDULES[:1] if large else SCHEDULES, ctas)
+        try:
+            for size, ctas in sorted(step.emulated, key=lambda run: (run[1] is not None, -run[0][0] * run[0][1])):
+                artifacts[size] = compile_factory(factory, dsl, size)
+                large = size[0] * size[1] > LARGE_EMULATED
+                answers[size] = pool.submit(ask_emulator, artifacts[size], SCHEDULES[:1] if large else SCHEDULES, ctas)
+            answers = {size: answer.result() for size, answer in answers.items()}
+        except KeyboardInterrupt:  # else the pool would first wait for what is being emulated
+            pool.shutdown(wait=False, cancel_futures=True)
+            worker(EMULATOR).close()
+            raise
     # whole runs are judged first: their pattern of wrong elements says more
-    return check_artifacts(step, dsl, {size: artifacts[size] for size, _ in step.emulated}, "emulator", reason,
-                           answers={size: answer.result() for size, answer in answers.items()})
+    return check_artifacts(step, dsl, {size: artifacts[size] for size, _ in step.emulated}, "emulator", reason, answers=answers)
 
 
 def compile_factory(factory, dsl: str, size: tuple[int, int, int]) -> Artifact:

@@ -1,4 +1,4 @@
-"""The ``course`` command: doctor, check, climb, receipt, trace, plot, bundle, import."""
+"""The ``course`` command: doctor, check, climb, receipt, trace, plot, sync, bundle, import."""
 
 from __future__ import annotations
 
@@ -67,6 +67,9 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--out", default=str(BUILD / "trace.png"), metavar="PNG")
     sub = command("plot", _plot, "draw the ladder: yours, if build/climb.json has timings, over the recorded one")
     sub.add_argument("--out", default=str(BUILD / "ladder.png"), metavar="PNG")
+    sub = command("sync", _sync, "for authors: write the notebooks' exercise cells from solutions/, and their pictures")
+    sub.add_argument("--solved", metavar="DIR", help="write solved copies to DIR instead: an instructor's source for nbgrader")
+    sub.add_argument("--force", action="store_true", help="also over cells that somebody worked in; a copy is kept as .bak")
     sub = command("bundle", _bundle, "compile here, run there: one archive with kernels, checker and runner")
     sub.add_argument("out", metavar="OUT.pyz")
     sub.add_argument("--step", action="append", metavar="N", help="a step, 1 to 10; repeat for several (default: all)")
@@ -274,6 +277,15 @@ def _plot(options, console) -> int:
     Path(options.out).parent.mkdir(parents=True, exist_ok=True)
     _draw(options.out, measured.load(), mine)
     console.print(f"wrote {options.out}", markup=False, soft_wrap=True)
+    return 0
+
+
+def _sync(options, console) -> int:
+    from course_utils import drawings, sync
+
+    written = drawings.write(sync.NOTEBOOKS / "images")
+    written += sync.sync(out=Path(options.solved) if options.solved else None, solved=bool(options.solved), force=options.force)
+    console.print("\n".join(f"wrote {path}" for path in written) or "nothing to change", markup=False, soft_wrap=True)
     return 0
 
 

@@ -6,7 +6,6 @@ emulated launches are in ``timeline``.
 
 from __future__ import annotations
 
-import io
 import statistics
 import textwrap
 from dataclasses import dataclass
@@ -20,11 +19,11 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 
+from course_utils.picture import DPI, Picture
 from course_utils.timeline import save_timeline, timeline
 
 __all__ = ["ladder", "save_ladder", "save_timeline", "timeline"]
 
-DPI = 160
 SIZES = (4096, 8192)
 STEPS = {
     "step01": "1 single tile", "step02": "2 K loop", "step03": "3 tiling", "step04": "4 TMA", "step05": "5 pipeline",
@@ -65,15 +64,6 @@ class Scale:
     def lines(self, count: int) -> float:
         """The height of ``count`` lines of a value, TFLOP/s."""
         return count * self.text * 1.3 * self.point
-
-
-class Picture(Figure):
-    """A Figure that a notebook shows without pyplot."""
-
-    def _repr_png_(self) -> bytes:
-        buffer = io.BytesIO()
-        self.savefig(buffer, format="png", dpi=DPI)
-        return buffer.getvalue()
 
 
 def ladder(recorded: dict, measured: dict | None = None, highlight: str | None = None) -> Figure:

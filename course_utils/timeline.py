@@ -13,6 +13,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Patch
 
+from course_utils.picture import Picture
+
 INK, GREY, RED = "#222222", "#6b6b6b", "#b3261e"
 COLOURS = {"TMA load": "#3b6fb6", "wgmma": "#2e8b57", "epilogue": "#e08a1e", "TMA store": "#8e5ba6", "wait": "#b5b5b5"}
 ROWS = {"wait": 0, "epilogue": 1, "wgmma": 1, "TMA load": 2, "TMA store": 2}  # of a lane, from below
@@ -49,7 +51,7 @@ def timeline(emulation, ctas=None, title: str = "") -> Figure:
     begin = min((s.begin for s in spans if s.kind != "wait"), default=0)
     end = max([s.end for s in spans] + ([emulation.executed] if _stuck(emulation) else []) + [begin + 1])
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(11, 1.5 + 0.85 * len(lanes)))
+        figure = Picture(figsize=(11, 1.5 + 0.85 * len(lanes)))
         FigureCanvasAgg(figure)
         axes = figure.add_axes((0.19, 0.62 / figure.get_figheight(), 0.79, 1 - 1.25 / figure.get_figheight()))
         _draw_lanes(axes, lanes, begin, end)

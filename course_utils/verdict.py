@@ -23,7 +23,7 @@ class Part:
         return {True: PASSED, False: FAILED, None: NOT_RUN}[self.passed]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Verdict:
     """The outcome of one check of one step.
 
@@ -62,6 +62,9 @@ class Verdict:
         return {"step": self.step, "dsl": self.dsl, "backend": self.backend, "passed": self.passed, "points": self.points,
                 "max_points": self.max_points, "checks": [asdict(part) for part in self.checks],
                 "diagnosis": self.diagnosis, "timing": list(self.timing), "receipt": [list(row) for row in self.receipt]}
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def __str__(self) -> str:
         lines = [f"{self.step}  {self.dsl}  {self.points:g} of {self.max_points:g} points  (backend: {self.backend})"]

@@ -67,5 +67,10 @@ def where(error: BaseException) -> str:
     elsewhere = ("site-packages", "course_utils", "/lib/python", "<unknown>", "<frozen")
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if not any(part in frame.filename for part in elsewhere) and not frame.filename.endswith((".cc", ".h", ".pxi")):
-            return f"\n  at {Path(frame.filename).name}, line {frame.lineno}: {frame.line}"
+            return f"\n  at {file_name(frame.filename)}, line {frame.lineno}: {frame.line}"
     return ""
+
+
+def file_name(path: str) -> str:
+    """The name of a source file as a learner knows it: a notebook's cell has a file of digits."""
+    return "your cell" if "ipykernel_" in path else Path(path).name

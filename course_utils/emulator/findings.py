@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from course_utils.compile.guard import file_name
+
 KINDS = {
     "deadlock": ("error", (
         "Every warp that is left waits for something that nobody will do. Count for each barrier who arrives, how "
@@ -158,7 +160,7 @@ class Findings:
         if not self.has_source(at):
             return self.ptx(at)
         number, line = self.kernel.instructions[at].source
-        name = self.kernel.files.get(number, f"file {number}").rpartition("/")[2]
+        name = file_name(self.kernel.files.get(number, f"file {number}"))
         text = self.lines[line - 1].strip() if name == "kernel.cu" and 0 < line <= len(self.lines) else ""
         text = text if len(text) <= 120 else text[:117] + "..."
         return f"{name}:{line}" + (f": {text}" if text else "")

@@ -97,6 +97,9 @@ class Worker:
             raise
         except (BrokenPipeError, EOFError) as error:
             raise WorkerDied(self._last_words()) from error
+        except KeyboardInterrupt:  # its answer would be taken for the next request's
+            self.close()
+            raise
 
     def _read(self, count: int, deadline: float) -> bytes:
         data = b""

@@ -49,6 +49,7 @@ def gemm(M, N, K):
 
         mma.set(warpgroup.Field.ACCUMULATE, False)
         for k in cutlass.range(K // block_K, unroll=1):
+            ### BEGIN SOLUTION: warp 0 says how many bytes come and asks for both tiles; then everyone waits for this phase
             if warp_idx == 0:
                 with cute.arch.elect_one():
                     cute.arch.mbarrier_arrive_and_expect_tx(full, tile_bytes)
@@ -56,6 +57,7 @@ def gemm(M, N, K):
                 cute.copy(load_A, A_src[None, m, k], A_dst[None, 0], tma_bar_ptr=full)
                 cute.copy(load_B, B_src[None, n, k], B_dst[None, 0], tma_bar_ptr=full)
             cute.arch.mbarrier_wait(full, k & 1)
+            ### END SOLUTION
             warpgroup.fence()
             for i in cutlass.range_constexpr(block_K // 16):
                 cute.gemm(mma, acc, A_frag[None, None, i, 0], B_frag[None, None, i, 0], acc)
@@ -65,6 +67,7 @@ def gemm(M, N, K):
             cute.arch.sync_threads()
 
         out.store(acc.load().to(cutlass.Float16))
+        ### BEGIN SOLUTION: send D out: registers to D_shared, make it visible to TMA, and one warp stores it and waits
         cute.copy(to_shared, my_out.retile(out), my_out.partition_D(D_shared))
         cute.arch.fence_view_async_shared()  # threads wrote D_shared; TMA reads it through the async proxy
         cute.arch.sync_threads()
@@ -72,6 +75,7 @@ def gemm(M, N, K):
             cute.copy(store_D, D_src, D_dst[None, m, n])
             cute.arch.cp_async_bulk_commit_group()
             cute.arch.cp_async_bulk_wait_group(0)
+        ### END SOLUTION
 
     @cute.jit
     def main(A: cute.Tensor, B: cute.Tensor, D: cute.Tensor):

@@ -24,6 +24,7 @@ def gemm(M, N, K):
             m, n = by * block_M, bx * block_N
 
             for k in T.serial(K // block_K):
+                ### BEGIN SOLUTION: ask for both tiles of this k, arrive once, wait for the phase, multiply, synchronise
                 # tma_copy elects one thread, which tells the barrier its bytes (expect_tx) and issues the load
                 T.tma_copy(A[m : m + block_M, k * block_K : (k + 1) * block_K], A_shared[0, :, :], barrier=full)
                 T.tma_copy(B[n : n + block_N, k * block_K : (k + 1) * block_K], B_shared[0, :, :], barrier=full)
@@ -33,11 +34,14 @@ def gemm(M, N, K):
                 T.wgmma_gemm(A_shared[0, :, :], B_shared[0, :, :], acc, transpose_B=True, clear_accum=(k == 0))
                 T.wait_wgmma(0)
                 T.sync_threads()
+                ### END SOLUTION
 
+            ### BEGIN SOLUTION: send D out: registers to D_shared, make it visible to TMA, store, wait for the store
             T.copy(acc, D_shared)
             T.fence_proxy_async()  # threads wrote D_shared; TMA reads it through the async proxy
             T.sync_threads()
             T.tma_copy(D_shared, D[m : m + block_M, n : n + block_N])
             T.tma_store_wait(0)
+            ### END SOLUTION
 
     return main

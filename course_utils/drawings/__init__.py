@@ -1,0 +1,39 @@
+"""The drawn pictures of the notebooks: one module a notebook, each with ``PICTURES``, file name to function.
+
+``course sync`` writes them to notebooks/images/ as SVG. Change a drawing here, never there.
+"""
+
+from __future__ import annotations
+
+import io
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+
+import matplotlib
+
+
+def all_pictures() -> dict:
+    """File name (no suffix) to the function that returns its Figure, over all modules of this folder."""
+    modules = [import_module(f"{__name__}.{m.name}") for m in iter_modules(__path__) if m.name != "canvas"]
+    return {name: draw for module in modules for name, draw in module.PICTURES.items()}
+
+
+def svg(draw) -> str:
+    """A drawing as SVG text, the same each time: text as outlines, no date, fixed ids."""
+    buffer = io.StringIO()
+    with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": "course"}):
+        draw().savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
+
+
+def write(folder: Path) -> list[Path]:
+    """Write every picture that is missing or differs in ``folder``. Returns what was written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, draw in all_pictures().items():
+        path, text = folder / f"{name}.svg", svg(draw)
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+            written.append(path)
+    return written

@@ -1,0 +1,213 @@
+"""What a notebook's cells call. Each shows its answer in the cell, keeps what is worth keeping, and raises nothing.
+
+In JupyterLab the answers are HTML, elsewhere text.
+"""
+
+from __future__ import annotations
+
+import difflib
+import html
+import inspect
+from pathlib import Path
+
+from IPython.display import display
+
+from course_utils import checker, measured, plots, progress, steps
+from course_utils.compile.errors import CompileError
+from course_utils.loading import SOLUTIONS, load_module, solution_path
+from course_utils.sync import without_markers
+from course_utils.verdict import Verdict
+
+OUTCOMES = {
+    "right": "right: the numbers are right, and something else is missing",
+    "wrong": "wrong: it ends, and the numbers are wrong",
+    "race": "race: nothing orders two accesses; the numbers may come out right or wrong",
+    "hang": "hang: it never ends",
+    "fault": "fault: the GPU ends it with an error",
+    "no kernel": "no kernel: it does not compile",
+}
+TRACE_SIZE = (256, 256, 320)  # a tile or two for each CTA, and more K tiles than stages
+_CELL = "padding:2px 10px;text-align:left;vertical-align:top"
+
+
+def check(step: str, gemm, dsl: str = "tilelang") -> float:
+    """Grade ``gemm(M, N, K)`` as a step's kernel, show the verdict, keep it in progress.json, and return the points.
+
+    ``dsl`` is ``"tilelang"`` or ``"cute"``. Raises nothing.
+    """
+    verdict = _shown(step, gemm, dsl)
+    if step in steps.STEPS and dsl in checker.DSLS:
+        try:
+            progress.keep(verdict, checker.find_gpu()[0] if verdict.timing else None)
+        except Exception as error:  # the verdict stands, kept or not
+            _say(f"This verdict could not be kept in {progress.FILE} ({error}): the ladder will not know of it.")
+    return round(float(verdict.points), 3)
+
+
+def try_out(step: str, gemm, dsl: str = "tilelang") -> None:
+    """The same check without grading: nothing is kept and there is no score. Raises nothing."""
+    _shown(step, gemm, dsl)
+
+
+def _shown(step, gemm, dsl, backend: str = "auto") -> Verdict:
+    """Check with a word on what goes on meanwhile, then the verdict in its place."""
+    handle = display({"text/plain": f"checking {step} ({dsl}) ..."}, raw=True, display_id=True)
+    try:
+        verdict = checker.check(step, gemm, dsl, backend)
+    except KeyboardInterrupt:
+        verdict = checker.interrupted(str(step), str(dsl))
+    if handle is None:  # no notebook around us
+        print(verdict)
+    else:
+        handle.update(verdict)
+    return verdict
+
+
+def ladder(step: str | None = None) -> None:
+    """Draw the ladder: your bars, where you have timed some, over the recorded ones; then your points. Raises nothing.
+
+    ``step`` is shown in full colour, later ones faint.
+    """
+    try:
+        mine = progress.read()
+        timed = any(e["timings"] for e in mine["entries"])
+        display(plots.ladder(measured.load(), mine if timed else None, step))
+        reached = [f"{name} {progress.points(mine, dsl):g} of 100" for dsl, (name, _) in plots.DSLS.items()]
+        _say(f"Your points so far: {', '.join(reached)}." + ("" if timed else " TFLOP/s are recorded, not yours: nothing "
+             "was timed on this machine yet."))
+    except Exception as error:
+        _say(f"The ladder cannot be drawn: {type(error).__name__}: {error}")
+
+
+def receipt(step: str) -> None:
+    """Show what the compiler made of your kernels of a step, both DSLs side by side, from your best check. Raises nothing."""
+    try:
+        steps.find(step)
+        kept = progress.read()
+        found = {plots.DSLS[dsl][0]: dict(e["receipt"]) for dsl in checker.DSLS if (e := progress.find(kept, step, dsl))
+                 and e["receipt"]}
+        if not found:
+            _say(f"There is no receipt of {step} yet: check a kernel that compiles, then run this cell again.")
+            return
+        rows = list(dict.fromkeys(name for one in found.values() for name in one))
+        _table(["", *found], [[name, *(one.get(name, "none") for one in found.values())] for name in rows])
+    except Exception as error:
+        _say(f"The receipt cannot be shown: {type(error).__name__}: {error}")
+
+
+def recorded(*names: str) -> None:
+    """Show recorded TFLOP/s and shares of cuBLAS for steps ("step05") or variants ("step09, no multicast"). Raises nothing."""
+    try:
+        rows, sources = [], []
+        for file in ("ladder", "variants"):
+            data = measured.load(file)
+            used = [e for e in data["entries"] if e["name" if file == "variants" else "step"] in names]
+            for e in used:
+                runs = {(t["mode"], t["size"][0]): t for t in e["timings"] if len(set(t["size"])) == 1}
+                rows.append([e["step"] if file == "ladder" else e["name"], plots.DSLS[e["dsl"]][0], *(
+                    f"{runs[key]['tflops']:.0f} ({runs[key]['ratio']:.3f})" if key in runs else "not timed"
+                    for key in (("burst", 4096), ("burst", 8192), ("sustained", 8192)))])
+            if used:
+                where = data["provenance"]
+                sources.append(f"{file}.json: {where['gpu']}, {where['date']}, driver {where['driver']}")
+        missing = [name for name in names if not any(name == row[0] for row in rows)]
+        _table(["", "DSL", "4096 burst", "8192 burst", "8192 sustained"], rows)
+        _say("TFLOP/s, and share of cuBLAS in the same run. Recorded: " + "; ".join(sources) + "."
+             + (f" Nothing is recorded as {', '.join(missing)}." if missing else ""))
+    except Exception as error:
+        _say(f"The recorded figures cannot be shown: {type(error).__name__}: {error}")
+
+
+def what_if(name: str, guess: str | None = None, dsl: str | None = None) -> None:
+    """Run a kernel with one planted fault in the emulator, and hold the outcome against your guess. Raises nothing.
+
+    ``name`` is a file of solutions/wrong; ``guess`` is one of ``OUTCOMES``. Nothing is graded.
+    """
+    try:
+        _what_if(name, guess, dsl)
+    except Exception as error:
+        _say(f"This experiment failed: {type(error).__name__}: {error}")
+
+
+def _what_if(name, guess, dsl) -> None:
+    found = [p for d in ([dsl] if dsl else checker.DSLS) for p in (SOLUTIONS / "wrong" / d).glob("*.py") if p.stem == name]
+    if not found:
+        there = sorted({p.stem for p in (SOLUTIONS / "wrong").glob("*/*.py")})
+        _say(f"There is no planted fault {name!r}. There are: {', '.join(there)}.")
+        return
+    dsl = found[0].parent.name
+    wrong = load_module(found[0])
+    outcome = "no kernel" if wrong.FAILS == "compiles" else wrong.OUTCOME
+    if guess not in OUTCOMES:
+        _say("Guess first: set `guess` to one of\n" + "\n".join(f"  {text}" for text in OUTCOMES.values()))
+        return
+    verdict = checker.check(wrong.STEP, wrong.gemm, dsl, "emulator")
+    _say(("Your guess is right. " if guess == outcome else f"You guessed {guess}. ") + OUTCOMES[outcome].capitalize() + ".")
+    failed = [part for part in verdict.checks if part.passed is False and not part.detail.startswith("not ")]
+    for part in failed:
+        _say(f"{part.name}: {part.detail.splitlines()[0]}")
+    if not failed:
+        _say("Every part of the check passed.")
+    on_gpu = measured.load("wrong")
+    entry = next((e for e in on_gpu["entries"] if e["name"] == f"{name} {dsl}"), None)
+    if entry:
+        results = next(part for part in entry["checks"] if part["name"] == "results")
+        where = on_gpu["provenance"]
+        _say(f"Recorded on {where['gpu']}, {where['date']}: {results['detail'].splitlines()[0].split('. ')[0]}")
+    text = "\n".join(_changes(solution_path(wrong.STEP, dsl).read_text(), Path(inspect.getsourcefile(wrong.gemm)).read_text()))
+    display({"text/plain": f"What was changed in the solution of {wrong.STEP}:\n{text}",
+             "text/html": f"<details><summary>What was changed in the solution of {wrong.STEP}</summary>"
+                          f"<pre>{html.escape(text)}</pre></details>"}, raw=True)
+
+
+def _changes(solution: str, wrong: str) -> list[str]:
+    """The lines of gemm that differ in more than a comment, with - and +."""
+    before, after = ([line for line in without_markers(source).splitlines() if _bare(line)] for source in (solution, wrong))
+    start = [next(i for i, line in enumerate(lines) if line.startswith(("def ", "import "))) for lines in (before, after)]
+    before, after = before[start[0]:], after[start[1]:]
+    matcher = difflib.SequenceMatcher(None, [_bare(line) for line in before], [_bare(line) for line in after], autojunk=False)
+    return [f"{sign} {line}" for kind, i, j, k, m in matcher.get_opcodes() if kind != "equal"
+            for sign, lines in (("-", before[i:j]), ("+", after[k:m])) for line in lines
+            if not _bare(line).startswith(("STEP", "FAILS", "OUTCOME", "NEEDS_GPU", "SAYS"))]
+
+
+def _bare(line: str) -> str:
+    """A line of code without its comment. The kernels have no # in a string."""
+    return line.split("#")[0].strip()
+
+
+def timeline(step: str, gemm, dsl: str = "tilelang", size: tuple[int, int, int] | None = None, seed: int = 0) -> None:
+    """Emulate one launch of ``gemm`` and draw who worked and who waited for whom. Raises nothing."""
+    import torch
+
+    from course_utils.emulator.gemm import emulate_gemm
+
+    try:
+        size = size or (steps.find(step).emulated[0][0] if step in ("step01", "step02") else TRACE_SIZE)
+        artifact = checker.compile_factory(gemm, dsl, size)
+        emulation, found, _ = emulate_gemm(artifact, torch.Generator().manual_seed(seed), seed)
+        display(plots.timeline(emulation, title=f"{step}, {plots.DSLS[dsl][0]}, M, N, K = {' x '.join(map(str, size))}"))
+        for finding in emulation.findings:
+            _say(str(finding))
+        if emulation.finished and not found.ok:
+            _say(f"D is wrong: {found.diagnosis}")
+    except CompileError as error:
+        _say(f"There is nothing to draw yet, the kernel does not compile: {error}")
+    except Exception as error:
+        _say(f"The timeline cannot be drawn: {type(error).__name__}: {error}")
+
+
+def _say(text: str) -> None:
+    shown = html.escape(text).replace("\n", "<br>")
+    display({"text/plain": text, "text/html": f"<p>{shown}</p>"}, raw=True)
+
+
+def _table(head: list[str], rows: list[list[str]]) -> None:
+    """A table: HTML in JupyterLab, columns of text elsewhere."""
+    def line(cells, tag):
+        return "<tr>" + "".join(f"<{tag} style='{_CELL}'>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
+    text = "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in [head, *rows])
+    table = "<table>" + line(head, "th") + "".join(line(row, "td") for row in rows) + "</table>"
+    display({"text/plain": text, "text/html": table}, raw=True)

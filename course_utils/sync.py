@@ -1,0 +1,137 @@
+"""Exercise cells are cut from solutions/, so that the two cannot drift.
+
+A solution marks what the learner is to write: ``### BEGIN SOLUTION: <the task>`` to ``### END SOLUTION``. In a notebook the
+task is a comment, and between nbgrader's markers stands ``raise NotImplementedError`` instead of the solution. Cells are found
+by their nbgrader ``grade_id``: ``step04-tilelang`` is an exercise, ``step04-tilelang-check`` its check.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import re
+import shutil
+from pathlib import Path
+
+import nbformat
+
+from course_utils import steps
+from course_utils.checker import OPEN
+from course_utils.loading import solution_path
+
+NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
+BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
+_GRADE_ID = re.compile(r"(step\d\d)-(tilelang|cute)(-check)?")
+
+
+class SyncError(ValueError):
+    """A notebook or a solution that cannot be synchronised. The text says where and why."""
+
+
+def exercise(step_id: str, dsl: str, solved: bool = False) -> str:
+    """The source of an exercise cell; with ``solved`` the solution stands between its markers.
+
+    Raises SyncError where the solution's markers do not pair up or name no task.
+    """
+    path = solution_path(step_id, dsl)
+    source = path.read_text()
+    body = source.split("\n")[ast.parse(source).body[0].end_lineno:]  # the notebook's text stands for the docstring
+    lines, tasks, inside = [], 0, False
+    for line in body:
+        indent, text = line[:len(line) - len(line.lstrip())], line.strip()
+        if text.startswith(BEGIN):
+            task = text.removeprefix(BEGIN).removeprefix(":").strip()
+            if inside or not task:
+                raise SyncError(f"{path.name}: {'a region inside a region' if inside else 'a region without a task'}: {text}")
+            tasks, inside = tasks + 1, True
+            lines += [f"{indent}# TODO {tasks}: {task}", indent + BEGIN]
+            if not solved:
+                lines.append(f'{indent}{OPEN}("TODO {tasks}")')
+        elif text == END:
+            if not inside:
+                raise SyncError(f"{path.name}: {END} without {BEGIN}")
+            inside = False
+            lines.append(indent + END)
+        elif solved or not inside:
+            lines.append(line)
+    if inside or not tasks:
+        raise SyncError(f"{path.name}: {'a region does not end' if inside else 'no region is marked as the exercise'}")
+    return "\n".join(lines).strip()
+
+
+def without_markers(source: str) -> str:
+    """Python source with the lines of the markers left out."""
+    return "".join(line for line in source.splitlines(keepends=True) if not line.strip().startswith((BEGIN, END)))
+
+
+def open_tasks(source: str) -> list[tuple[int, str]]:
+    """Line number and text of each place in an exercise that is still as it was given."""
+    return [(number, line.strip()) for number, line in enumerate(source.splitlines(), 1) if line.strip().startswith(OPEN)]
+
+
+def synchronised(notebook: nbformat.NotebookNode, solved: bool = False) -> nbformat.NotebookNode:
+    """A copy of the notebook with exercise and check cells as they should be, and no outputs."""
+    notebook = nbformat.from_dict(notebook)
+    for cell in notebook.cells:
+        if cell.cell_type != "code":
+            continue
+        cell.outputs, cell.execution_count = [], None
+        found = _GRADE_ID.fullmatch(cell.metadata.get("nbgrader", {}).get("grade_id", ""))
+        if not found:
+            continue
+        step_id, dsl, is_check = found.groups()
+        if is_check:
+            cell.source = f'check("{step_id}", gemm)' if dsl == "tilelang" else f'check("{step_id}", gemm, "{dsl}")'
+        else:
+            cell.source = exercise(step_id, dsl, solved)
+        cell.metadata["nbgrader"] = _metadata(step_id, found[0], bool(is_check))
+        cell.metadata["course"] = {"generated": _digest(cell.source)}
+    return notebook
+
+
+def _digest(source: str) -> str:
+    """Says later whether a cell is still as it was written here, or holds a learner's work."""
+    return hashlib.sha256(source.encode()).hexdigest()[:16]
+
+
+def _metadata(step_id: str, grade_id: str, is_check: bool) -> dict:
+    """nbgrader's metadata of schema 3: an exercise is a solution cell, a check is a locked cell with points."""
+    fields = {"schema_version": 3, "grade_id": grade_id, "cell_type": "code", "grade": is_check, "solution": not is_check,
+              "locked": is_check, "task": False}
+    return {**fields, "points": steps.find(step_id).points} if is_check else fields
+
+
+def sync(folder: Path = NOTEBOOKS, out: Path | None = None, solved: bool = False, force: bool = False) -> list[Path]:
+    """Write the exercise and check cells of every notebook of ``folder``, to ``out`` or in place. Returns what was written.
+
+    In place, a notebook whose exercise cell somebody worked in is refused (SyncError) unless ``force``; it is then kept as
+    NAME.ipynb.bak.
+    """
+    written = []
+    for path in sorted(folder.glob("*.ipynb")):
+        try:
+            before = nbformat.read(path, as_version=4)
+        except Exception as error:
+            raise SyncError(f"{path} is not a notebook: {error}") from error
+        after = synchronised(before, solved)
+        target = (out or folder) / path.name
+        if out is None and after == before:
+            continue
+        if out is None and (work := _work(before, after)):
+            if not force:
+                raise SyncError(f"{path.name} holds your work in {', '.join(work)}; nothing was written to it. "
+                                "--force keeps a copy beside it and writes it anew")
+            shutil.copy(path, path.with_suffix(".ipynb.bak"))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        nbformat.write(after, target)
+        written.append(target)
+    if out is not None and (folder / "images").is_dir():
+        shutil.copytree(folder / "images", out / "images", dirs_exist_ok=True)
+    return written
+
+
+def _work(before, after) -> list[str]:
+    """The exercise cells that would change, and that are not as an earlier ``sync`` wrote them."""
+    return [old.metadata["nbgrader"]["grade_id"] for old, new in zip(before.cells, after.cells, strict=True)
+            if old.source != new.source and new.metadata["nbgrader"]["solution"]
+            and old.metadata.get("course", {}).get("generated") != _digest(old.source)]
