@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import html
 import inspect
+from dataclasses import dataclass
 from pathlib import Path
 
 from IPython.display import display
@@ -30,13 +31,27 @@ TRACE_SIZE = (256, 256, 320)  # a tile or two for each CTA, and more K tiles tha
 _CELL = "padding:2px 10px;text-align:left;vertical-align:top"
 
 
+@dataclass(frozen=True, repr=False)
+class Words:
+    """Something to read: HTML where it can be shown, else text."""
+
+    text: str
+    markup: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return self.markup
+
+
 def check(step: str, gemm, dsl: str = "tilelang") -> float:
     """Grade ``gemm(M, N, K)`` as a step's kernel, show the verdict, keep it in progress.json, and return the points.
 
     ``dsl`` is ``"tilelang"`` or ``"cute"``. Raises nothing.
     """
     verdict = _shown(step, gemm, dsl)
-    if step in steps.STEPS and dsl in checker.DSLS:
+    if verdict.max_points:  # else it was no step or no DSL, or the learner stopped it
         try:
             progress.keep(verdict, checker.find_gpu()[0] if verdict.timing else None)
         except Exception as error:  # the verdict stands, kept or not
@@ -49,15 +64,16 @@ def try_out(step: str, gemm, dsl: str = "tilelang") -> None:
     _shown(step, gemm, dsl)
 
 
-def _shown(step, gemm, dsl, backend: str = "auto") -> Verdict:
+def _shown(step, gemm, dsl) -> Verdict:
     """Check with a word on what goes on meanwhile, then the verdict in its place."""
-    handle = display({"text/plain": f"checking {step} ({dsl}) ..."}, raw=True, display_id=True)
+    working = f"checking {step} ({dsl}) ..."
+    handle = display(Words(working, f"<p>{html.escape(working)}</p>"), display_id=True)
     try:
-        verdict = checker.check(step, gemm, dsl, backend)
+        verdict = checker.check(step, gemm, dsl)
     except KeyboardInterrupt:
         verdict = checker.interrupted(str(step), str(dsl))
-    if handle is None:  # no notebook around us
-        print(verdict)
+    if handle is None:  # no notebook around us, and nothing that could be replaced
+        display(verdict)
     else:
         handle.update(verdict)
     return verdict
@@ -138,7 +154,7 @@ def _what_if(name, guess, dsl) -> None:
     dsl = found[0].parent.name
     wrong = load_module(found[0])
     outcome = "no kernel" if wrong.FAILS == "compiles" else wrong.OUTCOME
-    if guess not in OUTCOMES:
+    if guess not in list(OUTCOMES):
         _say("Guess first: set `guess` to one of\n" + "\n".join(f"  {text}" for text in OUTCOMES.values()))
         return
     verdict = checker.check(wrong.STEP, wrong.gemm, dsl, "emulator")
@@ -155,9 +171,8 @@ def _what_if(name, guess, dsl) -> None:
         where = on_gpu["provenance"]
         _say(f"Recorded on {where['gpu']}, {where['date']}: {results['detail'].splitlines()[0].split('. ')[0]}")
     text = "\n".join(_changes(solution_path(wrong.STEP, dsl).read_text(), Path(inspect.getsourcefile(wrong.gemm)).read_text()))
-    display({"text/plain": f"What was changed in the solution of {wrong.STEP}:\n{text}",
-             "text/html": f"<details><summary>What was changed in the solution of {wrong.STEP}</summary>"
-                          f"<pre>{html.escape(text)}</pre></details>"}, raw=True)
+    title = f"What was changed in the solution of {wrong.STEP}"
+    display(Words(f"{title}:\n{text}", f"<details><summary>{title}</summary><pre>{html.escape(text)}</pre></details>"))
 
 
 def _changes(solution: str, wrong: str) -> list[str]:
@@ -199,7 +214,7 @@ def timeline(step: str, gemm, dsl: str = "tilelang", size: tuple[int, int, int] 
 
 def _say(text: str) -> None:
     shown = html.escape(text).replace("\n", "<br>")
-    display({"text/plain": text, "text/html": f"<p>{shown}</p>"}, raw=True)
+    display(Words(text, f"<p>{shown}</p>"))
 
 
 def _table(head: list[str], rows: list[list[str]]) -> None:
@@ -210,4 +225,4 @@ def _table(head: list[str], rows: list[list[str]]) -> None:
     widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
     text = "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in [head, *rows])
     table = "<table>" + line(head, "th") + "".join(line(row, "td") for row in rows) + "</table>"
-    display({"text/plain": text, "text/html": table}, raw=True)
+    display(Words(text, table))

@@ -26,8 +26,10 @@ def gemm(M, N, K):
         cute.copy(copy, B_src, B_regs)
         cute.copy(copy, A_regs, A_dst)
         cute.copy(copy, B_regs, B_dst)
+        ### BEGIN SOLUTION: make the tiles that the threads wrote visible to wgmma, and let nobody go on before all have
         cute.arch.fence_view_async_shared()  # wgmma reads shared memory through the async proxy
         cute.arch.sync_threads()
+        ### END SOLUTION
 
         my_mma = mma.get_slice(thread)
         A_frag = mma.make_fragment_A(my_mma.partition_A(A_shared))
@@ -37,8 +39,10 @@ def gemm(M, N, K):
         warpgroup.fence()
         mma.set(warpgroup.Field.ACCUMULATE, False)
         for i in cutlass.range_constexpr(block_K // 16):  # one wgmma multiplies 16 of the tile's K
+            ### BEGIN SOLUTION: multiply slice i of both tiles into acc; every slice but the first adds to what is there
             cute.gemm(mma, acc, A_frag[None, None, i], B_frag[None, None, i], acc)
             mma.set(warpgroup.Field.ACCUMULATE, True)
+            ### END SOLUTION
         warpgroup.commit_group()
         warpgroup.wait_group(0)
 

@@ -78,6 +78,7 @@ def gemm(M, N, K):
                     pipe.consumer_release(use)
                     use.advance()
 
+            ### BEGIN SOLUTION: send D out, once the previous store has read D_shared; do not wait for this store
             if warp_idx == 0:
                 cute.arch.cp_async_bulk_wait_group(0, read=True)  # the previous tile's store has read D_shared
             cute.arch.sync_threads()
@@ -88,6 +89,7 @@ def gemm(M, N, K):
             if warp_idx == 0:
                 cute.copy(store_D, D_src, D_dst[None, m, n])
                 cute.arch.cp_async_bulk_commit_group()
+            ### END SOLUTION
         if warp_idx == 0:
             cute.arch.cp_async_bulk_wait_group(0)
 

@@ -34,8 +34,10 @@ def gemm(M, N, K):
         if warp_idx == 0:
             with cute.arch.elect_one():
                 for stage in cutlass.range_constexpr(num_stages):
+                    ### BEGIN SOLUTION: initialise both barriers of this stage, as the barrier table says
                     cute.arch.mbarrier_init(full + stage, 1)  # one arrival by the producer, and the bytes
                     cute.arch.mbarrier_init(empty + stage, 1)  # one arrival by the consumer warpgroup
+                    ### END SOLUTION
             cute.arch.mbarrier_init_fence()
         cute.arch.sync_threads()
 
@@ -61,6 +63,7 @@ def gemm(M, N, K):
         it = cutlass.Int32(0)  # K tiles so far; each role counts its own
 
         if warp_idx < 4:  # producer warpgroup, of which one warp works
+            ### BEGIN SOLUTION: the producer: give registers back, then one warp loads every K tile of all tiles
             cute.arch.setmaxregister_decrease(40)
             if warp_idx == 0:
                 for tile in cutlass.range(cta, tiles_M * tiles_N, sm_count, unroll=1):
@@ -74,11 +77,13 @@ def gemm(M, N, K):
                         cute.copy(load_A, A_src[None, m, k], A_dst[None, stage], tma_bar_ptr=full + stage)
                         cute.copy(load_B, B_src[None, n, k], B_dst[None, stage], tma_bar_ptr=full + stage)
                         it += 1
+            ### END SOLUTION
         else:  # consumer warpgroup
             cute.arch.setmaxregister_increase(232)
             for tile in cutlass.range(cta, tiles_M * tiles_N, sm_count, unroll=1):
                 m, n = order.get_flat_coord(tile)
                 mma.set(warpgroup.Field.ACCUMULATE, False)
+                ### BEGIN SOLUTION: the consumer's K loop: wait for a stage, multiply it, give it back
                 for _k in cutlass.range(k_tiles, unroll=1):
                     stage = it % num_stages
                     cute.arch.mbarrier_wait(full + stage, (it // num_stages) & 1)
@@ -92,6 +97,7 @@ def gemm(M, N, K):
                         with cute.arch.elect_one():
                             cute.arch.mbarrier_arrive(empty + stage)
                     it += 1
+                ### END SOLUTION
 
                 if warp_idx == 4:
                     cute.arch.cp_async_bulk_wait_group(0, read=True)

@@ -28,11 +28,13 @@ def gemm(M, N, K):
         A_shared = smem.allocate_tensor(cutlass.Float16, layout_A.outer, 1024, layout_A.inner)
         B_shared = smem.allocate_tensor(cutlass.Float16, layout_B.outer, 1024, layout_B.inner)
         D_shared = smem.allocate_tensor(cutlass.Float16, layout_D.outer, 1024, layout_D.inner)
+        ### BEGIN SOLUTION: make the pipeline of four stages, with the right number of arrivals on empty
         # the producer warp fills a stage; the four consumer warps say when they have left it
         pipe = PipelineTmaAsync.create(
             num_stages=num_stages, producer_group=CooperativeGroup(Agent.Thread),
             consumer_group=CooperativeGroup(Agent.Thread, 4), tx_count=tile_bytes, barrier_storage=barriers,
             cta_layout_vmnk=cute.make_layout((1, 1, 1, 1)))
+        ### END SOLUTION
 
         # TMA takes a tile as one mode: (tile, m or n, k) in global memory, (tile, stage) in shared memory
         A_tiles = cute.group_modes(cute.local_tile(A, (block_M, block_K), (None, None)), 0, 2)
@@ -73,6 +75,7 @@ def gemm(M, N, K):
             for tile in cutlass.range(cta, tiles_M * tiles_N, sm_count, unroll=1):
                 m, n = order.get_flat_coord(tile)
                 mma.set(warpgroup.Field.ACCUMULATE, False)
+                ### BEGIN SOLUTION: the K tiles of one tile of D, one group left in flight; every stage given back once
                 for k in cutlass.range(k_tiles, unroll=1):
                     pipe.consumer_wait(use)
                     warpgroup.fence()
@@ -88,6 +91,7 @@ def gemm(M, N, K):
                 warpgroup.wait_group(0)
                 pipe.consumer_release(free)
                 free.advance()
+                ### END SOLUTION
 
                 if warp_idx == 4:
                     cute.arch.cp_async_bulk_wait_group(0, read=True)

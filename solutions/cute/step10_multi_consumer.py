@@ -61,6 +61,8 @@ def gemm(M, N, K):
         order = cute.make_layout(((panel, rows // panel), tiles_N), stride=((1, panel * tiles_N), panel))
         consumers = NamedBarrier(1, 256)  # of the consumers' threads only
 
+        ### BEGIN SOLUTION: the kernel: one producer warp, and two consumer warpgroups
+        ### BEGIN SOLUTION: the kernel: one producer warp, and two consumer warpgroups
         if warp_idx < 4:  # producer warpgroup, of which one warp works
             cute.arch.setmaxregister_decrease(40)
             if warp_idx == 0:
@@ -118,6 +120,8 @@ def gemm(M, N, K):
                         cute.arch.cp_async_bulk_commit_group()
             if warp_idx == 4:
                 cute.arch.cp_async_bulk_wait_group(0)
+        ### END SOLUTION
+        ### END SOLUTION
 
     @cute.jit
     def main(A: cute.Tensor, B: cute.Tensor, D: cute.Tensor):

@@ -21,10 +21,14 @@ def gemm(M, N, K):
 
             T.copy(A, A_shared)
             T.copy(B, B_shared)
+            ### BEGIN SOLUTION: make the tiles that the threads wrote visible to wgmma, and let nobody go on before all have
             T.fence_proxy_async()  # wgmma reads shared memory through the async proxy
             T.sync_threads()
+            ### END SOLUTION
+            ### BEGIN SOLUTION: multiply both tiles into acc, from zero, and wait until acc may be read
             T.wgmma_gemm(A_shared, B_shared, acc, transpose_B=True, clear_accum=True)
             T.wait_wgmma(0)
+            ### END SOLUTION
 
             T.copy(acc, D)
 

@@ -50,6 +50,7 @@ def gemm(M, N, K):
                 T.inc_max_nreg(232)
                 while tiles.valid():
                     m, n = tiles.m_idx * block_M, tiles.n_idx * block_N
+                    ### BEGIN SOLUTION: the K tiles of one tile of D, one group left in flight; every stage given back once
                     for k in T.serial(k_tiles):
                         stage = it % num_stages
                         T.mbarrier_wait_parity(full[stage], (it // num_stages) & 1)
@@ -63,6 +64,7 @@ def gemm(M, N, K):
                     T.wait_wgmma(0)
                     if T.shuffle_elect(128):
                         T.mbarrier_arrive(empty[(it - 1) % num_stages])
+                    ### END SOLUTION
 
                     T.tma_store_wait(0)
                     T.sync_threads(1, 128)  # named barrier 1: the consumer's threads only

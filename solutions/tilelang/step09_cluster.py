@@ -25,8 +25,12 @@ def gemm(M, N, K):
             D_shared = T.alloc_shared((block_M, block_N), T.float16)
             acc = T.alloc_fragment((block_M, block_N), T.float32)
             full = T.alloc_barrier([1] * num_stages)  # one arrival by the producer, and the bytes
+            ### BEGIN SOLUTION: empty barriers at which both CTAs can arrive; how many arrivals make a stage free?
+            ### BEGIN SOLUTION: empty barriers at which both CTAs can arrive; how many arrivals make a stage free?
             # a stage is written for both CTAs, so it is free when the consumers of both have left it
             empty = T.alloc_cluster_barrier([cluster] * num_stages)
+            ### END SOLUTION
+            ### END SOLUTION
             it = T.alloc_var(T.int32, init=0)  # K tiles so far; each role counts its own
             thread = T.get_thread_binding()
             rank = T.block_rank_in_cluster()
@@ -38,6 +42,8 @@ def gemm(M, N, K):
                 T.dec_max_nreg(40)
                 if thread < 32:
                     while tiles.valid():
+                        ### BEGIN SOLUTION: m, n of this CTA; for each K tile, forth or back: wait, load A, multicast B, arrive
+                        ### BEGIN SOLUTION: this CTA's tile; for each K tile, to and fro: wait, load A, multicast B, arrive
                         m, n = (tiles.m_idx * cluster + rank) * block_M, tiles.n_idx * block_N
                         for k in T.serial(k_tiles):
                             stage = it % num_stages
@@ -53,10 +59,14 @@ def gemm(M, N, K):
                             if T.shuffle_elect(32):
                                 T.mbarrier_arrive(full[stage])
                             it = it + 1
+                        ### END SOLUTION
+                        ### END SOLUTION
                         tiles.next_tile()
             else:  # consumer warpgroup
                 T.inc_max_nreg(232)
                 while tiles.valid():
+                    ### BEGIN SOLUTION: m, n of this CTA; multiply, one group in flight; tell both CTAs of each stage that is free
+                    ### BEGIN SOLUTION: this CTA's tile; multiply with one group in flight, and tell both CTAs of each stage that is free
                     m, n = (tiles.m_idx * cluster + rank) * block_M, tiles.n_idx * block_N
                     for k in T.serial(k_tiles):
                         stage = it % num_stages
@@ -71,6 +81,8 @@ def gemm(M, N, K):
                     T.wait_wgmma(0)
                     if thread % 128 < cluster:
                         T.mbarrier_arrive(empty[(it - 1) % num_stages], thread % 128)
+                    ### END SOLUTION
+                    ### END SOLUTION
 
                     T.tma_store_wait(0)
                     T.sync_threads(1, 128)  # named barrier 1: the consumer's threads only
@@ -80,6 +92,10 @@ def gemm(M, N, K):
                     T.tma_copy(D_shared, D[m : m + block_M, n : n + block_N])
                     tiles.next_tile()
                 T.tma_store_wait(0)
+            ### BEGIN SOLUTION: keep both CTAs here until neither can touch the other any more
+            ### BEGIN SOLUTION: what no CTA may do before the other is done with it
             T.cluster_sync()  # a CTA that left early could not be told about, or written to, by the other
+            ### END SOLUTION
+            ### END SOLUTION
 
     return main

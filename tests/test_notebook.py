@@ -1,0 +1,185 @@
+"""What notebook cells call: each shows its answer, keeps progress, ends in a plain number where it grades, and never raises."""
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
+
+from course_utils import checker, measured, notebook, progress, steps
+from course_utils.loading import SOLUTIONS, load_factory, solution_path
+from course_utils.verdict import Part, Verdict
+
+RIGHT = Verdict("step04", "tilelang", "emulator", (Part("results", True, 4, 4, "right at 3 sizes"),), "", (), (("wgmma", "four"),))
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    InteractiveShell.instance()  # display() and its handles are what they are in a kernel
+
+
+def shown(call, *arguments):
+    """What a call returned, and what it displayed as text and as HTML; nothing may reach stderr."""
+    with capture_output() as captured:
+        result = call(*arguments)
+    assert captured.stderr == ""
+    data = [output.data for output in captured.outputs]
+    return result, "\n".join(d["text/plain"] for d in data), "\n".join(d.get("text/html", "") for d in data)
+
+
+def answering(monkeypatch, verdict):
+    monkeypatch.setattr(checker, "check", lambda *_: verdict)
+
+
+def test_check_ends_in_points_and_keeps_them(monkeypatch):
+    answering(monkeypatch, RIGHT)
+    points, text, html = shown(notebook.check, "step04", None)
+    assert points == 4.0 and repr(points) == "4.0"
+    assert "right at 3 sizes" in text and "<table" in html
+    assert progress.find(progress.read(), "step04", "tilelang")["points"] == 4
+
+
+def test_check_of_a_real_kernel():
+    gemm = load_factory(solution_path("step01", "tilelang"))
+    assert shown(notebook.check, "step01", gemm)[0] == steps.find("step01").points
+
+
+@pytest.mark.parametrize("arguments", [
+    ("step99", None), ([], None), (None, None), ("step04", None), ("step04", 3), ("step04", lambda: 1), ("step04", print, "cuda"),
+    ("step04", lambda M, N, K: 1 / 0), ("step04", lambda M, N, K: exit()), ("step04", None, []),
+])
+def test_check_of_nonsense_gives_zero_and_words(arguments):
+    points, text, _ = shown(notebook.check, *arguments)
+    assert points == 0 and "Look here first" in text
+
+
+def test_open_exercise_is_named_with_its_lines(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text("import tilelang.language as T\n\ndef gemm(M, N, K):\n    raise NotImplementedError('TODO 1')\n")
+    points, text, _ = shown(notebook.check, "step04", load_factory(path))
+    assert points == 0 and "still open" in text and "line 4" in text and "TODO 1" in text
+
+
+def test_stopped_check_is_a_verdict_and_the_next_one_works(monkeypatch):
+    class Stopped:
+        closed = False
+
+        def close(self):
+            self.closed = True
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    worker = Stopped()
+    monkeypatch.setattr(checker, "_workers", {"emulator": worker})
+    monkeypatch.setattr(checker, "check", stop)
+    points, text, _ = shown(notebook.check, "step04", None)
+    assert points == 0 and "you stopped this check" in text and worker.closed
+    assert progress.read()["entries"] == []
+
+
+def test_check_that_cannot_be_kept_says_so(monkeypatch):
+    answering(monkeypatch, RIGHT)
+    monkeypatch.setattr(progress, "keep", lambda *_: (_ for _ in ()).throw(PermissionError("read-only")))
+    points, text, _ = shown(notebook.check, "step04", None)
+    assert points == 4 and "could not be kept" in text and "read-only" in text
+
+
+def test_try_out_keeps_nothing_and_returns_nothing(monkeypatch):
+    answering(monkeypatch, RIGHT)
+    result, text, _ = shown(notebook.try_out, "step04", None)
+    assert result is None and "right at 3 sizes" in text and progress.read()["entries"] == []
+
+
+def test_ladder_shows_points(monkeypatch):
+    answering(monkeypatch, RIGHT)
+    shown(notebook.check, "step04", None)
+    _, text, _ = shown(notebook.ladder, "step04")
+    assert "TileLang 4 of 100, CuTe DSL 0 of 100" in text and "nothing was timed" in text
+
+
+@pytest.mark.parametrize("step", [None, "step99", 7, []])
+def test_ladder_of_anything_is_drawn(step):
+    assert "Your points so far" in shown(notebook.ladder, step)[1]
+
+
+def test_ladder_survives_a_broken_file():
+    progress.FILE.write_text("{")
+    assert "0 of 100" in shown(notebook.ladder)[1]
+
+
+def test_receipt_before_and_after_a_check(monkeypatch):
+    assert "no receipt of step04 yet" in shown(notebook.receipt, "step04")[1]
+    answering(monkeypatch, RIGHT)
+    shown(notebook.check, "step04", None)
+    _, text, html = shown(notebook.receipt, "step04")
+    assert "TileLang" in text and "four" in text and "<td" in html
+
+
+def test_receipt_of_no_step_says_which_there_are():
+    assert "step10" in shown(notebook.receipt, "step99")[1]
+
+
+def test_recorded_shows_the_files_figures():
+    _, text, html = shown(notebook.recorded, "step05", "step09, no multicast")
+    run = next(t for e in measured.load()["entries"] if (e["step"], e["dsl"]) == ("step05", "cute") for t in e["timings"]
+               if (t["mode"], t["size"][0]) == ("burst", 4096))
+    assert f"{run['tflops']:.0f} ({run['ratio']:.3f})" in text and f"{run['tflops']:.0f} ({run['ratio']:.3f})" in html
+    assert "step09, no multicast" in text and "variants.json: NVIDIA H200" in text
+
+
+def test_recorded_names_what_is_not_there():
+    assert "Nothing is recorded as step77" in shown(notebook.recorded, "step77")[1]
+
+
+@pytest.mark.parametrize("name, guess, words", [
+    ("nested_elect", "hang", ["Your guess is right", "took another branch", "elect_one"]),
+    ("no_proxy_fence", "right", ["You guessed right. Race", "fence_view_async_shared", "Recorded on NVIDIA H200"]),
+    ("ungrouped_modes", "no kernel", ["Your guess is right", "tma_partition"]),
+])
+def test_what_if_runs_the_fault_and_shows_the_change(name, guess, words):
+    _, text, _ = shown(notebook.what_if, name, guess)
+    assert all(word in text for word in words)
+    assert not (progress.FILE.exists() or "STEP =" in text)
+
+
+@pytest.mark.parametrize("guess", [None, "maybe", 3, []])
+def test_what_if_asks_for_a_guess_first(guess):
+    _, text, _ = shown(notebook.what_if, "nested_elect", guess)
+    assert "Guess first" in text and "elect_one" not in text
+
+
+def test_what_if_of_an_unknown_fault_lists_those_there_are():
+    assert "no_phase_flip" in shown(notebook.what_if, "no_such", "hang")[1]
+
+
+def test_every_change_of_a_planted_fault_is_short_enough_to_read():
+    for path in (SOLUTIONS / "wrong" / "tilelang").glob("*.py"):
+        source = path.read_text()
+        step = source.split('STEP = "')[1][:6]
+        changes = notebook._changes(solution_path(step, "tilelang").read_text(), source)
+        assert 0 < len(changes) <= 25, path.name
+
+
+def test_timeline_is_drawn_and_names_findings():
+    from course_utils.loading import load_module
+
+    wrong = load_module(SOLUTIONS / "wrong" / "tilelang" / "wrong_initial_phase.py")
+    _, text, _ = shown(notebook.timeline, "step07", wrong.gemm)
+    assert "Picture" in text and "wait" in text
+
+
+@pytest.mark.parametrize("arguments", [("step04", None), ("step99", None), ("step04", None, "cuda"), ("step04", None, "cute", 3)])
+def test_timeline_of_nonsense_is_words(arguments):
+    _, text, _ = shown(notebook.timeline, *arguments)
+    assert text and "Picture" not in text
+
+
+def test_text_without_a_notebook(monkeypatch, capsys):
+    """In a plain Python prompt the same calls print text."""
+    monkeypatch.setattr(InteractiveShell, "initialized", lambda: False)
+    answering(monkeypatch, RIGHT)
+    assert notebook.check("step04", None) == 4
+    notebook.receipt("step04")
+    printed = capsys.readouterr().out
+    assert "right at 3 sizes" in printed and "four" in printed and "<" not in printed
+
