@@ -1,4 +1,4 @@
-"""The ``course`` command: doctor, check, climb, receipt, trace, plot, sync, bundle, import."""
+"""The ``course`` command: doctor, check, climb, receipt, trace, plot, tensormap, sync, bundle, import."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return options.run(options, console)
     except (CompileError, measured.MeasuredError, ValueError, OSError) as error:
-        Console(stderr=True, highlight=False).print(f"course {options.command}: {error}", markup=False)
+        Console(stderr=True, highlight=False).print(f"course {options.command}: {error}", markup=False, soft_wrap=True)
         return EXIT_USAGE
 
 
@@ -67,6 +67,20 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--out", default=str(BUILD / "trace.png"), metavar="PNG")
     sub = command("plot", _plot, "draw the ladder: yours, if build/climb.json has timings, over the recorded one")
     sub.add_argument("--out", default=str(BUILD / "ladder.png"), metavar="PNG")
+    sub = command("tensormap", _tensormap, "hold the TMA contract against the driver's recorded verdicts, or explain one map")
+    actions = sub.add_subparsers(dest="action", required=True, metavar="ACTION")
+    verify = actions.add_parser("verify", help="every row of a file of driver verdicts: N of M agree")
+    verify.add_argument("file", metavar="FILE.jsonl[.gz]")
+    explain = actions.add_parser("explain", help="one map: legal, or every rule that it breaks")
+    explain.add_argument("file", nargs="?", metavar="FILE.jsonl[.gz]", help="take the map from this file, with --row")
+    explain.add_argument("--row", type=int, default=1, help="line of FILE, from 1")
+    explain.add_argument("--type", default="float16", help="element type (default: float16)")
+    for name, text in (("dims", "globalDim, elements"), ("strides", "globalStrides, bytes, without the innermost (default: dense)"),
+                       ("box", "boxDim, elements"), ("element-strides", "elementStrides (default: 1 each)")):
+        explain.add_argument(f"--{name}", metavar="N,N,...", help=f"{text}; innermost first")
+    for name, default in (("interleave", "none"), ("swizzle", "none"), ("l2", "none"), ("oob", "zero")):
+        explain.add_argument(f"--{name}", default=default, help=f"a name or the driver's number (default: {default})")
+    explain.add_argument("--address", type=lambda text: int(text, 0), default=0, help="globalAddress, bytes (default: 0)")
     sub = command("sync", _sync, "for authors: write the notebooks' exercise cells from solutions/, and their pictures")
     sub.add_argument("--solved", metavar="DIR", help="write solved copies to DIR instead: an instructor's source for nbgrader")
     sub.add_argument("--force", action="store_true", help="also over cells that somebody worked in; a copy is kept as .bak")
@@ -278,6 +292,21 @@ def _plot(options, console) -> int:
     _draw(options.out, measured.load(), mine)
     console.print(f"wrote {options.out}", markup=False, soft_wrap=True)
     return 0
+
+
+def _tensormap(options, console) -> int:
+    from course_utils import tensormap_command
+    from course_utils.tensormap import violations
+
+    if options.action == "verify":
+        count, disagreements = tensormap_command.verify(options.file)
+        for line in disagreements:
+            console.print(line, markup=False, soft_wrap=True)
+        console.print(f"{count - len(disagreements)} of {count} agree", markup=False)
+        return EXIT_FAILED if disagreements or not count else 0
+    tensor_map, address = tensormap_command.from_options(options)
+    console.print(tensormap_command.explain(tensor_map, address), markup=False, soft_wrap=True)
+    return EXIT_FAILED if violations(tensor_map, address) else 0
 
 
 def _sync(options, console) -> int:
