@@ -253,6 +253,8 @@ def _trace(options, console) -> int:
 
 
 def _receipt(options, console) -> int:
+    from course_utils import copies
+
     step = steps.find(options.what if options.what in steps.STEPS else "step03")
     artifact = _artifact(options, step.check_sizes[0])
     receipt = receipts.read_ptx(artifact.ptx)
@@ -260,8 +262,20 @@ def _receipt(options, console) -> int:
                   show_header=False)
     for row in receipts.table(receipt, artifact):
         table.add_row(*row)
+    found = copies.copies(artifact, _source(options))
+    for copy in found:
+        table.add_row(f"{copy.tensor}, {copy.direction}", str(copy) + (f" (asked for: {copy.asked})" if copy.asked else ""))
     console.print(table)
+    for copy in found:
+        if copy.finding:
+            console.print(f"Not what was asked for: {copy.finding}", markup=False, soft_wrap=True)
     return 0
+
+
+def _source(options) -> str:
+    """The Python that a command was given, or nothing where it was given an artifact."""
+    path = solution_path(options.what, options.dsl) if options.what in steps.STEPS else Path(options.what)
+    return path.read_text() if path.suffix == ".py" else ""
 
 
 def _artifact(options, size) -> Artifact:

@@ -101,7 +101,8 @@ def test_strides_are_dense_where_they_are_left_out(capsys):
 
 
 @pytest.mark.parametrize("arguments, words", [
-    (["--box", "64"], "--dims and --box"), (["--dims", "a", "--box", "64"], "whole numbers"), ([*TILE, "--type", "half"], "float16"),
+    (["--box", "64"], "--dims and --box"), (["--dims", "a", "--box", "64"], "whole numbers"),
+    ([*TILE, "--type", "half"], "float16"),
     ([*TILE, "--swizzle", "256B"], "128B"), (["nowhere.jsonl"], "nowhere.jsonl"),
 ])
 def test_bad_arguments_are_named(capsys, arguments, words):
