@@ -8,10 +8,11 @@ import gzip
 import json
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 
-from course_utils.tensormap import DOCUMENTED, OBSERVED, RULES, TensorMap, row_to_tensor_map, violations
+from course_utils.tensormap import DOCUMENTED, ELEMENT_BYTES, OBSERVED, RULES, TensorMap, row_to_tensor_map, violations
 
 ROWS = Path(__file__).parent / "data" / "driver_verdicts.jsonl.gz"
 
@@ -181,3 +182,55 @@ def test_row_arrays_longer_and_shorter_than_the_rank():
     assert row_to_tensor_map(row) == (expected, 48)
     assert row_to_tensor_map(row | {"rank": 0})[0].rank == 0
     assert "rank" in names(*row_to_tensor_map(row | {"rank": 2**32 - 1}))
+
+
+def drawn(random):
+    """A legal map of any rank and type with none, one or two fields changed, and its address."""
+    rank, data_type = random.randint(1, 5), random.randrange(13)
+    size = ELEMENT_BYTES[data_type]
+    swizzle, interleave = random.randrange(4), random.choice((0, 0, 0, 1, 2)) if rank > 2 else 0
+    span = (256, 32, 64, 128)[swizzle]
+    inner = random.choice([n for n in range(16, span + 1, 16) if n // size <= 256]) // size
+    box = (max(inner, 1), *(random.choice((1, 2, 3, 8, 16)) for _ in range(rank - 1)))
+    strides, step = [], 0
+    for _ in range(rank - 1):
+        step = max(step * random.choice((1, 2, 16)), 32 * random.randint(1, 64))
+        strides.append(step)
+    fields = {"data_type": data_type, "dims": tuple(random.choice((1, 7, 64, 4096)) for _ in range(rank)),
+              "strides": tuple(strides), "box": box, "interleave": interleave,
+              "element_strides": tuple(random.choice((1, 1, 1, 2)) for _ in range(rank)),
+              "swizzle": swizzle, "l2_promotion": random.randrange(4), "oob_fill": int(data_type >= 6 and random.random() < 0.2)}
+    address = 32 * random.randrange(64)
+    for _ in range(random.choice((0, 1, 1, 2))):
+        name = random.choice((*fields, "address"))
+        if name == "address":
+            address += random.choice((1, 8, 16, 32))
+        elif name in ("dims", "box", "element_strides", "strides") and fields[name]:
+            values = list(fields[name])
+            odd = {"dims": (0, 1, 2**32, 2**32 + 1), "box": (0, 1, 255, 256, 257, 512), "element_strides": (0, 1, 8, 9),
+                   "strides": (0, 8, 16, 24, 2**40 - 16, 2**40)}[name]
+            values[random.randrange(len(values))] = random.choice(odd)
+            fields[name] = tuple(values)
+        elif name == "data_type":
+            fields[name] = random.randrange(13)
+        elif name in ("swizzle", "interleave", "l2_promotion", "oob_fill"):
+            fields[name] = random.randrange({"swizzle": 7, "interleave": 3, "l2_promotion": 4, "oob_fill": 2}[name])
+    return TensorMap(**fields), address
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("seed", range(4))
+def test_agrees_with_this_machines_driver_on_maps_never_seen(seed):
+    from course_utils.gpu.launch import DriverError, encode
+
+    random, wrong, refused = Random(seed), [], 0
+    for _ in range(5_000):
+        tensor_map, address = drawn(random)
+        try:
+            encode(tensor_map, 2**46 + address)
+            accepted = True
+        except DriverError:
+            accepted, refused = False, refused + 1
+        if accepted != (names(tensor_map, 2**46 + address) == []):
+            wrong.append((accepted, names(tensor_map, address), tensor_map, address))
+    assert wrong == [] and 500 < refused < 4_500
