@@ -69,8 +69,8 @@ def _nvrtc() -> tuple[str, bool, str]:
 def _gpu() -> tuple[str, bool, str]:
     device, reason = checker.find_gpu()
     if device is None:
-        return "gpu", False, (f"{reason}: kernels are compiled and their receipts checked here, but not run. TFLOP/s are shown "
-                              "as recorded on an H200. `course bundle` takes your kernels to a GPU machine.")
+        return "gpu", False, (f"{reason}: kernels are compiled, their receipts checked, and their PTX run in the emulator. TFLOP/s "
+                              "are shown as recorded on an H200. `course bundle` takes your kernels to a GPU machine.")
     busy = _busy(device)
     return "gpu", not busy, f"{device['name']}, {device['sms']} SMs, driver {device['driver']}, CUDA {device['cuda_driver']}{busy}"
 

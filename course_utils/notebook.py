@@ -13,7 +13,7 @@ from pathlib import Path
 
 from IPython.display import display
 
-from course_utils import checker, measured, plots, progress, steps
+from course_utils import checker, measured, plots, progress, receipts, steps
 from course_utils.compile.errors import CompileError
 from course_utils.loading import SOLUTIONS, load_module, solution_path
 from course_utils.sync import without_markers
@@ -95,43 +95,59 @@ def ladder(step: str | None = None) -> None:
         _say(f"The ladder cannot be drawn: {type(error).__name__}: {error}")
 
 
-def receipt(step: str) -> None:
-    """Show what the compiler made of your kernels of a step, both DSLs side by side, from your best check. Raises nothing."""
+def receipt(step: str, gemm=None, dsl: str = "tilelang") -> None:
+    """Show what the compiler made of a kernel: of ``gemm``, or of your best checks of a step, both DSLs side by side. Raises nothing."""
     try:
-        steps.find(step)
-        kept = progress.read()
-        found = {plots.DSLS[dsl][0]: dict(e["receipt"]) for dsl in checker.DSLS if (e := progress.find(kept, step, dsl))
-                 and e["receipt"]}
+        found = {plots.DSLS[dsl][0]: _compiled_receipt(step, gemm, dsl)} if gemm is not None else _kept_receipts(step)
         if not found:
             _say(f"There is no receipt of {step} yet: check a kernel that compiles, then run this cell again.")
             return
         rows = list(dict.fromkeys(name for one in found.values() for name in one))
         _table(["", *found], [[name, *(one.get(name, "none") for one in found.values())] for name in rows])
     except Exception as error:
-        _say(f"The receipt cannot be shown: {type(error).__name__}: {error}")
+        _say(f"The receipt cannot be shown: {error if isinstance(error, CompileError) else f'{type(error).__name__}: {error}'}")
+
+
+def _compiled_receipt(step: str, gemm, dsl: str) -> dict[str, str]:
+    artifact = checker.compile_factory(gemm, dsl, steps.find(step).emulated[0][0])
+    return dict(receipts.table(receipts.read_ptx(artifact.ptx), artifact))
+
+
+def _kept_receipts(step: str) -> dict[str, dict[str, str]]:
+    steps.find(step)
+    kept = progress.read()
+    return {plots.DSLS[dsl][0]: dict(e["receipt"]) for dsl in checker.DSLS if (e := progress.find(kept, step, dsl)) and e["receipt"]}
 
 
 def recorded(*names: str) -> None:
     """Show recorded TFLOP/s and shares of cuBLAS for steps ("step05") or variants ("step09, no multicast"). Raises nothing."""
     try:
-        rows, sources = [], []
-        for file in ("ladder", "variants"):
+        found, sources = [], []
+        for file, key in (("ladder", "step"), ("variants", "name")):
             data = measured.load(file)
-            used = [e for e in data["entries"] if e["name" if file == "variants" else "step"] in names]
-            for e in used:
-                runs = {(t["mode"], t["size"][0]): t for t in e["timings"] if len(set(t["size"])) == 1}
-                rows.append([e["step"] if file == "ladder" else e["name"], plots.DSLS[e["dsl"]][0], *(
-                    f"{runs[key]['tflops']:.0f} ({runs[key]['ratio']:.3f})" if key in runs else "not timed"
-                    for key in (("burst", 4096), ("burst", 8192), ("sustained", 8192)))])
+            used = [(e[key], e) for e in data["entries"] if e[key] in names]
+            found += used
             if used:
                 where = data["provenance"]
                 sources.append(f"{file}.json: {where['gpu']}, {where['date']}, driver {where['driver']}")
+        runs = list(dict.fromkeys(_run(t) for _, e in found for t in e["timings"]))
+        runs.sort(key=lambda run: run.endswith("sustained"))
+        rows = []
+        for name, e in found:
+            figures = {_run(t): f"{t['tflops']:{'.0f' if t['tflops'] > 10 else '.2g'}} ({t['ratio']:.3f})" for t in e["timings"]}
+            rows.append([name, plots.DSLS[e["dsl"]][0], *(figures.get(run, "not timed") for run in runs)])
+        _table(["", "DSL", *runs], rows)
         missing = [name for name in names if not any(name == row[0] for row in rows)]
-        _table(["", "DSL", "4096 burst", "8192 burst", "8192 sustained"], rows)
         _say("TFLOP/s, and share of cuBLAS in the same run. Recorded: " + "; ".join(sources) + "."
              + (f" Nothing is recorded as {', '.join(missing)}." if missing else ""))
     except Exception as error:
         _say(f"The recorded figures cannot be shown: {type(error).__name__}: {error}")
+
+
+def _run(timing: dict) -> str:
+    """"4096 burst" or "8192 x 2304 x 5120 burst"."""
+    size = timing["size"]
+    return f"{size[0] if len(set(size)) == 1 else ' x '.join(map(str, size))} {timing['mode']}"
 
 
 def what_if(name: str, guess: str | None = None, dsl: str | None = None) -> None:
@@ -158,7 +174,8 @@ def _what_if(name, guess, dsl) -> None:
         _say("Guess first: set `guess` to one of\n" + "\n".join(f"  {text}" for text in OUTCOMES.values()))
         return
     verdict = checker.check(wrong.STEP, wrong.gemm, dsl, "emulator")
-    _say(("Your guess is right. " if guess == outcome else f"You guessed {guess}. ") + OUTCOMES[outcome].capitalize() + ".")
+    _say(("Your guess is right. " if guess == outcome else f"You guessed {guess}. ")
+         + OUTCOMES[outcome][0].upper() + OUTCOMES[outcome][1:] + ".")
     failed = [part for part in verdict.checks if part.passed is False and not part.detail.startswith("not ")]
     for part in failed:
         _say(f"{part.name}: {part.detail.splitlines()[0]}")

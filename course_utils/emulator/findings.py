@@ -40,6 +40,9 @@ KINDS = {
     "accumulator-before-wait": ("error", (
         "Registers of a wgmma are used while it may still run. Wait with wgmma.wait_group first, and commit the group "
         "before the wait.")),
+    "accumulator-uninitialised": ("error", (
+        "The first wgmma of a tile adds to what its registers happen to hold. Let it overwrite them (clear_accum, or the "
+        "ACCUMULATE field set to False), or clear them first.")),
     "wgmma-fence": ("error", (
         "wgmma starts before wgmma.fence has ordered the registers it uses. Call the fence before the first wgmma.")),
     "wgmma-mismatch": ("error", (

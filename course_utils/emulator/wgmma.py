@@ -248,6 +248,8 @@ def multiply(instruction):
             if source is None and any(v.__class__ is Pending for v in held):
                 p.fault("accumulator-before-wait", f"{p.name()} accumulates onto registers of another wgmma that has not been "
                                                    "waited for")
+            if source is None and any(v is None for v in held):
+                p.find("accumulator-uninitialised", lambda: f"wgmma of {p.name()} adds to registers that nothing has written")
             op.initial[w] = source or [0 if v is None else v for v in held]
         if held is not accumulator.pending[w] and not (same and kept is accumulator.pending[w]):
             accumulator.put(R, accumulator.pending[w])

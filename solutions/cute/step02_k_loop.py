@@ -30,8 +30,11 @@ def gemm(M, N, K):
         my_D = my_mma.partition_C(D)
         acc = cute.make_rmem_tensor(my_D.shape, cutlass.Float32)
 
+        ### BEGIN SOLUTION: the first wgmma of all is to overwrite acc
         mma.set(warpgroup.Field.ACCUMULATE, False)
+        ### END SOLUTION
         for k in cutlass.range(K // block_K, unroll=1):
+            ### BEGIN SOLUTION: bring tile k to shared memory, through registers; nobody overwrites or reads a tile too early
             cute.copy(copy, A_src[None, None, None, k], A_regs)
             cute.copy(copy, B_src[None, None, None, k], B_regs)
             cute.arch.sync_threads()  # every warp's wgmma has read what the copy overwrites
@@ -39,6 +42,7 @@ def gemm(M, N, K):
             cute.copy(copy, B_regs, B_dst)
             cute.arch.fence_view_async_shared()
             cute.arch.sync_threads()
+            ### END SOLUTION
             warpgroup.fence()
             for i in cutlass.range_constexpr(block_K // 16):  # one wgmma multiplies 16 of the tile's K
                 cute.gemm(mma, acc, A_frag[None, None, i], B_frag[None, None, i], acc)

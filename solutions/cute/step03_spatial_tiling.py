@@ -15,13 +15,17 @@ def gemm(M, N, K):
     @cute.kernel
     def kernel(A, B, D, layout_A, layout_B, copy, mma):
         thread, _, _ = cute.arch.thread_idx()
+        ### BEGIN SOLUTION: m and n, the row and the column of this CTA's tile in the grid of tiles
         n, m, _ = cute.arch.block_idx()
+        ### END SOLUTION
         smem = SmemAllocator()
         A_shared = smem.allocate_tensor(cutlass.Float16, layout_A.outer, 1024, layout_A.inner)
         B_shared = smem.allocate_tensor(cutlass.Float16, layout_B.outer, 1024, layout_B.inner)
 
+        ### BEGIN SOLUTION: the K tiles of this CTA's rows of A, and those of its rows of B
         A_tiles = cute.local_tile(A, (block_M, block_K), (m, None))  # (block_M, block_K, k)
         B_tiles = cute.local_tile(B, (block_N, block_K), (n, None))
+        ### END SOLUTION
         my_copy = copy.get_slice(thread)
         A_src, A_dst = my_copy.partition_S(A_tiles), my_copy.partition_D(A_shared[None, None, 0])
         B_src, B_dst = my_copy.partition_S(B_tiles), my_copy.partition_D(B_shared[None, None, 0])
@@ -29,7 +33,9 @@ def gemm(M, N, K):
         my_mma = mma.get_slice(thread)
         A_frag = mma.make_fragment_A(my_mma.partition_A(A_shared))
         B_frag = mma.make_fragment_B(my_mma.partition_B(B_shared))
+        ### BEGIN SOLUTION: what this thread holds of this CTA's tile of D
         my_D = my_mma.partition_C(cute.local_tile(D, (block_M, block_N), (m, n)))
+        ### END SOLUTION
         acc = cute.make_rmem_tensor(my_D.shape, cutlass.Float32)
 
         mma.set(warpgroup.Field.ACCUMULATE, False)

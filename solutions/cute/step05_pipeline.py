@@ -27,11 +27,13 @@ def gemm(M, N, K):
         A_shared = smem.allocate_tensor(cutlass.Float16, layout_A.outer, 1024, layout_A.inner)
         B_shared = smem.allocate_tensor(cutlass.Float16, layout_B.outer, 1024, layout_B.inner)
         D_shared = smem.allocate_tensor(cutlass.Float16, layout_D.outer, 1024, layout_D.inner)
+        ### BEGIN SOLUTION: the pipeline: its stages, who arrives, the bytes of a stage, its barriers
         # an elected thread of each warp says that its warp has left a stage
         pipe = PipelineTmaAsync.create(
             num_stages=num_stages, producer_group=CooperativeGroup(Agent.Thread),
             consumer_group=CooperativeGroup(Agent.Thread, warps), tx_count=tile_bytes, barrier_storage=barriers,
             cta_layout_vmnk=cute.make_layout((1, 1, 1, 1)))
+        ### END SOLUTION
 
         # TMA takes a tile as one mode: (tile, m or n, k) in global memory, (tile, stage) in shared memory
         A_tiles = cute.group_modes(cute.local_tile(A, (block_M, block_K), (None, None)), 0, 2)
@@ -49,12 +51,15 @@ def gemm(M, N, K):
         out = cute.make_rmem_tensor(acc.shape, cutlass.Float16)
         to_shared = cute.make_tiled_copy_C(cute.make_copy_atom(warp.StMatrix8x8x16bOp(False, 4), cutlass.Float16), mma)
         my_out = to_shared.get_slice(thread)
+        ### BEGIN SOLUTION: two states: where the next load goes, and what the next wgmma reads
         load = make_pipeline_state(PipelineUserType.Producer, num_stages)  # stage and phase of the next load
         use = make_pipeline_state(PipelineUserType.Consumer, num_stages)  # and of the next wgmma
+        ### END SOLUTION
 
         mma.set(warpgroup.Field.ACCUMULATE, False)
         # step i loads tile i and multiplies tile i - (num_stages - 1), which was asked for that long ago
         for i in cutlass.range(k_tiles + num_stages - 1, unroll=1):
+            ### BEGIN SOLUTION: load tile i, if there is one; multiply the tile asked for num_stages - 1 steps ago, if any
             if i < k_tiles:
                 if warp_idx == 0:
                     pipe.producer_acquire(load)
@@ -72,6 +77,7 @@ def gemm(M, N, K):
                 warpgroup.wait_group(0)
                 pipe.consumer_release(use)
                 use.advance()
+            ### END SOLUTION
 
         out.store(acc.load().to(cutlass.Float16))
         cute.copy(to_shared, my_out.retile(out), my_out.partition_D(D_shared))

@@ -53,12 +53,16 @@ def gemm(M, N, K):
         my_out = to_shared.get_slice(thread)
         load = make_pipeline_state(PipelineUserType.Producer, num_stages)
         use = make_pipeline_state(PipelineUserType.Consumer, num_stages)
+        ### BEGIN SOLUTION: the order of tiles, as a layout: panels of `panel` columns, row after row within a panel
         # the order of tiles is a layout: panels of up to 4 columns, row after row within a panel, so that A and B stay in L2
         order = cute.make_layout((tiles_M, (panel, tiles_N // panel)), stride=(panel, (1, panel * tiles_M)))
+        ### END SOLUTION
 
         for tile in cutlass.range(cta, tiles_M * tiles_N, sm_count, unroll=1):
+            ### BEGIN SOLUTION: which tile of D this number is; and its sum starts afresh
             m, n = order.get_flat_coord(tile)
             mma.set(warpgroup.Field.ACCUMULATE, False)
+            ### END SOLUTION
             for i in cutlass.range(k_tiles + num_stages - 1, unroll=1):
                 if i < k_tiles:
                     if warp_idx == 0:

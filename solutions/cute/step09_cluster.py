@@ -32,13 +32,11 @@ def gemm(M, N, K):
         B_shared = smem.allocate_tensor(cutlass.Float16, layout_B.outer, 1024, layout_B.inner)
         D_shared = smem.allocate_tensor(cutlass.Float16, layout_D.outer, 1024, layout_D.inner)
         ### BEGIN SOLUTION: the pipeline: how many warps free a stage, how many bytes fill it, what shape has the cluster?
-        ### BEGIN SOLUTION: the pipeline: how many warps free a stage, how many bytes fill it, what shape has the cluster?
         # a stage is written for both CTAs, so it is free when the 4 consumer warps of each have left it
         pipe = PipelineTmaAsync.create(
             num_stages=num_stages, producer_group=CooperativeGroup(Agent.Thread),
             consumer_group=CooperativeGroup(Agent.Thread, cluster * 4), tx_count=tile_bytes, barrier_storage=barriers,
             cta_layout_vmnk=cute.make_layout((1, cluster, 1, 1)))
-        ### END SOLUTION
         ### END SOLUTION
 
         # TMA takes a tile as one mode: (tile, m or n, k) in global memory, (tile, stage) in shared memory
@@ -48,11 +46,9 @@ def gemm(M, N, K):
         one = cute.make_layout(1)
         A_dst, A_src = cpasync.tma_partition(load_A, 0, one, cute.group_modes(A_shared, 0, 2), A_tiles)
         ### BEGIN SOLUTION: this CTA's half of B's tile, as source and destination of its loads
-        ### BEGIN SOLUTION: this CTA's half of B's tile, as source and destination of its loads
         # B's tile is cut in two: each CTA loads its half and multicasts it to both
         pair = cute.make_layout(cluster)
         B_dst, B_src = cpasync.tma_partition(load_B, rank, pair, cute.group_modes(B_shared, 0, 2), B_tiles)
-        ### END SOLUTION
         ### END SOLUTION
         D_src, D_dst = cpasync.tma_partition(store_D, 0, one, cute.group_modes(D_shared, 0, 2), D_tiles)
 
@@ -78,7 +74,6 @@ def gemm(M, N, K):
                         # every other tile goes through K backwards: what the last tile left in L2 comes first
                         k_load = k if forth else k_tiles - 1 - k
                         ### BEGIN SOLUTION: when the stage is free: load A for this CTA, its half of B for both; next stage
-                        ### BEGIN SOLUTION: when the stage is free: load A for this CTA, its half of B for both; next stage
                         pipe.producer_acquire(load)
                         full = pipe.producer_get_barrier(load)
                         cute.copy(load_A, A_src[None, m, k_load], A_dst[None, load.index], tma_bar_ptr=full)
@@ -86,12 +81,9 @@ def gemm(M, N, K):
                                   mcast_mask=cutlass.Int16(0b11))
                         load.advance()
                         ### END SOLUTION
-                        ### END SOLUTION
                     forth = not forth
                 ### BEGIN SOLUTION: stay until nobody will arrive here any more
-                ### BEGIN SOLUTION: stay until nobody will arrive here any more
                 pipe.producer_tail(load)  # stay until both CTAs have left every stage: nobody arrives at a CTA that is gone
-                ### END SOLUTION
                 ### END SOLUTION
         else:  # consumer warpgroup
             cute.arch.setmaxregister_increase(232)
@@ -139,10 +131,8 @@ def gemm(M, N, K):
         load_A, A = cpasync.make_tiled_tma_atom(
             cpasync.CopyBulkTensorTileG2SOp(), A, cute.select(layout_A, [0, 1]), (block_M, block_K))
         ### BEGIN SOLUTION: B's tensor map and load, for a tile that the CTAs of a cluster share
-        ### BEGIN SOLUTION: B's tensor map and load, for a tile that the CTAs of a cluster share
         load_B, B = cpasync.make_tiled_tma_atom(
             cpasync.CopyBulkTensorTileG2SMulticastOp(), B, cute.select(layout_B, [0, 1]), (block_N, block_K), cluster)
-        ### END SOLUTION
         ### END SOLUTION
         store_D, D = cpasync.make_tiled_tma_atom(
             cpasync.CopyBulkTensorTileS2GOp(), D, layout_D, (block_M, block_N))

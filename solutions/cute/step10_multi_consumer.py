@@ -62,7 +62,6 @@ def gemm(M, N, K):
         consumers = NamedBarrier(1, 256)  # of the consumers' threads only
 
         ### BEGIN SOLUTION: the kernel: one producer warp, and two consumer warpgroups
-        ### BEGIN SOLUTION: the kernel: one producer warp, and two consumer warpgroups
         if warp_idx < 4:  # producer warpgroup, of which one warp works
             cute.arch.setmaxregister_decrease(40)
             if warp_idx == 0:
@@ -120,7 +119,6 @@ def gemm(M, N, K):
                         cute.arch.cp_async_bulk_commit_group()
             if warp_idx == 4:
                 cute.arch.cp_async_bulk_wait_group(0)
-        ### END SOLUTION
         ### END SOLUTION
 
     @cute.jit

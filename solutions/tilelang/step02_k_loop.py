@@ -20,13 +20,17 @@ def gemm(M, N, K):
             acc = T.alloc_fragment((block_M, block_N), T.float32)
 
             for k in T.serial(K // block_K):
+                ### BEGIN SOLUTION: fill A_shared and B_shared with the columns of this k
                 T.copy(A[:, k * block_K : (k + 1) * block_K], A_shared)
                 T.copy(B[:, k * block_K : (k + 1) * block_K], B_shared)
+                ### END SOLUTION
                 T.fence_proxy_async()
                 T.sync_threads()
+                ### BEGIN SOLUTION: multiply, overwriting acc in the first round only; wait; let nobody refill the tiles too early
                 T.wgmma_gemm(A_shared, B_shared, acc, transpose_B=True, clear_accum=(k == 0))
                 T.wait_wgmma(0)
                 T.sync_threads()  # nobody refills a tile that a warp still multiplies
+                ### END SOLUTION
 
             T.copy(acc, D)
 

@@ -19,17 +19,23 @@ def gemm(M, N, K):
             A_shared = T.alloc_shared((ring, block_M, block_K), T.float16)
             B_shared = T.alloc_shared((ring, block_N, block_K), T.float16)
             acc = T.alloc_fragment((block_M, block_N), T.float32)
+            ### BEGIN SOLUTION: m and n, the first row and the first column of this CTA's tile of D
             m, n = by * block_M, bx * block_N
+            ### END SOLUTION
 
             for k in T.serial(K // block_K):
+                ### BEGIN SOLUTION: copy tile k of this CTA's rows of A and of its rows of B into slot 0
                 T.copy(A[m : m + block_M, k * block_K : (k + 1) * block_K], A_shared[0, :, :])
                 T.copy(B[n : n + block_N, k * block_K : (k + 1) * block_K], B_shared[0, :, :])
+                ### END SOLUTION
                 T.fence_proxy_async()
                 T.sync_threads()
                 T.wgmma_gemm(A_shared[0, :, :], B_shared[0, :, :], acc, transpose_B=True, clear_accum=(k == 0))
                 T.wait_wgmma(0)
                 T.sync_threads()
 
+            ### BEGIN SOLUTION: write acc to this CTA's place in D
             T.copy(acc, D[m : m + block_M, n : n + block_N])
+            ### END SOLUTION
 
     return main

@@ -21,11 +21,14 @@ def gemm(M, N, K):
             B_shared = T.alloc_shared((ring, block_N, block_K), T.float16)
             D_shared = T.alloc_shared((block_M, block_N), T.float16)
             acc = T.alloc_fragment((block_M, block_N), T.float32)
+            ### BEGIN SOLUTION: one full barrier for each stage of the ring
             full = T.alloc_barrier([1] * num_stages)
+            ### END SOLUTION
             m, n = by * block_M, bx * block_N
 
             # step i loads tile i and multiplies tile i - (num_stages - 1), which was asked for that long ago
             for i in T.serial(k_tiles + num_stages - 1):
+                ### BEGIN SOLUTION: load tile i, if there is one; multiply the tile asked for num_stages - 1 steps ago, if any
                 if i < k_tiles:
                     load = i % num_stages
                     T.tma_copy(A[m : m + block_M, i * block_K : (i + 1) * block_K], A_shared[load, :, :], barrier=full[load])
@@ -39,6 +42,7 @@ def gemm(M, N, K):
                     T.wgmma_gemm(A_shared[stage, :, :], B_shared[stage, :, :], acc, transpose_B=True, clear_accum=(k == 0))
                     T.wait_wgmma(0)
                     T.sync_threads()  # the stage is free: the next step loads into it
+                ### END SOLUTION
 
             T.copy(acc, D_shared)
             T.fence_proxy_async()

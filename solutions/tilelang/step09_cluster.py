@@ -26,10 +26,8 @@ def gemm(M, N, K):
             acc = T.alloc_fragment((block_M, block_N), T.float32)
             full = T.alloc_barrier([1] * num_stages)  # one arrival by the producer, and the bytes
             ### BEGIN SOLUTION: empty barriers at which both CTAs can arrive; how many arrivals make a stage free?
-            ### BEGIN SOLUTION: empty barriers at which both CTAs can arrive; how many arrivals make a stage free?
             # a stage is written for both CTAs, so it is free when the consumers of both have left it
             empty = T.alloc_cluster_barrier([cluster] * num_stages)
-            ### END SOLUTION
             ### END SOLUTION
             it = T.alloc_var(T.int32, init=0)  # K tiles so far; each role counts its own
             thread = T.get_thread_binding()
@@ -43,7 +41,6 @@ def gemm(M, N, K):
                 if thread < 32:
                     while tiles.valid():
                         ### BEGIN SOLUTION: m, n of this CTA; for each K tile, forth or back: wait, load A, multicast B, arrive
-                        ### BEGIN SOLUTION: this CTA's tile; for each K tile, to and fro: wait, load A, multicast B, arrive
                         m, n = (tiles.m_idx * cluster + rank) * block_M, tiles.n_idx * block_N
                         for k in T.serial(k_tiles):
                             stage = it % num_stages
@@ -60,13 +57,11 @@ def gemm(M, N, K):
                                 T.mbarrier_arrive(full[stage])
                             it = it + 1
                         ### END SOLUTION
-                        ### END SOLUTION
                         tiles.next_tile()
             else:  # consumer warpgroup
                 T.inc_max_nreg(232)
                 while tiles.valid():
                     ### BEGIN SOLUTION: m, n of this CTA; multiply, one group in flight; tell both CTAs of each stage that is free
-                    ### BEGIN SOLUTION: this CTA's tile; multiply with one group in flight, and tell both CTAs of each stage that is free
                     m, n = (tiles.m_idx * cluster + rank) * block_M, tiles.n_idx * block_N
                     for k in T.serial(k_tiles):
                         stage = it % num_stages
@@ -82,7 +77,6 @@ def gemm(M, N, K):
                     if thread % 128 < cluster:
                         T.mbarrier_arrive(empty[(it - 1) % num_stages], thread % 128)
                     ### END SOLUTION
-                    ### END SOLUTION
 
                     T.tma_store_wait(0)
                     T.sync_threads(1, 128)  # named barrier 1: the consumer's threads only
@@ -93,9 +87,7 @@ def gemm(M, N, K):
                     tiles.next_tile()
                 T.tma_store_wait(0)
             ### BEGIN SOLUTION: keep both CTAs here until neither can touch the other any more
-            ### BEGIN SOLUTION: what no CTA may do before the other is done with it
             T.cluster_sync()  # a CTA that left early could not be told about, or written to, by the other
-            ### END SOLUTION
             ### END SOLUTION
 
     return main

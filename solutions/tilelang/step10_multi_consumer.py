@@ -36,7 +36,6 @@ def gemm(M, N, K):
             tiles.init(cta // cluster)
 
             ### BEGIN SOLUTION: the kernel: one producer warp, two consumer warpgroups, and a common end
-            ### BEGIN SOLUTION: the kernel: one producer warp, two consumer warpgroups, and a common end
             if thread < 128:  # producer warpgroup, of which one warp works
                 T.dec_max_nreg(40)
                 if thread < 32:
@@ -85,7 +84,6 @@ def gemm(M, N, K):
                     tiles.next_tile()
                 T.tma_store_wait(0)
             T.cluster_sync()  # a CTA that left early could not be told about, or written to, by the other
-            ### END SOLUTION
             ### END SOLUTION
 
     return main
