@@ -96,7 +96,7 @@ def ladder(step: str | None = None) -> None:
 
 
 def receipt(step: str, gemm=None, dsl: str = "tilelang") -> None:
-    """Show what the compiler made of a kernel: of ``gemm``, or of your best checks of a step, both DSLs side by side. Raises nothing."""
+    """Show what the compiler made of ``gemm``, or else of your best checks of a step, both DSLs side by side. Raises nothing."""
     try:
         found = {plots.DSLS[dsl][0]: _compiled_receipt(step, gemm, dsl)} if gemm is not None else _kept_receipts(step)
         if not found:
@@ -115,8 +115,8 @@ def _compiled_receipt(step: str, gemm, dsl: str) -> dict[str, str]:
 
 def _kept_receipts(step: str) -> dict[str, dict[str, str]]:
     steps.find(step)
-    kept = progress.read()
-    return {plots.DSLS[dsl][0]: dict(e["receipt"]) for dsl in checker.DSLS if (e := progress.find(kept, step, dsl)) and e["receipt"]}
+    kept = [(name, progress.find(progress.read(), step, dsl)) for dsl, (name, _) in plots.DSLS.items()]
+    return {name: dict(e["receipt"]) for name, e in kept if e and e["receipt"]}
 
 
 def recorded(*names: str) -> None:
@@ -133,7 +133,7 @@ def recorded(*names: str) -> None:
         runs = list(dict.fromkeys(_run(t) for _, e in found for t in e["timings"]))
         runs.sort(key=lambda run: run.endswith("sustained"))
         rows = []
-        for name, e in found:
+        for name, e in sorted(found, key=lambda pair: names.index(pair[0])):
             figures = {_run(t): f"{t['tflops']:{'.0f' if t['tflops'] > 10 else '.2g'}} ({t['ratio']:.3f})" for t in e["timings"]}
             rows.append([name, plots.DSLS[e["dsl"]][0], *(figures.get(run, "not timed") for run in runs)])
         _table(["", "DSL", *runs], rows)
@@ -174,13 +174,13 @@ def _what_if(name, guess, dsl) -> None:
         _say("Guess first: set `guess` to one of\n" + "\n".join(f"  {text}" for text in OUTCOMES.values()))
         return
     verdict = checker.check(wrong.STEP, wrong.gemm, dsl, "emulator")
-    _say(("Your guess is right. " if guess == outcome else f"You guessed {guess}. ")
+    _say(("Your guess is right. " if guess == outcome else f"You guessed \"{guess}\". ")
          + OUTCOMES[outcome][0].upper() + OUTCOMES[outcome][1:] + ".")
-    failed = [part for part in verdict.checks if part.passed is False and not part.detail.startswith("not ")]
-    for part in failed:
+    left = [part for part in verdict.checks if not part.passed and part.name != "speed"]
+    for part in left:
         _say(f"{part.name}: {part.detail.splitlines()[0]}")
-    if not failed:
-        _say("Every part of the check passed.")
+    if not left:
+        _say("The emulator finds nothing wrong, and every required instruction is there.")
     on_gpu = measured.load("wrong")
     entry = next((e for e in on_gpu["entries"] if e["name"] == f"{name} {dsl}"), None)
     if entry:

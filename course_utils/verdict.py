@@ -80,6 +80,7 @@ class Verdict:
             f"<tr><td style='color:{colours[p.state]};text-align:left'>{p.state}</td><td style='text-align:left'>"
             f"{html.escape(p.name)}</td><td>{p.points:g} / {p.max_points:g}</td><td style='text-align:left;white-space:pre-wrap'>"
             f"{html.escape(p.detail)}</td></tr>" for p in self.checks)
-        look = f"<p style='white-space:pre-wrap'><b>Look here first:</b> {html.escape(self.diagnosis)}</p>" if self.diagnosis else ""
+        first = f"<p style='white-space:pre-wrap'><b>Look here first:</b> {html.escape(self.diagnosis)}</p>"
+        look = first if self.diagnosis else ""
         return (f"<p><b>{html.escape(self.step)}</b>, {html.escape(self.dsl)}: <b>{self.points:g} of {self.max_points:g}"
                 f" points</b> (backend: {html.escape(self.backend)})</p><table>{rows}</table>{look}")

@@ -133,7 +133,7 @@ def test_recorded_names_what_is_not_there():
 
 @pytest.mark.parametrize("name, guess, words", [
     ("nested_elect", "hang", ["Your guess is right", "took another branch", "elect_one"]),
-    ("no_proxy_fence", "right", ["You guessed right. Race", "fence_view_async_shared", "Recorded on NVIDIA H200"]),
+    ("no_proxy_fence", "right", ['You guessed "right". Race', "fence_view_async_shared", "Recorded on NVIDIA H200"]),
     ("ungrouped_modes", "no kernel", ["Your guess is right", "tma_partition"]),
 ])
 def test_what_if_runs_the_fault_and_shows_the_change(name, guess, words):

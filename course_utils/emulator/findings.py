@@ -40,6 +40,9 @@ KINDS = {
     "accumulator-before-wait": ("error", (
         "Registers of a wgmma are used while it may still run. Wait with wgmma.wait_group first, and commit the group "
         "before the wait.")),
+    "uninitialised-register": ("error", (
+        "A register is used that nothing has written: often an accumulator that no wgmma has reached. Does the loop that "
+        "writes it run at least once at this size?")),
     "accumulator-uninitialised": ("error", (
         "The first wgmma of a tile adds to what its registers happen to hold. Let it overwrite them (clear_accum, or the "
         "ACCUMULATE field set to False), or clear them first.")),

@@ -170,7 +170,7 @@ class Machine:
             path.fault("instruction-limit", f"{self.executed:,} warp instructions were executed")
 
     def _explain(self, path, function, error):
-        """An instruction failed in Python: on an accumulator in flight, on a register never written, or on our side."""
+        """An instruction failed in Python: on an accumulator in flight or a register never written, or it is our fault."""
         trace, line = error.__traceback__, 0
         while trace:
             if trace.tb_frame.f_code is function.__code__:
@@ -186,8 +186,7 @@ class Machine:
                            "wgmma may still write")
         for register in read:
             if registers[register] is None:
-                raise PtxError(f"PTX line {instruction.line}: {names[register]} is read before it is written: "
-                               f"{instruction.text[:160]}") from error
+                path.fault("uninitialised-register", f"{path.name()} uses register {names[register]}, which nothing has written")
         raise PtxError(f"PTX line {instruction.line}: the emulator failed on this instruction ({type(error).__name__}: {error}): "
                        f"{instruction.text[:160]}") from error
 
