@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import html
 import inspect
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from course_utils.compile.errors import CompileError
 from course_utils.loading import SOLUTIONS, load_module, solution_path
 from course_utils.sync import without_markers
 from course_utils.verdict import Verdict
+
+warnings.filterwarnings("ignore", message="IProgress not found")  # a DSL imports tqdm, which would say so in a learner's cell
 
 OUTCOMES = {
     "right": "right: the numbers are right, and something else is missing",
@@ -59,17 +62,20 @@ def check(step: str, gemm, dsl: str = "tilelang") -> float:
     return round(float(verdict.points), 3)
 
 
-def try_out(step: str, gemm, dsl: str = "tilelang") -> None:
-    """The same check without grading: nothing is kept and there is no score. Raises nothing."""
-    _shown(step, gemm, dsl)
+def try_out(step: str, gemm, dsl: str = "tilelang", backend: str = "auto") -> None:
+    """The same check without grading: nothing is kept and there is no score. Raises nothing.
+
+    ``backend="emulator"`` asks the emulator where there is a GPU too: it names races that a GPU may win.
+    """
+    _shown(step, gemm, dsl, backend)
 
 
-def _shown(step, gemm, dsl) -> Verdict:
+def _shown(step, gemm, dsl, backend: str = "auto") -> Verdict:
     """Check with a word on what goes on meanwhile, then the verdict in its place."""
     working = f"checking {step} ({dsl}) ..."
     handle = display(Words(working, f"<p>{html.escape(working)}</p>"), display_id=True)
     try:
-        verdict = checker.check(step, gemm, dsl)
+        verdict = checker.check(step, gemm, dsl, backend)
     except KeyboardInterrupt:
         verdict = checker.interrupted(str(step), str(dsl))
     if handle is None:  # no notebook around us, and nothing that could be replaced

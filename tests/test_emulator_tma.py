@@ -1,5 +1,10 @@
 """TMA and wgmma against independent formulations: every swizzle, rank, offset and descriptor field, element by element."""
 
+import base64
+import json
+import zlib
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -314,3 +319,46 @@ st.global.v2.u32 [%rd10], {{%r20, %r21}};
             row, column = thread // 32 * 16 + thread % 32 // 4 + i // 2 * 8, thread % 4 * 2 + i % 2
             start = 1.0 if i < 2 else 0.0  # the accumulator began as 0x3C003C00, two ones, and then 0
             assert abs(float(out[thread, i]) - product[row, column] - start) < 0.01
+
+
+MEASURED = json.loads((Path(__file__).parent / "data" / "tma_boxes.json").read_text())
+DUMP = 16_384
+PREFILL = f"""
+shl.b32 %r60, %r0, 2;
+FILLING: setp.ge.s32 %p10, %r60, {DUMP};
+@%p10 bra FILLED;
+add.s32 %r61, %r60, %r1;
+mov.b32 %r62, 0xEEEEEEEE;
+st.shared.u32 [%r61], %r62;
+add.s32 %r60, %r60, 512;
+bra FILLING;
+FILLED:
+fence.proxy.async;
+bar.sync 0;
+"""
+
+
+@pytest.mark.parametrize("case", MEASURED["cases"], ids=lambda c: "swizzle{6}-box{3}".format(*c["fields"]) + f"-at{c['offset']}")
+def test_box_lies_in_shared_memory_as_on_an_h200(case):
+    """Above all: rows of a box that is narrower than its swizzle span begin a whole span apart, and the gaps stay untouched."""
+    data_type, dims, strides, box, steps, interleave, swizzle = case["fields"]
+    tensor_map = TensorMap(data_type, tuple(dims), tuple(strides), tuple(box), tuple(steps), interleave, swizzle)
+    shape = tuple(reversed(dims))
+    tensor = (np.arange(np.prod(shape)) % 65521 + 1).astype(np.uint16).reshape(shape)
+    where = ", ".join(map(str, case["coordinates"]))
+    body = init(1, first=32768) + PREFILL + f"""
+add.s32 %r3, %r1, 32768;
+add.s32 %r4, %r1, {case["offset"]};
+setp.ne.s32 %p1, %r0, 0;
+@%p1 bra LOADED;
+mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], {tensor_map.box_bytes};
+mov.b64 %rd50, k_param_0;
+cvta.param.u64 %rd50, %rd50;
+cp.async.bulk.tensor.{len(dims)}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r4], [%rd50, {{{where}}}], [%r3];
+LOADED:
+""" + wait("[%r3]", 0, "FULL") + "ld.param.u64 %rd61, [k_param_1];\n" + dump(DUMP)
+    artifact = kernel(body, tensors=[("A", shape, "uint16"), ("OUT", (DUMP,), "uint8")], maps=[("A", tensor_map)], pointers=["OUT"],
+                      dynamic=32776)
+    out = np.zeros(DUMP, np.uint8)
+    assert emulate(artifact, {"A": tensor, "OUT": out}, 0).finished
+    assert out.tobytes() == zlib.decompress(base64.b64decode(case["dump"]))

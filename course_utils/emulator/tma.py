@@ -21,13 +21,14 @@ PATTERN = {1: 256, 2: 512, 3: 1024}  # bytes after which the pattern of swizzle 
 
 
 @lru_cache(maxsize=256)
-def swizzled_units(count: int, swizzle: int, phase: int) -> np.ndarray:
-    """Where each of ``count`` 16-byte units lands, relative to the 1,024-byte line that the tile starts in.
+def swizzled_units(rows: int, row_units: int, swizzle: int, phase: int) -> np.ndarray:
+    """Where each 16-byte unit of a box lands, relative to the 1,024-byte line that the tile starts in.
 
-    ``phase`` is the tile's first unit within that line (0 to 63). Swizzle 128B exchanges address bits 4..6 by bits 7..9,
-    64B bits 4..5 by 7..8, 32B bit 4 by 7.
+    The box has ``rows`` rows of ``row_units``; ``phase`` is the tile's first unit within that line (0 to 63). A row begins a whole
+    swizzle span after the one before, also where it is narrower: observed on H200, driver 580 (tests/data/tma_boxes.json).
+    Swizzle 128B exchanges address bits 4..6 by bits 7..9, 64B bits 4..5 by 7..8, 32B bit 4 by 7.
     """
-    units = np.arange(phase, phase + count)
+    units = (phase + (np.arange(rows)[:, None] << swizzle) + np.arange(row_units)).reshape(-1)
     return units ^ ((units >> 3) & ((1 << swizzle) - 1))
 
 
@@ -50,18 +51,26 @@ class TensorView:
             return
         view = region.data[:region.size - region.size % size].view(f"u{size}")
         self.elements = np.lib.stride_tricks.as_strided(view, t.dims[::-1], strides[::-1])
-        self.shape = tuple(-(-box // step) for box, step in zip(t.box, t.element_strides, strict=True))[::-1]
+        self.steps = (1, *t.element_strides[1:])  # without interleave TMA ignores the first (cuTensorMapEncodeTiled)
+        self.shape = tuple(-(-box // step) for box, step in zip(t.box, self.steps, strict=True))[::-1]
         self.size = size
         self.bytes = int(np.prod(self.shape)) * size
         self.units = self.bytes // UNIT
+        self.row_units = self.shape[-1] * size // UNIT
+        # what the tile takes of shared memory: whole swizzle spans
+        self.extent = self.units // self.row_units * (UNIT << t.swizzle) if t.swizzle else self.bytes
         self.fill = 0
         if t.oob_fill == 1 and t.data_type >= FIRST_FLOAT_TYPE:
             self.fill = {2: 0x7FC0 if DATA_TYPES[t.data_type] == "bfloat16" else 0x7E00, 4: 0x7FC00000, 8: 0x7FF8 << 48}[size]
 
+    def places(self, phase: int) -> np.ndarray:
+        """Where the box's units lie, swizzled: see ``swizzled_units``."""
+        return swizzled_units(self.units // self.row_units, self.row_units, self.map.swizzle, phase)
+
     def slices(self, coordinates):
         """The part of the box at these coordinates (innermost first) that lies inside: slices of tensor and of box."""
         inside, within = [], []
-        extents = zip(coordinates, self.map.dims, self.map.element_strides, reversed(self.shape), strict=True)
+        extents = zip(coordinates, self.map.dims, self.steps, reversed(self.shape), strict=True)
         for start, dim, step, count in extents:
             first = max(0, -(start // step)) if start < 0 else 0
             stop = min(count, -(-(dim - start) // step)) if dim > start else 0
@@ -93,6 +102,7 @@ class PlainView:
 
     def __init__(self, region, offset, count):
         self.region, self.offset, self.bytes, self.units, self.map = region, offset, count, count // UNIT, None
+        self.extent = count
         self.name = region.name
 
     def read(self, coordinates):
@@ -119,7 +129,7 @@ class Load:
         first = self.offset // UNIT
         swizzle = self.view.map.swizzle if self.view.map else 0
         if swizzle:
-            where = swizzled_units(self.view.units, swizzle, first % 64)[begin:end]
+            where = self.view.places(first % 64)[begin:end]
             self.cta.shared.units[first - first % 64:][where] = self.data[begin:end]
         else:
             self.cta.shared.units[first + begin:first + end] = self.data[begin:end]
@@ -151,7 +161,7 @@ class Store:
         first, swizzle = self.offset // UNIT, self.view.map.swizzle if self.view.map else 0
         units = self.cta.shared.units
         if swizzle:
-            data = units[first - first % 64:][swizzled_units(self.view.units, swizzle, first % 64)]
+            data = units[first - first % 64:][self.view.places(first % 64)]
         else:
             data = units[first:first + self.view.units].copy()
         self.view.write(self.coordinates, data)
@@ -171,6 +181,14 @@ def _view_of(path, address):
     return view
 
 
+def _words(view, offset):
+    """The 4-byte words of shared memory that a tile at ``offset`` covers: a slice, or their numbers where rows leave gaps."""
+    if view.extent == view.bytes:
+        return slice(offset >> 2, (offset + view.bytes) >> 2)
+    first = offset // UNIT
+    return ((first - first % 64 + view.places(first % 64))[:, None] * 4 + np.arange(4)).reshape(-1)
+
+
 def _check_tile(path, view, cta, offset):
     if offset % (128 if view.map else UNIT):
         path.fault("misaligned", f"a TMA transfer of {view.name} uses shared address {offset:,}, which "
@@ -180,8 +198,8 @@ def _check_tile(path, view, cta, offset):
         path.find("swizzle-alignment", lambda: (
             f"a tile of {view.name} with swizzle {16 << swizzle}B starts at shared address {offset:,}, which {PATTERN[swizzle]:,} "
             "does not divide"))
-    if offset < 0 or offset + view.bytes > cta.shared.size:
-        path.fault("out-of-bounds", f"a TMA transfer of {view.name} uses shared bytes {offset:,} to {offset + view.bytes:,} of "
+    if offset < 0 or offset + view.extent > cta.shared.size:
+        path.fault("out-of-bounds", f"a TMA transfer of {view.name} uses shared bytes {offset:,} to {offset + view.extent:,} of "
                                     f"{cta.shared.size:,}")
 
 
@@ -237,10 +255,10 @@ def _issue(path, view, coordinates, address, barrier_address, ranks):
         if barrier is None:
             path.fault("barrier-uninitialised", f"a TMA load signals shared address {barrier_offset:,} of CTA {owner.number} "
                                                 "as an mbarrier")
-        low, high = offset, offset + view.bytes
+        low, high = offset, offset + view.extent
         _check_target(path, cta, low, high)
         phase = barrier.asked(path, view.bytes)
-        cta.shared.written[low >> 2:high >> 2] = (phase + 1) << AGENT_BITS | barrier.agent
+        cta.shared.written[_words(view, offset)] = (phase + 1) << AGENT_BITS | barrier.agent
         if cta is not path.cta:
             cta.touch(path, barrier.agent, phase + 1)
         cta.shared.loads_in_flight += 1
@@ -255,9 +273,9 @@ def _release_store(path, lane, view, coordinates, address):
     _check_tile(path, view, cta, offset)
     warp = path.warp
     shared = cta.shared
-    codes = shared.written[offset >> 2:(offset + view.bytes) >> 2]
+    codes = shared.written[_words(view, offset)]
     shared.check_codes(path, codes, warp.clock.seen, warp.clock.fenced, "a TMA store")
-    record = AsyncRead(offset, offset + view.bytes, f"the TMA store of {view.name}", path.at)
+    record = AsyncRead(offset, offset + view.extent, f"the TMA store of {view.name}", path.at)
     shared.async_reads["store", warp.agent, lane, offset] = record
     store = Store(view, coordinates, cta, offset, record, path.at)
     store.span = path.machine.trace.begin(path, "TMA store", view.name)
