@@ -117,8 +117,8 @@ def _draw_span(axes, span, lanes, begin) -> None:
         return
     axes.barh(y, width, left=left, height=ROW * 0.86, align="edge", color=COLOURS[span.kind], lw=0,
               alpha=0.9 if span.kind == "epilogue" else 0.45, zorder=2)
-    if span.kind in ("TMA load", "TMA store", "wgmma"):  # these overlap: where each begins tells them apart
-        axes.plot([left, left], [y, y + ROW * 0.86], color=COLOURS[span.kind], lw=1, zorder=3)
+    if span.kind != "wait":  # these overlap, or are as short as a burst of stores: where each begins tells them apart
+        axes.plot([left, left], [y, y + ROW * 0.86], color=COLOURS[span.kind], lw=2 if span.kind == "epilogue" else 1, zorder=3)
 
 
 def _draw_edges(axes, emulation, spans, lanes, begin) -> None:
