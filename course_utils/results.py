@@ -176,3 +176,38 @@ def _k_story(D, A, B, wrong) -> str:
     if extra:
         story += (", and" if missing else ", but") + " with K tile " + ", ".join(extra)
     return story + ": a stage was read too early, too late or not at all, or the accumulate flag is off by one."
+
+
+def numbered(count: int, generator: torch.Generator, device) -> torch.Tensor:
+    """``count`` fp16 elements of random bits, none of them the poison, so that a copied element says where it came from."""
+    bits = torch.randint(0, POISON, (count,), generator=generator, device=device, dtype=torch.int32)
+    return bits.to(torch.int16).view(torch.float16)
+
+
+def compare_copy(Y: torch.Tensor, X: torch.Tensor) -> Comparison:
+    """Hold Y against X, bit by bit and element by element in row-major order; both are fp16 and of one size, of any shape."""
+    got, wanted = Y.reshape(-1).view(torch.int16), X.reshape(-1).view(torch.int16)
+    differs, unwritten = got != wanted, int((got == POISON).sum())
+    wrong = int(differs.sum())
+    if not wrong:
+        return Comparison(True, 0, 0, 0.0, 0.0, "")
+    first = int(differs.nonzero()[0])
+    text = f"{wrong:,} of {got.numel():,} elements of Y differ from X, the first at {_index(first, Y.shape)}"
+    if unwritten == wrong:
+        text += ": these were never written"
+    else:
+        run = wanted.unfold(0, 8, 1) == got[first:first + 8] if first + 8 <= got.numel() else None
+        place = run.all(1).nonzero() if run is not None else ()
+        if len(place) == 1:
+            text += f", which holds what belongs at {_index(int(place[0]), Y.shape)}"
+        text += f"; {unwritten:,} were never written" if unwritten else ""
+    return Comparison(False, wrong, unwritten, math.inf, math.inf, text)
+
+
+def _index(position: int, shape) -> str:
+    """A row-major position as an index: "[3, 0, 64]"."""
+    index = []
+    for extent in reversed(shape):
+        index.append(position % extent)
+        position //= extent
+    return str(index[::-1])

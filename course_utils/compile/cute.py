@@ -24,8 +24,7 @@ from course_utils.tensormap_bytes import decode
 
 TRACE_LIMIT = 60.0  # seconds; the largest kernel of the course takes one
 OPTIONS = f"--gpu-arch {nvrtc.ARCH} --keep-ptx --keep-cubin --generate-line-info remarks{{ptx}} --dump-dir "
-# Where the host function is told that A, B and D lie. Tensors of this course are far smaller than the distance.
-ADDRESSES = {"A": 1 << 40, "B": 2 << 40, "D": 3 << 40}
+DISTANCE = 1 << 40  # bytes between the addresses that the host function is told: far more than any tensor of this course
 GLOBAL_POINTER = "!llvm.ptr<1>"  # how the host function's MLIR types a pointer to the GPU's memory
 CLUSTER_DIMENSION = 4  # cudaLaunchAttributeID
 ATTRIBUTES = {2: "`cooperative=True`", 6: "`use_pdl=True`"}  # by cudaLaunchAttributeID; the DSL lists both, switched off
@@ -50,39 +49,46 @@ def compile_gemm(factory, M: int, N: int, K: int) -> Artifact:
 
     Raises CompileError, whose text says what to change.
     """
-    host = _trace(factory, M, N, K)
     tensors = (Tensor("A", (M, K), "float16"), Tensor("B", (N, K), "float16"), Tensor("D", (M, N), "float16"))
-    return compile_host(host, tensors)
+    return compile_host(_trace(factory, "gemm", (M, N, K), "three tensors, A, B and D"), tensors)
+
+
+def compile_copy(factory, *shape: int) -> Artifact:
+    """Compile ``factory(*shape)``, a ``@cute.jit`` function of ``X`` and ``Y``, fp16 of this shape. Raises CompileError."""
+    return compile_host(_trace(factory, "copy", shape, "two tensors, X and Y"),
+                        (Tensor("X", shape, "float16"), Tensor("Y", shape, "float16")))
 
 
 def compile_host(host, tensors: tuple[Tensor, ...]) -> Artifact:
     """Compile any ``@cute.jit`` function that takes these tensors in order and launches one kernel. Raises CompileError."""
     compiled, ptx, cubin, resources = _compile(host, tensors)
     kernel, sizes = _entry(ptx)
-    launch, values = _catch_launch(compiled, [ADDRESSES[t.name] for t in tensors], sizes)
+    launch, values = _catch_launch(compiled, list(_addresses(tensors)), sizes)
     parameters = tuple(_parameter(data, tensors) for data in values)
     require_fits(launch["grid"], launch["block"], launch["cluster"], launch["dynamic_shared"] + resources.static_shared)
     return Artifact(dsl="cute", kernel=kernel, ptx=ptx, cubin=cubin, tensors=tensors, parameters=parameters,
                     resources=resources, versions={"nvidia-cutlass-dsl": version("nvidia-cutlass-dsl")}, **launch)
 
 
-def _trace(factory, M, N, K):
+def _trace(factory, name: str, size: tuple[int, ...], arguments: str):
+    """Call the factory; ``name`` is what the learner calls it, ``arguments`` what its result must take, in words."""
     import_cute()
+    call = f"{name}({', '.join(map(str, size))})"
     try:
-        with quiet(), time_limit(TRACE_LIMIT, f"gemm({M}, {N}, {K})"):
-            host = factory(M, N, K)
+        with quiet(), time_limit(TRACE_LIMIT, call):
+            host = factory(*size)
     except CompileError:
         raise
     except Exception as error:
-        raise CompileError("trace", f"gemm({M}, {N}, {K}) raised {type(error).__name__}: {_with_place(error)}") from error
+        raise CompileError("trace", f"{call} raised {type(error).__name__}: {_with_place(error)}") from error
     if getattr(host, "_decorator_kind", None) != "jit":  # what @cute.jit leaves on a function
-        raise CompileError("signature", f"gemm({M}, {N}, {K}) returned {type(host).__name__}; it must return a function "
+        raise CompileError("signature", f"{call} returned {type(host).__name__}; it must return a function "
                            "decorated with `@cute.jit`. Did you forget `return main`?")
     try:
-        inspect.signature(host).bind("A", "B", "D")
+        inspect.signature(host).bind(*arguments.partition(", ")[2].replace(" and ", ", ").split(", "))
     except TypeError as error:
-        raise CompileError("signature", f"{host.__name__} takes {inspect.signature(host)}; it must take three tensors, A, B and "
-                           "D, in this order") from error
+        raise CompileError("signature", f"{host.__name__} takes {inspect.signature(host)}; it must take {arguments}, "
+                           "in this order") from error
     return host
 
 
@@ -195,8 +201,13 @@ def _entry(ptx: str) -> tuple[str, list[int]]:
     return name, [int(found[1]) // 8 * int(found[2] or 1) for found in declared]
 
 
+def _addresses(tensors: tuple[Tensor, ...]) -> dict[int, str]:
+    """Where the host function is told that each tensor lies."""
+    return {DISTANCE * place: tensor.name for place, tensor in enumerate(tensors, 1)}
+
+
 def _parameter(data: bytes, tensors: tuple[Tensor, ...]) -> Parameter:
-    names = {ADDRESSES[t.name]: t.name for t in tensors}
+    names = _addresses(tensors)
     if len(data) == TENSOR_MAP_BYTES:
         try:
             tensor_map, address = decode(data)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from importlib.metadata import version
+from math import prod
 from pathlib import Path
 
 from course_utils.artifact import Artifact, Parameter, Tensor
@@ -17,7 +18,7 @@ from course_utils.compile.guard import quiet, time_limit, where
 from course_utils.compile.limits import require_fits
 from course_utils.tensormap import TensorMap
 
-DTYPES = {"A": "float16", "B": "float16", "D": "float16"}
+DTYPE = "float16"  # of every tensor
 TRACE_LIMIT = 60.0  # seconds; the largest kernel of the course takes half a second
 CLUSTER_AXES = ("tir.cluster_dim_x", "tir.cluster_dim_y", "tir.cluster_dim_z")
 GRID_AXES = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
@@ -29,9 +30,29 @@ def compile_gemm(factory, M: int, N: int, K: int) -> Artifact:
 
     Raises CompileError, whose text says what to change.
     """
-    prim_func = _trace(factory, M, N, K)
+    prim_func = _trace(factory, "gemm", (M, N, K))
     _require_signature(prim_func, {"A": (M, K), "B": (N, K), "D": (M, N)})
     return compile_prim_func(prim_func)
+
+
+def compile_copy(factory, *shape: int) -> Artifact:
+    """Compile ``factory(*shape)``, a TileLang PrimFunc of ``X`` and ``Y``, fp16 with as many elements as ``shape`` has.
+
+    Either tensor may have another shape of this size: the same bytes seen another way. Raises CompileError.
+    """
+    prim_func = _trace(factory, "copy", shape)
+    shapes = {"X": shape, "Y": shape}
+    for name, handle in zip("XY", prim_func.params, strict=False):
+        own = tuple(map(_extent, prim_func.buffer_map[handle].shape)) if handle in prim_func.buffer_map else ()
+        if prod(own) == prod(shape):
+            shapes[name] = own
+    _require_signature(prim_func, shapes)
+    return compile_prim_func(prim_func)
+
+
+def _extent(size) -> int:
+    """A buffer's extent; 0 where it is not a constant."""
+    return int(size) if isinstance(size, int) or hasattr(size, "value") else 0
 
 
 def compile_prim_func(prim_func) -> Artifact:
@@ -59,35 +80,37 @@ def compile_prim_func(prim_func) -> Artifact:
                     versions={"tilelang": version("tilelang"), "nvrtc": version("nvidia-cuda-nvrtc")}, **launch)
 
 
-def _trace(factory, M, N, K):
-    """Call the factory, with TileLang's own chatter kept out of the notebook."""
+def _trace(factory, name: str, size: tuple[int, ...]):
+    """Call the factory, with TileLang's own chatter kept out of the notebook. ``name`` is what the learner calls it."""
     from tilelang import tvm
 
+    call = f"{name}({', '.join(map(str, size))})"
     try:
-        with quiet(), time_limit(TRACE_LIMIT, f"gemm({M}, {N}, {K})"):
-            result = factory(M, N, K)
+        with quiet(), time_limit(TRACE_LIMIT, call):
+            result = factory(*size)
     except CompileError:
         raise
     except Exception as error:
-        raise CompileError("trace", f"gemm({M}, {N}, {K}) raised {type(error).__name__}: {tidy_error(error)}"
+        raise CompileError("trace", f"{call} raised {type(error).__name__}: {tidy_error(error)}"
                            + where(error)) from error
     if not isinstance(result, tvm.tirx.PrimFunc):
-        raise CompileError("signature", f"gemm({M}, {N}, {K}) returned {type(result).__name__}; it must return a TileLang "
+        raise CompileError("signature", f"{call} returned {type(result).__name__}; it must return a TileLang "
                            "PrimFunc. Did you forget `return main` after the `@T.prim_func`?")
     return result
 
 
-def _require_signature(prim_func, shapes: dict[str, tuple[int, int]]) -> None:
+def _require_signature(prim_func, shapes: dict[str, tuple[int, ...]]) -> None:
     found = [prim_func.buffer_map.get(p) for p in prim_func.params]
-    if len(found) != 3 or None in found:
+    if len(found) != len(shapes) or None in found:
         names = ", ".join(str(p.name) for p in prim_func.params)
-        raise CompileError("signature", f"the kernel takes ({names}); it must take three tensors, A, B and D, in this order")
+        wanted = "three tensors, A, B and D" if len(shapes) == 3 else "two tensors, X and Y"
+        raise CompileError("signature", f"the kernel takes ({names}); it must take {wanted}, in this order")
     for (name, shape), buffer in zip(shapes.items(), found, strict=True):
         extents = tuple(int(s) if hasattr(s, "value") else str(s) for s in buffer.shape)
         if extents != shape:
             raise CompileError("signature", f"{name} has shape {extents}; it must be {shape}, row by row")
-        if str(buffer.dtype) != DTYPES[name]:
-            raise CompileError("signature", f"{name} is {buffer.dtype}; it must be {DTYPES[name]} "
+        if str(buffer.dtype) != DTYPE:
+            raise CompileError("signature", f"{name} is {buffer.dtype}; it must be {DTYPE} "
                                "(the accumulator, not D, is float32)")
 
 

@@ -11,6 +11,7 @@ import os
 import struct
 import sys
 from importlib.metadata import version
+from math import prod
 
 GUARD_ELEMENTS = 1 << 16  # fp16 elements on each side of D that no kernel may touch
 RUNS = 2                  # each on fresh inputs: a kernel that is right once and wrong once is wrong
@@ -93,6 +94,32 @@ def run(artifact, seed: int) -> dict:
     return answer
 
 
+def copy(artifact, seed: int) -> dict:
+    """Launch a kernel that copies X to Y, on random bits, and hold Y against X."""
+    import torch
+
+    from course_utils import results
+    from course_utils.gpu.launch import Kernel
+
+    x, y = artifact.tensors
+    X = results.numbered(prod(x.shape), torch.Generator(device="cuda").manual_seed(seed), "cuda")
+    before = X.clone()
+    padded = torch.full((prod(y.shape) + 2 * GUARD_ELEMENTS,), results.POISON, device="cuda", dtype=torch.int16).view(torch.float16)
+    Y = padded[GUARD_ELEMENTS:-GUARD_ELEMENTS]
+    kernel = Kernel(artifact, {x.name: X.data_ptr(), y.name: Y.data_ptr()})
+    kernel.launch(torch.cuda.current_stream().cuda_stream)
+    torch.cuda.synchronize()
+    kernel.unload()
+    found = results.compare_copy(Y.view(y.shape), before)
+    answer = {"ok": found.ok, "diagnosis": found.diagnosis, "relative_norm": found.relative_norm}
+    if not torch.equal(X.view(torch.int16), before.view(torch.int16)):
+        return answer | {"ok": False, "diagnosis": f"the kernel changed its input {x.name}"}
+    guards = torch.cat((padded[:GUARD_ELEMENTS], padded[-GUARD_ELEMENTS:])).view(torch.int16)
+    if touched := int((guards != results.POISON).sum()):
+        return answer | {"ok": False, "diagnosis": f"the kernel wrote {touched} elements outside {y.name}"}
+    return answer
+
+
 def serve(requests, answers) -> None:
     """Answer requests until the stream ends. After a CUDA error the answer says so and the process exits."""
     import torch
@@ -105,7 +132,7 @@ def serve(requests, answers) -> None:
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     torch.cuda.init()
     torch.zeros(1, device="cuda")
-    work = {"run": run, "burst": timing.burst, "sustained": timing.sustained}
+    work = {"run": run, "copy": copy, "burst": timing.burst, "sustained": timing.sustained}
     while (block := read_block(requests)) is not None:
         request = json.loads(block)
         blob = read_block(requests)
