@@ -10,14 +10,16 @@ import atexit
 import ctypes
 import inspect
 import secrets
+import textwrap
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
 from importlib import import_module
 
 from course_utils import receipts, steps
 from course_utils.artifact import Artifact
 from course_utils.compile.errors import CompileError
 from course_utils.gpu.client import EMULATOR, GPU, Worker, WorkerDied, WorkerTimeout
-from course_utils.tensormap import violations
+from course_utils.tensormap import TensorMap, violations
 from course_utils.verdict import Part, Verdict
 
 OPEN = "raise NotImplementedError"  # what stands in an exercise where the learner's code goes
@@ -154,17 +156,130 @@ def _check_emulated(step, factory, dsl, reason) -> Verdict:
     return check_artifacts(step, dsl, {size: artifacts[size] for size, _ in step.emulated}, "emulator", reason, answers=answers)
 
 
-def compile_factory(factory, dsl: str, size: tuple[int, int, int]) -> Artifact:
-    """Compile a learner's factory with the compiler of its DSL. Raises CompileError only."""
-    if not callable(factory):
-        raise CompileError("load", f"gemm is {type(factory).__name__}, not a function of (M, N, K)")
+def check_copy(case: str, copy, dsl: str = "tilelang", backend: str = "auto", time_limit: float = TIME_LIMIT) -> Verdict:
+    """Check a case of ``steps.COPY_CASES``: ``copy(*shape)`` returns a kernel that copies X to Y through shared memory.
+
+    The path that each copy took is graded beside the bytes it moved. Raises nothing; a wrong argument is a verdict too.
+    """
     try:
-        return import_module(f"course_utils.compile.{dsl}").compile_gemm(factory, *size)
+        return _check_copy(case, copy, dsl, backend, time_limit)
+    except Exception as error:  # as in check()
+        text = f"the checker itself failed ({type(error).__name__}: {error}); please report this with your kernel"
+        return Verdict(str(case), str(dsl), str(backend), (Part("compiles", False, 0, 0, text),), text)
+
+
+def _check_copy(case, copy, dsl, backend, time_limit) -> Verdict:
+    wanted = steps.COPY_CASES.get(case) if isinstance(case, str) else None
+    if wanted is None or dsl not in DSLS or backend not in BACKENDS:
+        text = (f"there is no copy {case!r}, no DSL {dsl!r} or no backend {backend!r}; the copies are "
+                f"{', '.join(steps.COPY_CASES)}, the DSLs {', '.join(DSLS)}, the backends {', '.join(BACKENDS)}")
+        return Verdict(str(case), str(dsl), str(backend), (Part("compiles", False, 0, 0, text),), text)
+    device, reason = find_gpu() if backend in ("auto", "gpu") else (None, _NOT_ASKED.get(backend, ""))
+    if backend == "auto":
+        backend = "gpu" if device else "emulator"
+    parts = {name: wanted.points * tenths / 10 for name, tenths in steps.COPY_PARTS.items()}
+    try:
+        artifacts = [compile_factory(copy, dsl, shape, "copy") for shape in wanted.shapes]
+    except CompileError as error:
+        text = _open_exercise(copy) or str(error)
+        rest = "not reached: the kernel does not compile"
+        return Verdict(case, dsl, backend, tuple(Part(name, False, 0.0, worth, text if name == "compiles" else rest)
+                                                 for name, worth in parts.items()), text)
+    first = artifacts[0]
+    broken = tensor_map_findings(first)
+    from course_utils import copies  # with the emulator's parser, which a bundle does not carry
+
+    crossings = {(c.tensor, c.direction): c for c in copies.copies(first, _source_of(copy))}
+    paths, missed = [], []
+    for tensor, direction, path in (("X", copies.LOAD, wanted.load), ("Y", copies.STORE, wanted.store)):
+        found = crossings.get((tensor, direction))
+        paths.append(f"{tensor}, {direction}: {found or 'no copy'}")
+        if found is None or set(found.paths) != {path}:
+            missed.append(f"{tensor}, {direction}: this case asks for {copies.WORDS[path]}; the compiler made {found or 'no copy'}")
+    results, words = _copy_results(artifacts, wanted.shapes, backend, device, reason, time_limit)
+    found = {"compiles": (True, f"{first.resources.registers} registers a thread"),
+             "tensor maps": (not broken, "; ".join(broken) or "all legal"),
+             "path": (not missed, "; ".join(missed or paths)), "results": (results, words)}
+    checks = tuple(Part(name, passed, parts[name] if passed else 0.0, parts[name], detail)
+                   for name, (passed, detail) in found.items())
+    look = next((f"{part.name}: {part.detail}" for part in checks if part.passed is False), "")
+    return Verdict(case, dsl, backend, checks, look, (), tuple(receipts.table(receipts.read_ptx(first.ptx), first)))
+
+
+def _copy_results(artifacts, shapes, backend, device, reason, time_limit) -> tuple[bool | None, str]:
+    """Were the bytes moved right at every shape? None where nothing could be run."""
+    if backend == "compile" or backend == "gpu" and device is None:
+        return None, reason
+    for artifact, shape in zip(artifacts, shapes, strict=True):
+        answer = ask("copy", artifact, time_limit) if backend == "gpu" else ask_emulator(artifact, SCHEDULES, op="copy")
+        if answer.get("error") == "emulator":
+            return None, answer["diagnosis"]
+        if not answer.get("ok"):
+            return False, f"at {' x '.join(map(str, shape))}: {answer['diagnosis']}"
+    return True, f"{'emulated: ' * (backend == 'emulator')}every element in its place, at {len(shapes)} shapes"
+
+
+def _source_of(factory) -> str:
+    try:
+        return textwrap.dedent(inspect.getsource(factory))
+    except (OSError, TypeError):
+        return ""
+
+
+def check_maps(case: str, mend) -> Verdict:
+    """Check a case of ``steps.MAP_CASES``: ``mend(maps)`` returns the given maps, each made legal by changing one field.
+
+    The rules answer; that they agree with the driver is what ``course tensormap verify`` and the tests show. Raises nothing.
+    """
+    wanted = steps.MAP_CASES.get(case) if isinstance(case, str) else None
+    if wanted is None:
+        text = f"there is no case {case!r}; the cases with tensor maps are {', '.join(steps.MAP_CASES)}"
+        return Verdict(str(case), "maps", "rules", (Part("tensor maps", False, 0.0, 0, text),), text)
+    maps, text = None, ""
+    try:
+        maps = mend(list(wanted.given))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a learner's code: sys.exit() too
+        text = _open_exercise(mend) or f"mend raised {type(error).__name__}: {error}"
+    if not text and (not isinstance(maps, (list, tuple)) or len(maps) != len(wanted.given)):
+        text = f"mend must return a list of {len(wanted.given)} maps, in the order in which they came"
+    if text:
+        return Verdict(case, "maps", "rules", (Part("tensor maps", False, 0.0, wanted.points, text),), text)
+    worth = wanted.points / len(maps)
+    said = [_mended(old, new) for old, new in zip(wanted.given, maps, strict=True)]
+    checks = tuple(Part(f"map {i}", not wrong, 0.0 if wrong else worth, worth, wrong or str(new))
+                   for i, (wrong, new) in enumerate(zip(said, maps, strict=True), 1))
+    look = next((f"{part.name}: {part.detail}" for part in checks if not part.passed), "")
+    return Verdict(case, "maps", "rules", checks, look)
+
+
+def _mended(old: TensorMap, new) -> str:
+    """What is still wrong with a map, in words; empty where it is legal and differs from ``old`` in one field."""
+    if not isinstance(new, TensorMap):
+        return f"this is {type(new).__name__}, not a TensorMap"
+    try:
+        broken = [str(violation) for violation in violations(new)]
+    except Exception as error:  # a field of another type than the driver takes
+        return f"a field is no whole number, or no tuple of them: {error}"
+    changed = [field.name for field in fields(TensorMap) if getattr(old, field.name) != getattr(new, field.name)]
+    if not broken and len(changed) != 1:
+        return f"it is legal, and {len(changed)} fields were changed ({', '.join(changed)}): one is enough"
+    return " ".join(broken)
+
+
+def compile_factory(factory, dsl: str, size: tuple[int, ...], kind: str = "gemm") -> Artifact:
+    """Compile a learner's factory with the compiler of its DSL; ``kind`` is "gemm" or "copy". Raises CompileError only."""
+    if not callable(factory):
+        raise CompileError("load", f"{kind} is {type(factory).__name__}, not a function of "
+                           + ("(M, N, K)" if kind == "gemm" else "a shape"))
+    try:
+        return getattr(import_module(f"course_utils.compile.{dsl}"), f"compile_{kind}")(factory, *size)
     except ImportError as error:  # the compiler's own; what the factory raises comes as a CompileError
         raise CompileError("load", f"the package {error.name} is missing here; `make venv` installs what the course "
                            "needs") from error
     except SystemExit as error:
-        raise CompileError("trace", "gemm called sys.exit() or exit(); return the kernel instead") from error
+        raise CompileError("trace", f"{kind} called sys.exit() or exit(); return the kernel instead") from error
 
 
 def check_artifacts(step: steps.Step, dsl: str, artifacts: dict, backend: str, reason: str = "",
@@ -297,11 +412,11 @@ def _death_hint(artifact: Artifact) -> str:
     return " Usual causes: " + "; ".join(causes) + "." if causes else ""
 
 
-def ask_emulator(artifact: Artifact, schedules, ctas) -> dict:
+def ask_emulator(artifact: Artifact, schedules, ctas=None, op: str = "run") -> dict:
     """One request to the emulator's process; a failure comes back as ``error`` and a ``diagnosis`` in words."""
+    named = {"schedules": list(schedules)} | ({} if ctas is None else {"ctas": list(ctas)})
     try:
-        return worker(EMULATOR).request("run", artifact, EMULATOR_LIMIT, seed=secrets.randbits(31), schedules=list(schedules),
-                                        ctas=None if ctas is None else list(ctas))
+        return worker(EMULATOR).request(op, artifact, EMULATOR_LIMIT, seed=secrets.randbits(31), **named)
     except WorkerTimeout:
         return {"error": "emulator", "diagnosis": f"not run: the emulation did not end within {EMULATOR_LIMIT:g} s"}
     except (WorkerDied, OSError) as error:

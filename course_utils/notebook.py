@@ -53,7 +53,21 @@ def check(step: str, gemm, dsl: str = "tilelang") -> float:
 
     ``dsl`` is ``"tilelang"`` or ``"cute"``. Raises nothing.
     """
-    verdict = _shown(step, gemm, dsl)
+    return _graded(step, dsl, lambda: checker.check(step, gemm, dsl))
+
+
+def check_copy(case: str, copy, dsl: str = "tilelang") -> float:
+    """Grade ``copy(*shape)``, a kernel that copies X to Y: its path and its bytes. Shown, kept and returned as by ``check``."""
+    return _graded(case, dsl, lambda: checker.check_copy(case, copy, dsl))
+
+
+def check_maps(case: str, mend) -> float:
+    """Grade ``mend(maps)``, which returns the given tensor maps made legal. Shown, kept and returned as by ``check``."""
+    return _graded(case, "maps", lambda: checker.check_maps(case, mend))
+
+
+def _graded(name, dsl, check) -> float:
+    verdict = _shown(name, dsl, check)
     if verdict.max_points:  # else it was no step or no DSL, or the learner stopped it
         try:
             progress.keep(verdict, checker.find_gpu()[0] if verdict.timing else None)
@@ -67,17 +81,17 @@ def try_out(step: str, gemm, dsl: str = "tilelang", backend: str = "auto") -> No
 
     ``backend="emulator"`` asks the emulator where there is a GPU too: it names races that a GPU may win.
     """
-    _shown(step, gemm, dsl, backend)
+    _shown(step, dsl, lambda: checker.check(step, gemm, dsl, backend))
 
 
-def _shown(step, gemm, dsl, backend: str = "auto") -> Verdict:
+def _shown(name, dsl, check) -> Verdict:
     """Check with a word on what goes on meanwhile, then the verdict in its place."""
-    working = f"checking {step} ({dsl}) ..."
+    working = f"checking {name} ({dsl}) ..."
     handle = display(Words(working, f"<p>{html.escape(working)}</p>"), display_id=True)
     try:
-        verdict = checker.check(step, gemm, dsl, backend)
+        verdict = check()
     except KeyboardInterrupt:
-        verdict = checker.interrupted(str(step), str(dsl))
+        verdict = checker.interrupted(str(name), str(dsl))
     if handle is None:  # no notebook around us, and nothing that could be replaced
         display(verdict)
     else:
@@ -91,10 +105,13 @@ def ladder(step: str | None = None) -> None:
     ``step`` is shown in full colour, later ones faint.
     """
     try:
-        mine = progress.read()
+        kept = progress.read()
+        mine = kept | {"entries": [e for e in kept["entries"] if e["step"] in steps.STEPS]}
+        cases = sum(e["points"] for e in kept["entries"] if e["step"] not in steps.STEPS)
         timed = any(e["timings"] for e in mine["entries"])
         display(plots.ladder(measured.load(), mine if timed else None, step))
         reached = [f"{name} {progress.points(mine, dsl):g} of 100" for dsl, (name, _) in plots.DSLS.items()]
+        reached += [f"TMA cases {cases:g}"] if cases else []
         _say(f"Your points so far: {', '.join(reached)}." + ("" if timed else " TFLOP/s are recorded, not yours: nothing "
              "was timed on this machine yet."))
     except Exception as error:

@@ -43,6 +43,7 @@ class Receipt:
     named_barriers: int = 0                                         # the same with a thread count
     bulk_commits: int = 0
     bulk_waits: int = 0
+    bulk_read_waits: int = 0                                        # those with .read: until shared memory has been read
     unawaited_store_loops: int = 0                                  # loops that issue TMA stores and never wait for them
     stmatrix: int = 0
     global_loads: int = 0
@@ -76,6 +77,7 @@ def read_ptx(ptx: str) -> Receipt:
             counts["bulk_commits"] += 1
         elif opcode.startswith("cp.async.bulk.wait_group"):
             counts["bulk_waits"] += 1
+            counts["bulk_read_waits"] += ".read" in opcode
         elif opcode.startswith("cp.async.bulk.") and "prefetch" not in opcode:
             counts["bulk_1d"] += 1
         elif opcode.startswith(("cp.async.ca", "cp.async.cg")):
@@ -116,7 +118,7 @@ def read_ptx(ptx: str) -> Receipt:
                    **{name: counts[name] for name in (
                        "bulk_1d", "cp_async", "mbarrier_inits", "mbarrier_waits", "expect_tx", "arrives", "remote_arrives",
                        "proxy_fences", "cluster_barriers", "cta_barriers", "named_barriers", "bulk_commits", "bulk_waits",
-                       "stmatrix", "global_loads", "global_stores", "instructions")})
+                       "bulk_read_waits", "stmatrix", "global_loads", "global_stores", "instructions")})
 
 
 def _unawaited_store_loops(text: str) -> int:
@@ -179,6 +181,10 @@ CONDITIONS = {
                             "their buffer is written again",
                             lambda r, a: r.bulk_waits > 0 and r.unawaited_store_loops == 0,
                             lambda r, a: "none" if not r.bulk_waits else "none in the loop that stores"),
+    "four stores": Condition("D in slices: four TMA stores or more for a tile", lambda r, a: sum(r.tensor_stores.values()) >= 4,
+                             lambda r, a: str(sum(r.tensor_stores.values()))),
+    "read wait": Condition("a `cp.async.bulk.wait_group.read`: a staging buffer is written again once it has been read",
+                           lambda r, a: r.bulk_read_waits > 0, lambda r, a: "none" if not r.bulk_waits else "none with .read"),
     "two full barriers": Condition("at least two mbarriers, one for each stage of the ring",
                                    lambda r, a: r.mbarrier_inits >= 2, lambda r, a: f"{r.mbarrier_inits} `mbarrier.init`"),
     "empty barriers": Condition("a full and an empty mbarrier for each stage: four for two stages",

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from course_utils.tensormap import TensorMap
 
 # parts of a verdict and their share of a step's points, in tenths
 PARTS = {"compiles": 1, "tensor maps": 1, "instructions": 3, "results": 4, "speed": 1}
+
+COPY_PARTS = {"compiles": 1, "tensor maps": 2, "path": 4, "results": 3}  # the same for a copy of COPY_CASES
 
 # Correctness sizes (M, N, K): all different, no power of two, multiples of 256 in M and N and of 64 in K, so that any
 # sensible tile divides them. The first has many more tiles than an H200 has SMs and an odd number of K tiles: what a
@@ -60,6 +64,58 @@ STEPS = {step.id: step for step in (
                                           "cluster barrier", "cluster of two", "three warpgroups"), speed_floor=0.90),
 )}
 
+# The notebooks on TMA legality. GEMM kernels first: a planted fault of solutions/wrong to repair, under the conditions of the
+# step that it was planted in, and an epilogue to write.
+REPAIRS = {"case13a": ("expect_bytes_too_many", "tilelang"), "case13b": ("no_phase_flip", "tilelang"),
+           "case13c": ("no_proxy_fence", "cute"), "case13d": ("no_store_wait", "tilelang"),
+           "case13e": ("phase_restarts", "tilelang"), "case13f": ("early_release", "tilelang")}
+_REPAIRED = {"case13a": "step04", "case13b": "step05", "case13c": "step04", "case13d": "step06", "case13e": "step06",
+             "case13f": "step08"}
+GEMM_CASES = {name: replace(STEPS[step], id=name, title=f"repair {REPAIRS[name][0]}", points=5, speed_floor=None)
+              for name, step in _REPAIRED.items()}
+GEMM_CASES["case15"] = Step("case15", "TMA epilogue", 10, (*_TMA, "grid grows", "four stores", "read wait"))
+
+
+@dataclass(frozen=True)
+class CopyCase:
+    """A kernel that copies X to Y through shared memory. ``shapes`` are tried; ``load`` and ``store`` are paths of ``copies``."""
+
+    id: str
+    title: str
+    points: int
+    shapes: tuple[tuple[int, ...], ...]
+    load: str = "tensor TMA"
+    store: str = "tensor TMA"
+
+
+COPY_CASES = {case.id: case for case in (
+    CopyCase("case12", "a 3-D tile by TMA", 10, ((8, 32, 64), (4, 48, 128))),
+    CopyCase("case14", "modes grouped into a tile", 10, ((128, 64), (256, 128))),
+)}
+
+
+@dataclass(frozen=True)
+class MapCase:
+    """Illegal tensor maps, each to be made legal by changing one field."""
+
+    id: str
+    title: str
+    points: int
+    given: tuple[TensorMap, ...]
+
+
+MAP_CASES = {case.id: case for case in (
+    MapCase("case11", "maps that the driver refuses", 10, (
+        TensorMap(6, (4096, 4096), (8192,), (64, 512), (1, 1), swizzle=3),
+        TensorMap(6, (1028, 512), (2056,), (64, 128), (1, 1), swizzle=3),
+        TensorMap(6, (4096, 4096), (8192,), (60, 128), (1, 1)),
+        TensorMap(6, (4096, 4096), (8192,), (64, 128), (1, 1), swizzle=2),
+        TensorMap(3, (1024, 1024), (4096,), (32, 64), (1, 1), swizzle=3, oob_fill=1),
+        TensorMap(6, (4096, 4096), (8192,), (64, 128), (1, 16), swizzle=3),
+        TensorMap(6, (64, 4096, 64), (128, 524288), (64, 256, 8), (1, 1, 1), swizzle=3),
+        TensorMap(6, (4096, 4096), (8192,), (64, 128), (1, 1), swizzle=4),
+    )),)}
+
 # What the author of each DSL decides anew in a step. What the other one's author does not name, its compiler decides.
 OWNED = {
     "step01": {"tilelang": "the tile, the order of copy, fence and wgmma",
@@ -82,10 +138,15 @@ OWNED = {
 
 
 def find(step_id: str) -> Step:
-    """The step of this id. Raises ValueError, naming the ids there are."""
-    if step_id not in STEPS:
+    """The step of this id, or the case with a GEMM kernel. Raises ValueError, naming the steps there are."""
+    if step_id not in STEPS | GEMM_CASES:
         raise ValueError(f"there is no step {step_id!r}; the steps are {', '.join(STEPS)}")
-    return STEPS[step_id]
+    return (STEPS | GEMM_CASES)[step_id]
+
+
+def points_of(name: str) -> int:
+    """What a step or a case is worth. Raises KeyError."""
+    return (STEPS | GEMM_CASES | COPY_CASES | MAP_CASES)[name].points
 
 
 def part_points(step: Step, part: str) -> float:

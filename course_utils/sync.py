@@ -2,13 +2,15 @@
 
 A solution marks what the learner is to write: ``### BEGIN SOLUTION: <the task>`` to ``### END SOLUTION``. In a notebook the
 task is a comment, and between nbgrader's markers stands ``raise NotImplementedError`` instead of the solution. Cells are found
-by their nbgrader ``grade_id``: ``step04-tilelang`` is an exercise, ``step04-tilelang-check`` its check.
+by their nbgrader ``grade_id``: ``step04-tilelang`` is an exercise, ``step04-tilelang-check`` its check. A kernel to repair is given
+as it is broken, so its cell has no holes and is none of nbgrader's: it is found by ``metadata.course.exercise``.
 """
 
 from __future__ import annotations
 
 import ast
 import hashlib
+import inspect
 import re
 import shutil
 from pathlib import Path
@@ -17,11 +19,12 @@ import nbformat
 
 from course_utils import steps
 from course_utils.checker import OPEN
-from course_utils.loading import solution_path
+from course_utils.loading import SOLUTIONS, load_module, solution_path
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
-_GRADE_ID = re.compile(r"(step\d\d)-(tilelang|cute)(-check)?")
+_GRADE_ID = re.compile(r"((?:step|case)\d\d[a-z]?)-(tilelang|cute|maps)(-check)?")
+_PLANTED = ("STEP =", "FAILS =", "OUTCOME =", "NEEDS_GPU =", "SAYS =")
 
 
 class SyncError(ValueError):
@@ -33,6 +36,8 @@ def exercise(step_id: str, dsl: str, solved: bool = False) -> str:
 
     Raises SyncError where the solution's markers do not pair up or name no task.
     """
+    if step_id in steps.REPAIRS:
+        return _repair(step_id, solved)
     path = solution_path(step_id, dsl)
     source = path.read_text()
     body = source.split("\n")[ast.parse(source).body[0].end_lineno:]  # the notebook's text stands for the docstring
@@ -59,6 +64,21 @@ def exercise(step_id: str, dsl: str, solved: bool = False) -> str:
     return "\n".join(lines).strip()
 
 
+def _repair(case: str, solved: bool) -> str:
+    """A planted fault without the comments that would give it away; ``solved``: the solution that it was planted in."""
+    fault, dsl = steps.REPAIRS[case]
+    module = load_module(SOLUTIONS / "wrong" / dsl / f"{fault}.py")
+    solution = without_markers(solution_path(module.STEP, dsl).read_text())
+    source = solution if solved else without_markers(Path(inspect.getsourcefile(module.gemm)).read_text())
+    body = source.split("\n")[ast.parse(source).body[0].end_lineno:]
+    known, lines = set(solution.splitlines()), []
+    for line in body:
+        bare = line if line in known else line.split("#")[0].rstrip()
+        if not line.startswith(_PLANTED) and (bare or not line.strip()):
+            lines.append(bare)
+    return re.sub(r"\n{3,}", "\n\n\n", "\n".join(lines)).strip()
+
+
 def without_markers(source: str) -> str:
     """Python source with the lines of the markers left out."""
     return "".join(line for line in source.splitlines(keepends=True) if not line.strip().startswith((BEGIN, END)))
@@ -76,17 +96,26 @@ def synchronised(notebook: nbformat.NotebookNode, solved: bool = False) -> nbfor
         if cell.cell_type != "code":
             continue
         cell.outputs, cell.execution_count = [], None
-        found = _GRADE_ID.fullmatch(cell.metadata.get("nbgrader", {}).get("grade_id", ""))
+        name = cell.metadata.get("nbgrader", {}).get("grade_id") or cell.metadata.get("course", {}).get("exercise", "")
+        found = _GRADE_ID.fullmatch(name)
         if not found:
             continue
-        step_id, dsl, is_check = found.groups()
-        if is_check:
-            cell.source = f'check("{step_id}", gemm)' if dsl == "tilelang" else f'check("{step_id}", gemm, "{dsl}")'
-        else:
-            cell.source = exercise(step_id, dsl, solved)
-        cell.metadata["nbgrader"] = _metadata(step_id, found[0], bool(is_check))
+        case, dsl, is_check = found.groups()
+        cell.source = _check(case, dsl) if is_check else exercise(case, dsl, solved)
         cell.metadata["course"] = {"generated": _digest(cell.source)}
+        if case in steps.REPAIRS and not is_check:
+            cell.metadata["course"]["exercise"] = name
+        else:
+            cell.metadata["nbgrader"] = _metadata(case, name, bool(is_check))
     return notebook
+
+
+def _check(case: str, dsl: str) -> str:
+    """The one line of a check cell."""
+    call, subject = ("check_maps", "mend") if case in steps.MAP_CASES else ("check", "gemm")
+    if case in steps.COPY_CASES:
+        call, subject = "check_copy", "copy"
+    return f'{call}("{case}", {subject}' + (f', "{dsl}")' if dsl == "cute" else ")")
 
 
 def _digest(source: str) -> str:
@@ -98,7 +127,7 @@ def _metadata(step_id: str, grade_id: str, is_check: bool) -> dict:
     """nbgrader's metadata of schema 3: an exercise is a solution cell, a check is a locked cell with points."""
     fields = {"schema_version": 3, "grade_id": grade_id, "cell_type": "code", "grade": is_check, "solution": not is_check,
               "locked": is_check, "task": False}
-    return {**fields, "points": steps.find(step_id).points} if is_check else fields
+    return {**fields, "points": steps.points_of(step_id)} if is_check else fields
 
 
 def sync(folder: Path = NOTEBOOKS, out: Path | None = None, solved: bool = False, force: bool = False) -> list[Path]:
@@ -132,6 +161,7 @@ def sync(folder: Path = NOTEBOOKS, out: Path | None = None, solved: bool = False
 
 def _work(before, after) -> list[str]:
     """The exercise cells that would change, and that are not as an earlier ``sync`` wrote them."""
-    return [old.metadata["nbgrader"]["grade_id"] for old, new in zip(before.cells, after.cells, strict=True)
-            if old.source != new.source and new.metadata["nbgrader"]["solution"]
+    return [(old.metadata.get("nbgrader", {}).get("grade_id") or old.metadata["course"]["exercise"])
+            for old, new in zip(before.cells, after.cells, strict=True)
+            if old.source != new.source and not new.metadata.get("nbgrader", {}).get("grade")
             and old.metadata.get("course", {}).get("generated") != _digest(old.source)]

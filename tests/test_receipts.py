@@ -6,7 +6,7 @@ import pytest
 
 from course_utils.artifact import Artifact, Parameter, Resources, Tensor
 from course_utils.receipts import CONDITIONS, Receipt, read_ptx, table, unmet
-from course_utils.steps import STEPS
+from course_utils.steps import GEMM_CASES, STEPS
 
 LOAD = "cp.async.bulk.tensor.{}d.shared::cluster.global.mbarrier::complete_tx::bytes"
 COORDINATES = ", ".join(f"%r{i}" for i in range(5))
@@ -43,7 +43,7 @@ def test_tensor_loads_by_rank(rank):
     ("cp.async.bulk.prefetch.L2.global [%rd1], %r1;", {}),
     ("cp.async.bulk.commit_group;", {"bulk_commits": 1}),
     ("cp.async.bulk.wait_group 0;", {"bulk_waits": 1}),
-    ("cp.async.bulk.wait_group.read 1;", {"bulk_waits": 1}),
+    ("cp.async.bulk.wait_group.read 1;", {"bulk_waits": 1, "bulk_read_waits": 1}),
     ("cp.async.cg.shared.global [%r1], [%rd1], 16;", {"cp_async": 1}),
     ("cp.async.ca.shared.global.L2::128B [%r1], [%rd1], 4, %r2;", {"cp_async": 1}),
     ("cp.async.commit_group; cp.async.wait_group 0; cp.async.wait_all;", {}),
@@ -187,6 +187,8 @@ NEIGHBOURS = {
     "expect-tx": ((Receipt(expect_tx=1), PLAIN), (Receipt(arrives=1), PLAIN)),
     "proxy fence": ((Receipt(proxy_fences=1), PLAIN), (Receipt(), PLAIN)),
     "store wait": ((Receipt(bulk_waits=1), PLAIN), (Receipt(bulk_waits=1, unawaited_store_loops=1), PLAIN)),
+    "four stores": ((Receipt(tensor_stores={2: 4}), PLAIN), (Receipt(tensor_stores={2: 3}), PLAIN)),
+    "read wait": ((Receipt(bulk_waits=1, bulk_read_waits=1), PLAIN), (Receipt(bulk_waits=1), PLAIN)),
     "two full barriers": ((Receipt(mbarrier_inits=2), PLAIN), (Receipt(mbarrier_inits=1), PLAIN)),
     "empty barriers": ((Receipt(mbarrier_inits=4), PLAIN), (Receipt(mbarrier_inits=3), PLAIN)),
     "four stages": ((Receipt(mbarrier_inits=8), PLAIN), (Receipt(mbarrier_inits=7), PLAIN)),
@@ -233,7 +235,7 @@ def test_empty_grid_is_neither_persistent_nor_covering():
 
 
 def test_every_condition_is_some_steps_and_every_name_is_a_condition():
-    assert {name for step in STEPS.values() for name in (*step.requires, *step.forbids)} == set(CONDITIONS)
+    assert {name for step in (STEPS | GEMM_CASES).values() for name in (*step.requires, *step.forbids)} == set(CONDITIONS)
 
 
 def test_words():
