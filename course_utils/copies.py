@@ -57,13 +57,13 @@ def copies(artifact: Artifact, source: str = "") -> list[Copy]:
     tensors = {variable.name: parameter.tensor for variable, parameter in
                zip(kernel.parameters, artifact.parameters, strict=False) if parameter.tensor}
     ranks = {p.tensor: p.tensor_map.rank for p in artifact.parameters if p.kind == "tensor_map"}
-    origins = _origins(kernel.instructions, tensors)
+    known = origins(kernel.instructions, tensors)
     found: dict[tuple[str, str], Counter] = {}
     for instruction in kernel.instructions:
         if (crossing := _crossing(instruction)) is None:
             continue
         direction, path, address = crossing
-        for tensor in _tensors_of(address, origins, tensors) or {"?"}:
+        for tensor in tensors_of(address, known, tensors) or {"?"}:
             found.setdefault((direction, tensor), Counter())[path] += 1
     wanted = asked(source, [t.name for t in artifact.tensors])
     keys = sorted(set(found) | set(wanted))
@@ -91,7 +91,7 @@ def _crossing(instruction: Instr) -> tuple[str, str, object] | None:
     return None
 
 
-def _origins(instructions: list[Instr], tensors: dict[str, str]) -> dict[int, set[str]]:
+def origins(instructions: list[Instr], tensors: dict[str, str]) -> dict[int, set[str]]:
     """Register to the tensors whose parameter its value may come from, over all paths of the kernel."""
     flows = []  # (registers written, what their value comes from)
     for instruction in instructions:
@@ -105,7 +105,7 @@ def _origins(instructions: list[Instr], tensors: dict[str, str]) -> dict[int, se
     while changed:
         changed = False
         for written, sources in flows:
-            tensors_there = set().union(*(_tensors_of(source, origins, tensors) for source in sources), set())
+            tensors_there = set().union(*(tensors_of(source, origins, tensors) for source in sources), set())
             for register in written:
                 before = origins.setdefault(register, set())
                 changed |= not tensors_there <= before
@@ -113,9 +113,10 @@ def _origins(instructions: list[Instr], tensors: dict[str, str]) -> dict[int, se
     return origins
 
 
-def _tensors_of(operand, origins: dict[int, set[str]], tensors: dict[str, str]) -> set[str]:
+def tensors_of(operand, origins: dict[int, set[str]], tensors: dict[str, str]) -> set[str]:
+    """The tensors that an operand's value or address may come from; ``origins`` as the function of that name gives them."""
     if isinstance(operand, Mem):
-        return _tensors_of(operand.base, origins, tensors)
+        return tensors_of(operand.base, origins, tensors)
     if isinstance(operand, Sym):
         return {tensors[operand.name]} if operand.name in tensors else set()
     return set().union(*(origins.get(register, set()) for register in _registers(operand)), set())

@@ -79,10 +79,10 @@ def tile_bytes(rows: int, row_bytes: int, swizzle: int) -> int:
 def expected_bytes(tensor_maps: Iterable[TensorMap]) -> int:
     """Bytes that one load of each of these maps adds to an mbarrier: what ``expect_tx`` has to say.
 
-    The whole box counts, also the part that lies outside the tensor and is filled, and nothing of the gaps that a narrow tile leaves
-    (observed on H200, driver 580); what has to be allocated is ``tile_bytes``, which is then more. Where elementStrides[i] is above
-    1, the box has ceil(boxDim[i] / elementStrides[i]) elements that way (cuTensorMapEncodeTiled). Raises ValueError for a map whose
-    arrays are not of its rank.
+    The sum of the maps' ``box_bytes``. The whole box counts, also the part that lies outside the tensor and is filled, and nothing
+    of the gaps that a narrow tile leaves (observed on H200, driver 580); what has to be allocated is ``tile_bytes``, which is then
+    more. Only where elementStrides[i] is above 1, the box counts ceil(boxDim[i] / elementStrides[i]) elements that way
+    (cuTensorMapEncodeTiled). Raises ValueError for a map whose arrays differ in length.
     """
     return sum(ELEMENT_BYTES[m.data_type] * prod(len(range(0, extent, step)) for extent, step in zip(m.box, _steps(m), strict=True))
                for m in tensor_maps)
@@ -120,8 +120,8 @@ def bank(offset: int) -> int:
 def conflicts(offsets: Iterable[int]) -> int:
     """The most 4-byte words that one bank must give when up to 8 lanes read 16 bytes each, together: 1 is free of conflicts.
 
-    ``offsets`` are bytes, one a lane. Eight lanes of 16 bytes take all 128 bytes that the banks give in one turn; ldmatrix reads the
-    rows of an 8 x 8 matrix of halves so (PTX ISA, ldmatrix). Lanes that read the same word share it (CUDA programming guide,
+    ``offsets`` are bytes, one a lane. Eight lanes of 16 bytes take all 128 bytes that the banks give in one turn; so ldmatrix reads
+    the eight rows of a matrix of halves (PTX ISA, ldmatrix). Lanes that read the same word share it (CUDA programming guide,
     shared-memory banks). Raises ValueError for no offset, for more than 8, and for one that is no multiple of 16.
     """
     offsets = list(offsets)
@@ -162,11 +162,11 @@ def flattened(tensor_map: TensorMap) -> TensorMap:
         raise LayoutError(f"the outer stride is {slab_stride:,} bytes, and {middle:,} rows of {row_stride:,} bytes are "
                           f"{row_stride * middle:,}: a row stride does not lead from one slab to the next")
     if box_middle != middle and (box_outer != 1 or box_middle > middle):
-        raise LayoutError(f"the box takes {box_middle} rows of {box_outer} slabs, and a slab has {middle:,}: they are not one run of "
-                          "rows. The box must take all rows of each slab, or some rows of one")
+        raise LayoutError(f"the box takes {box_middle} rows of {box_outer} slabs, and a slab has {middle:,}: they are not one run "
+                          "of rows. The box must take all rows of each slab, or some rows of one")
     rows = box_middle * box_outer
     if rows > 256:
-        raise LayoutError(f"the merged box has {box_middle} x {box_outer} = {rows:,} rows, and a box has at most 256 elements each way")
+        raise LayoutError(f"the merged box has {box_middle} x {box_outer} = {rows:,} rows, and a box has at most 256")
     flat = replace(tensor_map, dims=(columns, middle * outer), strides=(row_stride,), box=(width, rows),
                    element_strides=(tensor_map.element_strides[0], 1))
     if broken := violations(flat):
@@ -243,9 +243,9 @@ def passed_by_value(artifact: Artifact) -> list[str]:
     """A sentence for each tensor map that the kernel does not use as a ``__grid_constant__`` parameter; none is fine.
 
     TMA reads the map through its address, and only ``const __grid_constant__`` makes the address of a parameter that of the
-    parameter itself (CUDA programming guide). Without it the compiler copies the map into the local memory of each thread and passes
-    the copy's address: seen with NVRTC 13.0. In the PTX the map of every tensor copy must come from the address of a ``.param`` of
-    128 bytes aligned to 64. Raises PtxError where the PTX cannot be read or has other parameters than the launch.
+    parameter itself (CUDA programming guide). Without it the compiler copies the map into the local memory of each thread and
+    passes the copy's address: seen with NVRTC 13.0. In the PTX the map of every tensor copy must come from the address of a
+    ``.param`` of 128 bytes aligned to 64. Raises PtxError where the PTX cannot be read or has other parameters than the launch.
     """
     kernel = parse(artifact.ptx, artifact.kernel)
     if len(kernel.parameters) != len(artifact.parameters):
@@ -254,20 +254,20 @@ def passed_by_value(artifact: Artifact) -> list[str]:
             zip(kernel.parameters, artifact.parameters, strict=True) if parameter.kind == "tensor_map"}
     locals_ = {v.name for v in kernel.variables if v.space == "local"}
     names = {name: name for name in (*maps, *locals_)}
-    addresses = copies._origins([i for i in kernel.instructions if i.opcode[0] != "ld"], names)
-    values = copies._origins(kernel.instructions, names)
+    addresses = copies.origins([i for i in kernel.instructions if i.opcode[0] != "ld"], names)
+    values = copies.origins(kernel.instructions, names)
     used, copied = set(), set()
     for instruction in kernel.instructions:
         if instruction.name.startswith(("cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor")):
             address = next(o for o in instruction.operands if isinstance(o, Mem) and o.coordinates)
-            used |= copies._tensors_of(address, addresses, names)
+            used |= copies.tensors_of(address, addresses, names)
         elif instruction.name.startswith("st.local"):
-            copied |= copies._tensors_of(instruction.operands[1], values, names)
+            copied |= copies.tensors_of(instruction.operands[1], values, names)
     found = []
     for name, (variable, tensor) in maps.items():
         if variable.size != MAP_BYTES or variable.align % MAP_ALIGNMENT:
-            found.append(f"the parameter for {tensor}'s tensor map has {variable.size} bytes, aligned to {variable.align}; a tensor map "
-                         f"has {MAP_BYTES}, aligned to {MAP_ALIGNMENT}")
+            found.append(f"the parameter for {tensor}'s tensor map has {variable.size} bytes, aligned to {variable.align}; "
+                         f"a tensor map has {MAP_BYTES}, aligned to {MAP_ALIGNMENT}")
         elif name in copied and used & locals_:
             found.append(f"TMA is given the address of a copy of {tensor}'s tensor map in local memory, one a thread: declare the "
                          "parameter `const __grid_constant__` and pass on its own address")

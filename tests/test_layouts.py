@@ -51,7 +51,8 @@ def predicted(case, place):
     m = measured_map(case)
     tensor = (np.arange(np.prod(m.dims)) % 65521 + 1).astype(np.uint16).reshape(tuple(reversed(m.dims)))
     padded = np.pad(tensor, 32)  # zeros, what lies outside the tensor is filled with
-    window = tuple(slice(32 + at, 32 + at + extent) for at, extent in zip(reversed(case["coordinates"]), reversed(m.box), strict=True))
+    corner = [32 + at for at in reversed(case["coordinates"])]
+    window = tuple(slice(at, at + extent) for at, extent in zip(corner, reversed(m.box), strict=True))
     rows = np.ascontiguousarray(padded[window]).reshape(-1, m.box[0]).view(np.uint8)
     pitch = row_pitch(rows.shape[1], m.swizzle)
     out = np.full(DUMP, UNWRITTEN, np.uint8)
@@ -92,7 +93,7 @@ def test_swizzled_is_its_own_inverse_keeps_units_together_and_repeats(offset, sw
     assert swizzled(offset + shift, swizzle) == there + shift
 
 
-@pytest.mark.parametrize("swizzle, alignment", zip(CODES, (128, 256, 512, 1024), strict=True))
+@pytest.mark.parametrize("swizzle, alignment", [(0, 128), (1, 256), (2, 512), (3, 1024)])
 def test_base_alignment_is_the_shortest_repeat(swizzle, alignment):
     assert base_alignment(swizzle) == alignment
     if swizzle:
@@ -152,7 +153,7 @@ def test_bank():
         bank(-4)
 
 
-@pytest.mark.parametrize("swizzle, expected", zip(CODES, (8, 4, 2, 1), strict=True))
+@pytest.mark.parametrize("swizzle, expected", [(0, 8), (1, 4), (2, 2), (3, 1)])
 @pytest.mark.parametrize("column", range(8))
 def test_a_column_of_pieces_over_eight_rows_of_128_bytes(swizzle, expected, column):
     """Eight turns without a swizzle, none lost with 128B. (The narrower modes are for narrower rows.)"""
@@ -206,7 +207,8 @@ LOADED:
 
 
 @pytest.mark.parametrize("width, swizzle", [(64, 0), (8, 1), (16, 1), (24, 2), (24, 3), (64, 3)])
-@pytest.mark.parametrize("box_middle, box_outer, place", [(16, 4, (0, 0, 2)), (16, 2, (8, 0, 7)), (4, 1, (0, 12, 5)), (16, 3, (0, 0, -1))])
+@pytest.mark.parametrize("box_middle, box_outer, place", [
+    (16, 4, (0, 0, 2)), (16, 2, (8, 0, 7)), (4, 1, (0, 12, 5)), (16, 3, (0, 0, -1))])
 def test_a_flattened_map_brings_the_same_bytes_to_the_same_places(width, swizzle, box_middle, box_outer, place):
     natural = replace(NATURAL, box=(width, box_middle, box_outer), swizzle=swizzle)
     flat = flattened(natural)
@@ -216,7 +218,8 @@ def test_a_flattened_map_brings_the_same_bytes_to_the_same_places(width, swizzle
     here = after_load(tensor, natural, place, rows)
     there = after_load(tensor, flat, (x, y + 16 * z), rows)
     np.testing.assert_array_equal(here, there)
-    assert (here == UNWRITTEN).any() == (width * 2 < row_pitch(width * 2, swizzle))
+    gaps = int((here.reshape(-1, 16) == UNWRITTEN).all(1).sum()) * 16
+    assert gaps == len(here) - expected_bytes([flat]) == rows * (row_pitch(width * 2, swizzle) - width * 2)
     assert same_payload(natural, flat, place, (x, y + 16 * z))
     assert expected_bytes([natural]) == expected_bytes([flat])
 
