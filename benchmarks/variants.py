@@ -17,6 +17,44 @@ from course_utils.loading import load_factory_source  # noqa: E402
 RING_1 = ("ring = 4", "ring = 1")
 NO_MULTICAST = (", cluster_mask=0b11", "")
 PANELS_OF_8 = ("swizzle_size=4", "swizzle_size=8")
+WHOLE_TILE_LEAVES = """                    T.tma_store_wait(0)
+                    T.sync_threads(1, 128)  # named barrier 1: the consumer's threads only
+                    T.copy(acc, D_shared)
+                    T.fence_proxy_async()
+                    T.sync_threads(1, 128)
+                    T.tma_copy(D_shared, D[m : m + block_M, n : n + block_N])
+                    tiles.next_tile()
+                T.tma_store_wait(0)
+"""  # the epilogue of step 8
+STRAIGHT_OUT = """                    T.copy(acc, D[m : m + block_M, n : n + block_N])
+                    tiles.next_tile()
+"""
+WAIT_AT_ONCE = """                    T.sync_threads(1, 128)
+                    T.copy(acc, D_shared)
+                    T.fence_proxy_async()
+                    T.sync_threads(1, 128)
+                    T.tma_copy(D_shared, D[m : m + block_M, n : n + block_N])
+                    T.tma_store_wait(0, read=False)
+                    tiles.next_tile()
+"""
+SLICES_LEAVE = """                    for c in T.unroll(block_N // 32):
+                        {wait}
+                        T.sync_threads(1, 128)
+                        T.copy(acc[:, c * 32 : (c + 1) * 32], D_shared[c % {buffers}, :, :])
+                        T.fence_proxy_async()
+                        T.sync_threads(1, 128)
+                        T.tma_copy(D_shared[c % {buffers}, :, :], D[m : m + block_M, n + c * 32 : n + (c + 1) * 32])
+                    tiles.next_tile()
+                T.tma_store_wait(0)
+"""
+
+
+def slices(buffers, wait):
+    """The replacements that let step 8's D leave 32 columns at a time."""
+    return [("D_shared = T.alloc_shared((block_M, block_N)", f"D_shared = T.alloc_shared(({buffers}, block_M, 32)"),
+            (WHOLE_TILE_LEAVES, SLICES_LEAVE.format(buffers=buffers, wait=wait))]
+
+
 FORWARDS = ("T.if_then_else(tiles.current_iter % 2 == 0, k, k_tiles - 1 - k)", "k")
 
 # name: solution, and the replacements that make the variant; every one must occur
@@ -29,6 +67,11 @@ VARIANTS = {
     "step07, four stages": ("step07_warp_specialization", [("num_stages, ring = 2, 4", "num_stages, ring = 4, 4")]),
     "step08, panels of 8 tiles": ("step08_deeper_pipeline", [PANELS_OF_8]),
     "step08, six stages, panels of 8": ("step08_deeper_pipeline", [("num_stages = 4", "num_stages = 6"), PANELS_OF_8]),
+    "step08, D straight from registers": ("step08_deeper_pipeline", [
+        ("            D_shared = T.alloc_shared((block_M, block_N), T.float16)\n", ""), (WHOLE_TILE_LEAVES, STRAIGHT_OUT)]),
+    "step08, D staged whole, waited for at once": ("step08_deeper_pipeline", [(WHOLE_TILE_LEAVES, WAIT_AT_ONCE)]),
+    "step08, D in slices, one buffer, full wait": ("step08_deeper_pipeline", slices(1, "T.tma_store_wait(0, read=False)")),
+    "step08, D in slices, two buffers": ("step08_deeper_pipeline", slices(2, "T.tma_store_wait(1)")),
     "step09, four stages": ("step09_cluster", [("num_stages = 6", "num_stages = 4")]),
     "step09, K always forwards": ("step09_cluster", [FORWARDS]),
     "step09, no multicast": ("step09_cluster", [NO_MULTICAST]),

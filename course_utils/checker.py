@@ -12,7 +12,7 @@ import inspect
 import secrets
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields
+from dataclasses import fields, replace
 from importlib import import_module
 
 from course_utils import receipts, steps
@@ -325,6 +325,8 @@ def check_artifacts(step: steps.Step, dsl: str, artifacts: dict, backend: str, r
         found = ((size, ask("run", artifacts[size], time_limit)) for size in step.check_sizes)
         right = _judge(found, len(step.check_sizes), add)
         _check_speed(step, artifacts, right, timed, add, timing)
+    if step.whole and any(part.passed is False for part in parts):
+        parts = [replace(part, points=0.0) for part in parts]
     return Verdict(step.id, dsl, backend, tuple(parts), hints[0] if hints else "", tuple(timing),
                    tuple(receipts.table(receipt, first)))
 

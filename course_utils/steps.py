@@ -29,7 +29,8 @@ TIMED_SIZES = ((4096, 4096, 4096), (8192, 8192, 8192), (8192, 2304, 5120))
 class Step:
     """One step. ``requires`` and ``forbids`` name conditions of ``receipts.CONDITIONS``.
 
-    ``speed_floor`` is the least share of cuBLAS's TFLOP/s at 4096, burst; None where one CTA computes one tile.
+    ``speed_floor`` is the least share of cuBLAS's TFLOP/s at 4096, burst; None where one CTA computes one tile, or speed is not
+    the point. ``whole`` kernels give no points while any part fails: a kernel to repair would have some as it is given.
     """
 
     id: str
@@ -41,6 +42,7 @@ class Step:
     timed_sizes: tuple[tuple[int, int, int], ...] = TIMED_SIZES
     emulated: tuple[tuple[tuple[int, int, int], tuple[int, ...] | None], ...] = EMULATED
     speed_floor: float | None = None
+    whole: bool = False
 
 
 _TMA = ("wgmma", "tensor loads", "tensor stores", "expect-tx", "proxy fence", "store wait")
@@ -71,7 +73,7 @@ REPAIRS = {"case13a": ("expect_bytes_too_many", "tilelang"), "case13b": ("no_pha
            "case13e": ("phase_restarts", "tilelang"), "case13f": ("early_release", "tilelang")}
 _REPAIRED = {"case13a": "step04", "case13b": "step05", "case13c": "step04", "case13d": "step06", "case13e": "step06",
              "case13f": "step08"}
-GEMM_CASES = {name: replace(STEPS[step], id=name, title=f"repair {REPAIRS[name][0]}", points=5, speed_floor=None)
+GEMM_CASES = {name: replace(STEPS[step], id=name, title=f"repair {REPAIRS[name][0]}", points=5, speed_floor=None, whole=True)
               for name, step in _REPAIRED.items()}
 GEMM_CASES["case15"] = Step("case15", "TMA epilogue", 10, (*_TMA, "grid grows", "four stores", "read wait"))
 

@@ -76,7 +76,6 @@ def gemm(M, N, K):
                 pipe.consumer_release(use)
                 use.advance()
 
-        print('LAY',out_src.layout, out_dst.layout, acc.layout)
         out.store(acc.load().to(cutlass.Float16))
         ### BEGIN SOLUTION: D in slices of epi_N columns through the two buffers; nobody leaves before the last store has read
         for c in cutlass.range_constexpr(block_N // epi_N):
