@@ -26,7 +26,13 @@ WHOLE_TILE_LEAVES = """                    T.tma_store_wait(0)
                     tiles.next_tile()
                 T.tma_store_wait(0)
 """  # the epilogue of step 8
-STRAIGHT_OUT = """                    T.copy(acc, D[m : m + block_M, n : n + block_N])
+# the coordinates written out and bounded: else tilelang 0.1.15 stores two bytes at a time, each behind a bounds check
+STRAIGHT_OUT = """                    T.assume(0 <= tiles.m_idx)
+                    T.assume(tiles.m_idx < M // block_M)
+                    T.assume(0 <= tiles.n_idx)
+                    T.assume(tiles.n_idx < N // block_N)
+                    T.copy(acc, D[tiles.m_idx * block_M : (tiles.m_idx + 1) * block_M,
+                                  tiles.n_idx * block_N : (tiles.n_idx + 1) * block_N])
                     tiles.next_tile()
 """
 WAIT_AT_ONCE = """                    T.sync_threads(1, 128)
@@ -37,22 +43,33 @@ WAIT_AT_ONCE = """                    T.sync_threads(1, 128)
                     T.tma_store_wait(0, read=False)
                     tiles.next_tile()
 """
-SLICES_LEAVE = """                    for c in T.unroll(block_N // 32):
-                        {wait}
+SLICES_LEAVE = """                    for c in T.unroll(block_N // 32 // {buffers}):
+{slices}                    tiles.next_tile()
+                T.tma_store_wait(0)
+"""
+SLICE = """                        {before}
                         T.sync_threads(1, 128)
-                        T.copy(acc[:, c * 32 : (c + 1) * 32], D_shared[c % {buffers}, :, :])
+                        T.copy(acc[:, {c} * 32 : ({c} + 1) * 32], part)
+                        T.copy(part, D_{buffer})
                         T.fence_proxy_async()
                         T.sync_threads(1, 128)
-                        T.tma_copy(D_shared[c % {buffers}, :, :], D[m : m + block_M, n + c * 32 : n + (c + 1) * 32])
-                    tiles.next_tile()
-                T.tma_store_wait(0)
+                        T.tma_copy(D_{buffer}, D[m : m + block_M, n + {c} * 32 : n + ({c} + 1) * 32])
+                        {after}
 """
 
 
-def slices(buffers, wait):
-    """The replacements that let step 8's D leave 32 columns at a time."""
-    return [("D_shared = T.alloc_shared((block_M, block_N)", f"D_shared = T.alloc_shared(({buffers}, block_M, 32)"),
-            (WHOLE_TILE_LEAVES, SLICES_LEAVE.format(buffers=buffers, wait=wait))]
+def slices(buffers, before="", after=""):
+    """The replacements that let step 8's D leave 32 columns at a time.
+
+    Whole fragments go to whole buffers: tilelang 0.1.15 uses stmatrix, as in step 8, for no other copies.
+    """
+    names = range(buffers)
+    indent = " " * 12
+    memory = "".join(f"{indent}D_{b} = T.alloc_shared((block_M, 32), T.float16)\n" for b in names)
+    copies = "".join(SLICE.format(before=before, after=after, c=f"(c * {buffers} + {b})", buffer=b) for b in names)
+    return [(f"{indent}D_shared = T.alloc_shared((block_M, block_N), T.float16)\n",
+             f"{memory}{indent}part = T.alloc_fragment((block_M, 32), T.float32)\n"),
+            (WHOLE_TILE_LEAVES, SLICES_LEAVE.format(buffers=buffers, slices=copies))]
 
 
 FORWARDS = ("T.if_then_else(tiles.current_iter % 2 == 0, k, k_tiles - 1 - k)", "k")
@@ -70,8 +87,8 @@ VARIANTS = {
     "step08, D straight from registers": ("step08_deeper_pipeline", [
         ("            D_shared = T.alloc_shared((block_M, block_N), T.float16)\n", ""), (WHOLE_TILE_LEAVES, STRAIGHT_OUT)]),
     "step08, D staged whole, waited for at once": ("step08_deeper_pipeline", [(WHOLE_TILE_LEAVES, WAIT_AT_ONCE)]),
-    "step08, D in slices, one buffer, full wait": ("step08_deeper_pipeline", slices(1, "T.tma_store_wait(0, read=False)")),
-    "step08, D in slices, two buffers": ("step08_deeper_pipeline", slices(2, "T.tma_store_wait(1)")),
+    "step08, D in slices, one buffer, full wait": ("step08_deeper_pipeline", slices(1, after="T.tma_store_wait(0, read=False)")),
+    "step08, D in slices, two buffers": ("step08_deeper_pipeline", slices(2, before="T.tma_store_wait(1)")),
     "step09, four stages": ("step09_cluster", [("num_stages = 6", "num_stages = 4")]),
     "step09, K always forwards": ("step09_cluster", [FORWARDS]),
     "step09, no multicast": ("step09_cluster", [NO_MULTICAST]),

@@ -189,17 +189,20 @@ def _check_copy(case, copy, dsl, backend, time_limit) -> Verdict:
     broken = tensor_map_findings(first)
     from course_utils import copies  # with the emulator's parser, which a bundle does not carry
 
-    crossings = {(c.tensor, c.direction): c for c in copies.copies(first, _source_of(copy))}
     paths, missed = [], []
-    for tensor, direction, path in (("X", copies.LOAD, wanted.load), ("Y", copies.STORE, wanted.store)):
-        found = crossings.get((tensor, direction))
-        paths.append(f"{tensor}, {direction}: {found or 'no copy'}")
-        if found is None or set(found.paths) != {path}:
-            missed.append(f"{tensor}, {direction}: this case asks for {copies.WORDS[path]}; the compiler made {found or 'no copy'}")
+    for artifact, shape in zip(artifacts, wanted.shapes, strict=True):
+        crossings = {(c.tensor, c.direction): c for c in copies.copies(artifact, _source_of(copy))}
+        for tensor, direction, path in (("X", copies.LOAD, wanted.load), ("Y", copies.STORE, wanted.store)):
+            found = crossings.get((tensor, direction))
+            what = f"{tensor}, {direction}"
+            paths.append(f"{what}: {found or 'no copy'}")
+            if found is None or set(found.paths) != {path}:
+                missed.append(f"{what}: this case asks for {copies.WORDS[path]}; the compiler made {found or 'no copy'} "
+                              f"(at {' x '.join(map(str, shape))})")
     results, words = _copy_results(artifacts, wanted.shapes, backend, device, reason, time_limit)
     found = {"compiles": (True, f"{first.resources.registers} registers a thread"),
              "tensor maps": (not broken, "; ".join(broken) or "all legal"),
-             "path": (not missed, "; ".join(missed or paths)), "results": (results, words)}
+             "path": (not missed, "; ".join(missed or dict.fromkeys(paths))), "results": (results, words)}
     checks = tuple(Part(name, passed, parts[name] if passed else 0.0, parts[name], detail)
                    for name, (passed, detail) in found.items())
     look = next((f"{part.name}: {part.detail}" for part in checks if part.passed is False), "")

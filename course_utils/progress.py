@@ -32,7 +32,7 @@ def keep(verdict: Verdict, device: dict | None, path: Path = FILE) -> None:
 
     A file that cannot be read as progress is moved aside to NAME.broken first.
     """
-    with open(path.with_suffix(".lock"), "w") as lock:
+    with open(path.with_name(f".{path.name}.lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two notebooks may check at once
         kept = read(path)
         if path.exists() and not kept["entries"]:

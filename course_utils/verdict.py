@@ -75,7 +75,9 @@ class Verdict:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        colours = {PASSED: "#1a7f37", FAILED: "#b3261e", NOT_RUN: "#6e7781"}
+        # JupyterLab's own colours, which go with its light and its dark theme; elsewhere the second ones
+        colours = {PASSED: "var(--jp-success-color1, #1a7f37)", FAILED: "var(--jp-error-color1, #b3261e)",
+                   NOT_RUN: "var(--jp-ui-font-color2, #6e7781)"}
         rows = "".join(
             f"<tr><td style='color:{colours[p.state]};text-align:left'>{p.state}</td><td style='text-align:left'>"
             f"{html.escape(p.name)}</td><td>{p.points:g} / {p.max_points:g}</td><td style='text-align:left;white-space:pre-wrap'>"

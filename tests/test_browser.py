@@ -222,25 +222,39 @@ def test_step_4_as_a_learner_sees_it(lab, page, pictures):
     assert [url for url in page.requested if not url.startswith((server, "data:", "blob:"))] == []
 
 
+SLOW = """import os
+import time
+from pathlib import Path
+
+from course_utils.notebook import check
+
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # on a GPU the endless kernel would soon end
+endless, sizes = gemm, []
+
+
+def slow(M, N, K):
+    sizes.append((M, N, K))
+    if len(sizes) == LAST:  # the first is being emulated
+        Path("slow").touch()
+        time.sleep(600)
+    return endless(M, N, K)"""
+
+
 def test_interrupted_check_leaves_a_usable_notebook(lab, page):
-    """Kernel > Interrupt Kernel while a check is emulating: it says so, and the next check gives full marks."""
+    """Kernel > Interrupt Kernel while a check compiles one size and emulates another: it says so, and the next check works."""
     folder, address = lab
     solution = sync.exercise("step04", "cute", solved=True)
-    endless = solution.replace("range(K // block_K,", "range(1_000_000,").replace(
-        "def gemm(M, N, K):\n", "def gemm(M, N, K):\n    open('compiled', 'a').write('.')\n")
-    assert "1_000_000" in endless and "'compiled'" in endless
-    start = """import os
-from course_utils.notebook import check
-os.environ["CUDA_VISIBLE_DEVICES"] = ""  # on a GPU the kernel would soon end"""
-    check = 'check("step04", gemm, "cute")'
-    cells = [nbformat.v4.new_code_cell(source) for source in (start, endless, check, solution, check)]
-    python = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
-    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=python), folder / "interrupted.ipynb")
+    endless = solution.replace("range(K // block_K,", "range(1_000_000,")
+    assert endless != solution
+    slow = SLOW.replace("LAST", str(len(steps.find("step04").emulated)))
+    sources = endless, slow, 'check("step04", slow, "cute")', solution, 'check("step04", gemm, "cute")'
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources],
+                                            metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}}),
+                   folder / "interrupted.ipynb")
 
     start_all(page, address, "interrupted.ipynb")
-    sizes = len(steps.find("step04").emulated)
-    for _ in range(600):  # when the last size is being compiled, the first is being emulated
-        if (folder / "compiled").exists() and len((folder / "compiled").read_text()) >= sizes:
+    for _ in range(600):
+        if (folder / "slow").exists():
             break
         page.wait_for_timeout(0.1 * SECOND)
     else:

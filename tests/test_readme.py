@@ -37,7 +37,7 @@ def test_course_command_parses(line):
 def copy(tmp_path_factory):
     """A copy of the checkout in which the README's commands may write; one notebook stands for all."""
     folder = tmp_path_factory.mktemp("readme") / "course"
-    shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__", "tests"))
+    shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__"))
     (folder / ".venv").symlink_to(ROOT / ".venv")
     for path in (folder / "notebooks").glob("*.ipynb"):
         if path.stem != "01_single_tile":

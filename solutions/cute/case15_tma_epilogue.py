@@ -50,8 +50,8 @@ def gemm(M, N, K):
         out = cute.make_rmem_tensor(acc.shape, cutlass.Float16)
         to_shared = cute.make_tiled_copy_C_atom(cute.make_copy_atom(warp.StMatrix8x8x16bOp(False, 4), cutlass.Float16), mma)
         my_out = to_shared.get_slice(thread)
-        out_src = my_out.retile(out)
-        out_dst = my_out.partition_D(D_shared)
+        out_src = my_out.retile(out)  # ((8, block_N / 16), 2, 1): a group for every 16 columns
+        out_dst = my_out.partition_D(D_shared)  # (8, 2, epi_N / 16, buffer)
         load = make_pipeline_state(PipelineUserType.Producer, num_stages)  # stage and phase of the next load
         use = make_pipeline_state(PipelineUserType.Consumer, num_stages)  # and of the next wgmma
 
@@ -99,7 +99,8 @@ def gemm(M, N, K):
         atom = warpgroup.make_smem_layout_atom(warpgroup.SmemLayoutAtomKind.K_SW128, cutlass.Float16)
         layout_A = cute.tile_to_shape(atom, (block_M, block_K, ring), order=(0, 1, 2))
         layout_B = cute.tile_to_shape(atom, (block_N, block_K, ring), order=(0, 1, 2))
-        narrow = warpgroup.make_smem_layout_atom(warpgroup.SmemLayoutAtomKind.K_SW64, cutlass.Float16)  # 32 columns: 64 bytes
+        # a row of a buffer is 32 columns, 64 bytes
+        narrow = warpgroup.make_smem_layout_atom(warpgroup.SmemLayoutAtomKind.K_SW64, cutlass.Float16)
         layout_D = cute.tile_to_shape(narrow, (block_M, epi_N, 2), order=(0, 1, 2))
         load_A, A = cpasync.make_tiled_tma_atom(
             cpasync.CopyBulkTensorTileG2SOp(), A, cute.select(layout_A, [0, 1]), (block_M, block_K))
