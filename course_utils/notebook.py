@@ -18,7 +18,7 @@ from course_utils import checker, measured, plots, progress, receipts, steps
 from course_utils.compile.errors import CompileError
 from course_utils.loading import SOLUTIONS, load_module, solution_path
 from course_utils.sync import without_markers
-from course_utils.verdict import Verdict
+from course_utils.verdict import Verdict, as_html
 
 warnings.filterwarnings("ignore", message="IProgress not found")  # a DSL imports tqdm, which would say so in a learner's cell
 
@@ -253,14 +253,15 @@ def timeline(step: str, gemm, dsl: str = "tilelang", size: tuple[int, int, int] 
 
 
 def _say(text: str) -> None:
-    shown = html.escape(text).replace("\n", "<br>")
+    shown = as_html(text).replace("\n", "<br>")
     display(Words(text, f"<p>{shown}</p>"))
 
 
 def _table(head: list[str], rows: list[list[str]]) -> None:
     """A table: HTML in JupyterLab, columns of text elsewhere."""
     def line(cells, tag):
-        return "<tr>" + "".join(f"<{tag} style='{_CELL}'>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+        return "<tr>" + "".join(f"<{tag} style='{_CELL}{';white-space:nowrap' * (i == 0)}'>{html.escape(cell)}</{tag}>"
+                                for i, cell in enumerate(cells)) + "</tr>"
 
     widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
     text = "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in [head, *rows])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from dataclasses import asdict, dataclass, field
 
 PASSED, FAILED, NOT_RUN = "passed", "failed", "not run"
@@ -75,14 +76,24 @@ class Verdict:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        # JupyterLab's own colours, which go with its light and its dark theme; elsewhere the second ones
-        colours = {PASSED: "var(--jp-success-color1, #1a7f37)", FAILED: "var(--jp-error-color1, #b3261e)",
-                   NOT_RUN: "var(--jp-ui-font-color2, #6e7781)"}
+        # white on a colour is readable in any theme; var(...) would not survive in a notebook that is not trusted
+        colours = {PASSED: "#1a7f37", FAILED: "#b3261e", NOT_RUN: "#59636e"}
+        left, narrow = "text-align:left;vertical-align:top", "vertical-align:top;white-space:nowrap"
         rows = "".join(
-            f"<tr><td style='color:{colours[p.state]};text-align:left'>{p.state}</td><td style='text-align:left'>"
-            f"{html.escape(p.name)}</td><td>{p.points:g} / {p.max_points:g}</td><td style='text-align:left;white-space:pre-wrap'>"
-            f"{html.escape(p.detail)}</td></tr>" for p in self.checks)
-        first = f"<p style='white-space:pre-wrap'><b>Look here first:</b> {html.escape(self.diagnosis)}</p>"
+            f"<tr><td style='text-align:left;{narrow}'><span style='background-color:{colours[p.state]};color:#ffffff;"
+            f"padding:1px 6px;border-radius:3px'>{p.state}</span></td><td style='text-align:left;{narrow}'>{html.escape(p.name)}"
+            f"</td><td style='{narrow}'>{_number(p.points)} / {_number(p.max_points)}</td>"
+            f"<td style='{left};white-space:pre-wrap'>{as_html(p.detail)}</td></tr>" for p in self.checks)
+        first = f"<p style='white-space:pre-wrap;max-width:60em'><b>Look here first:</b> {as_html(self.diagnosis)}</p>"
         look = first if self.diagnosis else ""
-        return (f"<p><b>{html.escape(self.step)}</b>, {html.escape(self.dsl)}: <b>{self.points:g} of {self.max_points:g}"
-                f" points</b> (backend: {html.escape(self.backend)})</p><table>{rows}</table>{look}")
+        return (f"<p><b>{html.escape(self.step)}</b>, {html.escape(self.dsl)}: <b>{_number(self.points)} of "
+                f"{_number(self.max_points)} points</b> (backend: {html.escape(self.backend)})</p><table>{rows}</table>{look}")
+
+
+def as_html(text: str) -> str:
+    """Text as HTML, with what stands between backticks as code."""
+    return re.sub("`([^`\n]+)`", r"<code>\1</code>", html.escape(text))
+
+
+def _number(points: float) -> str:
+    return f"{round(points, 2):g}"

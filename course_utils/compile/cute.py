@@ -18,7 +18,7 @@ from pathlib import Path
 from course_utils.artifact import Artifact, Parameter, Tensor
 from course_utils.compile import nvrtc
 from course_utils.compile.errors import CompileError
-from course_utils.compile.guard import quiet, time_limit, where
+from course_utils.compile.guard import held, quiet, time_limit, where
 from course_utils.compile.limits import require_fits
 from course_utils.tensormap_bytes import decode
 
@@ -97,7 +97,7 @@ def _compile(host, tensors):
     fakes = [_fake(t) for t in tensors]
     with tempfile.TemporaryDirectory(prefix="hopper-course-cute-") as folder:
         try:
-            with quiet() as said, time_limit(TRACE_LIMIT, "compiling this kernel"):
+            with held(), quiet() as said, time_limit(TRACE_LIMIT, "compiling this kernel"):
                 compiled = cute.compile(host, *fakes, options=OPTIONS + folder)
         except CompileError:
             raise

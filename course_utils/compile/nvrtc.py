@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import re
+import signal
 import tempfile
 from functools import cache
 from importlib.metadata import files
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from course_utils.artifact import Resources
 from course_utils.compile.errors import CompileError
+from course_utils.compile.guard import interrupts
 
 ARCH = "sm_90a"
 
@@ -48,7 +50,8 @@ def compile_source(source: str, include_dirs: list[str]) -> tuple[str, bytes, Re
     if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
         raise CompileError("assemble", f"NVRTC could not start: {status.name}")
     try:
-        (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [o.encode() for o in options])
+        with interrupts(signal.SIG_IGN):  # else NVRTC takes SIGINT itself, and then hangs in it or ends the process
+            (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [o.encode() for o in options])
         log = _fetch(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program).decode(errors="replace").rstrip("\0")
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             raise CompileError("assemble", _first_errors(log) or f"NVRTC failed: {status.name}")

@@ -14,7 +14,7 @@ from pathlib import Path
 from course_utils.artifact import Artifact, Parameter, Tensor
 from course_utils.compile import nvrtc
 from course_utils.compile.errors import CompileError
-from course_utils.compile.guard import quiet, time_limit, where
+from course_utils.compile.guard import held, quiet, time_limit, where
 from course_utils.compile.limits import require_fits
 from course_utils.tensormap import TensorMap
 
@@ -120,7 +120,7 @@ def _lower(prim_func):
 
     target = tvm.target.Target({"kind": "cuda", "arch": nvrtc.ARCH})
     try:
-        with target, quiet(), time_limit(TRACE_LIMIT, "lowering this kernel"):
+        with target, held(), quiet(), time_limit(TRACE_LIMIT, "lowering this kernel"):
             return tilelang.lower(prim_func, target=target)
     except CompileError:
         raise

@@ -62,13 +62,13 @@ class Worker:
 
     def close(self) -> None:
         """End the process at once, also when its GPU kernel never ends."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            for stream in (self._process.stdin, self._process.stdout, self._log):
+        process, self._process = self._process, None  # first of all: an interrupt may close from two threads
+        if process is not None:
+            process.kill()
+            process.wait()
+            for stream in (process.stdin, process.stdout, self._log):
                 with contextlib.suppress(BrokenPipeError):  # stdin may hold what a dead process never read
                     stream.close()
-            self._process = None
 
     def _start(self) -> None:
         if self._process is not None and self._process.poll() is None:

@@ -28,9 +28,10 @@ def _check(result, call: str):
 def encode(tensor_map: TensorMap, address: int):
     """The driver's 128 bytes for this map over ``address``. Raises DriverError where the driver refuses the map."""
     t = tensor_map
+    strides = t.strides or (0,)  # of rank 1 the driver reads none, and yet refuses an empty array
     return _check(driver.cuTensorMapEncodeTiled(
         driver.CUtensorMapDataType(t.data_type), t.rank, address,
-        [driver.cuuint64_t(v) for v in t.dims], [driver.cuuint64_t(v) for v in t.strides],
+        [driver.cuuint64_t(v) for v in t.dims], [driver.cuuint64_t(v) for v in strides],
         [driver.cuuint32_t(v) for v in t.box], [driver.cuuint32_t(v) for v in t.element_strides],
         driver.CUtensorMapInterleave(t.interleave), driver.CUtensorMapSwizzle(t.swizzle),
         driver.CUtensorMapL2promotion(t.l2_promotion), driver.CUtensorMapFloatOOBfill(t.oob_fill)), "encoding a tensor map")
