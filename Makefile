@@ -22,7 +22,7 @@ test: venv
 	@$(BIN)/python -m pytest -q
 
 lab: venv
-	@$(BIN)/jupyter lab notebooks/
+	@$(BIN)/jupyter lab notebooks/ $$(test "$$(id -u)" != 0 || echo --allow-root)  # root: in a container
 
 venv: $(STAMP)
 
