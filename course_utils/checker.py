@@ -187,7 +187,7 @@ def _check_copy(case, copy, dsl, backend, time_limit) -> Verdict:
                                                  for name, worth in parts.items()), text)
     first = artifacts[0]
     broken = tensor_map_findings(first)
-    from course_utils import copies  # with the emulator's parser, which a bundle does not carry
+    copies = import_module("course_utils.copies")  # it has the emulator's parser, which a bundle does not carry
 
     paths, missed = [], []
     for artifact, shape in zip(artifacts, wanted.shapes, strict=True):
