@@ -82,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
         explain.add_argument(f"--{name}", default=default, help=f"a name or the driver's number (default: {default})")
     explain.add_argument("--address", type=lambda text: int(text, 0), default=0, help="globalAddress, bytes (default: 0)")
     sub = command("sync", _sync, "for authors: write the notebooks' exercise cells from solutions/, and their pictures")
-    sub.add_argument("--solved", metavar="DIR", help="write solved copies to DIR instead: an instructor's source for nbgrader")
+    sub.add_argument("--solved", metavar="DIR", help="write solved copies to DIR instead, for an instructor")
     sub.add_argument("--force", action="store_true", help="also over cells that somebody worked in; a copy is kept as .bak")
     sub = command("bundle", _bundle, "compile here, run there: one archive with kernels, checker and runner")
     sub.add_argument("out", metavar="OUT.pyz")

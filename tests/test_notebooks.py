@@ -168,9 +168,10 @@ def nbgrader(folder, *command):
 
 @pytest.fixture(scope="session")
 def classroom(tmp_path_factory):
-    """An nbgrader course with this course as its one assignment, released: source, release, gradebook."""
+    """An nbgrader course with this course as its one assignment, released: source, release, gradebook; and the solved copies."""
     folder = tmp_path_factory.mktemp("class")
-    sync.sync(out=folder / "source" / "ladder", solved=True)
+    shutil.copytree(sync.NOTEBOOKS, folder / "source" / "ladder", ignore=shutil.ignore_patterns(".*", "progress.*"))
+    sync.sync(out=folder / "solved", solved=True)
     nbgrader(folder, "generate_assignment", "ladder")
     return folder
 
@@ -187,7 +188,7 @@ def autograded(classroom, tmp_path_factory):
         row = next(csv.DictReader((folder / "grades.csv").open()))
         return folder / "autograded" / student / "ladder", float(row["score"]), float(row["max_score"])
 
-    work = {"blank": sync.NOTEBOOKS, "solver": classroom / "source" / "ladder"}
+    work = {"blank": classroom / "release" / "ladder", "solver": classroom / "solved"}
     with ThreadPoolExecutor(2) as pool:
         return dict(zip(work, pool.map(grade, work, work.values()), strict=True))
 
@@ -219,6 +220,10 @@ def test_released_notebooks_are_the_exercises_with_nbgraders_own_stub(classroom)
         released = (classroom / "release" / "ladder" / path.name).read_text()
         assert released.count("YOUR CODE HERE") == path.read_text().count("### BEGIN SOLUTION")
         assert "### BEGIN SOLUTION" not in released and (path not in STEPS or "# TODO 1: " in released)
+    for case, (fault, dsl) in steps.REPAIRS.items():  # what is to be repaired comes broken
+        notebook = read(classroom / "release" / "ladder" / "13_async_proxy.ipynb")
+        (cell,) = (c for c in code(notebook) if c.metadata.get("course", {}).get("exercise") == f"{case}-{dsl}")
+        assert cell.source == sync.exercise(case, dsl) != sync.exercise(case, dsl, solved=True), fault
 
 
 @pytest.mark.slow
@@ -260,4 +265,4 @@ def test_nbgrader_validates_every_notebook(classroom):
     for path, text in zip(PATHS, said, strict=True):
         checks = len(graded(read(path)))
         assert (f"VALIDATION FAILED ON {checks} CELL(S)" if checks else "Success") in text, path.stem
-    assert "Success" in nbgrader(classroom / "source" / "ladder", "validate", "01_single_tile.ipynb")
+    assert "Success" in nbgrader(classroom / "solved", "validate", "01_single_tile.ipynb")
