@@ -90,8 +90,17 @@ def check(step: str, factory, dsl: str = "tilelang", backend: str = "auto", time
     try:
         return _check(step, factory, dsl, backend, time_limit)
     except Exception as error:  # a fault of the checker itself must not end a learner's notebook
-        text = f"the checker itself failed ({type(error).__name__}: {error}); please report this with your kernel"
-        return Verdict(str(step), str(dsl), str(backend), (Part("compiles", False, 0, 0, text),), text)
+        return _itself_failed(step, dsl, backend, error)
+
+
+def _itself_failed(name, dsl, backend, error: Exception) -> Verdict:
+    text = f"the checker itself failed ({type(error).__name__}: {error}); please report this with your kernel"
+    return _unchecked(name, dsl, backend, text)
+
+
+def _unchecked(name, dsl, backend, text: str) -> Verdict:
+    """The verdict where there was nothing to check: no points of none. The arguments may be anything at all."""
+    return Verdict(str(name), str(dsl), str(backend), (Part("compiles", False, 0, 0, text),), text)
 
 
 def _check(step, factory, dsl, backend, time_limit) -> Verdict:
@@ -103,7 +112,7 @@ def _check(step, factory, dsl, backend, time_limit) -> Verdict:
             raise ValueError(f"there is no backend {backend!r}; the backends are {', '.join(BACKENDS)}")
         device, reason = find_gpu() if backend in ("auto", "gpu") else (None, _NOT_ASKED[backend])
     except ValueError as error:
-        return Verdict(str(step), str(dsl), str(backend), (Part("compiles", False, 0, 0, str(error)),), str(error))
+        return _unchecked(step, dsl, backend, str(error))
     if backend == "auto":
         backend, reason = ("gpu", reason) if device else ("emulator", _NO_GPU)
     try:
@@ -164,8 +173,7 @@ def check_copy(case: str, copy, dsl: str = "tilelang", backend: str = "auto", ti
     try:
         return _check_copy(case, copy, dsl, backend, time_limit)
     except Exception as error:  # as in check()
-        text = f"the checker itself failed ({type(error).__name__}: {error}); please report this with your kernel"
-        return Verdict(str(case), str(dsl), str(backend), (Part("compiles", False, 0, 0, text),), text)
+        return _itself_failed(case, dsl, backend, error)
 
 
 def _check_copy(case, copy, dsl, backend, time_limit) -> Verdict:
@@ -173,25 +181,20 @@ def _check_copy(case, copy, dsl, backend, time_limit) -> Verdict:
     if wanted is None or dsl not in DSLS or backend not in BACKENDS:
         text = (f"there is no copy {case!r}, no DSL {dsl!r} or no backend {backend!r}; the copies are "
                 f"{', '.join(steps.COPY_CASES)}, the DSLs {', '.join(DSLS)}, the backends {', '.join(BACKENDS)}")
-        return Verdict(str(case), str(dsl), str(backend), (Part("compiles", False, 0, 0, text),), text)
+        return _unchecked(case, dsl, backend, text)
     device, reason = find_gpu() if backend in ("auto", "gpu") else (None, _NOT_ASKED.get(backend, ""))
     if backend == "auto":
         backend = "gpu" if device else "emulator"
-    parts = {name: wanted.points * tenths / 10 for name, tenths in steps.COPY_PARTS.items()}
     try:
         artifacts = [compile_factory(copy, dsl, shape, "copy") for shape in wanted.shapes]
     except CompileError as error:
-        text = _open_exercise(copy) or str(error)
-        rest = "not reached: the kernel does not compile"
-        return Verdict(case, dsl, backend, tuple(Part(name, False, 0.0, worth, text if name == "compiles" else rest)
-                                                 for name, worth in parts.items()), text)
+        return not_compiled(wanted, dsl, backend, _open_exercise(copy) or str(error))
     first = artifacts[0]
     broken = tensor_map_findings(first)
     copies = import_module("course_utils.copies")  # it has the emulator's parser, which a bundle does not carry
-
-    paths, missed = [], []
+    source, paths, missed = _source_of(copy), [], []
     for artifact, shape in zip(artifacts, wanted.shapes, strict=True):
-        crossings = {(c.tensor, c.direction): c for c in copies.copies(artifact, _source_of(copy))}
+        crossings = {(c.tensor, c.direction): c for c in copies.copies(artifact, source)}
         for tensor, direction, path in (("X", copies.LOAD, wanted.load), ("Y", copies.STORE, wanted.store)):
             found = crossings.get((tensor, direction))
             what = f"{tensor}, {direction}"
@@ -203,6 +206,7 @@ def _check_copy(case, copy, dsl, backend, time_limit) -> Verdict:
     found = {"compiles": (True, f"{first.resources.registers} registers a thread"),
              "tensor maps": (not broken, "; ".join(broken) or "all legal"),
              "path": (not missed, "; ".join(missed or dict.fromkeys(paths))), "results": (results, words)}
+    parts = steps.parts_of(wanted)
     checks = tuple(Part(name, passed, parts[name] if passed else 0.0, parts[name], detail)
                    for name, (passed, detail) in found.items())
     look = next((f"{part.name}: {part.detail}" for part in checks if part.passed is False), "")
@@ -454,7 +458,6 @@ def _registers_asked(receipt, artifact: Artifact) -> int:
 
 def not_compiled(step, dsl, backend, message: str) -> Verdict:
     """The verdict of a kernel that could not be loaded or compiled, with the reason in words."""
-    parts = [Part("compiles", False, 0.0, steps.part_points(step, "compiles"), message)]
-    parts += [Part(name, False, 0.0, steps.part_points(step, name), "not reached: the kernel does not compile")
-              for name in steps.PARTS if name != "compiles"]
+    parts = [Part(name, False, 0.0, worth, message if name == "compiles" else "not reached: the kernel does not compile")
+             for name, worth in steps.parts_of(step).items()]
     return Verdict(step.id, dsl, backend, tuple(parts), message)

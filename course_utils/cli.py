@@ -20,7 +20,6 @@ from course_utils.loading import code_lines, load_factory, solution_path
 from course_utils.verdict import Verdict
 
 BUILD = Path("build")
-TRACE_SIZE = (256, 256, 320)  # a tile or two for each CTA, and more K tiles than stages
 MARKS = {True: "[green]ok[/]", False: "[red]no[/]", None: "[dim]not run[/]"}
 EXIT_FAILED, EXIT_USAGE, EXIT_NOT_ALL_TRIED = 1, 2, 3
 
@@ -62,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     sub = command("trace", _trace, "emulate one launch, say what is wrong with it, and draw who waited for whom")
     sub.add_argument("what", metavar="STEP|FILE", help="step01 ... step10, a Python file with gemm, or a saved artifact")
     sub.add_argument("--dsl", default="tilelang", choices=checker.DSLS)
-    sub.add_argument("--size", metavar="MxNxK", help=f"problem size (default: {'x'.join(map(str, TRACE_SIZE))})")
+    sub.add_argument("--size", metavar="MxNxK", help=f"problem size (default: {'x'.join(map(str, steps.TRACE_SIZE))})")
     sub.add_argument("--seed", type=int, default=0, help="of the schedule; the same seed gives the same run (default: 0)")
     sub.add_argument("--out", default=str(BUILD / "trace.png"), metavar="PNG")
     sub = command("plot", _plot, "draw the ladder: yours, if build/climb.json has timings, over the recorded one")
@@ -233,8 +232,7 @@ def _trace(options, console) -> int:
     from course_utils.emulator import EmulatorError
     from course_utils.emulator.gemm import emulate_gemm
 
-    one_tile = steps.STEPS[options.what].emulated[0][0] if options.what in ("step01", "step02") else TRACE_SIZE
-    artifact = _artifact(options, one_tile)
+    artifact = _artifact(options, steps.trace_size(options.what))
     try:
         emulation, found, _ = emulate_gemm(artifact, torch.Generator().manual_seed(options.seed), options.seed)
     except EmulatorError as error:

@@ -17,7 +17,7 @@ from IPython.display import display
 from course_utils import checker, measured, plots, progress, receipts, steps
 from course_utils.compile.errors import CompileError
 from course_utils.loading import SOLUTIONS, load_module, solution_path
-from course_utils.sync import without_markers
+from course_utils.sync import PLANTED, without_markers
 from course_utils.verdict import Verdict, as_html
 
 warnings.filterwarnings("ignore", message="IProgress not found")  # a DSL imports tqdm, which would say so in a learner's cell
@@ -30,7 +30,6 @@ OUTCOMES = {
     "fault": "fault: the GPU ends it with an error",
     "no kernel": "no kernel: it does not compile",
 }
-TRACE_SIZE = (256, 256, 320)  # a tile or two for each CTA, and more K tiles than stages
 _CELL = "padding:2px 10px;text-align:left;vertical-align:top"
 
 
@@ -138,8 +137,9 @@ def _compiled_receipt(step: str, gemm, dsl: str) -> dict[str, str]:
 
 def _kept_receipts(step: str) -> dict[str, dict[str, str]]:
     steps.find(step)
-    kept = [(name, progress.find(progress.read(), step, dsl)) for dsl, (name, _) in plots.DSLS.items()]
-    return {name: dict(e["receipt"]) for name, e in kept if e and e["receipt"]}
+    kept = progress.read()
+    found = [(name, progress.find(kept, step, dsl)) for dsl, (name, _) in plots.DSLS.items()]
+    return {name: dict(e["receipt"]) for name, e in found if e and e["receipt"]}
 
 
 def recorded(*names: str) -> None:
@@ -190,12 +190,12 @@ def _what_if(name, guess, dsl) -> None:
         there = sorted({p.stem for p in (SOLUTIONS / "wrong").glob("*/*.py")})
         _say(f"There is no planted fault {name!r}. There are: {', '.join(there)}.")
         return
-    dsl = found[0].parent.name
-    wrong = load_module(found[0])
-    outcome = "no kernel" if wrong.FAILS == "compiles" else wrong.OUTCOME
     if guess not in list(OUTCOMES):
         _say("Guess first: set `guess` to one of\n" + "\n".join(f"  {text}" for text in OUTCOMES.values()))
         return
+    dsl = found[0].parent.name
+    wrong = load_module(found[0])
+    outcome = "no kernel" if wrong.FAILS == "compiles" else wrong.OUTCOME
     verdict = checker.check(wrong.STEP, wrong.gemm, dsl, "emulator")
     _say(("Your guess is right. " if guess == outcome else f"You guessed \"{guess}\". ")
          + OUTCOMES[outcome][0].upper() + OUTCOMES[outcome][1:] + ".")
@@ -223,7 +223,7 @@ def _changes(solution: str, wrong: str) -> list[str]:
     matcher = difflib.SequenceMatcher(None, [_bare(line) for line in before], [_bare(line) for line in after], autojunk=False)
     return [f"{sign} {line}" for kind, i, j, k, m in matcher.get_opcodes() if kind != "equal"
             for sign, lines in (("-", before[i:j]), ("+", after[k:m])) for line in lines
-            if not _bare(line).startswith(("STEP", "FAILS", "OUTCOME", "NEEDS_GPU", "SAYS"))]
+            if not line.startswith(PLANTED)]
 
 
 def _bare(line: str) -> str:
@@ -238,7 +238,7 @@ def timeline(step: str, gemm, dsl: str = "tilelang", size: tuple[int, int, int] 
     from course_utils.emulator.gemm import emulate_gemm
 
     try:
-        size = size or (steps.find(step).emulated[0][0] if step in ("step01", "step02") else TRACE_SIZE)
+        size = size or steps.trace_size(step)
         artifact = checker.compile_factory(gemm, dsl, size)
         emulation, found, _ = emulate_gemm(artifact, torch.Generator().manual_seed(seed), seed)
         display(plots.timeline(emulation, title=f"{step}, {plots.DSLS[dsl][0]}, M, N, K = {' x '.join(map(str, size))}"))

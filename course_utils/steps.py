@@ -22,6 +22,7 @@ MANY_TILES, FIRST_AND_LAST = (4864, 2304, 192), (0, -1)
 EMULATED = ((MANY_TILES, FIRST_AND_LAST), ((256, 768, 320), None), ((512, 256, 64), None))
 # Where the persistent loop is new, in place of the last: more tiles than CTAs, and all of them, so that a forgotten one shows.
 PERSISTENT = (*EMULATED[:2], ((1792, 1280, 64), None))
+TRACE_SIZE = (256, 256, 320)  # a tile or two for each CTA, and more K tiles than stages
 TIMED_SIZES = ((4096, 4096, 4096), (8192, 8192, 8192), (8192, 2304, 5120))
 
 
@@ -151,6 +152,17 @@ def points_of(name: str) -> int:
     return (STEPS | GEMM_CASES | COPY_CASES | MAP_CASES)[name].points
 
 
+def parts_of(step: Step | CopyCase) -> dict[str, float]:
+    """The parts of a verdict on this step or copy, and what each is worth."""
+    return {name: step.points * tenths / 10 for name, tenths in (COPY_PARTS if isinstance(step, CopyCase) else PARTS).items()}
+
+
 def part_points(step: Step, part: str) -> float:
     """Points of one part of a step."""
-    return step.points * PARTS[part] / 10
+    return parts_of(step)[part]
+
+
+def trace_size(name: str) -> tuple[int, int, int]:
+    """The size at which one launch is traced: a one-tile step's own, ``TRACE_SIZE`` for any other step or file."""
+    step = STEPS.get(name)
+    return step.emulated[0][0] if step and "one CTA" in step.requires else TRACE_SIZE

@@ -24,7 +24,7 @@ from course_utils.loading import SOLUTIONS, load_module, solution_path
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 _GRADE_ID = re.compile(r"((?:step|case)\d\d[a-z]?)-(tilelang|cute|maps)(-check)?")
-_PLANTED = ("STEP =", "FAILS =", "OUTCOME =", "NEEDS_GPU =", "SAYS =")
+PLANTED = ("STEP =", "FAILS =", "OUTCOME =", "NEEDS_GPU =", "SAYS =")  # the constants of a file in solutions/wrong
 
 
 class SyncError(ValueError):
@@ -74,7 +74,7 @@ def _repair(case: str, solved: bool) -> str:
     known, lines = set(solution.splitlines()), []
     for line in body:
         bare = line if line in known else line.split("#")[0].rstrip()
-        if not line.startswith(_PLANTED) and (bare or not line.strip()):
+        if not line.startswith(PLANTED) and (bare or not line.strip()):
             lines.append(bare)
     return re.sub(r"\n{3,}", "\n\n\n", "\n".join(lines)).strip()
 
@@ -82,11 +82,6 @@ def _repair(case: str, solved: bool) -> str:
 def without_markers(source: str) -> str:
     """Python source with the lines of the markers left out."""
     return "".join(line for line in source.splitlines(keepends=True) if not line.strip().startswith((BEGIN, END)))
-
-
-def open_tasks(source: str) -> list[tuple[int, str]]:
-    """Line number and text of each place in an exercise that is still as it was given."""
-    return [(number, line.strip()) for number, line in enumerate(source.splitlines(), 1) if line.strip().startswith(OPEN)]
 
 
 def synchronised(notebook: nbformat.NotebookNode, solved: bool = False) -> nbformat.NotebookNode:
