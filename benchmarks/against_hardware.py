@@ -32,7 +32,8 @@ def inputs(size):
 
 
 def compile_all(path: str) -> None:
-    from course_utils import checker, loading, steps
+    from course_utils.compile import load as loading
+    from course_utils.grading import checker, steps
 
     with zipfile.ZipFile(path, "w") as archive:
         for dsl in checker.DSLS:
@@ -48,8 +49,8 @@ def run_all(path: str, out: str) -> None:
     import torch
 
     from course_utils.artifact import Artifact
-    from course_utils.gpu.launch import Kernel
-    from course_utils.gpu.worker import device
+    from course_utils.run.gpu.launch import Kernel
+    from course_utils.run.gpu.worker import device
 
     found, firsts = {"device": np.array(json.dumps(device()))}, {}  # of a size, all but the first as what differs: mostly zeros
     with zipfile.ZipFile(path) as archive:
@@ -68,9 +69,9 @@ def run_all(path: str, out: str) -> None:
 
 
 def compare_all(path: str, hardware: str) -> None:
-    from course_utils import measured
     from course_utils.artifact import Artifact
-    from course_utils.emulator import emulate
+    from course_utils.recordings import measured
+    from course_utils.run.emulator import emulate
 
     there = np.load(hardware)
     device = json.loads(str(there["device"]))
@@ -117,8 +118,9 @@ def ordered(a):
 
 def wrong_kernels(recorded: dict) -> list[dict]:
     """What a check in the emulator says of each wrong kernel, beside what the H200 did."""
-    from course_utils import checker, loading, steps
+    from course_utils.compile import load as loading
     from course_utils.compile.errors import CompileError
+    from course_utils.grading import checker, steps
 
     h200 = {entry["name"]: entry for entry in recorded["entries"]}
     rows = []

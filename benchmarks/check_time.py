@@ -12,8 +12,8 @@ import time
 ONE = """
 import time
 begin = time.perf_counter()
-from course_utils import checker
-from course_utils.loading import load_factory, solution_path
+from course_utils.grading import checker
+from course_utils.compile.load import load_factory, solution_path
 factory = load_factory(solution_path("{step}", "{dsl}"))
 for _ in range(4):
     checker.check("{step}", factory, "{dsl}", backend="{backend}")

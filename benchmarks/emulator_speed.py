@@ -12,9 +12,11 @@ import time
 
 import torch
 
-from course_utils import checker, loading, results
-from course_utils.emulator import emulate
-from course_utils.steps import STEPS
+from course_utils.compile import load as loading
+from course_utils.grading import checker
+from course_utils.grading.steps import STEPS
+from course_utils.run import reference as results
+from course_utils.run.emulator import emulate
 
 SIZES = {"step01": (128, 128, 64), "step02": (128, 128, 256)}
 SIZE = (256, 512, 256)

@@ -11,8 +11,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from course_utils import bundle, checker  # noqa: E402
-from course_utils.loading import load_factory_source  # noqa: E402
+from course_utils.compile.load import load_factory_source  # noqa: E402
+from course_utils.grading import checker  # noqa: E402
+from course_utils.recordings import bundle  # noqa: E402
 
 RING_1 = ("ring = 4", "ring = 1")
 NO_MULTICAST = (", cluster_mask=0b11", "")

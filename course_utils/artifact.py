@@ -10,13 +10,87 @@ import json
 import struct
 import zipfile
 from dataclasses import asdict, dataclass, field
+from math import prod
 from pathlib import Path
 
-from course_utils.tensormap import TensorMap
+DATA_TYPES = ("uint8", "uint16", "uint32", "int32", "uint64", "int64", "float16", "float32", "float64",
+              "bfloat16", "float32_ftz", "tfloat32", "tfloat32_ftz")
+ELEMENT_BYTES = (1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4)
+FIRST_FLOAT_TYPE = DATA_TYPES.index("float16")
+PACKED_DATA_TYPES = (13, 14, 15)  # 16U4_ALIGN8B, 16U4_ALIGN16B, 16U6_ALIGN16B
+INTERLEAVES = ("none", "16B", "32B")
+SWIZZLES = ("none", "32B", "64B", "128B", "128B_ATOM_32B", "128B_ATOM_32B_FLIP_8B", "128B_ATOM_64B")
+SWIZZLE_BYTES = (0, 32, 64, 128, 128, 128, 128)
+LAST_HOPPER_SWIZZLE = SWIZZLES.index("128B")
+L2_PROMOTIONS = ("none", "64B", "128B", "256B")
+OOB_FILLS = ("zero", "nan")
+
+# What a launch may ask of a Hopper chip: CUDA programming guide, Compute Capabilities, 9.0, and Thread Block Clusters.
+SHARED_LIMIT = 227 * 1024  # bytes a CTA, static and dynamic together
+THREAD_LIMIT = 1024  # a CTA
+CLUSTER_LIMIT = 8  # CTAs; more needs a kernel attribute that no step sets
+GRID_LIMITS = (2**31 - 1, 65535, 65535)
+REGISTER_LIMIT = 64_512  # of a CTA after setmaxnreg: 65,536 less what the hardware keeps; observed on H200, driver 580
+
+TENSOR_MAP_BYTES, TENSOR_MAP_ALIGNMENT = 128, 64  # of a CUtensorMap (CUDA driver API)
 
 FORMAT = 1
 SCALAR_FORMATS = {"bool": "?", "int8": "b", "int16": "h", "int32": "i", "int64": "q", "float16": "e", "float32": "f",
                   "float64": "d"}
+
+
+def number_text(value: int) -> str:
+    """A field's value in words. Python refuses to print integers of thousands of digits, and no field is wider than 64 bits."""
+    if abs(value) < 2**64:
+        return str(value)
+    return f"about {'-' if value < 0 else ''}2^{value.bit_length() - 1}"
+
+
+def code_name(names: tuple[str, ...], code: int) -> str:
+    """The name of a driver's code, or "code 9" where it has none."""
+    return names[code] if 0 <= code < len(names) else f"code {number_text(code)}"
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """One tiled tensor map. Dimension 0 is the innermost, as in the driver API.
+
+    ``dims`` and ``box`` count elements; ``strides`` are bytes and leave out the innermost dimension, so there is
+    one fewer; the last four fields are the driver's enum values. Nothing is checked here: ``violations`` does that.
+    """
+
+    data_type: int
+    dims: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    element_strides: tuple[int, ...]
+    interleave: int = 0
+    swizzle: int = 0
+    l2_promotion: int = 0
+    oob_fill: int = 0
+
+    @property
+    def rank(self) -> int:
+        return len(self.dims)
+
+    @property
+    def box_bytes(self) -> int:
+        """Bytes that one load of this box adds to an mbarrier's transaction count: what ``expect_tx`` has to say.
+
+        The whole box counts, also what lies outside the tensor and is filled. Where ``steps[i]`` is above 1 the box takes
+        ceil(box[i] / steps[i]) elements that way (cuTensorMapEncodeTiled). Raises ValueError where the arrays differ in length.
+        """
+        extents = zip(self.box, self.steps, strict=True)
+        return ELEMENT_BYTES[self.data_type] * prod(len(range(0, extent, step)) for extent, step in extents)
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """The element strides in force: without interleave TMA ignores the first (cuTensorMapEncodeTiled)."""
+        return self.element_strides if self.interleave else (1, *self.element_strides[1:])
+
+    def __str__(self) -> str:
+        return (f"{code_name(DATA_TYPES, self.data_type)} {' x '.join(map(number_text, reversed(self.dims)))}, "
+                f"box {' x '.join(map(number_text, reversed(self.box)))}, swizzle {code_name(SWIZZLES, self.swizzle)}")
 
 
 class ArtifactError(ValueError):

@@ -14,11 +14,13 @@ from pathlib import Path
 
 from IPython.display import display
 
-from course_utils import checker, measured, plots, progress, receipts, steps
 from course_utils.compile.errors import CompileError
-from course_utils.loading import SOLUTIONS, load_module, solution_path
-from course_utils.sync import PLANTED, without_markers
-from course_utils.verdict import Verdict, as_html
+from course_utils.compile.load import PLANTED, SOLUTIONS, load_module, solution_path, without_markers
+from course_utils.figures import ladder as plots
+from course_utils.grading import checker, steps
+from course_utils.grading.verdict import Verdict, as_html
+from course_utils.ptx import receipts
+from course_utils.recordings import measured, progress
 
 warnings.filterwarnings("ignore", message="IProgress not found")  # a DSL imports tqdm, which would say so in a learner's cell
 
@@ -235,7 +237,7 @@ def timeline(step: str, gemm, dsl: str = "tilelang", size: tuple[int, int, int] 
     """Emulate one launch of ``gemm`` and draw who worked and who waited for whom. Raises nothing."""
     import torch
 
-    from course_utils.emulator.gemm import emulate_gemm
+    from course_utils.run.emulator.gemm import emulate_gemm
 
     try:
         size = size or steps.trace_size(step)

@@ -10,8 +10,7 @@ from dataclasses import fields, replace
 import pytest
 
 from course_utils import artifact as module
-from course_utils.artifact import Artifact, ArtifactError, Parameter, Resources, Tensor
-from course_utils.tensormap import TensorMap
+from course_utils.artifact import Artifact, ArtifactError, Parameter, Resources, Tensor, TensorMap
 
 MAP = TensorMap(data_type=6, dims=(320, 768, 7), strides=(640, 491520), box=(64, 128, 1), element_strides=(1, 2, 1),
                 interleave=1, swizzle=3, l2_promotion=2, oob_fill=1)

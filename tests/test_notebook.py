@@ -4,9 +4,11 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
-from course_utils import checker, measured, notebook, progress, steps
-from course_utils.loading import SOLUTIONS, load_factory, solution_path
-from course_utils.verdict import Part, Verdict
+from course_utils import notebook
+from course_utils.compile.load import SOLUTIONS, load_factory, solution_path
+from course_utils.grading import checker, steps
+from course_utils.grading.verdict import Part, Verdict
+from course_utils.recordings import measured, progress
 
 RIGHT = Verdict("step04", "tilelang", "emulator", (Part("results", True, 4, 4, "right at 3 sizes"),), "", (), (("wgmma", "four"),))
 
@@ -161,7 +163,7 @@ def test_every_change_of_a_planted_fault_is_short_enough_to_read():
 
 
 def test_timeline_is_drawn_and_names_findings():
-    from course_utils.loading import load_module
+    from course_utils.compile.load import load_module
 
     wrong = load_module(SOLUTIONS / "wrong" / "tilelang" / "wrong_initial_phase.py")
     _, text, _ = shown(notebook.timeline, "step07", wrong.gemm)

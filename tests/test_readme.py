@@ -8,8 +8,10 @@ import subprocess
 
 import pytest
 
-from course_utils import checker, cli, loading, steps
-from course_utils.loading import SOLUTIONS
+from course_utils import cli
+from course_utils.compile import load as loading
+from course_utils.compile.load import SOLUTIONS
+from course_utils.grading import checker, steps
 
 ROOT = SOLUTIONS.parent
 README = (ROOT / "README.md").read_text()

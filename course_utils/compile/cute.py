@@ -15,12 +15,12 @@ import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
-from course_utils.artifact import Artifact, Parameter, Tensor
+from course_utils.artifact import TENSOR_MAP_BYTES, Artifact, Parameter, Tensor
 from course_utils.compile import nvrtc
 from course_utils.compile.errors import CompileError
 from course_utils.compile.guard import held, quiet, time_limit, where
 from course_utils.compile.limits import require_fits
-from course_utils.tensormap_bytes import decode
+from course_utils.tma.encoding import decode
 
 TRACE_LIMIT = 60.0  # seconds; the largest kernel of the course takes one
 OPTIONS = f"--gpu-arch {nvrtc.ARCH} --keep-ptx --keep-cubin --generate-line-info remarks{{ptx}} --dump-dir "
@@ -28,7 +28,6 @@ DISTANCE = 1 << 40  # bytes between the addresses that the host function is told
 GLOBAL_POINTER = "!llvm.ptr<1>"  # how the host function's MLIR types a pointer to the GPU's memory
 CLUSTER_DIMENSION = 4  # cudaLaunchAttributeID
 ATTRIBUTES = {2: "`cooperative=True`", 6: "`use_pdl=True`"}  # by cudaLaunchAttributeID; the DSL lists both, switched off
-TENSOR_MAP_BYTES = 128
 
 
 class _Config(ctypes.Structure):

@@ -1,13 +1,9 @@
-"""What a launch may ask of a Hopper chip: CUDA C Programming Guide, Compute Capabilities, 9.0, and Thread Block Clusters."""
+"""Could a Hopper chip start this launch at all?"""
 
 import math
 
+from course_utils.artifact import CLUSTER_LIMIT, GRID_LIMITS, SHARED_LIMIT, THREAD_LIMIT
 from course_utils.compile.errors import CompileError
-
-SHARED_LIMIT = 227 * 1024  # bytes a CTA, static and dynamic together
-THREAD_LIMIT = 1024  # a CTA
-CLUSTER_LIMIT = 8  # CTAs; more needs a kernel attribute that no step sets
-GRID_LIMITS = (2**31 - 1, 65535, 65535)
 
 
 def require_fits(grid: tuple[int, int, int], block: tuple[int, int, int], cluster: tuple[int, int, int], shared: int) -> None:

@@ -11,12 +11,11 @@ from importlib.metadata import version
 from math import prod
 from pathlib import Path
 
-from course_utils.artifact import Artifact, Parameter, Tensor
+from course_utils.artifact import Artifact, Parameter, Tensor, TensorMap
 from course_utils.compile import nvrtc
 from course_utils.compile.errors import CompileError
 from course_utils.compile.guard import held, quiet, time_limit, where
 from course_utils.compile.limits import require_fits
-from course_utils.tensormap import TensorMap
 
 DTYPE = "float16"  # of every tensor
 TRACE_LIMIT = 60.0  # seconds; the largest kernel of the course takes half a second

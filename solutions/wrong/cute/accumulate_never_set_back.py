@@ -1,6 +1,6 @@
 """ACCUMULATE is set to False once and never set back: every tile but a CTA's first adds to the one before."""
 
-from course_utils.loading import plant
+from course_utils.compile.load import plant
 
 STEP = "step06"
 FAILS = "results"

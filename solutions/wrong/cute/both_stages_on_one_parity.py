@@ -1,6 +1,6 @@
 """The consumer waits for parity 0 of every round: from the second round on it does not wait at all."""
 
-from course_utils.loading import plant
+from course_utils.compile.load import plant
 
 STEP = "step07"
 FAILS = "results"

@@ -1,6 +1,6 @@
 """The consumer group counts one arrival: the first warp to leave a stage frees it for all four."""
 
-from course_utils.loading import plant
+from course_utils.compile.load import plant
 
 STEP = "step08"
 FAILS = "results"

@@ -1,6 +1,6 @@
 """The consumer group counts 128 threads, but one thread of each of the four warps releases a stage."""
 
-from course_utils.loading import plant
+from course_utils.compile.load import plant
 
 STEP = "step08"
 FAILS = "results"

@@ -1,6 +1,6 @@
 """The producer's state is not advanced: every load goes into the first stage."""
 
-from course_utils.loading import plant
+from course_utils.compile.load import plant
 
 STEP = "step05"
 FAILS = "results"

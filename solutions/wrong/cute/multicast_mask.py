@@ -1,6 +1,6 @@
 """The multicast mask names CTA 0 alone: the other one waits for halves of B that never come."""
 
-from course_utils.loading import plant
+from course_utils.compile.load import plant
 
 STEP = "step09"
 FAILS = "results"

@@ -1,6 +1,6 @@
 """elect_one around cute.copy, which elects its own thread: an elect inside an elect."""
 
-from course_utils.loading import plant
+from course_utils.compile.load import plant
 
 STEP = "step04"
 FAILS = "results"

@@ -1,6 +1,6 @@
 """No producer_tail in a cluster: a CTA may be gone when the other still arrives at its barriers."""
 
-from course_utils.loading import plant
+from course_utils.compile.load import plant
 
 STEP = "step09"
 FAILS = "instructions"

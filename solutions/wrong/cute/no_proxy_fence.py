@@ -1,6 +1,6 @@
 """No fence between the threads' writes of D_shared and the TMA store that reads it through the async proxy."""
 
-from course_utils.loading import plant
+from course_utils.compile.load import plant
 
 STEP = "step04"
 FAILS = "instructions"

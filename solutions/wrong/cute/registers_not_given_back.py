@@ -1,6 +1,6 @@
 """No min_blocks_per_mp at the launch: the DSL drops both setmaxregister without a word."""
 
-from course_utils.loading import plant
+from course_utils.compile.load import plant
 
 STEP = "step07"
 FAILS = "instructions"

@@ -1,6 +1,6 @@
 """Both CTAs load the first half of B's tile: the partition is given CTA 0 for both."""
 
-from course_utils.loading import plant
+from course_utils.compile.load import plant
 
 STEP = "step09"
 FAILS = "results"

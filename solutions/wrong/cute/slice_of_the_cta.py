@@ -1,6 +1,6 @@
 """The epilogue's slice is taken by the thread's number in the CTA, not in the consumers: rows go astray."""
 
-from course_utils.loading import plant
+from course_utils.compile.load import plant
 
 STEP = "step10"
 FAILS = "results"

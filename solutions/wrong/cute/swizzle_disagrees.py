@@ -1,6 +1,6 @@
 """TMA writes A with a 64-byte swizzle into a tensor that wgmma reads with the 128-byte one."""
 
-from course_utils.loading import plant
+from course_utils.compile.load import plant
 
 STEP = "step04"
 FAILS = "results"

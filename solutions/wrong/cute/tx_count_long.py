@@ -1,6 +1,6 @@
 """The pipeline expects fp32 bytes of fp16 tiles: twice as many as come."""
 
-from course_utils.loading import plant
+from course_utils.compile.load import plant
 
 STEP = "step05"
 FAILS = "results"

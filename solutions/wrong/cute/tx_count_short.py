@@ -1,6 +1,6 @@
 """The pipeline expects the bytes of A alone, although B's arrive on the same barrier."""
 
-from course_utils.loading import plant
+from course_utils.compile.load import plant
 
 STEP = "step05"
 FAILS = "results"

@@ -1,6 +1,6 @@
 """The two modes of A's tile are not grouped into one before tma_partition, so the first alone is taken for the tile."""
 
-from course_utils.loading import plant
+from course_utils.compile.load import plant
 
 STEP = "step04"
 FAILS = "compiles"

@@ -1,0 +1,1 @@
+"""What writes the notebooks: exercise cells cut from the solutions, and the pictures. No learner imports it."""

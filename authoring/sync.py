@@ -1,0 +1,155 @@
+"""Exercise cells are cut from solutions/, so that the two cannot drift.
+
+A solution marks what the learner is to write: ``### BEGIN SOLUTION: <the task>`` to ``### END SOLUTION``. In a notebook the
+task is a comment, and between nbgrader's markers stands ``raise NotImplementedError`` instead of the solution. Cells are found
+by their nbgrader ``grade_id``: ``step04-tilelang`` is an exercise, ``step04-tilelang-check`` its check. A kernel to repair is given
+as it is broken, so its cell has no holes and is none of nbgrader's: it is found by ``metadata.course.exercise``.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import re
+import shutil
+from pathlib import Path
+
+import nbformat
+
+from course_utils.compile.load import BEGIN, END, PLANTED, SOLUTIONS, load_module, solution_path, without_markers
+from course_utils.grading import steps
+from course_utils.grading.checker import OPEN
+
+NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
+_GRADE_ID = re.compile(r"((?:step|case)\d\d[a-z]?)-(tilelang|cute|maps)(-check)?")
+
+
+class SyncError(ValueError):
+    """A notebook or a solution that cannot be synchronised. The text says where and why."""
+
+
+def exercise(step_id: str, dsl: str, solved: bool = False) -> str:
+    """The source of an exercise cell; with ``solved`` the solution stands between its markers.
+
+    Raises SyncError where the solution's markers do not pair up or name no task.
+    """
+    if step_id in steps.REPAIRS:
+        return _repair(step_id, solved)
+    path = solution_path(step_id, dsl)
+    source = path.read_text()
+    body = source.split("\n")[ast.parse(source).body[0].end_lineno:]  # the notebook's text stands for the docstring
+    lines, tasks, inside = [], 0, False
+    for line in body:
+        indent, text = line[:len(line) - len(line.lstrip())], line.strip()
+        if text.startswith(BEGIN):
+            task = text.removeprefix(BEGIN).removeprefix(":").strip()
+            if inside or not task:
+                raise SyncError(f"{path.name}: {'a region inside a region' if inside else 'a region without a task'}: {text}")
+            tasks, inside = tasks + 1, True
+            lines += [f"{indent}# TODO {tasks}: {task}", indent + BEGIN]
+            if not solved:
+                lines.append(f'{indent}{OPEN}("TODO {tasks}")')
+        elif text == END:
+            if not inside:
+                raise SyncError(f"{path.name}: {END} without {BEGIN}")
+            inside = False
+            lines.append(indent + END)
+        elif solved or not inside:
+            lines.append(line)
+    if inside or not tasks:
+        raise SyncError(f"{path.name}: {'a region does not end' if inside else 'no region is marked as the exercise'}")
+    return "\n".join(lines).strip()
+
+
+def _repair(case: str, solved: bool) -> str:
+    """A planted fault without the comments that would give it away; ``solved``: the solution that it was planted in."""
+    fault, dsl = steps.REPAIRS[case]
+    module = load_module(SOLUTIONS / "wrong" / dsl / f"{fault}.py")
+    solution = without_markers(solution_path(module.STEP, dsl).read_text())
+    source = solution if solved else without_markers(Path(inspect.getsourcefile(module.gemm)).read_text())
+    body = source.split("\n")[ast.parse(source).body[0].end_lineno:]
+    known, lines = set(solution.splitlines()), []
+    for line in body:
+        bare = line if line in known else line.split("#")[0].rstrip()
+        if not line.startswith(PLANTED) and (bare or not line.strip()):
+            lines.append(bare)
+    return re.sub(r"\n{3,}", "\n\n\n", "\n".join(lines)).strip()
+
+
+def synchronised(notebook: nbformat.NotebookNode, solved: bool = False) -> nbformat.NotebookNode:
+    """A copy of the notebook with exercise and check cells as they should be, and no outputs."""
+    notebook = nbformat.from_dict(notebook)
+    for cell in notebook.cells:
+        if cell.cell_type != "code":
+            continue
+        cell.outputs, cell.execution_count = [], None
+        name = cell.metadata.get("nbgrader", {}).get("grade_id") or cell.metadata.get("course", {}).get("exercise", "")
+        found = _GRADE_ID.fullmatch(name)
+        if not found:
+            continue
+        case, dsl, is_check = found.groups()
+        cell.source = _check(case, dsl) if is_check else exercise(case, dsl, solved)
+        cell.metadata["course"] = {"generated": _digest(cell.source)}
+        if case in steps.REPAIRS and not is_check:
+            cell.metadata["course"]["exercise"] = name
+        else:
+            cell.metadata["nbgrader"] = _metadata(case, name, bool(is_check))
+    return notebook
+
+
+def _check(case: str, dsl: str) -> str:
+    """The one line of a check cell."""
+    call, subject = ("check_maps", "mend") if case in steps.MAP_CASES else ("check", "gemm")
+    if case in steps.COPY_CASES:
+        call, subject = "check_copy", "copy"
+    return f'{call}("{case}", {subject}' + (f', "{dsl}")' if dsl == "cute" else ")")
+
+
+def _digest(source: str) -> str:
+    """Says later whether a cell is still as it was written here, or holds a learner's work."""
+    return hashlib.sha256(source.encode()).hexdigest()[:16]
+
+
+def _metadata(step_id: str, grade_id: str, is_check: bool) -> dict:
+    """nbgrader's metadata of schema 3: an exercise is a solution cell, a check is a locked cell with points."""
+    fields = {"schema_version": 3, "grade_id": grade_id, "cell_type": "code", "grade": is_check, "solution": not is_check,
+              "locked": is_check, "task": False}
+    return {**fields, "points": steps.points_of(step_id)} if is_check else fields
+
+
+def sync(folder: Path = NOTEBOOKS, out: Path | None = None, solved: bool = False, force: bool = False) -> list[Path]:
+    """Write the exercise and check cells of every notebook of ``folder``, to ``out`` or in place. Returns what was written.
+
+    In place, a notebook whose exercise cell somebody worked in is refused (SyncError) unless ``force``; it is then kept as
+    NAME.ipynb.bak.
+    """
+    written = []
+    for path in sorted(folder.glob("*.ipynb")):
+        try:
+            before = nbformat.read(path, as_version=4)
+        except Exception as error:
+            raise SyncError(f"{path} is not a notebook: {error}") from error
+        after = synchronised(before, solved)
+        target = (out or folder) / path.name
+        if out is None and after == before:
+            continue
+        if out is None and (work := _work(before, after)):
+            if not force:
+                raise SyncError(f"{path.name} holds your work in {', '.join(work)}; nothing was written to it. "
+                                "--force keeps a copy beside it and writes it anew")
+            shutil.copy(path, path.with_suffix(".ipynb.bak"))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        nbformat.write(after, target)
+        written.append(target)
+    if out is not None and (folder / "images").is_dir():
+        shutil.copytree(folder / "images", out / "images", dirs_exist_ok=True)
+    return written
+
+
+def _work(before, after) -> list[str]:
+    """The exercise cells that would change, and that are not as an earlier ``sync`` wrote them."""
+    return [(old.metadata.get("nbgrader", {}).get("grade_id") or old.metadata["course"]["exercise"])
+            for old, new in zip(before.cells, after.cells, strict=True)
+            if old.source != new.source and not new.metadata.get("nbgrader", {}).get("grade")
+            and old.metadata.get("course", {}).get("generated") != _digest(old.source)]

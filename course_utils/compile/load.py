@@ -1,0 +1,111 @@
+"""Find a step's solution and load ``gemm`` from a learner's file."""
+
+from __future__ import annotations
+
+import ast
+import io
+import linecache
+import sys
+import tempfile
+import tokenize
+import traceback
+import types
+from pathlib import Path
+
+from course_utils.compile.errors import CompileError
+from course_utils.compile.guard import time_limit
+
+LOAD_LIMIT = 60.0  # seconds a file may take to run, imports of the DSL included
+_folders: list[tempfile.TemporaryDirectory] = []  # kept until the process ends: a function's source is read when it is traced
+BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"  # around what a learner writes
+PLANTED = ("STEP =", "FAILS =", "OUTCOME =", "NEEDS_GPU =", "SAYS =")  # the constants of a file in solutions/wrong
+SOLUTIONS = Path(__file__).parents[2] / "solutions"
+
+
+def solution_path(step_id: str, dsl: str) -> Path:
+    """The solution file of a step. Raises CompileError where the checkout has none."""
+    found = sorted((SOLUTIONS / dsl).glob(f"{step_id}_*.py"))
+    if not found:
+        raise CompileError("load", f"this checkout has no {dsl} solution of {step_id} (looked in {SOLUTIONS / dsl})")
+    return found[0]
+
+
+def code_lines(path: str | Path) -> int:
+    """Lines of a Python file that hold code: no blank line, no comment, no docstring."""
+    source = Path(path).read_text()
+    skip = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+    lines = {number for token in tokenize.generate_tokens(io.StringIO(source).readline) if token.type not in skip
+             for number in range(token.start[0], token.end[0] + 1)}
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            lines -= set(range(node.lineno, node.end_lineno + 1))
+    return len(lines)
+
+
+def without_markers(source: str) -> str:
+    """Python source with the lines of the markers left out."""
+    return "".join(line for line in source.splitlines(keepends=True) if not line.strip().startswith((BEGIN, END)))
+
+
+def load_module(path: str | Path):
+    """Run a Python file as a module of its own. Raises CompileError with the line of the file that failed."""
+    path = Path(path)
+    if not path.is_file():
+        raise CompileError("load", f"there is no file {path}")
+    if path.suffix != ".py":
+        raise CompileError("load", f"{path.name} is not a Python file (its name does not end in .py)")
+    name = f"kernel_{abs(hash(str(path.resolve())))}"
+    module = types.ModuleType(name)
+    module.__file__ = str(path)
+    sys.modules[name] = module  # inspect.getsource, which TileLang needs, looks the module up here
+    linecache.checkcache(str(path))
+    try:
+        source = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CompileError("load", f"{path.name} cannot be read: {error}") from error
+    try:  # compiled here, past the bytecode cache, which takes a file edited twice in a second for the same one
+        with time_limit(LOAD_LIMIT, f"running {path.name}"):
+            exec(compile(source, str(path), "exec", dont_inherit=True), module.__dict__)
+    except CompileError as error:
+        raise CompileError("load", str(error)) from error
+    except SyntaxError as error:
+        raise CompileError("load", f"{path.name}, line {error.lineno}: {error.msg}: {(error.text or '').strip()}") from error
+    except ModuleNotFoundError as error:
+        raise CompileError("load", f"{path.name} imports {error.name}, which is not installed here; `make venv` installs "
+                           "what the course needs") from error
+    except (Exception, SystemExit) as error:
+        lines = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
+        where = f", line {lines[-1].lineno}" if lines else ""
+        raise CompileError("load", f"{path.name}{where}: {type(error).__name__}: {error}") from error
+    return module
+
+
+def load_factory(path: str | Path):
+    """``gemm`` of a Python file. Raises CompileError."""
+    module = load_module(path)
+    if not hasattr(module, "gemm"):
+        raise CompileError("load", f"{Path(path).name} defines no gemm; a step's file ends in `def gemm(M, N, K): ...`")
+    return module.gemm
+
+
+def load_factory_source(source: str, name: str):
+    """``gemm`` of Python source that is in no file yet; it is written to one, where TileLang can read it."""
+    folder = tempfile.TemporaryDirectory(prefix="hopper-course-")
+    _folders.append(folder)
+    path = Path(folder.name) / ("kernel_" + "".join(c if c.isalnum() else "_" for c in name) + ".py")
+    path.write_text(source)
+    return load_factory(path)
+
+
+def plant(step_id: str, dsl: str, *edits: tuple[str, str]):
+    """``gemm`` of a step's solution with a fault planted: each edit is (text of the solution, text instead).
+
+    Raises ValueError where a text is not there exactly once, so that a fault cannot lose its solution.
+    """
+    path = solution_path(step_id, dsl)
+    source = path.read_text()
+    for text, instead in edits:
+        if source.count(text) != 1:
+            raise ValueError(f"{path.name} has {source.count(text)} times, not once: {text}")
+        source = source.replace(text, instead)
+    return load_factory_source(source, f"{dsl} {step_id}")

@@ -1,0 +1,1 @@
+"""What is drawn: the ladder and the timeline."""

@@ -1,0 +1,1 @@
+"""From a kernel to a verdict: the step table, the checks, and their words."""

@@ -1,0 +1,1 @@
+"""Results files: what was measured, what a learner has reached, and the bundle that measures elsewhere."""

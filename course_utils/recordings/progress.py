@@ -1,0 +1,57 @@
+"""What a learner has reached, kept beside the notebooks in progress.json: the best verdict of each step and DSL.
+
+The file has the form of solutions/measured/ladder.json, so the ladder is drawn from either.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from pathlib import Path
+
+from course_utils.grading.verdict import Verdict
+from course_utils.recordings.bundle import entry, provenance
+
+FILE = Path("progress.json")  # in the notebook's folder, which is its kernel's working directory
+
+
+def read(path: Path = FILE) -> dict:
+    """``{"provenance": {...}, "entries": [...]}``; empty where nothing was kept yet or the file cannot be read."""
+    try:
+        kept = json.loads(path.read_text())
+        entries = [e for e in kept["entries"] if isinstance(e["points"], (int, float)) and e["timings"] is not None and e["step"]
+                   and e["dsl"] and e["receipt"] is not None]
+        return {"provenance": dict(kept["provenance"]), "entries": entries}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {"provenance": {}, "entries": []}
+
+
+def keep(verdict: Verdict, device: dict | None, path: Path = FILE) -> None:
+    """Keep a verdict unless a better one of this step and DSL is kept already. Raises OSError where nothing can be written.
+
+    A file that cannot be read as progress is moved aside to NAME.broken first.
+    """
+    with open(path.with_name(f".{path.name}.lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two notebooks may check at once
+        kept = read(path)
+        if path.exists() and not kept["entries"]:
+            os.replace(path, path.with_suffix(".broken"))
+        old = find(kept, verdict.step, verdict.dsl)
+        if old is not None and old["points"] > verdict.points:
+            return
+        entries = [e for e in kept["entries"] if e is not old] + [entry(f"{verdict.step} {verdict.dsl}", verdict)]
+        where = provenance(device, {}) if device and verdict.timing else kept["provenance"]
+        fresh = path.with_suffix(".new")
+        fresh.write_text(json.dumps({"provenance": where, "entries": entries}, indent=1) + "\n")
+        os.replace(fresh, path)
+
+
+def find(kept: dict, step_id: str, dsl: str) -> dict | None:
+    """The kept entry of a step and DSL."""
+    return next((e for e in kept["entries"] if (e["step"], e["dsl"]) == (step_id, dsl)), None)
+
+
+def points(kept: dict, dsl: str) -> float:
+    """Points reached in one DSL, of 100."""
+    return sum(e["points"] for e in kept["entries"] if e["dsl"] == dsl)

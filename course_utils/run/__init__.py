@@ -1,0 +1,1 @@
+"""Running an Artifact, on a Hopper GPU or in the emulator, in a process of its own."""

@@ -1,0 +1,122 @@
+"""The notebook's side of the worker process: start it, ask it, and end it when an answer does not come in time."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from course_utils.artifact import Artifact
+
+START_LIMIT = 120.0  # seconds to import torch and open a CUDA context on a cold machine
+COMMAND = (sys.executable, "-P", "-m")  # -P: a learner's folder holds no module of ours
+GPU, EMULATOR = "course_utils.run.gpu.worker", "course_utils.run.emulator.worker"
+# the emulator's matrices are small: threads for them cost more than they bring, and the other core compiles
+ENVIRONMENT = {EMULATOR: {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}}
+
+
+class WorkerTimeout(Exception):
+    """No answer came within the limit; the worker was killed."""
+
+
+class WorkerDied(Exception):
+    """The worker ended without an answer. The text holds the end of what it printed."""
+
+
+class Worker:
+    """A warm worker process that runs ``module``. It starts on the first request and again after a failure killed it.
+
+    Use it as a context manager, or call ``close``.
+    """
+
+    def __init__(self, module: str = GPU):
+        self._module = module
+        self._process: subprocess.Popen | None = None
+        self._log = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def device(self) -> dict:
+        """What GPU the worker has: see ``worker.device``. Raises WorkerDied where there is none."""
+        self._start()
+        return self._ask({"op": "device"}, b"", START_LIMIT)
+
+    def request(self, op: str, artifact: Artifact, limit: float, **fields) -> dict:
+        """One answer of the module's ``serve``. ``limit`` is seconds, a start of the process not counted.
+
+        Raises WorkerTimeout and WorkerDied; after either, the next request starts a fresh process.
+        """
+        self._start()
+        return self._ask({"op": op, **fields}, artifact.to_bytes(), limit)
+
+    def close(self) -> None:
+        """End the process at once, also when its GPU kernel never ends."""
+        process, self._process = self._process, None  # first of all: an interrupt may close from two threads
+        if process is not None:
+            process.kill()
+            process.wait()
+            for stream in (process.stdin, process.stdout, self._log):
+                with contextlib.suppress(BrokenPipeError):  # stdin may hold what a dead process never read
+                    stream.close()
+
+    def _start(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            return
+        self.close()
+        root = str(Path(__file__).parents[2])  # the checkout, or the .pyz of a bundle: both can stand on PYTHONPATH
+        path = os.pathsep.join(p for p in (root, os.environ.get("PYTHONPATH")) if p)
+        self._log = tempfile.TemporaryFile()
+        self._process = subprocess.Popen((*COMMAND, self._module), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
+                                         env={**os.environ, "PYTHONPATH": path, **ENVIRONMENT.get(self._module, {})})
+        self._ask({"op": "device"}, b"", START_LIMIT)
+
+    def _ask(self, request: dict, blob: bytes, limit: float) -> dict:
+        deadline = time.monotonic() + limit
+        try:
+            for block in (json.dumps(request).encode(), blob):
+                self._process.stdin.write(struct.pack("<Q", len(block)) + block)
+            self._process.stdin.flush()
+            (length,) = struct.unpack("<Q", self._read(8, deadline))
+            answer = json.loads(self._read(length, deadline))
+            if answer.pop("fatal", False):
+                self.close()
+            return answer
+        except WorkerTimeout:
+            self.close()
+            raise
+        except (BrokenPipeError, EOFError) as error:
+            raise WorkerDied(self._last_words()) from error
+        except KeyboardInterrupt:  # its answer would be taken for the next request's
+            self.close()
+            raise
+
+    def _read(self, count: int, deadline: float) -> bytes:
+        data = b""
+        descriptor = self._process.stdout.fileno()
+        while len(data) < count:
+            if not select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                raise WorkerTimeout
+            chunk = os.read(descriptor, count - len(data))
+            if not chunk:
+                raise EOFError
+            data += chunk
+        return data
+
+    def _last_words(self) -> str:
+        with contextlib.suppress(subprocess.TimeoutExpired):  # it closed its answers but lives on: close() kills it
+            self._process.wait(2.0)
+        self._log.seek(0)
+        lines = self._log.read().decode(errors="replace").strip().splitlines()
+        self.close()
+        return lines[-1] if lines else "the worker process ended without a word"

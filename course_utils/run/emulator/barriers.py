@@ -1,0 +1,282 @@
+"""mbarriers: arrivals, bytes and phases.
+
+PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier", "st.async". A phase of an mbarrier ends when its
+pending arrivals and its pending bytes are both 0; a wait for parity P passes once the phase of that parity has ended, so on a
+new barrier parity 1 passes at once.
+"""
+
+from __future__ import annotations
+
+from course_utils.ptx.parser import Vec
+from course_utils.run.emulator import memory
+from course_utils.run.emulator.arithmetic import split_type
+from course_utils.run.emulator.order import AGENT_BITS
+
+MAX_COUNT = (1 << 20) - 1
+
+
+class MBarrier:
+    """One mbarrier object in shared memory. As an agent of Order its time is the number of phases that have ended."""
+
+    def __init__(self, path, cta, offset: int, count: int):
+        order = cta.cluster.order
+        self.cta, self.offset, self.count = cta, offset, count
+        self.pending, self.tx, self.phase = count, 0, 0
+        self.expected = self.issued = self.flying = 0  # bytes of this phase: told, asked for, and not yet landed
+        self.agent, self.clock, self.gathering = order.new_agent(), order.clock(), order.clock()
+        self.init = path.warp.agent, path.warp.time
+        self.fenced = False
+        self.waiting, self.woken = [], []
+        self.carries_bytes = False
+        self.arrivers, self.this_phase = {}, {}  # warps and how often they arrived, ever and in this phase
+
+    def name(self) -> str:
+        return self.cta.barrier_name(self)
+
+    def use(self, path, by_tma: bool = False) -> None:
+        """Is the initialisation surely visible to this warp, or to a TMA load that it issues?"""
+        agent, time = self.init
+        if path.warp.clock.seen[agent] < time:
+            path.find("barrier-init-race", lambda: (
+                f"{path.name()} uses {self.name()}, and nothing orders its initialisation before"))
+        elif by_tma and not self.fenced:
+            path.find("barrier-init-race", lambda: (
+                f"TMA signals {self.name()}, whose initialisation no fence has made visible to it"))
+
+    def arrive(self, path, count: int) -> None:
+        self.use(path)
+        warp = path.warp
+        self.arrivers[warp] = self.arrivers.get(warp, 0) + count
+        self.this_phase[warp] = self.this_phase.get(warp, 0) + count
+        self.gathering.join(warp.clock)
+        warp.tick()
+        path.machine.progress += 1
+        path.machine.trace.arrived(path, self)
+        if count > self.pending:
+            path.find("barrier-overrun", lambda: (
+                f"{path.name()} arrives on {self.name()}, whose phase {self.phase} has all its {self.count} arrivals already"))
+            count = self.pending
+        self.pending -= count
+        self.settle(path)
+
+    def expect(self, path, count: int) -> None:
+        self.use(path)
+        self.carries_bytes = True
+        self.tx += count
+        self.expected += count
+        path.machine.progress += 1
+
+    def asked(self, path, count: int) -> int:
+        """A TMA load that will signal this barrier is issued. Returns the phase that its bytes belong to."""
+        self.use(path, by_tma=True)
+        self.carries_bytes = True
+        self.issued += count
+        self.flying += count
+        self.check_bytes(path)
+        return self.phase
+
+    def landed(self, path, count: int, phase: int) -> None:
+        """Bytes of a load that was issued in ``phase`` have arrived (complete-tx)."""
+        self.tx -= count
+        if phase == self.phase:
+            self.flying -= count
+        self.settle(path)
+
+    def check_bytes(self, path) -> None:
+        if self.pending == 0 and self.issued > self.expected:
+            path.find("expect-tx", lambda: (f"phase {self.phase} of {self.name()} expects {self.expected:,} bytes, but loads of "
+                                            f"{self.issued:,} bytes signal it"), self.cta.barrier_kind(self))
+
+    def settle(self, path) -> None:
+        """End the phase if nothing is missing."""
+        if self.pending:
+            return
+        self.check_bytes(path)
+        if self.tx:
+            return
+        if self.flying:
+            path.find("expect-tx", lambda: (
+                f"phase {self.phase} of {self.name()} ends while {self.flying:,} bytes of its loads are still on their way"),
+                self.cta.barrier_kind(self))
+        for other in self.woken:
+            if other.woken is self:
+                other.find("phase-lapped", lambda other=other: (
+                    f"{other.name()} has not seen phase {self.phase - 1} of {self.name()} end, and phase {self.phase} ends too"))
+        self.clock.join(self.gathering)
+        self.phase += 1
+        self.clock.seen[self.agent] = self.clock.fenced[self.agent] = self.phase
+        self.pending, self.expected, self.issued, self.flying, self.this_phase = self.count, 0, 0, 0, {}
+        path.machine.progress += 1
+        waiting, self.waiting, self.woken = self.waiting, [], []
+        for other in waiting:
+            if other.waits_for.holds():
+                self.woken.append(other)
+                other.woken = self
+                other.waits_for.grant(other)
+                other.wake()
+            else:
+                self.waiting.append(other)
+
+
+class PhaseWait:
+    """A path at mbarrier.try_wait: ``parity`` awaited, or the phase that a state names."""
+
+    def __init__(self, barrier, parity=None, phase=None, target=None, mask=None):
+        self.barrier, self.parity, self.phase, self.target, self.mask = barrier, parity, phase, target, mask
+
+    def holds(self) -> bool:
+        if self.parity is None:
+            return self.barrier.phase > self.phase
+        return self.barrier.phase & 1 != self.parity
+
+    def grant(self, path, result: bool = True) -> None:
+        if result:
+            path.warp.clock.join(self.barrier.clock)
+        if self.target is not None:
+            path.write(self.target.index, result, 1, self.mask)
+
+    def expire(self, path) -> None:
+        """The time limit of try_wait: it returns false, and the program goes on."""
+        self.barrier.waiting.remove(path)
+        self.grant(path, False)
+
+
+def find_barrier(path, address: int) -> MBarrier:
+    cta, offset = path.cta.cluster.cta_of(path, address)
+    if offset % 8:
+        path.fault("misaligned", f"{path.name()} uses shared address {offset:,} as an mbarrier; 8 does not divide it")
+    barrier = cta.mbarriers.get(offset)
+    if barrier is None:
+        path.fault("barrier-uninitialised", f"{path.name()} uses shared address {offset:,} as an mbarrier")
+    if cta is not path.cta:
+        cta.touch(path, path.warp.agent, path.warp.time)
+    return barrier
+
+
+def _init(p, m, address, count):
+    lane = memory.lanes_of(m)[-1]
+    cta, offset = p.cta.cluster.cta_of(p, memory.pick(address, lane))
+    count = memory.pick(count, lane)
+    if offset % 8 or offset + 8 > cta.shared.size:
+        p.fault("misaligned", f"{p.name()} initialises an mbarrier at shared address {offset:,}; 8 does not divide it")
+    if not 1 <= count <= MAX_COUNT:
+        p.fault("barrier-init-count", f"{p.name()} initialises an mbarrier for {count:,} arrivals")
+    cta.shared.written[offset >> 2:(offset >> 2) + 2] = p.warp.code
+    barrier = cta.mbarriers[offset] = MBarrier(p, cta, offset, count)
+    p.warp.unfenced_barriers.append(barrier)
+    p.machine.progress += 1
+
+
+def fence_init(p, m):
+    """fence.mbarrier_init: initialisations before it become visible to TMA and, with a barrier, to the cluster."""
+    for barrier in p.warp.unfenced_barriers:
+        barrier.fenced = True
+    p.warp.unfenced_barriers.clear()
+
+
+def _each(p, m, address, count, act):
+    """act(barrier, count) for each active lane; lanes with one address together."""
+    lanes = memory.lanes_of(m)
+    if address.__class__ is int and count.__class__ is int:
+        act(find_barrier(p, address), count * len(lanes))
+        return
+    for lane in lanes:
+        act(find_barrier(p, memory.pick(address, lane)), memory.pick(count, lane))
+
+
+def mbarrier(instruction):
+    parts, operands = instruction.opcode, instruction.operands
+    action = parts[1]
+    if action == "init":
+        return {"kind": "warp", "function": _init, "sources": ((operands[0], 32), (operands[1], 32))}
+    if action == "inval":
+        def invalidate(p, m, address):
+            p.cta.mbarriers.pop(find_barrier(p, memory.pick(address, memory.lanes_of(m)[0])).offset)
+        return {"kind": "warp", "function": invalidate, "sources": ((operands[0], 32),)}
+    if action in ("expect_tx", "complete_tx"):
+        def bytes_only(p, m, address, count):
+            if action == "expect_tx":
+                _each(p, m, address, count, lambda barrier, n: barrier.expect(p, n))
+            else:
+                _each(p, m, address, count, lambda barrier, n: barrier.landed(p, n, -1))
+        return {"kind": "warp", "function": bytes_only, "sources": ((operands[0], 32), (operands[1], 32)), "cut": True}
+    if action in ("arrive", "arrive_drop"):
+        return _arrive(parts, operands)
+    if action in ("try_wait", "test_wait"):
+        return _wait(parts, operands)
+    raise ValueError(f"mbarrier.{action}")
+
+
+def _arrive(parts, operands):
+    target, address, *rest = operands if len(operands) > 1 or parts[-1] == "b64" and len(operands) == 2 else (None, *operands)
+    if "noComplete" in parts:
+        raise ValueError("noComplete")
+    expects, drops = "expect_tx" in parts, parts[1] == "arrive_drop"
+
+    def function(p, m, a, count=1):
+        state = []
+
+        def one(barrier, n):
+            lanes = len(memory.lanes_of(m)) if a.__class__ is int and count.__class__ is int else 1
+            state.append(barrier.phase)
+            if expects:
+                barrier.expect(p, n)
+                n = lanes
+            if drops:
+                barrier.count -= n
+            barrier.arrive(p, n)
+        _each(p, m, a, count, one)
+        return state[0]
+    return {"kind": "warp", "function": function, "targets": (target,) if target is not None else (),
+            "sources": ((address, 32), *((r, 32) for r in rest)), "cut": True}
+
+
+def _wait(parts, operands):
+    target, address, state, *_ = operands
+    if isinstance(target, Vec):
+        raise ValueError("a wait with two results")
+    by_parity, polls = "parity" in parts, parts[1] == "test_wait"
+
+    def function(p, m, following, a, value):
+        lane = memory.lanes_of(m)[0]
+        if a.__class__ is not int and (a != a[lane]).any() if m is None else a.__class__ is not int and (a[m] != a[lane]).any():
+            p.fault("barrier-uninitialised", f"lanes of {p.name()} wait for different mbarriers at once, which is not modelled")
+        barrier, value = find_barrier(p, memory.pick(a, lane)), memory.pick(value, lane)
+        barrier.use(p)
+        reason = PhaseWait(barrier, value & 1, None, target, m) if by_parity else PhaseWait(barrier, None, value, target, m)
+        if reason.holds():
+            reason.grant(p)
+            return following
+        if p.stamp == p.machine.progress and polls:
+            pass  # a poll in a loop: nothing has changed since the last one, so wait as try_wait would
+        elif polls or p.machine.choose(0.1):
+            p.stamp = p.machine.progress
+            reason.grant(p, False)
+            p.pc = following
+            p.machine.ready.append(p)
+            return -1
+        barrier.waiting.append(p)
+        return p.wait(following, reason)
+    return {"kind": "blocking", "function": function, "sources": ((address, 32), (state, 32)), "cut": True,
+            "hidden_writes": (target.index,)}
+
+
+def store_async(instruction):
+    """st.async: a remote store that signals an mbarrier with its bytes."""
+    address, value, barrier = instruction.operands
+    _, bits = split_type(instruction.opcode[-1])
+    values = value.items if isinstance(value, Vec) else (value,)
+
+    def function(p, m, a, b, *v):
+        for lane in memory.lanes_of(m):
+            target = find_barrier(p, memory.pick(b, lane))
+            count = bits // 8 * len(v)
+            phase = target.asked(p, count)
+            region, offset = memory.locate(p, None, memory.pick(a, lane), "shared::cluster", count)
+            for i, item in enumerate(v):
+                region.views[bits][offset // (bits // 8) + i] = memory.pick(item, lane)
+            written, index = region.cells(region.written, offset, count)
+            written[index] = (phase + 1) << AGENT_BITS | target.agent
+            target.landed(p, count, phase)
+    return {"kind": "warp", "function": function, "cut": True,
+            "sources": ((address, 32), (barrier, 32), *((v, bits) for v in values))}

@@ -1,0 +1,90 @@
+"""cp.async: each thread copies 4 to 16 bytes from global to shared memory, and waits for its groups of copies.
+
+PTX ISA, "Data Movement and Conversion Instructions: Asynchronous Copy, Non-bulk copy". The bytes land when they are waited
+for, no sooner. They are written through the generic proxy, so wgmma needs a proxy fence after the wait.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from course_utils.ptx.parser import Imm
+from course_utils.run.emulator import memory
+from course_utils.run.emulator.order import AGENT_BITS, NEVER
+
+
+def copy(instruction):
+    operands = [o for o in instruction.operands]
+    if any("cache_hint" in p for p in instruction.opcode):
+        operands.pop()
+    target, source, size, *rest = operands
+    if not isinstance(size, Imm) or rest and getattr(rest[0], "width", 32) == 1:
+        raise ValueError("a copy with a predicate, or a size that is not constant")
+    count = size.value
+
+    def function(p, m, to, where, *limit):
+        region, offsets = memory.locate(p, m, to, "shared", count)
+        cells = np.atleast_1d(offsets)
+        region.before_write(p, offsets, count)
+        written, index = region.cells(region.written, cells, count)
+        written[index] = NEVER << AGENT_BITS | p.warp.agent
+        data = np.zeros((len(cells), count), np.uint8)
+        keep = min(count, memory.pick(limit[0], memory.lanes_of(m)[0])) if limit else count
+        if keep:
+            origin, positions = memory.locate(p, m, where, "global", count)
+            data[:, :keep] = origin.data[np.atleast_1d(positions)[:, None] + np.arange(keep)]
+        p.warp.copies.append((region, cells, data))
+        p.machine.progress += 1
+    sources = ((target, 32), (source, 64), *((r, 32) for r in rest))
+    return {"kind": "warp", "function": function, "sources": sources}
+
+
+def _land(p, groups):
+    for group in groups:
+        for region, cells, data in group:
+            region.data[cells[:, None] + np.arange(data.shape[1])] = data
+            written, index = region.cells(region.written, cells, data.shape[1])
+            written[index] = p.warp.code
+
+
+def _commit(p, m):
+    if p.warp.copies:
+        p.warp.copy_groups.append(p.warp.copies)
+        p.warp.copies = []
+    else:
+        p.warp.copy_groups.append([])
+
+
+def commit(instruction):
+    return {"kind": "warp", "function": _commit}
+
+
+def wait(instruction):
+    everything = instruction.opcode[2] == "wait_all"
+    left = 0 if everything else instruction.operands[0].value
+
+    def function(p, m):
+        if everything:
+            _commit(p, m)
+        groups = p.warp.copy_groups
+        done = groups[:len(groups) - left] if left else groups
+        p.warp.copy_groups = groups[len(done):]
+        _land(p, done)
+    return {"kind": "warp", "function": function}
+
+
+def arrive(instruction):
+    """cp.async.mbarrier.arrive: an arrival once this thread's copies so far have landed; here they land now."""
+    from course_utils.run.emulator.barriers import find_barrier
+
+    keeps_count = "noinc" in instruction.opcode
+
+    def function(p, m, address):
+        _land(p, [*p.warp.copy_groups, p.warp.copies])
+        p.warp.copy_groups, p.warp.copies = [], []
+        for lane in memory.lanes_of(m):
+            barrier = find_barrier(p, memory.pick(address, lane))
+            if not keeps_count:
+                barrier.pending += 1
+            barrier.arrive(p, 1)
+    return {"kind": "warp", "function": function, "sources": ((instruction.operands[0], 32),), "cut": True}

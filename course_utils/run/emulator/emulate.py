@@ -1,0 +1,113 @@
+"""``emulate``: one launch of an Artifact on the CPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+
+from course_utils.artifact import Artifact
+from course_utils.ptx.parser import PtxError, parse
+from course_utils.run.emulator.findings import Finding
+from course_utils.run.emulator.machine import Machine
+from course_utils.run.emulator.memory import Region
+from course_utils.run.emulator.trace import Arrival, Span
+from course_utils.run.emulator.translate import Program
+
+LIMIT = 50_000_000  # warp instructions; the course's largest emulated check needs under one million
+_STORAGE = {"float16": np.float16, "bfloat16": np.uint16, "float32": np.float32, "float64": np.float64, "int8": np.int8,
+            "uint8": np.uint8, "int16": np.int16, "uint16": np.uint16, "int32": np.int32, "uint32": np.uint32,
+            "int64": np.int64, "uint64": np.uint64, "bool": np.bool_}
+
+
+class EmulatorError(ValueError):
+    """The emulator cannot run this: PTX that it does not model, or arguments that do not fit the kernel."""
+
+
+@dataclass
+class Emulation:
+    """What one emulated launch did. Outputs are in the tensors that were passed in.
+
+    ``finished`` is False where the kernel could not come to its end; the last finding says why. ``executed`` counts warp
+    instructions. ``spans`` and ``arrivals`` are the timeline, in emulated order.
+    """
+
+    finished: bool
+    findings: list[Finding]
+    executed: int
+    seed: int
+    spans: list[Span] = field(default_factory=list, repr=False)
+    arrivals: list[Arrival] = field(default_factory=list, repr=False)
+
+    @property
+    def errors(self) -> list[Finding]:
+        return [f for f in self.findings if f.severity == "error"]
+
+    @property
+    def ok(self) -> bool:
+        return self.finished and not self.errors
+
+
+def emulate(artifact: Artifact, tensors: dict, seed: int = 0, limit: int = LIMIT, ctas=None) -> Emulation:
+    """Run the kernel on ``tensors``: by name, NumPy arrays or CPU torch tensors of the artifact's shapes and dtypes.
+
+    Outputs are written in place. The same seed gives the same run. ``limit`` is in warp instructions.
+    ``ctas`` names the CTAs to run, by number, with the clusters they are in; None is all. Some of a persistent kernel's are
+    enough to see what one tile leaves to the next. Raises EmulatorError
+    for PTX that is not modelled (the text names the line) and for tensors that do not fit; what is wrong with the program
+    itself is in the result's findings.
+    """
+    regions = {}
+    for tensor in artifact.tensors:
+        if tensor.name not in tensors:
+            raise EmulatorError(f"the kernel takes a tensor {tensor.name}, which was not given")
+        regions[tensor.name] = _region(tensor, tensors[tensor.name])
+    if unknown := set(tensors) - set(regions):
+        raise EmulatorError(f"the kernel takes no tensor {', '.join(sorted(unknown))}")
+    try:
+        machine = Machine(_program(artifact.ptx, artifact.kernel), artifact, regions, seed, limit,
+                          None if ctas is None else set(ctas))
+        for view in machine.maps.values():
+            if view.broken:
+                machine.findings.add("tensor-map", -1, f"the tensor map over {view.name}: {view.broken[0]}", view.name)
+        finished = not machine.findings.found and machine.run()
+    except PtxError as error:
+        raise EmulatorError(str(error)) from error
+    return Emulation(finished, machine.findings.all(), machine.executed, seed, machine.trace.spans, machine.trace.arrivals)
+
+
+@lru_cache(maxsize=8)
+def _program(ptx: str, kernel: str) -> Program:
+    return Program(parse(ptx, kernel))
+
+
+def _region(tensor, given) -> Region:
+    """The bytes of an array, shared and not copied."""
+    if hasattr(given, "data_ptr"):
+        import torch
+
+        if given.is_cuda:
+            raise EmulatorError(f"{tensor.name} is on a GPU; the emulator takes CPU tensors")
+        given = (given.view(torch.uint16) if given.dtype == torch.bfloat16 else given).detach().numpy()
+    if not isinstance(given, np.ndarray):
+        raise EmulatorError(f"{tensor.name} is {type(given).__name__}; it must be a NumPy array or a CPU torch tensor")
+    wanted = _STORAGE.get(tensor.dtype)
+    if wanted is None:
+        raise EmulatorError(f"{tensor.name} is {tensor.dtype}, which the emulator does not know")
+    if given.shape != tuple(tensor.shape) or given.dtype != wanted:
+        raise EmulatorError(f"{tensor.name} is {given.dtype} {given.shape}; the kernel was compiled for {tensor.dtype} "
+                            f"{tuple(tensor.shape)}")
+    if not given.flags.c_contiguous or not given.flags.writeable:
+        raise EmulatorError(f"{tensor.name} must be contiguous, row by row, and writable")
+    size, shape = given.dtype.itemsize, given.shape
+
+    def describe(offset):
+        element = offset // size
+        if 0 <= element < given.size:
+            index = ", ".join(str(int(i)) for i in np.unravel_index(element, shape))
+            return f"{tensor.name}[{index}]"
+        row = shape[-1] if shape else 1
+        return (f"element {element:,} of {tensor.name} (row {element // row:,}, column {element % row:,}), which has the shape "
+                f"{' x '.join(map(str, shape))}")
+    return Region(tensor.name, given.reshape(-1).view(np.uint8), describe)

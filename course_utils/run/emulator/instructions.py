@@ -1,0 +1,397 @@
+"""The table of modelled instructions: opcode, the PTX ISA section that says what it does, and how it is lowered here.
+
+``TABLE`` is the one list of what the emulator executes; what is not in it is an error that names the PTX line. The longest
+matching prefix of an opcode decides. A builder turns one instruction into a ``Lowered``: a Python function and what it reads
+and writes. Functions of kind "value" see values only; "warp" ones also get the path and its active lanes; "blocking" ones the
+next instruction too, and may stop the path there. A further engine (tcgen05 with its tensor memory) would be rows of this
+table, a module for the engine, and one more space in ``memory``.
+"""
+
+from __future__ import annotations
+
+import operator
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+
+from course_utils.ptx.parser import Imm, Instr, Kernel, Mem, Not, PtxError, Reg, Vec
+from course_utils.run.emulator import arithmetic as ar
+from course_utils.run.emulator import barriers, copies, lanes, threads, tma, wgmma
+from course_utils.run.emulator import floats as fl
+
+
+@dataclass(slots=True)
+class Lowered:
+    """How one instruction runs. ``sources`` pairs operands with the width of their immediates."""
+
+    kind: str
+    function: object = None
+    targets: tuple = ()
+    sources: tuple = ()
+    unpack: bool = False
+    cut: bool = False  # another warp may run after it
+    hidden_reads: tuple = ()
+    hidden_writes: tuple = ()
+
+    def writes(self):
+        return [r.index for r in self.targets if r is not None] + list(self.hidden_writes)
+
+    def reads(self, instruction: Instr):
+        found = list(self.hidden_reads)
+        if instruction.guard:
+            found.append(instruction.guard[0].index)
+            found += self.writes()  # a guarded write keeps the old value where the guard is false
+        stack = [operand for operand, _ in self.sources]
+        while stack:
+            item = stack.pop()
+            if isinstance(item, Reg):
+                found.append(item.index)
+            elif isinstance(item, Not):
+                stack.append(item.item)
+            elif isinstance(item, Vec):
+                stack += item.items
+            elif isinstance(item, Mem):
+                stack += [item.base, *item.coordinates]
+        return found
+
+
+def lower(instruction: Instr, kernel: Kernel) -> Lowered:
+    """Raises PtxError for an instruction that is not modelled, with its line."""
+    parts = instruction.opcode
+    for length in range(min(len(parts), 5), 0, -1):
+        row = TABLE.get(".".join(parts[:length]))
+        if row:
+            try:
+                lowered = row[1](instruction)
+                if not all(target is None or isinstance(target, Reg) for target in lowered.targets):
+                    raise ValueError("a result that is not a register")
+                return lowered
+            except (ArithmeticError, AttributeError, LookupError, StopIteration, TypeError, ValueError) as error:
+                raise PtxError(f"PTX line {instruction.line}: this form of `{parts[0]}` is not modelled by the emulator "
+                               f"({error}): {instruction.text[:160]}") from error
+    raise PtxError(f"PTX line {instruction.line}: `{instruction.name}` is not modelled by the emulator: {instruction.text[:160]}")
+
+
+def float_immediate(bits: int, width: int, to: int) -> int:
+    """A 0d immediate where the instruction wants an f32, or the reverse."""
+    value = struct.unpack("<f" if width == 32 else "<d", bits.to_bytes(width // 8, "little"))[0]
+    return int.from_bytes(struct.pack("<f" if to == 32 else "<d", value), "little")
+
+
+# Builders of value instructions
+
+def _value(function, instruction, *widths, copy=False):
+    target, *sources = instruction.operands
+    if len(sources) != len(widths):
+        raise ValueError(f"{len(sources)} sources, not {len(widths)}")
+    targets = target.items if isinstance(target, Vec) else (target,)
+    return Lowered("copy" if copy else "value", function, targets, tuple(zip(sources, widths, strict=True)),
+                   isinstance(target, Vec))
+
+
+def _plain(make, count=2):
+    """A builder for instructions whose operands all have the type of the opcode; ``make(kind, bits, parts)``."""
+    def build(i):
+        kind, bits = ar.split_type(i.opcode[-1])
+        return _value(make(kind, bits, i.opcode), i, *[bits] * count)
+    return build
+
+
+def _arithmetic(function, name, count=2):
+    """add, sub and the like: integers wrap, floats round, pairs of halves go half by half."""
+    def build(i):
+        type_name = i.opcode[-1]
+        kind, bits = ar.split_type(type_name)
+        if type_name in ("f16x2", "bf16x2"):
+            return _value(ar.packed(fl.float_function(function, type_name[:-2])), i, *[32] * count)
+        if kind in ("f", "bf"):
+            return _value(fl.float_function(function, type_name), i, *[bits] * count)
+        if name in ("min", "max"):
+            return _value(ar.minimum(kind, bits, name == "max"), i, bits, bits)
+        if name == "abs":
+            return _value(ar.wrapping(ar.signed_or_not(abs, kind, bits), bits), i, bits)
+        return _value(ar.wrapping(function, bits), i, *[bits] * count)
+    return build
+
+
+def _multiply(i):
+    type_name = i.opcode[-1]
+    kind, bits = ar.split_type(type_name)
+    if type_name in ("f16x2", "bf16x2") or kind in ("f", "bf"):
+        return _arithmetic(operator.mul, "mul")(i)
+    return _value(ar.multiply(kind, bits, i.opcode[1]), i, bits, bits)
+
+
+def _multiply_add(i):
+    type_name = i.opcode[-1]
+    kind, bits = ar.split_type(type_name)
+    if type_name in ("f16x2", "bf16x2"):
+        return _value(ar.packed(fl.fused(type_name[:-2])), i, 32, 32, 32)
+    if kind in ("f", "bf"):
+        return _value(fl.fused(type_name), i, bits, bits, bits)
+    product, total = ar.multiply(kind, bits, i.opcode[1]), bits * (2 if i.opcode[1] == "wide" else 1)
+    add = ar.wrapping(operator.add, total)
+    return _value(lambda a, b, c: add(product(a, b), c), i, bits, bits, total)
+
+
+def _set_predicate(i):
+    kind, bits = ar.split_type(i.opcode[-1])
+    test = fl.compare(i.opcode[1], i.opcode[-1]) if kind in ("f", "bf") else ar.compare(i.opcode[1], kind, bits)
+    targets = i.operands[0].items if isinstance(i.operands[0], Vec) else (i.operands[0],)
+    combine = next((c for c in i.opcode[2:-1] if c in ("and", "or", "xor")), None)
+    sources = [(i.operands[1], bits), (i.operands[2], bits)]
+    function = test
+    if combine:
+        join = {"and": operator.and_, "or": operator.or_, "xor": operator.xor}[combine]
+        sources.append((i.operands[3], 1))
+        if len(targets) == 2:
+            invert = ar.logical_not(1)
+
+            def function(a, b, c):
+                first = test(a, b)
+                return join(first, c), join(invert(first), c)
+        else:
+            def function(a, b, c):
+                return join(test(a, b), c)
+    elif len(targets) == 2:
+        invert = ar.logical_not(1)
+
+        def function(a, b):
+            first = test(a, b)
+            return first, invert(first)
+    return Lowered("value", function, targets, tuple(sources), len(targets) == 2)
+
+
+def _move(i):
+    _, bits = ar.split_type(i.opcode[-1])  # "pred" has no number: 1
+    target, source = i.operands
+    if isinstance(source, Vec):
+        part = bits // len(source.items)
+        return Lowered("value", lambda *parts: ar.join(parts, part), (target,), tuple((s, part) for s in source.items))
+    if isinstance(target, Vec):
+        part = bits // len(target.items)
+        return Lowered("value", lambda v: ar.separate(v, part, len(target.items)), target.items, ((source, bits),), True)
+    return _value(None, i, bits, copy=True)
+
+
+def _convert(i):
+    types = [p for p in i.opcode[1:] if p in ("f16x2", "bf16x2") or (p[0] in "usfb" and p[-1].isdigit() and p != "x2")]
+    modifiers = tuple(p for p in i.opcode[1:] if p not in types)
+    if types[0] in ("f16x2", "bf16x2"):
+        return _value(fl.convert_pair(types[0], modifiers), i, 32, 32)
+    (_, to_bits), (_, bits) = ar.split_type(types[0]), ar.split_type(types[1])
+    function = fl.convert(types[0], types[1], modifiers)
+    target, source = i.operands
+    if isinstance(source, Reg) and source.width > bits:
+        narrow = function
+
+        def function(a):
+            return narrow(ar.widen(a, "u", source.width, bits))
+    if target.width > to_bits:  # an 8-bit result in a wider register
+        short, to_kind = function, ar.split_type(types[0])[0]
+
+        def function(a):
+            return ar.widen(short(a), to_kind, to_bits, target.width)
+    return _value(function, i, bits)
+
+
+def _convert_address(i):
+    """cvta: the generic address of a variable, or back. Parameters and tensors keep theirs."""
+    from course_utils.run.emulator.memory import GENERIC_LOCAL, GENERIC_SHARED
+
+    space = next((p for p in i.opcode if p in ("global", "const", "param", "local") or p.startswith("shared")), None)
+    _, bits = ar.split_type(i.opcode[-1])
+    base = GENERIC_SHARED if space.startswith("shared") else GENERIC_LOCAL if space == "local" else 0
+    if not base:
+        return _value(None, i, bits, copy=True)
+    if i.opcode[1] == "to":
+        return _value(lambda a: a - base if a.__class__ is int else a - np.uint64(base), i, bits)
+    return _value(lambda a: a + base if a.__class__ is int else a.astype(np.uint64) + np.uint64(base), i, bits)
+
+
+def _logic(function):
+    return _plain(lambda kind, bits, parts: function)
+
+
+def _shift(make):
+    def build(i):
+        kind, bits = ar.split_type(i.opcode[-1])
+        return _value(make(kind, bits), i, bits, 32)
+    return build
+
+
+def _unary_float(function):
+    return _plain(lambda kind, bits, parts: fl.float_function(function, parts[-1]), 1)
+
+
+def _count(function, out=32):
+    """popc, clz, bfind: a count out of one integer."""
+    def build(i):
+        kind, bits = ar.split_type(i.opcode[-1])
+        return _value(ar.lanewise(lambda a: function(a, kind, bits), out), i, bits)
+    return build
+
+
+def _find_bit(a, kind, bits):
+    if kind == "s" and a >> bits - 1:
+        a ^= (1 << bits) - 1
+    return a.bit_length() - 1 if a else 0xFFFFFFFF
+
+
+def _lop3(i):
+    if isinstance(i.operands[0], Vec):
+        raise ValueError("the predicate form")
+    table = i.operands[4].value
+    return Lowered("value", lambda a, b, c: ar.lookup3(a, b, c, table, 0xFFFFFFFF), (i.operands[0],),
+                   tuple((s, 32) for s in i.operands[1:4]))
+
+
+def _reverse(a, kind, bits):
+    return int(format(a, f"0{bits}b")[::-1], 2)
+
+
+def _reverse_bits(i):
+    kind, bits = ar.split_type(i.opcode[-1])
+    return _value(ar.lanewise(lambda a: _reverse(a, kind, bits), bits), i, bits)
+
+
+# Builders of the others
+
+def _nothing(i):
+    return Lowered("nothing")
+
+
+def _warp(function, cut=False):
+    """A warp instruction without a result; all its operands are sources."""
+    def build(i):
+        call = function(i) if getattr(function, "makes", False) else function
+        return Lowered("warp", call, (), tuple((s, 64 if isinstance(s, Mem) else 32) for s in i.operands), cut=cut)
+    return build
+
+
+def _proxy_fence(i):
+    """Only fences that cover shared memory count; one of global memory alone orders nothing that is tracked here."""
+    return _nothing(i) if i.opcode[-1] == "global" else _warp(lambda p, m: p.warp.fence_proxy(), cut=True)(i)
+
+
+def _engine(make):
+    """An instruction that its own module lowers: ``make(i)`` returns the fields of a Lowered."""
+    return lambda i: Lowered(**make(i))
+
+
+TABLE = {
+    # Integer Arithmetic Instructions; Floating Point Instructions; Half Precision Floating Point Instructions
+    "add": ("add", _arithmetic(operator.add, "add")),
+    "sub": ("sub", _arithmetic(operator.sub, "sub")),
+    "mul": ("mul", _multiply),
+    "mul24": ("mul24", lambda i: _value(ar.multiply(*ar.split_type(i.opcode[-1]), "lo"), i, 32, 32)),
+    "mad": ("mad", _multiply_add),
+    "fma": ("fma", _multiply_add),
+    "div": ("div", lambda i: _arithmetic(np.divide, "div")(i) if i.opcode[-1][0] == "f" else
+            _plain(lambda kind, bits, parts: ar.divide(kind, bits, False))(i)),
+    "rem": ("rem", _plain(lambda kind, bits, parts: ar.divide(kind, bits, True))),
+    "min": ("min", _arithmetic(np.fmin, "min")),
+    "max": ("max", _arithmetic(np.fmax, "max")),
+    "abs": ("abs", _arithmetic(np.abs, "abs", 1)),
+    "neg": ("neg", _arithmetic(operator.neg, "neg", 1)),
+    "rcp": ("rcp", _unary_float(lambda a: np.divide(1, a))),
+    "sqrt": ("sqrt", _unary_float(np.sqrt)),
+    "rsqrt": ("rsqrt", _unary_float(lambda a: 1 / np.sqrt(a))),
+    "ex2": ("ex2", _unary_float(np.exp2)),
+    "lg2": ("lg2", _unary_float(np.log2)),
+    "sin": ("sin", _unary_float(np.sin)),
+    "cos": ("cos", _unary_float(np.cos)),
+    "tanh": ("tanh", _unary_float(np.tanh)),
+    "popc": ("popc", _count(lambda a, kind, bits: bin(a).count("1"))),
+    "clz": ("clz", _count(lambda a, kind, bits: bits - a.bit_length())),
+    "bfind": ("bfind", _count(_find_bit)),
+    "brev": ("brev", _reverse_bits),
+    "bfe": ("bfe", lambda i: _value(ar.extract_field(*ar.split_type(i.opcode[-1])), i, int(i.opcode[-1][1:]), 32, 32)),
+    "bfi": ("bfi", lambda i: _value(ar.lanewise(ar.insert_field(int(i.opcode[-1][1:])), int(i.opcode[-1][1:])), i,
+                                    int(i.opcode[-1][1:]), int(i.opcode[-1][1:]), 32, 32)),
+    # Comparison and Selection Instructions
+    "setp": ("setp", _set_predicate),
+    "selp": ("selp", lambda i: _value(ar.select(ar.split_type(i.opcode[-1])[1]), i, *[ar.split_type(i.opcode[-1])[1]] * 2, 1)),
+    # Logic and Shift Instructions
+    "and": ("and", _logic(operator.and_)),
+    "or": ("or", _logic(operator.or_)),
+    "xor": ("xor", _logic(operator.xor)),
+    "not": ("not", _plain(lambda kind, bits, parts: ar.logical_not(bits), 1)),
+    "cnot": ("cnot", _plain(lambda kind, bits, parts: ar.lanewise(lambda a: int(a == 0), bits), 1)),
+    "lop3": ("lop3", _lop3),
+    "shl": ("shl", _shift(lambda kind, bits: ar.shift_left(bits))),
+    "shr": ("shr", _shift(ar.shift_right)),
+    "shf": ("shf", lambda i: _value(ar.funnel_shift(i.opcode[1] == "l", i.opcode[2] == "clamp"), i, 32, 32, 32)),
+    # Data Movement and Conversion Instructions
+    "mov": ("mov", _move),
+    "cvt": ("cvt", _convert),
+    "cvta": ("cvta", _convert_address),
+    "prmt": ("prmt", lambda i: _value(ar.lanewise(ar.permute_bytes, 32), i, 32, 32, 32) if len(i.opcode) == 2 else 1 / 0),
+    "ld": ("ld, ld.global.nc", _engine(lanes.load)),
+    "ldu": ("ldu", _engine(lanes.load)),
+    "st": ("st, st.async", _engine(lanes.store)),
+    "st.async": ("st.async", _engine(barriers.store_async)),
+    "atom": ("atom", _engine(lanes.atomic)),
+    "red": ("red", _engine(lanes.atomic)),
+    "mapa": ("mapa", _engine(lanes.map_address)),
+    "getctarank": ("getctarank", _engine(lanes.cta_rank_of)),
+    "prefetch": ("prefetch, prefetchu", _nothing),
+    "prefetchu": ("prefetch, prefetchu", _nothing),
+    "discard": ("discard", _nothing),
+    "applypriority": ("applypriority", _nothing),
+    "createpolicy": ("createpolicy", lambda i: Lowered("value", lambda: 0, (i.operands[0],))),
+    "cp.async": ("cp.async (non-bulk)", _engine(copies.copy)),
+    "cp.async.commit_group": ("cp.async.commit_group", _engine(copies.commit)),
+    "cp.async.wait_group": ("cp.async.wait_group", _engine(copies.wait)),
+    "cp.async.wait_all": ("cp.async.wait_all", _engine(copies.wait)),
+    "cp.async.mbarrier": ("cp.async.mbarrier.arrive", _engine(copies.arrive)),
+    "cp.async.bulk": ("cp.async.bulk", _engine(tma.bulk)),
+    "cp.async.bulk.prefetch": ("cp.async.bulk.prefetch", _nothing),
+    "cp.async.bulk.tensor": ("cp.async.bulk.tensor", _engine(tma.tensor)),
+    "cp.async.bulk.commit_group": ("cp.async.bulk.commit_group", _engine(tma.commit)),
+    "cp.async.bulk.wait_group": ("cp.async.bulk.wait_group", _engine(tma.wait)),
+    # Warp-level: shuffles, votes, matrices
+    "shfl.sync": ("shfl.sync", _engine(lanes.shuffle)),
+    "vote.sync": ("vote.sync", _engine(lanes.vote)),
+    "match": ("match.sync", _engine(lanes.match)),
+    "activemask": ("activemask", _engine(lanes.active_mask)),
+    "elect.sync": ("elect.sync", _engine(lanes.elect)),
+    "redux.sync": ("redux.sync", _engine(lanes.reduce)),
+    "ldmatrix": ("ldmatrix", _engine(lanes.load_matrix)),
+    "stmatrix": ("stmatrix", _engine(lanes.store_matrix)),
+    # Control Flow Instructions
+    "bra": ("bra", lambda i: Lowered("branch")),
+    "ret": ("ret", lambda i: Lowered("exit")),
+    "exit": ("exit", lambda i: Lowered("exit")),
+    "trap": ("trap", _warp(lambda p, m: p.fault("trap", f"{p.name()} ran a trap"), cut=True)),
+    "brkpt": ("brkpt", _nothing),
+    "nanosleep": ("nanosleep", _nothing),
+    "pmevent": ("pmevent", _nothing),
+    "griddepcontrol": ("griddepcontrol", _nothing),
+    # Parallel Synchronization and Communication Instructions
+    "bar": ("bar, barrier", _engine(threads.cta_barrier)),
+    "bar.warp": ("bar.warp.sync", _nothing),
+    "barrier": ("bar, barrier", _engine(threads.cta_barrier)),
+    "barrier.cluster": ("barrier.cluster", _engine(threads.cluster_barrier)),
+    "membar": ("membar, fence", _nothing),
+    "fence": ("membar, fence", _nothing),
+    "fence.proxy.async": ("membar, fence: proxy fence", _proxy_fence),
+    "fence.proxy.async::generic": ("membar, fence: proxy fence", _proxy_fence),
+    "fence.mbarrier_init": ("membar, fence", _warp(barriers.fence_init)),
+    "mbarrier": ("mbarrier", _engine(barriers.mbarrier)),
+    # Asynchronous Warpgroup Level Matrix Instructions
+    "wgmma.mma_async": ("wgmma.mma_async", _engine(wgmma.multiply)),
+    "wgmma.fence": ("wgmma.fence", _warp(wgmma.fence)),
+    "wgmma.commit_group": ("wgmma.commit_group", _warp(wgmma.commit, cut=True)),
+    "wgmma.wait_group": ("wgmma.wait_group", _engine(wgmma.wait)),
+    # Miscellaneous Instructions
+    "setmaxnreg": ("setmaxnreg", _engine(threads.set_registers)),
+}
+
+
+def immediate(operand) -> int:
+    """The value of an operand that must be a constant."""
+    if not isinstance(operand, Imm):
+        raise ValueError("an operand that must be a constant")
+    return operand.value

@@ -1,0 +1,364 @@
+"""The machine: a launch's clusters and CTAs, their memories and barriers, and the step that runs a path.
+
+PTX ISA, "Programming Model": "Cluster of Cooperative Thread Arrays", "Special Registers". Clusters run one after another, in
+an order that the seed decides, so a kernel whose clusters wait for each other is not for this machine. Shared memory and its
+shadow are reused from one cluster to the next.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+
+from course_utils.artifact import REGISTER_LIMIT
+from course_utils.ptx.parser import PtxError
+from course_utils.run.emulator import deadlock, memory
+from course_utils.run.emulator.arithmetic import LANES
+from course_utils.run.emulator.findings import Findings, StopEmulation
+from course_utils.run.emulator.order import Order
+from course_utils.run.emulator.schedule import Schedule, run
+from course_utils.run.emulator.threads import ThreadBarrier
+from course_utils.run.emulator.tma import TensorView
+from course_utils.run.emulator.trace import Trace
+from course_utils.run.emulator.warp import Path, Warp
+from course_utils.run.emulator.wgmma import Pending, Warpgroup
+
+SPIN_LIMIT = 200_000  # warp instructions without any effect on memory or barriers before a loop counts as endless
+
+
+class Machine:
+    """One launch of a program on tensors. ``regions`` are the tensors by name."""
+
+    def __init__(self, program, artifact, regions: dict, seed: int, limit: int, ctas=None):
+        self.program, self.artifact, self.limit, self.only = program, artifact, limit, ctas
+        self.findings = Findings(program.kernel, artifact.source)
+        self.schedule = Schedule(seed)
+        self.choose = self.schedule.chance
+        self.trace = Trace(self)
+        self.tensors = list(regions.values())
+        self.executed = self.progress = self._clock = 0
+        self.ready, self.flying, self.waiting = [], [], set()
+        self.last_progress = 0, 0
+        registers = artifact.resources.registers if artifact.resources else 0
+        self.registers = -(-max(registers, 8) // 8) * 8
+        self._parameters(regions)
+        self._variables()
+        self._shared = []
+
+    def _parameters(self, regions):
+        """Lay the kernel's parameters out in memory, and find its tensor maps."""
+        names = list(regions)
+        given, wanted = self.artifact.parameters, self.program.kernel.parameters
+        if len(given) > len(wanted):
+            raise PtxError(f"the launch passes {len(given)} parameters, and the kernel takes {len(wanted)}")
+        data, self.maps, self.symbols, position = bytearray(), {}, {}, 0
+        for variable, parameter in zip(wanted, [*given, *[None] * (len(wanted) - len(given))], strict=True):
+            position = -(-position // variable.align) * variable.align
+            data += bytes(position + max(variable.size, 1) - len(data))
+            self.symbols[variable.name] = memory.PARAMETERS + position
+            if parameter is None:
+                pass  # an empty object: CuTe DSL passes its stateless atoms so
+            elif parameter.kind == "tensor_map":
+                self.maps[position] = TensorView(parameter.tensor, parameter.tensor_map, regions[parameter.tensor])
+            elif parameter.kind == "pointer":
+                address = (names.index(parameter.tensor) + 1) << memory.TENSOR_SHIFT
+                data[position:position + 8] = struct.pack("<Q", address)
+            else:
+                try:
+                    value = parameter.scalar_bytes()
+                except ValueError as error:
+                    raise PtxError(f"the emulator does not know {error}") from error
+                data[position:position + len(value)] = value
+            position += max(variable.size, 1)
+        data += bytes(-len(data) % 16)
+        self.parameters = memory.Region("the kernel's parameters", np.frombuffer(bytes(data), np.uint8))
+
+    def _variables(self):
+        """Addresses of shared and local variables: static ones first, then what the launch adds."""
+        position, local = 0, 0
+        for variable in self.program.kernel.variables:
+            if variable.space == "shared" and variable.size >= 0:
+                position = -(-position // variable.align) * variable.align
+                self.symbols[variable.name] = ("shared", position)
+                position += variable.size
+            elif variable.space == "local":
+                local = -(-local // variable.align) * variable.align
+                self.symbols[variable.name] = local
+                local += variable.size
+        for variable in self.program.kernel.variables:
+            if variable.space == "shared" and variable.size < 0:
+                position = -(-position // variable.align) * variable.align
+                self.symbols[variable.name] = ("shared", position)
+        self.shared_size = position + self.artifact.dynamic_shared
+
+    def tick(self) -> int:
+        """%clock and the like: a number that grows."""
+        self._clock += 1
+        return self.executed + self._clock
+
+    def fly(self, load) -> None:
+        for begin, end in self.schedule.split(load.view.units):
+            self.flying.append((load, begin, end))
+
+    def deadlock(self, cluster) -> None:
+        deadlock.describe(self, cluster)
+
+    def run(self) -> bool:
+        """Run every cluster. Says whether the kernel came to its end."""
+        grid, size = self.artifact.grid, self.artifact.cluster
+        if any(g % c for g, c in zip(grid, size, strict=True)) or 0 in grid:
+            raise PtxError(f"a grid of {grid} CTAs is not made of whole clusters of {size}")
+        clusters = [(x, y, z) for z in range(0, grid[2], size[2]) for y in range(0, grid[1], size[1])
+                    for x in range(0, grid[0], size[0])]
+        self.schedule.random.shuffle(clusters)
+        try:
+            with np.errstate(all="ignore"):  # floats overflow and divide by zero as on the chip: without a word
+                for origin in clusters:
+                    if self.only is None or self._wanted(origin):
+                        run(self, Cluster(self, origin))
+                        self.flying.clear()
+                        self.trace.name()
+        except StopEmulation:
+            self.trace.name()
+            return False
+        return True
+
+    def _wanted(self, origin) -> bool:
+        """Is one of the CTAs that were asked for in the cluster at this origin?"""
+        gx, gy, _ = self.artifact.grid
+        cx, cy, cz = self.artifact.cluster
+        return any((origin[0] + x) + gx * ((origin[1] + y) + gy * (origin[2] + z)) in self.only
+                   for x in range(cx) for y in range(cy) for z in range(cz))
+
+    def shared_memory(self, rank: int) -> memory.SharedMemory:
+        while len(self._shared) <= rank:
+            self._shared.append(memory.SharedMemory(self.shared_size))
+        shared = self._shared[rank]
+        shared.reset()
+        return shared
+
+    def step(self, path, turn: int) -> None:
+        """Run a path for up to ``turn`` segments, or until it waits, splits or ends."""
+        program, registers, special = self.program, path.warp.registers, path.warp.special
+        masked = path.mask is not None
+        functions, lengths = (program.masked if masked else program.full), program.length
+        pc, meet = path.pc, path.reconverge
+        while turn:
+            function = functions[pc] or program.function(pc, masked)
+            self.executed += lengths[pc]
+            try:
+                following = function(path, registers, special)
+            except (StopEmulation, PtxError):
+                raise
+            except Exception as error:  # whatever NumPy or Python make of a value that has no business there
+                self._explain(path, function, error)
+            if following < 0:
+                break
+            pc = following
+            if pc == meet:
+                path.rejoin()
+                break
+            turn -= 1
+        else:
+            path.pc = pc
+            self.ready.append(path)
+        if self.progress != self.last_progress[0]:
+            self.last_progress = self.progress, self.executed
+        elif self.executed - self.last_progress[1] > SPIN_LIMIT:
+            path.fault("livelock", f"{path.name()} has run {SPIN_LIMIT:,} instructions, and nothing has changed")
+        if self.executed > self.limit:
+            path.fault("instruction-limit", f"{self.executed:,} warp instructions were executed")
+
+    def _explain(self, path, function, error):
+        """An instruction failed in Python: on an accumulator in flight or a register never written, or it is our fault."""
+        trace, line = error.__traceback__, 0
+        while trace:
+            if trace.tb_frame.f_code is function.__code__:
+                line = trace.tb_lineno
+            trace = trace.tb_next
+        path.at = at = function.__dict__["lines"][line - 1]
+        instruction, registers = self.program.kernel.instructions[at], path.warp.registers
+        read = self.program.lowered[at].reads(instruction)
+        names = self.program.kernel.register_names
+        for register in read:
+            if registers[register].__class__ is Pending:
+                path.fault("accumulator-before-wait", f"{path.name()} uses register {names[register]}, which a "
+                           "wgmma may still write")
+        for register in read:
+            if registers[register] is None:
+                path.fault("uninitialised-register", f"{path.name()} uses register {names[register]}, which nothing has written")
+        raise PtxError(f"PTX line {instruction.line}: the emulator failed on this instruction ({type(error).__name__}: {error}): "
+                       f"{instruction.text[:160]}") from error
+
+
+class Cluster:
+    """The CTAs that share a cluster barrier and see each other's shared memory, with their clocks."""
+
+    def __init__(self, machine, origin):
+        artifact = machine.artifact
+        cx, cy, cz = artifact.cluster
+        self.machine, self.size = machine, cx * cy * cz
+        warps = -(-artifact.threads // LANES)
+        self.order = Order(self.size * warps)
+        self.barrier = ThreadBarrier(self.order, "the cluster barrier")
+        self.warps_left = self.warps_end = self.size * warps
+        places = [(x, y, z) for z in range(cz) for y in range(cy) for x in range(cx)]
+        self.ctas = [CTA(machine, self, rank, origin, place) for rank, place in enumerate(places)]
+        for cta in self.ctas:
+            cta.start()
+
+    def cta_of(self, path, address: int):
+        """(CTA, byte offset) of a shared::cluster address. A fault where there is no such CTA, or it has ended."""
+        if address >= memory.GENERIC_SHARED:
+            address -= memory.GENERIC_SHARED
+        rank, offset = address >> memory.RANK_SHIFT, (address & 0xFFFFFF) - memory.SHARED_BASE
+        if rank >= self.size:
+            path.fault("cluster-rank", f"{path.name()} uses shared address {address:#x} of CTA {rank} in a cluster of {self.size}")
+        cta = self.ctas[rank]
+        if cta.exited:
+            path.fault("cluster-exit", f"{path.name()} uses the shared memory of CTA {cta.number}, which has ended")
+        return cta, offset
+
+    def shared_of(self, path, address: int):
+        cta, offset = self.cta_of(path, address)
+        if cta is not path.cta:
+            cta.touch(path, path.warp.agent, path.warp.time)
+        return cta.shared, address - offset
+
+    def agent_name(self, agent: int) -> str:
+        for cta in self.ctas:
+            for warp in cta.warps:
+                if warp.agent == agent:
+                    return f"{warp.role()} warp {warp.index} of CTA {cta.number}".lstrip()
+            for barrier in cta.mbarriers.values():
+                if barrier.agent == agent:
+                    return f"{barrier.name()} of CTA {cta.number}"
+        return "nobody"
+
+    def threads_left(self) -> int:
+        return sum(cta.threads_left() for cta in self.ctas)
+
+
+class CTA:
+    def __init__(self, machine, cluster, rank, origin, place):
+        self.machine, self.cluster, self.rank = machine, cluster, rank
+        self.place = tuple(o + p for o, p in zip(origin, place, strict=True))
+        self.place_in_cluster = place
+        gx, gy, _ = machine.artifact.grid
+        self.number = self.place[0] + gx * (self.place[1] + gy * self.place[2])
+        self.shared = machine.shared_memory(rank)
+        self.mbarriers, self.named, self.warpgroups, self.warps = {}, {}, {}, []
+        self.registers_free = REGISTER_LIMIT - machine.registers * machine.artifact.threads
+        self.register_waiters, self.exited, self.touched = [], False, {}
+        self.left = -(-machine.artifact.threads // LANES)
+        self.exit_clock = cluster.order.clock()
+
+    def start(self) -> None:
+        """Make the warps, with their special registers."""
+        machine, artifact, cluster = self.machine, self.machine.artifact, self.cluster
+        bx, by, bz = artifact.block
+        constant = {"%cluster_ctarank": self.rank, "%cluster_nctarank": cluster.size, "%dynamic_smem_size": artifact.dynamic_shared,
+                    "%total_smem_size": machine.shared_size, "%smid": self.number % 132, "%nsmid": 132, "%nwarpid": 64,
+                    "%gridid": 0, "%is_explicit_cluster": cluster.size > 1}
+        for axis, name in enumerate("xyz"):
+            c = artifact.cluster[axis]
+            constant.update({f"%ctaid.{name}": self.place[axis], f"%nctaid.{name}": artifact.grid[axis],
+                             f"%ntid.{name}": artifact.block[axis], f"%clusterid.{name}": self.place[axis] // c,
+                             f"%nclusterid.{name}": artifact.grid[axis] // c, f"%cluster_ctaid.{name}": self.place_in_cluster[axis],
+                             f"%cluster_nctaid.{name}": c})
+        window = self.rank << memory.RANK_SHIFT | memory.SHARED_BASE
+        for name, value in machine.symbols.items():
+            constant[name] = value if isinstance(value, int) else value[1] + window
+        constant.update(_LANE_SPECIALS)
+        for index in range(self.left):
+            thread = np.arange(index * LANES, (index + 1) * LANES, dtype=np.uint32)
+            special = dict(constant)
+            special["%warpid"] = index
+            special["%tid.x"] = thread % np.uint32(bx) if by * bz > 1 else thread
+            special["%tid.y"] = thread // np.uint32(bx) % np.uint32(by) if by > 1 else 0
+            special["%tid.z"] = thread // np.uint32(bx * by) if bz > 1 else 0
+            warp = Warp(self, index, special)
+            self.warps.append(warp)
+            mask = None
+            if (index + 1) * LANES > artifact.threads:
+                mask = thread < artifact.threads
+                warp.alive = mask.copy()
+            path = Path(warp, 0, mask)
+            path.slow = machine.choose(machine.schedule.slow_share)
+            machine.ready.append(path)
+
+    def warpgroup(self, number: int) -> Warpgroup:
+        if number not in self.warpgroups:
+            self.warpgroups[number] = Warpgroup(self, number)
+        return self.warpgroups[number]
+
+    def named_barrier(self, number: int) -> ThreadBarrier:
+        if number not in self.named:
+            self.named[number] = ThreadBarrier(self.cluster.order, f"barrier {number} (bar.sync)")
+        return self.named[number]
+
+    def threads_left(self) -> int:
+        return self.left * LANES
+
+    def barrier_kind(self, barrier) -> str:
+        """"full" for an mbarrier that counts bytes, "empty" for one that is only arrived on."""
+        return "full" if barrier.carries_bytes else "empty"
+
+    def barrier_name(self, barrier) -> str:
+        """full[i] or empty[i], in address order. Before any bytes are expected, by the role of those who wait."""
+        barriers = sorted(self.mbarriers.values(), key=lambda b: b.offset)
+        if any(b.carries_bytes for b in barriers):
+            kinds = {b: self.barrier_kind(b) for b in barriers}
+        else:
+            kinds = {b: {"producer": "empty", "consumer": "full"}.get(
+                next((p.warp.role(p.pc) for p in b.waiting), ""), "barrier") for b in barriers}
+        kind = kinds[barrier]
+        return f"{kind}[{[b for b in barriers if kinds[b] == kind].index(barrier)}]"
+
+    def touch(self, path, agent: int, time: int) -> None:
+        """Another CTA of the cluster has used this one's shared memory: this one must not end before."""
+        old = self.touched.get(agent, (0, 0, None))
+        if time > old[0]:
+            self.touched[agent] = time, path.at, path
+
+    def warp_ended(self, path) -> None:
+        warp = path.warp
+        self.left -= 1
+        self.cluster.warps_left -= 1
+        self.machine.progress += 1
+        self.exit_clock.join(warp.clock)
+        stores = [s for groups in warp.bulk_groups.values() for group in groups for s in group]
+        stores += [s for group in warp.bulk.values() for s in group]
+        for store in stores:
+            if not store.done:
+                path.at = store.at
+                path.find("exit-in-flight", lambda: f"{path.name()} ends and has not waited for its TMA store")
+                store.finish(path)
+        if self.left == 0:
+            self._end(path)
+        for barrier in self.named.values():
+            if barrier.arrived and barrier.whole:
+                barrier.settle(path, self.threads_left())
+        if self.cluster.warps_left:
+            self.cluster.barrier.settle(path, self.cluster.threads_left())
+
+    def _end(self, path) -> None:
+        self.exited = True
+        if self.shared.loads_in_flight:
+            load = next(load for load, _, _ in self.machine.flying if load.cta is self)
+            path.at = load.at
+            path.find("exit-in-flight", lambda: f"CTA {self.number} ends while a TMA load of {load.view.name} into it is in flight")
+        for agent, (time, at, other) in self.touched.items():
+            if self.exit_clock.seen[agent] < time:
+                other.at, old = at, other.at
+                other.find("cluster-exit", lambda other=other: (
+                    f"{other.name()} uses the shared memory of CTA {self.number}, and nothing keeps that CTA from ending before"))
+                other.at = old
+
+
+_lane = np.arange(LANES, dtype=np.uint32)
+_LANE_SPECIALS = {"%laneid": _lane, "%lanemask_eq": np.uint32(1) << _lane, "%lanemask_lt": (np.uint32(1) << _lane) - np.uint32(1),
+                  "%lanemask_le": (np.uint32(2) << _lane) - np.uint32(1)}
+_LANE_SPECIALS["%lanemask_ge"] = ~_LANE_SPECIALS["%lanemask_lt"]
+_LANE_SPECIALS["%lanemask_gt"] = ~_LANE_SPECIALS["%lanemask_le"]

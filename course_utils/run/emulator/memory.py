@@ -1,0 +1,267 @@
+"""Memories and their addresses. PTX ISA, "State Spaces" and "Proxies"; bounds and alignment are checked on every access.
+
+Addresses are numbers of the emulator's own choosing. Shared memory of the CTA of rank r in its cluster begins at
+``r << 24 | 0x400``, as on the chip, so a shared::cta address is a shared::cluster address too. A generic address is a shared
+one plus ``GENERIC_SHARED``; tensors lie 2^40 apart, and the kernel's parameters behind ``PARAMETERS``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from course_utils.run.emulator.arithmetic import LANES, UNSIGNED
+from course_utils.run.emulator.findings import StopEmulation
+from course_utils.run.emulator.order import AGENT_BITS, AGENT_MASK, NEVER, unordered
+
+SHARED_BASE = 0x400
+RANK_SHIFT = 24
+GENERIC_SHARED = 1 << 56
+GENERIC_LOCAL = 1 << 57
+PARAMETERS = 1 << 58
+TENSOR_SHIFT = 40
+
+
+class Region:
+    """Plain bytes with a name: a tensor, the parameters, a thread's local memory."""
+
+    def __init__(self, name: str, data: np.ndarray, describe=None):
+        self.name, self.data, self.size = name, data, len(data)
+        whole = len(data) - len(data) % 8
+        self.views = {8: data, 16: data[:len(data) - len(data) % 2].view(np.uint16),
+                      32: data[:len(data) - len(data) % 4].view(np.uint32), 64: data[:whole].view(np.uint64)}
+        self.describe = describe or (lambda offset: f"byte {offset:,} of {name}, which has {self.size:,}")
+
+    def before_read(self, path, offsets, count):
+        pass
+
+    def before_write(self, path, offsets, count):
+        pass
+
+
+class AsyncRead:
+    """Shared memory that wgmma or a TMA store reads. ``done`` holds (agent, time) of each wait that covered it."""
+
+    __slots__ = ("low", "high", "who", "at", "done", "last")
+
+    def __init__(self, low, high, who, at):
+        self.low, self.high, self.who, self.at, self.done, self.last = low, high, who, at, [], 0
+
+    def ordered_before(self, seen) -> bool:
+        return any(seen[agent] >= time for agent, time in self.done)
+
+
+class SharedMemory(Region):
+    """One CTA's shared memory with its shadow: for each 4-byte word who wrote and who read it last, as Order codes."""
+
+    def __init__(self, size: int):
+        super().__init__("shared memory", np.zeros(-(-size // 64) * 64, np.uint8))
+        self.size = size
+        self.units = self.data.view(np.uint64).reshape(-1, 2)  # 16 bytes, what TMA swizzles and wgmma reads by
+        self.written = np.zeros(len(self.data) // 4, np.int64)
+        self.read = np.zeros(len(self.data) // 4, np.int64)
+        self.reset()
+
+    def reset(self) -> None:
+        self.data[:] = 0xEF  # so that what is read too early is seen in the numbers: 0xEFEF is a large negative fp16
+        self.written[:] = 0
+        self.read[:] = 0
+        self.async_reads = {}
+        self.loads_in_flight = 0
+        self.was_read = False
+
+    @staticmethod
+    def cells(shadow, offsets, count):
+        """(view, index): ``view[index]`` is the shadow of aligned accesses of ``count`` bytes, a power of two."""
+        if count <= 4:
+            return shadow, offsets >> 2
+        return shadow.reshape(-1, count // 4), offsets >> count.bit_length() - 1
+
+    def before_read(self, path, offsets, count):
+        """A generic-proxy read by ``path``: everything it reads must be written, and ordered before it."""
+        written, index = self.cells(self.written, offsets, count)
+        self.check_codes(path, written[index], path.warp.clock.seen, None, "a thread")
+        read, index = self.cells(self.read, offsets, count)
+        read[index] = path.warp.code
+        self.was_read = True
+
+    def before_write(self, path, offsets, count):
+        """A generic-proxy write by ``path``: nothing asynchronous may still use the bytes."""
+        written, index = self.cells(self.written, offsets, count)
+        seen = path.warp.clock.seen
+        if self.loads_in_flight:
+            codes = np.atleast_1d(written[index])
+            if ((codes & AGENT_MASK) > path.cta.cluster.warps_end).any() and unordered(codes, seen).any():
+                path.find("write-unordered", lambda: f"{path.name()} writes shared memory that a TMA load still fills")
+        if self.async_reads:
+            low, high = (offsets, offsets + count) if offsets.__class__ is int else (int(offsets.min()), int(offsets.max()) + count)
+            self.check_overwrite(path, low, high, offsets)
+        written[index] = path.warp.code
+
+    def check_overwrite(self, path, low, high, offsets=None):
+        """A write of [low, high) by ``path``, at ``offsets`` only where given: is every asynchronous reader done?"""
+        seen = path.warp.clock.seen
+        for read in self.async_reads.values():
+            if low < read.high and high > read.low and not read.ordered_before(seen):
+                if offsets is None or np.any((offsets < read.high) & (offsets >= read.low)):
+                    state = "has ended in this run, but nothing orders the two" if read.done else "has not been waited for"
+                    path.find("overwrite-while-read", lambda read=read, state=state: (
+                        f"{path.name()} writes shared bytes {low:,} to {high:,}, which {read.who} reads; that read {state}"
+                        f" (issued at {path.machine.findings.place(read.at)})"))
+
+    def check_codes(self, path, codes, seen, fenced, reader):
+        """Hold the last writers of what is read against the reader's clock; ``fenced`` is None for the generic proxy."""
+        codes = np.atleast_1d(codes)
+        late = unordered(codes, seen)
+        if late.any():
+            code = int(codes[late][0])
+            agent, time = code & AGENT_MASK, code >> AGENT_BITS
+            writer = path.cta.cluster.agent_name(agent)
+            if agent > path.cta.cluster.warps_end:
+                path.find("read-before-load", lambda: (
+                    f"{reader} ({path.name()}) reads shared memory that TMA fills for {writer}, phase {time - 1}, "
+                    f"which this warp has not waited for"))
+            elif time >= NEVER:
+                path.find("read-before-load", lambda: f"{reader} ({path.name()}) reads what cp.async of {writer} still copies")
+            else:
+                path.find("read-before-write", lambda: f"{reader} ({path.name()}) reads what {writer} writes")
+        elif fenced is not None:
+            unfenced = unordered(codes, fenced)
+            if unfenced.any():
+                writer = path.cta.cluster.agent_name(int(codes[unfenced][0]) & AGENT_MASK)
+                path.find("proxy-fence", lambda: f"{reader} ({path.name()}) reads what {writer} wrote with ordinary stores")
+        if not codes.all():
+            path.find("uninitialised-read", lambda: f"{reader} ({path.name()}) reads shared memory that nothing has written")
+
+
+def pick(value, lane: int) -> int:
+    """One lane of a value."""
+    return int(value[lane]) if isinstance(value, np.ndarray) else value
+
+
+def lanes_of(mask) -> list[int]:
+    """The active lanes' numbers; None is all 32."""
+    return list(range(LANES)) if mask is None else np.flatnonzero(mask).tolist()
+
+
+def locate(path, mask, address, space: str, count: int):
+    """(region, offsets) of an access of ``count`` bytes by each active lane; offsets of active lanes only.
+
+    Offsets are an int where the address is uniform. Lanes must all fall into one region.
+    """
+    uniform = address.__class__ is int
+    if not uniform and mask is not None:
+        address = address[mask]
+    first = address if uniform else int(address[0])
+    region, base = _region(path, first, space, mask)
+    if uniform:
+        offsets = first - base
+        if offsets < 0 or offsets + count > region.size:
+            _out_of_bounds(path, region, offsets, count)
+        if offsets % count:
+            _misaligned(path, offsets, count)
+        return region, offsets
+    offsets = address.astype(np.int64) - base
+    bits = int(np.bitwise_or.reduce(offsets))  # at least the largest offset, and negative if any is
+    if bits >= 0 and not bits & (count - 1) and bits + count <= region.size:
+        return region, offsets
+    wrong = (offsets.view(np.uint64) > max(region.size - count, 0)) | ((offsets & (count - 1)) != 0)
+    if wrong.any():
+        off = offsets[wrong]
+        misaligned = off[(off & (count - 1)) != 0]
+        if len(misaligned):
+            _misaligned(path, int(misaligned[0]), count)
+        _out_of_bounds(path, region, int(off[0]), count)
+    return region, offsets
+
+
+def _region(path, address, space, mask):
+    if space == "generic":
+        if address >= PARAMETERS:
+            space = "param"
+        elif address >= GENERIC_LOCAL:
+            space, address = "local", address - GENERIC_LOCAL
+            region, base = _region(path, address, space, mask)
+            return region, base + GENERIC_LOCAL
+        elif address >= GENERIC_SHARED:
+            region, base = _region(path, address - GENERIC_SHARED, "shared::cluster", mask)
+            return region, base + GENERIC_SHARED
+        else:
+            space = "global"
+    if space == "global":
+        number = (address >> TENSOR_SHIFT) - 1
+        regions = path.machine.tensors
+        if not 0 <= number < len(regions):
+            path.find("out-of-bounds", f"{path.name()} accesses global address {address:#x}, which is in no tensor")
+            raise StopEmulation
+        return regions[number], (number + 1) << TENSOR_SHIFT
+    if space in ("shared", "shared::cta", "shared::cluster"):
+        return path.cta.cluster.shared_of(path, address)
+    if space == "param":
+        return path.machine.parameters, PARAMETERS
+    if space == "local":
+        return path.warp.local_memory(), 0
+    raise AssertionError(space)
+
+
+def _out_of_bounds(path, region, offset, count):
+    path.find("out-of-bounds", f"{path.name()} accesses {region.describe(offset)}")
+    raise StopEmulation
+
+
+def _misaligned(path, offset, count):
+    path.find("misaligned", f"{path.name()} accesses {count} bytes at offset {offset:,}, which {count} does not divide")
+    raise StopEmulation
+
+
+def load(path, mask, address, space, bits, vector, checked=True):
+    """``vector`` values of ``bits`` bits for each active lane; inactive lanes get 0."""
+    count = bits // 8 * vector
+    if space == "local" and not path.warp.local_size:
+        path.find("out-of-bounds", f"{path.name()} reads local memory, of which the kernel declares none")
+        raise StopEmulation
+    region, offsets = locate(path, mask, _local(path, address) if space == "local" else address, space, count)
+    if checked:
+        region.before_read(path, offsets, count)
+    view = region.views[bits]
+    if offsets.__class__ is int:
+        first = offsets // (bits // 8)
+        return [int(view[first + i]) for i in range(vector)]
+    index = offsets // (bits // 8)
+    values = []
+    for i in range(vector):
+        if mask is None:
+            values.append(view[index + i])
+        else:
+            value = np.zeros(LANES, UNSIGNED[bits])
+            value[mask] = view[index + i]
+            values.append(value)
+    return values
+
+
+def store(path, mask, address, space, bits, values, checked=True):
+    count = bits // 8 * len(values)
+    region, offsets = locate(path, mask, _local(path, address) if space == "local" else address, space, count)
+    if region is path.machine.parameters:
+        path.find("out-of-bounds", f"{path.name()} writes to the kernel's parameters")
+        raise StopEmulation
+    if checked:
+        region.before_write(path, offsets, count)
+    path.machine.progress += 1
+    path.machine.trace.writes(path)
+    view = region.views[bits]
+    uniform = offsets.__class__ is int
+    index = offsets // (bits // 8)
+    for i, value in enumerate(values):
+        if value.__class__ is int:
+            view[index + i] = value & ((1 << bits) - 1)
+        elif uniform:
+            view[index + i] = value[lanes_of(mask)[-1]] & UNSIGNED[bits]((1 << bits) - 1)
+        else:
+            view[index + i] = value if mask is None else value[mask]
+
+
+def _local(path, address):
+    """Local memory is a thread's own: lane i's copy follows lane i - 1's."""
+    size = path.warp.local_size
+    return np.arange(LANES, dtype=np.uint64) * np.uint64(size) + (
+        np.uint64(address) if address.__class__ is int else address.astype(np.uint64))

@@ -1,0 +1,392 @@
+"""The TMA engine: boxes of a tensor map between global and shared memory, swizzled, multicast, late and in pieces.
+
+PTX ISA, "Data Movement and Conversion Instructions: Bulk copy" and "Tensor copy", "Tensors" (bounding boxes, out-of-bounds
+access, swizzling modes). A load is issued by one thread and lands when the schedule says: in pieces, out of order, each piece
+signalling its bytes to the mbarrier. A store reads shared memory as late as its wait_group.read allows.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from course_utils.artifact import DATA_TYPES, ELEMENT_BYTES, FIRST_FLOAT_TYPE
+from course_utils.run.emulator import memory
+from course_utils.run.emulator.memory import AsyncRead
+from course_utils.run.emulator.order import AGENT_BITS, AGENT_MASK, unordered
+from course_utils.tma.rules import violations
+
+UNIT = 16  # bytes that swizzling moves together
+PATTERN = {1: 256, 2: 512, 3: 1024}  # bytes after which the pattern of swizzle 32B, 64B, 128B begins again
+
+
+@lru_cache(maxsize=256)
+def swizzled_units(rows: int, row_units: int, swizzle: int, phase: int) -> np.ndarray:
+    """Where each 16-byte unit of a box lands, relative to the 1,024-byte line that the tile starts in.
+
+    The box has ``rows`` rows of ``row_units``; ``phase`` is the tile's first unit within that line (0 to 63). A row begins a whole
+    swizzle span after the one before, also where it is narrower: observed on H200, driver 580 (tests/data/tma_boxes.json).
+    Swizzle 128B exchanges address bits 4..6 by bits 7..9, 64B bits 4..5 by 7..8, 32B bit 4 by 7.
+    """
+    units = (phase + (np.arange(rows)[:, None] << swizzle) + np.arange(row_units)).reshape(-1)
+    return units ^ ((units >> 3) & ((1 << swizzle) - 1))
+
+
+class TensorView:
+    """One tensor map of the launch over its tensor's bytes."""
+
+    def __init__(self, name: str, tensor_map, region: memory.Region):
+        self.name, self.map, self.region = name, tensor_map, region
+        self.broken = [str(v) for v in violations(tensor_map)]
+        if self.broken:
+            return
+        if tensor_map.interleave:
+            self.broken.append("interleaved tensor maps are not modelled by the emulator")
+            return
+        t, size = tensor_map, ELEMENT_BYTES[tensor_map.data_type]
+        strides = (size, *t.strides)
+        last = sum((extent - 1) * stride for extent, stride in zip(t.dims, strides, strict=True)) + size
+        if last > region.size:
+            self.broken.append(f"it spans {last:,} bytes, and the tensor has {region.size:,}")
+            return
+        view = region.data[:region.size - region.size % size].view(f"u{size}")
+        self.elements = np.lib.stride_tricks.as_strided(view, t.dims[::-1], strides[::-1])
+        self.steps = (1, *t.element_strides[1:])  # without interleave TMA ignores the first (cuTensorMapEncodeTiled)
+        self.shape = tuple(-(-box // step) for box, step in zip(t.box, self.steps, strict=True))[::-1]
+        self.size = size
+        self.bytes = int(np.prod(self.shape)) * size
+        self.units = self.bytes // UNIT
+        self.row_units = self.shape[-1] * size // UNIT
+        # what the tile takes of shared memory: whole swizzle spans
+        self.extent = self.units // self.row_units * (UNIT << t.swizzle) if t.swizzle else self.bytes
+        self.fill = 0
+        if t.oob_fill == 1 and t.data_type >= FIRST_FLOAT_TYPE:
+            self.fill = {2: 0x7FC0 if DATA_TYPES[t.data_type] == "bfloat16" else 0x7E00, 4: 0x7FC00000, 8: 0x7FF8 << 48}[size]
+
+    def places(self, phase: int) -> np.ndarray:
+        """Where the box's units lie, swizzled: see ``swizzled_units``."""
+        return swizzled_units(self.units // self.row_units, self.row_units, self.map.swizzle, phase)
+
+    def slices(self, coordinates):
+        """The part of the box at these coordinates (innermost first) that lies inside: slices of tensor and of box."""
+        inside, within = [], []
+        extents = zip(coordinates, self.map.dims, self.steps, reversed(self.shape), strict=True)
+        for start, dim, step, count in extents:
+            first = max(0, -(start // step)) if start < 0 else 0
+            stop = min(count, -(-(dim - start) // step)) if dim > start else 0
+            if stop <= first:
+                return None, None
+            inside.append(slice(start + first * step, start + (stop - 1) * step + 1, step))
+            within.append(slice(first, stop))
+        return tuple(inside[::-1]), tuple(within[::-1])
+
+    def read(self, coordinates) -> np.ndarray:
+        """The box's bytes as (units, 2) 64-bit words, filled where the box leaves the tensor."""
+        inside, within = self.slices(coordinates)
+        if inside is not None and all(w.stop - w.start == n for w, n in zip(within, self.shape, strict=True)):
+            box = np.ascontiguousarray(self.elements[inside])
+        else:
+            box = np.full(self.shape, self.fill, self.elements.dtype)
+            if inside is not None:
+                box[within] = self.elements[inside]
+        return box.reshape(-1).view(np.uint64).reshape(-1, 2)
+
+    def write(self, coordinates, units: np.ndarray) -> None:
+        inside, within = self.slices(coordinates)
+        if inside is not None:
+            self.elements[inside] = units.reshape(-1).view(self.elements.dtype).reshape(self.shape)[within]
+
+
+class PlainView:
+    """Bytes of a bulk copy without a tensor map."""
+
+    def __init__(self, region, offset, count):
+        self.region, self.offset, self.bytes, self.units, self.map = region, offset, count, count // UNIT, None
+        self.extent = count
+        self.name = region.name
+
+    def read(self, coordinates):
+        return self.region.data[self.offset:self.offset + self.bytes].copy().view(np.uint64).reshape(-1, 2)
+
+    def write(self, coordinates, units):
+        self.region.data[self.offset:self.offset + self.bytes] = units.reshape(-1).view(np.uint8)
+
+
+class Load:
+    """A TMA load on its way into one CTA. ``pieces`` are ranges of its units, still to land."""
+
+    __slots__ = ("path", "at", "view", "coordinates", "cta", "offset", "barrier", "phase", "data", "left", "number")
+
+    def __init__(self, path, view, coordinates, cta, offset, barrier, phase):
+        self.path, self.at, self.view, self.coordinates = path, path.at, view, coordinates
+        self.cta, self.offset, self.barrier, self.phase = cta, offset, barrier, phase
+        self.data, self.left, self.number = None, view.units, 0
+
+    def land(self, begin: int, end: int) -> None:
+        """Units [begin, end) of the box arrive, and their bytes are signalled."""
+        if self.data is None:
+            self.data = self.view.read(self.coordinates)
+        first = self.offset // UNIT
+        swizzle = self.view.map.swizzle if self.view.map else 0
+        if swizzle:
+            where = self.view.places(first % 64)[begin:end]
+            self.cta.shared.units[first - first % 64:][where] = self.data[begin:end]
+        else:
+            self.cta.shared.units[first + begin:first + end] = self.data[begin:end]
+        self.left -= end - begin
+        machine = self.cta.machine
+        if not self.left:
+            self.cta.shared.loads_in_flight -= 1
+            self.data = None
+            machine.trace.landed(self)
+        machine.progress += 1
+        at, self.path.at = self.path.at, self.at
+        self.barrier.landed(self.path, (end - begin) * UNIT, self.phase)
+        self.path.at = at
+
+
+class Store:
+    """A TMA store: it reads shared memory when it is waited for, and no sooner."""
+
+    __slots__ = ("view", "coordinates", "cta", "offset", "record", "done", "at", "span")
+
+    def __init__(self, view, coordinates, cta, offset, record, at):
+        self.view, self.coordinates, self.cta, self.offset, self.record, self.at = view, coordinates, cta, offset, record, at
+        self.done, self.span = False, None
+
+    def finish(self, path) -> None:
+        if self.done:
+            return
+        self.done = True
+        first, swizzle = self.offset // UNIT, self.view.map.swizzle if self.view.map else 0
+        units = self.cta.shared.units
+        if swizzle:
+            data = units[first - first % 64:][self.view.places(first % 64)]
+        else:
+            data = units[first:first + self.view.units].copy()
+        self.view.write(self.coordinates, data)
+        self.record.done.append((path.warp.agent, path.warp.time))
+        path.machine.trace.stored(path, self)
+
+
+def _view_of(path, address):
+    """The tensor map behind a map operand's address."""
+    machine = path.machine
+    view = machine.maps.get(address - memory.PARAMETERS)
+    if view is None:
+        path.fault("tensor-map", f"{path.name()} uses address {address:#x} as a tensor map; the emulator knows those that "
+                                 "are kernel parameters")
+    if view.broken:
+        path.fault("tensor-map", f"the tensor map over {view.name}: {view.broken[0]}")
+    return view
+
+
+def _words(view, offset):
+    """The 4-byte words of shared memory that a tile at ``offset`` covers: a slice, or their numbers where rows leave gaps."""
+    if view.extent == view.bytes:
+        return slice(offset >> 2, (offset + view.bytes) >> 2)
+    first = offset // UNIT
+    return ((first - first % 64 + view.places(first % 64))[:, None] * 4 + np.arange(4)).reshape(-1)
+
+
+def _check_tile(path, view, cta, offset):
+    if offset % (128 if view.map else UNIT):
+        path.fault("misaligned", f"a TMA transfer of {view.name} uses shared address {offset:,}, which "
+                                 f"{128 if view.map else UNIT} does not divide")
+    swizzle = view.map.swizzle if view.map else 0
+    if swizzle and offset % PATTERN[swizzle]:
+        path.find("swizzle-alignment", lambda: (
+            f"a tile of {view.name} with swizzle {16 << swizzle}B starts at shared address {offset:,}, which {PATTERN[swizzle]:,} "
+            "does not divide"))
+    if offset < 0 or offset + view.extent > cta.shared.size:
+        path.fault("out-of-bounds", f"a TMA transfer of {view.name} uses shared bytes {offset:,} to {offset + view.extent:,} of "
+                                    f"{cta.shared.size:,}")
+
+
+def _check_target(path, cta, low, high):
+    """May a load be issued that writes [low, high) of this CTA's shared memory?"""
+    shared, clock = cta.shared, path.warp.clock
+    written = shared.written[low >> 2:high >> 2]
+    first = written[0]
+    if first or (written != first).any():
+        codes = written[:1] if (written == first).all() else written
+        late = unordered(codes, clock.seen)
+        if late.any():
+            agent = int(codes[late][0]) & AGENT_MASK
+            writer = cta.cluster.agent_name(agent)
+            if agent > cta.cluster.warps_end:
+                path.find("overwrite-before-use", lambda: (
+                    f"{path.name()} loads into shared bytes {low:,} to {high:,} again, and has not waited for anyone who waited "
+                    f"for {writer}"))
+            else:
+                path.find("write-unordered", lambda: f"{path.name()} loads over shared memory that {writer} writes")
+        elif unordered(codes, clock.fenced).any():
+            path.find("proxy-fence-overwrite", lambda: f"{path.name()} loads over shared memory that threads wrote")
+    if shared.was_read:
+        codes = shared.read[low >> 2:high >> 2]
+        if unordered(codes, clock.seen).any():
+            path.find("overwrite-while-read", lambda: f"{path.name()} loads over shared memory that threads may still read")
+        elif unordered(codes, clock.fenced).any():
+            path.find("proxy-fence-overwrite", lambda: f"{path.name()} loads over shared memory that threads read")
+        codes[:] = 0
+    if shared.async_reads:
+        shared.check_overwrite(path, low, high)
+        done = [key for key, read in shared.async_reads.items()
+                if low <= read.low and read.high <= high and read.ordered_before(clock.seen)]
+        for key in done:
+            del shared.async_reads[key]
+
+
+def _issue(path, view, coordinates, address, barrier_address, ranks):
+    """Issue one load by one lane; ``ranks`` is a multicast mask or None."""
+    cluster = path.cta.cluster
+    home, offset = cluster.cta_of(path, address)
+    barrier_home, barrier_offset = cluster.cta_of(path, barrier_address)
+    targets = [(home, barrier_home)]
+    if ranks is not None:
+        if ranks >> cluster.size:
+            path.fault("cluster-rank", f"{path.name()} multicasts to CTAs {ranks:#b} of a cluster of {cluster.size}")
+        targets = [(cta, cta) for cta in cluster.ctas if ranks >> cta.rank & 1]
+    path.warp.loads += 1
+    path.warp.issues(path.at)
+    for cta, owner in targets:
+        _check_tile(path, view, cta, offset)
+        barrier = owner.mbarriers.get(barrier_offset)
+        if barrier is None:
+            path.fault("barrier-uninitialised", f"a TMA load signals shared address {barrier_offset:,} of CTA {owner.number} "
+                                                "as an mbarrier")
+        low, high = offset, offset + view.extent
+        _check_target(path, cta, low, high)
+        phase = barrier.asked(path, view.bytes)
+        cta.shared.written[_words(view, offset)] = (phase + 1) << AGENT_BITS | barrier.agent
+        if cta is not path.cta:
+            cta.touch(path, barrier.agent, phase + 1)
+        cta.shared.loads_in_flight += 1
+        load = Load(path, view, coordinates, cta, offset, barrier, phase)
+        path.machine.fly(load)
+        path.machine.trace.issued(path, load)
+    path.machine.progress += 1
+
+
+def _release_store(path, lane, view, coordinates, address):
+    cta, offset = path.cta.cluster.cta_of(path, address)
+    _check_tile(path, view, cta, offset)
+    warp = path.warp
+    shared = cta.shared
+    codes = shared.written[_words(view, offset)]
+    shared.check_codes(path, codes, warp.clock.seen, warp.clock.fenced, "a TMA store")
+    record = AsyncRead(offset, offset + view.extent, f"the TMA store of {view.name}", path.at)
+    shared.async_reads["store", warp.agent, lane, offset] = record
+    store = Store(view, coordinates, cta, offset, record, path.at)
+    store.span = path.machine.trace.begin(path, "TMA store", view.name)
+    warp.bulk.setdefault(lane, []).append(store)
+    warp.stores += 1
+    path.machine.progress += 1
+
+
+def tensor(instruction):
+    parts, operands = instruction.opcode, list(instruction.operands)
+    rank = int(next(p for p in parts if p in ("1d", "2d", "3d", "4d", "5d"))[0])
+    if any(p.startswith(("im2col", "tile::")) for p in parts) or "cta_group::1" in parts or "cta_group::2" in parts:
+        raise ValueError("im2col, gather, scatter and CTA pairs")
+    if any("cache_hint" in p for p in parts):
+        operands.pop()
+    if parts[5] == "global":
+        target, source = operands
+
+        def store(p, m, where, address):
+            seen = set()
+            for lane in memory.lanes_of(m):
+                view = _view_of(p, memory.pick(where[0], lane))
+                coordinates = _coordinates(p, view, where[1], lane, rank)
+                key = coordinates, memory.pick(address, lane)
+                if key not in seen:  # lanes that store the same box to the same place store it once
+                    seen.add(key)
+                    _release_store(p, lane, view, coordinates, key[1])
+        return {"kind": "warp", "function": store, "sources": ((target, 64), (source, 32)), "cut": True}
+    target, source, barrier, *mask = operands
+    if bool(mask) != ("multicast::cluster" in parts):
+        raise ValueError("other operands than its opcode says")
+
+    def load(p, m, address, where, barrier_address, ranks=None):
+        for lane in memory.lanes_of(m):
+            view = _view_of(p, memory.pick(where[0], lane))
+            _issue(p, view, _coordinates(p, view, where[1], lane, rank), memory.pick(address, lane),
+                   memory.pick(barrier_address, lane), None if ranks is None else memory.pick(ranks, lane))
+    return {"kind": "warp", "function": load, "cut": True,
+            "sources": ((target, 32), (source, 64), (barrier, 32), *((o, 16) for o in mask))}
+
+
+def _coordinates(path, view, values, lane, rank):
+    if view.map.rank != rank or len(values) != rank:
+        path.fault("tensor-map", f"a {rank}d transfer uses the tensor map over {view.name}, whose rank is {view.map.rank}")
+    numbers = (memory.pick(v, lane) for v in values)
+    return tuple(v - (1 << 32) if v >> 31 else v for v in numbers)
+
+
+def bulk(instruction):
+    """cp.async.bulk: a run of bytes, a multiple of 16."""
+    parts, operands = instruction.opcode, list(instruction.operands)
+    if any("cache_hint" in p for p in parts):
+        operands.pop()
+    if "cp_mask" in parts:
+        raise ValueError("a byte mask")
+    to, source_space = parts[3], parts[4]
+
+    def plain(p, space, address, count):
+        if count % UNIT or not count:
+            p.fault("misaligned", f"{p.name()} copies {count:,} bytes in bulk, which 16 does not divide")
+        region, offset = memory.locate(p, None, address, space, UNIT)
+        if offset + count > region.size:
+            p.fault("out-of-bounds", f"{p.name()} copies {region.describe(offset + count - 1)}")
+        return PlainView(region, offset, count)
+    if to == "global":
+        target, source, size = operands
+
+        def store(p, m, where, address, count):
+            for lane in memory.lanes_of(m):
+                view = plain(p, "global", memory.pick(where, lane), memory.pick(count, lane))
+                _release_store(p, lane, view, None, memory.pick(address, lane))
+        return {"kind": "warp", "function": store, "sources": ((target, 64), (source, 32), (size, 32)), "cut": True}
+    target, source, size, barrier, *mask = operands
+
+    def load(p, m, address, where, count, barrier_address, ranks=None):
+        for lane in memory.lanes_of(m):
+            view = plain(p, source_space, memory.pick(where, lane), memory.pick(count, lane))
+            if source_space.startswith("shared"):
+                warp = p.warp
+                codes = view.region.written[view.offset >> 2:(view.offset + view.bytes) >> 2]
+                view.region.check_codes(p, codes, warp.clock.seen, warp.clock.fenced, "a bulk copy")
+            _issue(p, view, None, memory.pick(address, lane), memory.pick(barrier_address, lane),
+                   None if ranks is None else memory.pick(ranks, lane))
+    return {"kind": "warp", "function": load, "cut": True,
+            "sources": ((target, 32), (source, 64), (size, 32), (barrier, 32), *((o, 16) for o in mask))}
+
+
+def commit(instruction):
+    def function(p, m):
+        warp = p.warp
+        for lane in (memory.lanes_of(m) if warp.bulk or warp.bulk_groups else ()):
+            if lane in warp.bulk or lane in warp.bulk_groups:
+                warp.bulk_groups.setdefault(lane, []).append(warp.bulk.pop(lane, []))
+    return {"kind": "warp", "function": function, "cut": True}
+
+
+def wait(instruction):
+    left = instruction.operands[0].value
+
+    def function(p, m):
+        groups = p.warp.bulk_groups
+        if not groups:
+            return
+        for lane in memory.lanes_of(m):
+            mine = groups.get(lane, [])
+            done = mine[:len(mine) - left] if left else mine
+            for store in (store for group in done for store in group):
+                store.finish(p)
+            if done:
+                groups[lane] = mine[len(done):]
+    return {"kind": "warp", "function": function, "cut": True}
+
+

@@ -1,0 +1,285 @@
+"""Instructions to Python functions: each straight run of instructions becomes one generated function, made when first run.
+
+A function takes the path, the warp's registers and its special registers, and returns the index of the next instruction.
+Each segment has two forms: for all 32 lanes, and for some of them, where a write merges with what the other lanes hold if
+one of them may still read that register (live-variable analysis decides). Blocking instructions end a segment.
+"""
+
+from __future__ import annotations
+
+from course_utils.ptx.parser import Imm, Kernel, Mem, Not, PtxError, Reg, Sym, Vec
+from course_utils.run.emulator import instructions as table
+from course_utils.run.emulator.warp import both, merge
+
+_VOLATILE = {"%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"}
+_ABILITIES = (("load", "cp.async.bulk", ".shared::cluster.global"), ("load", "cp.async.bulk", ".shared::cta.global"),
+              ("store", "cp.async.bulk", ".global.shared::cta"), ("wgmma", "wgmma.mma_async", ""),
+              ("arrive", "mbarrier.arrive", ""))
+
+
+class Program:
+    """A kernel ready to run: its control flow, what is live where, and the functions generated so far."""
+
+    def __init__(self, kernel: Kernel):
+        self.kernel = kernel
+        count = len(kernel.instructions)
+        if not count:
+            raise PtxError(f"the kernel {kernel.name} has no instructions")
+        self.lowered = [table.lower(instruction, kernel) for instruction in kernel.instructions]
+        self.local_size = -(-sum(v.size for v in kernel.variables if v.space == "local") // 16) * 16
+        self.full, self.masked, self.length = [None] * (count + 1), [None] * (count + 1), [0] * (count + 1)
+        self._segments()
+        self._liveness()
+        self._postdominators()
+        wgmma = {r for lowered in self.lowered for r in lowered.hidden_writes}
+        moved = set()
+        for _ in range(8):  # registers that a copy may have brought an accumulator to
+            moved |= {lowered.targets[0].index for lowered, i in zip(self.lowered, kernel.instructions, strict=True)
+                      if lowered.kind == "copy" and isinstance(i.operands[1], Reg) and i.operands[1].index in wgmma | moved}
+        self.moved = sorted(moved - wgmma)
+        self._sets, self._divergences, self._abilities = {}, {}, {}
+
+    # Control flow
+
+    def _segments(self):
+        instructions, starts = self.kernel.instructions, {0}
+        for i, instruction in enumerate(instructions):
+            if instruction.target >= 0:
+                starts |= {instruction.target, i + 1}
+            elif self.lowered[i].cut or self.lowered[i].kind == "exit":
+                starts.add(i + 1)
+        self.ends = {}  # first instruction of each segment: one past its last
+        order = sorted(s for s in starts if s < len(instructions))
+        for begin, end in zip(order, order[1:] + [len(instructions)], strict=True):
+            self.ends[begin] = end
+        self.successors = {}
+        for begin, end in self.ends.items():
+            last = instructions[end - 1]
+            after = [end] if end < len(instructions) else []
+            if last.target >= 0:
+                self.successors[begin] = [last.target] + (after if last.guard else [])
+            elif self.lowered[end - 1].kind == "exit":
+                self.successors[begin] = after if last.guard else []
+            else:
+                self.successors[begin] = after
+
+    def _liveness(self):
+        use, define = {}, {}
+        for begin, end in self.ends.items():
+            used = defined = 0
+            for i in range(begin, end):
+                instruction, lowered = self.kernel.instructions[i], self.lowered[i]
+                for register in lowered.reads(instruction):
+                    if not defined >> register & 1:
+                        used |= 1 << register
+                if not instruction.guard:
+                    for register in lowered.writes():
+                        defined |= 1 << register
+            use[begin], define[begin] = used, defined
+        self.live = dict.fromkeys(self.ends, 0)
+        self.defines = {begin: sum(1 << r for r in {r for i in range(begin, end) for r in self.lowered[i].writes()})
+                        for begin, end in self.ends.items()}
+        changed = True
+        while changed:
+            changed = False
+            for begin in sorted(self.ends, reverse=True):
+                out = 0
+                for successor in self.successors[begin]:
+                    out |= self.live[successor]
+                now = use[begin] | (out & ~define[begin])
+                if now != self.live[begin]:
+                    self.live[begin], changed = now, True
+
+    def _postdominators(self):
+        number = {begin: i for i, begin in enumerate(sorted(self.ends))}
+        every = (1 << len(number)) - 1
+        sets = {begin: every for begin in self.ends}
+        changed = True
+        while changed:
+            changed = False
+            for begin in sorted(self.ends, reverse=True):
+                after = self.successors[begin]
+                common = every if after else 0
+                for successor in after:
+                    common &= sets[successor]
+                now = common | 1 << number[begin]
+                if now != sets[begin]:
+                    sets[begin], changed = now, True
+        names = {i: begin for begin, i in number.items()}
+        self.meets = {}  # segment: where its branch reconverges, -2 for never
+        for begin in self.ends:
+            strict = sets[begin] & ~(1 << number[begin])
+            best, size = -2, -1
+            while strict:
+                low = strict & -strict
+                node = names[low.bit_length() - 1]
+                depth = bin(sets[node]).count("1")
+                if depth > size:
+                    best, size = node, depth
+                strict ^= low
+            self.meets[begin] = best
+
+    def divergence(self, branch: int, taken: int, other: int):
+        """(where the two ways meet, registers that each must not spoil for the other) of a branch, as bit sets."""
+        if branch not in self._divergences:
+            segment = max(begin for begin in self.ends if begin <= branch)
+            meet = self.meets[segment]
+            after = self.live[meet] if meet >= 0 else 0
+            both_write = self._written_between(taken, meet) & self._written_between(other, meet)
+            live = [self.live[way] if way != meet else after for way in (taken, other)]
+            self._divergences[branch] = meet, after | live[1] | both_write, after | live[0] | both_write
+        return self._divergences[branch]
+
+    def _written_between(self, start, meet):
+        written, seen, stack = 0, set(), [start]
+        while stack:
+            node = stack.pop()
+            if node == meet or node in seen:
+                continue
+            seen.add(node)
+            written |= self.defines[node]
+            stack += self.successors[node]
+        return written
+
+    def register_set(self, bits: int) -> bytes:
+        """A bit set as bytes, for a quick look-up by register."""
+        if bits not in self._sets:
+            self._sets[bits] = bytes(bits >> i & 1 for i in range(len(self.kernel.widths)))
+        return self._sets[bits]
+
+    def abilities(self, pc: int) -> frozenset:
+        """What can still be reached from an instruction: "load", "store", "wgmma", "arrive"."""
+        if pc not in self._abilities:
+            found, seen, stack = set(), set(), [pc]
+            while stack:
+                node = stack.pop()
+                if node in seen or node < 0 or node >= len(self.kernel.instructions):
+                    continue
+                seen.add(node)
+                begin = max(b for b in self.ends if b <= node)
+                for i in range(node, self.ends[begin]):
+                    name = self.kernel.instructions[i].name
+                    found |= {what for what, head, part in _ABILITIES if name.startswith(head) and part in name}
+                stack += self.successors[begin]
+            self._abilities[pc] = frozenset(found)
+        return self._abilities[pc]
+
+    # Code
+
+    def function(self, pc: int, masked: bool):
+        """The generated function that runs from this instruction to its segment's end."""
+        functions = self.masked if masked else self.full
+        if functions[pc] is None:
+            begin = pc if pc in self.ends else max(b for b in self.ends if b < pc)
+            functions[pc] = self._generate(pc, self.ends[begin], masked)
+            self.length[pc] = self.ends[begin] - pc
+        return functions[pc]
+
+    def _generate(self, begin, end, masked):
+        lines, at = ["def segment(p, R, X):"], [begin]
+        scope = {"both": both, "merge": merge}
+        if masked:
+            lines.append(" m = p.mask; pr = p.protect")
+            at.append(begin)
+        for i in range(begin, end):
+            for line in self._emit(i, masked, scope):
+                lines.append(" " + line)
+                at.append(i)
+        last = self.kernel.instructions[end - 1]
+        if last.target < 0 and not self.lowered[end - 1].kind.startswith(("exit", "blocking")) or (
+                last.guard and self.lowered[end - 1].kind != "branch"):
+            lines.append(f" return {end}" if end < len(self.kernel.instructions) else " return p.exit(None)")
+            at.append(end - 1)
+        exec(compile("\n".join(lines), f"<ptx {begin}>", "exec"), scope)
+        function = scope["segment"]
+        function.__dict__["lines"] = at
+        return function
+
+    def _emit(self, i, masked, scope):
+        instruction, lowered = self.kernel.instructions[i], self.lowered[i]
+        if lowered.kind == "nothing":
+            return
+        mask = "m" if masked else "None"
+        following = i + 1 if i + 1 < len(self.kernel.instructions) else len(self.kernel.instructions)
+        if lowered.kind == "branch":
+            if not instruction.guard:
+                yield f"return {instruction.target}"
+                return
+            register, negated = instruction.guard
+            taken, other = (following, instruction.target) if negated else (instruction.target, following)
+            yield f"q = R[{register.index}]"
+            yield f"return {taken} if q is True else {other} if q is False else p.branch(q, {taken}, {other}, {i})"
+            return
+        indent = ""
+        if instruction.guard:
+            register, negated = instruction.guard
+            yield f"q = {_negate(register) if negated else f'R[{register.index}]'}"
+            if lowered.kind == "exit":
+                yield f"if q is True: p.at = {i}; return p.exit({mask})"
+                yield f"if q is not False: return p.exit_some(q, {following})"
+                return
+            yield f"k = {mask} if q is True else q is not False and both(q, {mask})"
+            yield "if k is not False:"
+            mask, indent = "k", " "
+        if lowered.kind == "exit":
+            yield f"p.at = {i}; return p.exit({mask})"
+            return
+        scope[f"f{i}"] = lowered.function
+        values = ", ".join(self._expression(operand, width) for operand, width in lowered.sources)
+        if lowered.kind == "blocking":
+            yield f"{indent}p.at = {i}; return f{i}(p, {mask}, {following}{', ' + values if values else ''})"
+            return
+        if lowered.kind == "copy":
+            call = values
+        elif lowered.kind == "value":
+            call = f"f{i}({values})"
+        else:
+            call = f"f{i}(p, {mask}{', ' + values if values else ''})"
+            yield f"{indent}p.at = {i}"
+        targets = [(n, register) for n, register in enumerate(lowered.targets) if register is not None]
+        if not lowered.targets:
+            yield indent + call
+        elif mask == "None":
+            yield indent + ", ".join(f"R[{r.index}]" if r else "_" for r in lowered.targets) + (
+                "," if lowered.unpack and len(lowered.targets) == 1 else "") + f" = {call}"
+        else:
+            yield f"{indent}t = {call}"
+            for n, register in targets:
+                value = f"t[{n}]" if lowered.unpack else "t"
+                merged = f"merge(R[{register.index}], {value}, {mask}, {register.width})"
+                if not instruction.guard:
+                    merged = f"{merged} if pr[{register.index}] else {value}"
+                yield f"{indent}R[{register.index}] = {merged}"
+
+    def _expression(self, operand, width):
+        if isinstance(operand, Reg):
+            return f"R[{operand.index}]"
+        if isinstance(operand, Imm):
+            if width == 1:
+                return str(bool(operand.value))
+            value = operand.value
+            if operand.is_float and operand.width != width and width in (32, 64):
+                value = table.float_immediate(value, operand.width, width)
+            return str(value & ((1 << width) - 1))
+        if isinstance(operand, Not):
+            return _negate(operand.item)
+        if isinstance(operand, Sym):
+            if operand.name in _VOLATILE:
+                return "p.machine.tick()"
+            return f"X[{operand.name!r}]" + (f" + {operand.offset}" if operand.offset else "")
+        if isinstance(operand, Vec):
+            return "(" + "".join(self._expression(item, width) + ", " for item in operand.items) + ")"
+        if isinstance(operand, Mem):
+            base = self._expression(operand.base, 64)
+            if operand.offset > 0:
+                base = f"{base} + {operand.offset}"
+            elif operand.offset < 0:
+                base = f"{base} - {-operand.offset}"
+            if operand.coordinates:
+                return f"({base}, ({''.join(self._expression(c, 32) + ', ' for c in operand.coordinates)}))"
+            return base
+        raise PtxError(f"an operand that is not modelled: {operand}")
+
+
+def _negate(register):
+    return f"(not R[{register.index}] if R[{register.index}].__class__ is bool else ~R[{register.index}])"

@@ -1,0 +1,219 @@
+"""Warps, and the paths that a warp splits into where its lanes disagree on a branch.
+
+PTX ISA, "SIMT Architecture" and "Independent Thread Scheduling". A warp begins as one path with all lanes. A branch on which
+lanes differ suspends the path and makes two, which are scheduled on their own and end where the branch's immediate
+postdominator begins; then the suspended path goes on there. So one lane may wait for what another lane of its warp does.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from course_utils.run.emulator.arithmetic import LANES, UNSIGNED
+from course_utils.run.emulator.findings import StopEmulation
+from course_utils.run.emulator.memory import Region
+from course_utils.run.emulator.order import AGENT_BITS
+
+STOP = -1  # what a segment returns in place of a next instruction: the path waits, or has ended
+_ALL = b"\1" * LANES
+_NONE = b"\0" * LANES
+
+
+class Warp:
+    """32 lanes: registers, the warp's clock, and what of its asynchronous work is not waited for yet."""
+
+    def __init__(self, cta, index: int, special: dict):
+        program = cta.machine.program
+        self.cta, self.index, self.special = cta, index, special
+        self.registers = [None] * len(program.kernel.widths)
+        self.agent = cta.cluster.order.new_agent()
+        self.clock = cta.cluster.order.clock()
+        self.time = 0
+        self.tick()
+        self.alive = np.ones(LANES, np.bool_)
+        self.running = 1  # paths of this warp that have not ended
+        self.register_count = cta.machine.registers
+        self.loads = self.stores = self.multiplies = 0  # TMA loads, TMA stores and wgmmas issued: they name its role
+        self.wgmma_fenced = False
+        self.wgmma_index, self.wgmma_open, self.wgmma_groups, self.wgmma_wait = 0, [], [], []
+        self.cluster_generation = 0
+        self.copies, self.copy_groups = [], []  # cp.async: not committed, committed
+        self.bulk, self.bulk_groups = {}, {}  # TMA stores, by lane: not committed, committed
+        self.unfenced_barriers = []
+        self.epilogue = self.kind = None
+        self.local_size, self._local = program.local_size, None
+
+    def tick(self) -> None:
+        """The warp's clock goes on: what it does from here on is not covered by what it has released so far."""
+        self.time += 1
+        self.clock.seen[self.agent] = self.time
+        self.code = self.time << AGENT_BITS | self.agent
+
+    def fence_proxy(self) -> None:
+        """Everything ordered before this point becomes visible to the async proxy ("fence.proxy.async")."""
+        self.clock.fenced[:] = self.clock.seen
+        for barrier in self.unfenced_barriers:
+            barrier.fenced = True
+        self.unfenced_barriers.clear()
+        self.tick()
+
+    def local_memory(self) -> Region:
+        if self._local is None:
+            self._local = Region("local memory", np.zeros(self.local_size * LANES, np.uint8))
+        return self._local
+
+    def role(self, pc: int | None = None) -> str:
+        """What this warp does: by what it has issued, or else by what it can still reach from ``pc``."""
+        if self.kind is None and pc is not None:
+            return self._kind(pc)
+        return self.kind or ""
+
+    def issues(self, at: int) -> None:
+        """The warp's first TMA load or wgmma says what its role is: both lie in one loop unless the roles are split."""
+        if self.kind is None:
+            self.kind = self._kind(at)
+
+    def _kind(self, pc):
+        ahead = self.cta.machine.program.abilities(pc)
+        if "wgmma" in ahead:
+            return "worker" if "load" in ahead else "consumer"
+        return "producer" if "load" in ahead else "storing" if "store" in ahead else ""
+
+
+class Path:
+    """Lanes of one warp that run together. ``mask`` is None where they are all 32."""
+
+    __slots__ = ("warp", "cta", "machine", "mask", "pc", "at", "parent", "children", "reconverge", "protect", "protected",
+                 "waits_for", "destination", "stamp", "woken", "began", "slow")
+
+    def __init__(self, warp: Warp, pc: int, mask=None, parent=None, reconverge=-2, protected: int = 0):
+        self.warp, self.cta, self.machine = warp, warp.cta, warp.cta.machine
+        self.pc, self.at, self.mask, self.parent, self.reconverge = pc, pc, mask, parent, reconverge
+        self.children, self.protected = 0, protected
+        self.protect = self.machine.program.register_set(protected) if mask is not None else None
+        self.waits_for, self.destination, self.stamp, self.woken, self.began, self.slow = None, None, -1, None, 0, False
+
+    def name(self) -> str:
+        warp, cta = self.warp, self.cta
+        rank = f" (rank {cta.rank} of its cluster)" if cta.cluster.size > 1 else ""
+        return f"{warp.role(self.pc)} warp {warp.index} of CTA {cta.number}{rank}".lstrip()
+
+    def find(self, kind: str, detail, subject: str = "") -> None:
+        self.machine.findings.add(kind, self.at, detail, subject)
+
+    def fault(self, kind: str, detail) -> None:
+        """A finding after which the hardware would not go on."""
+        self.find(kind, detail)
+        raise StopEmulation
+
+    def lanes(self) -> np.ndarray:
+        return np.ones(LANES, np.bool_) if self.mask is None else self.mask
+
+    def write(self, register: int, value, width: int, mask) -> None:
+        """A register write from outside generated code, merged under the path's mask."""
+        registers = self.warp.registers
+        registers[register] = value if mask is None else merge(registers[register], value, mask, width)
+
+    def wait(self, resume: int, reason) -> int:
+        """Stop here until ``reason`` holds; the machine sets the path going again at ``resume``."""
+        self.pc, self.waits_for, self.began = resume, reason, self.machine.executed
+        self.machine.waiting.add(self)
+        return STOP
+
+    def wake(self) -> None:
+        self.machine.waiting.discard(self)
+        self.machine.trace.waited(self)
+        self.waits_for = None
+        self.machine.ready.append(self)
+
+    def branch(self, predicate, taken: int, other: int, branch: int) -> int:
+        """A branch on a predicate whose lanes may differ. Returns the next instruction, or STOP after a split."""
+        if self.mask is None:
+            lanes = predicate.tobytes()
+            if lanes == _ALL:
+                return taken
+            if lanes == _NONE:
+                return other
+            yes, no = predicate, ~predicate
+        else:
+            yes, no = predicate & self.mask, ~predicate & self.mask
+            if not no.any():
+                return taken
+            if not yes.any():
+                return other
+        machine = self.machine
+        meet, protect_yes, protect_no = machine.program.divergence(branch, taken, other)
+        self.pc, self.children = meet, 2
+        self.warp.running += 1
+        for mask, start, protect in ((yes, taken, protect_yes), (no, other, protect_no)):
+            child = Path(self.warp, start, mask, self, meet, self.protected | protect)
+            child.slow = self.slow
+            if start == meet:
+                child.rejoin()
+            else:
+                machine.ready.append(child)
+        return STOP
+
+    def rejoin(self) -> None:
+        """This path has reached its reconvergence point, or all its lanes have exited."""
+        parent = self.parent
+        parent.children -= 1
+        self.warp.running -= 1
+        if parent.children == 0:
+            self.warp.running += 1
+            alive = self.warp.alive
+            if not alive.all():
+                parent.mask = alive & parent.lanes()
+                if parent.protect is None:
+                    parent.protect = self.machine.program.register_set(parent.protected)
+            if parent.mask is not None and not parent.mask.any() or parent.pc < 0:
+                parent.end()
+            elif parent.pc == parent.reconverge:
+                parent.rejoin()
+            else:
+                self.machine.ready.append(parent)
+
+    def end(self) -> int:
+        """The path is over: nothing of it goes on."""
+        if self.parent is not None:
+            self.rejoin()
+        else:
+            self.warp.running -= 1
+            self.cta.warp_ended(self)
+        return STOP
+
+    def exit(self, mask) -> int:
+        """ret and exit of all lanes of this path."""
+        self.warp.alive &= ~self.lanes()
+        return self.end()
+
+    def exit_some(self, predicate, following: int) -> int:
+        """A guarded exit on which lanes differ."""
+        gone = predicate & self.lanes()
+        self.warp.alive &= ~gone
+        self.mask = self.lanes() & ~gone
+        if self.protect is None:
+            self.protect = self.machine.program.register_set(self.protected)
+        if not self.mask.any():
+            return self.end()
+        self.pc = following
+        self.machine.ready.append(self)
+        return STOP
+
+
+def both(predicate, mask):
+    """The lanes of ``mask`` (None: all) where a guard holds; False where there are none."""
+    lanes = predicate if mask is None else predicate & mask
+    return lanes if lanes.any() else False
+
+
+def merge(old, new, mask, width: int):
+    """A register after a write by some lanes only."""
+    if mask is None or old is None or old is new:
+        return new
+    if old.__class__ is new.__class__ and old.__class__ in (int, bool) and old == new:
+        return new
+    result = np.empty(LANES, UNSIGNED[max(width, 16)] if width > 1 else np.bool_)
+    result[:] = old
+    result[mask] = new[mask] if isinstance(new, np.ndarray) else new
+    return result

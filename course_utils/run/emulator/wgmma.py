@@ -1,0 +1,398 @@
+"""wgmma: four warps multiply two tiles of shared memory into registers, asynchronously.
+
+PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions": register fragments, shared-memory matrix layout, matrix
+descriptor, and the async proxy. An operation begins once all four warps of the warpgroup have issued it. It reads shared
+memory when a warp's wait_group covers it, as late as hardware may; that wait ends the reads for all four warps together,
+while each warp's accumulator registers become its own again only with its own wait.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from operator import itemgetter
+
+import numpy as np
+
+from course_utils.ptx.parser import Imm, Vec
+from course_utils.run.emulator.arithmetic import LANES, vector
+from course_utils.run.emulator.memory import SHARED_BASE, AsyncRead
+from course_utils.run.emulator.order import unordered
+from course_utils.run.emulator.threads import all_lanes
+from course_utils.run.emulator.tma import PATTERN
+
+ROW_UNITS = {0: 1, 1: 8, 2: 4, 3: 2}  # 16-byte units in one row of the layout, by the descriptor's swizzle field
+SMALL_PRODUCT = 1 << 18  # multiply-adds that OpenBLAS does in one thread; starting others costs more than it saves
+SWIZZLE_BITS = {0: 0, 1: 3, 2: 2, 3: 1}  # of a descriptor: 0 none, 1 128B, 2 64B, 3 32B
+
+
+class Pending:
+    """What an accumulator register holds while its wgmma may still run. It can be moved, and nothing else."""
+
+    __slots__ = ("accumulator", "warp", "index")
+    __array_ufunc__ = None
+
+    def __init__(self, accumulator, warp, index):
+        self.accumulator, self.warp, self.index = accumulator, warp, index
+
+
+@lru_cache(maxsize=1024)
+def operand_units(descriptor: int, rows: int, mn_major: bool) -> tuple[int, np.ndarray, int, int]:
+    """Where a descriptor's matrix of ``rows`` x 16 halves lies: (base, units, lowest, one past the highest).
+
+    Units are 16 bytes; those of the matrix are ``base + units``, counted from shared address 0x400: shape (rows, 2) where K
+    is contiguous, (rows / 8, 16) where M or N is. Fields: bits 0-13 start address, 16-29 leading and 32-45 stride byte
+    offset, all in units; 49-51 base offset; 62-63 swizzle mode.
+    """
+    start = (descriptor & 0x3FFF) - SHARED_BASE // 16
+    leading, stride = descriptor >> 16 & 0x3FFF, descriptor >> 32 & 0x3FFF
+    shift, mode = descriptor >> 49 & 7, descriptor >> 62
+    width = ROW_UNITS[mode]
+    if mn_major:
+        chunk, k = np.arange(rows // 8)[:, None], np.arange(16)[None, :]
+        if mode == 0:
+            units = chunk * stride + k % 8 + k // 8 * leading
+        else:
+            units = chunk % width + chunk // width * leading + k % 8 * width + k // 8 * stride
+    else:
+        row, chunk = np.arange(rows)[:, None], np.arange(2)[None, :]
+        units = row % 8 * width + row // 8 * stride + chunk * (leading if mode == 0 else 1)
+    units = units + start
+    units = units ^ (((units >> 3) - shift) & ((1 << SWIZZLE_BITS[mode]) - 1))
+    low, high = int(units.min()), int(units.max()) + 1
+    return low, units - low, low, high
+
+
+def operand(shared, descriptor: int, rows: int, mn_major: bool, decode) -> np.ndarray:
+    """The matrix behind a descriptor as float32, rows x 16."""
+    base, units, _, _ = operand_units(descriptor, rows, mn_major)
+    data = shared.units[base:].take(units.ravel(), axis=0).view(np.uint16)
+    if mn_major:
+        data = data.reshape(rows // 8, 16, 8).transpose(0, 2, 1)
+    return decode(np.ascontiguousarray(data).reshape(rows, 16))
+
+
+def decode_f16(bits):
+    return bits.view(np.float16).astype(np.float32)
+
+
+def decode_bf16(bits):
+    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+class Accumulator:
+    """The accumulator of one warpgroup in one set of registers: D by warps, (4, 16, N).
+
+    Register 4j + 2i + e of lane 4r + c is element (8i + r, 8j + 2c + e) of its warp's 16 rows. In an fp16 accumulator two
+    neighbours share a register.
+    """
+
+    def __init__(self, registers, N: int, half: bool):
+        self.registers, self.N, self.half = registers, N, half
+        self.matrix = np.zeros((4, 16, N), np.float32)
+        self.get = itemgetter(*registers)
+        first = registers[0]
+        self.slice = slice(first, first + len(registers)) if list(registers) == list(range(first, first + len(registers))) else None
+        self.pending = [tuple(Pending(self, w, i) for i in range(len(registers))) for w in range(4)]
+        self.holds = [None] * 4  # what each warp's registers were given last
+        self.in_flight = [0] * 4
+
+    def put(self, R, values) -> None:
+        if self.slice:
+            R[self.slice] = values
+        else:
+            for register, value in zip(self.registers, values, strict=True):
+                R[register] = value
+
+    def fragment(self, w: int) -> list:
+        """The registers of one warp."""
+        block = self.matrix[w].reshape(2, 8, self.N // 8, 4, 2)
+        if self.half:
+            packed = np.ascontiguousarray(block.astype(np.float16).transpose(2, 0, 1, 3, 4)).view(np.uint32)
+            return list(packed.reshape(self.N // 4, LANES))
+        return list(np.ascontiguousarray(block.transpose(2, 0, 4, 1, 3)).view(np.uint32).reshape(self.N // 2, LANES))
+
+    def set_block(self, w: int, values) -> None:
+        """The inverse of ``fragment``: start from what the registers hold."""
+        cells = np.array([vector(v, 32) for v in values], np.uint32)
+        if self.half:
+            block = cells.view(np.float16).reshape(self.N // 8, 2, 8, 4, 2).transpose(1, 2, 0, 3, 4)
+        else:
+            block = cells.view(np.float32).reshape(self.N // 8, 2, 2, 8, 4).transpose(1, 3, 0, 4, 2)
+        self.matrix[w] = block.reshape(16, self.N)
+
+
+class Operation:
+    """One wgmma.mma_async of a warpgroup, while its warps join and until it has run."""
+
+    __slots__ = ("shape", "accumulator", "accumulate", "a", "b", "joined", "clock", "initial", "records", "waiting", "fragments",
+                 "at", "span")
+
+    def __init__(self, shape, accumulator, accumulate, a, b, at):
+        self.shape, self.accumulator, self.accumulate, self.a, self.b, self.at = shape, accumulator, accumulate, a, b, at
+        self.joined, self.clock, self.initial, self.records, self.waiting, self.fragments = 0, None, {}, [], [], {}
+        self.span = None
+
+
+class Warpgroup:
+    """The operations of four warps, in order. ``ran`` counts those that have run."""
+
+    def __init__(self, cta, number: int):
+        self.cta, self.number = cta, number
+        self.operations, self.ran, self.accumulators = [], 0, {}
+
+    def run(self, count: int) -> None:
+        """Run the first ``count`` operations: products of one accumulator are summed in one matrix product."""
+        shared, batch, operands = self.cta.shared, {}, {}
+
+        def flush(accumulator):
+            parts = batch.pop(accumulator, None)
+            if parts:
+                left, right = (np.concatenate(side, axis=1) if len(side) > 1 else side[0] for side in zip(*parts, strict=True))
+                accumulator.matrix += left.reshape(4, 16, -1) @ right.T
+                if accumulator.half:
+                    accumulator.matrix = accumulator.matrix.astype(np.float16).astype(np.float32)
+
+        def fetch(descriptor, rows, mn_major, decode):
+            key = descriptor, rows, mn_major
+            if key not in operands:
+                operands[key] = operand(shared, descriptor, rows, mn_major, decode)
+            return operands[key]
+        while self.ran < count:
+            op = self.operations[self.ran]
+            N, decode, sign, a_major, b_major = op.shape
+            accumulator = op.accumulator
+            if not op.accumulate:
+                batch.pop(accumulator, None)
+                accumulator.matrix[:] = 0
+            elif op.initial or accumulator.half:
+                flush(accumulator)
+                for w, values in op.initial.items():
+                    if isinstance(values, Accumulator):
+                        flush(values)
+                        accumulator.matrix[w] = values.matrix[w]
+                    else:
+                        accumulator.set_block(w, values)
+            left = np.concatenate([op.fragments[w] for w in range(4)]) if op.a is None else fetch(op.a, 64, a_major, decode)
+            parts = batch.setdefault(accumulator, [])
+            parts.append((left * np.float32(sign) if sign != 1 else left, fetch(op.b, N, b_major, decode)))
+            if 16 * N * 16 * (len(parts) + 1) > SMALL_PRODUCT:
+                flush(accumulator)
+            self.cta.machine.trace.end(op.span)
+            op.initial = op.fragments = None
+            self.ran += 1
+        for accumulator in list(batch):
+            flush(accumulator)
+
+
+class WgmmaWait:
+    """A warp at wgmma.wait_group that the other warps of its warpgroup have not caught up with."""
+
+    def __init__(self, group, count, path):
+        self.group, self.count, self.path = group, count, path
+
+
+def _scalar(path, value, what):
+    if value.__class__ is int:
+        return value
+    if (value != value[0]).any():
+        path.fault("wgmma-mismatch", f"lanes of {path.name()} hold different {what}")
+    return int(value[0])
+
+
+def multiply(instruction):
+    parts, operands = instruction.opcode, instruction.operands
+    shape = parts[4]
+    if not (shape.startswith("m64n") and shape.endswith("k16") and parts[6] in ("f16", "bf16") and parts[5] in ("f32", "f16")):
+        raise ValueError("another shape or type than m64nNk16 of fp16 or bf16")
+    N, half = int(shape[4:-3]), parts[5] == "f16"
+    target, a, b, accumulate, *flags = operands
+    flags = [f.value for f in flags]
+    from_registers = isinstance(a, Vec)
+    sign = flags[0] * flags[1] if len(flags) > 1 else 1
+    majors = (False, bool(flags[2])) if from_registers and len(flags) > 2 else (
+        bool(flags[2]), bool(flags[3])) if len(flags) > 3 else (False, False)
+    registers = tuple(r.index for r in target.items)
+    if len(registers) != N // (4 if half else 2) or not 8 <= N <= 256 or N % 8:
+        raise ValueError("another number of accumulator registers than its shape has")
+    decode = decode_bf16 if parts[6] == "bf16" else decode_f16
+    form = N, decode, sign, *majors
+
+    def function(p, m, a_value, b_value, adds):
+        all_lanes(p, m, "wgmma")
+        warp = p.warp
+        if not warp.wgmma_fenced:
+            p.find("wgmma-fence", lambda: f"{p.name()} issues wgmma and has never run wgmma.fence")
+        warp.multiplies += 1
+        warp.issues(p.at)
+        adds = adds if adds.__class__ is bool else bool(_scalar(p, adds, "scale-d predicates"))
+        group = p.cta.warpgroup(warp.index // 4)
+        w, n = warp.index % 4, warp.wgmma_index
+        a_bits = None if from_registers else _scalar(p, a_value, "descriptors")
+        b_bits = _scalar(p, b_value, "descriptors")
+        accumulator = group.accumulators.get(registers)
+        if accumulator is None:
+            accumulator = group.accumulators[registers] = Accumulator(registers, N, half)
+        if n == len(group.operations):
+            group.operations.append(Operation(form, accumulator, adds, a_bits, b_bits, p.at))
+        op = group.operations[n]
+        if (op.shape, op.accumulator, op.accumulate, op.a, op.b) != (form, accumulator, adds, a_bits, b_bits):
+            p.fault("wgmma-mismatch", f"{p.name()} issues wgmma {n} with other operands than another warp of its warpgroup")
+        warp.wgmma_index += 1
+        warp.wgmma_open.append(n)
+        R = warp.registers
+        held = accumulator.get(R)
+        kept = accumulator.holds[w]
+        same = kept is not None and held[0] is kept[0] and _identical(held, kept)
+        if adds and not same:
+            source = _renamed(held, w)
+            if source is None and any(v.__class__ is Pending for v in held):
+                p.fault("accumulator-before-wait", f"{p.name()} accumulates onto registers of another wgmma that has not been "
+                                                   "waited for")
+            if source is None and any(v is None for v in held):
+                p.find("accumulator-uninitialised", lambda: f"wgmma of {p.name()} adds to registers that nothing has written")
+            op.initial[w] = source or [0 if v is None else v for v in held]
+        if held is not accumulator.pending[w] and not (same and kept is accumulator.pending[w]):
+            accumulator.put(R, accumulator.pending[w])
+            accumulator.holds[w] = accumulator.pending[w]
+        accumulator.in_flight[w] += 1
+        if from_registers:
+            op.fragments[w] = _a_fragment(a_value, decode)
+        if op.clock is None:
+            op.clock = warp.clock.copy()
+            op.span = p.machine.trace.begin(p, "wgmma", f"m64n{N}k16")
+        else:
+            op.clock.meet(warp.clock)
+        op.joined += 1
+        if op.joined == 4:
+            _begin(p, group, op, n)
+    sources = ((a, 32 if from_registers else 64), (b, 64), (accumulate, 1))
+    return {"kind": "warp", "function": function, "sources": sources, "hidden_reads": registers, "hidden_writes": registers}
+
+
+def _identical(held, kept):
+    try:
+        return held == kept  # identity decides first, item by item; arrays that differ raise
+    except ValueError:
+        return False
+
+
+def _renamed(held, w):
+    """The accumulator whose registers, all in flight, were moved here in order: a compiler's copy is only a renaming."""
+    if held[0].__class__ is not Pending:
+        return None
+    source = held[0].accumulator
+    return source if len(held) == len(source.registers) and _identical(held, source.pending[w]) else None
+
+
+def _a_fragment(values, decode):
+    """A from registers: register i of lane 4r + c holds row r + 8 (i % 2), columns 2c + 8 (i / 2) and the next."""
+    cells = np.array([vector(v, 32) for v in values], np.uint32).view(np.uint16).reshape(2, 2, 8, 4, 2)
+    return decode(np.ascontiguousarray(cells.transpose(1, 2, 0, 3, 4)).reshape(16, 16))
+
+
+def _begin(p, group, op, n):
+    """All four warps have issued the operation: from here on hardware may read its operands."""
+    shared, machine = p.cta.shared, p.machine
+    machine.progress += 1
+    N, _, _, a_major, b_major = op.shape
+    for descriptor, rows, major, side in ((op.a, 64, a_major, "A"), (op.b, N, b_major, "B")):
+        if descriptor is None:
+            continue
+        base, units, low, high = operand_units(descriptor, rows, major)
+        if low < 0 or high * 16 > shared.size:
+            p.fault("wgmma-descriptor", f"the descriptor of {side} ({descriptor:#018x}) spans shared bytes {low * 16:,} to "
+                                        f"{high * 16:,} of {shared.size:,}")
+        codes = shared.written[base * 4::4].take(units.ravel())
+        if (codes == codes[0]).all():
+            codes = codes[:1]
+        if not codes.all() or unordered(codes, op.clock.seen).any() or unordered(codes, op.clock.fenced).any():
+            shared.check_codes(p, codes, op.clock.seen, op.clock.fenced, f"operand {side} of wgmma")
+        pattern = PATTERN.get(SWIZZLE_BITS[descriptor >> 62], 16)
+        low, high = low * 16 // pattern * pattern, -(-high * 16 // pattern) * pattern
+        key = "wgmma", group.number, low, high
+        record = shared.async_reads.get(key)
+        if record is None or record.done:
+            record = shared.async_reads[key] = AsyncRead(low, high, f"wgmma of warpgroup {group.number}", op.at)
+        record.last = n
+        op.records.append(record)
+    waiting, op.waiting = op.waiting, []
+    for wait in waiting:
+        if group.operations[wait.count - 1].joined == 4:
+            _finish(wait.path, group, wait.count)
+            wait.path.wake()
+        else:
+            group.operations[wait.count - 1].waiting.append(wait)
+
+
+def fence(p, m):
+    p.warp.wgmma_fenced = True
+
+
+def commit(p, m):
+    warp = p.warp
+    if warp.wgmma_open:
+        warp.wgmma_groups.append(warp.wgmma_open)
+        warp.wgmma_open = []
+    else:
+        warp.wgmma_groups.append([])
+
+
+def wait(instruction):
+    left = instruction.operands[0].value if isinstance(instruction.operands[0], Imm) else 0
+
+    def function(p, m, following):
+        all_lanes(p, m, "wgmma.wait_group")
+        warp = p.warp
+        groups = warp.wgmma_groups
+        done = groups[:len(groups) - left] if left else groups
+        numbers = [n for group in done for n in group]
+        if not numbers:
+            warp.wgmma_groups = groups[len(done):]
+            return following
+        group, count = p.cta.warpgroup(warp.index // 4), numbers[-1] + 1
+        if group.operations[count - 1].joined < 4:
+            waits = WgmmaWait(group, count, p)
+            group.operations[count - 1].waiting.append(waits)
+            warp.wgmma_wait = done
+            return p.wait(following, waits)
+        warp.wgmma_wait = done
+        _finish(p, group, count)
+        return following
+    return {"kind": "blocking", "function": function, "cut": True}
+
+
+def _finish(p, group, count):
+    """A wait of this warp covers the first ``count`` operations."""
+    warp = p.warp
+    w = warp.index % 4
+    done = warp.wgmma_wait
+    warp.wgmma_groups = warp.wgmma_groups[len(done):]
+    if group.ran < count:
+        group.run(count)
+    p.machine.progress += 1
+    touched = {}
+    for n in (n for numbers in done for n in numbers):
+        op = group.operations[n]
+        op.accumulator.in_flight[w] -= 1
+        touched[op.accumulator] = None
+        for record in op.records:
+            if record.last <= count - 1:
+                record.done.append((warp.agent, warp.time))
+    R = warp.registers
+    for accumulator in touched:
+        if accumulator.in_flight[w]:
+            continue
+        held = accumulator.get(R)
+        untouched = _identical(held, accumulator.pending[w]) or p.machine.program.moved
+        for register, value in () if untouched else zip(accumulator.registers, held, strict=True):
+            if value.__class__ is not Pending:
+                p.find("accumulator-before-wait", lambda register=register: (
+                    f"{p.name()} writes {p.machine.program.kernel.register_names[register]}, which a wgmma may still write"))
+                break
+        values = accumulator.fragment(w)
+        accumulator.put(R, values)
+        accumulator.holds[w] = tuple(values)
+        for register in p.machine.program.moved:
+            value = R[register]
+            if value.__class__ is Pending and value.accumulator is accumulator:
+                R[register] = values[value.index]

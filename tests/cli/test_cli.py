@@ -1,0 +1,461 @@
+"""The course command: what it prints, what it writes, and its exit codes."""
+
+import functools
+import json
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from course_utils import cli
+from course_utils.artifact import Artifact
+from course_utils.cli import doctor
+from course_utils.compile import load as loading
+from course_utils.grading import checker, steps
+from course_utils.grading.verdict import Part, Verdict
+from course_utils.recordings import measured
+
+PNG = b"\x89PNG\r\n\x1a\n"
+PASSED, FAILED, USAGE, NOT_ALL_TRIED = 0, 1, 2, 3
+PROVENANCE = {"gpu": "NVIDIA H200", "driver": "580.00", "torch": "2.13.0", "date": "2026-01-02", "versions": {}}
+DEVICE = {"name": "NVIDIA H100", "capability": [9, 0], "sms": 132, "memory_bytes": 1, "cuda_driver": "13.0",
+          "driver": "580.00", "torch": "2.13.0", "cublas_cuda": "13.0"}
+
+
+def timing(tflops, cublas=700.0):
+    return {"mode": "burst", "size": [4096, 4096, 4096], "samples": 30, "tflops": tflops, "cublas_tflops": cublas,
+            "ratio": tflops / cublas, "tflops_quartiles": [0.99 * tflops, 1.01 * tflops]}
+
+
+def verdict(step="step01", passed=True, timings=()):
+    """A verdict as a GPU would give it."""
+    worth = {name: steps.part_points(steps.find(step), name) for name in steps.PARTS}
+    parts = tuple(Part(name, passed, points if passed else 0.0, points, "") for name, points in worth.items())
+    return Verdict(step, "tilelang", "gpu", parts, "" if passed else "look at the barriers", tuple(timings))
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(monkeypatch, tmp_path):
+    """A folder of our own, a terminal of 80 columns, and no recorded ladder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(measured, "FOLDER", tmp_path / "measured")
+    return tmp_path
+
+
+@pytest.fixture
+def course(capsys):
+    """Runs a command; returns its exit code, stdout and stderr."""
+    def run(*argv):
+        code = cli.main([str(a) for a in argv])
+        return code, *capsys.readouterr()
+    return run
+
+
+def write(name, text):
+    Path(name).write_text(text)
+    return name
+
+
+# -- usage
+
+
+@pytest.mark.parametrize("line", ["", "fly", "check", "check step01 --dsl cuda", "check step01 --backend tpu",
+                                  "check step01 --time-limit long", "bundle", "import"])
+def test_wrong_usage_exits_2(line, capsys):
+    with pytest.raises(SystemExit) as caught:
+        cli.main(line.split())
+    assert caught.value.code == USAGE
+    assert "usage: course" in capsys.readouterr().err
+
+
+def test_help_names_every_command(capsys):
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["--help"])
+    assert not caught.value.code
+    out = capsys.readouterr().out
+    assert all(command in out for command in ("doctor", "check", "climb", "receipt", "plot", "bundle", "import"))
+
+
+# -- check
+
+
+def test_check_of_a_solution_without_a_gpu_exits_3(course):
+    code, out, err = course("check", "step01", "--backend", "compile")
+    assert (code, err) == (NOT_ALL_TRIED, "")
+    assert "step01  tilelang  2.5 of 5 points" in out
+    assert all(name in out for name in steps.PARTS)
+
+
+@pytest.mark.parametrize("passed, code", [(True, PASSED), (False, FAILED)])
+def test_check_exits_0_only_if_all_passed(passed, code, course, monkeypatch):
+    monkeypatch.setattr(checker, "check", lambda *_: verdict(passed=passed))
+    assert course("check", "step01")[0] == code
+
+
+def test_check_of_a_file_that_lacks_what_the_step_is_about_exits_1(course):
+    code, out, _ = course("check", "step02", "--file", loading.solution_path("step04", "tilelang"), "--backend", "compile")
+    assert code == FAILED
+    assert "Look here first: " in out
+
+
+def test_check_hands_its_options_on(course, monkeypatch):
+    asked = []
+    monkeypatch.setattr(checker, "check", lambda *arguments: asked.extend(arguments) or verdict())
+    write("mine.py", "def gemm(M, N, K):\n    return M + N + K\n")
+    course("check", "step01", "--file", "mine.py", "--backend", "gpu", "--time-limit", "2.5")
+    step, factory, *rest = asked
+    assert (step, factory(1, 2, 3), rest) == ("step01", 6, ["tilelang", "gpu", 2.5])
+
+
+def test_json_is_the_verdict(course):
+    code, out, err = course("check", "step01", "--backend", "compile", "--json")
+    assert (code, err) == (NOT_ALL_TRIED, "")
+    fields = json.loads(out)
+    assert (fields["step"], fields["points"], fields["max_points"], fields["passed"]) == ("step01", 2.5, 5, False)
+    assert [check["name"] for check in fields["checks"]] == list(steps.PARTS)
+
+
+def test_json_stays_json_when_the_file_prints():
+    """In a process of its own, where its output is a pipe and no fixture's."""
+    write("mine.py", "import os\nprint('at import')\n\n"
+                     "def gemm(M, N, K):\n    print('in gemm')\n    os.write(1, b'past Python')\n    return 5\n")
+    done = subprocess.run([sys.executable, "-m", "course_utils.cli", "check", "step01", "--file", "mine.py", "--json"],
+                          capture_output=True, text=True, timeout=120,
+                          env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(Path(cli.__file__).parents[1])})
+    assert done.returncode == FAILED
+    assert "returned int" in json.loads(done.stdout)["diagnosis"]
+
+
+BAD_FILES = {
+    "no gemm": ("def gem(M, N, K):\n    pass\n", ["mine.py defines no gemm"]),
+    "syntax error": ("def gemm(M, N, K):\n    return (M\n", ["mine.py, line 2", "never closed"]),
+    "missing package": ("import torch_of_tomorrow\n", ["mine.py imports torch_of_tomorrow", "not installed"]),
+    "raises": ("x = 1\n1 / 0\n", ["mine.py", "line 2", "ZeroDivisionError"]),
+    "exits": ("import sys\nsys.exit(0)\n", ["mine.py"]),
+    "gemm no function": ("gemm = 5\n", ["int, not a function"]),
+    "empty": ("", ["mine.py defines no gemm"]),
+}
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]], ids=["text", "json"])
+@pytest.mark.parametrize("source, words", BAD_FILES.values(), ids=BAD_FILES)
+def test_bad_file_is_a_verdict_of_0_points(source, words, form, course):
+    write("mine.py", source)
+    code, out, err = course("check", "step01", "--file", "mine.py", "--backend", "compile", *form)
+    assert (code, err) == (FAILED, "")
+    said = json.loads(out)["diagnosis"] if form else out
+    assert all(word in said for word in words)
+    assert '"points": 0.0' in out if form else "0 of 5 points" in out
+
+
+@pytest.mark.parametrize("path", ["missing.py", "no/such/folder/mine.py", "."])
+def test_file_that_cannot_be_loaded_is_named(path, course):
+    code, out, _ = course("check", "step01", "--file", path)
+    assert code == FAILED
+    assert f"there is no file {path}" in out
+
+
+def test_unknown_step_exits_2_and_names_the_steps(course):
+    code, out, err = course("check", "step11", "--json")
+    assert (code, out) == (USAGE, "")
+    assert err.startswith("course check: there is no step 'step11'") and "step10" in err
+
+
+# -- climb
+
+
+@pytest.fixture
+def two_steps(monkeypatch):
+    monkeypatch.setattr(steps, "STEPS", {name: steps.STEPS[name] for name in ("step01", "step03")})
+
+
+def record(entries):
+    measured.FOLDER.mkdir()
+    (measured.FOLDER / "ladder.json").write_text(json.dumps({"provenance": PROVENANCE, "entries": entries}))
+
+
+def test_climb_without_a_gpu(course, two_steps):
+    record([{"name": "x", "step": "step03", "dsl": "tilelang", "checks": [], "timings": [timing(234.0)]}])
+    code, out, err = course("climb", "--backend", "compile")
+    assert (code, err) == (PASSED, "")
+    assert "single tile" in out and "spatial tiling" in out and "2.5/5" in out and "5/10" in out
+    assert "(234)" in out and "(0.33)" in out  # recorded, so in brackets
+    (line,) = [line for line in out.splitlines() if line.startswith("Not run here")]
+    assert "results and speed" in line and "recorded at 4096 on NVIDIA H200, 2026-01-02" in line
+    assert max(map(len, out.partition("Not run here")[0].splitlines())) <= 80
+    assert Path("build/ladder.png").read_bytes().startswith(PNG)
+    climb = json.loads(Path("build/climb.json").read_text())
+    assert [(entry["step"], entry["dsl"], entry["points"]) for entry in climb["entries"]] == [
+        ("step01", "tilelang", 2.5), ("step01", "cute", 2.5), ("step03", "tilelang", 5), ("step03", "cute", 5)]
+    assert [entry["timings"] for entry in climb["entries"]] == [[]] * 4
+
+
+def test_climb_says_how_long_each_dsl_is_and_what_its_author_decides(course, two_steps, monkeypatch):
+    monkeypatch.setattr(checker, "check", lambda step, *_: verdict(step))
+    _, out, _ = course("climb", "--backend", "compile")
+    table = out.partition("What each DSL's author wrote")[2]
+    for step in steps.STEPS:
+        for dsl in checker.DSLS:
+            lines = loading.code_lines(loading.solution_path(step, dsl))
+            assert re.search(rf"{dsl} +{lines} +{re.escape(steps.OWNED[step][dsl].split(',')[0])}", table)
+
+
+def test_climb_does_not_mind_a_missing_solution(course, two_steps, monkeypatch):
+    monkeypatch.setattr(cli, "solution_path", lambda *_: "missing.py")
+    code, out, _ = course("climb", "--backend", "compile")
+    assert code == FAILED and "What each DSL's author wrote" in out
+
+
+def test_climb_with_a_gpu(course, two_steps, monkeypatch):
+    monkeypatch.setattr(checker, "find_gpu", lambda: (DEVICE, ""))
+    monkeypatch.setattr(checker, "check", lambda step, *_: verdict(step, timings=[timing(321.0)][step != "step03":]))
+    record([{"name": "x", "step": "step03", "dsl": "tilelang", "checks": [], "timings": [timing(234.0)]}])
+    code, out, _ = course("climb")
+    assert code == PASSED
+    assert "321" in out and "(321)" not in out and "234" not in out
+    assert "Not run here" not in out
+    assert measured.read("build/climb.json")["provenance"]["gpu"] == "NVIDIA H100"
+
+
+def test_climb_exits_1_and_says_what_failed(course, two_steps, monkeypatch):
+    write("broken.py", "gemm = None\n")
+    monkeypatch.setattr(cli, "solution_path", lambda step, dsl: "broken.py" if step == "step03" else "missing.py")
+    code, out, _ = course("climb", "--backend", "compile")
+    assert code == FAILED
+    assert "step01 tilelang: there is no file missing.py" in out
+    assert "step03 tilelang: gemm is NoneType" in out
+    assert json.loads(Path("build/climb.json").read_text())["entries"][0]["points"] == 0
+
+
+def test_climb_does_without_a_recorded_ladder(course, two_steps, monkeypatch):
+    monkeypatch.setattr(cli, "solution_path", lambda *_: "missing.py")
+    course("climb", "--backend", "compile")
+    assert Path("build/ladder.png").exists()
+
+
+# -- receipt
+
+
+compile_factory = checker.compile_factory  # the real one: tests put small() in its place
+
+
+@functools.cache
+def small():
+    return compile_factory(loading.load_factory(loading.solution_path("step03", "tilelang")), "tilelang", (256, 384, 64))
+
+
+def test_receipt_of_a_step(course):
+    code, out, err = course("receipt", "step01")
+    assert (code, err) == (PASSED, "")
+    assert "Receipt of step01, M, N, K = 128 x 128 x 64" in out
+    assert "grid 1 x 1 x 1, 128 threads" in out and "m64n128k16.f32.f16.f16" in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_receipt_of_a_file_at_a_size(course):
+    path = loading.solution_path("step03", "tilelang")
+    os.symlink(path, "mine.py")
+    code, out, _ = course("receipt", "mine.py", "--size", "256x384X64")
+    assert code == PASSED
+    assert "256 x 384 x 64" in out and "grid 3 x 2 x 1" in out
+
+
+def test_receipt_of_a_saved_artifact(course):
+    small().save("kernel.zip")
+    code, out, _ = course("receipt", "kernel.zip")
+    assert code == PASSED
+    assert "grid 3 x 2 x 1" in out
+
+
+@pytest.mark.parametrize("size", ["4096", "128x128", "128x128x64x1", "axbxc", "128x0x64", "-128x128x64", "1.5x2x3", "x",
+                                  "128,128,64"])
+def test_receipt_of_a_bad_size_exits_2(size, course):
+    code, out, err = course("receipt", "step01", f"--size={size}")
+    assert (code, out) == (USAGE, "")
+    assert "--size is MxNxK, for example 4096x4096x4096" in err and size in err
+
+
+@pytest.mark.parametrize("what, words", [
+    ("step11", "step11"), ("missing.zip", "missing.zip"), ("missing.py", "there is no file missing.py"), (".", "."),
+    ("notes.txt", "not a compiled kernel"), ("empty.py", "defines no gemm")])
+def test_receipt_of_nothing_exits_2(what, words, course):
+    write("notes.txt", "no artifact")
+    write("empty.py", "")
+    code, out, err = course("receipt", what)
+    assert (code, out) == (USAGE, "")
+    assert err.startswith("course receipt: ") and words in err
+
+
+def test_receipt_of_a_size_the_tile_does_not_divide_exits_2(course):
+    code, _, err = course("receipt", "step03", "--size", "100x128x64")
+    assert code == USAGE
+    assert "multiples of the tile" in err
+
+
+# -- plot, doctor, import, bundle
+
+
+@pytest.mark.parametrize("out", [None, "pictures/of [mine]/ladder.png"])
+def test_plot_writes_the_picture(out, course):
+    code, said, _ = course("plot", *(["--out", out] if out else []))
+    path = out or "build/ladder.png"
+    assert code == PASSED
+    assert said == f"wrote {path}\n"
+    assert Path(path).read_bytes().startswith(PNG)
+
+
+def test_plot_shows_the_climb_over_the_record(course, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(cli, "_draw", lambda path, recorded, mine: drawn.append((recorded, mine)))
+    Path("build").mkdir()
+    write("build/climb.json", json.dumps({"entries": [{"timings": [timing(1.0)]}]}))
+    course("plot")
+    assert drawn == [({"provenance": {}, "entries": []}, {"entries": [{"timings": [timing(1.0)]}]})]
+
+
+def test_plot_of_a_broken_climb_exits_2(course):
+    Path("build").mkdir()
+    write("build/climb.json", "{")
+    code, _, err = course("plot")
+    assert code == USAGE
+    assert err.startswith("course plot: ")
+
+
+def test_doctor_looks_at_python_packages_compiler_and_gpu(course):
+    code, out, err = course("doctor")
+    rows = [line.split()[:2] for line in out.splitlines()]
+    assert rows[0][1] == "python" and [what for _, what in rows[-3:]] == ["compiler", "cute", "gpu"]
+    assert ["fine", "compiler"] in rows and err == ""
+    assert code == (FAILED if any(state == "look" for state, what in rows if what != "gpu") else PASSED)
+
+
+@pytest.mark.parametrize("bad, code", [(None, PASSED), ("gpu", PASSED), ("torch", FAILED), ("compiler", FAILED), ("cute", FAILED)])
+def test_doctor_exits_1_where_something_but_the_gpu_is_missing(bad, code, course, monkeypatch):
+    kinds = ("torch", "compiler", "cute", "gpu")
+    monkeypatch.setattr(doctor, "findings", lambda: [(what, what != bad, "[words]") for what in kinds])
+    got, out, _ = course("doctor")
+    assert got == code
+    states = [["look" if what == bad else "fine", what, "[words]"] for what in kinds]
+    assert [line.split() for line in out.splitlines()] == states
+
+
+def test_import_records_a_good_file(course):
+    entry = {"name": "step03 tilelang", "step": "step03", "dsl": "tilelang", "checks": [], "timings": []}
+    good = {"provenance": PROVENANCE, "entries": [entry]}
+    write("results.json", json.dumps(good))
+    code, out, _ = course("import", "results.json")
+    assert (code, out) == (PASSED, f"recorded {measured.FOLDER / 'ladder.json'}\n")
+    assert measured.load() == good
+    assert course("import", "results.json", "--as", "wrong")[0] == PASSED
+    assert measured.load("wrong") == good
+    for name in ("../wrong", "", "Wrong"):
+        assert course("import", "results.json", "--as", name)[0] == USAGE
+
+
+def test_import_of_no_entries_exits_2_and_keeps_what_was_recorded(course):
+    entry = {"name": "step03 tilelang", "step": "step03", "dsl": "tilelang", "checks": [], "timings": []}
+    write("results.json", json.dumps({"provenance": PROVENANCE, "entries": [entry]}))
+    course("import", "results.json")
+    write("empty.json", json.dumps({"provenance": PROVENANCE, "entries": []}))
+    assert course("import", "empty.json")[0] == USAGE
+    assert measured.load()["entries"] == [entry]
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"entries": []}', '{"provenance": 5, "entries": []}'])
+def test_import_of_a_bad_file_exits_2_and_records_nothing(content, course):
+    write("results.json", content)
+    code, out, err = course("import", "results.json")
+    assert (code, out) == (USAGE, "")
+    assert err.startswith("course import: results.json")
+    assert not measured.FOLDER.exists()
+
+
+def test_import_of_a_missing_file_exits_2(course):
+    code, _, err = course("import", "results.json")
+    assert code == USAGE
+    assert "results.json" in err
+
+
+def manifest(path):
+    with zipfile.ZipFile(path) as archive:
+        return json.loads(archive.read("manifest.json"))
+
+
+def test_bundle_of_a_step(course):
+    code, out, err = course("bundle", "out.pyz", "--step", "1", "--dsl", "tilelang")
+    assert (code, err) == (PASSED, "")
+    assert "wrote out.pyz: 1 kernels" in out and "python out.pyz --out results.json" in out
+    (kernel,) = manifest("out.pyz")
+    assert kernel.pop("versions")["tilelang"]
+    assert kernel == {"name": "step01 tilelang", "step": "step01", "dsl": "tilelang", "timed": True}
+    with zipfile.ZipFile("out.pyz") as archive:
+        assert Artifact.from_bytes(archive.read("artifacts/step01 tilelang/128x128x64.zip")).problem == (128, 128, 64)
+
+
+def test_bundle_takes_steps_by_number_or_name(course, monkeypatch):
+    monkeypatch.setattr(checker, "compile_factory", lambda *_: small())
+    course("bundle", "out.pyz", "--step", "3", "--step", "step10", "--dsl", "tilelang")
+    assert [kernel["step"] for kernel in manifest("out.pyz")] == ["step03", "step10"]
+
+
+def test_bundle_of_the_wrong_kernels_times_none(course, monkeypatch):
+    monkeypatch.setattr(checker, "compile_factory", lambda *_: small())
+    assert course("bundle", "out.pyz", "--wrong")[0] == PASSED
+    kernels = manifest("out.pyz")
+    names = [f"{path.stem} {dsl}" for dsl in checker.DSLS
+             for path in sorted((loading.SOLUTIONS / "wrong" / dsl).glob("*.py"))
+             if loading.load_module(path).FAILS != "compiles"]
+    assert [kernel["name"] for kernel in kernels] == names
+    assert {kernel["timed"] for kernel in kernels} == {False}
+    assert all(kernel["step"] in steps.STEPS for kernel in kernels)
+
+
+# -- trace
+
+
+def test_trace_of_a_right_kernel(course):
+    code, out, err = course("trace", "step01", "--out", "deep/one.png")
+    assert (code, err) == (PASSED, "")
+    assert "128 x 128 x 64, schedule 0" in out and "D is right" in out
+    assert Path("deep/one.png").read_bytes().startswith(PNG)
+
+
+def test_trace_of_a_deadlock_says_who_waits_and_draws_it(course):
+    path = loading.SOLUTIONS / "wrong" / "tilelang" / "arrival_count.py"
+    code, out, _ = course("trace", path, "--size", "256x128x320", "--seed", "3")
+    assert code == FAILED
+    assert "did not end" in out and "error: deadlock: producer warp 0" in out
+    assert "waits for empty[0], parity 0: its phase 0 lacks 127 of 128 arrivals" in out
+    assert Path("build/trace.png").exists()
+
+
+def test_trace_says_that_a_finished_kernel_is_wrong(course):
+    path = loading.SOLUTIONS / "wrong" / "cute" / "swizzle_disagrees.py"
+    code, out, _ = course("trace", path, "--dsl", "cute", "--size", "128x128x64")
+    assert code == FAILED and "D is wrong" in out and "swizzle" in out
+
+
+@pytest.mark.parametrize("argv, words", [
+    (["step99"], "there is no step and no file 'step99'"), (["step01", "--size", "1x2"], "MxNxK"),
+    (["no/such.py"], "there is no file no/such.py"), (["step01", "--size", "256x256x64"], "exactly one")])
+def test_trace_of_nothing_exits_2(argv, words, course):
+    code, _, err = course("trace", *argv)
+    assert code == USAGE and words in err
+
+
+# -- bundle, import
+
+
+@pytest.mark.parametrize("argv, words", [
+    (["out.pyz", "--step", "11"], "step11"), (["out.pyz", "--step", "first"], "first"),
+    (["no/such/folder/out.pyz", "--step", "1"], "no/such/folder")], ids=["number", "word", "folder"])
+def test_bundle_that_cannot_be_exits_2(argv, words, course):
+    code, _, err = course("bundle", *argv)
+    assert code == USAGE
+    assert err.startswith("course bundle: ") and words in err
+    assert not Path("out.pyz").exists()

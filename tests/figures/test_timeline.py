@@ -1,0 +1,81 @@
+"""The timeline of an emulated run: what is drawn, and what is not."""
+
+import pytest
+
+from course_utils.figures import ladder as plots
+from course_utils.figures.timeline import COLOURS, RED, timeline
+from course_utils.run.emulator.emulate import Emulation
+from course_utils.run.emulator.findings import Finding
+from course_utils.run.emulator.trace import Arrival, Span
+
+
+def span(kind, begin, end, role="producer", warp=0, cta=0, label="A", phase=None):
+    return Span(cta, warp, role, kind, label, begin, end, 0, phase)
+
+
+SPANS = [span("wait", 0, 10, label="the CTA barrier"), span("TMA load", 10, 40), span("TMA load", 12, 30, label="B"),
+         span("wait", 10, 40, "consumer", 4, label="full[0]", phase=0), span("wgmma", 41, 60, "consumer", 5),
+         span("epilogue", 62, 80, "consumer", 4), span("TMA store", 80, 90, "consumer", 4),
+         span("wait", 20, 55, label="empty[0]", phase=0)]
+ARRIVALS = [Arrival(0, "full[0]", 0, 0, 0, 11), Arrival(0, "empty[0]", 0, 0, 5, 55)]
+WAITING = [{"role": "producer", "warps": [0], "cta": 0, "line": "", "barrier": "empty[0]", "parity": 0, "could": "",
+            "text": "for empty[0], parity 0: its phase 0 lacks 1 of 1 arrivals"},
+           {"role": "consumer", "warps": [4, 5], "cta": 0, "line": "", "barrier": "full[0]", "parity": 1, "could": "",
+            "text": "for full[0], parity 1: its phase 1 lacks 1 of 1 arrivals"}]
+
+
+def emulation(spans=SPANS, arrivals=ARRIVALS, waiting=()):
+    findings = [Finding("deadlock", "error", "all wait", "", waiting=list(waiting))] if waiting else []
+    return Emulation(not waiting, findings, 100, 0, list(spans), list(arrivals))
+
+
+def lanes(figure):
+    return [label.get_text() for label in figure.axes[0].get_yticklabels()]
+
+
+def colours(figure):
+    from matplotlib.colors import to_hex
+
+    return {to_hex(bar.get_facecolor()) for bar in figure.axes[0].patches if hasattr(bar, "get_facecolor")}
+
+
+def test_a_lane_for_each_role_producers_above():
+    figure = timeline(emulation())
+    assert lanes(figure) == ["CTA 0, producer (warp 0)", "CTA 0, consumer (warpgroup 1)"]
+    assert figure.axes[0].get_yticks()[0] > figure.axes[0].get_yticks()[1]
+
+
+def test_every_kind_of_work_has_its_colour_and_the_axis_says_order():
+    figure = timeline(emulation())
+    assert set(COLOURS.values()) <= colours(figure)
+    assert "order, not a time" in figure.axes[0].get_xlabel()
+
+
+def test_an_edge_from_an_arrival_to_the_wait_it_ends():
+    edges = [line.get_xydata().tolist() for line in timeline(emulation()).axes[0].lines if line.get_linewidth() < 1]
+    assert sorted((begin[0], end[0]) for begin, end in edges) == [(11.0, 40.0), (55.0, 55.0)]
+
+
+def test_a_deadlock_shows_its_circle():
+    figure = timeline(emulation(waiting=WAITING))
+    axes = figure.axes[0]
+    assert RED in colours(figure)
+    assert {text.get_text() for text in axes.texts} == {"waits for empty[0], parity 0", "waits for full[0], parity 1"}
+    assert sum(type(patch).__name__ == "FancyArrowPatch" for patch in axes.patches) == 2  # each waits for the other
+
+
+def test_ctas_can_be_chosen_and_idle_ones_are_refused():
+    both = emulation([*SPANS, span("wgmma", 5, 9, "consumer", 4, cta=7)])
+    assert lanes(timeline(both, ctas=[7])) == ["CTA 7, consumer (warpgroup 1)"]
+    with pytest.raises(ValueError, match="CTA 3 did nothing to draw"):
+        timeline(both, ctas=[3])
+
+
+def test_a_cluster_is_drawn_together():
+    spans = [*SPANS, span("wgmma", 41, 60, "consumer", 4, cta=1)]
+    figure = timeline(emulation(spans, [*ARRIVALS, Arrival(0, "empty[0]", 1, 1, 4, 60)]))
+    assert lanes(figure)[-1] == "CTA 1, consumer (warpgroup 1)"
+
+
+def test_plots_has_it_too(tmp_path):
+    assert plots.save_timeline(tmp_path / "t.png", emulation()).read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,146 @@
+"""check_copy and check_maps: the path and the bytes of a copy, and tensor maps made legal, each with what is wrong in words."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from course_utils.compile.load import load_factory_source, load_module, solution_path
+from course_utils.grading import checker, steps
+from course_utils.run import reference as results
+from course_utils.tma.rules import violations
+
+HEAD = "import tilelang.language as T\n\n\ndef gemm(d0, d1, d2):\n    b0, b1, b2 = 2, 16, 64\n\n    @T.prim_func\n"
+SIGNATURE = "    def main(X: T.Tensor((d0, d1, d2), T.float16), Y: T.Tensor((d0, d1, d2), T.float16)):\n"
+BODY = """        with T.Kernel(d2 // b2, d1 // b1, d0 // b0, threads=128) as (bx, by, bz):
+            S = T.alloc_shared((b0, b1, b2), T.float16)
+            full = T.alloc_barrier(1)
+            T.tma_copy(X[bz * b0 : (bz + 1) * b0, by * b1 : (by + 1) * b1, bx * b2 : (bx + 1) * b2], S, barrier=full)
+            if T.shuffle_elect(128):
+                T.mbarrier_arrive(full)
+            T.mbarrier_wait_parity(full, 0)
+            T.copy(S, Y[bz * b0 : (bz + 1) * b0, by * b1 : (by + 1) * b1, bx * b2 : (bx + 1) * b2])
+    return main
+"""
+SOURCE = HEAD + SIGNATURE + BODY
+
+
+def checked(source, *edits):
+    """The parts of the emulated check of this copy, by name."""
+    for old, new in edits:
+        assert old in source
+        source = source.replace(old, new)
+    verdict = checker.check_copy("case12", load_factory_source(source, "copy"), "tilelang", "emulator")
+    return verdict, {part.name: part for part in verdict.checks}
+
+
+def test_a_right_copy_has_all_points():
+    verdict, parts = checked(SOURCE)
+    assert verdict.passed and verdict.points == steps.COPY_CASES["case12"].points
+    assert "tensor TMA, rank 3" in parts["path"].detail and "every element in its place" in parts["results"].detail
+
+
+def test_threads_that_copy_lose_the_path_and_keep_the_rest():
+    verdict, parts = checked(SOURCE, ("T.tma_copy(X", "T.copy(X"), ("S, barrier=full)", "S)"))
+    assert parts["results"].passed
+    assert parts["path"].passed is False and "through registers" in parts["path"].detail
+    assert verdict.diagnosis.startswith("path: X, global to shared")
+
+
+def test_a_tile_in_the_wrong_place_is_told_by_its_index():
+    verdict, parts = checked(SOURCE, ("T.copy(S, Y[bz * b0 : (bz + 1) * b0, by * b1 : (by + 1) * b1",
+                                      "T.copy(S, Y[bz * b0 : (bz + 1) * b0, 0 : b1"))
+    assert parts["path"].passed and parts["results"].passed is False
+    assert "elements of Y differ from X" in parts["results"].detail and "never written" in parts["results"].detail
+
+
+def test_a_copy_that_hangs_is_a_verdict():
+    _, parts = checked(SOURCE, ("T.mbarrier_wait_parity(full, 0)", "T.mbarrier_wait_parity(full, 1)\n"
+                                "            T.mbarrier_wait_parity(full, 0)\n            T.mbarrier_wait_parity(full, 1)"))
+    assert parts["results"].passed is False and "wait" in parts["results"].detail
+
+
+def test_a_flattened_view_of_the_tensors_is_welcome():
+    flat = SIGNATURE.replace("(d0, d1, d2)", "(d0 * d1, d2)")
+    body = BODY.replace("bz * b0 : (bz + 1) * b0, by * b1 : (by + 1) * b1", "by * b1 : (by + 1) * b1")
+    body = body.replace("(d2 // b2, d1 // b1, d0 // b0, threads=128) as (bx, by, bz)",
+                        "(d2 // b2, d0 * d1 // b1, threads=128) as (bx, by)").replace("(b0, b1, b2)", "(b1, b2)")
+    whole_rows = checked(HEAD + flat + body)[1]["path"]  # a tile that is one piece of memory: tilelang 0.1.15 leaves TMA's map out
+    assert whole_rows.passed is False and "1-D bulk copy" in whole_rows.detail
+    assert checked(HEAD.replace("2, 16, 64", "2, 16, 32") + flat + body)[0].passed
+
+
+@pytest.mark.parametrize("copy, words", [
+    (None, "copy is NoneType"), (lambda d0: 1, "copy(8, 32, 64) raised TypeError"), (lambda *shape: 1, "returned int"),
+    (lambda *shape: exit(), "sys.exit"), (lambda *shape: 1 / 0, "ZeroDivisionError"),
+])
+@pytest.mark.parametrize("dsl", checker.DSLS)
+def test_nonsense_is_a_verdict(copy, words, dsl):
+    verdict = checker.check_copy("case12", copy, dsl, "emulator")
+    assert verdict.points == 0 and words in verdict.diagnosis
+
+
+@pytest.mark.parametrize("signature, words", [
+    ("X: T.Tensor((d0, d1, d2), T.float16), Y: T.Tensor((d0, d1), T.float16)", "Y has shape (8, 32)"),
+    ("X: T.Tensor((d0, d1, d2), T.float32), Y: T.Tensor((d0, d1, d2), T.float16)", "X is float32"),
+    ("Y: T.Tensor((d0, d1, d2), T.float16)", "two tensors, X and Y"),
+])
+def test_a_wrong_signature_is_named(signature, words):
+    body = "        with T.Kernel(1, threads=128):\n            T.sync_threads()\n    return main\n"
+    _, parts = checked(HEAD + f"    def main({signature}):\n" + body)
+    assert parts["compiles"].passed is False and words in parts["compiles"].detail
+
+
+@pytest.mark.parametrize("arguments", [("case99", None), ([], None), ("case12", None, "cuda"), ("case12", None, "cute", "tpu"),
+                                       (None, None, [])])
+def test_wrong_arguments_are_verdicts(arguments):
+    verdict = checker.check_copy(*arguments)
+    assert verdict.max_points == 0 and "the copies are case12" in verdict.diagnosis
+
+
+def test_without_results_the_path_is_still_judged():
+    verdict = checker.check_copy("case12", load_factory_source(SOURCE, "copy"), "tilelang", "compile")
+    assert [part.passed for part in verdict.checks] == [True, True, True, None]
+
+
+def test_copies_are_compared_bit_by_bit():
+    X = results.numbered(4096, torch.Generator().manual_seed(0), "cpu")
+    assert results.compare_copy(X.clone(), X).ok
+    assert not (X.view(torch.int16) == results.POISON).any()
+    Y = X.clone().view(16, 256)
+    Y[3, 64:128] = X.view(16, 256)[7, 0:64]
+    found = results.compare_copy(Y, X.view(16, 256))
+    assert found.wrong == 64 and "[3, 64], which holds what belongs at [7, 0]" in found.diagnosis
+    Y.view(torch.int16)[3, 64:128] = results.POISON
+    assert "these were never written" in results.compare_copy(Y, X).diagnosis
+
+
+MEND = load_module(solution_path("case11", "maps")).mend
+GIVEN = steps.MAP_CASES["case11"].given
+
+
+def test_given_maps_are_illegal_each_by_another_rule():
+    broken = [violations(one) for one in GIVEN]
+    assert all(broken) and len({found[0].rule for found in broken}) == len(GIVEN)
+
+
+def test_mended_maps_have_all_points():
+    verdict = checker.check_maps("case11", MEND)
+    assert verdict.passed and verdict.points == steps.MAP_CASES["case11"].points
+
+
+@pytest.mark.parametrize("mend, passed, words", [
+    (lambda maps: maps, 0, "must be"), (lambda maps: MEND(maps)[:-1], 0, "list of 8 maps"), (lambda maps: None, 0, "list of 8"),
+    (lambda maps: [replace(m, l2_promotion=1) for m in MEND(maps)], 0, "2 fields were changed"),
+    (lambda maps: [*MEND(maps)[:-1], 7], 7, "this is int"), (lambda maps: [MEND(maps)[0]] * 8, 1, "fields were changed"),
+    (lambda maps: [replace(m, box=("a", "b")) for m in maps], 0, "no whole number"), (lambda maps: exit(), 0, "SystemExit"),
+    (lambda: 1, 0, "TypeError"), (3, 0, "not callable"),
+])
+def test_what_is_wrong_with_a_mended_map_is_said(mend, passed, words):
+    verdict = checker.check_maps("case11", mend)
+    assert sum(bool(part.passed) for part in verdict.checks) == passed and words in str(verdict)
+
+
+@pytest.mark.parametrize("case", ["case12", [], None])
+def test_no_case_with_maps_is_said(case):
+    assert "the cases with tensor maps are case11" in checker.check_maps(case, MEND).diagnosis

@@ -1,0 +1,594 @@
+"""check(): points by part, and a verdict for whatever it is given. The GPU is a worker that answers from a script."""
+
+import ast
+import ctypes
+import functools
+import os
+import sys
+from dataclasses import replace
+
+import pytest
+
+from course_utils.compile import load as loading
+from course_utils.compile import tilelang
+from course_utils.grading import checker, steps
+from course_utils.run.client import WorkerDied, WorkerTimeout
+
+DEVICE = {"name": "NVIDIA H200", "capability": [9, 0]}
+RIGHT = {"ok": True, "relative_norm": 2e-4}
+WRONG = {"ok": False, "diagnosis": "12 of 99 elements are wrong, all in row 3."}
+
+# Right kernels, written in another way than the solutions.
+PIPELINED = """
+import tilelang.language as T
+
+def gemm(M, N, K):
+    block_M, block_N, block_K = 128, 256, 64
+
+    @T.prim_func
+    def main(A: T.Tensor((M, K), T.float16), B: T.Tensor((N, K), T.float16), D: T.Tensor((M, N), T.float16)):
+        with T.Kernel(N // block_N, M // block_M, threads=256) as (bx, by):
+            A_shared = T.alloc_shared((block_M, block_K), T.float16)
+            B_shared = T.alloc_shared((block_N, block_K), T.float16)
+            D_shared = T.alloc_shared((block_M, block_N), T.float16)
+            acc = T.alloc_fragment((block_M, block_N), T.float32)
+            T.clear(acc)
+            for k in T.Pipelined(K // block_K, num_stages=3):
+                T.copy(A[by * block_M, k * block_K], A_shared)
+                T.copy(B[bx * block_N, k * block_K], B_shared)
+                T.gemm(A_shared, B_shared, acc, transpose_B=True)
+            T.copy(acc, D_shared)
+            T.copy(D_shared, D[by * block_M, bx * block_N])
+
+    return main
+"""
+SMALL_TILES = """
+import tilelang.language as T
+
+def gemm(M, N, K):
+    block_M, block_N, block_K = 64, 64, 32
+
+    @T.prim_func
+    def main(A: T.Tensor((M, K), T.float16), B: T.Tensor((N, K), T.float16), D: T.Tensor((M, N), T.float16)):
+        with T.Kernel(M // block_M, N // block_N, threads=128) as (bx, by):
+            A_shared = T.alloc_shared((block_M, block_K), T.float16)
+            B_shared = T.alloc_shared((block_N, block_K), T.float16)
+            acc = T.alloc_fragment((block_M, block_N), T.float32)
+            T.clear(acc)
+            for k in range(K // block_K):
+                T.copy(A[bx * block_M, k * block_K], A_shared)
+                T.copy(B[by * block_N, k * block_K], B_shared)
+                T.gemm(A_shared, B_shared, acc, transpose_B=True)
+            T.copy(acc, D[bx * block_M, by * block_N])
+
+    return main
+"""
+
+
+def consumer_first():
+    """Step 7 with its roles in the other order: threads 0 to 127 consume."""
+    source = loading.solution_path("step07", "tilelang").read_text()
+    for old, new in (("if thread < 128:", "if thread >= 128:"), ("if thread < 32:", "if thread < 160:")):
+        assert source.count(old) == 1
+        source = source.replace(old, new)
+    return source
+
+
+@functools.cache
+def compiled(step):
+    """A solution's Artifact at its step's first check size."""
+    factory = loading.load_factory(loading.solution_path(step, "tilelang"))
+    return tilelang.compile_gemm(factory, *steps.find(step).check_sizes[0])
+
+
+def parts(verdict):
+    return {part.name: part for part in verdict.checks}
+
+
+def passed(verdict):
+    return {name: part.passed for name, part in parts(verdict).items()}
+
+
+# -- without a GPU
+
+
+@pytest.fixture
+def offline(monkeypatch):
+    """compile_factory answers from ``compiled``: what is checked is the checker, not the compiler again."""
+    monkeypatch.setattr(checker, "find_gpu", lambda: (None, "the reason there is none"))
+    monkeypatch.setattr(checker, "compile_factory", lambda step, dsl, size: compiled(step))
+    monkeypatch.setattr(checker, "ask_emulator", lambda *_: {"ok": True, "relative_norm": 2e-4, "executed": 1})
+
+
+@pytest.mark.parametrize("step", ["step01", "step05", "step10"])
+def test_solution_gets_what_a_compiler_can_tell(step, offline):
+    verdict = checker.check(step, step, backend="compile")
+    assert passed(verdict) == {"compiles": True, "tensor maps": True, "instructions": True, "results": None, "speed": None}
+    assert verdict.points == steps.find(step).points / 2
+    assert (verdict.backend, verdict.diagnosis, verdict.timing) == ("compile", "", ())
+    assert not verdict.passed and not verdict.failed
+
+
+@pytest.mark.parametrize("step", steps.STEPS)
+def test_parts_are_worth_the_step_in_tenths(step):
+    verdict = checker.check(step, None, backend="compile")
+    worth = {part.name: part.max_points for part in verdict.checks}
+    assert worth == {name: pytest.approx(steps.find(step).points * tenths / 10) for name, tenths in steps.PARTS.items()}
+    assert verdict.max_points == steps.find(step).points
+    assert verdict.points == 0
+
+
+def test_all_steps_are_worth_a_hundred_points():
+    assert sum(step.points for step in steps.STEPS.values()) == 100
+
+
+def test_json_fields(offline):
+    fields = checker.check("step05", "step05", backend="compile").to_dict()
+    fields.pop("receipt")
+    assert list(fields) == ["step", "dsl", "backend", "passed", "points", "max_points", "checks", "diagnosis", "timing"]
+    assert [list(check) for check in fields["checks"]] == [["name", "passed", "points", "max_points", "detail"]] * 5
+    assert (fields["step"], fields["dsl"], fields["backend"]) == ("step05", "tilelang", "compile")
+    assert (fields["passed"], fields["points"], fields["max_points"]) == (False, 5, 10)
+    assert [check["passed"] for check in fields["checks"]] == [True, True, True, None, None]
+    assert fields["timing"] == []
+
+
+def test_says_why_results_are_missing(offline):
+    verdicts = {backend: parts(checker.check("step05", "step05", backend=backend)) for backend in checker.BACKENDS}
+    assert verdicts["gpu"]["results"].detail == verdicts["gpu"]["speed"].detail == "the reason there is none"
+    assert "only compiles" in verdicts["compile"]["results"].detail
+    assert verdicts["auto"]["results"].passed and verdicts["emulator"]["results"].passed
+    assert "no Hopper GPU" in verdicts["auto"]["speed"].detail and "knows no time" in verdicts["emulator"]["speed"].detail
+
+
+# -- in the emulator
+
+
+def emulated(monkeypatch, answers, step="step05"):
+    """A check whose emulator gives these answers, in the order of the step table's sizes."""
+    by_size = dict(zip((size for size, _ in steps.find(step).emulated), answers, strict=True))
+    monkeypatch.setattr(checker, "compile_factory", lambda step, dsl, size: replace(compiled(step), source=repr(size)))
+    monkeypatch.setattr(checker, "ask_emulator", lambda artifact, *_: by_size[ast.literal_eval(artifact.source)])
+    return checker.check(step, step, backend="emulator")
+
+
+EMULATED_RIGHT = {"ok": True, "relative_norm": 2e-4, "executed": 9}
+RACE = {"ok": False, "finished": True, "relative_norm": 2e-4, "kinds": ["proxy-fence"], "diagnosis": "no fence"}
+STUCK = {"ok": False, "finished": False, "relative_norm": 1.0, "kinds": ["deadlock"], "diagnosis": "all wait"}
+UNKNOWN = {"error": "emulator", "diagnosis": "the emulator cannot run this kernel: tcgen05"}
+
+
+def test_right_in_the_emulator_gives_all_points_but_speeds(offline, monkeypatch):
+    verdict = emulated(monkeypatch, [EMULATED_RIGHT] * 3)
+    assert passed(verdict) == {"compiles": True, "tensor maps": True, "instructions": True, "results": True, "speed": None}
+    assert (verdict.points, verdict.backend, verdict.diagnosis) == (9, "emulator", "")
+
+
+def test_a_single_tile_has_all_its_points_from_the_emulator(offline, monkeypatch):
+    verdict = emulated(monkeypatch, [EMULATED_RIGHT], "step01")
+    assert verdict.passed and verdict.points == 5
+
+
+def test_a_finding_is_a_failure_though_the_numbers_are_right(offline, monkeypatch):
+    verdict = emulated(monkeypatch, [EMULATED_RIGHT, RACE, EMULATED_RIGHT])
+    assert parts(verdict)["results"].points == pytest.approx(0.5 * 4 * 2 / 3)
+    assert "256 x 768 x 320: no fence" in verdict.diagnosis
+
+
+def test_a_deadlock_gives_no_points_and_its_words(offline, monkeypatch):
+    verdict = emulated(monkeypatch, [STUCK] * 3)
+    assert parts(verdict)["results"].points == 0
+    assert verdict.diagnosis.endswith("all wait") and parts(verdict)["results"].detail.count("all wait") == 1
+
+
+def test_whole_runs_are_told_before_runs_of_a_few_ctas(offline, monkeypatch):
+    verdict = emulated(monkeypatch, [{**RACE, "diagnosis": "some CTAs"}, {**RACE, "diagnosis": "all CTAs"}, EMULATED_RIGHT])
+    assert verdict.diagnosis.endswith("all CTAs")
+
+
+def test_what_the_emulator_cannot_run_is_not_held_against_the_learner(offline, monkeypatch):
+    verdict = emulated(monkeypatch, [UNKNOWN] * 3)
+    assert parts(verdict)["results"].passed is None and "tcgen05" in parts(verdict)["results"].detail
+    assert not verdict.failed
+
+
+def test_an_emulator_that_dies_or_never_answers_is_a_verdict(offline, monkeypatch):
+    monkeypatch.undo()
+    monkeypatch.setattr(checker, "find_gpu", lambda: (None, ""))
+    for error, words in ((WorkerDied("out of memory"), "died"), (WorkerTimeout(), "did not end within")):
+        monkeypatch.setattr(checker, "worker", lambda _, error=error: FakeWorker(runs=(error,)))
+        assert words in checker.ask_emulator(compiled("step01"), (0,), None)["diagnosis"]
+
+
+def test_the_emulators_process_really_runs_a_kernel():
+    answer = checker.ask_emulator(compiled("step01"), (0, 1), None)
+    assert answer["ok"] and answer["relative_norm"] < 3e-4 and answer["executed"] > 1000
+
+
+def test_compile_backend_asks_for_no_gpu(offline, monkeypatch):
+    monkeypatch.setattr(checker, "find_gpu", lambda: pytest.fail("asked for a GPU"))
+    assert not checker.check("step05", "step05", backend="compile").failed
+
+
+def test_instructions_met_in_part_give_part_of_the_points(offline):
+    verdict = checker.check("step05", "step04", backend="compile")  # one barrier, where a ring needs two
+    instructions = parts(verdict)["instructions"]
+    wanted = len(steps.find("step05").requires)
+    assert instructions.passed is False
+    assert instructions.points == pytest.approx(instructions.max_points * (wanted - 1) / wanted)
+    assert "at least two mbarriers" in verdict.diagnosis
+    assert verdict.failed and verdict.points < 5
+
+
+def test_forbidden_instructions_cost_points(offline):
+    verdict = checker.check("step03", "step05", backend="compile")
+    assert 0 < parts(verdict)["instructions"].points < parts(verdict)["instructions"].max_points
+    assert "must do without TMA loads" in verdict.diagnosis
+
+
+def test_illegal_tensor_map_is_told(monkeypatch):
+    artifact = compiled("step05")
+    first = artifact.parameters[0]
+    broken = replace(first, tensor_map=replace(first.tensor_map, strides=(642,)))
+    step = steps.find("step05")
+    verdict = checker.check_artifacts(step, "tilelang", {step.check_sizes[0]: replace(
+        artifact, parameters=(broken, *artifact.parameters[1:]))}, "compile", "no GPU")
+    part = parts(verdict)["tensor maps"]
+    assert part.passed is False and part.points == 0
+    assert f"the map over {first.tensor}" in part.detail and "642" in part.detail
+
+
+@pytest.mark.parametrize("step, source", [
+    ("step03", SMALL_TILES), ("step05", PIPELINED), ("step07", consumer_first())],
+    ids=["other tiles and grid order", "T.Pipelined", "consumer first"])
+def test_kernel_written_another_way_is_as_good(step, source, tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(source)
+    verdict = checker.check(step, loading.load_factory(path), backend="compile")
+    assert verdict.points == steps.find(step).points / 2, str(verdict)
+
+
+# -- it never raises
+
+
+def assert_refused(verdict, *words):
+    assert verdict.passed is False and verdict.failed is True
+    assert verdict.points == 0
+    for word in words:
+        assert word in verdict.diagnosis
+    assert str(verdict) and verdict._repr_html_() and verdict.to_dict()
+
+
+@pytest.mark.parametrize("step", [None, 5, "", "step11", "step1", ["step01"], {}], ids=repr)
+def test_unknown_step_is_a_verdict(step):
+    assert_refused(checker.check(step, None), *(["step01, step02"] if not isinstance(step, list | dict) else []))
+
+
+@pytest.mark.parametrize("dsl", [None, "", "cuda", "TileLang", ["tilelang"]], ids=repr)
+def test_unknown_dsl_is_a_verdict(dsl):
+    assert_refused(checker.check("step01", None, dsl), "there is no DSL", "tilelang")
+
+
+@pytest.mark.parametrize("backend", [None, "", "cpu", 0, ["gpu"]], ids=repr)
+def test_unknown_backend_is_a_verdict(backend):
+    assert_refused(checker.check("step01", None, backend=backend), "there is no backend", "auto, gpu, emulator, compile")
+
+
+def raises(error):
+    def gemm(*_):
+        raise error
+    return gemm
+
+
+def recurses(M, N, K):
+    return recurses(M, N, K)
+
+
+@pytest.mark.parametrize("factory, words", [
+    (None, "NoneType, not a function"),
+    (5, "int, not a function"),
+    ("gemm", "str, not a function"),
+    (lambda: None, "TypeError"),
+    (lambda M, N, K: None, "returned NoneType"),
+    (lambda M, N, K: 5, "returned int"),
+    (lambda M, N, K: "ptx", "returned str"),
+    (raises(ValueError("block_K does not divide K")), "ValueError: block_K does not divide K"),
+    (raises(AssertionError()), "AssertionError"),
+    (raises(ImportError("no module of yours")), "no module of yours"),
+    (raises(MemoryError()), "MemoryError"),
+    (recurses, "RecursionError"),
+    (raises(SystemExit(0)), "sys.exit()"),
+    (lambda M, N, K: sys.exit("done"), "sys.exit()"),
+], ids=lambda value: value if isinstance(value, str) else "")
+def test_bad_factory_is_a_verdict(factory, words):
+    verdict = checker.check("step01", factory, backend="compile")
+    assert_refused(verdict, words)
+    assert passed(verdict) == dict.fromkeys(steps.PARTS, False)
+    assert (verdict.backend, verdict.max_points) == ("compile", 5)
+
+
+def test_an_endless_factory_is_a_verdict(monkeypatch):
+    def endless(M, N, K):
+        while True:
+            pass
+    monkeypatch.setattr(tilelang, "TRACE_LIMIT", 0.2)
+    assert_refused(checker.check("step01", endless, backend="compile"), "did not end within 0.2 s")
+
+
+def test_the_interrupt_key_ends_a_check():
+    with pytest.raises(KeyboardInterrupt):
+        checker.check("step01", raises(KeyboardInterrupt()), backend="compile")
+
+
+def test_error_names_the_line_of_the_learner(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text("def gemm(M, N, K):\n    stages = 0\n    return K // stages\n")
+    verdict = checker.check("step01", loading.load_factory(path), backend="compile")
+    assert_refused(verdict, "ZeroDivisionError", "mine.py, line 3", "return K // stages")
+
+
+def test_a_factory_that_prints_and_deletes_is_a_verdict(tmp_path, monkeypatch, capfd):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    path = folder / "mine.py"
+    path.write_text("import os, shutil\n\ndef gemm(M, N, K):\n    os.write(1, b'chatter')\n    os.environ.clear()\n"
+                    f"    shutil.rmtree({str(folder)!r})\n    raise OSError('all gone')\n")
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+    monkeypatch.chdir(folder)
+    assert_refused(checker.check("step01", loading.load_factory(path), backend="compile"), "OSError: all gone")
+    assert "chatter" not in capfd.readouterr().out
+
+
+def test_a_missing_compiler_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tilelang", None)
+    assert_refused(checker.check("step01", recurses, backend="compile"), "package tilelang is missing", "make venv")
+
+
+def test_a_fault_of_the_checker_is_a_verdict(monkeypatch):
+    monkeypatch.setattr(checker, "check_artifacts", raises(RuntimeError("our own fault")))
+    monkeypatch.setattr(checker, "compile_factory", lambda *_: compiled("step01"))
+    assert_refused(checker.check("step01", None, backend="compile"), "the checker itself failed", "our own fault")
+
+
+def test_the_next_check_works(offline):
+    checker.check("step05", None)
+    assert not checker.check("step05", "step05").failed
+
+
+def test_html_escapes_what_a_learner_wrote():
+    attack = "<script>alert('x')</script>"
+    for verdict in (checker.check("step01", raises(ValueError(attack)), backend="compile"), checker.check(attack, None),
+                    checker.check("step01", None, dsl=attack), checker.check("step01", None, backend=attack)):
+        html = verdict._repr_html_()
+        assert "<script" not in html and "&lt;script&gt;" in html
+
+
+def test_text_and_html_say_every_part_and_the_diagnosis(offline):
+    verdict = checker.check("step05", "step04", backend="compile")
+    for form in (str(verdict), verdict._repr_html_()):
+        assert all(name in form for name in steps.PARTS)
+        assert all(state in form for state in ("passed", "failed", "not run"))
+        assert "Look here first" in form and "step05" in form and "of 10 points" in form
+    assert "Look here first" not in str(checker.check("step05", "step05", backend="compile"))
+
+
+# -- with a GPU that answers from a script
+
+
+class FakeWorker:
+    """Gives the answers in turn, the last for ever; an exception is raised. Keeps what it was asked."""
+
+    def __init__(self, runs=(RIGHT,), timings=()):
+        self.answers = {"run": [*runs], "burst": [*timings]}
+        self.asked = []
+
+    def request(self, op, artifact, limit, **fields):
+        self.asked.append((op, limit, fields))
+        left = self.answers[op]
+        answer = left.pop(0) if len(left) > 1 else left[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return dict(answer)
+
+    def count(self, op):
+        return sum(asked == op for asked, *_ in self.asked)
+
+
+def timing(ratio, spread=0.01):
+    return {"mode": "burst", "size": [4096, 4096, 4096], "tflops": 700 * ratio, "cublas_tflops": 700.0, "ratio": ratio,
+            "ratio_quartiles": [ratio - spread / 2, ratio + spread / 2]}
+
+
+FAST = timing(1.0)
+FLOOR = steps.find("step05").speed_floor
+SIZES = steps.find("step05").check_sizes
+
+
+@pytest.fixture
+def gpu(monkeypatch, offline):
+    """Checks a step's solution against a worker with these answers."""
+    monkeypatch.setattr(checker, "find_gpu", lambda: (DEVICE, ""))
+
+    def check(runs=(RIGHT,), timings=(FAST,), step="step05", **options):
+        worker = FakeWorker(runs, timings)
+        monkeypatch.setattr(checker, "worker", lambda: worker)
+        return checker.check(step, step, **options), worker
+    return check
+
+
+def test_right_and_fast_gets_all_points(gpu):
+    verdict, worker = gpu()
+    assert verdict.passed and not verdict.failed
+    assert (verdict.points, verdict.backend, verdict.diagnosis) == (10, "gpu", "")
+    assert verdict.timing == (FAST,)
+    assert (worker.count("run"), worker.count("burst")) == (len(SIZES), 1)
+
+
+def test_gpu_checks_compile_at_every_size(gpu, monkeypatch):
+    sizes = []
+    monkeypatch.setattr(checker, "compile_factory", lambda step, dsl, size: sizes.append(size) or compiled(step))
+    gpu()
+    assert sizes == [*SIZES, steps.find("step05").timed_sizes[0]]
+
+
+def test_every_run_has_its_own_seed_and_the_learners_time_limit(gpu):
+    _, worker = gpu(time_limit=7.0)
+    seeds = [fields["seed"] for _, _, fields in worker.asked]
+    assert len(set(seeds)) == len(seeds)
+    assert {limit for op, limit, _ in worker.asked if op == "run"} == {7.0}
+
+
+@pytest.mark.parametrize("ratio, fast", [(FLOOR + 0.001, True), (FLOOR, True), (FLOOR - 0.001, False)])
+def test_speed_is_held_against_the_floor(ratio, fast, gpu):
+    verdict, _ = gpu(timings=[timing(ratio)])
+    assert passed(verdict)["speed"] is fast
+    assert verdict.points == (10 if fast else 9)
+    assert f"{700 * ratio:.0f} TFLOP/s" in parts(verdict)["speed"].detail
+    assert ("TFLOP/s" in verdict.diagnosis) is not fast
+
+
+@pytest.mark.parametrize("spread, unsteady", [(0.02, False), (0.5, True)])
+def test_an_unsteady_timing_is_told(spread, unsteady, gpu):
+    verdict, _ = gpu(timings=[timing(1.0, spread)])
+    assert ("unsteady" in parts(verdict)["speed"].detail) is unsteady
+
+
+def test_single_tile_has_its_speed_points_with_right_results(gpu):
+    verdict, worker = gpu(step="step01")
+    assert verdict.passed and verdict.points == 5
+    assert worker.count("burst") == 0
+
+
+@pytest.mark.parametrize("wrong_at", range(len(SIZES)))
+def test_wrong_at_one_size_gives_part_of_the_points_and_its_diagnosis(wrong_at, gpu):
+    runs = [RIGHT] * len(SIZES)
+    runs[wrong_at] = WRONG
+    verdict, worker = gpu(runs)
+    assert parts(verdict)["results"].points == pytest.approx(4 * 0.5 * (len(SIZES) - 1) / len(SIZES))
+    assert passed(verdict)["results"] is False and passed(verdict)["speed"] is False
+    assert verdict.diagnosis == f"at M, N, K = {' x '.join(map(str, SIZES[wrong_at]))}: {WRONG['diagnosis']}"
+    assert (worker.count("run"), worker.count("burst")) == (len(SIZES), 0)
+    assert "wrong result has no speed" in parts(verdict)["speed"].detail
+    assert verdict.timing == ()
+
+
+def test_wrong_everywhere_gives_no_points_for_results(gpu):
+    verdict, _ = gpu([WRONG])
+    assert parts(verdict)["results"].points == 0
+    assert parts(verdict)["results"].detail.count("at M, N, K") == len(SIZES)
+    assert verdict.points == 5
+
+
+def assert_broken(verdict, worker, *words):
+    """A kernel that hung or faulted at its second size: it is not run again and has no points for results and speed."""
+    assert (worker.count("run"), worker.count("burst")) == (2, 0)
+    assert passed(verdict) == {"compiles": True, "tensor maps": True, "instructions": True, "results": False, "speed": False}
+    assert verdict.points == verdict.max_points / 2
+    assert " x ".join(map(str, SIZES[1])) in verdict.diagnosis
+    for word in words:
+        assert word in verdict.diagnosis
+
+
+def test_a_hang_is_a_verdict_that_explains_deadlock(gpu):
+    verdict, worker = gpu([RIGHT, WorkerTimeout()], time_limit=7.0)
+    assert_broken(verdict, worker, "never ended (7 s)", "deadlock", "arrives", "parity")
+    assert "cluster" not in verdict.diagnosis
+
+
+def test_a_hang_in_a_cluster_asks_about_the_cluster(gpu):
+    verdict, worker = gpu([RIGHT, WorkerTimeout()], step="step10")
+    assert_broken(verdict, worker, "deadlock", "In a cluster")
+
+
+def test_a_hang_without_a_barrier_is_no_deadlock(gpu):
+    verdict, worker = gpu([RIGHT, WorkerTimeout()], step="step03")
+    assert_broken(verdict, worker, "never ended", "no mbarrier")
+    assert "deadlock" not in verdict.diagnosis
+
+
+def test_a_hang_with_too_many_registers_says_so(gpu, monkeypatch):
+    greedy = replace(compiled("step07"), block=(512, 1, 1))  # three consumers at 232 registers
+    monkeypatch.setattr(checker, "compile_factory", lambda *_: greedy)
+    verdict, worker = gpu([RIGHT, WorkerTimeout()], step="step07")
+    assert_broken(verdict, worker, "setmaxnreg asks for 94,208 registers", "64,512")
+
+
+def test_a_dead_worker_is_a_verdict_with_its_last_words(gpu):
+    verdict, worker = gpu([RIGHT, WorkerDied("Segmentation fault")])
+    assert_broken(verdict, worker, "the GPU process died: Segmentation fault")
+
+
+@pytest.mark.parametrize("name", checker._FAULTS)
+def test_a_known_fault_is_explained(name, gpu):
+    verdict, worker = gpu([RIGHT, {"error": name, "detail": "said the driver"}])
+    assert_broken(verdict, worker, checker._FAULTS[name])
+
+
+def test_an_unknown_fault_is_named(gpu):
+    verdict, worker = gpu([RIGHT, {"error": "CUDA_ERROR_TOASTED", "detail": "launching the kernel: toasted"}])
+    assert_broken(verdict, worker, "CUDA_ERROR_TOASTED", "launching the kernel: toasted")
+
+
+def test_a_death_without_a_word_gets_causes_that_the_kernel_has(gpu):
+    died = [RIGHT, {"error": "CUDA_ERROR_LAUNCH_FAILED", "detail": ""}]
+    said = {step: gpu(died, step=step)[0].diagnosis for step in ("step03", "step05", "step10")}
+    assert "mbarrier" not in said["step03"] and "cluster" not in said["step03"]
+    assert "mbarrier" in said["step05"] and "cluster" not in said["step05"]
+    assert "mbarrier" in said["step10"] and "cluster" in said["step10"]
+
+
+@pytest.mark.parametrize("answer, words", [
+    ({"error": "timed_output", "detail": "x"}, "a timed output was wrong"),
+    ({"error": "CUDA_ERROR_ILLEGAL_ADDRESS", "detail": "x"}, "illegal address"),
+    (WorkerTimeout(), "never ended (60 s)"),
+    (WorkerDied("gone"), "died: gone")], ids=["wrong", "fault", "hang", "death"])
+def test_failure_while_timed_costs_the_speed_points_alone(answer, words, gpu):
+    verdict, _ = gpu(timings=[answer])
+    assert passed(verdict) == {"compiles": True, "tensor maps": True, "instructions": True, "results": True, "speed": False}
+    assert verdict.points == 9
+    assert words in verdict.diagnosis
+    assert verdict.timing == ()
+
+
+def test_a_full_ladder_run_keeps_every_timing(gpu, monkeypatch):
+    step = steps.find("step05")
+    sizes = (*step.check_sizes, *step.timed_sizes)
+    worker = FakeWorker(timings=[timing(1.0), timing(0.1), timing(0.2)])
+    monkeypatch.setattr(checker, "worker", lambda: worker)
+    verdict = checker.check_artifacts(step, "tilelang", dict.fromkeys(sizes, compiled("step05")), "gpu",
+                                      timed={size: ("burst",) for size in step.timed_sizes})
+    assert [run["ratio"] for run in verdict.timing] == [1.0, 0.1, 0.2]
+    assert verdict.passed  # the first timed size is held against the floor
+
+
+# -- the GPU that is here
+
+
+@pytest.mark.parametrize("answer, words", [
+    ({"name": "NVIDIA A100", "capability": [8, 0]}, "NVIDIA A100 has compute capability 8.0; the course's kernels need 9.0"),
+    ({"name": "NVIDIA B200", "capability": [10, 0]}, "10.0"),
+    (WorkerTimeout(), "did not answer"),
+    (WorkerDied("no CUDA-capable device is detected"), "no CUDA-capable device is detected"),
+    (OSError("cannot start"), "cannot start")], ids=["A100", "B200", "silent", "dead", "not started"])
+def test_a_gpu_that_cannot_be_used_has_a_reason(answer, words, monkeypatch):
+    class Machine:
+        def device(self):
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: None)
+    monkeypatch.setattr(checker, "worker", Machine)
+    device, reason = checker.find_gpu()
+    assert device is None and words in reason
+
+
+def test_without_a_driver_no_process_is_started(monkeypatch):
+    def missing(name):
+        raise OSError(name)
+    monkeypatch.setattr(ctypes, "CDLL", missing)
+    monkeypatch.setattr(checker, "worker", lambda: pytest.fail("started a worker"))
+    assert checker.find_gpu() == (None, "there is no NVIDIA driver here")
+
+
+def test_one_worker_for_the_process():
+    assert checker.worker() is checker.worker()

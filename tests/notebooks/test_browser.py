@@ -1,0 +1,268 @@
+"""The notebooks where a learner meets them: a real JupyterLab, a real browser, and what is then on the screen."""
+
+import json
+import os
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import nbformat
+import pytest
+from playwright.sync_api import sync_playwright
+
+from authoring import sync
+from course_utils.grading import steps
+
+pytestmark = pytest.mark.slow
+
+NOTEBOOK = "04_tma.ipynb"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+             "--disable-component-update", "--disable-sync"]
+SECOND = 1000  # Playwright's timeouts are milliseconds
+FULL_MARKS = re.compile(r"step04, (tilelang|cute): (?:9 of 10 points \(backend: emulator\)|10 of 10 points \(backend: gpu\))")
+SETTINGS = {
+    # every cell is in the page, also those far out of view
+    "notebook-extension/tracker": {"windowingMode": "none"},
+    "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
+}
+
+# JupyterLab drops without a word what is run before the kernel is connected
+CONNECTED = """name => {
+    const context = window.jupyterapp?.shell.currentWidget?.sessionContext, kernel = context?.session?.kernel;
+    return context?.isReady && context.name === name && kernel?.connectionStatus === "connected" && kernel.status === "idle";
+}"""
+# Nothing is waiting for the kernel any more; after an error the rest is not run
+ENDED = """() => {
+    const prompts = [...document.querySelectorAll(".jp-CodeCell .jp-InputPrompt")].map(prompt => prompt.innerText);
+    return /\\d/.test(prompts[0]) && !prompts.some(prompt => prompt.includes("*"));
+}"""
+
+
+def processes(home):
+    """The processes that were started with this home, and still run."""
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if f"HOME={home}".encode() in path.read_bytes().split(b"\0"):
+                yield int(path.parent.name)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A home of its own for server, kernels and browser. Whatever still runs there at the end is killed."""
+    folder = tmp_path_factory.mktemp("home")
+    yield folder
+    for _ in range(100):
+        for pid in (left := list(processes(folder))):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if not left:
+            break
+        time.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def browser(home):
+    path = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if path is None:
+        give_up = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
+        give_up(f"no browser: none of {', '.join(BROWSERS)} is on the PATH")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS, env={**os.environ, "HOME": str(home)})
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def lab(browser, home, tmp_path_factory):
+    """A JupyterLab server over a copy of the notebooks. Yields their folder, and the address of one by its name."""
+    folder = tmp_path_factory.mktemp("lab") / "notebooks"
+    shutil.copytree(sync.NOTEBOOKS, folder, ignore=shutil.ignore_patterns(".ipynb_checkpoints", "progress.*"))
+    for name, values in SETTINGS.items():
+        path = home / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(values))
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER", "JPY_", "IPYTHON", "XDG_"))}
+    environment |= {"HOME": str(home), "JUPYTER_CONFIG_DIR": f"{home}/config", "JUPYTER_DATA_DIR": f"{home}/data",
+                    "JUPYTER_RUNTIME_DIR": f"{home}/runtime", "JUPYTERLAB_SETTINGS_DIR": f"{home}/settings"}
+    token = secrets.token_hex()
+    log = home / "server.log"
+    with log.open("w") as output:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1", "--ServerApp.port=0",
+             f"--ServerApp.root_dir={folder}", f"--IdentityProvider.token={token}", "--LabApp.expose_app_in_browser=True",
+             "--LabApp.extension_manager=readonly"],
+            cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+    try:
+        url = server_url(server, home / "runtime" / f"jpserver-{server.pid}.json", log)
+        yield folder, lambda name: f"{url}lab/tree/{name}?reset&token={token}"
+    finally:
+        server.terminate()  # it ends its kernels first
+        with suppress(subprocess.TimeoutExpired):
+            server.wait(20)
+        server.kill()
+        server.wait()
+        print(log.read_text()[-5000:])
+
+
+def server_url(server, info: Path, log: Path) -> str:
+    """The server says where it listens in a file."""
+    for _ in range(600):
+        with suppress(OSError, ValueError):
+            return json.loads(info.read_text())["url"]
+        if server.poll() is not None:
+            break
+        time.sleep(0.1)
+    pytest.fail(f"JupyterLab did not start:\n{log.read_text()[-3000:]}")
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    """Where screenshots go: COURSE_SCREENSHOTS, or pytest's own folder."""
+    folder = Path(os.environ.get("COURSE_SCREENSHOTS") or tmp_path)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@pytest.fixture
+def page(browser, pictures, request):
+    """A fresh page. What is on it at the end is kept as a picture, for the day that a test fails."""
+    page = browser.new_page(viewport={"width": 1280, "height": 1000})
+    page.set_default_timeout(60 * SECOND)
+    page.requested = []
+    page.on("request", lambda asked: page.requested.append(asked.url))
+    yield page
+    page.screenshot(path=pictures / f"end_of_{request.node.name}.png")
+    page.close()
+
+
+def start_all(page, address, name):
+    """Open a notebook and run all of its cells, through the menu."""
+    page.goto(address(name))
+    page.wait_for_function(CONNECTED, arg=name)
+    menu(page, "Run", "Run All Cells")
+
+
+def menu(page, name, item):
+    page.get_by_role("menuitem", name=name, exact=True).click()
+    page.get_by_role("menuitem", name=re.compile(f"^{item}")).click()  # a shortcut may follow
+
+
+def outputs(cell):
+    return cell.locator(".jp-OutputArea-output")
+
+
+def score(cell):
+    """The score that a check's cell shows for full marks: its verdict, and a plain number as the last thing."""
+    verdict = outputs(cell).first
+    assert verdict.is_visible() and FULL_MARKS.match(verdict.inner_text()), verdict.inner_text()
+    return outputs(cell).last.inner_text().strip()
+
+
+def assert_all_ran_well(page):
+    """No cell wrote to stderr or raised: JupyterLab gives both the same type. None was left out."""
+    assert page.locator('.jp-OutputArea-output[data-mime-type="application/vnd.jupyter.stderr"]').all_inner_texts() == []
+    assert all(re.search(r"\d", prompt) for prompt in page.locator(".jp-CodeCell .jp-InputPrompt").all_inner_texts())
+
+
+def keep(cell, path):
+    """A picture of one cell, with nothing under the mouse."""
+    page = cell.page
+    page.mouse.move(page.viewport_size["width"] / 2, 0)
+    cell.scroll_into_view_if_needed()
+    cell.screenshot(path=path)
+
+
+def test_step_4_as_a_learner_sees_it(lab, page, pictures):
+    """Run All on the solved notebook: verdicts, scores, ladder, drawings, hints; nothing on stderr, nothing from outside."""
+    folder, address = lab
+    notebook = sync.synchronised(nbformat.read(folder / NOTEBOOK, as_version=4), solved=True)
+    nbformat.write(notebook, folder / NOTEBOOK)
+    start_all(page, address, NOTEBOOK)
+    page.wait_for_function(ENDED, timeout=150 * SECOND)
+    assert_all_ran_well(page)
+
+    cells = page.locator(".jp-Notebook .jp-Cell")
+    assert cells.count() == len(notebook.cells)
+    checks = [cells.nth(i) for i, cell in enumerate(notebook.cells) if cell.source.startswith("check(")]
+    assert len(checks) == 2
+    assert [score(cell) for cell in checks] in (["9.0"] * 2, ["10.0"] * 2)
+    ladder = next(cells.nth(i) for i, cell in enumerate(notebook.cells) if cell.source.startswith("ladder("))
+    drawn = ladder.locator(".jp-OutputArea-output img")
+    assert drawn.is_visible() and drawn.evaluate("image => image.naturalWidth") > 0
+
+    prose = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    page.wait_for_function("() => [...document.querySelectorAll('.jp-RenderedMarkdown img')].every(image => image.complete)")
+    widths = page.locator(".jp-RenderedMarkdown img").evaluate_all("images => images.map(image => image.naturalWidth)")
+    assert len(widths) == prose.count("![") > 0 and all(widths)
+
+    cells.first.scroll_into_view_if_needed()
+    page.screenshot(path=pictures / "top.png")
+    keep(checks[0], pictures / "verdict.png")
+    keep(ladder, pictures / "ladder.png")
+
+    hints = page.locator(".jp-RenderedMarkdown details").all()
+    assert len(hints) == prose.count("<details>") > 0
+    for hint in hints:
+        assert hint.get_attribute("open") is None
+        hint.locator("summary").click()
+        assert hint.get_attribute("open") is not None
+    keep(next(cells.nth(i) for i, cell in enumerate(notebook.cells) if "<summary>Hint" in cell.source), pictures / "hints.png")
+
+    page.evaluate("() => { window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'}); }")
+    page.wait_for_selector("body[data-jp-theme-light=false]", state="attached")
+    keep(checks[0], pictures / "verdict_dark.png")
+    keep(ladder, pictures / "ladder_dark.png")
+    server = address("").split("/lab/")[0]
+    assert [url for url in page.requested if not url.startswith((server, "data:", "blob:"))] == []
+
+
+SLOW = """import os
+import time
+from pathlib import Path
+
+from course_utils.notebook import check
+
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # on a GPU the endless kernel would soon end
+endless, sizes = gemm, []
+
+
+def slow(M, N, K):
+    sizes.append((M, N, K))
+    if len(sizes) == LAST:  # the first is being emulated
+        Path("slow").touch()
+        time.sleep(600)
+    return endless(M, N, K)"""
+
+
+def test_interrupted_check_leaves_a_usable_notebook(lab, page):
+    """Kernel > Interrupt Kernel while a check compiles one size and emulates another: it says so, and the next check works."""
+    folder, address = lab
+    solution = sync.exercise("step04", "cute", solved=True)
+    endless = solution.replace("range(K // block_K,", "range(1_000_000,")
+    assert endless != solution
+    slow = SLOW.replace("LAST", str(len(steps.find("step04").emulated)))
+    sources = endless, slow, 'check("step04", slow, "cute")', solution, 'check("step04", gemm, "cute")'
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources],
+                                            metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}}),
+                   folder / "interrupted.ipynb")
+
+    start_all(page, address, "interrupted.ipynb")
+    for _ in range(600):
+        if (folder / "slow").exists():
+            break
+        page.wait_for_timeout(0.1 * SECOND)
+    else:
+        pytest.fail("the check did not come to its last size within a minute")
+    menu(page, "Kernel", "Interrupt Kernel")
+    page.wait_for_function(ENDED)
+    assert_all_ran_well(page)
+    cells = page.locator(".jp-Notebook .jp-CodeCell")
+    assert "you stopped this check" in outputs(cells.nth(2)).first.inner_text()
+    assert score(cells.nth(4)) == "9.0"

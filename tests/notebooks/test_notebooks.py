@@ -1,0 +1,270 @@
+"""Every notebook: in the fixed order, in step with solutions/, graded by nbgrader, and run to its end unsolved and solved."""
+
+import ast
+import csv
+import os
+import re
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from authoring import drawings, sync
+from course_utils.compile.load import SOLUTIONS, solution_path
+from course_utils.grading import checker, steps
+from course_utils.recordings import measured
+from course_utils.run.emulator.findings import KINDS
+
+PATHS = sorted(sync.NOTEBOOKS.glob("*.ipynb"))
+STEPS = [path for path in PATHS if f"step{path.stem[:2]}" in steps.STEPS]
+SECTIONS = ["What you will learn", "Background", "What changed from", "The TileLang kernel", "The same step in CuTe DSL",
+            "Read the receipt", "Performance", "What can go wrong", "What's next"]
+MEASURED = re.compile(r"\d[\d.,]* ?(TFLOP|TB/s of|% of cuBLAS|of cuBLAS|times cuBLAS|ms\b|us\b|microseconds)")
+
+
+def read(path):
+    return nbformat.read(path, as_version=4)
+
+
+def code(notebook):
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def prose(notebook):
+    return "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+
+
+def graded(notebook):
+    """grade_id to cell, of the cells that give points."""
+    return {c.metadata.nbgrader.grade_id: c for c in code(notebook) if c.metadata.get("nbgrader", {}).get("grade")}
+
+
+def step_of(path):
+    return steps.STEPS[f"step{path.stem[:2]}"]
+
+
+# -- what a reader sees ----------------------------------------------------------------------------------------------
+
+
+def test_there_is_a_notebook_for_the_start_and_for_every_step():
+    names = [path.stem for path in PATHS]
+    assert names[0] == "00_start_here"
+    assert [path.stem for path in STEPS] == [solution_path(s, "cute").stem.removeprefix("step") for s in steps.STEPS]
+
+
+@pytest.mark.parametrize("path", STEPS, ids=lambda p: p.stem)
+def test_sections_come_in_the_fixed_order(path):
+    headings = re.findall(r"^## (.+)$", prose(read(path)), re.M)
+    assert [next((s for s in SECTIONS if h.startswith(s)), h) for h in headings] == SECTIONS
+
+
+@pytest.mark.parametrize("path", STEPS, ids=lambda p: p.stem)
+def test_title_names_step_points_and_time(path):
+    step = step_of(path)
+    first = read(path).cells[0].source
+    assert re.match(rf"# Step {int(step.id[4:])}: ", first)
+    assert "**Time**" in first and f"{step.points} in TileLang, {step.points} in CuTe DSL" in first
+
+
+@pytest.mark.parametrize("path", STEPS, ids=lambda p: p.stem)
+def test_hints_fold_and_predictions_come_before_answers(path):
+    text = prose(read(path))
+    assert text.count("<details>") == text.count("</details>") >= 4
+    assert re.search(r"<summary>Hint", text)
+    experiments = sum("what_if(" in cell.source or "try_out(" in cell.source for cell in code(read(path)))
+    assert text.count("**Predict.**") + experiments >= 2
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda p: p.stem)
+def test_no_figure_is_typed_in_prose(path):
+    assert [m[0] for m in MEASURED.finditer(prose(read(path)))] == []
+
+
+@pytest.mark.parametrize("path", [*PATHS, *sync.NOTEBOOKS.glob("*.md")], ids=lambda p: p.stem)
+def test_links_and_pictures_lead_somewhere(path):
+    text = prose(read(path)) if path.suffix == ".ipynb" else path.read_text()
+    for link in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
+        assert link.startswith("https://") or (sync.NOTEBOOKS / link).exists(), link
+
+
+@pytest.mark.parametrize("path", STEPS, ids=lambda p: p.stem)
+def test_every_step_has_a_picture_with_words_for_who_cannot_see_it(path):
+    pictures = re.findall(r"!\[([^\]]*)\]\(images/", prose(read(path)))
+    assert pictures and all(len(words) > 30 for words in pictures)
+
+
+def test_every_picture_is_drawn_by_code_and_used():
+    used = set(re.findall(r"\(images/([^)]+)\.svg\)", "".join(prose(read(path)) for path in PATHS)))
+    assert used == set(drawings.all_pictures()) == {path.stem for path in (sync.NOTEBOOKS / "images").glob("*")}
+
+
+@pytest.mark.parametrize("name", drawings.all_pictures())
+def test_picture_is_as_its_code_draws_it(name):
+    def rounded(text):  # the last digits may differ from one processor to another
+        return re.sub(r"-?\d+\.\d+", lambda m: f"{float(m[0]):.1f}", text)
+
+    assert rounded(drawings.svg(drawings.all_pictures()[name])) == rounded((sync.NOTEBOOKS / "images" / f"{name}.svg").read_text())
+
+
+def test_symptom_map_names_every_finding_and_every_planted_fault():
+    text = (sync.NOTEBOOKS / "symptom_map.md").read_text()
+    faults = {path.stem for path in (SOLUTIONS / "wrong").glob("*/*.py")}
+    assert {name for name in faults | set(KINDS) if name not in text} == set()
+    anchors = set(re.findall(r'<a id="([\w-]+)">', text))
+    assert set(re.findall(r"\]\(#([\w-]+)\)", text)) <= anchors
+
+
+# -- what the cells are ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda p: p.stem)
+def test_notebook_is_valid_and_in_step_with_the_solutions(path):
+    notebook = read(path)
+    nbformat.validate(notebook)
+    assert sync.synchronised(notebook) == notebook, "run `course sync`"
+    assert notebook.metadata.kernelspec.name == "python3"
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda p: p.stem)
+def test_every_cell_is_python_and_names_what_is_there(path):
+    faults = {p.stem for p in (SOLUTIONS / "wrong").glob("*/*.py")}
+    kept = {e["step"] for e in measured.load()["entries"]} | {e["name"] for e in measured.load("variants")["entries"]}
+    there = {"what_if": faults, "recorded": kept}
+    for cell in code(read(path)):
+        for node in ast.walk(ast.parse(cell.source)):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in there:
+                names = node.args[:1] if node.func.id == "what_if" else node.args
+                assert {a.value for a in names if isinstance(a, ast.Constant)} <= there[node.func.id]
+
+
+@pytest.mark.parametrize("path", STEPS, ids=lambda p: p.stem)
+def test_step_has_its_two_exercises_and_their_checks(path):
+    notebook, step = read(path), step_of(path)
+    ids = [c.metadata.nbgrader.grade_id for c in code(notebook) if "nbgrader" in c.metadata]
+    assert ids == [f"{step.id}-{dsl}{end}" for dsl in checker.DSLS for end in ("", "-check")]
+    assert all(len(cell.source.splitlines()) == 1 for cell in graded(notebook).values())
+
+
+def test_each_dsl_has_100_points():
+    points = {dsl: sum(cell.metadata.nbgrader.points for path in STEPS for name, cell in graded(read(path)).items() if dsl in name)
+              for dsl in checker.DSLS}
+    assert points == {"tilelang": 100, "cute": 100}
+
+
+# -- what happens when they run --------------------------------------------------------------------------------------
+
+
+def nbgrader(folder, *command):
+    """Run nbgrader in a course folder; raises with its last words where it fails."""
+    bin_folder = Path(sys.executable).parent
+    path = f"{bin_folder}{os.pathsep}{os.environ['PATH']}"  # it calls alembic by name
+    run = subprocess.run([bin_folder / "nbgrader", *command], cwd=folder, env={**os.environ, "PATH": path}, text=True,
+                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert run.returncode == 0, run.stdout[-3000:]
+    return run.stdout
+
+
+@pytest.fixture(scope="session")
+def classroom(tmp_path_factory):
+    """An nbgrader course with this course as its one assignment, released: source, release, gradebook; and the solved copies."""
+    folder = tmp_path_factory.mktemp("class")
+    shutil.copytree(sync.NOTEBOOKS, folder / "source" / "ladder", ignore=shutil.ignore_patterns(".*", "progress.*"))
+    sync.sync(out=folder / "solved", solved=True)
+    nbgrader(folder, "generate_assignment", "ladder")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def autograded(classroom, tmp_path_factory):
+    """Two students' work, autograded: name to (folder of executed notebooks, their score as nbgrader exports it)."""
+    def grade(student, work):
+        folder = tmp_path_factory.mktemp(student)
+        shutil.copytree(classroom, folder, dirs_exist_ok=True)  # a gradebook of its own: both run at once
+        shutil.copytree(work, folder / "submitted" / student / "ladder")
+        nbgrader(folder, "autograde", "ladder")
+        nbgrader(folder, "export")
+        row = next(csv.DictReader((folder / "grades.csv").open()))
+        return folder / "autograded" / student / "ladder", float(row["score"]), float(row["max_score"])
+
+    work = {"blank": classroom / "release" / "ladder", "solver": classroom / "solved"}
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip(work, pool.map(grade, work, work.values()), strict=True))
+
+
+def full_points(grade_id):
+    """What this machine can give for a right answer."""
+    name = grade_id.partition("-")[0]
+    step = steps.STEPS.get(name)
+    untimed = step and step.speed_floor and checker.find_gpu()[0] is None
+    return steps.points_of(name) - (steps.part_points(step, "speed") if untimed else 0)
+
+
+def all_checks():
+    """grade_id of every check of the course, to its points."""
+    return {name: cell.metadata.nbgrader.points for path in PATHS for name, cell in graded(read(path)).items()}
+
+
+def score(cell):
+    return float(next(o.data["text/plain"] for o in cell.outputs if o.output_type == "execute_result"))
+
+
+def words(cell):
+    return "\n".join(o.get("text") or o.get("data", {}).get("text/plain", "") for o in cell.outputs)
+
+
+@pytest.mark.slow
+def test_released_notebooks_are_the_exercises_with_nbgraders_own_stub(classroom):
+    for path in PATHS:
+        released = (classroom / "release" / "ladder" / path.name).read_text()
+        assert released.count("YOUR CODE HERE") == path.read_text().count("### BEGIN SOLUTION")
+        assert "### BEGIN SOLUTION" not in released and (path not in STEPS or "# TODO 1: " in released)
+    for case, (fault, dsl) in steps.REPAIRS.items():  # what is to be repaired comes broken
+        notebook = read(classroom / "release" / "ladder" / "13_async_proxy.ipynb")
+        (cell,) = (c for c in code(notebook) if c.metadata.get("course", {}).get("exercise") == f"{case}-{dsl}")
+        assert cell.source == sync.exercise(case, dsl) != sync.exercise(case, dsl, solved=True), fault
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("student", ["blank", "solver"])
+@pytest.mark.parametrize("path", PATHS, ids=lambda p: p.stem)
+def test_notebook_runs_to_its_end_without_an_error(autograded, student, path):
+    cells = code(read(autograded[student][0] / path.name))
+    assert all(cell.execution_count for cell in cells if cell.source)
+    assert [o for cell in cells for o in cell.outputs if o.output_type == "error" or o.get("name") == "stderr"] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", PATHS, ids=lambda p: p.stem)
+def test_unsolved_notebook_gives_no_points_and_says_why(autograded, path):
+    for name, cell in graded(read(autograded["blank"][0] / path.name)).items():
+        assert score(cell) == 0
+        assert ("Look here first" if name.partition("-")[0] in steps.REPAIRS else "still open") in words(cell)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", PATHS, ids=lambda p: p.stem)
+def test_solved_notebook_gives_all_points_that_this_machine_can_give(autograded, path):
+    cells = graded(read(autograded["solver"][0] / path.name))
+    assert {name: score(cell) for name, cell in cells.items()} == {name: full_points(name) for name in cells}
+
+
+@pytest.mark.slow
+def test_nbgrader_adds_up_the_same_points(autograded):
+    most = sum(all_checks().values())
+    assert autograded["blank"][1:] == (0, most)
+    assert autograded["solver"][1:] == (sum(map(full_points, all_checks())), most)
+
+
+@pytest.mark.slow
+def test_nbgrader_validates_every_notebook(classroom):
+    """Unsolved ones fail in their two checks and nowhere else; one that is solved passes."""
+    with ThreadPoolExecutor(2) as pool:
+        said = list(pool.map(lambda path: nbgrader(classroom / "release" / "ladder", "validate", path.name), PATHS))
+    for path, text in zip(PATHS, said, strict=True):
+        checks = len(graded(read(path)))
+        assert (f"VALIDATION FAILED ON {checks} CELL(S)" if checks else "Success") in text, path.stem
+    assert "Success" in nbgrader(classroom / "solved", "validate", "01_single_tile.ipynb")

@@ -1,0 +1,242 @@
+"""The bundle: one archive that runs away from the checkout, and results that the course can record."""
+
+import ast
+import itertools
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from course_utils.artifact import Artifact, Parameter, Resources, Tensor
+from course_utils.compile.errors import CompileError
+from course_utils.grading import checker, steps
+from course_utils.recordings import bundle, measured
+
+PACKAGE = Path(bundle.__file__).parents[1]
+KERNEL = {"name": "step01 tilelang", "step": "step01", "dsl": "tilelang", "timed": True, "factory": None}
+DEVICE = {"name": "NVIDIA H200", "capability": [9, 0], "sms": 132, "l2_bytes": 60 << 20, "memory_bytes": 140 << 30,
+          "free_bytes": 139 << 30, "cuda_driver": "13.0", "driver": "580.00", "torch": "2.13.0", "cublas_cuda": "13.0"}
+TIMING = {"mode": "burst", "size": [128, 128, 64], "tflops": 1.5, "cublas_tflops": 3.0, "ratio": 0.5,
+          "ratio_quartiles": [0.49, 0.51]}
+
+
+def artifact(_factory, dsl, size):
+    """Stands in for a compiler: launches nothing, but is whole and of this size."""
+    M, N, K = size
+    tensors = (Tensor("A", (M, K), "float16"), Tensor("B", (N, K), "float16"), Tensor("D", (M, N), "float16"))
+    return Artifact(dsl=dsl, kernel="main", ptx="wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {%f1}, %rd1, %rd2;",
+                    cubin=b"\x7fELF", grid=(1, 1, 1), block=(128, 1, 1), cluster=(1, 1, 1), dynamic_shared=1024,
+                    parameters=tuple(Parameter("pointer", tensor=t.name) for t in tensors), tensors=tensors,
+                    resources=Resources(90, 0, 0, 0, 0), versions={"tilelang": "0.1.15"})
+
+
+class FakeWorker:
+    """Answers every run as right, and every timing with one figure."""
+
+    def __init__(self):
+        self.asked = []
+
+    def request(self, op, artifact, limit, **fields):
+        self.asked.append((op, artifact.problem))
+        return {"ok": True, "relative_norm": 2e-4} if op == "run" else {**TIMING, "mode": op, "size": [*artifact.problem]}
+
+
+@pytest.fixture
+def archive(tmp_path):
+    path = tmp_path / "out.pyz"
+    bundle.write(path, [KERNEL], artifact)
+    return path
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    worker = FakeWorker()
+    monkeypatch.setattr(checker, "find_gpu", lambda: (DEVICE, ""))
+    monkeypatch.setattr(checker, "worker", lambda: worker)
+    return worker
+
+
+def imports(path, top_only):
+    """Modules that a file imports, as absolute names with what is taken from them."""
+    tree = ast.parse(path.read_text())
+    for node in tree.body if top_only else ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path.name} has a relative import"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def module_file(name):
+    """The file of a course_utils module, of ``module.attribute`` too."""
+    for parts in (name.split("."), name.split(".")[:-1]):
+        for path in (PACKAGE.parent.joinpath(*parts).with_suffix(".py"), PACKAGE.parent.joinpath(*parts, "__init__.py")):
+            if path.exists():
+                return path
+    raise AssertionError(f"no file for {name}")
+
+
+def carried():
+    return [PACKAGE / "__init__.py", PACKAGE / "artifact.py",
+            *(path for package in bundle.PACKAGES for path in (PACKAGE / package).rglob("*.py"))]
+
+
+def test_carries_every_course_module_it_imports():
+    wanted = {name for path in carried() for name in imports(path, top_only=False) if name.startswith("course_utils")}
+    assert {name for name in wanted if module_file(name) not in carried()} == set()
+
+
+def test_carries_the_package_of_every_module():
+    assert {path.parent / "__init__.py" for path in carried()} <= set(carried())
+
+
+def loaded_at_run():
+    """The files that the bundle's commands import where they are imported at the top: what a GPU machine has to load."""
+    seen = set()
+    todo = [PACKAGE / "recordings" / "bundle.py", PACKAGE / "grading" / "checker.py", PACKAGE / "run" / "gpu" / "worker.py"]
+    while todo:
+        path = todo.pop()
+        seen.add(path)
+        todo += {module_file(n) for n in imports(path, top_only=True) if n.startswith("course_utils")} - seen
+    return seen
+
+
+def test_starts_with_python_alone():
+    """What cannot run must still say why: only the workers, and what is asked for later, may need torch, CUDA or a DSL."""
+    roots = {name.split(".")[0] for path in loaded_at_run() for name in imports(path, top_only=True)}
+    assert roots - set(sys.stdlib_module_names) == {"course_utils"}
+
+
+def test_is_one_executable_archive(archive):
+    assert list(archive.parent.iterdir()) == [archive]
+    with zipfile.ZipFile(archive) as zipped:
+        assert zipped.testzip() is None
+        names = zipped.namelist()
+    assert len(names) == len(set(names))
+    assert {"__main__.py", "manifest.json", *(path.relative_to(PACKAGE.parent).as_posix() for path in carried())} <= set(names)
+
+
+def test_manifest_names_every_kernel_and_its_compiler(tmp_path):
+    kernels = [{**KERNEL, "name": "first"}, {**KERNEL, "name": "second", "step": "step03", "timed": False}]
+    bundle.write(tmp_path / "out.pyz", kernels, artifact)
+    manifest = json.loads(zipfile.ZipFile(tmp_path / "out.pyz").read("manifest.json"))
+    versions = {"tilelang": "0.1.15"}
+    assert manifest == [{key: kernel[key] for key in ("name", "step", "dsl", "timed")} | {"versions": versions}
+                        for kernel in kernels]
+
+
+def sizes_in(archive, name):
+    prefix = f"artifacts/{name}/"
+    with zipfile.ZipFile(archive) as zipped:
+        return {tuple(map(int, n.removeprefix(prefix).removesuffix(".zip").split("x"))): Artifact.from_bytes(zipped.read(n))
+                for n in zipped.namelist() if n.startswith(prefix)}
+
+
+@pytest.mark.parametrize("timed", [True, False])
+def test_holds_every_size_that_is_checked_or_timed(timed, tmp_path):
+    bundle.write(tmp_path / "out.pyz", [{**KERNEL, "name": "mine", "step": "step03", "timed": timed}], artifact)
+    step = steps.find("step03")
+    assert set(sizes_in(tmp_path / "out.pyz", "mine")) == set(step.check_sizes) | (set(step.timed_sizes) if timed else set())
+
+
+def test_artifacts_round_trip(archive):
+    size = steps.find("step01").check_sizes[0]
+    assert sizes_in(archive, "step01 tilelang") == {size: artifact(None, "tilelang", size)}
+
+
+def test_reports_progress_once_an_artifact(tmp_path):
+    told = []
+    bundle.write(tmp_path / "out.pyz", [KERNEL], artifact, told.append)
+    assert told == [("step01 tilelang", size) for size in steps.find("step01").check_sizes]
+
+
+def test_a_kernel_that_does_not_compile_leaves_no_archive(tmp_path):
+    def broken(*_):
+        raise CompileError("lower", "no such thing")
+    with pytest.raises(CompileError):
+        bundle.write(tmp_path / "out.pyz", [KERNEL], broken)
+    assert not (tmp_path / "out.pyz").exists()
+
+
+# -- running it
+
+
+def test_results_are_what_measured_reads(archive, gpu, tmp_path, monkeypatch):
+    said = []
+    results = bundle.run(archive, 5.0, say=said.append)
+    (tmp_path / "results.json").write_text(json.dumps(results))
+    monkeypatch.setattr(measured, "FOLDER", tmp_path / "measured")
+    measured.record(tmp_path / "results.json")
+    (entry,) = measured.load()["entries"]
+    assert (entry["name"], entry["step"], entry["dsl"], entry["passed"]) == ("step01 tilelang", "step01", "tilelang", True)
+    assert entry["points"] == entry["max_points"] == 5
+    assert entry["timings"] == [TIMING]
+    provenance = measured.load()["provenance"]
+    assert (provenance["gpu"], provenance["driver"], provenance["torch"]) == ("NVIDIA H200", "580.00", "2.13.0")
+    assert provenance["versions"] == {"tilelang": "0.1.15"}
+    assert "NVIDIA H200" in said[0] and "1 kernels" in said[0]
+    assert said[1].startswith("step01 tilelang") and "1.5" in said[1] and "0.500" in said[1]
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_sustained_runs_are_of_the_square_sizes_and_not_of_a_quick_run(quick, gpu, tmp_path):
+    bundle.write(tmp_path / "out.pyz", [{**KERNEL, "step": "step03"}], artifact)
+    bundle.run(tmp_path / "out.pyz", 5.0, quick, say=lambda _: None)
+    step = steps.find("step03")
+    square = [(4096, 4096, 4096), (8192, 8192, 8192)]
+    assert [size for op, size in gpu.asked if op == "run"] == list(step.check_sizes)
+    assert [size for op, size in gpu.asked if op == "burst"] == list(step.timed_sizes)
+    assert [size for op, size in gpu.asked if op == "sustained"] == ([] if quick else square)
+
+
+def test_a_kernel_that_is_not_timed_is_only_run(gpu, tmp_path):
+    bundle.write(tmp_path / "out.pyz", [{**KERNEL, "step": "step03", "timed": False}], artifact)
+    (entry,) = bundle.run(tmp_path / "out.pyz", 5.0, say=lambda _: None)["entries"]
+    assert {op for op, _ in gpu.asked} == {"run"}
+    assert entry["timings"] == []
+
+
+def test_one_bad_kernel_does_not_end_the_run(gpu, tmp_path, monkeypatch):
+    fault, fine = {"error": "CUDA_ERROR_ILLEGAL_ADDRESS", "detail": "x"}, {"ok": True, "relative_norm": 2e-4}
+    answers = itertools.chain([fault], itertools.repeat(fine))
+    monkeypatch.setattr(gpu, "request", lambda op, *_, **__: next(answers) if op == "run" else TIMING)
+    bundle.write(tmp_path / "out.pyz", [{**KERNEL, "name": "bad"}, {**KERNEL, "name": "good"}], artifact)
+    said = []
+    results = bundle.run(tmp_path / "out.pyz", 5.0, say=said.append)
+    assert [(e["name"], e["passed"]) for e in results["entries"]] == [("bad", False), ("good", True)]
+    assert "illegal address" in said[1]
+
+
+def test_main_writes_the_results(archive, gpu, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", [str(archive)])
+    assert bundle.main(["--out", str(tmp_path / "mine.json"), "--quick"]) == 0
+    assert measured.read(tmp_path / "mine.json")["entries"][0]["passed"]
+    assert "course import mine.json" in capsys.readouterr().out
+
+
+def isolated(archive, *arguments, flags=()):
+    """Run the archive as another machine would: no checkout near, no PYTHONPATH, no GPU."""
+    elsewhere = archive.parent / "elsewhere"
+    elsewhere.mkdir()
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")} | {"CUDA_VISIBLE_DEVICES": ""}
+    return subprocess.run([sys.executable, "-I", *flags, str(archive), *arguments], cwd=elsewhere, env=environment,
+                          capture_output=True, text=True, timeout=60)
+
+
+def test_help_needs_nothing_but_python(archive):
+    done = isolated(archive, "--help", flags=["-S"])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert all(option in done.stdout for option in ("--out", "--time-limit", "--quick"))
+
+
+def test_without_a_gpu_it_says_so_in_one_line(archive):
+    done = isolated(archive)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("cannot run: ") and ("NVIDIA driver" in line or "GPU" in line)
+    assert not (archive.parent / "elsewhere" / "results.json").exists()

@@ -1,0 +1,74 @@
+"""What a learner reached is kept between sessions, and never lost to a worse check or a broken file."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from course_utils.figures import ladder as plots
+from course_utils.grading.verdict import Part, Verdict
+from course_utils.recordings import progress
+
+DEVICE = {"name": "NVIDIA H200", "driver": "580"}
+TIMING = {"mode": "burst", "size": [4096] * 3, "tflops": 700.0, "cublas_tflops": 720.0, "ratio": 0.97}
+
+
+def verdict(points, step="step04", dsl="tilelang", timing=()):
+    return Verdict(step, dsl, "emulator", (Part("results", points > 0, points, 10, ""),), "", timing, (("wgmma", str(points)),))
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "progress.json"
+
+
+def test_nothing_kept_is_empty(file):
+    assert progress.read(file) == {"provenance": {}, "entries": []}
+
+
+def test_kept_verdict_comes_back(file):
+    progress.keep(verdict(9), None, file)
+    assert progress.find(progress.read(file), "step04", "tilelang")["points"] == 9
+    assert progress.find(progress.read(file), "step04", "cute") is None
+
+
+def test_better_or_equal_replaces_and_worse_does_not(file):
+    for points, receipt in ((5, "5"), (9, "9"), (3, "9"), (9, "9")):
+        progress.keep(verdict(points), None, file)
+        assert progress.find(progress.read(file), "step04", "tilelang")["receipt"] == [["wgmma", receipt]]
+    assert len(progress.read(file)["entries"]) == 1
+
+
+def test_points_add_up_by_dsl(file):
+    for step, dsl, points in (("step01", "tilelang", 5), ("step02", "tilelang", 4), ("step01", "cute", 3)):
+        progress.keep(verdict(points, step, dsl), None, file)
+    kept = progress.read(file)
+    assert (progress.points(kept, "tilelang"), progress.points(kept, "cute")) == (9, 3)
+
+
+def test_timings_carry_where_they_were_measured_and_can_be_drawn(file):
+    progress.keep(verdict(10, timing=(TIMING,)), DEVICE, file)
+    progress.keep(verdict(5, "step01"), None, file)  # no timing: the GPU stays named
+    kept = progress.read(file)
+    assert kept["provenance"]["gpu"] == "NVIDIA H200"
+    assert plots.ladder({"entries": []}, kept, "step04")
+
+
+@pytest.mark.parametrize("broken", ["", "{", "[]", '{"entries": 3}', '{"entries": [{"step": "step04"}], "provenance": {}}'])
+def test_broken_file_is_moved_aside(file, broken):
+    file.write_text(broken)
+    assert progress.read(file)["entries"] == []
+    progress.keep(verdict(9), None, file)
+    assert len(progress.read(file)["entries"]) == 1 and file.with_suffix(".broken").read_text() == broken
+
+
+def test_two_notebooks_at_once_lose_nothing(file):
+    names = [f"step{n:02d}" for n in range(1, 11)]
+    with ThreadPoolExecutor(10) as pool:
+        list(pool.map(lambda name: progress.keep(verdict(5, name), None, file), names))
+    assert sorted(e["step"] for e in progress.read(file)["entries"]) == names
+
+
+def test_file_is_json_with_one_entry_a_step(file):
+    progress.keep(verdict(9), None, file)
+    assert json.loads(file.read_text())["entries"][0]["name"] == "step04 tilelang"

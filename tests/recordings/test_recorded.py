@@ -1,0 +1,129 @@
+"""What solutions/measured/ holds bears out what the course says of it."""
+
+import json
+
+import pytest
+
+from course_utils.compile.load import SOLUTIONS, load_module
+from course_utils.grading import checker, steps
+from course_utils.recordings import measured
+
+LADDER = measured.load("ladder")
+EMULATOR = json.loads((SOLUTIONS / "measured" / "emulator.json").read_text())
+WRONG = {entry["name"]: entry for entry in measured.load("wrong")["entries"]}
+RISING = [f"step{n:02d}" for n in range(3, 11)]
+SQUARES = [4096, 8192]
+
+
+both_dsls = pytest.mark.parametrize("dsl", checker.DSLS)
+
+
+def entry_of(step, dsl):
+    return next(e for e in LADDER["entries"] if (e["step"], e["dsl"]) == (step, dsl))
+
+
+def run_of(step, dsl, size, mode="burst"):
+    entry = entry_of(step, dsl)
+    return next(t for t in entry["timings"] if t["mode"] == mode and t["size"] == [size] * 3)
+
+
+@pytest.mark.parametrize("name", ["ladder", "variants", "wrong"])
+def test_every_file_says_where_it_comes_from(name):
+    provenance = measured.load(name)["provenance"]
+    assert "H200" in provenance["gpu"]
+    assert all(provenance[key] for key in ("driver", "cuda_driver", "torch", "date"))
+    assert {"tilelang", "nvrtc"} <= set(provenance["versions"])
+    assert name == "variants" or "nvidia-cutlass-dsl" in provenance["versions"]  # variants are TileLang's
+
+
+def test_every_solution_was_right_and_got_all_its_points():
+    assert [(e["dsl"], e["step"]) for e in LADDER["entries"]] == [(dsl, step) for dsl in checker.DSLS for step in steps.STEPS]
+    for entry in LADDER["entries"]:
+        assert entry["passed"] and entry["points"] == steps.find(entry["step"]).points, entry["name"]
+
+
+@both_dsls
+@pytest.mark.parametrize("size", SQUARES)
+@pytest.mark.parametrize("mode", ["burst", "sustained"])
+@pytest.mark.parametrize("field", ["tflops", "ratio"])
+def test_the_ladder_rises(size, mode, field, dsl):
+    values = [run_of(step, dsl, size, mode)[field] for step in RISING]
+    assert values == sorted(set(values))
+
+
+@both_dsls
+def test_step_10_is_no_slower_than_cublas(dsl):
+    assert run_of("step10", dsl, 4096)["ratio"] >= 1.0
+    assert run_of("step10", dsl, 8192, "sustained")["ratio"] >= 1.0
+
+
+@both_dsls
+@pytest.mark.parametrize("step", RISING)
+def test_speed_floor_is_within_reach(step, dsl):
+    assert steps.find(step).speed_floor < 0.95 * run_of(step, dsl, 4096)["ratio"]
+
+
+@both_dsls
+@pytest.mark.parametrize("step", RISING)
+def test_three_sizes_in_burst_and_two_sustained_with_clocks(step, dsl):
+    entry = entry_of(step, dsl)
+    modes = [(t["mode"], tuple(t["size"])) for t in entry["timings"]]
+    assert modes == [("burst", size) for size in steps.TIMED_SIZES] + [("sustained", (n,) * 3) for n in SQUARES]
+    assert all(t["gpu"]["clock_mhz"] and t["gpu"]["power_w"] for t in entry["timings"])
+
+
+WRONG_FILES = [(dsl, path) for dsl in checker.DSLS for path in sorted((SOLUTIONS / "wrong" / dsl).glob("*.py"))]
+
+
+@pytest.mark.parametrize("dsl, path", WRONG_FILES, ids=lambda value: getattr(value, "stem", value))
+def test_every_wrong_kernel_got_its_verdict_on_the_gpu(dsl, path):
+    wanted = load_module(path)
+    if wanted.FAILS == "compiles":
+        assert f"{path.stem} {dsl}" not in WRONG
+        return
+    found = WRONG[f"{path.stem} {dsl}"]
+    failed = [part["name"] for part in found["checks"] if part["passed"] is False]
+    assert failed[0] == wanted.FAILS
+    assert wanted.SAYS in found["diagnosis"].lower()
+    results = next(part for part in found["checks"] if part["name"] == "results")
+    hung, died = "never ended" in results["detail"], any(word in results["detail"] for word in ("died", "refused", "touched"))
+    outcome = "right" if results["passed"] else "hang" if hung else "fault" if died else "wrong"
+    assert outcome in {"race": ("right", "wrong")}.get(wanted.OUTCOME, (wanted.OUTCOME,))
+
+
+# -- the emulator beside the H200
+
+
+def test_every_solution_was_held_against_the_h200_at_three_sizes():
+    assert "H200" in EMULATOR["provenance"]["gpu"] and EMULATOR["provenance"]["driver"]
+    sizes = {(dsl, step): 0 for dsl in checker.DSLS for step in steps.STEPS}
+    for run in EMULATOR["solutions"]:
+        sizes[run["dsl"], run["step"]] += 1
+    assert all(count == 3 or step == "step01" for (_, step), count in sizes.items())  # step 1 has one size
+
+
+@pytest.mark.parametrize("run", EMULATOR["solutions"], ids=lambda run: f"{run['step']} {run['dsl']} {run['size']}")
+def test_the_emulator_came_to_what_the_h200_computed(run):
+    """Both round an fp32 sum to fp16, added up in another order: few elements differ, and no error is larger than the other's."""
+    assert run["finished"] and run["findings"] == []
+    assert run["differ"] < 0.005 * run["elements"]
+    assert run["largest_difference"] <= 2.0 ** -4  # one fp16 ulp of the largest elements, between 64 and 128
+    assert run["largest_error_emulator"] <= 1.05 * run["largest_error_h200"]
+
+
+RACES_THE_H200_WON = {("no_cluster_sync", "tilelang"), ("no_store_wait", "tilelang"), ("no_producer_tail", "cute"),
+                      ("no_proxy_fence", "cute")}
+
+
+@pytest.mark.parametrize("row", EMULATOR["wrong"], ids=lambda row: f"{row['name']} {row['dsl']}")
+def test_the_emulator_and_the_h200_agree_on_a_wrong_kernel_or_a_race_was_won(row):
+    won = (row["name"], row["dsl"]) in RACES_THE_H200_WON
+    assert row["emulator_right"] == (row["h200_right"] and not won)
+    assert not won or row["kinds"]
+    if "never ended" in row["h200"]:
+        assert not row["emulator_ended"] or "expect-tx" in row["kinds"]
+
+
+def test_every_wrong_kernel_that_compiles_was_emulated():
+    names = {(row["name"], row["dsl"]) for row in EMULATOR["wrong"]}
+    assert names == {(path.stem, dsl) for dsl, path in WRONG_FILES if load_module(path).FAILS != "compiles"}

@@ -1,0 +1,277 @@
+"""Lane arithmetic and control flow: small PTX programs against Python integers and NumPy, lane by lane."""
+
+import random
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from course_utils.run.emulator import emulate
+from tests.run.emulator.kernels import kernel
+
+M32, M64 = (1 << 32) - 1, (1 << 64) - 1
+
+
+def lanes(body, result="%r9", inputs=(), bits=32, threads=32):
+    """Run a body that leaves a value in ``result``; input arrays are in %r100, %r101 ... (or %rd). Returns all lanes'."""
+    dtype, move = (np.uint32, "u32") if bits == 32 else (np.uint64, "u64")
+    register = "%r" if bits == 32 else "%rd"
+    names = [f"I{i}" for i in range(len(inputs))]
+    text = "mov.u32 %r0, %tid.x;\n"
+    for i in range(len(inputs)):
+        text += (f"ld.param.u64 %rd1, [k_param_{i}];\nmul.wide.u32 %rd2, %r0, {bits // 8};\nadd.s64 %rd1, %rd1, %rd2;\n"
+                 f"ld.global.{move} {register}{40 + i}, [%rd1];\n")
+    text += body + (f"\nld.param.u64 %rd1, [k_param_{len(inputs)}];\nmul.wide.u32 %rd2, %r0, {bits // 8};\n"
+                    f"add.s64 %rd1, %rd1, %rd2;\nst.global.{move} [%rd1], {result};\n")
+    kind = f"uint{bits}"
+    artifact = kernel(text, threads=threads, pointers=[*names, "OUT"],
+                      tensors=[(n, (threads,), kind) for n in [*names, "OUT"]])
+    out = np.zeros(threads, dtype)
+    result = emulate(artifact, {**{n: np.array(v, dtype) for n, v in zip(names, inputs, strict=True)}, "OUT": out})
+    assert result.ok, result.findings
+    return out.tolist()
+
+
+def signed(value, bits=32):
+    return value - (1 << bits) if value >> (bits - 1) else value
+
+
+BINARY = {
+    "add.s32": lambda a, b: a + b, "sub.s32": lambda a, b: a - b, "mul.lo.s32": lambda a, b: a * b, "and.b32": lambda a, b: a & b,
+    "or.b32": lambda a, b: a | b, "xor.b32": lambda a, b: a ^ b, "mul.hi.u32": lambda a, b: a * b >> 32,
+    "mul.hi.s32": lambda a, b: signed(a) * signed(b) >> 32, "min.u32": min, "max.u32": max,
+    "min.s32": lambda a, b: min(signed(a), signed(b)), "max.s32": lambda a, b: max(signed(a), signed(b)),
+    "shl.b32": lambda a, b: a << b if b < 32 else 0, "shr.u32": lambda a, b: a >> min(b, 64),
+    "shr.s32": lambda a, b: signed(a) >> min(b, 64), "div.u32": lambda a, b: a // b if b else M32,
+    "rem.u32": lambda a, b: a % b if b else a, "div.s32": lambda a, b: int(np.fix(signed(a) / signed(b))) if b else M32,
+    "rem.s32": lambda a, b: signed(a) - signed(b) * int(np.fix(signed(a) / signed(b))) if b else a,
+}
+interesting = st.one_of(st.integers(0, M32), st.sampled_from([0, 1, 31, 32, 33, 0x7FFFFFFF, 0x80000000, M32]))
+
+
+@settings(max_examples=12, deadline=None)
+@given(data=st.data())
+@pytest.mark.parametrize("opcode", BINARY)
+def test_binary_integers(opcode, data):
+    a, b = (data.draw(st.lists(interesting, min_size=32, max_size=32)) for _ in range(2))
+    expected = [BINARY[opcode](x, y) & M32 for x, y in zip(a, b, strict=True)]
+    assert lanes(f"{opcode} %r9, %r40, %r41;", inputs=(a, b)) == expected
+    assert lanes(f"{opcode} %r9, %r40, {b[0]};", inputs=(a,)) == [BINARY[opcode](x, b[0]) & M32 for x in a]
+    assert lanes(f"mov.u32 %r5, {a[0]};\n{opcode} %r9, %r5, {b[0]};")[0] == expected[0]
+
+
+@settings(max_examples=25, deadline=None)
+@given(a=interesting, b=interesting, c=interesting)
+def test_uniform_and_differing_lanes_agree(a, b, c):
+    """The same instructions on Python ints and on arrays: each lane gets the values by a load in one, as constants in the other."""
+    body = """
+prmt.b32 %r9, {0}, {1}, 0x5410;
+mad.lo.s32 %r9, %r9, {2}, {0};
+bfe.u32 %r10, {1}, 5, 11;
+add.s32 %r9, %r9, %r10;
+bfe.s32 %r10, {2}, 3, 9;
+xor.b32 %r9, %r9, %r10;
+brev.b32 %r10, {1};
+sub.s32 %r9, %r9, %r10;
+popc.b32 %r10, {0};
+clz.b32 %r11, {2};
+mad.lo.s32 %r9, %r10, %r11, %r9;
+lop3.b32 %r9, %r9, {1}, {2}, 0xe8;
+shf.l.wrap.b32 %r9, %r9, {0}, 13;
+bfi.b32 %r9, %r9, {1}, 4, 8;
+selp.b32 %r10, %r9, {0}, 1;
+mul.wide.s32 %rd9, {0}, {1};
+mad.wide.u32 %rd9, {1}, {2}, %rd9;
+shr.u64 %rd9, %rd9, 17;
+cvt.u32.u64 %r12, %rd9;
+add.s32 %r9, %r10, %r12;
+setp.lt.s32 %p1, {0}, {1};
+setp.ge.u32 %p2|%p3, {1}, {2};
+and.pred %p4, %p1, %p2;
+not.pred %p5, %p3;
+@%p4 add.s32 %r9, %r9, 7;
+@!%p5 xor.b32 %r9, %r9, {2};
+cvt.s64.s32 %rd10, %r9;
+shr.s64 %rd10, %rd10, 3;
+mov.b64 {{%r13, %r14}}, %rd10;
+mov.b64 %rd11, {{%r14, %r13}};
+min.s64 %rd11, %rd11, %rd10;
+cvt.u32.u64 %r9, %rd11;
+"""
+    constants = f"mov.u32 %r40, {a};\nmov.u32 %r41, {b};\nmov.u32 %r42, {c};\n"
+    mixed = [[v, *([v ^ 0x5A5A] * 31)] for v in (a, b, c)]
+    assert lanes(constants + body.format("%r40", "%r41", "%r42"))[0] == lanes(
+        body.format("%r40", "%r41", "%r42"), inputs=mixed)[0]
+
+
+def test_known_answers():
+    assert lanes("mov.u32 %r5, 0x12345678;\nmov.u32 %r6, 0x9abcdef0;\nprmt.b32 %r9, %r5, %r6, 0x7610;")[0] == 0x9ABC5678
+    assert lanes("mov.u32 %r5, 0x000000f0;\nbfe.s32 %r9, %r5, 4, 4;")[0] == M32
+    assert lanes("bfind.u32 %r9, 0x00100000;")[0] == 20
+    assert lanes("lop3.b32 %r9, 0xff00ff00, 0xf0f0f0f0, 0xcccccccc, 0x96;")[0] == 0xFF00FF00 ^ 0xF0F0F0F0 ^ 0xCCCCCCCC
+    assert lanes("mov.s32 %r5, -7;\nshr.s32 %r9, %r5, 1;")[0] == M32 - 3
+    assert lanes("mul.wide.s32 %rd9, -3, 5;", "%rd9", bits=64)[0] == M64 - 14
+    assert lanes("mul.hi.u64 %rd9, 0xffffffffffffffff, 16;", "%rd9", bits=64)[0] == 15
+
+
+def bits(value):
+    return struct.unpack("<I", struct.pack("<f", value))[0]
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.floats(width=32, allow_nan=False), min_size=64, max_size=64))
+def test_floats(values):
+    a, b = np.array(values[:32], np.float32), np.array(values[32:], np.float32)
+    packed = [a.view(np.uint32).tolist(), b.view(np.uint32).tolist()]
+    load = "mov.b32 %f1, %r40;\nmov.b32 %f2, %r41;\n"
+    with np.errstate(all="ignore"):
+        assert lanes(load + "add.f32 %f3, %f1, %f2;\nmov.b32 %r9, %f3;", inputs=packed) == (a + b).view(np.uint32).tolist()
+        assert lanes(load + "mul.rn.f32 %f3, %f1, %f2;\nmov.b32 %r9, %f3;", inputs=packed) == (a * b).view(np.uint32).tolist()
+        halves = np.stack([b.astype(np.float16), a.astype(np.float16)], 1).reshape(-1).view(np.uint32).tolist()
+        assert lanes(load + "cvt.rn.f16x2.f32 %r9, %f1, %f2;", inputs=packed) == halves
+        less = ((a < b).astype(np.uint32)).tolist()
+        assert lanes(load + "setp.lt.f32 %p1, %f1, %f2;\nselp.b32 %r9, 1, 0, %p1;", inputs=packed) == less
+
+
+def test_conversions():
+    import torch
+
+    values = np.random.default_rng(0).standard_normal(32).astype(np.float32) * 1000
+    load = "mov.b32 %f1, %r40;\n"
+    raw = [values.view(np.uint32).tolist()]
+    assert lanes(load + "cvt.rzi.s32.f32 %r9, %f1;", inputs=raw) == [int(v) & M32 for v in values]
+    bf16 = torch.from_numpy(values).to(torch.bfloat16).view(torch.int16).numpy().view(np.uint16).tolist()
+    assert lanes(load + "cvt.rn.bf16.f32 %rs1, %f1;\ncvt.u32.u16 %r9, %rs1;", inputs=raw) == bf16
+    assert lanes("cvt.rn.f32.s32 %f1, -5;\nmov.b32 %r9, %f1;")[0] == bits(-5.0)
+    assert lanes("mov.b32 %f1, 0f3F800000;\ncvt.f64.f32 %rd9, %f1;", "%rd9", bits=64)[0] == struct.unpack(
+        "<Q", struct.pack("<d", 1.0))[0]
+
+
+def test_divergence_reconverges_and_nests():
+    body = """
+and.b32 %r5, %r0, 3;
+mov.u32 %r9, 0;
+setp.lt.u32 %p1, %r5, 2;
+@%p1 bra LOW;
+add.s32 %r9, %r9, 100;
+setp.eq.u32 %p2, %r5, 3;
+@%p2 bra THREE;
+add.s32 %r9, %r9, 20;
+bra JOIN_HIGH;
+THREE: add.s32 %r9, %r9, 30;
+JOIN_HIGH: add.s32 %r9, %r9, 1;
+bra JOIN;
+LOW: add.s32 %r9, %r9, %r5;
+JOIN: vote.sync.ballot.b32 %r6, 1, 0xffffffff;
+popc.b32 %r6, %r6;
+mad.lo.s32 %r9, %r6, 1000, %r9;
+"""
+    assert lanes(body) == [32000 + {0: 0, 1: 1, 2: 121, 3: 131}[lane & 3] for lane in range(32)]
+
+
+def test_loops_with_a_trip_count_for_each_lane():
+    body = """
+mov.u32 %r9, 0;
+mov.u32 %r5, 0;
+AGAIN: setp.ge.u32 %p1, %r5, %r0;
+@%p1 bra OUT;
+add.s32 %r9, %r9, %r5;
+add.s32 %r5, %r5, 1;
+bra AGAIN;
+OUT:
+"""
+    assert lanes(body) == [n * (n - 1) // 2 for n in range(32)]
+
+
+def test_exits_of_some_lanes():
+    body = "mov.u32 %r9, 5;\nsetp.gt.u32 %p1, %r0, 9;\n@%p1 exit;\nactivemask.b32 %r5;\nadd.s32 %r9, %r9, %r5;\n"
+    assert lanes(body) == [5 + 0x3FF] * 10 + [0] * 22
+
+
+def test_lanes_wait_for_lanes_of_their_own_warp():
+    """Lane 1 waits at a barrier on which lane 0 arrives later: independent thread scheduling."""
+    body = """
+mov.b32 %r1, smem;
+setp.eq.u32 %p1, %r0, 0;
+@%p1 mbarrier.init.shared::cta.b64 [%r1], 1;
+setp.eq.u32 %p2, %r0, 1;
+@%p2 bra WAITS;
+@%p1 mbarrier.arrive.shared::cta.b64 _, [%r1];
+bra OVER;
+WAITS: mbarrier.try_wait.parity.shared::cta.b64 %p3, [%r1], 0;
+@!%p3 bra WAITS;
+OVER: mov.u32 %r9, 1;
+"""
+    assert lanes(body) == [1] * 32
+
+
+def test_shuffles_votes_and_elect():
+    assert lanes("shfl.sync.bfly.b32 %r9, %r0, 5, 31, -1;") == [lane ^ 5 for lane in range(32)]
+    assert lanes("shfl.sync.up.b32 %r9, %r0, 3, 0, -1;") == [max(lane - 3, lane if lane < 3 else 0) for lane in range(32)]
+    assert lanes("shfl.sync.down.b32 %r9, %r0, 3, 31, -1;") == [lane + 3 if lane < 29 else lane for lane in range(32)]
+    assert lanes("shfl.sync.idx.b32 %r9, %r0, 7, 31, -1;") == [7] * 32
+    assert lanes("shfl.sync.idx.b32 %r9|%p1, %r0, 1, 6175, -1;") == [lane // 8 * 8 + 1 for lane in range(32)]
+    assert lanes("elect.sync %r8|%p1, -1;\nselp.b32 %r9, 1, 0, %p1;") == [1] + [0] * 31
+    assert lanes("setp.gt.u32 %p1, %r0, 3;\nvote.sync.any.pred %p2, %p1, -1;\nselp.b32 %r9, 1, 0, %p2;") == [1] * 32
+    assert lanes("redux.sync.add.s32 %r9, %r0, -1;") == [496] * 32
+    assert lanes("and.b32 %r5, %r0, 1;\nmatch.any.sync.b32 %r9, %r5, -1;") == [0x55555555 << (lane & 1) for lane in range(32)]
+
+
+def test_memory_round_trips():
+    body = """
+mov.b32 %r1, smem;
+shl.b32 %r2, %r0, 4;
+add.s32 %r2, %r2, %r1;
+add.s32 %r3, %r0, 1;
+st.shared.v4.u32 [%r2], {%r0, %r3, %r0, %r3};
+cvt.u64.u32 %rd5, %r2;
+cvta.shared.u64 %rd5, %rd5;
+ld.v2.u32 {%r5, %r6}, [%rd5+8];
+ld.shared.u8 %rs1, [%r2+4];
+cvt.u32.u16 %r7, %rs1;
+atom.shared.add.u32 %r8, [%r1+600], 2;
+mad.lo.s32 %r9, %r5, 10000, %r6;
+mad.lo.s32 %r9, %r7, 1000000, %r9;
+"""
+    body = body.replace("atom", "mov.u32 %r11, 0;\nst.shared.u32 [%r1+600], %r11;\natom")
+    assert lanes(body) == [(n + 1) * 1000000 + n * 10000 + n + 1 for n in range(32)]
+    local = ".local .align 8 .b8 depot[8];\n" + "mov.u64 %rd5, depot;\nst.local.u32 [%rd5+4], %r0;\nld.local.u32 %r9, [%rd5+4];\n"
+    assert lanes(local) == list(range(32))
+
+
+def test_cp_async_lands_at_its_wait():
+    body = """
+ld.param.u64 %rd1, [k_param_0];
+mul.wide.u32 %rd2, %r0, 4;
+add.s64 %rd1, %rd1, %rd2;
+mov.b32 %r1, smem;
+shl.b32 %r2, %r0, 2;
+add.s32 %r2, %r2, %r1;
+cp.async.ca.shared.global [%r2], [%rd1], 4;
+cp.async.commit_group;
+cp.async.wait_group 0;
+ld.shared.u32 %r9, [%r2];
+"""
+    values = [random.Random(1).getrandbits(32) for _ in range(32)]
+    assert lanes(body, inputs=(values,)) == values
+
+
+def test_matrices_of_eight_by_eight():
+    """stmatrix then ldmatrix.trans: element (r, c) of each 8 x 8 matrix comes back at (c, r)."""
+    body = """
+mov.b32 %r1, smem;
+shl.b32 %r2, %r0, 4;
+add.s32 %r2, %r2, %r1;
+shl.b32 %r3, %r0, 17;
+shl.b32 %r4, %r0, 1;
+or.b32 %r3, %r3, %r4;
+add.s32 %r3, %r3, 65536;
+stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r2], {%r3, %r3, %r3, %r3};
+ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%r5, %r6, %r7, %r9}, [%r2];
+"""
+    matrix = np.arange(64).reshape(8, 8)  # lane 4r + c holds 2 (4r + c) and 2 (4r + c) + 1: its elements count up row by row
+    moved = matrix.T
+    pairs = [moved[lane // 4, lane % 4 * 2:lane % 4 * 2 + 2].tolist() for lane in range(32)]
+    assert lanes(body) == [low | high << 16 for low, high in pairs]

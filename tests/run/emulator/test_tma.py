@@ -1,0 +1,364 @@
+"""TMA and wgmma against independent formulations: every swizzle, rank, offset and descriptor field, element by element."""
+
+import base64
+import json
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from course_utils.artifact import TensorMap
+from course_utils.run.emulator import emulate
+from course_utils.run.emulator.wgmma import operand_units
+from tests.run.emulator.kernels import init, kernel, load_tile, tile_map, wait
+
+BASE = 0x400  # the shared address of byte 0
+
+
+def swizzled(address, swizzle):
+    """A byte address after swizzling, bit by bit: bit 4 + i is flipped by bit 7 + i, for the mode's lowest 1, 2 or 3 bits."""
+    for i in range({0: 0, 1: 1, 2: 2, 3: 3}[swizzle]):
+        if address >> (7 + i) & 1:
+            address ^= 1 << (4 + i)
+    return address
+
+
+def dump(count):
+    """Copy ``count`` bytes of shared memory to the tensor whose address is in %rd61, a word for each of 128 threads in turn."""
+    return f"""
+shl.b32 %r60, %r0, 2;
+DUMPING: setp.ge.s32 %p10, %r60, {count};
+@%p10 bra DUMPED;
+add.s32 %r61, %r60, %r1;
+ld.shared.u32 %r62, [%r61];
+cvt.u64.u32 %rd60, %r60;
+add.s64 %rd60, %rd60, %rd61;
+st.global.u32 [%rd60], %r62;
+add.s32 %r60, %r60, 512;
+bra DUMPING;
+DUMPED:
+"""
+
+
+def box_in_shared(tensor, tensor_map, coordinates, seed=0):
+    """The bytes that one TMA load leaves in shared memory, by the emulator."""
+    count = tensor_map.box_bytes
+    rank = tensor_map.rank
+    where = ", ".join(str(c) for c in coordinates)
+    body = init(1, first=32768) + f"""
+add.s32 %r3, %r1, 32768;
+setp.ne.s32 %p1, %r0, 0;
+@%p1 bra LOADED;
+mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], {count};
+mov.b64 %rd50, k_param_0;
+cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r1], [%rd50, {{{where}}}], [%r3];
+LOADED:
+""" + wait("[%r3]", 0, "FULL") + "ld.param.u64 %rd61, [k_param_1];\n" + dump(count)
+    artifact = kernel(body, tensors=[("A", tensor.shape, str(tensor.dtype)), ("OUT", (count,), "uint8")],
+                      maps=[("A", tensor_map)], pointers=["OUT"], dynamic=32776)
+    out = np.zeros(count, np.uint8)
+    result = emulate(artifact, {"A": tensor, "OUT": out}, seed)
+    assert result.ok, result.findings
+    return out
+
+
+def expected_box(tensor, tensor_map, coordinates):
+    """The same by walking the box's elements one by one."""
+    size, out = tensor.dtype.itemsize, np.zeros(tensor_map.box_bytes, np.uint8)
+    raw = tensor.reshape(-1).view(np.uint8)
+    strides = (size, *tensor_map.strides)
+    for linear, index in enumerate(np.ndindex(*reversed(tensor_map.box))):
+        place = [c + i for c, i in zip(coordinates, reversed(index), strict=True)]
+        at = swizzled(BASE + linear * size, tensor_map.swizzle) - BASE
+        if all(0 <= p < d for p, d in zip(place, tensor_map.dims, strict=True)):
+            offset = sum(p * s for p, s in zip(place, strides, strict=True))
+            out[at:at + size] = raw[offset:offset + size]
+    return out
+
+
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_a_box_of_any_rank_swizzle_and_place(data):
+    rank = data.draw(st.integers(1, 5))
+    size = data.draw(st.sampled_from([1, 2, 4]))
+    swizzle = data.draw(st.integers(0, 3))
+    row = data.draw(st.sampled_from([16, 32, 64, 128])) if swizzle == 0 else 16 << swizzle
+    box = (row // size, *(data.draw(st.integers(1, 4)) for _ in range(rank - 1)))
+    inner = 16 // size * data.draw(st.integers(1, 10))
+    dims = (inner, *(data.draw(st.integers(1, 7)) for _ in range(rank - 1)))
+    dtype = {1: "uint8", 2: "float16", 4: "float32"}[size]
+    code = {1: 0, 2: 6, 4: 7}[size]
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    tensor = rng.integers(0, 255, (*reversed(dims[1:]), dims[0] * size), dtype=np.uint8).view(dtype)
+    strides = tuple(int(np.prod(dims[:i])) * size for i in range(1, rank))
+    tensor_map = TensorMap(code, dims, strides, box, (1,) * rank, 0, swizzle)
+    coordinates = tuple(data.draw(st.integers(-3, d + 1)) for d in dims)
+    np.testing.assert_array_equal(box_in_shared(tensor, tensor_map, coordinates, data.draw(st.integers(0, 5))),
+                                  expected_box(tensor, tensor_map, coordinates))
+
+
+def test_nan_fill_and_element_strides():
+    tensor = np.arange(64, dtype=np.float16).reshape(4, 16)
+    nan = TensorMap(6, (16, 4), (32,), (8, 4), (1, 1), 0, 0, 0, 1)
+    out = box_in_shared(tensor, nan, (12, 2)).view(np.float16).reshape(4, 8)
+    assert np.isnan(out[:, 4:]).all() and np.isnan(out[2:]).all() and (out[:2, :4] == tensor[2:, 12:]).all()
+    every_other = TensorMap(6, (16, 4), (32,), (16, 4), (1, 2), 0, 0)
+    body_bytes = every_other.box_bytes // 2
+    artifact = kernel(init(1) + "add.s32 %r3, %r1, 8192;\nsetp.ne.s32 %p1, %r0, 0;\n@%p1 bra LOADED;\n"
+                      f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], {body_bytes};\n" + load_tile("%r1", "%r3")
+                      + "LOADED:\n" + wait("[%r3]", 0, "FULL") + "ld.param.u64 %rd61, [k_param_1];\n" + dump(body_bytes),
+                      tensors=[("A", (4, 16), "float16"), ("OUT", (body_bytes,), "uint8")], maps=[("A", every_other)],
+                      pointers=["OUT"])
+    out = np.zeros(body_bytes, np.uint8)
+    assert emulate(artifact, {"A": tensor, "OUT": out}).ok
+    np.testing.assert_array_equal(out.view(np.float16).reshape(2, 16), tensor[::2])
+
+
+@pytest.mark.parametrize("swizzle", range(4))
+def test_a_store_is_the_inverse_of_a_load(swizzle):
+    """Load a tile and store it elsewhere, half outside: what is inside arrives, and nothing else is touched."""
+    columns = 64 if not swizzle else (8 << swizzle)
+    A = np.random.default_rng(0).standard_normal((32, columns)).astype(np.float16)
+    D = np.full((48, columns), 7, np.float16)
+    count = A.nbytes
+    body = init(1) + f"""
+add.s32 %r3, %r1, 8192;
+setp.ne.s32 %p1, %r0, 0;
+@%p1 bra DONE;
+mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], {count};
+""" + load_tile("%r1", "%r3") + wait("[%r3]", 0, "FULL") + """
+mov.b64 %rd51, k_param_1;
+cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd51, {0, 32}], [%r1];
+cp.async.bulk.commit_group;
+cp.async.bulk.wait_group 0;
+DONE:
+"""
+    artifact = kernel(body, tensors=[("A", A.shape, "float16"), ("D", D.shape, "float16")],
+                      maps=[("A", tile_map(A.shape, A.shape, swizzle)), ("D", tile_map(D.shape, A.shape, swizzle))])
+    assert emulate(artifact, {"A": A, "D": D}).ok
+    np.testing.assert_array_equal(D[32:], A[:16])
+    assert (D[:32] == 7).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_multicast_brings_the_tile_and_its_bytes_to_every_cta_of_the_mask(seed):
+    A = np.arange(512, dtype=np.float16).reshape(8, 64)
+    body = init(1) + "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n" + """
+add.s32 %r3, %r1, 8192;
+mov.u32 %r20, %cluster_ctarank;
+setp.ne.s32 %p1, %r0, 0;
+@%p1 bra LOADED;
+mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], 1024;
+setp.ne.s32 %p2, %r20, 0;
+@%p2 bra LOADED;
+mov.b64 %rd50, k_param_0;
+mov.u16 %rs1, 3;
+cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%r1], [%rd50, {0, 0}], [%r3], %rs1;
+LOADED:
+""" + wait("[%r3]", 0, "FULL") + """
+ld.param.u64 %rd61, [k_param_1];
+mul.wide.u32 %rd62, %r20, 1024;
+add.s64 %rd61, %rd61, %rd62;
+""" + dump(1024) + "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n"
+    artifact = kernel(body, tensors=[("A", A.shape, "float16"), ("OUT", (2, 8, 64), "float16")], pointers=["OUT"],
+                      maps=[("A", tile_map(A.shape, A.shape, 0))], cluster=(2, 1, 1), grid=(2, 1, 1))
+    out = np.zeros((2, 8, 64), np.float16)
+    result = emulate(artifact, {"A": A, "OUT": out}, seed)
+    assert result.ok, result.findings
+    assert (out == A).all()
+
+
+def test_bulk_copies_without_a_map():
+    A, D = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
+    body = init(1) + """
+add.s32 %r3, %r1, 8192;
+setp.ne.s32 %p1, %r0, 0;
+@%p1 bra DONE;
+ld.param.u64 %rd1, [k_param_0];
+ld.param.u64 %rd2, [k_param_1];
+mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], 256;
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], 256, [%r3];
+""" + wait("[%r3]", 0, "FULL") + """
+cp.async.bulk.global.shared::cta.bulk_group [%rd2], [%r1], 256;
+cp.async.bulk.commit_group;
+cp.async.bulk.wait_group 0;
+DONE:
+"""
+    artifact = kernel(body, tensors=[("A", (64,), "float32"), ("D", (64,), "float32")], pointers=["A", "D"])
+    assert emulate(artifact, {"A": A, "D": D}).ok
+    np.testing.assert_array_equal(A, D)
+
+
+# wgmma descriptors. A layout is written as "where is element (row, k)", from the tables of canonical layouts
+
+def element_address(mode, mn_major, leading, stride, row, k):
+    """Byte offset of one half from the descriptor's start, before swizzling; strides in bytes."""
+    width = {0: 16, 1: 128, 2: 64, 3: 32}[mode]  # of one row of the pattern, bytes
+    if not mn_major:
+        inside = k * 2 if mode else k // 8 * leading + k % 8 * 2
+        return row // 8 * stride + row % 8 * width + inside
+    per_row = width // 2  # elements of M or N in one row of the pattern
+    if mode == 0:
+        return row // 8 * stride + row % 8 * 2 + k // 8 * leading + k % 8 * 16
+    return row // per_row * leading + row % per_row * 2 + k // 8 * stride + k % 8 * width
+
+
+@settings(max_examples=60, deadline=None)
+@given(mode=st.integers(0, 3), mn_major=st.booleans(), rows=st.sampled_from([8, 64, 128, 256]), leading=st.integers(1, 200),
+       stride=st.integers(1, 200), start=st.integers(64, 9000))
+def test_descriptor_fields(mode, mn_major, rows, leading, stride, start):
+    descriptor = start | leading << 16 | stride << 32 | mode << 62
+    base, units, low, high = operand_units(descriptor, rows, mn_major)
+    bits = {0: 0, 1: 3, 2: 2, 3: 1}[mode]
+    rng = np.random.default_rng(start)
+    for row, k in zip(rng.integers(0, rows, 20), rng.integers(0, 16, 20), strict=True):
+        address = swizzled(start * 16 + element_address(mode, mn_major, leading * 16, stride * 16, int(row), int(k)), bits)
+        unit = units[row // 8, k] if mn_major else units[row, k // 8]
+        within = row % 8 * 2 if mn_major else k % 8 * 2
+        assert (base + unit) * 16 + within == address - BASE
+    assert low == base and high == base + units.max() + 1
+
+
+@pytest.mark.parametrize("a_major, b_major", [(0, 0), (0, 1), (1, 0), (1, 1)])
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_wgmma_multiplies_what_tma_loaded(a_major, b_major, dtype):
+    """A: 64 x 16, B: 64 x 16 (N = 64), each K-major or MN-major, loaded by TMA with the swizzle that the descriptor names."""
+    import torch
+
+    generator = torch.Generator().manual_seed(a_major + 2 * b_major)
+    kind = torch.float16 if dtype == "f16" else torch.bfloat16
+    A, B = (torch.randn(64, 16, generator=generator).to(kind) for _ in range(2))
+    stored = [(t.T.contiguous() if major else t.contiguous()) for t, major in ((A, a_major), (B, b_major))]
+    swizzles = [3 if major else 1 for major in (a_major, b_major)]  # rows of 128 or of 32 bytes
+    modes = [1 if major else 3 for major in (a_major, b_major)]
+    strides = [(1024 if major else 256) // 16 for major in (a_major, b_major)]
+    descriptors = [(modes[i] << 62 | strides[i] << 32 | 1 << 16) for i in range(2)]
+    registers = ", ".join(f"%f{i}" for i in range(32))
+    code = 6 if dtype == "f16" else 9
+    body = init(1) + """
+add.s32 %r3, %r1, 8192;
+add.s32 %r4, %r1, 2048;
+setp.ne.s32 %p1, %r0, 0;
+@%p1 bra LOADED;
+mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], 4096;
+""" + load_tile("%r1", "%r3", parameter=0) + load_tile("%r4", "%r3", parameter=1) + "LOADED:\n" + wait("[%r3]", 0, "FULL") + f"""
+shr.u32 %r5, %r1, 4;
+cvt.u64.u32 %rd5, %r5;
+or.b64 %rd6, %rd5, {descriptors[0]};
+add.s64 %rd5, %rd5, 128;
+or.b64 %rd7, %rd5, {descriptors[1]};
+wgmma.fence.sync.aligned;
+wgmma.mma_async.sync.aligned.m64n64k16.f32.{dtype}.{dtype} {{{registers}}}, %rd6, %rd7, 0, 1, -1, {a_major}, {b_major};
+wgmma.commit_group.sync.aligned;
+wgmma.wait_group.sync.aligned 0;
+ld.param.u64 %rd10, [k_param_2];
+mul.wide.u32 %rd11, %r0, 128;
+add.s64 %rd10, %rd10, %rd11;
+""" + "".join(f"st.global.f32 [%rd10+{4 * i}], %f{i};\n" for i in range(32))
+    shapes = [tuple(t.shape) for t in stored]
+    name = "float16" if dtype == "f16" else "bfloat16"
+    artifact = kernel(body, tensors=[("A", shapes[0], name), ("B", shapes[1], name), ("OUT", (128, 32), "float32")],
+                      pointers=["OUT"], maps=[(n, tile_map(s, s, w, code)) for n, s, w in zip("AB", shapes, swizzles, strict=True)])
+    out = torch.zeros(128, 32)
+    result = emulate(artifact, {"A": stored[0], "B": stored[1], "OUT": out})
+    assert result.ok, result.findings
+    D = np.zeros((64, 64), np.float32)
+    for thread in range(128):
+        for i in range(32):
+            row = thread // 32 * 16 + thread % 32 // 4 + i // 2 % 2 * 8
+            D[row, i // 4 * 8 + thread % 4 * 2 + i % 2] = out[thread, i]
+    np.testing.assert_allclose(D, -(A.float() @ B.float().T).numpy(), rtol=1e-4, atol=1e-4)
+
+
+def test_wgmma_with_a_from_registers_and_an_fp16_accumulator():
+    import torch
+
+    generator = torch.Generator().manual_seed(5)
+    A, B = torch.randn(64, 16, generator=generator).half(), torch.randn(8, 16, generator=generator).half()
+    fragments = np.zeros((128, 4), np.uint32)
+    raw = A.numpy().view(np.uint16).astype(np.uint32)
+    for thread in range(128):
+        for i in range(4):
+            row, column = thread // 32 * 16 + thread % 32 // 4 + i % 2 * 8, thread % 4 * 2 + i // 2 * 8
+            fragments[thread, i] = raw[row, column] | raw[row, column + 1] << 16
+    body = init(1) + """
+add.s32 %r3, %r1, 8192;
+setp.ne.s32 %p1, %r0, 0;
+@%p1 bra LOADED;
+mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], 256;
+""" + load_tile("%r1", "%r3") + "LOADED:\n" + wait("[%r3]", 0, "FULL") + f"""
+shr.u32 %r5, %r1, 4;
+cvt.u64.u32 %rd5, %r5;
+or.b64 %rd6, %rd5, {3 << 62 | 16 << 32 | 1 << 16};
+ld.param.u64 %rd9, [k_param_1];
+mul.wide.u32 %rd8, %r0, 16;
+add.s64 %rd9, %rd9, %rd8;
+ld.global.v4.u32 {{%r10, %r11, %r12, %r13}}, [%rd9];
+mov.b32 %r20, 1006648320;
+mov.b32 %r21, 0;
+wgmma.fence.sync.aligned;
+wgmma.mma_async.sync.aligned.m64n8k16.f16.f16.f16 {{%r20, %r21}}, {{%r10, %r11, %r12, %r13}}, %rd6, 1, 1, 1, 0;
+wgmma.commit_group.sync.aligned;
+wgmma.wait_group.sync.aligned 0;
+ld.param.u64 %rd10, [k_param_2];
+mul.wide.u32 %rd11, %r0, 8;
+add.s64 %rd10, %rd10, %rd11;
+st.global.v2.u32 [%rd10], {{%r20, %r21}};
+"""
+    artifact = kernel(body, tensors=[("B", (8, 16), "float16"), ("F", (128, 4), "uint32"), ("OUT", (128, 4), "float16")],
+                      maps=[("B", tile_map((8, 16), (8, 16), 1))], pointers=["F", "OUT"])
+    out = torch.zeros(128, 4, dtype=torch.float16)
+    result = emulate(artifact, {"B": B, "F": fragments, "OUT": out})
+    assert result.ok, result.findings
+    product = (A.float() @ B.float().T).numpy()
+    for thread in range(0, 128, 5):
+        for i in range(4):
+            row, column = thread // 32 * 16 + thread % 32 // 4 + i // 2 * 8, thread % 4 * 2 + i % 2
+            start = 1.0 if i < 2 else 0.0  # the accumulator began as 0x3C003C00, two ones, and then 0
+            assert abs(float(out[thread, i]) - product[row, column] - start) < 0.01
+
+
+MEASURED = json.loads((Path(__file__).parents[2] / "data" / "tma_boxes.json").read_text())
+DUMP = 16_384
+PREFILL = f"""
+shl.b32 %r60, %r0, 2;
+FILLING: setp.ge.s32 %p10, %r60, {DUMP};
+@%p10 bra FILLED;
+add.s32 %r61, %r60, %r1;
+mov.b32 %r62, 0xEEEEEEEE;
+st.shared.u32 [%r61], %r62;
+add.s32 %r60, %r60, 512;
+bra FILLING;
+FILLED:
+fence.proxy.async;
+bar.sync 0;
+"""
+
+
+@pytest.mark.parametrize("case", MEASURED["cases"], ids=lambda c: "swizzle{6}-box{3}".format(*c["fields"]) + f"-at{c['offset']}")
+def test_box_lies_in_shared_memory_as_on_an_h200(case):
+    """Above all: rows of a box that is narrower than its swizzle span begin a whole span apart, and the gaps stay untouched."""
+    data_type, dims, strides, box, steps, interleave, swizzle = case["fields"]
+    tensor_map = TensorMap(data_type, tuple(dims), tuple(strides), tuple(box), tuple(steps), interleave, swizzle)
+    shape = tuple(reversed(dims))
+    tensor = (np.arange(np.prod(shape)) % 65521 + 1).astype(np.uint16).reshape(shape)
+    where = ", ".join(map(str, case["coordinates"]))
+    body = init(1, first=32768) + PREFILL + f"""
+add.s32 %r3, %r1, 32768;
+add.s32 %r4, %r1, {case["offset"]};
+setp.ne.s32 %p1, %r0, 0;
+@%p1 bra LOADED;
+mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], {tensor_map.box_bytes};
+mov.b64 %rd50, k_param_0;
+cvta.param.u64 %rd50, %rd50;
+cp.async.bulk.tensor.{len(dims)}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r4], [%rd50, {{{where}}}], [%r3];
+LOADED:
+""" + wait("[%r3]", 0, "FULL") + "ld.param.u64 %rd61, [k_param_1];\n" + dump(DUMP)
+    artifact = kernel(body, tensors=[("A", shape, "uint16"), ("OUT", (DUMP,), "uint8")], maps=[("A", tensor_map)], pointers=["OUT"],
+                      dynamic=32776)
+    out = np.zeros(DUMP, np.uint8)
+    assert emulate(artifact, {"A": tensor, "OUT": out}, 0).finished
+    assert out.tobytes() == zlib.decompress(base64.b64decode(case["dump"]))

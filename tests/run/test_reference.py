@@ -1,0 +1,231 @@
+"""What passes as a right D, what does not, and that each way to be wrong is described in its own words."""
+
+import math
+
+import pytest
+import torch
+
+from course_utils.run.reference import NORM, POISON, RELATIVE, TILE, compare, inputs, reference
+
+
+def operands(M, N, K):
+    return inputs(M, N, K, torch.Generator().manual_seed(K), "cpu")
+
+
+def product(A, B):
+    """A @ B^T in fp32."""
+    return A.float() @ B.float().T
+
+
+def part(k, count=1):
+    """A @ B^T over ``count`` K tiles from the kth alone."""
+    columns = slice(k * TILE, (k + count) * TILE)
+    return product(A[:, columns], B[:, columns])
+
+
+def add_up(A, B, dtype, chunk=16):
+    """The sum over K as wgmma forms it, ``chunk`` columns at a time, with an accumulator of ``dtype``."""
+    acc = torch.zeros(A.shape[0], B.shape[0], dtype=dtype)
+    for k in range(0, A.shape[1], chunk):
+        acc = (acc.float() + product(A[:, k : k + chunk], B[:, k : k + chunk])).to(dtype)
+    return acc.half()
+
+
+M, N, K = 256, 384, 512
+A, B = operands(M, N, K)
+RIGHT = product(A, B).half()
+
+
+def unwritten(rows, columns):
+    D = RIGHT.clone()
+    D.view(torch.int16)[rows, columns] = POISON
+    return D
+
+
+def changed(rows, columns, value):
+    D = RIGHT.clone()
+    D[rows, columns] = value
+    return D
+
+
+def assert_wrong(D, words, a=A, b=B):
+    """D is refused, and the diagnosis has every one of ``words``."""
+    found = compare(D, a, b)
+    assert not found.ok
+    missing = [word for word in words if word not in found.diagnosis]
+    assert not missing, f"{missing} not in: {found.diagnosis}"
+    return found
+
+
+def test_inputs_are_standard_normal_fp16_and_fresh():
+    generator = torch.Generator().manual_seed(1)
+    first, again = inputs(64, 128, 256, generator, "cpu"), inputs(64, 128, 256, generator, "cpu")
+    assert [t.shape for t in first] == [(64, 256), (128, 256)]
+    assert {t.dtype for t in first} == {torch.float16}
+    assert abs(float(first[1].float().std()) - 1) < 0.02 and abs(float(first[1].float().mean())) < 0.02
+    assert not torch.equal(first[0], again[0])
+
+
+def test_reference_is_exact_to_fp64_on_a_cpu():
+    assert reference(A, B).dtype == torch.float64
+    assert torch.equal(reference(A, B), A.double() @ B.double().T)
+
+
+@pytest.mark.parametrize("k", [64, 128, 320, 576, 1088, 2048, 4096, 8192])
+def test_right_result_passes_with_margin(k):
+    a, b = operands(128, 192, k)
+    found = compare(add_up(a, b, torch.float32), a, b)
+    assert found.ok and (found.wrong, found.unwritten, found.diagnosis) == (0, 0, "")
+    assert found.relative_norm < 0.75 * NORM
+    assert 0 < found.max_error < 1
+
+
+@pytest.mark.parametrize("k", [64, 128, 320, 1088, 4096, 8192])
+def test_fp16_accumulation_is_refused_for_its_accumulator(k):
+    a, b = operands(128, 192, k)
+    found = assert_wrong(add_up(a, b, torch.float16), ["accumulator", "small everywhere"], a, b)
+    assert found.relative_norm > NORM
+
+
+def test_bf16_accumulation_is_refused_for_its_accumulator():
+    assert_wrong(add_up(A, B, torch.bfloat16, chunk=K), ["accumulator"])  # a single rounding to 8 bits
+
+
+def test_error_within_rounding_passes():
+    exact = reference(A, B)
+    assert compare((exact * (1 + RELATIVE / 8)).half(), A, B).ok
+    assert compare((exact + 2.0 ** -14).half(), A, B).ok
+
+
+def test_errors_just_past_rounding_are_refused():
+    assert not compare((reference(A, B) * (1 + RELATIVE)).half(), A, B).ok
+    one_ulp = torch.ones_like(RIGHT, dtype=torch.int16)
+    one_ulp[:, ::2] = -1
+    assert_wrong((RIGHT.view(torch.int16) + one_ulp).view(torch.float16), ["accumulator"])
+
+
+def test_one_wrong_element_is_refused():
+    found = assert_wrong(changed(5, 7, RIGHT[5, 7] + 3), ["1 of 98,304 elements", "row 5"])
+    assert (found.wrong, found.unwritten) == (1, 0)
+    assert found.max_error == pytest.approx(3, abs=0.1)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("rows, columns", [(5, 7), (slice(64, 128), slice(0, 64)), (slice(None), slice(None))],
+                         ids=["element", "tile", "all"])
+def test_nan_and_inf_never_pass(value, rows, columns):
+    D = changed(rows, columns, value)
+    found = assert_wrong(D, [f"{int((~torch.isfinite(D)).sum()):,} of 98,304 elements"])
+    assert found.unwritten == 0
+    assert ("NaN" in found.diagnosis) == math.isnan(value)
+    assert "never written" not in found.diagnosis
+
+
+def test_nan_in_an_input_never_passes():
+    poisoned = A.clone()
+    poisoned[3, 3] = math.nan
+    assert not compare(product(poisoned, B).half(), poisoned, B).ok
+
+
+def test_unwritten_is_told_from_computed_nan():
+    D = unwritten(slice(0, 64), slice(64, 128))
+    D[128:192, 0:64] = math.nan
+    found = assert_wrong(D, ["8,192 of 98,304 elements are wrong", "4,096 of them were never written", "4,096 are NaN",
+                             "rows 0..63, columns 64..127"])
+    assert (found.wrong, found.unwritten) == (8192, 4096)
+
+
+def test_poison_is_a_nan_that_no_arithmetic_makes():
+    poison = torch.tensor([POISON], dtype=torch.int16).view(torch.float16)
+    assert torch.isnan(poison).all()
+    zero, inf = torch.zeros(1, dtype=torch.float16), torch.full((1,), math.inf, dtype=torch.float16)
+    for computed in (zero / zero, inf - inf, inf * zero, torch.tensor([math.nan]).half()):
+        assert int(computed.view(torch.int16)) != POISON
+
+
+def test_nothing_written():
+    found = assert_wrong(unwritten(slice(None), slice(None)), ["wrote no element"])
+    assert (found.wrong, found.unwritten, found.relative_norm) == (M * N, M * N, math.inf)
+
+
+def test_skipped_tile():
+    found = assert_wrong(unwritten(slice(128, 256), slice(256, 384)), [
+        "16,384 of them were never written", "rows 128..255, columns 256..383", "4 of 24 tiles of 64 x 64",
+        "Whole tiles are missing"])
+    assert found.unwritten == found.wrong == 128 * 128
+
+
+def test_half_of_each_tile_not_stored():
+    right_half = torch.arange(N) % TILE >= TILE // 2
+    assert_wrong(unwritten(slice(None), right_half), ["never written", "24 of 24 tiles", "Parts of tiles are missing"])
+
+
+@pytest.mark.parametrize("k", [0, 3, K // TILE - 1])
+def test_missing_k_tile(k):
+    assert_wrong((product(A, B) - part(k)).half(), [f"without K tile {k}:", f"the exact sum of its {K // TILE} K tiles"])
+
+
+@pytest.mark.parametrize("k", [0, 3, K // TILE - 1])
+def test_k_tile_used_twice(k):
+    assert_wrong((product(A, B) + part(k)).half(), [f"with K tile {k} (2 times)", "Tile (0, 0)"])
+
+
+def test_k_tile_in_place_of_another():
+    assert_wrong((product(A, B) + part(4) - part(5)).half(), ["without K tile 5, and with K tile 4 (2 times)"])
+
+
+def test_k_story_is_of_a_tile_that_is_wrong():
+    D = RIGHT.clone()
+    D[128:192, 64:] = (product(A, B) + part(3)).half()[128:192, 64:]
+    assert_wrong(D, ["rows 128..191, columns 64..383", "5 of 24 tiles", "Tile (2, 1)", "with K tile 3 (2 times)"])
+
+
+def test_sum_goes_on_from_the_tile_before():
+    D = RIGHT.clone()
+    D[64:] += RIGHT[:-64]
+    found = assert_wrong(D, ["Some tiles are wholly wrong and the others right", "accumulator", "rows 64..255"])
+    assert "K tile" not in found.diagnosis
+
+
+def test_tile_of_another_place():
+    D = changed(slice(128, 192), slice(64, 128), RIGHT[:64, :64])
+    assert_wrong(D, ["1 of 24 tiles", "rows 128..191, columns 64..127"])
+
+
+@pytest.mark.parametrize("rows, columns, words", [
+    (17, slice(None), "all in row 17."), (slice(17, 19), slice(None), "all in rows 17, 18."),
+    (slice(None), 30, "all in column 30."), (slice(None), slice(30, 32), "all in columns 30, 31.")])
+def test_wrong_rows_and_columns(rows, columns, words):
+    D = changed(rows, columns, RIGHT[rows, columns] + 2)
+    assert_wrong(D, [words, "one thread's or one warp's part", "missing wait or fence"])
+
+
+def test_transposed_output():
+    a, b = operands(256, 256, 320)
+    assert_wrong(product(b, a).half(), ["16 of 16 tiles", "Every tile is wrong", "operand order"], a, b)
+    tiles = product(a, b).half().reshape(4, TILE, 4, TILE).permute(0, 3, 2, 1).reshape(256, 256)
+    assert_wrong(tiles, ["Every tile is wrong", "swizzle"], a, b)
+
+
+def test_one_k_tile_only():
+    a, b = operands(128, 192, 64)
+    assert compare(product(a, b).half(), a, b).ok
+    half = product(a[:, :32], b[:, :32]).half()
+    found = assert_wrong(half, ["6 of 6 tiles", "Every tile is wrong"], a, b)
+    assert "K tile" not in found.diagnosis
+    assert_wrong(torch.zeros(128, 192, dtype=torch.float16), ["6 of 6 tiles"], a, b)
+
+
+@pytest.mark.parametrize("D", [0 * RIGHT, 2 * RIGHT, -RIGHT], ids=["zeros", "doubled", "negated"])
+def test_nothing_else_of_the_right_size_passes(D):
+    found = assert_wrong(D, ["24 of 24 tiles"])
+    assert found.relative_norm > 0.9
+
+
+def test_sizes_that_no_tile_divides():
+    a, b = operands(100, 72, 96)
+    right = product(a, b).half()
+    assert compare(right, a, b).ok
+    wrong = right.clone()
+    wrong[97:] = 3
+    assert assert_wrong(wrong, ["rows 97..99"], a, b).wrong > 200

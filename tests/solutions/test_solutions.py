@@ -1,0 +1,154 @@
+"""Every solution shows what its step is about and fits the chip; every wrong kernel is caught where it says.
+
+What only a run can show (right results, speed, the wrong kernels whose ``NEEDS_GPU`` is True) is tested on a GPU elsewhere.
+"""
+
+import ast
+from functools import cache
+from itertools import pairwise
+
+import pytest
+
+from course_utils.compile import load as loading
+from course_utils.compile.errors import CompileError
+from course_utils.compile.limits import require_fits
+from course_utils.grading import checker
+from course_utils.grading.steps import OWNED, PARTS, STEPS
+from course_utils.ptx import receipts
+
+WRONG = [(dsl, path) for dsl in checker.DSLS for path in sorted((loading.SOLUTIONS / "wrong" / dsl).glob("*.py"))]
+LINES = {"tilelang": 100, "cute": 150}
+both_dsls = pytest.mark.parametrize("dsl", checker.DSLS)
+OUTCOMES = {"wrong", "race", "hang", "fault", "right"}
+NEEDS_NO_GPU = {"compiles", "tensor maps", "instructions"}
+
+REGISTERS = 64 * 1024  # of one SM
+REGISTERS_AFTER_SETMAXNREG = 64_512  # the most that a CTA's warps may ask for together; above it setmaxnreg waits for ever
+
+
+@cache
+def solution(step, dsl):
+    """A step's solution at the size that its receipt is taken from."""
+    factory = loading.load_factory(loading.solution_path(step, dsl))
+    return checker.compile_factory(factory, dsl, STEPS[step].check_sizes[0])
+
+
+def receipt(step, dsl):
+    return receipts.read_ptx(solution(step, dsl).ptx)
+
+
+def unmet(conditions_of, step, dsl):
+    wanted = STEPS[conditions_of]
+    return receipts.unmet(receipt(step, dsl), solution(step, dsl), wanted.requires, wanted.forbids)
+
+
+def test_both_dsls_have_the_same_files_one_for_each_step():
+    names = [[path.name for path in sorted((loading.SOLUTIONS / dsl).glob("step*.py"))] for dsl in checker.DSLS]
+    assert names[0] == names[1]
+    assert [name[:6] for name in names[0]] == list(STEPS)
+
+
+def test_the_step_table_says_what_each_author_decides():
+    assert {step: set(owned) for step, owned in OWNED.items()} == {step: set(checker.DSLS) for step in STEPS}
+
+
+@both_dsls
+@pytest.mark.parametrize("step", STEPS)
+def test_solution_file_is_short_and_says_what_it_is(step, dsl):
+    source = loading.solution_path(step, dsl).read_text()
+    assert len(source.splitlines()) <= LINES[dsl]
+    docstring = ast.get_docstring(ast.parse(source))
+    assert docstring.startswith(f"Step {int(step[4:])}: ") and "\n" not in docstring
+
+
+@both_dsls
+@pytest.mark.parametrize("step", STEPS)
+def test_solution_shows_what_its_step_is_about(step, dsl):
+    assert unmet(step, step, dsl) == []
+
+
+@both_dsls
+@pytest.mark.parametrize("step, following", [*pairwise(list(STEPS)[2:])])
+def test_the_step_before_does_not_do(step, following, dsl):
+    assert unmet(following, step, dsl)
+
+
+@both_dsls
+def test_steps_1_and_2_refuse_the_sizes_of_step_3(dsl):
+    for step in ("step01", "step02"):
+        gemm = loading.load_factory(loading.solution_path(step, dsl))
+        with pytest.raises(CompileError, match="computes"):
+            checker.compile_factory(gemm, dsl, STEPS["step03"].check_sizes[0])
+
+
+@both_dsls
+@pytest.mark.parametrize("step", STEPS)
+def test_solution_is_taken_as_it_is_by_ptxas(step, dsl):
+    found = solution(step, dsl).resources
+    assert (found.spill_stores, found.spill_loads, found.stack_frame, found.warnings) == (0, 0, 0, ())
+
+
+@both_dsls
+@pytest.mark.parametrize("step", STEPS)
+def test_solution_has_legal_tensor_maps(step, dsl):
+    assert checker.tensor_map_findings(solution(step, dsl)) == []
+    kinds = {p.kind for p in solution(step, dsl).parameters} - {"scalar"}
+    assert kinds == ({"pointer"} if "tensor loads" in STEPS[step].forbids else {"tensor_map"})
+
+
+@both_dsls
+@pytest.mark.parametrize("step", STEPS)
+def test_solution_fits_an_sm(step, dsl):
+    a = solution(step, dsl)
+    require_fits(a.grid, a.block, a.cluster, a.dynamic_shared + a.resources.static_shared)
+    assert a.threads % 128 == 0
+    assert a.resources.registers * a.threads <= REGISTERS
+    assert all(extent % of_cluster == 0 for extent, of_cluster in zip(a.grid, a.cluster, strict=True))
+
+
+@both_dsls
+@pytest.mark.parametrize("step", [s for s in STEPS if "setmaxnreg" in STEPS[s].requires])
+def test_register_reallocation_fits_a_cta(step, dsl):
+    asked = {kind: int(amount) for kind, amount in map(str.split, receipt(step, dsl).setmaxnreg)}
+    a = solution(step, dsl)
+    consumers = a.threads // 128 - 1
+    assert asked["dec"] < a.resources.registers <= asked["inc"] <= 255
+    assert 128 * (asked["dec"] + consumers * asked["inc"]) <= REGISTERS_AFTER_SETMAXNREG
+
+
+@both_dsls
+@pytest.mark.parametrize("step", STEPS)
+def test_solution_scores_all_that_a_compile_can_tell(step, dsl):
+    artifacts = {STEPS[step].check_sizes[0]: solution(step, dsl)}
+    verdict = checker.check_artifacts(STEPS[step], dsl, artifacts, "compile", "no run")
+    expected = {name: "passed" if name in NEEDS_NO_GPU else "not run" for name in PARTS}
+    assert {part.name: part.state for part in verdict.checks} == expected
+    assert verdict.diagnosis == ""
+
+
+@both_dsls
+def test_there_are_wrong_kernels_for_every_step_from_four(dsl):
+    assert {loading.load_module(path).STEP for of, path in WRONG if of == dsl} >= set(list(STEPS)[3:])
+
+
+@pytest.mark.parametrize("dsl, path", WRONG, ids=lambda value: getattr(value, "stem", value))
+def test_wrong_kernel(dsl, path):
+    """It says what is wrong with it in allowed words, compiles, and fails in no part but its own."""
+    wrong = loading.load_module(path)
+    assert ast.get_docstring(ast.parse(path.read_text())).endswith(".")
+    assert wrong.STEP in STEPS and wrong.OUTCOME in OUTCOMES
+    assert wrong.SAYS and wrong.SAYS == wrong.SAYS.lower()
+    assert wrong.FAILS in (NEEDS_NO_GPU if wrong.NEEDS_GPU is False else {"results"})
+
+    verdict = checker.check(wrong.STEP, wrong.gemm, dsl, backend="compile")
+    states = {part.name: part.state for part in verdict.checks}
+    if wrong.FAILS == "compiles":
+        assert states["compiles"] == "failed" and wrong.SAYS in verdict.diagnosis.lower()
+        return
+    assert states["compiles"] == "passed", verdict.diagnosis
+    failed = [name for name, state in states.items() if state == "failed"]
+    if wrong.NEEDS_GPU:
+        assert (failed, verdict.diagnosis) == ([], "")
+    else:
+        assert failed == [wrong.FAILS]
+        assert wrong.SAYS in verdict.diagnosis.lower()
