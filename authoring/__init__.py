@@ -1,1 +1,3 @@
-"""What writes the notebooks: exercise cells cut from the solutions, and the pictures. No learner imports it."""
+"""What writes the notebooks: exercise cells cut from the solutions, and the pictures. No learner imports
+it.
+"""

@@ -1,9 +1,10 @@
 """Exercise cells are cut from solutions/, so that the two cannot drift.
 
-A solution marks what the learner is to write: ``### BEGIN SOLUTION: <the task>`` to ``### END SOLUTION``. In a notebook the
-task is a comment, and between nbgrader's markers stands ``raise NotImplementedError`` instead of the solution. Cells are found
-by their nbgrader ``grade_id``: ``step04-tilelang`` is an exercise, ``step04-tilelang-check`` its check. A kernel to repair is given
-as it is broken, so its cell has no holes and is none of nbgrader's: it is found by ``metadata.course.exercise``.
+A solution marks what the learner is to write: ``### BEGIN SOLUTION: <the task>`` to ``### END SOLUTION``. In
+a notebook the task is a comment, and between nbgrader's markers stands ``raise NotImplementedError`` instead
+of the solution. Cells are found by their nbgrader ``grade_id``: ``step04-tilelang`` is an exercise,
+``step04-tilelang-check`` its check. A kernel to repair is given as it is broken, so its cell has no holes and
+is none of nbgrader's: it is found by ``metadata.course.exercise``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,15 @@ from pathlib import Path
 
 import nbformat
 
-from course_utils.compile.load import BEGIN, END, PLANTED, SOLUTIONS, load_module, solution_path, without_markers
+from course_utils.compile.load import (
+    BEGIN,
+    END,
+    PLANTED,
+    SOLUTIONS,
+    load_module,
+    solution_path,
+    without_markers,
+)
 from course_utils.grading import steps
 from course_utils.grading.checker import OPEN
 
@@ -38,14 +47,19 @@ def exercise(step_id: str, dsl: str, solved: bool = False) -> str:
         return _repair(step_id, solved)
     path = solution_path(step_id, dsl)
     source = path.read_text()
-    body = source.split("\n")[ast.parse(source).body[0].end_lineno:]  # the notebook's text stands for the docstring
+    body = source.split("\n")[
+        ast.parse(source).body[0].end_lineno :
+    ]  # the notebook's text stands for the docstring
     lines, tasks, inside = [], 0, False
     for line in body:
-        indent, text = line[:len(line) - len(line.lstrip())], line.strip()
+        indent, text = line[: len(line) - len(line.lstrip())], line.strip()
         if text.startswith(BEGIN):
             task = text.removeprefix(BEGIN).removeprefix(":").strip()
             if inside or not task:
-                raise SyncError(f"{path.name}: {'a region inside a region' if inside else 'a region without a task'}: {text}")
+                raise SyncError(
+                    f"{path.name}: {'a region inside a region' if inside else 'a region without a task'}: "
+                    f"{text}"
+                )
             tasks, inside = tasks + 1, True
             lines += [f"{indent}# TODO {tasks}: {task}", indent + BEGIN]
             if not solved:
@@ -58,17 +72,21 @@ def exercise(step_id: str, dsl: str, solved: bool = False) -> str:
         elif solved or not inside:
             lines.append(line)
     if inside or not tasks:
-        raise SyncError(f"{path.name}: {'a region does not end' if inside else 'no region is marked as the exercise'}")
+        raise SyncError(
+            f"{path.name}: {'a region does not end' if inside else 'no region is marked as the exercise'}"
+        )
     return "\n".join(lines).strip()
 
 
 def _repair(case: str, solved: bool) -> str:
-    """A planted fault without the comments that would give it away; ``solved``: the solution that it was planted in."""
+    """A planted fault without the comments that would give it away; ``solved``: the solution that it was
+    planted in.
+    """
     fault, dsl = steps.REPAIRS[case]
     module = load_module(SOLUTIONS / "wrong" / dsl / f"{fault}.py")
     solution = without_markers(solution_path(module.STEP, dsl).read_text())
     source = solution if solved else without_markers(Path(inspect.getsourcefile(module.gemm)).read_text())
-    body = source.split("\n")[ast.parse(source).body[0].end_lineno:]
+    body = source.split("\n")[ast.parse(source).body[0].end_lineno :]
     known, lines = set(solution.splitlines()), []
     for line in body:
         bare = line if line in known else line.split("#")[0].rstrip()
@@ -84,7 +102,9 @@ def synchronised(notebook: nbformat.NotebookNode, solved: bool = False) -> nbfor
         if cell.cell_type != "code":
             continue
         cell.outputs, cell.execution_count = [], None
-        name = cell.metadata.get("nbgrader", {}).get("grade_id") or cell.metadata.get("course", {}).get("exercise", "")
+        name = cell.metadata.get("nbgrader", {}).get("grade_id") or cell.metadata.get("course", {}).get(
+            "exercise", ""
+        )
         found = _GRADE_ID.fullmatch(name)
         if not found:
             continue
@@ -112,17 +132,29 @@ def _digest(source: str) -> str:
 
 
 def _metadata(step_id: str, grade_id: str, is_check: bool) -> dict:
-    """nbgrader's metadata of schema 3: an exercise is a solution cell, a check is a locked cell with points."""
-    fields = {"schema_version": 3, "grade_id": grade_id, "cell_type": "code", "grade": is_check, "solution": not is_check,
-              "locked": is_check, "task": False}
+    """nbgrader's metadata of schema 3: an exercise is a solution cell, a check is a locked cell with
+    points.
+    """
+    fields = {
+        "schema_version": 3,
+        "grade_id": grade_id,
+        "cell_type": "code",
+        "grade": is_check,
+        "solution": not is_check,
+        "locked": is_check,
+        "task": False,
+    }
     return {**fields, "points": steps.points_of(step_id)} if is_check else fields
 
 
-def sync(folder: Path = NOTEBOOKS, out: Path | None = None, solved: bool = False, force: bool = False) -> list[Path]:
-    """Write the exercise and check cells of every notebook of ``folder``, to ``out`` or in place. Returns what was written.
+def sync(
+    folder: Path = NOTEBOOKS, out: Path | None = None, solved: bool = False, force: bool = False
+) -> list[Path]:
+    """Write the exercise and check cells of every notebook of ``folder``, to ``out`` or in place. Returns
+    what was written.
 
-    In place, a notebook whose exercise cell somebody worked in is refused (SyncError) unless ``force``; it is then kept as
-    NAME.ipynb.bak.
+    In place, a notebook whose exercise cell somebody worked in is refused (SyncError) unless ``force``; it is
+    then kept as NAME.ipynb.bak.
     """
     written = []
     for path in sorted(folder.glob("*.ipynb")):
@@ -136,8 +168,10 @@ def sync(folder: Path = NOTEBOOKS, out: Path | None = None, solved: bool = False
             continue
         if out is None and (work := _work(before, after)):
             if not force:
-                raise SyncError(f"{path.name} holds your work in {', '.join(work)}; nothing was written to it. "
-                                "--force keeps a copy beside it and writes it anew")
+                raise SyncError(
+                    f"{path.name} holds your work in {', '.join(work)}; nothing was written to it. "
+                    "--force keeps a copy beside it and writes it anew"
+                )
             shutil.copy(path, path.with_suffix(".ipynb.bak"))
         target.parent.mkdir(parents=True, exist_ok=True)
         nbformat.write(after, target)
@@ -149,7 +183,10 @@ def sync(folder: Path = NOTEBOOKS, out: Path | None = None, solved: bool = False
 
 def _work(before, after) -> list[str]:
     """The exercise cells that would change, and that are not as an earlier ``sync`` wrote them."""
-    return [(old.metadata.get("nbgrader", {}).get("grade_id") or old.metadata["course"]["exercise"])
-            for old, new in zip(before.cells, after.cells, strict=True)
-            if old.source != new.source and not new.metadata.get("nbgrader", {}).get("grade")
-            and old.metadata.get("course", {}).get("generated") != _digest(old.source)]
+    return [
+        (old.metadata.get("nbgrader", {}).get("grade_id") or old.metadata["course"]["exercise"])
+        for old, new in zip(before.cells, after.cells, strict=True)
+        if old.source != new.source
+        and not new.metadata.get("nbgrader", {}).get("grade")
+        and old.metadata.get("course", {}).get("generated") != _digest(old.source)
+    ]

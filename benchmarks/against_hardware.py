@@ -1,11 +1,12 @@
 """Hold the emulator against an H200: the same kernels on the same inputs, D beside D.
 
-    python benchmarks/against_hardware.py compile build/kernels.zip     # where the DSLs are
-    python benchmarks/against_hardware.py run build/kernels.zip build/hardware.npz      # where the GPU is (needs the checkout)
-    python benchmarks/against_hardware.py compare build/kernels.zip build/hardware.npz  # where you like
+    python benchmarks/against_hardware.py compile build/kernels.zip     # where the DSLs are python
+    benchmarks/against_hardware.py run build/kernels.zip build/hardware.npz      # where the GPU is (needs the
+    checkout) python benchmarks/against_hardware.py compare build/kernels.zip build/hardware.npz  # where you
+    like
 
-The last writes solutions/measured/emulator.json: for each solution and size how far the two lie apart, and for each wrong
-kernel what the emulator found beside what the H200 did (``wrong.json``).
+The last writes solutions/measured/emulator.json: for each solution and size how far the two lie apart, and
+for each wrong kernel what the emulator found beside what the H200 did (``wrong.json``).
 """
 
 import datetime
@@ -27,8 +28,10 @@ def inputs(size):
     """A and B of one size, the same on any machine: NumPy's PCG64 is."""
     M, N, K = size
     generator = np.random.default_rng([SEED, M, N, K])
-    return (generator.standard_normal((M, K), np.float32).astype(np.float16),
-            generator.standard_normal((N, K), np.float32).astype(np.float16))
+    return (
+        generator.standard_normal((M, K), np.float32).astype(np.float16),
+        generator.standard_normal((N, K), np.float32).astype(np.float16),
+    )
 
 
 def compile_all(path: str) -> None:
@@ -52,7 +55,10 @@ def run_all(path: str, out: str) -> None:
     from course_utils.run.gpu.launch import Kernel
     from course_utils.run.gpu.worker import device
 
-    found, firsts = {"device": np.array(json.dumps(device()))}, {}  # of a size, all but the first as what differs: mostly zeros
+    found, firsts = (
+        {"device": np.array(json.dumps(device()))},
+        {},
+    )  # of a size, all but the first as what differs: mostly zeros
     with zipfile.ZipFile(path) as archive:
         for name in archive.namelist():
             artifact = Artifact.from_bytes(archive.read(name))
@@ -63,7 +69,9 @@ def run_all(path: str, out: str) -> None:
             Kernel(artifact, addresses).launch(torch.cuda.current_stream().cuda_stream)
             torch.cuda.synchronize()
             bits = D.cpu().numpy().view(np.int16)
-            found[name] = bits ^ found[first] if (first := firsts.setdefault(artifact.problem, name)) != name else bits
+            found[name] = (
+                bits ^ found[first] if (first := firsts.setdefault(artifact.problem, name)) != name else bits
+            )
     np.savez_compressed(out, **found)
     print(f"{len(found) - 1} runs")
 
@@ -90,19 +98,46 @@ def compare_all(path: str, hardware: str) -> None:
             other = (there[name] ^ there[first] if first != name else there[name]).view(np.float16)
             apart = np.abs(ordered(D) - ordered(other))
             step, dsl, _ = name.split()
-            # elements that cancel to nearly nothing have tiny ulps: beside those, look at the differences and the errors
-            entries.append({
-                "step": step, "dsl": dsl, "size": [M, N, K], "executed": result.executed, "finished": result.finished,
-                "findings": [f.kind for f in result.findings], "elements": M * N, "differ": int((apart > 0).sum()),
-                "largest_ulp": int(apart.max()), "largest_difference": largest(D - other.astype(np.float64)),
-                "largest_error_emulator": largest(D - exact), "largest_error_h200": largest(other - exact)})
-            print(name, entries[-1]["differ"], entries[-1]["largest_ulp"], entries[-1]["largest_difference"], flush=True)
+            # elements that cancel to nearly nothing have tiny ulps: beside those, look at the differences and
+            # the errors
+            entries.append(
+                {
+                    "step": step,
+                    "dsl": dsl,
+                    "size": [M, N, K],
+                    "executed": result.executed,
+                    "finished": result.finished,
+                    "findings": [f.kind for f in result.findings],
+                    "elements": M * N,
+                    "differ": int((apart > 0).sum()),
+                    "largest_ulp": int(apart.max()),
+                    "largest_difference": largest(D - other.astype(np.float64)),
+                    "largest_error_emulator": largest(D - exact),
+                    "largest_error_h200": largest(other - exact),
+                }
+            )
+            print(
+                name,
+                entries[-1]["differ"],
+                entries[-1]["largest_ulp"],
+                entries[-1]["largest_difference"],
+                flush=True,
+            )
     keys = ("driver", "cuda_driver", "torch", "cuda_bindings")
-    provenance = {"gpu": device["name"], "date": datetime.date.today().isoformat(), "versions": versions,
-                  **{key: device[key] for key in keys}}
+    provenance = {
+        "gpu": device["name"],
+        "date": datetime.date.today().isoformat(),
+        "versions": versions,
+        **{key: device[key] for key in keys},
+    }
     target = ROOT / "solutions" / "measured" / "emulator.json"
-    target.write_text(json.dumps({"provenance": provenance, "solutions": entries, "wrong": wrong_kernels(measured.load("wrong"))},
-                                 indent=1) + "\n")
+    target.write_text(
+        json.dumps(
+            {"provenance": provenance, "solutions": entries, "wrong": wrong_kernels(measured.load("wrong"))},
+            indent=1,
+        )
+        + "\n"
+    )
     print(f"wrote {target}")
 
 
@@ -138,8 +173,18 @@ def wrong_kernels(recorded: dict) -> list[dict]:
                 continue
             entry = h200[f"{path.stem} {dsl}"]
             results = next(part for part in entry["checks"] if part["name"] == "results")
-            rows.append({"name": path.stem, "dsl": dsl, "step": module.STEP, "emulator_right": right, "emulator_ended": ended,
-                         "kinds": sorted(kinds), "h200_right": results["passed"], "h200": results["detail"].split("\n")[0][:200]})
+            rows.append(
+                {
+                    "name": path.stem,
+                    "dsl": dsl,
+                    "step": module.STEP,
+                    "emulator_right": right,
+                    "emulator_ended": ended,
+                    "kinds": sorted(kinds),
+                    "h200_right": results["passed"],
+                    "h200": results["detail"].split("\n")[0][:200],
+                }
+            )
             print(rows[-1]["name"], dsl, right, sorted(kinds), results["passed"], flush=True)
     return rows
 

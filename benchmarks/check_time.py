@@ -28,8 +28,11 @@ def main(step: str = "step10", dsl: str = "tilelang", backend: str = "emulator")
         command = [sys.executable, "-c", ONE.format(step=step, dsl=dsl, backend=backend)]
         out = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
         whole = time.perf_counter() - begin
-        print(f"{step} {dsl} {backend}, process {run + 1}: first check {out[0]} s, then {', '.join(out[1:])} s; "
-              f"process {whole:.2f} s")
+        print(
+            f"{step} {dsl} {backend}, process {run + 1}: first check {out[0]} s, then {', '.join(out[1:])} "
+            "s; "
+            f"process {whole:.2f} s"
+        )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
-"""How fast the emulator is: warp instructions a second for every step, and how its time grows with the problem.
+"""How fast the emulator is: warp instructions a second for every step, and how its time grows with the
+problem.
 
     python benchmarks/emulator_speed.py [tilelang|cute]
 
-Times are of one emulated launch in this process, compiling left out, the better of two runs after a first. Growth is of one
-kernel from 8 to 128 tiles, and from 4 to 32 K tiles: time over instructions should stay level.
+Times are of one emulated launch in this process, compiling left out, the better of two runs after a first.
+Growth is of one kernel from 8 to 128 tiles, and from 4 to 32 K tiles: time over instructions should stay
+level.
 """
 
 import resource
@@ -20,8 +22,16 @@ from course_utils.run.emulator import emulate
 
 SIZES = {"step01": (128, 128, 64), "step02": (128, 128, 256)}
 SIZE = (256, 512, 256)
-GROWTH = ((256, 512, 256), (512, 512, 256), (512, 1024, 256), (1024, 1024, 256), (2048, 1024, 256),
-          (256, 512, 512), (256, 512, 1024), (256, 512, 2048))
+GROWTH = (
+    (256, 512, 256),
+    (512, 512, 256),
+    (512, 1024, 256),
+    (1024, 1024, 256),
+    (2048, 1024, 256),
+    (256, 512, 512),
+    (256, 512, 1024),
+    (256, 512, 2048),
+)
 
 
 def measure(step, dsl, size):
@@ -40,8 +50,11 @@ def measure(step, dsl, size):
 
 def row(label, size, emulation, seconds, right):
     marks = f"{len(emulation.findings)} findings" if emulation.findings else "no finding"
-    print(f"{label:8} {' x '.join(map(str, size)):>18} {emulation.executed:>10,} {seconds:>8.2f} s "
-          f"{emulation.executed / seconds:>10,.0f}/s  {'right' if right else 'WRONG'}, {marks}", flush=True)
+    print(
+        f"{label:8} {' x '.join(map(str, size)):>18} {emulation.executed:>10,} {seconds:>8.2f} s "
+        f"{emulation.executed / seconds:>10,.0f}/s  {'right' if right else 'WRONG'}, {marks}",
+        flush=True,
+    )
 
 
 def main():
@@ -53,7 +66,10 @@ def main():
     print("growth")
     for size in GROWTH:
         row("step05", size, *measure("step05", dsl, size))
-    print(f"at most {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MiB, torch and the compiler included")
+    print(
+        f"at most {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MiB, torch and the compiler "
+        "included"
+    )
 
 
 if __name__ == "__main__":

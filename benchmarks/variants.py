@@ -1,8 +1,9 @@
-"""What each choice in the ladder is worth: solutions with one thing changed, as a bundle to run on a GPU machine.
+"""What each choice in the ladder is worth: solutions with one thing changed, as a bundle to run on a GPU
+machine.
 
-    python benchmarks/variants.py build/variants.pyz
-    python variants.pyz --quick --out variants.json         # there
-    course import variants.json --as variants               # here
+python benchmarks/variants.py build/variants.pyz
+python variants.pyz --quick --out variants.json         # there
+course import variants.json --as variants               # here
 """
 
 import sys
@@ -27,7 +28,8 @@ WHOLE_TILE_LEAVES = """                    T.tma_store_wait(0)
                     tiles.next_tile()
                 T.tma_store_wait(0)
 """  # the epilogue of step 8
-# the coordinates written out and bounded: else tilelang 0.1.15 stores two bytes at a time, each behind a bounds check
+# the coordinates written out and bounded: else tilelang 0.1.15 stores two bytes at a time, each behind a
+# bounds check
 STRAIGHT_OUT = """                    T.assume(0 <= tiles.m_idx)
                     T.assume(tiles.m_idx < M // block_M)
                     T.assume(0 <= tiles.n_idx)
@@ -67,10 +69,16 @@ def slices(buffers, before="", after=""):
     names = range(buffers)
     indent = " " * 12
     memory = "".join(f"{indent}D_{b} = T.alloc_shared((block_M, 32), T.float16)\n" for b in names)
-    copies = "".join(SLICE.format(before=before, after=after, c=f"(c * {buffers} + {b})", buffer=b) for b in names)
-    return [(f"{indent}D_shared = T.alloc_shared((block_M, block_N), T.float16)\n",
-             f"{memory}{indent}part = T.alloc_fragment((block_M, 32), T.float32)\n"),
-            (WHOLE_TILE_LEAVES, SLICES_LEAVE.format(buffers=buffers, slices=copies))]
+    copies = "".join(
+        SLICE.format(before=before, after=after, c=f"(c * {buffers} + {b})", buffer=b) for b in names
+    )
+    return [
+        (
+            f"{indent}D_shared = T.alloc_shared((block_M, block_N), T.float16)\n",
+            f"{memory}{indent}part = T.alloc_fragment((block_M, 32), T.float32)\n",
+        ),
+        (WHOLE_TILE_LEAVES, SLICES_LEAVE.format(buffers=buffers, slices=copies)),
+    ]
 
 
 FORWARDS = ("T.if_then_else(tiles.current_iter % 2 == 0, k, k_tiles - 1 - k)", "k")
@@ -79,16 +87,36 @@ FORWARDS = ("T.if_then_else(tiles.current_iter % 2 == 0, k, k_tiles - 1 - k)", "
 VARIANTS = {
     "step03, as many CTAs an SM as fit": ("step03_spatial_tiling", [RING_1]),
     "step04, as many CTAs an SM as fit": ("step04_tma", [RING_1]),
-    "step05, as many CTAs an SM as fit": ("step05_pipeline", [("num_stages, ring = 2, 4", "num_stages, ring = 2, 2")]),
+    "step05, as many CTAs an SM as fit": (
+        "step05_pipeline",
+        [("num_stages, ring = 2, 4", "num_stages, ring = 2, 2")],
+    ),
     "step06, panels of 8 tiles": ("step06_persistent", [PANELS_OF_8]),
     "step07, panels of 8 tiles": ("step07_warp_specialization", [PANELS_OF_8]),
-    "step07, four stages": ("step07_warp_specialization", [("num_stages, ring = 2, 4", "num_stages, ring = 4, 4")]),
+    "step07, four stages": (
+        "step07_warp_specialization",
+        [("num_stages, ring = 2, 4", "num_stages, ring = 4, 4")],
+    ),
     "step08, panels of 8 tiles": ("step08_deeper_pipeline", [PANELS_OF_8]),
-    "step08, six stages, panels of 8": ("step08_deeper_pipeline", [("num_stages = 4", "num_stages = 6"), PANELS_OF_8]),
-    "step08, D straight from registers": ("step08_deeper_pipeline", [
-        ("            D_shared = T.alloc_shared((block_M, block_N), T.float16)\n", ""), (WHOLE_TILE_LEAVES, STRAIGHT_OUT)]),
-    "step08, D staged whole, waited for at once": ("step08_deeper_pipeline", [(WHOLE_TILE_LEAVES, WAIT_AT_ONCE)]),
-    "step08, D in slices, one buffer, full wait": ("step08_deeper_pipeline", slices(1, after="T.tma_store_wait(0, read=False)")),
+    "step08, six stages, panels of 8": (
+        "step08_deeper_pipeline",
+        [("num_stages = 4", "num_stages = 6"), PANELS_OF_8],
+    ),
+    "step08, D straight from registers": (
+        "step08_deeper_pipeline",
+        [
+            ("            D_shared = T.alloc_shared((block_M, block_N), T.float16)\n", ""),
+            (WHOLE_TILE_LEAVES, STRAIGHT_OUT),
+        ],
+    ),
+    "step08, D staged whole, waited for at once": (
+        "step08_deeper_pipeline",
+        [(WHOLE_TILE_LEAVES, WAIT_AT_ONCE)],
+    ),
+    "step08, D in slices, one buffer, full wait": (
+        "step08_deeper_pipeline",
+        slices(1, after="T.tma_store_wait(0, read=False)"),
+    ),
     "step08, D in slices, two buffers": ("step08_deeper_pipeline", slices(2, before="T.tma_store_wait(1)")),
     "step08, unchanged": ("step08_deeper_pipeline", []),
     "step09, unchanged": ("step09_cluster", []),
@@ -99,8 +127,15 @@ VARIANTS = {
     "step10, no multicast": ("step10_multi_consumer", [NO_MULTICAST]),
     "step10, K always forwards": ("step10_multi_consumer", [FORWARDS]),
     "step10, 132 CTAs": ("step10_multi_consumer", [("num_ctas = 128", "num_ctas = 132")]),
-    "step10, D staged in one buffer": ("step10_multi_consumer", [
-        ("epi_N = 64", "epi_N = 128"), ("(2, block_M, epi_N)", "(1, block_M, epi_N)"), ("wait(1)", "wait(0)"), ("c % 2", "0")]),
+    "step10, D staged in one buffer": (
+        "step10_multi_consumer",
+        [
+            ("epi_N = 64", "epi_N = 128"),
+            ("(2, block_M, epi_N)", "(1, block_M, epi_N)"),
+            ("wait(1)", "wait(0)"),
+            ("c % 2", "0"),
+        ],
+    ),
 }
 
 
@@ -113,8 +148,15 @@ def kernels() -> list[dict]:
             if old not in source:
                 raise SystemExit(f"{name}: {solution} no longer contains {old!r}")
             source = source.replace(old, new)
-        made.append({"name": name, "step": solution[:6], "dsl": "tilelang", "timed": True,
-                     "factory": load_factory_source(source, name)})
+        made.append(
+            {
+                "name": name,
+                "step": solution[:6],
+                "dsl": "tilelang",
+                "timed": True,
+                "factory": load_factory_source(source, name),
+            }
+        )
     return made
 
 

@@ -13,8 +13,21 @@ from dataclasses import asdict, dataclass, field
 from math import prod
 from pathlib import Path
 
-DATA_TYPES = ("uint8", "uint16", "uint32", "int32", "uint64", "int64", "float16", "float32", "float64",
-              "bfloat16", "float32_ftz", "tfloat32", "tfloat32_ftz")
+DATA_TYPES = (
+    "uint8",
+    "uint16",
+    "uint32",
+    "int32",
+    "uint64",
+    "int64",
+    "float16",
+    "float32",
+    "float64",
+    "bfloat16",
+    "float32_ftz",
+    "tfloat32",
+    "tfloat32_ftz",
+)
 ELEMENT_BYTES = (1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4)
 FIRST_FLOAT_TYPE = DATA_TYPES.index("float16")
 PACKED_DATA_TYPES = (13, 14, 15)  # 16U4_ALIGN8B, 16U4_ALIGN16B, 16U6_ALIGN16B
@@ -25,22 +38,35 @@ LAST_HOPPER_SWIZZLE = SWIZZLES.index("128B")
 L2_PROMOTIONS = ("none", "64B", "128B", "256B")
 OOB_FILLS = ("zero", "nan")
 
-# What a launch may ask of a Hopper chip: CUDA programming guide, Compute Capabilities, 9.0, and Thread Block Clusters.
+# What a launch may ask of a Hopper chip: CUDA programming guide, Compute Capabilities, 9.0, and Thread Block
+# Clusters.
 SHARED_LIMIT = 227 * 1024  # bytes a CTA, static and dynamic together
 THREAD_LIMIT = 1024  # a CTA
 CLUSTER_LIMIT = 8  # CTAs; more needs a kernel attribute that no step sets
 GRID_LIMITS = (2**31 - 1, 65535, 65535)
-REGISTER_LIMIT = 64_512  # of a CTA after setmaxnreg: 65,536 less what the hardware keeps; observed on H200, driver 580
+REGISTER_LIMIT = (
+    64_512  # of a CTA after setmaxnreg: 65,536 less what the hardware keeps; observed on H200, driver 580
+)
 
 TENSOR_MAP_BYTES, TENSOR_MAP_ALIGNMENT = 128, 64  # of a CUtensorMap (CUDA driver API)
 
 FORMAT = 1
-SCALAR_FORMATS = {"bool": "?", "int8": "b", "int16": "h", "int32": "i", "int64": "q", "float16": "e", "float32": "f",
-                  "float64": "d"}
+SCALAR_FORMATS = {
+    "bool": "?",
+    "int8": "b",
+    "int16": "h",
+    "int32": "i",
+    "int64": "q",
+    "float16": "e",
+    "float32": "f",
+    "float64": "d",
+}
 
 
 def number_text(value: int) -> str:
-    """A field's value in words. Python refuses to print integers of thousands of digits, and no field is wider than 64 bits."""
+    """A field's value in words. Python refuses to print integers of thousands of digits, and no field is
+    wider than 64 bits.
+    """
     if abs(value) < 2**64:
         return str(value)
     return f"about {'-' if value < 0 else ''}2^{value.bit_length() - 1}"
@@ -55,8 +81,9 @@ def code_name(names: tuple[str, ...], code: int) -> str:
 class TensorMap:
     """One tiled tensor map. Dimension 0 is the innermost, as in the driver API.
 
-    ``dims`` and ``box`` count elements; ``strides`` are bytes and leave out the innermost dimension, so there is
-    one fewer; the last four fields are the driver's enum values. Nothing is checked here: ``violations`` does that.
+    ``dims`` and ``box`` count elements; ``strides`` are bytes and leave out the innermost dimension, so there
+    is one fewer; the last four fields are the driver's enum values. Nothing is checked here: ``violations``
+    does that.
     """
 
     data_type: int
@@ -75,10 +102,12 @@ class TensorMap:
 
     @property
     def box_bytes(self) -> int:
-        """Bytes that one load of this box adds to an mbarrier's transaction count: what ``expect_tx`` has to say.
+        """Bytes that one load of this box adds to an mbarrier's transaction count: what ``expect_tx`` has to
+        say.
 
-        The whole box counts, also what lies outside the tensor and is filled. Where ``steps[i]`` is above 1 the box takes
-        ceil(box[i] / steps[i]) elements that way (cuTensorMapEncodeTiled). Raises ValueError where the arrays differ in length.
+        The whole box counts, also what lies outside the tensor and is filled. Where ``steps[i]`` is above 1
+        the box takes ceil(box[i] / steps[i]) elements that way (cuTensorMapEncodeTiled). Raises ValueError
+        where the arrays differ in length.
         """
         extents = zip(self.box, self.steps, strict=True)
         return ELEMENT_BYTES[self.data_type] * prod(len(range(0, extent, step)) for extent, step in extents)
@@ -89,8 +118,11 @@ class TensorMap:
         return self.element_strides if self.interleave else (1, *self.element_strides[1:])
 
     def __str__(self) -> str:
-        return (f"{code_name(DATA_TYPES, self.data_type)} {' x '.join(map(number_text, reversed(self.dims)))}, "
-                f"box {' x '.join(map(number_text, reversed(self.box)))}, swizzle {code_name(SWIZZLES, self.swizzle)}")
+        return (
+            f"{code_name(DATA_TYPES, self.data_type)} {' x '.join(map(number_text, reversed(self.dims)))}, "
+            f"box {' x '.join(map(number_text, reversed(self.box)))}, swizzle "
+            f"{code_name(SWIZZLES, self.swizzle)}"
+        )
 
 
 class ArtifactError(ValueError):
@@ -99,7 +131,10 @@ class ArtifactError(ValueError):
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor argument of the kernel's factory, in the caller's order. ``shape`` is row-major, contiguous."""
+    """A tensor argument of the kernel's factory, in the caller's order.
+
+    ``shape`` is row-major, contiguous.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -110,8 +145,8 @@ class Tensor:
 class Parameter:
     """One parameter of the ``__global__`` function, in launch order.
 
-    ``kind`` is ``"tensor_map"`` (128 bytes by value, over ``tensor``), ``"pointer"`` (to ``tensor``) or ``"scalar"``
-    (``value`` of ``dtype``).
+    ``kind`` is ``"tensor_map"`` (128 bytes by value, over ``tensor``), ``"pointer"`` (to ``tensor``) or
+    ``"scalar"`` (``value`` of ``dtype``).
     """
 
     kind: str
@@ -121,7 +156,10 @@ class Parameter:
     value: int | float | None = None
 
     def scalar_bytes(self) -> bytes:
-        """A scalar as the kernel reads it, little-endian. Raises ValueError for a ``dtype`` that no kernel of the course has."""
+        """A scalar as the kernel reads it, little-endian.
+
+        Raises ValueError for a ``dtype`` that no kernel of the course has.
+        """
         if self.dtype.startswith("uint"):  # of any width: CuTe DSL passes small structs by value
             return self.value.to_bytes(int(self.dtype[4:]) // 8, "little")
         if self.dtype not in SCALAR_FORMATS:
@@ -143,7 +181,10 @@ class Resources:
 
 @dataclass(frozen=True)
 class Artifact:
-    """A compiled kernel and its launch. ``grid``, ``block`` and ``cluster`` are x, y, z; ``dynamic_shared`` is bytes."""
+    """A compiled kernel and its launch.
+
+    ``grid``, ``block`` and ``cluster`` are x, y, z; ``dynamic_shared`` is bytes.
+    """
 
     dsl: str
     kernel: str
@@ -170,7 +211,9 @@ class Artifact:
         return m, n, k
 
     def to_bytes(self) -> bytes:
-        """One zip archive: ``artifact.json`` (launch and parameters), ``kernel.ptx``, ``kernel.cubin``, ``kernel.cu``."""
+        """One zip archive: ``artifact.json`` (launch and parameters), ``kernel.ptx``, ``kernel.cubin``,
+        ``kernel.cu``.
+        """
         fields = asdict(self)
         for name in ("ptx", "cubin", "source"):
             del fields[name]
@@ -189,19 +232,27 @@ class Artifact:
             with zipfile.ZipFile(io.BytesIO(data)) as archive:
                 fields = json.loads(archive.read("artifact.json"))
                 if fields.pop("format") != FORMAT:
-                    raise ArtifactError("this artifact was written by another release of the course; compile it again")
+                    raise ArtifactError(
+                        "this artifact was written by another release of the course; compile it again"
+                    )
                 fields["ptx"] = archive.read("kernel.ptx").decode()
                 fields["cubin"] = archive.read("kernel.cubin")
                 fields["source"] = archive.read("kernel.cu").decode()
             fields["parameters"] = tuple(_parameter(p) for p in fields["parameters"])
-            fields["tensors"] = tuple(Tensor(t["name"], tuple(t["shape"]), t["dtype"]) for t in fields["tensors"])
-            fields["resources"] = Resources(**{**fields["resources"], "warnings": tuple(fields["resources"]["warnings"])})
+            fields["tensors"] = tuple(
+                Tensor(t["name"], tuple(t["shape"]), t["dtype"]) for t in fields["tensors"]
+            )
+            fields["resources"] = Resources(
+                **{**fields["resources"], "warnings": tuple(fields["resources"]["warnings"])}
+            )
             for name in ("grid", "block", "cluster"):
                 fields[name] = tuple(fields[name])
             return cls(**fields)
         except ArtifactError:
             raise
-        except Exception as error:  # whatever zipfile, zlib, json or a missing field make of bytes that are not ours
+        except (
+            Exception
+        ) as error:  # whatever zipfile, zlib, json or a missing field make of bytes that are not ours
             raise ArtifactError(f"not a compiled kernel of this course: {error}") from error
 
     def save(self, path: str | Path) -> None:

@@ -1,4 +1,5 @@
-"""What a notebook's cells call. Each shows its answer in the cell, keeps what is worth keeping, and raises nothing.
+"""What a notebook's cells call. Each shows its answer in the cell, keeps what is worth keeping, and raises
+nothing.
 
 In JupyterLab the answers are HTML, elsewhere text.
 """
@@ -22,7 +23,9 @@ from course_utils.grading.verdict import Verdict, as_html
 from course_utils.ptx import receipts
 from course_utils.recordings import measured, progress
 
-warnings.filterwarnings("ignore", message="IProgress not found")  # a DSL imports tqdm, which would say so in a learner's cell
+warnings.filterwarnings(
+    "ignore", message="IProgress not found"
+)  # a DSL imports tqdm, which would say so in a learner's cell
 
 OUTCOMES = {
     "right": "right: the numbers are right, and something else is missing",
@@ -50,7 +53,8 @@ class Words:
 
 
 def check(step: str, gemm, dsl: str = "tilelang") -> float:
-    """Grade ``gemm(M, N, K)`` as a step's kernel, show the verdict, keep it in progress.json, and return the points.
+    """Grade ``gemm(M, N, K)`` as a step's kernel, show the verdict, keep it in progress.json, and return the
+    points.
 
     ``dsl`` is ``"tilelang"`` or ``"cute"``. Raises nothing.
     """
@@ -58,12 +62,17 @@ def check(step: str, gemm, dsl: str = "tilelang") -> float:
 
 
 def check_copy(case: str, copy, dsl: str = "tilelang") -> float:
-    """Grade ``copy(*shape)``, a kernel that copies X to Y: its path and its bytes. Shown, kept and returned as by ``check``."""
+    """Grade ``copy(*shape)``, a kernel that copies X to Y: its path and its bytes. Shown, kept and returned
+    as by ``check``.
+    """
     return _graded(case, dsl, lambda: checker.check_copy(case, copy, dsl))
 
 
 def check_maps(case: str, mend) -> float:
-    """Grade ``mend(maps)``, which returns the given tensor maps made legal. Shown, kept and returned as by ``check``."""
+    """Grade ``mend(maps)``, which returns the given tensor maps made legal.
+
+    Shown, kept and returned as by ``check``.
+    """
     return _graded(case, "maps", lambda: checker.check_maps(case, mend))
 
 
@@ -73,7 +82,10 @@ def _graded(name, dsl, check) -> float:
         try:
             progress.keep(verdict, checker.find_gpu()[0] if verdict.timing else None)
         except Exception as error:  # the verdict stands, kept or not
-            _say(f"This verdict could not be kept in {progress.FILE} ({error}): the ladder will not know of it.")
+            _say(
+                f"This verdict could not be kept in {progress.FILE} ({error}): the ladder will not know of "
+                "it."
+            )
     return round(float(verdict.points), 3)
 
 
@@ -101,7 +113,8 @@ def _shown(name, dsl, check) -> Verdict:
 
 
 def ladder(step: str | None = None) -> None:
-    """Draw the ladder: your bars, where you have timed some, over the recorded ones; then your points. Raises nothing.
+    """Draw the ladder: your bars, where you have timed some, over the recorded ones; then your points. Raises
+    nothing.
 
     ``step`` is shown in full colour, later ones faint.
     """
@@ -113,23 +126,37 @@ def ladder(step: str | None = None) -> None:
         display(plots.ladder(measured.load(), mine if timed else None, step))
         reached = [f"{name} {progress.points(mine, dsl):g} of 100" for dsl, (name, _) in plots.DSLS.items()]
         reached += [f"TMA cases {cases:g}"] if cases else []
-        _say(f"Your points so far: {', '.join(reached)}." + ("" if timed else " TFLOP/s are recorded, not yours: nothing "
-             "was timed on this machine yet."))
+        _say(
+            f"Your points so far: {', '.join(reached)}."
+            + ("" if timed else " TFLOP/s are recorded, not yours: nothing was timed on this machine yet.")
+        )
     except Exception as error:
         _say(f"The ladder cannot be drawn: {type(error).__name__}: {error}")
 
 
 def receipt(step: str, gemm=None, dsl: str = "tilelang") -> None:
-    """Show what the compiler made of ``gemm``, or else of your best checks of a step, both DSLs side by side. Raises nothing."""
+    """Show what the compiler made of ``gemm``, or else of your best checks of a step, both DSLs side by side.
+
+    Raises nothing.
+    """
     try:
-        found = {plots.DSLS[dsl][0]: _compiled_receipt(step, gemm, dsl)} if gemm is not None else _kept_receipts(step)
+        found = (
+            {plots.DSLS[dsl][0]: _compiled_receipt(step, gemm, dsl)}
+            if gemm is not None
+            else _kept_receipts(step)
+        )
         if not found:
-            _say(f"There is no receipt of {step} yet: check a kernel that compiles, then run this cell again.")
+            _say(
+                f"There is no receipt of {step} yet: check a kernel that compiles, then run this cell again."
+            )
             return
         rows = list(dict.fromkeys(name for one in found.values() for name in one))
         _table(["", *found], [[name, *(one.get(name, "none") for one in found.values())] for name in rows])
     except Exception as error:
-        _say(f"The receipt cannot be shown: {error if isinstance(error, CompileError) else f'{type(error).__name__}: {error}'}")
+        _say(
+            "The receipt cannot be shown: "
+            f"{error if isinstance(error, CompileError) else f'{type(error).__name__}: {error}'}"
+        )
 
 
 def _compiled_receipt(step: str, gemm, dsl: str) -> dict[str, str]:
@@ -145,7 +172,10 @@ def _kept_receipts(step: str) -> dict[str, dict[str, str]]:
 
 
 def recorded(*names: str) -> None:
-    """Show recorded TFLOP/s and shares of cuBLAS for steps ("step05") or variants ("step09, no multicast"). Raises nothing."""
+    """Show recorded TFLOP/s and shares of cuBLAS for steps ("step05") or variants ("step09, no multicast").
+
+    Raises nothing.
+    """
     try:
         found, sources = [], []
         for file, key in (("ladder", "step"), ("variants", "name")):
@@ -159,24 +189,32 @@ def recorded(*names: str) -> None:
         runs.sort(key=lambda run: run.endswith("sustained"))
         rows = []
         for name, e in sorted(found, key=lambda pair: names.index(pair[0])):
-            figures = {_run(t): f"{t['tflops']:{'.0f' if t['tflops'] > 10 else '.2g'}} ({t['ratio']:.3f})" for t in e["timings"]}
+            figures = {
+                _run(t): f"{t['tflops']:{'.0f' if t['tflops'] > 10 else '.2g'}} ({t['ratio']:.3f})"
+                for t in e["timings"]
+            }
             rows.append([name, plots.DSLS[e["dsl"]][0], *(figures.get(run, "not timed") for run in runs)])
         _table(["", "DSL", *runs], rows)
         missing = [name for name in names if not any(name == row[0] for row in rows)]
-        _say("TFLOP/s, and share of cuBLAS in the same run. Recorded: " + "; ".join(sources) + "."
-             + (f" Nothing is recorded as {', '.join(missing)}." if missing else ""))
+        _say(
+            "TFLOP/s, and share of cuBLAS in the same run. Recorded: "
+            + "; ".join(sources)
+            + "."
+            + (f" Nothing is recorded as {', '.join(missing)}." if missing else "")
+        )
     except Exception as error:
         _say(f"The recorded figures cannot be shown: {type(error).__name__}: {error}")
 
 
 def _run(timing: dict) -> str:
-    """"4096 burst" or "8192 x 2304 x 5120 burst"."""
+    """ "4096 burst" or "8192 x 2304 x 5120 burst"."""
     size = timing["size"]
     return f"{size[0] if len(set(size)) == 1 else ' x '.join(map(str, size))} {timing['mode']}"
 
 
 def what_if(name: str, guess: str | None = None, dsl: str | None = None) -> None:
-    """Run a kernel with one planted fault in the emulator, and hold the outcome against your guess. Raises nothing.
+    """Run a kernel with one planted fault in the emulator, and hold the outcome against your guess. Raises
+    nothing.
 
     ``name`` is a file of solutions/wrong; ``guess`` is one of ``OUTCOMES``. Nothing is graded.
     """
@@ -187,7 +225,12 @@ def what_if(name: str, guess: str | None = None, dsl: str | None = None) -> None
 
 
 def _what_if(name, guess, dsl) -> None:
-    found = [p for d in ([dsl] if dsl else checker.DSLS) for p in (SOLUTIONS / "wrong" / d).glob("*.py") if p.stem == name]
+    found = [
+        p
+        for d in ([dsl] if dsl else checker.DSLS)
+        for p in (SOLUTIONS / "wrong" / d).glob("*.py")
+        if p.stem == name
+    ]
     if not found:
         there = sorted({p.stem for p in (SOLUTIONS / "wrong").glob("*/*.py")})
         _say(f"There is no planted fault {name!r}. There are: {', '.join(there)}.")
@@ -199,8 +242,12 @@ def _what_if(name, guess, dsl) -> None:
     wrong = load_module(found[0])
     outcome = "no kernel" if wrong.FAILS == "compiles" else wrong.OUTCOME
     verdict = checker.check(wrong.STEP, wrong.gemm, dsl, "emulator")
-    _say(("Your guess is right. " if guess == outcome else f"You guessed \"{guess}\". ")
-         + OUTCOMES[outcome][0].upper() + OUTCOMES[outcome][1:] + ".")
+    _say(
+        ("Your guess is right. " if guess == outcome else f'You guessed "{guess}". ')
+        + OUTCOMES[outcome][0].upper()
+        + OUTCOMES[outcome][1:]
+        + "."
+    )
     left = [part for part in verdict.checks if not part.passed and part.name != "speed"]
     for part in left:
         _say(f"{part.name}: {part.detail.splitlines()[0]}")
@@ -211,21 +258,44 @@ def _what_if(name, guess, dsl) -> None:
     if entry:
         results = next(part for part in entry["checks"] if part["name"] == "results")
         where = on_gpu["provenance"]
-        _say(f"Recorded on {where['gpu']}, {where['date']}: {results['detail'].splitlines()[0].split('. ')[0]}")
-    text = "\n".join(_changes(solution_path(wrong.STEP, dsl).read_text(), Path(inspect.getsourcefile(wrong.gemm)).read_text()))
+        _say(
+            f"Recorded on {where['gpu']}, {where['date']}: {results['detail'].splitlines()[0].split('. ')[0]}"
+        )
+    text = "\n".join(
+        _changes(
+            solution_path(wrong.STEP, dsl).read_text(), Path(inspect.getsourcefile(wrong.gemm)).read_text()
+        )
+    )
     title = f"What was changed in the solution of {wrong.STEP}"
-    display(Words(f"{title}:\n{text}", f"<details><summary>{title}</summary><pre>{html.escape(text)}</pre></details>"))
+    display(
+        Words(
+            f"{title}:\n{text}",
+            f"<details><summary>{title}</summary><pre>{html.escape(text)}</pre></details>",
+        )
+    )
 
 
 def _changes(solution: str, wrong: str) -> list[str]:
     """The lines of gemm that differ in more than a comment, with - and +."""
-    before, after = ([line for line in without_markers(source).splitlines() if _bare(line)] for source in (solution, wrong))
-    start = [next(i for i, line in enumerate(lines) if line.startswith(("def ", "import "))) for lines in (before, after)]
-    before, after = before[start[0]:], after[start[1]:]
-    matcher = difflib.SequenceMatcher(None, [_bare(line) for line in before], [_bare(line) for line in after], autojunk=False)
-    return [f"{sign} {line}" for kind, i, j, k, m in matcher.get_opcodes() if kind != "equal"
-            for sign, lines in (("-", before[i:j]), ("+", after[k:m])) for line in lines
-            if not line.startswith(PLANTED)]
+    before, after = (
+        [line for line in without_markers(source).splitlines() if _bare(line)] for source in (solution, wrong)
+    )
+    start = [
+        next(i for i, line in enumerate(lines) if line.startswith(("def ", "import ")))
+        for lines in (before, after)
+    ]
+    before, after = before[start[0] :], after[start[1] :]
+    matcher = difflib.SequenceMatcher(
+        None, [_bare(line) for line in before], [_bare(line) for line in after], autojunk=False
+    )
+    return [
+        f"{sign} {line}"
+        for kind, i, j, k, m in matcher.get_opcodes()
+        if kind != "equal"
+        for sign, lines in (("-", before[i:j]), ("+", after[k:m]))
+        for line in lines
+        if not line.startswith(PLANTED)
+    ]
 
 
 def _bare(line: str) -> str:
@@ -233,7 +303,9 @@ def _bare(line: str) -> str:
     return line.split("#")[0].strip()
 
 
-def timeline(step: str, gemm, dsl: str = "tilelang", size: tuple[int, int, int] | None = None, seed: int = 0) -> None:
+def timeline(
+    step: str, gemm, dsl: str = "tilelang", size: tuple[int, int, int] | None = None, seed: int = 0
+) -> None:
     """Emulate one launch of ``gemm`` and draw who worked and who waited for whom. Raises nothing."""
     import torch
 
@@ -243,7 +315,11 @@ def timeline(step: str, gemm, dsl: str = "tilelang", size: tuple[int, int, int] 
         size = size or steps.trace_size(step)
         artifact = checker.compile_factory(gemm, dsl, size)
         emulation, found, _ = emulate_gemm(artifact, torch.Generator().manual_seed(seed), seed)
-        display(plots.timeline(emulation, title=f"{step}, {plots.DSLS[dsl][0]}, M, N, K = {' x '.join(map(str, size))}"))
+        display(
+            plots.timeline(
+                emulation, title=f"{step}, {plots.DSLS[dsl][0]}, M, N, K = {' x '.join(map(str, size))}"
+            )
+        )
         for finding in emulation.findings:
             _say(str(finding))
         if emulation.finished and not found.ok:
@@ -261,9 +337,16 @@ def _say(text: str) -> None:
 
 def _table(head: list[str], rows: list[list[str]]) -> None:
     """A table: HTML in JupyterLab, columns of text elsewhere."""
+
     def line(cells, tag):
-        return "<tr>" + "".join(f"<{tag} style='{_CELL}{';white-space:nowrap' * (i == 0)}'>{html.escape(cell)}</{tag}>"
-                                for i, cell in enumerate(cells)) + "</tr>"
+        return (
+            "<tr>"
+            + "".join(
+                f"<{tag} style='{_CELL}{';white-space:nowrap' * (i == 0)}'>{html.escape(cell)}</{tag}>"
+                for i, cell in enumerate(cells)
+            )
+            + "</tr>"
+        )
 
     widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
     text = "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in [head, *rows])

@@ -12,19 +12,50 @@ import pytest
 from course_utils import artifact as module
 from course_utils.artifact import Artifact, ArtifactError, Parameter, Resources, Tensor, TensorMap
 
-MAP = TensorMap(data_type=6, dims=(320, 768, 7), strides=(640, 491520), box=(64, 128, 1), element_strides=(1, 2, 1),
-                interleave=1, swizzle=3, l2_promotion=2, oob_fill=1)
+MAP = TensorMap(
+    data_type=6,
+    dims=(320, 768, 7),
+    strides=(640, 491520),
+    box=(64, 128, 1),
+    element_strides=(1, 2, 1),
+    interleave=1,
+    swizzle=3,
+    l2_promotion=2,
+    oob_fill=1,
+)
 
 # no field has its default value, and no two have the same
 ARTIFACT = Artifact(
-    dsl="tilelang", kernel="main_kernel", ptx=".version 9.0\n// µ\n", cubin=bytes(range(256)),
-    grid=(60, 76, 2), block=(384, 3, 5), cluster=(2, 1, 4), dynamic_shared=229376,
-    parameters=(Parameter("tensor_map", tensor="A", tensor_map=MAP), Parameter("pointer", tensor="B"),
-                Parameter("scalar", dtype="int32", value=-7), Parameter("scalar", dtype="float32", value=0.1)),
-    tensors=(Tensor("A", (768, 320), "float16"), Tensor("B", (1280, 320), "bfloat16"), Tensor("D", (768, 1280), "float32")),
-    resources=Resources(registers=168, stack_frame=8, spill_stores=16, spill_loads=24, static_shared=1024,
-                        warnings=("(C7510) Potential Performance Loss: µ", "(C7511) another")),
-    versions={"tilelang": "0.1.15", "nvrtc": "13.0.88"}, source="// a\r\n__global__ void main_kernel() {}\n")
+    dsl="tilelang",
+    kernel="main_kernel",
+    ptx=".version 9.0\n// µ\n",
+    cubin=bytes(range(256)),
+    grid=(60, 76, 2),
+    block=(384, 3, 5),
+    cluster=(2, 1, 4),
+    dynamic_shared=229376,
+    parameters=(
+        Parameter("tensor_map", tensor="A", tensor_map=MAP),
+        Parameter("pointer", tensor="B"),
+        Parameter("scalar", dtype="int32", value=-7),
+        Parameter("scalar", dtype="float32", value=0.1),
+    ),
+    tensors=(
+        Tensor("A", (768, 320), "float16"),
+        Tensor("B", (1280, 320), "bfloat16"),
+        Tensor("D", (768, 1280), "float32"),
+    ),
+    resources=Resources(
+        registers=168,
+        stack_frame=8,
+        spill_stores=16,
+        spill_loads=24,
+        static_shared=1024,
+        warnings=("(C7510) Potential Performance Loss: µ", "(C7511) another"),
+    ),
+    versions={"tilelang": "0.1.15", "nvrtc": "13.0.88"},
+    source="// a\r\n__global__ void main_kernel() {}\n",
+)
 
 
 def rewrite(data: bytes, change) -> bytes:
@@ -41,9 +72,11 @@ def rewrite(data: bytes, change) -> bytes:
 
 def change_json(**changes):
     """A change of ``artifact.json``: each given field set, or removed where it is None."""
+
     def change(members):
         found = json.loads(members["artifact.json"]) | changes
         members["artifact.json"] = json.dumps({k: v for k, v in found.items() if v is not None}).encode()
+
     return change
 
 
@@ -91,8 +124,11 @@ def test_problem_and_threads():
     assert ARTIFACT.threads == 384 * 3 * 5
 
 
-@pytest.mark.parametrize("data", [b"", b"\0" * 64, b"PK\3\4 and no more", b"import torch\n", ARTIFACT.to_bytes()[:-1]],
-                         ids=["empty", "zeros", "zip head", "other file", "one byte short"])
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"\0" * 64, b"PK\3\4 and no more", b"import torch\n", ARTIFACT.to_bytes()[:-1]],
+    ids=["empty", "zeros", "zip head", "other file", "one byte short"],
+)
 def test_other_bytes_are_refused(data):
     assert_refused(data)
 
@@ -100,11 +136,13 @@ def test_other_bytes_are_refused(data):
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
 def test_truncated_archive_is_refused(share):
     data = ARTIFACT.to_bytes()
-    assert_refused(data[:int(share * len(data))])
+    assert_refused(data[: int(share * len(data))])
 
 
 def test_flipped_byte_is_refused():
-    data = bytearray(rewrite(ARTIFACT.to_bytes(), lambda members: None))  # stored, not deflated: content lies open
+    data = bytearray(
+        rewrite(ARTIFACT.to_bytes(), lambda members: None)
+    )  # stored, not deflated: content lies open
     data[data.index(b".version 9.0")] ^= 1
     assert_refused(bytes(data))
 
@@ -114,10 +152,20 @@ def test_missing_member_is_refused(name):
     assert_refused(rewrite(ARTIFACT.to_bytes(), lambda members: members.pop(name)))
 
 
-@pytest.mark.parametrize("changes", [
-    {"grid": None}, {"format": None}, {"parameters": None}, {"grid": 3}, {"tensors": [{"name": "A"}]},
-    {"resources": {"registers": 1}}, {"no_such_field": 1}, {"parameters": [{"kind": "pointer"}]},
-], ids=str)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"grid": None},
+        {"format": None},
+        {"parameters": None},
+        {"grid": 3},
+        {"tensors": [{"name": "A"}]},
+        {"resources": {"registers": 1}},
+        {"no_such_field": 1},
+        {"parameters": [{"kind": "pointer"}]},
+    ],
+    ids=str,
+)
 def test_wrong_fields_are_refused(changes):
     assert_refused(rewrite(ARTIFACT.to_bytes(), change_json(**changes)))
 
@@ -143,24 +191,31 @@ def test_missing_file_is_an_os_error(tmp_path):
 
 def test_a_pickle_is_data_and_never_runs(tmp_path):
     """An artifact may come from anybody: reading one must run nothing."""
+
     class Bomb:
         def __reduce__(self):
             return (tmp_path / "ran").touch, ()
 
     assert_refused(pickle.dumps(Bomb()))
-    assert_refused(rewrite(ARTIFACT.to_bytes(), lambda members: members.update({"artifact.json": pickle.dumps(Bomb())})))
+    assert_refused(
+        rewrite(ARTIFACT.to_bytes(), lambda members: members.update({"artifact.json": pickle.dumps(Bomb())}))
+    )
     assert not (tmp_path / "ran").exists()
     assert not {"pickle", "marshal", "shelve"} & set(vars(module))
 
 
-@pytest.mark.parametrize("text", [b"3", b'"x"', b"null", b"[" * (10 * sys.getrecursionlimit())],
-                         ids=["number", "string", "null", "nested"])
+@pytest.mark.parametrize(
+    "text",
+    [b"3", b'"x"', b"null", b"[" * (10 * sys.getrecursionlimit())],
+    ids=["number", "string", "null", "nested"],
+)
 def test_json_of_another_kind_is_refused(text):
     assert_refused(rewrite(ARTIFACT.to_bytes(), lambda members: members.update({"artifact.json": text})))
 
 
-@pytest.mark.parametrize("changes", [{"parameters": ["A"]}, {"parameters": 3}, {"resources": [1]}, {"resources": "x"}],
-                         ids=str)
+@pytest.mark.parametrize(
+    "changes", [{"parameters": ["A"]}, {"parameters": 3}, {"resources": [1]}, {"resources": "x"}], ids=str
+)
 def test_fields_of_another_kind_are_refused(changes):
     assert_refused(rewrite(ARTIFACT.to_bytes(), change_json(**changes)))
 
@@ -169,7 +224,7 @@ def test_any_changed_byte_is_refused_or_harmless():
     """As on a bad disk. A byte that no reader looks at, such as a member's date, may change."""
     data = ARTIFACT.to_bytes()
     for i in range(0, len(data), 3):
-        changed = bytes([*data[:i], data[i] ^ 0xFF, *data[i + 1:]])
+        changed = bytes([*data[:i], data[i] ^ 0xFF, *data[i + 1 :]])
         try:
             assert Artifact.from_bytes(changed) == ARTIFACT
         except ArtifactError as error:

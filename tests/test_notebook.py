@@ -1,4 +1,6 @@
-"""What notebook cells call: each shows its answer, keeps progress, ends in a plain number where it grades, and never raises."""
+"""What notebook cells call: each shows its answer, keeps progress, ends in a plain number where it grades,
+and never raises.
+"""
 
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
@@ -10,7 +12,15 @@ from course_utils.grading import checker, steps
 from course_utils.grading.verdict import Part, Verdict
 from course_utils.recordings import measured, progress
 
-RIGHT = Verdict("step04", "tilelang", "emulator", (Part("results", True, 4, 4, "right at 3 sizes"),), "", (), (("wgmma", "four"),))
+RIGHT = Verdict(
+    "step04",
+    "tilelang",
+    "emulator",
+    (Part("results", True, 4, 4, "right at 3 sizes"),),
+    "",
+    (),
+    (("wgmma", "four"),),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -45,10 +55,21 @@ def test_check_of_a_real_kernel():
     assert shown(notebook.check, "step01", gemm)[0] == steps.find("step01").points
 
 
-@pytest.mark.parametrize("arguments", [
-    ("step99", None), ([], None), (None, None), ("step04", None), ("step04", 3), ("step04", lambda: 1), ("step04", print, "cuda"),
-    ("step04", lambda M, N, K: 1 / 0), ("step04", lambda M, N, K: exit()), ("step04", None, []),
-])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("step99", None),
+        ([], None),
+        (None, None),
+        ("step04", None),
+        ("step04", 3),
+        ("step04", lambda: 1),
+        ("step04", print, "cuda"),
+        ("step04", lambda M, N, K: 1 / 0),
+        ("step04", lambda M, N, K: exit()),
+        ("step04", None, []),
+    ],
+)
 def test_check_of_nonsense_gives_zero_and_words(arguments):
     points, text, _ = shown(notebook.check, *arguments)
     assert points == 0 and "Look here first" in text
@@ -56,7 +77,9 @@ def test_check_of_nonsense_gives_zero_and_words(arguments):
 
 def test_open_exercise_is_named_with_its_lines(tmp_path):
     path = tmp_path / "mine.py"
-    path.write_text("import tilelang.language as T\n\ndef gemm(M, N, K):\n    raise NotImplementedError('TODO 1')\n")
+    path.write_text(
+        "import tilelang.language as T\n\ndef gemm(M, N, K):\n    raise NotImplementedError('TODO 1')\n"
+    )
     points, text, _ = shown(notebook.check, "step04", load_factory(path))
     assert points == 0 and "still open" in text and "line 4" in text and "TODO 1" in text
 
@@ -123,9 +146,17 @@ def test_receipt_of_no_step_says_which_there_are():
 
 def test_recorded_shows_the_files_figures():
     _, text, html = shown(notebook.recorded, "step05", "step09, no multicast")
-    run = next(t for e in measured.load()["entries"] if (e["step"], e["dsl"]) == ("step05", "cute") for t in e["timings"]
-               if (t["mode"], t["size"][0]) == ("burst", 4096))
-    assert f"{run['tflops']:.0f} ({run['ratio']:.3f})" in text and f"{run['tflops']:.0f} ({run['ratio']:.3f})" in html
+    run = next(
+        t
+        for e in measured.load()["entries"]
+        if (e["step"], e["dsl"]) == ("step05", "cute")
+        for t in e["timings"]
+        if (t["mode"], t["size"][0]) == ("burst", 4096)
+    )
+    assert (
+        f"{run['tflops']:.0f} ({run['ratio']:.3f})" in text
+        and f"{run['tflops']:.0f} ({run['ratio']:.3f})" in html
+    )
     assert "step09, no multicast" in text and "variants.json: NVIDIA H200" in text
 
 
@@ -133,11 +164,18 @@ def test_recorded_names_what_is_not_there():
     assert "Nothing is recorded as step77" in shown(notebook.recorded, "step77")[1]
 
 
-@pytest.mark.parametrize("name, guess, words", [
-    ("nested_elect", "hang", ["Your guess is right", "took another branch", "elect_one"]),
-    ("no_proxy_fence", "right", ['You guessed "right". Race', "fence_view_async_shared", "Recorded on NVIDIA H200"]),
-    ("ungrouped_modes", "no kernel", ["Your guess is right", "tma_partition"]),
-])
+@pytest.mark.parametrize(
+    "name, guess, words",
+    [
+        ("nested_elect", "hang", ["Your guess is right", "took another branch", "elect_one"]),
+        (
+            "no_proxy_fence",
+            "right",
+            ['You guessed "right". Race', "fence_view_async_shared", "Recorded on NVIDIA H200"],
+        ),
+        ("ungrouped_modes", "no kernel", ["Your guess is right", "tma_partition"]),
+    ],
+)
 def test_what_if_runs_the_fault_and_shows_the_change(name, guess, words):
     _, text, _ = shown(notebook.what_if, name, guess)
     assert all(word in text for word in words)
@@ -170,7 +208,9 @@ def test_timeline_is_drawn_and_names_findings():
     assert "Picture" in text and "wait" in text
 
 
-@pytest.mark.parametrize("arguments", [("step04", None), ("step99", None), ("step04", None, "cuda"), ("step04", None, "cute", 3)])
+@pytest.mark.parametrize(
+    "arguments", [("step04", None), ("step99", None), ("step04", None, "cuda"), ("step04", None, "cute", 3)]
+)
 def test_timeline_of_nonsense_is_words(arguments):
     _, text, _ = shown(notebook.timeline, *arguments)
     assert text and "Picture" not in text
@@ -184,4 +224,3 @@ def test_text_without_a_notebook(monkeypatch, capsys):
     notebook.receipt("step04")
     printed = capsys.readouterr().out
     assert "right at 3 sizes" in printed and "four" in printed and "<" not in printed
-

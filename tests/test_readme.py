@@ -17,7 +17,12 @@ ROOT = SOLUTIONS.parent
 README = (ROOT / "README.md").read_text()
 MAKEFILE = (ROOT / "Makefile").read_text()
 BLOCKS = re.findall(r"```sh\n(.*?)```", README, re.S)
-LINES = [line.split("#")[0].strip() for block in BLOCKS for line in block.splitlines() if line.split("#")[0].strip()]
+LINES = [
+    line.split("#")[0].strip()
+    for block in BLOCKS
+    for line in block.splitlines()
+    if line.split("#")[0].strip()
+]
 
 
 @pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)#]+)\)", README))))
@@ -67,17 +72,31 @@ def test_commands_run(copy, block):
         if line.startswith("cd "):
             folder = folder / line.removeprefix("cd ")
         elif line.startswith("export PATH="):
-            environment["PATH"] = line.removeprefix("export PATH=").replace("$PWD", str(copy)).replace("$PATH", environment["PATH"])
+            environment["PATH"] = (
+                line.removeprefix("export PATH=")
+                .replace("$PWD", str(copy))
+                .replace("$PATH", environment["PATH"])
+            )
         elif line:
             command = line.replace("make ", "make -n ", 1) if line.startswith("make ") else line
-            run = subprocess.run(command, shell=True, cwd=folder, env=environment, text=True, stdout=subprocess.PIPE,
-                                 stderr=subprocess.STDOUT, timeout=600)
+            run = subprocess.run(
+                command,
+                shell=True,
+                cwd=folder,
+                env=environment,
+                text=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=600,
+            )
             assert run.returncode in expected(line), f"{line}\n{run.stdout[-2000:]}"
 
 
 def test_every_step_is_in_the_table_with_both_files_and_its_points():
     for number, step in enumerate(steps.STEPS.values(), 1):
-        files = [rf"\[[^]]+\]\({loading.solution_path(step.id, dsl).relative_to(ROOT)}\)" for dsl in checker.DSLS]
+        files = [
+            rf"\[[^]]+\]\({loading.solution_path(step.id, dsl).relative_to(ROOT)}\)" for dsl in checker.DSLS
+        ]
         assert re.search(rf"^\| {number} \| {files[0]} \| {files[1]} \| {step.points} \|", README, re.M)
 
 

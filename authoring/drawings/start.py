@@ -1,14 +1,31 @@
-"""Start here: the memories of a Hopper GPU, the roofline with the recorded ladder in it, and what a check does."""
+"""Start here: the memories of a Hopper GPU, the roofline with the recorded ladder in it, and what a check
+does.
+"""
 
-from authoring.drawings.canvas import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, RED, arrow, box, label, sheet
+from authoring.drawings.canvas import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    PALE,
+    PURPLE,
+    RED,
+    arrow,
+    box,
+    label,
+    sheet,
+)
 from course_utils.figures import ladder as plots
 from course_utils.recordings import measured
 
 GPU = "NVIDIA H200"
 PEAK = plots.PEAK_TFLOPS[GPU]  # dense fp16
-# NVIDIA's H200 datasheet (SXM): GB and TB/s of HBM3e. White paper and tuning guide of Hopper, for the H100 SXM: MB of L2.
+# NVIDIA's H200 datasheet (SXM): GB and TB/s of HBM3e. White paper and tuning guide of Hopper, for the H100
+# SXM: MB of L2.
 HBM_GB, HBM_TB_S, L2_MB = 141, 4.8, 50
-# Hopper tuning guide, compute capability 9.0: KiB of shared memory an SM, 32-bit registers an SM. SMs: H100 and H200 SXM.
+# Hopper tuning guide, compute capability 9.0: KiB of shared memory an SM, 32-bit registers an SM. SMs: H100
+# and H200 SXM.
 SHARED_KIB, REGISTERS, SMS = 228, 65_536, 132
 TILE = 128, 128, 64  # the tile of steps 1 to 9
 DOTS = {"tilelang": 7, "cute": 3.5}  # one over the other, where both are at the same place
@@ -23,8 +40,15 @@ def memory():
     label(axes, 6.82, 4.45, f"one SM of {SMS}", size=9.5, weight="bold")
     box(axes, 5.95, 2.5, 1.55, 1.6, f"shared memory\n\n{SHARED_KIB} KiB", BLUE)
     box(axes, 8.1, 2.5, 1.15, 1.6, "tensor\ncores\n\n4", GREEN)
-    box(axes, 6.1, 0.55, 3.15, 1.15, f"registers: {REGISTERS:,} of 4 bytes = {REGISTERS * 4 // 1024} KiB\nat most 255 a thread",
-        ORANGE)
+    box(
+        axes,
+        6.1,
+        0.55,
+        3.15,
+        1.15,
+        f"registers: {REGISTERS:,} of 4 bytes = {REGISTERS * 4 // 1024} KiB\nat most 255 a thread",
+        ORANGE,
+    )
     box(axes, 4.45, 2.95, 0.95, 0.7, "TMA", PURPLE, weight="bold")
     arrow(axes, (1.6, 2.5), (2.25, 2.5), "", GREY, both=True)
     arrow(axes, (3.5, 3.3), (4.45, 3.3), "", PURPLE, both=True)
@@ -59,13 +83,19 @@ def _burst(step: str, dsl: str, size: int | None = None) -> dict | None:
 
 
 def _cublas(mode: str, size: int) -> float:
-    runs = sorted(t["cublas_tflops"] for e in measured.load()["entries"] for t in e["timings"]
-                  if t["mode"] == mode and t["size"] == [size] * 3)
+    runs = sorted(
+        t["cublas_tflops"]
+        for e in measured.load()["entries"]
+        for t in e["timings"]
+        if t["mode"] == mode and t["size"] == [size] * 3
+    )
     return runs[len(runs) // 2]
 
 
 def roofline():
-    """Left the roofline with every step in it, both axes logarithmic; right steps 3 to 10 at 4096 and 8192."""
+    """Left the roofline with every step in it, both axes logarithmic; right steps 3 to 10 at 4096 and
+    8192.
+    """
     figure, _ = sheet(9.6, 5.0)
     _roof(figure.add_axes((0.075, 0.13, 0.4, 0.76)))
     _close_up(figure.add_axes((0.565, 0.13, 0.425, 0.76)))
@@ -88,8 +118,16 @@ def _roof(axes) -> None:
     m, n, k = TILE
     alone = 2 * m * n * k / (2 * (m * k + n * k))
     axes.plot([alone], [alone * HBM_TB_S], "x", color=RED, markersize=8, markeredgewidth=2, zorder=5)
-    axes.annotate(f"128 x 128 tiles, all\nread from HBM: {alone:.0f}", (alone, alone * HBM_TB_S), xytext=(28, 25), size=8,
-                  color=RED, ha="left", va="center", arrowprops={"arrowstyle": "-", "color": RED, "lw": 0.8})
+    axes.annotate(
+        f"128 x 128 tiles, all\nread from HBM: {alone:.0f}",
+        (alone, alone * HBM_TB_S),
+        xytext=(28, 25),
+        size=8,
+        color=RED,
+        ha="left",
+        va="center",
+        arrowprops={"arrowstyle": "-", "color": RED, "lw": 0.8},
+    )
     for step, name in (("step01", "step 1, one CTA"), ("step02", "step 2, one CTA")):
         for dsl in plots.DSLS:
             run = _burst(step, dsl)
@@ -102,8 +140,14 @@ def _roof(axes) -> None:
             for dsl in plots.DSLS:
                 run = _burst(step, dsl, size)
                 if run:
-                    axes.plot([intensity(*run["size"])], [run["tflops"]], "o", color=plots.DSLS[dsl][1], markersize=DOTS[dsl],
-                              zorder=4)
+                    axes.plot(
+                        [intensity(*run["size"])],
+                        [run["tflops"]],
+                        "o",
+                        color=plots.DSLS[dsl][1],
+                        markersize=DOTS[dsl],
+                        zorder=4,
+                    )
         axes.text(intensity(size, size, size), 130, str(size), size=8, ha="center", weight="bold")
     axes.text(1930, 75, "steps 3 to 10", size=8, ha="center", color=INK)
     axes.set_xticks([20, 100, 1000], ["20", "100", "1,000"])
@@ -128,9 +172,18 @@ def _close_up(axes) -> None:
             values = [run["tflops"] for run in runs.values() if run]
             for dsl, shift in zip(plots.DSLS, (-0.12, 0.08), strict=True):
                 if runs[dsl]:
-                    axes.plot([place + shift], [runs[dsl]["tflops"]], "o", color=plots.DSLS[dsl][1], markersize=5.5, zorder=3)
+                    axes.plot(
+                        [place + shift],
+                        [runs[dsl]["tflops"]],
+                        "o",
+                        color=plots.DSLS[dsl][1],
+                        markersize=5.5,
+                        zorder=3,
+                    )
             at = max(sum(values) / len(values), free)
-            axes.plot([place + 0.14, place + 0.29], [sum(values) / len(values), at], color=PALE, lw=0.8, zorder=1)
+            axes.plot(
+                [place + 0.14, place + 0.29], [sum(values) / len(values), at], color=PALE, lw=0.8, zorder=1
+            )
             axes.text(place + 0.31, at, plots.STEPS[step], size=8, ha="left", va="center", color=INK)
             free = at + 31
     burst, hot = _cublas("burst", plots.SIZES[0]), _cublas("sustained", plots.SIZES[0])
@@ -139,7 +192,11 @@ def _close_up(axes) -> None:
     axes.plot([], [], "o", color=plots.DSLS["tilelang"][1], label="TileLang")
     axes.plot([], [], "o", color=plots.DSLS["cute"][1], label="CuTe DSL")
     axes.legend(loc=(0.36, 0.79), frameon=False, fontsize=8)
-    axes.set_xticks([0, 1.4], [f"M = N = K = {s}\n{intensity(s, s, s):,.0f} FLOP for each byte" for s in plots.SIZES], size=8)
+    axes.set_xticks(
+        [0, 1.4],
+        [f"M = N = K = {s}\n{intensity(s, s, s):,.0f} FLOP for each byte" for s in plots.SIZES],
+        size=8,
+    )
     _dress(axes, f"the same points, closer ({measured.load()['provenance'].get('gpu', GPU)}, cool chip)")
 
 
@@ -156,9 +213,12 @@ def check():
     box(axes, 2.15, 1.15, 1.5, 0.9, "PTX and\nmachine code", BLUE)
     arrow(axes, (1.5, 1.6), (2.15, 1.6), "", INK)
     label(axes, 1.82, 1.8, "compiles?", size=8)
-    rows = [(2.35, "instructions", "read from the PTX: the receipt", BLUE),
-            (1.6, "tensor maps", "are they legal? (from step 4)", PURPLE),
-            (0.85, "results", "on a GPU, or in the emulator", GREEN), (0.1, "speed", "beside cuBLAS, on a GPU only", GREEN)]
+    rows = [
+        (2.35, "instructions", "read from the PTX: the receipt", BLUE),
+        (1.6, "tensor maps", "are they legal? (from step 4)", PURPLE),
+        (0.85, "results", "on a GPU, or in the emulator", GREEN),
+        (0.1, "speed", "beside cuBLAS, on a GPU only", GREEN),
+    ]
     for y, name, text, colour in rows:
         box(axes, 4.45, y, 1.2, 0.6, name, colour, weight="bold")
         label(axes, 5.75, y + 0.3, text, size=8, ha="left")

@@ -4,7 +4,9 @@ from authoring.drawings.canvas import BLUE, GREEN, GREY, INK, ORANGE, RED, arrow
 
 
 def sum_over_k():
-    """The K tiles of A and B above, the one accumulator below: overwritten by the first product, added to by the others."""
+    """The K tiles of A and B above, the one accumulator below: overwritten by the first product, added to by
+    the others.
+    """
     figure, axes = sheet(9.6, 3.9)
     tiles, left, width, step = 5, 1.75, 1.05, 1.25
     label(axes, 0.85, 3.25, "A\n128 rows", size=9)
@@ -17,17 +19,44 @@ def sum_over_k():
         box(axes, x, 2.1, width, 0.6, f"columns\n{64 * k} to {64 * k + 63}", BLUE, size=8)
         label(axes, x + width / 2, 3.72, f"k = {k}", size=9, colour=GREY)
         arrow(axes, (x + width / 2, 2.1), (x + width / 2, 1.2), "", GREEN if k else ORANGE)
-        label(axes, x + width / 2 + 0.08, 1.68, "add" if k else "overwrite", size=8.5, colour=GREEN if k else colour, ha="left",
-              weight="bold")
-    box(axes, left, 0.55, (tiles - 1) * step + width, 0.65, "the same registers in every round", GREEN, size=9)
-    arrow(axes, (left + (tiles - 1) * step + width, 0.87), (8.55, 0.87), "once,\nat the end", ORANGE, offset=(0.02, 0.3))
+        label(
+            axes,
+            x + width / 2 + 0.08,
+            1.68,
+            "add" if k else "overwrite",
+            size=8.5,
+            colour=GREEN if k else colour,
+            ha="left",
+            weight="bold",
+        )
+    box(
+        axes, left, 0.55, (tiles - 1) * step + width, 0.65, "the same registers in every round", GREEN, size=9
+    )
+    arrow(
+        axes,
+        (left + (tiles - 1) * step + width, 0.87),
+        (8.55, 0.87),
+        "once,\nat the end",
+        ORANGE,
+        offset=(0.02, 0.3),
+    )
     box(axes, 8.55, 0.6, 0.85, 0.55, "D, fp16", ORANGE, size=8.5)
-    label(axes, left + 0.02, 0.25, "Before round 0 these registers hold anything at all.", size=8.5, colour=GREY, ha="left")
+    label(
+        axes,
+        left + 0.02,
+        0.25,
+        "Before round 0 these registers hold anything at all.",
+        size=8.5,
+        colour=GREY,
+        ha="left",
+    )
     return figure
 
 
 def one_round():
-    """Four warps over one round and the start of the next: copies of different length, barrier, wgmma, barrier."""
+    """Four warps over one round and the start of the next: copies of different length, barrier, wgmma,
+    barrier.
+    """
     figure, axes = sheet(9.6, 3.3)
     first, second, again = 4.05, 7.15, 9.4
     for w, (copied, left) in enumerate(zip((3.0, 3.75, 2.7, 3.4), (6.55, 6.8, 6.35, 6.65), strict=True)):
@@ -38,7 +67,16 @@ def one_round():
         if second - left > 0.12:
             box(axes, left, y, second - left - 0.04, 0.36, "", GREY)
         box(axes, second + 0.06, y, again - second - 0.06, 0.36, "copies tile k + 1", BLUE, size=8)
-    box(axes, first + 0.06, 0.75, 2.15, 1.86, "wgmma\neach warp needs all of B\nand 16 rows of\neach half of A", GREEN, size=8.5)
+    box(
+        axes,
+        first + 0.06,
+        0.75,
+        2.15,
+        1.86,
+        "wgmma\neach warp needs all of B\nand 16 rows of\neach half of A",
+        GREEN,
+        size=8.5,
+    )
     for x, name in ((first, "barrier 1"), (second, "barrier 2")):
         axes.plot([x, x], [0.55, 2.85], color=RED, lw=2.4, zorder=5)
         label(axes, x, 3.0, name, size=9, colour=RED, weight="bold")

@@ -15,7 +15,14 @@ def data_path():
     box(axes, 3.55, 2.75, 1.1, 0.8, "registers of\n128 threads", ORANGE, size=8)
     arrow(axes, (2.85, 3.15), (3.55, 3.15), "ld.global", ORANGE, offset=(0, 0.16))
     arrow(axes, (4.65, 3.15), (5.35, 3.15), "st.shared", ORANGE, offset=(0, 0.16))
-    label(axes, 4.1, 3.95, "each thread computes addresses, holds data, issues instructions", size=8, colour=GREY)
+    label(
+        axes,
+        4.1,
+        3.95,
+        "each thread computes addresses, holds data, issues instructions",
+        size=8,
+        colour=GREY,
+    )
     box(axes, 3.7, 0.75, 0.8, 0.8, "TMA", PURPLE, weight="bold")
     arrow(axes, (2.85, 1.15), (3.7, 1.15), "", PURPLE)
     arrow(axes, (4.5, 1.15), (5.35, 1.15), "tile", PURPLE)
@@ -29,20 +36,37 @@ def data_path():
 
 
 def one_phase():
-    """A phase of the full barrier along time: pending arrivals and pending bytes both reach zero, then it flips."""
+    """A phase of the full barrier along time: pending arrivals and pending bytes both reach zero, then it
+    flips.
+    """
     figure, axes = sheet(9.6, 2.7)
     left, right = 1.9, 9.2
     for y, name in ((1.75, "arrivals still\nto come"), (0.9, "bytes still\nto come")):
         label(axes, 1.0, y + 0.2, name, size=9)
-    events = [(left, "init(1)"), (3.1, "expect_tx\nA"), (4.1, "expect_tx\nB"), (5.1, "arrive"), (6.6, "A has\nlanded"),
-              (7.9, "B has\nlanded")]
+    events = [
+        (left, "init(1)"),
+        (3.1, "expect_tx\nA"),
+        (4.1, "expect_tx\nB"),
+        (5.1, "arrive"),
+        (6.6, "A has\nlanded"),
+        (7.9, "B has\nlanded"),
+    ]
     arrivals, amounts = ["1", "1", "1", "0", "0", "1"], ["0", "A", "A + B", "A + B", "B", "0"]
     edges = [x for x, _ in events] + [right]
     for i, (x, name) in enumerate(events):
         label(axes, x, 2.42, name, size=8, colour=GREY)
         axes.plot([x, x], [0.75, 2.22], color=GREY, lw=0.7, ls=":")
         last = i == len(events) - 1
-        box(axes, x + 0.03, 1.75, edges[i + 1] - x - 0.06, 0.4, arrivals[i], GREEN if last else ORANGE, size=8.5)
+        box(
+            axes,
+            x + 0.03,
+            1.75,
+            edges[i + 1] - x - 0.06,
+            0.4,
+            arrivals[i],
+            GREEN if last else ORANGE,
+            size=8.5,
+        )
         box(axes, x + 0.03, 0.9, edges[i + 1] - x - 0.06, 0.4, amounts[i], GREEN if last else BLUE, size=8.5)
     axes.plot([left, 7.9], [0.5, 0.5], color=INK, lw=3, solid_capstyle="butt")
     axes.plot([7.9, right], [0.5, 0.5], color=GREEN, lw=3, solid_capstyle="butt")

@@ -4,7 +4,10 @@ from itertools import pairwise
 
 from authoring.drawings.canvas import BLUE, GREEN, GREY, RED, arrow, box, label, sheet, tint
 
-LOAD, MULTIPLY = 2.0, 1.0  # how long a tile is on its way, and how long it is multiplied: a picture's choice, not a measurement
+LOAD, MULTIPLY = (
+    2.0,
+    1.0,
+)  # how long a tile is on its way, and how long it is multiplied: a picture's choice, not a measurement
 
 
 def schedule(tiles: int, slots: int) -> list[tuple[float, float, float]]:
@@ -23,14 +26,26 @@ def schedule(tiles: int, slots: int) -> list[tuple[float, float, float]]:
 
 
 def overlap():
-    """Above: one slot, load and multiply in turn. Below: two slots, each does so, shifted against each other."""
+    """Above: one slot, load and multiply in turn. Below: two slots, each does so, shifted against each
+    other.
+    """
     figure, axes = sheet(9.6, 4.3)
     left, scale, until = 1.55, 0.86, 9.0
 
     def bar(y, begin, end, text, colour, fill=None):
         begin, end = max(begin, 0), min(end, until)
         if begin < end:
-            box(axes, left + begin * scale + 0.015, y, (end - begin) * scale - 0.03, 0.36, text, colour, size=8.5, fill=fill)
+            box(
+                axes,
+                left + begin * scale + 0.015,
+                y,
+                (end - begin) * scale - 0.03,
+                0.36,
+                text,
+                colour,
+                size=8.5,
+                fill=fill,
+            )
 
     def lanes(top, names, slots, tiles):
         for row, name in enumerate(names):
@@ -48,7 +63,15 @@ def overlap():
     lanes(1.9, ("slot 0", "slot 1", "tensor cores"), 2, 8)
     arrow(axes, (left, 0.42), (left + until * scale, 0.42), "", GREY, width=1)
     label(axes, left + until * scale, 0.22, "time", size=8.5, colour=GREY, ha="right")
-    label(axes, left, 0.22, "here a tile takes twice as long to come as to multiply", size=8.5, colour=GREY, ha="left")
+    label(
+        axes,
+        left,
+        0.22,
+        "here a tile takes twice as long to come as to multiply",
+        size=8.5,
+        colour=GREY,
+        ha="left",
+    )
     return figure
 
 
@@ -56,19 +79,41 @@ def stage_parity():
     """A row of K tiles with the stage, round and parity of each, between the phases of the two barriers."""
     figure, axes = sheet(9.6, 3.75)
     left, width, tiles = 2.2, 0.9, 8
-    rows = ((2.4, "k", lambda k: k), (1.95, "stage = k % num_stages", lambda k: k % 2),
-            (1.5, "round = k // num_stages", lambda k: k // 2), (1.05, "parity = round & 1", lambda k: k // 2 & 1))
+    rows = (
+        (2.4, "k", lambda k: k),
+        (1.95, "stage = k % num_stages", lambda k: k % 2),
+        (1.5, "round = k // num_stages", lambda k: k // 2),
+        (1.05, "parity = round & 1", lambda k: k // 2 & 1),
+    )
     for y, name, value in rows:
         label(axes, left - 0.15, y + 0.17, name, size=8.5, ha="right")
         for k in range(tiles):
-            box(axes, left + k * width + 0.03, y, width - 0.06, 0.36, str(value(k)), BLUE, size=9.5,
-                fill=tint(BLUE, (0.35, 0.1)[k % 2]))
+            box(
+                axes,
+                left + k * width + 0.03,
+                y,
+                width - 0.06,
+                0.36,
+                str(value(k)),
+                BLUE,
+                size=9.5,
+                fill=tint(BLUE, (0.35, 0.1)[k % 2]),
+            )
     for stage, y, edge, start in ((0, 3.2, 3.2, 2.76), (1, 0.25, 0.61, 1.05)):
         label(axes, left - 0.15, y + 0.17, f"full[{stage}]", size=8.5, ha="right", colour=RED)
         ends = [0, *(stage + 2 * turn + 0.5 for turn in range(4)), tiles]
         for phase, (begin, end) in enumerate(pairwise(ends)):
-            box(axes, left + begin * width + 0.03, y, (end - begin) * width - 0.06, 0.36,
-                f"phase {phase}" if end - begin > 0.6 else str(phase), RED, size=8.5, fill=tint(RED, (0.22, 0.06)[phase % 2]))
+            box(
+                axes,
+                left + begin * width + 0.03,
+                y,
+                (end - begin) * width - 0.06,
+                0.36,
+                f"phase {phase}" if end - begin > 0.6 else str(phase),
+                RED,
+                size=8.5,
+                fill=tint(RED, (0.22, 0.06)[phase % 2]),
+            )
         for k in range(stage, tiles, 2):
             x = left + (k + 0.5) * width
             arrow(axes, (x, start), (x, edge), "", RED, width=1)

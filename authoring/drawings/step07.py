@@ -1,4 +1,6 @@
-"""Step 7: the two roles and the barriers between them; both over time beside step 6; where the registers go."""
+"""Step 7: the two roles and the barriers between them; both over time beside step 6; where the registers
+go.
+"""
 
 from authoring.drawings.canvas import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, RED, arrow, box, label, sheet
 
@@ -40,12 +42,40 @@ def over_time():
     def span(y, begin, end, text, colour):
         box(axes, left + begin * scale, y, (end - begin) * scale - 0.03, 0.34, text, colour, size=8)
 
-    rows = {"step 6": (2.55, ((0, 1.2, 0, "0"), (2.05, 3.25, 0, "2"), (0.1, 1.4, 1, "1"), (5.3, 6.5, 1, "0"), (5.4, 6.7, 0, "1"),
-                              (7.35, 8.55, 1, "2")),
-                       ((1.2, 2.0, "0"), (2.0, 2.8, "1"), (3.25, 4.05, "2"), (6.5, 7.3, "0"), (7.3, 8.1, "1"))),
-            "step 7": (0.55, ((0, 1.2, 0, "0"), (2.05, 3.25, 0, "2"), (0.1, 1.4, 1, "1"), (2.85, 4.05, 1, "0"), (4.1, 5.3, 0, "1"),
-                              (6.15, 7.35, 1, "2"), (6.95, 8.55, 0, "0")),
-                       ((1.2, 2.0, "0"), (2.0, 2.8, "1"), (3.25, 4.05, "2"), (5.3, 6.1, "0"), (6.1, 6.9, "1"), (7.35, 8.15, "2")))}
+    rows = {
+        "step 6": (
+            2.55,
+            (
+                (0, 1.2, 0, "0"),
+                (2.05, 3.25, 0, "2"),
+                (0.1, 1.4, 1, "1"),
+                (5.3, 6.5, 1, "0"),
+                (5.4, 6.7, 0, "1"),
+                (7.35, 8.55, 1, "2"),
+            ),
+            ((1.2, 2.0, "0"), (2.0, 2.8, "1"), (3.25, 4.05, "2"), (6.5, 7.3, "0"), (7.3, 8.1, "1")),
+        ),
+        "step 7": (
+            0.55,
+            (
+                (0, 1.2, 0, "0"),
+                (2.05, 3.25, 0, "2"),
+                (0.1, 1.4, 1, "1"),
+                (2.85, 4.05, 1, "0"),
+                (4.1, 5.3, 0, "1"),
+                (6.15, 7.35, 1, "2"),
+                (6.95, 8.55, 0, "0"),
+            ),
+            (
+                (1.2, 2.0, "0"),
+                (2.0, 2.8, "1"),
+                (3.25, 4.05, "2"),
+                (5.3, 6.1, "0"),
+                (6.1, 6.9, "1"),
+                (7.35, 8.15, "2"),
+            ),
+        ),
+    }
     for name, (y, loads, multiplied) in rows.items():
         who = "one warpgroup\ndoes both" if name == "step 6" else "two roles"
         label(axes, 0.55, y + 0.95, name, size=10, weight="bold")
@@ -65,7 +95,9 @@ def over_time():
     label(axes, left + 4.7 * scale, 3.55, "nothing is\non its way", size=8, colour=RED)
     axes.plot([left + 5.3 * scale, left + 6.5 * scale - 0.03], [2.82, 2.82], color=RED, lw=1.6)
     label(axes, left + 5.9 * scale, 2.68, "waits", size=8, colour=RED)
-    words = "the producer runs ahead into the next tile: its first K tiles land while the consumer sends D out"
+    words = (
+        "the producer runs ahead into the next tile: its first K tiles land while the consumer sends D out"
+    )
     label(axes, 5.4, 0.25, words, size=8.5)
     return figure
 
@@ -74,10 +106,16 @@ def registers():
     """A CTA's registers at launch and after setmaxnreg: two warpgroups, and the three of step 10."""
     figure, axes = sheet(9.6, 3.1)
     left, scale = 2.75, 6.1 / 65536
-    bars = (("step 7, at launch", 2.2, ((232, "producer", ORANGE), (232, "consumer", GREEN))),
-            ("after setmaxnreg", 1.75, ((40, "", ORANGE), (232, "consumer", GREEN))),
-            ("step 10, at launch", 0.95, ((168, "producer", ORANGE), (168, "consumer", GREEN), (168, "consumer", GREEN))),
-            ("after setmaxnreg", 0.5, ((40, "", ORANGE), (232, "consumer", GREEN), (232, "consumer", GREEN))))
+    bars = (
+        ("step 7, at launch", 2.2, ((232, "producer", ORANGE), (232, "consumer", GREEN))),
+        ("after setmaxnreg", 1.75, ((40, "", ORANGE), (232, "consumer", GREEN))),
+        (
+            "step 10, at launch",
+            0.95,
+            ((168, "producer", ORANGE), (168, "consumer", GREEN), (168, "consumer", GREEN)),
+        ),
+        ("after setmaxnreg", 0.5, ((40, "", ORANGE), (232, "consumer", GREEN), (232, "consumer", GREEN))),
+    )
     for name, y, parts in bars:
         label(axes, left - 0.12, y + 0.19, name, size=9, ha="right")
         x = left
@@ -92,7 +130,10 @@ def registers():
     end = left + 65536 * scale
     axes.plot([end, end], [0.42, 2.66], color=RED, lw=1.2)
     label(axes, end, 2.84, "65,536 registers an SM", size=8, colour=RED)
-    words = "64,512 before and after: what the producer gives back, 128 x 128, is what the consumers take, 256 x 64"
+    words = (
+        "64,512 before and after: what the producer gives back, 128 x 128, is what the consumers take, 256 x "
+        "64"
+    )
     label(axes, left + 3.0, 0.24, words, size=8)
     return figure
 

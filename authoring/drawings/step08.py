@@ -1,27 +1,56 @@
-"""Step 8: four stages and what each is doing; the order of issue, wait and release with and without a group in flight."""
+"""Step 8: four stages and what each is doing; the order of issue, wait and release with and without a group
+in flight.
+"""
 
 from authoring.drawings.canvas import BLUE, GREEN, GREY, ORANGE, RED, arrow, box, label, sheet, tint
 
 LOADING, READY, RUNS, OVER = "loading", "ready", "runs", "over"
 WORDS = {LOADING: "loading", READY: "ready", RUNS: "multiplying", OVER: "release"}
-STATES = {LOADING: (BLUE, tint(BLUE, 0.08), True), READY: (BLUE, tint(BLUE, 0.35), False),
-          RUNS: (GREEN, tint(GREEN, 0.45), False), OVER: (ORANGE, tint(ORANGE, 0.3), False)}
+STATES = {
+    LOADING: (BLUE, tint(BLUE, 0.08), True),
+    READY: (BLUE, tint(BLUE, 0.35), False),
+    RUNS: (GREEN, tint(GREEN, 0.45), False),
+    OVER: (ORANGE, tint(ORANGE, 0.3), False),
+}
 
 
 def _cell(axes, x, y, width, state, tile, word=""):
     colour, fill, dashed = STATES[state]
-    box(axes, x, y, width, 0.62, f"K tile {tile}\n{word or WORDS[state]}", colour, size=8, fill=fill, dashed=dashed)
+    box(
+        axes,
+        x,
+        y,
+        width,
+        0.62,
+        f"K tile {tile}\n{word or WORDS[state]}",
+        colour,
+        size=8,
+        fill=fill,
+        dashed=dashed,
+    )
 
 
 def ring():
     """Left the ring at one moment, right the same and the three moments after it as a table."""
     figure, axes = sheet(9.6, 3.9)
-    label(axes, 1.5, 3.62, "the round that issued K tile 5,\nwhen wait_wgmma(1) has returned", size=8.5, weight="bold")
+    label(
+        axes,
+        1.5,
+        3.62,
+        "the round that issued K tile 5,\nwhen wait_wgmma(1) has returned",
+        size=8.5,
+        weight="bold",
+    )
     places = {0: (1.0, 2.44), 1: (2.05, 1.5), 2: (1.0, 0.56), 3: (0.0, 1.5)}
     for stage, (x, y) in places.items():
         _cell(axes, x + 0.03, y, 1.0, *((OVER, 4), (RUNS, 5), (READY, 6), (LOADING, 7))[stage])
         label(axes, x + 0.53, y + (0.74 if stage != 2 else -0.13), f"stage {stage}", size=8, colour=GREY)
-    turns = ((2.08, 2.7), (2.42, 2.36)), ((2.55, 1.46), (2.1, 0.9)), ((0.98, 0.9), (0.55, 1.46)), ((0.66, 2.36), (0.98, 2.7))
+    turns = (
+        ((2.08, 2.7), (2.42, 2.36)),
+        ((2.55, 1.46), (2.1, 0.9)),
+        ((0.98, 0.9), (0.55, 1.46)),
+        ((0.66, 2.36), (0.98, 2.7)),
+    )
     for start, end in turns:
         arrow(axes, start, end, "", GREY, bend=-0.25, width=1)
     label(axes, 1.53, 1.8, "use goes\nround\nthis way", size=8, colour=GREY)
@@ -29,21 +58,49 @@ def ring():
     left, width = 5.85, 0.93
     for stage in range(4):
         label(axes, left + stage * width + 0.44, 3.62, f"stage {stage}", size=8.5, weight="bold")
-    rows = (("issue 5, wait(1) returned", "4 is over: release its stage", ((OVER, 4), (RUNS, 5), (READY, 6), (LOADING, 7))),
-            ("the producer", "waited for stage 0, now loads 8", ((LOADING, 8), (RUNS, 5), (READY, 6), (LOADING, 7))),
-            ("issue 6, before its wait(1)", "two groups are in flight", ((LOADING, 8), (RUNS, 5), (RUNS, 6), (READY, 7))),
-            ("wait(1) returned", "5 is over: release its stage", ((LOADING, 8), (OVER, 5), (RUNS, 6), (READY, 7))))
+    rows = (
+        (
+            "issue 5, wait(1) returned",
+            "4 is over: release its stage",
+            ((OVER, 4), (RUNS, 5), (READY, 6), (LOADING, 7)),
+        ),
+        (
+            "the producer",
+            "waited for stage 0, now loads 8",
+            ((LOADING, 8), (RUNS, 5), (READY, 6), (LOADING, 7)),
+        ),
+        (
+            "issue 6, before its wait(1)",
+            "two groups are in flight",
+            ((LOADING, 8), (RUNS, 5), (RUNS, 6), (READY, 7)),
+        ),
+        (
+            "wait(1) returned",
+            "5 is over: release its stage",
+            ((LOADING, 8), (OVER, 5), (RUNS, 6), (READY, 7)),
+        ),
+    )
     for i, (what, why, states) in enumerate(rows):
         y = 2.75 - 0.82 * i
         label(axes, left - 0.12, y + 0.44, what, size=8.5, ha="right", weight="bold")
         label(axes, left - 0.12, y + 0.18, why, size=8, ha="right", colour=GREY)
         for stage, (state, tile) in enumerate(states):
-            _cell(axes, left + stage * width, y, width - 0.06, state, tile, "queued" if (i, tile) == (2, 6) else "")
+            _cell(
+                axes,
+                left + stage * width,
+                y,
+                width - 0.06,
+                state,
+                tile,
+                "queued" if (i, tile) == (2, 6) else "",
+            )
     return figure
 
 
 def order():
-    """Threads, tensor cores and releases along time: with wait_wgmma(0) there are gaps, with wait_wgmma(1) none."""
+    """Threads, tensor cores and releases along time: with wait_wgmma(0) there are gaps, with wait_wgmma(1)
+    none.
+    """
     figure, axes = sheet(9.6, 4.4)
     left = 1.75
 
@@ -85,7 +142,10 @@ def order():
         event(y + 0.9, free, f"rel. {k - 1}", RED)
         event(y + 0.9, free + 0.52, f"issue {k + 1}", GREEN)
         arrow(axes, (left + free - 0.01, y + 0.62), (left + free + 0.08, y + 0.9), "", GREY, width=1)
-    words = "not to scale; the next group is queued before the one that runs is over: the tensor cores go from one to the other"
+    words = (
+        "not to scale; the next group is queued before the one that runs is over: the tensor cores go from "
+        "one to the other"
+    )
     label(axes, left + 3.4, 0.18, words, size=8.5)
     return figure
 

@@ -1,4 +1,6 @@
-"""Step 9: two CTAs share B's tile and tell each other's empty barriers; what each SM asks for; K forth and back."""
+"""Step 9: two CTAs share B's tile and tell each other's empty barriers; what each SM asks for; K forth and
+back.
+"""
 
 from authoring.drawings.canvas import BLUE, GREEN, GREY, INK, PURPLE, RED, arrow, box, label, sheet
 
@@ -12,6 +14,7 @@ def cluster():
     box(axes, 3.8, 4.42, 2.0, 0.46, "B, one tile for both", PURPLE, size=8)
     box(axes, 6.7, 4.42, 1.7, 0.46, "A, rows of CTA 1", BLUE, size=8)
     for rank in (0, 1):
+
         def x(left, width=0.0, rank=rank):  # CTA 1 is CTA 0's mirror image
             return 9.6 - left - width if rank else left
 
@@ -32,8 +35,14 @@ def cluster():
         arrow(axes, (x(2.2), 0.9), (x(3.55), 1.45), "", RED)
         arrow(axes, (x(2.2), 0.7), (9.6 - x(3.75), 1.45), "", RED)
     label(axes, 4.8, 4.02, "one load,\ntwo copies", size=8, colour=PURPLE)
-    label(axes, 4.8, 0.2, "consumer: I have left stage s. Both CTAs have to hear it, since one load writes to both.", size=8.5,
-          colour=RED)
+    label(
+        axes,
+        4.8,
+        0.2,
+        "consumer: I have left stage s. Both CTAs have to hear it, since one load writes to both.",
+        size=8.5,
+        colour=RED,
+    )
     return figure
 
 
@@ -41,10 +50,19 @@ def bytes_asked():
     """KiB that each SM asks L2 for in one K tile: without multicast, and in the two ways of multicast."""
     figure, axes = sheet(9.6, 3.3)
     unit, left = 0.13, 3.05
-    rows = [("no multicast", "step 8", [[("A", 16, BLUE), ("B", 16, GREY)], [("A", 16, BLUE), ("B", 16, GREY)]]),
-            ("multicast, TileLang", "rank 0 asks for both", [[("A", 16, BLUE), ("B, for both", 16, PURPLE)], [("A", 16, BLUE)]]),
-            ("multicast, CuTe DSL", "each asks for a half", [[("A", 16, BLUE), ("½ B", 8, PURPLE)],
-                                                            [("A", 16, BLUE), ("½ B", 8, PURPLE)]])]
+    rows = [
+        ("no multicast", "step 8", [[("A", 16, BLUE), ("B", 16, GREY)], [("A", 16, BLUE), ("B", 16, GREY)]]),
+        (
+            "multicast, TileLang",
+            "rank 0 asks for both",
+            [[("A", 16, BLUE), ("B, for both", 16, PURPLE)], [("A", 16, BLUE)]],
+        ),
+        (
+            "multicast, CuTe DSL",
+            "each asks for a half",
+            [[("A", 16, BLUE), ("½ B", 8, PURPLE)], [("A", 16, BLUE), ("½ B", 8, PURPLE)]],
+        ),
+    ]
     for i, (name, who, sms) in enumerate(rows):
         y = 2.25 - i * 0.98
         label(axes, 0.25, y + 0.56, name, size=9, weight="bold", ha="left")
@@ -72,11 +90,26 @@ def forth_and_back():
             box(axes, left + i * width, y, width - 0.04, 0.44, str(i), BLUE, size=8.5)
         for i, k in enumerate(second):
             recent = k >= 5
-            box(axes, left + 8 * width + gap + i * width, y, width - 0.04, 0.44, str(k), GREEN if recent else GREY, size=8.5)
+            box(
+                axes,
+                left + 8 * width + gap + i * width,
+                y,
+                width - 0.04,
+                0.44,
+                str(k),
+                GREEN if recent else GREY,
+                size=8.5,
+            )
     label(axes, left + 4 * width, 2.2, "a tile, its K tiles in order of time", size=8.5)
     label(axes, left + 12 * width + gap, 2.2, "the next tile, same rows of A", size=8.5)
-    label(axes, left + 12 * width + gap, 0.2, "green: A's part was read a moment ago and is most likely still in L2", size=8,
-          colour=GREEN)
+    label(
+        axes,
+        left + 12 * width + gap,
+        0.2,
+        "green: A's part was read a moment ago and is most likely still in L2",
+        size=8,
+        colour=GREEN,
+    )
     arrow(axes, (left, 1.28), (left + 16 * width + gap, 1.28), "", GREY)
     label(axes, left + 16 * width + gap + 0.28, 1.28, "time", size=8, colour=GREY)
     return figure

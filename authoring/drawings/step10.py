@@ -8,7 +8,10 @@ TEAL = "#1f8a8a"  # the second consumer, beside the first one's green
 def tile():
     """Step 9's tile beside step 10's, one K tile of A and B, at the same scale."""
     figure, axes = sheet(9.6, 4.0)
-    for left, name, columns, wide in ((0.35, "step 9: one consumer", 128, 1.6), (4.35, "step 10: two consumers", 256, 3.2)):
+    for left, name, columns, wide in (
+        (0.35, "step 9: one consumer", 128, 1.6),
+        (4.35, "step 10: two consumers", 256, 3.2),
+    ):
         label(axes, left, 3.8, name, size=10, weight="bold", ha="left")
         box(axes, left + 1.1, 2.6, wide, 0.8, f"B, {columns} columns of D", BLUE, size=8.5)
         if columns == 128:
@@ -38,18 +41,45 @@ def budget():
             share = amount / whole * width
             box(axes, x + 0.015, y, share - 0.03, 0.48, text, colour, size=8)
             x += share
-        label(axes, x + 0.03 if x < left + width - 0.6 else left + width, y - 0.15, end, size=8, colour=GREY,
-              ha="left" if x < left + width - 0.6 else "right")
+        label(
+            axes,
+            x + 0.03 if x < left + width - 0.6 else left + width,
+            y - 0.15,
+            end,
+            size=8,
+            colour=GREY,
+            ha="left" if x < left + width - 0.6 else "right",
+        )
 
     label(axes, 0.25, 3.02, "registers", size=10, weight="bold", ha="left")
-    bar(2.32, "at launch", [("producer\n168 x 128", 21504, BLUE), ("consumer 1\n168 x 128", 21504, GREEN),
-                            ("consumer 2\n168 x 128", 21504, TEAL)], 64512, "64,512 are the CTA's")
-    bar(1.46, "after setmaxnreg", [("", 5120, BLUE), ("consumer 1\n232 x 128", 29696, GREEN),
-                                   ("consumer 2\n232 x 128", 29696, TEAL)], 64512, "64,512 again")
+    bar(
+        2.32,
+        "at launch",
+        [
+            ("producer\n168 x 128", 21504, BLUE),
+            ("consumer 1\n168 x 128", 21504, GREEN),
+            ("consumer 2\n168 x 128", 21504, TEAL),
+        ],
+        64512,
+        "64,512 are the CTA's",
+    )
+    bar(
+        1.46,
+        "after setmaxnreg",
+        [("", 5120, BLUE), ("consumer 1\n232 x 128", 29696, GREEN), ("consumer 2\n232 x 128", 29696, TEAL)],
+        64512,
+        "64,512 again",
+    )
     label(axes, 2.1, 1.31, "producer: 40 x 128", size=8, colour=BLUE, ha="left")
     label(axes, 0.25, 0.98, "shared memory", size=10, weight="bold", ha="left")
-    bar(0.3, "of 227 KiB", [part for s in range(4) for part in (("A", 16, BLUE), (f"B, stage {s}", 32, BLUE))]
-        + [("D", 16, ORANGE), ("D", 16, ORANGE)], 227, "224 KiB, and the barriers")
+    bar(
+        0.3,
+        "of 227 KiB",
+        [part for s in range(4) for part in (("A", 16, BLUE), (f"B, stage {s}", 32, BLUE))]
+        + [("D", 16, ORANGE), ("D", 16, ORANGE)],
+        227,
+        "224 KiB, and the barriers",
+    )
     return figure
 
 
@@ -68,13 +98,31 @@ def epilogue():
         arrow(axes, (left + (start + 2.0) * unit, 2.3), (left + begin * unit + 0.12, y + 0.44), "", PURPLE)
     for c in (2, 3):
         end = left + (starts[c - 2] + 4.8) * unit
-        arrow(axes, (end, (1.4, 0.75)[c % 2] + 0.44), (left + starts[c] * unit + 0.05, 2.3), "", RED, dashed=True)
-    label(axes, left + 4.6 * unit, 3.0, "chunk 2 waits until store 0 has read", size=8, colour=RED, ha="center")
-    label(axes, left + 9.6 * unit, 3.0, "chunk 3 waits until store 1 has read", size=8, colour=RED, ha="center")
+        arrow(
+            axes,
+            (end, (1.4, 0.75)[c % 2] + 0.44),
+            (left + starts[c] * unit + 0.05, 2.3),
+            "",
+            RED,
+            dashed=True,
+        )
+    label(
+        axes, left + 4.6 * unit, 3.0, "chunk 2 waits until store 0 has read", size=8, colour=RED, ha="center"
+    )
+    label(
+        axes, left + 9.6 * unit, 3.0, "chunk 3 waits until store 1 has read", size=8, colour=RED, ha="center"
+    )
     axes.plot([left, 9.3], [0.5, 0.5], color=GREY, lw=1)
     label(axes, left, 0.28, "time", size=8, colour=GREY, ha="left")
-    label(axes, 9.3, 0.28, "the next tile's chunk 0 goes to buffer 0: it waits for store 2, not for store 3", size=8, colour=INK,
-          ha="right")
+    label(
+        axes,
+        9.3,
+        0.28,
+        "the next tile's chunk 0 goes to buffer 0: it waits for store 2, not for store 3",
+        size=8,
+        colour=INK,
+        ha="right",
+    )
     return figure
 
 

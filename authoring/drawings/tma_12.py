@@ -1,4 +1,6 @@
-"""Notebook 12: what TileLang makes of a tile, by where its rows lie in memory; one tile between a rank-3 and a flattened tensor."""
+"""Notebook 12: what TileLang makes of a tile, by where its rows lie in memory; one tile between a rank-3 and
+a flattened tensor.
+"""
 
 from matplotlib.patches import Rectangle
 
@@ -14,17 +16,37 @@ def _slab(axes, x, y, taken, width=1.0, share=1.0, colour=BLUE, name=""):
         at = y - (row + 1) * high
         axes.add_patch(Rectangle((x, at), width, high, lw=0.6, edgecolor=GREY, facecolor="white", zorder=2))
         if row in taken:
-            axes.add_patch(Rectangle((x, at), width * share, high, lw=0.9, edgecolor=colour, facecolor=tint(colour, 0.45),
-                                     zorder=3))
+            axes.add_patch(
+                Rectangle(
+                    (x, at),
+                    width * share,
+                    high,
+                    lw=0.9,
+                    edgecolor=colour,
+                    facecolor=tint(colour, 0.45),
+                    zorder=3,
+                )
+            )
     label(axes, x + width / 2, y + 0.12, name, size=8.5, colour=GREY)
 
 
 def _memory(axes, x, y, width, runs, colour):
-    """A tensor of two slabs as one line of memory, and the part of it that a tile takes; ``runs`` are shares of the line."""
+    """A tensor of two slabs as one line of memory, and the part of it that a tile takes; ``runs`` are shares
+    of the line.
+    """
     axes.add_patch(Rectangle((x, y), width, 0.16, lw=0.8, edgecolor=GREY, facecolor="white", zorder=2))
     for first, last in runs:
-        axes.add_patch(Rectangle((x + first * width, y), (last - first) * width, 0.16, lw=0.8, edgecolor=colour,
-                                 facecolor=tint(colour, 0.45), zorder=3))
+        axes.add_patch(
+            Rectangle(
+                (x + first * width, y),
+                (last - first) * width,
+                0.16,
+                lw=0.8,
+                edgecolor=colour,
+                facecolor=tint(colour, 0.45),
+                zorder=3,
+            )
+        )
 
 
 def paths():
@@ -34,14 +56,46 @@ def paths():
     half = range(_ROWS // 2)
     narrow = [(r / 16, r / 16 + 1 / 32) for r in half]
     cases = (
-        ("16 rows of 2 slabs", (half, half), 1.0, BLUE, [(0, 0.25), (0.5, 0.75)], "two runs",
-         "tensor TMA\none box of rank 3", PURPLE),
-        ("16 rows of 1 slab", (half, ()), 1.0, ORANGE, [(0, 0.25)], "one run",
-         "1-D bulk copy\nno tensor map, no swizzle", ORANGE),
-        ("16 half rows of 1 slab", (half, ()), 0.5, BLUE, narrow, "many runs",
-         "tensor TMA\nbox narrower than the row", PURPLE),
-        ("rows of 120 bytes", (half, half), 1.0, RED, [(0, 0.25), (0.5, 0.75)],
-         "the rows' stride is no\nmultiple of 16 bytes", "no kernel:\nTMA is not available", RED),
+        (
+            "16 rows of 2 slabs",
+            (half, half),
+            1.0,
+            BLUE,
+            [(0, 0.25), (0.5, 0.75)],
+            "two runs",
+            "tensor TMA\none box of rank 3",
+            PURPLE,
+        ),
+        (
+            "16 rows of 1 slab",
+            (half, ()),
+            1.0,
+            ORANGE,
+            [(0, 0.25)],
+            "one run",
+            "1-D bulk copy\nno tensor map, no swizzle",
+            ORANGE,
+        ),
+        (
+            "16 half rows of 1 slab",
+            (half, ()),
+            0.5,
+            BLUE,
+            narrow,
+            "many runs",
+            "tensor TMA\nbox narrower than the row",
+            PURPLE,
+        ),
+        (
+            "rows of 120 bytes",
+            (half, half),
+            1.0,
+            RED,
+            [(0, 0.25), (0.5, 0.75)],
+            "the rows' stride is no\nmultiple of 16 bytes",
+            "no kernel:\nTMA is not available",
+            RED,
+        ),
     )
     for x, (name, taken, share, colour, runs, memory, path, path_colour) in zip(columns, cases, strict=True):
         label(axes, x + 1.0, 3.76, name, size=9.5, weight="bold", va="baseline")
@@ -51,22 +105,51 @@ def paths():
         label(axes, x + 1.0, 1.66 if "\n" not in memory else 1.6, memory, size=8.5)
         arrow(axes, (x + 1.0, 1.38), (x + 1.0, 1.02), "", path_colour)
         box(axes, x, 0.35, 2.0, 0.65, path, path_colour, size=8.5)
-    label(axes, 4.8, 2.26, "the same in memory: the first two slabs of X, from first byte to last", size=8.5, colour=GREY)
-    label(axes, 4.8, 0.12, "T.tma_copy(..., S), and T.copy(..., S, prefer_instruction=\"tma\"), of an X with rows of 64 halves "
-          "(60 in the last)", size=8.5, colour=GREY)
+    label(
+        axes,
+        4.8,
+        2.26,
+        "the same in memory: the first two slabs of X, from first byte to last",
+        size=8.5,
+        colour=GREY,
+    )
+    label(
+        axes,
+        4.8,
+        0.12,
+        'T.tma_copy(..., S), and T.copy(..., S, prefer_instruction="tma"), of an X with rows of 64 halves '
+        "(60 in the last)",
+        size=8.5,
+        colour=GREY,
+    )
     return figure
 
 
 def two_runs():
     """The exercise at its second shape, (4, 48, 128): one rank-3 box in, two rank-2 boxes out."""
     figure, axes = sheet(9.6, 3.9)
-    colours, slabs, lines, wide, at = (BLUE, GREEN), 4, 3, 1.4, 1  # a line is 16 rows; the tile is line ``at`` of slabs 2 and 3
+    colours, slabs, lines, wide, at = (
+        (BLUE, GREEN),
+        4,
+        3,
+        1.4,
+        1,
+    )  # a line is 16 rows; the tile is line ``at`` of slabs 2 and 3
 
     def line(x, y, high, z, row, order):
         axes.add_patch(Rectangle((x, y), wide, high, lw=0.8, edgecolor=GREY, facecolor="white", zorder=order))
         if z >= 2 and row == at:
-            axes.add_patch(Rectangle((x, y), wide / 2, high, lw=0.8, edgecolor=colours[z - 2],
-                                     facecolor=tint(colours[z - 2], 0.45), zorder=order))
+            axes.add_patch(
+                Rectangle(
+                    (x, y),
+                    wide / 2,
+                    high,
+                    lw=0.8,
+                    edgecolor=colours[z - 2],
+                    facecolor=tint(colours[z - 2], 0.45),
+                    zorder=order,
+                )
+            )
 
     label(axes, 1.7, 3.65, "X, rank 3", size=10, weight="bold")
     low, high = 1.4, 0.24

@@ -2,23 +2,48 @@
 
 from matplotlib.patches import Rectangle
 
-from authoring.drawings.canvas import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, RED, arrow, box, label, sheet, tint
+from authoring.drawings.canvas import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    PURPLE,
+    RED,
+    arrow,
+    box,
+    label,
+    sheet,
+    tint,
+)
 
 LEFT, RIGHT, HEIGHT = 1.55, 9.5, 0.42  # of the lanes, in inches
 
 
 def _lanes(axes, y, title):
-    """Two lanes of one shared buffer: the generic proxy above, the async proxy below. Returns their lower edges."""
+    """Two lanes of one shared buffer: the generic proxy above, the async proxy below. Returns their lower
+    edges.
+    """
     for bottom, colour, name in ((y + 0.68, ORANGE, "generic proxy"), (y, PURPLE, "async proxy")):
-        axes.add_patch(Rectangle((LEFT, bottom - 0.06), RIGHT - LEFT, HEIGHT + 0.12, facecolor=tint(colour, 0.07),
-                                 edgecolor="none", zorder=0))
+        axes.add_patch(
+            Rectangle(
+                (LEFT, bottom - 0.06),
+                RIGHT - LEFT,
+                HEIGHT + 0.12,
+                facecolor=tint(colour, 0.07),
+                edgecolor="none",
+                zorder=0,
+            )
+        )
         label(axes, LEFT - 0.1, bottom + HEIGHT / 2, name, size=8, colour=colour, ha="right")
     label(axes, 0.1, y + 1.38, title, size=9.5, ha="left", weight="bold")
     return y + 0.68, y
 
 
 def two_proxies():
-    """Three handovers of shared memory along time: a load in, a store out, and the staging buffer written again."""
+    """Three handovers of shared memory along time: a load in, a store out, and the staging buffer written
+    again.
+    """
     figure, axes = sheet(9.6, 5.75)
 
     generic, later = _lanes(axes, 4.0, "In: TMA writes a stage, others read it")
@@ -44,7 +69,9 @@ def two_proxies():
         arrow(axes, (begin, generic + HEIGHT / 2), (end, generic + HEIGHT / 2), "", RED)
     arrow(axes, (7.35, generic), (7.9, later + HEIGHT), "", ORANGE)
     arrow(axes, (2.45, generic), (7.5, later + 0.16), "", GREY, bend=0.06, dashed=True)
-    label(axes, 3.75, later + 0.16, "without fence and barrier: nothing orders these two", size=8, colour=GREY)
+    label(
+        axes, 3.75, later + 0.16, "without fence and barrier: nothing orders these two", size=8, colour=GREY
+    )
 
     generic, later = _lanes(axes, 0.2, "Again: the buffer that a store reads is written anew")
     box(axes, 1.7, generic, 1.3, HEIGHT, "one thread: store,\ncommit_group", ORANGE, size=7.5)
@@ -74,13 +101,27 @@ def parity_wait():
             label(axes, x, 2.63, f"load {i - 1} has landed", size=7.5, colour=GREY)
         for parity, y in ((0, 1.35), (1, 0.75)):
             blocks = i % 2 == parity
-            box(axes, x + 0.03, y, width - 0.06, 0.4, f"blocks until phase {i} ends" if blocks else "passes at once",
-                RED if blocks else GREEN, size=8)
+            box(
+                axes,
+                x + 0.03,
+                y,
+                width - 0.06,
+                0.4,
+                f"blocks until phase {i} ends" if blocks else "passes at once",
+                RED if blocks else GREEN,
+                size=8,
+            )
     label(axes, 1.15, 2.25, "the barrier is in", size=9)
     for parity, y in ((0, 1.55), (1, 0.95)):
         label(axes, 1.15, y, f"a wait for parity {parity}", size=9)
-    label(axes, left + 2 * width, 0.25, "load r has landed when phase r is over: who needs load r waits for parity r & 1",
-          size=8.5, colour=INK)
+    label(
+        axes,
+        left + 2 * width,
+        0.25,
+        "load r has landed when phase r is over: who needs load r waits for parity r & 1",
+        size=8.5,
+        colour=INK,
+    )
     return figure
 
 

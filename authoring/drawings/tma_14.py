@@ -4,10 +4,14 @@ from authoring.drawings.canvas import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, RE
 
 
 def modes():
-    """Above: two modes, 64 overlapping boxes. Below: one mode, one box. From X to S, and what the barrier counts."""
+    """Above: two modes, 64 overlapping boxes. Below: one mode, one box. From X to S, and what the barrier
+    counts.
+    """
     figure, axes = sheet(9.6, 4.7)
-    for y, name, note, colour in ((2.2, "two modes", "the first mode is the tile,\nthe second is a loop", RED),
-                                  (-0.75, "one mode", "group_modes(tile, 0, 2):\nall of it is the tile", GREEN)):
+    for y, name, note, colour in (
+        (2.2, "two modes", "the first mode is the tile,\nthe second is a loop", RED),
+        (-0.75, "one mode", "group_modes(tile, 0, 2):\nall of it is the tile", GREEN),
+    ):
         label(axes, 1.0, y + 1.75, name, size=11, weight="bold")
         label(axes, 1.0, y + 1.3, note, size=8.5, colour=GREY)
         label(axes, 2.95, y + 2.2, "X in global memory", size=8.5, colour=GREY)
@@ -22,7 +26,9 @@ def modes():
         box(axes, 2.4 + 0.02 * i, 3.15 - drop, 1.1, 1.05, "", PURPLE, fill="none")
         box(axes, 5.85 + 0.02 * i, 3.15 - drop, 1.0, 1.05, "", PURPLE, fill="none")
     arrow(axes, (3.65, 3.75), (5.8, 3.75), "64 instructions, a box of 64 x 64 each", PURPLE, offset=(0, 0.16))
-    label(axes, 4.72, 3.4, "each one coordinate further in X\nand 128 bytes further in S", size=8, colour=GREY)
+    label(
+        axes, 4.72, 3.4, "each one coordinate further in X\nand 128 bytes further in S", size=8, colour=GREY
+    )
     label(axes, 2.95, 2.28, "boxes overlap", size=8, colour=RED)
     label(axes, 6.4, 2.28, "written over, and past its end", size=8, colour=RED)
     label(axes, 8.6, 3.68, "full expects 8,192\n524,288 bytes come", size=8.5)
@@ -35,7 +41,9 @@ def modes():
 
 
 def election():
-    """Left: an election inside elect_one waits for 31 lanes that are elsewhere. Right: the whole warp comes, and it elects."""
+    """Left: an election inside elect_one waits for 31 lanes that are elsewhere. Right: the whole warp comes,
+    and it elects.
+    """
     figure, axes = sheet(9.6, 3.75)
     for x, title in ((0.3, "cute.copy inside elect_one"), (5.1, "cute.copy reached by the whole warp")):
         label(axes, x + 2.1, 3.52, title, size=10, weight="bold")
@@ -49,7 +57,14 @@ def election():
     box(axes, 0.3, 0.25, 4.1, 0.5, "31 lanes never come: it waits for ever", RED, size=9)
     label(axes, 5.1, 2.5, "nobody is left out", size=8.5, ha="left")
     _lanes(axes, 5.1, 1.9, range(32), ORANGE)
-    label(axes, 5.1, 1.62, "the copy's own elect.sync names all 32 lanes, and all are there", size=8.5, ha="left")
+    label(
+        axes,
+        5.1,
+        1.62,
+        "the copy's own elect.sync names all 32 lanes, and all are there",
+        size=8.5,
+        ha="left",
+    )
     _lanes(axes, 5.1, 1.05, range(1, 32), GREY)
     _lanes(axes, 5.1, 1.05, [0], PURPLE)
     arrow(axes, (5.145, 1.05), (5.145, 0.75), "", PURPLE)

@@ -1,4 +1,6 @@
-"""Notebook 15: which registers are a slice of D; what a TMA store does when, and what each wait allows; three epilogues in time."""
+"""Notebook 15: which registers are a slice of D; what a TMA store does when, and what each wait allows; three
+epilogues in time.
+"""
 
 from authoring.drawings.canvas import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, arrow, box, label, sheet
 
@@ -6,7 +8,9 @@ SLICES = (ORANGE, GREEN, BLUE, PURPLE)
 
 
 def registers():
-    """The tile in four slices, the 128 accumulator registers of a thread, and the two buffers on the way to D."""
+    """The tile in four slices, the 128 accumulator registers of a thread, and the two buffers on the way to
+    D.
+    """
     figure, axes = sheet(9.6, 4.3)
     label(axes, 2.0, 4.05, "the tile of D: 128 x 128 sums", size=9.5, weight="bold")
     for c, colour in enumerate(SLICES):
@@ -24,8 +28,14 @@ def registers():
             first = base + 16 * c
             box(axes, x, y, 1.37, 0.5, f"acc {first} to {first + 15}", colour, size=8.5)
         label(axes, 9.1, y - 0.15, rows, size=8, colour=GREY, ha="right")
-    label(axes, 6.25, 1.88, "slice 1 is 32 of the 128 registers, in every thread: chosen when the kernel is compiled", size=8,
-          colour=GREEN)
+    label(
+        axes,
+        6.25,
+        1.88,
+        "slice 1 is 32 of the 128 registers, in every thread: chosen when the kernel is compiled",
+        size=8,
+        colour=GREEN,
+    )
 
     for b, y in ((0, 0.95), (1, 0.25)):
         box(axes, 3.5, y, 2.1, 0.5, f"buffer {b} in shared memory\n128 x 32 halves: 8 KiB", GREY, size=8)
@@ -48,14 +58,25 @@ def waits():
     label(axes, 1.6, 2.0, "TMA", size=8.5, ha="right")
     box(axes, left, 2.4, 0.8, 0.42, "fill, fence,\nmeet", ORANGE, size=7.5)
     box(axes, asked + 0.03, 2.4, 0.95, 0.42, "store,\ncommit", PURPLE, size=7.5)
-    box(axes, 3.65, 2.4, 5.55, 0.42, "free to do other things, until something needs a wait", GREY, size=8, dashed=True,
-        fill="white")
+    box(
+        axes,
+        3.65,
+        2.4,
+        5.55,
+        0.42,
+        "free to do other things, until something needs a wait",
+        GREY,
+        size=8,
+        dashed=True,
+        fill="white",
+    )
     box(axes, 3.3, 1.8, read - 3.33, 0.42, "reads the buffer", PURPLE, size=8)
     box(axes, 4.1, 1.3, written - 4.13, 0.42, "writes D in global memory", BLUE, size=8)
     arrow(axes, (3.1, 2.4), (3.3, 2.1), "", PURPLE)
     for x, colour, name, words, ha in (
-            (read, PURPLE, "wait_group.read 0", "the buffer may be written again,\nor the CTA may end", "center"),
-            (written, BLUE, "wait_group 0", "this thread may read\nwhat is in D now", "center")):
+        (read, PURPLE, "wait_group.read 0", "the buffer may be written again,\nor the CTA may end", "center"),
+        (written, BLUE, "wait_group 0", "this thread may read\nwhat is in D now", "center"),
+    ):
         axes.plot([x, x], [0.98, 3.0], color=colour, lw=1.6, zorder=5)
         label(axes, x, 3.2, f"{name} returns", size=8.5, colour=colour, weight="bold", ha=ha)
         label(axes, x, 0.72, words, size=8.5, colour=colour, ha=ha)
@@ -83,7 +104,9 @@ def three_ways():
     def mark(time, top, words, ha="left"):
         x = left + time * unit
         axes.plot([x, x], [top - 0.98, top + 0.26], color=RED, lw=1.4, zorder=5)
-        label(axes, x + (0.06 if ha == "left" else -0.06), top - 0.42 + 0.09, words, size=8, colour=RED, ha=ha)
+        label(
+            axes, x + (0.06 if ha == "left" else -0.06), top - 0.42 + 0.09, words, size=8, colour=RED, ha=ha
+        )
 
     top = 4.45
     rows(top, "whole, then a full wait", "32 KiB for D")
@@ -109,8 +132,24 @@ def three_ways():
         span(start + fill, read, top - 0.5, str(c), PURPLE)
         span(start + fill + read, write, top - 0.9, str(c), BLUE)
     mark(4, top, "")
-    label(axes, 9.4, 0.14, "every part drawn equally long: an order, not a measurement", size=8, colour=GREY, ha="right")
-    label(axes, left + 6.2 * unit, top + 0.07, "on to the next: the stores end meanwhile", size=8, colour=RED, ha="left")
+    label(
+        axes,
+        9.4,
+        0.14,
+        "every part drawn equally long: an order, not a measurement",
+        size=8,
+        colour=GREY,
+        ha="right",
+    )
+    label(
+        axes,
+        left + 6.2 * unit,
+        top + 0.07,
+        "on to the next: the stores end meanwhile",
+        size=8,
+        colour=RED,
+        ha="left",
+    )
     arrow(axes, (left + 6.15 * unit, top + 0.07), (left + 4.05 * unit, top + 0.07), "", RED)
     return figure
 

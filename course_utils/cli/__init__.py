@@ -27,18 +27,24 @@ EXIT_FAILED, EXIT_USAGE, EXIT_NOT_ALL_TRIED = 1, 2, 3
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command. Returns the exit code: 0 fine, 1 something failed, 2 wrong usage, 3 not everything could be tried."""
+    """Run one command. Returns the exit code: 0 fine, 1 something failed, 2 wrong usage, 3 not everything
+    could be tried.
+    """
     options = _parser().parse_args(argv)
     console = Console(highlight=False)
     try:
         return options.run(options, console)
     except (CompileError, measured.MeasuredError, ValueError, OSError) as error:
-        Console(stderr=True, highlight=False).print(f"course {options.command}: {error}", markup=False, soft_wrap=True)
+        Console(stderr=True, highlight=False).print(
+            f"course {options.command}: {error}", markup=False, soft_wrap=True
+        )
         return EXIT_USAGE
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="course", description="Hopper GEMM, step by step: check, climb, look.")
+    parser = argparse.ArgumentParser(
+        prog="course", description="Hopper GEMM, step by step: check, climb, look."
+    )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def command(name, run, text):
@@ -50,49 +56,95 @@ def _parser() -> argparse.ArgumentParser:
     sub = command("check", _check, "check one step, a file of yours or the solution")
     sub.add_argument("step", metavar="STEP", help="step01 ... step10")
     sub.add_argument("--dsl", default="tilelang", choices=checker.DSLS)
-    sub.add_argument("--file", metavar="FILE", help="a Python file that defines gemm(M, N, K); the solution where left out")
+    sub.add_argument(
+        "--file", metavar="FILE", help="a Python file that defines gemm(M, N, K); the solution where left out"
+    )
     sub.add_argument("--backend", default="auto", choices=checker.BACKENDS)
-    sub.add_argument("--time-limit", type=float, default=checker.TIME_LIMIT, metavar="S", help="seconds for one launch")
+    sub.add_argument(
+        "--time-limit", type=float, default=checker.TIME_LIMIT, metavar="S", help="seconds for one launch"
+    )
     sub.add_argument("--json", action="store_true", help="print the verdict as JSON")
-    sub = command("climb", _climb, "check all steps, print the ladder, write build/climb.json and build/ladder.png")
+    sub = command(
+        "climb", _climb, "check all steps, print the ladder, write build/climb.json and build/ladder.png"
+    )
     sub.add_argument("--backend", default="auto", choices=checker.BACKENDS)
     sub = command("receipt", _receipt, "what a compiled kernel contains")
-    sub.add_argument("what", metavar="STEP|FILE", help="step01 ... step10, a Python file with gemm, or a saved artifact")
+    sub.add_argument(
+        "what", metavar="STEP|FILE", help="step01 ... step10, a Python file with gemm, or a saved artifact"
+    )
     sub.add_argument("--dsl", default="tilelang", choices=checker.DSLS)
     sub.add_argument("--size", metavar="MxNxK", help="problem size (default: the step's first check size)")
-    sub = command("trace", _trace, "emulate one launch, say what is wrong with it, and draw who waited for whom")
-    sub.add_argument("what", metavar="STEP|FILE", help="step01 ... step10, a Python file with gemm, or a saved artifact")
+    sub = command(
+        "trace", _trace, "emulate one launch, say what is wrong with it, and draw who waited for whom"
+    )
+    sub.add_argument(
+        "what", metavar="STEP|FILE", help="step01 ... step10, a Python file with gemm, or a saved artifact"
+    )
     sub.add_argument("--dsl", default="tilelang", choices=checker.DSLS)
-    sub.add_argument("--size", metavar="MxNxK", help=f"problem size (default: {'x'.join(map(str, steps.TRACE_SIZE))})")
-    sub.add_argument("--seed", type=int, default=0, help="of the schedule; the same seed gives the same run (default: 0)")
+    sub.add_argument(
+        "--size", metavar="MxNxK", help=f"problem size (default: {'x'.join(map(str, steps.TRACE_SIZE))})"
+    )
+    sub.add_argument(
+        "--seed", type=int, default=0, help="of the schedule; the same seed gives the same run (default: 0)"
+    )
     sub.add_argument("--out", default=str(BUILD / "trace.png"), metavar="PNG")
-    sub = command("plot", _plot, "draw the ladder: yours, if build/climb.json has timings, over the recorded one")
+    sub = command(
+        "plot", _plot, "draw the ladder: yours, if build/climb.json has timings, over the recorded one"
+    )
     sub.add_argument("--out", default=str(BUILD / "ladder.png"), metavar="PNG")
-    sub = command("tensormap", _tensormap, "hold the TMA contract against the driver's recorded verdicts, or explain one map")
+    sub = command(
+        "tensormap",
+        _tensormap,
+        "hold the TMA contract against the driver's recorded verdicts, or explain one map",
+    )
     actions = sub.add_subparsers(dest="action", required=True, metavar="ACTION")
     verify = actions.add_parser("verify", help="every row of a file of driver verdicts: N of M agree")
     verify.add_argument("file", metavar="FILE.jsonl[.gz]")
     explain = actions.add_parser("explain", help="one map: legal, or every rule that it breaks")
-    explain.add_argument("file", nargs="?", metavar="FILE.jsonl[.gz]", help="take the map from this file, with --row")
+    explain.add_argument(
+        "file", nargs="?", metavar="FILE.jsonl[.gz]", help="take the map from this file, with --row"
+    )
     explain.add_argument("--row", type=int, default=1, help="line of FILE, from 1")
     explain.add_argument("--type", default="float16", help="element type (default: float16)")
-    for name, text in (("dims", "globalDim, elements"), ("strides", "globalStrides, bytes, without the innermost (default: dense)"),
-                       ("box", "boxDim, elements"), ("element-strides", "elementStrides (default: 1 each)")):
+    for name, text in (
+        ("dims", "globalDim, elements"),
+        ("strides", "globalStrides, bytes, without the innermost (default: dense)"),
+        ("box", "boxDim, elements"),
+        ("element-strides", "elementStrides (default: 1 each)"),
+    ):
         explain.add_argument(f"--{name}", metavar="N,N,...", help=f"{text}; innermost first")
     for name, default in (("interleave", "none"), ("swizzle", "none"), ("l2", "none"), ("oob", "zero")):
-        explain.add_argument(f"--{name}", default=default, help=f"a name or the driver's number (default: {default})")
-    explain.add_argument("--address", type=lambda text: int(text, 0), default=0, help="globalAddress, bytes (default: 0)")
-    sub = command("sync", _sync, "for authors: write the notebooks' exercise cells from solutions/, and their pictures")
+        explain.add_argument(
+            f"--{name}", default=default, help=f"a name or the driver's number (default: {default})"
+        )
+    explain.add_argument(
+        "--address", type=lambda text: int(text, 0), default=0, help="globalAddress, bytes (default: 0)"
+    )
+    sub = command(
+        "sync", _sync, "for authors: write the notebooks' exercise cells from solutions/, and their pictures"
+    )
     sub.add_argument("--solved", metavar="DIR", help="write solved copies to DIR instead, for an instructor")
-    sub.add_argument("--force", action="store_true", help="also over cells that somebody worked in; a copy is kept as .bak")
+    sub.add_argument(
+        "--force", action="store_true", help="also over cells that somebody worked in; a copy is kept as .bak"
+    )
     sub = command("bundle", _bundle, "compile here, run there: one archive with kernels, checker and runner")
     sub.add_argument("out", metavar="OUT.pyz")
-    sub.add_argument("--step", action="append", metavar="N", help="a step, 1 to 10; repeat for several (default: all)")
+    sub.add_argument(
+        "--step", action="append", metavar="N", help="a step, 1 to 10; repeat for several (default: all)"
+    )
     sub.add_argument("--dsl", action="append", choices=checker.DSLS, help="repeat for several (default: all)")
-    sub.add_argument("--wrong", action="store_true", help="the wrong kernels of solutions/wrong instead of the solutions")
+    sub.add_argument(
+        "--wrong", action="store_true", help="the wrong kernels of solutions/wrong instead of the solutions"
+    )
     sub = command("import", _import, "record the results file of a bundle, with where it comes from")
     sub.add_argument("results", metavar="results.json")
-    sub.add_argument("--as", dest="name", default="ladder", metavar="NAME", help="solutions/measured/NAME.json (default: ladder)")
+    sub.add_argument(
+        "--as",
+        dest="name",
+        default="ladder",
+        metavar="NAME",
+        help="solutions/measured/NAME.json (default: ladder)",
+    )
     return parser
 
 
@@ -107,7 +159,9 @@ def _doctor(options, console) -> int:
 
 def _check(options, console) -> int:
     step = steps.find(options.step)
-    with contextlib.redirect_stdout(sys.stderr if options.json else sys.stdout):  # what a learner's file prints is no JSON
+    with contextlib.redirect_stdout(
+        sys.stderr if options.json else sys.stdout
+    ):  # what a learner's file prints is no JSON
         try:
             factory = load_factory(options.file or solution_path(step.id, options.dsl))
         except CompileError as error:
@@ -130,8 +184,14 @@ def _exit_code(verdicts: list[Verdict]) -> int:
 def _climb(options, console) -> int:
     verdicts = []
     rungs = [(step, dsl) for step in steps.STEPS.values() for dsl in checker.DSLS]
-    with Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-                  console=console, transient=True) as progress:
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+    ) as progress:
         task = progress.add_task("climbing", total=len(rungs))
         for step, dsl in rungs:
             progress.update(task, description=f"{dsl} {step.id} {step.title}")
@@ -150,7 +210,9 @@ def _climb(options, console) -> int:
     console.print(f"wrote {BUILD / 'climb.json'} and {BUILD / 'ladder.png'}")
     not_run = sorted({part.name for v in verdicts for part in v.checks if part.passed is None})
     if not_run:
-        reason = next(part.detail for v in verdicts for part in v.checks if part.passed is None).removeprefix("not run: ")
+        reason = next(part.detail for v in verdicts for part in v.checks if part.passed is None).removeprefix(
+            "not run: "
+        )
         where = recorded["provenance"]
         text = f"Not run here: {' and '.join(not_run)} ({reason})."
         if where:
@@ -171,13 +233,20 @@ def _as_results(verdicts) -> dict:
     from course_utils.recordings.bundle import entry, provenance
 
     device, _ = checker.find_gpu()
-    return {"provenance": provenance(device, {}) if device else {},
-            "entries": [entry(f"{v.step} {v.dsl}", v) for v in verdicts]}
+    return {
+        "provenance": provenance(device, {}) if device else {},
+        "entries": [entry(f"{v.step} {v.dsl}", v) for v in verdicts],
+    }
 
 
 def _table(verdicts, recorded) -> Table:
-    """The ladder as a table that fits 80 columns. A figure that was recorded, not measured here, is in brackets."""
-    table = Table(title="The ladder", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    """The ladder as a table that fits 80 columns.
+
+    A figure that was recorded, not measured here, is in brackets.
+    """
+    table = Table(
+        title="The ladder", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0)
+    )
     for name in ("step", "", "dsl", "receipt", "result"):
         table.add_column(name, no_wrap=bool(name))  # only the title may wrap
     for name in ("points", "TFLOP/s", "of cuBLAS"):
@@ -189,17 +258,28 @@ def _table(verdicts, recorded) -> Table:
         run = here or _recorded_run(recorded, verdict.step, verdict.dsl)
         form = "{}" if here else "[dim]({})[/]"
         first = verdict.dsl == checker.DSLS[0]
-        table.add_row(verdict.step.removeprefix("step").lstrip("0") if first else "",
-                      steps.STEPS[verdict.step].title if first else "", verdict.dsl,
-                      MARKS[built], MARKS[parts["results"]], f"{verdict.points:g}/{verdict.max_points:g}",
-                      form.format(f"{run['tflops']:.0f}") if run else "", form.format(f"{run['ratio']:.2f}") if run else "")
+        table.add_row(
+            verdict.step.removeprefix("step").lstrip("0") if first else "",
+            steps.STEPS[verdict.step].title if first else "",
+            verdict.dsl,
+            MARKS[built],
+            MARKS[parts["results"]],
+            f"{verdict.points:g}/{verdict.max_points:g}",
+            form.format(f"{run['tflops']:.0f}") if run else "",
+            form.format(f"{run['ratio']:.2f}") if run else "",
+        )
     return table
 
 
 def _side_by_side() -> Table:
     """For each step: lines of code in each DSL, and what its author decides there."""
-    table = Table(title="What each DSL's author wrote", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False,
-                  padding=(0, 1, 0, 0))
+    table = Table(
+        title="What each DSL's author wrote",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
     for name, justify in (("step", "left"), ("dsl", "left"), ("lines", "right"), ("new decisions", "left")):
         table.add_column(name, justify=justify)
     for step in steps.STEPS:
@@ -208,15 +288,22 @@ def _side_by_side() -> Table:
                 lines = str(code_lines(solution_path(step, dsl)))
             except (CompileError, OSError):
                 lines = ""
-            table.add_row(step.removeprefix("step").lstrip("0") if dsl == checker.DSLS[0] else "", dsl, lines,
-                          steps.OWNED[step][dsl])
+            table.add_row(
+                step.removeprefix("step").lstrip("0") if dsl == checker.DSLS[0] else "",
+                dsl,
+                lines,
+                steps.OWNED[step][dsl],
+            )
     return table
 
 
 def _recorded_run(recorded, step_id, dsl) -> dict | None:
     for entry in recorded["entries"]:
         if (entry["step"], entry["dsl"]) == (step_id, dsl):
-            return next((t for t in entry["timings"] if t["mode"] == "burst" and t["size"] == [4096, 4096, 4096]), None)
+            return next(
+                (t for t in entry["timings"] if t["mode"] == "burst" and t["size"] == [4096, 4096, 4096]),
+                None,
+            )
     return None
 
 
@@ -236,16 +323,25 @@ def _trace(options, console) -> int:
 
     artifact = _artifact(options, steps.trace_size(options.what))
     try:
-        emulation, found, _ = emulate_gemm(artifact, torch.Generator().manual_seed(options.seed), options.seed)
+        emulation, found, _ = emulate_gemm(
+            artifact, torch.Generator().manual_seed(options.seed), options.seed
+        )
     except EmulatorError as error:
         raise ValueError(f"the emulator cannot run this: {error}") from error
     size = " x ".join(map(str, artifact.problem))
-    console.print(f"{options.what}, M, N, K = {size}, schedule {options.seed}: {emulation.executed:,} warp instructions, "
-                  f"{'ended' if emulation.finished else 'did not end'}", markup=False, soft_wrap=True)
+    console.print(
+        f"{options.what}, M, N, K = {size}, schedule {options.seed}: {emulation.executed:,} warp "
+        "instructions, "
+        f"{'ended' if emulation.finished else 'did not end'}",
+        markup=False,
+        soft_wrap=True,
+    )
     for finding in emulation.findings:
         console.print(str(finding), markup=False, soft_wrap=True)
     if emulation.finished:
-        console.print("D is right" if found.ok else f"D is wrong: {found.diagnosis}", markup=False, soft_wrap=True)
+        console.print(
+            "D is right" if found.ok else f"D is wrong: {found.diagnosis}", markup=False, soft_wrap=True
+        )
     Path(options.out).parent.mkdir(parents=True, exist_ok=True)
     plots.save_timeline(options.out, emulation, title=f"{options.what}, {size}, schedule {options.seed}")
     console.print(f"wrote {options.out}", markup=False, soft_wrap=True)
@@ -258,13 +354,19 @@ def _receipt(options, console) -> int:
     step = steps.find(options.what if options.what in steps.STEPS else "step03")
     artifact = _artifact(options, step.check_sizes[0])
     receipt = receipts.read_ptx(artifact.ptx)
-    table = Table(title=f"Receipt of {options.what}, M, N, K = {' x '.join(map(str, artifact.problem))}", title_justify="left",
-                  show_header=False)
+    table = Table(
+        title=f"Receipt of {options.what}, M, N, K = {' x '.join(map(str, artifact.problem))}",
+        title_justify="left",
+        show_header=False,
+    )
     for row in receipts.table(receipt, artifact):
         table.add_row(*row)
     found = copies.copies(artifact, _source(options))
     for copy in found:
-        table.add_row(f"{copy.tensor}, {copy.direction}", str(copy) + (f" (asked for: {copy.asked})" if copy.asked else ""))
+        table.add_row(
+            f"{copy.tensor}, {copy.direction}",
+            str(copy) + (f" (asked for: {copy.asked})" if copy.asked else ""),
+        )
     console.print(table)
     for copy in found:
         if copy.finding:
@@ -279,10 +381,14 @@ def _source(options) -> str:
 
 
 def _artifact(options, size) -> Artifact:
-    """What a command was given, compiled at ``size`` or at the one that the learner named: a step, a file, or an artifact."""
+    """What a command was given, compiled at ``size`` or at the one that the learner named: a step, a file, or
+    an artifact.
+    """
     if options.what not in steps.STEPS and not options.what.endswith(".py"):
         if not Path(options.what).exists():
-            raise ValueError(f"there is no step and no file {options.what!r}; the steps are {', '.join(steps.STEPS)}")
+            raise ValueError(
+                f"there is no step and no file {options.what!r}; the steps are {', '.join(steps.STEPS)}"
+            )
         return Artifact.load(options.what)
     if options.size:
         try:
@@ -301,7 +407,9 @@ def _plot(options, console) -> int:
         mine = json.loads(climb.read_text()) if climb.exists() else {"entries": []}
         [entry["timings"] for entry in mine["entries"]]
     except (json.JSONDecodeError, KeyError, TypeError) as error:
-        raise ValueError(f"{climb} is not what `course climb` wrote ({error}); run `course climb` again") from error
+        raise ValueError(
+            f"{climb} is not what `course climb` wrote ({error}); run `course climb` again"
+        ) from error
     Path(options.out).parent.mkdir(parents=True, exist_ok=True)
     _draw(options.out, measured.load(), mine)
     console.print(f"wrote {options.out}", markup=False, soft_wrap=True)
@@ -327,8 +435,12 @@ def _sync(options, console) -> int:
     from authoring import drawings, sync
 
     written = drawings.write(sync.NOTEBOOKS / "images")
-    written += sync.sync(out=Path(options.solved) if options.solved else None, solved=bool(options.solved), force=options.force)
-    console.print("\n".join(f"wrote {path}" for path in written) or "nothing to change", markup=False, soft_wrap=True)
+    written += sync.sync(
+        out=Path(options.solved) if options.solved else None, solved=bool(options.solved), force=options.force
+    )
+    console.print(
+        "\n".join(f"wrote {path}" for path in written) or "nothing to change", markup=False, soft_wrap=True
+    )
     return 0
 
 
@@ -336,35 +448,67 @@ def _bundle(options, console) -> int:
     from course_utils.recordings import bundle
 
     kernels = _wrong_kernels(options) if options.wrong else _solution_kernels(options)
-    total = sum(len(set(steps.find(k["step"]).check_sizes + (steps.find(k["step"]).timed_sizes if k["timed"] else ())))
-                for k in kernels)
-    with Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-                  console=console, transient=True) as progress:
+    total = sum(
+        len(
+            set(steps.find(k["step"]).check_sizes + (steps.find(k["step"]).timed_sizes if k["timed"] else ()))
+        )
+        for k in kernels
+    )
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+    ) as progress:
         task = progress.add_task("compiling", total=total)
 
         def show(item):
             progress.update(task, advance=1, description=f"{item[0]} at {'x'.join(map(str, item[1]))}")
 
         bundle.write(options.out, kernels, checker.compile_factory, show)
-    console.print(f"wrote {options.out}: {len(kernels)} kernels. On the GPU machine: python {Path(options.out).name} "
-                  "--out results.json", markup=False, soft_wrap=True)
+    console.print(
+        f"wrote {options.out}: {len(kernels)} kernels. On the GPU machine: python {Path(options.out).name} "
+        "--out results.json",
+        markup=False,
+        soft_wrap=True,
+    )
     return 0
 
 
 def _solution_kernels(options) -> list[dict]:
-    names = [s if s.startswith("step") else f"step{int(s):02d}" if s.isdigit() else s for s in options.step or steps.STEPS]
-    return [{"name": f"{steps.find(name).id} {dsl}", "step": name, "dsl": dsl, "timed": True,
-             "factory": load_factory(solution_path(name, dsl))} for dsl in options.dsl or checker.DSLS for name in names]
+    names = [
+        s if s.startswith("step") else f"step{int(s):02d}" if s.isdigit() else s
+        for s in options.step or steps.STEPS
+    ]
+    return [
+        {
+            "name": f"{steps.find(name).id} {dsl}",
+            "step": name,
+            "dsl": dsl,
+            "timed": True,
+            "factory": load_factory(solution_path(name, dsl)),
+        }
+        for dsl in options.dsl or checker.DSLS
+        for name in names
+    ]
 
 
 def _wrong_kernels(options) -> list[dict]:
     """Those that compile: the others fail here as they would there."""
     from course_utils.compile.load import SOLUTIONS, load_module
 
-    modules = [(path.stem, dsl, load_module(path)) for dsl in options.dsl or checker.DSLS
-               for path in sorted((SOLUTIONS / "wrong" / dsl).glob("*.py"))]
-    return [{"name": f"{name} {dsl}", "step": module.STEP, "dsl": dsl, "timed": False, "factory": module.gemm}
-            for name, dsl, module in modules if module.FAILS != "compiles"]
+    modules = [
+        (path.stem, dsl, load_module(path))
+        for dsl in options.dsl or checker.DSLS
+        for path in sorted((SOLUTIONS / "wrong" / dsl).glob("*.py"))
+    ]
+    return [
+        {"name": f"{name} {dsl}", "step": module.STEP, "dsl": dsl, "timed": False, "factory": module.gemm}
+        for name, dsl, module in modules
+        if module.FAILS != "compiles"
+    ]
 
 
 def _import(options, console) -> int:

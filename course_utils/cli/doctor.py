@@ -23,7 +23,9 @@ def _python() -> tuple[str, bool, str]:
 
 
 def _packages() -> list[tuple[str, bool, str]]:
-    """One row for each pinned package that is missing or of another version, or one row when all are as pinned."""
+    """One row for each pinned package that is missing or of another version, or one row when all are as
+    pinned.
+    """
     try:
         pins = [r.split(";")[0].strip() for r in requires(PACKAGE) or [] if "extra" not in r]
     except PackageNotFoundError:
@@ -69,10 +71,22 @@ def _nvrtc() -> tuple[str, bool, str]:
 def _gpu() -> tuple[str, bool, str]:
     device, reason = checker.find_gpu()
     if device is None:
-        return "gpu", False, (f"{reason}: kernels are compiled, their receipts checked, and their PTX run in the emulator. TFLOP/s "
-                              "are shown as recorded on an H200. `course bundle` takes your kernels to a GPU machine.")
+        return (
+            "gpu",
+            False,
+            (
+                f"{reason}: kernels are compiled, their receipts checked, and their PTX run in the emulator. "
+                "TFLOP/s "
+                "are shown as recorded on an H200. `course bundle` takes your kernels to a GPU machine."
+            ),
+        )
     busy = _busy(device)
-    return "gpu", not busy, f"{device['name']}, {device['sms']} SMs, driver {device['driver']}, CUDA {device['cuda_driver']}{busy}"
+    return (
+        "gpu",
+        not busy,
+        f"{device['name']}, {device['sms']} SMs, driver {device['driver']}, CUDA "
+        f"{device['cuda_driver']}{busy}",
+    )
 
 
 def _busy(device: dict) -> str:

@@ -1,8 +1,9 @@
-"""CuTe DSL to an Artifact: compile the ``@cute.jit`` host function with no GPU, run it once, and catch its launch.
+"""CuTe DSL to an Artifact: compile the ``@cute.jit`` host function with no GPU, run it once, and catch its
+launch.
 
-``cute.compile`` makes PTX, a cubin and a host function that writes the tensor maps itself and ends in a call of
-``_cudaLaunchKernelEx``. Here that host function runs with this module standing in for the CUDA runtime, so its call says
-what it would launch, and no kernel starts. Seen on nvidia-cutlass-dsl 4.8.1.
+``cute.compile`` makes PTX, a cubin and a host function that writes the tensor maps itself and ends in a call
+of ``_cudaLaunchKernelEx``. Here that host function runs with this module standing in for the CUDA runtime, so
+its call says what it would launch, and no kernel starts. Seen on nvidia-cutlass-dsl 4.8.1.
 """
 
 from __future__ import annotations
@@ -24,17 +25,28 @@ from course_utils.tma.encoding import decode
 
 TRACE_LIMIT = 60.0  # seconds; the largest kernel of the course takes one
 OPTIONS = f"--gpu-arch {nvrtc.ARCH} --keep-ptx --keep-cubin --generate-line-info remarks{{ptx}} --dump-dir "
-DISTANCE = 1 << 40  # bytes between the addresses that the host function is told: far more than any tensor of this course
+DISTANCE = (
+    1 << 40
+)  # bytes between the addresses that the host function is told: far more than any tensor of this course
 GLOBAL_POINTER = "!llvm.ptr<1>"  # how the host function's MLIR types a pointer to the GPU's memory
 CLUSTER_DIMENSION = 4  # cudaLaunchAttributeID
-ATTRIBUTES = {2: "`cooperative=True`", 6: "`use_pdl=True`"}  # by cudaLaunchAttributeID; the DSL lists both, switched off
+ATTRIBUTES = {
+    2: "`cooperative=True`",
+    6: "`use_pdl=True`",
+}  # by cudaLaunchAttributeID; the DSL lists both, switched off
 
 
 class _Config(ctypes.Structure):
     """cudaLaunchConfig_t (CUDA Runtime API, Data types)."""
 
-    _fields_ = [("grid", ctypes.c_uint32 * 3), ("block", ctypes.c_uint32 * 3), ("dynamic_shared", ctypes.c_uint64),
-                ("stream", ctypes.c_void_p), ("attributes", ctypes.c_void_p), ("count", ctypes.c_uint32)]
+    _fields_ = [
+        ("grid", ctypes.c_uint32 * 3),
+        ("block", ctypes.c_uint32 * 3),
+        ("dynamic_shared", ctypes.c_uint64),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.c_void_p),
+        ("count", ctypes.c_uint32),
+    ]
 
 
 class _Attribute(ctypes.Structure):
@@ -44,7 +56,8 @@ class _Attribute(ctypes.Structure):
 
 
 def compile_gemm(factory, M: int, N: int, K: int) -> Artifact:
-    """Compile ``factory(M, N, K)``, a ``@cute.jit`` function of ``A: M x K, B: N x K, D: M x N``, all fp16, row-major.
+    """Compile ``factory(M, N, K)``, a ``@cute.jit`` function of ``A: M x K, B: N x K, D: M x N``, all fp16,
+    row-major.
 
     Raises CompileError, whose text says what to change.
     """
@@ -53,24 +66,45 @@ def compile_gemm(factory, M: int, N: int, K: int) -> Artifact:
 
 
 def compile_copy(factory, *shape: int) -> Artifact:
-    """Compile ``factory(*shape)``, a ``@cute.jit`` function of ``X`` and ``Y``, fp16 of this shape. Raises CompileError."""
-    return compile_host(_trace(factory, "copy", shape, "two tensors, X and Y"),
-                        (Tensor("X", shape, "float16"), Tensor("Y", shape, "float16")))
+    """Compile ``factory(*shape)``, a ``@cute.jit`` function of ``X`` and ``Y``, fp16 of this shape.
+
+    Raises CompileError.
+    """
+    return compile_host(
+        _trace(factory, "copy", shape, "two tensors, X and Y"),
+        (Tensor("X", shape, "float16"), Tensor("Y", shape, "float16")),
+    )
 
 
 def compile_host(host, tensors: tuple[Tensor, ...]) -> Artifact:
-    """Compile any ``@cute.jit`` function that takes these tensors in order and launches one kernel. Raises CompileError."""
+    """Compile any ``@cute.jit`` function that takes these tensors in order and launches one kernel.
+
+    Raises CompileError.
+    """
     compiled, ptx, cubin, resources = _compile(host, tensors)
     kernel, sizes = _entry(ptx)
     launch, values = _catch_launch(compiled, list(_addresses(tensors)), sizes)
     parameters = tuple(_parameter(data, tensors) for data in values)
-    require_fits(launch["grid"], launch["block"], launch["cluster"], launch["dynamic_shared"] + resources.static_shared)
-    return Artifact(dsl="cute", kernel=kernel, ptx=ptx, cubin=cubin, tensors=tensors, parameters=parameters,
-                    resources=resources, versions={"nvidia-cutlass-dsl": version("nvidia-cutlass-dsl")}, **launch)
+    require_fits(
+        launch["grid"], launch["block"], launch["cluster"], launch["dynamic_shared"] + resources.static_shared
+    )
+    return Artifact(
+        dsl="cute",
+        kernel=kernel,
+        ptx=ptx,
+        cubin=cubin,
+        tensors=tensors,
+        parameters=parameters,
+        resources=resources,
+        versions={"nvidia-cutlass-dsl": version("nvidia-cutlass-dsl")},
+        **launch,
+    )
 
 
 def _trace(factory, name: str, size: tuple[int, ...], arguments: str):
-    """Call the factory; ``name`` is what the learner calls it, ``arguments`` what its result must take, in words."""
+    """Call the factory; ``name`` is what the learner calls it, ``arguments`` what its result must take, in
+    words.
+    """
     import_cute()
     call = f"{name}({', '.join(map(str, size))})"
     try:
@@ -81,13 +115,18 @@ def _trace(factory, name: str, size: tuple[int, ...], arguments: str):
     except Exception as error:
         raise CompileError("trace", f"{call} raised {type(error).__name__}: {_with_place(error)}") from error
     if getattr(host, "_decorator_kind", None) != "jit":  # what @cute.jit leaves on a function
-        raise CompileError("signature", f"{call} returned {type(host).__name__}; it must return a function "
-                           "decorated with `@cute.jit`. Did you forget `return main`?")
+        raise CompileError(
+            "signature",
+            f"{call} returned {type(host).__name__}; it must return a function "
+            "decorated with `@cute.jit`. Did you forget `return main`?",
+        )
     try:
         inspect.signature(host).bind(*arguments.partition(", ")[2].replace(" and ", ", ").split(", "))
     except TypeError as error:
-        raise CompileError("signature", f"{host.__name__} takes {inspect.signature(host)}; it must take {arguments}, "
-                           "in this order") from error
+        raise CompileError(
+            "signature",
+            f"{host.__name__} takes {inspect.signature(host)}; it must take {arguments}, in this order",
+        ) from error
     return host
 
 
@@ -101,22 +140,30 @@ def _compile(host, tensors):
         except CompileError:
             raise
         except Exception as error:
-            raise CompileError("lower", "CuTe DSL could not compile this kernel: " + _with_place(error)) from error
+            raise CompileError(
+                "lower", "CuTe DSL could not compile this kernel: " + _with_place(error)
+            ) from error
         ptx, cubin = compiled.artifacts.PTX, compiled.artifacts.CUBIN
     if not ptx or len(compiled.kernel_info) != 1:
-        raise CompileError("lower", f"this program has {len(compiled.kernel_info)} kernels; a step launches one")
+        raise CompileError(
+            "lower", f"this program has {len(compiled.kernel_info)} kernels; a step launches one"
+        )
     # the DSL breaks the assembler's lines at some 90 columns; its own begin with ptxas
     log = re.sub(r"\n[ \t]+(?!ptxas|\s)", " ", re.sub(r"\bkernel_cutlass_\w+", "the kernel", said[0]))
     return compiled, ptx, cubin, nvrtc.parse_ptxas_log(log)
 
 
 def import_cute():
-    """The DSL, told that its GPU is a Hopper one: it asks the driver otherwise, and takes Blackwell where there is none."""
+    """The DSL, told that its GPU is a Hopper one: it asks the driver otherwise, and takes Blackwell where
+    there is none.
+    """
     os.environ["CUTE_DSL_ARCH"] = nvrtc.ARCH
     with quiet():
         import cutlass.cute as cute
         from cutlass.cutlass_dsl import CuTeDSL
-    del CuTeDSL._get_dsl().envar.arch  # it read the variable when it was imported, perhaps by the learner: now it does so again
+    del (
+        CuTeDSL._get_dsl().envar.arch
+    )  # it read the variable when it was imported, perhaps by the learner: now it does so again
     return cute
 
 
@@ -129,7 +176,10 @@ def _fake(tensor: Tensor):
 
 
 def _catch_launch(compiled, addresses: list[int], sizes: list[int]) -> tuple[dict, list[bytes]]:
-    """Run the host function on these tensor addresses. Returns the launch and each kernel parameter's bytes."""
+    """Run the host function on these tensor addresses.
+
+    Returns the launch and each kernel parameter's bytes.
+    """
     from cutlass._mlir import ir
     from cutlass._mlir.execution_engine import ExecutionEngine
 
@@ -137,9 +187,15 @@ def _catch_launch(compiled, addresses: list[int], sizes: list[int]) -> tuple[dic
 
     def on_launch(config, _kernel, values):
         values = ctypes.cast(values, ctypes.POINTER(ctypes.c_void_p))
-        launches.append((_read_config(ctypes.cast(config, ctypes.POINTER(_Config)).contents),
-                         [ctypes.string_at(values[i], size) for i, size in enumerate(sizes)]))
-        return len(launches) - 1  # an error from the second on: the host function returns, whatever loop it is in
+        launches.append(
+            (
+                _read_config(ctypes.cast(config, ctypes.POINTER(_Config)).contents),
+                [ctypes.string_at(values[i], size) for i, size in enumerate(sizes)],
+            )
+        )
+        return (
+            len(launches) - 1
+        )  # an error from the second on: the host function returns, whatever loop it is in
 
     undefined, taken, touched = [], [], []
 
@@ -150,30 +206,42 @@ def _catch_launch(compiled, addresses: list[int], sizes: list[int]) -> tuple[dic
                 undefined.append(name)
             elif name == compiled.function_name:
                 taken.extend(blocks[0].arguments)
-        elif op.name in ("llvm.load", "llvm.store") and str(op.operands[-1].type) == GLOBAL_POINTER:  # the last is the address
+        elif (
+            op.name in ("llvm.load", "llvm.store") and str(op.operands[-1].type) == GLOBAL_POINTER
+        ):  # the last is the address
             touched.append(op.name)
         return ir.WalkResult.ADVANCE
 
     with compiled.ir_module.context:
         compiled.ir_module.operation.walk(visit)
     if len(taken) != len(addresses):
-        raise CompileError("signature", f"the host function takes {len(taken)} arguments at run time; it must take the "
-                           f"{len(addresses)} tensors only. Read what else it needs from the factory around it.")
+        raise CompileError(
+            "signature",
+            f"the host function takes {len(taken)} arguments at run time; it must take the "
+            f"{len(addresses)} tensors only. Read what else it needs from the factory around it.",
+        )
     if touched:
-        raise CompileError("lower", "the host function (`@cute.jit`) reads or writes elements of a tensor, and runs on the CPU; "
-                           "do that in the kernel")
+        raise CompileError(
+            "lower",
+            "the host function (`@cute.jit`) reads or writes elements of a tensor, and runs on the CPU; "
+            "do that in the kernel",
+        )
     engine = ExecutionEngine(compiled.ir_module, 0, [])
     stands_in = {name: ctypes.CFUNCTYPE(ctypes.c_int32)(lambda: 0) for name in undefined}
     stands_in["_cudaLaunchKernelEx"] = ctypes.CFUNCTYPE(
-        ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(on_launch)
+        ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p
+    )(on_launch)
     for name, function in stands_in.items():
         engine.raw_register_runtime(name, ctypes.cast(function, ctypes.c_void_p))
     arguments = [*map(ctypes.c_uint64, addresses), ctypes.c_int32(-1)]  # the last is where the result goes
     packed = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(a) for a in arguments))
     engine.lookup(compiled.function_name)(ctypes.addressof(packed))
     if len(launches) != 1 or arguments[-1].value != 0:
-        raise CompileError("lower", f"the host function {'launches more than one kernel' if launches else 'launches no kernel'}; "
-                           "a step launches one, once")
+        raise CompileError(
+            "lower",
+            f"the host function {'launches more than one kernel' if launches else 'launches no kernel'}; "
+            "a step launches one, once",
+        )
     (launch, attributes), values = launches[0]
     return {**launch, "cluster": _cluster(attributes)}, values
 
@@ -181,22 +249,31 @@ def _catch_launch(compiled, addresses: list[int], sizes: list[int]) -> tuple[dic
 def _read_config(config: _Config) -> tuple[dict, dict[int, tuple]]:
     """The launch, and its attributes by id."""
     attributes = ctypes.cast(config.attributes, ctypes.POINTER(_Attribute))
-    return ({"grid": tuple(config.grid), "block": tuple(config.block), "dynamic_shared": config.dynamic_shared},
-            {attributes[i].id: tuple(attributes[i].value[:3]) for i in range(config.count)})
+    return (
+        {"grid": tuple(config.grid), "block": tuple(config.block), "dynamic_shared": config.dynamic_shared},
+        {attributes[i].id: tuple(attributes[i].value[:3]) for i in range(config.count)},
+    )
 
 
 def _cluster(attributes: dict[int, tuple]) -> tuple[int, int, int]:
     for number, value in attributes.items():
         if number != CLUSTER_DIMENSION and value[0]:  # the others are there too, switched off
-            raise CompileError("lower", f"the launch asks for {ATTRIBUTES.get(number, f'attribute {number}')} "
-                               "(cudaLaunchAttributeID), which no step uses")
+            raise CompileError(
+                "lower",
+                f"the launch asks for {ATTRIBUTES.get(number, f'attribute {number}')} "
+                "(cudaLaunchAttributeID), which no step uses",
+            )
     return attributes.get(CLUSTER_DIMENSION, (1, 1, 1))
 
 
 def _entry(ptx: str) -> tuple[str, list[int]]:
     """The kernel's name and the size in bytes of each of its parameters, from the PTX of one ``.entry``."""
     name, parameters = re.search(r"\.entry\s+([\w$]+)\s*\((.*?)\)", ptx, re.DOTALL).groups()
-    declared = [re.search(r"\.[a-z]+(\d+)\s.*?(?:\[(\d+)\])?$", line.strip()) for line in parameters.split(",") if line.strip()]
+    declared = [
+        re.search(r"\.[a-z]+(\d+)\s.*?(?:\[(\d+)\])?$", line.strip())
+        for line in parameters.split(",")
+        if line.strip()
+    ]
     return name, [int(found[1]) // 8 * int(found[2] or 1) for found in declared]
 
 
@@ -211,36 +288,49 @@ def _parameter(data: bytes, tensors: tuple[Tensor, ...]) -> Parameter:
         try:
             tensor_map, address = decode(data)
         except ValueError as error:
-            raise CompileError("lower", f"a kernel parameter of 128 bytes is no tensor map that can be read: {error}") from error
+            raise CompileError(
+                "lower", f"a kernel parameter of 128 bytes is no tensor map that can be read: {error}"
+            ) from error
         return Parameter("tensor_map", tensor=_tensor_at(address, names), tensor_map=tensor_map)
     value = int.from_bytes(data, "little")
     addresses = range(min(names), 2 * max(names))
     if len(data) == 8 and value in addresses:
         return Parameter("pointer", tensor=_tensor_at(value, names))
-    if any(int.from_bytes(data[i:i + 8], "little") in addresses for i in range(0, len(data), 8)):
-        raise CompileError("lower", "a kernel parameter holds a tensor whose shape or strides are known at run time only; make its "
-                           "layout of Python integers")
+    if any(int.from_bytes(data[i : i + 8], "little") in addresses for i in range(0, len(data), 8)):
+        raise CompileError(
+            "lower",
+            "a kernel parameter holds a tensor whose shape or strides are known at run time only; make its "
+            "layout of Python integers",
+        )
     return Parameter("scalar", dtype=f"uint{8 * len(data)}", value=value)
 
 
 def _tensor_at(address: int, names: dict[int, str]) -> str:
     if address not in names:
-        raise CompileError("lower", "a kernel parameter points into the middle of a tensor, or to none of "
-                           f"{', '.join(names.values())}; pass whole tensors and slice them in the kernel")
+        raise CompileError(
+            "lower",
+            "a kernel parameter points into the middle of a tensor, or to none of "
+            f"{', '.join(names.values())}; pass whole tensors and slice them in the kernel",
+        )
     return names[address]
 
 
 def tidy_error(error: BaseException) -> str:
-    """The DSL's message without its envelope: what it found, the line of the learner's file, and its advice where it helps.
+    """The DSL's message without its envelope: what it found, the line of the learner's file, and its advice
+    where it helps.
 
-    The envelope is a headline, a frame of source lines under ``-->``, and blocks that begin with error, note or suggestion.
+    The envelope is a headline, a frame of source lines under ``-->``, and blocks that begin with error, note
+    or suggestion.
     """
     text = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).strip()
     text = re.sub(r"\bkernel_cutlass_\w+", "the kernel", text)
     place = re.search(r"-->[ \t]*(\S.*?):(\d+)", text)
     frame = re.search(rf"^>?\s*{place.group(2)} \|(.*)$", text, re.M) if place else None
     blocks = re.findall(r"^\s*=?\s*(error|note|suggestion)(?:\[\w+\])?:\s*(.*(?:\n {6,}\S.*)*)", text, re.M)
-    said = {kind: [re.sub(r"\s*\n\s*", " ", words) for k, words in blocks if k == kind] for kind in ("error", "suggestion")}
+    said = {
+        kind: [re.sub(r"\s*\n\s*", " ", words) for k, words in blocks if k == kind]
+        for kind in ("error", "suggestion")
+    }
     if not said["error"]:
         return "\n".join(text.splitlines()[:8]) or "no message"
     if refused := re.search(r"^\s*ptxas .*(?:error|fatal)\s*:\s*(.*(?:\n {6,}(?!ptxas\b)\S.*)*)", text, re.M):
@@ -248,9 +338,15 @@ def tidy_error(error: BaseException) -> str:
     internal = "error[INTERNAL]" in text and len(said["error"]) > 1
     found = said["error"][1:] if internal else said["error"][:1]
     advice = [] if internal else [words for words in said["suggestion"] if "ptxas log" not in words]
-    at = [f"  at {Path(place.group(1)).name}, line {place.group(2)}: {frame.group(1).strip()}"] if frame else []
-    if spot := re.match(r'"(.*)"\("([^"]+)":(\d+):\d+\): ', found[0]):  # MLIR's own words have no frame but a location
-        found[0] = found[0][spot.end():]
+    at = (
+        [f"  at {Path(place.group(1)).name}, line {place.group(2)}: {frame.group(1).strip()}"]
+        if frame
+        else []
+    )
+    if spot := re.match(
+        r'"(.*)"\("([^"]+)":(\d+):\d+\): ', found[0]
+    ):  # MLIR's own words have no frame but a location
+        found[0] = found[0][spot.end() :]
         at = at or [f"  at {Path(spot.group(2)).name}, line {spot.group(3)}: {spot.group(1).strip()}"]
     return "\n".join([*found, *advice, *at])
 

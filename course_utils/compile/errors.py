@@ -4,9 +4,9 @@
 class CompileError(Exception):
     """A factory could not be turned into an Artifact.
 
-    ``stage`` is ``"load"`` (the file), ``"trace"`` (the factory's own Python), ``"signature"`` (what it returned),
-    ``"lower"`` (the DSL's compiler), ``"assemble"`` (NVRTC or ptxas) or ``"limit"`` (a Hopper SM cannot hold it).
-    The text is for a learner: what happened, where in their code, what to try.
+    ``stage`` is ``"load"`` (the file), ``"trace"`` (the factory's own Python), ``"signature"`` (what it
+    returned), ``"lower"`` (the DSL's compiler), ``"assemble"`` (NVRTC or ptxas) or ``"limit"`` (a Hopper SM
+    cannot hold it). The text is for a learner: what happened, where in their code, what to try.
     """
 
     def __init__(self, stage: str, message: str):

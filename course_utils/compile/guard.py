@@ -17,13 +17,18 @@ from course_utils.compile.errors import CompileError
 
 @contextlib.contextmanager
 def time_limit(seconds: float, what: str):
-    """Raise CompileError in the block after ``seconds``. Only the main thread can be interrupted; others run unlimited."""
+    """Raise CompileError in the block after ``seconds``.
+
+    Only the main thread can be interrupted; others run unlimited.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def stop(*_):
-        raise CompileError("trace", f"{what} did not end within {seconds:g} s: is there a Python loop in it that never ends?")
+        raise CompileError(
+            "trace", f"{what} did not end within {seconds:g} s: is there a Python loop in it that never ends?"
+        )
 
     previous = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -68,7 +73,8 @@ def interrupts(handler):
 
 @contextlib.contextmanager
 def quiet():
-    """Keep a compiler's chatter and warnings out of the notebook; its C++ half writes to file descriptors 1 and 2.
+    """Keep a compiler's chatter and warnings out of the notebook; its C++ half writes to file descriptors 1
+    and 2.
 
     Yields a list that holds what was written, as one string, once the block has ended.
     """
@@ -81,7 +87,10 @@ def quiet():
         try:
             os.dup2(sink.fileno(), 1)
             os.dup2(sink.fileno(), 2)
-            with contextlib.redirect_stdout(os.fdopen(os.dup(1), "w")) as out, contextlib.redirect_stderr(out):
+            with (
+                contextlib.redirect_stdout(os.fdopen(os.dup(1), "w")) as out,
+                contextlib.redirect_stderr(out),
+            ):
                 yield said
         finally:
             out.close()
@@ -98,7 +107,9 @@ def where(error: BaseException) -> str:
     """The innermost line of the learner's own file on the traceback, if any."""
     elsewhere = ("site-packages", "course_utils", "/lib/python", "<unknown>", "<frozen")
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if not any(part in frame.filename for part in elsewhere) and not frame.filename.endswith((".cc", ".h", ".pxi")):
+        if not any(part in frame.filename for part in elsewhere) and not frame.filename.endswith(
+            (".cc", ".h", ".pxi")
+        ):
             return f"\n  at {file_name(frame.filename)}, line {frame.lineno}: {frame.line}"
     return ""
 

@@ -16,9 +16,17 @@ from course_utils.compile.errors import CompileError
 from course_utils.compile.guard import time_limit
 
 LOAD_LIMIT = 60.0  # seconds a file may take to run, imports of the DSL included
-_folders: list[tempfile.TemporaryDirectory] = []  # kept until the process ends: a function's source is read when it is traced
+_folders: list[
+    tempfile.TemporaryDirectory
+] = []  # kept until the process ends: a function's source is read when it is traced
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"  # around what a learner writes
-PLANTED = ("STEP =", "FAILS =", "OUTCOME =", "NEEDS_GPU =", "SAYS =")  # the constants of a file in solutions/wrong
+PLANTED = (
+    "STEP =",
+    "FAILS =",
+    "OUTCOME =",
+    "NEEDS_GPU =",
+    "SAYS =",
+)  # the constants of a file in solutions/wrong
 SOLUTIONS = Path(__file__).parents[2] / "solutions"
 
 
@@ -26,25 +34,44 @@ def solution_path(step_id: str, dsl: str) -> Path:
     """The solution file of a step. Raises CompileError where the checkout has none."""
     found = sorted((SOLUTIONS / dsl).glob(f"{step_id}_*.py"))
     if not found:
-        raise CompileError("load", f"this checkout has no {dsl} solution of {step_id} (looked in {SOLUTIONS / dsl})")
+        raise CompileError(
+            "load", f"this checkout has no {dsl} solution of {step_id} (looked in {SOLUTIONS / dsl})"
+        )
     return found[0]
 
 
 def code_lines(path: str | Path) -> int:
     """Lines of a Python file that hold code: no blank line, no comment, no docstring."""
     source = Path(path).read_text()
-    skip = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
-    lines = {number for token in tokenize.generate_tokens(io.StringIO(source).readline) if token.type not in skip
-             for number in range(token.start[0], token.end[0] + 1)}
+    skip = {
+        tokenize.COMMENT,
+        tokenize.NL,
+        tokenize.NEWLINE,
+        tokenize.INDENT,
+        tokenize.DEDENT,
+        tokenize.ENDMARKER,
+    }
+    lines = {
+        number
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type not in skip
+        for number in range(token.start[0], token.end[0] + 1)
+    }
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+        if (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        ):
             lines -= set(range(node.lineno, node.end_lineno + 1))
     return len(lines)
 
 
 def without_markers(source: str) -> str:
     """Python source with the lines of the markers left out."""
-    return "".join(line for line in source.splitlines(keepends=True) if not line.strip().startswith((BEGIN, END)))
+    return "".join(
+        line for line in source.splitlines(keepends=True) if not line.strip().startswith((BEGIN, END))
+    )
 
 
 def load_module(path: str | Path):
@@ -63,16 +90,22 @@ def load_module(path: str | Path):
         source = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise CompileError("load", f"{path.name} cannot be read: {error}") from error
-    try:  # compiled here, past the bytecode cache, which takes a file edited twice in a second for the same one
+    # compiled here, past the bytecode cache, which takes a file edited twice in a second for the same one
+    try:
         with time_limit(LOAD_LIMIT, f"running {path.name}"):
             exec(compile(source, str(path), "exec", dont_inherit=True), module.__dict__)
     except CompileError as error:
         raise CompileError("load", str(error)) from error
     except SyntaxError as error:
-        raise CompileError("load", f"{path.name}, line {error.lineno}: {error.msg}: {(error.text or '').strip()}") from error
+        raise CompileError(
+            "load", f"{path.name}, line {error.lineno}: {error.msg}: {(error.text or '').strip()}"
+        ) from error
     except ModuleNotFoundError as error:
-        raise CompileError("load", f"{path.name} imports {error.name}, which is not installed here; `make venv` installs "
-                           "what the course needs") from error
+        raise CompileError(
+            "load",
+            f"{path.name} imports {error.name}, which is not installed here; `make venv` installs "
+            "what the course needs",
+        ) from error
     except (Exception, SystemExit) as error:
         lines = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
         where = f", line {lines[-1].lineno}" if lines else ""
@@ -84,7 +117,9 @@ def load_factory(path: str | Path):
     """``gemm`` of a Python file. Raises CompileError."""
     module = load_module(path)
     if not hasattr(module, "gemm"):
-        raise CompileError("load", f"{Path(path).name} defines no gemm; a step's file ends in `def gemm(M, N, K): ...`")
+        raise CompileError(
+            "load", f"{Path(path).name} defines no gemm; a step's file ends in `def gemm(M, N, K): ...`"
+        )
     return module.gemm
 
 

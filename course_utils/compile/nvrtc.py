@@ -19,6 +19,7 @@ ARCH = "sm_90a"
 
 def cuda_include_dirs() -> list[str]:
     """Include directories of the pinned ``nvidia-cuda-runtime`` and ``nvidia-cuda-cccl`` packages."""
+
     def folder_of(package: str, header: str) -> str:
         found = next(f for f in files(package) if str(f).endswith(header))
         return str(Path(str(found.locate()).removesuffix(header)).resolve())
@@ -30,7 +31,10 @@ def cuda_include_dirs() -> list[str]:
 
 @cache
 def _header_cache() -> str:
-    """A folder for NVRTC's precompiled headers. They are good for this process only: the first kernel pays 1 s for them."""
+    """A folder for NVRTC's precompiled headers.
+
+    They are good for this process only: the first kernel pays 1 s for them.
+    """
     folder = tempfile.TemporaryDirectory(prefix="hopper-course-pch-")
     atexit.register(folder.cleanup)
     return folder.name
@@ -43,16 +47,30 @@ def compile_source(source: str, include_dirs: list[str]) -> tuple[str, bytes, Re
     """
     from cuda.bindings import nvrtc
 
-    options = [f"--gpu-architecture={ARCH}", "-std=c++20", "-default-device", "-lineinfo", "--ptxas-options=-v",
-               "-diag-suppress=20012", "-pch", f"-pch-dir={_header_cache()}"]
+    options = [
+        f"--gpu-architecture={ARCH}",
+        "-std=c++20",
+        "-default-device",
+        "-lineinfo",
+        "--ptxas-options=-v",
+        "-diag-suppress=20012",
+        "-pch",
+        f"-pch-dir={_header_cache()}",
+    ]
     options += [f"-I{d}" for d in include_dirs]
     status, program = nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, [], [])
     if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
         raise CompileError("assemble", f"NVRTC could not start: {status.name}")
     try:
-        with interrupts(signal.SIG_IGN):  # else NVRTC takes SIGINT itself, and then hangs in it or ends the process
+        with interrupts(
+            signal.SIG_IGN
+        ):  # else NVRTC takes SIGINT itself, and then hangs in it or ends the process
             (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [o.encode() for o in options])
-        log = _fetch(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program).decode(errors="replace").rstrip("\0")
+        log = (
+            _fetch(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
+            .decode(errors="replace")
+            .rstrip("\0")
+        )
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             raise CompileError("assemble", _first_errors(log) or f"NVRTC failed: {status.name}")
         ptx = _fetch(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program).decode().rstrip("\0")
@@ -63,15 +81,25 @@ def compile_source(source: str, include_dirs: list[str]) -> tuple[str, bytes, Re
 
 
 def parse_ptxas_log(log: str) -> Resources:
-    """Read ``ptxas -v``: registers, stack frame, spills, static shared memory, and its performance warnings."""
+    """Read ``ptxas -v``: registers, stack frame, spills, static shared memory, and its performance
+    warnings.
+    """
+
     def number(pattern: str) -> int:
         found = re.findall(pattern, log)
         return int(found[-1]) if found else 0
 
-    warnings = dict.fromkeys(m.strip() for m in re.findall(r"ptxas (?:warning|info)\s*:\s*(\(C7\d+\).*)", log))
-    return Resources(registers=number(r"Used (\d+) registers"), stack_frame=number(r"(\d+) bytes stack frame"),
-                     spill_stores=number(r"(\d+) bytes spill stores"), spill_loads=number(r"(\d+) bytes spill loads"),
-                     static_shared=number(r"(\d+) bytes smem"), warnings=tuple(warnings))
+    warnings = dict.fromkeys(
+        m.strip() for m in re.findall(r"ptxas (?:warning|info)\s*:\s*(\(C7\d+\).*)", log)
+    )
+    return Resources(
+        registers=number(r"Used (\d+) registers"),
+        stack_frame=number(r"(\d+) bytes stack frame"),
+        spill_stores=number(r"(\d+) bytes spill stores"),
+        spill_loads=number(r"(\d+) bytes spill loads"),
+        static_shared=number(r"(\d+) bytes smem"),
+        warnings=tuple(warnings),
+    )
 
 
 def _fetch(size_of, read, program) -> bytes:

@@ -1,7 +1,8 @@
 """TileLang to an Artifact: trace the factory, lower the PrimFunc, read its launch, assemble its CUDA source.
 
-TileLang splits a PrimFunc into a device function (CUDA source) and a host function (an IR that checks the arguments,
-encodes the tensor maps and launches). The host function is never run here; its calls are read. Seen on tilelang 0.1.15.
+TileLang splits a PrimFunc into a device function (CUDA source) and a host function (an IR that checks the
+arguments, encodes the tensor maps and launches). The host function is never run here; its calls are read.
+Seen on tilelang 0.1.15.
 """
 
 from __future__ import annotations
@@ -35,14 +36,17 @@ def compile_gemm(factory, M: int, N: int, K: int) -> Artifact:
 
 
 def compile_copy(factory, *shape: int) -> Artifact:
-    """Compile ``factory(*shape)``, a TileLang PrimFunc of ``X`` and ``Y``, fp16 with as many elements as ``shape`` has.
+    """Compile ``factory(*shape)``, a TileLang PrimFunc of ``X`` and ``Y``, fp16 with as many elements as
+    ``shape`` has.
 
     Either tensor may have another shape of this size: the same bytes seen another way. Raises CompileError.
     """
     prim_func = _trace(factory, "copy", shape)
     shapes = {"X": shape, "Y": shape}
     for name, handle in zip("XY", prim_func.params, strict=False):
-        own = tuple(map(_extent, prim_func.buffer_map[handle].shape)) if handle in prim_func.buffer_map else ()
+        own = (
+            tuple(map(_extent, prim_func.buffer_map[handle].shape)) if handle in prim_func.buffer_map else ()
+        )
         if prod(own) == prod(shape):
             shapes[name] = own
     _require_signature(prim_func, shapes)
@@ -57,30 +61,53 @@ def _extent(size) -> int:
 def compile_prim_func(prim_func) -> Artifact:
     """Compile any TileLang PrimFunc with static shapes and one kernel. Raises CompileError."""
     if any(handle not in prim_func.buffer_map for handle in prim_func.params):
-        raise CompileError("signature", "the kernel takes a scalar; it must take tensors only, and sizes as Python integers")
+        raise CompileError(
+            "signature", "the kernel takes a scalar; it must take tensors only, and sizes as Python integers"
+        )
     buffers = [prim_func.buffer_map[handle] for handle in prim_func.params]
-    tensors = tuple(Tensor(str(b.name), tuple(_constant(extent, f"a size of {b.name}") for extent in b.shape), str(b.dtype))
-                    for b in buffers)
+    tensors = tuple(
+        Tensor(
+            str(b.name), tuple(_constant(extent, f"a size of {b.name}") for extent in b.shape), str(b.dtype)
+        )
+        for b in buffers
+    )
     lowered = _lower(prim_func)
     kernels = list(lowered.device_mod.functions.values())
     if len(kernels) != 1:
-        raise CompileError("lower", f"this program has {len(kernels)} kernels; a step is one `with T.Kernel(...)`")
+        raise CompileError(
+            "lower", f"this program has {len(kernels)} kernels; a step is one `with T.Kernel(...)`"
+        )
     launch = _read_launch(lowered.host_mod, kernels[0], {t.name for t in tensors})
     shape = launch["grid"], launch["block"], launch["cluster"]
     require_fits(*shape, launch["dynamic_shared"])
     import tilelang
 
     package = Path(tilelang.__file__).parent
-    includes = [str(package / "src"), str(package / "3rdparty" / "cutlass" / "include"), *nvrtc.cuda_include_dirs()]
+    includes = [
+        str(package / "src"),
+        str(package / "3rdparty" / "cutlass" / "include"),
+        *nvrtc.cuda_include_dirs(),
+    ]
     source = "#include <tl_templates/cuda/nvrtc_std.h>\n" + lowered.kernel_source
     ptx, cubin, resources = nvrtc.compile_source(source, includes)
     require_fits(*shape, launch["dynamic_shared"] + resources.static_shared)
-    return Artifact(dsl="tilelang", ptx=ptx, cubin=cubin, tensors=tensors, resources=resources, source=source,
-                    versions={"tilelang": version("tilelang"), "nvrtc": version("nvidia-cuda-nvrtc")}, **launch)
+    return Artifact(
+        dsl="tilelang",
+        ptx=ptx,
+        cubin=cubin,
+        tensors=tensors,
+        resources=resources,
+        source=source,
+        versions={"tilelang": version("tilelang"), "nvrtc": version("nvidia-cuda-nvrtc")},
+        **launch,
+    )
 
 
 def _trace(factory, name: str, size: tuple[int, ...]):
-    """Call the factory, with TileLang's own chatter kept out of the notebook. ``name`` is what the learner calls it."""
+    """Call the factory, with TileLang's own chatter kept out of the notebook.
+
+    ``name`` is what the learner calls it.
+    """
     from tilelang import tvm
 
     call = f"{name}({', '.join(map(str, size))})"
@@ -90,11 +117,15 @@ def _trace(factory, name: str, size: tuple[int, ...]):
     except CompileError:
         raise
     except Exception as error:
-        raise CompileError("trace", f"{call} raised {type(error).__name__}: {tidy_error(error)}"
-                           + where(error)) from error
+        raise CompileError(
+            "trace", f"{call} raised {type(error).__name__}: {tidy_error(error)}" + where(error)
+        ) from error
     if not isinstance(result, tvm.tirx.PrimFunc):
-        raise CompileError("signature", f"{call} returned {type(result).__name__}; it must return a TileLang "
-                           "PrimFunc. Did you forget `return main` after the `@T.prim_func`?")
+        raise CompileError(
+            "signature",
+            f"{call} returned {type(result).__name__}; it must return a TileLang "
+            "PrimFunc. Did you forget `return main` after the `@T.prim_func`?",
+        )
     return result
 
 
@@ -109,8 +140,10 @@ def _require_signature(prim_func, shapes: dict[str, tuple[int, ...]]) -> None:
         if extents != shape:
             raise CompileError("signature", f"{name} has shape {extents}; it must be {shape}, row by row")
         if str(buffer.dtype) != DTYPE:
-            raise CompileError("signature", f"{name} is {buffer.dtype}; it must be {DTYPE} "
-                               "(the accumulator, not D, is float32)")
+            raise CompileError(
+                "signature",
+                f"{name} is {buffer.dtype}; it must be {DTYPE} (the accumulator, not D, is float32)",
+            )
 
 
 def _lower(prim_func):
@@ -124,7 +157,9 @@ def _lower(prim_func):
     except CompileError:
         raise
     except Exception as error:
-        raise CompileError("lower", "TileLang could not lower this kernel: " + tidy_error(error) + where(error)) from error
+        raise CompileError(
+            "lower", "TileLang could not lower this kernel: " + tidy_error(error) + where(error)
+        ) from error
 
 
 def _read_launch(host_mod, kernel, tensor_names: set[str]) -> dict:
@@ -151,13 +186,15 @@ def _read_launch(host_mod, kernel, tensor_names: set[str]) -> dict:
     for function in host_mod.functions.values():
         tvm.tirx.stmt_functor.post_order_visit(function.body, visit)
     if len(launches) != 1:
-        raise CompileError("lower", f"the program launches its kernel {len(launches)} times; a step launches it once")
+        raise CompileError(
+            "lower", f"the program launches its kernel {len(launches)} times; a step launches it once"
+        )
     tags = [str(t) for t in kernel.attrs["tirx.kernel_launch_params"]]
     args = launches[0]
-    values = dict(zip(tags, args[len(args) - len(tags):], strict=True))
+    values = dict(zip(tags, args[len(args) - len(tags) :], strict=True))
     sizes = {tag: _constant(value, tag) for tag, value in values.items()}
     parameters = []
-    for arg in args[:len(args) - len(tags)]:
+    for arg in args[: len(args) - len(tags)]:
         label = str(getattr(arg, "name", arg))
         if label in tensor_maps:
             parameters.append(tensor_maps[label])
@@ -166,32 +203,58 @@ def _read_launch(host_mod, kernel, tensor_names: set[str]) -> dict:
         elif hasattr(arg, "value"):
             parameters.append(Parameter("scalar", dtype=str(arg.dtype), value=arg.value))
         else:
-            raise CompileError("lower", f"the kernel takes {label}, which is none of {', '.join(sorted(tensor_names))}; "
-                               "a step needs no workspace in global memory")
+            raise CompileError(
+                "lower",
+                f"the kernel takes {label}, which is none of {', '.join(sorted(tensor_names))}; "
+                "a step needs no workspace in global memory",
+            )
 
     def triple(axes):
         return tuple(sizes.get(axis, 1) for axis in axes)
 
-    return {"kernel": name, "grid": triple(GRID_AXES), "block": triple(BLOCK_AXES), "cluster": triple(CLUSTER_AXES),
-            "dynamic_shared": sizes.get("tirx.use_dyn_shared_memory", 0), "parameters": tuple(parameters)}
+    return {
+        "kernel": name,
+        "grid": triple(GRID_AXES),
+        "block": triple(BLOCK_AXES),
+        "cluster": triple(CLUSTER_AXES),
+        "dynamic_shared": sizes.get("tirx.use_dyn_shared_memory", 0),
+        "parameters": tuple(parameters),
+    }
 
 
 def _tensor_map(args) -> Parameter:
-    """Arguments of ``__tvm_tensormap_create_tiled``: descriptor, dtype, rank, tensor, then the driver's arrays and enums."""
+    """Arguments of ``__tvm_tensormap_create_tiled``: descriptor, dtype, rank, tensor, then the driver's
+    arrays and enums.
+    """
     _, data_type, rank, tensor, *rest = args
     rank = _constant(rank, "rank")
     numbers = [_constant(v, "tensor map field") for v in rest]
-    arrays = [tuple(numbers[i * rank:(i + 1) * rank]) for i in range(4)]
+    arrays = [tuple(numbers[i * rank : (i + 1) * rank]) for i in range(4)]
     dims, strides, box, element_strides = arrays
-    interleave, swizzle, l2_promotion, oob_fill = numbers[4 * rank:]
+    interleave, swizzle, l2_promotion, oob_fill = numbers[4 * rank :]
     # TileLang passes the innermost stride too, in bytes; the driver call leaves it out
-    return Parameter("tensor_map", tensor=str(tensor.name), tensor_map=TensorMap(
-        _constant(data_type, "dtype"), dims, strides[1:], box, element_strides, interleave, swizzle, l2_promotion, oob_fill))
+    return Parameter(
+        "tensor_map",
+        tensor=str(tensor.name),
+        tensor_map=TensorMap(
+            _constant(data_type, "dtype"),
+            dims,
+            strides[1:],
+            box,
+            element_strides,
+            interleave,
+            swizzle,
+            l2_promotion,
+            oob_fill,
+        ),
+    )
 
 
 def _constant(value, what: str) -> int:
     if not hasattr(value, "value"):
-        raise CompileError("lower", f"{what} is {value}, not a number at compile time; a step's shapes are Python integers")
+        raise CompileError(
+            "lower", f"{what} is {value}, not a number at compile time; a step's shapes are Python integers"
+        )
     return int(value.value)
 
 
@@ -199,6 +262,14 @@ def tidy_error(error: BaseException) -> str:
     """TVM's message without its C++ frames: its first eight lines, for TVM says the cause first."""
     text = str(error)
     lines = [line.rstrip() for line in text.splitlines()]
-    keep = [line for line in lines if line.strip() and not re.search(
-        r'^\s*(File ".*(\.cc|\.h|\.pyi|\.pyx)"|\d+: |Traceback|at |[\w:~<>]+\(.*\)$|\^)|libtvm|site-packages', line)]
+    keep = [
+        line
+        for line in lines
+        if line.strip()
+        and not re.search(
+            r'^\s*(File ".*(\.cc|\.h|\.pyi|\.pyx)"|\d+: |Traceback|at |[\w:~<>]+\(.*\)$|\^)'
+            r"|libtvm|site-packages",
+            line,
+        )
+    ]
     return "\n".join(keep[:8]) or "no message"

@@ -1,7 +1,7 @@
 """The ladder plot: TFLOP/s of every step beside cuBLAS, recorded once or measured on the learner's own GPU.
 
-Works from the dictionaries that ``solutions/measured/*.json`` hold; no GPU, torch or DSL is needed to draw them. Timelines of
-emulated launches are in ``timeline``.
+Works from the dictionaries that ``solutions/measured/*.json`` hold; no GPU, torch or DSL is needed to draw
+them. Timelines of emulated launches are in ``timeline``.
 """
 
 from __future__ import annotations
@@ -26,8 +26,15 @@ __all__ = ["ladder", "save_ladder", "save_timeline", "timeline"]
 
 SIZES = (4096, 8192)
 STEPS = {
-    "step01": "1 single tile", "step02": "2 K loop", "step03": "3 tiling", "step04": "4 TMA", "step05": "5 pipeline",
-    "step06": "6 persistent", "step07": "7 warp spec.", "step08": "8 deeper", "step09": "9 cluster",
+    "step01": "1 single tile",
+    "step02": "2 K loop",
+    "step03": "3 tiling",
+    "step04": "4 TMA",
+    "step05": "5 pipeline",
+    "step06": "6 persistent",
+    "step07": "7 warp spec.",
+    "step08": "8 deeper",
+    "step09": "9 cluster",
     "step10": "10 multi-cons.",
 }
 ONE_TILE = ("step01", "step02")  # these compute one 128 x 128 tile only, whatever the panel
@@ -37,8 +44,16 @@ TEXT_COLOURS = {"tilelang": "#2f5c99", "cute": "#a65c00"}  # the same two, dark 
 PEAK_TFLOPS = {"NVIDIA H200": 989.5, "NVIDIA H100 80GB HBM3": 989.5}
 
 INK, GREY, PALE = "#222222", "#6b6b6b", "#e4e4e4"
-STYLE = {"font.family": "DejaVu Sans", "font.size": 8, "text.color": INK, "axes.facecolor": "white",
-         "axes.edgecolor": GREY, "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": GREY}
+STYLE = {
+    "font.family": "DejaVu Sans",
+    "font.size": 8,
+    "text.color": INK,
+    "axes.facecolor": "white",
+    "axes.edgecolor": GREY,
+    "axes.labelcolor": INK,
+    "xtick.color": INK,
+    "ytick.color": GREY,
+}
 WIDTH, HEIGHT = 10.0, 7.8  # inches: 1600 x 1248 pixels
 LEFT, RIGHT, TOP, GAP = 0.62, 1.45, 0.9, 0.78  # inches around and between the panels
 VALUE_POINTS = 7.5  # largest font size of the values on the bars
@@ -46,7 +61,9 @@ VALUE_POINTS = 7.5  # largest font size of the values on the bars
 
 @dataclass(frozen=True)
 class Bar:
-    """One step of one DSL at one size, TFLOP/s; None where it was not timed. ``share`` is the ratio to cuBLAS."""
+    """One step of one DSL at one size, TFLOP/s; None where it was not timed. ``share`` is the ratio to
+    cuBLAS.
+    """
 
     burst: float | None
     quartiles: tuple[float, float] | None
@@ -56,7 +73,9 @@ class Bar:
 
 @dataclass(frozen=True)
 class Scale:
-    """A panel's units: ``point`` is the TFLOP/s a typographic point high, ``text`` the font size of the values."""
+    """A panel's units: ``point`` is the TFLOP/s a typographic point high, ``text`` the font size of the
+    values.
+    """
 
     point: float
     text: float
@@ -69,9 +88,10 @@ class Scale:
 def ladder(recorded: dict, measured: dict | None = None, highlight: str | None = None) -> Figure:
     """Draw the ladder at 4096 and 8192.
 
-    ``recorded`` is drawn solid, or as outlines where ``measured`` (same schema) is given and solid. ``highlight`` names a
-    step ("step05") to show in full colour, earlier ones muted and later ones faint; a name that is no step is ignored.
-    What an entry lacks is left out. Raises TypeError or ValueError where either dictionary has no list of entries.
+    ``recorded`` is drawn solid, or as outlines where ``measured`` (same schema) is given and solid.
+    ``highlight`` names a step ("step05") to show in full colour, earlier ones muted and later ones faint; a
+    name that is no step is ignored. What an entry lacks is left out. Raises TypeError or ValueError where
+    either dictionary has no list of entries.
     """
     _require_entries(recorded, "recorded")
     if measured is not None:
@@ -87,35 +107,66 @@ def ladder(recorded: dict, measured: dict | None = None, highlight: str | None =
         steps, dsls = _present(recorded, measured)
         for row, size in enumerate(SIZES):
             y = bottom + (height + GAP) * (1 - row)
-            axes = figure.add_axes((LEFT / WIDTH, y / HEIGHT, (WIDTH - LEFT - RIGHT) / WIDTH, height / HEIGHT))
+            axes = figure.add_axes(
+                (LEFT / WIDTH, y / HEIGHT, (WIDTH - LEFT - RIGHT) / WIDTH, height / HEIGHT)
+            )
             _panel(axes, height, size, steps, dsls, recorded, measured, highlight)
         title = f"The ladder, step {STEPS[highlight].replace(' ', ': ', 1)}" if highlight else "The ladder"
-        figure.text(LEFT / WIDTH, 1 - 0.14 / HEIGHT, f"{title}  (fp16 GEMM, fp32 accumulate)", size=11, weight="bold",
-                    va="top")
+        figure.text(
+            LEFT / WIDTH,
+            1 - 0.14 / HEIGHT,
+            f"{title}  (fp16 GEMM, fp32 accumulate)",
+            size=11,
+            weight="bold",
+            va="top",
+        )
         handles = _legend(recorded, measured, dsls)
         if handles:
-            figure.legend(handles=handles, loc="upper left", ncols=len(handles), frameon=False, borderaxespad=0,
-                          borderpad=0, columnspacing=1.6, handletextpad=0.6, labelcolor=INK,
-                          bbox_to_anchor=(LEFT / WIDTH, 1 - 0.42 / HEIGHT))
-        figure.text(LEFT / WIDTH, 0.1 / HEIGHT, footer, size=7, color=GREY, va="bottom", linespacing=1.35,
-                    parse_math=False, gid="footer")
+            figure.legend(
+                handles=handles,
+                loc="upper left",
+                ncols=len(handles),
+                frameon=False,
+                borderaxespad=0,
+                borderpad=0,
+                columnspacing=1.6,
+                handletextpad=0.6,
+                labelcolor=INK,
+                bbox_to_anchor=(LEFT / WIDTH, 1 - 0.42 / HEIGHT),
+            )
+        figure.text(
+            LEFT / WIDTH,
+            0.1 / HEIGHT,
+            footer,
+            size=7,
+            color=GREY,
+            va="bottom",
+            linespacing=1.35,
+            parse_math=False,
+            gid="footer",
+        )
     return figure
 
 
-def save_ladder(path: str | Path, recorded: dict, measured: dict | None = None, highlight: str | None = None) -> Path:
-    """Write ``ladder(...)`` to ``path`` as a PNG 1600 pixels wide and return the path. Raises as ``ladder`` does."""
+def save_ladder(
+    path: str | Path, recorded: dict, measured: dict | None = None, highlight: str | None = None
+) -> Path:
+    """Write ``ladder(...)`` to ``path`` as a PNG 1600 pixels wide and return the path.
+
+    Raises as ``ladder`` does.
+    """
     ladder(recorded, measured, highlight).savefig(path, format="png", dpi=DPI, metadata={"Software": None})
     return Path(path)
 
 
-# -- reading the data ------------------------------------------------------------------------------------------------
+# -- reading the data
 
 
 def _require_entries(data, name: str) -> None:
     if not isinstance(data, dict):
-        raise TypeError(f"{name} must be a dict with \"entries\", not {type(data).__name__}")
+        raise TypeError(f'{name} must be a dict with "entries", not {type(data).__name__}')
     if not isinstance(data.get("entries"), (list, tuple)):
-        raise ValueError(f"{name} must hold a list under \"entries\", as solutions/measured/ladder.json does")
+        raise ValueError(f'{name} must hold a list under "entries", as solutions/measured/ladder.json does')
 
 
 def _number(value) -> float | None:
@@ -132,8 +183,13 @@ def _timings(entry: dict, size: int | None) -> list[dict]:
     """The usable timings of an entry at the square ``size``; any size where it is None."""
     timings = entry.get("timings")
     timings = timings if isinstance(timings, (list, tuple)) else []
-    return [t for t in timings if isinstance(t, dict) and _number(t.get("tflops"))
-            and (size is None or t.get("size") in ([size] * 3, (size,) * 3))]
+    return [
+        t
+        for t in timings
+        if isinstance(t, dict)
+        and _number(t.get("tflops"))
+        and (size is None or t.get("size") in ([size] * 3, (size,) * 3))
+    ]
 
 
 def _bars(data: dict | None, size: int) -> dict[tuple[str, str], Bar]:
@@ -159,7 +215,12 @@ def _bars(data: dict | None, size: int) -> dict[tuple[str, str], Bar]:
 def _cublas(data: dict | None, size: int, mode: str) -> float | None:
     """Median TFLOP/s of cuBLAS over all timings at ``size`` in ``mode``."""
     entries = [entry for entry in data["entries"] if _known(entry)] if data else []
-    values = [_number(t.get("cublas_tflops")) for entry in entries for t in _timings(entry, size) if t.get("mode") == mode]
+    values = [
+        _number(t.get("cublas_tflops"))
+        for entry in entries
+        for t in _timings(entry, size)
+        if t.get("mode") == mode
+    ]
     values = [value for value in values if value]
     return statistics.median(values) if values else None
 
@@ -182,7 +243,9 @@ def _provenance(data: dict) -> dict:
 
 
 def _footer(recorded: dict, measured: dict | None) -> str:
-    """Where the numbers come from, a paragraph for each source, and what the marks mean, wrapped to the figure's width."""
+    """Where the numbers come from, a paragraph for each source, and what the marks mean, wrapped to the
+    figure's width.
+    """
     paragraphs = []
     for verb, data in (("measured", measured), ("recorded", recorded)):
         if data is not None:
@@ -196,7 +259,7 @@ def _footer(recorded: dict, measured: dict | None) -> str:
 
 
 def _origin(verb: str, data: dict) -> str:
-    """"recorded on NVIDIA H200, 2026-11-20, ...", and the entries that the plot has no place for."""
+    """ "recorded on NVIDIA H200, 2026-11-20, ...", and the entries that the plot has no place for."""
     found = _provenance(data)
     parts = [f"{verb} on {found.get('gpu') or 'an unnamed GPU'}", str(found.get("date") or "no date")]
     parts += [f"driver {found['driver']}"] if found.get("driver") else []
@@ -207,7 +270,7 @@ def _origin(verb: str, data: dict) -> str:
     return ", ".join(parts) + (f"; not drawn: {', '.join(names)}" if names else "")
 
 
-# -- drawing ---------------------------------------------------------------------------------------------------------
+# -- drawing
 
 
 def _blend(colour: str, share: float) -> tuple[float, float, float]:
@@ -228,21 +291,31 @@ def _ink_on(colour: tuple[float, float, float], strength: float) -> str:
     return "white" if luminance < 0.5 else INK
 
 
-def _panel(axes, height: float, size: int, steps, dsls, recorded: dict, measured: dict | None, highlight) -> None:
-    """One size: bars, markers, values, and cuBLAS and peak as labelled lines. ``height`` is the panel's, in inches."""
+def _panel(
+    axes, height: float, size: int, steps, dsls, recorded: dict, measured: dict | None, highlight
+) -> None:
+    """One size: bars, markers, values, and cuBLAS and peak as labelled lines. ``height`` is the panel's, in
+    inches.
+    """
     old, new = _bars(recorded, size), _bars(measured, size)
     climbed = _climbed(new)
     source = measured if climbed else recorded  # whose GPU the lines are drawn for
-    lines = [(_cublas(source, size, "burst"), "cuBLAS burst {:.0f}", "-", GREY),
-             (_cublas(source, size, "sustained"), "cuBLAS sustained {:.0f}", (0, (4, 2)), GREY),
-             (PEAK_TFLOPS.get(str(_provenance(source).get("gpu"))), "fp16 peak {:g}", ":", INK)]
+    lines = [
+        (_cublas(source, size, "burst"), "cuBLAS burst {:.0f}", "-", GREY),
+        (_cublas(source, size, "sustained"), "cuBLAS sustained {:.0f}", (0, (4, 2)), GREY),
+        (PEAK_TFLOPS.get(str(_provenance(source).get("gpu"))), "fp16 peak {:g}", ":", INK),
+    ]
     lines = [line for line in lines if line[0]]
     bars = [*old.values(), *new.values()]
-    tallest = [v for b in bars for v in (b.burst, b.sustained, *(b.quartiles or ())) if v] + [line[0] for line in lines]
+    tallest = [v for b in bars for v in (b.burst, b.sustained, *(b.quartiles or ())) if v] + [
+        line[0] for line in lines
+    ]
     top = 1.08 * max([100.0, *tallest])
     pitch = 0.92 / len(dsls) if len(dsls) > 1 else 0.66  # of a step's place, from bar to bar
     width = pitch * (0.92 if measured is None else 0.87)
-    room = width * (WIDTH - LEFT - RIGHT) * 72 / len(steps) - 3  # points across a bar; "102%" is 2.9 font sizes wide
+    room = (
+        width * (WIDTH - LEFT - RIGHT) * 72 / len(steps) - 3
+    )  # points across a bar; "102%" is 2.9 font sizes wide
     scale = Scale(top / (height * 72), min(VALUE_POINTS, room / 2.9))
 
     axes.set_xlim(-0.55, len(steps) - 0.45)
@@ -258,7 +331,16 @@ def _panel(axes, height: float, size: int, steps, dsls, recorded: dict, measured
     empty = " (nothing measured here yet)" if measured is not None and old and not climbed else ""
     axes.set_title(f"M = N = K = {size}{empty}", loc="left", size=9, weight="bold", pad=5)
     if not bars:
-        axes.text(0.5, 0.5, "nothing recorded yet", transform=axes.transAxes, ha="center", va="center", size=12, color=GREY)
+        axes.text(
+            0.5,
+            0.5,
+            "nothing recorded yet",
+            transform=axes.transAxes,
+            ha="center",
+            va="center",
+            size=12,
+            color=GREY,
+        )
         axes.set_yticks([])
         axes.set_ylabel("")
         return
@@ -271,7 +353,9 @@ def _panel(axes, height: float, size: int, steps, dsls, recorded: dict, measured
             before, now = old.get((step, dsl)), new.get((step, dsl))
             shown = before if measured is None else now
             if step in ONE_TILE:
-                low += _sliver(axes, place, x, width, low, dsl, shown or before, shown is None, strength, scale)
+                low += _sliver(
+                    axes, place, x, width, low, dsl, shown or before, shown is None, strength, scale
+                )
                 continue
             if before and measured is not None:
                 _outline(axes, x, pitch * 0.97, before, _blend(DSLS[dsl][1], 0.5 * strength + 0.1))
@@ -280,7 +364,9 @@ def _panel(axes, height: float, size: int, steps, dsls, recorded: dict, measured
             elif before and before.burst:
                 _value(axes, x, before, GREY, scale)
         if low > 5 * scale.point:
-            axes.text(place, low, "one tile", ha="center", va="bottom", size=scale.text, color=GREY, gid="note")
+            axes.text(
+                place, low, "one tile", ha="center", va="bottom", size=scale.text, color=GREY, gid="note"
+            )
 
 
 def _lines(axes, lines, spacing: float) -> None:
@@ -289,21 +375,58 @@ def _lines(axes, lines, spacing: float) -> None:
     for value, label, style, colour in sorted(lines, key=lambda line: line[0]):
         axes.axhline(value, color=colour, linestyle=style, linewidth=1.1, zorder=1.5)
         at = max(value, free)
-        axes.annotate(label.format(value), (1, at), xycoords=axes.get_yaxis_transform(), xytext=(4, 0),
-                      textcoords="offset points", va="center", ha="left", size=8, color=colour, annotation_clip=False)
+        axes.annotate(
+            label.format(value),
+            (1, at),
+            xycoords=axes.get_yaxis_transform(),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            ha="left",
+            size=8,
+            color=colour,
+            annotation_clip=False,
+        )
         free = at + spacing
 
 
-def _sliver(axes, place: int, x: float, width: float, low: float, dsl: str, bar: Bar | None, outlined: bool,
-            strength: float, scale: Scale) -> float:
-    """The bar of a one-tile step, never thinner than the eye sees, and its value at ``low``; the height taken, TFLOP/s."""
+def _sliver(
+    axes,
+    place: int,
+    x: float,
+    width: float,
+    low: float,
+    dsl: str,
+    bar: Bar | None,
+    outlined: bool,
+    strength: float,
+    scale: Scale,
+) -> float:
+    """The bar of a one-tile step, never thinner than the eye sees, and its value at ``low``; the height
+    taken, TFLOP/s.
+    """
     if bar is None or not bar.burst:
         return 0.0
     fill = _blend(DSLS[dsl][1], strength)
-    axes.bar(x, max(bar.burst, 1.5 * scale.point), width, zorder=2.2, linewidth=0.8, edgecolor=[fill],
-             facecolor="white" if outlined else fill)
-    axes.text(place, low, _tflops_text(bar.burst), ha="center", va="bottom", size=scale.text, gid="value",
-              color=GREY if outlined or strength < 0.3 else TEXT_COLOURS[dsl])
+    axes.bar(
+        x,
+        max(bar.burst, 1.5 * scale.point),
+        width,
+        zorder=2.2,
+        linewidth=0.8,
+        edgecolor=[fill],
+        facecolor="white" if outlined else fill,
+    )
+    axes.text(
+        place,
+        low,
+        _tflops_text(bar.burst),
+        ha="center",
+        va="bottom",
+        size=scale.text,
+        gid="value",
+        color=GREY if outlined or strength < 0.3 else TEXT_COLOURS[dsl],
+    )
     return scale.lines(1)
 
 
@@ -320,12 +443,28 @@ def _solid(axes, x: float, width: float, bar: Bar, colour: str, strength: float,
         axes.bar(x, bar.burst, width, color=[fill], linewidth=0, zorder=2.2)
         if bar.quartiles:
             low, high = bar.quartiles
-            axes.errorbar(x, bar.burst, [[bar.burst - low], [high - bar.burst]], ecolor=dark, elinewidth=1.0, capsize=5,
-                          capthick=1.0, zorder=3)
+            axes.errorbar(
+                x,
+                bar.burst,
+                [[bar.burst - low], [high - bar.burst]],
+                ecolor=dark,
+                elinewidth=1.0,
+                capsize=5,
+                capthick=1.0,
+                zorder=3,
+            )
         _value(axes, x, bar, _ink_on(fill, strength), scale)
     if bar.sustained:
-        axes.plot([x], [bar.sustained], "D", markersize=6, markerfacecolor=dark, markeredgecolor="white",
-                  markeredgewidth=1.0, zorder=4)
+        axes.plot(
+            [x],
+            [bar.sustained],
+            "D",
+            markersize=6,
+            markerfacecolor=dark,
+            markeredgecolor="white",
+            markeredgewidth=1.0,
+            zorder=4,
+        )
 
 
 def _tflops_text(tflops: float) -> str:
@@ -333,12 +472,24 @@ def _tflops_text(tflops: float) -> str:
 
 
 def _value(axes, x: float, bar: Bar, ink: str, scale: Scale) -> None:
-    """The bar's TFLOP/s and share of cuBLAS: at its foot, all in one row, or above it where it is too short."""
+    """The bar's TFLOP/s and share of cuBLAS: at its foot, all in one row, or above it where it is too
+    short.
+    """
     text = _tflops_text(bar.burst) + (f"\n{bar.share:.0%}" if bar.share else "")
     marks = [bar.burst, *(bar.quartiles or ())] + ([bar.sustained] if bar.sustained else [])
     inside = min(marks) > scale.lines(2) + 10 * scale.point
-    drawn = axes.text(x, 4 * scale.point if inside else max(marks) + 5 * scale.point, text, ha="center", va="bottom",
-                      size=scale.text, linespacing=1.2, color=ink, zorder=5, gid="value")
+    drawn = axes.text(
+        x,
+        4 * scale.point if inside else max(marks) + 5 * scale.point,
+        text,
+        ha="center",
+        va="bottom",
+        size=scale.text,
+        linespacing=1.2,
+        color=ink,
+        zorder=5,
+        gid="value",
+    )
     if not inside:
         drawn.set_color(GREY if ink == GREY else INK)
         drawn.set_path_effects([withStroke(linewidth=2.5, foreground="white")])
@@ -358,6 +509,16 @@ def _legend(recorded: dict, measured: dict | None, dsls: list[str]) -> list:
         if dsl in {d for (_, d), _ in old}:
             handles.append(Patch(facecolor="white", edgecolor=_blend(colour, 0.6), label=f"{name}, recorded"))
     if any(bar.sustained and step not in ONE_TILE for (step, _), bar in (old if measured is None else new)):
-        handles.append(Line2D([], [], linestyle="", marker="D", markersize=6, markerfacecolor=INK, markeredgecolor="white",
-                              label="sustained"))
+        handles.append(
+            Line2D(
+                [],
+                [],
+                linestyle="",
+                marker="D",
+                markersize=6,
+                markerfacecolor=INK,
+                markeredgecolor="white",
+                label="sustained",
+            )
+        )
     return handles

@@ -1,6 +1,8 @@
-"""The timeline of an emulated launch: who worked, who waited, and for whom; of a deadlock, the circle that never opens.
+"""The timeline of an emulated launch: who worked, who waited, and for whom; of a deadlock, the circle that
+never opens.
 
-The axis counts warp instructions executed by the whole machine. It is an order of events, not a time on the chip.
+The axis counts warp instructions executed by the whole machine. It is an order of events, not a time on the
+chip.
 """
 
 from __future__ import annotations
@@ -16,11 +18,23 @@ from matplotlib.patches import FancyArrowPatch, Patch
 from course_utils.figures.theme import Picture
 
 INK, GREY, RED = "#222222", "#6b6b6b", "#b3261e"
-COLOURS = {"TMA load": "#3b6fb6", "wgmma": "#2e8b57", "epilogue": "#e08a1e", "TMA store": "#8e5ba6", "wait": "#b5b5b5"}
+COLOURS = {
+    "TMA load": "#3b6fb6",
+    "wgmma": "#2e8b57",
+    "epilogue": "#e08a1e",
+    "TMA store": "#8e5ba6",
+    "wait": "#b5b5b5",
+}
 ROWS = {"wait": 0, "epilogue": 1, "wgmma": 1, "TMA load": 2, "TMA store": 2}  # of a lane, from below
 ROW, LANE = 0.26, 1.0  # heights in lanes
 EDGES = 80  # waits whose arrivals are drawn; more would hide each other
-STYLE = {"font.family": "DejaVu Sans", "font.size": 8, "text.color": INK, "axes.labelcolor": INK, "xtick.color": GREY}
+STYLE = {
+    "font.family": "DejaVu Sans",
+    "font.size": 8,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "xtick.color": GREY,
+}
 
 
 @dataclass(frozen=True)
@@ -32,12 +46,15 @@ class Lane:
     role: str
 
     def __str__(self) -> str:
-        return f"CTA {self.cta}, {self.role or 'warps'} ({'warp' if self.role == 'producer' else 'warpgroup'} " \
-               f"{self.warpgroup if self.role != 'producer' else self.warpgroup * 4})"
+        return (
+            f"CTA {self.cta}, {self.role or 'warps'} ({'warp' if self.role == 'producer' else 'warpgroup'} "
+            f"{self.warpgroup if self.role != 'producer' else self.warpgroup * 4})"
+        )
 
 
 def timeline(emulation, ctas=None, title: str = "") -> Figure:
-    """Draw the spans and arrivals of an ``Emulation``, one lane a role, for ``ctas`` (default: the first two that work).
+    """Draw the spans and arrivals of an ``Emulation``, one lane a role, for ``ctas`` (default: the first two
+    that work).
 
     Raises ValueError where those CTAs did nothing.
     """
@@ -46,7 +63,9 @@ def timeline(emulation, ctas=None, title: str = "") -> Figure:
     ctas = list(ctas) if ctas is not None else _first_cluster(emulation, working)
     spans = [s for s in spans if s.cta in ctas]
     if not spans and not _stuck(emulation):
-        raise ValueError(f"CTA {', '.join(map(str, ctas))} did nothing to draw; the CTAs that worked are {working[:20]}")
+        raise ValueError(
+            f"CTA {', '.join(map(str, ctas))} did nothing to draw; the CTAs that worked are {working[:20]}"
+        )
     lanes = _lanes(emulation, spans, ctas)
     begin = min((s.begin for s in spans if s.kind != "wait"), default=0)
     end = max([s.end for s in spans] + ([emulation.executed] if _stuck(emulation) else []) + [begin + 1])
@@ -64,8 +83,12 @@ def timeline(emulation, ctas=None, title: str = "") -> Figure:
         kinds = [k for k in COLOURS if any(s.kind == k for s in spans)]
         handles = [Patch(color=COLOURS[k], label="waits" if k == "wait" else k) for k in kinds]
         handles += [Patch(color=RED, label="waits for ever")] if _stuck(emulation) else []
-        axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncol=len(handles), frameon=False)
-        figure.text(0.01, 1 - 0.28 / figure.get_figheight(), title or "Emulated order", fontsize=11, weight="bold")
+        axes.legend(
+            handles=handles, loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncol=len(handles), frameon=False
+        )
+        figure.text(
+            0.01, 1 - 0.28 / figure.get_figheight(), title or "Emulated order", fontsize=11, weight="bold"
+        )
     return figure
 
 
@@ -84,14 +107,20 @@ def _first_cluster(emulation, working: list[int]) -> list[int]:
     """The first CTAs that work together: those that arrive on each other's barriers, else one."""
     stuck = sorted({row["cta"] for row in _stuck(emulation)})
     first = (stuck or working or [0])[0]
-    partners = {a.by_cta for a in emulation.arrivals if a.cta == first} | {a.cta for a in emulation.arrivals if a.by_cta == first}
+    partners = {a.by_cta for a in emulation.arrivals if a.cta == first} | {
+        a.cta for a in emulation.arrivals if a.by_cta == first
+    }
     return sorted(partners | {first} | set(stuck[:2]))[:2]
 
 
 def _lanes(emulation, spans, ctas) -> dict[Lane, int]:
     """Lanes from top to bottom: producers above their consumers."""
     found = {_lane(s.cta, s.warp, s.role) for s in spans}
-    found |= {_lane(row["cta"], row["warps"][0], row["role"]) for row in _stuck(emulation) if row["cta"] in ctas and row["role"]}
+    found |= {
+        _lane(row["cta"], row["warps"][0], row["role"])
+        for row in _stuck(emulation)
+        if row["cta"] in ctas and row["role"]
+    }
     ordered = sorted(found, key=lambda lane: (lane.cta, lane.role != "producer", lane.warpgroup))
     return {lane: len(ordered) - 1 - place for place, lane in enumerate(ordered)}
 
@@ -115,10 +144,27 @@ def _draw_span(axes, span, lanes, begin) -> None:
     left, width = max(span.begin, begin), max(span.end - max(span.begin, begin), 0)
     if span.end < begin:
         return
-    axes.barh(y, width, left=left, height=ROW * 0.86, align="edge", color=COLOURS[span.kind], lw=0,
-              alpha=0.9 if span.kind == "epilogue" else 0.45, zorder=2)
-    if span.kind != "wait":  # these overlap, or are as short as a burst of stores: where each begins tells them apart
-        axes.plot([left, left], [y, y + ROW * 0.86], color=COLOURS[span.kind], lw=2 if span.kind == "epilogue" else 1, zorder=3)
+    axes.barh(
+        y,
+        width,
+        left=left,
+        height=ROW * 0.86,
+        align="edge",
+        color=COLOURS[span.kind],
+        lw=0,
+        alpha=0.9 if span.kind == "epilogue" else 0.45,
+        zorder=2,
+    )
+    if (
+        span.kind != "wait"
+    ):  # these overlap, or are as short as a burst of stores: where each begins tells them apart
+        axes.plot(
+            [left, left],
+            [y, y + ROW * 0.86],
+            color=COLOURS[span.kind],
+            lw=2 if span.kind == "epilogue" else 1,
+            zorder=3,
+        )
 
 
 def _draw_edges(axes, emulation, spans, lanes, begin) -> None:
@@ -148,23 +194,59 @@ def _draw_stuck(axes, emulation, lanes, begin, end) -> None:
         y = lanes[lane]
         last = max((s.end for s in emulation.spans if _lane(s.cta, s.warp, s.role) == lane), default=begin)
         left = min(last, end - 0.12 * (end - begin))
-        axes.barh(y + 0.1, end - left, left=left, height=ROW * 0.86, align="edge", color=RED, alpha=0.75, lw=0, zorder=5)
-        axes.text(end, y + 0.43, "waits " + row["text"].split(": its")[0], ha="right", va="bottom", color=RED, fontsize=7.5,
-                  zorder=7, bbox={"facecolor": "white", "alpha": 0.8, "lw": 0, "pad": 1})
+        axes.barh(
+            y + 0.1,
+            end - left,
+            left=left,
+            height=ROW * 0.86,
+            align="edge",
+            color=RED,
+            alpha=0.75,
+            lw=0,
+            zorder=5,
+        )
+        axes.text(
+            end,
+            y + 0.43,
+            "waits " + row["text"].split(": its")[0],
+            ha="right",
+            va="bottom",
+            color=RED,
+            fontsize=7.5,
+            zorder=7,
+            bbox={"facecolor": "white", "alpha": 0.8, "lw": 0, "pad": 1},
+        )
         places.append((row, lane, number))
     for row, lane, number in places:
         for supplier in _suppliers(emulation, row, lanes) - {lane}:
             x = end - (0.03 + 0.025 * (number % 4)) * (end - begin)
-            axes.add_patch(FancyArrowPatch((x, lanes[lane] + 0.2), (x, lanes[supplier] + 0.2), arrowstyle="-|>", color=RED, lw=1.6,
-                                           mutation_scale=11, zorder=6, connectionstyle=f"arc3,rad={0.25 if number % 2 else -0.25}",
-                                           shrinkA=2, shrinkB=2))
+            axes.add_patch(
+                FancyArrowPatch(
+                    (x, lanes[lane] + 0.2),
+                    (x, lanes[supplier] + 0.2),
+                    arrowstyle="-|>",
+                    color=RED,
+                    lw=1.6,
+                    mutation_scale=11,
+                    zorder=6,
+                    connectionstyle=f"arc3,rad={0.25 if number % 2 else -0.25}",
+                    shrinkA=2,
+                    shrinkB=2,
+                )
+            )
 
 
 def _suppliers(emulation, row, lanes) -> set[Lane]:
-    """The lanes whose arrivals a stuck row waits for: those that arrived on its barrier before, else those of the other role."""
+    """The lanes whose arrivals a stuck row waits for: those that arrived on its barrier before, else those of
+    the other role.
+    """
     if not row.get("barrier"):
         return set()
-    warps = {(a.by_cta, a.by_warp // 4) for a in emulation.arrivals if (a.cta, a.barrier) == (row["cta"], row["barrier"])}
+    warps = {
+        (a.by_cta, a.by_warp // 4)
+        for a in emulation.arrivals
+        if (a.cta, a.barrier) == (row["cta"], row["barrier"])
+    }
     found = {lane for lane in lanes if (lane.cta, lane.warpgroup) in warps}
     wanted = "producer" if row["barrier"].startswith("full") else "consumer"
     return found or {lane for lane in lanes if lane.cta == row["cta"] and lane.role.startswith(wanted)}

@@ -1,4 +1,6 @@
-"""The step table: the only place that says what a step is worth, at which sizes it is tried, and what it must show."""
+"""The step table: the only place that says what a step is worth, at which sizes it is tried, and what it must
+show.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +13,19 @@ PARTS = {"compiles": 1, "tensor maps": 1, "instructions": 3, "results": 4, "spee
 
 COPY_PARTS = {"compiles": 1, "tensor maps": 2, "path": 4, "results": 3}  # the same for a copy of COPY_CASES
 
-# Correctness sizes (M, N, K): all different, no power of two, multiples of 256 in M and N and of 64 in K, so that any
-# sensible tile divides them. The first has many more tiles than an H200 has SMs and an odd number of K tiles: what a
-# persistent kernel carries from tile to tile shows there, and the receipt is taken from it. The last, with its K of 64,
-# makes epilogues follow each other so closely that a missing wait between them shows.
+# Correctness sizes (M, N, K): all different, no power of two, multiples of 256 in M and N and of 64 in K, so
+# that any sensible tile divides them. The first has many more tiles than an H200 has SMs and an odd number of
+# K tiles: what a persistent kernel carries from tile to tile shows there, and the receipt is taken from it.
+# The last, with its K of 64, makes epilogues follow each other so closely that a missing wait between them
+# shows.
 CHECK_SIZES = ((9728, 7680, 320), (768, 1280, 576), (1792, 768, 448), (1280, 2304, 1088), (4864, 3840, 64))
-# What the emulator runs: a size, and which CTAs of it (None: all). The receipt is taken from the first, which has several
-# tiles for each SM of an H200; its first and its last cluster are enough for what one tile leaves to the next.
+# What the emulator runs: a size, and which CTAs of it (None: all). The receipt is taken from the first, which
+# has several tiles for each SM of an H200; its first and its last cluster are enough for what one tile leaves
+# to the next.
 MANY_TILES, FIRST_AND_LAST = (4864, 2304, 192), (0, -1)
 EMULATED = ((MANY_TILES, FIRST_AND_LAST), ((256, 768, 320), None), ((512, 256, 64), None))
-# Where the persistent loop is new, in place of the last: more tiles than CTAs, and all of them, so that a forgotten one shows.
+# Where the persistent loop is new, in place of the last: more tiles than CTAs, and all of them, so that a
+# forgotten one shows.
 PERSISTENT = (*EMULATED[:2], ((1792, 1280, 64), None))
 TRACE_SIZE = (256, 256, 320)  # a tile or two for each CTA, and more K tiles than stages
 TIMED_SIZES = ((4096, 4096, 4096), (8192, 8192, 8192), (8192, 2304, 5120))
@@ -30,8 +35,9 @@ TIMED_SIZES = ((4096, 4096, 4096), (8192, 8192, 8192), (8192, 2304, 5120))
 class Step:
     """One step. ``requires`` and ``forbids`` name conditions of ``receipts.CONDITIONS``.
 
-    ``speed_floor`` is the least share of cuBLAS's TFLOP/s at 4096, burst; None where one CTA computes one tile, or speed is not
-    the point. ``whole`` kernels give no points while any part fails: a kernel to repair would have some as it is given.
+    ``speed_floor`` is the least share of cuBLAS's TFLOP/s at 4096, burst; None where one CTA computes one
+    tile, or speed is not the point. ``whole`` kernels give no points while any part fails: a kernel to repair
+    would have some as it is given.
     """
 
     id: str
@@ -49,39 +55,109 @@ class Step:
 _TMA = ("wgmma", "tensor loads", "tensor stores", "expect-tx", "proxy fence", "store wait")
 _ROLES = (*_TMA, "two full barriers", "fixed grid", "empty barriers", "setmaxnreg")
 
-STEPS = {step.id: step for step in (
-    Step("step01", "single tile, synchronous", 5, ("wgmma", "one CTA"), ("tensor loads",),
-         check_sizes=((128, 128, 64),), timed_sizes=((128, 128, 64),), emulated=(((128, 128, 64), None),)),
-    Step("step02", "K loop", 5, ("wgmma", "one CTA"), ("tensor loads",),
-         check_sizes=((128, 128, 320), (128, 128, 64), (128, 128, 576), (128, 128, 1088)), timed_sizes=((128, 128, 4096),),
-         emulated=(((128, 128, 320), None), ((128, 128, 64), None))),
-    Step("step03", "spatial tiling", 10, ("wgmma", "grid grows"), ("tensor loads",), speed_floor=0.20),
-    Step("step04", "TMA load and TMA store", 10, (*_TMA, "grid grows"), speed_floor=0.22),
-    Step("step05", "software pipeline", 10, (*_TMA, "two full barriers", "grid grows"), speed_floor=0.40),
-    Step("step06", "persistent kernel", 10, (*_TMA, "two full barriers", "fixed grid"), emulated=PERSISTENT, speed_floor=0.42),
-    Step("step07", "warp specialization", 15, _ROLES, emulated=PERSISTENT, speed_floor=0.45),
-    Step("step08", "deeper pipeline", 5, (*_ROLES, "four stages", "wgmma in flight"), speed_floor=0.75),
-    Step("step09", "two-CTA cluster", 15, (*_ROLES, "four stages", "wgmma in flight", "multicast", "remote arrive",
-                                           "cluster barrier", "cluster of two"), speed_floor=0.78),
-    Step("step10", "multi-consumer", 15, (*_ROLES, "four stages", "wgmma in flight", "multicast", "remote arrive",
-                                          "cluster barrier", "cluster of two", "three warpgroups"), speed_floor=0.90),
-)}
+STEPS = {
+    step.id: step
+    for step in (
+        Step(
+            "step01",
+            "single tile, synchronous",
+            5,
+            ("wgmma", "one CTA"),
+            ("tensor loads",),
+            check_sizes=((128, 128, 64),),
+            timed_sizes=((128, 128, 64),),
+            emulated=(((128, 128, 64), None),),
+        ),
+        Step(
+            "step02",
+            "K loop",
+            5,
+            ("wgmma", "one CTA"),
+            ("tensor loads",),
+            check_sizes=((128, 128, 320), (128, 128, 64), (128, 128, 576), (128, 128, 1088)),
+            timed_sizes=((128, 128, 4096),),
+            emulated=(((128, 128, 320), None), ((128, 128, 64), None)),
+        ),
+        Step("step03", "spatial tiling", 10, ("wgmma", "grid grows"), ("tensor loads",), speed_floor=0.20),
+        Step("step04", "TMA load and TMA store", 10, (*_TMA, "grid grows"), speed_floor=0.22),
+        Step("step05", "software pipeline", 10, (*_TMA, "two full barriers", "grid grows"), speed_floor=0.40),
+        Step(
+            "step06",
+            "persistent kernel",
+            10,
+            (*_TMA, "two full barriers", "fixed grid"),
+            emulated=PERSISTENT,
+            speed_floor=0.42,
+        ),
+        Step("step07", "warp specialization", 15, _ROLES, emulated=PERSISTENT, speed_floor=0.45),
+        Step("step08", "deeper pipeline", 5, (*_ROLES, "four stages", "wgmma in flight"), speed_floor=0.75),
+        Step(
+            "step09",
+            "two-CTA cluster",
+            15,
+            (
+                *_ROLES,
+                "four stages",
+                "wgmma in flight",
+                "multicast",
+                "remote arrive",
+                "cluster barrier",
+                "cluster of two",
+            ),
+            speed_floor=0.78,
+        ),
+        Step(
+            "step10",
+            "multi-consumer",
+            15,
+            (
+                *_ROLES,
+                "four stages",
+                "wgmma in flight",
+                "multicast",
+                "remote arrive",
+                "cluster barrier",
+                "cluster of two",
+                "three warpgroups",
+            ),
+            speed_floor=0.90,
+        ),
+    )
+}
 
-# The notebooks on TMA legality. GEMM kernels first: a planted fault of solutions/wrong to repair, under the conditions of the
-# step that it was planted in, and an epilogue to write.
-REPAIRS = {"case13a": ("expect_bytes_too_many", "tilelang"), "case13b": ("no_phase_flip", "tilelang"),
-           "case13c": ("no_proxy_fence", "cute"), "case13d": ("no_store_wait", "tilelang"),
-           "case13e": ("phase_restarts", "tilelang"), "case13f": ("early_release", "tilelang")}
-_REPAIRED = {"case13a": "step04", "case13b": "step05", "case13c": "step04", "case13d": "step06", "case13e": "step06",
-             "case13f": "step08"}
-GEMM_CASES = {name: replace(STEPS[step], id=name, title=f"repair {REPAIRS[name][0]}", points=5, speed_floor=None, whole=True)
-              for name, step in _REPAIRED.items()}
+# The notebooks on TMA legality. GEMM kernels first: a planted fault of solutions/wrong to repair, under the
+# conditions of the step that it was planted in, and an epilogue to write.
+REPAIRS = {
+    "case13a": ("expect_bytes_too_many", "tilelang"),
+    "case13b": ("no_phase_flip", "tilelang"),
+    "case13c": ("no_proxy_fence", "cute"),
+    "case13d": ("no_store_wait", "tilelang"),
+    "case13e": ("phase_restarts", "tilelang"),
+    "case13f": ("early_release", "tilelang"),
+}
+_REPAIRED = {
+    "case13a": "step04",
+    "case13b": "step05",
+    "case13c": "step04",
+    "case13d": "step06",
+    "case13e": "step06",
+    "case13f": "step08",
+}
+GEMM_CASES = {
+    name: replace(
+        STEPS[step], id=name, title=f"repair {REPAIRS[name][0]}", points=5, speed_floor=None, whole=True
+    )
+    for name, step in _REPAIRED.items()
+}
 GEMM_CASES["case15"] = Step("case15", "TMA epilogue", 10, (*_TMA, "grid grows", "four stores", "read wait"))
 
 
 @dataclass(frozen=True)
 class CopyCase:
-    """A kernel that copies X to Y through shared memory. ``shapes`` are tried; ``load`` and ``store`` are paths of ``copies``."""
+    """A kernel that copies X to Y through shared memory.
+
+    ``shapes`` are tried; ``load`` and ``store`` are paths of ``copies``.
+    """
 
     id: str
     title: str
@@ -91,10 +167,13 @@ class CopyCase:
     store: str = "tensor TMA"
 
 
-COPY_CASES = {case.id: case for case in (
-    CopyCase("case12", "a 3-D tile by TMA", 10, ((8, 32, 64), (4, 48, 128))),
-    CopyCase("case14", "modes grouped into a tile", 10, ((128, 64), (256, 128))),
-)}
+COPY_CASES = {
+    case.id: case
+    for case in (
+        CopyCase("case12", "a 3-D tile by TMA", 10, ((8, 32, 64), (4, 48, 128))),
+        CopyCase("case14", "modes grouped into a tile", 10, ((128, 64), (256, 128))),
+    )
+}
 
 
 @dataclass(frozen=True)
@@ -107,36 +186,67 @@ class MapCase:
     given: tuple[TensorMap, ...]
 
 
-MAP_CASES = {case.id: case for case in (
-    MapCase("case11", "maps that the driver refuses", 10, (
-        TensorMap(6, (4096, 4096), (8192,), (64, 512), (1, 1), swizzle=3),
-        TensorMap(6, (1028, 512), (2056,), (64, 128), (1, 1), swizzle=3),
-        TensorMap(6, (4096, 4096), (8192,), (60, 128), (1, 1)),
-        TensorMap(6, (4096, 4096), (8192,), (64, 128), (1, 1), swizzle=2),
-        TensorMap(3, (1024, 1024), (4096,), (32, 64), (1, 1), swizzle=3, oob_fill=1),
-        TensorMap(6, (4096, 4096), (8192,), (64, 128), (1, 16), swizzle=3),
-        TensorMap(6, (64, 4096, 64), (128, 524288), (64, 256, 8), (1, 1, 1), swizzle=3),
-        TensorMap(6, (4096, 4096), (8192,), (64, 128), (1, 1), swizzle=4),
-    )),)}
+MAP_CASES = {
+    case.id: case
+    for case in (
+        MapCase(
+            "case11",
+            "maps that the driver refuses",
+            10,
+            (
+                TensorMap(6, (4096, 4096), (8192,), (64, 512), (1, 1), swizzle=3),
+                TensorMap(6, (1028, 512), (2056,), (64, 128), (1, 1), swizzle=3),
+                TensorMap(6, (4096, 4096), (8192,), (60, 128), (1, 1)),
+                TensorMap(6, (4096, 4096), (8192,), (64, 128), (1, 1), swizzle=2),
+                TensorMap(3, (1024, 1024), (4096,), (32, 64), (1, 1), swizzle=3, oob_fill=1),
+                TensorMap(6, (4096, 4096), (8192,), (64, 128), (1, 16), swizzle=3),
+                TensorMap(6, (64, 4096, 64), (128, 524288), (64, 256, 8), (1, 1, 1), swizzle=3),
+                TensorMap(6, (4096, 4096), (8192,), (64, 128), (1, 1), swizzle=4),
+            ),
+        ),
+    )
+}
 
-# What the author of each DSL decides anew in a step. What the other one's author does not name, its compiler decides.
+# What the author of each DSL decides anew in a step. What the other one's author does not name, its compiler
+# decides.
 OWNED = {
-    "step01": {"tilelang": "the tile, the order of copy, fence and wgmma",
-               "cute": "the same, and swizzles, copy layout, MMA atom, fragments, fp16 conversion"},
-    "step02": {"tilelang": "when to clear the accumulator", "cute": "the accumulate field, one wgmma for every 16 of K"},
+    "step01": {
+        "tilelang": "the tile, the order of copy, fence and wgmma",
+        "cute": "the same, and swizzles, copy layout, MMA atom, fragments, fp16 conversion",
+    },
+    "step02": {
+        "tilelang": "when to clear the accumulator",
+        "cute": "the accumulate field, one wgmma for every 16 of K",
+    },
     "step03": {"tilelang": "the slice of each CTA", "cute": "local tiles and what a thread takes of them"},
-    "step04": {"tilelang": "a barrier, one arrival, fence and store",
-               "cute": "TMA atoms, partitions, expected bytes, who is elected, stmatrix"},
-    "step05": {"tilelang": "stage and parity of each load and wait",
-               "cute": "a pipeline object, its arrival counts, its two states"},
-    "step06": {"tilelang": "the scheduler's panel, stage and parity across tiles", "cute": "the order of tiles, as a layout"},
-    "step07": {"tilelang": "roles, arrival counts, initial parity, registers",
-               "cute": "the same, and min_blocks_per_mp, without which registers stay as they are"},
-    "step08": {"tilelang": "which stage is free while one group runs", "cute": "the same, as a third pipeline state"},
-    "step09": {"tilelang": "mask, remote arrivals, cluster_sync at the end",
-               "cute": "mask, each CTA's half of B, the cluster's layout, producer_tail"},
-    "step10": {"tilelang": "rows to warpgroups by a policy, D in chunks",
-               "cute": "rows to warpgroups by the MMA's layout, each chunk's registers and stores"},
+    "step04": {
+        "tilelang": "a barrier, one arrival, fence and store",
+        "cute": "TMA atoms, partitions, expected bytes, who is elected, stmatrix",
+    },
+    "step05": {
+        "tilelang": "stage and parity of each load and wait",
+        "cute": "a pipeline object, its arrival counts, its two states",
+    },
+    "step06": {
+        "tilelang": "the scheduler's panel, stage and parity across tiles",
+        "cute": "the order of tiles, as a layout",
+    },
+    "step07": {
+        "tilelang": "roles, arrival counts, initial parity, registers",
+        "cute": "the same, and min_blocks_per_mp, without which registers stay as they are",
+    },
+    "step08": {
+        "tilelang": "which stage is free while one group runs",
+        "cute": "the same, as a third pipeline state",
+    },
+    "step09": {
+        "tilelang": "mask, remote arrivals, cluster_sync at the end",
+        "cute": "mask, each CTA's half of B, the cluster's layout, producer_tail",
+    },
+    "step10": {
+        "tilelang": "rows to warpgroups by a policy, D in chunks",
+        "cute": "rows to warpgroups by the MMA's layout, each chunk's registers and stores",
+    },
 }
 
 
@@ -154,7 +264,10 @@ def points_of(name: str) -> int:
 
 def parts_of(step: Step | CopyCase) -> dict[str, float]:
     """The parts of a verdict on this step or copy, and what each is worth."""
-    return {name: step.points * tenths / 10 for name, tenths in (COPY_PARTS if isinstance(step, CopyCase) else PARTS).items()}
+    return {
+        name: step.points * tenths / 10
+        for name, tenths in (COPY_PARTS if isinstance(step, CopyCase) else PARTS).items()
+    }
 
 
 def part_points(step: Step, part: str) -> float:
@@ -163,6 +276,8 @@ def part_points(step: Step, part: str) -> float:
 
 
 def trace_size(name: str) -> tuple[int, int, int]:
-    """The size at which one launch is traced: a one-tile step's own, ``TRACE_SIZE`` for any other step or file."""
+    """The size at which one launch is traced: a one-tile step's own, ``TRACE_SIZE`` for any other step or
+    file.
+    """
     step = STEPS.get(name)
     return step.emulated[0][0] if step and "one CTA" in step.requires else TRACE_SIZE

@@ -28,8 +28,8 @@ class Part:
 class Verdict:
     """The outcome of one check of one step.
 
-    ``diagnosis`` is the one next thing to look at, empty where nothing failed. ``timing`` holds the measured runs of
-    this check (see ``gpu.timing``), empty where nothing was timed.
+    ``diagnosis`` is the one next thing to look at, empty where nothing failed. ``timing`` holds the measured
+    runs of this check (see ``gpu.timing``), empty where nothing was timed.
     """
 
     step: str
@@ -60,34 +60,59 @@ class Verdict:
 
     def to_dict(self) -> dict:
         """The JSON form of a verdict."""
-        return {"step": self.step, "dsl": self.dsl, "backend": self.backend, "passed": self.passed, "points": self.points,
-                "max_points": self.max_points, "checks": [asdict(part) for part in self.checks],
-                "diagnosis": self.diagnosis, "timing": list(self.timing), "receipt": [list(row) for row in self.receipt]}
+        return {
+            "step": self.step,
+            "dsl": self.dsl,
+            "backend": self.backend,
+            "passed": self.passed,
+            "points": self.points,
+            "max_points": self.max_points,
+            "checks": [asdict(part) for part in self.checks],
+            "diagnosis": self.diagnosis,
+            "timing": list(self.timing),
+            "receipt": [list(row) for row in self.receipt],
+        }
 
     def __repr__(self) -> str:
         return str(self)
 
     def __str__(self) -> str:
-        lines = [f"{self.step}  {self.dsl}  {self.points:g} of {self.max_points:g} points  (backend: {self.backend})"]
+        lines = [
+            f"{self.step}  {self.dsl}  {self.points:g} of {self.max_points:g} points  (backend: "
+            f"{self.backend})"
+        ]
         for part in self.checks:
-            lines.append(f"  {part.state:8} {part.name:14}{part.points:5g}/{part.max_points:<5g}{part.detail}")
+            lines.append(
+                f"  {part.state:8} {part.name:14}{part.points:5g}/{part.max_points:<5g}{part.detail}"
+            )
         if self.diagnosis:
             lines.append(f"  Look here first: {self.diagnosis}")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        # white on a colour is readable in any theme; var(...) would not survive in a notebook that is not trusted
+        # white on a colour is readable in any theme; var(...) would not survive in a notebook that is not
+        # trusted
         colours = {PASSED: "#1a7f37", FAILED: "#b3261e", NOT_RUN: "#59636e"}
         left, narrow = "text-align:left;vertical-align:top", "vertical-align:top;white-space:nowrap"
         rows = "".join(
-            f"<tr><td style='text-align:left;{narrow}'><span style='background-color:{colours[p.state]};color:#ffffff;"
-            f"padding:1px 6px;border-radius:3px'>{p.state}</span></td><td style='text-align:left;{narrow}'>{html.escape(p.name)}"
+            f"<tr><td style='text-align:left;{narrow}'><span "
+            f"style='background-color:{colours[p.state]};color:#ffffff;"
+            f"padding:1px 6px;border-radius:3px'>{p.state}</span></td><td "
+            f"style='text-align:left;{narrow}'>{html.escape(p.name)}"
             f"</td><td style='{narrow}'>{_number(p.points)} / {_number(p.max_points)}</td>"
-            f"<td style='{left};white-space:pre-wrap'>{as_html(p.detail)}</td></tr>" for p in self.checks)
-        first = f"<p style='white-space:pre-wrap;max-width:60em'><b>Look here first:</b> {as_html(self.diagnosis)}</p>"
+            f"<td style='{left};white-space:pre-wrap'>{as_html(p.detail)}</td></tr>"
+            for p in self.checks
+        )
+        first = (
+            "<p style='white-space:pre-wrap;max-width:60em'><b>Look here first:</b> "
+            f"{as_html(self.diagnosis)}</p>"
+        )
         look = first if self.diagnosis else ""
-        return (f"<p><b>{html.escape(self.step)}</b>, {html.escape(self.dsl)}: <b>{_number(self.points)} of "
-                f"{_number(self.max_points)} points</b> (backend: {html.escape(self.backend)})</p><table>{rows}</table>{look}")
+        return (
+            f"<p><b>{html.escape(self.step)}</b>, {html.escape(self.dsl)}: <b>{_number(self.points)} of "
+            f"{_number(self.max_points)} points</b> (backend: "
+            f"{html.escape(self.backend)})</p><table>{rows}</table>{look}"
+        )
 
 
 def as_html(text: str) -> str:

@@ -1,7 +1,8 @@
-"""PTX text to instructions: one kernel of one module, with its registers numbered and its scopes and labels resolved.
+"""PTX text to instructions: one kernel of one module, with its registers numbered and its scopes and labels
+resolved.
 
-Follows the PTX ISA, "PTX Machine Model" to "State Spaces, Types, and Variables" and "Instruction Operands". Only the
-entry's own body is read; functions that it would call are not modelled.
+Follows the PTX ISA, "PTX Machine Model" to "State Spaces, Types, and Variables" and "Instruction Operands".
+Only the entry's own body is read; functions that it would call are not modelled.
 """
 
 from __future__ import annotations
@@ -9,15 +10,38 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-WIDTHS = {"pred": 1, "b8": 8, "u8": 8, "s8": 8, "b16": 16, "u16": 16, "s16": 16, "f16": 16, "bf16": 16, "b32": 32, "u32": 32,
-          "s32": 32, "f32": 32, "f16x2": 32, "bf16x2": 32, "b64": 64, "u64": 64, "s64": 64, "f64": 64, "b128": 128}
+WIDTHS = {
+    "pred": 1,
+    "b8": 8,
+    "u8": 8,
+    "s8": 8,
+    "b16": 16,
+    "u16": 16,
+    "s16": 16,
+    "f16": 16,
+    "bf16": 16,
+    "b32": 32,
+    "u32": 32,
+    "s32": 32,
+    "f32": 32,
+    "f16x2": 32,
+    "bf16x2": 32,
+    "b64": 64,
+    "u64": 64,
+    "s64": 64,
+    "f64": 64,
+    "b128": 128,
+}
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _NAME = re.compile(r"[%$\w.]+")
 _DECLARED = re.compile(r"\.(reg|shared|local|param)\b((?:\s*\.\w+(?:\s+\d+)?)*)\s+(.*)", re.DOTALL)
 
 
 class PtxError(ValueError):
-    """The PTX is malformed, or asks for something that the emulator does not model. The text names the line."""
+    """The PTX is malformed, or asks for something that the emulator does not model.
+
+    The text names the line.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +134,7 @@ class _Scope:
             stem = name.rstrip("0123456789")
             if stem in scope.ranges and name != stem:
                 width, count = scope.ranges[stem]
-                return (name, width, scope) if int(name[len(stem):]) < count else None
+                return (name, width, scope) if int(name[len(stem) :]) < count else None
             scope = scope.parent
         return None
 
@@ -124,7 +148,10 @@ class _Scope:
 
 
 def parse(ptx: str, kernel: str = "") -> Kernel:
-    """The kernel of this name, or the only one. Raises PtxError where the text is not PTX that the emulator knows."""
+    """The kernel of this name, or the only one.
+
+    Raises PtxError where the text is not PTX that the emulator knows.
+    """
     text = _COMMENT.sub(lambda m: "\n" * m.group(0).count("\n"), ptx)
     entries = list(re.finditer(r"\.entry\s+([\w$%]+)", text))
     chosen = [m for m in entries if not kernel or m.group(1) == kernel]
@@ -137,23 +164,41 @@ def parse(ptx: str, kernel: str = "") -> Kernel:
     reader = _Reader(text, text.count("\n", 0, opened) + 1)
     try:
         return _read(reader, text, ptx, start, opened)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:  # a part that is missing or malformed
+    except (
+        AttributeError,
+        IndexError,
+        KeyError,
+        TypeError,
+        ValueError,
+    ) as error:  # a part that is missing or malformed
         if isinstance(error, PtxError):
             raise
         raise PtxError(f"PTX line {reader.line}: not PTX that the emulator can read ({error})") from error
 
 
 def _read(reader, text, ptx, start, opened) -> Kernel:
-    head = text[start.end():opened]
+    head = text[start.end() : opened]
     brackets = re.search(r"\((.*?)\)", head, re.DOTALL)
-    parameters = [v for part in (brackets.group(1).split(",") if brackets and brackets.group(1).strip() else [])
-                  for v in reader.variables(part.strip())]
-    for match in re.finditer(r"^[ \t]*(?:\.(?:extern|visible|weak)\s+)*(\.shared\s[^;]*);", text[:start.start()], re.M):
+    parameters = [
+        v
+        for part in (brackets.group(1).split(",") if brackets and brackets.group(1).strip() else [])
+        for v in reader.variables(part.strip())
+    ]
+    for match in re.finditer(
+        r"^[ \t]*(?:\.(?:extern|visible|weak)\s+)*(\.shared\s[^;]*);", text[: start.start()], re.M
+    ):
         reader.kernel_variables += reader.variables(match.group(1))
     reader.body(opened + 1)
     files = {int(n): name for n, name in re.findall(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', ptx, re.M)}
-    return Kernel(start.group(1), parameters, reader.kernel_variables, reader.instructions, reader.widths,
-                  reader.names, files)
+    return Kernel(
+        start.group(1),
+        parameters,
+        reader.kernel_variables,
+        reader.instructions,
+        reader.widths,
+        reader.names,
+        files,
+    )
 
 
 class _Reader:
@@ -263,13 +308,17 @@ class _Reader:
         if not match:
             self.fail(f"not an instruction: {text[:100]}")
         negated, guard, opcode, rest = match.groups()
-        if extra := re.match(r"(\.[\w:.]+)\s+(.*)", rest):  # "bulk_group .L2::cache_hint [...]": NVCC sets a blank there
+        if extra := re.match(
+            r"(\.[\w:.]+)\s+(.*)", rest
+        ):  # "bulk_group .L2::cache_hint [...]": NVCC sets a blank there
             opcode, rest = opcode + extra.group(1), extra.group(2)
         if guard:
             guard = (self.value(guard, scope), bool(negated))
             if not isinstance(guard[0], Reg) or guard[0].width != 1:
                 self.fail(f"the guard of `{text[:100]}` is not a predicate")
-        result = Instr(tuple(opcode.replace("::", "__").split(".")), (), guard or None, self.line, text, location)
+        result = Instr(
+            tuple(opcode.replace("::", "__").split(".")), (), guard or None, self.line, text, location
+        )
         result.opcode = tuple(part.replace("__", "::") for part in result.opcode)
         if result.opcode[0] == "bra":
             self.branches.append((result, rest.strip(), scope))
@@ -284,7 +333,11 @@ class _Reader:
             inner = _split(text[1:-1])
             coordinates = ()
             if len(inner) > 1:
-                coordinates = self.operand(inner[1], scope).items if inner[1].startswith("{") else (self.value(inner[1], scope),)
+                coordinates = (
+                    self.operand(inner[1], scope).items
+                    if inner[1].startswith("{")
+                    else (self.value(inner[1], scope),)
+                )
             address = re.match(r"([^+\-]+|-\d+)\s*([+\-]\s*[+\-]?\w+)?$", inner[0].strip())
             if not address:
                 self.fail(f"not an address: {text}")
@@ -305,7 +358,9 @@ class _Reader:
         if text == "_":
             return None
         if re.fullmatch(r"-?\d+U?|-?0[xX][0-9a-fA-F]+U?|-?0[bB][01]+U?", text):
-            return Imm(int(text.rstrip("U"), 0) if not re.fullmatch(r"-?0\d+U?", text) else int(text.rstrip("U"), 8))
+            return Imm(
+                int(text.rstrip("U"), 0) if not re.fullmatch(r"-?0\d+U?", text) else int(text.rstrip("U"), 8)
+            )
         if re.fullmatch(r"0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16}", text):
             return Imm(int(text[2:], 16), True, 32 if text[1] in "fF" else 64)
         declared = scope.register(text)

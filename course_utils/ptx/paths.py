@@ -1,7 +1,8 @@
-"""Which path each copy between global and shared memory took, tensor by tensor, against what its source asked for.
+"""Which path each copy between global and shared memory took, tensor by tensor, against what its source asked
+for.
 
-The path is read from the PTX: an address is followed back to the kernel parameter that it came from. "It compiled" does not say
-that a copy asked of TMA is done by TMA; this does.
+The path is read from the PTX: an address is followed back to the kernel parameter that it came from. "It
+compiled" does not say that a copy asked of TMA is done by TMA; this does.
 """
 
 from __future__ import annotations
@@ -14,17 +15,29 @@ from course_utils.artifact import Artifact
 from course_utils.ptx.parser import Instr, Mem, Reg, Sym, Vec, parse
 
 LOAD, STORE = "global to shared", "shared to global"
-TENSOR, MULTICAST, BULK, CP_ASYNC, THREADS = "tensor TMA", "tensor TMA, multicast", "1-D bulk", "cp.async", "threads"
-WORDS = {TENSOR: "tensor TMA", MULTICAST: "tensor TMA with multicast", BULK: "1-D bulk copy, without a tensor map",
-         CP_ASYNC: "cp.async, 4 to 16 bytes a thread", THREADS: "plain loads and stores, through registers"}
+TENSOR, MULTICAST, BULK, CP_ASYNC, THREADS = (
+    "tensor TMA",
+    "tensor TMA, multicast",
+    "1-D bulk",
+    "cp.async",
+    "threads",
+)
+WORDS = {
+    TENSOR: "tensor TMA",
+    MULTICAST: "tensor TMA with multicast",
+    BULK: "1-D bulk copy, without a tensor map",
+    CP_ASYNC: "cp.async, 4 to 16 bytes a thread",
+    THREADS: "plain loads and stores, through registers",
+}
 
 
 @dataclass(frozen=True)
 class Copy:
     """How one tensor crosses between global and shared memory (or registers, for ``THREADS``), one way.
 
-    ``paths`` maps a path to its number of instructions, ``rank`` is the tensor map's (0 without one), ``asked`` what the
-    source asked for: ``TENSOR``, ``MULTICAST``, or "" where it left the choice to the compiler or is not known.
+    ``paths`` maps a path to its number of instructions, ``rank`` is the tensor map's (0 without one),
+    ``asked`` what the source asked for: ``TENSOR``, ``MULTICAST``, or "" where it left the choice to the
+    compiler or is not known.
     """
 
     tensor: str
@@ -37,25 +50,42 @@ class Copy:
     def finding(self) -> str:
         """What the source asked for and did not get, in a sentence; empty where it got it."""
         got = set(self.paths)
-        if self.asked == MULTICAST and MULTICAST not in got or self.asked == TENSOR and not got & {TENSOR, MULTICAST}:
+        if (
+            self.asked == MULTICAST
+            and MULTICAST not in got
+            or self.asked == TENSOR
+            and not got & {TENSOR, MULTICAST}
+        ):
             found = " and ".join(WORDS[path] for path in self.paths) or "no copy at all"
-            return f"{self.tensor}, {self.direction}: the source asks for {WORDS[self.asked]}, and the compiler made {found}"
+            return (
+                f"{self.tensor}, {self.direction}: the source asks for {WORDS[self.asked]}, and the compiler "
+                f"made {found}"
+            )
         return ""
 
     def __str__(self) -> str:
         rank = f", rank {self.rank}" if self.rank else ""
-        return "; ".join(f"{WORDS[path]}{rank if path in (TENSOR, MULTICAST) else ''}: {count}"
-                         for path, count in self.paths.items()) or "none"
+        return (
+            "; ".join(
+                f"{WORDS[path]}{rank if path in (TENSOR, MULTICAST) else ''}: {count}"
+                for path, count in self.paths.items()
+            )
+            or "none"
+        )
 
 
 def copies(artifact: Artifact, source: str = "") -> list[Copy]:
-    """Every tensor's copies, loads before stores. ``source`` is the author's Python; "" where it is not known.
+    """Every tensor's copies, loads before stores. ``source`` is the author's Python; "" where it is not
+    known.
 
     Raises PtxError where the PTX cannot be read.
     """
     kernel = parse(artifact.ptx, artifact.kernel)
-    tensors = {variable.name: parameter.tensor for variable, parameter in
-               zip(kernel.parameters, artifact.parameters, strict=False) if parameter.tensor}
+    tensors = {
+        variable.name: parameter.tensor
+        for variable, parameter in zip(kernel.parameters, artifact.parameters, strict=False)
+        if parameter.tensor
+    }
     ranks = {p.tensor: p.tensor_map.rank for p in artifact.parameters if p.kind == "tensor_map"}
     known = origins(kernel.instructions, tensors)
     found: dict[tuple[str, str], Counter] = {}
@@ -67,12 +97,22 @@ def copies(artifact: Artifact, source: str = "") -> list[Copy]:
             found.setdefault((direction, tensor), Counter())[path] += 1
     wanted = asked(source, [t.name for t in artifact.tensors])
     keys = sorted(set(found) | set(wanted))
-    return [Copy(tensor, direction, dict(found.get((direction, tensor), {})), ranks.get(tensor, 0),
-                 wanted.get((direction, tensor), "")) for direction, tensor in keys]
+    return [
+        Copy(
+            tensor,
+            direction,
+            dict(found.get((direction, tensor), {})),
+            ranks.get(tensor, 0),
+            wanted.get((direction, tensor), ""),
+        )
+        for direction, tensor in keys
+    ]
 
 
 def _crossing(instruction: Instr) -> tuple[str, str, object] | None:
-    """Direction, path and global address of an instruction that crosses between global memory and the SM, or None."""
+    """Direction, path and global address of an instruction that crosses between global memory and the SM, or
+    None.
+    """
     name, operands = instruction.name, instruction.operands
     if "prefetch" in name:
         return None
@@ -81,7 +121,11 @@ def _crossing(instruction: Instr) -> tuple[str, str, object] | None:
             return STORE, TENSOR, operands[0]
         return LOAD, MULTICAST if "multicast" in name else TENSOR, operands[1]
     if name.startswith(("cp.async.bulk.shared", "cp.async.bulk.global")):
-        return (STORE, BULK, operands[0]) if name.startswith("cp.async.bulk.global") else (LOAD, BULK, operands[1])
+        return (
+            (STORE, BULK, operands[0])
+            if name.startswith("cp.async.bulk.global")
+            else (LOAD, BULK, operands[1])
+        )
     if name.startswith(("cp.async.ca", "cp.async.cg")):
         return LOAD, CP_ASYNC, operands[1]
     if name.startswith("ld.global"):
@@ -97,7 +141,11 @@ def origins(instructions: list[Instr], tensors: dict[str, str]) -> dict[int, set
     for instruction in instructions:
         written, sources = instruction.operands[:1], instruction.operands[1:]
         # a value that was loaded has left its address behind; a parameter's value is what the parameter holds
-        if not written or instruction.name.startswith(("st", "ld", "cp", "red", "atom")) and "param" not in instruction.opcode:
+        if (
+            not written
+            or instruction.name.startswith(("st", "ld", "cp", "red", "atom"))
+            and "param" not in instruction.opcode
+        ):
             continue
         flows.append((list(_registers(written[0])), sources))
     origins: dict[int, set[str]] = {}
@@ -114,7 +162,9 @@ def origins(instructions: list[Instr], tensors: dict[str, str]) -> dict[int, set
 
 
 def tensors_of(operand, origins: dict[int, set[str]], tensors: dict[str, str]) -> set[str]:
-    """The tensors that an operand's value or address may come from; ``origins`` as the function of that name gives them."""
+    """The tensors that an operand's value or address may come from; ``origins`` as the function of that name
+    gives them.
+    """
     if isinstance(operand, Mem):
         return tensors_of(operand.base, origins, tensors)
     if isinstance(operand, Sym):
@@ -131,9 +181,11 @@ def _registers(operand):
 
 
 def asked(source: str, tensors: list[str]) -> dict[tuple[str, str], str]:
-    """What the calls of a TileLang or CuTe DSL source ask for: (direction, tensor) to ``TENSOR`` or ``MULTICAST``.
+    """What the calls of a TileLang or CuTe DSL source ask for: (direction, tensor) to ``TENSOR`` or
+    ``MULTICAST``.
 
-    Read from the calls' names and arguments; a tensor that goes by another name in the source is not recognised.
+    Read from the calls' names and arguments; a tensor that goes by another name in the source is not
+    recognised.
     """
     wanted: dict[tuple[str, str], str] = {}
     try:
@@ -143,7 +195,11 @@ def asked(source: str, tensors: list[str]) -> dict[tuple[str, str], str]:
     for call in calls:
         name = getattr(call.func, "attr", getattr(call.func, "id", ""))
         keywords = {k.arg: k.value for k in call.keywords}
-        if name == "tma_copy" or name == "copy" and getattr(keywords.get("prefer_instruction"), "value", "") == "tma":
+        if (
+            name == "tma_copy"
+            or name == "copy"
+            and getattr(keywords.get("prefer_instruction"), "value", "") == "tma"
+        ):
             kind = MULTICAST if "cluster_mask" in keywords else TENSOR
             for direction, operand in zip((LOAD, STORE), call.args, strict=False):
                 if (tensor := _base(operand)) in tensors:

@@ -1,6 +1,7 @@
 """Compile here, run there: one executable archive with compiled kernels, the checker and the runner.
 
-The archive needs Python, torch and cuda-bindings on the GPU machine, and no DSL: what it carries are Artifacts.
+The archive needs Python, torch and cuda-bindings on the GPU machine, and no DSL: what it carries are
+Artifacts.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ SUSTAINED_SIZES = tuple(size for size in steps.TIMED_SIZES if len(set(size)) == 
 
 
 def write(path: str | Path, kernels: list[dict], compile_kernel, progress=lambda item: None) -> None:
-    """Write a bundle. A kernel is a dict of ``name``, ``step``, ``dsl``, ``factory``, and ``timed``: whether to time it.
+    """Write a bundle. A kernel is a dict of ``name``, ``step``, ``dsl``, ``factory``, and ``timed``: whether
+    to time it.
 
     ``compile_kernel(factory, dsl, size)`` makes an Artifact. Raises CompileError and OSError.
     """
@@ -31,7 +33,9 @@ def write(path: str | Path, kernels: list[dict], compile_kernel, progress=lambda
         undo.callback(Path(path).unlink)  # half an archive is none
         root = Path(__file__).parents[1]
         modules = [root / "__init__.py", root / "artifact.py"]
-        for module in modules + [path for package in PACKAGES for path in sorted((root / package).rglob("*.py"))]:
+        for module in modules + [
+            path for package in PACKAGES for path in sorted((root / package).rglob("*.py"))
+        ]:
             archive.write(module, f"course_utils/{module.relative_to(root).as_posix()}")
         archive.writestr("__main__.py", MAIN)
         for kernel in kernels:
@@ -43,7 +47,9 @@ def write(path: str | Path, kernels: list[dict], compile_kernel, progress=lambda
                 versions = artifact.versions
                 archive.writestr(_entry(kernel["name"], size), artifact.to_bytes())
                 progress((kernel["name"], size))
-            manifest.append({key: kernel[key] for key in ("name", "step", "dsl", "timed")} | {"versions": versions})
+            manifest.append(
+                {key: kernel[key] for key in ("name", "step", "dsl", "timed")} | {"versions": versions}
+            )
         archive.writestr("manifest.json", json.dumps(manifest, indent=1))
         undo.pop_all()
 
@@ -53,7 +59,8 @@ def _entry(name: str, size) -> str:
 
 
 def run(path: str | Path, time_limit: float, quick: bool = False, say=print) -> dict:
-    """Check and time every kernel of a bundle on the GPU of this machine. Returns the results with their provenance.
+    """Check and time every kernel of a bundle on the GPU of this machine. Returns the results with their
+    provenance.
 
     ``quick`` leaves the sustained runs out. Raises RuntimeError where there is no Hopper GPU.
     """
@@ -69,8 +76,14 @@ def run(path: str | Path, time_limit: float, quick: bool = False, say=print) -> 
         for kernel in manifest:
             step = steps.find(kernel["step"])
             timed = {size: ("burst",) for size in step.timed_sizes} if kernel["timed"] else {}
-            verdict = checker.check_artifacts(step, kernel["dsl"], _artifacts(archive, kernel["name"]), "gpu",
-                                              time_limit=time_limit, timed=timed)
+            verdict = checker.check_artifacts(
+                step,
+                kernel["dsl"],
+                _artifacts(archive, kernel["name"]),
+                "gpu",
+                time_limit=time_limit,
+                timed=timed,
+            )
             entries.append(entry(kernel["name"], verdict))
             say(summary(entries[-1]))
         # the hot runs last, so that every burst is a cool one
@@ -82,7 +95,10 @@ def run(path: str | Path, time_limit: float, quick: bool = False, say=print) -> 
             for size in sizes:
                 run = checker.ask("sustained", artifacts[size], 60.0)
                 if run.get("error"):
-                    say(f"{kernel['name']:38} sustained at {'x'.join(map(str, size))} failed: {run['diagnosis']}")
+                    say(
+                        f"{kernel['name']:38} sustained at {'x'.join(map(str, size))} failed: "
+                        f"{run['diagnosis']}"
+                    )
                 else:
                     done["timings"].append(run)
             say(summary(done, "sustained"))
@@ -92,7 +108,9 @@ def run(path: str | Path, time_limit: float, quick: bool = False, say=print) -> 
 def _artifacts(archive: zipfile.ZipFile, name: str) -> dict[tuple[int, ...], Artifact]:
     prefix = _entry(name, ()).removesuffix(".zip")
     paths = [path for path in archive.namelist() if path.startswith(prefix)]
-    sizes = [tuple(int(n) for n in path.removeprefix(prefix).removesuffix(".zip").split("x")) for path in paths]
+    sizes = [
+        tuple(int(n) for n in path.removeprefix(prefix).removesuffix(".zip").split("x")) for path in paths
+    ]
     return {size: Artifact.from_bytes(archive.read(path)) for size, path in zip(sizes, paths, strict=True)}
 
 
@@ -107,16 +125,23 @@ def provenance(device: dict, versions: dict[str, dict]) -> dict:
     """Where results come from: GPU, driver, libraries, compilers and the day."""
     merged = {package: number for one in versions.values() for package, number in one.items()}
     keys = ("driver", "cuda_driver", "torch", "cublas_cuda", "cuda_bindings", "sms", "memory_bytes")
-    return {"gpu": device["name"], "date": datetime.date.today().isoformat(), "versions": merged,
-            **{key: device.get(key) for key in keys}}
+    return {
+        "gpu": device["name"],
+        "date": datetime.date.today().isoformat(),
+        "versions": merged,
+        **{key: device.get(key) for key in keys},
+    }
 
 
 def summary(entry: dict, mode: str = "burst") -> str:
     """One kernel's line of the printed ladder."""
     results = next(part for part in entry["checks"] if part["name"] == "results")
     state = {True: "right", False: "wrong", None: "not run"}[results["passed"]]
-    runs = "  ".join(f"{'x'.join(map(str, t['size']))} {t['tflops']:.1f} ({t['ratio']:.3f})" for t in entry["timings"]
-                     if t["mode"] == mode)
+    runs = "  ".join(
+        f"{'x'.join(map(str, t['size']))} {t['tflops']:.1f} ({t['ratio']:.3f})"
+        for t in entry["timings"]
+        if t["mode"] == mode
+    )
     words = f"{mode} TFLOP/s (of cuBLAS): {runs}" if runs else entry["diagnosis"].split("\n")[0][:160]
     return f"{entry['name']:38} {state:8} {words}"
 
@@ -125,14 +150,21 @@ def main(argv: list[str] | None = None) -> int:
     """The command of the archive itself: ``python OUT.pyz --out results.json [--time-limit S] [--quick]``."""
     import argparse
 
-    parser = argparse.ArgumentParser(description="Check and time the kernels of this archive on this machine's Hopper GPU.")
-    parser.add_argument("--out", default="results.json", help="where to write the results (default: results.json)")
-    parser.add_argument("--time-limit", type=float, default=20.0, help="seconds one launch may take (default: 20)")
+    parser = argparse.ArgumentParser(
+        description="Check and time the kernels of this archive on this machine's Hopper GPU."
+    )
+    parser.add_argument(
+        "--out", default="results.json", help="where to write the results (default: results.json)"
+    )
+    parser.add_argument(
+        "--time-limit", type=float, default=20.0, help="seconds one launch may take (default: 20)"
+    )
     parser.add_argument("--quick", action="store_true", help="leave out the sustained runs")
     options = parser.parse_args(argv)
     try:
-        results = run(sys.argv[0], options.time_limit, options.quick,
-                      say=lambda line: print(line, flush=True))
+        results = run(
+            sys.argv[0], options.time_limit, options.quick, say=lambda line: print(line, flush=True)
+        )
     except (RuntimeError, ModuleNotFoundError) as error:
         print(f"cannot run: {error}", file=sys.stderr)
         return 2

@@ -7,7 +7,10 @@ import re
 from pathlib import Path
 
 FOLDER = Path(__file__).parents[2] / "solutions" / "measured"
-NEEDED = {"provenance": ("gpu", "driver", "torch", "date", "versions"), "entries": ("name", "step", "dsl", "checks", "timings")}
+NEEDED = {
+    "provenance": ("gpu", "driver", "torch", "date", "versions"),
+    "entries": ("name", "step", "dsl", "checks", "timings"),
+}
 
 
 class MeasuredError(ValueError):
@@ -15,7 +18,9 @@ class MeasuredError(ValueError):
 
 
 def load(name: str = "ladder") -> dict:
-    """A recorded file, or ``{"provenance": {}, "entries": []}`` where none was recorded yet. Raises MeasuredError."""
+    """A recorded file, or ``{"provenance": {}, "entries": []}`` where none was recorded yet. Raises
+    MeasuredError.
+    """
     path = FOLDER / f"{name}.json"
     return read(path) if path.exists() else {"provenance": {}, "entries": []}
 
@@ -27,9 +32,13 @@ def read(path: str | Path) -> dict:
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise MeasuredError(f"{path} is not a results file: {error}") from error
     if not isinstance(results, dict) or not isinstance(results.get("entries"), list):
-        raise MeasuredError(f"{path} is not a results file: it needs an object with `provenance` and `entries`")
+        raise MeasuredError(
+            f"{path} is not a results file: it needs an object with `provenance` and `entries`"
+        )
     provenance = results.get("provenance")
-    missing = [key for key in NEEDED["provenance"] if not isinstance(provenance, dict) or key not in provenance]
+    missing = [
+        key for key in NEEDED["provenance"] if not isinstance(provenance, dict) or key not in provenance
+    ]
     if missing:
         raise MeasuredError(f"{path} does not say where it comes from: provenance lacks {', '.join(missing)}")
     for index, entry in enumerate(results["entries"]):
@@ -40,7 +49,10 @@ def read(path: str | Path) -> dict:
 
 
 def record(path: str | Path, name: str = "ladder") -> Path:
-    """Copy a results file into solutions/measured/ as ``name``. Raises MeasuredError for a file that is not one."""
+    """Copy a results file into solutions/measured/ as ``name``.
+
+    Raises MeasuredError for a file that is not one.
+    """
     if not re.fullmatch(r"[a-z0-9_-]+", name):
         raise MeasuredError(f"{name!r} is no name for a recording: use small letters, digits, - and _")
     results = read(path)

@@ -1,4 +1,5 @@
-"""What a learner has reached, kept beside the notebooks in progress.json: the best verdict of each step and DSL.
+"""What a learner has reached, kept beside the notebooks in progress.json: the best verdict of each step and
+DSL.
 
 The file has the form of solutions/measured/ladder.json, so the ladder is drawn from either.
 """
@@ -17,18 +18,28 @@ FILE = Path("progress.json")  # in the notebook's folder, which is its kernel's 
 
 
 def read(path: Path = FILE) -> dict:
-    """``{"provenance": {...}, "entries": [...]}``; empty where nothing was kept yet or the file cannot be read."""
+    """``{"provenance": {...}, "entries": [...]}``; empty where nothing was kept yet or the file cannot be
+    read.
+    """
     try:
         kept = json.loads(path.read_text())
-        entries = [e for e in kept["entries"] if isinstance(e["points"], (int, float)) and e["timings"] is not None and e["step"]
-                   and e["dsl"] and e["receipt"] is not None]
+        entries = [
+            e
+            for e in kept["entries"]
+            if isinstance(e["points"], (int, float))
+            and e["timings"] is not None
+            and e["step"]
+            and e["dsl"]
+            and e["receipt"] is not None
+        ]
         return {"provenance": dict(kept["provenance"]), "entries": entries}
     except (OSError, ValueError, KeyError, TypeError):
         return {"provenance": {}, "entries": []}
 
 
 def keep(verdict: Verdict, device: dict | None, path: Path = FILE) -> None:
-    """Keep a verdict unless a better one of this step and DSL is kept already. Raises OSError where nothing can be written.
+    """Keep a verdict unless a better one of this step and DSL is kept already. Raises OSError where nothing
+    can be written.
 
     A file that cannot be read as progress is moved aside to NAME.broken first.
     """
@@ -40,7 +51,9 @@ def keep(verdict: Verdict, device: dict | None, path: Path = FILE) -> None:
         old = find(kept, verdict.step, verdict.dsl)
         if old is not None and old["points"] > verdict.points:
             return
-        entries = [e for e in kept["entries"] if e is not old] + [entry(f"{verdict.step} {verdict.dsl}", verdict)]
+        entries = [e for e in kept["entries"] if e is not old] + [
+            entry(f"{verdict.step} {verdict.dsl}", verdict)
+        ]
         where = provenance(device, {}) if device and verdict.timing else kept["provenance"]
         fresh = path.with_suffix(".new")
         fresh.write_text(json.dumps({"provenance": where, "entries": entries}, indent=1) + "\n")

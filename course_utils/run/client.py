@@ -1,4 +1,6 @@
-"""The notebook's side of the worker process: start it, ask it, and end it when an answer does not come in time."""
+"""The notebook's side of the worker process: start it, ask it, and end it when an answer does not come in
+time.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ class WorkerDied(Exception):
 
 
 class Worker:
-    """A warm worker process that runs ``module``. It starts on the first request and again after a failure killed it.
+    """A warm worker process that runs ``module``. It starts on the first request and again after a failure
+    killed it.
 
     Use it as a context manager, or call ``close``.
     """
@@ -74,11 +77,18 @@ class Worker:
         if self._process is not None and self._process.poll() is None:
             return
         self.close()
-        root = str(Path(__file__).parents[2])  # the checkout, or the .pyz of a bundle: both can stand on PYTHONPATH
+        root = str(
+            Path(__file__).parents[2]
+        )  # the checkout, or the .pyz of a bundle: both can stand on PYTHONPATH
         path = os.pathsep.join(p for p in (root, os.environ.get("PYTHONPATH")) if p)
         self._log = tempfile.TemporaryFile()
-        self._process = subprocess.Popen((*COMMAND, self._module), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
-                                         env={**os.environ, "PYTHONPATH": path, **ENVIRONMENT.get(self._module, {})})
+        self._process = subprocess.Popen(
+            (*COMMAND, self._module),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            env={**os.environ, "PYTHONPATH": path, **ENVIRONMENT.get(self._module, {})},
+        )
         self._ask({"op": "device"}, b"", START_LIMIT)
 
     def _ask(self, request: dict, blob: bytes, limit: float) -> dict:
@@ -114,7 +124,9 @@ class Worker:
         return data
 
     def _last_words(self) -> str:
-        with contextlib.suppress(subprocess.TimeoutExpired):  # it closed its answers but lives on: close() kills it
+        with contextlib.suppress(
+            subprocess.TimeoutExpired
+        ):  # it closed its answers but lives on: close() kills it
             self._process.wait(2.0)
         self._log.seek(0)
         lines = self._log.read().decode(errors="replace").strip().splitlines()

@@ -1,6 +1,7 @@
 """Is D right, and if not, what does the way it is wrong say? On torch tensors, CPU or GPU.
 
-D is poisoned before a run with a NaN whose bits no arithmetic makes, so "never written" and "computed a NaN" differ.
+D is poisoned before a run with a NaN whose bits no arithmetic makes, so "never written" and "computed a NaN"
+differ.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from dataclasses import dataclass
 import torch
 
 POISON = 0x7DAD  # an fp16 NaN with a payload of our own
-RELATIVE = 2.0 ** -10  # twice the rounding of an fp32 sum to fp16, which is 2^-11 of the value
-# an fp32 sum of K products of N(0, 1) numbers: the error of each addition is below 2^-24 of a partial sum of size
-# sqrt(K); wgmma truncates rather than rounds and keeps a few bits less, hence 2^-20
-ABSOLUTE_PER_K = 2.0 ** -20
-# rounding to fp16 spreads evenly over an ulp: 2.0e-4 in the relative norm, any K; fp16 accumulation is past 4e-4 at K = 256
+RELATIVE = 2.0**-10  # twice the rounding of an fp32 sum to fp16, which is 2^-11 of the value
+# an fp32 sum of K products of N(0, 1) numbers: the error of each addition is below 2^-24 of a partial sum of
+# size sqrt(K); wgmma truncates rather than rounds and keeps a few bits less, hence 2^-20
+ABSOLUTE_PER_K = 2.0**-20
+# rounding to fp16 spreads evenly over an ulp: 2.0e-4 in the relative norm, any K; fp16 accumulation is past
+# 4e-4 at K = 256
 NORM = 3.2e-4
 TILE = 64
 LARGE = 1 << 22  # elements of D
@@ -49,7 +51,8 @@ def reference(A: torch.Tensor, B: torch.Tensor) -> torch.Tensor:
 def compare(D: torch.Tensor, A: torch.Tensor, B: torch.Tensor, partial: bool = False) -> Comparison:
     """Hold D (M x N fp16) against the reference of A (M x K) and B (N x K).
 
-    ``partial``: only some CTAs ran, so what they did not write is not held against them, unless they wrote nothing at all.
+    ``partial``: only some CTAs ran, so what they did not write is not held against them, unless they wrote
+    nothing at all.
     """
     K = A.shape[1]
     ref = reference(A, B)
@@ -72,22 +75,31 @@ def compare(D: torch.Tensor, A: torch.Tensor, B: torch.Tensor, partial: bool = F
 def _diagnose(D, A, B, ref, wrong, unwritten, norm) -> str:
     total, n_wrong, n_unwritten = D.numel(), int(wrong.sum()), int(unwritten.sum())
     if n_unwritten == total:
-        return "the kernel wrote no element of D. Does any thread reach the store, and is its guard ever true?"
+        return (
+            "the kernel wrote no element of D. Does any thread reach the store, and is its guard ever true?"
+        )
     if n_wrong == 0:
         return _small_errors(norm, "no element is past its bound, but ")
     parts = [f"{n_wrong:,} of {total:,} elements are wrong ({100 * n_wrong / total:.3g}%), {_place(wrong)}."]
     if n_unwritten:
-        parts.append(f"{n_unwritten:,} of them were never written, {_place(unwritten)}. {_unwritten_hint(unwritten)}")
+        parts.append(
+            f"{n_unwritten:,} of them were never written, {_place(unwritten)}. {_unwritten_hint(unwritten)}"
+        )
     computed = wrong & ~unwritten
     if int(computed.sum()):
         nans = int((~torch.isfinite(D) & computed).sum())
         if nans:
             kind = "NaN" if bool((torch.isnan(D) & computed).any()) else "inf"
-            parts.append(f"{nans:,} are {kind}: something was read before it was loaded. Which stage does each load write, which "
-                         "does each wgmma read, and what has it waited for?")
+            parts.append(
+                f"{nans:,} are {kind}: something was read before it was loaded. Which stage does each load "
+                "write, which "
+                "does each wgmma read, and what has it waited for?"
+            )
             if nans > 0.5 * int(computed.sum()):
                 return " ".join(parts)
-        typical = float(((D.to(ref.dtype) - ref).abs() / ref.norm() * math.sqrt(total))[computed].nan_to_num(9.9).median())
+        typical = float(
+            ((D.to(ref.dtype) - ref).abs() / ref.norm() * math.sqrt(total))[computed].nan_to_num(9.9).median()
+        )
         if typical < 0.02:
             parts.append(_small_errors(norm, ""))
         else:
@@ -97,8 +109,11 @@ def _diagnose(D, A, B, ref, wrong, unwritten, norm) -> str:
 
 
 def _small_errors(norm: float, lead: str) -> str:
-    return (f"{lead}the error is small everywhere (relative norm {norm:.1e}, where rounding fp32 to fp16 gives 2e-4): "
-            "the sum itself lost precision. Is the accumulator fp32?")
+    return (
+        f"{lead}the error is small everywhere (relative norm {norm:.1e}, where rounding fp32 to fp16 gives "
+        "2e-4): "
+        "the sum itself lost precision. Is the accumulator fp32?"
+    )
 
 
 def _place(mask) -> str:
@@ -122,11 +137,22 @@ def _tiles(mask):
 def _unwritten_hint(unwritten) -> str:
     tiles = _tiles(unwritten)
     M, N = unwritten.shape
-    full = unwritten[:M // TILE * TILE, :N // TILE * TILE].reshape(M // TILE, TILE, N // TILE, TILE).all(3).all(1)
+    full = (
+        unwritten[: M // TILE * TILE, : N // TILE * TILE]
+        .reshape(M // TILE, TILE, N // TILE, TILE)
+        .all(3)
+        .all(1)
+    )
     if bool((tiles == full).all()):
-        return ("Whole tiles are missing: does the grid, or the tile loop's bound, cover every tile, and does the tile "
-                "divide M and N? Does the store's box cover the whole tile?")
-    return "Parts of tiles are missing: does every thread store all of its elements, and does each wait for its store?"
+        return (
+            "Whole tiles are missing: does the grid, or the tile loop's bound, cover every tile, and does "
+            "the tile "
+            "divide M and N? Does the store's box cover the whole tile?"
+        )
+    return (
+        "Parts of tiles are missing: does every thread store all of its elements, and does each wait for its "
+        "store?"
+    )
 
 
 def _pattern_hint(wrong) -> str:
@@ -136,13 +162,25 @@ def _pattern_hint(wrong) -> str:
     if per_tile >= 0.9 * TILE * TILE:
         share = touched / tiles.numel()
         if share < 0.98:
-            return ("Some tiles are wholly wrong and the others right. If the wrong ones are not a CTA's first tile, look at "
-                    "what one tile leaves to the next: accumulator, phase, stage.")
-        return "Every tile is wrong: look at the tile's coordinates, the operand order and the swizzle before the barriers."
+            return (
+                "Some tiles are wholly wrong and the others right. If the wrong ones are not a CTA's first "
+                "tile, look at "
+                "what one tile leaves to the next: accumulator, phase, stage."
+            )
+        return (
+            "Every tile is wrong: look at the tile's coordinates, the operand order and the swizzle before "
+            "the barriers."
+        )
     if per_tile <= 4 * TILE:
-        return ("A few rows or fragments of a tile are wrong: one thread's or one warp's part. That is a missing wait or "
-                "fence between two owners of the same bytes, not arithmetic.")
-    return "Parts of tiles are wrong: two owners of the same bytes overlap. Look for a missing wait, arrival or fence."
+        return (
+            "A few rows or fragments of a tile are wrong: one thread's or one warp's part. That is a missing "
+            "wait or "
+            "fence between two owners of the same bytes, not arithmetic."
+        )
+    return (
+        "Parts of tiles are wrong: two owners of the same bytes overlap. Look for a missing wait, arrival or "
+        "fence."
+    )
 
 
 def _k_story(D, A, B, wrong) -> str:
@@ -156,7 +194,13 @@ def _k_story(D, A, B, wrong) -> str:
     i, j = (int(v) for v in hit[0])
     rows, cols = slice(i * TILE, (i + 1) * TILE), slice(j * TILE, (j + 1) * TILE)
     a, b = A[rows].double().cpu(), B[cols].double().cpu()
-    parts = torch.stack([(a[:, k * TILE:(k + 1) * TILE] @ b[:, k * TILE:(k + 1) * TILE].T).flatten() for k in range(steps)], 1)
+    parts = torch.stack(
+        [
+            (a[:, k * TILE : (k + 1) * TILE] @ b[:, k * TILE : (k + 1) * TILE].T).flatten()
+            for k in range(steps)
+        ],
+        1,
+    )
     target = D[rows, cols].double().cpu().flatten()
     if not bool(torch.isfinite(target).all()):
         return ""
@@ -175,17 +219,23 @@ def _k_story(D, A, B, wrong) -> str:
         story += ", without K tile " + ", ".join(map(str, missing))
     if extra:
         story += (", and" if missing else ", but") + " with K tile " + ", ".join(extra)
-    return story + ": a stage was read too early, too late or not at all, or the accumulate flag is off by one."
+    return (
+        story + ": a stage was read too early, too late or not at all, or the accumulate flag is off by one."
+    )
 
 
 def numbered(count: int, generator: torch.Generator, device) -> torch.Tensor:
-    """``count`` fp16 elements of random bits, none of them the poison, so that a copied element says where it came from."""
+    """``count`` fp16 elements of random bits, none of them the poison, so that a copied element says where it
+    came from.
+    """
     bits = torch.randint(0, POISON, (count,), generator=generator, device=device, dtype=torch.int32)
     return bits.to(torch.int16).view(torch.float16)
 
 
 def compare_copy(Y: torch.Tensor, X: torch.Tensor) -> Comparison:
-    """Hold Y against X, bit by bit and element by element in row-major order; both are fp16 and of one size, of any shape."""
+    """Hold Y against X, bit by bit and element by element in row-major order; both are fp16 and of one size,
+    of any shape.
+    """
     got, wanted = Y.reshape(-1).view(torch.int16), X.reshape(-1).view(torch.int16)
     differs, unwritten = got != wanted, int((got == POISON).sum())
     wrong = int(differs.sum())
@@ -196,7 +246,7 @@ def compare_copy(Y: torch.Tensor, X: torch.Tensor) -> Comparison:
     if unwritten == wrong:
         text += ": these were never written"
     else:
-        run = wanted.unfold(0, 8, 1) == got[first:first + 8] if first + 8 <= got.numel() else None
+        run = wanted.unfold(0, 8, 1) == got[first : first + 8] if first + 8 <= got.numel() else None
         place = run.all(1).nonzero() if run is not None else ()
         if len(place) == 1:
             text += f", which holds what belongs at {_index(int(place[0]), Y.shape)}"

@@ -1,1 +1,3 @@
-"""The TMA contract: which tensor maps the driver takes, their bytes, and where a box lies in shared memory."""
+"""The TMA contract: which tensor maps the driver takes, their bytes, and where a box lies in shared
+memory.
+"""

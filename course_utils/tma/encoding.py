@@ -1,6 +1,8 @@
-"""The 128 bytes of a Hopper tensor map (``CUtensorMap``): from the fields of a ``TensorMap`` to bytes, and back.
+"""The 128 bytes of a Hopper tensor map (``CUtensorMap``): from the fields of a ``TensorMap`` to bytes, and
+back.
 
-``encode`` writes what the driver writes. ``decode`` also reads the maps that CuTe DSL writes without asking the driver.
+``encode`` writes what the driver writes. ``decode`` also reads the maps that CuTe DSL writes without asking
+the driver.
 """
 
 from __future__ import annotations
@@ -9,61 +11,86 @@ from math import prod
 
 from course_utils.artifact import DATA_TYPES, ELEMENT_BYTES, TENSOR_MAP_BYTES, TensorMap
 
-# Worked out from maps that driver 580 wrote on an H200; not documented by NVIDIA. CuTe DSL 4.8.1 agrees, and it alone sets
-# bits 65 and 85.
-# The 128 bytes are one little-endian number: bit b is bit b % 8 of byte b // 8. Entry i of a field starts i x width bits
-# after entry 0. Entries past the rank, and all bits that no field has, are 0.
+# Worked out from maps that driver 580 wrote on an H200; not documented by NVIDIA. CuTe DSL 4.8.1 agrees, and
+# it alone sets bits 65 and 85. The 128 bytes are one little-endian number: bit b is bit b % 8 of byte b // 8.
+# Entry i of a field starts i x width bits after entry 0. Entries past the rank, and all bits that no field
+# has, are 0.
 LAYOUT = {
     # field:           (first bit, width in bits, entries, what is stored)
-    "address":         (4, 53, 1, "globalAddress / 16"),
-    "cute_dsl":        (65, 1, 1, "0 from the driver, 1 from CuTe DSL; its purpose is unknown"),
-    "rank":            (68, 3, 1, "tensorRank - 1"),
-    "data_type":       (71, 4, 1, "first number of DATA_TYPE_CODES"),
-    "interleave":      (75, 2, 1, "interleave"),
-    "swizzle":         (77, 2, 1, "swizzle"),
-    "oob_fill":        (79, 1, 1, "oobFill"),
-    "tf32":            (80, 1, 1, "second number of DATA_TYPE_CODES"),
-    "l2_promotion":    (81, 2, 1, "l2Promotion"),
-    "large":           (85, 1, 1, "0 from the driver; from CuTe DSL 1 where the tensor spans 128 KB or more"),
-    "strides_low":     (96, 32, 4, "bits 0 to 31 of globalStrides[i] / 16"),
-    "strides_high":    (224, 4, 4, "bits 32 to 35 of globalStrides[i] / 16"),
-    "dims":            (256, 32, 5, "globalDim[i] - 1"),
+    "address": (4, 53, 1, "globalAddress / 16"),
+    "cute_dsl": (65, 1, 1, "0 from the driver, 1 from CuTe DSL; its purpose is unknown"),
+    "rank": (68, 3, 1, "tensorRank - 1"),
+    "data_type": (71, 4, 1, "first number of DATA_TYPE_CODES"),
+    "interleave": (75, 2, 1, "interleave"),
+    "swizzle": (77, 2, 1, "swizzle"),
+    "oob_fill": (79, 1, 1, "oobFill"),
+    "tf32": (80, 1, 1, "second number of DATA_TYPE_CODES"),
+    "l2_promotion": (81, 2, 1, "l2Promotion"),
+    "large": (85, 1, 1, "0 from the driver; from CuTe DSL 1 where the tensor spans 128 KB or more"),
+    "strides_low": (96, 32, 4, "bits 0 to 31 of globalStrides[i] / 16"),
+    "strides_high": (224, 4, 4, "bits 32 to 35 of globalStrides[i] / 16"),
+    "dims": (256, 32, 5, "globalDim[i] - 1"),
     "element_strides": (416, 3, 5, "elementStrides[i] - 1; only 1, 2 and 4 were seen"),
-    "box":             (440, 8, 5, "boxDim[i] - 1"),
-    "box_bytes":       (512, 32, 1, "product of all boxDim[i] // elementStrides[i], x element size"),
-    "swizzle_bytes":   (576, 16, 1, "bytes after which the swizzle pattern repeats, SWIZZLE_PATTERN_BYTES"),
+    "box": (440, 8, 5, "boxDim[i] - 1"),
+    "box_bytes": (512, 32, 1, "product of all boxDim[i] // elementStrides[i], x element size"),
+    "swizzle_bytes": (576, 16, 1, "bytes after which the swizzle pattern repeats, SWIZZLE_PATTERN_BYTES"),
 }
-# CuTe DSL writes the first half only, and what was on the stack stays in the second. Its two fields follow from the first.
+# CuTe DSL writes the first half only, and what was on the stack stays in the second. Its two fields follow
+# from the first.
 FIRST_HALF_BYTES = 64
 
-# By tensorDataType, in the order of DATA_TYPES: (field data_type, field tf32). tfloat32 is a float32 with the tf32 bit.
-DATA_TYPE_CODES = ((0, 0), (1, 0), (2, 0), (3, 0), (4, 0), (5, 0), (6, 0), (7, 0), (9, 0), (10, 0), (8, 0), (7, 1), (8, 1))
+# By tensorDataType, in the order of DATA_TYPES: (field data_type, field tf32). tfloat32 is a float32 with the
+# tf32 bit.
+DATA_TYPE_CODES = (
+    (0, 0),
+    (1, 0),
+    (2, 0),
+    (3, 0),
+    (4, 0),
+    (5, 0),
+    (6, 0),
+    (7, 0),
+    (9, 0),
+    (10, 0),
+    (8, 0),
+    (7, 1),
+    (8, 1),
+)
 SWIZZLE_PATTERN_BYTES = (16, 256, 512, 1024)
 
 
 def encode(tensor_map: TensorMap, address: int) -> bytes:
-    """The 128 bytes that ``cuTensorMapEncodeTiled`` writes for this map over ``globalAddress = address`` (bytes).
+    """The 128 bytes that ``cuTensorMapEncodeTiled`` writes for this map over ``globalAddress = address``
+    (bytes).
 
     Raises ValueError where a field does not fit its bits. That is not a full check: ``violations`` is.
     """
     m = tensor_map
     number = _pack(_first_half(m, address))
     elements = prod(extent // step for extent, step in zip(m.box, m.element_strides, strict=True))
-    number |= _pack({"box_bytes": [elements * ELEMENT_BYTES[m.data_type]], "swizzle_bytes": [SWIZZLE_PATTERN_BYTES[m.swizzle]]})
+    number |= _pack(
+        {
+            "box_bytes": [elements * ELEMENT_BYTES[m.data_type]],
+            "swizzle_bytes": [SWIZZLE_PATTERN_BYTES[m.swizzle]],
+        }
+    )
     return number.to_bytes(TENSOR_MAP_BYTES, "little")
 
 
 def decode(data: bytes) -> tuple[TensorMap, int]:
-    """The map that these 128 bytes hold, and its globalAddress in bytes. The map need not be legal: ``violations`` says.
+    """The map that these 128 bytes hold, and its globalAddress in bytes. The map need not be legal:
+    ``violations`` says.
 
-    Bytes 64 to 127 are not looked at. Raises ValueError where ``data`` is not 128 bytes long, and where the first 64 hold
-    what no known map has.
+    Bytes 64 to 127 are not looked at. Raises ValueError where ``data`` is not 128 bytes long, and where the
+    first 64 hold what no known map has.
     """
     if len(data) != TENSOR_MAP_BYTES:
         raise ValueError(f"A tensor map has {TENSOR_MAP_BYTES} bytes. Found: {len(data)}.")
     number = int.from_bytes(data[:FIRST_HALF_BYTES], "little")
-    fields = {name: [(number >> (bit + i * width)) % 2**width for i in range(entries)]
-              for name, (bit, width, entries, _) in LAYOUT.items()}
+    fields = {
+        name: [(number >> (bit + i * width)) % 2**width for i in range(entries)]
+        for name, (bit, width, entries, _) in LAYOUT.items()
+    }
     one = {name: values[0] for name, values in fields.items()}
 
     rank = one["rank"] + 1
@@ -71,16 +98,21 @@ def decode(data: bytes) -> tuple[TensorMap, int]:
         raise ValueError(f"A tensor map has a rank of 1 to 5. Found: {rank}.")
     codes = one["data_type"], one["tf32"]
     if codes not in DATA_TYPE_CODES:
-        raise ValueError(f"No known tensor map has the data type code {codes[0]} with the tf32 bit {codes[1]}.")
+        raise ValueError(
+            f"No known tensor map has the data type code {codes[0]} with the tf32 bit {codes[1]}."
+        )
     if one["large"] and not one["cute_dsl"]:
         raise ValueError("No known tensor map has bit 85 set where bit 65 is clear.")
 
     address = 16 * one["address"]
-    strides = [16 * (high << 32 | low) for low, high in zip(fields["strides_low"], fields["strides_high"], strict=True)]
+    strides = [
+        16 * (high << 32 | low)
+        for low, high in zip(fields["strides_low"], fields["strides_high"], strict=True)
+    ]
     tensor_map = TensorMap(
         data_type=DATA_TYPE_CODES.index(codes),
         dims=tuple(value + 1 for value in fields["dims"][:rank]),
-        strides=tuple(strides[:rank - 1]),
+        strides=tuple(strides[: rank - 1]),
         box=tuple(value + 1 for value in fields["box"][:rank]),
         element_strides=tuple(value + 1 for value in fields["element_strides"][:rank]),
         interleave=one["interleave"],
@@ -99,10 +131,15 @@ def decode(data: bytes) -> tuple[TensorMap, int]:
 def _first_half(m, address, cute_dsl=0, large=0):
     """Fields of bytes 0 to 63, as ``_pack`` takes them."""
     if not len(m.dims) == len(m.box) == len(m.element_strides) == len(m.strides) + 1:
-        raise ValueError("boxDim and elementStrides need one entry for each dimension, globalStrides one fewer.")
+        raise ValueError(
+            "boxDim and elementStrides need one entry for each dimension, globalStrides one fewer."
+        )
     if not 0 <= m.data_type < len(DATA_TYPE_CODES):
         raise ValueError(f"tensorDataType must be 0 to {len(DATA_TYPES) - 1}. Found: {m.data_type}.")
-    for name, value in (("globalAddress", address), *((f"globalStrides[{i}]", stride) for i, stride in enumerate(m.strides))):
+    for name, value in (
+        ("globalAddress", address),
+        *((f"globalStrides[{i}]", stride) for i, stride in enumerate(m.strides)),
+    ):
         if value % 16:
             raise ValueError(f"{name} must be a multiple of 16 bytes. Found: {value}.")
     data_type, tf32 = DATA_TYPE_CODES[m.data_type]

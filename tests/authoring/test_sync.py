@@ -34,8 +34,10 @@ def solution(tmp_path, monkeypatch):
 def folder(tmp_path, solution):
     """A folder with one notebook, in which an exercise and its check are still empty."""
     solution.write_text(MARKED)
-    cells = [nbformat.v4.new_code_cell("...", metadata={"nbgrader": {"grade_id": grade_id}})
-             for grade_id in ("step04-tilelang", "step04-tilelang-check")]
+    cells = [
+        nbformat.v4.new_code_cell("...", metadata={"nbgrader": {"grade_id": grade_id}})
+        for grade_id in ("step04-tilelang", "step04-tilelang-check")
+    ]
     cells += [nbformat.v4.new_markdown_cell("text"), nbformat.v4.new_code_cell("1 + 1")]
     folder = tmp_path / "notebooks"
     folder.mkdir()
@@ -56,7 +58,9 @@ def write(folder, source, cell=0):
 
 def test_exercise_has_the_task_and_a_hole(solution):
     solution.write_text(MARKED)
-    assert sync.exercise("step04", "tilelang") == f'''import math
+    assert (
+        sync.exercise("step04", "tilelang")
+        == f"""import math
 
 
 def gemm(M, N, K):
@@ -64,21 +68,27 @@ def gemm(M, N, K):
     ### BEGIN SOLUTION
     {OPEN}("TODO 1")
     ### END SOLUTION
-    return answer'''
+    return answer"""
+    )
 
 
 def test_solved_exercise_keeps_the_solution_between_the_markers(solution):
     solution.write_text(MARKED)
-    assert "    ### BEGIN SOLUTION\n    answer = 42\n    ### END SOLUTION" in sync.exercise("step04", "tilelang", solved=True)
+    assert "    ### BEGIN SOLUTION\n    answer = 42\n    ### END SOLUTION" in sync.exercise(
+        "step04", "tilelang", solved=True
+    )
 
 
-@pytest.mark.parametrize("source, words", [
-    (MARKED.replace("    ### END SOLUTION\n", ""), "does not end"),
-    (MARKED.replace("    ### BEGIN SOLUTION: say what is returned\n", ""), "without ### BEGIN"),
-    (MARKED.replace(": say what is returned", ""), "without a task"),
-    (MARKED.replace("    answer", "    ### BEGIN SOLUTION: again\n    answer", 1), "inside a region"),
-    ('"""Nothing marked."""\nx = 1\n', "no region"),
-])
+@pytest.mark.parametrize(
+    "source, words",
+    [
+        (MARKED.replace("    ### END SOLUTION\n", ""), "does not end"),
+        (MARKED.replace("    ### BEGIN SOLUTION: say what is returned\n", ""), "without ### BEGIN"),
+        (MARKED.replace(": say what is returned", ""), "without a task"),
+        (MARKED.replace("    answer", "    ### BEGIN SOLUTION: again\n    answer", 1), "inside a region"),
+        ('"""Nothing marked."""\nx = 1\n', "no region"),
+    ],
+)
 def test_bad_markers_are_named(solution, source, words):
     solution.write_text(source)
     with pytest.raises(sync.SyncError, match=words) as error:
@@ -89,10 +99,25 @@ def test_bad_markers_are_named(solution, source, words):
 def test_cells_get_source_points_and_metadata(folder):
     exercise, check, text, other = read(folder).cells
     assert OPEN in exercise.source and check.source == 'check("step04", gemm)'
-    assert exercise.metadata.nbgrader == {"schema_version": 3, "grade_id": "step04-tilelang", "cell_type": "code", "grade": False,
-                                          "solution": True, "locked": False, "task": False}
-    assert check.metadata.nbgrader == {"schema_version": 3, "grade_id": "step04-tilelang-check", "cell_type": "code", "grade": True,
-                                       "solution": False, "locked": True, "task": False, "points": steps.find("step04").points}
+    assert exercise.metadata.nbgrader == {
+        "schema_version": 3,
+        "grade_id": "step04-tilelang",
+        "cell_type": "code",
+        "grade": False,
+        "solution": True,
+        "locked": False,
+        "task": False,
+    }
+    assert check.metadata.nbgrader == {
+        "schema_version": 3,
+        "grade_id": "step04-tilelang-check",
+        "cell_type": "code",
+        "grade": True,
+        "solution": False,
+        "locked": True,
+        "task": False,
+        "points": steps.find("step04").points,
+    }
     assert (text.source, other.source) == ("text", "1 + 1")
 
 
@@ -135,7 +160,10 @@ def test_solved_copies_leave_the_notebooks_alone(folder, tmp_path):
     (folder / "images" / "a.svg").write_text("<svg/>")
     sync.sync(folder, tmp_path / "out", solved=True)
     assert (folder / "04_tma.ipynb").read_text() == before
-    assert "answer = 42" in (tmp_path / "out" / "04_tma.ipynb").read_text() and (tmp_path / "out" / "images" / "a.svg").exists()
+    assert (
+        "answer = 42" in (tmp_path / "out" / "04_tma.ipynb").read_text()
+        and (tmp_path / "out" / "images" / "a.svg").exists()
+    )
 
 
 def test_a_file_that_is_no_notebook_is_named(folder):

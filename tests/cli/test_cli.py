@@ -21,14 +21,35 @@ from course_utils.recordings import measured
 
 PNG = b"\x89PNG\r\n\x1a\n"
 PASSED, FAILED, USAGE, NOT_ALL_TRIED = 0, 1, 2, 3
-PROVENANCE = {"gpu": "NVIDIA H200", "driver": "580.00", "torch": "2.13.0", "date": "2026-01-02", "versions": {}}
-DEVICE = {"name": "NVIDIA H100", "capability": [9, 0], "sms": 132, "memory_bytes": 1, "cuda_driver": "13.0",
-          "driver": "580.00", "torch": "2.13.0", "cublas_cuda": "13.0"}
+PROVENANCE = {
+    "gpu": "NVIDIA H200",
+    "driver": "580.00",
+    "torch": "2.13.0",
+    "date": "2026-01-02",
+    "versions": {},
+}
+DEVICE = {
+    "name": "NVIDIA H100",
+    "capability": [9, 0],
+    "sms": 132,
+    "memory_bytes": 1,
+    "cuda_driver": "13.0",
+    "driver": "580.00",
+    "torch": "2.13.0",
+    "cublas_cuda": "13.0",
+}
 
 
 def timing(tflops, cublas=700.0):
-    return {"mode": "burst", "size": [4096, 4096, 4096], "samples": 30, "tflops": tflops, "cublas_tflops": cublas,
-            "ratio": tflops / cublas, "tflops_quartiles": [0.99 * tflops, 1.01 * tflops]}
+    return {
+        "mode": "burst",
+        "size": [4096, 4096, 4096],
+        "samples": 30,
+        "tflops": tflops,
+        "cublas_tflops": cublas,
+        "ratio": tflops / cublas,
+        "tflops_quartiles": [0.99 * tflops, 1.01 * tflops],
+    }
 
 
 def verdict(step="step01", passed=True, timings=()):
@@ -50,9 +71,11 @@ def elsewhere(monkeypatch, tmp_path):
 @pytest.fixture
 def course(capsys):
     """Runs a command; returns its exit code, stdout and stderr."""
+
     def run(*argv):
         code = cli.main([str(a) for a in argv])
         return code, *capsys.readouterr()
+
     return run
 
 
@@ -64,8 +87,19 @@ def write(name, text):
 # -- usage
 
 
-@pytest.mark.parametrize("line", ["", "fly", "check", "check step01 --dsl cuda", "check step01 --backend tpu",
-                                  "check step01 --time-limit long", "bundle", "import"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "fly",
+        "check",
+        "check step01 --dsl cuda",
+        "check step01 --backend tpu",
+        "check step01 --time-limit long",
+        "bundle",
+        "import",
+    ],
+)
 def test_wrong_usage_exits_2(line, capsys):
     with pytest.raises(SystemExit) as caught:
         cli.main(line.split())
@@ -78,7 +112,9 @@ def test_help_names_every_command(capsys):
         cli.main(["--help"])
     assert not caught.value.code
     out = capsys.readouterr().out
-    assert all(command in out for command in ("doctor", "check", "climb", "receipt", "plot", "bundle", "import"))
+    assert all(
+        command in out for command in ("doctor", "check", "climb", "receipt", "plot", "bundle", "import")
+    )
 
 
 # -- check
@@ -98,7 +134,9 @@ def test_check_exits_0_only_if_all_passed(passed, code, course, monkeypatch):
 
 
 def test_check_of_a_file_that_lacks_what_the_step_is_about_exits_1(course):
-    code, out, _ = course("check", "step02", "--file", loading.solution_path("step04", "tilelang"), "--backend", "compile")
+    code, out, _ = course(
+        "check", "step02", "--file", loading.solution_path("step04", "tilelang"), "--backend", "compile"
+    )
     assert code == FAILED
     assert "Look here first: " in out
 
@@ -116,17 +154,29 @@ def test_json_is_the_verdict(course):
     code, out, err = course("check", "step01", "--backend", "compile", "--json")
     assert (code, err) == (NOT_ALL_TRIED, "")
     fields = json.loads(out)
-    assert (fields["step"], fields["points"], fields["max_points"], fields["passed"]) == ("step01", 2.5, 5, False)
+    assert (fields["step"], fields["points"], fields["max_points"], fields["passed"]) == (
+        "step01",
+        2.5,
+        5,
+        False,
+    )
     assert [check["name"] for check in fields["checks"]] == list(steps.PARTS)
 
 
 def test_json_stays_json_when_the_file_prints():
     """In a process of its own, where its output is a pipe and no fixture's."""
-    write("mine.py", "import os\nprint('at import')\n\n"
-                     "def gemm(M, N, K):\n    print('in gemm')\n    os.write(1, b'past Python')\n    return 5\n")
-    done = subprocess.run([sys.executable, "-m", "course_utils.cli", "check", "step01", "--file", "mine.py", "--json"],
-                          capture_output=True, text=True, timeout=120,
-                          env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(Path(cli.__file__).parents[1])})
+    write(
+        "mine.py",
+        "import os\nprint('at import')\n\n"
+        "def gemm(M, N, K):\n    print('in gemm')\n    os.write(1, b'past Python')\n    return 5\n",
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "course_utils.cli", "check", "step01", "--file", "mine.py", "--json"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(Path(cli.__file__).parents[1])},
+    )
     assert done.returncode == FAILED
     assert "returned int" in json.loads(done.stdout)["diagnosis"]
 
@@ -191,7 +241,11 @@ def test_climb_without_a_gpu(course, two_steps):
     assert Path("build/ladder.png").read_bytes().startswith(PNG)
     climb = json.loads(Path("build/climb.json").read_text())
     assert [(entry["step"], entry["dsl"], entry["points"]) for entry in climb["entries"]] == [
-        ("step01", "tilelang", 2.5), ("step01", "cute", 2.5), ("step03", "tilelang", 5), ("step03", "cute", 5)]
+        ("step01", "tilelang", 2.5),
+        ("step01", "cute", 2.5),
+        ("step03", "tilelang", 5),
+        ("step03", "cute", 5),
+    ]
     assert [entry["timings"] for entry in climb["entries"]] == [[]] * 4
 
 
@@ -213,7 +267,9 @@ def test_climb_does_not_mind_a_missing_solution(course, two_steps, monkeypatch):
 
 def test_climb_with_a_gpu(course, two_steps, monkeypatch):
     monkeypatch.setattr(checker, "find_gpu", lambda: (DEVICE, ""))
-    monkeypatch.setattr(checker, "check", lambda step, *_: verdict(step, timings=[timing(321.0)][step != "step03":]))
+    monkeypatch.setattr(
+        checker, "check", lambda step, *_: verdict(step, timings=[timing(321.0)][step != "step03" :])
+    )
     record([{"name": "x", "step": "step03", "dsl": "tilelang", "checks": [], "timings": [timing(234.0)]}])
     code, out, _ = course("climb")
     assert code == PASSED
@@ -224,7 +280,9 @@ def test_climb_with_a_gpu(course, two_steps, monkeypatch):
 
 def test_climb_exits_1_and_says_what_failed(course, two_steps, monkeypatch):
     write("broken.py", "gemm = None\n")
-    monkeypatch.setattr(cli, "solution_path", lambda step, dsl: "broken.py" if step == "step03" else "missing.py")
+    monkeypatch.setattr(
+        cli, "solution_path", lambda step, dsl: "broken.py" if step == "step03" else "missing.py"
+    )
     code, out, _ = course("climb", "--backend", "compile")
     assert code == FAILED
     assert "step01 tilelang: there is no file missing.py" in out
@@ -246,7 +304,9 @@ compile_factory = checker.compile_factory  # the real one: tests put small() in 
 
 @functools.cache
 def small():
-    return compile_factory(loading.load_factory(loading.solution_path("step03", "tilelang")), "tilelang", (256, 384, 64))
+    return compile_factory(
+        loading.load_factory(loading.solution_path("step03", "tilelang")), "tilelang", (256, 384, 64)
+    )
 
 
 def test_receipt_of_a_step(course):
@@ -272,17 +332,27 @@ def test_receipt_of_a_saved_artifact(course):
     assert "grid 3 x 2 x 1" in out
 
 
-@pytest.mark.parametrize("size", ["4096", "128x128", "128x128x64x1", "axbxc", "128x0x64", "-128x128x64", "1.5x2x3", "x",
-                                  "128,128,64"])
+@pytest.mark.parametrize(
+    "size",
+    ["4096", "128x128", "128x128x64x1", "axbxc", "128x0x64", "-128x128x64", "1.5x2x3", "x", "128,128,64"],
+)
 def test_receipt_of_a_bad_size_exits_2(size, course):
     code, out, err = course("receipt", "step01", f"--size={size}")
     assert (code, out) == (USAGE, "")
     assert "--size is MxNxK, for example 4096x4096x4096" in err and size in err
 
 
-@pytest.mark.parametrize("what, words", [
-    ("step11", "step11"), ("missing.zip", "missing.zip"), ("missing.py", "there is no file missing.py"), (".", "."),
-    ("notes.txt", "not a compiled kernel"), ("empty.py", "defines no gemm")])
+@pytest.mark.parametrize(
+    "what, words",
+    [
+        ("step11", "step11"),
+        ("missing.zip", "missing.zip"),
+        ("missing.py", "there is no file missing.py"),
+        (".", "."),
+        ("notes.txt", "not a compiled kernel"),
+        ("empty.py", "defines no gemm"),
+    ],
+)
 def test_receipt_of_nothing_exits_2(what, words, course):
     write("notes.txt", "no artifact")
     write("empty.py", "")
@@ -334,7 +404,9 @@ def test_doctor_looks_at_python_packages_compiler_and_gpu(course):
     assert code == (FAILED if any(state == "look" for state, what in rows if what != "gpu") else PASSED)
 
 
-@pytest.mark.parametrize("bad, code", [(None, PASSED), ("gpu", PASSED), ("torch", FAILED), ("compiler", FAILED), ("cute", FAILED)])
+@pytest.mark.parametrize(
+    "bad, code", [(None, PASSED), ("gpu", PASSED), ("torch", FAILED), ("compiler", FAILED), ("cute", FAILED)]
+)
 def test_doctor_exits_1_where_something_but_the_gpu_is_missing(bad, code, course, monkeypatch):
     kinds = ("torch", "compiler", "cute", "gpu")
     monkeypatch.setattr(doctor, "findings", lambda: [(what, what != bad, "[words]") for what in kinds])
@@ -394,7 +466,11 @@ def test_bundle_of_a_step(course):
     assert kernel.pop("versions")["tilelang"]
     assert kernel == {"name": "step01 tilelang", "step": "step01", "dsl": "tilelang", "timed": True}
     with zipfile.ZipFile("out.pyz") as archive:
-        assert Artifact.from_bytes(archive.read("artifacts/step01 tilelang/128x128x64.zip")).problem == (128, 128, 64)
+        assert Artifact.from_bytes(archive.read("artifacts/step01 tilelang/128x128x64.zip")).problem == (
+            128,
+            128,
+            64,
+        )
 
 
 def test_bundle_takes_steps_by_number_or_name(course, monkeypatch):
@@ -407,9 +483,12 @@ def test_bundle_of_the_wrong_kernels_times_none(course, monkeypatch):
     monkeypatch.setattr(checker, "compile_factory", lambda *_: small())
     assert course("bundle", "out.pyz", "--wrong")[0] == PASSED
     kernels = manifest("out.pyz")
-    names = [f"{path.stem} {dsl}" for dsl in checker.DSLS
-             for path in sorted((loading.SOLUTIONS / "wrong" / dsl).glob("*.py"))
-             if loading.load_module(path).FAILS != "compiles"]
+    names = [
+        f"{path.stem} {dsl}"
+        for dsl in checker.DSLS
+        for path in sorted((loading.SOLUTIONS / "wrong" / dsl).glob("*.py"))
+        if loading.load_module(path).FAILS != "compiles"
+    ]
     assert [kernel["name"] for kernel in kernels] == names
     assert {kernel["timed"] for kernel in kernels} == {False}
     assert all(kernel["step"] in steps.STEPS for kernel in kernels)
@@ -440,9 +519,15 @@ def test_trace_says_that_a_finished_kernel_is_wrong(course):
     assert code == FAILED and "D is wrong" in out and "swizzle" in out
 
 
-@pytest.mark.parametrize("argv, words", [
-    (["step99"], "there is no step and no file 'step99'"), (["step01", "--size", "1x2"], "MxNxK"),
-    (["no/such.py"], "there is no file no/such.py"), (["step01", "--size", "256x256x64"], "exactly one")])
+@pytest.mark.parametrize(
+    "argv, words",
+    [
+        (["step99"], "there is no step and no file 'step99'"),
+        (["step01", "--size", "1x2"], "MxNxK"),
+        (["no/such.py"], "there is no file no/such.py"),
+        (["step01", "--size", "256x256x64"], "exactly one"),
+    ],
+)
 def test_trace_of_nothing_exits_2(argv, words, course):
     code, _, err = course("trace", *argv)
     assert code == USAGE and words in err
@@ -451,9 +536,15 @@ def test_trace_of_nothing_exits_2(argv, words, course):
 # -- bundle, import
 
 
-@pytest.mark.parametrize("argv, words", [
-    (["out.pyz", "--step", "11"], "step11"), (["out.pyz", "--step", "first"], "first"),
-    (["no/such/folder/out.pyz", "--step", "1"], "no/such/folder")], ids=["number", "word", "folder"])
+@pytest.mark.parametrize(
+    "argv, words",
+    [
+        (["out.pyz", "--step", "11"], "step11"),
+        (["out.pyz", "--step", "first"], "first"),
+        (["no/such/folder/out.pyz", "--step", "1"], "no/such/folder"),
+    ],
+    ids=["number", "word", "folder"],
+)
 def test_bundle_that_cannot_be_exits_2(argv, words, course):
     code, _, err = course("bundle", *argv)
     assert code == USAGE

@@ -71,19 +71,25 @@ def test_an_edited_file_is_read_again(tmp_path, monkeypatch):
         assert str(block) in inspect.getsource(factory)
 
 
-@pytest.mark.parametrize("source, words", [
-    ("x = 1\ndef gemm(:\n    pass\n", ["step.py, line 2", "invalid syntax", "def gemm(:"]),
-    ("x = 1\n  y = 2\n", ["step.py, line 2", "unexpected indent"]),
-    ("x = 1\n\0\n", ["step.py", "null bytes"]),
-    ("x = 'é'\n".encode("latin-1"), ["step.py", "utf-8"]),
-    ("x = 1\ny = 1 / 0\n", ["step.py, line 2", "ZeroDivisionError: division by zero"]),
-    ("def f():\n    raise KeyError('stage')\n\n\nf()\n", ["step.py, line 2", "KeyError: 'stage'"]),
-    ("import json\n\njson.loads('{')\n", ["step.py, line 3", "JSONDecodeError"]),  # of the learner's lines, the last
-    ("import no_such_package.part\n", ["step.py imports no_such_package", "make venv"]),
-    ("from math import nothing\n", ["step.py", "ImportError", "nothing"]),
-    ("def gem(M, N, K):\n    pass\n", ["step.py defines no gemm", "def gemm(M, N, K)"]),
-    ("", ["step.py defines no gemm"]),
-])
+@pytest.mark.parametrize(
+    "source, words",
+    [
+        ("x = 1\ndef gemm(:\n    pass\n", ["step.py, line 2", "invalid syntax", "def gemm(:"]),
+        ("x = 1\n  y = 2\n", ["step.py, line 2", "unexpected indent"]),
+        ("x = 1\n\0\n", ["step.py", "null bytes"]),
+        ("x = 'é'\n".encode("latin-1"), ["step.py", "utf-8"]),
+        ("x = 1\ny = 1 / 0\n", ["step.py, line 2", "ZeroDivisionError: division by zero"]),
+        ("def f():\n    raise KeyError('stage')\n\n\nf()\n", ["step.py, line 2", "KeyError: 'stage'"]),
+        (
+            "import json\n\njson.loads('{')\n",
+            ["step.py, line 3", "JSONDecodeError"],
+        ),  # of the learner's lines, the last
+        ("import no_such_package.part\n", ["step.py imports no_such_package", "make venv"]),
+        ("from math import nothing\n", ["step.py", "ImportError", "nothing"]),
+        ("def gem(M, N, K):\n    pass\n", ["step.py defines no gemm", "def gemm(M, N, K)"]),
+        ("", ["step.py defines no gemm"]),
+    ],
+)
 def test_bad_file(tmp_path, source, words):
     text = refusal(write(tmp_path, source))
     assert [word for word in words if word not in text] == [], text

@@ -1,4 +1,6 @@
-"""From a TileLang factory to an Artifact: the launch is what the source asks for, and every bad factory is told why."""
+"""From a TileLang factory to an Artifact: the launch is what the source asks for, and every bad factory is
+told why.
+"""
 
 import re
 import sys
@@ -20,7 +22,7 @@ from course_utils.ptx.receipts import read_ptx
 
 M, N, K = 768, 1280, 576
 
-HEAD = '''import tilelang.language as T
+HEAD = """import tilelang.language as T
 
 
 def gemm(M, N, K):
@@ -30,9 +32,9 @@ def gemm(M, N, K):
         B: T.Tensor((N, K), T.float16),
         D: T.Tensor((M, N), T.float16),
     ):
-'''
+"""
 # one 64 x 64 tile a CTA, K ignored past 64: right or wrong does not matter here
-BODY = '''        with T.Kernel(N // 64, M // 64, threads=128) as (bx, by):
+BODY = """        with T.Kernel(N // 64, M // 64, threads=128) as (bx, by):
             A_shared = T.alloc_shared((64, 64), T.float16)
             B_shared = T.alloc_shared((64, 64), T.float16)
             acc = T.alloc_fragment((64, 64), T.float32)
@@ -42,13 +44,13 @@ BODY = '''        with T.Kernel(N // 64, M // 64, threads=128) as (bx, by):
             T.copy(acc, D[by * 64 : (by + 1) * 64, bx * 64 : (bx + 1) * 64])
 
     return main
-'''
+"""
 KERNEL = HEAD + BODY
-COPY = '''        with T.Kernel(1, threads=128):
+COPY = """        with T.Kernel(1, threads=128):
             x = T.alloc_fragment((64, 64), T.float16)
             T.copy(A[0:64, 0:64], x)
             T.copy(x, D[0:64, 0:64])
-'''
+"""
 RETURN = "\n    return main\n"
 
 
@@ -63,10 +65,12 @@ def edit(source, *changes):
 @pytest.fixture
 def factory(tmp_path):
     """A function from source to ``gemm``, by way of a file: TileLang reads the source of what it traces."""
+
     def load(source):
         path = tmp_path / "mine.py"
         path.write_text(source)
         return loading.load_factory(path)
+
     return load
 
 
@@ -76,7 +80,9 @@ def refusal(gemm, stage, size=(128, 192, 64)) -> str:
     text = str(caught.value)
     assert caught.value.stage == stage, text
     assert 1 <= len(text.splitlines()) <= 12
-    assert not re.search(r'File ".*"|\.(cc|h|pyx)\b|Traceback|0x[0-9a-f]{8}', text)  # nothing of the compiler's own frames
+    assert not re.search(
+        r'File ".*"|\.(cc|h|pyx)\b|Traceback|0x[0-9a-f]{8}', text
+    )  # nothing of the compiler's own frames
     return text
 
 
@@ -90,9 +96,20 @@ def solution(step):
 
 
 def tile_map(rows, columns, box):
-    """The map of a dense fp16 matrix of ``rows`` x ``columns``, loaded or stored ``box`` (rows, columns) at a time."""
-    return TensorMap(data_type=6, dims=(columns, rows), strides=(2 * columns,), box=(box[1], box[0]), element_strides=(1, 1),
-                     interleave=0, swizzle=SWIZZLES.index("128B"), l2_promotion=2, oob_fill=0)
+    """The map of a dense fp16 matrix of ``rows`` x ``columns``, loaded or stored ``box`` (rows, columns) at a
+    time.
+    """
+    return TensorMap(
+        data_type=6,
+        dims=(columns, rows),
+        strides=(2 * columns,),
+        box=(box[1], box[0]),
+        element_strides=(1, 1),
+        interleave=0,
+        swizzle=SWIZZLES.index("128B"),
+        l2_promotion=2,
+        oob_fill=0,
+    )
 
 
 def entry_parameters(ptx) -> list[str]:
@@ -111,11 +128,14 @@ def source_parameters(source) -> list[str]:
 def test_launch_of_step_4():
     a = solution("step04")
     assert (a.grid, a.block, a.cluster) == ((N // 128, M // 128, 1), (128, 1, 1), (1, 1, 1))
-    assert a.dynamic_shared == 4 * (128 + 128) * 64 * 2  # the ring; D_shared takes its place once it is done with
+    assert (
+        a.dynamic_shared == 4 * (128 + 128) * 64 * 2
+    )  # the ring; D_shared takes its place once it is done with
     assert [(p.kind, p.tensor, p.tensor_map) for p in a.parameters] == [
         ("tensor_map", "A", tile_map(M, K, box=(128, 64))),
         ("tensor_map", "B", tile_map(N, K, box=(128, 64))),
-        ("tensor_map", "D", tile_map(M, N, box=(128, 64)))]  # half a tile: a row of 128 B swizzle is 64 elements
+        ("tensor_map", "D", tile_map(M, N, box=(128, 64))),
+    ]  # half a tile: a row of 128 B swizzle is 64 elements
 
 
 def test_launch_of_step_10():
@@ -125,17 +145,23 @@ def test_launch_of_step_10():
     assert [(p.kind, p.tensor, p.tensor_map) for p in a.parameters] == [
         ("tensor_map", "A", tile_map(M, K, box=(128, 64))),
         ("tensor_map", "B", tile_map(N, K, box=(256, 64))),
-        ("tensor_map", "D", tile_map(M, N, box=(128, 64)))]
+        ("tensor_map", "D", tile_map(M, N, box=(128, 64))),
+    ]
 
 
 def test_launch_of_a_kernel_with_maps_and_pointers(factory):
     """B by TMA, A and D by the threads: the order and kind of parameters are the kernel's own."""
-    source = edit(KERNEL, ("            acc =", "            full = T.alloc_barrier(1)\n            acc ="),
-                  ("T.copy(B[bx * 64 : (bx + 1) * 64, 0:64], B_shared)",
-                   "T.tma_copy(B[bx * 64 : (bx + 1) * 64, 0:64], B_shared, barrier=full)\n"
-                   "            if T.shuffle_elect(128):\n"
-                   "                T.mbarrier_arrive(full)\n"
-                   "            T.mbarrier_wait_parity(full, 0)"))
+    source = edit(
+        KERNEL,
+        ("            acc =", "            full = T.alloc_barrier(1)\n            acc ="),
+        (
+            "T.copy(B[bx * 64 : (bx + 1) * 64, 0:64], B_shared)",
+            "T.tma_copy(B[bx * 64 : (bx + 1) * 64, 0:64], B_shared, barrier=full)\n"
+            "            if T.shuffle_elect(128):\n"
+            "                T.mbarrier_arrive(full)\n"
+            "            T.mbarrier_wait_parity(full, 0)",
+        ),
+    )
     a = compiler.compile_gemm(factory(source), M, N, K)
     assert (a.grid, a.block) == ((N // 64, M // 64, 1), (128, 1, 1))
     assert {p.tensor: p.kind for p in a.parameters} == {"A": "pointer", "B": "tensor_map", "D": "pointer"}
@@ -147,7 +173,10 @@ def test_launch_of_a_kernel_with_maps_and_pointers(factory):
 def test_artifact_is_of_one_kernel(step):
     a = solution(step)
     assert [(t.name, t.shape, t.dtype) for t in a.tensors] == [
-        ("A", (M, K), "float16"), ("B", (N, K), "float16"), ("D", (M, N), "float16")]
+        ("A", (M, K), "float16"),
+        ("B", (N, K), "float16"),
+        ("D", (M, N), "float16"),
+    ]
     assert a.problem == (M, N, K)
     assert re.findall(r"\.entry (\w+)\(", a.ptx) == [a.kernel]
     assert ".target sm_90a" in a.ptx and a.cubin.startswith(b"\x7fELF") and a.kernel.encode() in a.cubin
@@ -167,9 +196,17 @@ ptxas info    : Used 168 registers, used 16 barriers, 112 bytes cumulative stack
 ptxas warning : (C7508) setmaxnreg ignored
 ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized"""
     r = parse_ptxas_log(log)
-    assert (r.registers, r.stack_frame, r.spill_stores, r.spill_loads, r.static_shared) == (168, 112, 104, 96, 1024)
-    assert r.warnings == ("(C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized",
-                          "(C7508) setmaxnreg ignored")
+    assert (r.registers, r.stack_frame, r.spill_stores, r.spill_loads, r.static_shared) == (
+        168,
+        112,
+        104,
+        96,
+        1024,
+    )
+    assert r.warnings == (
+        "(C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized",
+        "(C7508) setmaxnreg ignored",
+    )
 
 
 def test_gemm_must_be_callable():
@@ -180,39 +217,68 @@ def test_gemm_must_be_callable():
 
 
 def test_factory_raises(factory):
-    text = refusal(factory("def gemm(M, N, K):\n    tiles = M // 128\n    return tiles.no_such_thing\n"), "trace")
+    text = refusal(
+        factory("def gemm(M, N, K):\n    tiles = M // 128\n    return tiles.no_such_thing\n"), "trace"
+    )
     assert "gemm(128, 192, 64) raised AttributeError: 'int' object has no attribute 'no_such_thing'" in text
     assert text.endswith("at mine.py, line 3: return tiles.no_such_thing")
 
 
 def test_factory_of_too_few_arguments(factory):
-    assert "TypeError: gemm() takes 2 positional arguments" in refusal(factory("def gemm(M, N):\n    pass\n"), "trace")
+    assert "TypeError: gemm() takes 2 positional arguments" in refusal(
+        factory("def gemm(M, N):\n    pass\n"), "trace"
+    )
 
 
-@pytest.mark.parametrize("source, kind", [
-    (KERNEL.replace(RETURN, "\n"), "NoneType"), ("def gemm(M, N, K):\n    return 42\n", "int"),
-    ("def gemm(M, N, K):\n    return gemm\n", "function")])
+@pytest.mark.parametrize(
+    "source, kind",
+    [
+        (KERNEL.replace(RETURN, "\n"), "NoneType"),
+        ("def gemm(M, N, K):\n    return 42\n", "int"),
+        ("def gemm(M, N, K):\n    return gemm\n", "function"),
+    ],
+)
 def test_factory_returns_something_else(factory, source, kind):
     text = refusal(factory(source), "signature")
     assert f"returned {kind}; it must return a TileLang PrimFunc" in text and "return main" in text
 
 
-@pytest.mark.parametrize("change, names", [
-    (("        B: T.Tensor((N, K), T.float16),\n", ""), "(A_handle, D_handle)"),
-    (("        D: ", "        C: T.Tensor((M, N), T.float16),\n        D: "), "(A_handle, B_handle, C_handle, D_handle)"),
-    (("B: T.Tensor((N, K), T.float16)", "B: T.int32"), "(A_handle, B, D_handle)")])
+@pytest.mark.parametrize(
+    "change, names",
+    [
+        (("        B: T.Tensor((N, K), T.float16),\n", ""), "(A_handle, D_handle)"),
+        (
+            ("        D: ", "        C: T.Tensor((M, N), T.float16),\n        D: "),
+            "(A_handle, B_handle, C_handle, D_handle)",
+        ),
+        (("B: T.Tensor((N, K), T.float16)", "B: T.int32"), "(A_handle, B, D_handle)"),
+    ],
+)
 def test_wrong_number_of_tensors(factory, change, names):
     text = refusal(factory(edit(HEAD + COPY + RETURN, change)), "signature")
     assert f"the kernel takes {names}; it must take three tensors, A, B and D" in text
 
 
-@pytest.mark.parametrize("change, words", [
-    (("B: T.Tensor((N, K)", "B: T.Tensor((K, N)"), "B has shape (64, 192); it must be (192, 64)"),
-    (("A: T.Tensor((M, K)", "A: T.Tensor((M, K, 1)"), "A has shape (128, 64, 1); it must be (128, 64)"),
-    (("D: T.Tensor((M, N), T.float16)", "D: T.Tensor((M, N), T.float32)"), "D is float32; it must be float16"),
-    (("A: T.Tensor((M, K), T.float16)", "A: T.Tensor((M, K), T.bfloat16)"), "A is bfloat16; it must be float16"),
-    (("    @T.prim_func", "    K = T.dynamic('K')\n\n    @T.prim_func"), "A has shape (128, 'K'); it must be (128, 64)")],
-    ids=["shape", "rank", "dtype of D", "dtype of A", "dynamic"])
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        (("B: T.Tensor((N, K)", "B: T.Tensor((K, N)"), "B has shape (64, 192); it must be (192, 64)"),
+        (("A: T.Tensor((M, K)", "A: T.Tensor((M, K, 1)"), "A has shape (128, 64, 1); it must be (128, 64)"),
+        (
+            ("D: T.Tensor((M, N), T.float16)", "D: T.Tensor((M, N), T.float32)"),
+            "D is float32; it must be float16",
+        ),
+        (
+            ("A: T.Tensor((M, K), T.float16)", "A: T.Tensor((M, K), T.bfloat16)"),
+            "A is bfloat16; it must be float16",
+        ),
+        (
+            ("    @T.prim_func", "    K = T.dynamic('K')\n\n    @T.prim_func"),
+            "A has shape (128, 'K'); it must be (128, 64)",
+        ),
+    ],
+    ids=["shape", "rank", "dtype of D", "dtype of A", "dynamic"],
+)
 def test_wrong_shape_or_dtype(factory, change, words):
     changes = [change]
     if "1)" in change[1]:
@@ -220,8 +286,14 @@ def test_wrong_shape_or_dtype(factory, change, words):
     assert words in refusal(factory(edit(HEAD + COPY + RETURN, *changes)), "signature")
 
 
-@pytest.mark.parametrize("change", [("    @T.prim_func", "    K = T.dynamic('K')\n\n    @T.prim_func"),
-                                    ("B: T.Tensor((N, K), T.float16)", "B: T.int32")], ids=["dynamic", "scalar"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("    @T.prim_func", "    K = T.dynamic('K')\n\n    @T.prim_func"),
+        ("B: T.Tensor((N, K), T.float16)", "B: T.int32"),
+    ],
+    ids=["dynamic", "scalar"],
+)
 def test_program_that_is_no_step_needs_static_tensors_too(factory, change):
     prim_func = factory(edit(HEAD + COPY + RETURN, change))(128, 192, 64)
     with pytest.raises(CompileError):
@@ -229,7 +301,9 @@ def test_program_that_is_no_step_needs_static_tensors_too(factory, change):
 
 
 def test_two_kernels(factory):
-    assert "this program has 2 kernels; a step is one" in refusal(factory(HEAD + COPY + COPY + RETURN), "lower")
+    assert "this program has 2 kernels; a step is one" in refusal(
+        factory(HEAD + COPY + COPY + RETURN), "lower"
+    )
 
 
 def test_no_kernel(factory):
@@ -237,12 +311,24 @@ def test_no_kernel(factory):
 
 
 def test_workspace(factory):
-    source = HEAD + COPY + "            w = T.alloc_global((64, 64), T.float16)\n            T.copy(x, w)\n" + RETURN
+    source = (
+        HEAD
+        + COPY
+        + "            w = T.alloc_global((64, 64), T.float16)\n            T.copy(x, w)\n"
+        + RETURN
+    )
     assert "takes w, which is none of A, B, D" in refusal(factory(source), "lower")
 
 
-@pytest.mark.parametrize("step, size", [("step01", (128, 128, 128)), ("step02", (128, 256, 64)), ("step04", (100, 128, 64)),
-                                        ("step10", (128, 256, 64))])
+@pytest.mark.parametrize(
+    "step, size",
+    [
+        ("step01", (128, 128, 128)),
+        ("step02", (128, 256, 64)),
+        ("step04", (100, 128, 64)),
+        ("step10", (128, 256, 64)),
+    ],
+)
 def test_size_that_the_tile_does_not_divide(step, size):
     """The author's assert comes through, with the place."""
     path = loading.solution_path(step, "tilelang")
@@ -253,10 +339,17 @@ def test_size_that_the_tile_does_not_divide(step, size):
 
 
 def test_too_much_shared_memory(factory):
-    source = edit(KERNEL, ("A_shared = T.alloc_shared((64, 64)", "A_shared = T.alloc_shared((28, 64, 64)"),
-                  ("], A_shared)", "], A_shared[0, :, :])"), ("T.gemm(A_shared,", "T.gemm(A_shared[0, :, :],"))
+    source = edit(
+        KERNEL,
+        ("A_shared = T.alloc_shared((64, 64)", "A_shared = T.alloc_shared((28, 64, 64)"),
+        ("], A_shared)", "], A_shared[0, :, :])"),
+        ("T.gemm(A_shared,", "T.gemm(A_shared[0, :, :],"),
+    )
     text = refusal(factory(source), "limit")
-    assert f"asks for {(28 + 1) * 64 * 64 * 2:,} bytes of shared memory; an SM of sm_90 gives a CTA at most 232,448" in text
+    assert (
+        f"asks for {(28 + 1) * 64 * 64 * 2:,} bytes of shared memory; an SM of sm_90 gives a CTA at most "
+        "232,448" in text
+    )
 
 
 def test_too_many_threads(factory):
@@ -271,9 +364,16 @@ def test_error_while_tracing_names_the_line(factory):
     assert f"at mine.py, line {line_of(source, 'T.gemm')}: T.gemm(" in text
 
 
-NO_TMA = edit(HEAD + COPY + RETURN, ("            T.copy(A[0:64, 0:64], x)\n", "            full = T.alloc_barrier(1)\n"
-                                     "            T.tma_copy(A[0:64, 0:64], x, barrier=full)\n"))  # x is in registers
-TOO_WIDE = edit(KERNEL, ("T.copy(A[by * 64 : (by + 1) * 64, 0:64]", "T.copy(A[by * 64 : (by + 1) * 64, 0:640]"))
+NO_TMA = edit(
+    HEAD + COPY + RETURN,
+    (
+        "            T.copy(A[0:64, 0:64], x)\n",
+        "            full = T.alloc_barrier(1)\n            T.tma_copy(A[0:64, 0:64], x, barrier=full)\n",
+    ),
+)  # x is in registers
+TOO_WIDE = edit(
+    KERNEL, ("T.copy(A[by * 64 : (by + 1) * 64, 0:64]", "T.copy(A[by * 64 : (by + 1) * 64, 0:640]")
+)
 
 
 def test_error_while_lowering_shows_the_source(factory):
@@ -292,11 +392,16 @@ def test_error_while_lowering_points_at_no_file_of_the_compiler(factory, source)
 
 
 def test_error_of_nvrtc(factory):
-    text = refusal(factory(HEAD + COPY + "            T.call_extern('handle', 'no_such_function')\n" + RETURN), "assemble")
+    text = refusal(
+        factory(HEAD + COPY + "            T.call_extern('handle', 'no_such_function')\n" + RETURN),
+        "assemble",
+    )
     assert 'error: identifier "no_such_function" is undefined' in text
 
 
-@pytest.mark.parametrize("body", ["    while True:\n        pass\n", "    n = 0\n    while n >= 0:\n        n += 1\n"])
+@pytest.mark.parametrize(
+    "body", ["    while True:\n        pass\n", "    n = 0\n    while n >= 0:\n        n += 1\n"]
+)
 def test_endless_trace_is_ended(factory, monkeypatch, body):
     monkeypatch.setattr(compiler, "TRACE_LIMIT", 0.3)
     text = refusal(factory("def gemm(M, N, K):\n" + body), "trace")
@@ -344,7 +449,9 @@ def test_nothing_is_printed(factory, capfd):
 
 
 def test_tilelang_puts_a_missing_proxy_fence_back():
-    """Seen on tilelang 0.1.15: why no wrong kernel of the course lacks its fence. A release that stops doing so fails here."""
+    """Seen on tilelang 0.1.15: why no wrong kernel of the course lacks its fence. A release that stops doing
+    so fails here.
+    """
     source = loading.solution_path("step04", "tilelang").read_text()
     assert source.count("T.fence_proxy_async()") == 1
     line = next(line for line in source.splitlines() if "T.fence_proxy_async()" in line)

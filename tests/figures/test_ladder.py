@@ -17,22 +17,42 @@ from matplotlib.text import Text
 
 from course_utils.figures.ladder import DSLS, SIZES, STEPS, ladder, save_ladder
 
-BURST = {"step03": 200.0, "step04": 230.0, "step05": 400.0, "step06": 420.0, "step07": 450.0, "step08": 700.0,
-         "step09": 720.0, "step10": 780.0}
+BURST = {
+    "step03": 200.0,
+    "step04": 230.0,
+    "step05": 400.0,
+    "step06": 420.0,
+    "step07": 450.0,
+    "step08": 700.0,
+    "step09": 720.0,
+    "step10": 780.0,
+}
 CUBLAS = {"burst": 760.0, "sustained": 640.0}
 
 
 def timing(mode, size, tflops, cublas):
-    return {"mode": mode, "size": size, "samples": 30, "tflops": tflops, "cublas_tflops": cublas, "ratio": tflops / cublas,
-            "tflops_quartiles": [0.99 * tflops, 1.01 * tflops]}
+    return {
+        "mode": mode,
+        "size": size,
+        "samples": 30,
+        "tflops": tflops,
+        "cublas_tflops": cublas,
+        "ratio": tflops / cublas,
+        "tflops_quartiles": [0.99 * tflops, 1.01 * tflops],
+    }
 
 
 def synthetic(dsls=("tilelang",), steps=STEPS, scale=1.0, gpu="NVIDIA H200"):
     entries = []
     for dsl, step in itertools.product(dsls, steps):
         if step in BURST:
-            timings = [timing(mode, [size] * 3, BURST[step] * scale * (1.0 if mode == "burst" else 0.9), cublas * scale)
-                       for size in SIZES for mode, cublas in CUBLAS.items()]
+            timings = [
+                timing(
+                    mode, [size] * 3, BURST[step] * scale * (1.0 if mode == "burst" else 0.9), cublas * scale
+                )
+                for size in SIZES
+                for mode, cublas in CUBLAS.items()
+            ]
         else:
             timings = [timing("burst", [128, 128, 64], 0.25, 0.5)]
         entries.append({"step": step, "dsl": dsl, "timings": timings})
@@ -57,9 +77,16 @@ def overlaps(figure):
     """Pairs of texts whose boxes on the page cross, and texts that leave the page."""
     renderer = figure.canvas.get_renderer()
     figure.draw(renderer)
-    boxes = [(t.get_text(), t.get_window_extent(renderer)) for t in figure.findobj(Text) if t.get_visible() and t.get_text()]
-    crossing = [(a, b) for (a, x), (b, y) in itertools.combinations(boxes, 2)
-                if min(x.x1, y.x1) - max(x.x0, y.x0) > 1 and min(x.y1, y.y1) - max(x.y0, y.y0) > 1]
+    boxes = [
+        (t.get_text(), t.get_window_extent(renderer))
+        for t in figure.findobj(Text)
+        if t.get_visible() and t.get_text()
+    ]
+    crossing = [
+        (a, b)
+        for (a, x), (b, y) in itertools.combinations(boxes, 2)
+        if min(x.x1, y.x1) - max(x.x0, y.x0) > 1 and min(x.y1, y.y1) - max(x.y0, y.y0) > 1
+    ]
     page = figure.bbox
     outside = [t for t, box in boxes if box.x0 < 0 or box.y0 < 0 or box.x1 > page.x1 or box.y1 > page.y1]
     return crossing + outside
@@ -69,16 +96,35 @@ def test_says_what_is_drawn():
     figure = ladder(synthetic())
     said = texts(figure)
     assert set(STEPS.values()) <= set(said)
-    assert {"cuBLAS burst 760", "cuBLAS sustained 640", "fp16 peak 989.5", "one tile", "TileLang", "sustained"} <= set(said)
+    assert {
+        "cuBLAS burst 760",
+        "cuBLAS sustained 640",
+        "fp16 peak 989.5",
+        "one tile",
+        "TileLang",
+        "sustained",
+    } <= set(said)
     assert "CuTe DSL" not in said
     for axes in figure.axes:
-        assert values(axes) == ["0.25", "0.25", "200\n26%", "230\n30%", "400\n53%", "420\n55%", "450\n59%", "700\n92%",
-                                "720\n95%", "780\n103%"]
+        assert values(axes) == [
+            "0.25",
+            "0.25",
+            "200\n26%",
+            "230\n30%",
+            "400\n53%",
+            "420\n55%",
+            "450\n59%",
+            "700\n92%",
+            "720\n95%",
+            "780\n103%",
+        ]
 
 
 def test_footer_says_recorded_where_when_and_with_what():
     footer = next(t for t in texts(ladder(synthetic())) if t.startswith("recorded on"))
-    assert footer.startswith("recorded on NVIDIA H200, 2026-01-02, driver 580.00, tilelang 0.0.1 bars: burst median")
+    assert footer.startswith(
+        "recorded on NVIDIA H200, 2026-01-02, driver 580.00, tilelang 0.0.1 bars: burst median"
+    )
     assert "measured" not in footer
 
 
@@ -130,14 +176,18 @@ def test_two_dsls_have_their_own_colours_side_by_side():
 BOTH = ("tilelang", "cute")
 
 
-@pytest.mark.parametrize("recorded, measured, highlight", [
-    (synthetic(), None, None),
-    (synthetic(BOTH), None, "step05"),
-    (synthetic(BOTH, scale=0.05), None, None),  # bars too short to hold their values
-    (synthetic(BOTH), synthetic(BOTH, scale=1.03), "step10"),
-    (synthetic(BOTH), synthetic(BOTH, scale=0.1), None),
-    (synthetic(BOTH, gpu="a name " * 40), synthetic(gpu="another $x_{ " * 40), None),
-], ids=["plain", "two", "short", "measured", "slow", "long names"])
+@pytest.mark.parametrize(
+    "recorded, measured, highlight",
+    [
+        (synthetic(), None, None),
+        (synthetic(BOTH), None, "step05"),
+        (synthetic(BOTH, scale=0.05), None, None),  # bars too short to hold their values
+        (synthetic(BOTH), synthetic(BOTH, scale=1.03), "step10"),
+        (synthetic(BOTH), synthetic(BOTH, scale=0.1), None),
+        (synthetic(BOTH, gpu="a name " * 40), synthetic(gpu="another $x_{ " * 40), None),
+    ],
+    ids=["plain", "two", "short", "measured", "slow", "long names"],
+)
 def test_no_text_covers_another(recorded, measured, highlight):
     assert overlaps(ladder(recorded, measured, highlight)) == []
 
@@ -158,7 +208,9 @@ def test_values_stay_within_their_bars():
         for text in axes.texts:
             if "%" in text.get_text():
                 box = text.get_window_extent(renderer)
-                assert any(b.x0 <= box.x0 and box.x1 <= b.x1 and b.y0 <= box.y0 and box.y1 <= b.y1 for b in bars)
+                assert any(
+                    b.x0 <= box.x0 and box.x1 <= b.x1 and b.y0 <= box.y0 and box.y1 <= b.y1 for b in bars
+                )
 
 
 def test_saves_a_png_of_the_stated_width_twice_the_same(tmp_path):
@@ -174,13 +226,21 @@ def test_survives_json():
     assert texts(ladder(json.loads(json.dumps(synthetic())))) == texts(ladder(synthetic()))
 
 
-@pytest.mark.parametrize("entries", [
-    [], [None, 3, "step03"], [{}], [{"step": "step03", "dsl": "tilelang"}],
-    [{"step": "step03", "dsl": "tilelang", "timings": []}], [{"step": "step03", "dsl": "tilelang", "timings": [None, {}]}],
-    [{"step": ["step03"], "dsl": {}, "timings": 1}], [{"step": "step77", "dsl": "tilelang", "timings": []}],
-    [{"step": "step03", "dsl": "tilelang", "timings": [timing("burst", [4096] * 3, math.nan, 700.0)]}],
-    [{"step": "step03", "dsl": "tilelang", "timings": [timing("burst", 4096, -1.0, 700.0)]}],
-])
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [],
+        [None, 3, "step03"],
+        [{}],
+        [{"step": "step03", "dsl": "tilelang"}],
+        [{"step": "step03", "dsl": "tilelang", "timings": []}],
+        [{"step": "step03", "dsl": "tilelang", "timings": [None, {}]}],
+        [{"step": ["step03"], "dsl": {}, "timings": 1}],
+        [{"step": "step77", "dsl": "tilelang", "timings": []}],
+        [{"step": "step03", "dsl": "tilelang", "timings": [timing("burst", [4096] * 3, math.nan, 700.0)]}],
+        [{"step": "step03", "dsl": "tilelang", "timings": [timing("burst", 4096, -1.0, 700.0)]}],
+    ],
+)
 def test_nothing_to_draw_is_said_and_never_raised(entries):
     for provenance in ({"provenance": 3}, {"provenance": {"gpu": None, "versions": []}}, {}):
         figure = ladder({"entries": entries, **provenance})
@@ -190,11 +250,17 @@ def test_nothing_to_draw_is_said_and_never_raised(entries):
 
 def test_draws_what_there_is():
     burst = {"mode": "burst", "size": [4096] * 3, "tflops": 300.0}
-    entries = [{"step": "step03", "dsl": "tilelang", "timings": [burst]},
-               {"step": "step04", "dsl": "tilelang", "timings": [{**burst, "mode": "sustained"}]},
-               {"step": "step05", "dsl": "tilelang", "timings": [{**burst, "tflops_quartiles": [310, "x"], "ratio": None}]},
-               {"step": "step06", "dsl": "tilelang", "timings": [{**burst, "tflops_quartiles": [310.0, 290.0]}]},
-               {"step": "step99", "dsl": "tilelang", "timings": [burst]}]
+    entries = [
+        {"step": "step03", "dsl": "tilelang", "timings": [burst]},
+        {"step": "step04", "dsl": "tilelang", "timings": [{**burst, "mode": "sustained"}]},
+        {
+            "step": "step05",
+            "dsl": "tilelang",
+            "timings": [{**burst, "tflops_quartiles": [310, "x"], "ratio": None}],
+        },
+        {"step": "step06", "dsl": "tilelang", "timings": [{**burst, "tflops_quartiles": [310.0, 290.0]}]},
+        {"step": "step99", "dsl": "tilelang", "timings": [burst]},
+    ]
     figure = ladder({"entries": entries})
     assert values(figure.axes[0]) == ["300"] * 3
     said = texts(figure)
@@ -203,19 +269,27 @@ def test_draws_what_there_is():
     assert overlaps(figure) == []
 
 
-@pytest.mark.parametrize("data, error", [(None, TypeError), ([], TypeError), ({}, ValueError),
-                                         ({"entries": None}, ValueError)])
+@pytest.mark.parametrize(
+    "data, error", [(None, TypeError), ([], TypeError), ({}, ValueError), ({"entries": None}, ValueError)]
+)
 def test_no_entries_is_an_error_that_says_so(data, error):
-    with pytest.raises(error, match="recorded must .*\"entries\""):
+    with pytest.raises(error, match='recorded must .*"entries"'):
         ladder(data)
     if data is not None:
-        with pytest.raises(error, match="measured must .*\"entries\""):
+        with pytest.raises(error, match='measured must .*"entries"'):
             ladder({"entries": []}, data)
 
 
 def test_leaves_pyplot_and_the_kernel_libraries_alone():
-    code = ("import sys; from course_utils.figures.ladder import ladder; ladder({'entries': []}); "
-            "print([m for m in ('torch', 'tilelang', 'matplotlib.pyplot') if m in sys.modules])")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60,
-                          cwd=Path(__file__).parents[2])
+    code = (
+        "import sys; from course_utils.figures.ladder import ladder; ladder({'entries': []}); "
+        "print([m for m in ('torch', 'tilelang', 'matplotlib.pyplot') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=Path(__file__).parents[2],
+    )
     assert done.stdout.strip() == "[]", done.stderr

@@ -13,15 +13,39 @@ def span(kind, begin, end, role="producer", warp=0, cta=0, label="A", phase=None
     return Span(cta, warp, role, kind, label, begin, end, 0, phase)
 
 
-SPANS = [span("wait", 0, 10, label="the CTA barrier"), span("TMA load", 10, 40), span("TMA load", 12, 30, label="B"),
-         span("wait", 10, 40, "consumer", 4, label="full[0]", phase=0), span("wgmma", 41, 60, "consumer", 5),
-         span("epilogue", 62, 80, "consumer", 4), span("TMA store", 80, 90, "consumer", 4),
-         span("wait", 20, 55, label="empty[0]", phase=0)]
+SPANS = [
+    span("wait", 0, 10, label="the CTA barrier"),
+    span("TMA load", 10, 40),
+    span("TMA load", 12, 30, label="B"),
+    span("wait", 10, 40, "consumer", 4, label="full[0]", phase=0),
+    span("wgmma", 41, 60, "consumer", 5),
+    span("epilogue", 62, 80, "consumer", 4),
+    span("TMA store", 80, 90, "consumer", 4),
+    span("wait", 20, 55, label="empty[0]", phase=0),
+]
 ARRIVALS = [Arrival(0, "full[0]", 0, 0, 0, 11), Arrival(0, "empty[0]", 0, 0, 5, 55)]
-WAITING = [{"role": "producer", "warps": [0], "cta": 0, "line": "", "barrier": "empty[0]", "parity": 0, "could": "",
-            "text": "for empty[0], parity 0: its phase 0 lacks 1 of 1 arrivals"},
-           {"role": "consumer", "warps": [4, 5], "cta": 0, "line": "", "barrier": "full[0]", "parity": 1, "could": "",
-            "text": "for full[0], parity 1: its phase 1 lacks 1 of 1 arrivals"}]
+WAITING = [
+    {
+        "role": "producer",
+        "warps": [0],
+        "cta": 0,
+        "line": "",
+        "barrier": "empty[0]",
+        "parity": 0,
+        "could": "",
+        "text": "for empty[0], parity 0: its phase 0 lacks 1 of 1 arrivals",
+    },
+    {
+        "role": "consumer",
+        "warps": [4, 5],
+        "cta": 0,
+        "line": "",
+        "barrier": "full[0]",
+        "parity": 1,
+        "could": "",
+        "text": "for full[0], parity 1: its phase 1 lacks 1 of 1 arrivals",
+    },
+]
 
 
 def emulation(spans=SPANS, arrivals=ARRIVALS, waiting=()):
@@ -52,7 +76,9 @@ def test_every_kind_of_work_has_its_colour_and_the_axis_says_order():
 
 
 def test_an_edge_from_an_arrival_to_the_wait_it_ends():
-    edges = [line.get_xydata().tolist() for line in timeline(emulation()).axes[0].lines if line.get_linewidth() < 1]
+    edges = [
+        line.get_xydata().tolist() for line in timeline(emulation()).axes[0].lines if line.get_linewidth() < 1
+    ]
     assert sorted((begin[0], end[0]) for begin, end in edges) == [(11.0, 40.0), (55.0, 55.0)]
 
 
@@ -60,8 +86,13 @@ def test_a_deadlock_shows_its_circle():
     figure = timeline(emulation(waiting=WAITING))
     axes = figure.axes[0]
     assert RED in colours(figure)
-    assert {text.get_text() for text in axes.texts} == {"waits for empty[0], parity 0", "waits for full[0], parity 1"}
-    assert sum(type(patch).__name__ == "FancyArrowPatch" for patch in axes.patches) == 2  # each waits for the other
+    assert {text.get_text() for text in axes.texts} == {
+        "waits for empty[0], parity 0",
+        "waits for full[0], parity 1",
+    }
+    assert (
+        sum(type(patch).__name__ == "FancyArrowPatch" for patch in axes.patches) == 2
+    )  # each waits for the other
 
 
 def test_ctas_can_be_chosen_and_idle_ones_are_refused():

@@ -1,4 +1,6 @@
-"""check_copy and check_maps: the path and the bytes of a copy, and tensor maps made legal, each with what is wrong in words."""
+"""check_copy and check_maps: the path and the bytes of a copy, and tensor maps made legal, each with what is
+wrong in words.
+"""
 
 from dataclasses import replace
 
@@ -37,7 +39,10 @@ def checked(source, *edits):
 def test_a_right_copy_has_all_points():
     verdict, parts = checked(SOURCE)
     assert verdict.passed and verdict.points == steps.COPY_CASES["case12"].points
-    assert "tensor TMA, rank 3" in parts["path"].detail and "every element in its place" in parts["results"].detail
+    assert (
+        "tensor TMA, rank 3" in parts["path"].detail
+        and "every element in its place" in parts["results"].detail
+    )
 
 
 def test_threads_that_copy_lose_the_path_and_keep_the_rest():
@@ -48,51 +53,86 @@ def test_threads_that_copy_lose_the_path_and_keep_the_rest():
 
 
 def test_a_tile_in_the_wrong_place_is_told_by_its_index():
-    verdict, parts = checked(SOURCE, ("T.copy(S, Y[bz * b0 : (bz + 1) * b0, by * b1 : (by + 1) * b1",
-                                      "T.copy(S, Y[bz * b0 : (bz + 1) * b0, 0 : b1"))
+    verdict, parts = checked(
+        SOURCE,
+        (
+            "T.copy(S, Y[bz * b0 : (bz + 1) * b0, by * b1 : (by + 1) * b1",
+            "T.copy(S, Y[bz * b0 : (bz + 1) * b0, 0 : b1",
+        ),
+    )
     assert parts["path"].passed and parts["results"].passed is False
-    assert "elements of Y differ from X" in parts["results"].detail and "never written" in parts["results"].detail
+    assert (
+        "elements of Y differ from X" in parts["results"].detail
+        and "never written" in parts["results"].detail
+    )
 
 
 def test_a_copy_that_hangs_is_a_verdict():
-    _, parts = checked(SOURCE, ("T.mbarrier_wait_parity(full, 0)", "T.mbarrier_wait_parity(full, 1)\n"
-                                "            T.mbarrier_wait_parity(full, 0)\n            T.mbarrier_wait_parity(full, 1)"))
+    _, parts = checked(
+        SOURCE,
+        (
+            "T.mbarrier_wait_parity(full, 0)",
+            "T.mbarrier_wait_parity(full, 1)\n"
+            "            T.mbarrier_wait_parity(full, 0)\n            T.mbarrier_wait_parity(full, 1)",
+        ),
+    )
     assert parts["results"].passed is False and "wait" in parts["results"].detail
 
 
 def test_a_flattened_view_of_the_tensors_is_welcome():
     flat = SIGNATURE.replace("(d0, d1, d2)", "(d0 * d1, d2)")
     body = BODY.replace("bz * b0 : (bz + 1) * b0, by * b1 : (by + 1) * b1", "by * b1 : (by + 1) * b1")
-    body = body.replace("(d2 // b2, d1 // b1, d0 // b0, threads=128) as (bx, by, bz)",
-                        "(d2 // b2, d0 * d1 // b1, threads=128) as (bx, by)").replace("(b0, b1, b2)", "(b1, b2)")
-    whole_rows = checked(HEAD + flat + body)[1]["path"]  # a tile that is one piece of memory: tilelang 0.1.15 leaves TMA's map out
+    body = body.replace(
+        "(d2 // b2, d1 // b1, d0 // b0, threads=128) as (bx, by, bz)",
+        "(d2 // b2, d0 * d1 // b1, threads=128) as (bx, by)",
+    ).replace("(b0, b1, b2)", "(b1, b2)")
+    whole_rows = checked(HEAD + flat + body)[1][
+        "path"
+    ]  # a tile that is one piece of memory: tilelang 0.1.15 leaves TMA's map out
     assert whole_rows.passed is False and "1-D bulk copy" in whole_rows.detail
     assert checked(HEAD.replace("2, 16, 64", "2, 16, 32") + flat + body)[0].passed
 
 
-@pytest.mark.parametrize("copy, words", [
-    (None, "copy is NoneType"), (lambda d0: 1, "copy(8, 32, 64) raised TypeError"), (lambda *shape: 1, "returned int"),
-    (lambda *shape: exit(), "sys.exit"), (lambda *shape: 1 / 0, "ZeroDivisionError"),
-])
+@pytest.mark.parametrize(
+    "copy, words",
+    [
+        (None, "copy is NoneType"),
+        (lambda d0: 1, "copy(8, 32, 64) raised TypeError"),
+        (lambda *shape: 1, "returned int"),
+        (lambda *shape: exit(), "sys.exit"),
+        (lambda *shape: 1 / 0, "ZeroDivisionError"),
+    ],
+)
 @pytest.mark.parametrize("dsl", checker.DSLS)
 def test_nonsense_is_a_verdict(copy, words, dsl):
     verdict = checker.check_copy("case12", copy, dsl, "emulator")
     assert verdict.points == 0 and words in verdict.diagnosis
 
 
-@pytest.mark.parametrize("signature, words", [
-    ("X: T.Tensor((d0, d1, d2), T.float16), Y: T.Tensor((d0, d1), T.float16)", "Y has shape (8, 32)"),
-    ("X: T.Tensor((d0, d1, d2), T.float32), Y: T.Tensor((d0, d1, d2), T.float16)", "X is float32"),
-    ("Y: T.Tensor((d0, d1, d2), T.float16)", "two tensors, X and Y"),
-])
+@pytest.mark.parametrize(
+    "signature, words",
+    [
+        ("X: T.Tensor((d0, d1, d2), T.float16), Y: T.Tensor((d0, d1), T.float16)", "Y has shape (8, 32)"),
+        ("X: T.Tensor((d0, d1, d2), T.float32), Y: T.Tensor((d0, d1, d2), T.float16)", "X is float32"),
+        ("Y: T.Tensor((d0, d1, d2), T.float16)", "two tensors, X and Y"),
+    ],
+)
 def test_a_wrong_signature_is_named(signature, words):
     body = "        with T.Kernel(1, threads=128):\n            T.sync_threads()\n    return main\n"
     _, parts = checked(HEAD + f"    def main({signature}):\n" + body)
     assert parts["compiles"].passed is False and words in parts["compiles"].detail
 
 
-@pytest.mark.parametrize("arguments", [("case99", None), ([], None), ("case12", None, "cuda"), ("case12", None, "cute", "tpu"),
-                                       (None, None, [])])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("case99", None),
+        ([], None),
+        ("case12", None, "cuda"),
+        ("case12", None, "cute", "tpu"),
+        (None, None, []),
+    ],
+)
 def test_wrong_arguments_are_verdicts(arguments):
     verdict = checker.check_copy(*arguments)
     assert verdict.max_points == 0 and "the copies are case12" in verdict.diagnosis
@@ -129,13 +169,21 @@ def test_mended_maps_have_all_points():
     assert verdict.passed and verdict.points == steps.MAP_CASES["case11"].points
 
 
-@pytest.mark.parametrize("mend, passed, words", [
-    (lambda maps: maps, 0, "must be"), (lambda maps: MEND(maps)[:-1], 0, "list of 8 maps"), (lambda maps: None, 0, "list of 8"),
-    (lambda maps: [replace(m, l2_promotion=1) for m in MEND(maps)], 0, "2 fields were changed"),
-    (lambda maps: [*MEND(maps)[:-1], 7], 7, "this is int"), (lambda maps: [MEND(maps)[0]] * 8, 1, "fields were changed"),
-    (lambda maps: [replace(m, box=("a", "b")) for m in maps], 0, "no whole number"), (lambda maps: exit(), 0, "SystemExit"),
-    (lambda: 1, 0, "TypeError"), (3, 0, "not callable"),
-])
+@pytest.mark.parametrize(
+    "mend, passed, words",
+    [
+        (lambda maps: maps, 0, "must be"),
+        (lambda maps: MEND(maps)[:-1], 0, "list of 8 maps"),
+        (lambda maps: None, 0, "list of 8"),
+        (lambda maps: [replace(m, l2_promotion=1) for m in MEND(maps)], 0, "2 fields were changed"),
+        (lambda maps: [*MEND(maps)[:-1], 7], 7, "this is int"),
+        (lambda maps: [MEND(maps)[0]] * 8, 1, "fields were changed"),
+        (lambda maps: [replace(m, box=("a", "b")) for m in maps], 0, "no whole number"),
+        (lambda maps: exit(), 0, "SystemExit"),
+        (lambda: 1, 0, "TypeError"),
+        (3, 0, "not callable"),
+    ],
+)
 def test_what_is_wrong_with_a_mended_map_is_said(mend, passed, words):
     verdict = checker.check_maps("case11", mend)
     assert sum(bool(part.passed) for part in verdict.checks) == passed and words in str(verdict)

@@ -1,4 +1,6 @@
-"""check(): points by part, and a verdict for whatever it is given. The GPU is a worker that answers from a script."""
+"""check(): points by part, and a verdict for whatever it is given. The GPU is a worker that answers from a
+script.
+"""
 
 import ast
 import ctypes
@@ -97,13 +99,21 @@ def offline(monkeypatch):
     """compile_factory answers from ``compiled``: what is checked is the checker, not the compiler again."""
     monkeypatch.setattr(checker, "find_gpu", lambda: (None, "the reason there is none"))
     monkeypatch.setattr(checker, "compile_factory", lambda step, dsl, size: compiled(step))
-    monkeypatch.setattr(checker, "ask_emulator", lambda *_: {"ok": True, "relative_norm": 2e-4, "executed": 1})
+    monkeypatch.setattr(
+        checker, "ask_emulator", lambda *_: {"ok": True, "relative_norm": 2e-4, "executed": 1}
+    )
 
 
 @pytest.mark.parametrize("step", ["step01", "step05", "step10"])
 def test_solution_gets_what_a_compiler_can_tell(step, offline):
     verdict = checker.check(step, step, backend="compile")
-    assert passed(verdict) == {"compiles": True, "tensor maps": True, "instructions": True, "results": None, "speed": None}
+    assert passed(verdict) == {
+        "compiles": True,
+        "tensor maps": True,
+        "instructions": True,
+        "results": None,
+        "speed": None,
+    }
     assert verdict.points == steps.find(step).points / 2
     assert (verdict.backend, verdict.diagnosis, verdict.timing) == ("compile", "", ())
     assert not verdict.passed and not verdict.failed
@@ -113,7 +123,9 @@ def test_solution_gets_what_a_compiler_can_tell(step, offline):
 def test_parts_are_worth_the_step_in_tenths(step):
     verdict = checker.check(step, None, backend="compile")
     worth = {part.name: part.max_points for part in verdict.checks}
-    assert worth == {name: pytest.approx(steps.find(step).points * tenths / 10) for name, tenths in steps.PARTS.items()}
+    assert worth == {
+        name: pytest.approx(steps.find(step).points * tenths / 10) for name, tenths in steps.PARTS.items()
+    }
     assert verdict.max_points == steps.find(step).points
     assert verdict.points == 0
 
@@ -125,8 +137,20 @@ def test_all_steps_are_worth_a_hundred_points():
 def test_json_fields(offline):
     fields = checker.check("step05", "step05", backend="compile").to_dict()
     fields.pop("receipt")
-    assert list(fields) == ["step", "dsl", "backend", "passed", "points", "max_points", "checks", "diagnosis", "timing"]
-    assert [list(check) for check in fields["checks"]] == [["name", "passed", "points", "max_points", "detail"]] * 5
+    assert list(fields) == [
+        "step",
+        "dsl",
+        "backend",
+        "passed",
+        "points",
+        "max_points",
+        "checks",
+        "diagnosis",
+        "timing",
+    ]
+    assert [list(check) for check in fields["checks"]] == [
+        ["name", "passed", "points", "max_points", "detail"]
+    ] * 5
     assert (fields["step"], fields["dsl"], fields["backend"]) == ("step05", "tilelang", "compile")
     assert (fields["passed"], fields["points"], fields["max_points"]) == (False, 5, 10)
     assert [check["passed"] for check in fields["checks"]] == [True, True, True, None, None]
@@ -134,11 +158,16 @@ def test_json_fields(offline):
 
 
 def test_says_why_results_are_missing(offline):
-    verdicts = {backend: parts(checker.check("step05", "step05", backend=backend)) for backend in checker.BACKENDS}
+    verdicts = {
+        backend: parts(checker.check("step05", "step05", backend=backend)) for backend in checker.BACKENDS
+    }
     assert verdicts["gpu"]["results"].detail == verdicts["gpu"]["speed"].detail == "the reason there is none"
     assert "only compiles" in verdicts["compile"]["results"].detail
     assert verdicts["auto"]["results"].passed and verdicts["emulator"]["results"].passed
-    assert "no Hopper GPU" in verdicts["auto"]["speed"].detail and "knows no time" in verdicts["emulator"]["speed"].detail
+    assert (
+        "no Hopper GPU" in verdicts["auto"]["speed"].detail
+        and "knows no time" in verdicts["emulator"]["speed"].detail
+    )
 
 
 # -- in the emulator
@@ -147,20 +176,36 @@ def test_says_why_results_are_missing(offline):
 def emulated(monkeypatch, answers, step="step05"):
     """A check whose emulator gives these answers, in the order of the step table's sizes."""
     by_size = dict(zip((size for size, _ in steps.find(step).emulated), answers, strict=True))
-    monkeypatch.setattr(checker, "compile_factory", lambda step, dsl, size: replace(compiled(step), source=repr(size)))
-    monkeypatch.setattr(checker, "ask_emulator", lambda artifact, *_: by_size[ast.literal_eval(artifact.source)])
+    monkeypatch.setattr(
+        checker, "compile_factory", lambda step, dsl, size: replace(compiled(step), source=repr(size))
+    )
+    monkeypatch.setattr(
+        checker, "ask_emulator", lambda artifact, *_: by_size[ast.literal_eval(artifact.source)]
+    )
     return checker.check(step, step, backend="emulator")
 
 
 EMULATED_RIGHT = {"ok": True, "relative_norm": 2e-4, "executed": 9}
-RACE = {"ok": False, "finished": True, "relative_norm": 2e-4, "kinds": ["proxy-fence"], "diagnosis": "no fence"}
+RACE = {
+    "ok": False,
+    "finished": True,
+    "relative_norm": 2e-4,
+    "kinds": ["proxy-fence"],
+    "diagnosis": "no fence",
+}
 STUCK = {"ok": False, "finished": False, "relative_norm": 1.0, "kinds": ["deadlock"], "diagnosis": "all wait"}
 UNKNOWN = {"error": "emulator", "diagnosis": "the emulator cannot run this kernel: tcgen05"}
 
 
 def test_right_in_the_emulator_gives_all_points_but_speeds(offline, monkeypatch):
     verdict = emulated(monkeypatch, [EMULATED_RIGHT] * 3)
-    assert passed(verdict) == {"compiles": True, "tensor maps": True, "instructions": True, "results": True, "speed": None}
+    assert passed(verdict) == {
+        "compiles": True,
+        "tensor maps": True,
+        "instructions": True,
+        "results": True,
+        "speed": None,
+    }
     assert (verdict.points, verdict.backend, verdict.diagnosis) == (9, "emulator", "")
 
 
@@ -182,7 +227,9 @@ def test_a_deadlock_gives_no_points_and_its_words(offline, monkeypatch):
 
 
 def test_whole_runs_are_told_before_runs_of_a_few_ctas(offline, monkeypatch):
-    verdict = emulated(monkeypatch, [{**RACE, "diagnosis": "some CTAs"}, {**RACE, "diagnosis": "all CTAs"}, EMULATED_RIGHT])
+    verdict = emulated(
+        monkeypatch, [{**RACE, "diagnosis": "some CTAs"}, {**RACE, "diagnosis": "all CTAs"}, EMULATED_RIGHT]
+    )
     assert verdict.diagnosis.endswith("all CTAs")
 
 
@@ -231,16 +278,23 @@ def test_illegal_tensor_map_is_told(monkeypatch):
     first = artifact.parameters[0]
     broken = replace(first, tensor_map=replace(first.tensor_map, strides=(642,)))
     step = steps.find("step05")
-    verdict = checker.check_artifacts(step, "tilelang", {step.check_sizes[0]: replace(
-        artifact, parameters=(broken, *artifact.parameters[1:]))}, "compile", "no GPU")
+    verdict = checker.check_artifacts(
+        step,
+        "tilelang",
+        {step.check_sizes[0]: replace(artifact, parameters=(broken, *artifact.parameters[1:]))},
+        "compile",
+        "no GPU",
+    )
     part = parts(verdict)["tensor maps"]
     assert part.passed is False and part.points == 0
     assert f"the map over {first.tensor}" in part.detail and "642" in part.detail
 
 
-@pytest.mark.parametrize("step, source", [
-    ("step03", SMALL_TILES), ("step05", PIPELINED), ("step07", consumer_first())],
-    ids=["other tiles and grid order", "T.Pipelined", "consumer first"])
+@pytest.mark.parametrize(
+    "step, source",
+    [("step03", SMALL_TILES), ("step05", PIPELINED), ("step07", consumer_first())],
+    ids=["other tiles and grid order", "T.Pipelined", "consumer first"],
+)
 def test_kernel_written_another_way_is_as_good(step, source, tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(source)
@@ -261,7 +315,9 @@ def assert_refused(verdict, *words):
 
 @pytest.mark.parametrize("step", [None, 5, "", "step11", "step1", ["step01"], {}], ids=repr)
 def test_unknown_step_is_a_verdict(step):
-    assert_refused(checker.check(step, None), *(["step01, step02"] if not isinstance(step, list | dict) else []))
+    assert_refused(
+        checker.check(step, None), *(["step01, step02"] if not isinstance(step, list | dict) else [])
+    )
 
 
 @pytest.mark.parametrize("dsl", [None, "", "cuda", "TileLang", ["tilelang"]], ids=repr)
@@ -271,12 +327,15 @@ def test_unknown_dsl_is_a_verdict(dsl):
 
 @pytest.mark.parametrize("backend", [None, "", "cpu", 0, ["gpu"]], ids=repr)
 def test_unknown_backend_is_a_verdict(backend):
-    assert_refused(checker.check("step01", None, backend=backend), "there is no backend", "auto, gpu, emulator, compile")
+    assert_refused(
+        checker.check("step01", None, backend=backend), "there is no backend", "auto, gpu, emulator, compile"
+    )
 
 
 def raises(error):
     def gemm(*_):
         raise error
+
     return gemm
 
 
@@ -284,22 +343,26 @@ def recurses(M, N, K):
     return recurses(M, N, K)
 
 
-@pytest.mark.parametrize("factory, words", [
-    (None, "NoneType, not a function"),
-    (5, "int, not a function"),
-    ("gemm", "str, not a function"),
-    (lambda: None, "TypeError"),
-    (lambda M, N, K: None, "returned NoneType"),
-    (lambda M, N, K: 5, "returned int"),
-    (lambda M, N, K: "ptx", "returned str"),
-    (raises(ValueError("block_K does not divide K")), "ValueError: block_K does not divide K"),
-    (raises(AssertionError()), "AssertionError"),
-    (raises(ImportError("no module of yours")), "no module of yours"),
-    (raises(MemoryError()), "MemoryError"),
-    (recurses, "RecursionError"),
-    (raises(SystemExit(0)), "sys.exit()"),
-    (lambda M, N, K: sys.exit("done"), "sys.exit()"),
-], ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    "factory, words",
+    [
+        (None, "NoneType, not a function"),
+        (5, "int, not a function"),
+        ("gemm", "str, not a function"),
+        (lambda: None, "TypeError"),
+        (lambda M, N, K: None, "returned NoneType"),
+        (lambda M, N, K: 5, "returned int"),
+        (lambda M, N, K: "ptx", "returned str"),
+        (raises(ValueError("block_K does not divide K")), "ValueError: block_K does not divide K"),
+        (raises(AssertionError()), "AssertionError"),
+        (raises(ImportError("no module of yours")), "no module of yours"),
+        (raises(MemoryError()), "MemoryError"),
+        (recurses, "RecursionError"),
+        (raises(SystemExit(0)), "sys.exit()"),
+        (lambda M, N, K: sys.exit("done"), "sys.exit()"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
 def test_bad_factory_is_a_verdict(factory, words):
     verdict = checker.check("step01", factory, backend="compile")
     assert_refused(verdict, words)
@@ -311,6 +374,7 @@ def test_an_endless_factory_is_a_verdict(monkeypatch):
     def endless(M, N, K):
         while True:
             pass
+
     monkeypatch.setattr(tilelang, "TRACE_LIMIT", 0.2)
     assert_refused(checker.check("step01", endless, backend="compile"), "did not end within 0.2 s")
 
@@ -331,23 +395,31 @@ def test_a_factory_that_prints_and_deletes_is_a_verdict(tmp_path, monkeypatch, c
     folder = tmp_path / "folder"
     folder.mkdir()
     path = folder / "mine.py"
-    path.write_text("import os, shutil\n\ndef gemm(M, N, K):\n    os.write(1, b'chatter')\n    os.environ.clear()\n"
-                    f"    shutil.rmtree({str(folder)!r})\n    raise OSError('all gone')\n")
+    path.write_text(
+        "import os, shutil\n\ndef gemm(M, N, K):\n    os.write(1, b'chatter')\n    os.environ.clear()\n"
+        f"    shutil.rmtree({str(folder)!r})\n    raise OSError('all gone')\n"
+    )
     monkeypatch.setattr(os, "environ", os.environ.copy())
     monkeypatch.chdir(folder)
-    assert_refused(checker.check("step01", loading.load_factory(path), backend="compile"), "OSError: all gone")
+    assert_refused(
+        checker.check("step01", loading.load_factory(path), backend="compile"), "OSError: all gone"
+    )
     assert "chatter" not in capfd.readouterr().out
 
 
 def test_a_missing_compiler_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "tilelang", None)
-    assert_refused(checker.check("step01", recurses, backend="compile"), "package tilelang is missing", "make venv")
+    assert_refused(
+        checker.check("step01", recurses, backend="compile"), "package tilelang is missing", "make venv"
+    )
 
 
 def test_a_fault_of_the_checker_is_a_verdict(monkeypatch):
     monkeypatch.setattr(checker, "check_artifacts", raises(RuntimeError("our own fault")))
     monkeypatch.setattr(checker, "compile_factory", lambda *_: compiled("step01"))
-    assert_refused(checker.check("step01", None, backend="compile"), "the checker itself failed", "our own fault")
+    assert_refused(
+        checker.check("step01", None, backend="compile"), "the checker itself failed", "our own fault"
+    )
 
 
 def test_the_next_check_works(offline):
@@ -357,8 +429,12 @@ def test_the_next_check_works(offline):
 
 def test_html_escapes_what_a_learner_wrote():
     attack = "<script>alert('x')</script>"
-    for verdict in (checker.check("step01", raises(ValueError(attack)), backend="compile"), checker.check(attack, None),
-                    checker.check("step01", None, dsl=attack), checker.check("step01", None, backend=attack)):
+    for verdict in (
+        checker.check("step01", raises(ValueError(attack)), backend="compile"),
+        checker.check(attack, None),
+        checker.check("step01", None, dsl=attack),
+        checker.check("step01", None, backend=attack),
+    ):
         html = verdict._repr_html_()
         assert "<script" not in html and "&lt;script&gt;" in html
 
@@ -395,8 +471,14 @@ class FakeWorker:
 
 
 def timing(ratio, spread=0.01):
-    return {"mode": "burst", "size": [4096, 4096, 4096], "tflops": 700 * ratio, "cublas_tflops": 700.0, "ratio": ratio,
-            "ratio_quartiles": [ratio - spread / 2, ratio + spread / 2]}
+    return {
+        "mode": "burst",
+        "size": [4096, 4096, 4096],
+        "tflops": 700 * ratio,
+        "cublas_tflops": 700.0,
+        "ratio": ratio,
+        "ratio_quartiles": [ratio - spread / 2, ratio + spread / 2],
+    }
 
 
 FAST = timing(1.0)
@@ -413,6 +495,7 @@ def gpu(monkeypatch, offline):
         worker = FakeWorker(runs, timings)
         monkeypatch.setattr(checker, "worker", lambda: worker)
         return checker.check(step, step, **options), worker
+
     return check
 
 
@@ -426,7 +509,9 @@ def test_right_and_fast_gets_all_points(gpu):
 
 def test_gpu_checks_compile_at_every_size(gpu, monkeypatch):
     sizes = []
-    monkeypatch.setattr(checker, "compile_factory", lambda step, dsl, size: sizes.append(size) or compiled(step))
+    monkeypatch.setattr(
+        checker, "compile_factory", lambda step, dsl, size: sizes.append(size) or compiled(step)
+    )
     gpu()
     assert sizes == [*SIZES, steps.find("step05").timed_sizes[0]]
 
@@ -480,9 +565,17 @@ def test_wrong_everywhere_gives_no_points_for_results(gpu):
 
 
 def assert_broken(verdict, worker, *words):
-    """A kernel that hung or faulted at its second size: it is not run again and has no points for results and speed."""
+    """A kernel that hung or faulted at its second size: it is not run again and has no points for results and
+    speed.
+    """
     assert (worker.count("run"), worker.count("burst")) == (2, 0)
-    assert passed(verdict) == {"compiles": True, "tensor maps": True, "instructions": True, "results": False, "speed": False}
+    assert passed(verdict) == {
+        "compiles": True,
+        "tensor maps": True,
+        "instructions": True,
+        "results": False,
+        "speed": False,
+    }
     assert verdict.points == verdict.max_points / 2
     assert " x ".join(map(str, SIZES[1])) in verdict.diagnosis
     for word in words:
@@ -537,14 +630,25 @@ def test_a_death_without_a_word_gets_causes_that_the_kernel_has(gpu):
     assert "mbarrier" in said["step10"] and "cluster" in said["step10"]
 
 
-@pytest.mark.parametrize("answer, words", [
-    ({"error": "timed_output", "detail": "x"}, "a timed output was wrong"),
-    ({"error": "CUDA_ERROR_ILLEGAL_ADDRESS", "detail": "x"}, "illegal address"),
-    (WorkerTimeout(), "never ended (60 s)"),
-    (WorkerDied("gone"), "died: gone")], ids=["wrong", "fault", "hang", "death"])
+@pytest.mark.parametrize(
+    "answer, words",
+    [
+        ({"error": "timed_output", "detail": "x"}, "a timed output was wrong"),
+        ({"error": "CUDA_ERROR_ILLEGAL_ADDRESS", "detail": "x"}, "illegal address"),
+        (WorkerTimeout(), "never ended (60 s)"),
+        (WorkerDied("gone"), "died: gone"),
+    ],
+    ids=["wrong", "fault", "hang", "death"],
+)
 def test_failure_while_timed_costs_the_speed_points_alone(answer, words, gpu):
     verdict, _ = gpu(timings=[answer])
-    assert passed(verdict) == {"compiles": True, "tensor maps": True, "instructions": True, "results": True, "speed": False}
+    assert passed(verdict) == {
+        "compiles": True,
+        "tensor maps": True,
+        "instructions": True,
+        "results": True,
+        "speed": False,
+    }
     assert verdict.points == 9
     assert words in verdict.diagnosis
     assert verdict.timing == ()
@@ -555,8 +659,13 @@ def test_a_full_ladder_run_keeps_every_timing(gpu, monkeypatch):
     sizes = (*step.check_sizes, *step.timed_sizes)
     worker = FakeWorker(timings=[timing(1.0), timing(0.1), timing(0.2)])
     monkeypatch.setattr(checker, "worker", lambda: worker)
-    verdict = checker.check_artifacts(step, "tilelang", dict.fromkeys(sizes, compiled("step05")), "gpu",
-                                      timed={size: ("burst",) for size in step.timed_sizes})
+    verdict = checker.check_artifacts(
+        step,
+        "tilelang",
+        dict.fromkeys(sizes, compiled("step05")),
+        "gpu",
+        timed={size: ("burst",) for size in step.timed_sizes},
+    )
     assert [run["ratio"] for run in verdict.timing] == [1.0, 0.1, 0.2]
     assert verdict.passed  # the first timed size is held against the floor
 
@@ -564,18 +673,27 @@ def test_a_full_ladder_run_keeps_every_timing(gpu, monkeypatch):
 # -- the GPU that is here
 
 
-@pytest.mark.parametrize("answer, words", [
-    ({"name": "NVIDIA A100", "capability": [8, 0]}, "NVIDIA A100 has compute capability 8.0; the course's kernels need 9.0"),
-    ({"name": "NVIDIA B200", "capability": [10, 0]}, "10.0"),
-    (WorkerTimeout(), "did not answer"),
-    (WorkerDied("no CUDA-capable device is detected"), "no CUDA-capable device is detected"),
-    (OSError("cannot start"), "cannot start")], ids=["A100", "B200", "silent", "dead", "not started"])
+@pytest.mark.parametrize(
+    "answer, words",
+    [
+        (
+            {"name": "NVIDIA A100", "capability": [8, 0]},
+            "NVIDIA A100 has compute capability 8.0; the course's kernels need 9.0",
+        ),
+        ({"name": "NVIDIA B200", "capability": [10, 0]}, "10.0"),
+        (WorkerTimeout(), "did not answer"),
+        (WorkerDied("no CUDA-capable device is detected"), "no CUDA-capable device is detected"),
+        (OSError("cannot start"), "cannot start"),
+    ],
+    ids=["A100", "B200", "silent", "dead", "not started"],
+)
 def test_a_gpu_that_cannot_be_used_has_a_reason(answer, words, monkeypatch):
     class Machine:
         def device(self):
             if isinstance(answer, Exception):
                 raise answer
             return answer
+
     monkeypatch.setattr(ctypes, "CDLL", lambda name: None)
     monkeypatch.setattr(checker, "worker", Machine)
     device, reason = checker.find_gpu()
@@ -585,6 +703,7 @@ def test_a_gpu_that_cannot_be_used_has_a_reason(answer, words, monkeypatch):
 def test_without_a_driver_no_process_is_started(monkeypatch):
     def missing(name):
         raise OSError(name)
+
     monkeypatch.setattr(ctypes, "CDLL", missing)
     monkeypatch.setattr(checker, "worker", lambda: pytest.fail("started a worker"))
     assert checker.find_gpu() == (None, "there is no NVIDIA driver here")

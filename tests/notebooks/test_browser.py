@@ -1,4 +1,6 @@
-"""The notebooks where a learner meets them: a real JupyterLab, a real browser, and what is then on the screen."""
+"""The notebooks where a learner meets them: a real JupyterLab, a real browser, and what is then on the
+screen.
+"""
 
 import json
 import os
@@ -23,10 +25,19 @@ pytestmark = pytest.mark.slow
 
 NOTEBOOK = "04_tma.ipynb"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-             "--disable-component-update", "--disable-sync"]
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 SECOND = 1000  # Playwright's timeouts are milliseconds
-FULL_MARKS = re.compile(r"step04, (tilelang|cute): (?:9 of 10 points \(backend: emulator\)|10 of 10 points \(backend: gpu\))")
+FULL_MARKS = re.compile(
+    r"step04, (tilelang|cute): (?:9 of 10 points \(backend: emulator\)|10 of 10 points \(backend: gpu\))"
+)
 SETTINGS = {
     # every cell is in the page, also those far out of view
     "notebook-extension/tracker": {"windowingMode": "none"},
@@ -74,31 +85,58 @@ def browser(home):
         give_up = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
         give_up(f"no browser: none of {', '.join(BROWSERS)} is on the PATH")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS, env={**os.environ, "HOME": str(home)})
+        browser = playwright.chromium.launch(
+            executable_path=path, args=ARGUMENTS, env={**os.environ, "HOME": str(home)}
+        )
         yield browser
         browser.close()
 
 
 @pytest.fixture(scope="module")
 def lab(browser, home, tmp_path_factory):
-    """A JupyterLab server over a copy of the notebooks. Yields their folder, and the address of one by its name."""
+    """A JupyterLab server over a copy of the notebooks.
+
+    Yields their folder, and the address of one by its name.
+    """
     folder = tmp_path_factory.mktemp("lab") / "notebooks"
     shutil.copytree(sync.NOTEBOOKS, folder, ignore=shutil.ignore_patterns(".ipynb_checkpoints", "progress.*"))
     for name, values in SETTINGS.items():
         path = home / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(values))
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER", "JPY_", "IPYTHON", "XDG_"))}
-    environment |= {"HOME": str(home), "JUPYTER_CONFIG_DIR": f"{home}/config", "JUPYTER_DATA_DIR": f"{home}/data",
-                    "JUPYTER_RUNTIME_DIR": f"{home}/runtime", "JUPYTERLAB_SETTINGS_DIR": f"{home}/settings"}
+    environment = {
+        k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER", "JPY_", "IPYTHON", "XDG_"))
+    }
+    environment |= {
+        "HOME": str(home),
+        "JUPYTER_CONFIG_DIR": f"{home}/config",
+        "JUPYTER_DATA_DIR": f"{home}/data",
+        "JUPYTER_RUNTIME_DIR": f"{home}/runtime",
+        "JUPYTERLAB_SETTINGS_DIR": f"{home}/settings",
+    }
     token = secrets.token_hex()
     log = home / "server.log"
     with log.open("w") as output:
         server = subprocess.Popen(
-            [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1", "--ServerApp.port=0",
-             f"--ServerApp.root_dir={folder}", f"--IdentityProvider.token={token}", "--LabApp.expose_app_in_browser=True",
-             "--LabApp.extension_manager=readonly"],
-            cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+            [
+                sys.executable,
+                "-m",
+                "jupyterlab",
+                "--no-browser",
+                "--allow-root",
+                "--ServerApp.ip=127.0.0.1",
+                "--ServerApp.port=0",
+                f"--ServerApp.root_dir={folder}",
+                f"--IdentityProvider.token={token}",
+                "--LabApp.expose_app_in_browser=True",
+                "--LabApp.extension_manager=readonly",
+            ],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
     try:
         url = server_url(server, home / "runtime" / f"jpserver-{server.pid}.json", log)
         yield folder, lambda name: f"{url}lab/tree/{name}?reset&token={token}"
@@ -159,7 +197,9 @@ def outputs(cell):
 
 
 def score(cell):
-    """The score that a check's cell shows for full marks: its verdict, and a plain number as the last thing."""
+    """The score that a check's cell shows for full marks: its verdict, and a plain number as the last
+    thing.
+    """
     verdict = outputs(cell).first
     assert verdict.is_visible() and FULL_MARKS.match(verdict.inner_text()), verdict.inner_text()
     return outputs(cell).last.inner_text().strip()
@@ -167,8 +207,15 @@ def score(cell):
 
 def assert_all_ran_well(page):
     """No cell wrote to stderr or raised: JupyterLab gives both the same type. None was left out."""
-    assert page.locator('.jp-OutputArea-output[data-mime-type="application/vnd.jupyter.stderr"]').all_inner_texts() == []
-    assert all(re.search(r"\d", prompt) for prompt in page.locator(".jp-CodeCell .jp-InputPrompt").all_inner_texts())
+    assert (
+        page.locator(
+            '.jp-OutputArea-output[data-mime-type="application/vnd.jupyter.stderr"]'
+        ).all_inner_texts()
+        == []
+    )
+    assert all(
+        re.search(r"\d", prompt) for prompt in page.locator(".jp-CodeCell .jp-InputPrompt").all_inner_texts()
+    )
 
 
 def keep(cell, path):
@@ -180,7 +227,9 @@ def keep(cell, path):
 
 
 def test_step_4_as_a_learner_sees_it(lab, page, pictures):
-    """Run All on the solved notebook: verdicts, scores, ladder, drawings, hints; nothing on stderr, nothing from outside."""
+    """Run All on the solved notebook: verdicts, scores, ladder, drawings, hints; nothing on stderr, nothing
+    from outside.
+    """
     folder, address = lab
     notebook = sync.synchronised(nbformat.read(folder / NOTEBOOK, as_version=4), solved=True)
     nbformat.write(notebook, folder / NOTEBOOK)
@@ -198,8 +247,12 @@ def test_step_4_as_a_learner_sees_it(lab, page, pictures):
     assert drawn.is_visible() and drawn.evaluate("image => image.naturalWidth") > 0
 
     prose = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
-    page.wait_for_function("() => [...document.querySelectorAll('.jp-RenderedMarkdown img')].every(image => image.complete)")
-    widths = page.locator(".jp-RenderedMarkdown img").evaluate_all("images => images.map(image => image.naturalWidth)")
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('.jp-RenderedMarkdown img')].every(image => image.complete)"
+    )
+    widths = page.locator(".jp-RenderedMarkdown img").evaluate_all(
+        "images => images.map(image => image.naturalWidth)"
+    )
     assert len(widths) == prose.count("![") > 0 and all(widths)
 
     cells.first.scroll_into_view_if_needed()
@@ -213,9 +266,14 @@ def test_step_4_as_a_learner_sees_it(lab, page, pictures):
         assert hint.get_attribute("open") is None
         hint.locator("summary").click()
         assert hint.get_attribute("open") is not None
-    keep(next(cells.nth(i) for i, cell in enumerate(notebook.cells) if "<summary>Hint" in cell.source), pictures / "hints.png")
+    keep(
+        next(cells.nth(i) for i, cell in enumerate(notebook.cells) if "<summary>Hint" in cell.source),
+        pictures / "hints.png",
+    )
 
-    page.evaluate("() => { window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'}); }")
+    page.evaluate(
+        "() => { window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'}); }"
+    )
     page.wait_for_selector("body[data-jp-theme-light=false]", state="attached")
     keep(checks[0], pictures / "verdict_dark.png")
     keep(ladder, pictures / "ladder_dark.png")
@@ -242,16 +300,22 @@ def slow(M, N, K):
 
 
 def test_interrupted_check_leaves_a_usable_notebook(lab, page):
-    """Kernel > Interrupt Kernel while a check compiles one size and emulates another: it says so, and the next check works."""
+    """Kernel > Interrupt Kernel while a check compiles one size and emulates another: it says so, and the
+    next check works.
+    """
     folder, address = lab
     solution = sync.exercise("step04", "cute", solved=True)
     endless = solution.replace("range(K // block_K,", "range(1_000_000,")
     assert endless != solution
     slow = SLOW.replace("LAST", str(len(steps.find("step04").emulated)))
     sources = endless, slow, 'check("step04", slow, "cute")', solution, 'check("step04", gemm, "cute")'
-    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources],
-                                            metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}}),
-                   folder / "interrupted.ipynb")
+    nbformat.write(
+        nbformat.v4.new_notebook(
+            cells=[nbformat.v4.new_code_cell(source) for source in sources],
+            metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}},
+        ),
+        folder / "interrupted.ipynb",
+    )
 
     start_all(page, address, "interrupted.ipynb")
     for _ in range(600):

@@ -1,4 +1,6 @@
-"""Notebook 11: what it claims about the rules, the compilers (tilelang 0.1.15, nvidia-cutlass-dsl 4.8.1) and __grid_constant__."""
+"""Notebook 11: what it claims about the rules, the compilers (tilelang 0.1.15, nvidia-cutlass-dsl 4.8.1) and
+__grid_constant__.
+"""
 
 from dataclasses import replace
 from importlib.metadata import version
@@ -23,8 +25,11 @@ from course_utils.tma.rules import RULES, violations
 NOTEBOOK = Path(sync.NOTEBOOKS) / "11_tma_contract.ipynb"
 MEND = SOLUTIONS / "maps" / "case11_contract.py"
 ANSWERS = {  # what predict() says to the questions of the four rounds, 1 for legal
-    "questions_1": (1, 0, 1, 0, 1, 1), "questions_2": (1, 0, 1, 0, 0, 0), "questions_3": (1, 0, 1, 1, 0, 0),
-    "questions_4": (1, 0, 1, 0, 0)}
+    "questions_1": (1, 0, 1, 0, 1, 1),
+    "questions_2": (1, 0, 1, 0, 0, 0),
+    "questions_3": (1, 0, 1, 1, 0, 0),
+    "questions_4": (1, 0, 1, 0, 0),
+}
 
 
 def maps_of(artifact):
@@ -33,6 +38,7 @@ def maps_of(artifact):
 
 def copy(width, columns):
     """The notebook's copy: a tile of 128 x ``width`` of a 256 x ``columns`` matrix, in by tma_copy."""
+
     @T.prim_func
     def main(X: T.Tensor((256, columns), T.float16), Y: T.Tensor((256, columns), T.float16)):
         with T.Kernel(2, threads=128) as b:
@@ -51,13 +57,18 @@ def test_the_pinned_releases_are_the_ones_described():
     assert (version("tilelang"), version("nvidia-cutlass-dsl")) == ("0.1.15", "4.8.1")
 
 
-# -- the notebook ----------------------------------------------------------------------------------------------------
+# -- the notebook
 
 
 def test_the_answers_to_the_questions():
     """Each round mixes legal and illegal maps, and an illegal one breaks one rule only."""
-    names = {"replace": replace, "TensorMap": TensorMap,
-             "tile": TensorMap(data_type=6, dims=(1024, 4096), strides=(2048,), box=(64, 128), element_strides=(1, 1), swizzle=3)}
+    names = {
+        "replace": replace,
+        "TensorMap": TensorMap,
+        "tile": TensorMap(
+            data_type=6, dims=(1024, 4096), strides=(2048,), box=(64, 128), element_strides=(1, 1), swizzle=3
+        ),
+    }
     for cell in nbformat.read(NOTEBOOK, as_version=4).cells:
         if cell.cell_type == "code" and cell.source.startswith("questions_"):
             exec(cell.source[: cell.source.index("guesses_")], names)
@@ -86,25 +97,38 @@ def test_a_map_with_two_fields_changed_gets_no_points():
     assert verdict.points == pytest.approx(8.75) and "2 fields were changed" in verdict.checks[0].detail
 
 
-# -- the compilers ---------------------------------------------------------------------------------------------------
+# -- the compilers
 
 
 def test_both_dsls_make_the_same_legal_maps_of_step_4():
-    """tilelang 0.1.15 and nvidia-cutlass-dsl 4.8.1 come to boxes of 128 x 64 with swizzle 128B, read where they were passed."""
-    made = {dsl: checker.compile_factory(load_factory(solution_path("step04", dsl)), dsl, (512, 256, 320)) for dsl in checker.DSLS}
+    """tilelang 0.1.15 and nvidia-cutlass-dsl 4.8.1 come to boxes of 128 x 64 with swizzle 128B, read where
+    they were passed.
+    """
+    made = {
+        dsl: checker.compile_factory(load_factory(solution_path("step04", dsl)), dsl, (512, 256, 320))
+        for dsl in checker.DSLS
+    }
     tilelang, cute = (maps_of(made[dsl]) for dsl in ("tilelang", "cute"))
     assert tilelang == cute and set(cute) == {"A", "B", "D"}
     assert all((m.box, m.swizzle, violations(m)) == ((64, 128), 3, []) for m in cute.values())
     assert passed_by_value(made["tilelang"]) == passed_by_value(made["cute"]) == []
 
 
-@pytest.mark.parametrize("width, box, swizzle, loads", [
-    (64, (64, 128), 3, 1), (128, (64, 128), 3, 2), (32, (32, 128), 2, 1), (24, (24, 128), 0, 1)])
+@pytest.mark.parametrize(
+    "width, box, swizzle, loads",
+    [(64, (64, 128), 3, 1), (128, (64, 128), 3, 2), (32, (32, 128), 2, 1), (24, (24, 128), 0, 1)],
+)
 def test_tilelang_fits_box_and_swizzle_to_the_tile(width, box, swizzle, loads):
-    """tilelang 0.1.15 cuts a row of 128 halves into two boxes, takes swizzle 64B for 32 halves, and none for 24."""
+    """tilelang 0.1.15 cuts a row of 128 halves into two boxes, takes swizzle 64B for 32 halves, and none for
+    24.
+    """
     artifact = compile_prim_func(copy(width, 256))
     load = next(c for c in copies.copies(artifact) if c.tensor == "X")
-    assert (maps_of(artifact)["X"].box, maps_of(artifact)["X"].swizzle, load.paths) == (box, swizzle, {copies.TENSOR: loads})
+    assert (maps_of(artifact)["X"].box, maps_of(artifact)["X"].swizzle, load.paths) == (
+        box,
+        swizzle,
+        {copies.TENSOR: loads},
+    )
 
 
 @pytest.mark.parametrize("width, columns", [(60, 256), (64, 68)])
@@ -115,31 +139,43 @@ def test_tilelang_refuses_what_no_map_describes(width, columns):
 
 
 def test_cute_drops_the_remainder_of_a_stride():
-    """nvidia-cutlass-dsl 4.8.1 describes rows that are 136 bytes apart by a legal map with a stride of 128."""
-    tensors = (Tensor("A", (256, 68), "float16"), Tensor("B", (128, 68), "float16"), Tensor("D", (256, 128), "float16"))
+    """nvidia-cutlass-dsl 4.8.1 describes rows that are 136 bytes apart by a legal map with a stride of
+    128.
+    """
+    tensors = (
+        Tensor("A", (256, 68), "float16"),
+        Tensor("B", (128, 68), "float16"),
+        Tensor("D", (256, 128), "float16"),
+    )
     found = maps_of(compile_host(load_factory(solution_path("step04", "cute"))(256, 128, 64), tensors))["A"]
     assert found.dims == (68, 256) and found.strides == (128,) and violations(found) == []
 
 
 def test_tilelang_passes_a_map_made_by_hand_on_as_it_was_written():
     """tilelang 0.1.15 compiles solutions/wrong's swizzle_span: an illegal map is no compile error."""
-    artifact = checker.compile_factory(load_module(SOLUTIONS / "wrong" / "tilelang" / "swizzle_span.py").gemm, "tilelang",
-                                       (256, 256, 320))
+    artifact = checker.compile_factory(
+        load_module(SOLUTIONS / "wrong" / "tilelang" / "swizzle_span.py").gemm, "tilelang", (256, 256, 320)
+    )
     assert [v.rule for v in violations(maps_of(artifact)["B"])] == ["swizzle-span"]
 
 
 def test_maps_that_disagree_with_their_reader_are_legal():
     """nvidia-cutlass-dsl 4.8.1: solutions/wrong's swizzle_disagrees breaks no rule; only its numbers tell."""
-    artifact = checker.compile_factory(load_module(SOLUTIONS / "wrong" / "cute" / "swizzle_disagrees.py").gemm, "cute",
-                                       (256, 256, 320))
+    artifact = checker.compile_factory(
+        load_module(SOLUTIONS / "wrong" / "cute" / "swizzle_disagrees.py").gemm, "cute", (256, 256, 320)
+    )
     assert checker.tensor_map_findings(artifact) == [] and maps_of(artifact)["A"].swizzle == 2
 
 
-@pytest.mark.parametrize("declared, copied", [("", True), ("const", True), ("const __grid_constant__", False)])
+@pytest.mark.parametrize(
+    "declared, copied", [("", True), ("const", True), ("const __grid_constant__", False)]
+)
 def test_only_grid_constant_keeps_a_map_where_it_is(declared, copied):
     """NVRTC 13.0 copies a map to each thread's local memory before it passes on the address."""
     ptx, _, resources = compile_source(
         "struct alignas(64) CUtensorMap { unsigned long long opaque[16]; };\n"
-        f'extern "C" __global__ void load({declared} CUtensorMap map) {{ asm volatile("prefetch.tensormap [%0];" :: "l"(&map)); }}',
-        [])
+        f'extern "C" __global__ void load({declared} CUtensorMap map) {{ asm volatile("prefetch.tensormap '
+        '[%0];" :: "l"(&map)); }}',
+        [],
+    )
     assert ("st.local" in ptx) == copied and (resources.stack_frame >= 128) == copied

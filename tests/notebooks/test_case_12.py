@@ -1,6 +1,8 @@
-"""What notebook 12 claims about tilelang 0.1.15 and nvidia-cutlass-dsl 4.8.1: how tiles of a 3-D tensor reach shared memory.
+"""What notebook 12 claims about tilelang 0.1.15 and nvidia-cutlass-dsl 4.8.1: how tiles of a 3-D tensor reach
+shared memory.
 
-A test that fails here says that the pinned release behaves in another way now, and that the notebook has to say so.
+A test that fails here says that the pinned release behaves in another way now, and that the notebook has to
+say so.
 """
 
 import inspect
@@ -23,6 +25,7 @@ SHAPE = (8, 32, 64)
 
 def left_open(b0, b1, b2):
     """T.copy both ways: the compiler chooses."""
+
     def copy(d0, d1, d2):
         @T.prim_func
         def main(X: T.Tensor((d0, d1, d2), T.float16), Y: T.Tensor((d0, d1, d2), T.float16)):
@@ -31,12 +34,15 @@ def left_open(b0, b1, b2):
                 x, y, z = bx * b2, by * b1, bz * b0
                 T.copy(X[z : z + b0, y : y + b1, x : x + b2], S)
                 T.copy(S, Y[z : z + b0, y : y + b1, x : x + b2])
+
         return main
+
     return copy
 
 
 def asks(b0, b1, b2):
     """T.copy that prefers TMA, both ways."""
+
     def copy(d0, d1, d2):
         @T.prim_func
         def main(X: T.Tensor((d0, d1, d2), T.float16), Y: T.Tensor((d0, d1, d2), T.float16)):
@@ -45,12 +51,15 @@ def asks(b0, b1, b2):
                 x, y, z = bx * b2, by * b1, bz * b0
                 T.copy(X[z : z + b0, y : y + b1, x : x + b2], S, prefer_instruction="tma")
                 T.copy(S, Y[z : z + b0, y : y + b1, x : x + b2], prefer_instruction="tma")
+
         return main
+
     return copy
 
 
 def insists(b0, b1, b2):
     """T.tma_copy both ways."""
+
     def copy(d0, d1, d2):
         @T.prim_func
         def main(X: T.Tensor((d0, d1, d2), T.float16), Y: T.Tensor((d0, d1, d2), T.float16)):
@@ -64,12 +73,15 @@ def insists(b0, b1, b2):
                 T.mbarrier_wait_parity(full, 0)
                 T.tma_copy(S, Y[z : z + b0, y : y + b1, x : x + b2])
                 T.tma_store_wait(0)
+
         return main
+
     return copy
 
 
 def in_two_dimensions(rows, columns, long_rows=False):
     """X as (d0 * d1, d2), or as (d0, d1 * d2); TMA preferred both ways."""
+
     def copy(d0, d1, d2):
         shape = (d0, d1 * d2) if long_rows else (d0 * d1, d2)
 
@@ -80,7 +92,9 @@ def in_two_dimensions(rows, columns, long_rows=False):
                 x, y = bx * columns, by * rows
                 T.copy(X[y : y + rows, x : x + columns], S, prefer_instruction="tma")
                 T.copy(S, Y[y : y + rows, x : x + columns], prefer_instruction="tma")
+
         return main
+
     return copy
 
 
@@ -92,6 +106,7 @@ def pipelined(d0, d1, d2):
             for z in T.Pipelined(d0 // 2, num_stages=2):
                 T.copy(X[z * 2 : z * 2 + 2, by * 16 : by * 16 + 16, 0:d2], S)
                 T.copy(S, Y[z * 2 : z * 2 + 2, by * 16 : by * 16 + 16, 0:d2])
+
     return main
 
 
@@ -109,12 +124,14 @@ def emulated(kernel):
     return checker.ask_emulator(kernel, (0,), op="copy")
 
 
-# -- TileLang --------------------------------------------------------------------------------------------------------
+# -- TileLang
 
 
 def test_a_load_left_to_the_compiler_goes_through_registers_and_its_store_by_tma():
     kernel, found = made(left_open(2, 16, 64), *SHAPE)
-    assert set(found[LOAD].paths) == {THREADS} and set(found[STORE].paths) == {TENSOR} and emulated(kernel)["ok"]
+    assert (
+        set(found[LOAD].paths) == {THREADS} and set(found[STORE].paths) == {TENSOR} and emulated(kernel)["ok"]
+    )
 
 
 def test_in_a_pipelined_loop_the_same_load_is_tma():
@@ -122,13 +139,16 @@ def test_in_a_pipelined_loop_the_same_load_is_tma():
 
 
 @pytest.mark.parametrize("request_tma", [asks, insists])
-@pytest.mark.parametrize("tile, shape, path, boxes, box", [
-    ((2, 16, 64), SHAPE, TENSOR, 1, (64, 16, 2)),
-    ((2, 16, 256), (8, 32, 256), TENSOR, 8, (64, 16, 1)),  # a row wider than the swizzle's span is cut
-    ((1, 16, 64), SHAPE, BULK, 1, None),  # whole rows of one slab: one piece of memory
-    ((2, 32, 64), SHAPE, BULK, 1, None),  # two whole slabs
-    ((4, 152, 64), (8, 304, 128), TENSOR, 1, (64, 152, 4)),
-])
+@pytest.mark.parametrize(
+    "tile, shape, path, boxes, box",
+    [
+        ((2, 16, 64), SHAPE, TENSOR, 1, (64, 16, 2)),
+        ((2, 16, 256), (8, 32, 256), TENSOR, 8, (64, 16, 1)),  # a row wider than the swizzle's span is cut
+        ((1, 16, 64), SHAPE, BULK, 1, None),  # whole rows of one slab: one piece of memory
+        ((2, 32, 64), SHAPE, BULK, 1, None),  # two whole slabs
+        ((4, 152, 64), (8, 304, 128), TENSOR, 1, (64, 152, 4)),
+    ],
+)
 def test_a_tile_of_rank_3(request_tma, tile, shape, path, boxes, box):
     kernel, found = made(request_tma(*tile), *shape)
     assert [found[way].paths for way in (LOAD, STORE)] == [{path: boxes}] * 2
@@ -173,12 +193,21 @@ def test_rows_of_a_slab_that_come_in_eights_are_swizzled(rows, swizzle):
     assert [m.swizzle for m in maps(kernel)] == [swizzle] * 2
 
 
-@pytest.mark.parametrize("copy, shape, path, dims, box", [
-    (in_two_dimensions(16, 64), SHAPE, BULK, None, None),  # the old cure makes whole rows one piece of memory
-    (in_two_dimensions(16, 32), SHAPE, TENSOR, (64, 256), (32, 16)),
-    (in_two_dimensions(16, 64), (4, 48, 128), TENSOR, (128, 192), (64, 16)),
-    (in_two_dimensions(8, 64, long_rows=True), (8, 32, 60), TENSOR, (1920, 8), (64, 8)),
-])
+@pytest.mark.parametrize(
+    "copy, shape, path, dims, box",
+    [
+        (
+            in_two_dimensions(16, 64),
+            SHAPE,
+            BULK,
+            None,
+            None,
+        ),  # the old cure makes whole rows one piece of memory
+        (in_two_dimensions(16, 32), SHAPE, TENSOR, (64, 256), (32, 16)),
+        (in_two_dimensions(16, 64), (4, 48, 128), TENSOR, (128, 192), (64, 16)),
+        (in_two_dimensions(8, 64, long_rows=True), (8, 32, 60), TENSOR, (1920, 8), (64, 8)),
+    ],
+)
 def test_rewrites(copy, shape, path, dims, box):
     kernel, found = made(copy, *shape)
     assert set(found[LOAD].paths) == set(found[STORE].paths) == {path}
@@ -192,7 +221,7 @@ def test_whole_rows_that_wgmma_reads_stay_tensor_tma():
     assert [set(c.paths) for c in found] == [{TENSOR}] * 3
 
 
-# -- CuTe DSL --------------------------------------------------------------------------------------------------------
+# -- CuTe DSL
 
 
 @cache
@@ -214,7 +243,10 @@ def variant(folder, *edits):
 def test_cute_drops_the_remainder_of_a_stride_and_only_the_bytes_show_it():
     copy = load_module(solution_path("case12", "cute")).copy
     kernel, found = made(copy, 8, 32, 60, dsl="cute")
-    assert set(found[LOAD].paths) == set(found[STORE].paths) == {TENSOR} and checker.tensor_map_findings(kernel) == []
+    assert (
+        set(found[LOAD].paths) == set(found[STORE].paths) == {TENSOR}
+        and checker.tensor_map_findings(kernel) == []
+    )
     assert [m.strides for m in maps(kernel)] == [(112, 3840), (112,)]
     answer = emulated(kernel)
     assert not answer["ok"] and answer["finished"] and "the first at [0, " in answer["diagnosis"]
@@ -222,13 +254,20 @@ def test_cute_drops_the_remainder_of_a_stride_and_only_the_bytes_show_it():
 
 def test_grouped_modes_are_another_order_of_rows(tmp_path):
     flat = "Y = cute.make_tensor(Y.iterator, cute.make_layout((d0 * d1, d2), stride=(d2, 1)))"
-    verdict = checker.check_copy("case12", variant(tmp_path, (flat, "Y = cute.group_modes(Y, 0, 2)")), "cute", "emulator")
-    assert {p.name: p.passed for p in verdict.checks} == {"compiles": True, "tensor maps": True, "path": True, "results": False}
+    verdict = checker.check_copy(
+        "case12", variant(tmp_path, (flat, "Y = cute.group_modes(Y, 0, 2)")), "cute", "emulator"
+    )
+    assert {p.name: p.passed for p in verdict.checks} == {
+        "compiles": True,
+        "tensor maps": True,
+        "path": True,
+        "results": False,
+    }
     kernel, _ = made(variant(tmp_path, (flat, "Y = cute.group_modes(Y, 0, 2)")), *SHAPE, dsl="cute")
     assert (maps(kernel)[1].dims, maps(kernel)[1].box) == ((64, 8, 32), (64, 8, 2))
 
 
-# -- both ------------------------------------------------------------------------------------------------------------
+# -- both
 
 
 @pytest.mark.parametrize("dsl", checker.DSLS)
@@ -237,7 +276,12 @@ def test_solution_gets_all_points_in_the_emulator(dsl):
     verdict = checker.check_copy("case12", copy, dsl, "emulator")
     assert (verdict.points, verdict.max_points) == (10, 10), str(verdict)
     kernel, found = made(copy, *SHAPE, dsl=dsl)
-    assert (found[LOAD].rank, found[LOAD].paths, found[STORE].rank, found[STORE].paths) == (3, {TENSOR: 1}, 2, {TENSOR: 2})
+    assert (found[LOAD].rank, found[LOAD].paths, found[STORE].rank, found[STORE].paths) == (
+        3,
+        {TENSOR: 1},
+        2,
+        {TENSOR: 2},
+    )
     assert [m.box for m in maps(kernel)] == [(64, 16, 2), (64, 16)]
 
 

@@ -1,4 +1,6 @@
-"""Notebook 13: six kernels with one fault each, their symptoms and their repairs; what the two compilers put back."""
+"""Notebook 13: six kernels with one fault each, their symptoms and their repairs; what the two compilers put
+back.
+"""
 
 import pytest
 
@@ -8,9 +10,14 @@ from course_utils.grading import checker, steps
 
 SIZE = (256, 768, 320)
 # What the check of the broken kernel says in the emulator, and the parts that fail.
-SYMPTOMS = {"case13a": ("lacks 16,384 of 49,152 bytes", {"results"}), "case13b": ("parity of this round", {"results"}),
-            "case13c": ("fence.proxy.async", {"instructions", "results"}), "case13d": ("wait_group", {"instructions", "results"}),
-            "case13e": ("has not waited for", {"results"}), "case13f": ("same bytes", {"results"})}
+SYMPTOMS = {
+    "case13a": ("lacks 16,384 of 49,152 bytes", {"results"}),
+    "case13b": ("parity of this round", {"results"}),
+    "case13c": ("fence.proxy.async", {"instructions", "results"}),
+    "case13d": ("wait_group", {"instructions", "results"}),
+    "case13e": ("has not waited for", {"results"}),
+    "case13f": ("same bytes", {"results"}),
+}
 
 
 def kernel(case, solved=False):
@@ -42,12 +49,19 @@ def test_a_repaired_kernel_has_all_points(case):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case, right, not_right", [
-    ("case13b", [(256, 256, 64), (256, 256, 128)], [(256, 256, k) for k in (192, 256, 320)]),
-    ("case13d", [(256, 768, 320)], [(4864, 2304, 64)]),
-    ("case13e", [(256, 768, 320), *((4864, 2304, k) for k in (256, 512))], [(4864, 2304, k) for k in (64, 128, 192, 320)]),
-    ("case13f", [(256, 256, 256)], [(256, 256, 320)]),
-])
+@pytest.mark.parametrize(
+    "case, right, not_right",
+    [
+        ("case13b", [(256, 256, 64), (256, 256, 128)], [(256, 256, k) for k in (192, 256, 320)]),
+        ("case13d", [(256, 768, 320)], [(4864, 2304, 64)]),
+        (
+            "case13e",
+            [(256, 768, 320), *((4864, 2304, k) for k in (256, 512))],
+            [(4864, 2304, k) for k in (64, 128, 192, 320)],
+        ),
+        ("case13f", [(256, 256, 256)], [(256, 256, 320)]),
+    ],
+)
 def test_a_broken_kernel_is_right_at_some_sizes_only(case, right, not_right):
     """What the notebook's table of sizes shows."""
     gemm, dsl = kernel(case)
@@ -55,22 +69,34 @@ def test_a_broken_kernel_is_right_at_some_sizes_only(case, right, not_right):
     def ok(size):
         return checker.ask_emulator(checker.compile_factory(gemm, dsl, size), (0,), (0, -1))["ok"]
 
-    assert {size: ok(size) for size in [*right, *not_right]} == dict.fromkeys(right, True) | dict.fromkeys(not_right, False)
+    assert {size: ok(size) for size in [*right, *not_right]} == dict.fromkeys(right, True) | dict.fromkeys(
+        not_right, False
+    )
 
 
-# -- what the compilers put back -------------------------------------------------------------------------------------
+# -- what the compilers put back
 
 
 def count(step, dsl, instruction, without=None):
-    """How often an instruction is in a step's PTX, with every line that begins with ``without`` taken out of its source."""
+    """How often an instruction is in a step's PTX, with every line that begins with ``without`` taken out of
+    its source.
+    """
     lines = solution_path(step, dsl).read_text().splitlines()
     kept = [line for line in lines if not without or not line.strip().startswith(without)]
     assert len(kept) < len(lines) or not without
-    return checker.compile_factory(load_factory_source("\n".join(kept), step), dsl, SIZE).ptx.count(instruction)
+    return checker.compile_factory(load_factory_source("\n".join(kept), step), dsl, SIZE).ptx.count(
+        instruction
+    )
 
 
-@pytest.mark.parametrize("step", [pytest.param(step, marks=[] if step == "step04" else pytest.mark.slow)
-                                  for step in steps.STEPS if step >= "step03"])
+@pytest.mark.parametrize(
+    "step",
+    [
+        pytest.param(step, marks=[] if step == "step04" else pytest.mark.slow)
+        for step in steps.STEPS
+        if step >= "step03"
+    ],
+)
 def test_tilelang_puts_a_missing_proxy_fence_back(step):
     """tilelang 0.1.15: without ``T.fence_proxy_async()`` the kernels of steps 3 to 10 still fence."""
     assert count(step, "tilelang", "fence.proxy.async", "T.fence_proxy_async") >= 1
@@ -78,21 +104,35 @@ def test_tilelang_puts_a_missing_proxy_fence_back(step):
 
 def test_tilelang_puts_missing_cta_barriers_back():
     """tilelang 0.1.15: step 4 without any ``T.sync_threads()`` has as many barriers as with them."""
-    assert count("step04", "tilelang", "bar.sync", "T.sync_threads") == count("step04", "tilelang", "bar.sync") > 0
+    assert (
+        count("step04", "tilelang", "bar.sync", "T.sync_threads")
+        == count("step04", "tilelang", "bar.sync")
+        > 0
+    )
 
 
-@pytest.mark.parametrize("call, instruction", [
-    ("T.tma_store_wait", "bulk.wait_group"), ("T.wait_wgmma", "wgmma.wait_group"),
-    ("T.mbarrier_wait_parity", "mbarrier.try_wait.parity")])
+@pytest.mark.parametrize(
+    "call, instruction",
+    [
+        ("T.tma_store_wait", "bulk.wait_group"),
+        ("T.wait_wgmma", "wgmma.wait_group"),
+        ("T.mbarrier_wait_parity", "mbarrier.try_wait.parity"),
+    ],
+)
 def test_tilelang_puts_no_wait_back(call, instruction):
     """tilelang 0.1.15: waits for a store, for wgmma and for an mbarrier are the author's."""
     assert count("step04", "tilelang", instruction) > 0
     assert count("step04", "tilelang", instruction, call) == 0
 
 
-@pytest.mark.parametrize("call, instruction", [
-    ("cute.arch.fence_view_async_shared", "fence.proxy.async"), ("cute.arch.sync_threads", "bar.sync"),
-    ("cute.arch.cp_async_bulk_wait_group", "bulk.wait_group")])
+@pytest.mark.parametrize(
+    "call, instruction",
+    [
+        ("cute.arch.fence_view_async_shared", "fence.proxy.async"),
+        ("cute.arch.sync_threads", "bar.sync"),
+        ("cute.arch.cp_async_bulk_wait_group", "bulk.wait_group"),
+    ],
+)
 def test_cute_puts_nothing_back(call, instruction):
     """nvidia-cutlass-dsl 4.8.1: what the source of step 4 leaves out is not in the PTX."""
     assert count("step04", "cute", instruction) > 0

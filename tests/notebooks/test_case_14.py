@@ -1,4 +1,6 @@
-"""Notebook 14's claims about nvidia-cutlass-dsl 4.8.1, on the very kernel that its cells run, in the emulator."""
+"""Notebook 14's claims about nvidia-cutlass-dsl 4.8.1, on the very kernel that its cells run, in the
+emulator.
+"""
 
 import re
 
@@ -60,13 +62,21 @@ def edited(path, tmp_path, *edits):
 
 @pytest.mark.parametrize("grouped", [False, True])
 def test_a_load_under_elect_one_is_ended_and_named(cell, grouped):
-    """4.8.1: cute.copy with a TMA load elects over all 32 lanes, so inside elect_one it hangs, grouped or not."""
+    """4.8.1: cute.copy with a TMA load elects over all 32 lanes, so inside elect_one it hangs, grouped or
+    not.
+    """
     emulation, found, _ = run(compiled(cell.suspect(grouped, nested=True)))
-    assert not emulation.finished and set(found) == {"absent-lanes"} and "31 lanes" in found["absent-lanes"].detail
+    assert (
+        not emulation.finished
+        and set(found) == {"absent-lanes"}
+        and "31 lanes" in found["absent-lanes"].detail
+    )
 
 
 def test_ungrouped_modes_are_64_boxes(cell):
-    """4.8.1: tma_partition takes mode 0 for the tile, and cute.copy loops over the rest, a whole box each time."""
+    """4.8.1: tma_partition takes mode 0 for the tile, and cute.copy loops over the rest, a whole box each
+    time.
+    """
     kernel = compiled(cell.suspect(grouped=False, nested=False))
     assert cell.seen["X, partitioned"] == "(((64,64),1),64):(((1@0,0),0),1@1)"
     assert cell.seen["S, partitioned"] == "(((64,64),1),64):(((1,0),0),64)"
@@ -85,30 +95,42 @@ def test_grouped_modes_are_one_box(cell):
 
 
 def test_ungrouped_copy_hangs_or_ends_wrong(cell):
-    """The two orders of events that the notebook shows: 63 boxes too many, and a barrier that never comes out even."""
+    """The two orders of events that the notebook shows: 63 boxes too many, and a barrier that never comes out
+    even.
+    """
     kernel = compiled(cell.suspect(grouped=False, nested=False))
     hung, found, _ = run(kernel, 0)
     assert not hung.finished and {"expect-tx", "overwrite-before-use"} < set(found)
     assert "516,096 bytes that came" in found["deadlock"].detail
     ended, found, same = run(kernel, 1)
-    assert ended.finished and not same and {"expect-tx", "overwrite-before-use", "exit-in-flight"} <= set(found)
+    assert (
+        ended.finished and not same and {"expect-tx", "overwrite-before-use", "exit-in-flight"} <= set(found)
+    )
 
 
 def test_without_spare_room_the_boxes_run_over_shared_memory(source, tmp_path):
     assert source.count(SPARE) == 1
-    emulation, found, _ = run(compiled(loaded(source.replace(SPARE, ""), tmp_path / "tight.py").suspect(False, False)))
+    emulation, found, _ = run(
+        compiled(loaded(source.replace(SPARE, ""), tmp_path / "tight.py").suspect(False, False))
+    )
     assert not emulation.finished and "out-of-bounds" in found
 
 
 def test_an_ungrouped_k_major_tile_is_refused_for_its_alignment(cell):
-    """4.8.1: the second mode's stride is one element, which no TMA address can be; the words say nothing of grouping."""
-    with pytest.raises(CompileError, match=r"stride at mode 1 is 16 bits, not a multiple of the required 128-bit") as error:
+    """4.8.1: the second mode's stride is one element, which no TMA address can be; the words say nothing of
+    grouping.
+    """
+    with pytest.raises(
+        CompileError, match=r"stride at mode 1 is 16 bits, not a multiple of the required 128-bit"
+    ) as error:
         compiled(cell.suspect(grouped=False, nested=False, direct=False))
     assert "tma_partition" in str(error.value) and "group" not in str(error.value)
 
 
 def test_the_map_is_the_same_and_coordinates_follow_it(cell):
-    """4.8.1: (columns, rows) and (rows, columns) make one tensor map; the load's coordinates are in the map's order."""
+    """4.8.1: (columns, rows) and (rows, columns) make one tensor map; the load's coordinates are in the map's
+    order.
+    """
     maps, coordinates = [], []
     for direct, strides in ((True, "1@0,1@1"), (False, "1@1,1@0")):
         kernel = compiled(cell.suspect(grouped=True, nested=False, direct=direct))
@@ -120,29 +142,50 @@ def test_the_map_is_the_same_and_coordinates_follow_it(cell):
 
 
 def test_swizzles_that_disagree_exchange_pieces_of_a_row(cell):
-    verdict = checker.check_copy("case14", cell.suspect(True, False, direct=False, load_swizzled=True), "cute", "emulator")
+    verdict = checker.check_copy(
+        "case14", cell.suspect(True, False, direct=False, load_swizzled=True), "cute", "emulator"
+    )
     assert [part.passed for part in verdict.checks] == [True, True, True, False]
     assert "first at [1, 0], which holds what belongs at [1, 8]" in verdict.diagnosis
 
 
 def test_a_load_elects_and_a_store_does_not(cell):
-    """4.8.1: one elect.sync for the barrier's init, one for the expect, one in the load's cute.copy, none in the store's."""
+    """4.8.1: one elect.sync for the barrier's init, one for the expect, one in the load's cute.copy, none in
+    the store's.
+    """
     ptx = compiled(cell.suspect(grouped=True, nested=False)).ptx
     order = re.findall(r"elect\.sync|mbarrier\.init|expect_tx|bulk\.tensor\.2d\.(?:shared|global)", ptx)
-    assert order == ["elect.sync", "mbarrier.init", "elect.sync", "expect_tx", "elect.sync", "bulk.tensor.2d.shared",
-                     "bulk.tensor.2d.global"]
+    assert order == [
+        "elect.sync",
+        "mbarrier.init",
+        "elect.sync",
+        "expect_tx",
+        "elect.sync",
+        "bulk.tensor.2d.shared",
+        "bulk.tensor.2d.global",
+    ]
 
 
 def test_solution_has_all_points():
-    verdict = checker.check_copy("case14", load_module(solution_path("case14", "cute")).copy, "cute", "emulator")
+    verdict = checker.check_copy(
+        "case14", load_module(solution_path("case14", "cute")).copy, "cute", "emulator"
+    )
     assert verdict.points == 10
 
 
-@pytest.mark.parametrize("edit, words", [
-    (("S_tile = cute.group_modes(S, 0, 2)", "S_tile = S"), "same size in the first rank"),
-    (("load_dst, load_src = ", "load_src, load_dst = "), "src and dst need be CoordTensorType and CuteMemRefType"),
-])
+@pytest.mark.parametrize(
+    "edit, words",
+    [
+        (("S_tile = cute.group_modes(S, 0, 2)", "S_tile = S"), "same size in the first rank"),
+        (
+            ("load_dst, load_src = ", "load_src, load_dst = "),
+            "src and dst need be CoordTensorType and CuteMemRefType",
+        ),
+    ],
+)
 def test_words_of_the_symptom_table(edit, words, tmp_path):
     """4.8.1: what the compiler says of a tile grouped on one side only, and of the two results exchanged."""
-    verdict = checker.check_copy("case14", edited(solution_path("case14", "cute"), tmp_path, edit), "cute", "emulator")
+    verdict = checker.check_copy(
+        "case14", edited(solution_path("case14", "cute"), tmp_path, edit), "cute", "emulator"
+    )
     assert verdict.points == 0 and words in verdict.diagnosis

@@ -1,4 +1,6 @@
-"""Notebook 15: what tilelang 0.1.15 and nvidia-cutlass-dsl 4.8.1 make of a TMA epilogue, and what its check and emulator find."""
+"""Notebook 15: what tilelang 0.1.15 and nvidia-cutlass-dsl 4.8.1 make of a TMA epilogue, and what its check
+and emulator find.
+"""
 
 import re
 import sys
@@ -16,11 +18,17 @@ from course_utils.run.emulator.gemm import emulate_gemm
 
 SIZE = (256, 256, 64)
 FIRST_WAIT = {"tilelang": "T.tma_store_wait(1)", "cute": "cute.arch.cp_async_bulk_wait_group(1, read=True)"}
-LAST_WAIT = {"tilelang": "            T.tma_store_wait(0)\n",
-             "cute": "        if warp_idx == 0:\n            cute.arch.cp_async_bulk_wait_group(0, read=True)\n"}
+LAST_WAIT = {
+    "tilelang": "            T.tma_store_wait(0)\n",
+    "cute": "        if warp_idx == 0:\n            cute.arch.cp_async_bulk_wait_group(0, read=True)\n",
+}
 both_dsls = pytest.mark.parametrize("dsl", checker.DSLS)
-MEASURED = ("step08, D straight from registers", "step08, D staged whole, waited for at once",
-            "step08, D in slices, one buffer, full wait", "step08, D in slices, two buffers")
+MEASURED = (
+    "step08, D straight from registers",
+    "step08, D staged whole, waited for at once",
+    "step08, D in slices, one buffer, full wait",
+    "step08, D in slices, two buffers",
+)
 
 
 @cache
@@ -58,31 +66,57 @@ def test_solution_takes_no_more_registers_than_step_5(dsl):
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])
-@pytest.mark.parametrize("dsl, call, waiting", [
-    ("tilelang", "T.tma_store_wait({n})", "wait_group.read {n}"),
-    ("tilelang", "T.tma_store_wait({n}, read=False)", "wait_group {n}"),
-    ("cute", "cute.arch.cp_async_bulk_wait_group({n}, read=True)", "wait_group.read {n}"),
-    ("cute", "cute.arch.cp_async_bulk_wait_group({n})", "wait_group {n}"),
-])
+@pytest.mark.parametrize(
+    "dsl, call, waiting",
+    [
+        ("tilelang", "T.tma_store_wait({n})", "wait_group.read {n}"),
+        ("tilelang", "T.tma_store_wait({n}, read=False)", "wait_group {n}"),
+        ("cute", "cute.arch.cp_async_bulk_wait_group({n}, read=True)", "wait_group.read {n}"),
+        ("cute", "cute.arch.cp_async_bulk_wait_group({n})", "wait_group {n}"),
+    ],
+)
 def test_what_a_wait_becomes(dsl, call, waiting, count):
-    """TileLang waits with .read unless told otherwise, CuTe DSL waits in full unless told otherwise; both keep the number."""
+    """TileLang waits with .read unless told otherwise, CuTe DSL waits in full unless told otherwise; both
+    keep the number.
+    """
     artifact = compiled(dsl, (FIRST_WAIT[dsl], call.format(n=count)))
     assert waits(artifact)[:4] == [waiting.format(n=count)] * 4
 
 
-@pytest.mark.parametrize("dsl, edits, kind", [
-    ("tilelang", [(FIRST_WAIT["tilelang"], "pass")], "overwrite-while-read"),
-    ("tilelang", [("wait(1)", "wait(2)")], "overwrite-while-read"),
-    ("tilelang", [(LAST_WAIT["tilelang"], "")], "exit-in-flight"),
-    ("cute", [(FIRST_WAIT["cute"], "pass")], "overwrite-while-read"),
-    ("cute", [("wait_group(1,", "wait_group(2,")], "overwrite-while-read"),
-    ("cute", [(LAST_WAIT["cute"], "")], "exit-in-flight"),
-    ("cute", [("            if warp_idx == 0:\n                cute.arch.cp_async_bulk_wait_group(1",
-               "            if warp_idx == 1:\n                cute.arch.cp_async_bulk_wait_group(1")], "overwrite-while-read"),
-    ("cute", [("                cute.arch.cp_async_bulk_commit_group()\n", "")], "overwrite-while-read"),
-    ("cute", [("            cute.arch.fence_view_async_shared()\n", "")], "proxy-fence"),
-], ids=["no wait", "wait 2", "no last wait", "no wait (C)", "wait 2 (C)", "no last wait (C)", "another warp waits (C)",
-        "no commit (C)", "no fence (C)"])
+@pytest.mark.parametrize(
+    "dsl, edits, kind",
+    [
+        ("tilelang", [(FIRST_WAIT["tilelang"], "pass")], "overwrite-while-read"),
+        ("tilelang", [("wait(1)", "wait(2)")], "overwrite-while-read"),
+        ("tilelang", [(LAST_WAIT["tilelang"], "")], "exit-in-flight"),
+        ("cute", [(FIRST_WAIT["cute"], "pass")], "overwrite-while-read"),
+        ("cute", [("wait_group(1,", "wait_group(2,")], "overwrite-while-read"),
+        ("cute", [(LAST_WAIT["cute"], "")], "exit-in-flight"),
+        (
+            "cute",
+            [
+                (
+                    "            if warp_idx == 0:\n                cute.arch.cp_async_bulk_wait_group(1",
+                    "            if warp_idx == 1:\n                cute.arch.cp_async_bulk_wait_group(1",
+                )
+            ],
+            "overwrite-while-read",
+        ),
+        ("cute", [("                cute.arch.cp_async_bulk_commit_group()\n", "")], "overwrite-while-read"),
+        ("cute", [("            cute.arch.fence_view_async_shared()\n", "")], "proxy-fence"),
+    ],
+    ids=[
+        "no wait",
+        "wait 2",
+        "no last wait",
+        "no wait (C)",
+        "wait 2 (C)",
+        "no last wait (C)",
+        "another warp waits (C)",
+        "no commit (C)",
+        "no fence (C)",
+    ],
+)
 def test_what_is_left_out_is_found(dsl, edits, kind):
     kinds, right = found(compiled(dsl, *edits))
     assert kind in kinds
@@ -90,7 +124,9 @@ def test_what_is_left_out_is_found(dsl, edits, kind):
 
 
 def test_a_loop_that_is_not_written_out_puts_the_sums_into_local_memory():
-    """nvidia-cutlass-dsl 4.8.1. TileLang's T.serial does not show it: its C++ compiler unrolls four rounds by itself."""
+    """nvidia-cutlass-dsl 4.8.1. TileLang's T.serial does not show it: its C++ compiler unrolls four rounds by
+    itself.
+    """
     loop = "cutlass.{}(block_N // epi_N{})"
     rolled = compiled("cute", (loop.format("range_constexpr", ""), loop.format("range", ", unroll=1")))
     assert "st.local" in rolled.ptx and rolled.resources.stack_frame >= 128 * 2
@@ -99,25 +135,31 @@ def test_a_loop_that_is_not_written_out_puts_the_sums_into_local_memory():
 
 def test_wait_after_the_barrier_is_found():
     """In CuTe DSL: the warps that do not wait write into a buffer that TMA still reads."""
-    wait = ("            if warp_idx == 0:\n                cute.arch.cp_async_bulk_wait_group(1, read=True)  "
-            "# all but the newest store have read their buffer\n")
+    wait = (
+        "            if warp_idx == 0:\n                cute.arch.cp_async_bulk_wait_group(1, read=True)  "
+        "# all but the newest store have read their buffer\n"
+    )
     meet = "            cute.arch.sync_threads()\n"
     kinds, _ = found(compiled("cute", (wait + meet, meet + wait)))
     assert "overwrite-while-read" in kinds
 
 
 def test_tilelang_orders_the_buffer_and_never_waits():
-    """tilelang 0.1.15 adds barriers and a fence between threads' writes and a TMA store, and no wait for the store."""
+    """tilelang 0.1.15 adds barriers and a fence between threads' writes and a TMA store, and no wait for the
+    store.
+    """
     text = "            T.fence_proxy_async()\n            T.sync_threads()\n"
     artifact = compiled("tilelang", (text, ""), ("            T.tma_store_wait(0)\n", ""), step="step05")
-    end = artifact.source[artifact.source.rindex("wait_wgmma"):]
+    end = artifact.source[artifact.source.rindex("wait_wgmma") :]
     order = re.findall(r"__syncthreads|stmatrix|fence_proxy_async|tma_store\b|tma_store_wait", end)
     assert order[-5:] == ["__syncthreads", "stmatrix", "__syncthreads", "fence_proxy_async", "tma_store"]
     assert waits(artifact) == [] and found(artifact)[0] == {"exit-in-flight"}
 
 
 def test_tilelang_puts_D_on_top_of_the_ring_where_it_can():
-    """tilelang 0.1.15: D_shared shares memory with the ring in step 5, which is done with it, and not in step 8."""
+    """tilelang 0.1.15: D_shared shares memory with the ring in step 5, which is done with it, and not in step
+    8.
+    """
     ring = 4 * (128 + 128) * 64 * 2
     shared = {step: compiled("tilelang", step=step).dynamic_shared for step in ("step05", "case15", "step08")}
     assert shared == {"step05": ring, "case15": ring, "step08": ring + 128 * 128 * 2}
@@ -131,8 +173,11 @@ def test_tilelang_uses_stmatrix_for_whole_fragments_to_whole_tiles_only():
     """tilelang 0.1.15; CuTe DSL's copy atom is the author's."""
     assert stores_to_shared(compiled("tilelang", step="step05")) == (16, 0)
     assert stores_to_shared(compiled("tilelang")) == (0, 64)
-    third_axis = [("D_shared = T.alloc_shared((block_M", "D_shared = T.alloc_shared((1, block_M"),
-                  ("T.copy(acc, D_shared)", "T.copy(acc, D_shared[0, :, :])"), ("copy(D_shared, D", "copy(D_shared[0, :, :], D")]
+    third_axis = [
+        ("D_shared = T.alloc_shared((block_M", "D_shared = T.alloc_shared((1, block_M"),
+        ("T.copy(acc, D_shared)", "T.copy(acc, D_shared[0, :, :])"),
+        ("copy(D_shared, D", "copy(D_shared[0, :, :], D"),
+    ]
     assert stores_to_shared(compiled("tilelang", *third_axis, step="step05")) == (0, 64)
     assert stores_to_shared(compiled("cute"))[0] == 16
 
@@ -158,23 +203,34 @@ def variants():
     return {kernel["name"]: kernel for kernel in module.kernels()}
 
 
-@pytest.mark.parametrize("name, stores, plain, waiting", [
-    (MEASURED[0], {}, 64, []), (MEASURED[1], {2: 2}, 0, ["wait_group 0"]),
-    (MEASURED[2], {2: 4}, 0, ["wait_group 0"] * 4 + ["wait_group.read 0"]),
-    (MEASURED[3], {2: 4}, 0, ["wait_group.read 1"] * 4 + ["wait_group.read 0"]),
-])
+@pytest.mark.parametrize(
+    "name, stores, plain, waiting",
+    [
+        (MEASURED[0], {}, 64, []),
+        (MEASURED[1], {2: 2}, 0, ["wait_group 0"]),
+        (MEASURED[2], {2: 4}, 0, ["wait_group 0"] * 4 + ["wait_group.read 0"]),
+        (MEASURED[3], {2: 4}, 0, ["wait_group.read 1"] * 4 + ["wait_group.read 0"]),
+    ],
+)
 def test_measured_variants_are_what_they_say_and_right(variants, name, stores, plain, waiting):
     artifact = checker.compile_factory(variants[name]["factory"], "tilelang", (256, 256, 320))
     receipt = receipts.read_ptx(artifact.ptx)
     assert (receipt.tensor_stores, receipt.global_stores, waits(artifact)) == (stores, plain, waiting)
-    assert stores_to_shared(artifact) == ((16, 0) if stores else (0, 0)) and artifact.resources.spill_stores == 0
+    assert (
+        stores_to_shared(artifact) == ((16, 0) if stores else (0, 0)) and artifact.resources.spill_stores == 0
+    )
     assert found(artifact) == (set(), True)
 
 
 def test_plain_copies_of_a_register_tile_need_plain_coordinates(variants):
-    """tilelang 0.1.15: from a scheduler's m and n it makes stores of two bytes, each behind a bounds check."""
+    """tilelang 0.1.15: from a scheduler's m and n it makes stores of two bytes, each behind a bounds
+    check.
+    """
     source = solution_path("step08", "tilelang").read_text()
-    out = "                    T.copy(acc, D[m : m + block_M, n : n + block_N])\n                    tiles.next_tile()\n"
+    out = (
+        "                    T.copy(acc, D[m : m + block_M, n : n + block_N])\n                    "
+        "tiles.next_tile()\n"
+    )
     assert sys.modules["variants"].WHOLE_TILE_LEAVES in source
     source = source.replace(sys.modules["variants"].WHOLE_TILE_LEAVES, out)
     artifact = checker.compile_factory(load_factory_source(source, "straight"), "tilelang", (256, 256, 320))

@@ -1,4 +1,6 @@
-"""Every notebook: in the fixed order, in step with solutions/, graded by nbgrader, and run to its end unsolved and solved."""
+"""Every notebook: in the fixed order, in step with solutions/, graded by nbgrader, and run to its end
+unsolved and solved.
+"""
 
 import ast
 import csv
@@ -21,8 +23,17 @@ from course_utils.run.emulator.findings import KINDS
 
 PATHS = sorted(sync.NOTEBOOKS.glob("*.ipynb"))
 STEPS = [path for path in PATHS if f"step{path.stem[:2]}" in steps.STEPS]
-SECTIONS = ["What you will learn", "Background", "What changed from", "The TileLang kernel", "The same step in CuTe DSL",
-            "Read the receipt", "Performance", "What can go wrong", "What's next"]
+SECTIONS = [
+    "What you will learn",
+    "Background",
+    "What changed from",
+    "The TileLang kernel",
+    "The same step in CuTe DSL",
+    "Read the receipt",
+    "Performance",
+    "What can go wrong",
+    "What's next",
+]
 MEASURED = re.compile(r"\d[\d.,]* ?(TFLOP|TB/s of|% of cuBLAS|of cuBLAS|times cuBLAS|ms\b|us\b|microseconds)")
 
 
@@ -40,20 +51,24 @@ def prose(notebook):
 
 def graded(notebook):
     """grade_id to cell, of the cells that give points."""
-    return {c.metadata.nbgrader.grade_id: c for c in code(notebook) if c.metadata.get("nbgrader", {}).get("grade")}
+    return {
+        c.metadata.nbgrader.grade_id: c for c in code(notebook) if c.metadata.get("nbgrader", {}).get("grade")
+    }
 
 
 def step_of(path):
     return steps.STEPS[f"step{path.stem[:2]}"]
 
 
-# -- what a reader sees ----------------------------------------------------------------------------------------------
+# -- what a reader sees
 
 
 def test_there_is_a_notebook_for_the_start_and_for_every_step():
     names = [path.stem for path in PATHS]
     assert names[0] == "00_start_here"
-    assert [path.stem for path in STEPS] == [solution_path(s, "cute").stem.removeprefix("step") for s in steps.STEPS]
+    assert [path.stem for path in STEPS] == [
+        solution_path(s, "cute").stem.removeprefix("step") for s in steps.STEPS
+    ]
 
 
 @pytest.mark.parametrize("path", STEPS, ids=lambda p: p.stem)
@@ -99,7 +114,9 @@ def test_every_step_has_a_picture_with_words_for_who_cannot_see_it(path):
 
 def test_every_picture_is_drawn_by_code_and_used():
     used = set(re.findall(r"\(images/([^)]+)\.svg\)", "".join(prose(read(path)) for path in PATHS)))
-    assert used == set(drawings.all_pictures()) == {path.stem for path in (sync.NOTEBOOKS / "images").glob("*")}
+    assert (
+        used == set(drawings.all_pictures()) == {path.stem for path in (sync.NOTEBOOKS / "images").glob("*")}
+    )
 
 
 @pytest.mark.parametrize("name", drawings.all_pictures())
@@ -107,7 +124,9 @@ def test_picture_is_as_its_code_draws_it(name):
     def rounded(text):  # the last digits may differ from one processor to another
         return re.sub(r"-?\d+\.\d+", lambda m: f"{float(m[0]):.1f}", text)
 
-    assert rounded(drawings.svg(drawings.all_pictures()[name])) == rounded((sync.NOTEBOOKS / "images" / f"{name}.svg").read_text())
+    assert rounded(drawings.svg(drawings.all_pictures()[name])) == rounded(
+        (sync.NOTEBOOKS / "images" / f"{name}.svg").read_text()
+    )
 
 
 def test_symptom_map_names_every_finding_and_every_planted_fault():
@@ -118,7 +137,7 @@ def test_symptom_map_names_every_finding_and_every_planted_fault():
     assert set(re.findall(r"\]\(#([\w-]+)\)", text)) <= anchors
 
 
-# -- what the cells are ----------------------------------------------------------------------------------------------
+# -- what the cells are
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda p: p.stem)
@@ -132,7 +151,9 @@ def test_notebook_is_valid_and_in_step_with_the_solutions(path):
 @pytest.mark.parametrize("path", PATHS, ids=lambda p: p.stem)
 def test_every_cell_is_python_and_names_what_is_there(path):
     faults = {p.stem for p in (SOLUTIONS / "wrong").glob("*/*.py")}
-    kept = {e["step"] for e in measured.load()["entries"]} | {e["name"] for e in measured.load("variants")["entries"]}
+    kept = {e["step"] for e in measured.load()["entries"]} | {
+        e["name"] for e in measured.load("variants")["entries"]
+    }
     there = {"what_if": faults, "recorded": kept}
     for cell in code(read(path)):
         for node in ast.walk(ast.parse(cell.source)):
@@ -150,29 +171,46 @@ def test_step_has_its_two_exercises_and_their_checks(path):
 
 
 def test_each_dsl_has_100_points():
-    points = {dsl: sum(cell.metadata.nbgrader.points for path in STEPS for name, cell in graded(read(path)).items() if dsl in name)
-              for dsl in checker.DSLS}
+    points = {
+        dsl: sum(
+            cell.metadata.nbgrader.points
+            for path in STEPS
+            for name, cell in graded(read(path)).items()
+            if dsl in name
+        )
+        for dsl in checker.DSLS
+    }
     assert points == {"tilelang": 100, "cute": 100}
 
 
-# -- what happens when they run --------------------------------------------------------------------------------------
+# -- what happens when they run
 
 
 def nbgrader(folder, *command):
     """Run nbgrader in a course folder; raises with its last words where it fails."""
     bin_folder = Path(sys.executable).parent
     path = f"{bin_folder}{os.pathsep}{os.environ['PATH']}"  # it calls alembic by name
-    run = subprocess.run([bin_folder / "nbgrader", *command], cwd=folder, env={**os.environ, "PATH": path}, text=True,
-                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    run = subprocess.run(
+        [bin_folder / "nbgrader", *command],
+        cwd=folder,
+        env={**os.environ, "PATH": path},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
     assert run.returncode == 0, run.stdout[-3000:]
     return run.stdout
 
 
 @pytest.fixture(scope="session")
 def classroom(tmp_path_factory):
-    """An nbgrader course with this course as its one assignment, released: source, release, gradebook; and the solved copies."""
+    """An nbgrader course with this course as its one assignment, released: source, release, gradebook; and
+    the solved copies.
+    """
     folder = tmp_path_factory.mktemp("class")
-    shutil.copytree(sync.NOTEBOOKS, folder / "source" / "ladder", ignore=shutil.ignore_patterns(".*", "progress.*"))
+    shutil.copytree(
+        sync.NOTEBOOKS, folder / "source" / "ladder", ignore=shutil.ignore_patterns(".*", "progress.*")
+    )
     sync.sync(out=folder / "solved", solved=True)
     nbgrader(folder, "generate_assignment", "ladder")
     return folder
@@ -180,7 +218,10 @@ def classroom(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def autograded(classroom, tmp_path_factory):
-    """Two students' work, autograded: name to (folder of executed notebooks, their score as nbgrader exports it)."""
+    """Two students' work, autograded: name to (folder of executed notebooks, their score as nbgrader exports
+    it).
+    """
+
     def grade(student, work):
         folder = tmp_path_factory.mktemp(student)
         shutil.copytree(classroom, folder, dirs_exist_ok=True)  # a gradebook of its own: both run at once
@@ -205,7 +246,9 @@ def full_points(grade_id):
 
 def all_checks():
     """grade_id of every check of the course, to its points."""
-    return {name: cell.metadata.nbgrader.points for path in PATHS for name, cell in graded(read(path)).items()}
+    return {
+        name: cell.metadata.nbgrader.points for path in PATHS for name, cell in graded(read(path)).items()
+    }
 
 
 def score(cell):
@@ -224,7 +267,9 @@ def test_released_notebooks_are_the_exercises_with_nbgraders_own_stub(classroom)
         assert "### BEGIN SOLUTION" not in released and (path not in STEPS or "# TODO 1: " in released)
     for case, (fault, dsl) in steps.REPAIRS.items():  # what is to be repaired comes broken
         notebook = read(classroom / "release" / "ladder" / "13_async_proxy.ipynb")
-        (cell,) = (c for c in code(notebook) if c.metadata.get("course", {}).get("exercise") == f"{case}-{dsl}")
+        (cell,) = (
+            c for c in code(notebook) if c.metadata.get("course", {}).get("exercise") == f"{case}-{dsl}"
+        )
         assert cell.source == sync.exercise(case, dsl) != sync.exercise(case, dsl, solved=True), fault
 
 
@@ -234,7 +279,9 @@ def test_released_notebooks_are_the_exercises_with_nbgraders_own_stub(classroom)
 def test_notebook_runs_to_its_end_without_an_error(autograded, student, path):
     cells = code(read(autograded[student][0] / path.name))
     assert all(cell.execution_count for cell in cells if cell.source)
-    assert [o for cell in cells for o in cell.outputs if o.output_type == "error" or o.get("name") == "stderr"] == []
+    assert [
+        o for cell in cells for o in cell.outputs if o.output_type == "error" or o.get("name") == "stderr"
+    ] == []
 
 
 @pytest.mark.slow
@@ -263,7 +310,9 @@ def test_nbgrader_adds_up_the_same_points(autograded):
 def test_nbgrader_validates_every_notebook(classroom):
     """Unsolved ones fail in their two checks and nowhere else; one that is solved passes."""
     with ThreadPoolExecutor(2) as pool:
-        said = list(pool.map(lambda path: nbgrader(classroom / "release" / "ladder", "validate", path.name), PATHS))
+        said = list(
+            pool.map(lambda path: nbgrader(classroom / "release" / "ladder", "validate", path.name), PATHS)
+        )
     for path, text in zip(PATHS, said, strict=True):
         checks = len(graded(read(path)))
         assert (f"VALIDATION FAILED ON {checks} CELL(S)" if checks else "Success") in text, path.stem

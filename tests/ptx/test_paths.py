@@ -23,24 +23,62 @@ mov.b64 %rd3, copy_param_1;
 
 def artifact(body):
     """A kernel of X (a pointer), Y (a tensor map) and a scalar."""
-    parameters = (Parameter("pointer", "X"), Parameter("tensor_map", "Y", MAP), Parameter("scalar", dtype="int32", value=1))
-    return Artifact(dsl="cute", kernel="copy", ptx=HEAD + body + "\nret;\n}\n", cubin=b"", grid=(1, 1, 1), block=(128, 1, 1),
-                    cluster=(1, 1, 1), dynamic_shared=0, parameters=parameters, resources=Resources(1, 0, 0, 0, 0),
-                    tensors=(Tensor("X", (128, 64), "float16"), Tensor("Y", (128, 64), "float16")), versions={})
+    parameters = (
+        Parameter("pointer", "X"),
+        Parameter("tensor_map", "Y", MAP),
+        Parameter("scalar", dtype="int32", value=1),
+    )
+    return Artifact(
+        dsl="cute",
+        kernel="copy",
+        ptx=HEAD + body + "\nret;\n}\n",
+        cubin=b"",
+        grid=(1, 1, 1),
+        block=(128, 1, 1),
+        cluster=(1, 1, 1),
+        dynamic_shared=0,
+        parameters=parameters,
+        resources=Resources(1, 0, 0, 0, 0),
+        tensors=(Tensor("X", (128, 64), "float16"), Tensor("Y", (128, 64), "float16")),
+        versions={},
+    )
 
 
-@pytest.mark.parametrize("body, tensor, direction, path", [
-    ("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r1], [%rd3, {%r2, %r3}], [%r4];",
-     "Y", LOAD, TENSOR),
-    ("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
-     "[%r1], [%rd3, {%r2, %r3}], [%r4], %rs1;", "Y", LOAD, MULTICAST),
-    ("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd3, {%r2, %r3}], [%r1];", "Y", STORE, TENSOR),
-    ("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd2], 1024, [%r4];", "X", LOAD, BULK),
-    ("cp.async.bulk.global.shared::cta.bulk_group [%rd2], [%r1], 1024;", "X", STORE, BULK),
-    ("cp.async.cg.shared.global [%r1], [%rd2], 16;", "X", LOAD, CP_ASYNC),
-    ("ld.global.v4.b32 {%r5, %r6, %r7, %r8}, [%rd2 + 16];", "X", LOAD, THREADS),
-    ("st.global.b32 [%rd2], %r5;", "X", STORE, THREADS),
-])
+@pytest.mark.parametrize(
+    "body, tensor, direction, path",
+    [
+        (
+            "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r1], [%rd3, "
+            "{%r2, %r3}], [%r4];",
+            "Y",
+            LOAD,
+            TENSOR,
+        ),
+        (
+            "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+            "[%r1], [%rd3, {%r2, %r3}], [%r4], %rs1;",
+            "Y",
+            LOAD,
+            MULTICAST,
+        ),
+        (
+            "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd3, {%r2, %r3}], [%r1];",
+            "Y",
+            STORE,
+            TENSOR,
+        ),
+        (
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd2], 1024, [%r4];",
+            "X",
+            LOAD,
+            BULK,
+        ),
+        ("cp.async.bulk.global.shared::cta.bulk_group [%rd2], [%r1], 1024;", "X", STORE, BULK),
+        ("cp.async.cg.shared.global [%r1], [%rd2], 16;", "X", LOAD, CP_ASYNC),
+        ("ld.global.v4.b32 {%r5, %r6, %r7, %r8}, [%rd2 + 16];", "X", LOAD, THREADS),
+        ("st.global.b32 [%rd2], %r5;", "X", STORE, THREADS),
+    ],
+)
 def test_path_of_each_instruction(body, tensor, direction, path):
     (copy,) = copies.copies(artifact(body))
     assert (copy.tensor, copy.direction, copy.paths) == (tensor, direction, {path: 1})
@@ -65,30 +103,56 @@ def test_a_loaded_value_is_not_the_address_it_was_loaded_from():
 
 
 def test_a_prefetch_is_no_copy():
-    assert copies.copies(artifact("prefetch.tensormap [%rd3];\n"
-                                  "cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%rd3, {%r2, %r3}];")) == []
+    assert (
+        copies.copies(
+            artifact(
+                "prefetch.tensormap [%rd3];\n"
+                "cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%rd3, {%r2, %r3}];"
+            )
+        )
+        == []
+    )
 
 
-@pytest.mark.parametrize("call, expected", [
-    ("T.tma_copy(A[0:4, 0:8], S, barrier=b)", {(LOAD, "A"): TENSOR}),
-    ("T.tma_copy(A[0:4, 0:8], S[0, :, :], barrier=b, cluster_mask=3)", {(LOAD, "A"): MULTICAST}),
-    ("T.tma_copy(S, D[0:4, 0:8])", {(STORE, "D"): TENSOR}),
-    ('T.copy(A[0:4, 0:8], S, prefer_instruction="tma")', {(LOAD, "A"): TENSOR}),
-    ("T.copy(A[0:4, 0:8], S)", {}),
-    ("cpasync.make_tiled_tma_atom(cpasync.CopyBulkTensorTileG2SOp(), A, layout, tile)", {(LOAD, "A"): TENSOR}),
-    ("cpasync.make_tiled_tma_atom(cpasync.CopyBulkTensorTileG2SMulticastOp(), A, layout, tile, 2)", {(LOAD, "A"): MULTICAST}),
-    ("cpasync.make_tiled_tma_atom(cpasync.CopyBulkTensorTileS2GOp(), D, layout, tile)", {(STORE, "D"): TENSOR}),
-    ("T.tma_copy(other, S)", {}), ("T.tma_copy()", {}), ("def broken(", {}), ("", {}),
-])
+@pytest.mark.parametrize(
+    "call, expected",
+    [
+        ("T.tma_copy(A[0:4, 0:8], S, barrier=b)", {(LOAD, "A"): TENSOR}),
+        ("T.tma_copy(A[0:4, 0:8], S[0, :, :], barrier=b, cluster_mask=3)", {(LOAD, "A"): MULTICAST}),
+        ("T.tma_copy(S, D[0:4, 0:8])", {(STORE, "D"): TENSOR}),
+        ('T.copy(A[0:4, 0:8], S, prefer_instruction="tma")', {(LOAD, "A"): TENSOR}),
+        ("T.copy(A[0:4, 0:8], S)", {}),
+        (
+            "cpasync.make_tiled_tma_atom(cpasync.CopyBulkTensorTileG2SOp(), A, layout, tile)",
+            {(LOAD, "A"): TENSOR},
+        ),
+        (
+            "cpasync.make_tiled_tma_atom(cpasync.CopyBulkTensorTileG2SMulticastOp(), A, layout, tile, 2)",
+            {(LOAD, "A"): MULTICAST},
+        ),
+        (
+            "cpasync.make_tiled_tma_atom(cpasync.CopyBulkTensorTileS2GOp(), D, layout, tile)",
+            {(STORE, "D"): TENSOR},
+        ),
+        ("T.tma_copy(other, S)", {}),
+        ("T.tma_copy()", {}),
+        ("def broken(", {}),
+        ("", {}),
+    ],
+)
 def test_what_a_source_asks_for(call, expected):
     assert copies.asked(call, ["A", "D"]) == expected
 
 
 def test_asked_for_and_not_had_is_a_finding():
     body = "ld.global.b32 %r5, [%rd2];"
-    (copy,) = (c for c in copies.copies(artifact(body), "T.tma_copy(X[0:4, 0:8], S, barrier=b)") if c.tensor == "X")
-    assert copy.finding == ("X, global to shared: the source asks for tensor TMA, and the compiler made plain loads and stores, "
-                            "through registers")
+    (copy,) = (
+        c for c in copies.copies(artifact(body), "T.tma_copy(X[0:4, 0:8], S, barrier=b)") if c.tensor == "X"
+    )
+    assert copy.finding == (
+        "X, global to shared: the source asks for tensor TMA, and the compiler made plain loads and stores, "
+        "through registers"
+    )
     assert copies.copies(artifact(body))[0].finding == ""
 
 
@@ -98,8 +162,10 @@ def test_asked_for_and_gone_altogether_is_a_finding():
 
 
 @pytest.mark.parametrize("dsl", checker.DSLS)
-@pytest.mark.parametrize("step, loads, store", [
-    ("step03", THREADS, THREADS), ("step04", TENSOR, TENSOR), ("step09", MULTICAST, TENSOR)])
+@pytest.mark.parametrize(
+    "step, loads, store",
+    [("step03", THREADS, THREADS), ("step04", TENSOR, TENSOR), ("step09", MULTICAST, TENSOR)],
+)
 def test_paths_of_the_solutions(step, loads, store, dsl):
     path = solution_path(step, dsl)
     found = copies.copies(checker.compile_factory(load_factory(path), dsl, (512, 256, 128)), path.read_text())
@@ -127,7 +193,11 @@ def gemm(M, N, K):
 
 
 def test_silent_fallback_of_tilelang_is_found():
-    """tilelang 0.1.15 turns a tma_copy of whole rows into a 1-D bulk copy: no tensor map, no swizzle, no word about it."""
-    kernel = checker.compile_factory(load_factory_source(WHOLE_TILE, "whole tile"), "tilelang", (64, 128, 128))
+    """tilelang 0.1.15 turns a tma_copy of whole rows into a 1-D bulk copy: no tensor map, no swizzle, no word
+    about it.
+    """
+    kernel = checker.compile_factory(
+        load_factory_source(WHOLE_TILE, "whole tile"), "tilelang", (64, 128, 128)
+    )
     load = next(c for c in copies.copies(kernel, WHOLE_TILE) if (c.tensor, c.direction) == ("A", LOAD))
     assert load.paths == {BULK: 1} and "1-D bulk copy" in load.finding

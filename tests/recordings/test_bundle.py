@@ -18,20 +18,46 @@ from course_utils.recordings import bundle, measured
 
 PACKAGE = Path(bundle.__file__).parents[1]
 KERNEL = {"name": "step01 tilelang", "step": "step01", "dsl": "tilelang", "timed": True, "factory": None}
-DEVICE = {"name": "NVIDIA H200", "capability": [9, 0], "sms": 132, "l2_bytes": 60 << 20, "memory_bytes": 140 << 30,
-          "free_bytes": 139 << 30, "cuda_driver": "13.0", "driver": "580.00", "torch": "2.13.0", "cublas_cuda": "13.0"}
-TIMING = {"mode": "burst", "size": [128, 128, 64], "tflops": 1.5, "cublas_tflops": 3.0, "ratio": 0.5,
-          "ratio_quartiles": [0.49, 0.51]}
+DEVICE = {
+    "name": "NVIDIA H200",
+    "capability": [9, 0],
+    "sms": 132,
+    "l2_bytes": 60 << 20,
+    "memory_bytes": 140 << 30,
+    "free_bytes": 139 << 30,
+    "cuda_driver": "13.0",
+    "driver": "580.00",
+    "torch": "2.13.0",
+    "cublas_cuda": "13.0",
+}
+TIMING = {
+    "mode": "burst",
+    "size": [128, 128, 64],
+    "tflops": 1.5,
+    "cublas_tflops": 3.0,
+    "ratio": 0.5,
+    "ratio_quartiles": [0.49, 0.51],
+}
 
 
 def artifact(_factory, dsl, size):
     """Stands in for a compiler: launches nothing, but is whole and of this size."""
     M, N, K = size
     tensors = (Tensor("A", (M, K), "float16"), Tensor("B", (N, K), "float16"), Tensor("D", (M, N), "float16"))
-    return Artifact(dsl=dsl, kernel="main", ptx="wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {%f1}, %rd1, %rd2;",
-                    cubin=b"\x7fELF", grid=(1, 1, 1), block=(128, 1, 1), cluster=(1, 1, 1), dynamic_shared=1024,
-                    parameters=tuple(Parameter("pointer", tensor=t.name) for t in tensors), tensors=tensors,
-                    resources=Resources(90, 0, 0, 0, 0), versions={"tilelang": "0.1.15"})
+    return Artifact(
+        dsl=dsl,
+        kernel="main",
+        ptx="wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {%f1}, %rd1, %rd2;",
+        cubin=b"\x7fELF",
+        grid=(1, 1, 1),
+        block=(128, 1, 1),
+        cluster=(1, 1, 1),
+        dynamic_shared=1024,
+        parameters=tuple(Parameter("pointer", tensor=t.name) for t in tensors),
+        tensors=tensors,
+        resources=Resources(90, 0, 0, 0, 0),
+        versions={"tilelang": "0.1.15"},
+    )
 
 
 class FakeWorker:
@@ -42,7 +68,11 @@ class FakeWorker:
 
     def request(self, op, artifact, limit, **fields):
         self.asked.append((op, artifact.problem))
-        return {"ok": True, "relative_norm": 2e-4} if op == "run" else {**TIMING, "mode": op, "size": [*artifact.problem]}
+        return (
+            {"ok": True, "relative_norm": 2e-4}
+            if op == "run"
+            else {**TIMING, "mode": op, "size": [*artifact.problem]}
+        )
 
 
 @pytest.fixture
@@ -74,19 +104,30 @@ def imports(path, top_only):
 def module_file(name):
     """The file of a course_utils module, of ``module.attribute`` too."""
     for parts in (name.split("."), name.split(".")[:-1]):
-        for path in (PACKAGE.parent.joinpath(*parts).with_suffix(".py"), PACKAGE.parent.joinpath(*parts, "__init__.py")):
+        for path in (
+            PACKAGE.parent.joinpath(*parts).with_suffix(".py"),
+            PACKAGE.parent.joinpath(*parts, "__init__.py"),
+        ):
             if path.exists():
                 return path
     raise AssertionError(f"no file for {name}")
 
 
 def carried():
-    return [PACKAGE / "__init__.py", PACKAGE / "artifact.py",
-            *(path for package in bundle.PACKAGES for path in (PACKAGE / package).rglob("*.py"))]
+    return [
+        PACKAGE / "__init__.py",
+        PACKAGE / "artifact.py",
+        *(path for package in bundle.PACKAGES for path in (PACKAGE / package).rglob("*.py")),
+    ]
 
 
 def test_carries_every_course_module_it_imports():
-    wanted = {name for path in carried() for name in imports(path, top_only=False) if name.startswith("course_utils")}
+    wanted = {
+        name
+        for path in carried()
+        for name in imports(path, top_only=False)
+        if name.startswith("course_utils")
+    }
     assert {name for name in wanted if module_file(name) not in carried()} == set()
 
 
@@ -95,9 +136,15 @@ def test_carries_the_package_of_every_module():
 
 
 def loaded_at_run():
-    """The files that the bundle's commands import where they are imported at the top: what a GPU machine has to load."""
+    """The files that the bundle's commands import where they are imported at the top: what a GPU machine has
+    to load.
+    """
     seen = set()
-    todo = [PACKAGE / "recordings" / "bundle.py", PACKAGE / "grading" / "checker.py", PACKAGE / "run" / "gpu" / "worker.py"]
+    todo = [
+        PACKAGE / "recordings" / "bundle.py",
+        PACKAGE / "grading" / "checker.py",
+        PACKAGE / "run" / "gpu" / "worker.py",
+    ]
     while todo:
         path = todo.pop()
         seen.add(path)
@@ -106,7 +153,9 @@ def loaded_at_run():
 
 
 def test_starts_with_python_alone():
-    """What cannot run must still say why: only the workers, and what is asked for later, may need torch, CUDA or a DSL."""
+    """What cannot run must still say why: only the workers, and what is asked for later, may need torch, CUDA
+    or a DSL.
+    """
     roots = {name.split(".")[0] for path in loaded_at_run() for name in imports(path, top_only=True)}
     assert roots - set(sys.stdlib_module_names) == {"course_utils"}
 
@@ -117,7 +166,11 @@ def test_is_one_executable_archive(archive):
         assert zipped.testzip() is None
         names = zipped.namelist()
     assert len(names) == len(set(names))
-    assert {"__main__.py", "manifest.json", *(path.relative_to(PACKAGE.parent).as_posix() for path in carried())} <= set(names)
+    assert {
+        "__main__.py",
+        "manifest.json",
+        *(path.relative_to(PACKAGE.parent).as_posix() for path in carried()),
+    } <= set(names)
 
 
 def test_manifest_names_every_kernel_and_its_compiler(tmp_path):
@@ -125,22 +178,33 @@ def test_manifest_names_every_kernel_and_its_compiler(tmp_path):
     bundle.write(tmp_path / "out.pyz", kernels, artifact)
     manifest = json.loads(zipfile.ZipFile(tmp_path / "out.pyz").read("manifest.json"))
     versions = {"tilelang": "0.1.15"}
-    assert manifest == [{key: kernel[key] for key in ("name", "step", "dsl", "timed")} | {"versions": versions}
-                        for kernel in kernels]
+    assert manifest == [
+        {key: kernel[key] for key in ("name", "step", "dsl", "timed")} | {"versions": versions}
+        for kernel in kernels
+    ]
 
 
 def sizes_in(archive, name):
     prefix = f"artifacts/{name}/"
     with zipfile.ZipFile(archive) as zipped:
-        return {tuple(map(int, n.removeprefix(prefix).removesuffix(".zip").split("x"))): Artifact.from_bytes(zipped.read(n))
-                for n in zipped.namelist() if n.startswith(prefix)}
+        return {
+            tuple(map(int, n.removeprefix(prefix).removesuffix(".zip").split("x"))): Artifact.from_bytes(
+                zipped.read(n)
+            )
+            for n in zipped.namelist()
+            if n.startswith(prefix)
+        }
 
 
 @pytest.mark.parametrize("timed", [True, False])
 def test_holds_every_size_that_is_checked_or_timed(timed, tmp_path):
-    bundle.write(tmp_path / "out.pyz", [{**KERNEL, "name": "mine", "step": "step03", "timed": timed}], artifact)
+    bundle.write(
+        tmp_path / "out.pyz", [{**KERNEL, "name": "mine", "step": "step03", "timed": timed}], artifact
+    )
     step = steps.find("step03")
-    assert set(sizes_in(tmp_path / "out.pyz", "mine")) == set(step.check_sizes) | (set(step.timed_sizes) if timed else set())
+    assert set(sizes_in(tmp_path / "out.pyz", "mine")) == set(step.check_sizes) | (
+        set(step.timed_sizes) if timed else set()
+    )
 
 
 def test_artifacts_round_trip(archive):
@@ -157,6 +221,7 @@ def test_reports_progress_once_an_artifact(tmp_path):
 def test_a_kernel_that_does_not_compile_leaves_no_archive(tmp_path):
     def broken(*_):
         raise CompileError("lower", "no such thing")
+
     with pytest.raises(CompileError):
         bundle.write(tmp_path / "out.pyz", [KERNEL], broken)
     assert not (tmp_path / "out.pyz").exists()
@@ -172,11 +237,20 @@ def test_results_are_what_measured_reads(archive, gpu, tmp_path, monkeypatch):
     monkeypatch.setattr(measured, "FOLDER", tmp_path / "measured")
     measured.record(tmp_path / "results.json")
     (entry,) = measured.load()["entries"]
-    assert (entry["name"], entry["step"], entry["dsl"], entry["passed"]) == ("step01 tilelang", "step01", "tilelang", True)
+    assert (entry["name"], entry["step"], entry["dsl"], entry["passed"]) == (
+        "step01 tilelang",
+        "step01",
+        "tilelang",
+        True,
+    )
     assert entry["points"] == entry["max_points"] == 5
     assert entry["timings"] == [TIMING]
     provenance = measured.load()["provenance"]
-    assert (provenance["gpu"], provenance["driver"], provenance["torch"]) == ("NVIDIA H200", "580.00", "2.13.0")
+    assert (provenance["gpu"], provenance["driver"], provenance["torch"]) == (
+        "NVIDIA H200",
+        "580.00",
+        "2.13.0",
+    )
     assert provenance["versions"] == {"tilelang": "0.1.15"}
     assert "NVIDIA H200" in said[0] and "1 kernels" in said[0]
     assert said[1].startswith("step01 tilelang") and "1.5" in said[1] and "0.500" in said[1]
@@ -222,9 +296,17 @@ def isolated(archive, *arguments, flags=()):
     """Run the archive as another machine would: no checkout near, no PYTHONPATH, no GPU."""
     elsewhere = archive.parent / "elsewhere"
     elsewhere.mkdir()
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")} | {"CUDA_VISIBLE_DEVICES": ""}
-    return subprocess.run([sys.executable, "-I", *flags, str(archive), *arguments], cwd=elsewhere, env=environment,
-                          capture_output=True, text=True, timeout=60)
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")} | {
+        "CUDA_VISIBLE_DEVICES": ""
+    }
+    return subprocess.run(
+        [sys.executable, "-I", *flags, str(archive), *arguments],
+        cwd=elsewhere,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
 
 
 def test_help_needs_nothing_but_python(archive):

@@ -7,11 +7,18 @@ import pytest
 from course_utils.recordings import measured
 from course_utils.recordings.measured import MeasuredError
 
-PROVENANCE = {"gpu": "NVIDIA H200", "driver": "580.00", "torch": "2.13.0", "date": "2026-01-02",
-              "versions": {"tilelang": "0.1.15"}}
+PROVENANCE = {
+    "gpu": "NVIDIA H200",
+    "driver": "580.00",
+    "torch": "2.13.0",
+    "date": "2026-01-02",
+    "versions": {"tilelang": "0.1.15"},
+}
 ENTRY = {"name": "step01 tilelang", "step": "step01", "dsl": "tilelang", "checks": [], "timings": []}
 GOOD = {"provenance": PROVENANCE, "entries": [ENTRY]}
-COMMITTED = [path for path in sorted(measured.FOLDER.glob("*.json")) if path.stem != "emulator"]  # that one compares two runs
+COMMITTED = [
+    path for path in sorted(measured.FOLDER.glob("*.json")) if path.stem != "emulator"
+]  # that one compares two runs
 
 
 @pytest.fixture(autouse=True)
@@ -70,12 +77,25 @@ BAD = {
     "no provenance": ({"entries": []}, "provenance lacks gpu, driver, torch, date, versions"),
     "provenance null": ({"provenance": None, "entries": []}, "provenance lacks gpu"),
     "provenance a number": ({"provenance": 5, "entries": []}, "provenance lacks gpu"),
-    "provenance a sentence": ({"provenance": "gpu driver torch date versions", "entries": []}, "provenance lacks gpu"),
+    "provenance a sentence": (
+        {"provenance": "gpu driver torch date versions", "entries": []},
+        "provenance lacks gpu",
+    ),
     "entry no object": ({"provenance": PROVENANCE, "entries": [ENTRY, 5]}, "entry 1 lacks name"),
-    **{f"provenance without {key}": ({"provenance": without(PROVENANCE, key), "entries": []}, f"provenance lacks {key}")
-       for key in PROVENANCE},
-    **{f"entry without {key}": ({"provenance": PROVENANCE, "entries": [without(ENTRY, key)]}, f"entry 0 lacks {key}")
-       for key in ENTRY},
+    **{
+        f"provenance without {key}": (
+            {"provenance": without(PROVENANCE, key), "entries": []},
+            f"provenance lacks {key}",
+        )
+        for key in PROVENANCE
+    },
+    **{
+        f"entry without {key}": (
+            {"provenance": PROVENANCE, "entries": [without(ENTRY, key)]},
+            f"entry 0 lacks {key}",
+        )
+        for key in ENTRY
+    },
 }
 
 

@@ -14,7 +14,15 @@ TIMING = {"mode": "burst", "size": [4096] * 3, "tflops": 700.0, "cublas_tflops":
 
 
 def verdict(points, step="step04", dsl="tilelang", timing=()):
-    return Verdict(step, dsl, "emulator", (Part("results", points > 0, points, 10, ""),), "", timing, (("wgmma", str(points)),))
+    return Verdict(
+        step,
+        dsl,
+        "emulator",
+        (Part("results", points > 0, points, 10, ""),),
+        "",
+        timing,
+        (("wgmma", str(points)),),
+    )
 
 
 @pytest.fixture
@@ -54,7 +62,9 @@ def test_timings_carry_where_they_were_measured_and_can_be_drawn(file):
     assert plots.ladder({"entries": []}, kept, "step04")
 
 
-@pytest.mark.parametrize("broken", ["", "{", "[]", '{"entries": 3}', '{"entries": [{"step": "step04"}], "provenance": {}}'])
+@pytest.mark.parametrize(
+    "broken", ["", "{", "[]", '{"entries": 3}', '{"entries": [{"step": "step04"}], "provenance": {}}']
+)
 def test_broken_file_is_moved_aside(file, broken):
     file.write_text(broken)
     assert progress.read(file)["entries"] == []

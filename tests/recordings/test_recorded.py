@@ -37,7 +37,9 @@ def test_every_file_says_where_it_comes_from(name):
 
 
 def test_every_solution_was_right_and_got_all_its_points():
-    assert [(e["dsl"], e["step"]) for e in LADDER["entries"]] == [(dsl, step) for dsl in checker.DSLS for step in steps.STEPS]
+    assert [(e["dsl"], e["step"]) for e in LADDER["entries"]] == [
+        (dsl, step) for dsl in checker.DSLS for step in steps.STEPS
+    ]
     for entry in LADDER["entries"]:
         assert entry["passed"] and entry["points"] == steps.find(entry["step"]).points, entry["name"]
 
@@ -68,11 +70,15 @@ def test_speed_floor_is_within_reach(step, dsl):
 def test_three_sizes_in_burst_and_two_sustained_with_clocks(step, dsl):
     entry = entry_of(step, dsl)
     modes = [(t["mode"], tuple(t["size"])) for t in entry["timings"]]
-    assert modes == [("burst", size) for size in steps.TIMED_SIZES] + [("sustained", (n,) * 3) for n in SQUARES]
+    assert modes == [("burst", size) for size in steps.TIMED_SIZES] + [
+        ("sustained", (n,) * 3) for n in SQUARES
+    ]
     assert all(t["gpu"]["clock_mhz"] and t["gpu"]["power_w"] for t in entry["timings"])
 
 
-WRONG_FILES = [(dsl, path) for dsl in checker.DSLS for path in sorted((SOLUTIONS / "wrong" / dsl).glob("*.py"))]
+WRONG_FILES = [
+    (dsl, path) for dsl in checker.DSLS for path in sorted((SOLUTIONS / "wrong" / dsl).glob("*.py"))
+]
 
 
 @pytest.mark.parametrize("dsl, path", WRONG_FILES, ids=lambda value: getattr(value, "stem", value))
@@ -86,7 +92,10 @@ def test_every_wrong_kernel_got_its_verdict_on_the_gpu(dsl, path):
     assert failed[0] == wanted.FAILS
     assert wanted.SAYS in found["diagnosis"].lower()
     results = next(part for part in found["checks"] if part["name"] == "results")
-    hung, died = "never ended" in results["detail"], any(word in results["detail"] for word in ("died", "refused", "touched"))
+    hung, died = (
+        "never ended" in results["detail"],
+        any(word in results["detail"] for word in ("died", "refused", "touched")),
+    )
     outcome = "right" if results["passed"] else "hang" if hung else "fault" if died else "wrong"
     assert outcome in {"race": ("right", "wrong")}.get(wanted.OUTCOME, (wanted.OUTCOME,))
 
@@ -102,17 +111,25 @@ def test_every_solution_was_held_against_the_h200_at_three_sizes():
     assert all(count == 3 or step == "step01" for (_, step), count in sizes.items())  # step 1 has one size
 
 
-@pytest.mark.parametrize("run", EMULATOR["solutions"], ids=lambda run: f"{run['step']} {run['dsl']} {run['size']}")
+@pytest.mark.parametrize(
+    "run", EMULATOR["solutions"], ids=lambda run: f"{run['step']} {run['dsl']} {run['size']}"
+)
 def test_the_emulator_came_to_what_the_h200_computed(run):
-    """Both round an fp32 sum to fp16, added up in another order: few elements differ, and no error is larger than the other's."""
+    """Both round an fp32 sum to fp16, added up in another order: few elements differ, and no error is larger
+    than the other's.
+    """
     assert run["finished"] and run["findings"] == []
     assert run["differ"] < 0.005 * run["elements"]
-    assert run["largest_difference"] <= 2.0 ** -4  # one fp16 ulp of the largest elements, between 64 and 128
+    assert run["largest_difference"] <= 2.0**-4  # one fp16 ulp of the largest elements, between 64 and 128
     assert run["largest_error_emulator"] <= 1.05 * run["largest_error_h200"]
 
 
-RACES_THE_H200_WON = {("no_cluster_sync", "tilelang"), ("no_store_wait", "tilelang"), ("no_producer_tail", "cute"),
-                      ("no_proxy_fence", "cute")}
+RACES_THE_H200_WON = {
+    ("no_cluster_sync", "tilelang"),
+    ("no_store_wait", "tilelang"),
+    ("no_producer_tail", "cute"),
+    ("no_proxy_fence", "cute"),
+}
 
 
 @pytest.mark.parametrize("row", EMULATOR["wrong"], ids=lambda row: f"{row['name']} {row['dsl']}")

@@ -48,8 +48,19 @@ worker.main(serve)
 
 
 def artifact(cubin=b""):
-    return Artifact(dsl="tilelang", kernel="main", ptx="", cubin=cubin, grid=(1, 1, 1), block=(128, 1, 1), cluster=(1, 1, 1),
-                    dynamic_shared=0, parameters=(), tensors=(), resources=Resources(32, 0, 0, 0, 0))
+    return Artifact(
+        dsl="tilelang",
+        kernel="main",
+        ptx="",
+        cubin=cubin,
+        grid=(1, 1, 1),
+        block=(128, 1, 1),
+        cluster=(1, 1, 1),
+        dynamic_shared=0,
+        parameters=(),
+        tensors=(),
+        resources=Resources(32, 0, 0, 0, 0),
+    )
 
 
 @pytest.fixture

@@ -94,7 +94,7 @@ def test_bf16_accumulation_is_refused_for_its_accumulator():
 def test_error_within_rounding_passes():
     exact = reference(A, B)
     assert compare((exact * (1 + RELATIVE / 8)).half(), A, B).ok
-    assert compare((exact + 2.0 ** -14).half(), A, B).ok
+    assert compare((exact + 2.0**-14).half(), A, B).ok
 
 
 def test_errors_just_past_rounding_are_refused():
@@ -111,8 +111,11 @@ def test_one_wrong_element_is_refused():
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("rows, columns", [(5, 7), (slice(64, 128), slice(0, 64)), (slice(None), slice(None))],
-                         ids=["element", "tile", "all"])
+@pytest.mark.parametrize(
+    "rows, columns",
+    [(5, 7), (slice(64, 128), slice(0, 64)), (slice(None), slice(None))],
+    ids=["element", "tile", "all"],
+)
 def test_nan_and_inf_never_pass(value, rows, columns):
     D = changed(rows, columns, value)
     found = assert_wrong(D, [f"{int((~torch.isfinite(D)).sum()):,} of 98,304 elements"])
@@ -130,8 +133,15 @@ def test_nan_in_an_input_never_passes():
 def test_unwritten_is_told_from_computed_nan():
     D = unwritten(slice(0, 64), slice(64, 128))
     D[128:192, 0:64] = math.nan
-    found = assert_wrong(D, ["8,192 of 98,304 elements are wrong", "4,096 of them were never written", "4,096 are NaN",
-                             "rows 0..63, columns 64..127"])
+    found = assert_wrong(
+        D,
+        [
+            "8,192 of 98,304 elements are wrong",
+            "4,096 of them were never written",
+            "4,096 are NaN",
+            "rows 0..63, columns 64..127",
+        ],
+    )
     assert (found.wrong, found.unwritten) == (8192, 4096)
 
 
@@ -149,20 +159,31 @@ def test_nothing_written():
 
 
 def test_skipped_tile():
-    found = assert_wrong(unwritten(slice(128, 256), slice(256, 384)), [
-        "16,384 of them were never written", "rows 128..255, columns 256..383", "4 of 24 tiles of 64 x 64",
-        "Whole tiles are missing"])
+    found = assert_wrong(
+        unwritten(slice(128, 256), slice(256, 384)),
+        [
+            "16,384 of them were never written",
+            "rows 128..255, columns 256..383",
+            "4 of 24 tiles of 64 x 64",
+            "Whole tiles are missing",
+        ],
+    )
     assert found.unwritten == found.wrong == 128 * 128
 
 
 def test_half_of_each_tile_not_stored():
     right_half = torch.arange(N) % TILE >= TILE // 2
-    assert_wrong(unwritten(slice(None), right_half), ["never written", "24 of 24 tiles", "Parts of tiles are missing"])
+    assert_wrong(
+        unwritten(slice(None), right_half), ["never written", "24 of 24 tiles", "Parts of tiles are missing"]
+    )
 
 
 @pytest.mark.parametrize("k", [0, 3, K // TILE - 1])
 def test_missing_k_tile(k):
-    assert_wrong((product(A, B) - part(k)).half(), [f"without K tile {k}:", f"the exact sum of its {K // TILE} K tiles"])
+    assert_wrong(
+        (product(A, B) - part(k)).half(),
+        [f"without K tile {k}:", f"the exact sum of its {K // TILE} K tiles"],
+    )
 
 
 @pytest.mark.parametrize("k", [0, 3, K // TILE - 1])
@@ -171,19 +192,25 @@ def test_k_tile_used_twice(k):
 
 
 def test_k_tile_in_place_of_another():
-    assert_wrong((product(A, B) + part(4) - part(5)).half(), ["without K tile 5, and with K tile 4 (2 times)"])
+    assert_wrong(
+        (product(A, B) + part(4) - part(5)).half(), ["without K tile 5, and with K tile 4 (2 times)"]
+    )
 
 
 def test_k_story_is_of_a_tile_that_is_wrong():
     D = RIGHT.clone()
     D[128:192, 64:] = (product(A, B) + part(3)).half()[128:192, 64:]
-    assert_wrong(D, ["rows 128..191, columns 64..383", "5 of 24 tiles", "Tile (2, 1)", "with K tile 3 (2 times)"])
+    assert_wrong(
+        D, ["rows 128..191, columns 64..383", "5 of 24 tiles", "Tile (2, 1)", "with K tile 3 (2 times)"]
+    )
 
 
 def test_sum_goes_on_from_the_tile_before():
     D = RIGHT.clone()
     D[64:] += RIGHT[:-64]
-    found = assert_wrong(D, ["Some tiles are wholly wrong and the others right", "accumulator", "rows 64..255"])
+    found = assert_wrong(
+        D, ["Some tiles are wholly wrong and the others right", "accumulator", "rows 64..255"]
+    )
     assert "K tile" not in found.diagnosis
 
 
@@ -192,9 +219,15 @@ def test_tile_of_another_place():
     assert_wrong(D, ["1 of 24 tiles", "rows 128..191, columns 64..127"])
 
 
-@pytest.mark.parametrize("rows, columns, words", [
-    (17, slice(None), "all in row 17."), (slice(17, 19), slice(None), "all in rows 17, 18."),
-    (slice(None), 30, "all in column 30."), (slice(None), slice(30, 32), "all in columns 30, 31.")])
+@pytest.mark.parametrize(
+    "rows, columns, words",
+    [
+        (17, slice(None), "all in row 17."),
+        (slice(17, 19), slice(None), "all in rows 17, 18."),
+        (slice(None), 30, "all in column 30."),
+        (slice(None), slice(30, 32), "all in columns 30, 31."),
+    ],
+)
 def test_wrong_rows_and_columns(rows, columns, words):
     D = changed(rows, columns, RIGHT[rows, columns] + 2)
     assert_wrong(D, [words, "one thread's or one warp's part", "missing wait or fence"])

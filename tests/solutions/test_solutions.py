@@ -1,6 +1,7 @@
 """Every solution shows what its step is about and fits the chip; every wrong kernel is caught where it says.
 
-What only a run can show (right results, speed, the wrong kernels whose ``NEEDS_GPU`` is True) is tested on a GPU elsewhere.
+What only a run can show (right results, speed, the wrong kernels whose ``NEEDS_GPU`` is True) is tested on a
+GPU elsewhere.
 """
 
 import ast
@@ -16,14 +17,18 @@ from course_utils.grading import checker
 from course_utils.grading.steps import OWNED, PARTS, STEPS
 from course_utils.ptx import receipts
 
-WRONG = [(dsl, path) for dsl in checker.DSLS for path in sorted((loading.SOLUTIONS / "wrong" / dsl).glob("*.py"))]
+WRONG = [
+    (dsl, path) for dsl in checker.DSLS for path in sorted((loading.SOLUTIONS / "wrong" / dsl).glob("*.py"))
+]
 LINES = {"tilelang": 100, "cute": 150}
 both_dsls = pytest.mark.parametrize("dsl", checker.DSLS)
 OUTCOMES = {"wrong", "race", "hang", "fault", "right"}
 NEEDS_NO_GPU = {"compiles", "tensor maps", "instructions"}
 
 REGISTERS = 64 * 1024  # of one SM
-REGISTERS_AFTER_SETMAXNREG = 64_512  # the most that a CTA's warps may ask for together; above it setmaxnreg waits for ever
+REGISTERS_AFTER_SETMAXNREG = (
+    64_512  # the most that a CTA's warps may ask for together; above it setmaxnreg waits for ever
+)
 
 
 @cache
@@ -43,7 +48,9 @@ def unmet(conditions_of, step, dsl):
 
 
 def test_both_dsls_have_the_same_files_one_for_each_step():
-    names = [[path.name for path in sorted((loading.SOLUTIONS / dsl).glob("step*.py"))] for dsl in checker.DSLS]
+    names = [
+        [path.name for path in sorted((loading.SOLUTIONS / dsl).glob("step*.py"))] for dsl in checker.DSLS
+    ]
     assert names[0] == names[1]
     assert [name[:6] for name in names[0]] == list(STEPS)
 

@@ -1,4 +1,6 @@
-"""``course tensormap``: verify says how many rows agree and names every other; explain puts one map in words."""
+"""``course tensormap``: verify says how many rows agree and names every other; explain puts one map in
+words.
+"""
 
 import gzip
 import json
@@ -10,18 +12,32 @@ import pytest
 from course_utils.cli import main
 
 ROWS = Path(__file__).parents[2] / "data" / "driver_verdicts.jsonl.gz"
-LEGAL = {"dtype": 6, "rank": 2, "addr_off": 0, "dims": [1024, 4096], "strides": [2048], "box": [64, 128], "estr": [1, 1],
-         "interleave": 0, "swizzle": 3, "l2": 0, "oob": 0, "rc": 0}
+LEGAL = {
+    "dtype": 6,
+    "rank": 2,
+    "addr_off": 0,
+    "dims": [1024, 4096],
+    "strides": [2048],
+    "box": [64, 128],
+    "estr": [1, 1],
+    "interleave": 0,
+    "swizzle": 3,
+    "l2": 0,
+    "oob": 0,
+    "rc": 0,
+}
 TILE = ["--dims", "1024,4096", "--box", "64,128", "--swizzle", "128B"]
 
 
 @pytest.fixture
 def file(tmp_path):
     """Write rows (dicts, or text as it is) to a .jsonl file."""
+
     def write(*rows):
         path = tmp_path / "rows.jsonl"
         path.write_text("\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows) + "\n")
         return str(path)
+
     return write
 
 
@@ -53,10 +69,18 @@ def test_an_empty_file_proves_nothing(capsys, file):
     assert run(capsys, "verify", file("")) == (1, "0 of 0 agree\n")
 
 
-@pytest.mark.parametrize("row, words", [
-    ("{", "line 2 is not JSON"), ("[1]", "lacks dtype"), ({"dtype": 6}, "lacks rank"), (LEGAL | {"box": 64}, "box must be a list"),
-    (LEGAL | {"dims": [1.5, 2]}, "dims must be"), (LEGAL | {"rank": "2"}, "rank must be an integer"), ("[" * 100_000, "not JSON"),
-])
+@pytest.mark.parametrize(
+    "row, words",
+    [
+        ("{", "line 2 is not JSON"),
+        ("[1]", "lacks dtype"),
+        ({"dtype": 6}, "lacks rank"),
+        (LEGAL | {"box": 64}, "box must be a list"),
+        (LEGAL | {"dims": [1.5, 2]}, "dims must be"),
+        (LEGAL | {"rank": "2"}, "rank must be an integer"),
+        ("[" * 100_000, "not JSON"),
+    ],
+)
 def test_a_bad_row_is_named(capsys, file, row, words):
     code, text = run(capsys, "verify", file(LEGAL, row))
     assert code == 2 and words in text.replace("\n", " ")
@@ -80,11 +104,17 @@ def test_explain_a_legal_map(capsys):
 
 
 def test_explain_names_each_broken_rule_its_mend_and_its_source(capsys):
-    code, text = run(capsys, "explain", "--dims", "1000,4096", "--box", "60,257", "--swizzle", "4", "--address", "0x8")
+    code, text = run(
+        capsys, "explain", "--dims", "1000,4096", "--box", "60,257", "--swizzle", "4", "--address", "0x8"
+    )
     text = text.replace("\n", " ")
     assert code == 1 and "4 rules broken" in text
-    for words in ("Nearest legal: globalAddress = 16. [address-multiple-of-16] (cuTensorMapEncodeTiled)", "boxDim[1] = 257",
-                  "boxDim[0] = 64 (128 bytes)", "[swizzle-on-hopper] (observed on H200, driver 580)"):
+    for words in (
+        "Nearest legal: globalAddress = 16. [address-multiple-of-16] (cuTensorMapEncodeTiled)",
+        "boxDim[1] = 257",
+        "boxDim[0] = 64 (128 bytes)",
+        "[swizzle-on-hopper] (observed on H200, driver 580)",
+    ):
         assert words in text
 
 
@@ -100,11 +130,16 @@ def test_strides_are_dense_where_they_are_left_out(capsys):
     assert given[0] == 0
 
 
-@pytest.mark.parametrize("arguments, words", [
-    (["--box", "64"], "--dims and --box"), (["--dims", "a", "--box", "64"], "whole numbers"),
-    ([*TILE, "--type", "half"], "float16"),
-    ([*TILE, "--swizzle", "256B"], "128B"), (["nowhere.jsonl"], "nowhere.jsonl"),
-])
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["--box", "64"], "--dims and --box"),
+        (["--dims", "a", "--box", "64"], "whole numbers"),
+        ([*TILE, "--type", "half"], "float16"),
+        ([*TILE, "--swizzle", "256B"], "128B"),
+        (["nowhere.jsonl"], "nowhere.jsonl"),
+    ],
+)
 def test_bad_arguments_are_named(capsys, arguments, words):
     code, text = run(capsys, "explain", *arguments)
     assert code == 2 and words in text

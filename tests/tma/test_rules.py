@@ -1,7 +1,8 @@
 """The TMA contract against the driver's own verdicts.
 
-``data/driver_verdicts.jsonl.gz`` holds 10,000 calls of ``cuTensorMapEncodeTiled`` on an H200 (driver 580, CUDA 13.0):
-legal maps with none, one or two fields changed at random, and the driver's answer ``rc`` (0 accepted, 1 refused).
+``data/driver_verdicts.jsonl.gz`` holds 10,000 calls of ``cuTensorMapEncodeTiled`` on an H200 (driver 580,
+CUDA 13.0): legal maps with none, one or two fields changed at random, and the driver's answer ``rc`` (0
+accepted, 1 refused).
 """
 
 import gzip
@@ -18,10 +19,18 @@ from course_utils.tma.rules import DOCUMENTED, OBSERVED, RULES, row_to_tensor_ma
 ROWS = Path(__file__).parents[2] / "data" / "driver_verdicts.jsonl.gz"
 
 # A 128 x 64 tile of a 4096 x 1024 fp16 matrix.
-TILE = TensorMap(data_type=6, dims=(1024, 4096), strides=(2048,), box=(64, 128), element_strides=(1, 1), swizzle=3)
+TILE = TensorMap(
+    data_type=6, dims=(1024, 4096), strides=(2048,), box=(64, 128), element_strides=(1, 1), swizzle=3
+)
 # 16-byte groups of 8 channels, as in NC/8HWC8.
-INTERLEAVED = TensorMap(data_type=6, dims=(8, 56, 56), strides=(1024, 65536), box=(8, 8, 8), element_strides=(1, 1, 1),
-                        interleave=1)
+INTERLEAVED = TensorMap(
+    data_type=6,
+    dims=(8, 56, 56),
+    strides=(1024, 65536),
+    box=(8, 8, 8),
+    element_strides=(1, 1, 1),
+    interleave=1,
+)
 
 
 def change(base, **fields):
@@ -30,8 +39,13 @@ def change(base, **fields):
 
 def of_rank(rank):
     # Element strides of 8 keep the box of rank 6 small enough for shared memory.
-    return TensorMap(data_type=0, dims=(16,) * rank, strides=(16,) * max(rank - 1, 0), box=(16,) * rank,
-                     element_strides=(8,) * rank)
+    return TensorMap(
+        data_type=0,
+        dims=(16,) * rank,
+        strides=(16,) * max(rank - 1, 0),
+        box=(16,) * rank,
+        element_strides=(8,) * rank,
+    )
 
 
 # Rule: (legal map, its address), (neighbour that breaks this rule alone, its address).
@@ -42,23 +56,37 @@ NEIGHBOURS = {
     "interleave-needs-rank-3": ((TILE, 0), (change(TILE, interleave=1), 0)),
     "array-length": ((TILE, 0), (change(TILE, strides=(2048, 2048)), 0)),
     "address-multiple-of-16": ((TILE, 16), (TILE, 8)),
-    "address-multiple-of-32": ((change(INTERLEAVED, interleave=2), 32), (change(INTERLEAVED, interleave=2), 16)),
+    "address-multiple-of-32": (
+        (change(INTERLEAVED, interleave=2), 32),
+        (change(INTERLEAVED, interleave=2), 16),
+    ),
     "address-range": ((TILE, 2**57 - 16), (TILE, 2**57)),
     "dim-range": ((change(TILE, dims=(1024, 2**32)), 0), (change(TILE, dims=(1024, 2**32 + 1)), 0)),
     "stride-multiple-of-16": ((change(TILE, strides=(2064,)), 0), (change(TILE, strides=(2056,)), 0)),
-    "stride-multiple-of-32": ((change(INTERLEAVED, interleave=2, strides=(1056, 65536)), 0),
-                              (change(INTERLEAVED, interleave=2, strides=(1040, 65536)), 0)),
+    "stride-multiple-of-32": (
+        (change(INTERLEAVED, interleave=2, strides=(1056, 65536)), 0),
+        (change(INTERLEAVED, interleave=2, strides=(1040, 65536)), 0),
+    ),
     "stride-range": ((change(TILE, strides=(2**40 - 16,)), 0), (change(TILE, strides=(2**40,)), 0)),
     "box-range": ((change(TILE, box=(64, 256)), 0), (change(TILE, box=(64, 257)), 0)),
     "box-inner-multiple-of-16": ((change(TILE, box=(56, 128)), 0), (change(TILE, box=(60, 128)), 0)),
     "box-inner-multiple-of-16-interleaved": ((INTERLEAVED, 0), (change(INTERLEAVED, box=(4, 8, 8)), 0)),
     # 64 x 8 x 228 x 2 bytes are 228 KB to the byte.
-    "box-fits-shared-memory": ((change(INTERLEAVED, box=(64, 8, 228)), 0), (change(INTERLEAVED, box=(64, 8, 229)), 0)),
-    "element-stride-range": ((change(TILE, element_strides=(8, 8)), 0), (change(TILE, element_strides=(9, 1)), 0)),
+    "box-fits-shared-memory": (
+        (change(INTERLEAVED, box=(64, 8, 228)), 0),
+        (change(INTERLEAVED, box=(64, 8, 229)), 0),
+    ),
+    "element-stride-range": (
+        (change(TILE, element_strides=(8, 8)), 0),
+        (change(TILE, element_strides=(9, 1)), 0),
+    ),
     "interleave": ((INTERLEAVED, 0), (change(INTERLEAVED, interleave=3), 0)),
     "swizzle": ((TILE, 0), (change(TILE, swizzle=7), 0)),
     "swizzle-on-hopper": ((TILE, 0), (change(TILE, swizzle=4), 0)),
-    "swizzle-span": ((change(TILE, swizzle=2, box=(32, 128)), 0), (change(TILE, swizzle=2, box=(40, 128)), 0)),
+    "swizzle-span": (
+        (change(TILE, swizzle=2, box=(32, 128)), 0),
+        (change(TILE, swizzle=2, box=(40, 128)), 0),
+    ),
     "l2-promotion": ((change(TILE, l2_promotion=3), 0), (change(TILE, l2_promotion=4), 0)),
     "oob-fill": ((change(TILE, oob_fill=1), 0), (change(TILE, oob_fill=2), 0)),
     "nan-fill-needs-float": ((change(TILE, oob_fill=1), 0), (change(TILE, data_type=1, oob_fill=1), 0)),
@@ -101,8 +129,14 @@ def test_rule(rule):
 
 def test_every_broken_rule_is_named_in_order():
     broken = change(TILE, strides=(2056,), box=(60, 0), element_strides=(0, 1), l2_promotion=9)
-    assert names(broken, address=2) == ["address-multiple-of-16", "stride-multiple-of-16", "box-range",
-                                        "box-inner-multiple-of-16", "element-stride-range", "l2-promotion"]
+    assert names(broken, address=2) == [
+        "address-multiple-of-16",
+        "stride-multiple-of-16",
+        "box-range",
+        "box-inner-multiple-of-16",
+        "element-stride-range",
+        "l2-promotion",
+    ]
 
 
 def test_words():
@@ -116,9 +150,15 @@ def test_words():
 
 
 def test_box_bytes_count_whole_element_strides_only():
-    # 114 // 2 = 57 and 115 // 2 = 57, so both boxes count 64 x 16 x 2 x 57 x 2 bytes = 228 KB; 116 // 2 = 58 is too many.
-    box = TensorMap(data_type=6, dims=(64, 64, 64, 512), strides=(128, 8192, 524288), box=(64, 16, 2, 114),
-                    element_strides=(1, 1, 1, 2))
+    # 114 // 2 = 57 and 115 // 2 = 57, so both boxes count 64 x 16 x 2 x 57 x 2 bytes = 228 KB; 116 // 2 = 58
+    # is too many.
+    box = TensorMap(
+        data_type=6,
+        dims=(64, 64, 64, 512),
+        strides=(128, 8192, 524288),
+        box=(64, 16, 2, 114),
+        element_strides=(1, 1, 1, 2),
+    )
     assert names(box) == []
     assert names(change(box, box=(64, 16, 2, 115))) == []
     assert names(change(box, box=(64, 16, 2, 116))) == ["box-fits-shared-memory"]
@@ -141,7 +181,7 @@ def test_later_chips_have_more_swizzles():
 
 
 @pytest.mark.parametrize("field", ["data_type", "interleave", "swizzle", "l2_promotion", "oob_fill"])
-@pytest.mark.parametrize("code", [-2**70, -1, 17, 2**32, 2**200])
+@pytest.mark.parametrize("code", [-(2**70), -1, 17, 2**32, 2**200])
 def test_codes_out_of_range(field, code):
     broken = change(TILE, **{field: code})
     assert names(broken) == [field.replace("_", "-")]
@@ -173,12 +213,25 @@ def test_values_too_long_to_print():
     broken = TensorMap(huge, (huge, -huge), (huge,), (huge, huge), (huge, huge), huge, huge, huge, huge)
     assert str(broken)
     assert all(str(violation) for violation in violations(broken, address=huge))
-    assert all(str(violation) for violation in violations(change(broken, data_type=0, interleave=0, swizzle=1)))
+    assert all(
+        str(violation) for violation in violations(change(broken, data_type=0, interleave=0, swizzle=1))
+    )
 
 
 def test_row_arrays_longer_and_shorter_than_the_rank():
-    row = dict(dtype=6, rank=2, addr_off=48, dims=[64, 8, 8], strides=[128, 1024], box=[64, 8, 8], estr=[1, 1, 1],
-               interleave=0, swizzle=3, l2=2, oob=1)
+    row = dict(
+        dtype=6,
+        rank=2,
+        addr_off=48,
+        dims=[64, 8, 8],
+        strides=[128, 1024],
+        box=[64, 8, 8],
+        estr=[1, 1, 1],
+        interleave=0,
+        swizzle=3,
+        l2=2,
+        oob=1,
+    )
     expected = TensorMap(6, (64, 8), (128,), (64, 8), (1, 1), swizzle=3, l2_promotion=2, oob_fill=1)
     assert row_to_tensor_map(row) == (expected, 48)
     assert row_to_tensor_map(row | {"rank": 0})[0].rank == 0
@@ -197,10 +250,17 @@ def drawn(random):
     for _ in range(rank - 1):
         step = max(step * random.choice((1, 2, 16)), 32 * random.randint(1, 64))
         strides.append(step)
-    fields = {"data_type": data_type, "dims": tuple(random.choice((1, 7, 64, 4096)) for _ in range(rank)),
-              "strides": tuple(strides), "box": box, "interleave": interleave,
-              "element_strides": tuple(random.choice((1, 1, 1, 2)) for _ in range(rank)),
-              "swizzle": swizzle, "l2_promotion": random.randrange(4), "oob_fill": int(data_type >= 6 and random.random() < 0.2)}
+    fields = {
+        "data_type": data_type,
+        "dims": tuple(random.choice((1, 7, 64, 4096)) for _ in range(rank)),
+        "strides": tuple(strides),
+        "box": box,
+        "interleave": interleave,
+        "element_strides": tuple(random.choice((1, 1, 1, 2)) for _ in range(rank)),
+        "swizzle": swizzle,
+        "l2_promotion": random.randrange(4),
+        "oob_fill": int(data_type >= 6 and random.random() < 0.2),
+    }
     address = 32 * random.randrange(64)
     for _ in range(random.choice((0, 1, 1, 2))):
         name = random.choice((*fields, "address"))
@@ -208,14 +268,20 @@ def drawn(random):
             address += random.choice((1, 8, 16, 32))
         elif name in ("dims", "box", "element_strides", "strides") and fields[name]:
             values = list(fields[name])
-            odd = {"dims": (0, 1, 2**32, 2**32 + 1), "box": (0, 1, 255, 256, 257, 512), "element_strides": (0, 1, 8, 9),
-                   "strides": (0, 8, 16, 24, 2**40 - 16, 2**40)}[name]
+            odd = {
+                "dims": (0, 1, 2**32, 2**32 + 1),
+                "box": (0, 1, 255, 256, 257, 512),
+                "element_strides": (0, 1, 8, 9),
+                "strides": (0, 8, 16, 24, 2**40 - 16, 2**40),
+            }[name]
             values[random.randrange(len(values))] = random.choice(odd)
             fields[name] = tuple(values)
         elif name == "data_type":
             fields[name] = random.randrange(13)
         elif name in ("swizzle", "interleave", "l2_promotion", "oob_fill"):
-            fields[name] = random.randrange({"swizzle": 7, "interleave": 3, "l2_promotion": 4, "oob_fill": 2}[name])
+            fields[name] = random.randrange(
+                {"swizzle": 7, "interleave": 3, "l2_promotion": 4, "oob_fill": 2}[name]
+            )
     return TensorMap(**fields), address
 
 

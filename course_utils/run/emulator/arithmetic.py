@@ -1,8 +1,9 @@
-"""What arithmetic instructions compute. PTX ISA, "Integer Arithmetic", "Floating Point", "Comparison", "Logic and Shift".
+"""What arithmetic instructions compute. PTX ISA, "Integer Arithmetic", "Floating Point", "Comparison", "Logic
+and Shift".
 
-A register holds bits. Its value is a Python int where all 32 lanes agree (a bool for a predicate), and otherwise a NumPy
-array of 32 unsigned integers of the register's width. Every function here takes and returns such values: uniform code runs
-on Python ints, and NumPy is paid for only where lanes differ.
+A register holds bits. Its value is a Python int where all 32 lanes agree (a bool for a predicate), and
+otherwise a NumPy array of 32 unsigned integers of the register's width. Every function here takes and returns
+such values: uniform code runs on Python ints, and NumPy is paid for only where lanes differ.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ SIGNED = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 def split_type(name: str) -> tuple[str, int]:
     """("s", 32) of "s32"; "bf16" is ("bf", 16)."""
     kind = name.rstrip("0123456789")
-    return kind, int(name[len(kind):] or 1)
+    return kind, int(name[len(kind) :] or 1)
 
 
 def vector(value, bits):
@@ -54,12 +55,17 @@ def widen(value, kind, bits, to):
 
 
 def lanewise(function, bits):
-    """A function of Python ints, applied to every lane where a value is not uniform. Slow; for rare instructions."""
+    """A function of Python ints, applied to every lane where a value is not uniform.
+
+    Slow; for rare instructions.
+    """
+
     def apply(*values):
         if not any(isinstance(v, np.ndarray) for v in values):
             return function(*values)
         lanes = [v.tolist() if isinstance(v, np.ndarray) else [v] * LANES for v in values]
         return np.array([function(*lane) for lane in zip(*lanes, strict=True)], UNSIGNED[bits])
+
     return apply
 
 
@@ -70,6 +76,7 @@ def wrapping(function, bits):
     def apply(*values):
         result = function(*values)
         return result & mask if result.__class__ is int else result
+
     return apply
 
 
@@ -80,6 +87,7 @@ def signed_or_not(function, kind, bits):
 
     def apply(*values):
         return function(*[to_signed(v, bits) for v in values])
+
     return apply
 
 
@@ -90,6 +98,7 @@ def logical_not(bits):
         if a.__class__ is bool:
             return not a
         return a ^ mask if a.__class__ is int else ~a
+
     return apply
 
 
@@ -103,6 +112,7 @@ def shift_left(bits):
             return (a << b) & mask if a.__class__ is int else a << b
         a = vector(a, bits)
         return np.where(b < bits, a << (b % bits).astype(a.dtype), 0).astype(a.dtype)
+
     return apply
 
 
@@ -119,6 +129,7 @@ def shift_right(kind, bits):
         if kind == "s":
             return to_bits(to_signed(a, bits) >> np.minimum(b, bits - 1).astype(SIGNED[bits]), bits)
         return np.where(b < bits, a >> (b % bits).astype(a.dtype), 0).astype(a.dtype)
+
     return apply
 
 
@@ -127,10 +138,12 @@ def multiply(kind, bits, part):
     if part == "lo":
         return wrapping(operator.mul, bits)
     if part == "wide":
+
         def apply(a, b):
             if a.__class__ is int and b.__class__ is int:
                 return to_bits(to_signed(a, bits) * to_signed(b, bits), 2 * bits) if kind == "s" else a * b
             return widen(a, kind, bits, 2 * bits) * widen(b, kind, bits, 2 * bits)
+
         return apply
     if bits == 64:
         if kind == "s":
@@ -152,17 +165,29 @@ def divide(kind, bits, remainder):
         a, b = to_signed(a, bits), to_signed(b, bits)
         quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
         return to_bits(a - quotient * b if remainder else quotient, bits)
+
     slow = lanewise(one, bits)
 
     def apply(a, b):
         if kind == "u" and a.__class__ is not int and b.__class__ is int and b:
             return a % b if remainder else a // b
         return slow(a, b)
+
     return apply
 
 
-RELATIONS = {"eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
-          "lo": operator.lt, "ls": operator.le, "hi": operator.gt, "hs": operator.ge}
+RELATIONS = {
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+    "lo": operator.lt,
+    "ls": operator.le,
+    "hi": operator.gt,
+    "hs": operator.ge,
+}
 
 
 def compare(relation, kind, bits):
@@ -175,6 +200,7 @@ def select(bits):
         if p.__class__ is bool:
             return a if p else b
         return np.where(p, vector(a, bits), vector(b, bits))
+
     return apply
 
 
@@ -185,6 +211,7 @@ def minimum(kind, bits, largest):
         if a.__class__ is int and b.__class__ is int:
             return scalar(a, b)
         return array(vector(to_bits(a, bits), bits).view(dtype), vector(to_bits(b, bits), bits).view(dtype))
+
     dtype = SIGNED[bits] if kind == "s" else UNSIGNED[bits]
     inner = signed_or_not(apply, kind, bits)
     return lambda a, b: to_bits(inner(a, b), bits)
@@ -222,6 +249,7 @@ def extract_field(kind, bits):
                 known = min(length, max(bits - position, 0))
                 field |= ((1 << bits) - 1) ^ ((1 << known) - 1)
         return field & ((1 << bits) - 1)
+
     return lanewise(one, bits)
 
 
@@ -229,6 +257,7 @@ def insert_field(bits):
     def one(a, b, position, length):
         mask = ((1 << (length & 255)) - 1) << (position & 255) & ((1 << bits) - 1)
         return (b & ~mask) | ((a << (position & 255)) & mask)
+
     return lanewise(one, bits)
 
 
@@ -237,17 +266,21 @@ def funnel_shift(left, clamp):
         count = min(count, 32) if clamp else count & 31
         both = high << 32 | low
         return ((both << count) >> 32 if left else both >> count) & 0xFFFFFFFF
+
     return lanewise(one, 32)
 
 
 # Registers in parts
 
+
 def packed(function, bits=16):
     """A function of 16-bit values, on both halves of 32-bit registers (f16x2, bf16x2)."""
+
     def apply(*values):
         low = function(*[half(v, 0) for v in values])
         high = function(*[half(v, 1) for v in values])
         return join([low, high], 16)
+
     return apply
 
 

@@ -1,8 +1,8 @@
 """mbarriers: arrivals, bytes and phases.
 
-PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier", "st.async". A phase of an mbarrier ends when its
-pending arrivals and its pending bytes are both 0; a wait for parity P passes once the phase of that parity has ended, so on a
-new barrier parity 1 passes at once.
+PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier", "st.async". A phase of an
+mbarrier ends when its pending arrivals and its pending bytes are both 0; a wait for parity P passes once the
+phase of that parity has ended, so on a new barrier parity 1 passes at once.
 """
 
 from __future__ import annotations
@@ -16,13 +16,18 @@ MAX_COUNT = (1 << 20) - 1
 
 
 class MBarrier:
-    """One mbarrier object in shared memory. As an agent of Order its time is the number of phases that have ended."""
+    """One mbarrier object in shared memory.
+
+    As an agent of Order its time is the number of phases that have ended.
+    """
 
     def __init__(self, path, cta, offset: int, count: int):
         order = cta.cluster.order
         self.cta, self.offset, self.count = cta, offset, count
         self.pending, self.tx, self.phase = count, 0, 0
-        self.expected = self.issued = self.flying = 0  # bytes of this phase: told, asked for, and not yet landed
+        self.expected = self.issued = self.flying = (
+            0  # bytes of this phase: told, asked for, and not yet landed
+        )
         self.agent, self.clock, self.gathering = order.new_agent(), order.clock(), order.clock()
         self.init = path.warp.agent, path.warp.time
         self.fenced = False
@@ -37,11 +42,15 @@ class MBarrier:
         """Is the initialisation surely visible to this warp, or to a TMA load that it issues?"""
         agent, time = self.init
         if path.warp.clock.seen[agent] < time:
-            path.find("barrier-init-race", lambda: (
-                f"{path.name()} uses {self.name()}, and nothing orders its initialisation before"))
+            path.find(
+                "barrier-init-race",
+                lambda: f"{path.name()} uses {self.name()}, and nothing orders its initialisation before",
+            )
         elif by_tma and not self.fenced:
-            path.find("barrier-init-race", lambda: (
-                f"TMA signals {self.name()}, whose initialisation no fence has made visible to it"))
+            path.find(
+                "barrier-init-race",
+                lambda: f"TMA signals {self.name()}, whose initialisation no fence has made visible to it",
+            )
 
     def arrive(self, path, count: int) -> None:
         self.use(path)
@@ -53,8 +62,13 @@ class MBarrier:
         path.machine.progress += 1
         path.machine.trace.arrived(path, self)
         if count > self.pending:
-            path.find("barrier-overrun", lambda: (
-                f"{path.name()} arrives on {self.name()}, whose phase {self.phase} has all its {self.count} arrivals already"))
+            path.find(
+                "barrier-overrun",
+                lambda: (
+                    f"{path.name()} arrives on {self.name()}, whose phase {self.phase} has all its "
+                    f"{self.count} arrivals already"
+                ),
+            )
             count = self.pending
         self.pending -= count
         self.settle(path)
@@ -84,8 +98,14 @@ class MBarrier:
 
     def check_bytes(self, path) -> None:
         if self.pending == 0 and self.issued > self.expected:
-            path.find("expect-tx", lambda: (f"phase {self.phase} of {self.name()} expects {self.expected:,} bytes, but loads of "
-                                            f"{self.issued:,} bytes signal it"), self.cta.barrier_kind(self))
+            path.find(
+                "expect-tx",
+                lambda: (
+                    f"phase {self.phase} of {self.name()} expects {self.expected:,} bytes, but loads of "
+                    f"{self.issued:,} bytes signal it"
+                ),
+                self.cta.barrier_kind(self),
+            )
 
     def settle(self, path) -> None:
         """End the phase if nothing is missing."""
@@ -95,13 +115,23 @@ class MBarrier:
         if self.tx:
             return
         if self.flying:
-            path.find("expect-tx", lambda: (
-                f"phase {self.phase} of {self.name()} ends while {self.flying:,} bytes of its loads are still on their way"),
-                self.cta.barrier_kind(self))
+            path.find(
+                "expect-tx",
+                lambda: (
+                    f"phase {self.phase} of {self.name()} ends while {self.flying:,} bytes of its loads are "
+                    "still on their way"
+                ),
+                self.cta.barrier_kind(self),
+            )
         for other in self.woken:
             if other.woken is self:
-                other.find("phase-lapped", lambda other=other: (
-                    f"{other.name()} has not seen phase {self.phase - 1} of {self.name()} end, and phase {self.phase} ends too"))
+                other.find(
+                    "phase-lapped",
+                    lambda other=other: (
+                        f"{other.name()} has not seen phase {self.phase - 1} of {self.name()} end, and phase "
+                        f"{self.phase} ends too"
+                    ),
+                )
         self.clock.join(self.gathering)
         self.phase += 1
         self.clock.seen[self.agent] = self.clock.fenced[self.agent] = self.phase
@@ -144,7 +174,9 @@ class PhaseWait:
 def find_barrier(path, address: int) -> MBarrier:
     cta, offset = path.cta.cluster.cta_of(path, address)
     if offset % 8:
-        path.fault("misaligned", f"{path.name()} uses shared address {offset:,} as an mbarrier; 8 does not divide it")
+        path.fault(
+            "misaligned", f"{path.name()} uses shared address {offset:,} as an mbarrier; 8 does not divide it"
+        )
     barrier = cta.mbarriers.get(offset)
     if barrier is None:
         path.fault("barrier-uninitialised", f"{path.name()} uses shared address {offset:,} as an mbarrier")
@@ -158,17 +190,22 @@ def _init(p, m, address, count):
     cta, offset = p.cta.cluster.cta_of(p, memory.pick(address, lane))
     count = memory.pick(count, lane)
     if offset % 8 or offset + 8 > cta.shared.size:
-        p.fault("misaligned", f"{p.name()} initialises an mbarrier at shared address {offset:,}; 8 does not divide it")
+        p.fault(
+            "misaligned",
+            f"{p.name()} initialises an mbarrier at shared address {offset:,}; 8 does not divide it",
+        )
     if not 1 <= count <= MAX_COUNT:
         p.fault("barrier-init-count", f"{p.name()} initialises an mbarrier for {count:,} arrivals")
-    cta.shared.written[offset >> 2:(offset >> 2) + 2] = p.warp.code
+    cta.shared.written[offset >> 2 : (offset >> 2) + 2] = p.warp.code
     barrier = cta.mbarriers[offset] = MBarrier(p, cta, offset, count)
     p.warp.unfenced_barriers.append(barrier)
     p.machine.progress += 1
 
 
 def fence_init(p, m):
-    """fence.mbarrier_init: initialisations before it become visible to TMA and, with a barrier, to the cluster."""
+    """fence.mbarrier_init: initialisations before it become visible to TMA and, with a barrier, to the
+    cluster.
+    """
     for barrier in p.warp.unfenced_barriers:
         barrier.fenced = True
     p.warp.unfenced_barriers.clear()
@@ -190,16 +227,25 @@ def mbarrier(instruction):
     if action == "init":
         return {"kind": "warp", "function": _init, "sources": ((operands[0], 32), (operands[1], 32))}
     if action == "inval":
+
         def invalidate(p, m, address):
             p.cta.mbarriers.pop(find_barrier(p, memory.pick(address, memory.lanes_of(m)[0])).offset)
+
         return {"kind": "warp", "function": invalidate, "sources": ((operands[0], 32),)}
     if action in ("expect_tx", "complete_tx"):
+
         def bytes_only(p, m, address, count):
             if action == "expect_tx":
                 _each(p, m, address, count, lambda barrier, n: barrier.expect(p, n))
             else:
                 _each(p, m, address, count, lambda barrier, n: barrier.landed(p, n, -1))
-        return {"kind": "warp", "function": bytes_only, "sources": ((operands[0], 32), (operands[1], 32)), "cut": True}
+
+        return {
+            "kind": "warp",
+            "function": bytes_only,
+            "sources": ((operands[0], 32), (operands[1], 32)),
+            "cut": True,
+        }
     if action in ("arrive", "arrive_drop"):
         return _arrive(parts, operands)
     if action in ("try_wait", "test_wait"):
@@ -208,7 +254,9 @@ def mbarrier(instruction):
 
 
 def _arrive(parts, operands):
-    target, address, *rest = operands if len(operands) > 1 or parts[-1] == "b64" and len(operands) == 2 else (None, *operands)
+    target, address, *rest = (
+        operands if len(operands) > 1 or parts[-1] == "b64" and len(operands) == 2 else (None, *operands)
+    )
     if "noComplete" in parts:
         raise ValueError("noComplete")
     expects, drops = "expect_tx" in parts, parts[1] == "arrive_drop"
@@ -225,10 +273,17 @@ def _arrive(parts, operands):
             if drops:
                 barrier.count -= n
             barrier.arrive(p, n)
+
         _each(p, m, a, count, one)
         return state[0]
-    return {"kind": "warp", "function": function, "targets": (target,) if target is not None else (),
-            "sources": ((address, 32), *((r, 32) for r in rest)), "cut": True}
+
+    return {
+        "kind": "warp",
+        "function": function,
+        "targets": (target,) if target is not None else (),
+        "sources": ((address, 32), *((r, 32) for r in rest)),
+        "cut": True,
+    }
 
 
 def _wait(parts, operands):
@@ -239,11 +294,22 @@ def _wait(parts, operands):
 
     def function(p, m, following, a, value):
         lane = memory.lanes_of(m)[0]
-        if a.__class__ is not int and (a != a[lane]).any() if m is None else a.__class__ is not int and (a[m] != a[lane]).any():
-            p.fault("barrier-uninitialised", f"lanes of {p.name()} wait for different mbarriers at once, which is not modelled")
+        if (
+            a.__class__ is not int and (a != a[lane]).any()
+            if m is None
+            else a.__class__ is not int and (a[m] != a[lane]).any()
+        ):
+            p.fault(
+                "barrier-uninitialised",
+                f"lanes of {p.name()} wait for different mbarriers at once, which is not modelled",
+            )
         barrier, value = find_barrier(p, memory.pick(a, lane)), memory.pick(value, lane)
         barrier.use(p)
-        reason = PhaseWait(barrier, value & 1, None, target, m) if by_parity else PhaseWait(barrier, None, value, target, m)
+        reason = (
+            PhaseWait(barrier, value & 1, None, target, m)
+            if by_parity
+            else PhaseWait(barrier, None, value, target, m)
+        )
         if reason.holds():
             reason.grant(p)
             return following
@@ -257,8 +323,14 @@ def _wait(parts, operands):
             return -1
         barrier.waiting.append(p)
         return p.wait(following, reason)
-    return {"kind": "blocking", "function": function, "sources": ((address, 32), (state, 32)), "cut": True,
-            "hidden_writes": (target.index,)}
+
+    return {
+        "kind": "blocking",
+        "function": function,
+        "sources": ((address, 32), (state, 32)),
+        "cut": True,
+        "hidden_writes": (target.index,),
+    }
 
 
 def store_async(instruction):
@@ -278,5 +350,10 @@ def store_async(instruction):
             written, index = region.cells(region.written, offset, count)
             written[index] = (phase + 1) << AGENT_BITS | target.agent
             target.landed(p, count, phase)
-    return {"kind": "warp", "function": function, "cut": True,
-            "sources": ((address, 32), (barrier, 32), *((v, bits) for v in values))}
+
+    return {
+        "kind": "warp",
+        "function": function,
+        "cut": True,
+        "sources": ((address, 32), (barrier, 32), *((v, bits) for v in values)),
+    }

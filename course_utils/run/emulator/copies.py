@@ -1,7 +1,9 @@
-"""cp.async: each thread copies 4 to 16 bytes from global to shared memory, and waits for its groups of copies.
+"""cp.async: each thread copies 4 to 16 bytes from global to shared memory, and waits for its groups of
+copies.
 
-PTX ISA, "Data Movement and Conversion Instructions: Asynchronous Copy, Non-bulk copy". The bytes land when they are waited
-for, no sooner. They are written through the generic proxy, so wgmma needs a proxy fence after the wait.
+PTX ISA, "Data Movement and Conversion Instructions: Asynchronous Copy, Non-bulk copy". The bytes land when
+they are waited for, no sooner. They are written through the generic proxy, so wgmma needs a proxy fence after
+the wait.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ def copy(instruction):
             data[:, :keep] = origin.data[np.atleast_1d(positions)[:, None] + np.arange(keep)]
         p.warp.copies.append((region, cells, data))
         p.machine.progress += 1
+
     sources = ((target, 32), (source, 64), *((r, 32) for r in rest))
     return {"kind": "warp", "function": function, "sources": sources}
 
@@ -67,14 +70,17 @@ def wait(instruction):
         if everything:
             _commit(p, m)
         groups = p.warp.copy_groups
-        done = groups[:len(groups) - left] if left else groups
-        p.warp.copy_groups = groups[len(done):]
+        done = groups[: len(groups) - left] if left else groups
+        p.warp.copy_groups = groups[len(done) :]
         _land(p, done)
+
     return {"kind": "warp", "function": function}
 
 
 def arrive(instruction):
-    """cp.async.mbarrier.arrive: an arrival once this thread's copies so far have landed; here they land now."""
+    """cp.async.mbarrier.arrive: an arrival once this thread's copies so far have landed; here they land
+    now.
+    """
     from course_utils.run.emulator.barriers import find_barrier
 
     keeps_count = "noinc" in instruction.opcode
@@ -87,4 +93,5 @@ def arrive(instruction):
             if not keeps_count:
                 barrier.pending += 1
             barrier.arrive(p, 1)
+
     return {"kind": "warp", "function": function, "sources": ((instruction.operands[0], 32),), "cut": True}

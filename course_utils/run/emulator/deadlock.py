@@ -1,4 +1,6 @@
-"""Why nothing goes on: each waiting warp, what it waits for, what that lacks, and who could still have supplied it."""
+"""Why nothing goes on: each waiting warp, what it waits for, what that lacks, and who could still have
+supplied it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from course_utils.run.emulator.wgmma import WgmmaWait
 
 def describe(machine, cluster) -> None:
     """Record the finding: "register-budget" where a warpgroup waits for registers, else "deadlock"."""
-    paths = sorted(machine.waiting, key=lambda p: (_RANK.get(type(p.waits_for), 9), p.cta.number, p.warp.index))
+    paths = sorted(
+        machine.waiting, key=lambda p: (_RANK.get(type(p.waits_for), 9), p.cta.number, p.warp.index)
+    )
     rows = {}
     for path in paths:
         row = _row(path)
@@ -20,8 +24,12 @@ def describe(machine, cluster) -> None:
         else:
             rows[key] = row
     rows = list(rows.values())
-    parts = [f"{_who(row['role'], row['warps'], row['cta'])} wait{'s' * (len(row['warps']) == 1)} {row['text']}"
-             + (f" ({row['could']})" if row["could"] else "") + f", at {row['line'].partition(': ')[0]}" for row in rows[:ROWS]]
+    parts = [
+        f"{_who(row['role'], row['warps'], row['cta'])} wait{'s' * (len(row['warps']) == 1)} {row['text']}"
+        + (f" ({row['could']})" if row["could"] else "")
+        + f", at {row['line'].partition(': ')[0]}"
+        for row in rows[:ROWS]
+    ]
     if len(rows) > ROWS:
         parts.append(f"{len(rows) - ROWS} more groups of warps wait")
     text = "; ".join(parts)
@@ -30,10 +38,16 @@ def describe(machine, cluster) -> None:
         cta = hungry[0].cta
         asking = {p.warp: p.waits_for.wanted for p in hungry if p.cta is cta}
         total = sum(asking.get(w, w.register_count) * 32 for w in cta.warps)
-        machine.findings.add("register-budget", hungry[0].at, f"setmaxnreg asks for {total:,} registers in all, and a CTA has "
-                             f"{REGISTER_LIMIT:,}: {text}", waiting=rows)
+        machine.findings.add(
+            "register-budget",
+            hungry[0].at,
+            f"setmaxnreg asks for {total:,} registers in all, and a CTA has {REGISTER_LIMIT:,}: {text}",
+            waiting=rows,
+        )
         return
-    machine.findings.add("deadlock", paths[0].at if paths else -1, text or "no warp waits, and none can run", waiting=rows)
+    machine.findings.add(
+        "deadlock", paths[0].at if paths else -1, text or "no warp waits, and none can run", waiting=rows
+    )
 
 
 ROWS = 6  # groups of waiting warps that the text names; Finding.waiting has them all
@@ -46,16 +60,29 @@ def _who(role, warps, cta) -> str:
 
 def _row(path) -> dict:
     reason = path.waits_for
-    row = {"role": path.warp.role(path.pc), "warps": [path.warp.index], "cta": path.cta.number,
-           "line": path.machine.findings.place(path.at), "barrier": "", "parity": None, "could": "", "text": ""}
+    row = {
+        "role": path.warp.role(path.pc),
+        "warps": [path.warp.index],
+        "cta": path.cta.number,
+        "line": path.machine.findings.place(path.at),
+        "barrier": "",
+        "parity": None,
+        "could": "",
+        "text": "",
+    }
     if isinstance(reason, PhaseWait):
         row.update(_phase(reason, path))
     elif isinstance(reason, ThreadWait):
         barrier = reason.barrier
-        row.update(barrier=barrier.label, text=f"at {barrier.label}, where {barrier.arrived} of {reason.needed} threads are")
+        row.update(
+            barrier=barrier.label,
+            text=f"at {barrier.label}, where {barrier.arrived} of {reason.needed} threads are",
+        )
     elif isinstance(reason, RegisterWait):
-        row["text"] = (f"for {reason.wanted} registers a thread, holding {path.warp.register_count}; "
-                       f"{path.cta.registers_free:,} of the CTA's are free")
+        row["text"] = (
+            f"for {reason.wanted} registers a thread, holding {path.warp.register_count}; "
+            f"{path.cta.registers_free:,} of the CTA's are free"
+        )
     elif isinstance(reason, WgmmaWait):
         joined = reason.group.operations[reason.count - 1].joined
         row["text"] = f"for a wgmma that {joined} of the 4 warps of its warpgroup have issued"
@@ -73,9 +100,19 @@ def _phase(reason, path) -> dict:
         missing.append(f"an expect-tx for {-barrier.tx:,} bytes that came")
     parity = f"parity {reason.parity}" if reason.parity is not None else f"phase {reason.phase}"
     where = "" if barrier.cta is path.cta else f" of CTA {barrier.cta.number}"
-    text = f"for {barrier.name()}{where}, {parity}: its phase {barrier.phase} lacks {' and '.join(missing) or 'nothing'}"
-    return {"barrier": barrier.name(), "parity": reason.parity, "phase": barrier.phase, "arrivals_missing": barrier.pending,
-            "bytes_missing": barrier.tx, "text": text, "could": _could(barrier, path)}
+    text = (
+        f"for {barrier.name()}{where}, {parity}: its phase {barrier.phase} lacks "
+        f"{' and '.join(missing) or 'nothing'}"
+    )
+    return {
+        "barrier": barrier.name(),
+        "parity": reason.parity,
+        "phase": barrier.phase,
+        "arrivals_missing": barrier.pending,
+        "bytes_missing": barrier.tx,
+        "text": text,
+        "could": _could(barrier, path),
+    }
 
 
 def _could(barrier, path) -> str:
@@ -85,7 +122,9 @@ def _could(barrier, path) -> str:
     busy = {p.warp: p for p in path.machine.waiting}
     others = list(barrier.arrivers)
     if not others:
-        wanted = "load" if barrier.name().startswith("full") else "wgmma"  # who fills a stage, or who empties it
+        wanted = (
+            "load" if barrier.name().startswith("full") else "wgmma"
+        )  # who fills a stage, or who empties it
         program = path.machine.program
         able = {p.warp: program.abilities(p.pc) for p in path.machine.waiting if p.warp is not path.warp}
         able = {warp: can for warp, can in able.items() if "arrive" in can}
@@ -96,9 +135,16 @@ def _could(barrier, path) -> str:
     for warp in others:
         role = warp.role(busy[warp].pc if warp in busy else None)
         groups.setdefault((role, warp in busy, warp.cta.number), []).append(warp.index)
-    states = {(True, True): "waits too", (True, False): "wait too", (False, True): "has ended", (False, False): "have ended"}
-    words = ", ".join(f"{_who(role, warps, cta)}, which {states[waits, len(warps) == 1]}"
-                      for (role, waits, cta), warps in groups.items())
+    states = {
+        (True, True): "waits too",
+        (True, False): "wait too",
+        (False, True): "has ended",
+        (False, False): "have ended",
+    }
+    words = ", ".join(
+        f"{_who(role, warps, cta)}, which {states[waits, len(warps) == 1]}"
+        for (role, waits, cta), warps in groups.items()
+    )
     return ("arrivals came from " if barrier.arrivers else "arrivals could come from ") + words
 
 
@@ -110,5 +156,5 @@ def _spans(numbers) -> str:
         while end + 1 < len(numbers) and numbers[end + 1] == numbers[end] + 1:
             end += 1
         parts.append(str(numbers[0]) if end == 0 else f"{numbers[0]}-{numbers[end]}")
-        numbers = numbers[end + 1:]
+        numbers = numbers[end + 1 :]
     return ", ".join(parts)

@@ -16,9 +16,21 @@ from course_utils.run.emulator.trace import Arrival, Span
 from course_utils.run.emulator.translate import Program
 
 LIMIT = 50_000_000  # warp instructions; the course's largest emulated check needs under one million
-_STORAGE = {"float16": np.float16, "bfloat16": np.uint16, "float32": np.float32, "float64": np.float64, "int8": np.int8,
-            "uint8": np.uint8, "int16": np.int16, "uint16": np.uint16, "int32": np.int32, "uint32": np.uint32,
-            "int64": np.int64, "uint64": np.uint64, "bool": np.bool_}
+_STORAGE = {
+    "float16": np.float16,
+    "bfloat16": np.uint16,
+    "float32": np.float32,
+    "float64": np.float64,
+    "int8": np.int8,
+    "uint8": np.uint8,
+    "int16": np.int16,
+    "uint16": np.uint16,
+    "int32": np.int32,
+    "uint32": np.uint32,
+    "int64": np.int64,
+    "uint64": np.uint64,
+    "bool": np.bool_,
+}
 
 
 class EmulatorError(ValueError):
@@ -29,8 +41,8 @@ class EmulatorError(ValueError):
 class Emulation:
     """What one emulated launch did. Outputs are in the tensors that were passed in.
 
-    ``finished`` is False where the kernel could not come to its end; the last finding says why. ``executed`` counts warp
-    instructions. ``spans`` and ``arrivals`` are the timeline, in emulated order.
+    ``finished`` is False where the kernel could not come to its end; the last finding says why. ``executed``
+    counts warp instructions. ``spans`` and ``arrivals`` are the timeline, in emulated order.
     """
 
     finished: bool
@@ -50,12 +62,13 @@ class Emulation:
 
 
 def emulate(artifact: Artifact, tensors: dict, seed: int = 0, limit: int = LIMIT, ctas=None) -> Emulation:
-    """Run the kernel on ``tensors``: by name, NumPy arrays or CPU torch tensors of the artifact's shapes and dtypes.
+    """Run the kernel on ``tensors``: by name, NumPy arrays or CPU torch tensors of the artifact's shapes and
+    dtypes.
 
     Outputs are written in place. The same seed gives the same run. ``limit`` is in warp instructions.
-    ``ctas`` names the CTAs to run, by number, with the clusters they are in; None is all. Some of a persistent kernel's are
-    enough to see what one tile leaves to the next. Raises EmulatorError
-    for PTX that is not modelled (the text names the line) and for tensors that do not fit; what is wrong with the program
+    ``ctas`` names the CTAs to run, by number, with the clusters they are in; None is all. Some of a
+    persistent kernel's are enough to see what one tile leaves to the next. Raises EmulatorError for PTX that
+    is not modelled (the text names the line) and for tensors that do not fit; what is wrong with the program
     itself is in the result's findings.
     """
     regions = {}
@@ -66,15 +79,25 @@ def emulate(artifact: Artifact, tensors: dict, seed: int = 0, limit: int = LIMIT
     if unknown := set(tensors) - set(regions):
         raise EmulatorError(f"the kernel takes no tensor {', '.join(sorted(unknown))}")
     try:
-        machine = Machine(_program(artifact.ptx, artifact.kernel), artifact, regions, seed, limit,
-                          None if ctas is None else set(ctas))
+        machine = Machine(
+            _program(artifact.ptx, artifact.kernel),
+            artifact,
+            regions,
+            seed,
+            limit,
+            None if ctas is None else set(ctas),
+        )
         for view in machine.maps.values():
             if view.broken:
-                machine.findings.add("tensor-map", -1, f"the tensor map over {view.name}: {view.broken[0]}", view.name)
+                machine.findings.add(
+                    "tensor-map", -1, f"the tensor map over {view.name}: {view.broken[0]}", view.name
+                )
         finished = not machine.findings.found and machine.run()
     except PtxError as error:
         raise EmulatorError(str(error)) from error
-    return Emulation(finished, machine.findings.all(), machine.executed, seed, machine.trace.spans, machine.trace.arrivals)
+    return Emulation(
+        finished, machine.findings.all(), machine.executed, seed, machine.trace.spans, machine.trace.arrivals
+    )
 
 
 @lru_cache(maxsize=8)
@@ -91,13 +114,17 @@ def _region(tensor, given) -> Region:
             raise EmulatorError(f"{tensor.name} is on a GPU; the emulator takes CPU tensors")
         given = (given.view(torch.uint16) if given.dtype == torch.bfloat16 else given).detach().numpy()
     if not isinstance(given, np.ndarray):
-        raise EmulatorError(f"{tensor.name} is {type(given).__name__}; it must be a NumPy array or a CPU torch tensor")
+        raise EmulatorError(
+            f"{tensor.name} is {type(given).__name__}; it must be a NumPy array or a CPU torch tensor"
+        )
     wanted = _STORAGE.get(tensor.dtype)
     if wanted is None:
         raise EmulatorError(f"{tensor.name} is {tensor.dtype}, which the emulator does not know")
     if given.shape != tuple(tensor.shape) or given.dtype != wanted:
-        raise EmulatorError(f"{tensor.name} is {given.dtype} {given.shape}; the kernel was compiled for {tensor.dtype} "
-                            f"{tuple(tensor.shape)}")
+        raise EmulatorError(
+            f"{tensor.name} is {given.dtype} {given.shape}; the kernel was compiled for {tensor.dtype} "
+            f"{tuple(tensor.shape)}"
+        )
     if not given.flags.c_contiguous or not given.flags.writeable:
         raise EmulatorError(f"{tensor.name} must be contiguous, row by row, and writable")
     size, shape = given.dtype.itemsize, given.shape
@@ -108,6 +135,10 @@ def _region(tensor, given) -> Region:
             index = ", ".join(str(int(i)) for i in np.unravel_index(element, shape))
             return f"{tensor.name}[{index}]"
         row = shape[-1] if shape else 1
-        return (f"element {element:,} of {tensor.name} (row {element // row:,}, column {element % row:,}), which has the shape "
-                f"{' x '.join(map(str, shape))}")
+        return (
+            f"element {element:,} of {tensor.name} (row {element // row:,}, column {element % row:,}), which "
+            "has the shape "
+            f"{' x '.join(map(str, shape))}"
+        )
+
     return Region(tensor.name, given.reshape(-1).view(np.uint8), describe)

@@ -1,7 +1,8 @@
 """What the emulator can find, one sentence for a learner each, and where findings are gathered.
 
-``KINDS`` is the whole list: id, severity, what it means and what to try. An error is a fault of the program on some
-schedule, even where this run's numbers came out right; a warning is something that experts disagree on.
+``KINDS`` is the whole list: id, severity, what it means and what to try. An error is a fault of the program
+on some schedule, even where this run's numbers came out right; a warning is something that experts disagree
+on.
 """
 
 from __future__ import annotations
@@ -11,109 +12,237 @@ from dataclasses import dataclass, field
 from course_utils.compile.guard import file_name
 
 KINDS = {
-    "deadlock": ("error", (
-        "Every warp that is left waits for something that nobody will do. Count for each barrier who arrives, how "
-        "often, how many bytes are expected and come, and the parity that each wait starts with.")),
-    "livelock": ("error", (
-        "A warp loops without end and nothing that it reads will change. Does the loop's bound change inside it?")),
-    "register-budget": ("error", (
-        "The warpgroups ask for more registers than a CTA has, so one waits for ever. Registers a thread, times "
-        "threads, over all warpgroups must stay within 64,512: give the producer fewer.")),
-    "setmaxnreg-count": ("error", (
-        "setmaxnreg takes a multiple of 8 from 24 to 256.")),
-    "read-before-load": ("error", (
-        "Shared memory is read, but the reader has not waited for the TMA load (or cp.async) that fills it. Wait on "
-        "the full barrier of this stage, with the parity of this round.")),
-    "read-before-write": ("error", (
-        "One warp reads what another wrote to shared memory, and nothing orders the two. Put a barrier between them.")),
-    "uninitialised-read": ("error", (
-        "Shared memory is read that nothing has written. Is the stage index the one that was loaded, and does the "
-        "tile cover all that is read?")),
-    "overwrite-while-read": ("error", (
-        "A stage is written while wgmma or a TMA store may still read it. Release a stage only after the wait_group "
-        "that covers its reader, and wait for that release before the next load.")),
-    "overwrite-before-use": ("error", (
-        "A TMA load writes over an earlier load of the same bytes that nobody has waited for. Does the producer wait "
-        "on the empty barrier of this stage?")),
-    "write-unordered": ("error", (
-        "Two writers of the same shared memory are not ordered. Put a barrier between them.")),
-    "accumulator-before-wait": ("error", (
-        "Registers of a wgmma are used while it may still run. Wait with wgmma.wait_group first, and commit the group "
-        "before the wait.")),
-    "uninitialised-register": ("error", (
-        "A register is used that nothing has written: often an accumulator that no wgmma has reached. Does the loop that "
-        "writes it run at least once at this size?")),
-    "accumulator-uninitialised": ("error", (
-        "The first wgmma of a tile adds to what its registers happen to hold. Let it overwrite them (clear_accum, or the "
-        "ACCUMULATE field set to False), or clear them first.")),
-    "wgmma-fence": ("error", (
-        "wgmma starts before wgmma.fence has ordered the registers it uses. Call the fence before the first wgmma.")),
-    "wgmma-mismatch": ("error", (
-        "The four warps of a warpgroup issue different wgmma instructions. All four must run the same one with the "
-        "same descriptors.")),
-    "wgmma-descriptor": ("error", (
-        "A wgmma descriptor points outside shared memory.")),
-    "proxy-fence": ("error", (
-        "Threads wrote shared memory, and the async proxy (wgmma or a TMA store) reads it with no fence.proxy.async "
-        "between. Fence after the writes, then synchronise.")),
-    "proxy-fence-overwrite": ("warning", (
-        "A TMA load writes over shared memory that threads read or wrote, with no fence.proxy.async between. The "
-        "barrier alone is what most kernels rely on here; a fence makes it certain.")),
-    "expect-tx": ("error", (
-        "More bytes arrive at an mbarrier than its phase expects, so the phase ends before its loads do. Expect the "
-        "bytes of every load that signals this barrier.")),
-    "barrier-overrun": ("error", (
-        "An mbarrier gets more arrivals in a phase than it was initialised for. Count who arrives: threads, or one "
-        "elected thread, or both CTAs of a cluster.")),
-    "barrier-init-count": ("error", (
-        "An mbarrier's count must be 1 to 1,048,575.")),
-    "barrier-uninitialised": ("error", (
-        "An address is used as an mbarrier that no mbarrier.init has made one.")),
-    "barrier-init-race": ("error", (
-        "An mbarrier is used before its initialisation is surely visible. After mbarrier.init, fence "
-        "(fence.mbarrier_init), then synchronise the CTA, or the cluster where another CTA uses it.")),
-    "phase-lapped": ("error", (
-        "An mbarrier finished another phase before a waiting warp had seen the last one; the parity it waits for may "
-        "never show again. Nobody may go a round ahead of a waiter.")),
-    "named-barrier": ("error", (
-        "Warps disagree on how many threads meet at a named barrier, or the count is no multiple of 32.")),
-    "cluster-exit": ("error", (
-        "A CTA may leave its cluster while another still writes to it or arrives on its barriers. End with a cluster "
-        "barrier (arrive and wait) in every thread.")),
-    "cluster-rank": ("error", (
-        "An address or a multicast mask names a CTA that the cluster does not have.")),
-    "exit-in-flight": ("error", (
-        "A CTA ends while a TMA transfer still uses its shared memory. Wait for loads on their barrier and for stores "
-        "with cp.async.bulk.wait_group before the end.")),
-    "out-of-bounds": ("error", (
-        "An access lies outside its memory. Look at the tile's coordinates, the stage index and the guard.")),
-    "misaligned": ("error", (
-        "An address is not aligned for its access: 16 bytes for a vector, 128 for a TMA tile, 8 for an mbarrier.")),
-    "swizzle-alignment": ("warning", (
-        "A swizzled tile does not start where its pattern does (1,024 bytes for 128B, 512 for 64B, 256 for 32B). "
-        "Align the buffer, or say so in the descriptor's base offset.")),
-    "tensor-map": ("error", (
-        "A tensor map cannot be used as it stands.")),
-    "aligned": ("error", (
-        "A whole warp must run this instruction together, and only some of its lanes do. Move it out of the branch.")),
-    "absent-lanes": ("error", (
-        "elect, shfl or vote waits for every lane that its mask names, and some never come: the hardware hangs. Move it out "
-        "of the branch. In CuTe DSL, cute.copy with a TMA atom elects its own lane and may not stand under elect_one.")),
-    "trap": ("error", (
-        "The kernel ran a trap: an assertion of its own failed.")),
-    "instruction-limit": ("error", (
-        "The emulation reached its limit of instructions.")),
+    "deadlock": (
+        "error",
+        (
+            "Every warp that is left waits for something that nobody will do. Count for each barrier who "
+            "arrives, how "
+            "often, how many bytes are expected and come, and the parity that each wait starts with."
+        ),
+    ),
+    "livelock": (
+        "error",
+        (
+            "A warp loops without end and nothing that it reads will change. Does the loop's bound change "
+            "inside it?"
+        ),
+    ),
+    "register-budget": (
+        "error",
+        (
+            "The warpgroups ask for more registers than a CTA has, so one waits for ever. Registers a "
+            "thread, times "
+            "threads, over all warpgroups must stay within 64,512: give the producer fewer."
+        ),
+    ),
+    "setmaxnreg-count": ("error", ("setmaxnreg takes a multiple of 8 from 24 to 256.")),
+    "read-before-load": (
+        "error",
+        (
+            "Shared memory is read, but the reader has not waited for the TMA load (or cp.async) that fills "
+            "it. Wait on "
+            "the full barrier of this stage, with the parity of this round."
+        ),
+    ),
+    "read-before-write": (
+        "error",
+        (
+            "One warp reads what another wrote to shared memory, and nothing orders the two. Put a barrier "
+            "between them."
+        ),
+    ),
+    "uninitialised-read": (
+        "error",
+        (
+            "Shared memory is read that nothing has written. Is the stage index the one that was loaded, and "
+            "does the "
+            "tile cover all that is read?"
+        ),
+    ),
+    "overwrite-while-read": (
+        "error",
+        (
+            "A stage is written while wgmma or a TMA store may still read it. Release a stage only after the "
+            "wait_group "
+            "that covers its reader, and wait for that release before the next load."
+        ),
+    ),
+    "overwrite-before-use": (
+        "error",
+        (
+            "A TMA load writes over an earlier load of the same bytes that nobody has waited for. Does the "
+            "producer wait "
+            "on the empty barrier of this stage?"
+        ),
+    ),
+    "write-unordered": (
+        "error",
+        ("Two writers of the same shared memory are not ordered. Put a barrier between them."),
+    ),
+    "accumulator-before-wait": (
+        "error",
+        (
+            "Registers of a wgmma are used while it may still run. Wait with wgmma.wait_group first, and "
+            "commit the group "
+            "before the wait."
+        ),
+    ),
+    "uninitialised-register": (
+        "error",
+        (
+            "A register is used that nothing has written: often an accumulator that no wgmma has reached. "
+            "Does the loop that "
+            "writes it run at least once at this size?"
+        ),
+    ),
+    "accumulator-uninitialised": (
+        "error",
+        (
+            "The first wgmma of a tile adds to what its registers happen to hold. Let it overwrite them "
+            "(clear_accum, or the "
+            "ACCUMULATE field set to False), or clear them first."
+        ),
+    ),
+    "wgmma-fence": (
+        "error",
+        (
+            "wgmma starts before wgmma.fence has ordered the registers it uses. Call the fence before the "
+            "first wgmma."
+        ),
+    ),
+    "wgmma-mismatch": (
+        "error",
+        (
+            "The four warps of a warpgroup issue different wgmma instructions. All four must run the same "
+            "one with the "
+            "same descriptors."
+        ),
+    ),
+    "wgmma-descriptor": ("error", ("A wgmma descriptor points outside shared memory.")),
+    "proxy-fence": (
+        "error",
+        (
+            "Threads wrote shared memory, and the async proxy (wgmma or a TMA store) reads it with no "
+            "fence.proxy.async "
+            "between. Fence after the writes, then synchronise."
+        ),
+    ),
+    "proxy-fence-overwrite": (
+        "warning",
+        (
+            "A TMA load writes over shared memory that threads read or wrote, with no fence.proxy.async "
+            "between. The "
+            "barrier alone is what most kernels rely on here; a fence makes it certain."
+        ),
+    ),
+    "expect-tx": (
+        "error",
+        (
+            "More bytes arrive at an mbarrier than its phase expects, so the phase ends before its loads do. "
+            "Expect the "
+            "bytes of every load that signals this barrier."
+        ),
+    ),
+    "barrier-overrun": (
+        "error",
+        (
+            "An mbarrier gets more arrivals in a phase than it was initialised for. Count who arrives: "
+            "threads, or one "
+            "elected thread, or both CTAs of a cluster."
+        ),
+    ),
+    "barrier-init-count": ("error", ("An mbarrier's count must be 1 to 1,048,575.")),
+    "barrier-uninitialised": (
+        "error",
+        ("An address is used as an mbarrier that no mbarrier.init has made one."),
+    ),
+    "barrier-init-race": (
+        "error",
+        (
+            "An mbarrier is used before its initialisation is surely visible. After mbarrier.init, fence "
+            "(fence.mbarrier_init), then synchronise the CTA, or the cluster where another CTA uses it."
+        ),
+    ),
+    "phase-lapped": (
+        "error",
+        (
+            "An mbarrier finished another phase before a waiting warp had seen the last one; the parity it "
+            "waits for may "
+            "never show again. Nobody may go a round ahead of a waiter."
+        ),
+    ),
+    "named-barrier": (
+        "error",
+        ("Warps disagree on how many threads meet at a named barrier, or the count is no multiple of 32."),
+    ),
+    "cluster-exit": (
+        "error",
+        (
+            "A CTA may leave its cluster while another still writes to it or arrives on its barriers. End "
+            "with a cluster "
+            "barrier (arrive and wait) in every thread."
+        ),
+    ),
+    "cluster-rank": ("error", ("An address or a multicast mask names a CTA that the cluster does not have.")),
+    "exit-in-flight": (
+        "error",
+        (
+            "A CTA ends while a TMA transfer still uses its shared memory. Wait for loads on their barrier "
+            "and for stores "
+            "with cp.async.bulk.wait_group before the end."
+        ),
+    ),
+    "out-of-bounds": (
+        "error",
+        ("An access lies outside its memory. Look at the tile's coordinates, the stage index and the guard."),
+    ),
+    "misaligned": (
+        "error",
+        (
+            "An address is not aligned for its access: 16 bytes for a vector, 128 for a TMA tile, 8 for an "
+            "mbarrier."
+        ),
+    ),
+    "swizzle-alignment": (
+        "warning",
+        (
+            "A swizzled tile does not start where its pattern does (1,024 bytes for 128B, 512 for 64B, 256 "
+            "for 32B). "
+            "Align the buffer, or say so in the descriptor's base offset."
+        ),
+    ),
+    "tensor-map": ("error", ("A tensor map cannot be used as it stands.")),
+    "aligned": (
+        "error",
+        (
+            "A whole warp must run this instruction together, and only some of its lanes do. Move it out of "
+            "the branch."
+        ),
+    ),
+    "absent-lanes": (
+        "error",
+        (
+            "elect, shfl or vote waits for every lane that its mask names, and some never come: the hardware "
+            "hangs. Move it out "
+            "of the branch. In CuTe DSL, cute.copy with a TMA atom elects its own lane and may not stand "
+            "under elect_one."
+        ),
+    ),
+    "trap": ("error", ("The kernel ran a trap: an assertion of its own failed.")),
+    "instruction-limit": ("error", ("The emulation reached its limit of instructions.")),
 }
 
 
 @dataclass
 class Finding:
-    """One thing found. ``count`` merges equal findings of other warps and CTAs; ``detail`` is the first one's.
+    """One thing found. ``count`` merges equal findings of other warps and CTAs; ``detail`` is the first
+    one's.
 
-    ``source`` is the author's line where the compiler kept it ("kernel.cu:81: tl::tma_load(...)"), ``ptx`` the PTX line.
-    ``waiting`` is for deadlocks: a dict for each group of warps that wait alike, with ``role``, ``warps``, ``cta``, ``line``,
-    ``barrier`` and ``parity`` (where it is an mbarrier also ``phase``, ``arrivals_missing``, ``bytes_missing``), ``text``, and
-    ``could``: who could still have supplied what is missing.
+    ``source`` is the author's line where the compiler kept it ("kernel.cu:81: tl::tma_load(...)"), ``ptx``
+    the PTX line. ``waiting`` is for deadlocks: a dict for each group of warps that wait alike, with ``role``,
+    ``warps``, ``cta``, ``line``, ``barrier`` and ``parity`` (where it is an mbarrier also ``phase``,
+    ``arrivals_missing``, ``bytes_missing``), ``text``, and ``could``: who could still have supplied what is
+    missing.
     """
 
     kind: str
@@ -123,12 +252,18 @@ class Finding:
     source: str = ""
     ptx: str = ""
     count: int = 1
-    waiting: list[dict] = field(default_factory=list)  # of a deadlock: one row for each group of waiting warps
+    waiting: list[dict] = field(
+        default_factory=list
+    )  # of a deadlock: one row for each group of waiting warps
 
     def __str__(self) -> str:
         where = self.source or self.ptx
         times = f" ({self.count:,} times)" if self.count > 1 else ""
-        return f"{self.severity}: {self.kind}: {self.detail}{times}" + (f"\n  at {where}" if where else "") + f"\n  {self.advice}"
+        return (
+            f"{self.severity}: {self.kind}: {self.detail}{times}"
+            + (f"\n  at {where}" if where else "")
+            + f"\n  {self.advice}"
+        )
 
 
 class StopEmulation(Exception):
@@ -142,20 +277,33 @@ class Findings:
         self.kernel, self.lines, self.found = kernel, source.splitlines(), {}
 
     def add(self, kind: str, at: int, detail, subject: str = "", waiting=()) -> Finding:
-        """``at`` is the instruction's index (-1: none); ``detail`` a string, or a function that makes it when it is needed."""
+        """``at`` is the instruction's index (-1: none); ``detail`` a string, or a function that makes it when
+        it is needed.
+        """
         key = kind, self.place(at) if at >= 0 else "", subject
         if key in self.found:
             self.found[key].count += 1
             return self.found[key]
         severity, advice = KINDS[kind]
-        finding = Finding(kind, severity, detail() if callable(detail) else detail, advice, key[1] if self.has_source(at) else "",
-                          self.ptx(at) if at >= 0 else "", waiting=list(waiting))
+        finding = Finding(
+            kind,
+            severity,
+            detail() if callable(detail) else detail,
+            advice,
+            key[1] if self.has_source(at) else "",
+            self.ptx(at) if at >= 0 else "",
+            waiting=list(waiting),
+        )
         self.found[key] = finding
         return finding
 
     def ptx(self, at: int) -> str:
         instruction = self.kernel.instructions[at]
-        text = instruction.text if len(instruction.text) < 160 else instruction.text[:110] + " ... " + instruction.text[-40:]
+        text = (
+            instruction.text
+            if len(instruction.text) < 160
+            else instruction.text[:110] + " ... " + instruction.text[-40:]
+        )
         return f"PTX line {instruction.line}: {text}"
 
     def has_source(self, at: int) -> bool:

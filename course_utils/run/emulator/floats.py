@@ -1,4 +1,5 @@
-"""Floats: bits to numbers and back, rounding, arithmetic and conversions. PTX ISA, "Floating Point Instructions", "cvt".
+"""Floats: bits to numbers and back, rounding, arithmetic and conversions. PTX ISA, "Floating Point
+Instructions", "cvt".
 
 Values are as in ``arithmetic``: ints where lanes agree, arrays of unsigned integers where they differ.
 """
@@ -10,7 +11,16 @@ import struct
 
 import numpy as np
 
-from course_utils.run.emulator.arithmetic import LANES, RELATIONS, UNSIGNED, join, lanewise, split_type, to_signed, widen
+from course_utils.run.emulator.arithmetic import (
+    LANES,
+    RELATIONS,
+    UNSIGNED,
+    join,
+    lanewise,
+    split_type,
+    to_signed,
+    widen,
+)
 
 _STRUCT = {"f16": ("<e", "<H"), "f32": ("<f", "<I"), "f64": ("<d", "<Q")}
 _FLOAT = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
@@ -30,6 +40,7 @@ def compare(relation, type_name):
         else:
             result = RELATIONS[relation](a, b) & (nan ^ True)
         return result if isinstance(result, np.ndarray) else bool(result)
+
     return apply
 
 
@@ -45,11 +56,13 @@ def float_loader(type_name):
         if value.__class__ is int:
             return struct.unpack(float_code, struct.pack(bits_code, value))[0]
         return value.view(dtype)
+
     return apply
 
 
 def round_to(type_name, mode="rn"):
     """f32 or f64 numbers (float or array) to the bits of a narrower float."""
+
     def to_bf16(value):
         bits = np.asarray(value, np.float32).view(np.uint32)
         nan = (bits & 0x7FFFFFFF) > 0x7F800000
@@ -63,21 +76,28 @@ def round_to(type_name, mode="rn"):
         result = wide.astype(_FLOAT[type_name])
         if mode != "rn":
             back = result.astype(np.float64)
-            wrong = (np.abs(back) > np.abs(wide) if mode == "rz" else back > wide if mode == "rm" else back < wide)
+            wrong = (
+                np.abs(back) > np.abs(wide) if mode == "rz" else back > wide if mode == "rm" else back < wide
+            )
             toward = np.array({"rz": 0.0, "rm": -math.inf, "rp": math.inf}[mode], result.dtype)
             result = np.where(wrong, np.nextafter(result, toward), result)
         bits = result.view({2: np.uint16, 4: np.uint32, 8: np.uint64}[result.dtype.itemsize])
         return int(bits) if bits.ndim == 0 else bits
+
     return to_bf16 if type_name == "bf16" else apply
 
 
 def float_function(function, type_name):
-    """A function of floats as a function of bits. Arithmetic is in the type itself; fma in the next wider one."""
+    """A function of floats as a function of bits.
+
+    Arithmetic is in the type itself; fma in the next wider one.
+    """
     load, store = float_loader(type_name), round_to(type_name)
     dtype = _FLOAT.get(type_name, np.float32)
 
     def apply(*values):
         return store(function(*[dtype(load(v)) if v.__class__ is int else load(v) for v in values]))
+
     return apply
 
 
@@ -89,6 +109,7 @@ def fused(type_name):
     def apply(a, b, c):
         a, b, c = (np.asarray(load(v), wide) for v in (a, b, c))
         return store((a * b + c).astype(np.float64) if type_name == "f64" else a * b + c)
+
     return apply
 
 
@@ -105,12 +126,14 @@ def convert(to, source, modifiers):
         def clamp(a):
             a = to_signed(a, bits) if kind == "s" else a
             return min(max(a, low), high) & ((1 << to_bits_) - 1)
+
         return lanewise(clamp, to_bits_)
     rounding = next((m for m in modifiers if m in ("rn", "rz", "rm", "rp")), "rn")
     if to_kind in "usb":
         load = float_loader(source)
         whole = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}[
-            next((m for m in modifiers if m.endswith("i")), "rzi")]
+            next((m for m in modifiers if m.endswith("i")), "rzi")
+        ]
         low = float(-(1 << to_bits_ - 1) if to_kind == "s" else 0)
         high = (1 << to_bits_ - (to_kind == "s")) - 1
 
@@ -119,12 +142,15 @@ def convert(to, source, modifiers):
             clipped = np.nan_to_num(np.clip(whole(value), low, float(high)), nan=0.0)
             cells = [min(int(v), high) & ((1 << to_bits_) - 1) for v in np.atleast_1d(clipped)]
             return cells[0] if value.ndim == 0 else np.array(cells, UNSIGNED[to_bits_])
+
         return to_integer
     store = round_to(to, rounding)
     if kind in "usb":
+
         def from_integer(a):
             a = to_signed(a, bits) if kind == "s" else a
             return store(float(a) if a.__class__ is int else a.astype(np.float64))
+
         return from_integer
     load = float_loader(source)
 
@@ -135,6 +161,7 @@ def convert(to, source, modifiers):
         if "relu" in modifiers:
             value = np.maximum(value, 0.0)
         return store(value)
+
     return between_floats
 
 
@@ -148,4 +175,5 @@ def convert_pair(to, modifiers):
             out[:, 0], out[:, 1] = b.view(np.float32), a.view(np.float32)
             return out.view(np.uint32).reshape(LANES)
         return join([narrow(b), narrow(a)], 16)
+
     return apply

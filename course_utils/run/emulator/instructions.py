@@ -1,10 +1,12 @@
-"""The table of modelled instructions: opcode, the PTX ISA section that says what it does, and how it is lowered here.
+"""The table of modelled instructions: opcode, the PTX ISA section that says what it does, and how it is
+lowered here.
 
-``TABLE`` is the one list of what the emulator executes; what is not in it is an error that names the PTX line. The longest
-matching prefix of an opcode decides. A builder turns one instruction into a ``Lowered``: a Python function and what it reads
-and writes. Functions of kind "value" see values only; "warp" ones also get the path and its active lanes; "blocking" ones the
-next instruction too, and may stop the path there. A further engine (tcgen05 with its tensor memory) would be rows of this
-table, a module for the engine, and one more space in ``memory``.
+``TABLE`` is the one list of what the emulator executes; what is not in it is an error that names the PTX
+line. The longest matching prefix of an opcode decides. A builder turns one instruction into a ``Lowered``: a
+Python function and what it reads and writes. Functions of kind "value" see values only; "warp" ones also get
+the path and its active lanes; "blocking" ones the next instruction too, and may stop the path there. A
+further engine (tcgen05 with its tensor memory) would be rows of this table, a module for the engine, and one
+more space in ``memory``.
 """
 
 from __future__ import annotations
@@ -67,10 +69,22 @@ def lower(instruction: Instr, kernel: Kernel) -> Lowered:
                 if not all(target is None or isinstance(target, Reg) for target in lowered.targets):
                     raise ValueError("a result that is not a register")
                 return lowered
-            except (ArithmeticError, AttributeError, LookupError, StopIteration, TypeError, ValueError) as error:
-                raise PtxError(f"PTX line {instruction.line}: this form of `{parts[0]}` is not modelled by the emulator "
-                               f"({error}): {instruction.text[:160]}") from error
-    raise PtxError(f"PTX line {instruction.line}: `{instruction.name}` is not modelled by the emulator: {instruction.text[:160]}")
+            except (
+                ArithmeticError,
+                AttributeError,
+                LookupError,
+                StopIteration,
+                TypeError,
+                ValueError,
+            ) as error:
+                raise PtxError(
+                    f"PTX line {instruction.line}: this form of `{parts[0]}` is not modelled by the emulator "
+                    f"({error}): {instruction.text[:160]}"
+                ) from error
+    raise PtxError(
+        f"PTX line {instruction.line}: `{instruction.name}` is not modelled by the emulator: "
+        f"{instruction.text[:160]}"
+    )
 
 
 def float_immediate(bits: int, width: int, to: int) -> int:
@@ -81,25 +95,36 @@ def float_immediate(bits: int, width: int, to: int) -> int:
 
 # Builders of value instructions
 
+
 def _value(function, instruction, *widths, copy=False):
     target, *sources = instruction.operands
     if len(sources) != len(widths):
         raise ValueError(f"{len(sources)} sources, not {len(widths)}")
     targets = target.items if isinstance(target, Vec) else (target,)
-    return Lowered("copy" if copy else "value", function, targets, tuple(zip(sources, widths, strict=True)),
-                   isinstance(target, Vec))
+    return Lowered(
+        "copy" if copy else "value",
+        function,
+        targets,
+        tuple(zip(sources, widths, strict=True)),
+        isinstance(target, Vec),
+    )
 
 
 def _plain(make, count=2):
-    """A builder for instructions whose operands all have the type of the opcode; ``make(kind, bits, parts)``."""
+    """A builder for instructions whose operands all have the type of the opcode; ``make(kind, bits,
+    parts)``.
+    """
+
     def build(i):
         kind, bits = ar.split_type(i.opcode[-1])
         return _value(make(kind, bits, i.opcode), i, *[bits] * count)
+
     return build
 
 
 def _arithmetic(function, name, count=2):
     """add, sub and the like: integers wrap, floats round, pairs of halves go half by half."""
+
     def build(i):
         type_name = i.opcode[-1]
         kind, bits = ar.split_type(type_name)
@@ -112,6 +137,7 @@ def _arithmetic(function, name, count=2):
         if name == "abs":
             return _value(ar.wrapping(ar.signed_or_not(abs, kind, bits), bits), i, bits)
         return _value(ar.wrapping(function, bits), i, *[bits] * count)
+
     return build
 
 
@@ -137,7 +163,9 @@ def _multiply_add(i):
 
 def _set_predicate(i):
     kind, bits = ar.split_type(i.opcode[-1])
-    test = fl.compare(i.opcode[1], i.opcode[-1]) if kind in ("f", "bf") else ar.compare(i.opcode[1], kind, bits)
+    test = (
+        fl.compare(i.opcode[1], i.opcode[-1]) if kind in ("f", "bf") else ar.compare(i.opcode[1], kind, bits)
+    )
     targets = i.operands[0].items if isinstance(i.operands[0], Vec) else (i.operands[0],)
     combine = next((c for c in i.opcode[2:-1] if c in ("and", "or", "xor")), None)
     sources = [(i.operands[1], bits), (i.operands[2], bits)]
@@ -152,6 +180,7 @@ def _set_predicate(i):
                 first = test(a, b)
                 return join(first, c), join(invert(first), c)
         else:
+
             def function(a, b, c):
                 return join(test(a, b), c)
     elif len(targets) == 2:
@@ -160,6 +189,7 @@ def _set_predicate(i):
         def function(a, b):
             first = test(a, b)
             return first, invert(first)
+
     return Lowered("value", function, targets, tuple(sources), len(targets) == 2)
 
 
@@ -168,15 +198,23 @@ def _move(i):
     target, source = i.operands
     if isinstance(source, Vec):
         part = bits // len(source.items)
-        return Lowered("value", lambda *parts: ar.join(parts, part), (target,), tuple((s, part) for s in source.items))
+        return Lowered(
+            "value", lambda *parts: ar.join(parts, part), (target,), tuple((s, part) for s in source.items)
+        )
     if isinstance(target, Vec):
         part = bits // len(target.items)
-        return Lowered("value", lambda v: ar.separate(v, part, len(target.items)), target.items, ((source, bits),), True)
+        return Lowered(
+            "value", lambda v: ar.separate(v, part, len(target.items)), target.items, ((source, bits),), True
+        )
     return _value(None, i, bits, copy=True)
 
 
 def _convert(i):
-    types = [p for p in i.opcode[1:] if p in ("f16x2", "bf16x2") or (p[0] in "usfb" and p[-1].isdigit() and p != "x2")]
+    types = [
+        p
+        for p in i.opcode[1:]
+        if p in ("f16x2", "bf16x2") or (p[0] in "usfb" and p[-1].isdigit() and p != "x2")
+    ]
     modifiers = tuple(p for p in i.opcode[1:] if p not in types)
     if types[0] in ("f16x2", "bf16x2"):
         return _value(fl.convert_pair(types[0], modifiers), i, 32, 32)
@@ -188,11 +226,13 @@ def _convert(i):
 
         def function(a):
             return narrow(ar.widen(a, "u", source.width, bits))
+
     if target.width > to_bits:  # an 8-bit result in a wider register
         short, to_kind = function, ar.split_type(types[0])[0]
 
         def function(a):
             return ar.widen(short(a), to_kind, to_bits, target.width)
+
     return _value(function, i, bits)
 
 
@@ -200,14 +240,18 @@ def _convert_address(i):
     """cvta: the generic address of a variable, or back. Parameters and tensors keep theirs."""
     from course_utils.run.emulator.memory import GENERIC_LOCAL, GENERIC_SHARED
 
-    space = next((p for p in i.opcode if p in ("global", "const", "param", "local") or p.startswith("shared")), None)
+    space = next(
+        (p for p in i.opcode if p in ("global", "const", "param", "local") or p.startswith("shared")), None
+    )
     _, bits = ar.split_type(i.opcode[-1])
     base = GENERIC_SHARED if space.startswith("shared") else GENERIC_LOCAL if space == "local" else 0
     if not base:
         return _value(None, i, bits, copy=True)
     if i.opcode[1] == "to":
         return _value(lambda a: a - base if a.__class__ is int else a - np.uint64(base), i, bits)
-    return _value(lambda a: a + base if a.__class__ is int else a.astype(np.uint64) + np.uint64(base), i, bits)
+    return _value(
+        lambda a: a + base if a.__class__ is int else a.astype(np.uint64) + np.uint64(base), i, bits
+    )
 
 
 def _logic(function):
@@ -218,6 +262,7 @@ def _shift(make):
     def build(i):
         kind, bits = ar.split_type(i.opcode[-1])
         return _value(make(kind, bits), i, bits, 32)
+
     return build
 
 
@@ -227,9 +272,11 @@ def _unary_float(function):
 
 def _count(function, out=32):
     """popc, clz, bfind: a count out of one integer."""
+
     def build(i):
         kind, bits = ar.split_type(i.opcode[-1])
         return _value(ar.lanewise(lambda a: function(a, kind, bits), out), i, bits)
+
     return build
 
 
@@ -243,8 +290,12 @@ def _lop3(i):
     if isinstance(i.operands[0], Vec):
         raise ValueError("the predicate form")
     table = i.operands[4].value
-    return Lowered("value", lambda a, b, c: ar.lookup3(a, b, c, table, 0xFFFFFFFF), (i.operands[0],),
-                   tuple((s, 32) for s in i.operands[1:4]))
+    return Lowered(
+        "value",
+        lambda a, b, c: ar.lookup3(a, b, c, table, 0xFFFFFFFF),
+        (i.operands[0],),
+        tuple((s, 32) for s in i.operands[1:4]),
+    )
 
 
 def _reverse(a, kind, bits):
@@ -258,20 +309,27 @@ def _reverse_bits(i):
 
 # Builders of the others
 
+
 def _nothing(i):
     return Lowered("nothing")
 
 
 def _warp(function, cut=False):
     """A warp instruction without a result; all its operands are sources."""
+
     def build(i):
         call = function(i) if getattr(function, "makes", False) else function
-        return Lowered("warp", call, (), tuple((s, 64 if isinstance(s, Mem) else 32) for s in i.operands), cut=cut)
+        return Lowered(
+            "warp", call, (), tuple((s, 64 if isinstance(s, Mem) else 32) for s in i.operands), cut=cut
+        )
+
     return build
 
 
 def _proxy_fence(i):
-    """Only fences that cover shared memory count; one of global memory alone orders nothing that is tracked here."""
+    """Only fences that cover shared memory count; one of global memory alone orders nothing that is tracked
+    here.
+    """
     return _nothing(i) if i.opcode[-1] == "global" else _warp(lambda p, m: p.warp.fence_proxy(), cut=True)(i)
 
 
@@ -288,8 +346,14 @@ TABLE = {
     "mul24": ("mul24", lambda i: _value(ar.multiply(*ar.split_type(i.opcode[-1]), "lo"), i, 32, 32)),
     "mad": ("mad", _multiply_add),
     "fma": ("fma", _multiply_add),
-    "div": ("div", lambda i: _arithmetic(np.divide, "div")(i) if i.opcode[-1][0] == "f" else
-            _plain(lambda kind, bits, parts: ar.divide(kind, bits, False))(i)),
+    "div": (
+        "div",
+        lambda i: (
+            _arithmetic(np.divide, "div")(i)
+            if i.opcode[-1][0] == "f"
+            else _plain(lambda kind, bits, parts: ar.divide(kind, bits, False))(i)
+        ),
+    ),
     "rem": ("rem", _plain(lambda kind, bits, parts: ar.divide(kind, bits, True))),
     "min": ("min", _arithmetic(np.fmin, "min")),
     "max": ("max", _arithmetic(np.fmax, "max")),
@@ -307,12 +371,29 @@ TABLE = {
     "clz": ("clz", _count(lambda a, kind, bits: bits - a.bit_length())),
     "bfind": ("bfind", _count(_find_bit)),
     "brev": ("brev", _reverse_bits),
-    "bfe": ("bfe", lambda i: _value(ar.extract_field(*ar.split_type(i.opcode[-1])), i, int(i.opcode[-1][1:]), 32, 32)),
-    "bfi": ("bfi", lambda i: _value(ar.lanewise(ar.insert_field(int(i.opcode[-1][1:])), int(i.opcode[-1][1:])), i,
-                                    int(i.opcode[-1][1:]), int(i.opcode[-1][1:]), 32, 32)),
+    "bfe": (
+        "bfe",
+        lambda i: _value(ar.extract_field(*ar.split_type(i.opcode[-1])), i, int(i.opcode[-1][1:]), 32, 32),
+    ),
+    "bfi": (
+        "bfi",
+        lambda i: _value(
+            ar.lanewise(ar.insert_field(int(i.opcode[-1][1:])), int(i.opcode[-1][1:])),
+            i,
+            int(i.opcode[-1][1:]),
+            int(i.opcode[-1][1:]),
+            32,
+            32,
+        ),
+    ),
     # Comparison and Selection Instructions
     "setp": ("setp", _set_predicate),
-    "selp": ("selp", lambda i: _value(ar.select(ar.split_type(i.opcode[-1])[1]), i, *[ar.split_type(i.opcode[-1])[1]] * 2, 1)),
+    "selp": (
+        "selp",
+        lambda i: _value(
+            ar.select(ar.split_type(i.opcode[-1])[1]), i, *[ar.split_type(i.opcode[-1])[1]] * 2, 1
+        ),
+    ),
     # Logic and Shift Instructions
     "and": ("and", _logic(operator.and_)),
     "or": ("or", _logic(operator.or_)),
@@ -322,12 +403,18 @@ TABLE = {
     "lop3": ("lop3", _lop3),
     "shl": ("shl", _shift(lambda kind, bits: ar.shift_left(bits))),
     "shr": ("shr", _shift(ar.shift_right)),
-    "shf": ("shf", lambda i: _value(ar.funnel_shift(i.opcode[1] == "l", i.opcode[2] == "clamp"), i, 32, 32, 32)),
+    "shf": (
+        "shf",
+        lambda i: _value(ar.funnel_shift(i.opcode[1] == "l", i.opcode[2] == "clamp"), i, 32, 32, 32),
+    ),
     # Data Movement and Conversion Instructions
     "mov": ("mov", _move),
     "cvt": ("cvt", _convert),
     "cvta": ("cvta", _convert_address),
-    "prmt": ("prmt", lambda i: _value(ar.lanewise(ar.permute_bytes, 32), i, 32, 32, 32) if len(i.opcode) == 2 else 1 / 0),
+    "prmt": (
+        "prmt",
+        lambda i: _value(ar.lanewise(ar.permute_bytes, 32), i, 32, 32, 32) if len(i.opcode) == 2 else 1 / 0,
+    ),
     "ld": ("ld, ld.global.nc", _engine(lanes.load)),
     "ldu": ("ldu", _engine(lanes.load)),
     "st": ("st, st.async", _engine(lanes.store)),

@@ -1,7 +1,8 @@
-"""Instructions of a warp's own lanes: loads and stores, atomics, shuffles, votes, elect, ldmatrix and stmatrix.
+"""Instructions of a warp's own lanes: loads and stores, atomics, shuffles, votes, elect, ldmatrix and
+stmatrix.
 
-PTX ISA, "Data Movement and Conversion Instructions", "Parallel Synchronization and Communication Instructions", "Warp-level
-matrix load/store".
+PTX ISA, "Data Movement and Conversion Instructions", "Parallel Synchronization and Communication
+Instructions", "Warp-level matrix load/store".
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ def _shape(instruction):
     """(space, kind, bits, vector length, checked) of a load or store."""
     kind, bits = split_type(instruction.opcode[-1])
     length = next((int(p[1:]) for p in instruction.opcode if p in ("v2", "v4", "v8")), 1)
-    synchronising = any(p in ("volatile", "acquire", "release", "relaxed", "mmio") for p in instruction.opcode)
+    synchronising = any(
+        p in ("volatile", "acquire", "release", "relaxed", "mmio") for p in instruction.opcode
+    )
     return _space(instruction.opcode), kind, bits, length, not synchronising
 
 
@@ -44,8 +47,15 @@ def load(instruction):
         if extend:
             values = [widen(v, kind, bits, w) for v, w in zip(values, wide, strict=True)]
         return values if length > 1 else values[0]
-    return {"kind": "warp", "function": function, "targets": targets, "sources": ((address, 64),), "unpack": length > 1,
-            "cut": not checked}
+
+    return {
+        "kind": "warp",
+        "function": function,
+        "targets": targets,
+        "sources": ((address, 64),),
+        "unpack": length > 1,
+        "cut": not checked,
+    }
 
 
 def store(instruction):
@@ -57,13 +67,21 @@ def store(instruction):
 
     def function(p, m, a, *v):
         memory.store(p, m, a, space, bits, v, checked)
-    return {"kind": "warp", "function": function, "sources": ((address, 64), *((v, bits) for v in values)), "cut": not checked}
+
+    return {
+        "kind": "warp",
+        "function": function,
+        "sources": ((address, 64), *((v, bits) for v in values)),
+        "cut": not checked,
+    }
 
 
 def atomic(instruction):
     """atom and red: lane by lane, in lane order."""
     opcode = instruction.opcode
-    operation = next(p for p in opcode[1:] if p in ("add", "exch", "cas", "min", "max", "inc", "dec", "and", "or", "xor"))
+    operation = next(
+        p for p in opcode[1:] if p in ("add", "exch", "cas", "min", "max", "inc", "dec", "and", "or", "xor")
+    )
     if any(p.startswith(("v2", "v4", "v8", "noftz")) and p != "noftz" for p in opcode):
         raise ValueError("a vector atomic")
     type_name, space = opcode[-1], _space(opcode)
@@ -88,7 +106,9 @@ def atomic(instruction):
         if kind == "s" and operation in ("min", "max"):
             a, b = to_signed(old, bits), to_signed(value, bits)
             return (min(a, b) if operation == "min" else max(a, b)) & ((1 << bits) - 1)
-        return {"add": old + value, "min": min(old, value), "max": max(old, value)}[operation] & ((1 << bits) - 1)
+        return {"add": old + value, "min": min(old, value), "max": max(old, value)}[operation] & (
+            (1 << bits) - 1
+        )
 
     def function(p, m, address, value, other=0):
         results = np.zeros(LANES, UNSIGNED[bits])
@@ -103,10 +123,16 @@ def atomic(instruction):
             results[lane] = old
         p.machine.progress += 1
         return results
+
     results = int(opcode[0] == "atom")
     targets, operands = instruction.operands[:results], instruction.operands[results:]
-    return {"kind": "warp", "function": function, "targets": targets, "cut": True,
-            "sources": ((operands[0], 64), *((v, bits) for v in operands[1:]))}
+    return {
+        "kind": "warp",
+        "function": function,
+        "targets": targets,
+        "cut": True,
+        "sources": ((operands[0], 64), *((v, bits) for v in operands[1:])),
+    }
 
 
 def map_address(instruction):
@@ -120,20 +146,34 @@ def map_address(instruction):
         if a.__class__ is int and r.__class__ is int:
             return ((a - base) & 0xFFFFFF | r << memory.RANK_SHIFT) + base
         a, r = vector(a, bits), vector(r, 32).astype(UNSIGNED[bits])
-        return ((a & UNSIGNED[bits](0xFFFFFF)) | (r << UNSIGNED[bits](memory.RANK_SHIFT))) + UNSIGNED[bits](base)
-    return {"kind": "value", "function": function, "targets": (target,), "sources": ((address, bits), (rank, 32))}
+        return ((a & UNSIGNED[bits](0xFFFFFF)) | (r << UNSIGNED[bits](memory.RANK_SHIFT))) + UNSIGNED[bits](
+            base
+        )
+
+    return {
+        "kind": "value",
+        "function": function,
+        "targets": (target,),
+        "sources": ((address, bits), (rank, 32)),
+    }
 
 
 def cta_rank_of(instruction):
     target, address = instruction.operands
 
     def function(a):
-        rank = a >> memory.RANK_SHIFT & 0xFF if a.__class__ is int else (a >> a.dtype.type(memory.RANK_SHIFT)) & a.dtype.type(255)
+        rank = (
+            a >> memory.RANK_SHIFT & 0xFF
+            if a.__class__ is int
+            else (a >> a.dtype.type(memory.RANK_SHIFT)) & a.dtype.type(255)
+        )
         return rank if rank.__class__ is int else rank.astype(np.uint32)
+
     return {"kind": "value", "function": function, "targets": (target,), "sources": ((address, 64),)}
 
 
 # Lanes together
+
 
 def shuffle(instruction):
     mode = instruction.opcode[2]
@@ -151,25 +191,42 @@ def shuffle(instruction):
         low, high = own & segment, (own & segment) | (limit & ~segment)
         b = b & 31
         source, valid = {
-            "up": (own - b, own - b >= high), "down": (own + b, own + b <= high), "bfly": (own ^ b, (own ^ b) <= high),
-            "idx": (low | (b & ~segment), (low | (b & ~segment)) <= high)}[mode]
+            "up": (own - b, own - b >= high),
+            "down": (own + b, own + b <= high),
+            "bfly": (own ^ b, (own ^ b) <= high),
+            "idx": (low | (b & ~segment), (low | (b & ~segment)) <= high),
+        }[mode]
         source = np.where(valid, source, own)
         result = vector(a, 32)[source]
         if mode == "idx" and (source == source[0]).all():
             result = int(result[0])
         return (result, valid) if len(targets) > 1 else result
-    return {"kind": "warp", "function": function, "targets": targets, "unpack": len(targets) > 1,
-            "sources": ((value, 32), (index, 32), (clamp, 32), (members, 32))}
+
+    return {
+        "kind": "warp",
+        "function": function,
+        "targets": targets,
+        "unpack": len(targets) > 1,
+        "sources": ((value, 32), (index, 32), (clamp, 32), (members, 32)),
+    }
 
 
 def _ballot(p, m, predicate, members):
-    """Lanes that say yes, and lanes that are asked. A .sync instruction waits for every lane that its mask names."""
+    """Lanes that say yes, and lanes that are asked.
+
+    A .sync instruction waits for every lane that its mask names.
+    """
     lanes = p.lanes() if m is None else m
     member = np.full(LANES, True) if members == 0xFFFFFFFF else (_BIT & np.uint32(members)) != 0
     absent = int((member & ~lanes & p.warp.alive).sum())
     if absent:
-        p.fault("absent-lanes", f"{p.name()} waits for {absent} lanes that its mask names and that took another branch")
-    return lanes & member & (predicate if isinstance(predicate, np.ndarray) else np.full(LANES, predicate)), lanes & member
+        p.fault(
+            "absent-lanes",
+            f"{p.name()} waits for {absent} lanes that its mask names and that took another branch",
+        )
+    return lanes & member & (
+        predicate if isinstance(predicate, np.ndarray) else np.full(LANES, predicate)
+    ), lanes & member
 
 
 def vote(instruction):
@@ -180,9 +237,18 @@ def vote(instruction):
         yes, asked = _ballot(p, m, value, members)
         if mode == "ballot":
             return int(_BIT[yes].sum())
-        return {"any": bool(yes.any()), "all": bool((yes == asked).all()),
-                "uni": bool((yes == asked).all() or not yes.any())}[mode]
-    return {"kind": "warp", "function": function, "targets": (target,), "sources": ((predicate, 1), (members, 32))}
+        return {
+            "any": bool(yes.any()),
+            "all": bool((yes == asked).all()),
+            "uni": bool((yes == asked).all() or not yes.any()),
+        }[mode]
+
+    return {
+        "kind": "warp",
+        "function": function,
+        "targets": (target,),
+        "sources": ((predicate, 1), (members, 32)),
+    }
 
 
 def match(instruction):
@@ -194,12 +260,19 @@ def match(instruction):
         _, asked = _ballot(p, m, True, members)
         value = vector(value, 32)
         return np.array([int(_BIT[asked & (value == value[lane])].sum()) for lane in range(LANES)], np.uint32)
-    return {"kind": "warp", "function": function, "targets": (target,), "sources": ((value, 32), (members, 32))}
+
+    return {
+        "kind": "warp",
+        "function": function,
+        "targets": (target,),
+        "sources": ((value, 32), (members, 32)),
+    }
 
 
 def active_mask(instruction):
     def function(p, m):
         return 0xFFFFFFFF if m is None else int(_BIT[m].sum())
+
     return {"kind": "warp", "function": function, "targets": instruction.operands}
 
 
@@ -216,24 +289,47 @@ def elect(instruction):
         _, asked = _ballot(p, m, True, members)
         leader = int(np.flatnonzero(asked)[0])
         return leader, _LEADERS[leader]
-    return {"kind": "warp", "function": function, "targets": target.items, "unpack": True, "sources": ((members, 32),)}
+
+    return {
+        "kind": "warp",
+        "function": function,
+        "targets": target.items,
+        "unpack": True,
+        "sources": ((members, 32),),
+    }
 
 
 def reduce(instruction):
     operation, type_name = instruction.opcode[2], instruction.opcode[-1]
     kind, bits = split_type(type_name)
     target, value, members = instruction.operands
-    functions = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
-                 "xor": np.bitwise_xor}
+    functions = {
+        "add": np.add,
+        "min": np.minimum,
+        "max": np.maximum,
+        "and": np.bitwise_and,
+        "or": np.bitwise_or,
+        "xor": np.bitwise_xor,
+    }
 
     def function(p, m, value, members):
         _, asked = _ballot(p, m, True, members)
         values = vector(value, bits)[asked]
-        return int(functions[operation].reduce(to_signed(values, bits) if kind == "s" else values)) & 0xFFFFFFFF
-    return {"kind": "warp", "function": function, "targets": (target,), "sources": ((value, 32), (members, 32))}
+        return (
+            int(functions[operation].reduce(to_signed(values, bits) if kind == "s" else values)) & 0xFFFFFFFF
+        )
+
+    return {
+        "kind": "warp",
+        "function": function,
+        "targets": (target,),
+        "sources": ((value, 32), (members, 32)),
+    }
 
 
-# Matrices of 8 x 8 halves: lane i gives the address of row i, lane 4r + c holds elements 2c and 2c + 1 of row r
+# Matrices of 8 x 8 halves: lane i gives the address of row i, lane 4r + c holds elements 2c and 2c + 1 of row
+# r
+
 
 def _matrix(instruction):
     count = next(int(p[1:]) for p in instruction.opcode if p in ("x1", "x2", "x4"))
@@ -249,7 +345,7 @@ def _matrix_rows(p, m, address, space, count):
     """(region, offsets of the 8 * count rows). A row is 16 bytes."""
     if m is not None and not m.all():
         p.fault("aligned", f"{p.name()} runs ldmatrix or stmatrix with some of its lanes")
-    region, offsets = memory.locate(p, None, vector(address, 32)[:8 * count], space, 16)
+    region, offsets = memory.locate(p, None, vector(address, 32)[: 8 * count], space, 16)
     return region, np.asarray(offsets)
 
 
@@ -263,14 +359,21 @@ def load_matrix(instruction):
         region.before_read(p, rows, 16)
         values = []
         for i in range(count):
-            row = rows[8 * i:8 * i + 8]
+            row = rows[8 * i : 8 * i + 8]
             if transposed:
                 halves = region.views[16][(row[:, None] >> 1) + np.arange(8)].T.copy()
                 values.append(halves.view(np.uint32)[_ROW, _COLUMN])
             else:
                 values.append(region.views[32][(row[_ROW] >> 2) + _COLUMN])
         return values if len(targets) > 1 else values[0]
-    return {"kind": "warp", "function": function, "targets": targets, "unpack": len(targets) > 1, "sources": ((address, 32),)}
+
+    return {
+        "kind": "warp",
+        "function": function,
+        "targets": targets,
+        "unpack": len(targets) > 1,
+        "sources": ((address, 32),),
+    }
 
 
 def store_matrix(instruction):
@@ -284,10 +387,11 @@ def store_matrix(instruction):
         p.machine.progress += 1
         p.machine.trace.writes(p)
         for i in range(count):
-            row, data = rows[8 * i:8 * i + 8], vector(v[i], 32)
+            row, data = rows[8 * i : 8 * i + 8], vector(v[i], 32)
             if transposed:
                 halves = np.ascontiguousarray(data).view(np.uint16).reshape(8, 8).T
                 region.views[16][(row[:, None] >> 1) + np.arange(8)] = halves
             else:
                 region.views[32][(row[_ROW] >> 2) + _COLUMN] = data
+
     return {"kind": "warp", "function": function, "sources": ((address, 32), *((v, 32) for v in values))}

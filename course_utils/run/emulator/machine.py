@@ -1,8 +1,8 @@
 """The machine: a launch's clusters and CTAs, their memories and barriers, and the step that runs a path.
 
-PTX ISA, "Programming Model": "Cluster of Cooperative Thread Arrays", "Special Registers". Clusters run one after another, in
-an order that the seed decides, so a kernel whose clusters wait for each other is not for this machine. Shared memory and its
-shadow are reused from one cluster to the next.
+PTX ISA, "Programming Model": "Cluster of Cooperative Thread Arrays", "Special Registers". Clusters run one
+after another, in an order that the seed decides, so a kernel whose clusters wait for each other is not for
+this machine. Shared memory and its shadow are reused from one cluster to the next.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from course_utils.run.emulator.trace import Trace
 from course_utils.run.emulator.warp import Path, Warp
 from course_utils.run.emulator.wgmma import Pending, Warpgroup
 
-SPIN_LIMIT = 200_000  # warp instructions without any effect on memory or barriers before a loop counts as endless
+SPIN_LIMIT = (
+    200_000  # warp instructions without any effect on memory or barriers before a loop counts as endless
+)
 
 
 class Machine:
@@ -60,16 +62,18 @@ class Machine:
             if parameter is None:
                 pass  # an empty object: CuTe DSL passes its stateless atoms so
             elif parameter.kind == "tensor_map":
-                self.maps[position] = TensorView(parameter.tensor, parameter.tensor_map, regions[parameter.tensor])
+                self.maps[position] = TensorView(
+                    parameter.tensor, parameter.tensor_map, regions[parameter.tensor]
+                )
             elif parameter.kind == "pointer":
                 address = (names.index(parameter.tensor) + 1) << memory.TENSOR_SHIFT
-                data[position:position + 8] = struct.pack("<Q", address)
+                data[position : position + 8] = struct.pack("<Q", address)
             else:
                 try:
                     value = parameter.scalar_bytes()
                 except ValueError as error:
                     raise PtxError(f"the emulator does not know {error}") from error
-                data[position:position + len(value)] = value
+                data[position : position + len(value)] = value
             position += max(variable.size, 1)
         data += bytes(-len(data) % 16)
         self.parameters = memory.Region("the kernel's parameters", np.frombuffer(bytes(data), np.uint8))
@@ -109,11 +113,17 @@ class Machine:
         grid, size = self.artifact.grid, self.artifact.cluster
         if any(g % c for g, c in zip(grid, size, strict=True)) or 0 in grid:
             raise PtxError(f"a grid of {grid} CTAs is not made of whole clusters of {size}")
-        clusters = [(x, y, z) for z in range(0, grid[2], size[2]) for y in range(0, grid[1], size[1])
-                    for x in range(0, grid[0], size[0])]
+        clusters = [
+            (x, y, z)
+            for z in range(0, grid[2], size[2])
+            for y in range(0, grid[1], size[1])
+            for x in range(0, grid[0], size[0])
+        ]
         self.schedule.random.shuffle(clusters)
         try:
-            with np.errstate(all="ignore"):  # floats overflow and divide by zero as on the chip: without a word
+            with np.errstate(
+                all="ignore"
+            ):  # floats overflow and divide by zero as on the chip: without a word
                 for origin in clusters:
                     if self.only is None or self._wanted(origin):
                         run(self, Cluster(self, origin))
@@ -128,8 +138,12 @@ class Machine:
         """Is one of the CTAs that were asked for in the cluster at this origin?"""
         gx, gy, _ = self.artifact.grid
         cx, cy, cz = self.artifact.cluster
-        return any((origin[0] + x) + gx * ((origin[1] + y) + gy * (origin[2] + z)) in self.only
-                   for x in range(cx) for y in range(cy) for z in range(cz))
+        return any(
+            (origin[0] + x) + gx * ((origin[1] + y) + gy * (origin[2] + z)) in self.only
+            for x in range(cx)
+            for y in range(cy)
+            for z in range(cz)
+        )
 
     def shared_memory(self, rank: int) -> memory.SharedMemory:
         while len(self._shared) <= rank:
@@ -166,12 +180,16 @@ class Machine:
         if self.progress != self.last_progress[0]:
             self.last_progress = self.progress, self.executed
         elif self.executed - self.last_progress[1] > SPIN_LIMIT:
-            path.fault("livelock", f"{path.name()} has run {SPIN_LIMIT:,} instructions, and nothing has changed")
+            path.fault(
+                "livelock", f"{path.name()} has run {SPIN_LIMIT:,} instructions, and nothing has changed"
+            )
         if self.executed > self.limit:
             path.fault("instruction-limit", f"{self.executed:,} warp instructions were executed")
 
     def _explain(self, path, function, error):
-        """An instruction failed in Python: on an accumulator in flight or a register never written, or it is our fault."""
+        """An instruction failed in Python: on an accumulator in flight or a register never written, or it is
+        our fault.
+        """
         trace, line = error.__traceback__, 0
         while trace:
             if trace.tb_frame.f_code is function.__code__:
@@ -183,13 +201,21 @@ class Machine:
         names = self.program.kernel.register_names
         for register in read:
             if registers[register].__class__ is Pending:
-                path.fault("accumulator-before-wait", f"{path.name()} uses register {names[register]}, which a "
-                           "wgmma may still write")
+                path.fault(
+                    "accumulator-before-wait",
+                    f"{path.name()} uses register {names[register]}, which a wgmma may still write",
+                )
         for register in read:
             if registers[register] is None:
-                path.fault("uninitialised-register", f"{path.name()} uses register {names[register]}, which nothing has written")
-        raise PtxError(f"PTX line {instruction.line}: the emulator failed on this instruction ({type(error).__name__}: {error}): "
-                       f"{instruction.text[:160]}") from error
+                path.fault(
+                    "uninitialised-register",
+                    f"{path.name()} uses register {names[register]}, which nothing has written",
+                )
+        raise PtxError(
+            f"PTX line {instruction.line}: the emulator failed on this instruction ({type(error).__name__}: "
+            f"{error}): "
+            f"{instruction.text[:160]}"
+        ) from error
 
 
 class Cluster:
@@ -209,15 +235,23 @@ class Cluster:
             cta.start()
 
     def cta_of(self, path, address: int):
-        """(CTA, byte offset) of a shared::cluster address. A fault where there is no such CTA, or it has ended."""
+        """(CTA, byte offset) of a shared::cluster address.
+
+        A fault where there is no such CTA, or it has ended.
+        """
         if address >= memory.GENERIC_SHARED:
             address -= memory.GENERIC_SHARED
         rank, offset = address >> memory.RANK_SHIFT, (address & 0xFFFFFF) - memory.SHARED_BASE
         if rank >= self.size:
-            path.fault("cluster-rank", f"{path.name()} uses shared address {address:#x} of CTA {rank} in a cluster of {self.size}")
+            path.fault(
+                "cluster-rank",
+                f"{path.name()} uses shared address {address:#x} of CTA {rank} in a cluster of {self.size}",
+            )
         cta = self.ctas[rank]
         if cta.exited:
-            path.fault("cluster-exit", f"{path.name()} uses the shared memory of CTA {cta.number}, which has ended")
+            path.fault(
+                "cluster-exit", f"{path.name()} uses the shared memory of CTA {cta.number}, which has ended"
+            )
         return cta, offset
 
     def shared_of(self, path, address: int):
@@ -258,15 +292,30 @@ class CTA:
         """Make the warps, with their special registers."""
         machine, artifact, cluster = self.machine, self.machine.artifact, self.cluster
         bx, by, bz = artifact.block
-        constant = {"%cluster_ctarank": self.rank, "%cluster_nctarank": cluster.size, "%dynamic_smem_size": artifact.dynamic_shared,
-                    "%total_smem_size": machine.shared_size, "%smid": self.number % 132, "%nsmid": 132, "%nwarpid": 64,
-                    "%gridid": 0, "%is_explicit_cluster": cluster.size > 1}
+        constant = {
+            "%cluster_ctarank": self.rank,
+            "%cluster_nctarank": cluster.size,
+            "%dynamic_smem_size": artifact.dynamic_shared,
+            "%total_smem_size": machine.shared_size,
+            "%smid": self.number % 132,
+            "%nsmid": 132,
+            "%nwarpid": 64,
+            "%gridid": 0,
+            "%is_explicit_cluster": cluster.size > 1,
+        }
         for axis, name in enumerate("xyz"):
             c = artifact.cluster[axis]
-            constant.update({f"%ctaid.{name}": self.place[axis], f"%nctaid.{name}": artifact.grid[axis],
-                             f"%ntid.{name}": artifact.block[axis], f"%clusterid.{name}": self.place[axis] // c,
-                             f"%nclusterid.{name}": artifact.grid[axis] // c, f"%cluster_ctaid.{name}": self.place_in_cluster[axis],
-                             f"%cluster_nctaid.{name}": c})
+            constant.update(
+                {
+                    f"%ctaid.{name}": self.place[axis],
+                    f"%nctaid.{name}": artifact.grid[axis],
+                    f"%ntid.{name}": artifact.block[axis],
+                    f"%clusterid.{name}": self.place[axis] // c,
+                    f"%nclusterid.{name}": artifact.grid[axis] // c,
+                    f"%cluster_ctaid.{name}": self.place_in_cluster[axis],
+                    f"%cluster_nctaid.{name}": c,
+                }
+            )
         window = self.rank << memory.RANK_SHIFT | memory.SHARED_BASE
         for name, value in machine.symbols.items():
             constant[name] = value if isinstance(value, int) else value[1] + window
@@ -302,17 +351,24 @@ class CTA:
         return self.left * LANES
 
     def barrier_kind(self, barrier) -> str:
-        """"full" for an mbarrier that counts bytes, "empty" for one that is only arrived on."""
+        """ "full" for an mbarrier that counts bytes, "empty" for one that is only arrived on."""
         return "full" if barrier.carries_bytes else "empty"
 
     def barrier_name(self, barrier) -> str:
-        """full[i] or empty[i], in address order. Before any bytes are expected, by the role of those who wait."""
+        """full[i] or empty[i], in address order.
+
+        Before any bytes are expected, by the role of those who wait.
+        """
         barriers = sorted(self.mbarriers.values(), key=lambda b: b.offset)
         if any(b.carries_bytes for b in barriers):
             kinds = {b: self.barrier_kind(b) for b in barriers}
         else:
-            kinds = {b: {"producer": "empty", "consumer": "full"}.get(
-                next((p.warp.role(p.pc) for p in b.waiting), ""), "barrier") for b in barriers}
+            kinds = {
+                b: {"producer": "empty", "consumer": "full"}.get(
+                    next((p.warp.role(p.pc) for p in b.waiting), ""), "barrier"
+                )
+                for b in barriers
+            }
         kind = kinds[barrier]
         return f"{kind}[{[b for b in barriers if kinds[b] == kind].index(barrier)}]"
 
@@ -333,7 +389,9 @@ class CTA:
         for store in stores:
             if not store.done:
                 path.at = store.at
-                path.find("exit-in-flight", lambda: f"{path.name()} ends and has not waited for its TMA store")
+                path.find(
+                    "exit-in-flight", lambda: f"{path.name()} ends and has not waited for its TMA store"
+                )
                 store.finish(path)
         if self.left == 0:
             self._end(path)
@@ -348,17 +406,29 @@ class CTA:
         if self.shared.loads_in_flight:
             load = next(load for load, _, _ in self.machine.flying if load.cta is self)
             path.at = load.at
-            path.find("exit-in-flight", lambda: f"CTA {self.number} ends while a TMA load of {load.view.name} into it is in flight")
+            path.find(
+                "exit-in-flight",
+                lambda: f"CTA {self.number} ends while a TMA load of {load.view.name} into it is in flight",
+            )
         for agent, (time, at, other) in self.touched.items():
             if self.exit_clock.seen[agent] < time:
                 other.at, old = at, other.at
-                other.find("cluster-exit", lambda other=other: (
-                    f"{other.name()} uses the shared memory of CTA {self.number}, and nothing keeps that CTA from ending before"))
+                other.find(
+                    "cluster-exit",
+                    lambda other=other: (
+                        f"{other.name()} uses the shared memory of CTA {self.number}, and nothing keeps that "
+                        "CTA from ending before"
+                    ),
+                )
                 other.at = old
 
 
 _lane = np.arange(LANES, dtype=np.uint32)
-_LANE_SPECIALS = {"%laneid": _lane, "%lanemask_eq": np.uint32(1) << _lane, "%lanemask_lt": (np.uint32(1) << _lane) - np.uint32(1),
-                  "%lanemask_le": (np.uint32(2) << _lane) - np.uint32(1)}
+_LANE_SPECIALS = {
+    "%laneid": _lane,
+    "%lanemask_eq": np.uint32(1) << _lane,
+    "%lanemask_lt": (np.uint32(1) << _lane) - np.uint32(1),
+    "%lanemask_le": (np.uint32(2) << _lane) - np.uint32(1),
+}
 _LANE_SPECIALS["%lanemask_ge"] = ~_LANE_SPECIALS["%lanemask_lt"]
 _LANE_SPECIALS["%lanemask_gt"] = ~_LANE_SPECIALS["%lanemask_le"]

@@ -1,8 +1,10 @@
-"""Memories and their addresses. PTX ISA, "State Spaces" and "Proxies"; bounds and alignment are checked on every access.
+"""Memories and their addresses. PTX ISA, "State Spaces" and "Proxies"; bounds and alignment are checked on
+every access.
 
-Addresses are numbers of the emulator's own choosing. Shared memory of the CTA of rank r in its cluster begins at
-``r << 24 | 0x400``, as on the chip, so a shared::cta address is a shared::cluster address too. A generic address is a shared
-one plus ``GENERIC_SHARED``; tensors lie 2^40 apart, and the kernel's parameters behind ``PARAMETERS``.
+Addresses are numbers of the emulator's own choosing. Shared memory of the CTA of rank r in its cluster begins
+at ``r << 24 | 0x400``, as on the chip, so a shared::cta address is a shared::cluster address too. A generic
+address is a shared one plus ``GENERIC_SHARED``; tensors lie 2^40 apart, and the kernel's parameters behind
+``PARAMETERS``.
 """
 
 from __future__ import annotations
@@ -27,8 +29,12 @@ class Region:
     def __init__(self, name: str, data: np.ndarray, describe=None):
         self.name, self.data, self.size = name, data, len(data)
         whole = len(data) - len(data) % 8
-        self.views = {8: data, 16: data[:len(data) - len(data) % 2].view(np.uint16),
-                      32: data[:len(data) - len(data) % 4].view(np.uint32), 64: data[:whole].view(np.uint64)}
+        self.views = {
+            8: data,
+            16: data[: len(data) - len(data) % 2].view(np.uint16),
+            32: data[: len(data) - len(data) % 4].view(np.uint32),
+            64: data[:whole].view(np.uint64),
+        }
         self.describe = describe or (lambda offset: f"byte {offset:,} of {name}, which has {self.size:,}")
 
     def before_read(self, path, offsets, count):
@@ -39,7 +45,10 @@ class Region:
 
 
 class AsyncRead:
-    """Shared memory that wgmma or a TMA store reads. ``done`` holds (agent, time) of each wait that covered it."""
+    """Shared memory that wgmma or a TMA store reads.
+
+    ``done`` holds (agent, time) of each wait that covered it.
+    """
 
     __slots__ = ("low", "high", "who", "at", "done", "last")
 
@@ -51,18 +60,24 @@ class AsyncRead:
 
 
 class SharedMemory(Region):
-    """One CTA's shared memory with its shadow: for each 4-byte word who wrote and who read it last, as Order codes."""
+    """One CTA's shared memory with its shadow: for each 4-byte word who wrote and who read it last, as Order
+    codes.
+    """
 
     def __init__(self, size: int):
         super().__init__("shared memory", np.zeros(-(-size // 64) * 64, np.uint8))
         self.size = size
-        self.units = self.data.view(np.uint64).reshape(-1, 2)  # 16 bytes, what TMA swizzles and wgmma reads by
+        self.units = self.data.view(np.uint64).reshape(
+            -1, 2
+        )  # 16 bytes, what TMA swizzles and wgmma reads by
         self.written = np.zeros(len(self.data) // 4, np.int64)
         self.read = np.zeros(len(self.data) // 4, np.int64)
         self.reset()
 
     def reset(self) -> None:
-        self.data[:] = 0xEF  # so that what is read too early is seen in the numbers: 0xEFEF is a large negative fp16
+        self.data[:] = (
+            0xEF  # so that what is read too early is seen in the numbers: 0xEFEF is a large negative fp16
+        )
         self.written[:] = 0
         self.read[:] = 0
         self.async_reads = {}
@@ -71,7 +86,9 @@ class SharedMemory(Region):
 
     @staticmethod
     def cells(shadow, offsets, count):
-        """(view, index): ``view[index]`` is the shadow of aligned accesses of ``count`` bytes, a power of two."""
+        """(view, index): ``view[index]`` is the shadow of aligned accesses of ``count`` bytes, a power of
+        two.
+        """
         if count <= 4:
             return shadow, offsets >> 2
         return shadow.reshape(-1, count // 4), offsets >> count.bit_length() - 1
@@ -91,25 +108,45 @@ class SharedMemory(Region):
         if self.loads_in_flight:
             codes = np.atleast_1d(written[index])
             if ((codes & AGENT_MASK) > path.cta.cluster.warps_end).any() and unordered(codes, seen).any():
-                path.find("write-unordered", lambda: f"{path.name()} writes shared memory that a TMA load still fills")
+                path.find(
+                    "write-unordered",
+                    lambda: f"{path.name()} writes shared memory that a TMA load still fills",
+                )
         if self.async_reads:
-            low, high = (offsets, offsets + count) if offsets.__class__ is int else (int(offsets.min()), int(offsets.max()) + count)
+            low, high = (
+                (offsets, offsets + count)
+                if offsets.__class__ is int
+                else (int(offsets.min()), int(offsets.max()) + count)
+            )
             self.check_overwrite(path, low, high, offsets)
         written[index] = path.warp.code
 
     def check_overwrite(self, path, low, high, offsets=None):
-        """A write of [low, high) by ``path``, at ``offsets`` only where given: is every asynchronous reader done?"""
+        """A write of [low, high) by ``path``, at ``offsets`` only where given: is every asynchronous reader
+        done?
+        """
         seen = path.warp.clock.seen
         for read in self.async_reads.values():
             if low < read.high and high > read.low and not read.ordered_before(seen):
                 if offsets is None or np.any((offsets < read.high) & (offsets >= read.low)):
-                    state = "has ended in this run, but nothing orders the two" if read.done else "has not been waited for"
-                    path.find("overwrite-while-read", lambda read=read, state=state: (
-                        f"{path.name()} writes shared bytes {low:,} to {high:,}, which {read.who} reads; that read {state}"
-                        f" (issued at {path.machine.findings.place(read.at)})"))
+                    state = (
+                        "has ended in this run, but nothing orders the two"
+                        if read.done
+                        else "has not been waited for"
+                    )
+                    path.find(
+                        "overwrite-while-read",
+                        lambda read=read, state=state: (
+                            f"{path.name()} writes shared bytes {low:,} to {high:,}, which {read.who} reads; "
+                            f"that read {state}"
+                            f" (issued at {path.machine.findings.place(read.at)})"
+                        ),
+                    )
 
     def check_codes(self, path, codes, seen, fenced, reader):
-        """Hold the last writers of what is read against the reader's clock; ``fenced`` is None for the generic proxy."""
+        """Hold the last writers of what is read against the reader's clock; ``fenced`` is None for the
+        generic proxy.
+        """
         codes = np.atleast_1d(codes)
         late = unordered(codes, seen)
         if late.any():
@@ -117,20 +154,34 @@ class SharedMemory(Region):
             agent, time = code & AGENT_MASK, code >> AGENT_BITS
             writer = path.cta.cluster.agent_name(agent)
             if agent > path.cta.cluster.warps_end:
-                path.find("read-before-load", lambda: (
-                    f"{reader} ({path.name()}) reads shared memory that TMA fills for {writer}, phase {time - 1}, "
-                    f"which this warp has not waited for"))
+                path.find(
+                    "read-before-load",
+                    lambda: (
+                        f"{reader} ({path.name()}) reads shared memory that TMA fills for {writer}, phase "
+                        f"{time - 1}, "
+                        f"which this warp has not waited for"
+                    ),
+                )
             elif time >= NEVER:
-                path.find("read-before-load", lambda: f"{reader} ({path.name()}) reads what cp.async of {writer} still copies")
+                path.find(
+                    "read-before-load",
+                    lambda: f"{reader} ({path.name()}) reads what cp.async of {writer} still copies",
+                )
             else:
                 path.find("read-before-write", lambda: f"{reader} ({path.name()}) reads what {writer} writes")
         elif fenced is not None:
             unfenced = unordered(codes, fenced)
             if unfenced.any():
                 writer = path.cta.cluster.agent_name(int(codes[unfenced][0]) & AGENT_MASK)
-                path.find("proxy-fence", lambda: f"{reader} ({path.name()}) reads what {writer} wrote with ordinary stores")
+                path.find(
+                    "proxy-fence",
+                    lambda: f"{reader} ({path.name()}) reads what {writer} wrote with ordinary stores",
+                )
         if not codes.all():
-            path.find("uninitialised-read", lambda: f"{reader} ({path.name()}) reads shared memory that nothing has written")
+            path.find(
+                "uninitialised-read",
+                lambda: f"{reader} ({path.name()}) reads shared memory that nothing has written",
+            )
 
 
 def pick(value, lane: int) -> int:
@@ -191,7 +242,9 @@ def _region(path, address, space, mask):
         number = (address >> TENSOR_SHIFT) - 1
         regions = path.machine.tensors
         if not 0 <= number < len(regions):
-            path.find("out-of-bounds", f"{path.name()} accesses global address {address:#x}, which is in no tensor")
+            path.find(
+                "out-of-bounds", f"{path.name()} accesses global address {address:#x}, which is in no tensor"
+            )
             raise StopEmulation
         return regions[number], (number + 1) << TENSOR_SHIFT
     if space in ("shared", "shared::cta", "shared::cluster"):
@@ -209,7 +262,10 @@ def _out_of_bounds(path, region, offset, count):
 
 
 def _misaligned(path, offset, count):
-    path.find("misaligned", f"{path.name()} accesses {count} bytes at offset {offset:,}, which {count} does not divide")
+    path.find(
+        "misaligned",
+        f"{path.name()} accesses {count} bytes at offset {offset:,}, which {count} does not divide",
+    )
     raise StopEmulation
 
 
@@ -264,4 +320,5 @@ def _local(path, address):
     """Local memory is a thread's own: lane i's copy follows lane i - 1's."""
     size = path.warp.local_size
     return np.arange(LANES, dtype=np.uint64) * np.uint64(size) + (
-        np.uint64(address) if address.__class__ is int else address.astype(np.uint64))
+        np.uint64(address) if address.__class__ is int else address.astype(np.uint64)
+    )

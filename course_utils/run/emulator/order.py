@@ -1,12 +1,14 @@
 """What happens before what: vector clocks over the warps and mbarriers of a cluster.
 
-An agent is a warp or an mbarrier, and each has a clock of its own. A warp's ``seen[a]`` says how far into agent a's history
-everything is ordered before this warp's next instruction (PTX ISA, "Memory Consistency Model", causality order). A warp's
-``fenced[a]`` says how much of that has also passed a proxy fence, so that the async proxy sees it ("Proxies").
+An agent is a warp or an mbarrier, and each has a clock of its own. A warp's ``seen[a]`` says how far into
+agent a's history everything is ordered before this warp's next instruction (PTX ISA, "Memory Consistency
+Model", causality order). A warp's ``fenced[a]`` says how much of that has also passed a proxy fence, so that
+the async proxy sees it ("Proxies").
 
-Shared memory keeps for each word the code of its last writer: the agent, and its time then. A warp's own writes carry the
-warp's time; a TMA load carries that of the mbarrier's phase which it will complete. One comparison then answers whether a
-read is safe, whatever the schedule of this run: the race is found even where the numbers came out right.
+Shared memory keeps for each word the code of its last writer: the agent, and its time then. A warp's own
+writes carry the warp's time; a TMA load carries that of the mbarrier's phase which it will complete. One
+comparison then answers whether a read is safe, whatever the schedule of this run: the race is found even
+where the numbers came out right.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ class Clock:
         for name in ("seen", "fenced"):
             wider = np.zeros(size, np.int64)
             old = getattr(self, name)
-            wider[:len(old)] = old
+            wider[: len(old)] = old
             setattr(self, name, wider)
 
     def join(self, other: Clock) -> None:

@@ -1,9 +1,10 @@
-"""The adversary: who runs next, and when asynchronous bytes land. Everything it decides follows from the seed.
+"""The adversary: who runs next, and when asynchronous bytes land. Everything it decides follows from the
+seed.
 
-PTX promises no order between warps and none between asynchronous operations but what barriers and waits impose. Each seed
-draws a character: some warps slow, short or long turns, TMA prompt or as late as can be, whole or in many pieces. When no
-warp can run, bytes land; when none are left, every try_wait is let expire once; and if nothing has changed after that, the
-program is deadlocked.
+PTX promises no order between warps and none between asynchronous operations but what barriers and waits
+impose. Each seed draws a character: some warps slow, short or long turns, TMA prompt or as late as can be,
+whole or in many pieces. When no warp can run, bytes land; when none are left, every try_wait is let expire
+once; and if nothing has changed after that, the program is deadlocked.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ class Schedule:
 
     def split(self, units: int) -> list[tuple[int, int]]:
         """Cut a load of so many units into pieces."""
-        cuts = sorted({0, units, *(self.random.randrange(units) for _ in range(self.random.randrange(self.pieces)))})
+        cuts = sorted(
+            {0, units, *(self.random.randrange(units) for _ in range(self.random.randrange(self.pieces)))}
+        )
         return list(zip(cuts, cuts[1:], strict=False))
 
     def take(self, items: list):
@@ -75,7 +78,9 @@ def land(schedule, flying) -> None:
 
 def expire(machine) -> bool:
     """Let each try_wait that has not seen the present state return false once. Says whether there was one."""
-    waiting = [p for p in machine.waiting if isinstance(p.waits_for, PhaseWait) and p.stamp != machine.progress]
+    waiting = [
+        p for p in machine.waiting if isinstance(p.waits_for, PhaseWait) and p.stamp != machine.progress
+    ]
     for path in waiting:
         path.stamp = machine.progress
         path.waits_for.expire(path)

@@ -12,7 +12,9 @@ from course_utils.run.emulator.arithmetic import LANES
 
 
 class ThreadBarrier:
-    """A named barrier of a CTA, or the barrier of a cluster: threads arrive, and all of them go on together."""
+    """A named barrier of a CTA, or the barrier of a cluster: threads arrive, and all of them go on
+    together.
+    """
 
     def __init__(self, order, label):
         self.label, self.order = label, order
@@ -31,7 +33,10 @@ class ThreadBarrier:
         if not self.arrived or self.arrived < needed:
             return
         if self.arrived > needed:
-            path.find("named-barrier", lambda: f"{self.arrived} threads came to {self.label}, which {needed} should meet")
+            path.find(
+                "named-barrier",
+                lambda: f"{self.arrived} threads came to {self.label}, which {needed} should meet",
+            )
         self.released.join(self.clock)
         self.arrived, self.expected = 0, None
         self.generation += 1
@@ -62,13 +67,21 @@ def cta_barrier(instruction):
         number = memory.pick(number, lane)
         count = None if count is None else memory.pick(count, lane)
         if not 0 <= number < 16 or (count is not None and (count % LANES or not count)):
-            p.fault("named-barrier", f"{p.name()} comes to barrier {number} with {count} threads; numbers are 0 to 15, "
-                                     "counts multiples of 32")
+            p.fault(
+                "named-barrier",
+                f"{p.name()} comes to barrier {number} with {count} threads; numbers are 0 to 15, "
+                "counts multiples of 32",
+            )
         barrier = p.cta.named_barrier(number)
         expected = count or len(p.cta.warps) * LANES
         if barrier.arrived and barrier.expected != expected:
-            p.find("named-barrier", lambda: f"{p.name()} comes to barrier {number} with {expected} threads, others with "
-                                            f"{barrier.expected}")
+            p.find(
+                "named-barrier",
+                lambda: (
+                    f"{p.name()} comes to barrier {number} with {expected} threads, others with "
+                    f"{barrier.expected}"
+                ),
+            )
         barrier.expected, barrier.whole = expected, count is None
         barrier.add(p, _threads(p, m))
         needed = count or p.cta.threads_left()
@@ -77,7 +90,13 @@ def cta_barrier(instruction):
             p.wait(following, ThreadWait(barrier, needed))
         barrier.settle(p, needed)
         return -1 if action == "sync" else following
-    return {"kind": "blocking", "function": function, "sources": tuple((o, 32) for o in operands), "cut": True}
+
+    return {
+        "kind": "blocking",
+        "function": function,
+        "sources": tuple((o, 32) for o in operands),
+        "cut": True,
+    }
 
 
 def cluster_barrier(instruction):
@@ -95,10 +114,12 @@ def cluster_barrier(instruction):
             return following
         barrier.waiting.append(p)
         return p.wait(following, ThreadWait(barrier, p.cta.cluster.threads_left()))
+
     return {"kind": "blocking", "function": function, "cut": True}
 
 
 # Registers
+
 
 class RegisterWait:
     def __init__(self, wanted):
@@ -125,6 +146,7 @@ def set_registers(instruction):
                 _take(cta, other.warp, wanted)
                 other.wake()
         return following
+
     return {"kind": "blocking", "function": function, "cut": True}
 
 

@@ -1,8 +1,10 @@
-"""The TMA engine: boxes of a tensor map between global and shared memory, swizzled, multicast, late and in pieces.
+"""The TMA engine: boxes of a tensor map between global and shared memory, swizzled, multicast, late and in
+pieces.
 
-PTX ISA, "Data Movement and Conversion Instructions: Bulk copy" and "Tensor copy", "Tensors" (bounding boxes, out-of-bounds
-access, swizzling modes). A load is issued by one thread and lands when the schedule says: in pieces, out of order, each piece
-signalling its bytes to the mbarrier. A store reads shared memory as late as its wait_group.read allows.
+PTX ISA, "Data Movement and Conversion Instructions: Bulk copy" and "Tensor copy", "Tensors" (bounding boxes,
+out-of-bounds access, swizzling modes). A load is issued by one thread and lands when the schedule says: in
+pieces, out of order, each piece signalling its bytes to the mbarrier. A store reads shared memory as late as
+its wait_group.read allows.
 """
 
 from __future__ import annotations
@@ -25,9 +27,10 @@ PATTERN = {1: 256, 2: 512, 3: 1024}  # bytes after which the pattern of swizzle 
 def swizzled_units(rows: int, row_units: int, swizzle: int, phase: int) -> np.ndarray:
     """Where each 16-byte unit of a box lands, relative to the 1,024-byte line that the tile starts in.
 
-    The box has ``rows`` rows of ``row_units``; ``phase`` is the tile's first unit within that line (0 to 63). A row begins a whole
-    swizzle span after the one before, also where it is narrower: observed on H200, driver 580 (tests/data/tma_boxes.json).
-    Swizzle 128B exchanges address bits 4..6 by bits 7..9, 64B bits 4..5 by 7..8, 32B bit 4 by 7.
+    The box has ``rows`` rows of ``row_units``; ``phase`` is the tile's first unit within that line (0 to 63).
+    A row begins a whole swizzle span after the one before, also where it is narrower: observed on H200,
+    driver 580 (tests/data/tma_boxes.json). Swizzle 128B exchanges address bits 4..6 by bits 7..9, 64B bits
+    4..5 by 7..8, 32B bit 4 by 7.
     """
     units = (phase + (np.arange(rows)[:, None] << swizzle) + np.arange(row_units)).reshape(-1)
     return units ^ ((units >> 3) & ((1 << swizzle) - 1))
@@ -50,9 +53,12 @@ class TensorView:
         if last > region.size:
             self.broken.append(f"it spans {last:,} bytes, and the tensor has {region.size:,}")
             return
-        view = region.data[:region.size - region.size % size].view(f"u{size}")
+        view = region.data[: region.size - region.size % size].view(f"u{size}")
         self.elements = np.lib.stride_tricks.as_strided(view, t.dims[::-1], strides[::-1])
-        self.steps = (1, *t.element_strides[1:])  # without interleave TMA ignores the first (cuTensorMapEncodeTiled)
+        self.steps = (
+            1,
+            *t.element_strides[1:],
+        )  # without interleave TMA ignores the first (cuTensorMapEncodeTiled)
         self.shape = tuple(-(-box // step) for box, step in zip(t.box, self.steps, strict=True))[::-1]
         self.size = size
         self.bytes = int(np.prod(self.shape)) * size
@@ -62,14 +68,20 @@ class TensorView:
         self.extent = self.units // self.row_units * (UNIT << t.swizzle) if t.swizzle else self.bytes
         self.fill = 0
         if t.oob_fill == 1 and t.data_type >= FIRST_FLOAT_TYPE:
-            self.fill = {2: 0x7FC0 if DATA_TYPES[t.data_type] == "bfloat16" else 0x7E00, 4: 0x7FC00000, 8: 0x7FF8 << 48}[size]
+            self.fill = {
+                2: 0x7FC0 if DATA_TYPES[t.data_type] == "bfloat16" else 0x7E00,
+                4: 0x7FC00000,
+                8: 0x7FF8 << 48,
+            }[size]
 
     def places(self, phase: int) -> np.ndarray:
         """Where the box's units lie, swizzled: see ``swizzled_units``."""
         return swizzled_units(self.units // self.row_units, self.row_units, self.map.swizzle, phase)
 
     def slices(self, coordinates):
-        """The part of the box at these coordinates (innermost first) that lies inside: slices of tensor and of box."""
+        """The part of the box at these coordinates (innermost first) that lies inside: slices of tensor and
+        of box.
+        """
         inside, within = [], []
         extents = zip(coordinates, self.map.dims, self.steps, reversed(self.shape), strict=True)
         for start, dim, step, count in extents:
@@ -102,21 +114,39 @@ class PlainView:
     """Bytes of a bulk copy without a tensor map."""
 
     def __init__(self, region, offset, count):
-        self.region, self.offset, self.bytes, self.units, self.map = region, offset, count, count // UNIT, None
+        self.region, self.offset, self.bytes, self.units, self.map = (
+            region,
+            offset,
+            count,
+            count // UNIT,
+            None,
+        )
         self.extent = count
         self.name = region.name
 
     def read(self, coordinates):
-        return self.region.data[self.offset:self.offset + self.bytes].copy().view(np.uint64).reshape(-1, 2)
+        return self.region.data[self.offset : self.offset + self.bytes].copy().view(np.uint64).reshape(-1, 2)
 
     def write(self, coordinates, units):
-        self.region.data[self.offset:self.offset + self.bytes] = units.reshape(-1).view(np.uint8)
+        self.region.data[self.offset : self.offset + self.bytes] = units.reshape(-1).view(np.uint8)
 
 
 class Load:
     """A TMA load on its way into one CTA. ``pieces`` are ranges of its units, still to land."""
 
-    __slots__ = ("path", "at", "view", "coordinates", "cta", "offset", "barrier", "phase", "data", "left", "number")
+    __slots__ = (
+        "path",
+        "at",
+        "view",
+        "coordinates",
+        "cta",
+        "offset",
+        "barrier",
+        "phase",
+        "data",
+        "left",
+        "number",
+    )
 
     def __init__(self, path, view, coordinates, cta, offset, barrier, phase):
         self.path, self.at, self.view, self.coordinates = path, path.at, view, coordinates
@@ -131,9 +161,9 @@ class Load:
         swizzle = self.view.map.swizzle if self.view.map else 0
         if swizzle:
             where = self.view.places(first % 64)[begin:end]
-            self.cta.shared.units[first - first % 64:][where] = self.data[begin:end]
+            self.cta.shared.units[first - first % 64 :][where] = self.data[begin:end]
         else:
-            self.cta.shared.units[first + begin:first + end] = self.data[begin:end]
+            self.cta.shared.units[first + begin : first + end] = self.data[begin:end]
         self.left -= end - begin
         machine = self.cta.machine
         if not self.left:
@@ -152,7 +182,14 @@ class Store:
     __slots__ = ("view", "coordinates", "cta", "offset", "record", "done", "at", "span")
 
     def __init__(self, view, coordinates, cta, offset, record, at):
-        self.view, self.coordinates, self.cta, self.offset, self.record, self.at = view, coordinates, cta, offset, record, at
+        self.view, self.coordinates, self.cta, self.offset, self.record, self.at = (
+            view,
+            coordinates,
+            cta,
+            offset,
+            record,
+            at,
+        )
         self.done, self.span = False, None
 
     def finish(self, path) -> None:
@@ -162,9 +199,9 @@ class Store:
         first, swizzle = self.offset // UNIT, self.view.map.swizzle if self.view.map else 0
         units = self.cta.shared.units
         if swizzle:
-            data = units[first - first % 64:][self.view.places(first % 64)]
+            data = units[first - first % 64 :][self.view.places(first % 64)]
         else:
-            data = units[first:first + self.view.units].copy()
+            data = units[first : first + self.view.units].copy()
         self.view.write(self.coordinates, data)
         self.record.done.append((path.warp.agent, path.warp.time))
         path.machine.trace.stored(path, self)
@@ -175,15 +212,20 @@ def _view_of(path, address):
     machine = path.machine
     view = machine.maps.get(address - memory.PARAMETERS)
     if view is None:
-        path.fault("tensor-map", f"{path.name()} uses address {address:#x} as a tensor map; the emulator knows those that "
-                                 "are kernel parameters")
+        path.fault(
+            "tensor-map",
+            f"{path.name()} uses address {address:#x} as a tensor map; the emulator knows those that "
+            "are kernel parameters",
+        )
     if view.broken:
         path.fault("tensor-map", f"the tensor map over {view.name}: {view.broken[0]}")
     return view
 
 
 def _words(view, offset):
-    """The 4-byte words of shared memory that a tile at ``offset`` covers: a slice, or their numbers where rows leave gaps."""
+    """The 4-byte words of shared memory that a tile at ``offset`` covers: a slice, or their numbers where
+    rows leave gaps.
+    """
     if view.extent == view.bytes:
         return slice(offset >> 2, (offset + view.bytes) >> 2)
     first = offset // UNIT
@@ -192,22 +234,33 @@ def _words(view, offset):
 
 def _check_tile(path, view, cta, offset):
     if offset % (128 if view.map else UNIT):
-        path.fault("misaligned", f"a TMA transfer of {view.name} uses shared address {offset:,}, which "
-                                 f"{128 if view.map else UNIT} does not divide")
+        path.fault(
+            "misaligned",
+            f"a TMA transfer of {view.name} uses shared address {offset:,}, which "
+            f"{128 if view.map else UNIT} does not divide",
+        )
     swizzle = view.map.swizzle if view.map else 0
     if swizzle and offset % PATTERN[swizzle]:
-        path.find("swizzle-alignment", lambda: (
-            f"a tile of {view.name} with swizzle {16 << swizzle}B starts at shared address {offset:,}, which {PATTERN[swizzle]:,} "
-            "does not divide"))
+        path.find(
+            "swizzle-alignment",
+            lambda: (
+                f"a tile of {view.name} with swizzle {16 << swizzle}B starts at shared address {offset:,}, "
+                f"which {PATTERN[swizzle]:,} "
+                "does not divide"
+            ),
+        )
     if offset < 0 or offset + view.extent > cta.shared.size:
-        path.fault("out-of-bounds", f"a TMA transfer of {view.name} uses shared bytes {offset:,} to {offset + view.extent:,} of "
-                                    f"{cta.shared.size:,}")
+        path.fault(
+            "out-of-bounds",
+            f"a TMA transfer of {view.name} uses shared bytes {offset:,} to {offset + view.extent:,} of "
+            f"{cta.shared.size:,}",
+        )
 
 
 def _check_target(path, cta, low, high):
     """May a load be issued that writes [low, high) of this CTA's shared memory?"""
     shared, clock = cta.shared, path.warp.clock
-    written = shared.written[low >> 2:high >> 2]
+    written = shared.written[low >> 2 : high >> 2]
     first = written[0]
     if first or (written != first).any():
         codes = written[:1] if (written == first).all() else written
@@ -216,24 +269,41 @@ def _check_target(path, cta, low, high):
             agent = int(codes[late][0]) & AGENT_MASK
             writer = cta.cluster.agent_name(agent)
             if agent > cta.cluster.warps_end:
-                path.find("overwrite-before-use", lambda: (
-                    f"{path.name()} loads into shared bytes {low:,} to {high:,} again, and has not waited for anyone who waited "
-                    f"for {writer}"))
+                path.find(
+                    "overwrite-before-use",
+                    lambda: (
+                        f"{path.name()} loads into shared bytes {low:,} to {high:,} again, and has not "
+                        "waited for anyone who waited "
+                        f"for {writer}"
+                    ),
+                )
             else:
-                path.find("write-unordered", lambda: f"{path.name()} loads over shared memory that {writer} writes")
+                path.find(
+                    "write-unordered", lambda: f"{path.name()} loads over shared memory that {writer} writes"
+                )
         elif unordered(codes, clock.fenced).any():
-            path.find("proxy-fence-overwrite", lambda: f"{path.name()} loads over shared memory that threads wrote")
+            path.find(
+                "proxy-fence-overwrite", lambda: f"{path.name()} loads over shared memory that threads wrote"
+            )
     if shared.was_read:
-        codes = shared.read[low >> 2:high >> 2]
+        codes = shared.read[low >> 2 : high >> 2]
         if unordered(codes, clock.seen).any():
-            path.find("overwrite-while-read", lambda: f"{path.name()} loads over shared memory that threads may still read")
+            path.find(
+                "overwrite-while-read",
+                lambda: f"{path.name()} loads over shared memory that threads may still read",
+            )
         elif unordered(codes, clock.fenced).any():
-            path.find("proxy-fence-overwrite", lambda: f"{path.name()} loads over shared memory that threads read")
+            path.find(
+                "proxy-fence-overwrite", lambda: f"{path.name()} loads over shared memory that threads read"
+            )
         codes[:] = 0
     if shared.async_reads:
         shared.check_overwrite(path, low, high)
-        done = [key for key, read in shared.async_reads.items()
-                if low <= read.low and read.high <= high and read.ordered_before(clock.seen)]
+        done = [
+            key
+            for key, read in shared.async_reads.items()
+            if low <= read.low and read.high <= high and read.ordered_before(clock.seen)
+        ]
         for key in done:
             del shared.async_reads[key]
 
@@ -246,7 +316,9 @@ def _issue(path, view, coordinates, address, barrier_address, ranks):
     targets = [(home, barrier_home)]
     if ranks is not None:
         if ranks >> cluster.size:
-            path.fault("cluster-rank", f"{path.name()} multicasts to CTAs {ranks:#b} of a cluster of {cluster.size}")
+            path.fault(
+                "cluster-rank", f"{path.name()} multicasts to CTAs {ranks:#b} of a cluster of {cluster.size}"
+            )
         targets = [(cta, cta) for cta in cluster.ctas if ranks >> cta.rank & 1]
     path.warp.loads += 1
     path.warp.issues(path.at)
@@ -254,8 +326,10 @@ def _issue(path, view, coordinates, address, barrier_address, ranks):
         _check_tile(path, view, cta, offset)
         barrier = owner.mbarriers.get(barrier_offset)
         if barrier is None:
-            path.fault("barrier-uninitialised", f"a TMA load signals shared address {barrier_offset:,} of CTA {owner.number} "
-                                                "as an mbarrier")
+            path.fault(
+                "barrier-uninitialised",
+                f"a TMA load signals shared address {barrier_offset:,} of CTA {owner.number} as an mbarrier",
+            )
         low, high = offset, offset + view.extent
         _check_target(path, cta, low, high)
         phase = barrier.asked(path, view.bytes)
@@ -288,7 +362,11 @@ def _release_store(path, lane, view, coordinates, address):
 def tensor(instruction):
     parts, operands = instruction.opcode, list(instruction.operands)
     rank = int(next(p for p in parts if p in ("1d", "2d", "3d", "4d", "5d"))[0])
-    if any(p.startswith(("im2col", "tile::")) for p in parts) or "cta_group::1" in parts or "cta_group::2" in parts:
+    if (
+        any(p.startswith(("im2col", "tile::")) for p in parts)
+        or "cta_group::1" in parts
+        or "cta_group::2" in parts
+    ):
         raise ValueError("im2col, gather, scatter and CTA pairs")
     if any("cache_hint" in p for p in parts):
         operands.pop()
@@ -304,6 +382,7 @@ def tensor(instruction):
                 if key not in seen:  # lanes that store the same box to the same place store it once
                     seen.add(key)
                     _release_store(p, lane, view, coordinates, key[1])
+
         return {"kind": "warp", "function": store, "sources": ((target, 64), (source, 32)), "cut": True}
     target, source, barrier, *mask = operands
     if bool(mask) != ("multicast::cluster" in parts):
@@ -312,15 +391,29 @@ def tensor(instruction):
     def load(p, m, address, where, barrier_address, ranks=None):
         for lane in memory.lanes_of(m):
             view = _view_of(p, memory.pick(where[0], lane))
-            _issue(p, view, _coordinates(p, view, where[1], lane, rank), memory.pick(address, lane),
-                   memory.pick(barrier_address, lane), None if ranks is None else memory.pick(ranks, lane))
-    return {"kind": "warp", "function": load, "cut": True,
-            "sources": ((target, 32), (source, 64), (barrier, 32), *((o, 16) for o in mask))}
+            _issue(
+                p,
+                view,
+                _coordinates(p, view, where[1], lane, rank),
+                memory.pick(address, lane),
+                memory.pick(barrier_address, lane),
+                None if ranks is None else memory.pick(ranks, lane),
+            )
+
+    return {
+        "kind": "warp",
+        "function": load,
+        "cut": True,
+        "sources": ((target, 32), (source, 64), (barrier, 32), *((o, 16) for o in mask)),
+    }
 
 
 def _coordinates(path, view, values, lane, rank):
     if view.map.rank != rank or len(values) != rank:
-        path.fault("tensor-map", f"a {rank}d transfer uses the tensor map over {view.name}, whose rank is {view.map.rank}")
+        path.fault(
+            "tensor-map",
+            f"a {rank}d transfer uses the tensor map over {view.name}, whose rank is {view.map.rank}",
+        )
     numbers = (memory.pick(v, lane) for v in values)
     return tuple(v - (1 << 32) if v >> 31 else v for v in numbers)
 
@@ -341,6 +434,7 @@ def bulk(instruction):
         if offset + count > region.size:
             p.fault("out-of-bounds", f"{p.name()} copies {region.describe(offset + count - 1)}")
         return PlainView(region, offset, count)
+
     if to == "global":
         target, source, size = operands
 
@@ -348,7 +442,13 @@ def bulk(instruction):
             for lane in memory.lanes_of(m):
                 view = plain(p, "global", memory.pick(where, lane), memory.pick(count, lane))
                 _release_store(p, lane, view, None, memory.pick(address, lane))
-        return {"kind": "warp", "function": store, "sources": ((target, 64), (source, 32), (size, 32)), "cut": True}
+
+        return {
+            "kind": "warp",
+            "function": store,
+            "sources": ((target, 64), (source, 32), (size, 32)),
+            "cut": True,
+        }
     target, source, size, barrier, *mask = operands
 
     def load(p, m, address, where, count, barrier_address, ranks=None):
@@ -356,20 +456,32 @@ def bulk(instruction):
             view = plain(p, source_space, memory.pick(where, lane), memory.pick(count, lane))
             if source_space.startswith("shared"):
                 warp = p.warp
-                codes = view.region.written[view.offset >> 2:(view.offset + view.bytes) >> 2]
+                codes = view.region.written[view.offset >> 2 : (view.offset + view.bytes) >> 2]
                 view.region.check_codes(p, codes, warp.clock.seen, warp.clock.fenced, "a bulk copy")
-            _issue(p, view, None, memory.pick(address, lane), memory.pick(barrier_address, lane),
-                   None if ranks is None else memory.pick(ranks, lane))
-    return {"kind": "warp", "function": load, "cut": True,
-            "sources": ((target, 32), (source, 64), (size, 32), (barrier, 32), *((o, 16) for o in mask))}
+            _issue(
+                p,
+                view,
+                None,
+                memory.pick(address, lane),
+                memory.pick(barrier_address, lane),
+                None if ranks is None else memory.pick(ranks, lane),
+            )
+
+    return {
+        "kind": "warp",
+        "function": load,
+        "cut": True,
+        "sources": ((target, 32), (source, 64), (size, 32), (barrier, 32), *((o, 16) for o in mask)),
+    }
 
 
 def commit(instruction):
     def function(p, m):
         warp = p.warp
-        for lane in (memory.lanes_of(m) if warp.bulk or warp.bulk_groups else ()):
+        for lane in memory.lanes_of(m) if warp.bulk or warp.bulk_groups else ():
             if lane in warp.bulk or lane in warp.bulk_groups:
                 warp.bulk_groups.setdefault(lane, []).append(warp.bulk.pop(lane, []))
+
     return {"kind": "warp", "function": function, "cut": True}
 
 
@@ -382,11 +494,10 @@ def wait(instruction):
             return
         for lane in memory.lanes_of(m):
             mine = groups.get(lane, [])
-            done = mine[:len(mine) - left] if left else mine
+            done = mine[: len(mine) - left] if left else mine
             for store in (store for group in done for store in group):
                 store.finish(p)
             if done:
-                groups[lane] = mine[len(done):]
+                groups[lane] = mine[len(done) :]
+
     return {"kind": "warp", "function": function, "cut": True}
-
-

@@ -1,4 +1,5 @@
-"""What happened, in emulated order, for a timeline: spans of work and waiting by warp, and arrivals on barriers.
+"""What happened, in emulated order, for a timeline: spans of work and waiting by warp, and arrivals on
+barriers.
 
 Times count warp instructions executed so far by the whole machine: an order, not a duration on the chip.
 """
@@ -12,9 +13,11 @@ LIMIT = 200_000  # spans and arrivals kept
 
 @dataclass(slots=True)
 class Span:
-    """``kind`` is "TMA load", "TMA store", "wgmma", "epilogue" or "wait"; ``label`` the tensor, the shape or the barrier.
+    """``kind`` is "TMA load", "TMA store", "wgmma", "epilogue" or "wait"; ``label`` the tensor, the shape or
+    the barrier.
 
-    ``phase`` is the mbarrier's phase that a load signals or a wait is for, else None. ``at`` is the instruction's index.
+    ``phase`` is the mbarrier's phase that a load signals or a wait is for, else None. ``at`` is the
+    instruction's index.
     """
 
     cta: int
@@ -30,7 +33,9 @@ class Span:
 
 @dataclass(slots=True)
 class Arrival:
-    """A warp's arrival on ``barrier`` of CTA ``cta``: with the waits for the same phase, the edges of the timeline."""
+    """A warp's arrival on ``barrier`` of CTA ``cta``: with the waits for the same phase, the edges of the
+    timeline.
+    """
 
     cta: int
     barrier: str
@@ -43,7 +48,13 @@ class Arrival:
 class Trace:
     def __init__(self, machine):
         self.machine, self.spans, self.arrivals, self._loads, self._roles, self._named = (
-            machine, [], [], {}, [], 0)
+            machine,
+            [],
+            [],
+            {},
+            [],
+            0,
+        )
 
     def begin(self, path, kind, label, phase=None) -> Span:
         now = self.machine.executed
@@ -79,22 +90,34 @@ class Trace:
         if self.machine.executed > path.began:
             reason = path.waits_for
             barrier = getattr(reason, "barrier", None)
-            label = barrier.label if hasattr(barrier, "label") else barrier if barrier is not None else "wgmma"
-            span = self.begin(path, "wait", label, getattr(barrier, "phase", 1) - 1 if hasattr(barrier, "phase") else None)
+            label = (
+                barrier.label if hasattr(barrier, "label") else barrier if barrier is not None else "wgmma"
+            )
+            span = self.begin(
+                path, "wait", label, getattr(barrier, "phase", 1) - 1 if hasattr(barrier, "phase") else None
+            )
             span.begin = path.began
 
     def arrived(self, path, barrier) -> None:
         if len(self.arrivals) < LIMIT:
-            self.arrivals.append(Arrival(barrier.cta.number, barrier, barrier.phase, path.cta.number, path.warp.index,
-                                         self.machine.executed))
+            self.arrivals.append(
+                Arrival(
+                    barrier.cta.number,
+                    barrier,
+                    barrier.phase,
+                    path.cta.number,
+                    path.warp.index,
+                    self.machine.executed,
+                )
+            )
 
     def name(self) -> None:
         """Put names where objects stood: a barrier's and a warp's are known once the cluster has run."""
-        for span, warp in zip(self.spans[len(self.spans) - len(self._roles):], self._roles, strict=True):
+        for span, warp in zip(self.spans[len(self.spans) - len(self._roles) :], self._roles, strict=True):
             span.role = warp.role()
             if not isinstance(span.label, str):
                 span.label = span.label.name()
-        for arrival in self.arrivals[self._named:]:
+        for arrival in self.arrivals[self._named :]:
             arrival.barrier = arrival.barrier.name()
         self._named = len(self.arrivals)
         self._roles.clear()

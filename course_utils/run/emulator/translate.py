@@ -1,8 +1,10 @@
-"""Instructions to Python functions: each straight run of instructions becomes one generated function, made when first run.
+"""Instructions to Python functions: each straight run of instructions becomes one generated function, made
+when first run.
 
-A function takes the path, the warp's registers and its special registers, and returns the index of the next instruction.
-Each segment has two forms: for all 32 lanes, and for some of them, where a write merges with what the other lanes hold if
-one of them may still read that register (live-variable analysis decides). Blocking instructions end a segment.
+A function takes the path, the warp's registers and its special registers, and returns the index of the next
+instruction. Each segment has two forms: for all 32 lanes, and for some of them, where a write merges with
+what the other lanes hold if one of them may still read that register (live-variable analysis decides).
+Blocking instructions end a segment.
 """
 
 from __future__ import annotations
@@ -12,9 +14,13 @@ from course_utils.run.emulator import instructions as table
 from course_utils.run.emulator.warp import both, merge
 
 _VOLATILE = {"%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"}
-_ABILITIES = (("load", "cp.async.bulk", ".shared::cluster.global"), ("load", "cp.async.bulk", ".shared::cta.global"),
-              ("store", "cp.async.bulk", ".global.shared::cta"), ("wgmma", "wgmma.mma_async", ""),
-              ("arrive", "mbarrier.arrive", ""))
+_ABILITIES = (
+    ("load", "cp.async.bulk", ".shared::cluster.global"),
+    ("load", "cp.async.bulk", ".shared::cta.global"),
+    ("store", "cp.async.bulk", ".global.shared::cta"),
+    ("wgmma", "wgmma.mma_async", ""),
+    ("arrive", "mbarrier.arrive", ""),
+)
 
 
 class Program:
@@ -34,8 +40,13 @@ class Program:
         wgmma = {r for lowered in self.lowered for r in lowered.hidden_writes}
         moved = set()
         for _ in range(8):  # registers that a copy may have brought an accumulator to
-            moved |= {lowered.targets[0].index for lowered, i in zip(self.lowered, kernel.instructions, strict=True)
-                      if lowered.kind == "copy" and isinstance(i.operands[1], Reg) and i.operands[1].index in wgmma | moved}
+            moved |= {
+                lowered.targets[0].index
+                for lowered, i in zip(self.lowered, kernel.instructions, strict=True)
+                if lowered.kind == "copy"
+                and isinstance(i.operands[1], Reg)
+                and i.operands[1].index in wgmma | moved
+            }
         self.moved = sorted(moved - wgmma)
         self._sets, self._divergences, self._abilities = {}, {}, {}
 
@@ -77,8 +88,10 @@ class Program:
                         defined |= 1 << register
             use[begin], define[begin] = used, defined
         self.live = dict.fromkeys(self.ends, 0)
-        self.defines = {begin: sum(1 << r for r in {r for i in range(begin, end) for r in self.lowered[i].writes()})
-                        for begin, end in self.ends.items()}
+        self.defines = {
+            begin: sum(1 << r for r in {r for i in range(begin, end) for r in self.lowered[i].writes()})
+            for begin, end in self.ends.items()
+        }
         changed = True
         while changed:
             changed = False
@@ -120,7 +133,9 @@ class Program:
             self.meets[begin] = best
 
     def divergence(self, branch: int, taken: int, other: int):
-        """(where the two ways meet, registers that each must not spoil for the other) of a branch, as bit sets."""
+        """(where the two ways meet, registers that each must not spoil for the other) of a branch, as bit
+        sets.
+        """
         if branch not in self._divergences:
             segment = max(begin for begin in self.ends if begin <= branch)
             meet = self.meets[segment]
@@ -159,7 +174,9 @@ class Program:
                 begin = max(b for b in self.ends if b <= node)
                 for i in range(node, self.ends[begin]):
                     name = self.kernel.instructions[i].name
-                    found |= {what for what, head, part in _ABILITIES if name.startswith(head) and part in name}
+                    found |= {
+                        what for what, head, part in _ABILITIES if name.startswith(head) and part in name
+                    }
                 stack += self.successors[begin]
             self._abilities[pc] = frozenset(found)
         return self._abilities[pc]
@@ -186,8 +203,11 @@ class Program:
                 lines.append(" " + line)
                 at.append(i)
         last = self.kernel.instructions[end - 1]
-        if last.target < 0 and not self.lowered[end - 1].kind.startswith(("exit", "blocking")) or (
-                last.guard and self.lowered[end - 1].kind != "branch"):
+        if (
+            last.target < 0
+            and not self.lowered[end - 1].kind.startswith(("exit", "blocking"))
+            or (last.guard and self.lowered[end - 1].kind != "branch")
+        ):
             lines.append(f" return {end}" if end < len(self.kernel.instructions) else " return p.exit(None)")
             at.append(end - 1)
         exec(compile("\n".join(lines), f"<ptx {begin}>", "exec"), scope)
@@ -208,7 +228,10 @@ class Program:
             register, negated = instruction.guard
             taken, other = (following, instruction.target) if negated else (instruction.target, following)
             yield f"q = R[{register.index}]"
-            yield f"return {taken} if q is True else {other} if q is False else p.branch(q, {taken}, {other}, {i})"
+            yield (
+                f"return {taken} if q is True else {other} if q is False else p.branch(q, {taken}, {other}, "
+                f"{i})"
+            )
             return
         indent = ""
         if instruction.guard:
@@ -240,8 +263,12 @@ class Program:
         if not lowered.targets:
             yield indent + call
         elif mask == "None":
-            yield indent + ", ".join(f"R[{r.index}]" if r else "_" for r in lowered.targets) + (
-                "," if lowered.unpack and len(lowered.targets) == 1 else "") + f" = {call}"
+            yield (
+                indent
+                + ", ".join(f"R[{r.index}]" if r else "_" for r in lowered.targets)
+                + ("," if lowered.unpack and len(lowered.targets) == 1 else "")
+                + f" = {call}"
+            )
         else:
             yield f"{indent}t = {call}"
             for n, register in targets:

@@ -1,8 +1,9 @@
 """Warps, and the paths that a warp splits into where its lanes disagree on a branch.
 
-PTX ISA, "SIMT Architecture" and "Independent Thread Scheduling". A warp begins as one path with all lanes. A branch on which
-lanes differ suspends the path and makes two, which are scheduled on their own and end where the branch's immediate
-postdominator begins; then the suspended path goes on there. So one lane may wait for what another lane of its warp does.
+PTX ISA, "SIMT Architecture" and "Independent Thread Scheduling". A warp begins as one path with all lanes. A
+branch on which lanes differ suspends the path and makes two, which are scheduled on their own and end where
+the branch's immediate postdominator begins; then the suspended path goes on there. So one lane may wait for
+what another lane of its warp does.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ class Warp:
         self.alive = np.ones(LANES, np.bool_)
         self.running = 1  # paths of this warp that have not ended
         self.register_count = cta.machine.registers
-        self.loads = self.stores = self.multiplies = 0  # TMA loads, TMA stores and wgmmas issued: they name its role
+        self.loads = self.stores = self.multiplies = (
+            0  # TMA loads, TMA stores and wgmmas issued: they name its role
+        )
         self.wgmma_fenced = False
         self.wgmma_index, self.wgmma_open, self.wgmma_groups, self.wgmma_wait = 0, [], [], []
         self.cluster_generation = 0
@@ -44,7 +47,9 @@ class Warp:
         self.local_size, self._local = program.local_size, None
 
     def tick(self) -> None:
-        """The warp's clock goes on: what it does from here on is not covered by what it has released so far."""
+        """The warp's clock goes on: what it does from here on is not covered by what it has released so
+        far.
+        """
         self.time += 1
         self.clock.seen[self.agent] = self.time
         self.code = self.time << AGENT_BITS | self.agent
@@ -69,7 +74,9 @@ class Warp:
         return self.kind or ""
 
     def issues(self, at: int) -> None:
-        """The warp's first TMA load or wgmma says what its role is: both lie in one loop unless the roles are split."""
+        """The warp's first TMA load or wgmma says what its role is: both lie in one loop unless the roles are
+        split.
+        """
         if self.kind is None:
             self.kind = self._kind(at)
 
@@ -83,15 +90,39 @@ class Warp:
 class Path:
     """Lanes of one warp that run together. ``mask`` is None where they are all 32."""
 
-    __slots__ = ("warp", "cta", "machine", "mask", "pc", "at", "parent", "children", "reconverge", "protect", "protected",
-                 "waits_for", "destination", "stamp", "woken", "began", "slow")
+    __slots__ = (
+        "warp",
+        "cta",
+        "machine",
+        "mask",
+        "pc",
+        "at",
+        "parent",
+        "children",
+        "reconverge",
+        "protect",
+        "protected",
+        "waits_for",
+        "destination",
+        "stamp",
+        "woken",
+        "began",
+        "slow",
+    )
 
     def __init__(self, warp: Warp, pc: int, mask=None, parent=None, reconverge=-2, protected: int = 0):
         self.warp, self.cta, self.machine = warp, warp.cta, warp.cta.machine
         self.pc, self.at, self.mask, self.parent, self.reconverge = pc, pc, mask, parent, reconverge
         self.children, self.protected = 0, protected
         self.protect = self.machine.program.register_set(protected) if mask is not None else None
-        self.waits_for, self.destination, self.stamp, self.woken, self.began, self.slow = None, None, -1, None, 0, False
+        self.waits_for, self.destination, self.stamp, self.woken, self.began, self.slow = (
+            None,
+            None,
+            -1,
+            None,
+            0,
+            False,
+        )
 
     def name(self) -> str:
         warp, cta = self.warp, self.cta
@@ -127,7 +158,10 @@ class Path:
         self.machine.ready.append(self)
 
     def branch(self, predicate, taken: int, other: int, branch: int) -> int:
-        """A branch on a predicate whose lanes may differ. Returns the next instruction, or STOP after a split."""
+        """A branch on a predicate whose lanes may differ.
+
+        Returns the next instruction, or STOP after a split.
+        """
         if self.mask is None:
             lanes = predicate.tobytes()
             if lanes == _ALL:

@@ -1,9 +1,10 @@
 """wgmma: four warps multiply two tiles of shared memory into registers, asynchronously.
 
-PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions": register fragments, shared-memory matrix layout, matrix
-descriptor, and the async proxy. An operation begins once all four warps of the warpgroup have issued it. It reads shared
-memory when a warp's wait_group covers it, as late as hardware may; that wait ends the reads for all four warps together,
-while each warp's accumulator registers become its own again only with its own wait.
+PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions": register fragments, shared-memory matrix layout,
+matrix descriptor, and the async proxy. An operation begins once all four warps of the warpgroup have issued
+it. It reads shared memory when a warp's wait_group covers it, as late as hardware may; that wait ends the
+reads for all four warps together, while each warp's accumulator registers become its own again only with its
+own wait.
 """
 
 from __future__ import annotations
@@ -20,8 +21,15 @@ from course_utils.run.emulator.order import unordered
 from course_utils.run.emulator.threads import all_lanes
 from course_utils.run.emulator.tma import PATTERN
 
-ROW_UNITS = {0: 1, 1: 8, 2: 4, 3: 2}  # 16-byte units in one row of the layout, by the descriptor's swizzle field
-SMALL_PRODUCT = 1 << 18  # multiply-adds that OpenBLAS does in one thread; starting others costs more than it saves
+ROW_UNITS = {
+    0: 1,
+    1: 8,
+    2: 4,
+    3: 2,
+}  # 16-byte units in one row of the layout, by the descriptor's swizzle field
+SMALL_PRODUCT = (
+    1 << 18
+)  # multiply-adds that OpenBLAS does in one thread; starting others costs more than it saves
 SWIZZLE_BITS = {0: 0, 1: 3, 2: 2, 3: 1}  # of a descriptor: 0 none, 1 128B, 2 64B, 3 32B
 
 
@@ -39,9 +47,9 @@ class Pending:
 def operand_units(descriptor: int, rows: int, mn_major: bool) -> tuple[int, np.ndarray, int, int]:
     """Where a descriptor's matrix of ``rows`` x 16 halves lies: (base, units, lowest, one past the highest).
 
-    Units are 16 bytes; those of the matrix are ``base + units``, counted from shared address 0x400: shape (rows, 2) where K
-    is contiguous, (rows / 8, 16) where M or N is. Fields: bits 0-13 start address, 16-29 leading and 32-45 stride byte
-    offset, all in units; 49-51 base offset; 62-63 swizzle mode.
+    Units are 16 bytes; those of the matrix are ``base + units``, counted from shared address 0x400: shape
+    (rows, 2) where K is contiguous, (rows / 8, 16) where M or N is. Fields: bits 0-13 start address, 16-29
+    leading and 32-45 stride byte offset, all in units; 49-51 base offset; 62-63 swizzle mode.
     """
     start = (descriptor & 0x3FFF) - SHARED_BASE // 16
     leading, stride = descriptor >> 16 & 0x3FFF, descriptor >> 32 & 0x3FFF
@@ -82,8 +90,8 @@ def decode_bf16(bits):
 class Accumulator:
     """The accumulator of one warpgroup in one set of registers: D by warps, (4, 16, N).
 
-    Register 4j + 2i + e of lane 4r + c is element (8i + r, 8j + 2c + e) of its warp's 16 rows. In an fp16 accumulator two
-    neighbours share a register.
+    Register 4j + 2i + e of lane 4r + c is element (8i + r, 8j + 2c + e) of its warp's 16 rows. In an fp16
+    accumulator two neighbours share a register.
     """
 
     def __init__(self, registers, N: int, half: bool):
@@ -91,7 +99,11 @@ class Accumulator:
         self.matrix = np.zeros((4, 16, N), np.float32)
         self.get = itemgetter(*registers)
         first = registers[0]
-        self.slice = slice(first, first + len(registers)) if list(registers) == list(range(first, first + len(registers))) else None
+        self.slice = (
+            slice(first, first + len(registers))
+            if list(registers) == list(range(first, first + len(registers)))
+            else None
+        )
         self.pending = [tuple(Pending(self, w, i) for i in range(len(registers))) for w in range(4)]
         self.holds = [None] * 4  # what each warp's registers were given last
         self.in_flight = [0] * 4
@@ -109,7 +121,9 @@ class Accumulator:
         if self.half:
             packed = np.ascontiguousarray(block.astype(np.float16).transpose(2, 0, 1, 3, 4)).view(np.uint32)
             return list(packed.reshape(self.N // 4, LANES))
-        return list(np.ascontiguousarray(block.transpose(2, 0, 4, 1, 3)).view(np.uint32).reshape(self.N // 2, LANES))
+        return list(
+            np.ascontiguousarray(block.transpose(2, 0, 4, 1, 3)).view(np.uint32).reshape(self.N // 2, LANES)
+        )
 
     def set_block(self, w: int, values) -> None:
         """The inverse of ``fragment``: start from what the registers hold."""
@@ -124,12 +138,39 @@ class Accumulator:
 class Operation:
     """One wgmma.mma_async of a warpgroup, while its warps join and until it has run."""
 
-    __slots__ = ("shape", "accumulator", "accumulate", "a", "b", "joined", "clock", "initial", "records", "waiting", "fragments",
-                 "at", "span")
+    __slots__ = (
+        "shape",
+        "accumulator",
+        "accumulate",
+        "a",
+        "b",
+        "joined",
+        "clock",
+        "initial",
+        "records",
+        "waiting",
+        "fragments",
+        "at",
+        "span",
+    )
 
     def __init__(self, shape, accumulator, accumulate, a, b, at):
-        self.shape, self.accumulator, self.accumulate, self.a, self.b, self.at = shape, accumulator, accumulate, a, b, at
-        self.joined, self.clock, self.initial, self.records, self.waiting, self.fragments = 0, None, {}, [], [], {}
+        self.shape, self.accumulator, self.accumulate, self.a, self.b, self.at = (
+            shape,
+            accumulator,
+            accumulate,
+            a,
+            b,
+            at,
+        )
+        self.joined, self.clock, self.initial, self.records, self.waiting, self.fragments = (
+            0,
+            None,
+            {},
+            [],
+            [],
+            {},
+        )
         self.span = None
 
 
@@ -141,13 +182,18 @@ class Warpgroup:
         self.operations, self.ran, self.accumulators = [], 0, {}
 
     def run(self, count: int) -> None:
-        """Run the first ``count`` operations: products of one accumulator are summed in one matrix product."""
+        """Run the first ``count`` operations: products of one accumulator are summed in one matrix
+        product.
+        """
         shared, batch, operands = self.cta.shared, {}, {}
 
         def flush(accumulator):
             parts = batch.pop(accumulator, None)
             if parts:
-                left, right = (np.concatenate(side, axis=1) if len(side) > 1 else side[0] for side in zip(*parts, strict=True))
+                left, right = (
+                    np.concatenate(side, axis=1) if len(side) > 1 else side[0]
+                    for side in zip(*parts, strict=True)
+                )
                 accumulator.matrix += left.reshape(4, 16, -1) @ right.T
                 if accumulator.half:
                     accumulator.matrix = accumulator.matrix.astype(np.float16).astype(np.float32)
@@ -157,6 +203,7 @@ class Warpgroup:
             if key not in operands:
                 operands[key] = operand(shared, descriptor, rows, mn_major, decode)
             return operands[key]
+
         while self.ran < count:
             op = self.operations[self.ran]
             N, decode, sign, a_major, b_major = op.shape
@@ -172,7 +219,11 @@ class Warpgroup:
                         accumulator.matrix[w] = values.matrix[w]
                     else:
                         accumulator.set_block(w, values)
-            left = np.concatenate([op.fragments[w] for w in range(4)]) if op.a is None else fetch(op.a, 64, a_major, decode)
+            left = (
+                np.concatenate([op.fragments[w] for w in range(4)])
+                if op.a is None
+                else fetch(op.a, 64, a_major, decode)
+            )
             parts = batch.setdefault(accumulator, [])
             parts.append((left * np.float32(sign) if sign != 1 else left, fetch(op.b, N, b_major, decode)))
             if 16 * N * 16 * (len(parts) + 1) > SMALL_PRODUCT:
@@ -202,15 +253,25 @@ def _scalar(path, value, what):
 def multiply(instruction):
     parts, operands = instruction.opcode, instruction.operands
     shape = parts[4]
-    if not (shape.startswith("m64n") and shape.endswith("k16") and parts[6] in ("f16", "bf16") and parts[5] in ("f32", "f16")):
+    if not (
+        shape.startswith("m64n")
+        and shape.endswith("k16")
+        and parts[6] in ("f16", "bf16")
+        and parts[5] in ("f32", "f16")
+    ):
         raise ValueError("another shape or type than m64nNk16 of fp16 or bf16")
     N, half = int(shape[4:-3]), parts[5] == "f16"
     target, a, b, accumulate, *flags = operands
     flags = [f.value for f in flags]
     from_registers = isinstance(a, Vec)
     sign = flags[0] * flags[1] if len(flags) > 1 else 1
-    majors = (False, bool(flags[2])) if from_registers and len(flags) > 2 else (
-        bool(flags[2]), bool(flags[3])) if len(flags) > 3 else (False, False)
+    majors = (
+        (False, bool(flags[2]))
+        if from_registers and len(flags) > 2
+        else (bool(flags[2]), bool(flags[3]))
+        if len(flags) > 3
+        else (False, False)
+    )
     registers = tuple(r.index for r in target.items)
     if len(registers) != N // (4 if half else 2) or not 8 <= N <= 256 or N % 8:
         raise ValueError("another number of accumulator registers than its shape has")
@@ -236,7 +297,10 @@ def multiply(instruction):
             group.operations.append(Operation(form, accumulator, adds, a_bits, b_bits, p.at))
         op = group.operations[n]
         if (op.shape, op.accumulator, op.accumulate, op.a, op.b) != (form, accumulator, adds, a_bits, b_bits):
-            p.fault("wgmma-mismatch", f"{p.name()} issues wgmma {n} with other operands than another warp of its warpgroup")
+            p.fault(
+                "wgmma-mismatch",
+                f"{p.name()} issues wgmma {n} with other operands than another warp of its warpgroup",
+            )
         warp.wgmma_index += 1
         warp.wgmma_open.append(n)
         R = warp.registers
@@ -246,10 +310,15 @@ def multiply(instruction):
         if adds and not same:
             source = _renamed(held, w)
             if source is None and any(v.__class__ is Pending for v in held):
-                p.fault("accumulator-before-wait", f"{p.name()} accumulates onto registers of another wgmma that has not been "
-                                                   "waited for")
+                p.fault(
+                    "accumulator-before-wait",
+                    f"{p.name()} accumulates onto registers of another wgmma that has not been waited for",
+                )
             if source is None and any(v is None for v in held):
-                p.find("accumulator-uninitialised", lambda: f"wgmma of {p.name()} adds to registers that nothing has written")
+                p.find(
+                    "accumulator-uninitialised",
+                    lambda: f"wgmma of {p.name()} adds to registers that nothing has written",
+                )
             op.initial[w] = source or [0 if v is None else v for v in held]
         if held is not accumulator.pending[w] and not (same and kept is accumulator.pending[w]):
             accumulator.put(R, accumulator.pending[w])
@@ -265,8 +334,15 @@ def multiply(instruction):
         op.joined += 1
         if op.joined == 4:
             _begin(p, group, op, n)
+
     sources = ((a, 32 if from_registers else 64), (b, 64), (accumulate, 1))
-    return {"kind": "warp", "function": function, "sources": sources, "hidden_reads": registers, "hidden_writes": registers}
+    return {
+        "kind": "warp",
+        "function": function,
+        "sources": sources,
+        "hidden_reads": registers,
+        "hidden_writes": registers,
+    }
 
 
 def _identical(held, kept):
@@ -277,7 +353,9 @@ def _identical(held, kept):
 
 
 def _renamed(held, w):
-    """The accumulator whose registers, all in flight, were moved here in order: a compiler's copy is only a renaming."""
+    """The accumulator whose registers, all in flight, were moved here in order: a compiler's copy is only a
+    renaming.
+    """
     if held[0].__class__ is not Pending:
         return None
     source = held[0].accumulator
@@ -285,7 +363,9 @@ def _renamed(held, w):
 
 
 def _a_fragment(values, decode):
-    """A from registers: register i of lane 4r + c holds row r + 8 (i % 2), columns 2c + 8 (i / 2) and the next."""
+    """A from registers: register i of lane 4r + c holds row r + 8 (i % 2), columns 2c + 8 (i / 2) and the
+    next.
+    """
     cells = np.array([vector(v, 32) for v in values], np.uint32).view(np.uint16).reshape(2, 2, 8, 4, 2)
     return decode(np.ascontiguousarray(cells.transpose(1, 2, 0, 3, 4)).reshape(16, 16))
 
@@ -300,19 +380,28 @@ def _begin(p, group, op, n):
             continue
         base, units, low, high = operand_units(descriptor, rows, major)
         if low < 0 or high * 16 > shared.size:
-            p.fault("wgmma-descriptor", f"the descriptor of {side} ({descriptor:#018x}) spans shared bytes {low * 16:,} to "
-                                        f"{high * 16:,} of {shared.size:,}")
-        codes = shared.written[base * 4::4].take(units.ravel())
+            p.fault(
+                "wgmma-descriptor",
+                f"the descriptor of {side} ({descriptor:#018x}) spans shared bytes {low * 16:,} to "
+                f"{high * 16:,} of {shared.size:,}",
+            )
+        codes = shared.written[base * 4 :: 4].take(units.ravel())
         if (codes == codes[0]).all():
             codes = codes[:1]
-        if not codes.all() or unordered(codes, op.clock.seen).any() or unordered(codes, op.clock.fenced).any():
+        if (
+            not codes.all()
+            or unordered(codes, op.clock.seen).any()
+            or unordered(codes, op.clock.fenced).any()
+        ):
             shared.check_codes(p, codes, op.clock.seen, op.clock.fenced, f"operand {side} of wgmma")
         pattern = PATTERN.get(SWIZZLE_BITS[descriptor >> 62], 16)
         low, high = low * 16 // pattern * pattern, -(-high * 16 // pattern) * pattern
         key = "wgmma", group.number, low, high
         record = shared.async_reads.get(key)
         if record is None or record.done:
-            record = shared.async_reads[key] = AsyncRead(low, high, f"wgmma of warpgroup {group.number}", op.at)
+            record = shared.async_reads[key] = AsyncRead(
+                low, high, f"wgmma of warpgroup {group.number}", op.at
+            )
         record.last = n
         op.records.append(record)
     waiting, op.waiting = op.waiting, []
@@ -344,10 +433,10 @@ def wait(instruction):
         all_lanes(p, m, "wgmma.wait_group")
         warp = p.warp
         groups = warp.wgmma_groups
-        done = groups[:len(groups) - left] if left else groups
+        done = groups[: len(groups) - left] if left else groups
         numbers = [n for group in done for n in group]
         if not numbers:
-            warp.wgmma_groups = groups[len(done):]
+            warp.wgmma_groups = groups[len(done) :]
             return following
         group, count = p.cta.warpgroup(warp.index // 4), numbers[-1] + 1
         if group.operations[count - 1].joined < 4:
@@ -358,6 +447,7 @@ def wait(instruction):
         warp.wgmma_wait = done
         _finish(p, group, count)
         return following
+
     return {"kind": "blocking", "function": function, "cut": True}
 
 
@@ -366,7 +456,7 @@ def _finish(p, group, count):
     warp = p.warp
     w = warp.index % 4
     done = warp.wgmma_wait
-    warp.wgmma_groups = warp.wgmma_groups[len(done):]
+    warp.wgmma_groups = warp.wgmma_groups[len(done) :]
     if group.ran < count:
         group.run(count)
     p.machine.progress += 1
@@ -386,8 +476,13 @@ def _finish(p, group, count):
         untouched = _identical(held, accumulator.pending[w]) or p.machine.program.moved
         for register, value in () if untouched else zip(accumulator.registers, held, strict=True):
             if value.__class__ is not Pending:
-                p.find("accumulator-before-wait", lambda register=register: (
-                    f"{p.name()} writes {p.machine.program.kernel.register_names[register]}, which a wgmma may still write"))
+                p.find(
+                    "accumulator-before-wait",
+                    lambda register=register: (
+                        f"{p.name()} writes {p.machine.program.kernel.register_names[register]}, which a "
+                        "wgmma may still write"
+                    ),
+                )
                 break
         values = accumulator.fragment(w)
         accumulator.put(R, values)

@@ -1,1 +1,3 @@
-"""The GPU backend: a worker process that loads, launches, checks and times Artifacts through the CUDA driver API."""
+"""The GPU backend: a worker process that loads, launches, checks and times Artifacts through the CUDA driver
+API.
+"""

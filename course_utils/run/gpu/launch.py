@@ -25,15 +25,28 @@ def _check(result, call: str):
 
 
 def encode(tensor_map: TensorMap, address: int):
-    """The driver's 128 bytes for this map over ``address``. Raises DriverError where the driver refuses the map."""
+    """The driver's 128 bytes for this map over ``address``.
+
+    Raises DriverError where the driver refuses the map.
+    """
     t = tensor_map
     strides = t.strides or (0,)  # of rank 1 the driver reads none, and yet refuses an empty array
-    return _check(driver.cuTensorMapEncodeTiled(
-        driver.CUtensorMapDataType(t.data_type), t.rank, address,
-        [driver.cuuint64_t(v) for v in t.dims], [driver.cuuint64_t(v) for v in strides],
-        [driver.cuuint32_t(v) for v in t.box], [driver.cuuint32_t(v) for v in t.element_strides],
-        driver.CUtensorMapInterleave(t.interleave), driver.CUtensorMapSwizzle(t.swizzle),
-        driver.CUtensorMapL2promotion(t.l2_promotion), driver.CUtensorMapFloatOOBfill(t.oob_fill)), "encoding a tensor map")
+    return _check(
+        driver.cuTensorMapEncodeTiled(
+            driver.CUtensorMapDataType(t.data_type),
+            t.rank,
+            address,
+            [driver.cuuint64_t(v) for v in t.dims],
+            [driver.cuuint64_t(v) for v in strides],
+            [driver.cuuint32_t(v) for v in t.box],
+            [driver.cuuint32_t(v) for v in t.element_strides],
+            driver.CUtensorMapInterleave(t.interleave),
+            driver.CUtensorMapSwizzle(t.swizzle),
+            driver.CUtensorMapL2promotion(t.l2_promotion),
+            driver.CUtensorMapFloatOOBfill(t.oob_fill),
+        ),
+        "encoding a tensor map",
+    )
 
 
 class Kernel:
@@ -44,11 +57,20 @@ class Kernel:
 
     def __init__(self, artifact: Artifact, addresses: dict[str, int]):
         self.module = _check(driver.cuModuleLoadData(artifact.cubin), "loading the kernel")
-        self.function = _check(driver.cuModuleGetFunction(self.module, artifact.kernel.encode()), "finding the kernel")
-        _check(driver.cuFuncSetAttribute(
-            self.function, driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-            artifact.dynamic_shared), "asking for shared memory")
-        self._values = [self._value(p, addresses) for p in artifact.parameters]  # kept alive: the launch points at them
+        self.function = _check(
+            driver.cuModuleGetFunction(self.module, artifact.kernel.encode()), "finding the kernel"
+        )
+        _check(
+            driver.cuFuncSetAttribute(
+                self.function,
+                driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                artifact.dynamic_shared,
+            ),
+            "asking for shared memory",
+        )
+        self._values = [
+            self._value(p, addresses) for p in artifact.parameters
+        ]  # kept alive: the launch points at them
         pointers = [v.getPtr() if hasattr(v, "getPtr") else ctypes.addressof(v) for v in self._values]
         self._array = (ctypes.c_void_p * len(pointers))(*pointers)
         self.config = driver.CUlaunchConfig()
@@ -75,7 +97,10 @@ class Kernel:
     def launch(self, stream: int) -> None:
         """Queue one launch on a CUstream handle. Raises DriverError where the launch is refused."""
         self.config.hStream = stream
-        _check(driver.cuLaunchKernelEx(self.config, self.function, ctypes.addressof(self._array), 0), "launching the kernel")
+        _check(
+            driver.cuLaunchKernelEx(self.config, self.function, ctypes.addressof(self._array), 0),
+            "launching the kernel",
+        )
 
     def unload(self) -> None:
         """Free the module. The kernel must not be running."""

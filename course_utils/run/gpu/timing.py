@@ -1,9 +1,10 @@
-"""The timing protocol: a kernel and cuBLAS alternate on one GPU in one process, and every timed output is checked.
+"""The timing protocol: a kernel and cuBLAS alternate on one GPU in one process, and every timed output is
+checked.
 
-*Burst* is what a cool GPU does: each sample is one launch, on fresh inputs, after the L2 is flushed. *Sustained* is
-what it does once power and heat limit it: both sides have run for seconds, each sample is the second half of a batch of
-launches over rotating inputs, so that the clock is the one this side's own power draw allows. The score is the median
-of the paired ratios, cuBLAS's time over the kernel's.
+*Burst* is what a cool GPU does: each sample is one launch, on fresh inputs, after the L2 is flushed.
+*Sustained* is what it does once power and heat limit it: both sides have run for seconds, each sample is the
+second half of a batch of launches over rotating inputs, so that the clock is the one this side's own power
+draw allows. The score is the median of the paired ratios, cuBLAS's time over the kernel's.
 """
 
 from __future__ import annotations
@@ -19,13 +20,17 @@ from course_utils.run import reference as results
 from course_utils.run.gpu.launch import Kernel
 
 FLUSH_BYTES = 256 << 20  # four times the L2 of an H200, and twice that of any Hopper
-INPUT_SETS = 4           # a sustained batch rotates over these, so no operand stays in L2 from launch to launch
-BATCH_SECONDS = 0.4      # the power limit settles within 0.2 s, the half that is not timed
-LEAD_CYCLES = 1_000_000    # the GPU spins this long first, so that Python has queued the launch before its turn comes
-ROUNDS = 3               # allocations a burst is spread over: where the pages lie moves a figure by some tenths of a percent
+INPUT_SETS = 4  # a sustained batch rotates over these, so no operand stays in L2 from launch to launch
+BATCH_SECONDS = 0.4  # the power limit settles within 0.2 s, the half that is not timed
+LEAD_CYCLES = (
+    1_000_000  # the GPU spins this long first, so that Python has queued the launch before its turn comes
+)
+ROUNDS = (
+    3  # allocations a burst is spread over: where the pages lie moves a figure by some tenths of a percent
+)
 SPACER_BYTES = 37 << 20  # kept between the rounds' allocations, so that they do not get the same pages again
-REST_SECONDS = 0.02       # between burst samples, so that the power limit of a 700 W chip stays out of them
-TIMED_NORM = 1e-3        # the kernel's D against cuBLAS's: two roundings to fp16 apart
+REST_SECONDS = 0.02  # between burst samples, so that the power limit of a 700 W chip stays out of them
+TIMED_NORM = 1e-3  # the kernel's D against cuBLAS's: two roundings to fp16 apart
 
 
 class TimedOutputWrong(RuntimeError):
@@ -33,7 +38,9 @@ class TimedOutputWrong(RuntimeError):
 
 
 class Problem:
-    """Device memory for one GEMM: ``INPUT_SETS`` pairs of inputs, D of the kernel, D of cuBLAS, and the L2 flush."""
+    """Device memory for one GEMM: ``INPUT_SETS`` pairs of inputs, D of the kernel, D of cuBLAS, and the L2
+    flush.
+    """
 
     def __init__(self, artifact: Artifact, sets: int, seed: int):
         self.M, self.N, self.K = artifact.problem
@@ -42,8 +49,10 @@ class Problem:
         self.D = torch.empty(self.M, self.N, device="cuda", dtype=torch.float16)
         self.D_cublas = torch.empty_like(self.D)
         names = [t.name for t in artifact.tensors]
-        self.kernels = [Kernel(artifact, dict(zip(names, (A.data_ptr(), B.data_ptr(), self.D.data_ptr()), strict=True)))
-                        for A, B in self.pairs]
+        self.kernels = [
+            Kernel(artifact, dict(zip(names, (A.data_ptr(), B.data_ptr(), self.D.data_ptr()), strict=True)))
+            for A, B in self.pairs
+        ]
         self.flush = torch.empty(FLUSH_BYTES, device="cuda", dtype=torch.uint8)
 
     def refresh(self, index: int) -> None:
@@ -65,7 +74,9 @@ class Problem:
             kernel.unload()
 
     def check(self) -> None:
-        """Raises TimedOutputWrong unless the last D of the kernel is the last D of cuBLAS, within rounding."""
+        """Raises TimedOutputWrong unless the last D of the kernel is the last D of cuBLAS, within
+        rounding.
+        """
         expected = self.D_cublas.float()
         norm = float((self.D.float() - expected).norm() / expected.norm())
         if not norm <= TIMED_NORM:
@@ -76,9 +87,11 @@ class Problem:
 
 
 def burst(artifact: Artifact, seed: int, samples: int = 45) -> dict:
-    """Time single launches. Returns TFLOP/s of both sides, the median paired ratio and its spread, and the GPU's state.
+    """Time single launches. Returns TFLOP/s of both sides, the median paired ratio and its spread, and the
+    GPU's state.
 
-    The samples are spread over ROUNDS allocations. Raises TimedOutputWrong, DriverError and torch.cuda.OutOfMemoryError.
+    The samples are spread over ROUNDS allocations. Raises TimedOutputWrong, DriverError and
+    torch.cuda.OutOfMemoryError.
     """
     pairs, spacers = [], []
     with GpuState() as state:
@@ -125,7 +138,9 @@ def sustained(artifact: Artifact, seed: int, heat_seconds: float = 4.0, samples:
 
 
 def _sustained_pairs(problem: Problem, heat_seconds: float, samples: int):
-    """Seconds a launch, of the kernel and of cuBLAS, for each pair of batches after the heating; and the GPU's state."""
+    """Seconds a launch, of the kernel and of cuBLAS, for each pair of batches after the heating; and the
+    GPU's state.
+    """
     sides = [problem.run_kernel, problem.run_cublas]
     for side in sides:
         side(0)
@@ -146,14 +161,18 @@ def _sustained_pairs(problem: Problem, heat_seconds: float, samples: int):
             for side, length in order if len(pairs) % 2 == 0 else reversed(order):
                 for i in range(length):
                     side(i % INPUT_SETS)
-                marks[side] = _elapsed(lambda side=side, length=length: [side(i % INPUT_SETS) for i in range(length)])
+                marks[side] = _elapsed(
+                    lambda side=side, length=length: [side(i % INPUT_SETS) for i in range(length)]
+                )
                 side(0)  # both end on the same inputs, so that the two outputs can be compared
             torch.cuda.synchronize()
             problem.check()
             if heating:
                 state.restart()
             else:
-                pairs.append(tuple(b.elapsed_time(e) / 1e3 / n for (b, e), n in ((marks[s], n) for s, n in order)))
+                pairs.append(
+                    tuple(b.elapsed_time(e) / 1e3 / n for (b, e), n in ((marks[s], n) for s, n in order))
+                )
     return pairs, state
 
 
@@ -170,11 +189,20 @@ def _summary(problem: Problem, pairs, state, mode: str) -> dict:
     kernel = statistics.median(k for k, _ in pairs)
     cublas = statistics.median(c for _, c in pairs)
     quartiles = statistics.quantiles(ratios, n=4)
-    return {"mode": mode, "size": [problem.M, problem.N, problem.K], "samples": len(pairs), "seconds": kernel,
-            "tflops": problem.tflops(kernel), "cublas_tflops": problem.tflops(cublas),
-            "tflops_quartiles": [problem.tflops(t) for t in reversed(statistics.quantiles([k for k, _ in pairs], n=4))][::2],
-            "ratio": statistics.median(ratios), "ratio_quartiles": [quartiles[0], quartiles[2]],
-            "gpu": state.summary()}
+    return {
+        "mode": mode,
+        "size": [problem.M, problem.N, problem.K],
+        "samples": len(pairs),
+        "seconds": kernel,
+        "tflops": problem.tflops(kernel),
+        "cublas_tflops": problem.tflops(cublas),
+        "tflops_quartiles": [
+            problem.tflops(t) for t in reversed(statistics.quantiles([k for k, _ in pairs], n=4))
+        ][::2],
+        "ratio": statistics.median(ratios),
+        "ratio_quartiles": [quartiles[0], quartiles[2]],
+        "gpu": state.summary(),
+    }
 
 
 class GpuState:
@@ -186,8 +214,18 @@ class GpuState:
         self._lines: list[str] = []
         try:
             self._process = subprocess.Popen(
-                ["nvidia-smi", f"--query-gpu={','.join(self.FIELDS)}", "--format=csv,noheader,nounits", "-lms", "100",
-                 f"--id={_smi_id()}"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+                [
+                    "nvidia-smi",
+                    f"--query-gpu={','.join(self.FIELDS)}",
+                    "--format=csv,noheader,nounits",
+                    "-lms",
+                    "100",
+                    f"--id={_smi_id()}",
+                ],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
         except OSError:
             self._process = None
         self._since = time.monotonic()
@@ -203,9 +241,11 @@ class GpuState:
             self._lines = self._process.communicate()[0].splitlines()
 
     def summary(self) -> dict:
-        """Medians over the timed part; None where nvidia-smi is missing or the run was too short to be seen."""
+        """Medians over the timed part; None where nvidia-smi is missing or the run was too short to be
+        seen.
+        """
         rows = []
-        for line in self._lines[-max(1, round(self._seconds / 0.1)):]:
+        for line in self._lines[-max(1, round(self._seconds / 0.1)) :]:
             try:
                 rows.append([float(v) for v in line.split(",")])
             except ValueError:

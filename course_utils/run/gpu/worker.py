@@ -1,7 +1,8 @@
-"""The worker process: reads requests on stdin, answers on stdout, and dies rather than reuse a broken CUDA context.
+"""The worker process: reads requests on stdin, answers on stdout, and dies rather than reuse a broken CUDA
+context.
 
-A request is two length-prefixed blocks, JSON and an Artifact's bytes (maybe empty); an answer is one JSON block. No
-pickle crosses, so what a learner's process sends is data and never code.
+A request is two length-prefixed blocks, JSON and an Artifact's bytes (maybe empty); an answer is one JSON
+block. No pickle crosses, so what a learner's process sends is data and never code.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from importlib.metadata import version
 from math import prod
 
 GUARD_ELEMENTS = 1 << 16  # fp16 elements on each side of D that no kernel may touch
-RUNS = 2                  # each on fresh inputs: a kernel that is right once and wrong once is wrong
+RUNS = 2  # each on fresh inputs: a kernel that is right once and wrong once is wrong
 
 
 def read_block(stream) -> bytes | None:
@@ -39,26 +40,40 @@ def device() -> dict:
     properties = torch.cuda.get_device_properties(0)
     _, supported = driver.cuDriverGetVersion()
     free, total = torch.cuda.mem_get_info(0)
-    return {"name": properties.name, "capability": [properties.major, properties.minor],
-            "sms": properties.multi_processor_count, "l2_bytes": properties.L2_cache_size, "memory_bytes": total,
-            "free_bytes": free, "cuda_driver": f"{supported // 1000}.{supported % 1000 // 10}",
-            "driver": _driver_release(), "torch": torch.__version__, "cublas_cuda": torch.version.cuda,
-            "cuda_bindings": version("cuda-bindings")}
+    return {
+        "name": properties.name,
+        "capability": [properties.major, properties.minor],
+        "sms": properties.multi_processor_count,
+        "l2_bytes": properties.L2_cache_size,
+        "memory_bytes": total,
+        "free_bytes": free,
+        "cuda_driver": f"{supported // 1000}.{supported % 1000 // 10}",
+        "driver": _driver_release(),
+        "torch": torch.__version__,
+        "cublas_cuda": torch.version.cuda,
+        "cuda_bindings": version("cuda-bindings"),
+    }
 
 
 def _driver_release() -> str:
     import subprocess
 
     try:
-        out = subprocess.run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"], capture_output=True,
-                             text=True, timeout=20).stdout
+        out = subprocess.run(
+            ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
+            capture_output=True,
+            text=True,
+            timeout=20,
+        ).stdout
     except (OSError, subprocess.TimeoutExpired):
         return "unknown"
     return out.splitlines()[0].strip() if out.strip() else "unknown"
 
 
 def run(artifact, seed: int) -> dict:
-    """Launch on fresh inputs and hold D against the reference, the guards and the inputs against what they were."""
+    """Launch on fresh inputs and hold D against the reference, the guards and the inputs against what they
+    were.
+    """
     import torch
 
     from course_utils.run import reference as results
@@ -78,8 +93,14 @@ def run(artifact, seed: int) -> dict:
         torch.cuda.synchronize()
         kernel.unload()
         found = results.compare(D, A, B)
-        answer = {"ok": found.ok, "wrong": found.wrong, "unwritten": found.unwritten, "relative_norm": found.relative_norm,
-                  "max_error": found.max_error, "diagnosis": found.diagnosis}
+        answer = {
+            "ok": found.ok,
+            "wrong": found.wrong,
+            "unwritten": found.unwritten,
+            "relative_norm": found.relative_norm,
+            "max_error": found.max_error,
+            "diagnosis": found.diagnosis,
+        }
         for name, tensor, old in zip("AB", (A, B), before, strict=True):
             if not torch.equal(tensor.view(torch.int16), old.view(torch.int16)):
                 return answer | {"ok": False, "diagnosis": f"the kernel changed its input {name}"}
@@ -104,7 +125,9 @@ def copy(artifact, seed: int) -> dict:
     x, y = artifact.tensors
     X = results.numbered(prod(x.shape), torch.Generator(device="cuda").manual_seed(seed), "cuda")
     before = X.clone()
-    padded = torch.full((prod(y.shape) + 2 * GUARD_ELEMENTS,), results.POISON, device="cuda", dtype=torch.int16).view(torch.float16)
+    padded = torch.full(
+        (prod(y.shape) + 2 * GUARD_ELEMENTS,), results.POISON, device="cuda", dtype=torch.int16
+    ).view(torch.float16)
     Y = padded[GUARD_ELEMENTS:-GUARD_ELEMENTS]
     kernel = Kernel(artifact, {x.name: X.data_ptr(), y.name: Y.data_ptr()})
     kernel.launch(torch.cuda.current_stream().cuda_stream)
@@ -159,9 +182,14 @@ def _first_line(error: Exception) -> str:
 
 def _cuda_error_name(error: Exception) -> str:
     """The runtime's words for a fault, as the driver's error name."""
-    words = {"illegal memory access": "CUDA_ERROR_ILLEGAL_ADDRESS", "illegal instruction": "CUDA_ERROR_ILLEGAL_INSTRUCTION",
-             "misaligned address": "CUDA_ERROR_MISALIGNED_ADDRESS", "unspecified launch failure": "CUDA_ERROR_LAUNCH_FAILED",
-             "invalid address space": "CUDA_ERROR_INVALID_ADDRESS_SPACE", "device-side assert": "CUDA_ERROR_ASSERT"}
+    words = {
+        "illegal memory access": "CUDA_ERROR_ILLEGAL_ADDRESS",
+        "illegal instruction": "CUDA_ERROR_ILLEGAL_INSTRUCTION",
+        "misaligned address": "CUDA_ERROR_MISALIGNED_ADDRESS",
+        "unspecified launch failure": "CUDA_ERROR_LAUNCH_FAILED",
+        "invalid address space": "CUDA_ERROR_INVALID_ADDRESS_SPACE",
+        "device-side assert": "CUDA_ERROR_ASSERT",
+    }
     return next((name for phrase, name in words.items() if phrase in str(error)), type(error).__name__)
 
 

@@ -15,21 +15,34 @@ M32, M64 = (1 << 32) - 1, (1 << 64) - 1
 
 
 def lanes(body, result="%r9", inputs=(), bits=32, threads=32):
-    """Run a body that leaves a value in ``result``; input arrays are in %r100, %r101 ... (or %rd). Returns all lanes'."""
+    """Run a body that leaves a value in ``result``; input arrays are in %r100, %r101 ... (or %rd). Returns
+    all lanes'.
+    """
     dtype, move = (np.uint32, "u32") if bits == 32 else (np.uint64, "u64")
     register = "%r" if bits == 32 else "%rd"
     names = [f"I{i}" for i in range(len(inputs))]
     text = "mov.u32 %r0, %tid.x;\n"
     for i in range(len(inputs)):
-        text += (f"ld.param.u64 %rd1, [k_param_{i}];\nmul.wide.u32 %rd2, %r0, {bits // 8};\nadd.s64 %rd1, %rd1, %rd2;\n"
-                 f"ld.global.{move} {register}{40 + i}, [%rd1];\n")
-    text += body + (f"\nld.param.u64 %rd1, [k_param_{len(inputs)}];\nmul.wide.u32 %rd2, %r0, {bits // 8};\n"
-                    f"add.s64 %rd1, %rd1, %rd2;\nst.global.{move} [%rd1], {result};\n")
+        text += (
+            f"ld.param.u64 %rd1, [k_param_{i}];\nmul.wide.u32 %rd2, %r0, {bits // 8};\nadd.s64 %rd1, %rd1, "
+            "%rd2;\n"
+            f"ld.global.{move} {register}{40 + i}, [%rd1];\n"
+        )
+    text += body + (
+        f"\nld.param.u64 %rd1, [k_param_{len(inputs)}];\nmul.wide.u32 %rd2, %r0, {bits // 8};\n"
+        f"add.s64 %rd1, %rd1, %rd2;\nst.global.{move} [%rd1], {result};\n"
+    )
     kind = f"uint{bits}"
-    artifact = kernel(text, threads=threads, pointers=[*names, "OUT"],
-                      tensors=[(n, (threads,), kind) for n in [*names, "OUT"]])
+    artifact = kernel(
+        text,
+        threads=threads,
+        pointers=[*names, "OUT"],
+        tensors=[(n, (threads,), kind) for n in [*names, "OUT"]],
+    )
     out = np.zeros(threads, dtype)
-    result = emulate(artifact, {**{n: np.array(v, dtype) for n, v in zip(names, inputs, strict=True)}, "OUT": out})
+    result = emulate(
+        artifact, {**{n: np.array(v, dtype) for n, v in zip(names, inputs, strict=True)}, "OUT": out}
+    )
     assert result.ok, result.findings
     return out.tolist()
 
@@ -39,13 +52,24 @@ def signed(value, bits=32):
 
 
 BINARY = {
-    "add.s32": lambda a, b: a + b, "sub.s32": lambda a, b: a - b, "mul.lo.s32": lambda a, b: a * b, "and.b32": lambda a, b: a & b,
-    "or.b32": lambda a, b: a | b, "xor.b32": lambda a, b: a ^ b, "mul.hi.u32": lambda a, b: a * b >> 32,
-    "mul.hi.s32": lambda a, b: signed(a) * signed(b) >> 32, "min.u32": min, "max.u32": max,
-    "min.s32": lambda a, b: min(signed(a), signed(b)), "max.s32": lambda a, b: max(signed(a), signed(b)),
-    "shl.b32": lambda a, b: a << b if b < 32 else 0, "shr.u32": lambda a, b: a >> min(b, 64),
-    "shr.s32": lambda a, b: signed(a) >> min(b, 64), "div.u32": lambda a, b: a // b if b else M32,
-    "rem.u32": lambda a, b: a % b if b else a, "div.s32": lambda a, b: int(np.fix(signed(a) / signed(b))) if b else M32,
+    "add.s32": lambda a, b: a + b,
+    "sub.s32": lambda a, b: a - b,
+    "mul.lo.s32": lambda a, b: a * b,
+    "and.b32": lambda a, b: a & b,
+    "or.b32": lambda a, b: a | b,
+    "xor.b32": lambda a, b: a ^ b,
+    "mul.hi.u32": lambda a, b: a * b >> 32,
+    "mul.hi.s32": lambda a, b: signed(a) * signed(b) >> 32,
+    "min.u32": min,
+    "max.u32": max,
+    "min.s32": lambda a, b: min(signed(a), signed(b)),
+    "max.s32": lambda a, b: max(signed(a), signed(b)),
+    "shl.b32": lambda a, b: a << b if b < 32 else 0,
+    "shr.u32": lambda a, b: a >> min(b, 64),
+    "shr.s32": lambda a, b: signed(a) >> min(b, 64),
+    "div.u32": lambda a, b: a // b if b else M32,
+    "rem.u32": lambda a, b: a % b if b else a,
+    "div.s32": lambda a, b: int(np.fix(signed(a) / signed(b))) if b else M32,
     "rem.s32": lambda a, b: signed(a) - signed(b) * int(np.fix(signed(a) / signed(b))) if b else a,
 }
 interesting = st.one_of(st.integers(0, M32), st.sampled_from([0, 1, 31, 32, 33, 0x7FFFFFFF, 0x80000000, M32]))
@@ -65,7 +89,9 @@ def test_binary_integers(opcode, data):
 @settings(max_examples=25, deadline=None)
 @given(a=interesting, b=interesting, c=interesting)
 def test_uniform_and_differing_lanes_agree(a, b, c):
-    """The same instructions on Python ints and on arrays: each lane gets the values by a load in one, as constants in the other."""
+    """The same instructions on Python ints and on arrays: each lane gets the values by a load in one, as
+    constants in the other.
+    """
     body = """
 prmt.b32 %r9, {0}, {1}, 0x5410;
 mad.lo.s32 %r9, %r9, {2}, {0};
@@ -102,15 +128,23 @@ cvt.u32.u64 %r9, %rd11;
 """
     constants = f"mov.u32 %r40, {a};\nmov.u32 %r41, {b};\nmov.u32 %r42, {c};\n"
     mixed = [[v, *([v ^ 0x5A5A] * 31)] for v in (a, b, c)]
-    assert lanes(constants + body.format("%r40", "%r41", "%r42"))[0] == lanes(
-        body.format("%r40", "%r41", "%r42"), inputs=mixed)[0]
+    assert (
+        lanes(constants + body.format("%r40", "%r41", "%r42"))[0]
+        == lanes(body.format("%r40", "%r41", "%r42"), inputs=mixed)[0]
+    )
 
 
 def test_known_answers():
-    assert lanes("mov.u32 %r5, 0x12345678;\nmov.u32 %r6, 0x9abcdef0;\nprmt.b32 %r9, %r5, %r6, 0x7610;")[0] == 0x9ABC5678
+    assert (
+        lanes("mov.u32 %r5, 0x12345678;\nmov.u32 %r6, 0x9abcdef0;\nprmt.b32 %r9, %r5, %r6, 0x7610;")[0]
+        == 0x9ABC5678
+    )
     assert lanes("mov.u32 %r5, 0x000000f0;\nbfe.s32 %r9, %r5, 4, 4;")[0] == M32
     assert lanes("bfind.u32 %r9, 0x00100000;")[0] == 20
-    assert lanes("lop3.b32 %r9, 0xff00ff00, 0xf0f0f0f0, 0xcccccccc, 0x96;")[0] == 0xFF00FF00 ^ 0xF0F0F0F0 ^ 0xCCCCCCCC
+    assert (
+        lanes("lop3.b32 %r9, 0xff00ff00, 0xf0f0f0f0, 0xcccccccc, 0x96;")[0]
+        == 0xFF00FF00 ^ 0xF0F0F0F0 ^ 0xCCCCCCCC
+    )
     assert lanes("mov.s32 %r5, -7;\nshr.s32 %r9, %r5, 1;")[0] == M32 - 3
     assert lanes("mul.wide.s32 %rd9, -3, 5;", "%rd9", bits=64)[0] == M64 - 14
     assert lanes("mul.hi.u64 %rd9, 0xffffffffffffffff, 16;", "%rd9", bits=64)[0] == 15
@@ -127,9 +161,17 @@ def test_floats(values):
     packed = [a.view(np.uint32).tolist(), b.view(np.uint32).tolist()]
     load = "mov.b32 %f1, %r40;\nmov.b32 %f2, %r41;\n"
     with np.errstate(all="ignore"):
-        assert lanes(load + "add.f32 %f3, %f1, %f2;\nmov.b32 %r9, %f3;", inputs=packed) == (a + b).view(np.uint32).tolist()
-        assert lanes(load + "mul.rn.f32 %f3, %f1, %f2;\nmov.b32 %r9, %f3;", inputs=packed) == (a * b).view(np.uint32).tolist()
-        halves = np.stack([b.astype(np.float16), a.astype(np.float16)], 1).reshape(-1).view(np.uint32).tolist()
+        assert (
+            lanes(load + "add.f32 %f3, %f1, %f2;\nmov.b32 %r9, %f3;", inputs=packed)
+            == (a + b).view(np.uint32).tolist()
+        )
+        assert (
+            lanes(load + "mul.rn.f32 %f3, %f1, %f2;\nmov.b32 %r9, %f3;", inputs=packed)
+            == (a * b).view(np.uint32).tolist()
+        )
+        halves = (
+            np.stack([b.astype(np.float16), a.astype(np.float16)], 1).reshape(-1).view(np.uint32).tolist()
+        )
         assert lanes(load + "cvt.rn.f16x2.f32 %r9, %f1, %f2;", inputs=packed) == halves
         less = ((a < b).astype(np.uint32)).tolist()
         assert lanes(load + "setp.lt.f32 %p1, %f1, %f2;\nselp.b32 %r9, 1, 0, %p1;", inputs=packed) == less
@@ -145,8 +187,10 @@ def test_conversions():
     bf16 = torch.from_numpy(values).to(torch.bfloat16).view(torch.int16).numpy().view(np.uint16).tolist()
     assert lanes(load + "cvt.rn.bf16.f32 %rs1, %f1;\ncvt.u32.u16 %r9, %rs1;", inputs=raw) == bf16
     assert lanes("cvt.rn.f32.s32 %f1, -5;\nmov.b32 %r9, %f1;")[0] == bits(-5.0)
-    assert lanes("mov.b32 %f1, 0f3F800000;\ncvt.f64.f32 %rd9, %f1;", "%rd9", bits=64)[0] == struct.unpack(
-        "<Q", struct.pack("<d", 1.0))[0]
+    assert (
+        lanes("mov.b32 %f1, 0f3F800000;\ncvt.f64.f32 %rd9, %f1;", "%rd9", bits=64)[0]
+        == struct.unpack("<Q", struct.pack("<d", 1.0))[0]
+    )
 
 
 def test_divergence_reconverges_and_nests():
@@ -186,7 +230,9 @@ OUT:
 
 
 def test_exits_of_some_lanes():
-    body = "mov.u32 %r9, 5;\nsetp.gt.u32 %p1, %r0, 9;\n@%p1 exit;\nactivemask.b32 %r5;\nadd.s32 %r9, %r9, %r5;\n"
+    body = (
+        "mov.u32 %r9, 5;\nsetp.gt.u32 %p1, %r0, 9;\n@%p1 exit;\nactivemask.b32 %r5;\nadd.s32 %r9, %r9, %r5;\n"
+    )
     assert lanes(body) == [5 + 0x3FF] * 10 + [0] * 22
 
 
@@ -209,14 +255,23 @@ OVER: mov.u32 %r9, 1;
 
 def test_shuffles_votes_and_elect():
     assert lanes("shfl.sync.bfly.b32 %r9, %r0, 5, 31, -1;") == [lane ^ 5 for lane in range(32)]
-    assert lanes("shfl.sync.up.b32 %r9, %r0, 3, 0, -1;") == [max(lane - 3, lane if lane < 3 else 0) for lane in range(32)]
-    assert lanes("shfl.sync.down.b32 %r9, %r0, 3, 31, -1;") == [lane + 3 if lane < 29 else lane for lane in range(32)]
+    assert lanes("shfl.sync.up.b32 %r9, %r0, 3, 0, -1;") == [
+        max(lane - 3, lane if lane < 3 else 0) for lane in range(32)
+    ]
+    assert lanes("shfl.sync.down.b32 %r9, %r0, 3, 31, -1;") == [
+        lane + 3 if lane < 29 else lane for lane in range(32)
+    ]
     assert lanes("shfl.sync.idx.b32 %r9, %r0, 7, 31, -1;") == [7] * 32
     assert lanes("shfl.sync.idx.b32 %r9|%p1, %r0, 1, 6175, -1;") == [lane // 8 * 8 + 1 for lane in range(32)]
     assert lanes("elect.sync %r8|%p1, -1;\nselp.b32 %r9, 1, 0, %p1;") == [1] + [0] * 31
-    assert lanes("setp.gt.u32 %p1, %r0, 3;\nvote.sync.any.pred %p2, %p1, -1;\nselp.b32 %r9, 1, 0, %p2;") == [1] * 32
+    assert (
+        lanes("setp.gt.u32 %p1, %r0, 3;\nvote.sync.any.pred %p2, %p1, -1;\nselp.b32 %r9, 1, 0, %p2;")
+        == [1] * 32
+    )
     assert lanes("redux.sync.add.s32 %r9, %r0, -1;") == [496] * 32
-    assert lanes("and.b32 %r5, %r0, 1;\nmatch.any.sync.b32 %r9, %r5, -1;") == [0x55555555 << (lane & 1) for lane in range(32)]
+    assert lanes("and.b32 %r5, %r0, 1;\nmatch.any.sync.b32 %r9, %r5, -1;") == [
+        0x55555555 << (lane & 1) for lane in range(32)
+    ]
 
 
 def test_memory_round_trips():
@@ -237,7 +292,10 @@ mad.lo.s32 %r9, %r7, 1000000, %r9;
 """
     body = body.replace("atom", "mov.u32 %r11, 0;\nst.shared.u32 [%r1+600], %r11;\natom")
     assert lanes(body) == [(n + 1) * 1000000 + n * 10000 + n + 1 for n in range(32)]
-    local = ".local .align 8 .b8 depot[8];\n" + "mov.u64 %rd5, depot;\nst.local.u32 [%rd5+4], %r0;\nld.local.u32 %r9, [%rd5+4];\n"
+    local = (
+        ".local .align 8 .b8 depot[8];\n"
+        + "mov.u64 %rd5, depot;\nst.local.u32 [%rd5+4], %r0;\nld.local.u32 %r9, [%rd5+4];\n"
+    )
     assert lanes(local) == list(range(32))
 
 
@@ -271,7 +329,9 @@ add.s32 %r3, %r3, 65536;
 stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r2], {%r3, %r3, %r3, %r3};
 ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%r5, %r6, %r7, %r9}, [%r2];
 """
-    matrix = np.arange(64).reshape(8, 8)  # lane 4r + c holds 2 (4r + c) and 2 (4r + c) + 1: its elements count up row by row
+    matrix = np.arange(64).reshape(
+        8, 8
+    )  # lane 4r + c holds 2 (4r + c) and 2 (4r + c) + 1: its elements count up row by row
     moved = matrix.T
-    pairs = [moved[lane // 4, lane % 4 * 2:lane % 4 * 2 + 2].tolist() for lane in range(32)]
+    pairs = [moved[lane // 4, lane % 4 * 2 : lane % 4 * 2 + 2].tolist() for lane in range(32)]
     assert lanes(body) == [low | high << 16 for low, high in pairs]

@@ -1,4 +1,6 @@
-"""The course's own kernels in the emulator: solutions come out right and without a finding, wrong kernels with theirs."""
+"""The course's own kernels in the emulator: solutions come out right and without a finding, wrong kernels
+with theirs.
+"""
 
 import re
 from dataclasses import replace
@@ -34,7 +36,9 @@ def run(path, dsl, size, seed, ctas=None):
 @pytest.mark.parametrize("step", STEPS)
 def test_tilelang_solutions_are_right_on_any_schedule(step):
     for seed in (0, 1):
-        result, comparison = run(loading.solution_path(step, "tilelang"), "tilelang", SIZES.get(step, SMALL), seed)
+        result, comparison = run(
+            loading.solution_path(step, "tilelang"), "tilelang", SIZES.get(step, SMALL), seed
+        )
         assert result.finished and result.findings == []
         assert comparison.ok, comparison.diagnosis
 
@@ -53,13 +57,19 @@ def test_cute_solutions_are_right_on_any_schedule(step):
 @pytest.mark.parametrize("step", STEPS)
 def test_tilelang_solutions_have_no_finding_on_many_seeds(step):
     for seed in range(2, 14):
-        result, comparison = run(loading.solution_path(step, "tilelang"), "tilelang", SIZES.get(step, SMALL), seed)
+        result, comparison = run(
+            loading.solution_path(step, "tilelang"), "tilelang", SIZES.get(step, SMALL), seed
+        )
         assert result.finished and result.findings == [] and comparison.ok
 
 
 def test_a_second_tile_of_persistent_ctas():
-    """A few CTAs of a larger launch are enough for what one tile leaves to the next; the others' tiles stay unwritten."""
-    result, comparison = run(loading.solution_path("step06", "tilelang"), "tilelang", MANY_TILES, 0, ctas=(0, 1))
+    """A few CTAs of a larger launch are enough for what one tile leaves to the next; the others' tiles stay
+    unwritten.
+    """
+    result, comparison = run(
+        loading.solution_path("step06", "tilelang"), "tilelang", MANY_TILES, 0, ctas=(0, 1)
+    )
     assert result.finished and result.findings == []
     assert comparison.wrong == comparison.unwritten == (144 - 4) * 128 * 128
 
@@ -67,7 +77,12 @@ def test_a_second_tile_of_persistent_ctas():
 def test_the_trace_shows_who_did_what():
     result, _ = run(loading.solution_path("step07", "tilelang"), "tilelang", SMALL, 0)
     roles = {(span.role, span.kind) for span in result.spans}
-    assert {("producer", "TMA load"), ("consumer", "wgmma"), ("consumer", "epilogue"), ("consumer", "TMA store")} <= roles
+    assert {
+        ("producer", "TMA load"),
+        ("consumer", "wgmma"),
+        ("consumer", "epilogue"),
+        ("consumer", "TMA store"),
+    } <= roles
     assert {span.label for span in result.spans if span.kind == "wait"} >= {"full[0]", "full[1]"}
     assert {a.barrier for a in result.arrivals} == {"full[0]", "full[1]", "empty[0]", "empty[1]"}
     assert all(span.begin <= span.end <= result.executed for span in result.spans)
@@ -76,7 +91,11 @@ def test_the_trace_shows_who_did_what():
 # Wrong kernel: (kinds of which every seed finds at least one, are the numbers wrong too: yes, no, or either)
 NOTHING = frozenset()
 WRONG = {
-    "accumulator_not_cleared": (MANY_TILES, NOTHING, True),  # arithmetic: no schedule is at fault, the results are
+    "accumulator_not_cleared": (
+        MANY_TILES,
+        NOTHING,
+        True,
+    ),  # arithmetic: no schedule is at fault, the results are
     "arrival_count": (SMALL, {"deadlock"}, True),
     "early_release": (SMALL, {"overwrite-while-read"}, None),
     "expect_bytes_short": (SMALL, {"expect-tx"}, True),
@@ -109,7 +128,11 @@ WRONG = {
 # The same for CuTe DSL; ungrouped_modes does not compile.
 WRONG_CUTE = {
     "accumulate_never_set_back": (MANY_TILES, NOTHING, True),
-    "both_stages_on_one_parity": (SMALL, {"read-before-load", "overwrite-while-read", "barrier-overrun", "deadlock"}, None),
+    "both_stages_on_one_parity": (
+        SMALL,
+        {"read-before-load", "overwrite-while-read", "barrier-overrun", "deadlock"},
+        None,
+    ),
     "consumer_group_of_one": (SMALL, {"phase-lapped", "overwrite-while-read", "barrier-overrun"}, None),
     "consumer_group_of_threads": (SMALL, {"deadlock"}, True),
     "load_never_advances": (SMALL, {"barrier-overrun", "overwrite-before-use"}, None),
@@ -126,26 +149,44 @@ WRONG_CUTE = {
 }
 
 
-@pytest.mark.parametrize("dsl, table, besides", [("tilelang", WRONG, set()), ("cute", WRONG_CUTE, {"ungrouped_modes"})],
-                         ids=["tilelang", "cute"])
+@pytest.mark.parametrize(
+    "dsl, table, besides",
+    [("tilelang", WRONG, set()), ("cute", WRONG_CUTE, {"ungrouped_modes"})],
+    ids=["tilelang", "cute"],
+)
 def test_the_table_has_every_wrong_kernel(dsl, table, besides):
     folder = loading.SOLUTIONS / "wrong" / dsl
     assert {path.stem for path in folder.glob("*.py")} == set(table) | besides
 
 
-QUICK = {"nested_elect", "consumer_group_of_threads", "no_proxy_fence", "no_cluster_sync", "no_phase_flip", "register_budget",
-         "swizzle_span", "wrong_initial_phase"}
+QUICK = {
+    "nested_elect",
+    "consumer_group_of_threads",
+    "no_proxy_fence",
+    "no_cluster_sync",
+    "no_phase_flip",
+    "register_budget",
+    "swizzle_span",
+    "wrong_initial_phase",
+}
 
 
 BOTH = [(dsl, name) for dsl, table in (("tilelang", WRONG), ("cute", WRONG_CUTE)) for name in table]
 
 
-@pytest.mark.parametrize("dsl, name", [
-    pytest.param(dsl, name, marks=[] if name in QUICK else pytest.mark.slow, id=f"{name} {dsl}") for dsl, name in BOTH])
+@pytest.mark.parametrize(
+    "dsl, name",
+    [
+        pytest.param(dsl, name, marks=[] if name in QUICK else pytest.mark.slow, id=f"{name} {dsl}")
+        for dsl, name in BOTH
+    ],
+)
 def test_wrong_kernels_get_their_finding(dsl, name):
     size, expected, wrong = (WRONG if dsl == "tilelang" else WRONG_CUTE)[name]
     path = loading.SOLUTIONS / "wrong" / dsl / f"{name}.py"
-    ctas = range(4) if size is MANY_TILES and expected else None  # where numbers alone tell, all of them have to be there
+    ctas = (
+        range(4) if size is MANY_TILES and expected else None
+    )  # where numbers alone tell, all of them have to be there
     source = "kernel.cu:" if dsl == "tilelang" else "kernel_cute_step"
     for seed in (0, 1, 2) if size is SMALL else (0, 1):
         result, comparison = run(path, dsl, size, seed, ctas)
@@ -159,20 +200,24 @@ def test_wrong_kernels_get_their_finding(dsl, name):
             assert comparison.ok != wrong
 
 
-MUST_STAY = re.compile(r"^\s*(fence\.(proxy|mbarrier)|mbarrier\.(init|arrive|expect)|wgmma\.commit|barrier\.cluster|"
-                       r"cp\.async\.bulk\.(commit|wait))")
+MUST_STAY = re.compile(
+    r"^\s*(fence\.(proxy|mbarrier)|mbarrier\.(init|arrive|expect)|wgmma\.commit|barrier\.cluster|"
+    r"cp\.async\.bulk\.(commit|wait))"
+)
 
 
 @pytest.mark.slow
 def test_every_synchronisation_of_step_9_is_missed_when_it_is_gone():
-    """Take one instruction out of the right kernel at a time: each time the emulator finds what it was for."""
+    """Take one instruction out of the right kernel at a time: each time the emulator finds what it was
+    for.
+    """
     size = 2304, 2560, 192  # 180 tiles for 66 clusters: the CTAs that run here have three each
     artifact = compiled(loading.solution_path("step09", "tilelang"), "tilelang", size)
     tensors = {t.name: torch.zeros(t.shape, dtype=torch.float16) for t in artifact.tensors}
     lines = artifact.ptx.split("\n")
     unnoticed = []
     for number in (n for n, line in enumerate(lines) if MUST_STAY.match(line)):
-        without = replace(artifact, ptx="\n".join([*lines[:number], "", *lines[number + 1:]]))
+        without = replace(artifact, ptx="\n".join([*lines[:number], "", *lines[number + 1 :]]))
         if not any(emulate(without, tensors, seed, ctas=(0, 1)).errors for seed in range(3)):
             unnoticed.append(lines[number].strip())
     assert not unnoticed

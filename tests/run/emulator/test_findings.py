@@ -35,9 +35,20 @@ def tma(body, **options):
 
 
 def loaded(after, prologue=None, epilogue=""):
-    """One thread loads a tile to shared byte 0 with the barrier at 8,192; then ``after`` runs in every thread."""
-    return tma((prologue or init(1)) + BARRIER + THREAD_0 + "@%p1 bra LOADED;\n" + EXPECT + load_tile("%r1", "%r3")
-               + "LOADED:\n" + after + epilogue)
+    """One thread loads a tile to shared byte 0 with the barrier at 8,192; then ``after`` runs in every
+    thread.
+    """
+    return tma(
+        (prologue or init(1))
+        + BARRIER
+        + THREAD_0
+        + "@%p1 bra LOADED;\n"
+        + EXPECT
+        + load_tile("%r1", "%r3")
+        + "LOADED:\n"
+        + after
+        + epilogue
+    )
 
 
 READ = "shl.b32 %r4, %r0, 2;\nadd.s32 %r4, %r4, %r1;\nld.shared.u32 %r5, [%r4];\n"
@@ -50,7 +61,11 @@ def test_a_load_that_is_waited_for_is_fine():
 
 
 def test_a_read_before_its_load_is_found_whatever_the_schedule():
-    ways = {"read-before-load", "uninitialised-read", "overwrite-while-read"}  # the last two where a reader ran before the issuer
+    ways = {
+        "read-before-load",
+        "uninitialised-read",
+        "overwrite-while-read",
+    }  # the last two where a reader ran before the issuer
     for seed in range(6):
         assert {f.kind for f in run(loaded(READ + WAIT_0), seed).errors} & ways
     assert "full[0]" in kinds(loaded(READ + WAIT_0), range(6))["read-before-load"].detail
@@ -97,12 +112,25 @@ def test_a_loop_without_effect_is_a_livelock():
 
 def test_bytes_that_nobody_expects():
     short = EXPECT.replace(str(BYTES), "4096")
-    body = init(1) + BARRIER + THREAD_0 + "@%p1 bra LOADED;\n" + short + load_tile("%r1", "%r3") + "LOADED:\n" + WAIT_0
+    body = (
+        init(1)
+        + BARRIER
+        + THREAD_0
+        + "@%p1 bra LOADED;\n"
+        + short
+        + load_tile("%r1", "%r3")
+        + "LOADED:\n"
+        + WAIT_0
+    )
     assert "expect-tx" in kinds(tma(body))
 
 
 def test_too_many_arrivals():
-    body = init(1) + BARRIER + "mbarrier.expect_tx.shared::cta.b64 [%r3], 16;\nmbarrier.arrive.shared::cta.b64 _, [%r3];\n"
+    body = (
+        init(1)
+        + BARRIER
+        + "mbarrier.expect_tx.shared::cta.b64 [%r3], 16;\nmbarrier.arrive.shared::cta.b64 _, [%r3];\n"
+    )
     assert "barrier-overrun" in kinds(tma(body))
 
 
@@ -129,16 +157,29 @@ def test_a_second_load_over_the_first_needs_an_empty_barrier():
 
 
 def test_a_generic_read_then_a_load_is_a_warning_where_a_barrier_orders_them_and_an_error_where_none_does():
-    again = THREAD_0 + "@%p1 bra AGAIN;\n" + EXPECT + load_tile("%r1", "%r3") + "AGAIN:\n" + wait("[%r3]", 1, "SECOND")
+    again = (
+        THREAD_0
+        + "@%p1 bra AGAIN;\n"
+        + EXPECT
+        + load_tile("%r1", "%r3")
+        + "AGAIN:\n"
+        + wait("[%r3]", 1, "SECOND")
+    )
     assert set(kinds(loaded(WAIT_0 + READ + "bar.sync 0;\n" + again))) == {"proxy-fence-overwrite"}
     assert kinds(loaded(WAIT_0 + READ + "fence.proxy.async.shared::cta;\nbar.sync 0;\n" + again)) == {}
     assert "overwrite-while-read" in kinds(loaded(WAIT_0 + READ + again), range(8))
 
 
-STORE = ("mov.b64 %rd51, k_param_0;\ncp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd51, {0, 0}], [%r1];\n"
-         "cp.async.bulk.commit_group;\n")
-FILL = ("mov.b32 %r10, 0;\nFILLING: shl.b32 %r11, %r10, 9;\nshl.b32 %r4, %r0, 2;\nadd.s32 %r4, %r4, %r11;\nadd.s32 %r4, %r4, %r1;\n"
-        "st.shared.u32 [%r4], %r0;\nadd.s32 %r10, %r10, 1;\nsetp.lt.s32 %p4, %r10, 16;\n@%p4 bra FILLING;\n")
+STORE = (
+    "mov.b64 %rd51, k_param_0;\ncp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd51, {0, 0}], "
+    "[%r1];\n"
+    "cp.async.bulk.commit_group;\n"
+)
+FILL = (
+    "mov.b32 %r10, 0;\nFILLING: shl.b32 %r11, %r10, 9;\nshl.b32 %r4, %r0, 2;\nadd.s32 %r4, %r4, "
+    "%r11;\nadd.s32 %r4, %r4, %r1;\n"
+    "st.shared.u32 [%r4], %r0;\nadd.s32 %r10, %r10, 1;\nsetp.lt.s32 %p4, %r10, 16;\n@%p4 bra FILLING;\n"
+)
 FENCE, BAR, DONE = "fence.proxy.async.shared::cta;\n", "bar.sync 0;\n", "cp.async.bulk.wait_group.read 0;\n"
 
 
@@ -153,7 +194,11 @@ def test_a_proxy_fence_before_or_after_the_barrier_counts(between):
 
 def test_a_store_of_what_threads_wrote_needs_a_proxy_fence_and_a_barrier():
     assert set(kinds(stored(BAR))) == {"proxy-fence"}
-    assert set(kinds(stored(FENCE), range(6))) <= {"read-before-write", "uninitialised-read", "overwrite-while-read"}
+    assert set(kinds(stored(FENCE), range(6))) <= {
+        "read-before-write",
+        "uninitialised-read",
+        "overwrite-while-read",
+    }
     assert all(run(stored(FENCE), seed).errors for seed in range(6))
 
 
@@ -173,8 +218,11 @@ def test_a_cta_must_outlive_its_transfers():
 
 
 def test_bounds_name_the_tensor_and_the_index():
-    body = ("mov.u32 %r0, %tid.x;\nld.param.u64 %rd1, [k_param_0];\nmul.wide.u32 %rd2, %r0, 130;\nadd.s64 %rd3, %rd1, %rd2;\n"
-            "ld.global.u16 %rs1, [%rd3];\n")
+    body = (
+        "mov.u32 %r0, %tid.x;\nld.param.u64 %rd1, [k_param_0];\nmul.wide.u32 %rd2, %r0, 130;\nadd.s64 %rd3, "
+        "%rd1, %rd2;\n"
+        "ld.global.u16 %rs1, [%rd3];\n"
+    )
     finding = kinds(kernel(body, tensors=[A], pointers=["A"]))["out-of-bounds"]
     assert "A (row 65, column 0)" in finding.detail and "64 x 64" in finding.detail
     shared = kinds(kernel("mov.b32 %r1, smem;\nst.shared.u32 [%r1+16384], %r1;\n"))
@@ -182,9 +230,19 @@ def test_bounds_name_the_tensor_and_the_index():
 
 
 def test_alignment():
-    assert set(kinds(kernel("mov.b32 %r1, smem;\nst.shared.v4.u32 [%r1+8], {%r1, %r1, %r1, %r1};\n"))) == {"misaligned"}
+    assert set(kinds(kernel("mov.b32 %r1, smem;\nst.shared.v4.u32 [%r1+8], {%r1, %r1, %r1, %r1};\n"))) == {
+        "misaligned"
+    }
     assert "misaligned" in kinds(tma(init(1) + BARRIER + "add.s32 %r7, %r1, 64;\n" + load_tile("%r7", "%r3")))
-    body = init(1) + BARRIER + THREAD_0 + "@%p1 bra LOADED;\n" + EXPECT + "add.s32 %r7, %r1, 128;\n" + load_tile("%r7", "%r3")
+    body = (
+        init(1)
+        + BARRIER
+        + THREAD_0
+        + "@%p1 bra LOADED;\n"
+        + EXPECT
+        + "add.s32 %r7, %r1, 128;\n"
+        + load_tile("%r7", "%r3")
+    )
     assert set(kinds(tma(body.replace("8192;", "12288;") + "LOADED:\n" + WAIT_0))) >= {"swizzle-alignment"}
 
 
@@ -194,27 +252,34 @@ def test_a_map_that_the_driver_refuses():
 
 
 def test_named_barriers_that_disagree():
-    body = init() + "setp.gt.u32 %p2, %r0, 63;\n@%p2 bra HIGH;\nbar.sync 1, 64;\nbra MET;\nHIGH: bar.sync 1, 96;\nMET:\n"
+    body = (
+        init() + "setp.gt.u32 %p2, %r0, 63;\n@%p2 bra HIGH;\nbar.sync 1, 64;\nbra MET;\nHIGH: bar.sync 1, "
+        "96;\nMET:\n"
+    )
     assert "named-barrier" in kinds(kernel(body, threads=160), range(6))
     assert set(kinds(kernel(init() + "bar.sync 1, 100;\n"))) == {"named-barrier"}
 
 
 def test_registers():
     assert "setmaxnreg-count" in kinds(kernel("setmaxnreg.inc.sync.aligned.u32 36;\n"))
-    assert set(kinds(kernel("setmaxnreg.inc.sync.aligned.u32 240;\n", threads=384, registers=168))) == {"register-budget"}
+    assert set(kinds(kernel("setmaxnreg.inc.sync.aligned.u32 240;\n", threads=384, registers=168))) == {
+        "register-budget"
+    }
     assert kinds(kernel("setmaxnreg.inc.sync.aligned.u32 232;\n", threads=256, registers=168)) == {}
 
 
 def test_a_trap_and_the_source_line():
-    artifact = kernel('.loc 1 2 0\ntrap;\n', source="first\n  assert(false);\n")
+    artifact = kernel(".loc 1 2 0\ntrap;\n", source="first\n  assert(false);\n")
     (finding,) = run(artifact).findings
     assert finding.kind == "trap" and finding.ptx.endswith("trap")
     named = replace(artifact, ptx=artifact.ptx + '\n.file 1 "/somewhere/kernel.cu"\n')
     assert run(named).findings[0].source == "kernel.cu:2: assert(false);"
 
 
-REMOTE = ("mapa.shared::cluster.u32 %r20, %r3, 1;\nmov.u32 %r21, %cluster_ctarank;\nsetp.eq.s32 %p6, %r21, 0;\n"
-          "setp.eq.s32 %p7, %r0, 0;\nand.pred %p8, %p6, %p7;\n@%p8 mbarrier.arrive.shared::cluster.b64 _, [%r20];\n")
+REMOTE = (
+    "mapa.shared::cluster.u32 %r20, %r3, 1;\nmov.u32 %r21, %cluster_ctarank;\nsetp.eq.s32 %p6, %r21, 0;\n"
+    "setp.eq.s32 %p7, %r0, 0;\nand.pred %p8, %p6, %p7;\n@%p8 mbarrier.arrive.shared::cluster.b64 _, [%r20];\n"
+)
 MEET = "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n"
 
 
@@ -222,7 +287,9 @@ def test_a_cta_that_may_leave_its_cluster():
     options = {"cluster": (2, 1, 1), "grid": (2, 1, 1)}
     assert kinds(tma(init(1) + MEET + BARRIER + REMOTE + MEET, **options), range(6)) == {}
     for seed in range(6):
-        assert "cluster-exit" in {f.kind for f in run(tma(init(1) + MEET + BARRIER + REMOTE, **options), seed).findings}
+        assert "cluster-exit" in {
+            f.kind for f in run(tma(init(1) + MEET + BARRIER + REMOTE, **options), seed).findings
+        }
     far = (init(1) + MEET + BARRIER + REMOTE + MEET).replace("%r3, 1;", "%r3, 2;")
     assert "cluster-rank" in kinds(tma(far, **options))
     unready = tma(init(1) + BARRIER + REMOTE + MEET, **options)
@@ -230,8 +297,10 @@ def test_a_cta_that_may_leave_its_cluster():
 
 
 ACCUMULATOR = ", ".join(f"%f{i}" for i in range(4))
-DESCRIPTORS = ("mov.b32 %r30, smem;\nshr.u32 %r30, %r30, 4;\ncvt.u64.u32 %rd30, %r30;\nor.b64 %rd30, %rd30, 4611686293305294848;\n")
-MULTIPLY = f"wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {{{ACCUMULATOR}}}, %rd30, %rd30, 0, 1, 1, 0, 0;\n"
+DESCRIPTORS = "mov.b32 %r30, smem;\nshr.u32 %r30, %r30, 4;\ncvt.u64.u32 %rd30, %r30;\nor.b64 %rd30, %rd30, 4611686293305294848;\n"
+MULTIPLY = (
+    f"wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {{{ACCUMULATOR}}}, %rd30, %rd30, 0, 1, 1, 0, 0;\n"
+)
 WG_FENCE, COMMIT = "wgmma.fence.sync.aligned;\n", "wgmma.commit_group.sync.aligned;\n"
 WG_WAIT = "wgmma.wait_group.sync.aligned 0;\n"
 USE = "add.f32 %f10, %f0, %f1;\n"
@@ -245,7 +314,9 @@ def test_accumulators_belong_to_wgmma_until_the_wait():
     assert kinds(multiplied(COMMIT + WG_WAIT + USE)) == {}
     assert set(kinds(multiplied(COMMIT + USE + WG_WAIT))) == {"accumulator-before-wait"}
     assert set(kinds(multiplied(WG_WAIT + USE + COMMIT))) == {"accumulator-before-wait"}
-    assert set(kinds(multiplied(COMMIT + "mov.f32 %f0, 0f00000000;\n" + WG_WAIT + USE))) == {"accumulator-before-wait"}
+    assert set(kinds(multiplied(COMMIT + "mov.f32 %f0, 0f00000000;\n" + WG_WAIT + USE))) == {
+        "accumulator-before-wait"
+    }
 
 
 def test_an_accumulator_that_nobody_wrote():
@@ -268,9 +339,23 @@ def test_wgmma_needs_its_fences_and_its_operands_whole():
 
 def test_wgmma_is_one_operation_of_four_warps():
     tilted = DESCRIPTORS + "and.b32 %r31, %r0, 32;\ncvt.u64.u32 %rd31, %r31;\nadd.s64 %rd30, %rd30, %rd31;\n"
-    assert set(kinds(kernel(init() + FILL + FENCE + BAR + tilted + WG_FENCE + MULTIPLY + COMMIT + WG_WAIT))) == {"wgmma-mismatch"}
+    assert set(
+        kinds(kernel(init() + FILL + FENCE + BAR + tilted + WG_FENCE + MULTIPLY + COMMIT + WG_WAIT))
+    ) == {"wgmma-mismatch"}
     three = "setp.gt.u32 %p2, %r0, 95;\n@%p2 bra MISSED;\n"
-    body = init() + FILL + FENCE + BAR + DESCRIPTORS + three + WG_FENCE + MULTIPLY + COMMIT + WG_WAIT + "MISSED:\n"
+    body = (
+        init()
+        + FILL
+        + FENCE
+        + BAR
+        + DESCRIPTORS
+        + three
+        + WG_FENCE
+        + MULTIPLY
+        + COMMIT
+        + WG_WAIT
+        + "MISSED:\n"
+    )
     assert "3 of the 4 warps" in kinds(kernel(body))["deadlock"].detail
     lane = "setp.gt.u32 %p2, %r0, 4;\n@%p2 bra MISSED;\n"
     assert set(kinds(kernel(init() + DESCRIPTORS + lane + WG_FENCE + MULTIPLY + "MISSED:\n"))) == {"aligned"}
@@ -283,7 +368,10 @@ def test_a_descriptor_that_points_outside():
 
 def test_a_waiter_that_is_lapped():
     """Warp 1 waits for phase 0, and warp 0 ends phases 0 and 1 without waiting for anyone."""
-    body = init(1) + BARRIER + """
+    body = (
+        init(1)
+        + BARRIER
+        + """
 setp.eq.s32 %p1, %r0, 0;
 setp.gt.u32 %p2, %r0, 31;
 @%p2 bra WAITER;
@@ -291,23 +379,32 @@ setp.gt.u32 %p2, %r0, 31;
 @%p1 mbarrier.arrive.shared::cta.b64 _, [%r3];
 bra OVER;
 WAITER:
-""" + WAIT_0 + "OVER:\n"
+"""
+        + WAIT_0
+        + "OVER:\n"
+    )
     assert "phase-lapped" in kinds(kernel(body, threads=64), range(24))
 
 
 def test_instruction_limit():
-    result = emulate(kernel("mov.u32 %r0, 0;\nROUND: st.shared.u32 [smem], %r0;\nbra ROUND;\n", threads=32), {}, limit=5000)
+    result = emulate(
+        kernel("mov.u32 %r0, 0;\nROUND: st.shared.u32 [smem], %r0;\nbra ROUND;\n", threads=32), {}, limit=5000
+    )
     assert [f.kind for f in result.findings] == ["instruction-limit"]
 
 
 def test_equal_findings_are_merged_and_a_seed_repeats():
     first, second = run(loaded(READ + WAIT_0), 5), run(loaded(READ + WAIT_0), 5)
-    assert first.findings[0].count > 1 and [str(f) for f in first.findings] == [str(f) for f in second.findings]
+    assert first.findings[0].count > 1 and [str(f) for f in first.findings] == [
+        str(f) for f in second.findings
+    ]
     assert first.executed == second.executed and len(first.spans) == len(second.spans)
 
 
-@pytest.mark.parametrize("body", ["elect.sync _|%p2, -1;", "shfl.sync.idx.b32 %r3, %r1, 0, 31, -1;",
-                                  "vote.sync.any.pred %p2, %p1, -1;"])
+@pytest.mark.parametrize(
+    "body",
+    ["elect.sync _|%p2, -1;", "shfl.sync.idx.b32 %r3, %r1, 0, 31, -1;", "vote.sync.any.pred %p2, %p1, -1;"],
+)
 def test_a_lane_that_waits_for_lanes_in_another_branch(body):
     """Observed on an H200, driver 580: an elect under an elect never ends."""
     code = f"mov.u32 %r1, %tid.x;\nsetp.ne.u32 %p1, %r1, 0;\n@%p1 bra END;\n{body}\nEND:\n"
@@ -320,15 +417,18 @@ def test_every_kind_says_what_it_means():
         assert severity in ("error", "warning") and advice.endswith((".", "?"))
 
 
-@pytest.mark.parametrize("body, message", (
-    ("frobnicate.b32 %r1, %r2;", "PTX line .*frobnicate.*not modelled"),
-    ("tcgen05.wait::ld.sync.aligned;", "PTX line .*tcgen05.*not modelled"),
-    ("add.s32 %r1, %r2", "semicolon|not PTX|not modelled"),
-    ("bra NOWHERE;", "no label NOWHERE"),
-    ("add.s32 %r1, %r500, 1;", "PTX line .*%r500"),
-    ("mov.u32 %r1, nothing_of_that_name;", "nothing_of_that_name"),
-    ("call.uni (%r1), printf, (%r2);", "call.*not modelled"),
-))
+@pytest.mark.parametrize(
+    "body, message",
+    (
+        ("frobnicate.b32 %r1, %r2;", "PTX line .*frobnicate.*not modelled"),
+        ("tcgen05.wait::ld.sync.aligned;", "PTX line .*tcgen05.*not modelled"),
+        ("add.s32 %r1, %r2", "semicolon|not PTX|not modelled"),
+        ("bra NOWHERE;", "no label NOWHERE"),
+        ("add.s32 %r1, %r500, 1;", "PTX line .*%r500"),
+        ("mov.u32 %r1, nothing_of_that_name;", "nothing_of_that_name"),
+        ("call.uni (%r1), printf, (%r2);", "call.*not modelled"),
+    ),
+)
 def test_ptx_that_is_not_modelled_is_a_clear_error(body, message):
     with pytest.raises(EmulatorError, match=message):
         run(kernel(body + "\n"))
@@ -336,31 +436,58 @@ def test_ptx_that_is_not_modelled_is_a_clear_error(body, message):
 
 def test_tensors_that_do_not_fit_are_clear_errors():
     artifact = loaded(WAIT_0)
-    for tensors, message in (({}, "A"), ({"A": np.zeros((64, 32), np.float16)}, "float16"), ({"A": np.zeros((64, 64))}, "float64"),
-                             ({"A": [1]}, "list"), ({"A": np.zeros((64, 64), np.float16).T}, "contiguous"),
-                             ({"A": np.zeros((64, 64), np.float16), "B": 1}, "no tensor B")):
+    for tensors, message in (
+        ({}, "A"),
+        ({"A": np.zeros((64, 32), np.float16)}, "float16"),
+        ({"A": np.zeros((64, 64))}, "float64"),
+        ({"A": [1]}, "list"),
+        ({"A": np.zeros((64, 64), np.float16).T}, "contiguous"),
+        ({"A": np.zeros((64, 64), np.float16), "B": 1}, "no tensor B"),
+    ):
         with pytest.raises(EmulatorError, match=message):
             emulate(artifact, tensors)
 
 
 def test_a_copy_of_an_accumulator_in_flight_is_only_a_renaming():
-    """A compiler may move accumulators to other registers between two wgmmas of one chain; ptxas makes nothing of it."""
+    """A compiler may move accumulators to other registers between two wgmmas of one chain; ptxas makes
+    nothing of it.
+    """
     names = [f"%f{20 + i}" for i in range(4)]
     moves = "".join(f"mov.f32 {name}, %f{i};\n" for i, name in enumerate(names))
     more = MULTIPLY.replace(ACCUMULATOR, ", ".join(names)).replace("%rd30, 0,", "%rd30, 1,")
     assert kinds(multiplied(COMMIT + moves + more + COMMIT + WG_WAIT + "add.f32 %f10, %f20, %f21;\n")) == {}
-    assert set(kinds(multiplied(COMMIT + moves + more + "add.f32 %f10, %f20, %f21;\n" + COMMIT + WG_WAIT))) == {
-        "accumulator-before-wait"}
+    assert set(
+        kinds(multiplied(COMMIT + moves + more + "add.f32 %f10, %f20, %f21;\n" + COMMIT + WG_WAIT))
+    ) == {"accumulator-before-wait"}
 
 
 def test_more_barriers_than_the_clocks_began_with():
     counts = [1] * 200
-    assert kinds(kernel(init(*counts) + FILL + FENCE + BAR + DESCRIPTORS + WG_FENCE + MULTIPLY + COMMIT
-                        + WG_WAIT + init(*counts[:150], first=12288).replace("INITIALISED", "AGAIN") + USE)) == {}
+    assert (
+        kinds(
+            kernel(
+                init(*counts)
+                + FILL
+                + FENCE
+                + BAR
+                + DESCRIPTORS
+                + WG_FENCE
+                + MULTIPLY
+                + COMMIT
+                + WG_WAIT
+                + init(*counts[:150], first=12288).replace("INITIALISED", "AGAIN")
+                + USE
+            )
+        )
+        == {}
+    )
 
 
 def test_bar_sync_with_and_without_a_count_are_the_same_barrier_where_all_threads_meet():
-    body = init() + "setp.gt.u32 %p2, %r0, 63;\n@%p2 bra HIGH;\nbar.sync 0;\nbra MET;\nHIGH: bar.sync 0, 128;\nMET:\n"
+    body = (
+        init()
+        + "setp.gt.u32 %p2, %r0, 63;\n@%p2 bra HIGH;\nbar.sync 0;\nbra MET;\nHIGH: bar.sync 0, 128;\nMET:\n"
+    )
     assert kinds(kernel(body), range(6)) == {}
 
 
@@ -372,8 +499,12 @@ def test_damaged_ptx_is_a_clear_error_and_never_another():
     text, rng = stored(FENCE + BAR).ptx, random.Random(0)
     for _ in range(150):
         at = rng.randrange(120, len(text))
-        damaged = rng.choice((text[:at], text[:at] + text[at + 3:], text[:at] + rng.choice(";{}[],%@!0x") + text[at:]))
+        damaged = rng.choice(
+            (text[:at], text[:at] + text[at + 3 :], text[:at] + rng.choice(";{}[],%@!0x") + text[at:])
+        )
         try:
-            emulate(replace(stored(FENCE + BAR), ptx=damaged), {"A": np.zeros((64, 64), np.float16)}, limit=20_000)
+            emulate(
+                replace(stored(FENCE + BAR), ptx=damaged), {"A": np.zeros((64, 64), np.float16)}, limit=20_000
+            )
         except EmulatorError as error:
             assert len(str(error)) > 15

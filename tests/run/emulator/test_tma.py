@@ -1,4 +1,6 @@
-"""TMA and wgmma against independent formulations: every swizzle, rank, offset and descriptor field, element by element."""
+"""TMA and wgmma against independent formulations: every swizzle, rank, offset and descriptor field, element
+by element.
+"""
 
 import base64
 import json
@@ -19,7 +21,9 @@ BASE = 0x400  # the shared address of byte 0
 
 
 def swizzled(address, swizzle):
-    """A byte address after swizzling, bit by bit: bit 4 + i is flipped by bit 7 + i, for the mode's lowest 1, 2 or 3 bits."""
+    """A byte address after swizzling, bit by bit: bit 4 + i is flipped by bit 7 + i, for the mode's lowest 1,
+    2 or 3 bits.
+    """
     for i in range({0: 0, 1: 1, 2: 2, 3: 3}[swizzle]):
         if address >> (7 + i) & 1:
             address ^= 1 << (4 + i)
@@ -27,7 +31,9 @@ def swizzled(address, swizzle):
 
 
 def dump(count):
-    """Copy ``count`` bytes of shared memory to the tensor whose address is in %rd61, a word for each of 128 threads in turn."""
+    """Copy ``count`` bytes of shared memory to the tensor whose address is in %rd61, a word for each of 128
+    threads in turn.
+    """
     return f"""
 shl.b32 %r60, %r0, 2;
 DUMPING: setp.ge.s32 %p10, %r60, {count};
@@ -48,7 +54,9 @@ def box_in_shared(tensor, tensor_map, coordinates, seed=0):
     count = tensor_map.box_bytes
     rank = tensor_map.rank
     where = ", ".join(str(c) for c in coordinates)
-    body = init(1, first=32768) + f"""
+    body = (
+        init(1, first=32768)
+        + f"""
 add.s32 %r3, %r1, 32768;
 setp.ne.s32 %p1, %r0, 0;
 @%p1 bra LOADED;
@@ -56,9 +64,18 @@ mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], {count};
 mov.b64 %rd50, k_param_0;
 cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r1], [%rd50, {{{where}}}], [%r3];
 LOADED:
-""" + wait("[%r3]", 0, "FULL") + "ld.param.u64 %rd61, [k_param_1];\n" + dump(count)
-    artifact = kernel(body, tensors=[("A", tensor.shape, str(tensor.dtype)), ("OUT", (count,), "uint8")],
-                      maps=[("A", tensor_map)], pointers=["OUT"], dynamic=32776)
+"""
+        + wait("[%r3]", 0, "FULL")
+        + "ld.param.u64 %rd61, [k_param_1];\n"
+        + dump(count)
+    )
+    artifact = kernel(
+        body,
+        tensors=[("A", tensor.shape, str(tensor.dtype)), ("OUT", (count,), "uint8")],
+        maps=[("A", tensor_map)],
+        pointers=["OUT"],
+        dynamic=32776,
+    )
     out = np.zeros(count, np.uint8)
     result = emulate(artifact, {"A": tensor, "OUT": out}, seed)
     assert result.ok, result.findings
@@ -75,7 +92,7 @@ def expected_box(tensor, tensor_map, coordinates):
         at = swizzled(BASE + linear * size, tensor_map.swizzle) - BASE
         if all(0 <= p < d for p, d in zip(place, tensor_map.dims, strict=True)):
             offset = sum(p * s for p, s in zip(place, strides, strict=True))
-            out[at:at + size] = raw[offset:offset + size]
+            out[at : at + size] = raw[offset : offset + size]
     return out
 
 
@@ -96,8 +113,10 @@ def test_a_box_of_any_rank_swizzle_and_place(data):
     strides = tuple(int(np.prod(dims[:i])) * size for i in range(1, rank))
     tensor_map = TensorMap(code, dims, strides, box, (1,) * rank, 0, swizzle)
     coordinates = tuple(data.draw(st.integers(-3, d + 1)) for d in dims)
-    np.testing.assert_array_equal(box_in_shared(tensor, tensor_map, coordinates, data.draw(st.integers(0, 5))),
-                                  expected_box(tensor, tensor_map, coordinates))
+    np.testing.assert_array_equal(
+        box_in_shared(tensor, tensor_map, coordinates, data.draw(st.integers(0, 5))),
+        expected_box(tensor, tensor_map, coordinates),
+    )
 
 
 def test_nan_fill_and_element_strides():
@@ -107,11 +126,18 @@ def test_nan_fill_and_element_strides():
     assert np.isnan(out[:, 4:]).all() and np.isnan(out[2:]).all() and (out[:2, :4] == tensor[2:, 12:]).all()
     every_other = TensorMap(6, (16, 4), (32,), (16, 4), (1, 2), 0, 0)
     body_bytes = every_other.box_bytes // 2
-    artifact = kernel(init(1) + "add.s32 %r3, %r1, 8192;\nsetp.ne.s32 %p1, %r0, 0;\n@%p1 bra LOADED;\n"
-                      f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], {body_bytes};\n" + load_tile("%r1", "%r3")
-                      + "LOADED:\n" + wait("[%r3]", 0, "FULL") + "ld.param.u64 %rd61, [k_param_1];\n" + dump(body_bytes),
-                      tensors=[("A", (4, 16), "float16"), ("OUT", (body_bytes,), "uint8")], maps=[("A", every_other)],
-                      pointers=["OUT"])
+    artifact = kernel(
+        init(1) + "add.s32 %r3, %r1, 8192;\nsetp.ne.s32 %p1, %r0, 0;\n@%p1 bra LOADED;\n"
+        f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], {body_bytes};\n"
+        + load_tile("%r1", "%r3")
+        + "LOADED:\n"
+        + wait("[%r3]", 0, "FULL")
+        + "ld.param.u64 %rd61, [k_param_1];\n"
+        + dump(body_bytes),
+        tensors=[("A", (4, 16), "float16"), ("OUT", (body_bytes,), "uint8")],
+        maps=[("A", every_other)],
+        pointers=["OUT"],
+    )
     out = np.zeros(body_bytes, np.uint8)
     assert emulate(artifact, {"A": tensor, "OUT": out}).ok
     np.testing.assert_array_equal(out.view(np.float16).reshape(2, 16), tensor[::2])
@@ -119,25 +145,36 @@ def test_nan_fill_and_element_strides():
 
 @pytest.mark.parametrize("swizzle", range(4))
 def test_a_store_is_the_inverse_of_a_load(swizzle):
-    """Load a tile and store it elsewhere, half outside: what is inside arrives, and nothing else is touched."""
+    """Load a tile and store it elsewhere, half outside: what is inside arrives, and nothing else is
+    touched.
+    """
     columns = 64 if not swizzle else (8 << swizzle)
     A = np.random.default_rng(0).standard_normal((32, columns)).astype(np.float16)
     D = np.full((48, columns), 7, np.float16)
     count = A.nbytes
-    body = init(1) + f"""
+    body = (
+        init(1)
+        + f"""
 add.s32 %r3, %r1, 8192;
 setp.ne.s32 %p1, %r0, 0;
 @%p1 bra DONE;
 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], {count};
-""" + load_tile("%r1", "%r3") + wait("[%r3]", 0, "FULL") + """
+"""
+        + load_tile("%r1", "%r3")
+        + wait("[%r3]", 0, "FULL")
+        + """
 mov.b64 %rd51, k_param_1;
 cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd51, {0, 32}], [%r1];
 cp.async.bulk.commit_group;
 cp.async.bulk.wait_group 0;
 DONE:
 """
-    artifact = kernel(body, tensors=[("A", A.shape, "float16"), ("D", D.shape, "float16")],
-                      maps=[("A", tile_map(A.shape, A.shape, swizzle)), ("D", tile_map(D.shape, A.shape, swizzle))])
+    )
+    artifact = kernel(
+        body,
+        tensors=[("A", A.shape, "float16"), ("D", D.shape, "float16")],
+        maps=[("A", tile_map(A.shape, A.shape, swizzle)), ("D", tile_map(D.shape, A.shape, swizzle))],
+    )
     assert emulate(artifact, {"A": A, "D": D}).ok
     np.testing.assert_array_equal(D[32:], A[:16])
     assert (D[:32] == 7).all()
@@ -146,7 +183,10 @@ DONE:
 @pytest.mark.parametrize("seed", range(3))
 def test_multicast_brings_the_tile_and_its_bytes_to_every_cta_of_the_mask(seed):
     A = np.arange(512, dtype=np.float16).reshape(8, 64)
-    body = init(1) + "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n" + """
+    body = (
+        init(1)
+        + "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n"
+        + """
 add.s32 %r3, %r1, 8192;
 mov.u32 %r20, %cluster_ctarank;
 setp.ne.s32 %p1, %r0, 0;
@@ -158,13 +198,24 @@ mov.b64 %rd50, k_param_0;
 mov.u16 %rs1, 3;
 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%r1], [%rd50, {0, 0}], [%r3], %rs1;
 LOADED:
-""" + wait("[%r3]", 0, "FULL") + """
+"""
+        + wait("[%r3]", 0, "FULL")
+        + """
 ld.param.u64 %rd61, [k_param_1];
 mul.wide.u32 %rd62, %r20, 1024;
 add.s64 %rd61, %rd61, %rd62;
-""" + dump(1024) + "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n"
-    artifact = kernel(body, tensors=[("A", A.shape, "float16"), ("OUT", (2, 8, 64), "float16")], pointers=["OUT"],
-                      maps=[("A", tile_map(A.shape, A.shape, 0))], cluster=(2, 1, 1), grid=(2, 1, 1))
+"""
+        + dump(1024)
+        + "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n"
+    )
+    artifact = kernel(
+        body,
+        tensors=[("A", A.shape, "float16"), ("OUT", (2, 8, 64), "float16")],
+        pointers=["OUT"],
+        maps=[("A", tile_map(A.shape, A.shape, 0))],
+        cluster=(2, 1, 1),
+        grid=(2, 1, 1),
+    )
     out = np.zeros((2, 8, 64), np.float16)
     result = emulate(artifact, {"A": A, "OUT": out}, seed)
     assert result.ok, result.findings
@@ -173,7 +224,9 @@ add.s64 %rd61, %rd61, %rd62;
 
 def test_bulk_copies_without_a_map():
     A, D = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
-    body = init(1) + """
+    body = (
+        init(1)
+        + """
 add.s32 %r3, %r1, 8192;
 setp.ne.s32 %p1, %r0, 0;
 @%p1 bra DONE;
@@ -181,18 +234,22 @@ ld.param.u64 %rd1, [k_param_0];
 ld.param.u64 %rd2, [k_param_1];
 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], 256;
 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], 256, [%r3];
-""" + wait("[%r3]", 0, "FULL") + """
+"""
+        + wait("[%r3]", 0, "FULL")
+        + """
 cp.async.bulk.global.shared::cta.bulk_group [%rd2], [%r1], 256;
 cp.async.bulk.commit_group;
 cp.async.bulk.wait_group 0;
 DONE:
 """
+    )
     artifact = kernel(body, tensors=[("A", (64,), "float32"), ("D", (64,), "float32")], pointers=["A", "D"])
     assert emulate(artifact, {"A": A, "D": D}).ok
     np.testing.assert_array_equal(A, D)
 
 
 # wgmma descriptors. A layout is written as "where is element (row, k)", from the tables of canonical layouts
+
 
 def element_address(mode, mn_major, leading, stride, row, k):
     """Byte offset of one half from the descriptor's start, before swizzling; strides in bytes."""
@@ -207,15 +264,23 @@ def element_address(mode, mn_major, leading, stride, row, k):
 
 
 @settings(max_examples=60, deadline=None)
-@given(mode=st.integers(0, 3), mn_major=st.booleans(), rows=st.sampled_from([8, 64, 128, 256]), leading=st.integers(1, 200),
-       stride=st.integers(1, 200), start=st.integers(64, 9000))
+@given(
+    mode=st.integers(0, 3),
+    mn_major=st.booleans(),
+    rows=st.sampled_from([8, 64, 128, 256]),
+    leading=st.integers(1, 200),
+    stride=st.integers(1, 200),
+    start=st.integers(64, 9000),
+)
 def test_descriptor_fields(mode, mn_major, rows, leading, stride, start):
     descriptor = start | leading << 16 | stride << 32 | mode << 62
     base, units, low, high = operand_units(descriptor, rows, mn_major)
     bits = {0: 0, 1: 3, 2: 2, 3: 1}[mode]
     rng = np.random.default_rng(start)
     for row, k in zip(rng.integers(0, rows, 20), rng.integers(0, 16, 20), strict=True):
-        address = swizzled(start * 16 + element_address(mode, mn_major, leading * 16, stride * 16, int(row), int(k)), bits)
+        address = swizzled(
+            start * 16 + element_address(mode, mn_major, leading * 16, stride * 16, int(row), int(k)), bits
+        )
         unit = units[row // 8, k] if mn_major else units[row, k // 8]
         within = row % 8 * 2 if mn_major else k % 8 * 2
         assert (base + unit) * 16 + within == address - BASE
@@ -225,7 +290,9 @@ def test_descriptor_fields(mode, mn_major, rows, leading, stride, start):
 @pytest.mark.parametrize("a_major, b_major", [(0, 0), (0, 1), (1, 0), (1, 1)])
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
 def test_wgmma_multiplies_what_tma_loaded(a_major, b_major, dtype):
-    """A: 64 x 16, B: 64 x 16 (N = 64), each K-major or MN-major, loaded by TMA with the swizzle that the descriptor names."""
+    """A: 64 x 16, B: 64 x 16 (N = 64), each K-major or MN-major, loaded by TMA with the swizzle that the
+    descriptor names.
+    """
     import torch
 
     generator = torch.Generator().manual_seed(a_major + 2 * b_major)
@@ -238,13 +305,20 @@ def test_wgmma_multiplies_what_tma_loaded(a_major, b_major, dtype):
     descriptors = [(modes[i] << 62 | strides[i] << 32 | 1 << 16) for i in range(2)]
     registers = ", ".join(f"%f{i}" for i in range(32))
     code = 6 if dtype == "f16" else 9
-    body = init(1) + """
+    body = (
+        init(1)
+        + """
 add.s32 %r3, %r1, 8192;
 add.s32 %r4, %r1, 2048;
 setp.ne.s32 %p1, %r0, 0;
 @%p1 bra LOADED;
 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], 4096;
-""" + load_tile("%r1", "%r3", parameter=0) + load_tile("%r4", "%r3", parameter=1) + "LOADED:\n" + wait("[%r3]", 0, "FULL") + f"""
+"""
+        + load_tile("%r1", "%r3", parameter=0)
+        + load_tile("%r4", "%r3", parameter=1)
+        + "LOADED:\n"
+        + wait("[%r3]", 0, "FULL")
+        + f"""
 shr.u32 %r5, %r1, 4;
 cvt.u64.u32 %rd5, %r5;
 or.b64 %rd6, %rd5, {descriptors[0]};
@@ -257,11 +331,17 @@ wgmma.wait_group.sync.aligned 0;
 ld.param.u64 %rd10, [k_param_2];
 mul.wide.u32 %rd11, %r0, 128;
 add.s64 %rd10, %rd10, %rd11;
-""" + "".join(f"st.global.f32 [%rd10+{4 * i}], %f{i};\n" for i in range(32))
+"""
+        + "".join(f"st.global.f32 [%rd10+{4 * i}], %f{i};\n" for i in range(32))
+    )
     shapes = [tuple(t.shape) for t in stored]
     name = "float16" if dtype == "f16" else "bfloat16"
-    artifact = kernel(body, tensors=[("A", shapes[0], name), ("B", shapes[1], name), ("OUT", (128, 32), "float32")],
-                      pointers=["OUT"], maps=[(n, tile_map(s, s, w, code)) for n, s, w in zip("AB", shapes, swizzles, strict=True)])
+    artifact = kernel(
+        body,
+        tensors=[("A", shapes[0], name), ("B", shapes[1], name), ("OUT", (128, 32), "float32")],
+        pointers=["OUT"],
+        maps=[(n, tile_map(s, s, w, code)) for n, s, w in zip("AB", shapes, swizzles, strict=True)],
+    )
     out = torch.zeros(128, 32)
     result = emulate(artifact, {"A": stored[0], "B": stored[1], "OUT": out})
     assert result.ok, result.findings
@@ -284,12 +364,18 @@ def test_wgmma_with_a_from_registers_and_an_fp16_accumulator():
         for i in range(4):
             row, column = thread // 32 * 16 + thread % 32 // 4 + i % 2 * 8, thread % 4 * 2 + i // 2 * 8
             fragments[thread, i] = raw[row, column] | raw[row, column + 1] << 16
-    body = init(1) + """
+    body = (
+        init(1)
+        + """
 add.s32 %r3, %r1, 8192;
 setp.ne.s32 %p1, %r0, 0;
 @%p1 bra LOADED;
 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], 256;
-""" + load_tile("%r1", "%r3") + "LOADED:\n" + wait("[%r3]", 0, "FULL") + f"""
+"""
+        + load_tile("%r1", "%r3")
+        + "LOADED:\n"
+        + wait("[%r3]", 0, "FULL")
+        + f"""
 shr.u32 %r5, %r1, 4;
 cvt.u64.u32 %rd5, %r5;
 or.b64 %rd6, %rd5, {3 << 62 | 16 << 32 | 1 << 16};
@@ -308,8 +394,13 @@ mul.wide.u32 %rd11, %r0, 8;
 add.s64 %rd10, %rd10, %rd11;
 st.global.v2.u32 [%rd10], {{%r20, %r21}};
 """
-    artifact = kernel(body, tensors=[("B", (8, 16), "float16"), ("F", (128, 4), "uint32"), ("OUT", (128, 4), "float16")],
-                      maps=[("B", tile_map((8, 16), (8, 16), 1))], pointers=["F", "OUT"])
+    )
+    artifact = kernel(
+        body,
+        tensors=[("B", (8, 16), "float16"), ("F", (128, 4), "uint32"), ("OUT", (128, 4), "float16")],
+        maps=[("B", tile_map((8, 16), (8, 16), 1))],
+        pointers=["F", "OUT"],
+    )
     out = torch.zeros(128, 4, dtype=torch.float16)
     result = emulate(artifact, {"B": B, "F": fragments, "OUT": out})
     assert result.ok, result.findings
@@ -338,15 +429,24 @@ bar.sync 0;
 """
 
 
-@pytest.mark.parametrize("case", MEASURED["cases"], ids=lambda c: "swizzle{6}-box{3}".format(*c["fields"]) + f"-at{c['offset']}")
+@pytest.mark.parametrize(
+    "case", MEASURED["cases"], ids=lambda c: "swizzle{6}-box{3}".format(*c["fields"]) + f"-at{c['offset']}"
+)
 def test_box_lies_in_shared_memory_as_on_an_h200(case):
-    """Above all: rows of a box that is narrower than its swizzle span begin a whole span apart, and the gaps stay untouched."""
+    """Above all: rows of a box that is narrower than its swizzle span begin a whole span apart, and the gaps
+    stay untouched.
+    """
     data_type, dims, strides, box, steps, interleave, swizzle = case["fields"]
-    tensor_map = TensorMap(data_type, tuple(dims), tuple(strides), tuple(box), tuple(steps), interleave, swizzle)
+    tensor_map = TensorMap(
+        data_type, tuple(dims), tuple(strides), tuple(box), tuple(steps), interleave, swizzle
+    )
     shape = tuple(reversed(dims))
     tensor = (np.arange(np.prod(shape)) % 65521 + 1).astype(np.uint16).reshape(shape)
     where = ", ".join(map(str, case["coordinates"]))
-    body = init(1, first=32768) + PREFILL + f"""
+    body = (
+        init(1, first=32768)
+        + PREFILL
+        + f"""
 add.s32 %r3, %r1, 32768;
 add.s32 %r4, %r1, {case["offset"]};
 setp.ne.s32 %p1, %r0, 0;
@@ -356,9 +456,18 @@ mov.b64 %rd50, k_param_0;
 cvta.param.u64 %rd50, %rd50;
 cp.async.bulk.tensor.{len(dims)}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r4], [%rd50, {{{where}}}], [%r3];
 LOADED:
-""" + wait("[%r3]", 0, "FULL") + "ld.param.u64 %rd61, [k_param_1];\n" + dump(DUMP)
-    artifact = kernel(body, tensors=[("A", shape, "uint16"), ("OUT", (DUMP,), "uint8")], maps=[("A", tensor_map)], pointers=["OUT"],
-                      dynamic=32776)
+"""
+        + wait("[%r3]", 0, "FULL")
+        + "ld.param.u64 %rd61, [k_param_1];\n"
+        + dump(DUMP)
+    )
+    artifact = kernel(
+        body,
+        tensors=[("A", shape, "uint16"), ("OUT", (DUMP,), "uint8")],
+        maps=[("A", tensor_map)],
+        pointers=["OUT"],
+        dynamic=32776,
+    )
     out = np.zeros(DUMP, np.uint8)
     assert emulate(artifact, {"A": tensor, "OUT": out}, 0).finished
     assert out.tobytes() == zlib.decompress(base64.b64decode(case["dump"]))

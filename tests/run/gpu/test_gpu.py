@@ -1,4 +1,5 @@
-"""On a Hopper GPU: every way a kernel can go wrong ends in its verdict within its limit, and the next kernel works.
+"""On a Hopper GPU: every way a kernel can go wrong ends in its verdict within its limit, and the next kernel
+works.
 
 The kernels are plain CUDA C++, one thread an element of D, so that these tests need NVRTC and no DSL.
 """
@@ -64,9 +65,20 @@ def kernel(plant="", size=(M, N, K)):
         source = source.replace(name, str(extent))
     ptx, cubin, resources = compile_source(source, [])
     m, n, _ = size
-    return Artifact(dsl="tilelang", kernel="gemm", ptx=ptx, cubin=cubin, grid=(n // TILE, m // TILE, 1),
-                    block=(TILE, TILE, 1), cluster=(1, 1, 1), dynamic_shared=0, tensors=tensors(*size),
-                    parameters=tuple(Parameter("pointer", tensor=t) for t in "ABD"), resources=resources, source=source)
+    return Artifact(
+        dsl="tilelang",
+        kernel="gemm",
+        ptx=ptx,
+        cubin=cubin,
+        grid=(n // TILE, m // TILE, 1),
+        block=(TILE, TILE, 1),
+        cluster=(1, 1, 1),
+        dynamic_shared=0,
+        tensors=tensors(*size),
+        parameters=tuple(Parameter("pointer", tensor=t) for t in "ABD"),
+        resources=resources,
+        source=source,
+    )
 
 
 def tensors(m, n, k):
@@ -87,7 +99,9 @@ def test_finds_the_gpu():
     device, reason = checker.find_gpu()
     assert reason == ""
     assert device["capability"] == [9, 0]
-    assert device["sms"] > 100 and device["l2_bytes"] > 0 and 0 < device["free_bytes"] <= device["memory_bytes"]
+    assert (
+        device["sms"] > 100 and device["l2_bytes"] > 0 and 0 < device["free_bytes"] <= device["memory_bytes"]
+    )
     assert all(device[key] for key in ("name", "driver", "cuda_driver", "torch", "cublas_cuda"))
 
 
@@ -98,7 +112,9 @@ def test_right_kernel_is_right():
 
 
 def test_seed_decides_the_inputs():
-    errors = [checker.worker().request("run", kernel(), 20.0, seed=seed)["relative_norm"] for seed in (1, 1, 2)]
+    errors = [
+        checker.worker().request("run", kernel(), 20.0, seed=seed)["relative_norm"] for seed in (1, 1, 2)
+    ]
     assert errors[1] == pytest.approx(errors[0], rel=1e-6)
     assert errors[2] != pytest.approx(errors[0], rel=1e-6)
 
@@ -140,12 +156,16 @@ def test_hang_of_one_worker_does_not_stop_another():
         assert run(kernel())["ok"]
 
 
-@pytest.mark.parametrize("change, words", [
-    ({"block": (2048, 1, 1)}, "driver refused"),
-    ({"dynamic_shared": 300_000}, "driver refused"),
-    ({"cubin": b"no cubin"}, ""),
-    ({"kernel": "another"}, ""),
-], ids=["too many threads", "too much shared memory", "broken cubin", "no such kernel"])
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"block": (2048, 1, 1)}, "driver refused"),
+        ({"dynamic_shared": 300_000}, "driver refused"),
+        ({"cubin": b"no cubin"}, ""),
+        ({"kernel": "another"}, ""),
+    ],
+    ids=["too many threads", "too much shared memory", "broken cubin", "no such kernel"],
+)
 def test_refused_launch_is_told_and_the_next_kernel_works(change, words):
     answer = run(replace(kernel(), **change))
     assert answer["error"].startswith("CUDA_ERROR_")
@@ -175,11 +195,19 @@ def test_burst_says_speed_spread_and_clocks():
     answer = checker.ask("burst", kernel(), 60.0)
     assert_timed(answer, "burst", 30)
     if shutil.which("nvidia-smi"):
-        assert answer["gpu"]["clock_mhz"] > 300 and answer["gpu"]["power_w"] > 0 and 0 < answer["gpu"]["temperature_c"] < 110
+        assert (
+            answer["gpu"]["clock_mhz"] > 300
+            and answer["gpu"]["power_w"] > 0
+            and 0 < answer["gpu"]["temperature_c"] < 110
+        )
 
 
 def test_sustained_says_the_same():
-    assert_timed(checker.worker().request("sustained", kernel(), 60.0, seed=1, heat_seconds=0.5, samples=4), "sustained", 4)
+    assert_timed(
+        checker.worker().request("sustained", kernel(), 60.0, seed=1, heat_seconds=0.5, samples=4),
+        "sustained",
+        4,
+    )
 
 
 def test_a_slower_kernel_has_a_lower_ratio():
@@ -207,7 +235,13 @@ def test_verdict_of_a_plain_kernel_lacks_the_instructions_alone():
     sizes = dict.fromkeys((*step.check_sizes, step.timed_sizes[0]))
     verdict = checker.check_artifacts(step, "tilelang", {size: kernel(size=size) for size in sizes}, "gpu")
     parts = {part.name: part.passed for part in verdict.checks}
-    assert parts == {"compiles": True, "tensor maps": True, "instructions": False, "results": True, "speed": False}
+    assert parts == {
+        "compiles": True,
+        "tensor maps": True,
+        "instructions": False,
+        "results": True,
+        "speed": False,
+    }
     assert "wgmma" in verdict.diagnosis
     assert verdict.timing[0]["size"] == [4096, 4096, 4096]
 

@@ -1,4 +1,6 @@
-"""The timing protocol, as far as it is arithmetic: medians, ratios and nvidia-smi's lines. The rest needs a GPU."""
+"""The timing protocol, as far as it is arithmetic: medians, ratios and nvidia-smi's lines. The rest needs a
+GPU.
+"""
 
 import types
 
@@ -39,7 +41,12 @@ def test_a_kernel_in_half_of_cublas_time_has_ratio_two(problem):
     assert run["ratio"] == pytest.approx(2)
     assert run["ratio_quartiles"] == pytest.approx([2, 2])
     assert run["tflops"] == pytest.approx(2 * run["cublas_tflops"])
-    assert (run["mode"], run["size"], run["samples"], run["seconds"]) == ("burst", [4096, 2048, 1024], 5, 1e-3)
+    assert (run["mode"], run["size"], run["samples"], run["seconds"]) == (
+        "burst",
+        [4096, 2048, 1024],
+        5,
+        1e-3,
+    )
     assert run["gpu"] == STATE.summary()
 
 
@@ -59,8 +66,10 @@ def test_one_slow_sample_moves_no_median(problem):
 
 def test_quartiles_rise_and_hold_the_median_between_them(problem):
     run = _summary(problem, [(t * 1e-3, 2e-3) for t in (1, 2, 3, 4, 5, 6, 7)], STATE, "burst")
-    for low, middle, high in ((run["tflops_quartiles"][0], run["tflops"], run["tflops_quartiles"][1]),
-                              (run["ratio_quartiles"][0], run["ratio"], run["ratio_quartiles"][1])):
+    for low, middle, high in (
+        (run["tflops_quartiles"][0], run["tflops"], run["tflops_quartiles"][1]),
+        (run["ratio_quartiles"][0], run["ratio"], run["ratio_quartiles"][1]),
+    ):
         assert low < middle < high
 
 
@@ -71,34 +80,50 @@ def test_unload_frees_every_kernel(problem):
 
 @pytest.fixture
 def smi(monkeypatch):
-    """Runs GpuState over lines that nvidia-smi is to have printed, for so many seconds, restarted at one of them."""
+    """Runs GpuState over lines that nvidia-smi is to have printed, for so many seconds, restarted at one of
+    them.
+    """
+
     def watch(lines, seconds=10.0, restart_at=None):
-        process = types.SimpleNamespace(terminate=lambda: None, communicate=lambda: ("\n".join(lines) + "\n", None))
+        process = types.SimpleNamespace(
+            terminate=lambda: None, communicate=lambda: ("\n".join(lines) + "\n", None)
+        )
         clock = iter([0.0, seconds] if restart_at is None else [0.0, restart_at, seconds])
         monkeypatch.setattr(timing, "_smi_id", lambda: "GPU-0")
-        monkeypatch.setattr(timing, "subprocess", types.SimpleNamespace(
-            Popen=lambda *_, **__: process, PIPE=None, DEVNULL=None))
+        monkeypatch.setattr(
+            timing,
+            "subprocess",
+            types.SimpleNamespace(Popen=lambda *_, **__: process, PIPE=None, DEVNULL=None),
+        )
         monkeypatch.setattr(timing, "time", types.SimpleNamespace(monotonic=lambda: next(clock)))
         with GpuState() as state:
             if restart_at is not None:
                 state.restart()
         return state.summary()
+
     return watch
 
 
 def test_state_is_the_median_of_each_column(smi):
     assert smi(["1980, 300.10, 40", "1755, 690.50, 61", "1700, 650.00, 60"]) == {
-        "clock_mhz": 1755, "power_w": 650.0, "temperature_c": 60}
+        "clock_mhz": 1755,
+        "power_w": 650.0,
+        "temperature_c": 60,
+    }
 
 
 def test_state_is_read_from_the_timed_part_alone(smi):
-    lines = ["1980, 100, 30"] * 60 + ["1400, 690, 65"] * 20  # one line each 0.1 s; timed from the sixth second
+    lines = ["1980, 100, 30"] * 60 + [
+        "1400, 690, 65"
+    ] * 20  # one line each 0.1 s; timed from the sixth second
     assert smi(lines, seconds=8.0, restart_at=6.0) == {"clock_mhz": 1400, "power_w": 690, "temperature_c": 65}
 
 
-@pytest.mark.parametrize("lines", [
-    [], ["No devices were found"], ["[N/A], [N/A], [N/A]"], ["1980, 300"], [""], ["1980, 300, 40, 5"]],
-    ids=["nothing", "words", "not available", "cut off", "empty line", "another driver's columns"])
+@pytest.mark.parametrize(
+    "lines",
+    [[], ["No devices were found"], ["[N/A], [N/A], [N/A]"], ["1980, 300"], [""], ["1980, 300, 40, 5"]],
+    ids=["nothing", "words", "not available", "cut off", "empty line", "another driver's columns"],
+)
 def test_lines_that_say_nothing_give_none(smi, lines):
     assert smi(lines) == IDLE
 
