@@ -515,7 +515,3 @@ def _import(options, console) -> int:
     path = measured.record(options.results, options.name)
     console.print(f"recorded {path}", markup=False, soft_wrap=True)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

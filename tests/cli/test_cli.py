@@ -175,7 +175,7 @@ def test_json_stays_json_when_the_file_prints():
         capture_output=True,
         text=True,
         timeout=120,
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(Path(cli.__file__).parents[1])},
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(Path(cli.__file__).parents[2])},
     )
     assert done.returncode == FAILED
     assert "returned int" in json.loads(done.stdout)["diagnosis"]

@@ -19,7 +19,7 @@ from course_utils.artifact import ELEMENT_BYTES, FIRST_FLOAT_TYPE, SWIZZLE_BYTES
 from course_utils.tma.encoding import LAYOUT, decode, encode
 from course_utils.tma.rules import row_to_tensor_map, violations
 
-ROWS = Path(__file__).parents[2] / "data" / "tensormap_bytes.jsonl.gz"
+ROWS = Path(__file__).parents[1] / "data" / "tensormap_bytes.jsonl.gz"
 
 # A 128 x 64 tile of a 4096 x 1024 fp16 matrix.
 TILE = TensorMap(

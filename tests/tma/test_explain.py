@@ -11,7 +11,7 @@ import pytest
 
 from course_utils.cli import main
 
-ROWS = Path(__file__).parents[2] / "data" / "driver_verdicts.jsonl.gz"
+ROWS = Path(__file__).parents[1] / "data" / "driver_verdicts.jsonl.gz"
 LEGAL = {
     "dtype": 6,
     "rank": 2,

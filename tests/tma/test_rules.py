@@ -16,7 +16,7 @@ import pytest
 from course_utils.artifact import ELEMENT_BYTES, TensorMap
 from course_utils.tma.rules import DOCUMENTED, OBSERVED, RULES, row_to_tensor_map, violations
 
-ROWS = Path(__file__).parents[2] / "data" / "driver_verdicts.jsonl.gz"
+ROWS = Path(__file__).parents[1] / "data" / "driver_verdicts.jsonl.gz"
 
 # A 128 x 64 tile of a 4096 x 1024 fp16 matrix.
 TILE = TensorMap(

@@ -125,7 +125,8 @@ def test_nan_fill_and_element_strides():
     out = box_in_shared(tensor, nan, (12, 2)).view(np.float16).reshape(4, 8)
     assert np.isnan(out[:, 4:]).all() and np.isnan(out[2:]).all() and (out[:2, :4] == tensor[2:, 12:]).all()
     every_other = TensorMap(6, (16, 4), (32,), (16, 4), (1, 2), 0, 0)
-    body_bytes = every_other.box_bytes // 2
+    body_bytes = every_other.box_bytes
+    assert body_bytes == 2 * 16 * 2
     artifact = kernel(
         init(1) + "add.s32 %r3, %r1, 8192;\nsetp.ne.s32 %p1, %r0, 0;\n@%p1 bra LOADED;\n"
         f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], {body_bytes};\n"
