@@ -16,16 +16,19 @@ from pathlib import Path
 from IPython.display import display
 
 from course_utils.compile.errors import CompileError
+from course_utils.compile.factory import DSLS, compile_factory
 from course_utils.compile.load import PLANTED, SOLUTIONS, load_module, solution_path, without_markers
 from course_utils.figures import ladder as plots
-from course_utils.grading import checker, steps
-from course_utils.grading.verdict import Verdict, as_html
+from course_utils.grading import copy as copies
+from course_utils.grading import gemm as gemms
+from course_utils.grading import maps, steps
+from course_utils.grading.verdict import Verdict, as_html, interrupted
 from course_utils.ptx import receipts
 from course_utils.recordings import measured, progress
+from course_utils.run import backends, client
 
-warnings.filterwarnings(
-    "ignore", message="IProgress not found"
-)  # a DSL imports tqdm, which would say so in a learner's cell
+# a DSL imports tqdm, which would say so in a learner's cell
+warnings.filterwarnings("ignore", message="IProgress not found")
 
 OUTCOMES = {
     "right": "right: the numbers are right, and something else is missing",
@@ -58,14 +61,14 @@ def check(step: str, gemm, dsl: str = "tilelang") -> float:
 
     ``dsl`` is ``"tilelang"`` or ``"cute"``. Raises nothing.
     """
-    return _graded(step, dsl, lambda: checker.check(step, gemm, dsl))
+    return _graded(step, dsl, lambda: gemms.check_gemm(step, gemm, dsl))
 
 
 def check_copy(case: str, copy, dsl: str = "tilelang") -> float:
     """Grade ``copy(*shape)``, a kernel that copies X to Y: its path and its bytes. Shown, kept and returned
     as by ``check``.
     """
-    return _graded(case, dsl, lambda: checker.check_copy(case, copy, dsl))
+    return _graded(case, dsl, lambda: copies.check_copy(case, copy, dsl))
 
 
 def check_maps(case: str, mend) -> float:
@@ -73,14 +76,14 @@ def check_maps(case: str, mend) -> float:
 
     Shown, kept and returned as by ``check``.
     """
-    return _graded(case, "maps", lambda: checker.check_maps(case, mend))
+    return _graded(case, "maps", lambda: maps.check_maps(case, mend))
 
 
 def _graded(name, dsl, check) -> float:
     verdict = _shown(name, dsl, check)
     if verdict.max_points:  # else it was no step or no DSL, or the learner stopped it
         try:
-            progress.keep(verdict, checker.find_gpu()[0] if verdict.timing else None)
+            progress.keep(verdict, backends.find_gpu()[0] if verdict.timing else None)
         except Exception as error:  # the verdict stands, kept or not
             _say(
                 f"This verdict could not be kept in {progress.FILE} ({error}): the ladder will not know of "
@@ -94,7 +97,7 @@ def try_out(step: str, gemm, dsl: str = "tilelang", backend: str = "auto") -> No
 
     ``backend="emulator"`` asks the emulator where there is a GPU too: it names races that a GPU may win.
     """
-    _shown(step, dsl, lambda: checker.check(step, gemm, dsl, backend))
+    _shown(step, dsl, lambda: gemms.check_gemm(step, gemm, dsl, backend))
 
 
 def _shown(name, dsl, check) -> Verdict:
@@ -104,7 +107,8 @@ def _shown(name, dsl, check) -> Verdict:
     try:
         verdict = check()
     except KeyboardInterrupt:
-        verdict = checker.interrupted(str(name), str(dsl))
+        client.close_all()  # so that the next check starts clean
+        verdict = interrupted(str(name), str(dsl))
     if handle is None:  # no notebook around us, and nothing that could be replaced
         display(verdict)
     else:
@@ -160,7 +164,7 @@ def receipt(step: str, gemm=None, dsl: str = "tilelang") -> None:
 
 
 def _compiled_receipt(step: str, gemm, dsl: str) -> dict[str, str]:
-    artifact = checker.compile_factory(gemm, dsl, steps.find(step).emulated[0][0])
+    artifact = compile_factory(gemm, dsl, steps.find(step).emulated[0][0])
     return dict(receipts.table(receipts.read_ptx(artifact.ptx), artifact))
 
 
@@ -226,10 +230,7 @@ def what_if(name: str, guess: str | None = None, dsl: str | None = None) -> None
 
 def _what_if(name, guess, dsl) -> None:
     found = [
-        p
-        for d in ([dsl] if dsl else checker.DSLS)
-        for p in (SOLUTIONS / "wrong" / d).glob("*.py")
-        if p.stem == name
+        p for d in ([dsl] if dsl else DSLS) for p in (SOLUTIONS / "wrong" / d).glob("*.py") if p.stem == name
     ]
     if not found:
         there = sorted({p.stem for p in (SOLUTIONS / "wrong").glob("*/*.py")})
@@ -241,7 +242,7 @@ def _what_if(name, guess, dsl) -> None:
     dsl = found[0].parent.name
     wrong = load_module(found[0])
     outcome = "no kernel" if wrong.FAILS == "compiles" else wrong.OUTCOME
-    verdict = checker.check(wrong.STEP, wrong.gemm, dsl, "emulator")
+    verdict = gemms.check_gemm(wrong.STEP, wrong.gemm, dsl, "emulator")
     _say(
         ("Your guess is right. " if guess == outcome else f'You guessed "{guess}". ')
         + OUTCOMES[outcome][0].upper()
@@ -309,12 +310,12 @@ def timeline(
     """Emulate one launch of ``gemm`` and draw who worked and who waited for whom. Raises nothing."""
     import torch
 
-    from course_utils.run.emulator.gemm import emulate_gemm
+    from course_utils.run.emulator.launch import emulated
 
     try:
         size = size or steps.trace_size(step)
-        artifact = checker.compile_factory(gemm, dsl, size)
-        emulation, found, _ = emulate_gemm(artifact, torch.Generator().manual_seed(seed), seed)
+        artifact = compile_factory(gemm, dsl, size)
+        emulation, tried = emulated(artifact, torch.Generator().manual_seed(seed), seed)
         display(
             plots.timeline(
                 emulation, title=f"{step}, {plots.DSLS[dsl][0]}, M, N, K = {' x '.join(map(str, size))}"
@@ -322,8 +323,8 @@ def timeline(
         )
         for finding in emulation.findings:
             _say(str(finding))
-        if emulation.finished and not found.ok:
-            _say(f"D is wrong: {found.diagnosis}")
+        if emulation.finished and not tried.found.ok:
+            _say(f"D is wrong: {tried.found.diagnosis}")
     except CompileError as error:
         _say(f"There is nothing to draw yet, the kernel does not compile: {error}")
     except Exception as error:

@@ -8,9 +8,11 @@ from IPython.utils.capture import capture_output
 
 from course_utils import notebook
 from course_utils.compile.load import SOLUTIONS, load_factory, solution_path
-from course_utils.grading import checker, steps
+from course_utils.grading import gemm as gemms
+from course_utils.grading import steps
 from course_utils.grading.verdict import Part, Verdict
 from course_utils.recordings import measured, progress
+from course_utils.run import client
 
 RIGHT = Verdict(
     "step04",
@@ -39,7 +41,7 @@ def shown(call, *arguments):
 
 
 def answering(monkeypatch, verdict):
-    monkeypatch.setattr(checker, "check", lambda *_: verdict)
+    monkeypatch.setattr(gemms, "check_gemm", lambda *_: verdict)
 
 
 def test_check_ends_in_points_and_keeps_them(monkeypatch):
@@ -95,8 +97,8 @@ def test_stopped_check_is_a_verdict_and_the_next_one_works(monkeypatch):
         raise KeyboardInterrupt
 
     worker = Stopped()
-    monkeypatch.setattr(checker, "_workers", {"emulator": worker})
-    monkeypatch.setattr(checker, "check", stop)
+    monkeypatch.setattr(client, "_workers", {"emulator": worker})
+    monkeypatch.setattr(gemms, "check_gemm", stop)
     points, text, _ = shown(notebook.check, "step04", None)
     assert points == 0 and "you stopped this check" in text and worker.closed
     assert progress.read()["entries"] == []

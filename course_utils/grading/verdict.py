@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import html
 import re
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+
+from course_utils.grading import steps
+from course_utils.grading.steps import CopyCase, Step
 
 PASSED, FAILED, NOT_RUN = "passed", "failed", "not run"
 
@@ -18,6 +22,7 @@ class Part:
     points: float
     max_points: float
     detail: str
+    hint: str = ""  # what to look at first, where ``detail`` says more than one thing
 
     @property
     def state(self) -> str:
@@ -39,6 +44,27 @@ class Verdict:
     diagnosis: str = ""
     timing: tuple[dict, ...] = ()
     receipt: tuple[tuple[str, str], ...] = field(default=())
+
+    @classmethod
+    def of(
+        cls,
+        step: str,
+        dsl: str,
+        backend: str,
+        parts: Sequence[Part],
+        whole: bool = False,
+        timing: Sequence[dict] = (),
+        receipt: Sequence[tuple[str, str]] = (),
+    ) -> Verdict:
+        """A verdict whose diagnosis is the first failed part's.
+
+        ``whole``: one failed part costs all points.
+        """
+        failed = [part for part in parts if part.passed is False]
+        if whole and failed:
+            parts = [replace(part, points=0.0) for part in parts]
+        look = next((part.hint or f"{part.name}: {part.detail}" for part in failed), "")
+        return cls(step, dsl, backend, tuple(parts), look, tuple(timing), tuple(receipt))
 
     @property
     def points(self) -> float:
@@ -67,7 +93,7 @@ class Verdict:
             "passed": self.passed,
             "points": self.points,
             "max_points": self.max_points,
-            "checks": [asdict(part) for part in self.checks],
+            "checks": [{k: v for k, v in asdict(part).items() if k != "hint"} for part in self.checks],
             "diagnosis": self.diagnosis,
             "timing": list(self.timing),
             "receipt": [list(row) for row in self.receipt],
@@ -122,3 +148,43 @@ def as_html(text: str) -> str:
 
 def _number(points: float) -> str:
     return f"{round(points, 2):g}"
+
+
+def score(
+    step: Step | CopyCase, name: str, passed: bool | None, detail: str, hint: str = "", share: float = 1.0
+) -> Part:
+    """The part ``name`` of a step's or a copy's check.
+
+    ``share`` of its points are given where it did not pass.
+    """
+    worth = steps.parts_of(step)[name]
+    points = worth * share if passed or 0 < share < 1 else 0.0
+    return Part(name, passed, points, worth, detail, hint)
+
+
+def unchecked(name: object, dsl: object, backend: object, text: str) -> Verdict:
+    """The verdict where there was nothing to check: no points of none. The arguments may be anything."""
+    return Verdict(str(name), str(dsl), str(backend), (Part("compiles", False, 0, 0, text),), text)
+
+
+def itself_failed(name: object, dsl: object, backend: object, error: Exception) -> Verdict:
+    """The verdict of a fault of the checker's own: it must not end a learner's notebook."""
+    text = f"the checker itself failed ({type(error).__name__}: {error}); please report this with your kernel"
+    return unchecked(name, dsl, backend, text)
+
+
+def interrupted(name: str, dsl: str) -> Verdict:
+    """The verdict of a check that the learner stopped."""
+    text = "you stopped this check; run the cell again to repeat it"
+    return Verdict(name, dsl, "none", (Part("compiles", None, 0, 0, text),), text)
+
+
+def not_compiled(step: Step | CopyCase, dsl: str, backend: str, message: str) -> Verdict:
+    """The verdict of a kernel that could not be loaded or compiled, with the reason in words."""
+    parts = [
+        score(
+            step, name, False, message if name == "compiles" else "not reached: the kernel does not compile"
+        )
+        for name in steps.parts_of(step)
+    ]
+    return Verdict(step.id, dsl, backend, tuple(parts), message)

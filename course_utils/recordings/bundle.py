@@ -14,8 +14,11 @@ import zipfile
 from pathlib import Path
 
 from course_utils.artifact import Artifact
-from course_utils.grading import steps
+from course_utils.grading import hints, steps
+from course_utils.grading.gemm import judge
 from course_utils.grading.verdict import Verdict
+from course_utils.run import backends
+from course_utils.run.backends import TIME_LIMIT, Gpu, Launch
 
 MAIN = "import sys\nfrom course_utils.recordings.bundle import main\nsys.exit(main())\n"
 PACKAGES = ("ptx", "tma", "compile", "run", "grading", "recordings")  # what a check needs, whole
@@ -64,26 +67,19 @@ def run(path: str | Path, time_limit: float, quick: bool = False, say=print) -> 
 
     ``quick`` leaves the sustained runs out. Raises RuntimeError where there is no Hopper GPU.
     """
-    from course_utils.grading import checker
-
-    device, reason = checker.find_gpu()
+    device, reason = backends.find_gpu()
     if device is None:
         raise RuntimeError(reason)
-    entries = []
+    gpu, entries = Gpu(time_limit), []
     with zipfile.ZipFile(path) as archive:
         manifest = json.loads(archive.read("manifest.json"))
         say(f"{device['name']}, driver {device['driver']}, torch {device['torch']}: {len(manifest)} kernels")
         for kernel in manifest:
             step = steps.find(kernel["step"])
-            timed = {size: ("burst",) for size in step.timed_sizes} if kernel["timed"] else {}
-            verdict = checker.check_artifacts(
-                step,
-                kernel["dsl"],
-                _artifacts(archive, kernel["name"]),
-                "gpu",
-                time_limit=time_limit,
-                timed=timed,
-            )
+            artifacts = _artifacts(archive, kernel["name"])
+            answered = gpu.run(Launch(size, artifacts[size]) for size in step.check_sizes)
+            timed = [(artifacts[size], "burst") for size in step.timed_sizes if kernel["timed"]]
+            verdict = judge(step, kernel["dsl"], gpu, answered, timed)
             entries.append(entry(kernel["name"], verdict))
             say(summary(entries[-1]))
         # the hot runs last, so that every burst is a cool one
@@ -93,14 +89,12 @@ def run(path: str | Path, time_limit: float, quick: bool = False, say=print) -> 
                 continue
             artifacts = _artifacts(archive, kernel["name"])
             for size in sizes:
-                run = checker.ask("sustained", artifacts[size], 60.0)
-                if run.get("error"):
-                    say(
-                        f"{kernel['name']:38} sustained at {'x'.join(map(str, size))} failed: "
-                        f"{run['diagnosis']}"
-                    )
+                answer = gpu.time(artifacts[size], "sustained")
+                if answer.timing is None:
+                    told = hints.words(answer, artifacts[size])
+                    say(f"{kernel['name']:38} sustained at {'x'.join(map(str, size))} failed: {told}")
                 else:
-                    done["timings"].append(run)
+                    done["timings"].append(answer.timing)
             say(summary(done, "sustained"))
     return {"provenance": provenance(device, {k["dsl"]: k["versions"] for k in manifest}), "entries": entries}
 
@@ -157,7 +151,10 @@ def main(argv: list[str] | None = None) -> int:
         "--out", default="results.json", help="where to write the results (default: results.json)"
     )
     parser.add_argument(
-        "--time-limit", type=float, default=20.0, help="seconds one launch may take (default: 20)"
+        "--time-limit",
+        type=float,
+        default=TIME_LIMIT,
+        help=f"seconds one launch may take (default: {TIME_LIMIT:g})",
     )
     parser.add_argument("--quick", action="store_true", help="leave out the sustained runs")
     options = parser.parse_args(argv)

@@ -1,9 +1,8 @@
-"""The notebook's side of the worker process: start it, ask it, and end it when an answer does not come in
-time.
-"""
+"""The notebook's side of a worker process: start it, ask it, and end it when no answer comes in time."""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
@@ -14,8 +13,10 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import IO
 
 from course_utils.artifact import Artifact
+from course_utils.run import protocol
 
 START_LIMIT = 120.0  # seconds to import torch and open a CUDA context on a cold machine
 COMMAND = (sys.executable, "-P", "-m")  # -P: a learner's folder holds no module of ours
@@ -33,34 +34,35 @@ class WorkerDied(Exception):
 
 
 class Worker:
-    """A warm worker process that runs ``module``. It starts on the first request and again after a failure
-    killed it.
+    """A warm worker process that runs ``module``.
 
-    Use it as a context manager, or call ``close``.
+    It starts on the first request, and again after a failure killed it. Use it as a context manager, or call
+    ``close``.
     """
 
-    def __init__(self, module: str = GPU):
+    def __init__(self, module: str = GPU) -> None:
         self._module = module
         self._process: subprocess.Popen | None = None
-        self._log = None
+        self._log: IO[bytes] | None = None
+        self._answered = False  # this process has answered once, so it is up
 
-    def __enter__(self):
+    def __enter__(self) -> Worker:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def device(self) -> dict:
         """What GPU the worker has: see ``worker.device``. Raises WorkerDied where there is none."""
-        self._start()
+        self._up()
         return self._ask({"op": "device"}, b"", START_LIMIT)
 
-    def request(self, op: str, artifact: Artifact, limit: float, **fields) -> dict:
+    def request(self, op: str, artifact: Artifact, limit: float, **fields: object) -> dict:
         """One answer of the module's ``serve``. ``limit`` is seconds, a start of the process not counted.
 
         Raises WorkerTimeout and WorkerDied; after either, the next request starts a fresh process.
         """
-        self._start()
+        self._up()
         return self._ask({"op": op, **fields}, artifact.to_bytes(), limit)
 
     def close(self) -> None:
@@ -73,15 +75,15 @@ class Worker:
                 with contextlib.suppress(BrokenPipeError):  # stdin may hold what a dead process never read
                     stream.close()
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Start the process unless it runs, and do not wait for it: its imports take a second or two."""
         if self._process is not None and self._process.poll() is None:
             return
         self.close()
-        root = str(
-            Path(__file__).parents[2]
-        )  # the checkout, or the .pyz of a bundle: both can stand on PYTHONPATH
+        # the checkout, or the .pyz of a bundle: both can stand on PYTHONPATH
+        root = str(Path(__file__).parents[2])
         path = os.pathsep.join(p for p in (root, os.environ.get("PYTHONPATH")) if p)
-        self._log = tempfile.TemporaryFile()
+        self._log, self._answered = tempfile.TemporaryFile(), False
         self._process = subprocess.Popen(
             (*COMMAND, self._module),
             stdin=subprocess.PIPE,
@@ -89,14 +91,18 @@ class Worker:
             stderr=self._log,
             env={**os.environ, "PYTHONPATH": path, **ENVIRONMENT.get(self._module, {})},
         )
-        self._ask({"op": "device"}, b"", START_LIMIT)
+
+    def _up(self) -> None:
+        self.start()
+        if not self._answered:
+            self._ask({"op": "device"}, b"", START_LIMIT)
+            self._answered = True
 
     def _ask(self, request: dict, blob: bytes, limit: float) -> dict:
         deadline = time.monotonic() + limit
         try:
             for block in (json.dumps(request).encode(), blob):
-                self._process.stdin.write(struct.pack("<Q", len(block)) + block)
-            self._process.stdin.flush()
+                protocol.write_block(self._process.stdin, block)
             (length,) = struct.unpack("<Q", self._read(8, deadline))
             answer = json.loads(self._read(length, deadline))
             if answer.pop("fatal", False):
@@ -124,11 +130,26 @@ class Worker:
         return data
 
     def _last_words(self) -> str:
-        with contextlib.suppress(
-            subprocess.TimeoutExpired
-        ):  # it closed its answers but lives on: close() kills it
-            self._process.wait(2.0)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(2.0)  # it closed its answers but may live on: close() kills it
         self._log.seek(0)
         lines = self._log.read().decode(errors="replace").strip().splitlines()
         self.close()
         return lines[-1] if lines else "the worker process ended without a word"
+
+
+_workers: dict[str, Worker] = {}
+
+
+def worker(module: str) -> Worker:
+    """This process's warm worker for ``module``: GPU or EMULATOR. It ends with this process."""
+    if module not in _workers:
+        _workers[module] = Worker(module)
+        atexit.register(_workers[module].close)
+    return _workers[module]
+
+
+def close_all() -> None:
+    """End every worker of this process; the next request starts a fresh one."""
+    for one in _workers.values():
+        one.close()

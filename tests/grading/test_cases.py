@@ -7,8 +7,11 @@ from dataclasses import replace
 import pytest
 import torch
 
+from course_utils.compile.factory import DSLS
 from course_utils.compile.load import load_factory_source, load_module, solution_path
-from course_utils.grading import checker, steps
+from course_utils.grading import steps
+from course_utils.grading.copy import check_copy
+from course_utils.grading.maps import check_maps
 from course_utils.run import reference as results
 from course_utils.tma.rules import violations
 
@@ -32,7 +35,7 @@ def checked(source, *edits):
     for old, new in edits:
         assert old in source
         source = source.replace(old, new)
-    verdict = checker.check_copy("case12", load_factory_source(source, "copy"), "tilelang", "emulator")
+    verdict = check_copy("case12", load_factory_source(source, "copy"), "tilelang", "emulator")
     return verdict, {part.name: part for part in verdict.checks}
 
 
@@ -103,9 +106,9 @@ def test_a_flattened_view_of_the_tensors_is_welcome():
         (lambda *shape: 1 / 0, "ZeroDivisionError"),
     ],
 )
-@pytest.mark.parametrize("dsl", checker.DSLS)
+@pytest.mark.parametrize("dsl", DSLS)
 def test_nonsense_is_a_verdict(copy, words, dsl):
-    verdict = checker.check_copy("case12", copy, dsl, "emulator")
+    verdict = check_copy("case12", copy, dsl, "emulator")
     assert verdict.points == 0 and words in verdict.diagnosis
 
 
@@ -134,12 +137,12 @@ def test_a_wrong_signature_is_named(signature, words):
     ],
 )
 def test_wrong_arguments_are_verdicts(arguments):
-    verdict = checker.check_copy(*arguments)
+    verdict = check_copy(*arguments)
     assert verdict.max_points == 0 and "the copies are case12" in verdict.diagnosis
 
 
 def test_without_results_the_path_is_still_judged():
-    verdict = checker.check_copy("case12", load_factory_source(SOURCE, "copy"), "tilelang", "compile")
+    verdict = check_copy("case12", load_factory_source(SOURCE, "copy"), "tilelang", "compile")
     assert [part.passed for part in verdict.checks] == [True, True, True, None]
 
 
@@ -165,7 +168,7 @@ def test_given_maps_are_illegal_each_by_another_rule():
 
 
 def test_mended_maps_have_all_points():
-    verdict = checker.check_maps("case11", MEND)
+    verdict = check_maps("case11", MEND)
     assert verdict.passed and verdict.points == steps.MAP_CASES["case11"].points
 
 
@@ -185,10 +188,10 @@ def test_mended_maps_have_all_points():
     ],
 )
 def test_what_is_wrong_with_a_mended_map_is_said(mend, passed, words):
-    verdict = checker.check_maps("case11", mend)
+    verdict = check_maps("case11", mend)
     assert sum(bool(part.passed) for part in verdict.checks) == passed and words in str(verdict)
 
 
 @pytest.mark.parametrize("case", ["case12", [], None])
 def test_no_case_with_maps_is_said(case):
-    assert "the cases with tensor maps are case11" in checker.check_maps(case, MEND).diagnosis
+    assert "the cases with tensor maps are case11" in check_maps(case, MEND).diagnosis

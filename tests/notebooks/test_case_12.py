@@ -14,10 +14,13 @@ import tilelang.language as T
 
 from course_utils.artifact import TensorMap
 from course_utils.compile.errors import CompileError
+from course_utils.compile.factory import DSLS, compile_factory
 from course_utils.compile.load import load_factory, load_module, solution_path
-from course_utils.grading import checker
+from course_utils.grading.copy import check_copy
+from course_utils.grading.maps import findings
 from course_utils.ptx import paths as copies
 from course_utils.ptx.paths import BULK, LOAD, STORE, TENSOR, THREADS
+from course_utils.run.backends import Emulator, Launch
 from course_utils.tma.layouts import LayoutError, flattened, same_payload
 
 SHAPE = (8, 32, 64)
@@ -112,7 +115,7 @@ def pipelined(d0, d1, d2):
 
 def made(copy, *shape, dsl="tilelang"):
     """The compiled kernel, and {direction: Copy}."""
-    kernel = checker.compile_factory(copy, dsl, shape, "copy")
+    kernel = compile_factory(copy, dsl, shape, "copy")
     return kernel, {c.direction: c for c in copies.copies(kernel, textwrap.dedent(inspect.getsource(copy)))}
 
 
@@ -121,7 +124,7 @@ def maps(kernel):
 
 
 def emulated(kernel):
-    return checker.ask_emulator(kernel, (0,), op="copy")
+    return Emulator(schedules=(0,)).ask(Launch(kernel.tensors[0].shape, kernel, "copy"))
 
 
 # -- TileLang
@@ -129,9 +132,7 @@ def emulated(kernel):
 
 def test_a_load_left_to_the_compiler_goes_through_registers_and_its_store_by_tma():
     kernel, found = made(left_open(2, 16, 64), *SHAPE)
-    assert (
-        set(found[LOAD].paths) == {THREADS} and set(found[STORE].paths) == {TENSOR} and emulated(kernel)["ok"]
-    )
+    assert set(found[LOAD].paths) == {THREADS} and set(found[STORE].paths) == {TENSOR} and emulated(kernel).ok
 
 
 def test_in_a_pipelined_loop_the_same_load_is_tma():
@@ -154,7 +155,7 @@ def test_a_tile_of_rank_3(request_tma, tile, shape, path, boxes, box):
     assert [found[way].paths for way in (LOAD, STORE)] == [{path: boxes}] * 2
     assert [(m.rank, m.box, m.swizzle) for m in maps(kernel)] == ([(3, box, 3)] * 2 if box else [])
     assert [bool(found[way].finding) for way in (LOAD, STORE)] == [path == BULK] * 2
-    assert emulated(kernel)["ok"]
+    assert emulated(kernel).ok
 
 
 @pytest.mark.parametrize("request_tma", [asks, insists])
@@ -168,7 +169,7 @@ def test_rows_of_no_multiple_of_16_bytes_raise_where_tma_was_asked_for(request_t
 def test_a_preference_for_tma_is_dropped_where_the_box_would_be_too_tall():
     kernel, found = made(asks(4, 304, 64), 8, 304, 128)
     assert [set(found[way].paths) for way in (LOAD, STORE)] == [{THREADS}] * 2 and found[LOAD].finding
-    assert emulated(kernel)["ok"]
+    assert emulated(kernel).ok
 
 
 def test_tma_copy_of_a_box_that_is_too_tall_raises():
@@ -212,12 +213,12 @@ def test_rewrites(copy, shape, path, dims, box):
     kernel, found = made(copy, *shape)
     assert set(found[LOAD].paths) == set(found[STORE].paths) == {path}
     assert [(m.dims, m.box) for m in maps(kernel)] == ([(dims, box)] * 2 if dims else [])
-    assert emulated(kernel)["ok"]
+    assert emulated(kernel).ok
 
 
 def test_whole_rows_that_wgmma_reads_stay_tensor_tma():
     gemm = load_factory(solution_path("step04", "tilelang"))
-    found = copies.copies(checker.compile_factory(gemm, "tilelang", (256, 256, 64)))
+    found = copies.copies(compile_factory(gemm, "tilelang", (256, 256, 64)))
     assert [set(c.paths) for c in found] == [{TENSOR}] * 3
 
 
@@ -243,18 +244,15 @@ def variant(folder, *edits):
 def test_cute_drops_the_remainder_of_a_stride_and_only_the_bytes_show_it():
     copy = load_module(solution_path("case12", "cute")).copy
     kernel, found = made(copy, 8, 32, 60, dsl="cute")
-    assert (
-        set(found[LOAD].paths) == set(found[STORE].paths) == {TENSOR}
-        and checker.tensor_map_findings(kernel) == []
-    )
+    assert set(found[LOAD].paths) == set(found[STORE].paths) == {TENSOR} and findings(kernel) == []
     assert [m.strides for m in maps(kernel)] == [(112, 3840), (112,)]
     answer = emulated(kernel)
-    assert not answer["ok"] and answer["finished"] and "the first at [0, " in answer["diagnosis"]
+    assert not answer.ok and answer.finished and "the first at [0, " in answer.diagnosis
 
 
 def test_grouped_modes_are_another_order_of_rows(tmp_path):
     flat = "Y = cute.make_tensor(Y.iterator, cute.make_layout((d0 * d1, d2), stride=(d2, 1)))"
-    verdict = checker.check_copy(
+    verdict = check_copy(
         "case12", variant(tmp_path, (flat, "Y = cute.group_modes(Y, 0, 2)")), "cute", "emulator"
     )
     assert {p.name: p.passed for p in verdict.checks} == {
@@ -270,10 +268,10 @@ def test_grouped_modes_are_another_order_of_rows(tmp_path):
 # -- both
 
 
-@pytest.mark.parametrize("dsl", checker.DSLS)
+@pytest.mark.parametrize("dsl", DSLS)
 def test_solution_gets_all_points_in_the_emulator(dsl):
     copy = load_module(solution_path("case12", dsl)).copy
-    verdict = checker.check_copy("case12", copy, dsl, "emulator")
+    verdict = check_copy("case12", copy, dsl, "emulator")
     assert (verdict.points, verdict.max_points) == (10, 10), str(verdict)
     kernel, found = made(copy, *SHAPE, dsl=dsl)
     assert (found[LOAD].rank, found[LOAD].paths, found[STORE].rank, found[STORE].paths) == (
@@ -286,7 +284,7 @@ def test_solution_gets_all_points_in_the_emulator(dsl):
 
 
 def test_path_left_to_the_compiler_costs_four_points_of_ten():
-    verdict = checker.check_copy("case12", left_open(2, 16, 64), "tilelang", "emulator")
+    verdict = check_copy("case12", left_open(2, 16, 64), "tilelang", "emulator")
     assert verdict.points == 6 and "plain loads and stores" in verdict.diagnosis
 
 

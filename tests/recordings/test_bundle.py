@@ -13,8 +13,9 @@ import pytest
 
 from course_utils.artifact import Artifact, Parameter, Resources, Tensor
 from course_utils.compile.errors import CompileError
-from course_utils.grading import checker, steps
+from course_utils.grading import steps
 from course_utils.recordings import bundle, measured
+from course_utils.run import backends, client
 
 PACKAGE = Path(bundle.__file__).parents[1]
 KERNEL = {"name": "step01 tilelang", "step": "step01", "dsl": "tilelang", "timed": True, "factory": None}
@@ -39,6 +40,16 @@ TIMING = {
     "ratio_quartiles": [0.49, 0.51],
 }
 
+PTX = """
+.entry main()
+{
+.reg .f32 %f<2>;
+.reg .b64 %rd<3>;
+wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {%f1}, %rd1, %rd2, 1, 1, 1, 0, 0;
+ret;
+}
+"""
+
 
 def artifact(_factory, dsl, size):
     """Stands in for a compiler: launches nothing, but is whole and of this size."""
@@ -47,7 +58,7 @@ def artifact(_factory, dsl, size):
     return Artifact(
         dsl=dsl,
         kernel="main",
-        ptx="wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {%f1}, %rd1, %rd2;",
+        ptx=PTX,
         cubin=b"\x7fELF",
         grid=(1, 1, 1),
         block=(128, 1, 1),
@@ -71,7 +82,7 @@ class FakeWorker:
         return (
             {"ok": True, "relative_norm": 2e-4}
             if op == "run"
-            else {**TIMING, "mode": op, "size": [*artifact.problem]}
+            else {"ok": True, "timing": {**TIMING, "mode": op, "size": [*artifact.problem]}}
         )
 
 
@@ -85,8 +96,8 @@ def archive(tmp_path):
 @pytest.fixture
 def gpu(monkeypatch):
     worker = FakeWorker()
-    monkeypatch.setattr(checker, "find_gpu", lambda: (DEVICE, ""))
-    monkeypatch.setattr(checker, "worker", lambda: worker)
+    monkeypatch.setattr(backends, "find_gpu", lambda: (DEVICE, ""))
+    monkeypatch.setattr(client, "worker", lambda _: worker)
     return worker
 
 
@@ -142,7 +153,7 @@ def loaded_at_run():
     seen = set()
     todo = [
         PACKAGE / "recordings" / "bundle.py",
-        PACKAGE / "grading" / "checker.py",
+        PACKAGE / "grading" / "gemm.py",
         PACKAGE / "run" / "gpu" / "worker.py",
     ]
     while todo:
@@ -277,7 +288,9 @@ def test_a_kernel_that_is_not_timed_is_only_run(gpu, tmp_path):
 def test_one_bad_kernel_does_not_end_the_run(gpu, tmp_path, monkeypatch):
     fault, fine = {"error": "CUDA_ERROR_ILLEGAL_ADDRESS", "detail": "x"}, {"ok": True, "relative_norm": 2e-4}
     answers = itertools.chain([fault], itertools.repeat(fine))
-    monkeypatch.setattr(gpu, "request", lambda op, *_, **__: next(answers) if op == "run" else TIMING)
+    monkeypatch.setattr(
+        gpu, "request", lambda op, *_, **__: next(answers) if op == "run" else {"timing": TIMING}
+    )
     bundle.write(tmp_path / "out.pyz", [{**KERNEL, "name": "bad"}, {**KERNEL, "name": "good"}], artifact)
     said = []
     results = bundle.run(tmp_path / "out.pyz", 5.0, say=said.append)

@@ -11,19 +11,19 @@ import pytest
 from course_utils.artifact import Artifact, Resources
 from course_utils.run import client
 from course_utils.run.client import Worker, WorkerDied, WorkerTimeout
-from course_utils.run.gpu.worker import read_block, write_block
+from course_utils.run.protocol import read_block, write_block
 
 FAKE = r"""
 import json, os, sys, time
-from course_utils.run.gpu import worker
+from course_utils.run import protocol
 
 def serve(requests, answers):
     time.sleep(float(os.environ.get("FAKE_START", 0)))
-    while (block := worker.read_block(requests)) is not None:
+    while (block := protocol.read_block(requests)) is not None:
         request = json.loads(block)
         if request["op"] == "exit before the artifact":
             sys.exit("left early")
-        blob = worker.read_block(requests)
+        blob = protocol.read_block(requests)
         answer = {"pid": os.getpid(), "request": request, "bytes": len(blob)}
         if request["op"] == "sleep":
             time.sleep(request["seconds"])
@@ -41,9 +41,9 @@ def serve(requests, answers):
         elif request["op"] == "close":
             answers.close()
             time.sleep(600)
-        worker.write_block(answers, json.dumps(answer | {"fatal": request["op"] == "fatal"}).encode())
+        protocol.write_block(answers, json.dumps(answer | {"fatal": request["op"] == "fatal"}).encode())
 
-worker.main(serve)
+protocol.main(serve)
 """
 
 
@@ -194,7 +194,7 @@ def test_what_the_process_prints_is_no_answer(worker):
 
 def test_close_ends_a_hung_process_at_once(worker):
     first = pid(worker)
-    worker._start()
+    worker.start()
     write_block(worker._process.stdin, b'{"op": "sleep", "seconds": 600}')
     write_block(worker._process.stdin, b"")
     began = time.monotonic()

@@ -1,35 +1,15 @@
-"""The worker process: reads requests on stdin, answers on stdout, and dies rather than reuse a broken CUDA
-context.
-
-A request is two length-prefixed blocks, JSON and an Artifact's bytes (maybe empty); an answer is one JSON
-block. No pickle crosses, so what a learner's process sends is data and never code.
-"""
+"""The GPU's worker process: runs and times Artifacts, and dies rather than reuse a broken CUDA context."""
 
 from __future__ import annotations
 
-import json
-import os
-import struct
-import sys
+import subprocess
 from importlib.metadata import version
-from math import prod
+from typing import IO
 
-GUARD_ELEMENTS = 1 << 16  # fp16 elements on each side of D that no kernel may touch
+from course_utils.artifact import Artifact
+from course_utils.run import protocol
+
 RUNS = 2  # each on fresh inputs: a kernel that is right once and wrong once is wrong
-
-
-def read_block(stream) -> bytes | None:
-    """One length-prefixed block, or None at the end of the stream."""
-    header = stream.read(8)
-    if len(header) < 8:
-        return None
-    (length,) = struct.unpack("<Q", header)
-    return stream.read(length)
-
-
-def write_block(stream, data: bytes) -> None:
-    stream.write(struct.pack("<Q", len(data)) + data)
-    stream.flush()
 
 
 def device() -> dict:
@@ -56,8 +36,6 @@ def device() -> dict:
 
 
 def _driver_release() -> str:
-    import subprocess
-
     try:
         out = subprocess.run(
             ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
@@ -70,110 +48,54 @@ def _driver_release() -> str:
     return out.splitlines()[0].strip() if out.strip() else "unknown"
 
 
-def run(artifact, seed: int) -> dict:
-    """Launch on fresh inputs and hold D against the reference, the guards and the inputs against what they
-    were.
-    """
+def run(artifact: Artifact, kind: str, seed: int) -> dict:
+    """Launch on fresh inputs, RUNS times while all is right. ``kind`` is of ``trial.KINDS``."""
     import torch
 
-    from course_utils.run import reference as results
+    from course_utils.run import trial
     from course_utils.run.gpu.launch import Kernel
 
-    generator = torch.Generator(device="cuda").manual_seed(seed)
-    M, N, K = artifact.problem
-    names = [t.name for t in artifact.tensors]
-    padded = torch.empty(M * N + 2 * GUARD_ELEMENTS, device="cuda", dtype=torch.float16)
-    D = padded[GUARD_ELEMENTS:-GUARD_ELEMENTS].view(M, N)
-    for _ in range(RUNS):
-        A, B = results.inputs(M, N, K, generator, "cuda")
-        before = A.clone(), B.clone()
-        padded.view(torch.int16).fill_(results.POISON)
-        kernel = Kernel(artifact, dict(zip(names, (A.data_ptr(), B.data_ptr(), D.data_ptr()), strict=True)))
+    def launch(tensors: dict[str, torch.Tensor]) -> None:
+        kernel = Kernel(artifact, {name: tensor.data_ptr() for name, tensor in tensors.items()})
         kernel.launch(torch.cuda.current_stream().cuda_stream)
         torch.cuda.synchronize()
         kernel.unload()
-        found = results.compare(D, A, B)
-        answer = {
-            "ok": found.ok,
-            "wrong": found.wrong,
-            "unwritten": found.unwritten,
-            "relative_norm": found.relative_norm,
-            "max_error": found.max_error,
-            "diagnosis": found.diagnosis,
-        }
-        for name, tensor, old in zip("AB", (A, B), before, strict=True):
-            if not torch.equal(tensor.view(torch.int16), old.view(torch.int16)):
-                return answer | {"ok": False, "diagnosis": f"the kernel changed its input {name}"}
-        guards = padded.view(torch.int16)[:GUARD_ELEMENTS], padded.view(torch.int16)[-GUARD_ELEMENTS:]
-        for where, guard in zip(("before", "after"), guards, strict=True):
-            touched = int((guard != results.POISON).sum())
-            if touched:
-                text = f"the kernel wrote {touched} elements {where} D: a row or column past the edge"
-                return answer | {"ok": False, "diagnosis": text}
-        if not found.ok:
-            return answer
-    return answer
+
+    generator = torch.Generator(device="cuda").manual_seed(seed)
+    for _ in range(RUNS):
+        tried = trial.KINDS[kind](artifact, generator, launch, "cuda")
+        if not tried.ok:
+            break
+    return tried.fields()
 
 
-def copy(artifact, seed: int) -> dict:
-    """Launch a kernel that copies X to Y, on random bits, and hold Y against X."""
-    import torch
-
-    from course_utils.run import reference as results
-    from course_utils.run.gpu.launch import Kernel
-
-    x, y = artifact.tensors
-    X = results.numbered(prod(x.shape), torch.Generator(device="cuda").manual_seed(seed), "cuda")
-    before = X.clone()
-    padded = torch.full(
-        (prod(y.shape) + 2 * GUARD_ELEMENTS,), results.POISON, device="cuda", dtype=torch.int16
-    ).view(torch.float16)
-    Y = padded[GUARD_ELEMENTS:-GUARD_ELEMENTS]
-    kernel = Kernel(artifact, {x.name: X.data_ptr(), y.name: Y.data_ptr()})
-    kernel.launch(torch.cuda.current_stream().cuda_stream)
-    torch.cuda.synchronize()
-    kernel.unload()
-    found = results.compare_copy(Y.view(y.shape), before)
-    answer = {"ok": found.ok, "diagnosis": found.diagnosis, "relative_norm": found.relative_norm}
-    if not torch.equal(X.view(torch.int16), before.view(torch.int16)):
-        return answer | {"ok": False, "diagnosis": f"the kernel changed its input {x.name}"}
-    guards = torch.cat((padded[:GUARD_ELEMENTS], padded[-GUARD_ELEMENTS:])).view(torch.int16)
-    if touched := int((guards != results.POISON).sum()):
-        return answer | {"ok": False, "diagnosis": f"the kernel wrote {touched} elements outside {y.name}"}
-    return answer
-
-
-def serve(requests, answers) -> None:
+def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
     """Answer requests until the stream ends. After a CUDA error the answer says so and the process exits."""
     import torch
 
-    from course_utils.artifact import Artifact
     from course_utils.run.gpu import timing
     from course_utils.run.gpu.launch import DriverError
+
+    def fault(error: Exception) -> tuple[dict, bool]:
+        if isinstance(error, torch.cuda.OutOfMemoryError):
+            return {"error": "out_of_memory", "detail": _first_line(error)}, False
+        if isinstance(error, timing.TimedOutputWrong):
+            return {"error": "timed_output", "detail": str(error)}, False
+        if isinstance(error, DriverError):
+            return {"error": error.name, "detail": str(error)}, True
+        # torch raises AcceleratorError, a RuntimeError, for a kernel that faulted
+        return {"error": _cuda_error_name(error), "detail": _first_line(error)}, True
 
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     torch.cuda.init()
     torch.zeros(1, device="cuda")
-    work = {"run": run, "copy": copy, "burst": timing.burst, "sustained": timing.sustained}
-    while (block := read_block(requests)) is not None:
-        request = json.loads(block)
-        blob = read_block(requests)
-        fatal = False
-        try:
-            op = request.pop("op")
-            answer = device() if op == "device" else work[op](Artifact.from_bytes(blob), **request)
-        except torch.cuda.OutOfMemoryError as error:
-            answer = {"error": "out_of_memory", "detail": _first_line(error)}
-        except DriverError as error:
-            answer, fatal = {"error": error.name, "detail": str(error)}, True
-        except timing.TimedOutputWrong as error:
-            answer = {"error": "timed_output", "detail": str(error)}
-        except Exception as error:  # torch raises AcceleratorError, a RuntimeError, for a kernel that faulted
-            answer, fatal = {"error": _cuda_error_name(error), "detail": _first_line(error)}, True
-        write_block(answers, json.dumps(answer | {"fatal": fatal}).encode())
-        if fatal:
-            return
+    work = {"run": run, "burst": _timed(timing.burst), "sustained": _timed(timing.sustained)}
+    protocol.serve(requests, answers, work, device, fault)
+
+
+def _timed(mode):
+    return lambda artifact, **fields: {"ok": True, "timing": mode(artifact, **fields)}
 
 
 def _first_line(error: Exception) -> str:
@@ -193,13 +115,5 @@ def _cuda_error_name(error: Exception) -> str:
     return next((name for phrase, name in words.items() if phrase in str(error)), type(error).__name__)
 
 
-def main(serve) -> None:
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # nothing a library prints may reach the answers
-    serve(sys.stdin.buffer, answers)
-    answers.flush()
-    os._exit(0)  # a broken context can hang in its destructors
-
-
 if __name__ == "__main__":
-    main(serve)
+    protocol.main(serve)

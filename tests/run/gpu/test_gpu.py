@@ -14,7 +14,10 @@ import pytest
 
 from course_utils.artifact import Artifact, Parameter, Tensor
 from course_utils.compile.load import load_factory, solution_path
-from course_utils.grading import checker, steps
+from course_utils.grading import hints, steps
+from course_utils.grading.gemm import check_gemm, judge
+from course_utils.run import backends, client
+from course_utils.run.backends import Gpu, Launch, find_gpu
 
 pytestmark = pytest.mark.gpu
 
@@ -85,18 +88,20 @@ def tensors(m, n, k):
     return Tensor("A", (m, k), "float16"), Tensor("B", (n, k), "float16"), Tensor("D", (m, n), "float16")
 
 
-def run(artifact, limit=checker.TIME_LIMIT):
-    return checker.ask("run", artifact, limit)
+def run(artifact, limit=backends.TIME_LIMIT):
+    """The answer, with what it means in words as its diagnosis."""
+    answer = Gpu(limit).ask(Launch((), artifact))
+    return replace(answer, diagnosis=hints.words(answer, artifact))
 
 
 def pid():
     """The worker's process, after a right kernel has run in it."""
-    assert run(kernel())["ok"]
-    return checker.worker()._process.pid
+    assert run(kernel()).ok
+    return client.worker(client.GPU)._process.pid
 
 
 def test_finds_the_gpu():
-    device, reason = checker.find_gpu()
+    device, reason = find_gpu()
     assert reason == ""
     assert device["capability"] == [9, 0]
     assert (
@@ -107,13 +112,14 @@ def test_finds_the_gpu():
 
 def test_right_kernel_is_right():
     answer = run(kernel())
-    assert answer["ok"] and answer["wrong"] == answer["unwritten"] == 0
-    assert answer["relative_norm"] < 3e-4
+    assert answer.ok and answer.wrong == answer.unwritten == 0
+    assert answer.relative_norm < 3e-4
 
 
 def test_seed_decides_the_inputs():
     errors = [
-        checker.worker().request("run", kernel(), 20.0, seed=seed)["relative_norm"] for seed in (1, 1, 2)
+        client.worker(client.GPU).request("run", kernel(), 20.0, kind="gemm", seed=seed)["relative_norm"]
+        for seed in (1, 1, 2)
     ]
     assert errors[1] == pytest.approx(errors[0], rel=1e-6)
     assert errors[2] != pytest.approx(errors[0], rel=1e-6)
@@ -123,8 +129,8 @@ def test_seed_decides_the_inputs():
 def test_wrong_result_is_told_and_costs_no_process(plant, words):
     before = pid()
     answer = run(kernel(plant))
-    assert not answer["ok"] and "error" not in answer
-    assert words in answer["diagnosis"]
+    assert not answer.ok and not answer.error
+    assert words in answer.diagnosis
     assert pid() == before
 
 
@@ -132,8 +138,8 @@ def test_wrong_result_is_told_and_costs_no_process(plant, words):
 def test_fault_is_told_and_the_next_kernel_works(plant, words):
     before = pid()
     answer = run(kernel(plant))
-    assert answer["error"].startswith("CUDA_ERROR_")
-    assert re.search(words, answer["diagnosis"])
+    assert answer.error.startswith("CUDA_ERROR_")
+    assert re.search(words, answer.diagnosis)
     assert pid() != before
 
 
@@ -142,8 +148,8 @@ def test_hang_ends_at_its_limit_and_the_next_kernel_works():
     began = time.monotonic()
     answer = run(kernel(HANG), HANG_LIMIT)
     assert HANG_LIMIT <= time.monotonic() - began < HANG_LIMIT + 5
-    assert answer["error"] == "timeout"
-    assert "never ended (3 s)" in answer["diagnosis"] and "no mbarrier" in answer["diagnosis"]
+    assert answer.error == "timeout"
+    assert "never ended (3 s)" in answer.diagnosis and "no mbarrier" in answer.diagnosis
     assert pid() != before
 
 
@@ -152,8 +158,8 @@ def test_hang_of_one_worker_does_not_stop_another():
 
     with Worker() as other:
         with pytest.raises(WorkerTimeout):
-            other.request("run", kernel(HANG), HANG_LIMIT, seed=0)
-        assert run(kernel())["ok"]
+            other.request("run", kernel(HANG), HANG_LIMIT, kind="gemm", seed=0)
+        assert run(kernel()).ok
 
 
 @pytest.mark.parametrize(
@@ -168,15 +174,15 @@ def test_hang_of_one_worker_does_not_stop_another():
 )
 def test_refused_launch_is_told_and_the_next_kernel_works(change, words):
     answer = run(replace(kernel(), **change))
-    assert answer["error"].startswith("CUDA_ERROR_")
-    assert answer["diagnosis"] and words in answer["diagnosis"]
+    assert answer.error.startswith("CUDA_ERROR_")
+    assert answer.diagnosis and words in answer.diagnosis
     assert pid()
 
 
 def test_out_of_memory_costs_no_process():
     before = pid()
     answer = run(replace(kernel(), tensors=tensors(1 << 20, N, 1 << 20)))
-    assert answer["error"] == "out_of_memory" and "nvidia-smi" in answer["diagnosis"]
+    assert answer.error == "out_of_memory" and "nvidia-smi" in answer.diagnosis
     assert pid() == before
 
 
@@ -192,7 +198,7 @@ def assert_timed(run, mode, samples):
 
 
 def test_burst_says_speed_spread_and_clocks():
-    answer = checker.ask("burst", kernel(), 60.0)
+    answer = Gpu().time(kernel(), "burst").timing
     assert_timed(answer, "burst", 30)
     if shutil.which("nvidia-smi"):
         assert (
@@ -204,7 +210,9 @@ def test_burst_says_speed_spread_and_clocks():
 
 def test_sustained_says_the_same():
     assert_timed(
-        checker.worker().request("sustained", kernel(), 60.0, seed=1, heat_seconds=0.5, samples=4),
+        client.worker(client.GPU).request("sustained", kernel(), 60.0, seed=1, heat_seconds=0.5, samples=4)[
+            "timing"
+        ],
         "sustained",
         4,
     )
@@ -212,28 +220,31 @@ def test_sustained_says_the_same():
 
 def test_a_slower_kernel_has_a_lower_ratio():
     slow = kernel('for (int i = 0; i < 1000; ++i) asm volatile("nanosleep.u32 1000;");')
-    assert checker.ask("burst", slow, 60.0)["ratio"] < 0.5 * checker.ask("burst", kernel(), 60.0)["ratio"]
+    ratios = [Gpu().time(one, "burst").timing["ratio"] for one in (slow, kernel())]
+    assert ratios[0] < 0.5 * ratios[1]
 
 
 @pytest.mark.parametrize("op", ["burst", "sustained"])
 def test_wrong_timed_output_has_no_speed_and_costs_no_process(op):
     before = pid()
-    answer = checker.ask(op, kernel("if (m == 7) return;"), 60.0)
-    assert answer["error"] == "timed_output"
-    assert "tflops" not in answer
+    answer = Gpu().time(kernel("if (m == 7) return;"), op)
+    assert answer.error == "timed_output"
+    assert answer.timing is None
     assert pid() == before
 
 
-def test_hang_while_timed_ends_at_its_limit():
-    answer = checker.ask("burst", kernel(HANG), HANG_LIMIT)
-    assert answer["error"] == "timeout"
+def test_hang_while_timed_ends_at_its_limit(monkeypatch):
+    monkeypatch.setattr(backends, "TIMING_LIMIT", HANG_LIMIT)
+    answer = Gpu().time(kernel(HANG), "burst")
+    assert answer.error == "timeout"
     assert pid()
 
 
 def test_verdict_of_a_plain_kernel_lacks_the_instructions_alone():
     step = steps.find("step03")
-    sizes = dict.fromkeys((*step.check_sizes, step.timed_sizes[0]))
-    verdict = checker.check_artifacts(step, "tilelang", {size: kernel(size=size) for size in sizes}, "gpu")
+    answered = Gpu().run(Launch(size, kernel(size=size)) for size in step.check_sizes)
+    timed = [(kernel(size=step.timed_sizes[0]), "burst")]
+    verdict = judge(step, "tilelang", Gpu(), answered, timed)
     parts = {part.name: part.passed for part in verdict.checks}
     assert parts == {
         "compiles": True,
@@ -250,6 +261,6 @@ def test_verdict_of_a_plain_kernel_lacks_the_instructions_alone():
 @pytest.mark.parametrize("step", ["step01", "step05", "step10"])
 def test_solution_gets_all_its_points(step, dsl, package):
     pytest.importorskip(package, reason="solutions are compiled here")
-    verdict = checker.check(step, load_factory(solution_path(step, dsl)), dsl, backend="gpu")
+    verdict = check_gemm(step, load_factory(solution_path(step, dsl)), dsl, backend="gpu")
     assert verdict.passed, str(verdict)
     assert verdict.points == steps.find(step).points

@@ -2,7 +2,6 @@
 script.
 """
 
-import ast
 import ctypes
 import functools
 import os
@@ -13,8 +12,12 @@ import pytest
 
 from course_utils.compile import load as loading
 from course_utils.compile import tilelang
-from course_utils.grading import checker, steps
+from course_utils.grading import gemm, hints, steps
+from course_utils.grading.gemm import check_gemm
+from course_utils.run import backends, client
+from course_utils.run.backends import Compiler, Emulator, Launch
 from course_utils.run.client import WorkerDied, WorkerTimeout
+from course_utils.run.protocol import Answer
 
 DEVICE = {"name": "NVIDIA H200", "capability": [9, 0]}
 RIGHT = {"ok": True, "relative_norm": 2e-4}
@@ -96,17 +99,26 @@ def passed(verdict):
 
 @pytest.fixture
 def offline(monkeypatch):
-    """compile_factory answers from ``compiled``: what is checked is the checker, not the compiler again."""
-    monkeypatch.setattr(checker, "find_gpu", lambda: (None, "the reason there is none"))
-    monkeypatch.setattr(checker, "compile_factory", lambda step, dsl, size: compiled(step))
-    monkeypatch.setattr(
-        checker, "ask_emulator", lambda *_: {"ok": True, "relative_norm": 2e-4, "executed": 1}
-    )
+    """A factory is the name of a step; its solution is compiled once, for the checker is what is tried."""
+    monkeypatch.setattr(gemm, "compile_factory", lambda step, dsl, size: compiled(step))
+
+
+class Scripted:
+    """A machine that gives these answers, by size or else the same for every launch, and times nothing."""
+
+    lacks = "the reason nothing is timed"
+
+    def __init__(self, answers, name="emulator"):
+        self.answers, self.name = answers, name
+
+    def run(self, launches):
+        by_size = self.answers if isinstance(self.answers, dict) else {}
+        return [(launch, by_size.get(launch.size, self.answers)) for launch in launches]
 
 
 @pytest.mark.parametrize("step", ["step01", "step05", "step10"])
 def test_solution_gets_what_a_compiler_can_tell(step, offline):
-    verdict = checker.check(step, step, backend="compile")
+    verdict = check_gemm(step, step, backend="compile")
     assert passed(verdict) == {
         "compiles": True,
         "tensor maps": True,
@@ -121,7 +133,7 @@ def test_solution_gets_what_a_compiler_can_tell(step, offline):
 
 @pytest.mark.parametrize("step", steps.STEPS)
 def test_parts_are_worth_the_step_in_tenths(step):
-    verdict = checker.check(step, None, backend="compile")
+    verdict = check_gemm(step, None, backend="compile")
     worth = {part.name: part.max_points for part in verdict.checks}
     assert worth == {
         name: pytest.approx(steps.find(step).points * tenths / 10) for name, tenths in steps.PARTS.items()
@@ -135,7 +147,7 @@ def test_all_steps_are_worth_a_hundred_points():
 
 
 def test_json_fields(offline):
-    fields = checker.check("step05", "step05", backend="compile").to_dict()
+    fields = check_gemm("step05", "step05", backend="compile").to_dict()
     fields.pop("receipt")
     assert list(fields) == [
         "step",
@@ -157,10 +169,10 @@ def test_json_fields(offline):
     assert fields["timing"] == []
 
 
-def test_says_why_results_are_missing(offline):
-    verdicts = {
-        backend: parts(checker.check("step05", "step05", backend=backend)) for backend in checker.BACKENDS
-    }
+def test_says_why_results_are_missing(offline, monkeypatch):
+    monkeypatch.setattr(backends, "find_gpu", lambda: (None, "the reason there is none"))
+    monkeypatch.setattr(Emulator, "ask", lambda *_: EMULATED_RIGHT)
+    verdicts = {name: parts(check_gemm("step05", "step05", backend=name)) for name in backends.NAMES}
     assert verdicts["gpu"]["results"].detail == verdicts["gpu"]["speed"].detail == "the reason there is none"
     assert "only compiles" in verdicts["compile"]["results"].detail
     assert verdicts["auto"]["results"].passed and verdicts["emulator"]["results"].passed
@@ -173,32 +185,20 @@ def test_says_why_results_are_missing(offline):
 # -- in the emulator
 
 
-def emulated(monkeypatch, answers, step="step05"):
+def emulated(answers, step="step05"):
     """A check whose emulator gives these answers, in the order of the step table's sizes."""
-    by_size = dict(zip((size for size, _ in steps.find(step).emulated), answers, strict=True))
-    monkeypatch.setattr(
-        checker, "compile_factory", lambda step, dsl, size: replace(compiled(step), source=repr(size))
-    )
-    monkeypatch.setattr(
-        checker, "ask_emulator", lambda artifact, *_: by_size[ast.literal_eval(artifact.source)]
-    )
-    return checker.check(step, step, backend="emulator")
+    sizes = [size for size, _ in steps.find(step).emulated]
+    return check_gemm(step, step, backend=Scripted(dict(zip(sizes, answers, strict=True))))
 
 
-EMULATED_RIGHT = {"ok": True, "relative_norm": 2e-4, "executed": 9}
-RACE = {
-    "ok": False,
-    "finished": True,
-    "relative_norm": 2e-4,
-    "kinds": ["proxy-fence"],
-    "diagnosis": "no fence",
-}
-STUCK = {"ok": False, "finished": False, "relative_norm": 1.0, "kinds": ["deadlock"], "diagnosis": "all wait"}
-UNKNOWN = {"error": "emulator", "diagnosis": "the emulator cannot run this kernel: tcgen05"}
+EMULATED_RIGHT = Answer(ok=True, relative_norm=2e-4, executed=9)
+RACE = Answer(relative_norm=2e-4, kinds=("proxy-fence",), diagnosis="no fence")
+STUCK = Answer(finished=False, relative_norm=1.0, kinds=("deadlock",), diagnosis="all wait")
+UNKNOWN = Answer(error="not_run", detail="the emulator cannot run this kernel: tcgen05")
 
 
 def test_right_in_the_emulator_gives_all_points_but_speeds(offline, monkeypatch):
-    verdict = emulated(monkeypatch, [EMULATED_RIGHT] * 3)
+    verdict = emulated([EMULATED_RIGHT] * 3)
     assert passed(verdict) == {
         "compiles": True,
         "tensor maps": True,
@@ -210,55 +210,58 @@ def test_right_in_the_emulator_gives_all_points_but_speeds(offline, monkeypatch)
 
 
 def test_a_single_tile_has_all_its_points_from_the_emulator(offline, monkeypatch):
-    verdict = emulated(monkeypatch, [EMULATED_RIGHT], "step01")
+    verdict = emulated([EMULATED_RIGHT], "step01")
     assert verdict.passed and verdict.points == 5
 
 
 def test_a_finding_is_a_failure_though_the_numbers_are_right(offline, monkeypatch):
-    verdict = emulated(monkeypatch, [EMULATED_RIGHT, RACE, EMULATED_RIGHT])
+    verdict = emulated([EMULATED_RIGHT, RACE, EMULATED_RIGHT])
     assert parts(verdict)["results"].points == pytest.approx(0.5 * 4 * 2 / 3)
     assert "256 x 768 x 320: no fence" in verdict.diagnosis
 
 
 def test_a_deadlock_gives_no_points_and_its_words(offline, monkeypatch):
-    verdict = emulated(monkeypatch, [STUCK] * 3)
+    verdict = emulated([STUCK] * 3)
     assert parts(verdict)["results"].points == 0
     assert verdict.diagnosis.endswith("all wait") and parts(verdict)["results"].detail.count("all wait") == 1
 
 
 def test_whole_runs_are_told_before_runs_of_a_few_ctas(offline, monkeypatch):
     verdict = emulated(
-        monkeypatch, [{**RACE, "diagnosis": "some CTAs"}, {**RACE, "diagnosis": "all CTAs"}, EMULATED_RIGHT]
+        [replace(RACE, diagnosis="some CTAs"), replace(RACE, diagnosis="all CTAs"), EMULATED_RIGHT]
     )
     assert verdict.diagnosis.endswith("all CTAs")
 
 
 def test_what_the_emulator_cannot_run_is_not_held_against_the_learner(offline, monkeypatch):
-    verdict = emulated(monkeypatch, [UNKNOWN] * 3)
+    verdict = emulated([UNKNOWN] * 3)
     assert parts(verdict)["results"].passed is None and "tcgen05" in parts(verdict)["results"].detail
     assert not verdict.failed
 
 
-def test_an_emulator_that_dies_or_never_answers_is_a_verdict(offline, monkeypatch):
-    monkeypatch.undo()
-    monkeypatch.setattr(checker, "find_gpu", lambda: (None, ""))
-    for error, words in ((WorkerDied("out of memory"), "died"), (WorkerTimeout(), "did not end within")):
-        monkeypatch.setattr(checker, "worker", lambda _, error=error: FakeWorker(runs=(error,)))
-        assert words in checker.ask_emulator(compiled("step01"), (0,), None)["diagnosis"]
+@pytest.mark.parametrize(
+    "error, words", [(WorkerDied("out of memory"), "died"), (WorkerTimeout(), "did not end within")], ids=repr
+)
+def test_an_emulator_that_dies_or_never_answers_is_a_verdict(error, words, offline, monkeypatch):
+    monkeypatch.setattr(client, "worker", lambda _: FakeWorker(runs=(error,)))
+    verdict = check_gemm("step01", "step01", backend="emulator")
+    assert parts(verdict)["results"].passed is None and words in parts(verdict)["results"].detail
+    assert not verdict.failed
 
 
 def test_the_emulators_process_really_runs_a_kernel():
-    answer = checker.ask_emulator(compiled("step01"), (0, 1), None)
-    assert answer["ok"] and answer["relative_norm"] < 3e-4 and answer["executed"] > 1000
+    launch = Launch(steps.find("step01").check_sizes[0], compiled("step01"))
+    answer = Emulator().ask(launch)
+    assert answer.ok and answer.relative_norm < 3e-4 and answer.executed > 1000
 
 
 def test_compile_backend_asks_for_no_gpu(offline, monkeypatch):
-    monkeypatch.setattr(checker, "find_gpu", lambda: pytest.fail("asked for a GPU"))
-    assert not checker.check("step05", "step05", backend="compile").failed
+    monkeypatch.setattr(backends, "find_gpu", lambda: pytest.fail("asked for a GPU"))
+    assert not check_gemm("step05", "step05", backend="compile").failed
 
 
 def test_instructions_met_in_part_give_part_of_the_points(offline):
-    verdict = checker.check("step05", "step04", backend="compile")  # one barrier, where a ring needs two
+    verdict = check_gemm("step05", "step04", backend="compile")  # one barrier, where a ring needs two
     instructions = parts(verdict)["instructions"]
     wanted = len(steps.find("step05").requires)
     assert instructions.passed is False
@@ -268,7 +271,7 @@ def test_instructions_met_in_part_give_part_of_the_points(offline):
 
 
 def test_forbidden_instructions_cost_points(offline):
-    verdict = checker.check("step03", "step05", backend="compile")
+    verdict = check_gemm("step03", "step05", backend="compile")
     assert 0 < parts(verdict)["instructions"].points < parts(verdict)["instructions"].max_points
     assert "must do without TMA loads" in verdict.diagnosis
 
@@ -278,13 +281,9 @@ def test_illegal_tensor_map_is_told(monkeypatch):
     first = artifact.parameters[0]
     broken = replace(first, tensor_map=replace(first.tensor_map, strides=(642,)))
     step = steps.find("step05")
-    verdict = checker.check_artifacts(
-        step,
-        "tilelang",
-        {step.check_sizes[0]: replace(artifact, parameters=(broken, *artifact.parameters[1:]))},
-        "compile",
-        "no GPU",
-    )
+    artifact = replace(artifact, parameters=(broken, *artifact.parameters[1:]))
+    answered = Compiler("no GPU").run([Launch(step.check_sizes[0], artifact)])
+    verdict = gemm.judge(step, "tilelang", Compiler("no GPU"), answered)
     part = parts(verdict)["tensor maps"]
     assert part.passed is False and part.points == 0
     assert f"the map over {first.tensor}" in part.detail and "642" in part.detail
@@ -298,7 +297,7 @@ def test_illegal_tensor_map_is_told(monkeypatch):
 def test_kernel_written_another_way_is_as_good(step, source, tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(source)
-    verdict = checker.check(step, loading.load_factory(path), backend="compile")
+    verdict = check_gemm(step, loading.load_factory(path), backend="compile")
     assert verdict.points == steps.find(step).points / 2, str(verdict)
 
 
@@ -315,20 +314,18 @@ def assert_refused(verdict, *words):
 
 @pytest.mark.parametrize("step", [None, 5, "", "step11", "step1", ["step01"], {}], ids=repr)
 def test_unknown_step_is_a_verdict(step):
-    assert_refused(
-        checker.check(step, None), *(["step01, step02"] if not isinstance(step, list | dict) else [])
-    )
+    assert_refused(check_gemm(step, None), *(["step01, step02"] if not isinstance(step, list | dict) else []))
 
 
 @pytest.mark.parametrize("dsl", [None, "", "cuda", "TileLang", ["tilelang"]], ids=repr)
 def test_unknown_dsl_is_a_verdict(dsl):
-    assert_refused(checker.check("step01", None, dsl), "there is no DSL", "tilelang")
+    assert_refused(check_gemm("step01", None, dsl), "there is no DSL", "tilelang")
 
 
 @pytest.mark.parametrize("backend", [None, "", "cpu", 0, ["gpu"]], ids=repr)
 def test_unknown_backend_is_a_verdict(backend):
     assert_refused(
-        checker.check("step01", None, backend=backend), "there is no backend", "auto, gpu, emulator, compile"
+        check_gemm("step01", None, backend=backend), "there is no backend", "auto, gpu, emulator, compile"
     )
 
 
@@ -364,7 +361,7 @@ def recurses(M, N, K):
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_bad_factory_is_a_verdict(factory, words):
-    verdict = checker.check("step01", factory, backend="compile")
+    verdict = check_gemm("step01", factory, backend="compile")
     assert_refused(verdict, words)
     assert passed(verdict) == dict.fromkeys(steps.PARTS, False)
     assert (verdict.backend, verdict.max_points) == ("compile", 5)
@@ -376,18 +373,18 @@ def test_an_endless_factory_is_a_verdict(monkeypatch):
             pass
 
     monkeypatch.setattr(tilelang, "TRACE_LIMIT", 0.2)
-    assert_refused(checker.check("step01", endless, backend="compile"), "did not end within 0.2 s")
+    assert_refused(check_gemm("step01", endless, backend="compile"), "did not end within 0.2 s")
 
 
 def test_the_interrupt_key_ends_a_check():
     with pytest.raises(KeyboardInterrupt):
-        checker.check("step01", raises(KeyboardInterrupt()), backend="compile")
+        check_gemm("step01", raises(KeyboardInterrupt()), backend="compile")
 
 
 def test_error_names_the_line_of_the_learner(tmp_path):
     path = tmp_path / "mine.py"
     path.write_text("def gemm(M, N, K):\n    stages = 0\n    return K // stages\n")
-    verdict = checker.check("step01", loading.load_factory(path), backend="compile")
+    verdict = check_gemm("step01", loading.load_factory(path), backend="compile")
     assert_refused(verdict, "ZeroDivisionError", "mine.py, line 3", "return K // stages")
 
 
@@ -401,51 +398,47 @@ def test_a_factory_that_prints_and_deletes_is_a_verdict(tmp_path, monkeypatch, c
     )
     monkeypatch.setattr(os, "environ", os.environ.copy())
     monkeypatch.chdir(folder)
-    assert_refused(
-        checker.check("step01", loading.load_factory(path), backend="compile"), "OSError: all gone"
-    )
+    assert_refused(check_gemm("step01", loading.load_factory(path), backend="compile"), "OSError: all gone")
     assert "chatter" not in capfd.readouterr().out
 
 
 def test_a_missing_compiler_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "tilelang", None)
     assert_refused(
-        checker.check("step01", recurses, backend="compile"), "package tilelang is missing", "make venv"
+        check_gemm("step01", recurses, backend="compile"), "package tilelang is missing", "make venv"
     )
 
 
-def test_a_fault_of_the_checker_is_a_verdict(monkeypatch):
-    monkeypatch.setattr(checker, "check_artifacts", raises(RuntimeError("our own fault")))
-    monkeypatch.setattr(checker, "compile_factory", lambda *_: compiled("step01"))
-    assert_refused(
-        checker.check("step01", None, backend="compile"), "the checker itself failed", "our own fault"
-    )
+def test_a_fault_of_the_checker_is_a_verdict(offline, monkeypatch):
+    monkeypatch.setattr(gemm, "judge", raises(RuntimeError("our own fault")))
+    verdict = check_gemm("step01", "step01", backend="compile")
+    assert_refused(verdict, "the checker itself failed", "our own fault")
 
 
 def test_the_next_check_works(offline):
-    checker.check("step05", None)
-    assert not checker.check("step05", "step05").failed
+    check_gemm("step05", None)
+    assert not check_gemm("step05", "step05").failed
 
 
 def test_html_escapes_what_a_learner_wrote():
     attack = "<script>alert('x')</script>"
     for verdict in (
-        checker.check("step01", raises(ValueError(attack)), backend="compile"),
-        checker.check(attack, None),
-        checker.check("step01", None, dsl=attack),
-        checker.check("step01", None, backend=attack),
+        check_gemm("step01", raises(ValueError(attack)), backend="compile"),
+        check_gemm(attack, None),
+        check_gemm("step01", None, dsl=attack),
+        check_gemm("step01", None, backend=attack),
     ):
         html = verdict._repr_html_()
         assert "<script" not in html and "&lt;script&gt;" in html
 
 
 def test_text_and_html_say_every_part_and_the_diagnosis(offline):
-    verdict = checker.check("step05", "step04", backend="compile")
+    verdict = check_gemm("step05", "step04", backend="compile")
     for form in (str(verdict), verdict._repr_html_()):
         assert all(name in form for name in steps.PARTS)
         assert all(state in form for state in ("passed", "failed", "not run"))
         assert "Look here first" in form and "step05" in form and "of 10 points" in form
-    assert "Look here first" not in str(checker.check("step05", "step05", backend="compile"))
+    assert "Look here first" not in str(check_gemm("step05", "step05", backend="compile"))
 
 
 # -- with a GPU that answers from a script
@@ -465,6 +458,9 @@ class FakeWorker:
         if isinstance(answer, Exception):
             raise answer
         return dict(answer)
+
+    def start(self):
+        pass
 
     def count(self, op):
         return sum(asked == op for asked, *_ in self.asked)
@@ -486,15 +482,20 @@ FLOOR = steps.find("step05").speed_floor
 SIZES = steps.find("step05").check_sizes
 
 
+def timed(run):
+    """A worker's answer with this timing; an error or an exception is one already."""
+    return {"ok": True, "timing": run} if isinstance(run, dict) and "error" not in run else run
+
+
 @pytest.fixture
 def gpu(monkeypatch, offline):
     """Checks a step's solution against a worker with these answers."""
-    monkeypatch.setattr(checker, "find_gpu", lambda: (DEVICE, ""))
+    monkeypatch.setattr(backends, "find_gpu", lambda: (DEVICE, ""))
 
     def check(runs=(RIGHT,), timings=(FAST,), step="step05", **options):
-        worker = FakeWorker(runs, timings)
-        monkeypatch.setattr(checker, "worker", lambda: worker)
-        return checker.check(step, step, **options), worker
+        worker = FakeWorker(runs, [timed(run) for run in timings])
+        monkeypatch.setattr(client, "worker", lambda _: worker)
+        return check_gemm(step, step, **options), worker
 
     return check
 
@@ -509,9 +510,7 @@ def test_right_and_fast_gets_all_points(gpu):
 
 def test_gpu_checks_compile_at_every_size(gpu, monkeypatch):
     sizes = []
-    monkeypatch.setattr(
-        checker, "compile_factory", lambda step, dsl, size: sizes.append(size) or compiled(step)
-    )
+    monkeypatch.setattr(gemm, "compile_factory", lambda step, dsl, size: sizes.append(size) or compiled(step))
     gpu()
     assert sizes == [*SIZES, steps.find("step05").timed_sizes[0]]
 
@@ -601,7 +600,7 @@ def test_a_hang_without_a_barrier_is_no_deadlock(gpu):
 
 def test_a_hang_with_too_many_registers_says_so(gpu, monkeypatch):
     greedy = replace(compiled("step07"), block=(512, 1, 1))  # three consumers at 232 registers
-    monkeypatch.setattr(checker, "compile_factory", lambda *_: greedy)
+    monkeypatch.setattr(gemm, "compile_factory", lambda *_: greedy)
     verdict, worker = gpu([RIGHT, WorkerTimeout()], step="step07")
     assert_broken(verdict, worker, "setmaxnreg asks for 94,208 registers", "64,512")
 
@@ -611,10 +610,10 @@ def test_a_dead_worker_is_a_verdict_with_its_last_words(gpu):
     assert_broken(verdict, worker, "the GPU process died: Segmentation fault")
 
 
-@pytest.mark.parametrize("name", checker._FAULTS)
+@pytest.mark.parametrize("name", hints.FAULTS)
 def test_a_known_fault_is_explained(name, gpu):
     verdict, worker = gpu([RIGHT, {"error": name, "detail": "said the driver"}])
-    assert_broken(verdict, worker, checker._FAULTS[name])
+    assert_broken(verdict, worker, hints.FAULTS[name])
 
 
 def test_an_unknown_fault_is_named(gpu):
@@ -655,17 +654,12 @@ def test_failure_while_timed_costs_the_speed_points_alone(answer, words, gpu):
 
 
 def test_a_full_ladder_run_keeps_every_timing(gpu, monkeypatch):
-    step = steps.find("step05")
-    sizes = (*step.check_sizes, *step.timed_sizes)
-    worker = FakeWorker(timings=[timing(1.0), timing(0.1), timing(0.2)])
-    monkeypatch.setattr(checker, "worker", lambda: worker)
-    verdict = checker.check_artifacts(
-        step,
-        "tilelang",
-        dict.fromkeys(sizes, compiled("step05")),
-        "gpu",
-        timed={size: ("burst",) for size in step.timed_sizes},
-    )
+    step, artifact = steps.find("step05"), compiled("step05")
+    worker = FakeWorker(timings=[timed(timing(ratio)) for ratio in (1.0, 0.1, 0.2)])
+    monkeypatch.setattr(client, "worker", lambda _: worker)
+    machine = backends.Gpu()
+    answered = machine.run(Launch(size, artifact) for size in step.check_sizes)
+    verdict = gemm.judge(step, "tilelang", machine, answered, [(artifact, "burst") for _ in step.timed_sizes])
     assert [run["ratio"] for run in verdict.timing] == [1.0, 0.1, 0.2]
     assert verdict.passed  # the first timed size is held against the floor
 
@@ -695,8 +689,8 @@ def test_a_gpu_that_cannot_be_used_has_a_reason(answer, words, monkeypatch):
             return answer
 
     monkeypatch.setattr(ctypes, "CDLL", lambda name: None)
-    monkeypatch.setattr(checker, "worker", Machine)
-    device, reason = checker.find_gpu()
+    monkeypatch.setattr(client, "worker", lambda _: Machine())
+    device, reason = backends.find_gpu()
     assert device is None and words in reason
 
 
@@ -705,9 +699,9 @@ def test_without_a_driver_no_process_is_started(monkeypatch):
         raise OSError(name)
 
     monkeypatch.setattr(ctypes, "CDLL", missing)
-    monkeypatch.setattr(checker, "worker", lambda: pytest.fail("started a worker"))
-    assert checker.find_gpu() == (None, "there is no NVIDIA driver here")
+    monkeypatch.setattr(client, "worker", lambda _: pytest.fail("started a worker"))
+    assert backends.find_gpu() == (None, "there is no NVIDIA driver here")
 
 
 def test_one_worker_for_the_process():
-    assert checker.worker() is checker.worker()
+    assert client.worker(client.GPU) is client.worker(client.GPU)

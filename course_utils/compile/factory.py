@@ -1,0 +1,52 @@
+"""A learner's factory to an Artifact, by the compiler of its DSL; and what of it is still to be written."""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from importlib import import_module
+
+from course_utils.artifact import Artifact
+from course_utils.compile.errors import CompileError
+
+DSLS = ("tilelang", "cute")
+OPEN = "raise NotImplementedError"  # what stands in an exercise where the learner's code goes
+
+
+def compile_factory(factory: object, dsl: str, size: tuple[int, ...], kind: str = "gemm") -> Artifact:
+    """Compile ``factory(*size)``; ``kind`` is "gemm", of size M, N, K, or "copy", of any shape.
+
+    Raises CompileError only.
+    """
+    if not callable(factory):
+        takes = "(M, N, K)" if kind == "gemm" else "a shape"
+        raise CompileError("load", f"{kind} is {type(factory).__name__}, not a function of {takes}")
+    try:
+        return getattr(import_module(f"course_utils.compile.{dsl}"), f"compile_{kind}")(factory, *size)
+    except ImportError as error:  # the compiler's own; what the factory raises comes as a CompileError
+        text = f"the package {error.name} is missing here; `make venv` installs what the course needs"
+        raise CompileError("load", text) from error
+    except SystemExit as error:
+        text = f"{kind} called sys.exit() or exit(); return the kernel instead"
+        raise CompileError("trace", text) from error
+
+
+def source_of(factory: object) -> str:
+    """The factory's own Python, or "" where it is not to be had."""
+    try:
+        return textwrap.dedent(inspect.getsource(factory))  # type: ignore[arg-type]
+    except (OSError, TypeError):
+        return ""
+
+
+def open_places(factory: object) -> str:
+    """What is still to be written in an exercise; "" where nothing is, or its source is not to be had."""
+    try:
+        lines, first = inspect.getsourcelines(factory)  # type: ignore[arg-type]
+    except (OSError, TypeError):
+        return ""
+    places = [
+        f"line {first + n}: {line.strip()}" for n, line in enumerate(lines) if line.strip().startswith(OPEN)
+    ]
+    told = f"this exercise is still open. Write the code where it says `{OPEN}`:\n"
+    return told + "\n".join(places) if places else ""

@@ -1,0 +1,183 @@
+"""check_gemm(): a GEMM kernel of a step, part by part. It never raises.
+
+The learner's factory is compiled in this process; what is launched and timed is the Artifact alone, by a
+backend. A kernel that hangs or faults costs its own verdict and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from course_utils.artifact import Artifact
+from course_utils.compile.errors import CompileError
+from course_utils.compile.factory import DSLS, compile_factory, open_places
+from course_utils.grading import conditions, hints, maps, steps
+from course_utils.grading.steps import Step
+from course_utils.grading.verdict import Part, Verdict, itself_failed, not_compiled, score, unchecked
+from course_utils.ptx import receipts
+from course_utils.ptx.receipts import Receipt
+from course_utils.run import backends
+from course_utils.run.backends import TIME_LIMIT, Backend, Launch
+from course_utils.run.protocol import Answer
+
+UNSTEADY = 0.1  # spread of the paired ratios between their quartiles; an idle H200 stays within 0.02
+
+Answered = Sequence[tuple[Launch, Answer]]
+Timed = Sequence[tuple[Artifact, str]]  # with "burst" or "sustained"
+
+
+def check_gemm(
+    step: str,
+    factory: object,
+    dsl: str = "tilelang",
+    backend: str | Backend = "auto",
+    time_limit: float = TIME_LIMIT,
+) -> Verdict:
+    """Check one step: ``factory(M, N, K)`` returns the kernel. Every part is tried, the verdict never raises.
+
+    ``backend`` is ``"gpu"``, ``"emulator"`` (results from the CPU, no speed), ``"compile"`` (no results
+    either), ``"auto"``: the GPU where there is a Hopper one, else the emulator; or a backend itself.
+    ``time_limit`` is seconds for a single run on the GPU. Raises nothing; a wrong argument is a verdict too.
+    """
+    try:
+        wanted = steps.find(step)
+        if dsl not in DSLS:
+            raise ValueError(f"there is no DSL {dsl!r}; the course has {', '.join(DSLS)}")
+        machine = backends.choose(backend, time_limit)
+    except ValueError as error:
+        return unchecked(step, dsl, backend, str(error))
+    except Exception as error:
+        return itself_failed(step, dsl, backend, error)
+    try:
+        answered = machine.run(_launches(wanted, factory, dsl, machine))
+        timed = []
+        if wanted.speed_floor and not machine.lacks:
+            timed.append((compile_factory(factory, dsl, wanted.timed_sizes[0]), "burst"))
+        return judge(wanted, dsl, machine, answered, timed)
+    except CompileError as error:
+        return not_compiled(wanted, dsl, machine.name, open_places(factory) or str(error))
+    except Exception as error:
+        return itself_failed(step, dsl, machine.name, error)
+
+
+def _launches(step: Step, factory: object, dsl: str, machine: Backend) -> Iterator[Launch]:
+    """What this machine is to run, compiled as it is asked for.
+
+    An emulator takes those first that take it longest, and runs of all CTAs before runs of a few: the pattern
+    of their wrong elements says more.
+    """
+    plan: Sequence[tuple[tuple[int, ...], tuple[int, ...] | None]]
+    if machine.name == "gpu":
+        plan = [(size, None) for size in step.check_sizes]
+    elif machine.name == "compile":
+        plan = step.emulated[:1]
+    else:
+        plan = sorted(step.emulated, key=lambda run: (run[1] is not None, -run[0][0] * run[0][1]))
+    for size, ctas in plan:
+        yield Launch(size, compile_factory(factory, dsl, size), ctas=ctas)
+
+
+def judge(step: Step, dsl: str, machine: Backend, answered: Answered, timed: Timed = ()) -> Verdict:
+    """The verdict on a kernel that was run: ``answered`` are its launches, ``timed`` is what to time if it is
+    right.
+    """
+    artifacts = {launch.size: launch.artifact for launch, _ in answered}
+    first = artifacts.get(step.emulated[0][0], answered[0][0].artifact)
+    receipt = receipts.read_ptx(first.ptx)
+    results = _results(step, machine, answered)
+    speed, timing = _speed(step, machine, results.passed, timed)
+    parts = (
+        _compiles(step, first),
+        _tensor_maps(step, first),
+        _instructions(step, receipt, first),
+        results,
+        speed,
+    )
+    table = receipts.table(receipt, first)
+    return Verdict.of(step.id, dsl, machine.name, parts, step.whole, timing, table)
+
+
+def _compiles(step: Step, artifact: Artifact) -> Part:
+    made = artifact.resources
+    spills = made.spill_stores + made.spill_loads
+    shared = artifact.dynamic_shared + made.static_shared
+    detail = (
+        f"{made.registers} registers a thread, {spills or 'no'} bytes spilled, {shared:,} bytes of shared "
+        "memory"
+    )
+    return score(step, "compiles", True, detail)
+
+
+def _tensor_maps(step: Step, artifact: Artifact) -> Part:
+    broken = maps.findings(artifact)
+    count = sum(parameter.kind == "tensor_map" for parameter in artifact.parameters)
+    fine = f"{count} tensor maps, all legal" if count else "the kernel uses none"
+    return score(step, "tensor maps", not broken, "; ".join(broken) or fine)
+
+
+def _instructions(step: Step, receipt: Receipt, artifact: Artifact) -> Part:
+    unmet = conditions.unmet(receipt, artifact, step.requires, step.forbids)
+    share = 1 - len(unmet) / (len(step.requires) + len(step.forbids))
+    detail = "; ".join(unmet) or "all that the step is about survived the compiler"
+    return score(step, "instructions", not unmet, detail, unmet[0] if unmet else "", share)
+
+
+def _results(step: Step, machine: Backend, answered: Answered) -> Part:
+    """Right at every size, or what is wrong at which; not run where one of them could not be tried."""
+    prefix = "emulated: " if machine.name == "emulator" else ""
+    right, notes, ended = 0, [], True
+    for launch, answer in answered:
+        if answer.error == "not_run":
+            return score(step, "results", None, answer.detail)
+        if answer.ok:
+            right += 1
+            continue
+        told = hints.words(answer, launch.artifact)
+        notes.append(f"at M, N, K = {' x '.join(map(str, launch.size))}: {told}")
+        if (
+            answer.error or not answer.finished
+        ):  # what hangs or faults at one size would say the same at the next
+            ended = False
+            break
+    if not notes:
+        sizes = f"{right} size{'s' * (right != 1)}"
+        last = answered[-1][1].relative_norm
+        return score(step, "results", True, f"{prefix}right at {sizes}, last relative error {last:.1e}")
+    share = 0.5 * right / len(answered) if ended else 0.0
+    return score(step, "results", False, prefix + "\n".join(notes), notes[0], share)
+
+
+def _speed(step: Step, machine: Backend, right: bool | None, timed: Timed) -> tuple[Part, list[dict]]:
+    """The part of the speed, and the runs that were timed."""
+    if right is None:
+        idle = "not timed: speed is not what this one is about"
+        return score(step, "speed", None, machine.lacks if step.speed_floor else idle), []
+    if not right:
+        passed = False if step.speed_floor else None
+        return score(
+            step, "speed", passed, "not timed: a wrong result has no speed", "results first, then speed"
+        ), []
+    if machine.lacks and step.speed_floor:
+        return score(step, "speed", None, machine.lacks), []
+    timing: list[dict] = []
+    for artifact, mode in timed:
+        answer = machine.time(artifact, mode)
+        if answer.timing is None:
+            return score(step, "speed", False, hints.words(answer, artifact)), timing
+        timing.append(answer.timing)
+    if not step.speed_floor:
+        text = "not timed: speed is not what this one is about; these points come with right results"
+        return score(step, "speed", True, text), timing
+    if not timing:
+        return score(step, "speed", None, "not timed in this run"), timing
+    run = timing[0]
+    text = (
+        f"{run['tflops']:.0f} TFLOP/s at {' x '.join(map(str, run['size']))}, {run['ratio']:.2f} of cuBLAS "
+        f"({run['cublas_tflops']:.0f}); the step asks for {step.speed_floor:.2f}"
+    )
+    low, high = run["ratio_quartiles"]
+    if high - low > UNSTEADY:
+        text += f". The timing is unsteady (half of the samples outside {low:.2f} to {high:.2f}): "
+        text += "is another program on this GPU?"
+    slow = f"{text}. Compare your receipt with the step's."
+    return score(step, "speed", run["ratio"] >= step.speed_floor, text, slow), timing

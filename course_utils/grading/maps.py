@@ -1,0 +1,71 @@
+"""Tensor maps: those of a kernel held against the rules, and the case of maps to be made legal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+
+from course_utils.artifact import Artifact, TensorMap
+from course_utils.compile.factory import open_places
+from course_utils.grading import steps
+from course_utils.grading.verdict import Part, Verdict
+from course_utils.tma.rules import violations
+
+
+def findings(artifact: Artifact) -> list[str]:
+    """A sentence for every rule that a tensor map of this kernel breaks."""
+    return [
+        f"the map over {p.tensor} ({p.tensor_map}): {v.sentence.rstrip('.')}; found {v.found}"
+        for p in artifact.parameters
+        if p.tensor_map is not None
+        for v in violations(p.tensor_map)
+    ]
+
+
+def check_maps(case: str, mend: Callable) -> Verdict:
+    """Check a case of ``steps.MAP_CASES``: ``mend(maps)`` returns the given maps, each made legal by one
+    field.
+
+    The rules answer; that they agree with the driver is what ``course tensormap verify`` and the tests show.
+    Raises nothing.
+    """
+    wanted = steps.MAP_CASES.get(case) if isinstance(case, str) else None
+    if wanted is None:
+        text = f"there is no case {case!r}; the cases with tensor maps are {', '.join(steps.MAP_CASES)}"
+        return Verdict(str(case), "maps", "rules", (Part("tensor maps", False, 0.0, 0, text),), text)
+    maps, text = None, ""
+    try:
+        maps = mend(list(wanted.given))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a learner's code: sys.exit() too
+        text = open_places(mend) or f"mend raised {type(error).__name__}: {error}"
+    if not text and (not isinstance(maps, (list, tuple)) or len(maps) != len(wanted.given)):
+        text = f"mend must return a list of {len(wanted.given)} maps, in the order in which they came"
+    if text:
+        part = Part("tensor maps", False, 0.0, wanted.points, text)
+        return Verdict(case, "maps", "rules", (part,), text)
+    worth = wanted.points / len(wanted.given)
+    parts = []
+    for number, (old, new) in enumerate(zip(wanted.given, maps, strict=True), 1):
+        wrong = _mended(old, new)
+        parts.append(Part(f"map {number}", not wrong, 0.0 if wrong else worth, worth, wrong or str(new)))
+    return Verdict.of(case, "maps", "rules", parts)
+
+
+def _mended(old: TensorMap, new: object) -> str:
+    """What is still wrong with a map, in words; empty where it is legal and differs from ``old`` in one
+    field.
+    """
+    if not isinstance(new, TensorMap):
+        return f"this is {type(new).__name__}, not a TensorMap"
+    try:
+        broken = [str(violation) for violation in violations(new)]
+    except Exception as error:  # a field of another type than the driver takes
+        return f"a field is no whole number, or no tuple of them: {error}"
+    changed = [
+        field.name for field in fields(TensorMap) if getattr(old, field.name) != getattr(new, field.name)
+    ]
+    if not broken and len(changed) != 1:
+        return f"it is legal, and {len(changed)} fields were changed ({', '.join(changed)}): one is enough"
+    return " ".join(broken)

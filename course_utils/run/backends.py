@@ -1,0 +1,192 @@
+"""The machines that can run an Artifact, behind one call: ``run`` takes launches and gives answers.
+
+A check asks one of them and does not care which. None of them raises for what a kernel does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import secrets
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+
+from course_utils.artifact import Artifact
+from course_utils.run import client
+from course_utils.run.client import WorkerDied, WorkerTimeout
+from course_utils.run.protocol import Answer
+
+NAMES = ("auto", "gpu", "emulator", "compile")
+TIME_LIMIT = (
+    20.0  # seconds for one launch and its check; a right kernel of this course needs far less than one
+)
+TIMING_LIMIT = 60.0  # seconds for one timed run
+EMULATOR_LIMIT = 120.0  # seconds for one emulated launch; a right kernel of this course needs less than ten
+SCHEDULES = (0, 1)  # seeds of the emulator for a small size; for a large one the first alone
+LARGE_OUTPUT = 1 << 20  # elements
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One Artifact to be launched at ``size``: M, N, K, or a copy's shape.
+
+    ``kind`` is of ``trial.KINDS``. ``ctas`` are enough for an emulator to run, -1 is the last; None is all.
+    """
+
+    size: tuple[int, ...]
+    artifact: Artifact
+    kind: str = "gemm"
+    ctas: tuple[int, ...] | None = None
+
+
+class Backend(Protocol):
+    """A machine. ``name`` is of ``NAMES``; ``lacks`` says why nothing is timed, empty where it is."""
+
+    name: str
+    lacks: str
+
+    def run(self, launches: Iterable[Launch]) -> list[tuple[Launch, Answer]]:
+        """An answer for each launch, in order, and none after a hang or a fault.
+
+        ``launches`` may compile as it goes.
+        """
+
+    def time(self, artifact: Artifact, mode: str) -> Answer:
+        """One timed run beside cuBLAS; ``mode`` is "burst" or "sustained"."""
+
+
+class Gpu:
+    """The Hopper GPU of this machine. ``limit`` is seconds for one launch."""
+
+    name, lacks = "gpu", ""
+
+    def __init__(self, limit: float = TIME_LIMIT) -> None:
+        self.limit = limit
+
+    def run(self, launches: Iterable[Launch]) -> list[tuple[Launch, Answer]]:
+        answered = []
+        for launch in list(launches):  # all are compiled before one is launched
+            answer = self.ask(launch)
+            answered.append((launch, answer))
+            if answer.error:
+                break
+        return answered
+
+    def ask(self, launch: Launch) -> Answer:
+        """One launch, checked. What ended it has an ``error``, and the next launch gets a fresh process."""
+        return self._request("run", launch.artifact, self.limit, kind=launch.kind)
+
+    def time(self, artifact: Artifact, mode: str) -> Answer:
+        return self._request(mode, artifact, TIMING_LIMIT)
+
+    def _request(self, op: str, artifact: Artifact, limit: float, **fields: object) -> Answer:
+        try:
+            seed = secrets.randbits(31)
+            worker = client.worker(client.GPU)
+            return Answer.from_fields(worker.request(op, artifact, limit, seed=seed, **fields))
+        except WorkerTimeout:
+            return Answer(error="timeout", detail=f"{limit:g}")
+        except WorkerDied as error:
+            return Answer(error="died", detail=str(error))
+
+
+class Emulator:
+    """The emulator, in a process of its own. Launches run while the next is compiled."""
+
+    name = "emulator"
+
+    def __init__(
+        self, lacks: str = "not run: the emulator knows no time", schedules: Sequence[int] = SCHEDULES
+    ):
+        self.lacks, self.schedules = lacks, schedules
+
+    def run(self, launches: Iterable[Launch]) -> list[tuple[Launch, Answer]]:
+        client.worker(client.EMULATOR).start()  # it imports its own libraries while a compiler imports its
+        with ThreadPoolExecutor(1) as pool:
+            try:
+                asked = [(launch, pool.submit(self.ask, launch)) for launch in launches]
+                return [(launch, answer.result()) for launch, answer in asked]
+            except KeyboardInterrupt:  # else the pool would first wait for what is being emulated
+                pool.shutdown(wait=False, cancel_futures=True)
+                client.worker(client.EMULATOR).close()
+                raise
+
+    def ask(self, launch: Launch) -> Answer:
+        """One launch, under each schedule.
+
+        What could not be tried has ``error`` "not_run" and a ``detail``.
+        """
+        shape = launch.artifact.tensors[-1].shape
+        large = launch.kind == "gemm" and shape[0] * shape[1] > LARGE_OUTPUT
+        fields: dict[str, object] = {"schedules": list(self.schedules[:1] if large else self.schedules)}
+        if launch.ctas is not None:
+            fields["ctas"] = list(launch.ctas)
+        try:
+            worker, seed = client.worker(client.EMULATOR), secrets.randbits(31)
+            answer = worker.request(
+                "run", launch.artifact, EMULATOR_LIMIT, kind=launch.kind, seed=seed, **fields
+            )
+            return Answer.from_fields(answer)
+        except WorkerTimeout:
+            detail = f"not run: the emulation did not end within {EMULATOR_LIMIT:g} s"
+        except (WorkerDied, OSError) as error:
+            detail = f"not run: the emulator's process died: {error}"
+        return Answer(error="not_run", detail=detail)
+
+    def time(self, artifact: Artifact, mode: str) -> Answer:
+        return Answer(error="not_run", detail=self.lacks)
+
+
+class Compiler:
+    """No machine at all: kernels are compiled, and ``lacks`` says why they are not run."""
+
+    name = "compile"
+
+    def __init__(self, lacks: str = "not run: this check only compiles") -> None:
+        self.lacks = lacks
+
+    def run(self, launches: Iterable[Launch]) -> list[tuple[Launch, Answer]]:
+        return [(launch, Answer(error="not_run", detail=self.lacks)) for launch in launches]
+
+    def time(self, artifact: Artifact, mode: str) -> Answer:
+        return Answer(error="not_run", detail=self.lacks)
+
+
+def choose(name: str | Backend, time_limit: float = TIME_LIMIT) -> Backend:
+    """The backend of this name; "auto" is the GPU where there is a Hopper one, else the emulator.
+
+    Where "gpu" is asked for and there is none, kernels are only compiled. A backend is its own answer. Raises
+    ValueError for anything else.
+    """
+    if hasattr(name, "run"):
+        return name
+    if name not in NAMES:
+        raise ValueError(f"there is no backend {name!r}; the backends are {', '.join(NAMES)}")
+    if name == "emulator":
+        return Emulator()
+    if name == "compile":
+        return Compiler()
+    device, reason = find_gpu()
+    if device is not None:
+        return Gpu(time_limit)
+    return Compiler(reason) if name == "gpu" else Emulator("not run: there is no Hopper GPU here")
+
+
+def find_gpu() -> tuple[dict | None, str]:
+    """The Hopper GPU here, or None and the reason there is none to use."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None, "there is no NVIDIA driver here"
+    try:
+        device = client.worker(client.GPU).device()
+    except WorkerTimeout:
+        return None, "the GPU did not answer within two minutes"
+    except (WorkerDied, OSError) as error:
+        return None, f"no CUDA GPU could be opened: {error}"
+    if device["capability"] != [9, 0]:
+        major, minor = device["capability"]
+        chip = f"{device['name']} has compute capability {major}.{minor}"
+        return None, f"{chip}; the course's kernels need 9.0 (H100, H200)"
+    return device, ""

@@ -1,0 +1,34 @@
+"""One emulated launch on random inputs, with what it left held against the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from course_utils.artifact import Artifact
+from course_utils.run import trial
+from course_utils.run.emulator.emulate import Emulation, emulate
+from course_utils.run.trial import Trial
+
+
+def emulated(
+    artifact: Artifact,
+    generator: torch.Generator,
+    schedule: int,
+    ctas: Sequence[int] | None = None,
+    kind: str = "gemm",
+) -> tuple[Emulation, Trial]:
+    """Emulate on the generator's next inputs under ``schedule``, a seed; ``ctas`` as in ``emulate``.
+
+    Where ``ctas`` are named, only what was written is judged. Raises EmulatorError.
+    """
+    done: list[Emulation] = []
+    tried = trial.KINDS[kind](
+        artifact,
+        generator,
+        lambda tensors: done.append(emulate(artifact, tensors, schedule, ctas=ctas)),
+        "cpu",
+        partial=ctas is not None,
+    )
+    return done[0], tried

@@ -1,0 +1,99 @@
+"""What crosses the pipe to a worker process: length-prefixed blocks of JSON and of an Artifact's bytes.
+
+Made by hand: a request must be data and never code, so no pickle, and with it none of the libraries that call
+functions in another process. A request is two blocks, JSON and an Artifact (maybe empty); an answer is one,
+JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import IO
+
+from course_utils.artifact import Artifact
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a machine says of one Artifact.
+
+    ``error`` says why there is no result: a CUresult's name, "timeout", "died", "out_of_memory",
+    "timed_output" or "not_run" (this machine cannot), and ``detail`` is the machine's own word on it. Else
+    ``ok`` says whether the results are right and nothing else was found, and ``diagnosis`` what is wrong.
+    ``finished`` is False where the emulated kernel could not come to its end, ``kinds`` are the emulator's
+    findings, ``executed`` its warp instructions. ``timing`` holds the figures of a timed run (see
+    ``run.gpu.timing``).
+    """
+
+    ok: bool = False
+    relative_norm: float = 0.0
+    wrong: int = 0
+    unwritten: int = 0
+    diagnosis: str = ""
+    error: str = ""
+    detail: str = ""
+    finished: bool = True
+    kinds: tuple[str, ...] = ()
+    executed: int = 0
+    timing: dict | None = None
+
+    @classmethod
+    def from_fields(cls, answer: dict) -> Answer:
+        """The JSON form of an answer; a field that this release does not know is left out."""
+        known = {f.name for f in fields(cls)}
+        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in answer.items() if k in known})
+
+
+def read_block(stream: IO[bytes]) -> bytes | None:
+    """One length-prefixed block, or None at the end of the stream."""
+    header = stream.read(8)
+    if len(header) < 8:
+        return None
+    (length,) = struct.unpack("<Q", header)
+    return stream.read(length)
+
+
+def write_block(stream: IO[bytes], data: bytes) -> None:
+    stream.write(struct.pack("<Q", len(data)) + data)
+    stream.flush()
+
+
+def serve(
+    requests: IO[bytes],
+    answers: IO[bytes],
+    work: dict[str, Callable[..., dict]],
+    device: Callable[[], dict],
+    fault: Callable[[Exception], tuple[dict, bool]],
+) -> None:
+    """Answer requests until the stream ends.
+
+    ``work`` are the operations: each takes an Artifact and the request's fields. ``device`` answers the
+    request of that name. ``fault`` turns an exception into an answer, and says whether it ends the process;
+    it may raise.
+    """
+    while (block := read_block(requests)) is not None:
+        request = json.loads(block)
+        blob = read_block(requests) or b""
+        fatal = False
+        try:
+            op = request.pop("op")
+            answer = device() if op == "device" else work[op](Artifact.from_bytes(blob), **request)
+        except Exception as error:
+            answer, fatal = fault(error)
+        write_block(answers, json.dumps(answer | {"fatal": fatal}).encode())
+        if fatal:
+            return
+
+
+def main(serve: Callable[[IO[bytes], IO[bytes]], None]) -> None:
+    """Run a worker's ``serve`` on this process's standard streams, and end the process."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # nothing a library prints may reach the answers
+    serve(sys.stdin.buffer, answers)
+    answers.flush()
+    os._exit(0)  # a broken context can hang in its destructors

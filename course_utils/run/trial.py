@@ -1,0 +1,90 @@
+"""One launch on fresh inputs, and what it left: the same trial on the GPU and in the emulator.
+
+The output is poisoned and guarded on both sides before the launch. Inputs are held against what they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+
+import torch
+
+from course_utils.artifact import Artifact, Tensor
+from course_utils.run import reference
+from course_utils.run.reference import Comparison
+
+GUARD_ELEMENTS = 1 << 16  # fp16 elements on each side of the output that no kernel may touch
+
+Launch = Callable[[dict[str, torch.Tensor]], None]  # takes the tensors by name, in the kernel's order
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What one launch left. ``touched`` has a sentence for each input and each guard that it wrote to."""
+
+    found: Comparison
+    touched: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        return self.found.ok and not self.touched
+
+    def fields(self) -> dict:
+        """The fields of an ``Answer`` that both machines can fill."""
+        found = self.found
+        words = " ".join([f"{text}." for text in self.touched] + [found.diagnosis] * (not found.ok))
+        return {
+            "ok": self.ok,
+            "relative_norm": found.relative_norm,
+            "wrong": found.wrong,
+            "unwritten": found.unwritten,
+            "diagnosis": words,
+        }
+
+
+def gemm(
+    artifact: Artifact, generator: torch.Generator, launch: Launch, device: str, partial: bool = False
+) -> Trial:
+    """D = A @ B^T on the generator's next A and B. ``partial``: some CTAs run, see ``reference.compare``."""
+    a, b, d = artifact.tensors
+    given = dict(zip((a.name, b.name), reference.inputs(*artifact.problem, generator, device), strict=True))
+    return _trial(d, given, launch, lambda D, inputs: reference.compare(D, *inputs, partial=partial))
+
+
+def copy(
+    artifact: Artifact, generator: torch.Generator, launch: Launch, device: str, partial: bool = False
+) -> Trial:
+    """Y = X on random bits, none of them the poison. A copy is judged whole, ``partial`` or not."""
+    x, y = artifact.tensors
+    given = {x.name: reference.numbered(prod(x.shape), generator, device).view(x.shape)}
+    return _trial(y, given, launch, lambda Y, inputs: reference.compare_copy(Y, *inputs))
+
+
+KINDS = {"gemm": gemm, "copy": copy}
+
+
+def _trial(
+    output: Tensor,
+    given: dict[str, torch.Tensor],
+    launch: Launch,
+    compare: Callable[[torch.Tensor, list[torch.Tensor]], Comparison],
+) -> Trial:
+    before = {name: tensor.clone() for name, tensor in given.items()}
+    device = next(iter(given.values())).device
+    count = prod(output.shape)
+    bits = torch.full((count + 2 * GUARD_ELEMENTS,), reference.POISON, device=device, dtype=torch.int16)
+    padded = bits.view(torch.float16)
+    out = padded[GUARD_ELEMENTS:-GUARD_ELEMENTS].view(output.shape)
+    launch({**given, output.name: out})
+    touched = [
+        f"the kernel changed its input {name}"
+        for name, tensor in given.items()
+        if not torch.equal(tensor.view(torch.int16), before[name].view(torch.int16))
+    ]
+    for where, guard in (("before", bits[:GUARD_ELEMENTS]), ("after", bits[-GUARD_ELEMENTS:])):
+        if wrote := int((guard != reference.POISON).sum()):
+            edge = "a row or column past the edge"
+            touched.append(f"the kernel wrote {wrote} elements {where} {output.name}: {edge}")
+    return Trial(compare(out, list(before.values())), tuple(touched))
