@@ -17,7 +17,7 @@ from importlib import import_module
 
 from course_utils.artifact import REGISTER_LIMIT, Artifact, TensorMap
 from course_utils.compile.errors import CompileError
-from course_utils.grading import steps
+from course_utils.grading import conditions, steps
 from course_utils.grading.verdict import Part, Verdict
 from course_utils.ptx import receipts
 from course_utils.run.client import EMULATOR, GPU, Worker, WorkerDied, WorkerTimeout
@@ -412,7 +412,7 @@ def check_artifacts(
         not broken,
         "; ".join(broken) or (f"{maps} tensor maps, all legal" if maps else "the kernel uses none"),
     )
-    unmet = receipts.unmet(receipt, first, step.requires, step.forbids)
+    unmet = conditions.unmet(receipt, first, step.requires, step.forbids)
     wanted = len(step.requires) + len(step.forbids)
     add(
         "instructions",
