@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import networkx
+
 from course_utils.ptx.families import Family, family
 from course_utils.ptx.parser import Imm, Kernel, Mem, Not, PtxError, Reg, Sym, Vec
 from course_utils.run.emulator import instructions as table
@@ -28,6 +30,7 @@ _ABILITIES = {
     Family.ARRIVE: "arrive",
     Family.REMOTE_ARRIVE: "arrive",
 }
+_NEVER = -2  # where two ways meet that do not
 
 
 class Program:
@@ -117,34 +120,20 @@ class Program:
                 if now != self.live[begin]:
                     self.live[begin], changed = now, True
 
-    def _postdominators(self):
-        number = {begin: i for i, begin in enumerate(sorted(self.ends))}
-        every = (1 << len(number)) - 1
-        sets = {begin: every for begin in self.ends}
-        changed = True
-        while changed:
-            changed = False
-            for begin in sorted(self.ends, reverse=True):
-                after = self.successors[begin]
-                common = every if after else 0
-                for successor in after:
-                    common &= sets[successor]
-                now = common | 1 << number[begin]
-                if now != sets[begin]:
-                    sets[begin], changed = now, True
-        names = {i: begin for begin, i in number.items()}
-        self.meets = {}  # segment: where its branch reconverges, -2 for never
+    def _postdominators(self) -> None:
+        """Where the two ways of a branch meet: what dominates its segment in the graph of the reversed edges,
+        from an exit that all ends share.
+        """
+        end = -1
+        backwards = networkx.DiGraph()
+        backwards.add_node(end)
+        for begin, after in self.successors.items():
+            backwards.add_edges_from((following, begin) for following in after or [end])
+        nearest = networkx.immediate_dominators(backwards, end)
+        self.meets: dict[int, int] = {}  # segment: where its branch reconverges
         for begin in self.ends:
-            strict = sets[begin] & ~(1 << number[begin])
-            best, size = -2, -1
-            while strict:
-                low = strict & -strict
-                node = names[low.bit_length() - 1]
-                depth = bin(sets[node]).count("1")
-                if depth > size:
-                    best, size = node, depth
-                strict ^= low
-            self.meets[begin] = best
+            meet = nearest.get(begin, end)  # none from within a loop without an end
+            self.meets[begin] = _NEVER if meet == end else meet
 
     def divergence(self, branch: int, taken: int, other: int) -> tuple[int, int, int]:
         """(where the two ways meet, registers that each must not spoil for the other) of a branch, as bit
