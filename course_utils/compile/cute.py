@@ -21,6 +21,7 @@ from course_utils.compile import nvrtc
 from course_utils.compile.errors import CompileError
 from course_utils.compile.guard import held, quiet, time_limit, where
 from course_utils.compile.limits import require_fits
+from course_utils.ptx.parser import signature
 from course_utils.tma.encoding import decode
 
 TRACE_LIMIT = 60.0  # seconds; the largest kernel of the course takes one
@@ -268,13 +269,8 @@ def _cluster(attributes: dict[int, tuple]) -> tuple[int, int, int]:
 
 def _entry(ptx: str) -> tuple[str, list[int]]:
     """The kernel's name and the size in bytes of each of its parameters, from the PTX of one ``.entry``."""
-    name, parameters = re.search(r"\.entry\s+([\w$]+)\s*\((.*?)\)", ptx, re.DOTALL).groups()
-    declared = [
-        re.search(r"\.[a-z]+(\d+)\s.*?(?:\[(\d+)\])?$", line.strip())
-        for line in parameters.split(",")
-        if line.strip()
-    ]
-    return name, [int(found[1]) // 8 * int(found[2] or 1) for found in declared]
+    name, parameters = signature(ptx)
+    return name, [parameter.size for parameter in parameters]
 
 
 def _addresses(tensors: tuple[Tensor, ...]) -> dict[int, str]:

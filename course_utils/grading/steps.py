@@ -33,7 +33,7 @@ TIMED_SIZES = ((4096, 4096, 4096), (8192, 8192, 8192), (8192, 2304, 5120))
 
 @dataclass(frozen=True)
 class Step:
-    """One step. ``requires`` and ``forbids`` name conditions of ``receipts.CONDITIONS``.
+    """One step. ``requires`` and ``forbids`` name conditions of ``conditions.CONDITIONS``.
 
     ``speed_floor`` is the least share of cuBLAS's TFLOP/s at 4096, burst; None where one CTA computes one
     tile, or speed is not the point. ``whole`` kernels give no points while any part fails: a kernel to repair

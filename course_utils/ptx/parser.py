@@ -2,13 +2,16 @@
 resolved.
 
 Follows the PTX ISA, "PTX Machine Model" to "State Spaces, Types, and Variables" and "Instruction Operands".
-Only the entry's own body is read; functions that it would call are not modelled.
+Read by hand: no package that is kept up reads PTX as Hopper has it, and ptxas says nothing of what it read.
+Whatever ptxas accepts can be read here. What has no meaning here yet is kept as text and named in
+``Kernel.unmodelled``, so that a kernel which the emulator refuses still has its receipt.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import Any, NoReturn
 
 WIDTHS = {
     "pred": 1,
@@ -32,9 +35,31 @@ WIDTHS = {
     "f64": 64,
     "b128": 128,
 }
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_NAME = re.compile(r"[%$\w.]+")
+_SKIPPED = re.compile(
+    r'"[^"\n]*"|//[^\n]*|/\*.*?\*/', re.DOTALL
+)  # a string may hold what looks like a comment
+_SPACE = re.compile(r"\s*")
+_LABEL = re.compile(r"([\w$%]+)\s*:(?!:)")
 _DECLARED = re.compile(r"\.(reg|shared|local|param)\b((?:\s*\.\w+(?:\s+\d+)?)*)\s+(.*)", re.DOTALL)
+_SHARED = re.compile(r"^[ \t]*(?:\.(?:extern|visible|weak)\s+)*(\.shared\s[^;]*);", re.MULTILINE)
+_ENTRY = re.compile(r"\.entry\s+([\w$%]+)")
+_FUNCTION = re.compile(
+    r"\.func\b\s*(?:\.attribute\s*\([^{;]*?\)\s*\)?\s*)?(?:\([^)]*\)\s*)?([\w$%]+)[^{;]*\{"
+)
+_LOCATION = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+(\d+)(?:.*inlined_at\s+(\d+)\s+(\d+)\s+(\d+))?")
+_STATEMENT = re.compile(r"(?:@\s*(!?)\s*([%$\w]+)\s+)?([a-z][\w.:]*)\s*(.*)")
+_MORE_OPCODE = re.compile(
+    r"(\.[\w:.]+)\s+(.*)"
+)  # "bulk_group .L2::cache_hint [...]": NVCC sets a blank there
+_ADDRESS = re.compile(r"([^+\-]+|-\d+)\s*([+\-]\s*[+\-]?\w+)?$")
+_INTEGER = re.compile(r"-?\d+U?|-?0[xX][0-9a-fA-F]+U?|-?0[bB][01]+U?")
+_OCTAL = re.compile(r"-?0\d+U?")
+_FLOAT = re.compile(r"0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16}")
+_SYMBOL = re.compile(r"([%$\w.]+)(?:\+(\d+))?")
+_SPECIAL = re.compile(r"%[a-z_]\w*(\.[xyzw])?")
+_NOT_READ = (".pragma", ".branchtargets", ".calltargets", ".callprototype", ".alias")
+# What a part that is missing or malformed raises while it is read.
+_MALFORMED = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 
 
 class PtxError(ValueError):
@@ -61,7 +86,7 @@ class Imm:
 
 @dataclass(frozen=True, slots=True)
 class Sym:
-    """The address of a variable, a parameter or a special register (its name begins with %)."""
+    """The address of a variable, a parameter, a function or a special register (its name begins with %)."""
 
     name: str
     offset: int = 0
@@ -69,16 +94,18 @@ class Sym:
 
 @dataclass(frozen=True, slots=True)
 class Vec:
-    items: tuple
+    """``{a, b}``, ``a|b``, or the arguments ``(a, b)`` of a call."""
+
+    items: tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Mem:
     """``[base + offset]``, or a tensor operand ``[map, {coordinates}]``."""
 
-    base: object
+    base: Any
     offset: int = 0
-    coordinates: tuple = ()
+    coordinates: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +115,13 @@ class Not:
 
 @dataclass(slots=True)
 class Instr:
-    """One instruction. ``opcode`` is split at the dots; ``guard`` is (register, negated) or None."""
+    """One instruction. ``opcode`` is split at the dots; ``guard`` is (register, negated) or None.
+
+    ``operands`` are Reg, Imm, Sym, Vec, Mem, Not, or None for ``_``; a branch has none.
+    """
 
     opcode: tuple[str, ...]
-    operands: tuple
+    operands: tuple[Any, ...]
     guard: tuple[Reg, bool] | None
     line: int
     text: str
@@ -120,26 +150,35 @@ class Kernel:
     widths: list[int]  # of each register, by index
     register_names: list[str]
     files: dict[int, str] = field(default_factory=dict)
+    functions: list[list[Instr]] = field(default_factory=list)  # that it may call; registers of their own
+    unmodelled: list[str] = field(default_factory=list)  # a sentence, with its line, for what was not read
 
 
 class _Scope:
-    def __init__(self, parent):
-        self.parent, self.registers, self.ranges, self.labels = parent, {}, {}, {}
+    """What is declared between two braces; a name that is not looked for in the braces around them."""
 
-    def register(self, name):
-        scope = self
-        while scope:
+    def __init__(self, parent: _Scope | None) -> None:
+        self.parent = parent
+        self.registers: dict[str, int] = {}  # name: width
+        self.ranges: dict[str, tuple[int, int]] = {}  # stem of "%r<8>": width, count
+        self.numbers: dict[str, int] = {}  # register: its index, once it has been used
+        self.labels: dict[str, int] = {}  # name: index of the instruction that follows
+
+    def register(self, name: str) -> tuple[_Scope, int] | None:
+        """Where a register is declared, and its width."""
+        stem, scope = name.rstrip("0123456789"), self
+        while True:
             if name in scope.registers:
-                return scope.registers[name]
-            stem = name.rstrip("0123456789")
+                return scope, scope.registers[name]
             if stem in scope.ranges and name != stem:
                 width, count = scope.ranges[stem]
-                return (name, width, scope) if int(name[len(stem) :]) < count else None
+                return (scope, width) if int(name[len(stem) :]) < count else None
+            if scope.parent is None:
+                return None
             scope = scope.parent
-        return None
 
-    def label(self, name):
-        scope = self
+    def label(self, name: str) -> int | None:
+        scope: _Scope | None = self
         while scope:
             if name in scope.labels:
                 return scope.labels[name]
@@ -148,109 +187,153 @@ class _Scope:
 
 
 def parse(ptx: str, kernel: str = "") -> Kernel:
-    """The kernel of this name, or the only one.
+    """The kernel of this name, or the first one, with the functions of its module.
 
-    Raises PtxError where the text is not PTX that the emulator knows.
+    Raises PtxError where the text is not PTX. What ptxas may accept and the emulator does not know is no
+    error: it is in ``unmodelled``.
     """
-    text = _COMMENT.sub(lambda m: "\n" * m.group(0).count("\n"), ptx)
-    entries = list(re.finditer(r"\.entry\s+([\w$%]+)", text))
-    chosen = [m for m in entries if not kernel or m.group(1) == kernel]
-    if not chosen:
-        raise PtxError(f"the PTX has no kernel {kernel}" if kernel else "the PTX has no kernel (.entry)")
-    start = chosen[0]
-    opened = text.find("{", start.end())
-    if opened < 0:
-        raise PtxError(f"the kernel {start.group(1)} has no body")
-    reader = _Reader(text, text.count("\n", 0, opened) + 1)
-    try:
-        return _read(reader, text, ptx, start, opened)
-    except (
-        AttributeError,
-        IndexError,
-        KeyError,
-        TypeError,
-        ValueError,
-    ) as error:  # a part that is missing or malformed
-        if isinstance(error, PtxError):
-            raise
-        raise PtxError(f"PTX line {reader.line}: not PTX that the emulator can read ({error})") from error
-
-
-def _read(reader, text, ptx, start, opened) -> Kernel:
-    head = text[start.end() : opened]
-    brackets = re.search(r"\((.*?)\)", head, re.DOTALL)
-    parameters = [
-        v
-        for part in (brackets.group(1).split(",") if brackets and brackets.group(1).strip() else [])
-        for v in reader.variables(part.strip())
-    ]
-    for match in re.finditer(
-        r"^[ \t]*(?:\.(?:extern|visible|weak)\s+)*(\.shared\s[^;]*);", text[: start.start()], re.M
-    ):
-        reader.kernel_variables += reader.variables(match.group(1))
-    reader.body(opened + 1)
-    files = {int(n): name for n, name in re.findall(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', ptx, re.M)}
+    text = _bare(ptx)
+    name, head, opened = _entry(text, kernel)
+    reader = _Reader(text, opened)
+    for match in _SHARED.finditer(text, 0, opened):
+        reader.variables += _variables(match.group(1), _line(text, match.start()))
+    reader.body()
     return Kernel(
-        start.group(1),
-        parameters,
-        reader.kernel_variables,
+        name,
+        _parameters(head, _line(text, opened)),
+        reader.variables,
         reader.instructions,
         reader.widths,
         reader.names,
-        files,
+        {int(n): path for n, path in re.findall(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', ptx, re.M)},
+        _functions(text),
+        reader.unmodelled,
     )
 
 
-class _Reader:
-    def __init__(self, text, line):
-        self.text, self.line = text, line
-        self.kernel_variables, self.instructions, self.widths, self.names = [], [], [], []
-        self.numbers, self.inlined = {}, {}
-        self.branches = []
+def signature(ptx: str, kernel: str = "") -> tuple[str, list[Variable]]:
+    """Name and parameters of the kernel that ``parse`` would read; its body is not looked at.
 
-    def fail(self, why):
+    Raises PtxError.
+    """
+    text = _bare(ptx)
+    name, head, opened = _entry(text, kernel)
+    return name, _parameters(head, _line(text, opened))
+
+
+def _bare(ptx: str) -> str:
+    """The text without comments and without what its strings say; the lines keep their numbers."""
+    return _SKIPPED.sub(lambda m: '""' if m[0][0] == '"' else "\n" * m[0].count("\n"), ptx)
+
+
+def _line(text: str, position: int) -> int:
+    return text.count("\n", 0, position) + 1
+
+
+def _entry(text: str, kernel: str) -> tuple[str, str, int]:
+    """The kernel's name, what stands between it and the body, and where the body's brace opens."""
+    start = next((m for m in _ENTRY.finditer(text) if not kernel or m.group(1) == kernel), None)
+    if not start:
+        raise PtxError(f"the PTX has no kernel {kernel}" if kernel else "the PTX has no kernel (.entry)")
+    opened = text.find("{", start.end())
+    if opened < 0:
+        raise PtxError(f"the kernel {start.group(1)} has no body")
+    return start.group(1), text[start.end() : opened], opened
+
+
+def _parameters(head: str, line: int) -> list[Variable]:
+    brackets = re.search(r"\((.*?)\)", head, re.DOTALL)
+    parts = brackets.group(1).split(",") if brackets and brackets.group(1).strip() else []
+    return [variable for part in parts for variable in _variables(part.strip(), line)]
+
+
+def _variables(declaration: str, line: int) -> list[Variable]:
+    match = _DECLARED.match(declaration)
+    if not match:
+        raise PtxError(f"PTX line {line}: a declaration that is not PTX: {declaration[:80]}")
+    space, attributes, names = match.groups()
+    attributes = attributes.partition(".ptr")[0]  # what follows .ptr is of the memory pointed to
+    aligned = re.search(r"\.align\s+(\d+)", attributes)
+    kinds = [kind for kind in re.findall(r"\.(\w+)", attributes) if kind in WIDTHS]
+    width = WIDTHS[kinds[-1]] if kinds else 8
+    found = []
+    for name in names.split(","):
+        array = re.match(r"\s*([\w$%]+)\s*((?:\[\d*\])*)", name)
+        if not array:
+            raise PtxError(f"PTX line {line}: a declaration that is not PTX: {declaration[:80]}")
+        size = width // 8
+        for extent in re.findall(r"\[(\d*)\]", array.group(2)):
+            size = size * int(extent) if extent else -1
+        align = max(int(aligned.group(1)) if aligned else 1, width // 8)
+        found.append(Variable(array.group(1), space, align, size))
+    return found
+
+
+def _functions(text: str) -> list[list[Instr]]:
+    """The body of each device function."""
+    readers = [_Reader(text, match.end() - 1) for match in _FUNCTION.finditer(text)]
+    for reader in readers:
+        reader.body()
+    return [reader.instructions for reader in readers]
+
+
+class _Reader:
+    """Reads one body, from its opening brace to the one that closes it."""
+
+    def __init__(self, text: str, opened: int) -> None:
+        self.text, self.position, self.line = text, opened + 1, _line(text, opened)
+        self.variables: list[Variable] = []
+        self.instructions: list[Instr] = []
+        self.widths: list[int] = []  # of each register, by index
+        self.names: list[str] = []
+        self.unmodelled: list[str] = []
+        self.inlined: dict[tuple[int, ...], tuple[int, ...]] = {}
+        self.branches: list[tuple[Instr, str, _Scope]] = []
+
+    def fail(self, why: str) -> NoReturn:
         raise PtxError(f"PTX line {self.line}: {why}")
 
-    def variables(self, declaration):
-        match = _DECLARED.match(declaration)
-        if not match:
-            self.fail(f"a declaration that is not PTX: {declaration[:80]}")
-        space, attributes, names = match.groups()
-        align = int((re.search(r"\.align\s+(\d+)", attributes) or [0, 1])[1])
-        kinds = [w for w in re.findall(r"\.(\w+)", attributes) if w in WIDTHS]
-        width = WIDTHS[kinds[-1]] if kinds else 8
-        found = []
-        for name in names.split(","):
-            array = re.match(r"\s*([\w$%]+)\s*((?:\[\d*\])*)", name)
-            extents = re.findall(r"\[(\d*)\]", array.group(2))
-            size = width // 8
-            for extent in extents:
-                size = -1 if not extent else size * int(extent)
-            found.append(Variable(array.group(1), space, max(align, width // 8), size))
-        return found
+    def leave(self, why: str) -> None:
+        """Note what is PTX, or may be, and means nothing here."""
+        self.unmodelled.append(f"PTX line {self.line}: {why}")
 
-    def body(self, position):
-        """Statements up to the brace that closes the kernel."""
-        text, scope, pending, location = self.text, _Scope(None), [], None
+    def body(self) -> None:
+        for statement, scope, line, location in self.statements():  # every declaration before any operand
+            self.line = line
+            self.instructions.append(self.instruction(statement, scope, location))
+        for instruction, name, scope in self.branches:
+            self.line, target = instruction.line, scope.label(name)
+            if target is None:
+                self.fail(f"there is no label {name}")
+            if target == len(self.instructions):
+                self.leave(f"no instruction follows the label {name}")
+            instruction.target = target
+
+    def statements(self) -> list[tuple[str, _Scope, int, tuple[int, int] | None]]:
+        """The instructions' texts, each with its scope, its line and its place in the author's code."""
+        text, position = self.text, self.position
+        scope = _Scope(None)
+        found: list[tuple[str, _Scope, int, tuple[int, int] | None]] = []
+        location: tuple[int, int] | None = None
         while True:
-            space = re.compile(r"\s*").match(text, position)
-            self.line += text.count("\n", position, space.end())
-            position = space.end()
+            end = _SPACE.match(text, position).end()  # type: ignore[union-attr]  # it matches nothing too
+            self.line += text.count("\n", position, end)
+            position = end
             if position >= len(text):
                 self.fail("the kernel's closing brace is missing")
             if text[position] == "{":
                 scope, position = _Scope(scope), position + 1
             elif text[position] == "}":
+                if scope.parent is None:
+                    return found
                 scope, position = scope.parent, position + 1
-                if scope is None:
-                    break
             elif text.startswith((".loc\t", ".loc ", ".file"), position):
                 end = text.index("\n", position)
                 if not text.startswith(".file", position):
                     location = self.location(text[position:end])
                 position = end
-            elif label := re.compile(r"([\w$%]+)\s*:(?!:)").match(text, position):
-                scope.labels[label.group(1)] = len(pending)
+            elif label := _LABEL.match(text, position):
+                scope.labels[label.group(1)] = len(found)
                 position = label.end()
             else:
                 end = text.find(";", position)
@@ -260,93 +343,85 @@ class _Reader:
                 if statement.startswith("."):
                     self.declare(statement, scope)
                 else:
-                    pending.append((statement, scope, self.line, location))
+                    found.append((statement, scope, self.line, location))
                 self.line += statement.count("\n")
                 position = end + 1
-        for statement, scope, self.line, location in pending:
-            self.instructions.append(self.instruction(statement, scope, location))
-        for instruction, name, scope in self.branches:
-            self.line, target = instruction.line, scope.label(name)
-            if target is None:
-                self.fail(f"there is no label {name}")
-            if target == len(self.instructions):
-                self.fail(f"no instruction follows the label {name}")
-            instruction.target = target
 
-    def declare(self, statement, scope):
+    def declare(self, statement: str, scope: _Scope) -> None:
         if statement.startswith(".reg"):
-            match = re.match(r"\.reg\s+\.(\w+)\s+(.*)", statement, re.DOTALL)
+            match = re.match(r"\.reg\s*\.(\w+)\s+([^.].*)", statement, re.DOTALL)
             if not match or match.group(1) not in WIDTHS:
-                self.fail(f"a register type that is not modelled: {statement.strip()}")
+                return self.leave(f"a register type that is not modelled: {statement.strip()}")
             width = WIDTHS[match.group(1)]
             for name in match.group(2).split(","):
                 name = name.strip()
                 if counted := re.match(r"([\w$%]+)<(\d+)>", name):
                     scope.ranges[counted.group(1)] = (width, int(counted.group(2)))
                 else:
-                    scope.registers[name] = (name, width, scope)
+                    scope.registers[name] = width
         elif statement.startswith((".shared", ".local", ".param")):
-            self.kernel_variables += self.variables(statement)
-        elif not statement.startswith((".pragma", ".branchtargets", ".alias")):
-            self.fail(f"a directive that is not modelled: {statement.split()[0]}")
+            self.variables += _variables(statement, self.line)
+        elif not statement.startswith(_NOT_READ):
+            self.leave(f"a directive that is not modelled: {statement.split()[0]}")
 
-    def location(self, text):
+    def location(self, text: str) -> tuple[int, int] | None:
         """The author's line: a position in an inlined header is followed out to where it was called from."""
-        match = re.match(r"\.loc\s+(\d+)\s+(\d+)\s+(\d+)(?:.*inlined_at\s+(\d+)\s+(\d+)\s+(\d+))?", text)
-        here = tuple(int(n) for n in match.groups()[:3])
-        if match.group(4):
-            self.inlined[here] = tuple(int(n) for n in match.groups()[3:])
+        match = _LOCATION.match(text)
+        if not match:
+            self.fail(f"not PTX that the emulator can read: {text[:80]}")
+        numbers = [int(n) for n in match.groups() if n is not None]
+        here = tuple(numbers[:3])
+        if len(numbers) > 3:
+            self.inlined[here] = tuple(numbers[3:])
         seen = set()
         while here in self.inlined and here not in seen:
             seen.add(here)
             here = self.inlined[here]
-        return here[:2]
+        return here[0], here[1]
 
-    def instruction(self, statement, scope, location):
+    def instruction(self, statement: str, scope: _Scope, location: tuple[int, int] | None) -> Instr:
         text = " ".join(statement.split())
-        match = re.match(r"(?:@(!?)([%$\w]+)\s+)?([a-z][\w.:]*)\s*(.*)", text)
+        match = _STATEMENT.match(text)
         if not match:
             self.fail(f"not an instruction: {text[:100]}")
         negated, guard, opcode, rest = match.groups()
-        if extra := re.match(
-            r"(\.[\w:.]+)\s+(.*)", rest
-        ):  # "bulk_group .L2::cache_hint [...]": NVCC sets a blank there
-            opcode, rest = opcode + extra.group(1), extra.group(2)
-        if guard:
-            guard = (self.value(guard, scope), bool(negated))
-            if not isinstance(guard[0], Reg) or guard[0].width != 1:
-                self.fail(f"the guard of `{text[:100]}` is not a predicate")
-        result = Instr(
-            tuple(opcode.replace("::", "__").split(".")), (), guard or None, self.line, text, location
-        )
-        result.opcode = tuple(part.replace("__", "::") for part in result.opcode)
-        if result.opcode[0] == "bra":
-            self.branches.append((result, rest.strip(), scope))
-        elif result.opcode[0] in ("call", "brx"):
-            self.fail(f"`{result.opcode[0]}` is not modelled: {text[:120]}")
-        else:
-            result.operands = tuple(self.operand(part, scope) for part in _split(rest))
+        if more := _MORE_OPCODE.match(rest):
+            opcode, rest = opcode + more.group(1), more.group(2)
+        result = Instr(tuple(opcode.split(".")), (), None, self.line, text, location)
+        try:
+            if guard:
+                register = self.value(guard, scope)
+                if not isinstance(register, Reg) or register.width != 1:
+                    self.fail(f"the guard of `{text[:100]}` is not a predicate")
+                result.guard = (register, bool(negated))
+            if result.opcode[0] == "bra":
+                self.branches.append((result, rest.strip(), scope))
+            else:
+                result.operands = tuple(self.operand(part, scope) for part in _split(rest))
+        except PtxError as error:
+            self.unmodelled.append(str(error))
+        except _MALFORMED as error:
+            self.leave(f"not PTX that the emulator can read ({error})")
         return result
 
-    def operand(self, text, scope):
+    def operand(self, text: str, scope: _Scope) -> Any:
         if text.startswith("["):
             inner = _split(text[1:-1])
-            coordinates = ()
+            coordinates: tuple[Any, ...] = ()
             if len(inner) > 1:
                 coordinates = (
                     self.operand(inner[1], scope).items
                     if inner[1].startswith("{")
                     else (self.value(inner[1], scope),)
                 )
-            address = re.match(r"([^+\-]+|-\d+)\s*([+\-]\s*[+\-]?\w+)?$", inner[0].strip())
+            address = _ADDRESS.match(inner[0].strip())
             if not address:
                 self.fail(f"not an address: {text}")
             offset = 0
             if address.group(2):
-                compact = address.group(2).replace(" ", "").replace("+-", "-")
-                offset = int(compact, 0)
+                offset = int(address.group(2).replace(" ", "").replace("+-", "-"), 0)
             return Mem(self.value(address.group(1).strip(), scope), offset, coordinates)
-        if text.startswith("{"):
+        if text.startswith(("{", "(")):
             return Vec(tuple(self.operand(part, scope) for part in _split(text[1:-1])))
         if "|" in text:
             return Vec(tuple(self.value(part.strip(), scope) for part in text.split("|")))
@@ -354,34 +429,31 @@ class _Reader:
             return Not(self.value(text[1:].strip(), scope))
         return self.value(text, scope)
 
-    def value(self, text, scope):
+    def value(self, text: str, scope: _Scope) -> Any:
         if text == "_":
             return None
-        if re.fullmatch(r"-?\d+U?|-?0[xX][0-9a-fA-F]+U?|-?0[bB][01]+U?", text):
-            return Imm(
-                int(text.rstrip("U"), 0) if not re.fullmatch(r"-?0\d+U?", text) else int(text.rstrip("U"), 8)
-            )
-        if re.fullmatch(r"0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16}", text):
+        if _INTEGER.fullmatch(text):
+            digits = text.rstrip("U")
+            return Imm(int(digits, 8 if _OCTAL.fullmatch(text) else 0))
+        if _FLOAT.fullmatch(text):
             return Imm(int(text[2:], 16), True, 32 if text[1] in "fF" else 64)
-        declared = scope.register(text)
-        if declared:
-            name, width, home = declared
-            key = (id(home), name)
-            if key not in self.numbers:
-                self.numbers[key] = len(self.widths)
+        if declared := scope.register(text):
+            home, width = declared
+            if text not in home.numbers:
+                home.numbers[text] = len(self.widths)
                 self.widths.append(width)
-                self.names.append(name)
-            return Reg(self.numbers[key], width)
-        symbol = re.fullmatch(r"([%$\w.]+)(?:\+(\d+))?", text)
-        if not symbol or (text[0] == "%" and not re.fullmatch(r"%[a-z_]\w*(\.[xyzw])?", text)):
+                self.names.append(text)
+            return Reg(home.numbers[text], width)
+        symbol = _SYMBOL.fullmatch(text)
+        if not symbol or (text[0] == "%" and not _SPECIAL.fullmatch(text)):
             self.fail(f"an operand that is not PTX: {text[:80]}")
         return Sym(symbol.group(1), int(symbol.group(2) or 0))
 
 
-def _split(text):
+def _split(text: str) -> list[str]:
     """The operands between commas that no bracket holds."""
     parts, depth, begin = [], 0, 0
-    if "[" not in text and "{" not in text:
+    if "[" not in text and "{" not in text and "(" not in text:
         return [p.strip() for p in text.split(",")] if text.strip() else []
     for i, character in enumerate(text):
         if character in "[{(":

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from course_utils.artifact import Artifact
-from course_utils.ptx.parser import Instr, Mem, Reg, Sym, Vec, parse
+from course_utils.artifact import TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES, Artifact
+from course_utils.ptx.families import TENSOR_COPIES, Family, accesses_memory, family, reads_parameter
+from course_utils.ptx.parser import Instr, Mem, PtxError, Reg, Sym, Vec, parse
 
 LOAD, STORE = "global to shared", "shared to global"
 TENSOR, MULTICAST, BULK, CP_ASYNC, THREADS = (
@@ -28,6 +31,17 @@ WORDS = {
     BULK: "1-D bulk copy, without a tensor map",
     CP_ASYNC: "cp.async, 4 to 16 bytes a thread",
     THREADS: "plain loads and stores, through registers",
+}
+# What crosses between global memory and the SM: direction, path, and which operand is the global address.
+_CROSSINGS = {
+    Family.TENSOR_LOAD: (LOAD, TENSOR, 1),
+    Family.MULTICAST_LOAD: (LOAD, MULTICAST, 1),
+    Family.TENSOR_STORE: (STORE, TENSOR, 0),
+    Family.BULK_LOAD: (LOAD, BULK, 1),
+    Family.BULK_STORE: (STORE, BULK, 0),
+    Family.CP_ASYNC: (LOAD, CP_ASYNC, 1),
+    Family.GLOBAL_LOAD: (LOAD, THREADS, 1),
+    Family.GLOBAL_STORE: (STORE, THREADS, 0),
 }
 
 
@@ -78,7 +92,7 @@ def copies(artifact: Artifact, source: str = "") -> list[Copy]:
     """Every tensor's copies, loads before stores. ``source`` is the author's Python; "" where it is not
     known.
 
-    Raises PtxError where the PTX cannot be read.
+    Copies in functions that the kernel calls are not followed. Raises PtxError where the PTX cannot be read.
     """
     kernel = parse(artifact.ptx, artifact.kernel)
     tensors = {
@@ -86,13 +100,14 @@ def copies(artifact: Artifact, source: str = "") -> list[Copy]:
         for variable, parameter in zip(kernel.parameters, artifact.parameters, strict=False)
         if parameter.tensor
     }
-    ranks = {p.tensor: p.tensor_map.rank for p in artifact.parameters if p.kind == "tensor_map"}
+    ranks = {p.tensor: p.tensor_map.rank for p in artifact.parameters if p.tensor_map}
     known = origins(kernel.instructions, tensors)
-    found: dict[tuple[str, str], Counter] = {}
+    found: dict[tuple[str, str], Counter[str]] = {}
     for instruction in kernel.instructions:
-        if (crossing := _crossing(instruction)) is None:
+        if (crossing := _CROSSINGS.get(family(instruction))) is None:
             continue
-        direction, path, address = crossing
+        direction, path, place = crossing
+        address = _operand(instruction, place)
         for tensor in tensors_of(address, known, tensors) or {"?"}:
             found.setdefault((direction, tensor), Counter())[path] += 1
     wanted = asked(source, [t.name for t in artifact.tensors])
@@ -109,59 +124,85 @@ def copies(artifact: Artifact, source: str = "") -> list[Copy]:
     ]
 
 
-def _crossing(instruction: Instr) -> tuple[str, str, object] | None:
-    """Direction, path and global address of an instruction that crosses between global memory and the SM, or
-    None.
+def passed_by_value(artifact: Artifact) -> list[str]:
+    """A sentence for each tensor map that the kernel does not use as a ``__grid_constant__`` parameter; none
+    is fine.
+
+    TMA reads the map through its address, and only ``const __grid_constant__`` makes the address of a
+    parameter that of the parameter itself (CUDA programming guide). Without it the compiler copies the map
+    into the local memory of each thread and passes the copy's address: seen with NVRTC 13.0. In the PTX the
+    map of every tensor copy must come from the address of a ``.param`` of 128 bytes aligned to 64. Raises
+    PtxError where the PTX cannot be read or has other parameters than the launch.
     """
-    name, operands = instruction.name, instruction.operands
-    if "prefetch" in name:
-        return None
-    if name.startswith("cp.async.bulk.tensor"):
-        if ".global.shared" in name:
-            return STORE, TENSOR, operands[0]
-        return LOAD, MULTICAST if "multicast" in name else TENSOR, operands[1]
-    if name.startswith(("cp.async.bulk.shared", "cp.async.bulk.global")):
-        return (
-            (STORE, BULK, operands[0])
-            if name.startswith("cp.async.bulk.global")
-            else (LOAD, BULK, operands[1])
+    kernel = parse(artifact.ptx, artifact.kernel)
+    if len(kernel.parameters) != len(artifact.parameters):
+        raise PtxError(
+            f"the kernel has {len(kernel.parameters)} parameters, its launch {len(artifact.parameters)}"
         )
-    if name.startswith(("cp.async.ca", "cp.async.cg")):
-        return LOAD, CP_ASYNC, operands[1]
-    if name.startswith("ld.global"):
-        return LOAD, THREADS, operands[1]
-    if name.startswith("st.global"):
-        return STORE, THREADS, operands[0]
-    return None
+    maps = {
+        variable.name: (variable, parameter.tensor)
+        for variable, parameter in zip(kernel.parameters, artifact.parameters, strict=True)
+        if parameter.kind == "tensor_map"
+    }
+    locals_ = {v.name for v in kernel.variables if v.space == "local"}
+    names = {name: name for name in (*maps, *locals_)}
+    addresses = origins([i for i in kernel.instructions if i.opcode[0] != "ld"], names)
+    values = origins(kernel.instructions, names)
+    used: set[str] = set()
+    copied: set[str] = set()
+    for instruction in kernel.instructions:
+        if (kind := family(instruction)) in TENSOR_COPIES:
+            address = next((o for o in instruction.operands if isinstance(o, Mem) and o.coordinates), None)
+            used |= tensors_of(address, addresses, names)
+        elif kind is Family.LOCAL_STORE:
+            copied |= tensors_of(_operand(instruction, 1), values, names)
+    found = []
+    for name, (variable, tensor) in maps.items():
+        if variable.size != TENSOR_MAP_BYTES or variable.align % TENSOR_MAP_ALIGNMENT:
+            found.append(
+                f"the parameter for {tensor}'s tensor map has {variable.size} bytes, aligned to "
+                f"{variable.align}; "
+                f"a tensor map has {TENSOR_MAP_BYTES}, aligned to {TENSOR_MAP_ALIGNMENT}"
+            )
+        elif name in copied and used & locals_:
+            found.append(
+                f"TMA is given the address of a copy of {tensor}'s tensor map in local memory, one a thread: "
+                "declare the "
+                "parameter `const __grid_constant__` and pass on its own address"
+            )
+        elif name not in used:
+            found.append(f"no tensor copy takes its map from the parameter that holds {tensor}'s tensor map")
+    return found
+
+
+def _operand(instruction: Instr, place: int) -> Any:
+    """None where the parser could not read the operands."""
+    return instruction.operands[place] if place < len(instruction.operands) else None
 
 
 def origins(instructions: list[Instr], tensors: dict[str, str]) -> dict[int, set[str]]:
     """Register to the tensors whose parameter its value may come from, over all paths of the kernel."""
-    flows = []  # (registers written, what their value comes from)
+    flows: list[tuple[list[int], tuple[Any, ...]]] = []  # registers written, what their value comes from
     for instruction in instructions:
         written, sources = instruction.operands[:1], instruction.operands[1:]
         # a value that was loaded has left its address behind; a parameter's value is what the parameter holds
-        if (
-            not written
-            or instruction.name.startswith(("st", "ld", "cp", "red", "atom"))
-            and "param" not in instruction.opcode
-        ):
+        if not written or accesses_memory(instruction) and not reads_parameter(instruction):
             continue
         flows.append((list(_registers(written[0])), sources))
     origins: dict[int, set[str]] = {}
     changed = True
     while changed:
         changed = False
-        for written, sources in flows:
-            tensors_there = set().union(*(tensors_of(source, origins, tensors) for source in sources), set())
-            for register in written:
+        for registers, origin in flows:
+            tensors_there = set().union(*(tensors_of(operand, origins, tensors) for operand in origin))
+            for register in registers:
                 before = origins.setdefault(register, set())
                 changed |= not tensors_there <= before
                 before |= tensors_there
     return origins
 
 
-def tensors_of(operand, origins: dict[int, set[str]], tensors: dict[str, str]) -> set[str]:
+def tensors_of(operand: Any, origins: dict[int, set[str]], tensors: dict[str, str]) -> set[str]:
     """The tensors that an operand's value or address may come from; ``origins`` as the function of that name
     gives them.
     """
@@ -172,7 +213,7 @@ def tensors_of(operand, origins: dict[int, set[str]], tensors: dict[str, str]) -
     return set().union(*(origins.get(register, set()) for register in _registers(operand)), set())
 
 
-def _registers(operand):
+def _registers(operand: Any) -> Iterator[int]:
     if isinstance(operand, Reg):
         yield operand.index
     elif isinstance(operand, Vec):
@@ -211,7 +252,7 @@ def asked(source: str, tensors: list[str]) -> dict[tuple[str, str], str]:
     return wanted
 
 
-def _base(node) -> str:
+def _base(node: ast.expr) -> str:
     """The name at the bottom of ``A[i, j]``, ``A.x`` or ``A``."""
     while isinstance(node, (ast.Subscript, ast.Attribute)):
         node = node.value

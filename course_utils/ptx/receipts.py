@@ -1,24 +1,19 @@
 """Receipts: which instructions a compiled kernel contains, read from its PTX, and what the assembler
 allotted.
 
-Counts are of instructions in the text, not of executions: a loop counts once. Instruction names follow the
-PTX ISA.
+Counts are of instructions in the text, not of executions: a loop counts once. The functions that a kernel may
+call count with it. Instruction names follow the PTX ISA.
 """
 
 from __future__ import annotations
 
-import math
-import re
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from course_utils.artifact import Artifact
-
-LARGEST_TILE = 256 * 256  # elements of D; no CTA of this course holds a larger accumulator
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-# labels, a predicate, the opcode with its modifiers, the operands
-_STATEMENT = re.compile(r"\s*(?:[\w$%]+:(?!:)\s*)*(?:@!?%?\w+\s+)?([a-z][a-z0-9_]*(?:[.:]{1,2}\w+)+)\s*(.*)")
+from course_utils.ptx.families import Family, expects_bytes, family, reads_parameter
+from course_utils.ptx.parser import Imm, Instr, Kernel, Reg, parse
 
 
 @dataclass(frozen=True)
@@ -56,296 +51,129 @@ class Receipt:
     stmatrix: int = 0
     global_loads: int = 0
     global_stores: int = 0
-    opcodes: int = 0
-    instructions: int = 0
+    opcodes: int = 0  # kinds of instructions, each modifier told apart
+    instructions: int = 0  # but for those that read parameters, and branches and exits without a modifier
 
 
-def read_ptx(ptx: str) -> Receipt:
-    """Count the instruction families of one PTX module."""
-    text = _COMMENT.sub(" ", ptx)
-    counts, tensor_loads, multicast, tensor_stores, wgmma, waits, maxnreg, arrivals = (
-        Counter() for _ in range(8)
-    )
-    constants = dict(re.findall(r"\bmov\.[bsu]32\s+(%\w+),\s*(\d+)\s*;", text))
-    opcodes = set()
-    for line in re.split(r"[;\n{}]", text):
-        match = _STATEMENT.match(line)
-        if not match or match.group(1).startswith(("ld.param", "cvta")) or line.lstrip().startswith("."):
-            continue
-        opcode, operands = match.groups()
-        opcodes.add(opcode)
-        counts["instructions"] += 1
-        if opcode.startswith("cp.async.bulk.tensor"):
-            rank = int(re.search(r"\.(\d)d\b", opcode).group(1))
-            if ".global.shared" in opcode:
-                tensor_stores[rank] += 1
-            elif "multicast" in opcode:
-                multicast[rank] += 1
-            else:
-                tensor_loads[rank] += 1
-        elif opcode.startswith("cp.async.bulk.commit_group"):
-            counts["bulk_commits"] += 1
-        elif opcode.startswith("cp.async.bulk.wait_group"):
-            counts["bulk_waits"] += 1
-            counts["bulk_read_waits"] += ".read" in opcode
-        elif opcode.startswith("cp.async.bulk.") and "prefetch" not in opcode:
-            counts["bulk_1d"] += 1
-        elif opcode.startswith(("cp.async.ca", "cp.async.cg")):
-            counts["cp_async"] += 1
-        elif opcode.startswith("wgmma.mma_async"):
-            wgmma[re.search(r"m\d+n\d+k\d+[\w.]*", opcode).group(0)] += 1
-        elif opcode.startswith("wgmma.wait_group"):
-            waits[int(operands.strip() or 0)] += 1
-        elif opcode.startswith("mbarrier.init"):
-            counts["mbarrier_inits"] += 1
-            count = operands.rpartition(",")[2].strip()
-            count = constants.get(count, count)
-            if count.isdigit():
-                arrivals[int(count)] += 1
-        elif opcode.startswith(("mbarrier.try_wait", "mbarrier.test_wait")):
-            counts["mbarrier_waits"] += 1
-        elif opcode.startswith(("mbarrier.arrive", "mbarrier.expect_tx")):
-            counts["expect_tx"] += "expect_tx" in opcode
-            if opcode.startswith("mbarrier.arrive"):
-                counts["remote_arrives" if "shared::cluster" in opcode else "arrives"] += 1
-        elif opcode.startswith("fence.proxy.async"):
-            counts["proxy_fences"] += 1
-        elif opcode.startswith("setmaxnreg"):
-            maxnreg[f"{opcode.split('.')[1]} {operands.strip()}"] += 1
-        elif opcode.startswith("barrier.cluster.wait"):
-            counts["cluster_barriers"] += 1
-        elif opcode.startswith(("bar.sync", "barrier.sync", "barrier.cta.sync", "bar.cta.sync")):
-            counts["named_barriers" if "," in operands else "cta_barriers"] += 1
-        elif opcode.startswith("stmatrix"):
-            counts["stmatrix"] += 1
-        elif opcode.startswith("ld.global"):
-            counts["global_loads"] += 1
-        elif opcode.startswith("st.global"):
-            counts["global_stores"] += 1
+def read_ptx(ptx: str, kernel: str = "") -> Receipt:
+    """The receipt of the kernel of this name, or of the first one. Raises PtxError where there is none."""
+    return read(parse(ptx, kernel))
+
+
+def read(kernel: Kernel) -> Receipt:
+    """The receipt of a kernel that has been parsed, also of one that the emulator cannot run."""
+    bodies = [kernel.instructions, *kernel.functions]
+    instructions = [i for body in bodies for i in body if _counts(i)]
+    found: dict[Family, list[Instr]] = {kind: [] for kind in Family}
+    for instruction in instructions:
+        found[family(instruction)].append(instruction)
+    number = {kind: len(members) for kind, members in found.items()}
     return Receipt(
-        tensor_loads=dict(tensor_loads),
-        multicast_loads=dict(multicast),
-        tensor_stores=dict(tensor_stores),
-        wgmma=dict(wgmma),
-        wgmma_waits=dict(waits),
-        setmaxnreg=dict(maxnreg),
-        opcodes=len(opcodes),
-        mbarrier_counts=dict(arrivals),
-        unawaited_store_loops=_unawaited_store_loops(text),
-        **{
-            name: counts[name]
-            for name in (
-                "bulk_1d",
-                "cp_async",
-                "mbarrier_inits",
-                "mbarrier_waits",
-                "expect_tx",
-                "arrives",
-                "remote_arrives",
-                "proxy_fences",
-                "cluster_barriers",
-                "cta_barriers",
-                "named_barriers",
-                "bulk_commits",
-                "bulk_waits",
-                "bulk_read_waits",
-                "stmatrix",
-                "global_loads",
-                "global_stores",
-                "instructions",
-            )
-        },
+        tensor_loads=_ranks(found[Family.TENSOR_LOAD]),
+        multicast_loads=_ranks(found[Family.MULTICAST_LOAD]),
+        tensor_stores=_ranks(found[Family.TENSOR_STORE]),
+        bulk_1d=number[Family.BULK_LOAD] + number[Family.BULK_STORE] + number[Family.BULK_PEER],
+        cp_async=number[Family.CP_ASYNC],
+        wgmma=dict(Counter(_shape(i) for i in found[Family.WGMMA])),
+        wgmma_waits=dict(Counter(_constant(i) for i in found[Family.WGMMA_WAIT])),
+        mbarrier_inits=number[Family.MBARRIER_INIT],
+        mbarrier_counts=dict(sum((_arrivals_expected(body) for body in bodies), Counter())),
+        mbarrier_waits=number[Family.MBARRIER_WAIT],
+        expect_tx=sum(expects_bytes(i) for i in instructions),
+        arrives=number[Family.ARRIVE],
+        remote_arrives=number[Family.REMOTE_ARRIVE],
+        proxy_fences=number[Family.PROXY_FENCE],
+        setmaxnreg=dict(Counter(f"{i.opcode[1]} {_constant(i)}" for i in found[Family.SETMAXNREG])),
+        cluster_barriers=number[Family.CLUSTER_BARRIER],
+        cta_barriers=number[Family.CTA_BARRIER],
+        named_barriers=number[Family.NAMED_BARRIER],
+        bulk_commits=number[Family.BULK_COMMIT],
+        bulk_waits=number[Family.BULK_WAIT],
+        bulk_read_waits=sum("read" in i.opcode for i in found[Family.BULK_WAIT]),
+        unawaited_store_loops=sum(map(_unawaited_store_loops, bodies)),
+        stmatrix=number[Family.STMATRIX],
+        global_loads=number[Family.GLOBAL_LOAD],
+        global_stores=number[Family.GLOBAL_STORE],
+        opcodes=len({i.opcode for i in instructions}),
+        instructions=len(instructions),
     )
 
 
-def _unawaited_store_loops(text: str) -> int:
-    """Loops (a branch back to an earlier label) that contain a TMA store and no
-    ``cp.async.bulk.wait_group``.
+def _counts(i: Instr) -> bool:
+    return len(i.opcode) > 1 and i.opcode[0] != "cvta" and not reads_parameter(i)
+
+
+def _ranks(tensor_copies: list[Instr]) -> dict[int, int]:
+    """``cp.async.bulk.tensor.2d`` and so on, by rank."""
+    return dict(Counter(int(i.opcode[4][0]) for i in tensor_copies))
+
+
+def _shape(wgmma: Instr) -> str:
+    """``m64n256k16.f32.f16.f16``: the shape, and the types that follow it."""
+    first = next(at for at, part in enumerate(wgmma.opcode) if part.startswith("m64n"))
+    return ".".join(wgmma.opcode[first:])
+
+
+def _constant(i: Instr) -> int:
+    """The value of an instruction's only operand, which the PTX ISA asks to be a constant."""
+    return next((operand.value for operand in i.operands if isinstance(operand, Imm)), 0)
+
+
+def _arrivals_expected(body: list[Instr]) -> Counter[int]:
+    """How many mbarriers are initialised for how many arrivals, where that is a constant or was last set to
+    one.
     """
-    labels = {m.group(1): m.start() for m in re.finditer(r"^\s*(\$?\w+):", text, re.M)}
-    loops = {
-        (labels[m.group(1)], m.end())
-        for m in re.finditer(r"\bbra(?:\.uni)?\s+(\$?\w+)", text)
-        if labels.get(m.group(1), m.start()) < m.start()
-    }
-    bodies = [text[begin:end] for begin, end in loops]
-    return sum(
-        bool(re.search(r"bulk\.tensor\.\dd\.global\.shared", body)) and "bulk.wait_group" not in body
-        for body in bodies
-    )
+    constants: dict[Reg, int] = {}
+    found: Counter[int] = Counter()
+    for i in body:
+        if i.opcode[0] == "mov" and len(i.operands) == 2 and isinstance(i.operands[0], Reg):
+            target, source = i.operands
+            if isinstance(source, Imm):
+                constants[target] = source.value
+            else:
+                constants.pop(target, None)
+        elif family(i) is Family.MBARRIER_INIT and len(i.operands) == 2:
+            count = i.operands[1]
+            if isinstance(count, Imm):
+                found[count.value] += 1
+            elif count in constants:
+                found[constants[count]] += 1
+    return found
 
 
-@dataclass(frozen=True)
-class Condition:
-    """Something a step requires or forbids. ``found`` says in words what the kernel has instead."""
-
-    sentence: str
-    holds: Callable[[Receipt, Artifact], bool]
-    found: Callable[[Receipt, Artifact], str]
+def _unawaited_store_loops(body: list[Instr]) -> int:
+    """Loops that contain a TMA store and no ``cp.async.bulk.wait_group``."""
+    loops = ({family(body[at]) for at in loop} for loop in _loops(body))
+    return sum(Family.TENSOR_STORE in loop and Family.BULK_WAIT not in loop for loop in loops)
 
 
-def _ctas(artifact: Artifact) -> int:
-    x, y, z = artifact.grid
-    return x * y * z
-
-
-def _tile_of_a_cta(artifact: Artifact) -> float:
-    """Elements of D per CTA: one tile where the grid covers D, many where each CTA loops over tiles; NaN for
-    no CTA.
+def _loops(body: list[Instr]) -> list[set[int]]:
+    """The instructions of each loop, one for each branch back: those between its target and it, on any way
+    that does not pass the target again.
     """
-    M, N, _ = artifact.problem
-    return M * N / _ctas(artifact) if _ctas(artifact) else math.nan
+    after: list[list[int]] = [[] for _ in body]
+    before: list[list[int]] = [[] for _ in body]
+    for at, i in enumerate(body):
+        following = [at + 1] if i.guard or i.opcode[0] not in ("bra", "ret", "exit") else []
+        after[at] = [to for to in (*following, i.target) if 0 <= to < len(body)]
+        for to in after[at]:
+            before[to].append(at)
+    loops = []
+    for last, i in enumerate(body):
+        if 0 <= i.target <= last and last in (ahead := _reached(i.target, after)):
+            loops.append(ahead & _reached(last, before, i.target))
+    return loops
 
 
-def _grid(r: Receipt, a: Artifact) -> str:
-    return f"a grid of {' x '.join(map(str, a.grid))} for M, N = {a.problem[0]}, {a.problem[1]}"
-
-
-def _loads(r: Receipt) -> int:
-    return sum(r.tensor_loads.values()) + sum(r.multicast_loads.values())
-
-
-CONDITIONS = {
-    "wgmma": Condition(
-        "`wgmma.mma_async` with an fp32 accumulator",
-        lambda r, a: any(".f32." in shape for shape in r.wgmma),
-        lambda r, a: ", ".join(r.wgmma) or "no wgmma",
-    ),
-    "one CTA": Condition("a grid of one CTA", lambda r, a: _ctas(a) == 1, _grid),
-    "grid grows": Condition(
-        "a grid that covers D, one tile a CTA", lambda r, a: _tile_of_a_cta(a) <= LARGEST_TILE, _grid
-    ),
-    "fixed grid": Condition(
-        "a persistent grid: its size does not depend on M and N",
-        lambda r, a: _tile_of_a_cta(a) > LARGEST_TILE,
-        _grid,
-    ),
-    "tensor loads": Condition(
-        "TMA loads, `cp.async.bulk.tensor` from global to shared",
-        lambda r, a: _loads(r) > 0,
-        lambda r, a: f"{_loads(r)} of them, {_other_loads(r)}",
-    ),
-    "tensor stores": Condition(
-        "TMA stores of D, `cp.async.bulk.tensor` from shared to global",
-        lambda r, a: sum(r.tensor_stores.values()) > 0,
-        lambda r, a: f"none, but {r.global_stores} plain `st.global`",
-    ),
-    "expect-tx": Condition(
-        "an mbarrier told how many bytes to expect, `expect_tx`",
-        lambda r, a: r.expect_tx > 0,
-        lambda r, a: "none",
-    ),
-    "proxy fence": Condition(
-        "a `fence.proxy.async` between threads' writes to shared memory and TMA's read of them",
-        lambda r, a: r.proxy_fences > 0,
-        lambda r, a: "none",
-    ),
-    "store wait": Condition(
-        "a `cp.async.bulk.wait_group` for the TMA stores, inside the loop where there is one, before "
-        "their buffer is written again",
-        lambda r, a: r.bulk_waits > 0 and r.unawaited_store_loops == 0,
-        lambda r, a: "none" if not r.bulk_waits else "none in the loop that stores",
-    ),
-    "four stores": Condition(
-        "D in slices: four TMA stores or more for a tile",
-        lambda r, a: sum(r.tensor_stores.values()) >= 4,
-        lambda r, a: str(sum(r.tensor_stores.values())),
-    ),
-    "read wait": Condition(
-        "a `cp.async.bulk.wait_group.read`: a staging buffer is written again once it has been read",
-        lambda r, a: r.bulk_read_waits > 0,
-        lambda r, a: "none" if not r.bulk_waits else "none with .read",
-    ),
-    "two full barriers": Condition(
-        "at least two mbarriers, one for each stage of the ring",
-        lambda r, a: r.mbarrier_inits >= 2,
-        lambda r, a: f"{r.mbarrier_inits} `mbarrier.init`",
-    ),
-    "empty barriers": Condition(
-        "a full and an empty mbarrier for each stage: four for two stages",
-        lambda r, a: r.mbarrier_inits >= 4,
-        lambda r, a: f"{r.mbarrier_inits} `mbarrier.init`",
-    ),
-    "four stages": Condition(
-        "four stages: eight mbarriers, four full and four empty",
-        lambda r, a: r.mbarrier_inits >= 8,
-        lambda r, a: f"{r.mbarrier_inits} `mbarrier.init`",
-    ),
-    "setmaxnreg": Condition(
-        "register reallocation both ways, `setmaxnreg.dec` and `setmaxnreg.inc`, obeyed by ptxas",
-        lambda r, a: (
-            {v.split()[0] for v in r.setmaxnreg} == {"dec", "inc"}
-            and not any("setmaxnreg" in w for w in a.resources.warnings)
-        ),
-        lambda r, a: (
-            ", ".join([*r.setmaxnreg, *(w for w in a.resources.warnings if "setmaxnreg" in w)]) or "none"
-        ),
-    ),
-    "wgmma in flight": Condition(
-        "a `wgmma.wait_group` above 0, so that one group stays in flight",
-        lambda r, a: any(n > 0 for n in r.wgmma_waits),
-        lambda r, a: (
-            f"`wgmma.wait_group` {', '.join(map(str, sorted(r.wgmma_waits)))} only"
-            if r.wgmma_waits
-            else "none"
-        ),
-    ),
-    "multicast": Condition(
-        "TMA multicast, `.multicast::cluster`",
-        lambda r, a: sum(r.multicast_loads.values()) > 0,
-        lambda r, a: "none",
-    ),
-    "remote arrive": Condition(
-        "an arrival on the other CTA's barrier, `mbarrier.arrive.shared::cluster`",
-        lambda r, a: r.remote_arrives > 0,
-        lambda r, a: "none",
-    ),
-    "cluster barrier": Condition(
-        "two `barrier.cluster`: after the barriers are initialised, and before a CTA exits. Instead of "
-        "the second, the producer may wait once more for every `empty` (`producer_tail`)",
-        lambda r, a: r.cluster_barriers >= 2 or r.cluster_barriers == 1 and _waits_for_all(r),
-        lambda r, a: f"{r.cluster_barriers}, and no wait for every `empty`",
-    ),
-    "cluster of two": Condition(
-        "a cluster of two CTAs",
-        lambda r, a: a.cluster[0] * a.cluster[1] * a.cluster[2] == 2,
-        lambda r, a: f"a cluster of {' x '.join(map(str, a.cluster))}",
-    ),
-    "three warpgroups": Condition(
-        "three warpgroups or more: a producer and two consumers",
-        lambda r, a: a.threads >= 384,
-        lambda r, a: f"{a.threads} threads",
-    ),
-}
-
-
-def _waits_for_all(r: Receipt) -> bool:
-    """A wait for each stage, unrolled, beside the producer's and the consumer's own; half of the mbarriers
-    are `empty`.
-    """
-    return r.mbarrier_waits >= 2 + r.mbarrier_inits // 2
-
-
-def _other_loads(r: Receipt) -> str:
-    others = {"1-D bulk copies": r.bulk_1d, "`cp.async`": r.cp_async, "plain `ld.global`": r.global_loads}
-    found = ", ".join(f"{n} {name}" for name, n in others.items() if n)
-    return f"but {found}" if found else "and no other copies"
-
-
-def unmet(receipt: Receipt, artifact: Artifact, requires, forbids=()) -> list[str]:
-    """One sentence for each condition that does not hold, or holds and should not."""
-    sentences = []
-    for name in requires:
-        condition = CONDITIONS[name]
-        if not condition.holds(receipt, artifact):
-            sentences.append(f"needs {condition.sentence}; found {condition.found(receipt, artifact)}")
-    for name in forbids:
-        if CONDITIONS[name].holds(receipt, artifact):
-            sentences.append(
-                f"must do without {CONDITIONS[name].sentence}: this step is about what it costs not to have "
-                "them"
-            )
-    return sentences
+def _reached(start: int, edges: list[list[int]], end: int = -1) -> set[int]:
+    """Where the edges lead from ``start``, and not beyond ``end``."""
+    found, waiting = {end} - {-1}, [start]
+    while waiting:
+        at = waiting.pop()
+        if at not in found:
+            found.add(at)
+            waiting += edges[at]
+    return found
 
 
 def arrivals(r: Receipt) -> str:
@@ -363,7 +191,7 @@ def table(receipt: Receipt, artifact: Artifact) -> list[tuple[str, str]]:
     """The receipt as short rows, (what, how many), for a person."""
     r, res = receipt, artifact.resources
 
-    def pairs(counts: dict, form: str) -> list[str]:
+    def pairs(counts: dict[Any, int], form: str) -> list[str]:
         return [form.format(key, n) for key, n in sorted(counts.items(), key=str)]
 
     rows = [

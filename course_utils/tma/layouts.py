@@ -16,18 +16,7 @@ from math import prod
 
 import numpy as np
 
-from course_utils.artifact import (
-    ELEMENT_BYTES,
-    LAST_HOPPER_SWIZZLE,
-    SWIZZLE_BYTES,
-    SWIZZLES,
-    TENSOR_MAP_ALIGNMENT,
-    TENSOR_MAP_BYTES,
-    Artifact,
-    TensorMap,
-)
-from course_utils.ptx import paths as copies
-from course_utils.ptx.parser import Mem, PtxError, parse
+from course_utils.artifact import ELEMENT_BYTES, LAST_HOPPER_SWIZZLE, SWIZZLE_BYTES, SWIZZLES, TensorMap
 from course_utils.tma.rules import violations
 
 UNIT = 16  # bytes that a swizzle moves together, and the grain of every bulk copy
@@ -280,53 +269,3 @@ def store_tail(elements: int, element_bytes: int) -> int:
     if elements < 0 or element_bytes < 1:
         raise ValueError(f"{elements} elements of {element_bytes} bytes")
     return elements * element_bytes % UNIT
-
-
-def passed_by_value(artifact: Artifact) -> list[str]:
-    """A sentence for each tensor map that the kernel does not use as a ``__grid_constant__`` parameter; none
-    is fine.
-
-    TMA reads the map through its address, and only ``const __grid_constant__`` makes the address of a
-    parameter that of the parameter itself (CUDA programming guide). Without it the compiler copies the map
-    into the local memory of each thread and passes the copy's address: seen with NVRTC 13.0. In the PTX the
-    map of every tensor copy must come from the address of a ``.param`` of 128 bytes aligned to 64. Raises
-    PtxError where the PTX cannot be read or has other parameters than the launch.
-    """
-    kernel = parse(artifact.ptx, artifact.kernel)
-    if len(kernel.parameters) != len(artifact.parameters):
-        raise PtxError(
-            f"the kernel has {len(kernel.parameters)} parameters, its launch {len(artifact.parameters)}"
-        )
-    maps = {
-        variable.name: (variable, parameter.tensor)
-        for variable, parameter in zip(kernel.parameters, artifact.parameters, strict=True)
-        if parameter.kind == "tensor_map"
-    }
-    locals_ = {v.name for v in kernel.variables if v.space == "local"}
-    names = {name: name for name in (*maps, *locals_)}
-    addresses = copies.origins([i for i in kernel.instructions if i.opcode[0] != "ld"], names)
-    values = copies.origins(kernel.instructions, names)
-    used, copied = set(), set()
-    for instruction in kernel.instructions:
-        if instruction.name.startswith(("cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor")):
-            address = next(o for o in instruction.operands if isinstance(o, Mem) and o.coordinates)
-            used |= copies.tensors_of(address, addresses, names)
-        elif instruction.name.startswith("st.local"):
-            copied |= copies.tensors_of(instruction.operands[1], values, names)
-    found = []
-    for name, (variable, tensor) in maps.items():
-        if variable.size != TENSOR_MAP_BYTES or variable.align % TENSOR_MAP_ALIGNMENT:
-            found.append(
-                f"the parameter for {tensor}'s tensor map has {variable.size} bytes, aligned to "
-                f"{variable.align}; "
-                f"a tensor map has {TENSOR_MAP_BYTES}, aligned to {TENSOR_MAP_ALIGNMENT}"
-            )
-        elif name in copied and used & locals_:
-            found.append(
-                f"TMA is given the address of a copy of {tensor}'s tensor map in local memory, one a thread: "
-                "declare the "
-                "parameter `const __grid_constant__` and pass on its own address"
-            )
-        elif name not in used:
-            found.append(f"no tensor copy takes its map from the parameter that holds {tensor}'s tensor map")
-    return found

@@ -19,7 +19,7 @@ from course_utils.compile.nvrtc import compile_source
 from course_utils.compile.tilelang import compile_prim_func
 from course_utils.grading import checker, steps
 from course_utils.ptx import paths as copies
-from course_utils.tma.layouts import passed_by_value
+from course_utils.ptx.paths import passed_by_value
 from course_utils.tma.rules import RULES, violations
 
 NOTEBOOK = Path(sync.NOTEBOOKS) / "11_tma_contract.ipynb"

@@ -1,12 +1,16 @@
 """Which path a copy took, read from the PTX, and whether it is what the source asked for."""
 
+from dataclasses import replace
+
 import pytest
 
 from course_utils.artifact import Artifact, Parameter, Resources, Tensor, TensorMap
 from course_utils.compile.load import load_factory, load_factory_source, solution_path
+from course_utils.compile.nvrtc import compile_source
 from course_utils.grading import checker
 from course_utils.ptx import paths as copies
-from course_utils.ptx.paths import BULK, CP_ASYNC, LOAD, MULTICAST, STORE, TENSOR, THREADS
+from course_utils.ptx.parser import PtxError
+from course_utils.ptx.paths import BULK, CP_ASYNC, LOAD, MULTICAST, STORE, TENSOR, THREADS, passed_by_value
 
 MAP = TensorMap(6, (64, 128), (128,), (64, 64), (1, 1), swizzle=3)
 HEAD = """.version 8.7
@@ -100,6 +104,18 @@ def test_a_loaded_value_is_not_the_address_it_was_loaded_from():
     body = "ld.global.b64 %rd7, [%rd2];\nst.global.b32 [%rd7], %r1;"
     load, store = copies.copies(artifact(body))
     assert (load.tensor, store.tensor) == ("X", "?")
+
+
+def test_a_copy_between_ctas_does_not_cross():
+    body = "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r1], [%r2], 1024, [%r4];"
+    assert copies.copies(artifact(body)) == []
+
+
+def test_what_the_emulator_does_not_model_hides_no_copy():
+    body = "call.uni helper, (%r1);\nld.global.b32 %r5, [%rd2];\nst.global.f32 [%rd2+2*8], %r5;"
+    load, store = copies.copies(artifact(body))
+    assert (load.tensor, load.paths) == ("X", {THREADS: 1})
+    assert (store.tensor, store.paths) == ("?", {THREADS: 1})
 
 
 def test_a_prefetch_is_no_copy():
@@ -201,3 +217,95 @@ def test_silent_fallback_of_tilelang_is_found():
     )
     load = next(c for c in copies.copies(kernel, WHOLE_TILE) if (c.tensor, c.direction) == ("A", LOAD))
     assert load.paths == {BULK: 1} and "1-D bulk copy" in load.finding
+
+
+SOURCE = """
+struct alignas(%d) CUtensorMap { unsigned long long opaque[16]; };
+extern "C" __global__ void load(%s CUtensorMap map, float *out) {
+  extern __shared__ __align__(1024) char smem[];
+  unsigned tile = (unsigned)__cvta_generic_to_shared(smem), full = tile + 8192;
+  %s
+  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%%0], [%%1, {%%2, %%3}], [%%4];"
+               :: "r"(tile), "l"(%s), "r"(0), "r"(0), "r"(full) : "memory");
+  out[threadIdx.x] = smem[threadIdx.x];
+}
+"""
+
+
+def loading(declared, before="", address="&map", alignment=64):
+    """A kernel of NVRTC's that loads one box, with the map's parameter declared and its address taken as
+    given.
+    """
+    ptx, cubin, resources = compile_source(SOURCE % (alignment, declared, before, address), [])
+    map_of_a = TensorMap(6, (64, 64), (128,), (64, 64), (1, 1), swizzle=3)
+    return Artifact(
+        "cuda",
+        "load",
+        ptx,
+        cubin,
+        (1, 1, 1),
+        (128, 1, 1),
+        (1, 1, 1),
+        16384,
+        (Parameter("tensor_map", "A", map_of_a), Parameter("pointer", "OUT")),
+        (Tensor("A", (64, 64), "float16"), Tensor("OUT", (128,), "float32")),
+        resources,
+    )
+
+
+@pytest.mark.parametrize(
+    "declared, before, address",
+    [
+        ("const __grid_constant__", "", "&map"),
+        (
+            "const __grid_constant__",
+            'const char *p = (const char *)&map; asm volatile("prefetch.tensormap [%0];" :: "l"(p));',
+            "p",
+        ),
+    ],
+)
+def test_a_grid_constant_map_is_read_where_it_was_passed(declared, before, address):
+    artifact = loading(declared, before, address)
+    assert passed_by_value(artifact) == [] and artifact.resources.stack_frame == 0
+
+
+@pytest.mark.parametrize(
+    "declared, before, address",
+    [
+        ("", "", "&map"),
+        ("const", "", "&map"),
+        ("const __grid_constant__", "CUtensorMap mine = map;", "&mine"),
+    ],
+)
+def test_a_map_without_grid_constant_is_copied_to_local_memory(declared, before, address):
+    artifact = loading(declared, before, address)
+    (sentence,) = passed_by_value(artifact)
+    assert "copy of A's tensor map in local memory" in sentence and "__grid_constant__" in sentence
+    assert artifact.resources.stack_frame >= 128
+
+
+def test_a_map_that_no_tensor_copy_takes():
+    (sentence,) = passed_by_value(loading("const __grid_constant__", address="out"))
+    assert sentence == "no tensor copy takes its map from the parameter that holds A's tensor map"
+
+
+def test_a_map_that_is_not_aligned():
+    (sentence,) = passed_by_value(loading("const __grid_constant__", alignment=8))
+    assert (
+        sentence
+        == "the parameter for A's tensor map has 128 bytes, aligned to 8; a tensor map has 128, aligned to 64"
+    )
+
+
+def test_ptx_that_is_not_the_launch():
+    artifact = loading("const __grid_constant__")
+    with pytest.raises(PtxError, match="2 parameters, its launch 1"):
+        passed_by_value(replace(artifact, parameters=artifact.parameters[:1]))
+    with pytest.raises(PtxError):
+        passed_by_value(replace(artifact, ptx="not PTX"))
+
+
+@pytest.mark.parametrize("dsl", checker.DSLS)
+def test_both_dsls_pass_their_maps_by_value(dsl):
+    artifact = checker.compile_factory(load_factory(solution_path("step04", dsl)), dsl, (512, 256, 128))
+    assert [p.kind for p in artifact.parameters].count("tensor_map") == 3 and passed_by_value(artifact) == []

@@ -13,7 +13,7 @@ import pytest
 from course_utils.compile import load as loading
 from course_utils.compile.errors import CompileError
 from course_utils.compile.limits import require_fits
-from course_utils.grading import checker
+from course_utils.grading import checker, conditions
 from course_utils.grading.steps import OWNED, PARTS, STEPS
 from course_utils.ptx import receipts
 
@@ -44,7 +44,7 @@ def receipt(step, dsl):
 
 def unmet(conditions_of, step, dsl):
     wanted = STEPS[conditions_of]
-    return receipts.unmet(receipt(step, dsl), solution(step, dsl), wanted.requires, wanted.forbids)
+    return conditions.unmet(receipt(step, dsl), solution(step, dsl), wanted.requires, wanted.forbids)
 
 
 def test_both_dsls_have_the_same_files_one_for_each_step():

@@ -9,36 +9,50 @@ Blocking instructions end a segment.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import networkx
+
+from course_utils.ptx.families import Family, family
 from course_utils.ptx.parser import Imm, Kernel, Mem, Not, PtxError, Reg, Sym, Vec
 from course_utils.run.emulator import instructions as table
 from course_utils.run.emulator.warp import both, merge
 
 _VOLATILE = {"%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"}
-_ABILITIES = (
-    ("load", "cp.async.bulk", ".shared::cluster.global"),
-    ("load", "cp.async.bulk", ".shared::cta.global"),
-    ("store", "cp.async.bulk", ".global.shared::cta"),
-    ("wgmma", "wgmma.mma_async", ""),
-    ("arrive", "mbarrier.arrive", ""),
-)
+_ABILITIES = {
+    Family.TENSOR_LOAD: "load",
+    Family.MULTICAST_LOAD: "load",
+    Family.BULK_LOAD: "load",
+    Family.TENSOR_STORE: "store",
+    Family.BULK_STORE: "store",
+    Family.WGMMA: "wgmma",
+    Family.ARRIVE: "arrive",
+    Family.REMOTE_ARRIVE: "arrive",
+}
+_NEVER = -2  # where two ways meet that do not
 
 
 class Program:
     """A kernel ready to run: its control flow, what is live where, and the functions generated so far."""
 
-    def __init__(self, kernel: Kernel):
+    def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         count = len(kernel.instructions)
+        if kernel.unmodelled:
+            raise PtxError(kernel.unmodelled[0])
         if not count:
             raise PtxError(f"the kernel {kernel.name} has no instructions")
         self.lowered = [table.lower(instruction, kernel) for instruction in kernel.instructions]
         self.local_size = -(-sum(v.size for v in kernel.variables if v.space == "local") // 16) * 16
-        self.full, self.masked, self.length = [None] * (count + 1), [None] * (count + 1), [0] * (count + 1)
+        self.full: list[Callable[..., int] | None] = [None] * (count + 1)
+        self.masked: list[Callable[..., int] | None] = [None] * (count + 1)
+        self.length = [0] * (count + 1)
         self._segments()
         self._liveness()
         self._postdominators()
         wgmma = {r for lowered in self.lowered for r in lowered.hidden_writes}
-        moved = set()
+        moved: set[int] = set()
         for _ in range(8):  # registers that a copy may have brought an accumulator to
             moved |= {
                 lowered.targets[0].index
@@ -48,22 +62,24 @@ class Program:
                 and i.operands[1].index in wgmma | moved
             }
         self.moved = sorted(moved - wgmma)
-        self._sets, self._divergences, self._abilities = {}, {}, {}
+        self._sets: dict[int, bytes] = {}
+        self._divergences: dict[int, tuple[int, int, int]] = {}
+        self._abilities: dict[int, frozenset[str]] = {}
 
     # Control flow
 
-    def _segments(self):
+    def _segments(self) -> None:
         instructions, starts = self.kernel.instructions, {0}
         for i, instruction in enumerate(instructions):
             if instruction.target >= 0:
                 starts |= {instruction.target, i + 1}
             elif self.lowered[i].cut or self.lowered[i].kind == "exit":
                 starts.add(i + 1)
-        self.ends = {}  # first instruction of each segment: one past its last
+        self.ends: dict[int, int] = {}  # first instruction of each segment: one past its last
         order = sorted(s for s in starts if s < len(instructions))
         for begin, end in zip(order, order[1:] + [len(instructions)], strict=True):
             self.ends[begin] = end
-        self.successors = {}
+        self.successors: dict[int, list[int]] = {}
         for begin, end in self.ends.items():
             last = instructions[end - 1]
             after = [end] if end < len(instructions) else []
@@ -74,8 +90,9 @@ class Program:
             else:
                 self.successors[begin] = after
 
-    def _liveness(self):
-        use, define = {}, {}
+    def _liveness(self) -> None:
+        use: dict[int, int] = {}
+        define: dict[int, int] = {}
         for begin, end in self.ends.items():
             used = defined = 0
             for i in range(begin, end):
@@ -103,36 +120,22 @@ class Program:
                 if now != self.live[begin]:
                     self.live[begin], changed = now, True
 
-    def _postdominators(self):
-        number = {begin: i for i, begin in enumerate(sorted(self.ends))}
-        every = (1 << len(number)) - 1
-        sets = {begin: every for begin in self.ends}
-        changed = True
-        while changed:
-            changed = False
-            for begin in sorted(self.ends, reverse=True):
-                after = self.successors[begin]
-                common = every if after else 0
-                for successor in after:
-                    common &= sets[successor]
-                now = common | 1 << number[begin]
-                if now != sets[begin]:
-                    sets[begin], changed = now, True
-        names = {i: begin for begin, i in number.items()}
-        self.meets = {}  # segment: where its branch reconverges, -2 for never
+    def _postdominators(self) -> None:
+        """Where the two ways of a branch meet: what dominates its segment in the graph of the reversed edges,
+        from an exit that all ends share.
+        """
+        end = -1
+        backwards = networkx.DiGraph()
+        backwards.add_node(end)
+        for begin, after in self.successors.items():
+            backwards.add_edges_from((following, begin) for following in after or [end])
+        nearest = networkx.immediate_dominators(backwards, end)
+        self.meets: dict[int, int] = {}  # segment: where its branch reconverges
         for begin in self.ends:
-            strict = sets[begin] & ~(1 << number[begin])
-            best, size = -2, -1
-            while strict:
-                low = strict & -strict
-                node = names[low.bit_length() - 1]
-                depth = bin(sets[node]).count("1")
-                if depth > size:
-                    best, size = node, depth
-                strict ^= low
-            self.meets[begin] = best
+            meet = nearest.get(begin, end)  # none from within a loop without an end
+            self.meets[begin] = _NEVER if meet == end else meet
 
-    def divergence(self, branch: int, taken: int, other: int):
+    def divergence(self, branch: int, taken: int, other: int) -> tuple[int, int, int]:
         """(where the two ways meet, registers that each must not spoil for the other) of a branch, as bit
         sets.
         """
@@ -145,8 +148,8 @@ class Program:
             self._divergences[branch] = meet, after | live[1] | both_write, after | live[0] | both_write
         return self._divergences[branch]
 
-    def _written_between(self, start, meet):
-        written, seen, stack = 0, set(), [start]
+    def _written_between(self, start: int, meet: int) -> int:
+        written, seen, stack = 0, set[int](), [start]
         while stack:
             node = stack.pop()
             if node == meet or node in seen:
@@ -162,39 +165,38 @@ class Program:
             self._sets[bits] = bytes(bits >> i & 1 for i in range(len(self.kernel.widths)))
         return self._sets[bits]
 
-    def abilities(self, pc: int) -> frozenset:
+    def abilities(self, pc: int) -> frozenset[str]:
         """What can still be reached from an instruction: "load", "store", "wgmma", "arrive"."""
         if pc not in self._abilities:
-            found, seen, stack = set(), set(), [pc]
+            found, seen, stack = set[str](), set[int](), [pc]
             while stack:
                 node = stack.pop()
                 if node in seen or node < 0 or node >= len(self.kernel.instructions):
                     continue
                 seen.add(node)
                 begin = max(b for b in self.ends if b <= node)
-                for i in range(node, self.ends[begin]):
-                    name = self.kernel.instructions[i].name
-                    found |= {
-                        what for what, head, part in _ABILITIES if name.startswith(head) and part in name
-                    }
+                for instruction in self.kernel.instructions[node : self.ends[begin]]:
+                    if (kind := family(instruction)) in _ABILITIES:
+                        found.add(_ABILITIES[kind])
                 stack += self.successors[begin]
             self._abilities[pc] = frozenset(found)
         return self._abilities[pc]
 
     # Code
 
-    def function(self, pc: int, masked: bool):
+    def function(self, pc: int, masked: bool) -> Callable[..., int]:
         """The generated function that runs from this instruction to its segment's end."""
         functions = self.masked if masked else self.full
-        if functions[pc] is None:
+        function = functions[pc]
+        if function is None:
             begin = pc if pc in self.ends else max(b for b in self.ends if b < pc)
-            functions[pc] = self._generate(pc, self.ends[begin], masked)
+            function = functions[pc] = self._generate(pc, self.ends[begin], masked)
             self.length[pc] = self.ends[begin] - pc
-        return functions[pc]
+        return function
 
-    def _generate(self, begin, end, masked):
+    def _generate(self, begin: int, end: int, masked: bool) -> Callable[..., int]:
         lines, at = ["def segment(p, R, X):"], [begin]
-        scope = {"both": both, "merge": merge}
+        scope: dict[str, Any] = {"both": both, "merge": merge}
         if masked:
             lines.append(" m = p.mask; pr = p.protect")
             at.append(begin)
@@ -211,11 +213,11 @@ class Program:
             lines.append(f" return {end}" if end < len(self.kernel.instructions) else " return p.exit(None)")
             at.append(end - 1)
         exec(compile("\n".join(lines), f"<ptx {begin}>", "exec"), scope)
-        function = scope["segment"]
+        function: Callable[..., int] = scope["segment"]
         function.__dict__["lines"] = at
         return function
 
-    def _emit(self, i, masked, scope):
+    def _emit(self, i: int, masked: bool, scope: dict[str, Any]) -> Iterator[str]:
         instruction, lowered = self.kernel.instructions[i], self.lowered[i]
         if lowered.kind == "nothing":
             return
@@ -278,7 +280,7 @@ class Program:
                     merged = f"{merged} if pr[{register.index}] else {value}"
                 yield f"{indent}R[{register.index}] = {merged}"
 
-    def _expression(self, operand, width):
+    def _expression(self, operand: Any, width: int) -> str:
         if isinstance(operand, Reg):
             return f"R[{operand.index}]"
         if isinstance(operand, Imm):
@@ -308,5 +310,5 @@ class Program:
         raise PtxError(f"an operand that is not modelled: {operand}")
 
 
-def _negate(register):
+def _negate(register: Reg) -> str:
     return f"(not R[{register.index}] if R[{register.index}].__class__ is bool else ~R[{register.index}])"

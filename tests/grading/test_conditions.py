@@ -1,0 +1,103 @@
+"""What a step requires: each condition against a kernel that just meets it and one that just does not."""
+
+from dataclasses import replace
+
+import pytest
+
+from course_utils.grading.conditions import CONDITIONS, unmet
+from course_utils.grading.steps import GEMM_CASES, STEPS
+from course_utils.ptx.receipts import Receipt
+from tests.ptx.test_receipts import PLAIN, kernel
+
+BOTH_WAYS = Receipt(setmaxnreg={"dec 40": 1, "inc 232": 2})
+IGNORED = replace(
+    PLAIN.resources, warnings=("(C7508) setmaxnreg ignored to maintain minimum register requirements.",)
+)
+
+
+# Condition: (a receipt and a kernel for which it just holds), (a neighbour for which it just does not).
+NEIGHBOURS = {
+    "wgmma": (
+        (Receipt(wgmma={"m64n8k16.f32.f16.f16": 1}), PLAIN),
+        (Receipt(wgmma={"m64n8k16.f16.f16.f16": 1}), PLAIN),
+    ),
+    "one CTA": ((Receipt(), kernel(grid=(1, 1, 1))), (Receipt(), kernel(grid=(1, 2, 1)))),
+    "grid grows": ((Receipt(), kernel(grid=(30, 38, 1))), (Receipt(), kernel(grid=(30, 37, 1)))),
+    "fixed grid": ((Receipt(), kernel(grid=(30, 37, 1))), (Receipt(), kernel(grid=(30, 38, 1)))),
+    "tensor loads": (
+        (Receipt(tensor_loads={2: 1}), PLAIN),
+        (Receipt(tensor_stores={2: 1}, bulk_1d=1, cp_async=1), PLAIN),
+    ),
+    "tensor stores": (
+        (Receipt(tensor_stores={2: 1}), PLAIN),
+        (Receipt(tensor_loads={2: 1}, bulk_1d=1), PLAIN),
+    ),
+    "expect-tx": ((Receipt(expect_tx=1), PLAIN), (Receipt(arrives=1), PLAIN)),
+    "proxy fence": ((Receipt(proxy_fences=1), PLAIN), (Receipt(), PLAIN)),
+    "store wait": ((Receipt(bulk_waits=1), PLAIN), (Receipt(bulk_waits=1, unawaited_store_loops=1), PLAIN)),
+    "four stores": ((Receipt(tensor_stores={2: 4}), PLAIN), (Receipt(tensor_stores={2: 3}), PLAIN)),
+    "read wait": ((Receipt(bulk_waits=1, bulk_read_waits=1), PLAIN), (Receipt(bulk_waits=1), PLAIN)),
+    "two full barriers": ((Receipt(mbarrier_inits=2), PLAIN), (Receipt(mbarrier_inits=1), PLAIN)),
+    "empty barriers": ((Receipt(mbarrier_inits=4), PLAIN), (Receipt(mbarrier_inits=3), PLAIN)),
+    "four stages": ((Receipt(mbarrier_inits=8), PLAIN), (Receipt(mbarrier_inits=7), PLAIN)),
+    "setmaxnreg": ((BOTH_WAYS, PLAIN), (BOTH_WAYS, kernel(resources=IGNORED))),
+    "wgmma in flight": ((Receipt(wgmma_waits={0: 1, 1: 1}), PLAIN), (Receipt(wgmma_waits={0: 2}), PLAIN)),
+    "multicast": ((Receipt(multicast_loads={2: 1}), PLAIN), (Receipt(tensor_loads={2: 1}), PLAIN)),
+    "remote arrive": ((Receipt(remote_arrives=1), PLAIN), (Receipt(arrives=1), PLAIN)),
+    "cluster barrier": (
+        (Receipt(cluster_barriers=2), PLAIN),
+        (Receipt(cluster_barriers=1, cta_barriers=5, mbarrier_inits=12, mbarrier_waits=2), PLAIN),
+    ),
+    "cluster of two": ((Receipt(), kernel(cluster=(1, 2, 1))), (Receipt(), kernel(cluster=(2, 2, 1)))),
+    "three warpgroups": ((Receipt(), kernel(block=(384, 1, 1))), (Receipt(), kernel(block=(256, 1, 1)))),
+}
+
+
+def test_every_condition_has_neighbours():
+    assert set(NEIGHBOURS) == set(CONDITIONS)
+
+
+@pytest.mark.parametrize("name", NEIGHBOURS)
+def test_condition(name):
+    holds, breaks = NEIGHBOURS[name]
+    assert unmet(*holds, [name]) == []
+    (sentence,) = unmet(*breaks, [name])
+    assert sentence.startswith(f"needs {CONDITIONS[name].sentence}; found ")
+    assert unmet(*breaks, [], [name]) == []
+    (sentence,) = unmet(*holds, [], [name])
+    assert sentence.startswith(f"must do without {CONDITIONS[name].sentence}")
+
+
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_condition_says_what_an_empty_kernel_has(name):
+    for text in unmet(Receipt(), kernel(grid=(1, 1, 1)), [name]):
+        assert text.startswith("needs ") and not text.endswith(" ") and "  " not in text
+
+
+@pytest.mark.parametrize("maxnreg", [{}, {"dec 40": 1}, {"inc 232": 1}])
+def test_registers_must_move_both_ways(maxnreg):
+    assert unmet(Receipt(setmaxnreg=maxnreg), PLAIN, ["setmaxnreg"])
+
+
+def test_empty_grid_is_neither_persistent_nor_covering():
+    nothing = Receipt(), kernel(grid=(0, 2, 1))
+    assert len(unmet(*nothing, ["one CTA", "grid grows", "fixed grid"])) == 3
+
+
+def test_every_condition_is_some_steps_and_every_name_is_a_condition():
+    assert {
+        name for step in (STEPS | GEMM_CASES).values() for name in (*step.requires, *step.forbids)
+    } == set(CONDITIONS)
+
+
+def test_words():
+    receipt = Receipt(global_loads=16, mbarrier_inits=1, wgmma_waits={0: 2})
+    assert unmet(receipt, PLAIN, ["tensor loads", "two full barriers", "wgmma in flight", "fixed grid"]) == [
+        "needs TMA loads, `cp.async.bulk.tensor` from global to shared; found 0 of them, but 16 plain "
+        "`ld.global`",
+        "needs at least two mbarriers, one for each stage of the ring; found 1 `mbarrier.init`",
+        "needs a `wgmma.wait_group` above 0, so that one group stays in flight; found `wgmma.wait_group` 0 "
+        "only",
+        "needs a persistent grid: its size does not depend on M and N; found a grid of 60 x 76 x 1 for M, N "
+        "= 9728, 7680",
+    ]
