@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import prod
 
 from course_utils.artifact import (
+    BOX_LIMIT,
     DATA_TYPES,
     ELEMENT_BYTES,
     FIRST_FLOAT_TYPE,
@@ -20,14 +21,12 @@ from course_utils.artifact import (
     LAST_HOPPER_SWIZZLE,
     OOB_FILLS,
     PACKED_DATA_TYPES,
+    SM_SHARED_BYTES,
     SWIZZLE_BYTES,
     SWIZZLES,
     TensorMap,
     number_text,
 )
-
-# The driver compares the box with the shared memory of one SM. A block gets at most 227 KB of it.
-BOX_BYTES_LIMIT = 228 * 1024
 
 DOCUMENTED = "cuTensorMapEncodeTiled"
 OBSERVED = "observed on H200, driver 580"
@@ -183,7 +182,7 @@ def violations(tensor_map: TensorMap, address: int = 0, arch: str = "sm_90a") ->
         lambda stride: stride if 0 <= stride < 2**40 else _clamp(stride, 0, top),
     )
 
-    check_each("box-range", "boxDim", m.box, lambda extent: _clamp(extent, 1, 256))
+    check_each("box-range", "boxDim", m.box, lambda extent: _clamp(extent, 1, BOX_LIMIT))
     if 0 <= m.data_type < len(DATA_TYPES) and m.box:
         element_bytes = ELEMENT_BYTES[m.data_type]
         row_bytes = m.box[0] * element_bytes
@@ -192,15 +191,13 @@ def violations(tensor_map: TensorMap, address: int = 0, arch: str = "sm_90a") ->
             unit = 16 // element_bytes
             found[rule] = (
                 _row(m.box[0], element_bytes),
-                _row(_clamp(_round_up(m.box[0], unit), unit, 256), element_bytes),
+                _row(_clamp(_round_up(m.box[0], unit), unit, BOX_LIMIT), element_bytes),
             )
 
-        # The driver divides rounding down, although TMA then loads ceil(boxDim / elementStrides) elements. A
-        # box that is narrower than its element stride so counts as 0 bytes.
-        steps = [max(step, 1) for step in m.element_strides]
-        box_bytes = prod(extent // step for extent, step in zip(m.box, steps, strict=False)) * element_bytes
-        if box_bytes > BOX_BYTES_LIMIT and min(m.box) > 0:
-            found["box-fits-shared-memory"] = (f"{number_text(box_bytes)} bytes", f"{BOX_BYTES_LIMIT} bytes")
+        # The driver compares with the shared memory of one SM, although a CTA gets 1 KB less of it.
+        box_bytes = driver_box_bytes(m)
+        if box_bytes > SM_SHARED_BYTES and min(m.box) > 0:
+            found["box-fits-shared-memory"] = (f"{number_text(box_bytes)} bytes", f"{SM_SHARED_BYTES} bytes")
 
         if m.interleave == 0 and 1 <= m.swizzle < len(SWIZZLES) and row_bytes > SWIZZLE_BYTES[m.swizzle]:
             nearest = _row(SWIZZLE_BYTES[m.swizzle] // element_bytes, element_bytes)
@@ -236,6 +233,18 @@ def violations(tensor_map: TensorMap, address: int = 0, arch: str = "sm_90a") ->
         for rule, (sentence, source) in RULES.items()
         if rule in found
     ]
+
+
+def driver_box_bytes(tensor_map: TensorMap) -> int:
+    """The driver's own number for a box: what it limits, and stores in the map's bytes; element strides below
+    1 count as 1.
+
+    It divides by every element stride, rounding down, so a box that is narrower than its stride counts as 0.
+    TMA rounds up and passes over the first stride without interleave: what a load moves and an mbarrier
+    counts is ``TensorMap.box_bytes``. Observed on H200, driver 580 (tests/data/tensormap_bytes.jsonl.gz).
+    """
+    extents = zip(tensor_map.box, tensor_map.element_strides, strict=False)
+    return ELEMENT_BYTES[tensor_map.data_type] * prod(extent // max(step, 1) for extent, step in extents)
 
 
 def row_to_tensor_map(row: dict) -> tuple[TensorMap, int]:

@@ -12,7 +12,9 @@ import operator
 
 import numpy as np
 
-LANES = 32
+from course_utils.artifact import WARP_THREADS
+
+LANES = WARP_THREADS
 UNSIGNED = {1: np.bool_, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 SIGNED = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 

@@ -5,6 +5,7 @@ supplied it.
 from __future__ import annotations
 
 from course_utils.artifact import REGISTER_LIMIT
+from course_utils.run.emulator.arithmetic import LANES
 from course_utils.run.emulator.barriers import PhaseWait
 from course_utils.run.emulator.threads import RegisterWait, ThreadWait
 from course_utils.run.emulator.wgmma import WgmmaWait
@@ -37,7 +38,7 @@ def describe(machine, cluster) -> None:
     if hungry:
         cta = hungry[0].cta
         asking = {p.warp: p.waits_for.wanted for p in hungry if p.cta is cta}
-        total = sum(asking.get(w, w.register_count) * 32 for w in cta.warps)
+        total = sum(asking.get(w, w.register_count) * LANES for w in cta.warps)
         machine.findings.add(
             "register-budget",
             hungry[0].at,

@@ -11,7 +11,7 @@ import struct
 
 import numpy as np
 
-from course_utils.artifact import REGISTER_LIMIT
+from course_utils.artifact import REGISTER_LIMIT, SM_COUNT
 from course_utils.ptx.parser import PtxError
 from course_utils.run.emulator import deadlock, memory
 from course_utils.run.emulator.arithmetic import LANES
@@ -24,9 +24,8 @@ from course_utils.run.emulator.trace import Trace
 from course_utils.run.emulator.warp import Path, Warp
 from course_utils.run.emulator.wgmma import Pending, Warpgroup
 
-SPIN_LIMIT = (
-    200_000  # warp instructions without any effect on memory or barriers before a loop counts as endless
-)
+# Warp instructions without any effect on memory or barriers before a loop counts as endless.
+SPIN_LIMIT = 200_000
 
 
 class Machine:
@@ -297,8 +296,8 @@ class CTA:
             "%cluster_nctarank": cluster.size,
             "%dynamic_smem_size": artifact.dynamic_shared,
             "%total_smem_size": machine.shared_size,
-            "%smid": self.number % 132,
-            "%nsmid": 132,
+            "%smid": self.number % SM_COUNT,
+            "%nsmid": SM_COUNT,
             "%nwarpid": 64,
             "%gridid": 0,
             "%is_explicit_cluster": cluster.size > 1,

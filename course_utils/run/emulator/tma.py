@@ -13,14 +13,12 @@ from functools import lru_cache
 
 import numpy as np
 
-from course_utils.artifact import DATA_TYPES, ELEMENT_BYTES, FIRST_FLOAT_TYPE
+from course_utils.artifact import DATA_TYPES, ELEMENT_BYTES, FIRST_FLOAT_TYPE, SWIZZLE_BYTES, TMA_ALIGNMENT
 from course_utils.run.emulator import memory
 from course_utils.run.emulator.memory import AsyncRead
 from course_utils.run.emulator.order import AGENT_BITS, AGENT_MASK, unordered
+from course_utils.tma.layouts import UNIT, base_alignment, row_pitch, swizzled, tile_bytes
 from course_utils.tma.rules import violations
-
-UNIT = 16  # bytes that swizzling moves together
-PATTERN = {1: 256, 2: 512, 3: 1024}  # bytes after which the pattern of swizzle 32B, 64B, 128B begins again
 
 
 @lru_cache(maxsize=256)
@@ -28,12 +26,10 @@ def swizzled_units(rows: int, row_units: int, swizzle: int, phase: int) -> np.nd
     """Where each 16-byte unit of a box lands, relative to the 1,024-byte line that the tile starts in.
 
     The box has ``rows`` rows of ``row_units``; ``phase`` is the tile's first unit within that line (0 to 63).
-    A row begins a whole swizzle span after the one before, also where it is narrower: observed on H200,
-    driver 580 (tests/data/tma_boxes.json). Swizzle 128B exchanges address bits 4..6 by bits 7..9, 64B bits
-    4..5 by 7..8, 32B bit 4 by 7.
     """
-    units = (phase + (np.arange(rows)[:, None] << swizzle) + np.arange(row_units)).reshape(-1)
-    return units ^ ((units >> 3) & ((1 << swizzle) - 1))
+    row_starts = np.arange(rows)[:, None] * row_pitch(row_units * UNIT, swizzle)
+    offsets = phase * UNIT + row_starts + np.arange(row_units) * UNIT
+    return swizzled(offsets.reshape(-1), swizzle) // UNIT
 
 
 class TensorView:
@@ -55,17 +51,12 @@ class TensorView:
             return
         view = region.data[: region.size - region.size % size].view(f"u{size}")
         self.elements = np.lib.stride_tricks.as_strided(view, t.dims[::-1], strides[::-1])
-        self.steps = (
-            1,
-            *t.element_strides[1:],
-        )  # without interleave TMA ignores the first (cuTensorMapEncodeTiled)
-        self.shape = tuple(-(-box // step) for box, step in zip(t.box, self.steps, strict=True))[::-1]
-        self.size = size
-        self.bytes = int(np.prod(self.shape)) * size
+        self.shape = t.extents[::-1]
+        self.bytes = t.box_bytes
         self.units = self.bytes // UNIT
-        self.row_units = self.shape[-1] * size // UNIT
+        self.row_units = t.extents[0] * size // UNIT
         # what the tile takes of shared memory: whole swizzle spans
-        self.extent = self.units // self.row_units * (UNIT << t.swizzle) if t.swizzle else self.bytes
+        self.extent = tile_bytes(self.units // self.row_units, self.row_units * UNIT, t.swizzle)
         self.fill = 0
         if t.oob_fill == 1 and t.data_type >= FIRST_FLOAT_TYPE:
             self.fill = {
@@ -83,7 +74,7 @@ class TensorView:
         of box.
         """
         inside, within = [], []
-        extents = zip(coordinates, self.map.dims, self.steps, reversed(self.shape), strict=True)
+        extents = zip(coordinates, self.map.dims, self.map.steps, self.map.extents, strict=True)
         for start, dim, step, count in extents:
             first = max(0, -(start // step)) if start < 0 else 0
             stop = min(count, -(-(dim - start) // step)) if dim > start else 0
@@ -233,20 +224,20 @@ def _words(view, offset):
 
 
 def _check_tile(path, view, cta, offset):
-    if offset % (128 if view.map else UNIT):
+    alignment = TMA_ALIGNMENT if view.map else UNIT
+    if offset % alignment:
         path.fault(
             "misaligned",
-            f"a TMA transfer of {view.name} uses shared address {offset:,}, which "
-            f"{128 if view.map else UNIT} does not divide",
+            f"a TMA transfer of {view.name} uses shared address {offset:,}, which {alignment} does not "
+            "divide",
         )
     swizzle = view.map.swizzle if view.map else 0
-    if swizzle and offset % PATTERN[swizzle]:
+    if swizzle and offset % base_alignment(swizzle):
         path.find(
             "swizzle-alignment",
             lambda: (
-                f"a tile of {view.name} with swizzle {16 << swizzle}B starts at shared address {offset:,}, "
-                f"which {PATTERN[swizzle]:,} "
-                "does not divide"
+                f"a tile of {view.name} with swizzle {SWIZZLE_BYTES[swizzle]}B starts at shared address "
+                f"{offset:,}, which {base_alignment(swizzle):,} does not divide"
             ),
         )
     if offset < 0 or offset + view.extent > cta.shared.size:

@@ -14,23 +14,18 @@ from operator import itemgetter
 
 import numpy as np
 
+from course_utils.artifact import SWIZZLE_BYTES, SWIZZLE_PATTERN_BYTES, WARP_THREADS, WARPGROUP_THREADS
 from course_utils.ptx.parser import Imm, Vec
 from course_utils.run.emulator.arithmetic import LANES, vector
 from course_utils.run.emulator.memory import SHARED_BASE, AsyncRead
 from course_utils.run.emulator.order import unordered
 from course_utils.run.emulator.threads import all_lanes
-from course_utils.run.emulator.tma import PATTERN
+from course_utils.tma.layouts import UNIT, swizzled
 
-ROW_UNITS = {
-    0: 1,
-    1: 8,
-    2: 4,
-    3: 2,
-}  # 16-byte units in one row of the layout, by the descriptor's swizzle field
-SMALL_PRODUCT = (
-    1 << 18
-)  # multiply-adds that OpenBLAS does in one thread; starting others costs more than it saves
-SWIZZLE_BITS = {0: 0, 1: 3, 2: 2, 3: 1}  # of a descriptor: 0 none, 1 128B, 2 64B, 3 32B
+# Multiply-adds that OpenBLAS does in one thread; starting others costs more than it saves.
+SMALL_PRODUCT = 1 << 18
+DESCRIPTOR_SWIZZLES = (0, 3, 2, 1)  # a descriptor's 0 none, 1 128B, 2 64B, 3 32B as a tensor map's codes
+WARPS = WARPGROUP_THREADS // WARP_THREADS
 
 
 class Pending:
@@ -51,10 +46,11 @@ def operand_units(descriptor: int, rows: int, mn_major: bool) -> tuple[int, np.n
     (rows, 2) where K is contiguous, (rows / 8, 16) where M or N is. Fields: bits 0-13 start address, 16-29
     leading and 32-45 stride byte offset, all in units; 49-51 base offset; 62-63 swizzle mode.
     """
-    start = (descriptor & 0x3FFF) - SHARED_BASE // 16
+    start, shared = descriptor & 0x3FFF, SHARED_BASE // UNIT
     leading, stride = descriptor >> 16 & 0x3FFF, descriptor >> 32 & 0x3FFF
     shift, mode = descriptor >> 49 & 7, descriptor >> 62
-    width = ROW_UNITS[mode]
+    swizzle = DESCRIPTOR_SWIZZLES[mode]
+    width = max(SWIZZLE_BYTES[swizzle] // UNIT, 1)  # of one row of the layout
     if mn_major:
         chunk, k = np.arange(rows // 8)[:, None], np.arange(16)[None, :]
         if mode == 0:
@@ -64,8 +60,7 @@ def operand_units(descriptor: int, rows: int, mn_major: bool) -> tuple[int, np.n
     else:
         row, chunk = np.arange(rows)[:, None], np.arange(2)[None, :]
         units = row % 8 * width + row // 8 * stride + chunk * (leading if mode == 0 else 1)
-    units = units + start
-    units = units ^ (((units >> 3) - shift) & ((1 << SWIZZLE_BITS[mode]) - 1))
+    units = swizzled((start + units) * UNIT, swizzle, shift) // UNIT - shared
     low, high = int(units.min()), int(units.max()) + 1
     return low, units - low, low, high
 
@@ -96,7 +91,7 @@ class Accumulator:
 
     def __init__(self, registers, N: int, half: bool):
         self.registers, self.N, self.half = registers, N, half
-        self.matrix = np.zeros((4, 16, N), np.float32)
+        self.matrix = np.zeros((WARPS, 16, N), np.float32)
         self.get = itemgetter(*registers)
         first = registers[0]
         self.slice = (
@@ -104,9 +99,9 @@ class Accumulator:
             if list(registers) == list(range(first, first + len(registers)))
             else None
         )
-        self.pending = [tuple(Pending(self, w, i) for i in range(len(registers))) for w in range(4)]
-        self.holds = [None] * 4  # what each warp's registers were given last
-        self.in_flight = [0] * 4
+        self.pending = [tuple(Pending(self, w, i) for i in range(len(registers))) for w in range(WARPS)]
+        self.holds = [None] * WARPS  # what each warp's registers were given last
+        self.in_flight = [0] * WARPS
 
     def put(self, R, values) -> None:
         if self.slice:
@@ -194,7 +189,7 @@ class Warpgroup:
                     np.concatenate(side, axis=1) if len(side) > 1 else side[0]
                     for side in zip(*parts, strict=True)
                 )
-                accumulator.matrix += left.reshape(4, 16, -1) @ right.T
+                accumulator.matrix += left.reshape(WARPS, 16, -1) @ right.T
                 if accumulator.half:
                     accumulator.matrix = accumulator.matrix.astype(np.float16).astype(np.float32)
 
@@ -220,7 +215,7 @@ class Warpgroup:
                     else:
                         accumulator.set_block(w, values)
             left = (
-                np.concatenate([op.fragments[w] for w in range(4)])
+                np.concatenate([op.fragments[w] for w in range(WARPS)])
                 if op.a is None
                 else fetch(op.a, 64, a_major, decode)
             )
@@ -286,8 +281,8 @@ def multiply(instruction):
         warp.multiplies += 1
         warp.issues(p.at)
         adds = adds if adds.__class__ is bool else bool(_scalar(p, adds, "scale-d predicates"))
-        group = p.cta.warpgroup(warp.index // 4)
-        w, n = warp.index % 4, warp.wgmma_index
+        group = p.cta.warpgroup(warp.index // WARPS)
+        w, n = warp.index % WARPS, warp.wgmma_index
         a_bits = None if from_registers else _scalar(p, a_value, "descriptors")
         b_bits = _scalar(p, b_value, "descriptors")
         accumulator = group.accumulators.get(registers)
@@ -332,7 +327,7 @@ def multiply(instruction):
         else:
             op.clock.meet(warp.clock)
         op.joined += 1
-        if op.joined == 4:
+        if op.joined == WARPS:
             _begin(p, group, op, n)
 
     sources = ((a, 32 if from_registers else 64), (b, 64), (accumulate, 1))
@@ -394,8 +389,8 @@ def _begin(p, group, op, n):
             or unordered(codes, op.clock.fenced).any()
         ):
             shared.check_codes(p, codes, op.clock.seen, op.clock.fenced, f"operand {side} of wgmma")
-        pattern = PATTERN.get(SWIZZLE_BITS[descriptor >> 62], 16)
-        low, high = low * 16 // pattern * pattern, -(-high * 16 // pattern) * pattern
+        pattern = SWIZZLE_PATTERN_BYTES[DESCRIPTOR_SWIZZLES[descriptor >> 62]]
+        low, high = low * UNIT // pattern * pattern, -(-high * UNIT // pattern) * pattern
         key = "wgmma", group.number, low, high
         record = shared.async_reads.get(key)
         if record is None or record.done:
@@ -406,7 +401,7 @@ def _begin(p, group, op, n):
         op.records.append(record)
     waiting, op.waiting = op.waiting, []
     for wait in waiting:
-        if group.operations[wait.count - 1].joined == 4:
+        if group.operations[wait.count - 1].joined == WARPS:
             _finish(wait.path, group, wait.count)
             wait.path.wake()
         else:
@@ -438,8 +433,8 @@ def wait(instruction):
         if not numbers:
             warp.wgmma_groups = groups[len(done) :]
             return following
-        group, count = p.cta.warpgroup(warp.index // 4), numbers[-1] + 1
-        if group.operations[count - 1].joined < 4:
+        group, count = p.cta.warpgroup(warp.index // WARPS), numbers[-1] + 1
+        if group.operations[count - 1].joined < WARPS:
             waits = WgmmaWait(group, count, p)
             group.operations[count - 1].waiting.append(waits)
             warp.wgmma_wait = done
@@ -454,7 +449,7 @@ def wait(instruction):
 def _finish(p, group, count):
     """A wait of this warp covers the first ``count`` operations."""
     warp = p.warp
-    w = warp.index % 4
+    w = warp.index % WARPS
     done = warp.wgmma_wait
     warp.wgmma_groups = warp.wgmma_groups[len(done) :]
     if group.ran < count:
