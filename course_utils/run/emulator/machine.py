@@ -39,7 +39,8 @@ class Machine:
         self.trace = Trace(self)
         self.tensors = list(regions.values())
         self.executed = self.progress = self._clock = 0
-        self.ready, self.flying, self.waiting = [], [], set()
+        self.ready, self.flying = [], []
+        self.waiting: dict[Path, None] = {}  # in order, so that a seed repeats
         self.last_progress = 0, 0
         registers = artifact.resources.registers if artifact.resources else 0
         self.registers = -(-max(registers, 8) // 8) * 8

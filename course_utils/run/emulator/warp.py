@@ -148,11 +148,11 @@ class Path:
     def wait(self, resume: int, reason) -> int:
         """Stop here until ``reason`` holds; the machine sets the path going again at ``resume``."""
         self.pc, self.waits_for, self.began = resume, reason, self.machine.executed
-        self.machine.waiting.add(self)
+        self.machine.waiting[self] = None
         return STOP
 
     def wake(self) -> None:
-        self.machine.waiting.discard(self)
+        self.machine.waiting.pop(self, None)
         self.machine.trace.waited(self)
         self.waits_for = None
         self.machine.ready.append(self)
