@@ -12,6 +12,7 @@ import zipfile
 from dataclasses import asdict, dataclass, field
 from math import prod
 from pathlib import Path
+from typing import Any
 
 DATA_TYPES = (
     "uint8",
@@ -172,11 +173,13 @@ class Parameter:
 
         Raises ValueError for a ``dtype`` that no kernel of the course has.
         """
-        if self.dtype.startswith("uint"):  # of any width: CuTe DSL passes small structs by value
-            return self.value.to_bytes(int(self.dtype[4:]) // 8, "little")
-        if self.dtype not in SCALAR_FORMATS:
+        dtype, value = self.dtype or "", self.value
+        # an unsigned integer of any width: CuTe DSL passes small structs by value
+        if dtype.startswith("uint") and isinstance(value, int):
+            return value.to_bytes(int(dtype[4:]) // 8, "little")
+        if dtype not in SCALAR_FORMATS:
             raise ValueError(f"scalars of type {self.dtype}")
-        return struct.pack("<" + SCALAR_FORMATS[self.dtype], self.value)
+        return struct.pack("<" + SCALAR_FORMATS[dtype], value)
 
 
 @dataclass(frozen=True)
@@ -276,8 +279,11 @@ class Artifact:
         return cls.from_bytes(Path(path).read_bytes())
 
 
-def _parameter(fields: dict) -> Parameter:
+def _parameter(fields: dict[str, Any]) -> Parameter:
     tensor_map = fields["tensor_map"]
     if tensor_map is not None:
-        tensor_map = TensorMap(**{k: tuple(v) if isinstance(v, list) else v for k, v in tensor_map.items()})
+        values: dict[str, Any] = {
+            name: tuple(v) if isinstance(v, list) else v for name, v in tensor_map.items()
+        }
+        tensor_map = TensorMap(**values)
     return Parameter(**{**fields, "tensor_map": tensor_map})

@@ -8,6 +8,7 @@ contract as data; ``violations`` names every rule that a map breaks.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -121,7 +122,7 @@ def violations(tensor_map: TensorMap, address: int = 0, arch: str = "sm_90a") ->
     m = tensor_map
     found = {}  # rule id: (what was found, nearest legal value), both in words
 
-    def check_each(rule, name, values, nearest):
+    def check_each(rule: str, name: str, values: tuple[int, ...], nearest: Callable[[int], int]) -> None:
         """Holds each entry of an array to a rule.
 
         An entry is legal where it is its own nearest legal value.
@@ -130,7 +131,7 @@ def violations(tensor_map: TensorMap, address: int = 0, arch: str = "sm_90a") ->
         if wrong:
             found[rule] = (_entries(name, wrong), _entries(name, {i: nearest(v) for i, v in wrong.items()}))
 
-    def check_code(rule, name, value, names):
+    def check_code(rule: str, name: str, value: int, names: tuple[str, ...]) -> None:
         if not 0 <= value < len(names):
             found[rule] = (f"{name} = {number_text(value)}", f"{name} = {_clamp(value, 0, len(names) - 1)}")
 
@@ -269,21 +270,21 @@ def row_to_tensor_map(row: dict) -> tuple[TensorMap, int]:
     return tensor_map, row["addr_off"]
 
 
-def _first(values, count):
+def _first(values: Sequence[int], count: int) -> tuple[int, ...]:
     return tuple(values[:count]) + (0,) * (count - len(values))
 
 
-def _clamp(value, low, high):
+def _clamp(value: int, low: int, high: int) -> int:
     return max(low, min(value, high))
 
 
-def _round_up(value, unit):
+def _round_up(value: int, unit: int) -> int:
     return -(-value // unit) * unit
 
 
-def _row(extent, element_bytes):
+def _row(extent: int, element_bytes: int) -> str:
     return f"boxDim[0] = {number_text(extent)} ({number_text(extent * element_bytes)} bytes)"
 
 
-def _entries(name, values):
+def _entries(name: str, values: dict[int, int]) -> str:
     return ", ".join(f"{name}[{i}] = {number_text(value)}" for i, value in values.items())
