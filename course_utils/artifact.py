@@ -12,6 +12,7 @@ import zipfile
 from dataclasses import asdict, dataclass, field
 from math import prod
 from pathlib import Path
+from typing import Any
 
 DATA_TYPES = (
     "uint8",
@@ -34,21 +35,27 @@ PACKED_DATA_TYPES = (13, 14, 15)  # 16U4_ALIGN8B, 16U4_ALIGN16B, 16U6_ALIGN16B
 INTERLEAVES = ("none", "16B", "32B")
 SWIZZLES = ("none", "32B", "64B", "128B", "128B_ATOM_32B", "128B_ATOM_32B_FLIP_8B", "128B_ATOM_64B")
 SWIZZLE_BYTES = (0, 32, 64, 128, 128, 128, 128)
+# Bytes after which the pattern of swizzle 0 to 3 begins again (CUDA programming guide; the driver's maps).
+SWIZZLE_PATTERN_BYTES = (16, 256, 512, 1024)
 LAST_HOPPER_SWIZZLE = SWIZZLES.index("128B")
 L2_PROMOTIONS = ("none", "64B", "128B", "256B")
 OOB_FILLS = ("zero", "nan")
 
 # What a launch may ask of a Hopper chip: CUDA programming guide, Compute Capabilities, 9.0, and Thread Block
 # Clusters.
-SHARED_LIMIT = 227 * 1024  # bytes a CTA, static and dynamic together
+SM_SHARED_BYTES = 228 * 1024  # of one SM; each CTA on it costs 1 KB beside its own
+SHARED_LIMIT = SM_SHARED_BYTES - 1024  # bytes a CTA, static and dynamic together
+WARP_THREADS, WARPGROUP_THREADS = 32, 128
 THREAD_LIMIT = 1024  # a CTA
 CLUSTER_LIMIT = 8  # CTAs; more needs a kernel attribute that no step sets
 GRID_LIMITS = (2**31 - 1, 65535, 65535)
-REGISTER_LIMIT = (
-    64_512  # of a CTA after setmaxnreg: 65,536 less what the hardware keeps; observed on H200, driver 580
-)
+# Of a CTA after setmaxnreg: 65,536 less what the hardware keeps; observed on H200, driver 580.
+REGISTER_LIMIT = 64_512
+SM_COUNT = 132  # H100 SXM and H200
 
 TENSOR_MAP_BYTES, TENSOR_MAP_ALIGNMENT = 128, 64  # of a CUtensorMap (CUDA driver API)
+TMA_ALIGNMENT = 128  # bytes, of a tile in shared memory (PTX ISA, cp.async.bulk.tensor)
+BOX_LIMIT = 256  # elements of a box in each dimension (cuTensorMapEncodeTiled)
 
 FORMAT = 1
 SCALAR_FORMATS = {
@@ -105,12 +112,18 @@ class TensorMap:
         """Bytes that one load of this box adds to an mbarrier's transaction count: what ``expect_tx`` has to
         say.
 
-        The whole box counts, also what lies outside the tensor and is filled. Where ``steps[i]`` is above 1
-        the box takes ceil(box[i] / steps[i]) elements that way (cuTensorMapEncodeTiled). Raises ValueError
-        where the arrays differ in length.
+        The whole box counts, also what lies outside the tensor and is filled. Raises ValueError where the
+        arrays differ in length.
         """
-        extents = zip(self.box, self.steps, strict=True)
-        return ELEMENT_BYTES[self.data_type] * prod(len(range(0, extent, step)) for extent, step in extents)
+        return ELEMENT_BYTES[self.data_type] * prod(self.extents)
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """Elements that one load of the box takes each way: ceil(box[i] / steps[i]) (cuTensorMapEncodeTiled).
+
+        Raises ValueError where the arrays differ in length.
+        """
+        return tuple(len(range(0, extent, step)) for extent, step in zip(self.box, self.steps, strict=True))
 
     @property
     def steps(self) -> tuple[int, ...]:
@@ -160,11 +173,13 @@ class Parameter:
 
         Raises ValueError for a ``dtype`` that no kernel of the course has.
         """
-        if self.dtype.startswith("uint"):  # of any width: CuTe DSL passes small structs by value
-            return self.value.to_bytes(int(self.dtype[4:]) // 8, "little")
-        if self.dtype not in SCALAR_FORMATS:
+        dtype, value = self.dtype or "", self.value
+        # an unsigned integer of any width: CuTe DSL passes small structs by value
+        if dtype.startswith("uint") and isinstance(value, int):
+            return value.to_bytes(int(dtype[4:]) // 8, "little")
+        if dtype not in SCALAR_FORMATS:
             raise ValueError(f"scalars of type {self.dtype}")
-        return struct.pack("<" + SCALAR_FORMATS[self.dtype], self.value)
+        return struct.pack("<" + SCALAR_FORMATS[dtype], value)
 
 
 @dataclass(frozen=True)
@@ -264,8 +279,11 @@ class Artifact:
         return cls.from_bytes(Path(path).read_bytes())
 
 
-def _parameter(fields: dict) -> Parameter:
+def _parameter(fields: dict[str, Any]) -> Parameter:
     tensor_map = fields["tensor_map"]
     if tensor_map is not None:
-        tensor_map = TensorMap(**{k: tuple(v) if isinstance(v, list) else v for k, v in tensor_map.items()})
+        values: dict[str, Any] = {
+            name: tuple(v) if isinstance(v, list) else v for name, v in tensor_map.items()
+        }
+        tensor_map = TensorMap(**values)
     return Parameter(**{**fields, "tensor_map": tensor_map})

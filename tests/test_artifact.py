@@ -24,6 +24,15 @@ MAP = TensorMap(
     oob_fill=1,
 )
 
+
+def test_a_box_takes_every_stepth_element_but_without_interleave_all_of_a_row():
+    assert MAP.extents == (64, 64, 1)
+    strided = replace(MAP, interleave=0, box=(64, 127, 1), element_strides=(8, 2, 1))
+    assert (strided.steps, strided.extents, strided.box_bytes) == ((1, 2, 1), (64, 64, 1), 64 * 64 * 2)
+    with pytest.raises(ValueError):
+        _ = replace(MAP, box=(64, 128)).extents
+
+
 # no field has its default value, and no two have the same
 ARTIFACT = Artifact(
     dsl="tilelang",

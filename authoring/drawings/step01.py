@@ -3,6 +3,7 @@
 from matplotlib.patches import Rectangle
 
 from authoring.drawings.canvas import BLUE, GREEN, GREY, INK, ORANGE, RED, arrow, box, label, sheet, tint
+from course_utils.tma.layouts import UNIT, swizzled
 
 WARPS = (BLUE, GREEN, ORANGE, "#8e5ba6")
 
@@ -101,9 +102,9 @@ def swizzle():
     """
     figure, axes = sheet(9.6, 3.7)
     side, high = 0.47, 0.29
-    for left, name, place in (
-        (0.75, "plain: piece c of row r at place c", lambda r, c: c),
-        (5.5, "swizzled: piece c of row r at place c xor r", lambda r, c: c ^ r),
+    for left, name, code in (
+        (0.75, "plain: piece c of row r at place c", 0),
+        (5.5, "swizzled: piece c of row r at place c xor r", 3),
     ):
         label(axes, left + 4 * side, 3.42, name, size=9.5, weight="bold")
         for r in range(8):
@@ -113,7 +114,7 @@ def swizzle():
                 dark = c == 2
                 _cell(
                     axes,
-                    left + place(r, c) * side,
+                    left + swizzled(8 * UNIT * r + UNIT * c, code) // UNIT % 8 * side,
                     y,
                     side,
                     high,

@@ -7,9 +7,8 @@ the driver.
 
 from __future__ import annotations
 
-from math import prod
-
-from course_utils.artifact import DATA_TYPES, ELEMENT_BYTES, TENSOR_MAP_BYTES, TensorMap
+from course_utils.artifact import DATA_TYPES, SWIZZLE_PATTERN_BYTES, TENSOR_MAP_BYTES, TensorMap
+from course_utils.tma.rules import driver_box_bytes
 
 # Worked out from maps that driver 580 wrote on an H200; not documented by NVIDIA. CuTe DSL 4.8.1 agrees, and
 # it alone sets bits 65 and 85. The 128 bytes are one little-endian number: bit b is bit b % 8 of byte b // 8.
@@ -32,7 +31,7 @@ LAYOUT = {
     "dims": (256, 32, 5, "globalDim[i] - 1"),
     "element_strides": (416, 3, 5, "elementStrides[i] - 1; only 1, 2 and 4 were seen"),
     "box": (440, 8, 5, "boxDim[i] - 1"),
-    "box_bytes": (512, 32, 1, "product of all boxDim[i] // elementStrides[i], x element size"),
+    "driver_box_bytes": (512, 32, 1, "product of all boxDim[i] // elementStrides[i], x element size"),
     "swizzle_bytes": (576, 16, 1, "bytes after which the swizzle pattern repeats, SWIZZLE_PATTERN_BYTES"),
 }
 # CuTe DSL writes the first half only, and what was on the stack stays in the second. Its two fields follow
@@ -41,22 +40,11 @@ FIRST_HALF_BYTES = 64
 
 # By tensorDataType, in the order of DATA_TYPES: (field data_type, field tf32). tfloat32 is a float32 with the
 # tf32 bit.
+# fmt: off
 DATA_TYPE_CODES = (
-    (0, 0),
-    (1, 0),
-    (2, 0),
-    (3, 0),
-    (4, 0),
-    (5, 0),
-    (6, 0),
-    (7, 0),
-    (9, 0),
-    (10, 0),
-    (8, 0),
-    (7, 1),
-    (8, 1),
+    (0, 0), (1, 0), (2, 0), (3, 0), (4, 0), (5, 0), (6, 0), (7, 0), (9, 0), (10, 0), (8, 0), (7, 1), (8, 1),
 )
-SWIZZLE_PATTERN_BYTES = (16, 256, 512, 1024)
+# fmt: on
 
 
 def encode(tensor_map: TensorMap, address: int) -> bytes:
@@ -67,12 +55,8 @@ def encode(tensor_map: TensorMap, address: int) -> bytes:
     """
     m = tensor_map
     number = _pack(_first_half(m, address))
-    elements = prod(extent // step for extent, step in zip(m.box, m.element_strides, strict=True))
     number |= _pack(
-        {
-            "box_bytes": [elements * ELEMENT_BYTES[m.data_type]],
-            "swizzle_bytes": [SWIZZLE_PATTERN_BYTES[m.swizzle]],
-        }
+        {"driver_box_bytes": [driver_box_bytes(m)], "swizzle_bytes": [SWIZZLE_PATTERN_BYTES[m.swizzle]]}
     )
     return number.to_bytes(TENSOR_MAP_BYTES, "little")
 
@@ -128,7 +112,7 @@ def decode(data: bytes) -> tuple[TensorMap, int]:
     return tensor_map, address
 
 
-def _first_half(m, address, cute_dsl=0, large=0):
+def _first_half(m: TensorMap, address: int, cute_dsl: int = 0, large: int = 0) -> dict[str, list[int]]:
     """Fields of bytes 0 to 63, as ``_pack`` takes them."""
     if not len(m.dims) == len(m.box) == len(m.element_strides) == len(m.strides) + 1:
         raise ValueError(
@@ -162,7 +146,7 @@ def _first_half(m, address, cute_dsl=0, large=0):
     }
 
 
-def _pack(fields):
+def _pack(fields: dict[str, list[int]]) -> int:
     """One number with every field at its place. ``fields`` holds stored values: name to a list of entries."""
     number = 0
     for name, values in fields.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import json
 import zlib
@@ -111,7 +112,7 @@ def _sentence(violation: Violation) -> str:
     return f"  {violation} ({violation.source})"
 
 
-def from_options(options) -> tuple[TensorMap, int]:
+def from_options(options: argparse.Namespace) -> tuple[TensorMap, int]:
     """The map that the options of ``course tensormap explain`` describe.
 
     Raises ValueError naming the option.

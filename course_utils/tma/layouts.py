@@ -13,15 +13,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import prod
+from typing import TypeVar
 
 import numpy as np
 
-from course_utils.artifact import ELEMENT_BYTES, LAST_HOPPER_SWIZZLE, SWIZZLE_BYTES, SWIZZLES, TensorMap
+from course_utils.artifact import (
+    BOX_LIMIT,
+    ELEMENT_BYTES,
+    LAST_HOPPER_SWIZZLE,
+    SWIZZLE_BYTES,
+    SWIZZLE_PATTERN_BYTES,
+    SWIZZLES,
+    TMA_ALIGNMENT,
+    TensorMap,
+)
 from course_utils.tma.rules import violations
 
 UNIT = 16  # bytes that a swizzle moves together, and the grain of every bulk copy
 BANKS, BANK_BYTES = 32, 4
-TMA_ALIGNMENT = 128  # of a tile in shared memory, bytes
 
 
 class LayoutError(ValueError):
@@ -31,19 +40,24 @@ class LayoutError(ValueError):
 # Swizzled tiles
 
 
-def swizzled(offset: int, swizzle: int) -> int:
+Bytes = TypeVar("Bytes", int, np.ndarray)
+
+
+def swizzled(offset: Bytes, swizzle: int, base_offset: int = 0) -> Bytes:
     """Byte offset in shared memory at which the byte at ``offset`` of the unswizzled tile lies.
 
-    Both count from the tile's start, and the tile starts at a multiple of ``base_alignment``; row r, byte c
-    of a tile is at ``r * row_pitch(row_bytes, swizzle) + c`` before swizzling. Swizzle 128B exchanges address
-    bits 4 to 6 by bits 7 to 9 (exclusive or), 64B bits 4 and 5 by 7 and 8, 32B bit 4 by bit 7; so 16 bytes
-    stay together and each row keeps its span. Source: PTX ISA, "Swizzling modes"; observed on H200, driver
-    580. Raises ValueError for a negative offset and for a code other than 0 to 3.
+    ``offset`` is a number or an integer array of them. Both count from the tile's start, and the tile starts
+    at a multiple of ``base_alignment``; row r, byte c of a tile is at ``r * row_pitch(row_bytes, swizzle) +
+    c`` before swizzling. Swizzle 128B exchanges address bits 4 to 6 by bits 7 to 9 (exclusive or), 64B bits 4
+    and 5 by 7 and 8, 32B bit 4 by bit 7; so 16 bytes stay together and each row keeps its span.
+    ``base_offset`` is a wgmma descriptor's: the 128-byte line of the pattern that the tile starts in, where
+    that is not the first. Source: PTX ISA, "Swizzling modes" and "Matrix descriptor format"; observed on
+    H200, driver 580. Raises ValueError for a negative offset and for a code other than 0 to 3.
     """
     _check_swizzle(swizzle)
-    if offset < 0:
-        raise ValueError(f"an offset in a tile is 0 or more bytes, not {offset}")
-    return offset ^ (offset >> 7 & (1 << swizzle) - 1) << 4
+    if np.any(offset < 0):
+        raise ValueError(f"an offset in a tile is 0 or more bytes, not {np.min(offset)}")
+    return offset ^ ((offset >> 7) - base_offset & (1 << swizzle) - 1) << 4
 
 
 def row_pitch(row_bytes: int, swizzle: int) -> int:
@@ -99,7 +113,7 @@ def base_alignment(swizzle: int) -> int:
     later has its pieces exchanged in another way). Raises ValueError for a code other than 0 to 3.
     """
     _check_swizzle(swizzle)
-    return TMA_ALIGNMENT << swizzle
+    return max(TMA_ALIGNMENT, SWIZZLE_PATTERN_BYTES[swizzle])
 
 
 def _check_swizzle(swizzle: int) -> None:
@@ -187,9 +201,10 @@ def flattened(tensor_map: TensorMap) -> TensorMap:
             "of rows. The box must take all rows of each slab, or some rows of one"
         )
     rows = box_middle * box_outer
-    if rows > 256:
+    if rows > BOX_LIMIT:
         raise LayoutError(
-            f"the merged box has {box_middle} x {box_outer} = {rows:,} rows, and a box has at most 256"
+            f"the merged box has {box_middle} x {box_outer} = {rows:,} rows, and a box has at most "
+            f"{BOX_LIMIT}"
         )
     flat = replace(
         tensor_map,

@@ -8,10 +8,12 @@ contract as data; ``violations`` names every rule that a map breaks.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
 from course_utils.artifact import (
+    BOX_LIMIT,
     DATA_TYPES,
     ELEMENT_BYTES,
     FIRST_FLOAT_TYPE,
@@ -20,14 +22,12 @@ from course_utils.artifact import (
     LAST_HOPPER_SWIZZLE,
     OOB_FILLS,
     PACKED_DATA_TYPES,
+    SM_SHARED_BYTES,
     SWIZZLE_BYTES,
     SWIZZLES,
     TensorMap,
     number_text,
 )
-
-# The driver compares the box with the shared memory of one SM. A block gets at most 227 KB of it.
-BOX_BYTES_LIMIT = 228 * 1024
 
 DOCUMENTED = "cuTensorMapEncodeTiled"
 OBSERVED = "observed on H200, driver 580"
@@ -122,7 +122,7 @@ def violations(tensor_map: TensorMap, address: int = 0, arch: str = "sm_90a") ->
     m = tensor_map
     found = {}  # rule id: (what was found, nearest legal value), both in words
 
-    def check_each(rule, name, values, nearest):
+    def check_each(rule: str, name: str, values: tuple[int, ...], nearest: Callable[[int], int]) -> None:
         """Holds each entry of an array to a rule.
 
         An entry is legal where it is its own nearest legal value.
@@ -131,7 +131,7 @@ def violations(tensor_map: TensorMap, address: int = 0, arch: str = "sm_90a") ->
         if wrong:
             found[rule] = (_entries(name, wrong), _entries(name, {i: nearest(v) for i, v in wrong.items()}))
 
-    def check_code(rule, name, value, names):
+    def check_code(rule: str, name: str, value: int, names: tuple[str, ...]) -> None:
         if not 0 <= value < len(names):
             found[rule] = (f"{name} = {number_text(value)}", f"{name} = {_clamp(value, 0, len(names) - 1)}")
 
@@ -183,7 +183,7 @@ def violations(tensor_map: TensorMap, address: int = 0, arch: str = "sm_90a") ->
         lambda stride: stride if 0 <= stride < 2**40 else _clamp(stride, 0, top),
     )
 
-    check_each("box-range", "boxDim", m.box, lambda extent: _clamp(extent, 1, 256))
+    check_each("box-range", "boxDim", m.box, lambda extent: _clamp(extent, 1, BOX_LIMIT))
     if 0 <= m.data_type < len(DATA_TYPES) and m.box:
         element_bytes = ELEMENT_BYTES[m.data_type]
         row_bytes = m.box[0] * element_bytes
@@ -192,15 +192,13 @@ def violations(tensor_map: TensorMap, address: int = 0, arch: str = "sm_90a") ->
             unit = 16 // element_bytes
             found[rule] = (
                 _row(m.box[0], element_bytes),
-                _row(_clamp(_round_up(m.box[0], unit), unit, 256), element_bytes),
+                _row(_clamp(_round_up(m.box[0], unit), unit, BOX_LIMIT), element_bytes),
             )
 
-        # The driver divides rounding down, although TMA then loads ceil(boxDim / elementStrides) elements. A
-        # box that is narrower than its element stride so counts as 0 bytes.
-        steps = [max(step, 1) for step in m.element_strides]
-        box_bytes = prod(extent // step for extent, step in zip(m.box, steps, strict=False)) * element_bytes
-        if box_bytes > BOX_BYTES_LIMIT and min(m.box) > 0:
-            found["box-fits-shared-memory"] = (f"{number_text(box_bytes)} bytes", f"{BOX_BYTES_LIMIT} bytes")
+        # The driver compares with the shared memory of one SM, although a CTA gets 1 KB less of it.
+        box_bytes = driver_box_bytes(m)
+        if box_bytes > SM_SHARED_BYTES and min(m.box) > 0:
+            found["box-fits-shared-memory"] = (f"{number_text(box_bytes)} bytes", f"{SM_SHARED_BYTES} bytes")
 
         if m.interleave == 0 and 1 <= m.swizzle < len(SWIZZLES) and row_bytes > SWIZZLE_BYTES[m.swizzle]:
             nearest = _row(SWIZZLE_BYTES[m.swizzle] // element_bytes, element_bytes)
@@ -238,6 +236,18 @@ def violations(tensor_map: TensorMap, address: int = 0, arch: str = "sm_90a") ->
     ]
 
 
+def driver_box_bytes(tensor_map: TensorMap) -> int:
+    """The driver's own number for a box: what it limits, and stores in the map's bytes; element strides below
+    1 count as 1.
+
+    It divides by every element stride, rounding down, so a box that is narrower than its stride counts as 0.
+    TMA rounds up and passes over the first stride without interleave: what a load moves and an mbarrier
+    counts is ``TensorMap.box_bytes``. Observed on H200, driver 580 (tests/data/tensormap_bytes.jsonl.gz).
+    """
+    extents = zip(tensor_map.box, tensor_map.element_strides, strict=False)
+    return ELEMENT_BYTES[tensor_map.data_type] * prod(extent // max(step, 1) for extent, step in extents)
+
+
 def row_to_tensor_map(row: dict) -> tuple[TensorMap, int]:
     """One recorded call of ``cuTensorMapEncodeTiled`` as a map and its address in bytes past an aligned base.
 
@@ -260,21 +270,21 @@ def row_to_tensor_map(row: dict) -> tuple[TensorMap, int]:
     return tensor_map, row["addr_off"]
 
 
-def _first(values, count):
+def _first(values: Sequence[int], count: int) -> tuple[int, ...]:
     return tuple(values[:count]) + (0,) * (count - len(values))
 
 
-def _clamp(value, low, high):
+def _clamp(value: int, low: int, high: int) -> int:
     return max(low, min(value, high))
 
 
-def _round_up(value, unit):
+def _round_up(value: int, unit: int) -> int:
     return -(-value // unit) * unit
 
 
-def _row(extent, element_bytes):
+def _row(extent: int, element_bytes: int) -> str:
     return f"boxDim[0] = {number_text(extent)} ({number_text(extent * element_bytes)} bytes)"
 
 
-def _entries(name, values):
+def _entries(name: str, values: dict[int, int]) -> str:
     return ", ".join(f"{name}[{i}] = {number_text(value)}" for i, value in values.items())

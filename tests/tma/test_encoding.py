@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from course_utils.artifact import ELEMENT_BYTES, FIRST_FLOAT_TYPE, SWIZZLE_BYTES, TensorMap
 from course_utils.tma.encoding import LAYOUT, decode, encode
+from course_utils.tma.layouts import expected_bytes
 from course_utils.tma.rules import row_to_tensor_map, violations
 
 ROWS = Path(__file__).parents[1] / "data" / "tensormap_bytes.jsonl.gz"
@@ -51,6 +52,23 @@ def test_encode_writes_the_drivers_bytes():
 
 def test_decode_finds_every_field_of_the_drivers_maps():
     assert [(m, address) for m, address, data in rows() if decode(data) != (m, address)] == []
+
+
+def test_box_bytes_are_the_drivers_where_its_division_leaves_no_rest():
+    """The driver stores a number that it rounds down; where every element stride divides the box, and the
+    first is 1, it must be what a load brings.
+    """
+    bit, width, _, _ = LAYOUT["driver_box_bytes"]
+    plain = [
+        (m, int.from_bytes(data, "little") >> bit & 2**width - 1)
+        for m, _, data in rows()
+        if not m.interleave
+        and m.element_strides[0] == 1
+        and not any(extent % step for extent, step in zip(m.box, m.element_strides, strict=True))
+    ]
+    strided = [m for m, _ in plain if max(m.element_strides) > 1]
+    assert (len(plain), len(strided)) == (1163, 310)
+    assert [m for m, stored in plain if not m.box_bytes == expected_bytes([m]) == stored] == []
 
 
 def test_fields_do_not_overlap():

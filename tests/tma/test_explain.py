@@ -103,6 +103,12 @@ def test_explain_a_legal_map(capsys):
     assert code == 0 and "legal: the driver accepts it; one load brings 16,384 bytes" in text
 
 
+def test_explain_counts_what_the_mbarrier_counts_where_the_box_steps(capsys):
+    strided = ["--dims", "4096,4096", "--box", "64,128", "--element-strides", "1,8", "--swizzle", "128B"]
+    code, text = run(capsys, "explain", *strided)
+    assert code == 0 and "one load brings 2,048 bytes" in text
+
+
 def test_explain_names_each_broken_rule_its_mend_and_its_source(capsys):
     code, text = run(
         capsys, "explain", "--dims", "1000,4096", "--box", "60,257", "--swizzle", "4", "--address", "0x8"

@@ -99,6 +99,22 @@ def test_swizzled_is_its_own_inverse_keeps_units_together_and_repeats(offset, sw
     assert swizzled(offset + shift, swizzle) == there + shift
 
 
+@given(
+    offsets=st.lists(st.integers(0, 2**20), max_size=40),
+    swizzle=st.sampled_from(CODES),
+    base_offset=st.integers(0, 7),
+)
+def test_swizzled_takes_arrays_as_it_takes_numbers(offsets, swizzle, base_offset):
+    array = np.array(offsets, np.int64)
+    one_by_one = [swizzled(offset, swizzle, base_offset) for offset in offsets]
+    assert swizzled(array, swizzle, base_offset).tolist() == one_by_one
+
+
+def test_swizzled_refuses_an_array_with_a_negative_offset():
+    with pytest.raises(ValueError, match="0 or more bytes, not -16"):
+        swizzled(np.array([32, -16, 0]), 3)
+
+
 @pytest.mark.parametrize("swizzle, alignment", [(0, 128), (1, 256), (2, 512), (3, 1024)])
 def test_base_alignment_is_the_shortest_repeat(swizzle, alignment):
     assert base_alignment(swizzle) == alignment

@@ -9,10 +9,15 @@ such values: uniform code runs on Python ints, and NumPy is paid for only where 
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
-LANES = 32
+from course_utils.artifact import WARP_THREADS
+from course_utils.run.emulator.lowered import Value
+
+LANES = WARP_THREADS
 UNSIGNED = {1: np.bool_, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 SIGNED = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 
@@ -23,25 +28,25 @@ def split_type(name: str) -> tuple[str, int]:
     return kind, int(name[len(kind) :] or 1)
 
 
-def vector(value, bits):
+def vector(value: Value, bits: int) -> np.ndarray:
     """A value as an array of 32 lanes."""
     return value if isinstance(value, np.ndarray) else np.full(LANES, value, UNSIGNED[bits])
 
 
-def to_signed(value, bits):
+def to_signed(value: Value, bits: int) -> Value:
     if value.__class__ is int:
         return value - (1 << bits) if value >> (bits - 1) else value
     return value.view(SIGNED[bits])
 
 
-def to_bits(value, bits):
+def to_bits(value: Value, bits: int) -> Value:
     """Back to unsigned after signed or wide arithmetic."""
     if value.__class__ is int:
         return value & ((1 << bits) - 1)
     return value.view(UNSIGNED[bits]) if value.dtype.itemsize * 8 == bits else value.astype(UNSIGNED[bits])
 
 
-def widen(value, kind, bits, to):
+def widen(value: Value, kind: str, bits: int, to: int) -> Value:
     """Zero- or sign-extend from ``bits`` to ``to`` bits, or cut down."""
     if value.__class__ is int:
         if kind == "s":
@@ -54,13 +59,13 @@ def widen(value, kind, bits, to):
     return value.astype(UNSIGNED[to])
 
 
-def lanewise(function, bits):
+def lanewise(function: Callable[..., Any], bits: int) -> Callable[..., Value]:
     """A function of Python ints, applied to every lane where a value is not uniform.
 
     Slow; for rare instructions.
     """
 
-    def apply(*values):
+    def apply(*values: Value) -> Value:
         if not any(isinstance(v, np.ndarray) for v in values):
             return function(*values)
         lanes = [v.tolist() if isinstance(v, np.ndarray) else [v] * LANES for v in values]
@@ -69,32 +74,32 @@ def lanewise(function, bits):
     return apply
 
 
-def wrapping(function, bits):
+def wrapping(function: Callable[..., Any], bits: int) -> Callable[..., Value]:
     """Addition, subtraction and the like: an int is cut to its width, an array wraps by itself."""
     mask = (1 << bits) - 1
 
-    def apply(*values):
+    def apply(*values: Value) -> Value:
         result = function(*values)
         return result & mask if result.__class__ is int else result
 
     return apply
 
 
-def signed_or_not(function, kind, bits):
+def signed_or_not(function: Callable[..., Any], kind: str, bits: int) -> Callable[..., Value]:
     """min, max, abs and comparisons: the function sees signed numbers where the type is signed."""
     if kind != "s":
         return function
 
-    def apply(*values):
+    def apply(*values: Value) -> Value:
         return function(*[to_signed(v, bits) for v in values])
 
     return apply
 
 
-def logical_not(bits):
+def logical_not(bits: int) -> Callable[..., Value]:
     mask = (1 << bits) - 1
 
-    def apply(a):
+    def apply(a: Value) -> Value:
         if a.__class__ is bool:
             return not a
         return a ^ mask if a.__class__ is int else ~a
@@ -102,10 +107,10 @@ def logical_not(bits):
     return apply
 
 
-def shift_left(bits):
+def shift_left(bits: int) -> Callable[..., Value]:
     mask = (1 << bits) - 1
 
-    def apply(a, b):
+    def apply(a: Value, b: Value) -> Value:
         if b.__class__ is int:
             if b >= bits:
                 return 0
@@ -116,8 +121,8 @@ def shift_left(bits):
     return apply
 
 
-def shift_right(kind, bits):
-    def apply(a, b):
+def shift_right(kind: str, bits: int) -> Callable[..., Value]:
+    def apply(a: Value, b: Value) -> Value:
         if b.__class__ is int:
             b = min(b, bits - 1) if kind == "s" else b
             if a.__class__ is int:
@@ -133,13 +138,13 @@ def shift_right(kind, bits):
     return apply
 
 
-def multiply(kind, bits, part):
+def multiply(kind: str, bits: int, part: str) -> Callable[..., Value]:
     """``part`` is "lo", "hi" or "wide"."""
     if part == "lo":
         return wrapping(operator.mul, bits)
     if part == "wide":
 
-        def apply(a, b):
+        def apply(a: Value, b: Value) -> Value:
             if a.__class__ is int and b.__class__ is int:
                 return to_bits(to_signed(a, bits) * to_signed(b, bits), 2 * bits) if kind == "s" else a * b
             return widen(a, kind, bits, 2 * bits) * widen(b, kind, bits, 2 * bits)
@@ -153,11 +158,11 @@ def multiply(kind, bits, part):
     return lambda a, b: to_bits(wide(a, b) >> bits, bits)
 
 
-def divide(kind, bits, remainder):
+def divide(kind: str, bits: int, remainder: bool) -> Callable[..., Value]:
     """Truncating division; division by zero gives all ones, which PTX leaves open ("machine-specific")."""
     ones = (1 << bits) - 1
 
-    def one(a, b):
+    def one(a: int, b: int) -> int:
         if b == 0:
             return a if remainder else ones
         if kind != "s":
@@ -168,7 +173,7 @@ def divide(kind, bits, remainder):
 
     slow = lanewise(one, bits)
 
-    def apply(a, b):
+    def apply(a: Value, b: Value) -> Value:
         if kind == "u" and a.__class__ is not int and b.__class__ is int and b:
             return a % b if remainder else a // b
         return slow(a, b)
@@ -190,13 +195,13 @@ RELATIONS = {
 }
 
 
-def compare(relation, kind, bits):
+def compare(relation: str, kind: str, bits: int) -> Callable[..., Value]:
     """setp's comparison of integers."""
     return signed_or_not(RELATIONS[relation], kind, bits)
 
 
-def select(bits):
-    def apply(a, b, p):
+def select(bits: int) -> Callable[..., Value]:
+    def apply(a: Value, b: Value, p: Value) -> Value:
         if p.__class__ is bool:
             return a if p else b
         return np.where(p, vector(a, bits), vector(b, bits))
@@ -204,10 +209,10 @@ def select(bits):
     return apply
 
 
-def minimum(kind, bits, largest):
+def minimum(kind: str, bits: int, largest: bool) -> Callable[..., Value]:
     scalar, array = (max, np.maximum) if largest else (min, np.minimum)
 
-    def apply(a, b):
+    def apply(a: Value, b: Value) -> Value:
         if a.__class__ is int and b.__class__ is int:
             return scalar(a, b)
         return array(vector(to_bits(a, bits), bits).view(dtype), vector(to_bits(b, bits), bits).view(dtype))
@@ -217,7 +222,7 @@ def minimum(kind, bits, largest):
     return lambda a, b: to_bits(inner(a, b), bits)
 
 
-def permute_bytes(a, b, control):
+def permute_bytes(a: int, b: int, control: int) -> int:
     """prmt, default mode."""
     source = [(a >> 8 * i) & 255 for i in range(4)] + [(b >> 8 * i) & 255 for i in range(4)]
     result = 0
@@ -230,7 +235,7 @@ def permute_bytes(a, b, control):
     return result
 
 
-def lookup3(a, b, c, table, mask):
+def lookup3(a: Value, b: Value, c: Value, table: int, mask: int) -> Value:
     """lop3: any function of three bits, by its truth table."""
     result = 0
     for i in range(8):
@@ -239,8 +244,8 @@ def lookup3(a, b, c, table, mask):
     return result
 
 
-def extract_field(kind, bits):
-    def one(a, position, length):
+def extract_field(kind: str, bits: int) -> Callable[..., Value]:
+    def one(a: int, position: int, length: int) -> int:
         position, length = position & 255, length & 255
         field = (a >> position) & ((1 << length) - 1) if position < bits else 0
         if kind == "s" and length:
@@ -253,16 +258,16 @@ def extract_field(kind, bits):
     return lanewise(one, bits)
 
 
-def insert_field(bits):
-    def one(a, b, position, length):
+def insert_field(bits: int) -> Callable[..., Value]:
+    def one(a: int, b: int, position: int, length: int) -> int:
         mask = ((1 << (length & 255)) - 1) << (position & 255) & ((1 << bits) - 1)
         return (b & ~mask) | ((a << (position & 255)) & mask)
 
     return lanewise(one, bits)
 
 
-def funnel_shift(left, clamp):
-    def one(low, high, count):
+def funnel_shift(left: bool, clamp: bool) -> Callable[..., Value]:
+    def one(low: int, high: int, count: int) -> int:
         count = min(count, 32) if clamp else count & 31
         both = high << 32 | low
         return ((both << count) >> 32 if left else both >> count) & 0xFFFFFFFF
@@ -273,10 +278,10 @@ def funnel_shift(left, clamp):
 # Registers in parts
 
 
-def packed(function, bits=16):
+def packed(function: Callable[..., Any], bits: int = 16) -> Callable[..., Value]:
     """A function of 16-bit values, on both halves of 32-bit registers (f16x2, bf16x2)."""
 
-    def apply(*values):
+    def apply(*values: Value) -> Value:
         low = function(*[half(v, 0) for v in values])
         high = function(*[half(v, 1) for v in values])
         return join([low, high], 16)
@@ -284,26 +289,26 @@ def packed(function, bits=16):
     return apply
 
 
-def half(value, index):
+def half(value: Value, index: int) -> Value:
     if value.__class__ is int:
         return (value >> 16 * index) & 0xFFFF
     return value.view(np.uint16)[index::2]
 
 
-def join(parts, bits):
+def join(parts: Sequence[Value], bits: int) -> Value:
     """mov.b32 from two halves and the like: the first part is the low one."""
     total = bits * len(parts)
     if all(p.__class__ is int for p in parts):
         return sum(p << bits * i for i, p in enumerate(parts))
-    out = np.empty((LANES, len(parts)), UNSIGNED[bits])
+    out: np.ndarray = np.empty((LANES, len(parts)), UNSIGNED[bits])
     for i, part in enumerate(parts):
         out[:, i] = part
     return out.view(UNSIGNED[total]).reshape(LANES)
 
 
-def separate(value, bits, count):
+def separate(value: Value, bits: int, count: int) -> tuple[Value, ...]:
     """The inverse of ``join``."""
     if value.__class__ is int:
         return tuple((value >> bits * i) & ((1 << bits) - 1) for i in range(count))
-    parts = np.ascontiguousarray(value).view(UNSIGNED[bits]).reshape(LANES, count)
+    parts: np.ndarray = np.ascontiguousarray(value).view(UNSIGNED[bits]).reshape(LANES, count)
     return tuple(np.ascontiguousarray(parts[:, i]) for i in range(count))

@@ -7,10 +7,18 @@ phase of that parity has ended, so on a new barrier parity 1 passes at once.
 
 from __future__ import annotations
 
-from course_utils.ptx.parser import Vec
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from course_utils.ptx.parser import Instr, Reg, Vec
 from course_utils.run.emulator import memory
 from course_utils.run.emulator.arithmetic import split_type
+from course_utils.run.emulator.lowered import Lowered, Mask, Value
 from course_utils.run.emulator.order import AGENT_BITS
+
+if TYPE_CHECKING:
+    from course_utils.run.emulator.machine import CTA
+    from course_utils.run.emulator.warp import Path, Warp
 
 MAX_COUNT = (1 << 20) - 1
 
@@ -21,7 +29,7 @@ class MBarrier:
     As an agent of Order its time is the number of phases that have ended.
     """
 
-    def __init__(self, path, cta, offset: int, count: int):
+    def __init__(self, path: Path, cta: CTA, offset: int, count: int) -> None:
         order = cta.cluster.order
         self.cta, self.offset, self.count = cta, offset, count
         self.pending, self.tx, self.phase = count, 0, 0
@@ -31,14 +39,17 @@ class MBarrier:
         self.agent, self.clock, self.gathering = order.new_agent(), order.clock(), order.clock()
         self.init = path.warp.agent, path.warp.time
         self.fenced = False
-        self.waiting, self.woken = [], []
+        self.waiting: list[Path] = []
+        self.woken: list[Path] = []
         self.carries_bytes = False
-        self.arrivers, self.this_phase = {}, {}  # warps and how often they arrived, ever and in this phase
+        # warps and how often they arrived, ever and in this phase
+        self.arrivers: dict[Warp, int] = {}
+        self.this_phase: dict[Warp, int] = {}
 
     def name(self) -> str:
         return self.cta.barrier_name(self)
 
-    def use(self, path, by_tma: bool = False) -> None:
+    def use(self, path: Path, by_tma: bool = False) -> None:
         """Is the initialisation surely visible to this warp, or to a TMA load that it issues?"""
         agent, time = self.init
         if path.warp.clock.seen[agent] < time:
@@ -52,7 +63,7 @@ class MBarrier:
                 lambda: f"TMA signals {self.name()}, whose initialisation no fence has made visible to it",
             )
 
-    def arrive(self, path, count: int) -> None:
+    def arrive(self, path: Path, count: int) -> None:
         self.use(path)
         warp = path.warp
         self.arrivers[warp] = self.arrivers.get(warp, 0) + count
@@ -73,14 +84,14 @@ class MBarrier:
         self.pending -= count
         self.settle(path)
 
-    def expect(self, path, count: int) -> None:
+    def expect(self, path: Path, count: int) -> None:
         self.use(path)
         self.carries_bytes = True
         self.tx += count
         self.expected += count
         path.machine.progress += 1
 
-    def asked(self, path, count: int) -> int:
+    def asked(self, path: Path, count: int) -> int:
         """A TMA load that will signal this barrier is issued. Returns the phase that its bytes belong to."""
         self.use(path, by_tma=True)
         self.carries_bytes = True
@@ -89,14 +100,14 @@ class MBarrier:
         self.check_bytes(path)
         return self.phase
 
-    def landed(self, path, count: int, phase: int) -> None:
+    def landed(self, path: Path, count: int, phase: int) -> None:
         """Bytes of a load that was issued in ``phase`` have arrived (complete-tx)."""
         self.tx -= count
         if phase == self.phase:
             self.flying -= count
         self.settle(path)
 
-    def check_bytes(self, path) -> None:
+    def check_bytes(self, path: Path) -> None:
         if self.pending == 0 and self.issued > self.expected:
             path.find(
                 "expect-tx",
@@ -107,7 +118,7 @@ class MBarrier:
                 self.cta.barrier_kind(self),
             )
 
-    def settle(self, path) -> None:
+    def settle(self, path: Path) -> None:
         """End the phase if nothing is missing."""
         if self.pending:
             return
@@ -127,10 +138,8 @@ class MBarrier:
             if other.woken is self:
                 other.find(
                     "phase-lapped",
-                    lambda other=other: (
-                        f"{other.name()} has not seen phase {self.phase - 1} of {self.name()} end, and phase "
-                        f"{self.phase} ends too"
-                    ),
+                    f"{other.name()} has not seen phase {self.phase - 1} of {self.name()} end, and phase "
+                    f"{self.phase} ends too",
                 )
         self.clock.join(self.gathering)
         self.phase += 1
@@ -151,27 +160,34 @@ class MBarrier:
 class PhaseWait:
     """A path at mbarrier.try_wait: ``parity`` awaited, or the phase that a state names."""
 
-    def __init__(self, barrier, parity=None, phase=None, target=None, mask=None):
+    def __init__(
+        self,
+        barrier: MBarrier,
+        parity: int | None = None,
+        phase: int | None = None,
+        target: Reg | None = None,
+        mask: Mask = None,
+    ) -> None:
         self.barrier, self.parity, self.phase, self.target, self.mask = barrier, parity, phase, target, mask
 
     def holds(self) -> bool:
-        if self.parity is None:
+        if self.phase is not None:
             return self.barrier.phase > self.phase
         return self.barrier.phase & 1 != self.parity
 
-    def grant(self, path, result: bool = True) -> None:
+    def grant(self, path: Path, result: bool = True) -> None:
         if result:
             path.warp.clock.join(self.barrier.clock)
         if self.target is not None:
             path.write(self.target.index, result, 1, self.mask)
 
-    def expire(self, path) -> None:
+    def expire(self, path: Path) -> None:
         """The time limit of try_wait: it returns false, and the program goes on."""
         self.barrier.waiting.remove(path)
         self.grant(path, False)
 
 
-def find_barrier(path, address: int) -> MBarrier:
+def find_barrier(path: Path, address: int) -> MBarrier:
     cta, offset = path.cta.cluster.cta_of(path, address)
     if offset % 8:
         path.fault(
@@ -185,7 +201,7 @@ def find_barrier(path, address: int) -> MBarrier:
     return barrier
 
 
-def _init(p, m, address, count):
+def _init(p: Path, m: Mask, address: Value, count: Value) -> None:
     lane = memory.lanes_of(m)[-1]
     cta, offset = p.cta.cluster.cta_of(p, memory.pick(address, lane))
     count = memory.pick(count, lane)
@@ -202,7 +218,7 @@ def _init(p, m, address, count):
     p.machine.progress += 1
 
 
-def fence_init(p, m):
+def fence_init(p: Path, m: Mask) -> None:
     """fence.mbarrier_init: initialisations before it become visible to TMA and, with a barrier, to the
     cluster.
     """
@@ -211,7 +227,7 @@ def fence_init(p, m):
     p.warp.unfenced_barriers.clear()
 
 
-def _each(p, m, address, count, act):
+def _each(p: Path, m: Mask, address: Value, count: Value, act: Callable[[MBarrier, int], None]) -> None:
     """act(barrier, count) for each active lane; lanes with one address together."""
     lanes = memory.lanes_of(m)
     if address.__class__ is int and count.__class__ is int:
@@ -221,31 +237,26 @@ def _each(p, m, address, count, act):
         act(find_barrier(p, memory.pick(address, lane)), memory.pick(count, lane))
 
 
-def mbarrier(instruction):
+def mbarrier(instruction: Instr) -> Lowered:
     parts, operands = instruction.opcode, instruction.operands
     action = parts[1]
     if action == "init":
-        return {"kind": "warp", "function": _init, "sources": ((operands[0], 32), (operands[1], 32))}
+        return Lowered("warp", _init, sources=((operands[0], 32), (operands[1], 32)))
     if action == "inval":
 
-        def invalidate(p, m, address):
+        def invalidate(p: Path, m: Mask, address: Value) -> None:
             p.cta.mbarriers.pop(find_barrier(p, memory.pick(address, memory.lanes_of(m)[0])).offset)
 
-        return {"kind": "warp", "function": invalidate, "sources": ((operands[0], 32),)}
+        return Lowered("warp", invalidate, sources=((operands[0], 32),))
     if action in ("expect_tx", "complete_tx"):
 
-        def bytes_only(p, m, address, count):
+        def bytes_only(p: Path, m: Mask, address: Value, count: Value) -> None:
             if action == "expect_tx":
                 _each(p, m, address, count, lambda barrier, n: barrier.expect(p, n))
             else:
                 _each(p, m, address, count, lambda barrier, n: barrier.landed(p, n, -1))
 
-        return {
-            "kind": "warp",
-            "function": bytes_only,
-            "sources": ((operands[0], 32), (operands[1], 32)),
-            "cut": True,
-        }
+        return Lowered("warp", bytes_only, sources=((operands[0], 32), (operands[1], 32)), cut=True)
     if action in ("arrive", "arrive_drop"):
         return _arrive(parts, operands)
     if action in ("try_wait", "test_wait"):
@@ -253,7 +264,7 @@ def mbarrier(instruction):
     raise ValueError(f"mbarrier.{action}")
 
 
-def _arrive(parts, operands):
+def _arrive(parts: tuple[str, ...], operands: tuple[Any, ...]) -> Lowered:
     target, address, *rest = (
         operands if len(operands) > 1 or parts[-1] == "b64" and len(operands) == 2 else (None, *operands)
     )
@@ -261,10 +272,10 @@ def _arrive(parts, operands):
         raise ValueError("noComplete")
     expects, drops = "expect_tx" in parts, parts[1] == "arrive_drop"
 
-    def function(p, m, a, count=1):
+    def function(p: Path, m: Mask, a: Value, count: Value = 1) -> Any:
         state = []
 
-        def one(barrier, n):
+        def one(barrier: MBarrier, n: int) -> None:
             lanes = len(memory.lanes_of(m)) if a.__class__ is int and count.__class__ is int else 1
             state.append(barrier.phase)
             if expects:
@@ -277,22 +288,22 @@ def _arrive(parts, operands):
         _each(p, m, a, count, one)
         return state[0]
 
-    return {
-        "kind": "warp",
-        "function": function,
-        "targets": (target,) if target is not None else (),
-        "sources": ((address, 32), *((r, 32) for r in rest)),
-        "cut": True,
-    }
+    return Lowered(
+        "warp",
+        function,
+        (target,) if target is not None else (),
+        ((address, 32), *((r, 32) for r in rest)),
+        cut=True,
+    )
 
 
-def _wait(parts, operands):
+def _wait(parts: tuple[str, ...], operands: tuple[Any, ...]) -> Lowered:
     target, address, state, *_ = operands
     if isinstance(target, Vec):
         raise ValueError("a wait with two results")
     by_parity, polls = "parity" in parts, parts[1] == "test_wait"
 
-    def function(p, m, following, a, value):
+    def function(p: Path, m: Mask, following: int, a: Value, value: Value) -> Any:
         lane = memory.lanes_of(m)[0]
         if (
             a.__class__ is not int and (a != a[lane]).any()
@@ -324,36 +335,29 @@ def _wait(parts, operands):
         barrier.waiting.append(p)
         return p.wait(following, reason)
 
-    return {
-        "kind": "blocking",
-        "function": function,
-        "sources": ((address, 32), (state, 32)),
-        "cut": True,
-        "hidden_writes": (target.index,),
-    }
+    return Lowered(
+        "blocking", function, sources=((address, 32), (state, 32)), cut=True, hidden_writes=(target.index,)
+    )
 
 
-def store_async(instruction):
+def store_async(instruction: Instr) -> Lowered:
     """st.async: a remote store that signals an mbarrier with its bytes."""
     address, value, barrier = instruction.operands
     _, bits = split_type(instruction.opcode[-1])
     values = value.items if isinstance(value, Vec) else (value,)
 
-    def function(p, m, a, b, *v):
+    def function(p: Path, m: Mask, a: Value, b: Value, *v: Value) -> None:
         for lane in memory.lanes_of(m):
             target = find_barrier(p, memory.pick(b, lane))
             count = bits // 8 * len(v)
             phase = target.asked(p, count)
-            region, offset = memory.locate(p, None, memory.pick(a, lane), "shared::cluster", count)
+            region, offset = memory.locate_shared(p, None, memory.pick(a, lane), "shared::cluster", count)
             for i, item in enumerate(v):
                 region.views[bits][offset // (bits // 8) + i] = memory.pick(item, lane)
             written, index = region.cells(region.written, offset, count)
             written[index] = (phase + 1) << AGENT_BITS | target.agent
             target.landed(p, count, phase)
 
-    return {
-        "kind": "warp",
-        "function": function,
-        "cut": True,
-        "sources": ((address, 32), (barrier, 32), *((v, bits) for v in values)),
-    }
+    return Lowered(
+        "warp", function, sources=((address, 32), (barrier, 32), *((v, bits) for v in values)), cut=True
+    )

@@ -8,14 +8,23 @@ the wait.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeAlias
+
 import numpy as np
 
-from course_utils.ptx.parser import Imm
+from course_utils.ptx.parser import Imm, Instr
 from course_utils.run.emulator import memory
+from course_utils.run.emulator.lowered import Lowered, Mask, Value
 from course_utils.run.emulator.order import AGENT_BITS, NEVER
 
+if TYPE_CHECKING:
+    from course_utils.run.emulator.warp import Path
 
-def copy(instruction):
+# The copies of one thread, or of one group: (shared memory, offsets, bytes)
+CopyGroup: TypeAlias = list[tuple[memory.SharedMemory, np.ndarray, np.ndarray]]
+
+
+def copy(instruction: Instr) -> Lowered:
     operands = [o for o in instruction.operands]
     if any("cache_hint" in p for p in instruction.opcode):
         operands.pop()
@@ -24,8 +33,8 @@ def copy(instruction):
         raise ValueError("a copy with a predicate, or a size that is not constant")
     count = size.value
 
-    def function(p, m, to, where, *limit):
-        region, offsets = memory.locate(p, m, to, "shared", count)
+    def function(p: Path, m: Mask, to: Value, where: Value, *limit: Value) -> None:
+        region, offsets = memory.locate_shared(p, m, to, "shared", count)
         cells = np.atleast_1d(offsets)
         region.before_write(p, offsets, count)
         written, index = region.cells(region.written, cells, count)
@@ -39,10 +48,10 @@ def copy(instruction):
         p.machine.progress += 1
 
     sources = ((target, 32), (source, 64), *((r, 32) for r in rest))
-    return {"kind": "warp", "function": function, "sources": sources}
+    return Lowered("warp", function, sources=sources)
 
 
-def _land(p, groups):
+def _land(p: Path, groups: list[CopyGroup]) -> None:
     for group in groups:
         for region, cells, data in group:
             region.data[cells[:, None] + np.arange(data.shape[1])] = data
@@ -50,7 +59,7 @@ def _land(p, groups):
             written[index] = p.warp.code
 
 
-def _commit(p, m):
+def _commit(p: Path, m: Mask) -> None:
     if p.warp.copies:
         p.warp.copy_groups.append(p.warp.copies)
         p.warp.copies = []
@@ -58,15 +67,15 @@ def _commit(p, m):
         p.warp.copy_groups.append([])
 
 
-def commit(instruction):
-    return {"kind": "warp", "function": _commit}
+def commit(instruction: Instr) -> Lowered:
+    return Lowered("warp", _commit)
 
 
-def wait(instruction):
+def wait(instruction: Instr) -> Lowered:
     everything = instruction.opcode[2] == "wait_all"
     left = 0 if everything else instruction.operands[0].value
 
-    def function(p, m):
+    def function(p: Path, m: Mask) -> None:
         if everything:
             _commit(p, m)
         groups = p.warp.copy_groups
@@ -74,10 +83,10 @@ def wait(instruction):
         p.warp.copy_groups = groups[len(done) :]
         _land(p, done)
 
-    return {"kind": "warp", "function": function}
+    return Lowered("warp", function)
 
 
-def arrive(instruction):
+def arrive(instruction: Instr) -> Lowered:
     """cp.async.mbarrier.arrive: an arrival once this thread's copies so far have landed; here they land
     now.
     """
@@ -85,7 +94,7 @@ def arrive(instruction):
 
     keeps_count = "noinc" in instruction.opcode
 
-    def function(p, m, address):
+    def function(p: Path, m: Mask, address: Value) -> None:
         _land(p, [*p.warp.copy_groups, p.warp.copies])
         p.warp.copy_groups, p.warp.copies = [], []
         for lane in memory.lanes_of(m):
@@ -94,4 +103,4 @@ def arrive(instruction):
                 barrier.pending += 1
             barrier.arrive(p, 1)
 
-    return {"kind": "warp", "function": function, "sources": ((instruction.operands[0], 32),), "cut": True}
+    return Lowered("warp", function, sources=((instruction.operands[0], 32),), cut=True)

@@ -4,26 +4,35 @@ supplied it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
 from course_utils.artifact import REGISTER_LIMIT
+from course_utils.run.emulator.arithmetic import LANES
 from course_utils.run.emulator.barriers import PhaseWait
 from course_utils.run.emulator.threads import RegisterWait, ThreadWait
 from course_utils.run.emulator.wgmma import WgmmaWait
 
+if TYPE_CHECKING:
+    from course_utils.run.emulator.barriers import MBarrier
+    from course_utils.run.emulator.machine import Cluster, Machine
+    from course_utils.run.emulator.warp import Path
 
-def describe(machine, cluster) -> None:
+
+def describe(machine: Machine, cluster: Cluster) -> None:
     """Record the finding: "register-budget" where a warpgroup waits for registers, else "deadlock"."""
     paths = sorted(
         machine.waiting, key=lambda p: (_RANK.get(type(p.waits_for), 9), p.cta.number, p.warp.index)
     )
-    rows = {}
+    alike: dict[tuple, dict[str, Any]] = {}
     for path in paths:
         row = _row(path)
         key = row["cta"], row["role"], row["text"], row["line"]
-        if key in rows:
-            rows[key]["warps"].append(path.warp.index)
+        if key in alike:
+            alike[key]["warps"].append(path.warp.index)
         else:
-            rows[key] = row
-    rows = list(rows.values())
+            alike[key] = row
+    rows = list(alike.values())
     parts = [
         f"{_who(row['role'], row['warps'], row['cta'])} wait{'s' * (len(row['warps']) == 1)} {row['text']}"
         + (f" ({row['could']})" if row["could"] else "")
@@ -37,7 +46,7 @@ def describe(machine, cluster) -> None:
     if hungry:
         cta = hungry[0].cta
         asking = {p.warp: p.waits_for.wanted for p in hungry if p.cta is cta}
-        total = sum(asking.get(w, w.register_count) * 32 for w in cta.warps)
+        total = sum(asking.get(w, w.register_count) * LANES for w in cta.warps)
         machine.findings.add(
             "register-budget",
             hungry[0].at,
@@ -54,11 +63,11 @@ ROWS = 6  # groups of waiting warps that the text names; Finding.waiting has the
 _RANK = {RegisterWait: 0, PhaseWait: 1, WgmmaWait: 2, ThreadWait: 3}
 
 
-def _who(role, warps, cta) -> str:
+def _who(role: str, warps: list[int], cta: int) -> str:
     return f"{role} warp{'s' if len(warps) > 1 else ''} {_spans(warps)} of CTA {cta}".lstrip()
 
 
-def _row(path) -> dict:
+def _row(path: Path) -> dict:
     reason = path.waits_for
     row = {
         "role": path.warp.role(path.pc),
@@ -89,7 +98,7 @@ def _row(path) -> dict:
     return row
 
 
-def _phase(reason, path) -> dict:
+def _phase(reason: PhaseWait, path: Path) -> dict:
     barrier = reason.barrier
     missing = []
     if barrier.pending:
@@ -115,7 +124,7 @@ def _phase(reason, path) -> dict:
     }
 
 
-def _could(barrier, path) -> str:
+def _could(barrier: MBarrier, path: Path) -> str:
     """Who has arrived before, or else who has an arrive still ahead; and what they do now."""
     if barrier.pending == 0:
         return "no load that signals it is in flight"
@@ -131,7 +140,7 @@ def _could(barrier, path) -> str:
         others = [warp for warp, can in able.items() if wanted in can] or list(able)
     if not others:
         return "nobody has arrived on it, and nobody is left who could"
-    groups = {}
+    groups: dict[tuple[str, bool, int], list[int]] = {}
     for warp in others:
         role = warp.role(busy[warp].pc if warp in busy else None)
         groups.setdefault((role, warp in busy, warp.cta.number), []).append(warp.index)
@@ -148,7 +157,7 @@ def _could(barrier, path) -> str:
     return ("arrivals came from " if barrier.arrivers else "arrivals could come from ") + words
 
 
-def _spans(numbers) -> str:
+def _spans(numbers: Iterable[int]) -> str:
     """0-3, 5 of [0, 1, 2, 3, 5]."""
     parts, numbers = [], sorted(set(numbers))
     while numbers:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
-from course_utils.artifact import Artifact
+from course_utils.artifact import Artifact, Tensor
 from course_utils.ptx.parser import PtxError, parse
 from course_utils.run.emulator.findings import Finding
 from course_utils.run.emulator.machine import Machine
@@ -61,7 +63,9 @@ class Emulation:
         return self.finished and not self.errors
 
 
-def emulate(artifact: Artifact, tensors: dict, seed: int = 0, limit: int = LIMIT, ctas=None) -> Emulation:
+def emulate(
+    artifact: Artifact, tensors: dict, seed: int = 0, limit: int = LIMIT, ctas: Iterable[int] | None = None
+) -> Emulation:
     """Run the kernel on ``tensors``: by name, NumPy arrays or CPU torch tensors of the artifact's shapes and
     dtypes.
 
@@ -105,7 +109,7 @@ def _program(ptx: str, kernel: str) -> Program:
     return Program(parse(ptx, kernel))
 
 
-def _region(tensor, given) -> Region:
+def _region(tensor: Tensor, given: Any) -> Region:
     """The bytes of an array, shared and not copied."""
     if hasattr(given, "data_ptr"):
         import torch
@@ -129,7 +133,7 @@ def _region(tensor, given) -> Region:
         raise EmulatorError(f"{tensor.name} must be contiguous, row by row, and writable")
     size, shape = given.dtype.itemsize, given.shape
 
-    def describe(offset):
+    def describe(offset: int) -> str:
         element = offset // size
         if 0 <= element < given.size:
             index = ", ".join(str(int(i)) for i in np.unravel_index(element, shape))

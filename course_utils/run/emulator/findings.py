@@ -7,9 +7,14 @@ on.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from course_utils.compile.guard import file_name
+from course_utils.ptx.parser import Kernel
+
+Detail: TypeAlias = str | Callable[[], str]  # a function makes the text when it is needed
 
 KINDS = {
     "deadlock": (
@@ -273,10 +278,13 @@ class StopEmulation(Exception):
 class Findings:
     """Gathers findings and merges equal ones. Equal means the same kind, at the same place."""
 
-    def __init__(self, kernel, source: str):
-        self.kernel, self.lines, self.found = kernel, source.splitlines(), {}
+    def __init__(self, kernel: Kernel, source: str) -> None:
+        self.kernel, self.lines = kernel, source.splitlines()
+        self.found: dict[tuple[str, str, str], Finding] = {}
 
-    def add(self, kind: str, at: int, detail, subject: str = "", waiting=()) -> Finding:
+    def add(
+        self, kind: str, at: int, detail: Detail, subject: str = "", waiting: Sequence[dict] = ()
+    ) -> Finding:
         """``at`` is the instruction's index (-1: none); ``detail`` a string, or a function that makes it when
         it is needed.
         """
@@ -290,7 +298,7 @@ class Findings:
             severity,
             detail() if callable(detail) else detail,
             advice,
-            key[1] if self.has_source(at) else "",
+            key[1] if at >= 0 and self.kernel.instructions[at].source else "",
             self.ptx(at) if at >= 0 else "",
             waiting=list(waiting),
         )
@@ -306,14 +314,12 @@ class Findings:
         )
         return f"PTX line {instruction.line}: {text}"
 
-    def has_source(self, at: int) -> bool:
-        return at >= 0 and self.kernel.instructions[at].source is not None
-
     def place(self, at: int) -> str:
         """The author's line of an instruction, or its PTX line."""
-        if not self.has_source(at):
+        source = self.kernel.instructions[at].source if at >= 0 else None
+        if source is None:
             return self.ptx(at)
-        number, line = self.kernel.instructions[at].source
+        number, line = source
         name = file_name(self.kernel.files.get(number, f"file {number}"))
         text = self.lines[line - 1].strip() if name == "kernel.cu" and 0 < line <= len(self.lines) else ""
         text = text if len(text) <= 120 else text[:117] + "..."

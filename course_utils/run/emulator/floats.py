@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -21,16 +23,17 @@ from course_utils.run.emulator.arithmetic import (
     to_signed,
     widen,
 )
+from course_utils.run.emulator.lowered import Value
 
 _STRUCT = {"f16": ("<e", "<H"), "f32": ("<f", "<I"), "f64": ("<d", "<Q")}
 _FLOAT = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
 
 
-def compare(relation, type_name):
+def compare(relation: str, type_name: str) -> Callable[..., Value]:
     """setp's comparison of floats: ordered (false on NaN), unordered (equ ... geu), num and nan."""
     load = float_loader(type_name)
 
-    def apply(a, b):
+    def apply(a: Value, b: Value) -> Any:
         a, b = load(a), load(b)
         nan = (a != a) | (b != b)
         if relation in ("num", "nan"):
@@ -44,7 +47,7 @@ def compare(relation, type_name):
     return apply
 
 
-def float_loader(type_name):
+def float_loader(type_name: str) -> Callable[..., Any]:
     """Bits to Python floats or to a NumPy array of the type. bf16 is read as f32."""
     if type_name == "bf16":
         to_f32 = float_loader("f32")
@@ -52,7 +55,7 @@ def float_loader(type_name):
     float_code, bits_code = _STRUCT[type_name]
     dtype = _FLOAT[type_name]
 
-    def apply(value):
+    def apply(value: Value) -> Any:
         if value.__class__ is int:
             return struct.unpack(float_code, struct.pack(bits_code, value))[0]
         return value.view(dtype)
@@ -60,10 +63,10 @@ def float_loader(type_name):
     return apply
 
 
-def round_to(type_name, mode="rn"):
+def round_to(type_name: str, mode: str = "rn") -> Callable[..., Value]:
     """f32 or f64 numbers (float or array) to the bits of a narrower float."""
 
-    def to_bf16(value):
+    def to_bf16(value: Value) -> Value:
         bits = np.asarray(value, np.float32).view(np.uint32)
         nan = (bits & 0x7FFFFFFF) > 0x7F800000
         if mode == "rn":
@@ -71,7 +74,7 @@ def round_to(type_name, mode="rn"):
         bits = np.where(nan, 0x7FFF, bits >> 16)
         return int(bits) if bits.ndim == 0 else bits.astype(np.uint16)
 
-    def apply(value):
+    def apply(value: Value) -> Any:
         wide = np.asarray(value)
         result = wide.astype(_FLOAT[type_name])
         if mode != "rn":
@@ -87,7 +90,7 @@ def round_to(type_name, mode="rn"):
     return to_bf16 if type_name == "bf16" else apply
 
 
-def float_function(function, type_name):
+def float_function(function: Callable[..., Any], type_name: str) -> Callable[..., Value]:
     """A function of floats as a function of bits.
 
     Arithmetic is in the type itself; fma in the next wider one.
@@ -95,25 +98,25 @@ def float_function(function, type_name):
     load, store = float_loader(type_name), round_to(type_name)
     dtype = _FLOAT.get(type_name, np.float32)
 
-    def apply(*values):
+    def apply(*values: Value) -> Any:
         return store(function(*[dtype(load(v)) if v.__class__ is int else load(v) for v in values]))
 
     return apply
 
 
-def fused(type_name):
+def fused(type_name: str) -> Callable[..., Value]:
     """fma: one rounding. The product is exact in the wider type, the sum nearly so."""
     load, store = float_loader(type_name), round_to(type_name)
     wide = np.longdouble if type_name == "f64" else np.float64
 
-    def apply(a, b, c):
+    def apply(a: Value, b: Value, c: Value) -> Any:
         a, b, c = (np.asarray(load(v), wide) for v in (a, b, c))
         return store((a * b + c).astype(np.float64) if type_name == "f64" else a * b + c)
 
     return apply
 
 
-def convert(to, source, modifiers):
+def convert(to: str, source: str, modifiers: tuple[str, ...]) -> Callable[..., Value]:
     """cvt between integer and float types. Modifiers: rounding (rn, rni, rz, rzi ...), sat, ftz, relu."""
     (to_kind, to_bits_), (kind, bits) = split_type(to), split_type(source)
     saturate = "sat" in modifiers
@@ -123,7 +126,7 @@ def convert(to, source, modifiers):
         low = -(1 << to_bits_ - 1) if to_kind == "s" else 0
         high = (1 << to_bits_ - (to_kind == "s")) - 1
 
-        def clamp(a):
+        def clamp(a: int) -> int:
             a = to_signed(a, bits) if kind == "s" else a
             return min(max(a, low), high) & ((1 << to_bits_) - 1)
 
@@ -134,12 +137,12 @@ def convert(to, source, modifiers):
         whole = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}[
             next((m for m in modifiers if m.endswith("i")), "rzi")
         ]
-        low = float(-(1 << to_bits_ - 1) if to_kind == "s" else 0)
+        lowest = float(-(1 << to_bits_ - 1) if to_kind == "s" else 0)
         high = (1 << to_bits_ - (to_kind == "s")) - 1
 
-        def to_integer(a):
+        def to_integer(a: Value) -> Value:
             value = np.asarray(load(a), np.float64)
-            clipped = np.nan_to_num(np.clip(whole(value), low, float(high)), nan=0.0)
+            clipped = np.nan_to_num(np.clip(whole(value), lowest, float(high)), nan=0.0)
             cells = [min(int(v), high) & ((1 << to_bits_) - 1) for v in np.atleast_1d(clipped)]
             return cells[0] if value.ndim == 0 else np.array(cells, UNSIGNED[to_bits_])
 
@@ -147,14 +150,14 @@ def convert(to, source, modifiers):
     store = round_to(to, rounding)
     if kind in "usb":
 
-        def from_integer(a):
+        def from_integer(a: Value) -> Value:
             a = to_signed(a, bits) if kind == "s" else a
             return store(float(a) if a.__class__ is int else a.astype(np.float64))
 
         return from_integer
     load = float_loader(source)
 
-    def between_floats(a):
+    def between_floats(a: Value) -> Value:
         value = load(a)
         if saturate:
             value = np.clip(value, 0.0, 1.0)
@@ -165,11 +168,11 @@ def convert(to, source, modifiers):
     return between_floats
 
 
-def convert_pair(to, modifiers):
+def convert_pair(to: str, modifiers: tuple[str, ...]) -> Callable[..., Value]:
     """cvt.rn.f16x2.f32 d, a, b: a goes to the upper half, b to the lower."""
     narrow = convert(to[:-2], "f32", modifiers)
 
-    def apply(a, b):
+    def apply(a: Value, b: Value) -> Any:
         if to == "f16x2" and a.__class__ is not int and b.__class__ is not int and len(modifiers) == 1:
             out = np.empty((LANES, 2), np.float16)
             out[:, 0], out[:, 1] = b.view(np.float32), a.view(np.float32)

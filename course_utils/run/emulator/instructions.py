@@ -13,49 +13,19 @@ from __future__ import annotations
 
 import operator
 import struct
-from dataclasses import dataclass
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from course_utils.ptx.parser import Imm, Instr, Kernel, Mem, Not, PtxError, Reg, Vec
+from course_utils.ptx.parser import Instr, Kernel, Mem, PtxError, Reg, Vec
 from course_utils.run.emulator import arithmetic as ar
 from course_utils.run.emulator import barriers, copies, lanes, threads, tma, wgmma
 from course_utils.run.emulator import floats as fl
+from course_utils.run.emulator.lowered import Builder, Lowered, Source, Value
 
-
-@dataclass(slots=True)
-class Lowered:
-    """How one instruction runs. ``sources`` pairs operands with the width of their immediates."""
-
-    kind: str
-    function: object = None
-    targets: tuple = ()
-    sources: tuple = ()
-    unpack: bool = False
-    cut: bool = False  # another warp may run after it
-    hidden_reads: tuple = ()
-    hidden_writes: tuple = ()
-
-    def writes(self):
-        return [r.index for r in self.targets if r is not None] + list(self.hidden_writes)
-
-    def reads(self, instruction: Instr):
-        found = list(self.hidden_reads)
-        if instruction.guard:
-            found.append(instruction.guard[0].index)
-            found += self.writes()  # a guarded write keeps the old value where the guard is false
-        stack = [operand for operand, _ in self.sources]
-        while stack:
-            item = stack.pop()
-            if isinstance(item, Reg):
-                found.append(item.index)
-            elif isinstance(item, Not):
-                stack.append(item.item)
-            elif isinstance(item, Vec):
-                stack += item.items
-            elif isinstance(item, Mem):
-                stack += [item.base, *item.coordinates]
-        return found
+if TYPE_CHECKING:
+    pass
 
 
 def lower(instruction: Instr, kernel: Kernel) -> Lowered:
@@ -96,7 +66,9 @@ def float_immediate(bits: int, width: int, to: int) -> int:
 # Builders of value instructions
 
 
-def _value(function, instruction, *widths, copy=False):
+def _value(
+    function: Callable[..., Any] | None, instruction: Instr, *widths: int, copy: bool = False
+) -> Lowered:
     target, *sources = instruction.operands
     if len(sources) != len(widths):
         raise ValueError(f"{len(sources)} sources, not {len(widths)}")
@@ -110,22 +82,22 @@ def _value(function, instruction, *widths, copy=False):
     )
 
 
-def _plain(make, count=2):
+def _plain(make: Callable[..., Any], count: int = 2) -> Builder:
     """A builder for instructions whose operands all have the type of the opcode; ``make(kind, bits,
     parts)``.
     """
 
-    def build(i):
+    def build(i: Instr) -> Lowered:
         kind, bits = ar.split_type(i.opcode[-1])
         return _value(make(kind, bits, i.opcode), i, *[bits] * count)
 
     return build
 
 
-def _arithmetic(function, name, count=2):
+def _arithmetic(function: Callable[..., Any], name: str, count: int = 2) -> Builder:
     """add, sub and the like: integers wrap, floats round, pairs of halves go half by half."""
 
-    def build(i):
+    def build(i: Instr) -> Lowered:
         type_name = i.opcode[-1]
         kind, bits = ar.split_type(type_name)
         if type_name in ("f16x2", "bf16x2"):
@@ -141,7 +113,7 @@ def _arithmetic(function, name, count=2):
     return build
 
 
-def _multiply(i):
+def _multiply(i: Instr) -> Lowered:
     type_name = i.opcode[-1]
     kind, bits = ar.split_type(type_name)
     if type_name in ("f16x2", "bf16x2") or kind in ("f", "bf"):
@@ -149,7 +121,7 @@ def _multiply(i):
     return _value(ar.multiply(kind, bits, i.opcode[1]), i, bits, bits)
 
 
-def _multiply_add(i):
+def _multiply_add(i: Instr) -> Lowered:
     type_name = i.opcode[-1]
     kind, bits = ar.split_type(type_name)
     if type_name in ("f16x2", "bf16x2"):
@@ -161,14 +133,14 @@ def _multiply_add(i):
     return _value(lambda a, b, c: add(product(a, b), c), i, bits, bits, total)
 
 
-def _set_predicate(i):
+def _set_predicate(i: Instr) -> Lowered:
     kind, bits = ar.split_type(i.opcode[-1])
     test = (
         fl.compare(i.opcode[1], i.opcode[-1]) if kind in ("f", "bf") else ar.compare(i.opcode[1], kind, bits)
     )
     targets = i.operands[0].items if isinstance(i.operands[0], Vec) else (i.operands[0],)
     combine = next((c for c in i.opcode[2:-1] if c in ("and", "or", "xor")), None)
-    sources = [(i.operands[1], bits), (i.operands[2], bits)]
+    sources: list[Source] = [(i.operands[1], bits), (i.operands[2], bits)]
     function = test
     if combine:
         join = {"and": operator.and_, "or": operator.or_, "xor": operator.xor}[combine]
@@ -176,24 +148,24 @@ def _set_predicate(i):
         if len(targets) == 2:
             invert = ar.logical_not(1)
 
-            def function(a, b, c):
+            def function(a: Value, b: Value, c: Value) -> Any:
                 first = test(a, b)
                 return join(first, c), join(invert(first), c)
         else:
 
-            def function(a, b, c):
+            def function(a: Value, b: Value, c: Value) -> Any:
                 return join(test(a, b), c)
     elif len(targets) == 2:
         invert = ar.logical_not(1)
 
-        def function(a, b):
+        def function(a: Value, b: Value) -> Any:
             first = test(a, b)
             return first, invert(first)
 
     return Lowered("value", function, targets, tuple(sources), len(targets) == 2)
 
 
-def _move(i):
+def _move(i: Instr) -> Lowered:
     _, bits = ar.split_type(i.opcode[-1])  # "pred" has no number: 1
     target, source = i.operands
     if isinstance(source, Vec):
@@ -209,12 +181,8 @@ def _move(i):
     return _value(None, i, bits, copy=True)
 
 
-def _convert(i):
-    types = [
-        p
-        for p in i.opcode[1:]
-        if p in ("f16x2", "bf16x2") or (p[0] in "usfb" and p[-1].isdigit() and p != "x2")
-    ]
+def _convert(i: Instr) -> Lowered:
+    types = [p for p in i.opcode[1:] if p in ("f16x2", "bf16x2") or (p[0] in "usfb" and p[-1].isdigit())]
     modifiers = tuple(p for p in i.opcode[1:] if p not in types)
     if types[0] in ("f16x2", "bf16x2"):
         return _value(fl.convert_pair(types[0], modifiers), i, 32, 32)
@@ -224,25 +192,23 @@ def _convert(i):
     if isinstance(source, Reg) and source.width > bits:
         narrow = function
 
-        def function(a):
+        def function(a: Value) -> Any:
             return narrow(ar.widen(a, "u", source.width, bits))
 
     if target.width > to_bits:  # an 8-bit result in a wider register
         short, to_kind = function, ar.split_type(types[0])[0]
 
-        def function(a):
+        def function(a: Value) -> Any:
             return ar.widen(short(a), to_kind, to_bits, target.width)
 
     return _value(function, i, bits)
 
 
-def _convert_address(i):
+def _convert_address(i: Instr) -> Lowered:
     """cvta: the generic address of a variable, or back. Parameters and tensors keep theirs."""
     from course_utils.run.emulator.memory import GENERIC_LOCAL, GENERIC_SHARED
 
-    space = next(
-        (p for p in i.opcode if p in ("global", "const", "param", "local") or p.startswith("shared")), None
-    )
+    space = next(p for p in i.opcode if p in ("global", "const", "param", "local") or p.startswith("shared"))
     _, bits = ar.split_type(i.opcode[-1])
     base = GENERIC_SHARED if space.startswith("shared") else GENERIC_LOCAL if space == "local" else 0
     if not base:
@@ -254,39 +220,39 @@ def _convert_address(i):
     )
 
 
-def _logic(function):
+def _logic(function: Callable[..., Any]) -> Builder:
     return _plain(lambda kind, bits, parts: function)
 
 
-def _shift(make):
-    def build(i):
+def _shift(make: Callable[..., Any]) -> Builder:
+    def build(i: Instr) -> Lowered:
         kind, bits = ar.split_type(i.opcode[-1])
         return _value(make(kind, bits), i, bits, 32)
 
     return build
 
 
-def _unary_float(function):
+def _unary_float(function: Callable[..., Any]) -> Builder:
     return _plain(lambda kind, bits, parts: fl.float_function(function, parts[-1]), 1)
 
 
-def _count(function, out=32):
+def _count(function: Callable[..., Any], out: int = 32) -> Builder:
     """popc, clz, bfind: a count out of one integer."""
 
-    def build(i):
+    def build(i: Instr) -> Lowered:
         kind, bits = ar.split_type(i.opcode[-1])
         return _value(ar.lanewise(lambda a: function(a, kind, bits), out), i, bits)
 
     return build
 
 
-def _find_bit(a, kind, bits):
+def _find_bit(a: int, kind: str, bits: int) -> int:
     if kind == "s" and a >> bits - 1:
         a ^= (1 << bits) - 1
     return a.bit_length() - 1 if a else 0xFFFFFFFF
 
 
-def _lop3(i):
+def _lop3(i: Instr) -> Lowered:
     if isinstance(i.operands[0], Vec):
         raise ValueError("the predicate form")
     table = i.operands[4].value
@@ -298,44 +264,44 @@ def _lop3(i):
     )
 
 
-def _reverse(a, kind, bits):
+def _reverse(a: int, kind: str, bits: int) -> int:
     return int(format(a, f"0{bits}b")[::-1], 2)
 
 
-def _reverse_bits(i):
+def _reverse_bits(i: Instr) -> Lowered:
     kind, bits = ar.split_type(i.opcode[-1])
     return _value(ar.lanewise(lambda a: _reverse(a, kind, bits), bits), i, bits)
+
+
+def _permute(i: Instr) -> Lowered:
+    if len(i.opcode) != 2:
+        raise ValueError("a mode of prmt other than the default")
+    return _value(ar.lanewise(ar.permute_bytes, 32), i, 32, 32, 32)
 
 
 # Builders of the others
 
 
-def _nothing(i):
+def _nothing(i: Instr) -> Lowered:
     return Lowered("nothing")
 
 
-def _warp(function, cut=False):
+def _warp(function: Callable[..., Any], cut: bool = False) -> Builder:
     """A warp instruction without a result; all its operands are sources."""
 
-    def build(i):
-        call = function(i) if getattr(function, "makes", False) else function
+    def build(i: Instr) -> Lowered:
         return Lowered(
-            "warp", call, (), tuple((s, 64 if isinstance(s, Mem) else 32) for s in i.operands), cut=cut
+            "warp", function, (), tuple((s, 64 if isinstance(s, Mem) else 32) for s in i.operands), cut=cut
         )
 
     return build
 
 
-def _proxy_fence(i):
+def _proxy_fence(i: Instr) -> Lowered:
     """Only fences that cover shared memory count; one of global memory alone orders nothing that is tracked
     here.
     """
     return _nothing(i) if i.opcode[-1] == "global" else _warp(lambda p, m: p.warp.fence_proxy(), cut=True)(i)
-
-
-def _engine(make):
-    """An instruction that its own module lowers: ``make(i)`` returns the fields of a Lowered."""
-    return lambda i: Lowered(**make(i))
 
 
 TABLE = {
@@ -411,42 +377,39 @@ TABLE = {
     "mov": ("mov", _move),
     "cvt": ("cvt", _convert),
     "cvta": ("cvta", _convert_address),
-    "prmt": (
-        "prmt",
-        lambda i: _value(ar.lanewise(ar.permute_bytes, 32), i, 32, 32, 32) if len(i.opcode) == 2 else 1 / 0,
-    ),
-    "ld": ("ld, ld.global.nc", _engine(lanes.load)),
-    "ldu": ("ldu", _engine(lanes.load)),
-    "st": ("st, st.async", _engine(lanes.store)),
-    "st.async": ("st.async", _engine(barriers.store_async)),
-    "atom": ("atom", _engine(lanes.atomic)),
-    "red": ("red", _engine(lanes.atomic)),
-    "mapa": ("mapa", _engine(lanes.map_address)),
-    "getctarank": ("getctarank", _engine(lanes.cta_rank_of)),
+    "prmt": ("prmt", _permute),
+    "ld": ("ld, ld.global.nc", lanes.load),
+    "ldu": ("ldu", lanes.load),
+    "st": ("st, st.async", lanes.store),
+    "st.async": ("st.async", barriers.store_async),
+    "atom": ("atom", lanes.atomic),
+    "red": ("red", lanes.atomic),
+    "mapa": ("mapa", lanes.map_address),
+    "getctarank": ("getctarank", lanes.cta_rank_of),
     "prefetch": ("prefetch, prefetchu", _nothing),
     "prefetchu": ("prefetch, prefetchu", _nothing),
     "discard": ("discard", _nothing),
     "applypriority": ("applypriority", _nothing),
     "createpolicy": ("createpolicy", lambda i: Lowered("value", lambda: 0, (i.operands[0],))),
-    "cp.async": ("cp.async (non-bulk)", _engine(copies.copy)),
-    "cp.async.commit_group": ("cp.async.commit_group", _engine(copies.commit)),
-    "cp.async.wait_group": ("cp.async.wait_group", _engine(copies.wait)),
-    "cp.async.wait_all": ("cp.async.wait_all", _engine(copies.wait)),
-    "cp.async.mbarrier": ("cp.async.mbarrier.arrive", _engine(copies.arrive)),
-    "cp.async.bulk": ("cp.async.bulk", _engine(tma.bulk)),
+    "cp.async": ("cp.async (non-bulk)", copies.copy),
+    "cp.async.commit_group": ("cp.async.commit_group", copies.commit),
+    "cp.async.wait_group": ("cp.async.wait_group", copies.wait),
+    "cp.async.wait_all": ("cp.async.wait_all", copies.wait),
+    "cp.async.mbarrier": ("cp.async.mbarrier.arrive", copies.arrive),
+    "cp.async.bulk": ("cp.async.bulk", tma.bulk),
     "cp.async.bulk.prefetch": ("cp.async.bulk.prefetch", _nothing),
-    "cp.async.bulk.tensor": ("cp.async.bulk.tensor", _engine(tma.tensor)),
-    "cp.async.bulk.commit_group": ("cp.async.bulk.commit_group", _engine(tma.commit)),
-    "cp.async.bulk.wait_group": ("cp.async.bulk.wait_group", _engine(tma.wait)),
+    "cp.async.bulk.tensor": ("cp.async.bulk.tensor", tma.tensor),
+    "cp.async.bulk.commit_group": ("cp.async.bulk.commit_group", tma.commit),
+    "cp.async.bulk.wait_group": ("cp.async.bulk.wait_group", tma.wait),
     # Warp-level: shuffles, votes, matrices
-    "shfl.sync": ("shfl.sync", _engine(lanes.shuffle)),
-    "vote.sync": ("vote.sync", _engine(lanes.vote)),
-    "match": ("match.sync", _engine(lanes.match)),
-    "activemask": ("activemask", _engine(lanes.active_mask)),
-    "elect.sync": ("elect.sync", _engine(lanes.elect)),
-    "redux.sync": ("redux.sync", _engine(lanes.reduce)),
-    "ldmatrix": ("ldmatrix", _engine(lanes.load_matrix)),
-    "stmatrix": ("stmatrix", _engine(lanes.store_matrix)),
+    "shfl.sync": ("shfl.sync", lanes.shuffle),
+    "vote.sync": ("vote.sync", lanes.vote),
+    "match": ("match.sync", lanes.match),
+    "activemask": ("activemask", lanes.active_mask),
+    "elect.sync": ("elect.sync", lanes.elect),
+    "redux.sync": ("redux.sync", lanes.reduce),
+    "ldmatrix": ("ldmatrix", lanes.load_matrix),
+    "stmatrix": ("stmatrix", lanes.store_matrix),
     # Control Flow Instructions
     "bra": ("bra", lambda i: Lowered("branch")),
     "ret": ("ret", lambda i: Lowered("exit")),
@@ -457,28 +420,21 @@ TABLE = {
     "pmevent": ("pmevent", _nothing),
     "griddepcontrol": ("griddepcontrol", _nothing),
     # Parallel Synchronization and Communication Instructions
-    "bar": ("bar, barrier", _engine(threads.cta_barrier)),
+    "bar": ("bar, barrier", threads.cta_barrier),
     "bar.warp": ("bar.warp.sync", _nothing),
-    "barrier": ("bar, barrier", _engine(threads.cta_barrier)),
-    "barrier.cluster": ("barrier.cluster", _engine(threads.cluster_barrier)),
+    "barrier": ("bar, barrier", threads.cta_barrier),
+    "barrier.cluster": ("barrier.cluster", threads.cluster_barrier),
     "membar": ("membar, fence", _nothing),
     "fence": ("membar, fence", _nothing),
     "fence.proxy.async": ("membar, fence: proxy fence", _proxy_fence),
     "fence.proxy.async::generic": ("membar, fence: proxy fence", _proxy_fence),
     "fence.mbarrier_init": ("membar, fence", _warp(barriers.fence_init)),
-    "mbarrier": ("mbarrier", _engine(barriers.mbarrier)),
+    "mbarrier": ("mbarrier", barriers.mbarrier),
     # Asynchronous Warpgroup Level Matrix Instructions
-    "wgmma.mma_async": ("wgmma.mma_async", _engine(wgmma.multiply)),
+    "wgmma.mma_async": ("wgmma.mma_async", wgmma.multiply),
     "wgmma.fence": ("wgmma.fence", _warp(wgmma.fence)),
     "wgmma.commit_group": ("wgmma.commit_group", _warp(wgmma.commit, cut=True)),
-    "wgmma.wait_group": ("wgmma.wait_group", _engine(wgmma.wait)),
+    "wgmma.wait_group": ("wgmma.wait_group", wgmma.wait),
     # Miscellaneous Instructions
-    "setmaxnreg": ("setmaxnreg", _engine(threads.set_registers)),
+    "setmaxnreg": ("setmaxnreg", threads.set_registers),
 }
-
-
-def immediate(operand) -> int:
-    """The value of an operand that must be a constant."""
-    if not isinstance(operand, Imm):
-        raise ValueError("an operand that must be a constant")
-    return operand.value

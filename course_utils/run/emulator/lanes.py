@@ -7,23 +7,30 @@ Instructions", "Warp-level matrix load/store".
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
-from course_utils.ptx.parser import Vec
+from course_utils.ptx.parser import Instr, Vec
 from course_utils.run.emulator import memory
 from course_utils.run.emulator.arithmetic import LANES, UNSIGNED, split_type, to_signed, vector, widen
 from course_utils.run.emulator.floats import float_loader, round_to
+from course_utils.run.emulator.lowered import Lowered, Mask, Value
+
+if TYPE_CHECKING:
+    from course_utils.run.emulator.memory import Region
+    from course_utils.run.emulator.warp import Path
 
 _SPACES = ("global", "shared", "shared::cta", "shared::cluster", "local", "param", "const")
 _BIT = np.uint32(1) << np.arange(LANES, dtype=np.uint32)
 
 
-def _space(opcode):
-    found = next((p for p in opcode if p.partition("::")[0] in ("param",) or p in _SPACES), "generic")
-    return "param" if found.startswith("param") else "global" if found == "const" else found
+def _space(opcode: tuple[str, ...]) -> str:
+    space = next((p for p in opcode if p in _SPACES or p.startswith("param")), "generic")
+    return "param" if space.startswith("param") else "global" if space == "const" else space
 
 
-def _shape(instruction):
+def _shape(instruction: Instr) -> tuple[str, str, int, int, bool]:
     """(space, kind, bits, vector length, checked) of a load or store."""
     kind, bits = split_type(instruction.opcode[-1])
     length = next((int(p[1:]) for p in instruction.opcode if p in ("v2", "v4", "v8")), 1)
@@ -33,7 +40,7 @@ def _shape(instruction):
     return _space(instruction.opcode), kind, bits, length, not synchronising
 
 
-def load(instruction):
+def load(instruction: Instr) -> Lowered:
     space, kind, bits, length, checked = _shape(instruction)
     target, address = instruction.operands
     targets = target.items if isinstance(target, Vec) else (target,)
@@ -42,53 +49,41 @@ def load(instruction):
     wide = [t.width if t else bits for t in targets]
     extend = any(w > bits for w in wide)
 
-    def function(p, m, a):
+    def function(p: Path, m: Mask, a: Value) -> Any:
         values = memory.load(p, m, a, space, bits, length, checked)
         if extend:
             values = [widen(v, kind, bits, w) for v, w in zip(values, wide, strict=True)]
         return values if length > 1 else values[0]
 
-    return {
-        "kind": "warp",
-        "function": function,
-        "targets": targets,
-        "sources": ((address, 64),),
-        "unpack": length > 1,
-        "cut": not checked,
-    }
+    return Lowered("warp", function, targets, ((address, 64),), unpack=length > 1, cut=not checked)
 
 
-def store(instruction):
+def store(instruction: Instr) -> Lowered:
     space, kind, bits, length, checked = _shape(instruction)
     address, value = instruction.operands
     values = value.items if isinstance(value, Vec) else (value,)
     if len(values) != length:
         raise ValueError("a vector of another length than the opcode says")
 
-    def function(p, m, a, *v):
+    def function(p: Path, m: Mask, a: Value, *v: Value) -> None:
         memory.store(p, m, a, space, bits, v, checked)
 
-    return {
-        "kind": "warp",
-        "function": function,
-        "sources": ((address, 64), *((v, bits) for v in values)),
-        "cut": not checked,
-    }
+    return Lowered("warp", function, sources=((address, 64), *((v, bits) for v in values)), cut=not checked)
 
 
-def atomic(instruction):
+def atomic(instruction: Instr) -> Lowered:
     """atom and red: lane by lane, in lane order."""
     opcode = instruction.opcode
     operation = next(
         p for p in opcode[1:] if p in ("add", "exch", "cas", "min", "max", "inc", "dec", "and", "or", "xor")
     )
-    if any(p.startswith(("v2", "v4", "v8", "noftz")) and p != "noftz" for p in opcode):
+    if any(p in ("v2", "v4", "v8") for p in opcode):
         raise ValueError("a vector atomic")
     type_name, space = opcode[-1], _space(opcode)
     kind, bits = split_type(type_name)
     is_float = kind in ("f", "bf")
 
-    def one(old, value, other):
+    def one(old: int, value: int, other: int) -> int | float:
         if operation == "exch":
             return value
         if operation == "cas":
@@ -110,8 +105,8 @@ def atomic(instruction):
             (1 << bits) - 1
         )
 
-    def function(p, m, address, value, other=0):
-        results = np.zeros(LANES, UNSIGNED[bits])
+    def function(p: Path, m: Mask, address: Value, value: Value, other: Value = 0) -> Any:
+        results: np.ndarray = np.zeros(LANES, UNSIGNED[bits])
         for lane in memory.lanes_of(m):
             at = memory.pick(address, lane)
             region, offset = memory.locate(p, None, at, space, bits // 8)
@@ -126,22 +121,18 @@ def atomic(instruction):
 
     results = int(opcode[0] == "atom")
     targets, operands = instruction.operands[:results], instruction.operands[results:]
-    return {
-        "kind": "warp",
-        "function": function,
-        "targets": targets,
-        "cut": True,
-        "sources": ((operands[0], 64), *((v, bits) for v in operands[1:])),
-    }
+    return Lowered(
+        "warp", function, targets, ((operands[0], 64), *((v, bits) for v in operands[1:])), cut=True
+    )
 
 
-def map_address(instruction):
+def map_address(instruction: Instr) -> Lowered:
     """mapa: the address of the same variable in another CTA of the cluster."""
     target, address, rank = instruction.operands
     generic = "shared::cluster" not in instruction.opcode
     _, bits = split_type(instruction.opcode[-1])
 
-    def function(a, r):
+    def function(a: Value, r: Value) -> Any:
         base = memory.GENERIC_SHARED if generic else 0
         if a.__class__ is int and r.__class__ is int:
             return ((a - base) & 0xFFFFFF | r << memory.RANK_SHIFT) + base
@@ -150,38 +141,33 @@ def map_address(instruction):
             base
         )
 
-    return {
-        "kind": "value",
-        "function": function,
-        "targets": (target,),
-        "sources": ((address, bits), (rank, 32)),
-    }
+    return Lowered("value", function, (target,), ((address, bits), (rank, 32)))
 
 
-def cta_rank_of(instruction):
+def cta_rank_of(instruction: Instr) -> Lowered:
     target, address = instruction.operands
 
-    def function(a):
-        rank = (
+    def function(a: Value) -> Any:
+        rank: Value = (
             a >> memory.RANK_SHIFT & 0xFF
             if a.__class__ is int
             else (a >> a.dtype.type(memory.RANK_SHIFT)) & a.dtype.type(255)
         )
         return rank if rank.__class__ is int else rank.astype(np.uint32)
 
-    return {"kind": "value", "function": function, "targets": (target,), "sources": ((address, 64),)}
+    return Lowered("value", function, (target,), ((address, 64),))
 
 
 # Lanes together
 
 
-def shuffle(instruction):
+def shuffle(instruction: Instr) -> Lowered:
     mode = instruction.opcode[2]
     target, value, index, clamp, members = instruction.operands
     targets = target.items if isinstance(target, Vec) else (target,)
     own = np.arange(LANES)
 
-    def function(p, m, a, b, c, members):
+    def function(p: Path, m: Mask, a: Value, b: Value, c: Value, members: Value) -> Any:
         if m is not None:
             _ballot(p, m, True, members)
         if mode == "idx" and a.__class__ is int:
@@ -197,21 +183,21 @@ def shuffle(instruction):
             "idx": (low | (b & ~segment), (low | (b & ~segment)) <= high),
         }[mode]
         source = np.where(valid, source, own)
-        result = vector(a, 32)[source]
+        result: Value = vector(a, 32)[source]
         if mode == "idx" and (source == source[0]).all():
             result = int(result[0])
         return (result, valid) if len(targets) > 1 else result
 
-    return {
-        "kind": "warp",
-        "function": function,
-        "targets": targets,
-        "unpack": len(targets) > 1,
-        "sources": ((value, 32), (index, 32), (clamp, 32), (members, 32)),
-    }
+    return Lowered(
+        "warp",
+        function,
+        targets,
+        ((value, 32), (index, 32), (clamp, 32), (members, 32)),
+        unpack=len(targets) > 1,
+    )
 
 
-def _ballot(p, m, predicate, members):
+def _ballot(p: Path, m: Mask, predicate: Value, members: Value) -> tuple[np.ndarray, np.ndarray]:
     """Lanes that say yes, and lanes that are asked.
 
     A .sync instruction waits for every lane that its mask names.
@@ -229,11 +215,11 @@ def _ballot(p, m, predicate, members):
     ), lanes & member
 
 
-def vote(instruction):
+def vote(instruction: Instr) -> Lowered:
     mode = instruction.opcode[2]
     target, predicate, members = instruction.operands
 
-    def function(p, m, value, members):
+    def function(p: Path, m: Mask, value: Value, members: Value) -> Any:
         yes, asked = _ballot(p, m, value, members)
         if mode == "ballot":
             return int(_BIT[yes].sum())
@@ -243,63 +229,47 @@ def vote(instruction):
             "uni": bool((yes == asked).all() or not yes.any()),
         }[mode]
 
-    return {
-        "kind": "warp",
-        "function": function,
-        "targets": (target,),
-        "sources": ((predicate, 1), (members, 32)),
-    }
+    return Lowered("warp", function, (target,), ((predicate, 1), (members, 32)))
 
 
-def match(instruction):
+def match(instruction: Instr) -> Lowered:
     if instruction.opcode[1] != "any":
         raise ValueError("match.all")
     target, value, members = instruction.operands
 
-    def function(p, m, value, members):
+    def function(p: Path, m: Mask, value: Value, members: Value) -> Any:
         _, asked = _ballot(p, m, True, members)
         value = vector(value, 32)
         return np.array([int(_BIT[asked & (value == value[lane])].sum()) for lane in range(LANES)], np.uint32)
 
-    return {
-        "kind": "warp",
-        "function": function,
-        "targets": (target,),
-        "sources": ((value, 32), (members, 32)),
-    }
+    return Lowered("warp", function, (target,), ((value, 32), (members, 32)))
 
 
-def active_mask(instruction):
-    def function(p, m):
+def active_mask(instruction: Instr) -> Lowered:
+    def function(p: Path, m: Mask) -> Any:
         return 0xFFFFFFFF if m is None else int(_BIT[m].sum())
 
-    return {"kind": "warp", "function": function, "targets": instruction.operands}
+    return Lowered("warp", function, instruction.operands)
 
 
 _LEADERS = [np.arange(LANES) == lane for lane in range(LANES)]
 
 
-def elect(instruction):
+def elect(instruction: Instr) -> Lowered:
     """elect.sync: the lowest active lane of the mask leads."""
     target, members = instruction.operands
 
-    def function(p, m, members):
+    def function(p: Path, m: Mask, members: Value) -> Any:
         if m is None and members == 0xFFFFFFFF:
             return 0, _LEADERS[0]
         _, asked = _ballot(p, m, True, members)
         leader = int(np.flatnonzero(asked)[0])
         return leader, _LEADERS[leader]
 
-    return {
-        "kind": "warp",
-        "function": function,
-        "targets": target.items,
-        "unpack": True,
-        "sources": ((members, 32),),
-    }
+    return Lowered("warp", function, target.items, ((members, 32),), unpack=True)
 
 
-def reduce(instruction):
+def reduce(instruction: Instr) -> Lowered:
     operation, type_name = instruction.opcode[2], instruction.opcode[-1]
     kind, bits = split_type(type_name)
     target, value, members = instruction.operands
@@ -312,26 +282,21 @@ def reduce(instruction):
         "xor": np.bitwise_xor,
     }
 
-    def function(p, m, value, members):
+    def function(p: Path, m: Mask, value: Value, members: Value) -> Any:
         _, asked = _ballot(p, m, True, members)
         values = vector(value, bits)[asked]
         return (
             int(functions[operation].reduce(to_signed(values, bits) if kind == "s" else values)) & 0xFFFFFFFF
         )
 
-    return {
-        "kind": "warp",
-        "function": function,
-        "targets": (target,),
-        "sources": ((value, 32), (members, 32)),
-    }
+    return Lowered("warp", function, (target,), ((value, 32), (members, 32)))
 
 
 # Matrices of 8 x 8 halves: lane i gives the address of row i, lane 4r + c holds elements 2c and 2c + 1 of row
 # r
 
 
-def _matrix(instruction):
+def _matrix(instruction: Instr) -> tuple[int, bool, str]:
     count = next(int(p[1:]) for p in instruction.opcode if p in ("x1", "x2", "x4"))
     if instruction.opcode[-1] != "b16" or "m8n8" not in instruction.opcode:
         raise ValueError("another shape than m8n8 of b16")
@@ -341,7 +306,7 @@ def _matrix(instruction):
 _ROW, _COLUMN = np.arange(LANES) // 4, np.arange(LANES) % 4
 
 
-def _matrix_rows(p, m, address, space, count):
+def _matrix_rows(p: Path, m: Mask, address: Value, space: str, count: int) -> tuple[Region, np.ndarray]:
     """(region, offsets of the 8 * count rows). A row is 16 bytes."""
     if m is not None and not m.all():
         p.fault("aligned", f"{p.name()} runs ldmatrix or stmatrix with some of its lanes")
@@ -349,12 +314,12 @@ def _matrix_rows(p, m, address, space, count):
     return region, np.asarray(offsets)
 
 
-def load_matrix(instruction):
+def load_matrix(instruction: Instr) -> Lowered:
     count, transposed, space = _matrix(instruction)
     target, address = instruction.operands
     targets = target.items if isinstance(target, Vec) else (target,)
 
-    def function(p, m, a):
+    def function(p: Path, m: Mask, a: Value) -> Any:
         region, rows = _matrix_rows(p, m, a, space, count)
         region.before_read(p, rows, 16)
         values = []
@@ -367,21 +332,15 @@ def load_matrix(instruction):
                 values.append(region.views[32][(row[_ROW] >> 2) + _COLUMN])
         return values if len(targets) > 1 else values[0]
 
-    return {
-        "kind": "warp",
-        "function": function,
-        "targets": targets,
-        "unpack": len(targets) > 1,
-        "sources": ((address, 32),),
-    }
+    return Lowered("warp", function, targets, ((address, 32),), unpack=len(targets) > 1)
 
 
-def store_matrix(instruction):
+def store_matrix(instruction: Instr) -> Lowered:
     count, transposed, space = _matrix(instruction)
     address, value = instruction.operands
     values = value.items if isinstance(value, Vec) else (value,)
 
-    def function(p, m, a, *v):
+    def function(p: Path, m: Mask, a: Value, *v: Value) -> None:
         region, rows = _matrix_rows(p, m, a, space, count)
         region.before_write(p, rows, 16)
         p.machine.progress += 1
@@ -394,4 +353,4 @@ def store_matrix(instruction):
             else:
                 region.views[32][(row[_ROW] >> 2) + _COLUMN] = data
 
-    return {"kind": "warp", "function": function, "sources": ((address, 32), *((v, 32) for v in values))}
+    return Lowered("warp", function, sources=((address, 32), *((v, 32) for v in values)))

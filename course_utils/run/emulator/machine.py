@@ -8,10 +8,12 @@ this machine. Shared memory and its shadow are reused from one cluster to the ne
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from course_utils.artifact import REGISTER_LIMIT
+from course_utils.artifact import REGISTER_LIMIT, SM_COUNT, Artifact
 from course_utils.ptx.parser import PtxError
 from course_utils.run.emulator import deadlock, memory
 from course_utils.run.emulator.arithmetic import LANES
@@ -24,15 +26,27 @@ from course_utils.run.emulator.trace import Trace
 from course_utils.run.emulator.warp import Path, Warp
 from course_utils.run.emulator.wgmma import Pending, Warpgroup
 
-SPIN_LIMIT = (
-    200_000  # warp instructions without any effect on memory or barriers before a loop counts as endless
-)
+if TYPE_CHECKING:
+    from course_utils.run.emulator.barriers import MBarrier
+    from course_utils.run.emulator.tma import Flying, Load
+    from course_utils.run.emulator.translate import Program
+
+# Warp instructions without any effect on memory or barriers before a loop counts as endless.
+SPIN_LIMIT = 200_000
 
 
 class Machine:
     """One launch of a program on tensors. ``regions`` are the tensors by name."""
 
-    def __init__(self, program, artifact, regions: dict, seed: int, limit: int, ctas=None):
+    def __init__(
+        self,
+        program: Program,
+        artifact: Artifact,
+        regions: dict,
+        seed: int,
+        limit: int,
+        ctas: set[int] | None = None,
+    ) -> None:
         self.program, self.artifact, self.limit, self.only = program, artifact, limit, ctas
         self.findings = Findings(program.kernel, artifact.source)
         self.schedule = Schedule(seed)
@@ -40,33 +54,36 @@ class Machine:
         self.trace = Trace(self)
         self.tensors = list(regions.values())
         self.executed = self.progress = self._clock = 0
-        self.ready, self.flying, self.waiting = [], [], set()
+        self.ready: list[Path] = []
+        self.flying: list[Flying] = []
+        self.waiting: dict[Path, None] = {}  # in order, so that a seed repeats
         self.last_progress = 0, 0
         registers = artifact.resources.registers if artifact.resources else 0
         self.registers = -(-max(registers, 8) // 8) * 8
         self._parameters(regions)
         self._variables()
-        self._shared = []
+        self._shared: list[memory.SharedMemory] = []
 
-    def _parameters(self, regions):
+    def _parameters(self, regions: dict[str, memory.Region]) -> None:
         """Lay the kernel's parameters out in memory, and find its tensor maps."""
         names = list(regions)
         given, wanted = self.artifact.parameters, self.program.kernel.parameters
         if len(given) > len(wanted):
             raise PtxError(f"the launch passes {len(given)} parameters, and the kernel takes {len(wanted)}")
-        data, self.maps, self.symbols, position = bytearray(), {}, {}, 0
+        data, position = bytearray(), 0
+        self.maps: dict[int, TensorView] = {}  # by their offset among the parameters
+        self.symbols: dict[str, int | tuple[str, int]] = {}  # an address, or ("shared", offset)
         for variable, parameter in zip(wanted, [*given, *[None] * (len(wanted) - len(given))], strict=True):
             position = -(-position // variable.align) * variable.align
             data += bytes(position + max(variable.size, 1) - len(data))
             self.symbols[variable.name] = memory.PARAMETERS + position
             if parameter is None:
                 pass  # an empty object: CuTe DSL passes its stateless atoms so
-            elif parameter.kind == "tensor_map":
-                self.maps[position] = TensorView(
-                    parameter.tensor, parameter.tensor_map, regions[parameter.tensor]
-                )
+            elif parameter.kind == "tensor_map" and parameter.tensor_map:
+                name = parameter.tensor or ""
+                self.maps[position] = TensorView(name, parameter.tensor_map, regions[name])
             elif parameter.kind == "pointer":
-                address = (names.index(parameter.tensor) + 1) << memory.TENSOR_SHIFT
+                address = (names.index(parameter.tensor or "") + 1) << memory.TENSOR_SHIFT
                 data[position : position + 8] = struct.pack("<Q", address)
             else:
                 try:
@@ -78,7 +95,7 @@ class Machine:
         data += bytes(-len(data) % 16)
         self.parameters = memory.Region("the kernel's parameters", np.frombuffer(bytes(data), np.uint8))
 
-    def _variables(self):
+    def _variables(self) -> None:
         """Addresses of shared and local variables: static ones first, then what the launch adds."""
         position, local = 0, 0
         for variable in self.program.kernel.variables:
@@ -101,11 +118,11 @@ class Machine:
         self._clock += 1
         return self.executed + self._clock
 
-    def fly(self, load) -> None:
+    def fly(self, load: Load) -> None:
         for begin, end in self.schedule.split(load.view.units):
             self.flying.append((load, begin, end))
 
-    def deadlock(self, cluster) -> None:
+    def deadlock(self, cluster: Cluster) -> None:
         deadlock.describe(self, cluster)
 
     def run(self) -> bool:
@@ -134,12 +151,13 @@ class Machine:
             return False
         return True
 
-    def _wanted(self, origin) -> bool:
+    def _wanted(self, origin: tuple[int, int, int]) -> bool:
         """Is one of the CTAs that were asked for in the cluster at this origin?"""
         gx, gy, _ = self.artifact.grid
         cx, cy, cz = self.artifact.cluster
+        wanted = self.only or ()
         return any(
-            (origin[0] + x) + gx * ((origin[1] + y) + gy * (origin[2] + z)) in self.only
+            (origin[0] + x) + gx * ((origin[1] + y) + gy * (origin[2] + z)) in wanted
             for x in range(cx)
             for y in range(cy)
             for z in range(cz)
@@ -152,7 +170,7 @@ class Machine:
         shared.reset()
         return shared
 
-    def step(self, path, turn: int) -> None:
+    def step(self, path: Path, turn: int) -> None:
         """Run a path for up to ``turn`` segments, or until it waits, splits or ends."""
         program, registers, special = self.program, path.warp.registers, path.warp.special
         masked = path.mask is not None
@@ -186,7 +204,7 @@ class Machine:
         if self.executed > self.limit:
             path.fault("instruction-limit", f"{self.executed:,} warp instructions were executed")
 
-    def _explain(self, path, function, error):
+    def _explain(self, path: Path, function: Callable[..., int], error: Exception) -> NoReturn:
         """An instruction failed in Python: on an accumulator in flight or a register never written, or it is
         our fault.
         """
@@ -221,7 +239,7 @@ class Machine:
 class Cluster:
     """The CTAs that share a cluster barrier and see each other's shared memory, with their clocks."""
 
-    def __init__(self, machine, origin):
+    def __init__(self, machine: Machine, origin: tuple[int, int, int]) -> None:
         artifact = machine.artifact
         cx, cy, cz = artifact.cluster
         self.machine, self.size = machine, cx * cy * cz
@@ -234,7 +252,7 @@ class Cluster:
         for cta in self.ctas:
             cta.start()
 
-    def cta_of(self, path, address: int):
+    def cta_of(self, path: Path, address: int) -> tuple[CTA, int]:
         """(CTA, byte offset) of a shared::cluster address.
 
         A fault where there is no such CTA, or it has ended.
@@ -254,7 +272,7 @@ class Cluster:
             )
         return cta, offset
 
-    def shared_of(self, path, address: int):
+    def shared_of(self, path: Path, address: int) -> tuple[memory.SharedMemory, int]:
         cta, offset = self.cta_of(path, address)
         if cta is not path.cta:
             cta.touch(path, path.warp.agent, path.warp.time)
@@ -275,16 +293,29 @@ class Cluster:
 
 
 class CTA:
-    def __init__(self, machine, cluster, rank, origin, place):
+    def __init__(
+        self,
+        machine: Machine,
+        cluster: Cluster,
+        rank: int,
+        origin: tuple[int, int, int],
+        place: tuple[int, int, int],
+    ) -> None:
         self.machine, self.cluster, self.rank = machine, cluster, rank
         self.place = tuple(o + p for o, p in zip(origin, place, strict=True))
         self.place_in_cluster = place
         gx, gy, _ = machine.artifact.grid
         self.number = self.place[0] + gx * (self.place[1] + gy * self.place[2])
         self.shared = machine.shared_memory(rank)
-        self.mbarriers, self.named, self.warpgroups, self.warps = {}, {}, {}, []
+        self.mbarriers: dict[int, MBarrier] = {}  # by their offset in shared memory
+        self.named: dict[int, ThreadBarrier] = {}
+        self.warpgroups: dict[int, Warpgroup] = {}
+        self.warps: list[Warp] = []
         self.registers_free = REGISTER_LIMIT - machine.registers * machine.artifact.threads
-        self.register_waiters, self.exited, self.touched = [], False, {}
+        self.register_waiters: list[Path] = []
+        self.exited = False
+        # other agents that have used this CTA's shared memory: time, instruction, path of the last use
+        self.touched: dict[int, tuple[int, int, Path]] = {}
         self.left = -(-machine.artifact.threads // LANES)
         self.exit_clock = cluster.order.clock()
 
@@ -292,13 +323,13 @@ class CTA:
         """Make the warps, with their special registers."""
         machine, artifact, cluster = self.machine, self.machine.artifact, self.cluster
         bx, by, bz = artifact.block
-        constant = {
+        constant: dict[str, Any] = {
             "%cluster_ctarank": self.rank,
             "%cluster_nctarank": cluster.size,
             "%dynamic_smem_size": artifact.dynamic_shared,
             "%total_smem_size": machine.shared_size,
-            "%smid": self.number % 132,
-            "%nsmid": 132,
+            "%smid": self.number % SM_COUNT,
+            "%nsmid": SM_COUNT,
             "%nwarpid": 64,
             "%gridid": 0,
             "%is_explicit_cluster": cluster.size > 1,
@@ -350,11 +381,11 @@ class CTA:
     def threads_left(self) -> int:
         return self.left * LANES
 
-    def barrier_kind(self, barrier) -> str:
+    def barrier_kind(self, barrier: MBarrier) -> str:
         """ "full" for an mbarrier that counts bytes, "empty" for one that is only arrived on."""
         return "full" if barrier.carries_bytes else "empty"
 
-    def barrier_name(self, barrier) -> str:
+    def barrier_name(self, barrier: MBarrier) -> str:
         """full[i] or empty[i], in address order.
 
         Before any bytes are expected, by the role of those who wait.
@@ -372,13 +403,12 @@ class CTA:
         kind = kinds[barrier]
         return f"{kind}[{[b for b in barriers if kinds[b] == kind].index(barrier)}]"
 
-    def touch(self, path, agent: int, time: int) -> None:
+    def touch(self, path: Path, agent: int, time: int) -> None:
         """Another CTA of the cluster has used this one's shared memory: this one must not end before."""
-        old = self.touched.get(agent, (0, 0, None))
-        if time > old[0]:
+        if agent not in self.touched or time > self.touched[agent][0]:
             self.touched[agent] = time, path.at, path
 
-    def warp_ended(self, path) -> None:
+    def warp_ended(self, path: Path) -> None:
         warp = path.warp
         self.left -= 1
         self.cluster.warps_left -= 1
@@ -401,7 +431,7 @@ class CTA:
         if self.cluster.warps_left:
             self.cluster.barrier.settle(path, self.cluster.threads_left())
 
-    def _end(self, path) -> None:
+    def _end(self, path: Path) -> None:
         self.exited = True
         if self.shared.loads_in_flight:
             load = next(load for load, _, _ in self.machine.flying if load.cta is self)
@@ -415,10 +445,8 @@ class CTA:
                 other.at, old = at, other.at
                 other.find(
                     "cluster-exit",
-                    lambda other=other: (
-                        f"{other.name()} uses the shared memory of CTA {self.number}, and nothing keeps that "
-                        "CTA from ending before"
-                    ),
+                    f"{other.name()} uses the shared memory of CTA {self.number}, and nothing keeps that "
+                    "CTA from ending before",
                 )
                 other.at = old
 

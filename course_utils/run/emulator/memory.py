@@ -9,11 +9,18 @@ address is a shared one plus ``GENERIC_SHARED``; tensors lie 2^40 apart, and the
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NoReturn
+
 import numpy as np
 
 from course_utils.run.emulator.arithmetic import LANES, UNSIGNED
 from course_utils.run.emulator.findings import StopEmulation
+from course_utils.run.emulator.lowered import Mask, Value
 from course_utils.run.emulator.order import AGENT_BITS, AGENT_MASK, NEVER, unordered
+
+if TYPE_CHECKING:
+    from course_utils.run.emulator.warp import Path
 
 SHARED_BASE = 0x400
 RANK_SHIFT = 24
@@ -26,7 +33,7 @@ TENSOR_SHIFT = 40
 class Region:
     """Plain bytes with a name: a tensor, the parameters, a thread's local memory."""
 
-    def __init__(self, name: str, data: np.ndarray, describe=None):
+    def __init__(self, name: str, data: np.ndarray, describe: Callable[[int], str] | None = None) -> None:
         self.name, self.data, self.size = name, data, len(data)
         whole = len(data) - len(data) % 8
         self.views = {
@@ -37,10 +44,10 @@ class Region:
         }
         self.describe = describe or (lambda offset: f"byte {offset:,} of {name}, which has {self.size:,}")
 
-    def before_read(self, path, offsets, count):
+    def before_read(self, path: Path, offsets: Value, count: int) -> None:
         pass
 
-    def before_write(self, path, offsets, count):
+    def before_write(self, path: Path, offsets: Value, count: int) -> None:
         pass
 
 
@@ -52,10 +59,11 @@ class AsyncRead:
 
     __slots__ = ("low", "high", "who", "at", "done", "last")
 
-    def __init__(self, low, high, who, at):
-        self.low, self.high, self.who, self.at, self.done, self.last = low, high, who, at, [], 0
+    def __init__(self, low: int, high: int, who: str, at: int) -> None:
+        self.low, self.high, self.who, self.at, self.last = low, high, who, at, 0
+        self.done: list[tuple[int, int]] = []
 
-    def ordered_before(self, seen) -> bool:
+    def ordered_before(self, seen: np.ndarray) -> bool:
         return any(seen[agent] >= time for agent, time in self.done)
 
 
@@ -64,7 +72,7 @@ class SharedMemory(Region):
     codes.
     """
 
-    def __init__(self, size: int):
+    def __init__(self, size: int) -> None:
         super().__init__("shared memory", np.zeros(-(-size // 64) * 64, np.uint8))
         self.size = size
         self.units = self.data.view(np.uint64).reshape(
@@ -80,12 +88,12 @@ class SharedMemory(Region):
         )
         self.written[:] = 0
         self.read[:] = 0
-        self.async_reads = {}
+        self.async_reads: dict[tuple, AsyncRead] = {}
         self.loads_in_flight = 0
         self.was_read = False
 
     @staticmethod
-    def cells(shadow, offsets, count):
+    def cells(shadow: np.ndarray, offsets: Value, count: int) -> tuple[np.ndarray, Value]:
         """(view, index): ``view[index]`` is the shadow of aligned accesses of ``count`` bytes, a power of
         two.
         """
@@ -93,7 +101,7 @@ class SharedMemory(Region):
             return shadow, offsets >> 2
         return shadow.reshape(-1, count // 4), offsets >> count.bit_length() - 1
 
-    def before_read(self, path, offsets, count):
+    def before_read(self, path: Path, offsets: Value, count: int) -> None:
         """A generic-proxy read by ``path``: everything it reads must be written, and ordered before it."""
         written, index = self.cells(self.written, offsets, count)
         self.check_codes(path, written[index], path.warp.clock.seen, None, "a thread")
@@ -101,7 +109,7 @@ class SharedMemory(Region):
         read[index] = path.warp.code
         self.was_read = True
 
-    def before_write(self, path, offsets, count):
+    def before_write(self, path: Path, offsets: Value, count: int) -> None:
         """A generic-proxy write by ``path``: nothing asynchronous may still use the bytes."""
         written, index = self.cells(self.written, offsets, count)
         seen = path.warp.clock.seen
@@ -121,7 +129,7 @@ class SharedMemory(Region):
             self.check_overwrite(path, low, high, offsets)
         written[index] = path.warp.code
 
-    def check_overwrite(self, path, low, high, offsets=None):
+    def check_overwrite(self, path: Path, low: int, high: int, offsets: Value = None) -> None:
         """A write of [low, high) by ``path``, at ``offsets`` only where given: is every asynchronous reader
         done?
         """
@@ -136,14 +144,13 @@ class SharedMemory(Region):
                     )
                     path.find(
                         "overwrite-while-read",
-                        lambda read=read, state=state: (
-                            f"{path.name()} writes shared bytes {low:,} to {high:,}, which {read.who} reads; "
-                            f"that read {state}"
-                            f" (issued at {path.machine.findings.place(read.at)})"
-                        ),
+                        f"{path.name()} writes shared bytes {low:,} to {high:,}, which {read.who} reads; "
+                        f"that read {state} (issued at {path.machine.findings.place(read.at)})",
                     )
 
-    def check_codes(self, path, codes, seen, fenced, reader):
+    def check_codes(
+        self, path: Path, codes: np.ndarray, seen: np.ndarray, fenced: np.ndarray | None, reader: str
+    ) -> None:
         """Hold the last writers of what is read against the reader's clock; ``fenced`` is None for the
         generic proxy.
         """
@@ -184,17 +191,17 @@ class SharedMemory(Region):
             )
 
 
-def pick(value, lane: int) -> int:
+def pick(value: Value, lane: int) -> int:
     """One lane of a value."""
     return int(value[lane]) if isinstance(value, np.ndarray) else value
 
 
-def lanes_of(mask) -> list[int]:
+def lanes_of(mask: Mask) -> list[int]:
     """The active lanes' numbers; None is all 32."""
     return list(range(LANES)) if mask is None else np.flatnonzero(mask).tolist()
 
 
-def locate(path, mask, address, space: str, count: int):
+def locate(path: Path, mask: Mask, address: Value, space: str, count: int) -> tuple[Region, Value]:
     """(region, offsets) of an access of ``count`` bytes by each active lane; offsets of active lanes only.
 
     Offsets are an int where the address is uniform. Lanes must all fall into one region.
@@ -225,7 +232,16 @@ def locate(path, mask, address, space: str, count: int):
     return region, offsets
 
 
-def _region(path, address, space, mask):
+def locate_shared(
+    path: Path, mask: Mask, address: Value, space: str, count: int
+) -> tuple[SharedMemory, Value]:
+    """``locate`` of an address that can only be shared memory's."""
+    region, offsets = locate(path, mask, address, space, count)
+    assert isinstance(region, SharedMemory)
+    return region, offsets
+
+
+def _region(path: Path, address: int, space: str, mask: Mask) -> tuple[Region, int]:
     if space == "generic":
         if address >= PARAMETERS:
             space = "param"
@@ -256,12 +272,12 @@ def _region(path, address, space, mask):
     raise AssertionError(space)
 
 
-def _out_of_bounds(path, region, offset, count):
+def _out_of_bounds(path: Path, region: Region, offset: int, count: int) -> NoReturn:
     path.find("out-of-bounds", f"{path.name()} accesses {region.describe(offset)}")
     raise StopEmulation
 
 
-def _misaligned(path, offset, count):
+def _misaligned(path: Path, offset: int, count: int) -> NoReturn:
     path.find(
         "misaligned",
         f"{path.name()} accesses {count} bytes at offset {offset:,}, which {count} does not divide",
@@ -269,7 +285,9 @@ def _misaligned(path, offset, count):
     raise StopEmulation
 
 
-def load(path, mask, address, space, bits, vector, checked=True):
+def load(
+    path: Path, mask: Mask, address: Value, space: str, bits: int, vector: int, checked: bool = True
+) -> list[Value]:
     """``vector`` values of ``bits`` bits for each active lane; inactive lanes get 0."""
     count = bits // 8 * vector
     if space == "local" and not path.warp.local_size:
@@ -288,13 +306,21 @@ def load(path, mask, address, space, bits, vector, checked=True):
         if mask is None:
             values.append(view[index + i])
         else:
-            value = np.zeros(LANES, UNSIGNED[bits])
+            value: np.ndarray = np.zeros(LANES, UNSIGNED[bits])
             value[mask] = view[index + i]
             values.append(value)
     return values
 
 
-def store(path, mask, address, space, bits, values, checked=True):
+def store(
+    path: Path,
+    mask: Mask,
+    address: Value,
+    space: str,
+    bits: int,
+    values: Sequence[Value],
+    checked: bool = True,
+) -> None:
     count = bits // 8 * len(values)
     region, offsets = locate(path, mask, _local(path, address) if space == "local" else address, space, count)
     if region is path.machine.parameters:
@@ -316,7 +342,7 @@ def store(path, mask, address, space, bits, values, checked=True):
             view[index + i] = value if mask is None else value[mask]
 
 
-def _local(path, address):
+def _local(path: Path, address: Value) -> np.ndarray:
     """Local memory is a thread's own: lane i's copy follows lane i - 1's."""
     size = path.warp.local_size
     return np.arange(LANES, dtype=np.uint64) * np.uint64(size) + (

@@ -23,10 +23,10 @@ NEVER = 1 << 50  # a time that no clock reaches: an asynchronous write not yet w
 class Order:
     """The agents of one cluster. Agent 0 is nobody: code 0 means never written, and counts as ordered."""
 
-    def __init__(self, warps: int):
+    def __init__(self, warps: int) -> None:
         self.size = warps + 64
         self.count = 1
-        self.clocks = []  # every clock handed out, so that all can grow
+        self.clocks: list[Clock] = []  # every clock handed out, so that all can grow
 
     def new_agent(self) -> int:
         self.count += 1
@@ -49,7 +49,7 @@ class Clock:
 
     __slots__ = ("seen", "fenced")
 
-    def __init__(self, size: int):
+    def __init__(self, size: int) -> None:
         self.seen = np.zeros(size, np.int64)
         self.fenced = np.zeros(size, np.int64)
 

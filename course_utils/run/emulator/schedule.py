@@ -10,14 +10,19 @@ once; and if nothing has changed after that, the program is deadlocked.
 from __future__ import annotations
 
 import random
+from typing import TYPE_CHECKING, Any
 
 from course_utils.run.emulator.barriers import PhaseWait
 from course_utils.run.emulator.findings import StopEmulation
 from course_utils.run.emulator.warp import Path
 
+if TYPE_CHECKING:
+    from course_utils.run.emulator.machine import Cluster, Machine
+    from course_utils.run.emulator.tma import Flying
+
 
 class Schedule:
-    def __init__(self, seed: int):
+    def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         draw = self.random
         self.land_early = draw.choice((0.0, 0.0, 0.02, 0.2, 0.7))
@@ -35,7 +40,7 @@ class Schedule:
         )
         return list(zip(cuts, cuts[1:], strict=False))
 
-    def take(self, items: list):
+    def take(self, items: list) -> Any:
         """Any one of a list, removed from it."""
         i = int(self.random.random() * len(items))
         items[i], items[-1] = items[-1], items[i]
@@ -52,7 +57,7 @@ class Schedule:
         return path
 
 
-def run(machine, cluster) -> None:
+def run(machine: Machine, cluster: Cluster) -> None:
     """Run one cluster until all its warps have ended. Raises StopEmulation where it cannot."""
     schedule, ready, flying = machine.schedule, machine.ready, machine.flying
     turn, land_early = schedule.turn, schedule.land_early
@@ -71,12 +76,12 @@ def run(machine, cluster) -> None:
             raise StopEmulation
 
 
-def land(schedule, flying) -> None:
+def land(schedule: Schedule, flying: list[Flying]) -> None:
     load, begin, end = schedule.take(flying)
     load.land(begin, end)
 
 
-def expire(machine) -> bool:
+def expire(machine: Machine) -> bool:
     """Let each try_wait that has not seen the present state return false once. Says whether there was one."""
     waiting = [
         p for p in machine.waiting if isinstance(p.waits_for, PhaseWait) and p.stamp != machine.progress

@@ -5,10 +5,19 @@ PTX ISA, "bar, barrier", "barrier.cluster", "setmaxnreg".
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
+from course_utils.ptx.parser import Instr
 from course_utils.run.emulator import memory
 from course_utils.run.emulator.arithmetic import LANES
+from course_utils.run.emulator.lowered import Lowered, Mask, Value
+
+if TYPE_CHECKING:
+    from course_utils.run.emulator.machine import CTA
+    from course_utils.run.emulator.order import Order
+    from course_utils.run.emulator.warp import Path, Warp
 
 
 class ThreadBarrier:
@@ -16,20 +25,22 @@ class ThreadBarrier:
     together.
     """
 
-    def __init__(self, order, label):
+    def __init__(self, order: Order, label: str) -> None:
         self.label, self.order = label, order
-        self.expected, self.arrived, self.generation, self.waiting = None, 0, 0, []
+        self.arrived, self.generation = 0, 0
+        self.expected: int | None = None
+        self.waiting: list[Path] = []
         self.whole = False  # all threads meet here, so one that ends is no longer expected
         self.clock = order.clock()
         self.released = order.clock()
 
-    def add(self, path, threads) -> None:
+    def add(self, path: Path, threads: int) -> None:
         self.arrived += threads
         self.clock.join(path.warp.clock)
         path.warp.tick()
         path.machine.progress += 1
 
-    def settle(self, path, needed) -> None:
+    def settle(self, path: Path, needed: int) -> None:
         if not self.arrived or self.arrived < needed:
             return
         if self.arrived > needed:
@@ -47,22 +58,22 @@ class ThreadBarrier:
 
 
 class ThreadWait:
-    def __init__(self, barrier, needed):
+    def __init__(self, barrier: ThreadBarrier, needed: int) -> None:
         self.barrier, self.needed = barrier, needed
 
 
-def _threads(path, mask):
+def _threads(path: Path, mask: Mask) -> int:
     """How many threads a path brings: hardware counts whole warps."""
     return LANES if mask is None or (mask == path.warp.alive).all() else int(mask.sum())
 
 
-def cta_barrier(instruction):
+def cta_barrier(instruction: Instr) -> Lowered:
     parts, operands = instruction.opcode, instruction.operands
     action = next((p for p in parts if p in ("sync", "arrive", "red")), None)
     if action not in ("sync", "arrive"):
         raise ValueError("bar.red")
 
-    def function(p, m, following, number, count=None):
+    def function(p: Path, m: Mask, following: int, number: Value, count: Value = None) -> int:
         lane = memory.lanes_of(m)[0]
         number = memory.pick(number, lane)
         count = None if count is None else memory.pick(count, lane)
@@ -91,18 +102,13 @@ def cta_barrier(instruction):
         barrier.settle(p, needed)
         return -1 if action == "sync" else following
 
-    return {
-        "kind": "blocking",
-        "function": function,
-        "sources": tuple((o, 32) for o in operands),
-        "cut": True,
-    }
+    return Lowered("blocking", function, sources=tuple((o, 32) for o in operands), cut=True)
 
 
-def cluster_barrier(instruction):
+def cluster_barrier(instruction: Instr) -> Lowered:
     arrives = "arrive" in instruction.opcode
 
-    def function(p, m, following):
+    def function(p: Path, m: Mask, following: int) -> int:
         barrier = p.cta.cluster.barrier
         if arrives:
             p.warp.cluster_generation = barrier.generation
@@ -115,21 +121,21 @@ def cluster_barrier(instruction):
         barrier.waiting.append(p)
         return p.wait(following, ThreadWait(barrier, p.cta.cluster.threads_left()))
 
-    return {"kind": "blocking", "function": function, "cut": True}
+    return Lowered("blocking", function, cut=True)
 
 
 # Registers
 
 
 class RegisterWait:
-    def __init__(self, wanted):
+    def __init__(self, wanted: int) -> None:
         self.wanted = wanted
 
 
-def set_registers(instruction):
+def set_registers(instruction: Instr) -> Lowered:
     grows, count = instruction.opcode[1] == "inc", instruction.operands[0].value
 
-    def function(p, m, following):
+    def function(p: Path, m: Mask, following: int) -> int:
         warp, cta = p.warp, p.cta
         if count % 8 or not 24 <= count <= 256:
             p.find("setmaxnreg-count", f"{p.name()} asks for {count} registers")
@@ -147,15 +153,15 @@ def set_registers(instruction):
                 other.wake()
         return following
 
-    return {"kind": "blocking", "function": function, "cut": True}
+    return Lowered("blocking", function, cut=True)
 
 
-def _take(cta, warp, count):
+def _take(cta: CTA, warp: Warp, count: int) -> None:
     cta.registers_free -= (count - warp.register_count) * LANES
     warp.register_count = count
 
 
-def all_lanes(path, mask, what):
+def all_lanes(path: Path, mask: Mask, what: str) -> None:
     """Raise a fault where an instruction that a whole warp must run together has only some of its lanes."""
     if mask is not None and not np.array_equal(mask, path.warp.alive):
         path.fault("aligned", f"{path.name()} runs {what} with {int(mask.sum())} of its lanes")

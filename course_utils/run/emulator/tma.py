@@ -9,18 +9,36 @@ its wait_group.read allows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from course_utils.artifact import DATA_TYPES, ELEMENT_BYTES, FIRST_FLOAT_TYPE
+from course_utils.artifact import (
+    DATA_TYPES,
+    ELEMENT_BYTES,
+    FIRST_FLOAT_TYPE,
+    SWIZZLE_BYTES,
+    TMA_ALIGNMENT,
+    TensorMap,
+)
+from course_utils.ptx.parser import Instr
 from course_utils.run.emulator import memory
+from course_utils.run.emulator.lowered import Lowered, Mask, Value
 from course_utils.run.emulator.memory import AsyncRead
 from course_utils.run.emulator.order import AGENT_BITS, AGENT_MASK, unordered
+from course_utils.tma.layouts import UNIT, base_alignment, row_pitch, swizzled, tile_bytes
 from course_utils.tma.rules import violations
 
-UNIT = 16  # bytes that swizzling moves together
-PATTERN = {1: 256, 2: 512, 3: 1024}  # bytes after which the pattern of swizzle 32B, 64B, 128B begins again
+if TYPE_CHECKING:
+    from course_utils.run.emulator.barriers import MBarrier
+    from course_utils.run.emulator.machine import CTA
+    from course_utils.run.emulator.trace import Span
+    from course_utils.run.emulator.warp import Path
+
+Coordinates: TypeAlias = tuple[int, ...]  # of a box, innermost first; () where there is no map
+Slices: TypeAlias = tuple[slice, ...]
 
 
 @lru_cache(maxsize=256)
@@ -28,19 +46,18 @@ def swizzled_units(rows: int, row_units: int, swizzle: int, phase: int) -> np.nd
     """Where each 16-byte unit of a box lands, relative to the 1,024-byte line that the tile starts in.
 
     The box has ``rows`` rows of ``row_units``; ``phase`` is the tile's first unit within that line (0 to 63).
-    A row begins a whole swizzle span after the one before, also where it is narrower: observed on H200,
-    driver 580 (tests/data/tma_boxes.json). Swizzle 128B exchanges address bits 4..6 by bits 7..9, 64B bits
-    4..5 by 7..8, 32B bit 4 by 7.
     """
-    units = (phase + (np.arange(rows)[:, None] << swizzle) + np.arange(row_units)).reshape(-1)
-    return units ^ ((units >> 3) & ((1 << swizzle) - 1))
+    row_starts = np.arange(rows)[:, None] * row_pitch(row_units * UNIT, swizzle)
+    offsets = phase * UNIT + row_starts + np.arange(row_units) * UNIT
+    return swizzled(offsets.reshape(-1), swizzle) // UNIT
 
 
 class TensorView:
     """One tensor map of the launch over its tensor's bytes."""
 
-    def __init__(self, name: str, tensor_map, region: memory.Region):
+    def __init__(self, name: str, tensor_map: TensorMap, region: memory.Region) -> None:
         self.name, self.map, self.region = name, tensor_map, region
+        self.swizzle, self.alignment = tensor_map.swizzle, TMA_ALIGNMENT
         self.broken = [str(v) for v in violations(tensor_map)]
         if self.broken:
             return
@@ -55,17 +72,12 @@ class TensorView:
             return
         view = region.data[: region.size - region.size % size].view(f"u{size}")
         self.elements = np.lib.stride_tricks.as_strided(view, t.dims[::-1], strides[::-1])
-        self.steps = (
-            1,
-            *t.element_strides[1:],
-        )  # without interleave TMA ignores the first (cuTensorMapEncodeTiled)
-        self.shape = tuple(-(-box // step) for box, step in zip(t.box, self.steps, strict=True))[::-1]
-        self.size = size
-        self.bytes = int(np.prod(self.shape)) * size
+        self.shape = t.extents[::-1]
+        self.bytes = t.box_bytes
         self.units = self.bytes // UNIT
-        self.row_units = self.shape[-1] * size // UNIT
+        self.row_units = t.extents[0] * size // UNIT
         # what the tile takes of shared memory: whole swizzle spans
-        self.extent = self.units // self.row_units * (UNIT << t.swizzle) if t.swizzle else self.bytes
+        self.extent = tile_bytes(self.units // self.row_units, self.row_units * UNIT, t.swizzle)
         self.fill = 0
         if t.oob_fill == 1 and t.data_type >= FIRST_FLOAT_TYPE:
             self.fill = {
@@ -78,97 +90,88 @@ class TensorView:
         """Where the box's units lie, swizzled: see ``swizzled_units``."""
         return swizzled_units(self.units // self.row_units, self.row_units, self.map.swizzle, phase)
 
-    def slices(self, coordinates):
+    def slices(self, coordinates: Coordinates) -> tuple[Slices, Slices] | None:
         """The part of the box at these coordinates (innermost first) that lies inside: slices of tensor and
         of box.
         """
         inside, within = [], []
-        extents = zip(coordinates, self.map.dims, self.steps, reversed(self.shape), strict=True)
+        extents = zip(coordinates, self.map.dims, self.map.steps, self.map.extents, strict=True)
         for start, dim, step, count in extents:
             first = max(0, -(start // step)) if start < 0 else 0
             stop = min(count, -(-(dim - start) // step)) if dim > start else 0
             if stop <= first:
-                return None, None
+                return None
             inside.append(slice(start + first * step, start + (stop - 1) * step + 1, step))
             within.append(slice(first, stop))
         return tuple(inside[::-1]), tuple(within[::-1])
 
-    def read(self, coordinates) -> np.ndarray:
+    def read(self, coordinates: Coordinates) -> np.ndarray:
         """The box's bytes as (units, 2) 64-bit words, filled where the box leaves the tensor."""
-        inside, within = self.slices(coordinates)
-        if inside is not None and all(w.stop - w.start == n for w, n in zip(within, self.shape, strict=True)):
-            box = np.ascontiguousarray(self.elements[inside])
+        found = self.slices(coordinates)
+        if found and all(w.stop - w.start == n for w, n in zip(found[1], self.shape, strict=True)):
+            box = np.ascontiguousarray(self.elements[found[0]])
         else:
             box = np.full(self.shape, self.fill, self.elements.dtype)
-            if inside is not None:
+            if found:
+                inside, within = found
                 box[within] = self.elements[inside]
         return box.reshape(-1).view(np.uint64).reshape(-1, 2)
 
-    def write(self, coordinates, units: np.ndarray) -> None:
-        inside, within = self.slices(coordinates)
-        if inside is not None:
+    def write(self, coordinates: Coordinates, units: np.ndarray) -> None:
+        if found := self.slices(coordinates):
+            inside, within = found
             self.elements[inside] = units.reshape(-1).view(self.elements.dtype).reshape(self.shape)[within]
 
 
 class PlainView:
     """Bytes of a bulk copy without a tensor map."""
 
-    def __init__(self, region, offset, count):
-        self.region, self.offset, self.bytes, self.units, self.map = (
-            region,
-            offset,
-            count,
-            count // UNIT,
-            None,
-        )
-        self.extent = count
-        self.name = region.name
+    def __init__(self, region: memory.Region, offset: int, count: int) -> None:
+        self.name, self.region, self.offset = region.name, region, offset
+        self.bytes, self.extent, self.units = count, count, count // UNIT
+        self.swizzle, self.alignment = 0, UNIT
 
-    def read(self, coordinates):
+    def read(self, coordinates: Coordinates) -> np.ndarray:
         return self.region.data[self.offset : self.offset + self.bytes].copy().view(np.uint64).reshape(-1, 2)
 
-    def write(self, coordinates, units):
+    def write(self, coordinates: Coordinates, units: np.ndarray) -> None:
         self.region.data[self.offset : self.offset + self.bytes] = units.reshape(-1).view(np.uint8)
 
 
 class Load:
     """A TMA load on its way into one CTA. ``pieces`` are ranges of its units, still to land."""
 
-    __slots__ = (
-        "path",
-        "at",
-        "view",
-        "coordinates",
-        "cta",
-        "offset",
-        "barrier",
-        "phase",
-        "data",
-        "left",
-        "number",
-    )
+    __slots__ = ("path", "at", "view", "coordinates", "cta", "offset", "barrier", "phase", "data", "left")
 
-    def __init__(self, path, view, coordinates, cta, offset, barrier, phase):
+    def __init__(
+        self,
+        path: Path,
+        view: View,
+        coordinates: Coordinates,
+        cta: CTA,
+        offset: int,
+        barrier: MBarrier,
+        phase: int,
+    ) -> None:
         self.path, self.at, self.view, self.coordinates = path, path.at, view, coordinates
         self.cta, self.offset, self.barrier, self.phase = cta, offset, barrier, phase
-        self.data, self.left, self.number = None, view.units, 0
+        self.data: np.ndarray | None = None  # read when the first piece lands
+        self.left = view.units
 
     def land(self, begin: int, end: int) -> None:
         """Units [begin, end) of the box arrive, and their bytes are signalled."""
-        if self.data is None:
-            self.data = self.view.read(self.coordinates)
+        data = self.data if self.data is not None else self.view.read(self.coordinates)
         first = self.offset // UNIT
-        swizzle = self.view.map.swizzle if self.view.map else 0
-        if swizzle:
+        if isinstance(self.view, TensorView) and self.view.swizzle:
             where = self.view.places(first % 64)[begin:end]
-            self.cta.shared.units[first - first % 64 :][where] = self.data[begin:end]
+            self.cta.shared.units[first - first % 64 :][where] = data[begin:end]
         else:
-            self.cta.shared.units[first + begin : first + end] = self.data[begin:end]
+            self.cta.shared.units[first + begin : first + end] = data[begin:end]
         self.left -= end - begin
+        self.data = data if self.left else None
         machine = self.cta.machine
         if not self.left:
             self.cta.shared.loads_in_flight -= 1
-            self.data = None
             machine.trace.landed(self)
         machine.progress += 1
         at, self.path.at = self.path.at, self.at
@@ -181,7 +184,9 @@ class Store:
 
     __slots__ = ("view", "coordinates", "cta", "offset", "record", "done", "at", "span")
 
-    def __init__(self, view, coordinates, cta, offset, record, at):
+    def __init__(
+        self, view: View, coordinates: Coordinates, cta: CTA, offset: int, record: AsyncRead, at: int
+    ) -> None:
         self.view, self.coordinates, self.cta, self.offset, self.record, self.at = (
             view,
             coordinates,
@@ -190,15 +195,15 @@ class Store:
             record,
             at,
         )
-        self.done, self.span = False, None
+        self.done = False
+        self.span: Span | None = None
 
-    def finish(self, path) -> None:
+    def finish(self, path: Path) -> None:
         if self.done:
             return
         self.done = True
-        first, swizzle = self.offset // UNIT, self.view.map.swizzle if self.view.map else 0
-        units = self.cta.shared.units
-        if swizzle:
+        first, units = self.offset // UNIT, self.cta.shared.units
+        if isinstance(self.view, TensorView) and self.view.swizzle:
             data = units[first - first % 64 :][self.view.places(first % 64)]
         else:
             data = units[first : first + self.view.units].copy()
@@ -207,7 +212,11 @@ class Store:
         path.machine.trace.stored(path, self)
 
 
-def _view_of(path, address):
+View: TypeAlias = TensorView | PlainView
+Flying: TypeAlias = tuple[Load, int, int]  # a load, and which of its units land together
+
+
+def _view_of(path: Path, address: int) -> TensorView:
     """The tensor map behind a map operand's address."""
     machine = path.machine
     view = machine.maps.get(address - memory.PARAMETERS)
@@ -222,31 +231,30 @@ def _view_of(path, address):
     return view
 
 
-def _words(view, offset):
+def _words(view: View, offset: int) -> slice | np.ndarray:
     """The 4-byte words of shared memory that a tile at ``offset`` covers: a slice, or their numbers where
     rows leave gaps.
     """
-    if view.extent == view.bytes:
+    if isinstance(view, PlainView) or view.extent == view.bytes:
         return slice(offset >> 2, (offset + view.bytes) >> 2)
     first = offset // UNIT
     return ((first - first % 64 + view.places(first % 64))[:, None] * 4 + np.arange(4)).reshape(-1)
 
 
-def _check_tile(path, view, cta, offset):
-    if offset % (128 if view.map else UNIT):
+def _check_tile(path: Path, view: View, cta: CTA, offset: int) -> None:
+    if offset % view.alignment:
         path.fault(
             "misaligned",
-            f"a TMA transfer of {view.name} uses shared address {offset:,}, which "
-            f"{128 if view.map else UNIT} does not divide",
+            f"a TMA transfer of {view.name} uses shared address {offset:,}, which {view.alignment} does not "
+            "divide",
         )
-    swizzle = view.map.swizzle if view.map else 0
-    if swizzle and offset % PATTERN[swizzle]:
+    swizzle = view.swizzle
+    if swizzle and offset % base_alignment(swizzle):
         path.find(
             "swizzle-alignment",
             lambda: (
-                f"a tile of {view.name} with swizzle {16 << swizzle}B starts at shared address {offset:,}, "
-                f"which {PATTERN[swizzle]:,} "
-                "does not divide"
+                f"a tile of {view.name} with swizzle {SWIZZLE_BYTES[swizzle]}B starts at shared address "
+                f"{offset:,}, which {base_alignment(swizzle):,} does not divide"
             ),
         )
     if offset < 0 or offset + view.extent > cta.shared.size:
@@ -257,7 +265,7 @@ def _check_tile(path, view, cta, offset):
         )
 
 
-def _check_target(path, cta, low, high):
+def _check_target(path: Path, cta: CTA, low: int, high: int) -> None:
     """May a load be issued that writes [low, high) of this CTA's shared memory?"""
     shared, clock = cta.shared, path.warp.clock
     written = shared.written[low >> 2 : high >> 2]
@@ -308,13 +316,16 @@ def _check_target(path, cta, low, high):
             del shared.async_reads[key]
 
 
-def _issue(path, view, coordinates, address, barrier_address, ranks):
-    """Issue one load by one lane; ``ranks`` is a multicast mask or None."""
+def _issue(
+    path: Path, lane: int, view: View, coordinates: Coordinates, to: Value, signals: Value, multicast: Value
+) -> None:
+    """Issue one load by one lane: where to, the mbarrier that it signals, and a multicast mask or None."""
     cluster = path.cta.cluster
-    home, offset = cluster.cta_of(path, address)
-    barrier_home, barrier_offset = cluster.cta_of(path, barrier_address)
+    home, offset = cluster.cta_of(path, memory.pick(to, lane))
+    barrier_home, barrier_offset = cluster.cta_of(path, memory.pick(signals, lane))
     targets = [(home, barrier_home)]
-    if ranks is not None:
+    if multicast is not None:
+        ranks = memory.pick(multicast, lane)
         if ranks >> cluster.size:
             path.fault(
                 "cluster-rank", f"{path.name()} multicasts to CTAs {ranks:#b} of a cluster of {cluster.size}"
@@ -343,7 +354,7 @@ def _issue(path, view, coordinates, address, barrier_address, ranks):
     path.machine.progress += 1
 
 
-def _release_store(path, lane, view, coordinates, address):
+def _release_store(path: Path, lane: int, view: View, coordinates: Coordinates, address: int) -> None:
     cta, offset = path.cta.cluster.cta_of(path, address)
     _check_tile(path, view, cta, offset)
     warp = path.warp
@@ -359,7 +370,7 @@ def _release_store(path, lane, view, coordinates, address):
     path.machine.progress += 1
 
 
-def tensor(instruction):
+def tensor(instruction: Instr) -> Lowered:
     parts, operands = instruction.opcode, list(instruction.operands)
     rank = int(next(p for p in parts if p in ("1d", "2d", "3d", "4d", "5d"))[0])
     if (
@@ -373,7 +384,7 @@ def tensor(instruction):
     if parts[5] == "global":
         target, source = operands
 
-        def store(p, m, where, address):
+        def store(p: Path, m: Mask, where: Value, address: Value) -> None:
             seen = set()
             for lane in memory.lanes_of(m):
                 view = _view_of(p, memory.pick(where[0], lane))
@@ -383,32 +394,25 @@ def tensor(instruction):
                     seen.add(key)
                     _release_store(p, lane, view, coordinates, key[1])
 
-        return {"kind": "warp", "function": store, "sources": ((target, 64), (source, 32)), "cut": True}
+        return Lowered("warp", store, sources=((target, 64), (source, 32)), cut=True)
     target, source, barrier, *mask = operands
     if bool(mask) != ("multicast::cluster" in parts):
         raise ValueError("other operands than its opcode says")
 
-    def load(p, m, address, where, barrier_address, ranks=None):
+    def load(
+        p: Path, m: Mask, address: Value, where: Value, barrier_address: Value, ranks: Value = None
+    ) -> None:
         for lane in memory.lanes_of(m):
             view = _view_of(p, memory.pick(where[0], lane))
-            _issue(
-                p,
-                view,
-                _coordinates(p, view, where[1], lane, rank),
-                memory.pick(address, lane),
-                memory.pick(barrier_address, lane),
-                None if ranks is None else memory.pick(ranks, lane),
-            )
+            coordinates = _coordinates(p, view, where[1], lane, rank)
+            _issue(p, lane, view, coordinates, address, barrier_address, ranks)
 
-    return {
-        "kind": "warp",
-        "function": load,
-        "cut": True,
-        "sources": ((target, 32), (source, 64), (barrier, 32), *((o, 16) for o in mask)),
-    }
+    return Lowered(
+        "warp", load, sources=((target, 32), (source, 64), (barrier, 32), *((o, 16) for o in mask)), cut=True
+    )
 
 
-def _coordinates(path, view, values, lane, rank):
+def _coordinates(path: Path, view: TensorView, values: Sequence[Value], lane: int, rank: int) -> Coordinates:
     if view.map.rank != rank or len(values) != rank:
         path.fault(
             "tensor-map",
@@ -418,7 +422,7 @@ def _coordinates(path, view, values, lane, rank):
     return tuple(v - (1 << 32) if v >> 31 else v for v in numbers)
 
 
-def bulk(instruction):
+def bulk(instruction: Instr) -> Lowered:
     """cp.async.bulk: a run of bytes, a multiple of 16."""
     parts, operands = instruction.opcode, list(instruction.operands)
     if any("cache_hint" in p for p in parts):
@@ -427,7 +431,7 @@ def bulk(instruction):
         raise ValueError("a byte mask")
     to, source_space = parts[3], parts[4]
 
-    def plain(p, space, address, count):
+    def plain(p: Path, space: str, address: int, count: int) -> PlainView:
         if count % UNIT or not count:
             p.fault("misaligned", f"{p.name()} copies {count:,} bytes in bulk, which 16 does not divide")
         region, offset = memory.locate(p, None, address, space, UNIT)
@@ -438,57 +442,53 @@ def bulk(instruction):
     if to == "global":
         target, source, size = operands
 
-        def store(p, m, where, address, count):
+        def store(p: Path, m: Mask, where: Value, address: Value, count: Value) -> None:
             for lane in memory.lanes_of(m):
                 view = plain(p, "global", memory.pick(where, lane), memory.pick(count, lane))
-                _release_store(p, lane, view, None, memory.pick(address, lane))
+                _release_store(p, lane, view, (), memory.pick(address, lane))
 
-        return {
-            "kind": "warp",
-            "function": store,
-            "sources": ((target, 64), (source, 32), (size, 32)),
-            "cut": True,
-        }
+        return Lowered("warp", store, sources=((target, 64), (source, 32), (size, 32)), cut=True)
     target, source, size, barrier, *mask = operands
 
-    def load(p, m, address, where, count, barrier_address, ranks=None):
+    def load(
+        p: Path,
+        m: Mask,
+        address: Value,
+        where: Value,
+        count: Value,
+        barrier_address: Value,
+        ranks: Value = None,
+    ) -> None:
         for lane in memory.lanes_of(m):
             view = plain(p, source_space, memory.pick(where, lane), memory.pick(count, lane))
-            if source_space.startswith("shared"):
+            if isinstance(view.region, memory.SharedMemory):
                 warp = p.warp
                 codes = view.region.written[view.offset >> 2 : (view.offset + view.bytes) >> 2]
                 view.region.check_codes(p, codes, warp.clock.seen, warp.clock.fenced, "a bulk copy")
-            _issue(
-                p,
-                view,
-                None,
-                memory.pick(address, lane),
-                memory.pick(barrier_address, lane),
-                None if ranks is None else memory.pick(ranks, lane),
-            )
+            _issue(p, lane, view, (), address, barrier_address, ranks)
 
-    return {
-        "kind": "warp",
-        "function": load,
-        "cut": True,
-        "sources": ((target, 32), (source, 64), (size, 32), (barrier, 32), *((o, 16) for o in mask)),
-    }
+    return Lowered(
+        "warp",
+        load,
+        sources=((target, 32), (source, 64), (size, 32), (barrier, 32), *((o, 16) for o in mask)),
+        cut=True,
+    )
 
 
-def commit(instruction):
-    def function(p, m):
+def commit(instruction: Instr) -> Lowered:
+    def function(p: Path, m: Mask) -> None:
         warp = p.warp
         for lane in memory.lanes_of(m) if warp.bulk or warp.bulk_groups else ():
             if lane in warp.bulk or lane in warp.bulk_groups:
                 warp.bulk_groups.setdefault(lane, []).append(warp.bulk.pop(lane, []))
 
-    return {"kind": "warp", "function": function, "cut": True}
+    return Lowered("warp", function, cut=True)
 
 
-def wait(instruction):
+def wait(instruction: Instr) -> Lowered:
     left = instruction.operands[0].value
 
-    def function(p, m):
+    def function(p: Path, m: Mask) -> None:
         groups = p.warp.bulk_groups
         if not groups:
             return
@@ -500,4 +500,4 @@ def wait(instruction):
             if done:
                 groups[lane] = mine[len(done) :]
 
-    return {"kind": "warp", "function": function, "cut": True}
+    return Lowered("warp", function, cut=True)

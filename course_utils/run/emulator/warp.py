@@ -8,12 +8,23 @@ what another lane of its warp does.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any, NoReturn
+
 import numpy as np
 
 from course_utils.run.emulator.arithmetic import LANES, UNSIGNED
 from course_utils.run.emulator.findings import StopEmulation
+from course_utils.run.emulator.lowered import Mask, Value
 from course_utils.run.emulator.memory import Region
 from course_utils.run.emulator.order import AGENT_BITS
+
+if TYPE_CHECKING:
+    from course_utils.run.emulator.barriers import MBarrier
+    from course_utils.run.emulator.copies import CopyGroup
+    from course_utils.run.emulator.findings import Detail
+    from course_utils.run.emulator.machine import CTA
+    from course_utils.run.emulator.tma import Store
+    from course_utils.run.emulator.trace import Span
 
 STOP = -1  # what a segment returns in place of a next instruction: the path waits, or has ended
 _ALL = b"\1" * LANES
@@ -23,7 +34,7 @@ _NONE = b"\0" * LANES
 class Warp:
     """32 lanes: registers, the warp's clock, and what of its asynchronous work is not waited for yet."""
 
-    def __init__(self, cta, index: int, special: dict):
+    def __init__(self, cta: CTA, index: int, special: dict) -> None:
         program = cta.machine.program
         self.cta, self.index, self.special = cta, index, special
         self.registers = [None] * len(program.kernel.widths)
@@ -38,13 +49,23 @@ class Warp:
             0  # TMA loads, TMA stores and wgmmas issued: they name its role
         )
         self.wgmma_fenced = False
-        self.wgmma_index, self.wgmma_open, self.wgmma_groups, self.wgmma_wait = 0, [], [], []
+        # wgmmas by their number in the warpgroup: not committed, committed, waited for now
+        self.wgmma_index = 0
+        self.wgmma_open: list[int] = []
+        self.wgmma_groups: list[list[int]] = []
+        self.wgmma_wait: list[list[int]] = []
         self.cluster_generation = 0
-        self.copies, self.copy_groups = [], []  # cp.async: not committed, committed
-        self.bulk, self.bulk_groups = {}, {}  # TMA stores, by lane: not committed, committed
-        self.unfenced_barriers = []
-        self.epilogue = self.kind = None
-        self.local_size, self._local = program.local_size, None
+        # cp.async: not committed, committed
+        self.copies: CopyGroup = []
+        self.copy_groups: list[CopyGroup] = []
+        # TMA stores, by lane: not committed, committed
+        self.bulk: dict[int, list[Store]] = {}
+        self.bulk_groups: dict[int, list[list[Store]]] = {}
+        self.unfenced_barriers: list[MBarrier] = []
+        self.epilogue: tuple[int, Span] | None = None
+        self.kind: str | None = None
+        self.local_size = program.local_size
+        self._local: Region | None = None
 
     def tick(self) -> None:
         """The warp's clock goes on: what it does from here on is not covered by what it has released so
@@ -80,7 +101,7 @@ class Warp:
         if self.kind is None:
             self.kind = self._kind(at)
 
-    def _kind(self, pc):
+    def _kind(self, pc: int) -> str:
         ahead = self.cta.machine.program.abilities(pc)
         if "wgmma" in ahead:
             return "worker" if "load" in ahead else "consumer"
@@ -103,36 +124,38 @@ class Path:
         "protect",
         "protected",
         "waits_for",
-        "destination",
         "stamp",
         "woken",
         "began",
         "slow",
     )
 
-    def __init__(self, warp: Warp, pc: int, mask=None, parent=None, reconverge=-2, protected: int = 0):
+    def __init__(
+        self,
+        warp: Warp,
+        pc: int,
+        mask: Mask = None,
+        parent: Path | None = None,
+        reconverge: int = -2,
+        protected: int = 0,
+    ) -> None:
         self.warp, self.cta, self.machine = warp, warp.cta, warp.cta.machine
         self.pc, self.at, self.mask, self.parent, self.reconverge = pc, pc, mask, parent, reconverge
         self.children, self.protected = 0, protected
         self.protect = self.machine.program.register_set(protected) if mask is not None else None
-        self.waits_for, self.destination, self.stamp, self.woken, self.began, self.slow = (
-            None,
-            None,
-            -1,
-            None,
-            0,
-            False,
-        )
+        self.waits_for: Any = None  # PhaseWait, ThreadWait, RegisterWait or WgmmaWait
+        self.woken: MBarrier | None = None  # whose phase's end has set it going, until it runs
+        self.stamp, self.began, self.slow = -1, 0, False
 
     def name(self) -> str:
         warp, cta = self.warp, self.cta
         rank = f" (rank {cta.rank} of its cluster)" if cta.cluster.size > 1 else ""
         return f"{warp.role(self.pc)} warp {warp.index} of CTA {cta.number}{rank}".lstrip()
 
-    def find(self, kind: str, detail, subject: str = "") -> None:
+    def find(self, kind: str, detail: Detail, subject: str = "") -> None:
         self.machine.findings.add(kind, self.at, detail, subject)
 
-    def fault(self, kind: str, detail) -> None:
+    def fault(self, kind: str, detail: Detail) -> NoReturn:
         """A finding after which the hardware would not go on."""
         self.find(kind, detail)
         raise StopEmulation
@@ -140,24 +163,24 @@ class Path:
     def lanes(self) -> np.ndarray:
         return np.ones(LANES, np.bool_) if self.mask is None else self.mask
 
-    def write(self, register: int, value, width: int, mask) -> None:
+    def write(self, register: int, value: Value, width: int, mask: Mask) -> None:
         """A register write from outside generated code, merged under the path's mask."""
         registers = self.warp.registers
         registers[register] = value if mask is None else merge(registers[register], value, mask, width)
 
-    def wait(self, resume: int, reason) -> int:
+    def wait(self, resume: int, reason: Any) -> int:
         """Stop here until ``reason`` holds; the machine sets the path going again at ``resume``."""
         self.pc, self.waits_for, self.began = resume, reason, self.machine.executed
-        self.machine.waiting.add(self)
+        self.machine.waiting[self] = None
         return STOP
 
     def wake(self) -> None:
-        self.machine.waiting.discard(self)
+        self.machine.waiting.pop(self, None)
         self.machine.trace.waited(self)
         self.waits_for = None
         self.machine.ready.append(self)
 
-    def branch(self, predicate, taken: int, other: int, branch: int) -> int:
+    def branch(self, predicate: np.ndarray, taken: int, other: int, branch: int) -> int:
         """A branch on a predicate whose lanes may differ.
 
         Returns the next instruction, or STOP after a split.
@@ -191,6 +214,7 @@ class Path:
     def rejoin(self) -> None:
         """This path has reached its reconvergence point, or all its lanes have exited."""
         parent = self.parent
+        assert parent is not None  # only a branch sets a point to meet at
         parent.children -= 1
         self.warp.running -= 1
         if parent.children == 0:
@@ -216,12 +240,12 @@ class Path:
             self.cta.warp_ended(self)
         return STOP
 
-    def exit(self, mask) -> int:
+    def exit(self, mask: Mask) -> int:
         """ret and exit of all lanes of this path."""
         self.warp.alive &= ~self.lanes()
         return self.end()
 
-    def exit_some(self, predicate, following: int) -> int:
+    def exit_some(self, predicate: np.ndarray, following: int) -> int:
         """A guarded exit on which lanes differ."""
         gone = predicate & self.lanes()
         self.warp.alive &= ~gone
@@ -235,19 +259,19 @@ class Path:
         return STOP
 
 
-def both(predicate, mask):
+def both(predicate: np.ndarray, mask: Mask) -> np.ndarray | bool:
     """The lanes of ``mask`` (None: all) where a guard holds; False where there are none."""
     lanes = predicate if mask is None else predicate & mask
     return lanes if lanes.any() else False
 
 
-def merge(old, new, mask, width: int):
+def merge(old: Any, new: Any, mask: Mask, width: int) -> Value:
     """A register after a write by some lanes only."""
     if mask is None or old is None or old is new:
         return new
     if old.__class__ is new.__class__ and old.__class__ in (int, bool) and old == new:
         return new
-    result = np.empty(LANES, UNSIGNED[max(width, 16)] if width > 1 else np.bool_)
+    result: np.ndarray = np.empty(LANES, UNSIGNED[max(width, 16)] if width > 1 else np.bool_)
     result[:] = old
     result[mask] = new[mask] if isinstance(new, np.ndarray) else new
     return result

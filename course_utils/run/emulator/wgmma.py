@@ -9,28 +9,36 @@ own wait.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from operator import itemgetter
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from course_utils.ptx.parser import Imm, Vec
+from course_utils.artifact import SWIZZLE_BYTES, SWIZZLE_PATTERN_BYTES, WARP_THREADS, WARPGROUP_THREADS
+from course_utils.ptx.parser import Imm, Instr, Vec
 from course_utils.run.emulator.arithmetic import LANES, vector
+from course_utils.run.emulator.lowered import Lowered, Mask, Value
 from course_utils.run.emulator.memory import SHARED_BASE, AsyncRead
 from course_utils.run.emulator.order import unordered
 from course_utils.run.emulator.threads import all_lanes
-from course_utils.run.emulator.tma import PATTERN
+from course_utils.tma.layouts import UNIT, swizzled
 
-ROW_UNITS = {
-    0: 1,
-    1: 8,
-    2: 4,
-    3: 2,
-}  # 16-byte units in one row of the layout, by the descriptor's swizzle field
-SMALL_PRODUCT = (
-    1 << 18
-)  # multiply-adds that OpenBLAS does in one thread; starting others costs more than it saves
-SWIZZLE_BITS = {0: 0, 1: 3, 2: 2, 3: 1}  # of a descriptor: 0 none, 1 128B, 2 64B, 3 32B
+if TYPE_CHECKING:
+    from course_utils.run.emulator.machine import CTA
+    from course_utils.run.emulator.memory import SharedMemory
+    from course_utils.run.emulator.order import Clock
+    from course_utils.run.emulator.trace import Span
+    from course_utils.run.emulator.warp import Path
+
+# Multiply-adds that OpenBLAS does in one thread; starting others costs more than it saves.
+SMALL_PRODUCT = 1 << 18
+DESCRIPTOR_SWIZZLES = (0, 3, 2, 1)  # a descriptor's 0 none, 1 128B, 2 64B, 3 32B as a tensor map's codes
+WARPS = WARPGROUP_THREADS // WARP_THREADS
+
+Decoder: TypeAlias = Callable[[np.ndarray], np.ndarray]  # 16-bit words to float32
+Form: TypeAlias = tuple[int, Decoder, int, bool, bool]  # N, how to read A and B, sign, is A, is B MN-major
 
 
 class Pending:
@@ -39,7 +47,7 @@ class Pending:
     __slots__ = ("accumulator", "warp", "index")
     __array_ufunc__ = None
 
-    def __init__(self, accumulator, warp, index):
+    def __init__(self, accumulator: Accumulator, warp: int, index: int) -> None:
         self.accumulator, self.warp, self.index = accumulator, warp, index
 
 
@@ -51,10 +59,11 @@ def operand_units(descriptor: int, rows: int, mn_major: bool) -> tuple[int, np.n
     (rows, 2) where K is contiguous, (rows / 8, 16) where M or N is. Fields: bits 0-13 start address, 16-29
     leading and 32-45 stride byte offset, all in units; 49-51 base offset; 62-63 swizzle mode.
     """
-    start = (descriptor & 0x3FFF) - SHARED_BASE // 16
+    start, shared = descriptor & 0x3FFF, SHARED_BASE // UNIT
     leading, stride = descriptor >> 16 & 0x3FFF, descriptor >> 32 & 0x3FFF
     shift, mode = descriptor >> 49 & 7, descriptor >> 62
-    width = ROW_UNITS[mode]
+    swizzle = DESCRIPTOR_SWIZZLES[mode]
+    width = max(SWIZZLE_BYTES[swizzle] // UNIT, 1)  # of one row of the layout
     if mn_major:
         chunk, k = np.arange(rows // 8)[:, None], np.arange(16)[None, :]
         if mode == 0:
@@ -64,13 +73,12 @@ def operand_units(descriptor: int, rows: int, mn_major: bool) -> tuple[int, np.n
     else:
         row, chunk = np.arange(rows)[:, None], np.arange(2)[None, :]
         units = row % 8 * width + row // 8 * stride + chunk * (leading if mode == 0 else 1)
-    units = units + start
-    units = units ^ (((units >> 3) - shift) & ((1 << SWIZZLE_BITS[mode]) - 1))
+    units = swizzled((start + units) * UNIT, swizzle, shift) // UNIT - shared
     low, high = int(units.min()), int(units.max()) + 1
     return low, units - low, low, high
 
 
-def operand(shared, descriptor: int, rows: int, mn_major: bool, decode) -> np.ndarray:
+def operand(shared: SharedMemory, descriptor: int, rows: int, mn_major: bool, decode: Decoder) -> np.ndarray:
     """The matrix behind a descriptor as float32, rows x 16."""
     base, units, _, _ = operand_units(descriptor, rows, mn_major)
     data = shared.units[base:].take(units.ravel(), axis=0).view(np.uint16)
@@ -79,11 +87,11 @@ def operand(shared, descriptor: int, rows: int, mn_major: bool, decode) -> np.nd
     return decode(np.ascontiguousarray(data).reshape(rows, 16))
 
 
-def decode_f16(bits):
+def decode_f16(bits: np.ndarray) -> np.ndarray:
     return bits.view(np.float16).astype(np.float32)
 
 
-def decode_bf16(bits):
+def decode_bf16(bits: np.ndarray) -> np.ndarray:
     return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
@@ -94,9 +102,9 @@ class Accumulator:
     accumulator two neighbours share a register.
     """
 
-    def __init__(self, registers, N: int, half: bool):
+    def __init__(self, registers: tuple[int, ...], N: int, half: bool) -> None:
         self.registers, self.N, self.half = registers, N, half
-        self.matrix = np.zeros((4, 16, N), np.float32)
+        self.matrix = np.zeros((WARPS, 16, N), np.float32)
         self.get = itemgetter(*registers)
         first = registers[0]
         self.slice = (
@@ -104,11 +112,11 @@ class Accumulator:
             if list(registers) == list(range(first, first + len(registers)))
             else None
         )
-        self.pending = [tuple(Pending(self, w, i) for i in range(len(registers))) for w in range(4)]
-        self.holds = [None] * 4  # what each warp's registers were given last
-        self.in_flight = [0] * 4
+        self.pending = [tuple(Pending(self, w, i) for i in range(len(registers))) for w in range(WARPS)]
+        self.holds: list[tuple | None] = [None] * WARPS  # what each warp's registers were given last
+        self.in_flight = [0] * WARPS
 
-    def put(self, R, values) -> None:
+    def put(self, R: list[Any], values: Sequence[Any]) -> None:
         if self.slice:
             R[self.slice] = values
         else:
@@ -125,14 +133,15 @@ class Accumulator:
             np.ascontiguousarray(block.transpose(2, 0, 4, 1, 3)).view(np.uint32).reshape(self.N // 2, LANES)
         )
 
-    def set_block(self, w: int, values) -> None:
+    def set_block(self, w: int, values: Sequence[Value]) -> None:
         """The inverse of ``fragment``: start from what the registers hold."""
         cells = np.array([vector(v, 32) for v in values], np.uint32)
         if self.half:
-            block = cells.view(np.float16).reshape(self.N // 8, 2, 8, 4, 2).transpose(1, 2, 0, 3, 4)
+            halves = cells.view(np.float16).reshape(self.N // 8, 2, 8, 4, 2).transpose(1, 2, 0, 3, 4)
+            self.matrix[w] = halves.reshape(16, self.N)
         else:
-            block = cells.view(np.float32).reshape(self.N // 8, 2, 2, 8, 4).transpose(1, 3, 0, 4, 2)
-        self.matrix[w] = block.reshape(16, self.N)
+            floats = cells.view(np.float32).reshape(self.N // 8, 2, 2, 8, 4).transpose(1, 3, 0, 4, 2)
+            self.matrix[w] = floats.reshape(16, self.N)
 
 
 class Operation:
@@ -154,51 +163,48 @@ class Operation:
         "span",
     )
 
-    def __init__(self, shape, accumulator, accumulate, a, b, at):
-        self.shape, self.accumulator, self.accumulate, self.a, self.b, self.at = (
-            shape,
-            accumulator,
-            accumulate,
-            a,
-            b,
-            at,
-        )
-        self.joined, self.clock, self.initial, self.records, self.waiting, self.fragments = (
-            0,
-            None,
-            {},
-            [],
-            [],
-            {},
-        )
-        self.span = None
+    def __init__(
+        self, shape: Form, accumulator: Accumulator, accumulate: bool, a: int | None, b: int, at: int
+    ) -> None:
+        self.shape, self.accumulator, self.accumulate = shape, accumulator, accumulate
+        self.a, self.b, self.at, self.joined = a, b, at, 0
+        self.clock: Clock | None = None  # what all warps that have joined had seen
+        self.initial: dict[int, Any] = {}  # by warp: the accumulator or the registers that it adds to
+        self.fragments: dict[int, np.ndarray] = {}  # by warp: A, where it comes from registers
+        self.records: list[AsyncRead] = []
+        self.waiting: list[WgmmaWait] = []
+        self.span: Span | None = None
 
 
 class Warpgroup:
     """The operations of four warps, in order. ``ran`` counts those that have run."""
 
-    def __init__(self, cta, number: int):
+    def __init__(self, cta: CTA, number: int) -> None:
         self.cta, self.number = cta, number
-        self.operations, self.ran, self.accumulators = [], 0, {}
+        self.operations: list[Operation] = []
+        self.ran = 0
+        self.accumulators: dict[tuple[int, ...], Accumulator] = {}
 
     def run(self, count: int) -> None:
         """Run the first ``count`` operations: products of one accumulator are summed in one matrix
         product.
         """
-        shared, batch, operands = self.cta.shared, {}, {}
+        shared = self.cta.shared
+        batch: dict[Accumulator, list[tuple[np.ndarray, np.ndarray]]] = {}
+        operands: dict[tuple[int, int, bool], np.ndarray] = {}
 
-        def flush(accumulator):
+        def flush(accumulator: Accumulator) -> None:
             parts = batch.pop(accumulator, None)
             if parts:
                 left, right = (
                     np.concatenate(side, axis=1) if len(side) > 1 else side[0]
                     for side in zip(*parts, strict=True)
                 )
-                accumulator.matrix += left.reshape(4, 16, -1) @ right.T
+                accumulator.matrix += left.reshape(WARPS, 16, -1) @ right.T
                 if accumulator.half:
                     accumulator.matrix = accumulator.matrix.astype(np.float16).astype(np.float32)
 
-        def fetch(descriptor, rows, mn_major, decode):
+        def fetch(descriptor: int, rows: int, mn_major: bool, decode: Decoder) -> np.ndarray:
             key = descriptor, rows, mn_major
             if key not in operands:
                 operands[key] = operand(shared, descriptor, rows, mn_major, decode)
@@ -220,7 +226,7 @@ class Warpgroup:
                     else:
                         accumulator.set_block(w, values)
             left = (
-                np.concatenate([op.fragments[w] for w in range(4)])
+                np.concatenate([op.fragments[w] for w in range(WARPS)])
                 if op.a is None
                 else fetch(op.a, 64, a_major, decode)
             )
@@ -229,7 +235,7 @@ class Warpgroup:
             if 16 * N * 16 * (len(parts) + 1) > SMALL_PRODUCT:
                 flush(accumulator)
             self.cta.machine.trace.end(op.span)
-            op.initial = op.fragments = None
+            op.initial, op.fragments = {}, {}
             self.ran += 1
         for accumulator in list(batch):
             flush(accumulator)
@@ -238,11 +244,11 @@ class Warpgroup:
 class WgmmaWait:
     """A warp at wgmma.wait_group that the other warps of its warpgroup have not caught up with."""
 
-    def __init__(self, group, count, path):
+    def __init__(self, group: Warpgroup, count: int, path: Path) -> None:
         self.group, self.count, self.path = group, count, path
 
 
-def _scalar(path, value, what):
+def _scalar(path: Path, value: Value, what: str) -> int:
     if value.__class__ is int:
         return value
     if (value != value[0]).any():
@@ -250,7 +256,7 @@ def _scalar(path, value, what):
     return int(value[0])
 
 
-def multiply(instruction):
+def multiply(instruction: Instr) -> Lowered:
     parts, operands = instruction.opcode, instruction.operands
     shape = parts[4]
     if not (
@@ -278,7 +284,7 @@ def multiply(instruction):
     decode = decode_bf16 if parts[6] == "bf16" else decode_f16
     form = N, decode, sign, *majors
 
-    def function(p, m, a_value, b_value, adds):
+    def function(p: Path, m: Mask, a_value: Value, b_value: Value, adds: Value) -> None:
         all_lanes(p, m, "wgmma")
         warp = p.warp
         if not warp.wgmma_fenced:
@@ -286,8 +292,8 @@ def multiply(instruction):
         warp.multiplies += 1
         warp.issues(p.at)
         adds = adds if adds.__class__ is bool else bool(_scalar(p, adds, "scale-d predicates"))
-        group = p.cta.warpgroup(warp.index // 4)
-        w, n = warp.index % 4, warp.wgmma_index
+        group = p.cta.warpgroup(warp.index // WARPS)
+        w, n = warp.index % WARPS, warp.wgmma_index
         a_bits = None if from_registers else _scalar(p, a_value, "descriptors")
         b_bits = _scalar(p, b_value, "descriptors")
         accumulator = group.accumulators.get(registers)
@@ -332,27 +338,21 @@ def multiply(instruction):
         else:
             op.clock.meet(warp.clock)
         op.joined += 1
-        if op.joined == 4:
-            _begin(p, group, op, n)
+        if op.joined == WARPS:
+            _begin(p, group, op, n, op.clock)
 
     sources = ((a, 32 if from_registers else 64), (b, 64), (accumulate, 1))
-    return {
-        "kind": "warp",
-        "function": function,
-        "sources": sources,
-        "hidden_reads": registers,
-        "hidden_writes": registers,
-    }
+    return Lowered("warp", function, sources=sources, hidden_reads=registers, hidden_writes=registers)
 
 
-def _identical(held, kept):
+def _identical(held: Sequence[Any], kept: Sequence[Any]) -> bool:
     try:
         return held == kept  # identity decides first, item by item; arrays that differ raise
     except ValueError:
         return False
 
 
-def _renamed(held, w):
+def _renamed(held: Sequence[Any], w: int) -> Accumulator | None:
     """The accumulator whose registers, all in flight, were moved here in order: a compiler's copy is only a
     renaming.
     """
@@ -362,7 +362,7 @@ def _renamed(held, w):
     return source if len(held) == len(source.registers) and _identical(held, source.pending[w]) else None
 
 
-def _a_fragment(values, decode):
+def _a_fragment(values: Sequence[Value], decode: Decoder) -> np.ndarray:
     """A from registers: register i of lane 4r + c holds row r + 8 (i % 2), columns 2c + 8 (i / 2) and the
     next.
     """
@@ -370,11 +370,12 @@ def _a_fragment(values, decode):
     return decode(np.ascontiguousarray(cells.transpose(1, 2, 0, 3, 4)).reshape(16, 16))
 
 
-def _begin(p, group, op, n):
+def _begin(p: Path, group: Warpgroup, op: Operation, n: int, clock: Clock) -> None:
     """All four warps have issued the operation: from here on hardware may read its operands."""
     shared, machine = p.cta.shared, p.machine
     machine.progress += 1
     N, _, _, a_major, b_major = op.shape
+    seen, fenced = clock.seen, clock.fenced
     for descriptor, rows, major, side in ((op.a, 64, a_major, "A"), (op.b, N, b_major, "B")):
         if descriptor is None:
             continue
@@ -388,14 +389,10 @@ def _begin(p, group, op, n):
         codes = shared.written[base * 4 :: 4].take(units.ravel())
         if (codes == codes[0]).all():
             codes = codes[:1]
-        if (
-            not codes.all()
-            or unordered(codes, op.clock.seen).any()
-            or unordered(codes, op.clock.fenced).any()
-        ):
-            shared.check_codes(p, codes, op.clock.seen, op.clock.fenced, f"operand {side} of wgmma")
-        pattern = PATTERN.get(SWIZZLE_BITS[descriptor >> 62], 16)
-        low, high = low * 16 // pattern * pattern, -(-high * 16 // pattern) * pattern
+        if not codes.all() or unordered(codes, seen).any() or unordered(codes, fenced).any():
+            shared.check_codes(p, codes, seen, fenced, f"operand {side} of wgmma")
+        pattern = SWIZZLE_PATTERN_BYTES[DESCRIPTOR_SWIZZLES[descriptor >> 62]]
+        low, high = low * UNIT // pattern * pattern, -(-high * UNIT // pattern) * pattern
         key = "wgmma", group.number, low, high
         record = shared.async_reads.get(key)
         if record is None or record.done:
@@ -406,18 +403,18 @@ def _begin(p, group, op, n):
         op.records.append(record)
     waiting, op.waiting = op.waiting, []
     for wait in waiting:
-        if group.operations[wait.count - 1].joined == 4:
+        if group.operations[wait.count - 1].joined == WARPS:
             _finish(wait.path, group, wait.count)
             wait.path.wake()
         else:
             group.operations[wait.count - 1].waiting.append(wait)
 
 
-def fence(p, m):
+def fence(p: Path, m: Mask) -> None:
     p.warp.wgmma_fenced = True
 
 
-def commit(p, m):
+def commit(p: Path, m: Mask) -> None:
     warp = p.warp
     if warp.wgmma_open:
         warp.wgmma_groups.append(warp.wgmma_open)
@@ -426,10 +423,10 @@ def commit(p, m):
         warp.wgmma_groups.append([])
 
 
-def wait(instruction):
+def wait(instruction: Instr) -> Lowered:
     left = instruction.operands[0].value if isinstance(instruction.operands[0], Imm) else 0
 
-    def function(p, m, following):
+    def function(p: Path, m: Mask, following: int) -> Any:
         all_lanes(p, m, "wgmma.wait_group")
         warp = p.warp
         groups = warp.wgmma_groups
@@ -438,8 +435,8 @@ def wait(instruction):
         if not numbers:
             warp.wgmma_groups = groups[len(done) :]
             return following
-        group, count = p.cta.warpgroup(warp.index // 4), numbers[-1] + 1
-        if group.operations[count - 1].joined < 4:
+        group, count = p.cta.warpgroup(warp.index // WARPS), numbers[-1] + 1
+        if group.operations[count - 1].joined < WARPS:
             waits = WgmmaWait(group, count, p)
             group.operations[count - 1].waiting.append(waits)
             warp.wgmma_wait = done
@@ -448,19 +445,19 @@ def wait(instruction):
         _finish(p, group, count)
         return following
 
-    return {"kind": "blocking", "function": function, "cut": True}
+    return Lowered("blocking", function, cut=True)
 
 
-def _finish(p, group, count):
+def _finish(p: Path, group: Warpgroup, count: int) -> None:
     """A wait of this warp covers the first ``count`` operations."""
     warp = p.warp
-    w = warp.index % 4
+    w = warp.index % WARPS
     done = warp.wgmma_wait
     warp.wgmma_groups = warp.wgmma_groups[len(done) :]
     if group.ran < count:
         group.run(count)
     p.machine.progress += 1
-    touched = {}
+    touched: dict[Accumulator, None] = {}
     for n in (n for numbers in done for n in numbers):
         op = group.operations[n]
         op.accumulator.in_flight[w] -= 1
@@ -478,10 +475,8 @@ def _finish(p, group, count):
             if value.__class__ is not Pending:
                 p.find(
                     "accumulator-before-wait",
-                    lambda register=register: (
-                        f"{p.name()} writes {p.machine.program.kernel.register_names[register]}, which a "
-                        "wgmma may still write"
-                    ),
+                    f"{p.name()} writes {p.machine.program.kernel.register_names[register]}, which a wgmma "
+                    "may still write",
                 )
                 break
         values = accumulator.fragment(w)

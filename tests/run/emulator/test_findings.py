@@ -393,6 +393,13 @@ def test_instruction_limit():
     assert [f.kind for f in result.findings] == ["instruction-limit"]
 
 
+def test_a_seed_repeats_where_many_warps_wait_in_vain():
+    stuck = kernel(init(1) + BARRIER + "add.u32 %r7, %r0, %r0;\n" + wait("[%r3]", 0, "W"), threads=1024)
+    runs = [run(stuck, seed=1) for _ in range(3)]
+    assert [f.kind for f in runs[0].findings] == ["deadlock"] and runs[0].spans
+    assert runs[0] == runs[1] == runs[2]
+
+
 def test_equal_findings_are_merged_and_a_seed_repeats():
     first, second = run(loaded(READ + WAIT_0), 5), run(loaded(READ + WAIT_0), 5)
     assert first.findings[0].count > 1 and [str(f) for f in first.findings] == [
