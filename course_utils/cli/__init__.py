@@ -282,17 +282,17 @@ def _side_by_side() -> Table:
     )
     for name, justify in (("step", "left"), ("dsl", "left"), ("lines", "right"), ("new decisions", "left")):
         table.add_column(name, justify=justify)
-    for step in steps.STEPS:
+    for step in steps.STEPS.values():
         for dsl in checker.DSLS:
             try:
-                lines = str(code_lines(solution_path(step, dsl)))
+                lines = str(code_lines(solution_path(step.id, dsl)))
             except (CompileError, OSError):
                 lines = ""
             table.add_row(
-                step.removeprefix("step").lstrip("0") if dsl == checker.DSLS[0] else "",
+                step.id.removeprefix("step").lstrip("0") if dsl == checker.DSLS[0] else "",
                 dsl,
                 lines,
-                steps.OWNED[step][dsl],
+                step.owned[dsl],
             )
     return table
 

@@ -256,7 +256,9 @@ def test_climb_says_how_long_each_dsl_is_and_what_its_author_decides(course, two
     for step in steps.STEPS:
         for dsl in checker.DSLS:
             lines = loading.code_lines(loading.solution_path(step, dsl))
-            assert re.search(rf"{dsl} +{lines} +{re.escape(steps.OWNED[step][dsl].split(',')[0])}", table)
+            assert re.search(
+                rf"{dsl} +{lines} +{re.escape(steps.STEPS[step].owned[dsl].split(',')[0])}", table
+            )
 
 
 def test_climb_does_not_mind_a_missing_solution(course, two_steps, monkeypatch):
