@@ -18,6 +18,7 @@ from IPython.display import display
 from course_utils.compile.errors import CompileError
 from course_utils.compile.load import PLANTED, SOLUTIONS, load_module, solution_path, without_markers
 from course_utils.figures import ladder as plots
+from course_utils.figures import timeline as timelines
 from course_utils.grading import checker, steps
 from course_utils.grading.verdict import Verdict, as_html
 from course_utils.ptx import receipts
@@ -316,7 +317,7 @@ def timeline(
         artifact = checker.compile_factory(gemm, dsl, size)
         emulation, found, _ = emulate_gemm(artifact, torch.Generator().manual_seed(seed), seed)
         display(
-            plots.timeline(
+            timelines.timeline(
                 emulation, title=f"{step}, {plots.DSLS[dsl][0]}, M, N, K = {' x '.join(map(str, size))}"
             )
         )

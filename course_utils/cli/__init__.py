@@ -317,7 +317,7 @@ def _draw(path, recorded, mine) -> None:
 def _trace(options, console) -> int:
     import torch
 
-    from course_utils.figures import ladder as plots
+    from course_utils.figures.timeline import save_timeline
     from course_utils.run.emulator import EmulatorError
     from course_utils.run.emulator.gemm import emulate_gemm
 
@@ -343,7 +343,7 @@ def _trace(options, console) -> int:
             "D is right" if found.ok else f"D is wrong: {found.diagnosis}", markup=False, soft_wrap=True
         )
     Path(options.out).parent.mkdir(parents=True, exist_ok=True)
-    plots.save_timeline(options.out, emulation, title=f"{options.what}, {size}, schedule {options.seed}")
+    save_timeline(options.out, emulation, title=f"{options.what}, {size}, schedule {options.seed}")
     console.print(f"wrote {options.out}", markup=False, soft_wrap=True)
     return 0 if emulation.ok and found.ok else EXIT_FAILED
 
