@@ -17,6 +17,7 @@ import shutil
 from pathlib import Path
 
 import nbformat
+from course_utils.grading.checker import OPEN
 
 from course_utils.compile.load import (
     BEGIN,
@@ -28,7 +29,6 @@ from course_utils.compile.load import (
     without_markers,
 )
 from course_utils.grading import steps
-from course_utils.grading.checker import OPEN
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 _GRADE_ID = re.compile(r"((?:step|case)\d\d[a-z]?)-(tilelang|cute|maps)(-check)?")

@@ -19,6 +19,7 @@ from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS, compile_factory
 from course_utils.compile.load import PLANTED, SOLUTIONS, load_module, solution_path, without_markers
 from course_utils.figures import ladder as plots
+from course_utils.figures import timeline as timelines
 from course_utils.grading import copy as copies
 from course_utils.grading import gemm as gemms
 from course_utils.grading import maps, steps
@@ -317,7 +318,7 @@ def timeline(
         artifact = compile_factory(gemm, dsl, size)
         emulation, tried = emulated(artifact, torch.Generator().manual_seed(seed), seed)
         display(
-            plots.timeline(
+            timelines.timeline(
                 emulation, title=f"{step}, {plots.DSLS[dsl][0]}, M, N, K = {' x '.join(map(str, size))}"
             )
         )

@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 from course_utils import cli
+from course_utils.cli.parser import parser
 from course_utils.compile import load as loading
 from course_utils.compile.load import SOLUTIONS
 from course_utils.grading import checker, steps
@@ -37,7 +38,7 @@ def test_make_target_exists(line):
 
 @pytest.mark.parametrize("line", [line for line in LINES if "bin/course " in line])
 def test_course_command_parses(line):
-    cli._parser().parse_args(shlex.split(line)[1:])
+    parser().parse_args(shlex.split(line)[1:])
 
 
 @pytest.fixture(scope="session")

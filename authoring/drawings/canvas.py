@@ -5,37 +5,20 @@ Coordinates are inches from the lower left corner.
 
 from __future__ import annotations
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
-from course_utils.figures.theme import Picture
-
-INK, GREY, PALE, RED = "#222222", "#6b6b6b", "#f1f1f1", "#b3261e"
-BLUE, GREEN, ORANGE, PURPLE = (
-    "#3b6fb6",
-    "#2e8b57",
-    "#e08a1e",
-    "#8e5ba6",
-)  # load, multiply, epilogue, store: as in the timeline
-FONT = {"family": "DejaVu Sans"}
+from course_utils.figures.theme import FONT, GREY, INK, Picture, tint
 
 
 def sheet(width: float, height: float) -> tuple[Figure, object]:
     """An empty white figure of this size in inches, and its axes, one unit an inch, nothing drawn."""
     figure = Picture(figsize=(width, height), facecolor="white")
-    FigureCanvasAgg(figure)
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set_xlim(0, width)
     axes.set_ylim(0, height)
     axes.axis("off")
     return figure, axes
-
-
-def tint(colour: str, share: float = 0.22) -> tuple:
-    """``share`` of a colour on white: the fill that goes with its outline."""
-    channels = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
-    return tuple(1 - share * (1 - c) for c in channels)
 
 
 def box(axes, x, y, width, height, text="", colour=GREY, size=9, fill=None, dashed=False, **words) -> None:
@@ -59,7 +42,9 @@ def box(axes, x, y, width, height, text="", colour=GREY, size=9, fill=None, dash
 
 def label(axes, x, y, text, size=9, colour=INK, ha="center", va="center", **words) -> None:
     """Words at (x, y)."""
-    axes.text(x, y, text, size=size, color=colour, ha=ha, va=va, zorder=6, linespacing=1.25, **FONT, **words)
+    axes.text(
+        x, y, text, size=size, color=colour, ha=ha, va=va, zorder=6, linespacing=1.25, family=FONT, **words
+    )
 
 
 def arrow(

@@ -2,25 +2,13 @@
 does.
 """
 
-from authoring.drawings.canvas import (
-    BLUE,
-    GREEN,
-    GREY,
-    INK,
-    ORANGE,
-    PALE,
-    PURPLE,
-    RED,
-    arrow,
-    box,
-    label,
-    sheet,
-)
-from course_utils.figures import ladder as plots
+from authoring.drawings.canvas import arrow, box, label, sheet
+from course_utils.figures.ladder import LABELS, PEAK_TFLOPS, SIZES
+from course_utils.figures.theme import BLUE, DSLS, GREEN, GREY, INK, ORANGE, PALE, PAPER, PURPLE, RED
 from course_utils.recordings import measured
 
 GPU = "NVIDIA H200"
-PEAK = plots.PEAK_TFLOPS[GPU]  # dense fp16
+PEAK = PEAK_TFLOPS[GPU]  # dense fp16
 # NVIDIA's H200 datasheet (SXM): GB and TB/s of HBM3e. White paper and tuning guide of Hopper, for the H100
 # SXM: MB of L2.
 HBM_GB, HBM_TB_S, L2_MB = 141, 4.8, 50
@@ -36,7 +24,7 @@ def memory():
     figure, axes = sheet(9.6, 4.9)
     box(axes, 0.15, 0.55, 1.45, 3.9, f"HBM\nglobal memory\n\n{HBM_GB} GB\n{HBM_TB_S} TB/s", GREY)
     box(axes, 2.25, 0.55, 1.25, 3.9, f"L2 cache\n\n{L2_MB} MB\n\nshared by\nall SMs", GREY)
-    box(axes, 4.2, 0.3, 5.25, 4.4, "", INK, fill="#fbfbfb")
+    box(axes, 4.2, 0.3, 5.25, 4.4, "", INK, fill=PAPER)
     label(axes, 6.82, 4.45, f"one SM of {SMS}", size=9.5, weight="bold")
     box(axes, 5.95, 2.5, 1.55, 1.6, f"shared memory\n\n{SHARED_KIB} KiB", BLUE)
     box(axes, 8.1, 2.5, 1.15, 1.6, "tensor\ncores\n\n4", GREEN)
@@ -129,22 +117,22 @@ def _roof(axes) -> None:
         arrowprops={"arrowstyle": "-", "color": RED, "lw": 0.8},
     )
     for step, name in (("step01", "step 1, one CTA"), ("step02", "step 2, one CTA")):
-        for dsl in plots.DSLS:
+        for dsl in DSLS:
             run = _burst(step, dsl)
             if run:
                 x = intensity(*run["size"])
-                axes.plot([x], [run["tflops"]], "o", color=plots.DSLS[dsl][1], markersize=DOTS[dsl], zorder=4)
+                axes.plot([x], [run["tflops"]], "o", color=DSLS[dsl][1], markersize=DOTS[dsl], zorder=4)
         axes.text(x * 1.2, run["tflops"], name, **words, bbox={"facecolor": "white", "lw": 0, "pad": 1})
-    for size in plots.SIZES:
-        for step in list(plots.STEPS)[2:]:
-            for dsl in plots.DSLS:
+    for size in SIZES:
+        for step in list(LABELS)[2:]:
+            for dsl in DSLS:
                 run = _burst(step, dsl, size)
                 if run:
                     axes.plot(
                         [intensity(*run["size"])],
                         [run["tflops"]],
                         "o",
-                        color=plots.DSLS[dsl][1],
+                        color=DSLS[dsl][1],
                         markersize=DOTS[dsl],
                         zorder=4,
                     )
@@ -162,21 +150,21 @@ def _close_up(axes) -> None:
     axes.set_ylim(150, 1050)
     axes.axhline(PEAK, color=GREEN, lw=2)
     axes.text(-0.4, PEAK + 12, "compute roof (datasheet peak)", size=8, color=GREEN, ha="left", va="bottom")
-    for place, size in zip((0, 1.4), plots.SIZES, strict=True):
+    for place, size in zip((0, 1.4), SIZES, strict=True):
         for mode, style in (("burst", "-"), ("sustained", (0, (4, 2)))):
             level = _cublas(mode, size)
             axes.plot([place - 0.3, place + 0.25], [level, level], color=GREY, ls=style, lw=1.2, zorder=1)
         free = 0.0
-        for step in list(plots.STEPS)[2:]:
-            runs = {dsl: _burst(step, dsl, size) for dsl in plots.DSLS}
+        for step in list(LABELS)[2:]:
+            runs = {dsl: _burst(step, dsl, size) for dsl in DSLS}
             values = [run["tflops"] for run in runs.values() if run]
-            for dsl, shift in zip(plots.DSLS, (-0.12, 0.08), strict=True):
+            for dsl, shift in zip(DSLS, (-0.12, 0.08), strict=True):
                 if runs[dsl]:
                     axes.plot(
                         [place + shift],
                         [runs[dsl]["tflops"]],
                         "o",
-                        color=plots.DSLS[dsl][1],
+                        color=DSLS[dsl][1],
                         markersize=5.5,
                         zorder=3,
                     )
@@ -184,18 +172,16 @@ def _close_up(axes) -> None:
             axes.plot(
                 [place + 0.14, place + 0.29], [sum(values) / len(values), at], color=PALE, lw=0.8, zorder=1
             )
-            axes.text(place + 0.31, at, plots.STEPS[step], size=8, ha="left", va="center", color=INK)
+            axes.text(place + 0.31, at, LABELS[step], size=8, ha="left", va="center", color=INK)
             free = at + 31
-    burst, hot = _cublas("burst", plots.SIZES[0]), _cublas("sustained", plots.SIZES[0])
+    burst, hot = _cublas("burst", SIZES[0]), _cublas("sustained", SIZES[0])
     for level, text in ((burst + 62, "cuBLAS, cool chip"), (hot - 24, "cuBLAS, hot chip")):
         axes.text(-0.4, level, text, size=8, color=GREY, ha="left", va="center")
-    axes.plot([], [], "o", color=plots.DSLS["tilelang"][1], label="TileLang")
-    axes.plot([], [], "o", color=plots.DSLS["cute"][1], label="CuTe DSL")
+    axes.plot([], [], "o", color=DSLS["tilelang"][1], label="TileLang")
+    axes.plot([], [], "o", color=DSLS["cute"][1], label="CuTe DSL")
     axes.legend(loc=(0.36, 0.79), frameon=False, fontsize=8)
     axes.set_xticks(
-        [0, 1.4],
-        [f"M = N = K = {s}\n{intensity(s, s, s):,.0f} FLOP for each byte" for s in plots.SIZES],
-        size=8,
+        [0, 1.4], [f"M = N = K = {s}\n{intensity(s, s, s):,.0f} FLOP for each byte" for s in SIZES], size=8
     )
     _dress(axes, f"the same points, closer ({measured.load()['provenance'].get('gpu', GPU)}, cool chip)")
 

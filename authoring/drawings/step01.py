@@ -2,10 +2,11 @@
 
 from matplotlib.patches import Rectangle
 
-from authoring.drawings.canvas import BLUE, GREEN, GREY, INK, ORANGE, RED, arrow, box, label, sheet, tint
+from authoring.drawings.canvas import arrow, box, label, sheet
+from course_utils.figures.theme import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, RED, tint
 from course_utils.tma.layouts import UNIT, swizzled
 
-WARPS = (BLUE, GREEN, ORANGE, "#8e5ba6")
+WARPS = (BLUE, GREEN, ORANGE, PURPLE)
 
 
 def _cell(axes, x, y, width, height, text="", colour=GREY, share=0.22, size=8, lw=0.7, ink=INK) -> None:

@@ -1,6 +1,7 @@
 """Step 2: the sum over K tiles in one accumulator; the two barriers of a round."""
 
-from authoring.drawings.canvas import BLUE, GREEN, GREY, INK, ORANGE, RED, arrow, box, label, sheet
+from authoring.drawings.canvas import arrow, box, label, sheet
+from course_utils.figures.theme import BLUE, GREEN, GREY, INK, ORANGE, RED
 
 
 def sum_over_k():

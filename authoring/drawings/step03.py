@@ -2,7 +2,8 @@
 
 from matplotlib.patches import Rectangle
 
-from authoring.drawings.canvas import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, arrow, box, label, sheet, tint
+from authoring.drawings.canvas import arrow, box, label, sheet
+from course_utils.figures.theme import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, tint
 
 SMS = 132
 

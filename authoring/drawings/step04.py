@@ -1,6 +1,7 @@
 """Step 4: the way of a tile by thread copies and by TMA; what one phase of an mbarrier counts."""
 
-from authoring.drawings.canvas import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, RED, arrow, box, label, sheet
+from authoring.drawings.canvas import arrow, box, label, sheet
+from course_utils.figures.theme import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, RED
 
 
 def data_path():

@@ -2,7 +2,8 @@
 
 from itertools import pairwise
 
-from authoring.drawings.canvas import BLUE, GREEN, GREY, RED, arrow, box, label, sheet, tint
+from authoring.drawings.canvas import arrow, box, label, sheet
+from course_utils.figures.theme import BLUE, GREEN, GREY, RED, tint
 
 LOAD, MULTIPLY = (
     2.0,

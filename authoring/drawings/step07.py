@@ -2,7 +2,8 @@
 go.
 """
 
-from authoring.drawings.canvas import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, RED, arrow, box, label, sheet
+from authoring.drawings.canvas import arrow, box, label, sheet
+from course_utils.figures.theme import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, RED
 
 
 def roles():

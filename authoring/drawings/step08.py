@@ -2,7 +2,8 @@
 in flight.
 """
 
-from authoring.drawings.canvas import BLUE, GREEN, GREY, ORANGE, RED, arrow, box, label, sheet, tint
+from authoring.drawings.canvas import arrow, box, label, sheet
+from course_utils.figures.theme import BLUE, GREEN, GREY, ORANGE, RED, tint
 
 LOADING, READY, RUNS, OVER = "loading", "ready", "runs", "over"
 WORDS = {LOADING: "loading", READY: "ready", RUNS: "multiplying", OVER: "release"}

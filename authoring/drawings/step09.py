@@ -2,7 +2,8 @@
 back.
 """
 
-from authoring.drawings.canvas import BLUE, GREEN, GREY, INK, PURPLE, RED, arrow, box, label, sheet
+from authoring.drawings.canvas import arrow, box, label, sheet
+from course_utils.figures.theme import BLUE, GREEN, GREY, INK, PURPLE, RED
 
 
 def cluster():

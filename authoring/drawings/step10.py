@@ -1,8 +1,7 @@
 """Step 10: the wide tile and who holds which rows; what an SM has room for; D through two buffers."""
 
-from authoring.drawings.canvas import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, RED, arrow, box, label, sheet
-
-TEAL = "#1f8a8a"  # the second consumer, beside the first one's green
+from authoring.drawings.canvas import arrow, box, label, sheet
+from course_utils.figures.theme import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, RED, TEAL
 
 
 def tile():

@@ -4,20 +4,8 @@ is stopped.
 
 from matplotlib.patches import Rectangle
 
-from authoring.drawings.canvas import (
-    BLUE,
-    GREEN,
-    GREY,
-    INK,
-    ORANGE,
-    PURPLE,
-    RED,
-    arrow,
-    box,
-    label,
-    sheet,
-    tint,
-)
+from authoring.drawings.canvas import arrow, box, label, sheet
+from course_utils.figures.theme import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, RED, tint
 
 
 def tensor_map():

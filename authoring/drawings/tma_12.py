@@ -4,7 +4,8 @@ a flattened tensor.
 
 from matplotlib.patches import Rectangle
 
-from authoring.drawings.canvas import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, arrow, box, label, sheet, tint
+from authoring.drawings.canvas import arrow, box, label, sheet
+from course_utils.figures.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, tint
 
 _ROWS = 8  # of a slab as drawn: 32 rows, four in one line
 

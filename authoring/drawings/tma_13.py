@@ -2,20 +2,8 @@
 
 from matplotlib.patches import Rectangle
 
-from authoring.drawings.canvas import (
-    BLUE,
-    GREEN,
-    GREY,
-    INK,
-    ORANGE,
-    PURPLE,
-    RED,
-    arrow,
-    box,
-    label,
-    sheet,
-    tint,
-)
+from authoring.drawings.canvas import arrow, box, label, sheet
+from course_utils.figures.theme import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, RED, tint
 
 LEFT, RIGHT, HEIGHT = 1.55, 9.5, 0.42  # of the lanes, in inches
 

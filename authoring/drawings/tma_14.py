@@ -1,6 +1,7 @@
 """Notebook 14: what a copy does with a tile of one mode and of two; an election inside an election."""
 
-from authoring.drawings.canvas import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, RED, arrow, box, label, sheet
+from authoring.drawings.canvas import arrow, box, label, sheet
+from course_utils.figures.theme import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, RED
 
 
 def modes():

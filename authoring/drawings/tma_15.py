@@ -2,7 +2,8 @@
 epilogues in time.
 """
 
-from authoring.drawings.canvas import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, arrow, box, label, sheet
+from authoring.drawings.canvas import arrow, box, label, sheet
+from course_utils.figures.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, RED
 
 SLICES = (ORANGE, GREEN, BLUE, PURPLE)
 

@@ -4,22 +4,9 @@ tensor maps.
 
 from matplotlib.patches import Rectangle
 
-from authoring.drawings.canvas import (
-    BLUE,
-    GREEN,
-    GREY,
-    INK,
-    ORANGE,
-    PALE,
-    PURPLE,
-    RED,
-    arrow,
-    box,
-    label,
-    sheet,
-    tint,
-)
+from authoring.drawings.canvas import arrow, box, label, sheet
 from course_utils.artifact import ELEMENT_BYTES, SWIZZLES, TensorMap
+from course_utils.figures.theme import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, RED, tint
 from course_utils.tma.layouts import (
     BANK_BYTES,
     BANKS,

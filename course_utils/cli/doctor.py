@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import argparse
 import platform
 import sys
 from importlib.metadata import PackageNotFoundError, requires, version
 
+from rich.console import Console
+
+from course_utils.cli import EXIT_FAILED
+from course_utils.cli.terminal import say
 from course_utils.grading import checker
 
 PACKAGE = "hopper-gemm-course"
 ADVICE = "run `make venv` again, or `pip install -e .` in your own environment"
+
+
+def doctor(options: argparse.Namespace, console: Console) -> int:
+    """Say what there is, a line each. A missing GPU is no failure."""
+    rows = findings()
+    for name, fine, text in rows:
+        say(console, f"{'fine' if fine else 'look':5} {name:10} {text}")
+    return EXIT_FAILED if any(not fine for name, fine, _ in rows if name != "gpu") else 0
 
 
 def findings() -> list[tuple[str, bool, str]]:

@@ -1,7 +1,6 @@
 """The ladder plot: TFLOP/s of every step beside cuBLAS, recorded once or measured on the learner's own GPU.
 
-Works from the dictionaries that ``solutions/measured/*.json`` hold; no GPU, torch or DSL is needed to draw
-them. Timelines of emulated launches are in ``timeline``.
+Works from what a results file holds (see ``recordings.model``); no GPU, torch or DSL is needed to draw it.
 """
 
 from __future__ import annotations
@@ -12,51 +11,35 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import matplotlib
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import to_rgb
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 
-from course_utils.figures.theme import DPI, Picture
-from course_utils.figures.timeline import save_timeline, timeline
-
-__all__ = ["ladder", "save_ladder", "save_timeline", "timeline"]
+from course_utils.figures.theme import DPI, DSL_TEXT, DSLS, GREY, GRID, INK, STYLE, Picture, tint
+from course_utils.grading import steps
+from course_utils.recordings.model import Entry, Provenance, usable
 
 SIZES = (4096, 8192)
-STEPS = {
-    "step01": "1 single tile",
-    "step02": "2 K loop",
-    "step03": "3 tiling",
-    "step04": "4 TMA",
-    "step05": "5 pipeline",
-    "step06": "6 persistent",
-    "step07": "7 warp spec.",
-    "step08": "8 deeper",
-    "step09": "9 cluster",
-    "step10": "10 multi-cons.",
-}
-ONE_TILE = ("step01", "step02")  # these compute one 128 x 128 tile only, whatever the panel
-DSLS = {"tilelang": ("TileLang", "#3b6fb6"), "cute": ("CuTe DSL", "#e08a1e")}
-TEXT_COLOURS = {"tilelang": "#2f5c99", "cute": "#a65c00"}  # the same two, dark enough for small text on white
+LABELS = {step.id: f"{number} {step.label}" for number, step in enumerate(steps.STEPS.values(), 1)}
+ONE_TILE = tuple(step.id for step in steps.STEPS.values() if "one CTA" in step.requires)  # whatever the panel
 # dense fp16 tensor TFLOP/s, from NVIDIA's H100 and H200 SXM datasheets (they print the sparse 1,979)
 PEAK_TFLOPS = {"NVIDIA H200": 989.5, "NVIDIA H100 80GB HBM3": 989.5}
 
-INK, GREY, PALE = "#222222", "#6b6b6b", "#e4e4e4"
-STYLE = {
-    "font.family": "DejaVu Sans",
-    "font.size": 8,
-    "text.color": INK,
-    "axes.facecolor": "white",
-    "axes.edgecolor": GREY,
-    "axes.labelcolor": INK,
-    "xtick.color": INK,
-    "ytick.color": GREY,
-}
+AXES = {"axes.facecolor": "white", "axes.edgecolor": GREY, "xtick.color": INK, "ytick.color": GREY}
 WIDTH, HEIGHT = 10.0, 7.8  # inches: 1600 x 1248 pixels
 LEFT, RIGHT, TOP, GAP = 0.62, 1.45, 0.9, 0.78  # inches around and between the panels
 VALUE_POINTS = 7.5  # largest font size of the values on the bars
+
+
+@dataclass(frozen=True)
+class Source:
+    """What of a results file has a place on the ladder; ``others`` names the entries that have none."""
+
+    provenance: Provenance | None
+    entries: list[Entry]
+    others: list[str]
 
 
 @dataclass(frozen=True)
@@ -90,28 +73,42 @@ def ladder(recorded: dict, measured: dict | None = None, highlight: str | None =
 
     ``recorded`` is drawn solid, or as outlines where ``measured`` (same schema) is given and solid.
     ``highlight`` names a step ("step05") to show in full colour, earlier ones muted and later ones faint; a
-    name that is no step is ignored. What an entry lacks is left out. Raises TypeError or ValueError where
-    either dictionary has no list of entries.
+    name that is no step is ignored. An entry that is no entry of a results file, or of no step, is named
+    below the panels and not drawn. Raises TypeError or ValueError where either dictionary has no list of
+    entries.
     """
-    _require_entries(recorded, "recorded")
-    if measured is not None:
-        _require_entries(measured, "measured")
-    if highlight not in list(STEPS):
-        highlight = None
-    with matplotlib.rc_context(STYLE):
+    return _draw(
+        _source(recorded, "recorded"),
+        None if measured is None else _source(measured, "measured"),
+        highlight if highlight in list(LABELS) else None,
+    )
+
+
+def save_ladder(
+    path: str | Path, recorded: dict, measured: dict | None = None, highlight: str | None = None
+) -> Path:
+    """Write ``ladder(...)`` to ``path`` as a PNG 1600 pixels wide and return the path.
+
+    Raises as ``ladder`` does.
+    """
+    ladder(recorded, measured, highlight).savefig(path, format="png", dpi=DPI, metadata={"Software": None})
+    return Path(path)
+
+
+def _draw(recorded: Source, measured: Source | None, highlight: str | None) -> Figure:
+    with matplotlib.rc_context(STYLE | AXES):
         figure = Picture(figsize=(WIDTH, HEIGHT), dpi=DPI, facecolor="white")
-        FigureCanvasAgg(figure)
         footer = _footer(recorded, measured)
         bottom = 0.66 + 0.15 * footer.count("\n")
         height = (HEIGHT - TOP - GAP - bottom) / 2
-        steps, dsls = _present(recorded, measured)
+        places, dsls = _present(recorded, measured)
         for row, size in enumerate(SIZES):
             y = bottom + (height + GAP) * (1 - row)
             axes = figure.add_axes(
                 (LEFT / WIDTH, y / HEIGHT, (WIDTH - LEFT - RIGHT) / WIDTH, height / HEIGHT)
             )
-            _panel(axes, height, size, steps, dsls, recorded, measured, highlight)
-        title = f"The ladder, step {STEPS[highlight].replace(' ', ': ', 1)}" if highlight else "The ladder"
+            _panel(axes, height, size, places, dsls, recorded, measured, highlight)
+        title = f"The ladder, step {LABELS[highlight].replace(' ', ': ', 1)}" if highlight else "The ladder"
         figure.text(
             LEFT / WIDTH,
             1 - 0.14 / HEIGHT,
@@ -148,134 +145,87 @@ def ladder(recorded: dict, measured: dict | None = None, highlight: str | None =
     return figure
 
 
-def save_ladder(
-    path: str | Path, recorded: dict, measured: dict | None = None, highlight: str | None = None
-) -> Path:
-    """Write ``ladder(...)`` to ``path`` as a PNG 1600 pixels wide and return the path.
-
-    Raises as ``ladder`` does.
-    """
-    ladder(recorded, measured, highlight).savefig(path, format="png", dpi=DPI, metadata={"Software": None})
-    return Path(path)
-
-
 # -- reading the data
 
 
-def _require_entries(data, name: str) -> None:
+def _source(data: dict, name: str) -> Source:
     if not isinstance(data, dict):
         raise TypeError(f'{name} must be a dict with "entries", not {type(data).__name__}')
     if not isinstance(data.get("entries"), (list, tuple)):
         raise ValueError(f'{name} must hold a list under "entries", as solutions/measured/ladder.json does')
+    entries, others = [], []
+    for raw in data["entries"]:
+        entry = usable(raw, Entry)
+        if entry and entry.step in LABELS and entry.dsl in DSLS:
+            entries.append(entry)
+        else:
+            others.append(f"{raw.get('step')} {raw.get('dsl')}" if isinstance(raw, dict) else repr(raw)[:20])
+    return Source(usable(data.get("provenance"), Provenance), entries, others)
 
 
-def _number(value) -> float | None:
-    """A positive TFLOP/s or ratio, or None for whatever else stands there."""
-    usable = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1e6
-    return float(value) if usable else None
-
-
-def _known(entry) -> bool:
-    return isinstance(entry, dict) and entry.get("step") in list(STEPS) and entry.get("dsl") in list(DSLS)
-
-
-def _timings(entry: dict, size: int | None) -> list[dict]:
-    """The usable timings of an entry at the square ``size``; any size where it is None."""
-    timings = entry.get("timings")
-    timings = timings if isinstance(timings, (list, tuple)) else []
-    return [
-        t
-        for t in timings
-        if isinstance(t, dict)
-        and _number(t.get("tflops"))
-        and (size is None or t.get("size") in ([size] * 3, (size,) * 3))
-    ]
-
-
-def _bars(data: dict | None, size: int) -> dict[tuple[str, str], Bar]:
+def _bars(source: Source | None, size: int) -> dict[tuple[str, str], Bar]:
     """(step, dsl) to its Bar at ``size``; of two entries for one bar the later counts."""
     bars = {}
-    for entry in data["entries"] if data else ():
-        if not _known(entry):
-            continue
-        one_tile = entry["step"] in ONE_TILE
-        modes = {str(t.get("mode")): t for t in _timings(entry, None if one_tile else size)}
-        burst, sustained = modes.get("burst", {}), modes.get("sustained", {})
-        if not burst and not sustained:
-            continue
-        tflops, cublas = _number(burst.get("tflops")), _number(burst.get("cublas_tflops"))
-        share = _number(burst.get("ratio")) or (tflops / cublas if tflops and cublas else None)
-        quartiles = burst.get("tflops_quartiles")
-        pair = [_number(q) for q in quartiles] if isinstance(quartiles, (list, tuple)) else []
-        spread = (min(pair[0], tflops), max(pair[1], tflops)) if len(pair) == 2 and all(pair) else None
-        bars[entry["step"], entry["dsl"]] = Bar(tflops, spread, share, _number(sustained.get("tflops")))
+    for entry in source.entries if source else ():
+        runs = {t.mode: t for t in entry.timings if entry.step in ONE_TILE or t.size == (size,) * 3}
+        burst, sustained = runs.get("burst"), runs.get("sustained")
+        spread = burst.tflops_quartiles if burst else None
+        if runs:
+            bars[entry.step, entry.dsl] = Bar(
+                burst.tflops if burst else None,
+                (min(spread[0], burst.tflops), max(spread[1], burst.tflops)) if spread else None,
+                burst.ratio if burst else None,
+                sustained.tflops if sustained else None,
+            )
     return bars
 
 
-def _cublas(data: dict | None, size: int, mode: str) -> float | None:
+def _cublas(source: Source | None, size: int, mode: str) -> float | None:
     """Median TFLOP/s of cuBLAS over all timings at ``size`` in ``mode``."""
-    entries = [entry for entry in data["entries"] if _known(entry)] if data else []
-    values = [
-        _number(t.get("cublas_tflops"))
-        for entry in entries
-        for t in _timings(entry, size)
-        if t.get("mode") == mode
-    ]
-    values = [value for value in values if value]
+    timings = [t for entry in source.entries for t in entry.timings] if source else []
+    values = [t.cublas_tflops for t in timings if (t.size, t.mode) == ((size,) * 3, mode)]
     return statistics.median(values) if values else None
 
 
-def _present(*sources) -> tuple[list[str], list[str]]:
+def _present(*sources: Source | None) -> tuple[list[str], list[str]]:
     """The steps to give a place on the axis (3 to 10, and 1 and 2 where drawn), and the DSLs drawn."""
-    drawn = {key for data in sources for size in SIZES for key in _bars(data, size)}
-    steps = [step for step in STEPS if step not in ONE_TILE or step in {s for s, _ in drawn}]
-    return steps, [dsl for dsl in DSLS if dsl in {d for _, d in drawn}]
+    drawn = {key for source in sources for size in SIZES for key in _bars(source, size)}
+    places = [step for step in LABELS if step not in ONE_TILE or step in {s for s, _ in drawn}]
+    return places, [dsl for dsl in DSLS if dsl in {d for _, d in drawn}]
 
 
-def _climbed(bars: dict) -> bool:
+def _climbed(bars: dict[tuple[str, str], Bar]) -> bool:
     """Is a step beyond the one-tile ones among them?"""
     return any(step not in ONE_TILE for step, _ in bars)
 
 
-def _provenance(data: dict) -> dict:
-    found = data.get("provenance")
-    return found if isinstance(found, dict) else {}
-
-
-def _footer(recorded: dict, measured: dict | None) -> str:
+def _footer(recorded: Source, measured: Source | None) -> str:
     """Where the numbers come from, a paragraph for each source, and what the marks mean, wrapped to the
     figure's width.
     """
     paragraphs = []
-    for verb, data in (("measured", measured), ("recorded", recorded)):
-        if data is not None:
-            text = _origin(verb, data) if data["entries"] else f"nothing {verb} yet"
+    for verb, source in (("measured", measured), ("recorded", recorded)):
+        if source is not None:
+            text = _origin(verb, source) if source.entries or source.others else f"nothing {verb} yet"
             paragraphs.append(textwrap.shorten(text.encode("utf-8", "replace").decode(), 600))
-    if any(_bars(data, size) for data in (recorded, measured) for size in SIZES):
+    if any(_bars(source, size) for source in (recorded, measured) for size in SIZES):
         paragraphs.append("bars: burst median with quartiles, diamonds: sustained")
     if any(_climbed(_bars(measured, size)) for size in SIZES):
         paragraphs[-1] += "; cuBLAS: as measured here"
     return "\n".join(line for text in paragraphs for line in textwrap.wrap(text, 150))
 
 
-def _origin(verb: str, data: dict) -> str:
+def _origin(verb: str, source: Source) -> str:
     """ "recorded on NVIDIA H200, 2026-11-20, ...", and the entries that the plot has no place for."""
-    found = _provenance(data)
-    parts = [f"{verb} on {found.get('gpu') or 'an unnamed GPU'}", str(found.get("date") or "no date")]
-    parts += [f"driver {found['driver']}"] if found.get("driver") else []
-    versions = found.get("versions")
-    parts += [f"{name} {version}" for name, version in versions.items()] if isinstance(versions, dict) else []
-    strangers = [entry for entry in data["entries"] if not _known(entry)]
-    names = [f"{e.get('step')} {e.get('dsl')}" if isinstance(e, dict) else repr(e)[:20] for e in strangers]
-    return ", ".join(parts) + (f"; not drawn: {', '.join(names)}" if names else "")
+    parts, where = [f"{verb} on an unnamed GPU", "no date"], source.provenance
+    if where:
+        parts = [f"{verb} on {where.gpu}", where.date]
+        parts += [f"driver {where.driver}"] if where.driver else []
+        parts += [f"{name} {version}" for name, version in where.versions.items()]
+    return ", ".join(parts) + (f"; not drawn: {', '.join(source.others)}" if source.others else "")
 
 
 # -- drawing
-
-
-def _blend(colour: str, share: float) -> tuple[float, float, float]:
-    """``share`` of ``colour`` on white: 1 is the colour itself. Opaque, so no line shines through."""
-    return tuple(1 - share * (1 - channel) for channel in to_rgb(colour))
 
 
 def _strength(step: str, highlight: str | None) -> float:
@@ -292,10 +242,17 @@ def _ink_on(colour: tuple[float, float, float], strength: float) -> str:
 
 
 def _panel(
-    axes, height: float, size: int, steps, dsls, recorded: dict, measured: dict | None, highlight
+    axes: Axes,
+    height: float,
+    size: int,
+    places: list[str],
+    dsls: list[str],
+    recorded: Source,
+    measured: Source | None,
+    highlight: str | None,
 ) -> None:
     """One size: bars, markers, values, and cuBLAS and peak as labelled lines. ``height`` is the panel's, in
-    inches.
+    inches; ``places`` are the steps on its axis.
     """
     old, new = _bars(recorded, size), _bars(measured, size)
     climbed = _climbed(new)
@@ -303,73 +260,76 @@ def _panel(
     lines = [
         (_cublas(source, size, "burst"), "cuBLAS burst {:.0f}", "-", GREY),
         (_cublas(source, size, "sustained"), "cuBLAS sustained {:.0f}", (0, (4, 2)), GREY),
-        (PEAK_TFLOPS.get(str(_provenance(source).get("gpu"))), "fp16 peak {:g}", ":", INK),
+        (PEAK_TFLOPS.get(source.provenance.gpu if source.provenance else ""), "fp16 peak {:g}", ":", INK),
     ]
     lines = [line for line in lines if line[0]]
     bars = [*old.values(), *new.values()]
-    tallest = [v for b in bars for v in (b.burst, b.sustained, *(b.quartiles or ())) if v] + [
-        line[0] for line in lines
-    ]
-    top = 1.08 * max([100.0, *tallest])
-    pitch = 0.92 / len(dsls) if len(dsls) > 1 else 0.66  # of a step's place, from bar to bar
-    width = pitch * (0.92 if measured is None else 0.87)
-    room = (
-        width * (WIDTH - LEFT - RIGHT) * 72 / len(steps) - 3
-    )  # points across a bar; "102%" is 2.9 font sizes wide
-    scale = Scale(top / (height * 72), min(VALUE_POINTS, room / 2.9))
-
-    axes.set_xlim(-0.55, len(steps) - 0.45)
-    axes.set_ylim(0, top)
-    axes.set_ylabel("TFLOP/s", size=8)
-    axes.set_xticks(range(len(steps)), [STEPS[step].replace(" ", "\n", 1) for step in steps], size=8.5)
-    for step, label in zip(steps, axes.get_xticklabels(), strict=True):
-        label.set_weight("bold" if step == highlight else "normal")
-    axes.tick_params(length=0)
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.set_axisbelow(True)
-    axes.grid(axis="y", color=PALE, linewidth=0.6)
+    tallest = [v for b in bars for v in (b.burst, b.sustained, *(b.quartiles or ())) if v]
+    top = 1.08 * max([100.0, *tallest, *(line[0] for line in lines)])
     empty = " (nothing measured here yet)" if measured is not None and old and not climbed else ""
     axes.set_title(f"M = N = K = {size}{empty}", loc="left", size=9, weight="bold", pad=5)
+    _frame(axes, places, highlight, top)
     if not bars:
-        axes.text(
-            0.5,
-            0.5,
-            "nothing recorded yet",
-            transform=axes.transAxes,
-            ha="center",
-            va="center",
-            size=12,
-            color=GREY,
-        )
-        axes.set_yticks([])
-        axes.set_ylabel("")
+        _say_nothing(axes)
         return
-
+    pitch = 0.92 / len(dsls) if len(dsls) > 1 else 0.66  # of a step's place, from bar to bar
+    width = pitch * (0.92 if measured is None else 0.87)
+    across = width * (WIDTH - LEFT - RIGHT) * 72 / len(places) - 3  # points; "102%" is 2.9 font sizes wide
+    scale = Scale(top / (height * 72), min(VALUE_POINTS, across / 2.9))
     _lines(axes, lines, 11 * scale.point)
-    for place, step in enumerate(steps):
-        strength, low = _strength(step, highlight), 5 * scale.point
+    for place, step in enumerate(places):
+        strength, foot = _strength(step, highlight), 5 * scale.point
+        low = foot
         for index, dsl in enumerate(dsls):
             x = place + (index - (len(dsls) - 1) / 2) * pitch
             before, now = old.get((step, dsl)), new.get((step, dsl))
             shown = before if measured is None else now
             if step in ONE_TILE:
-                low += _sliver(
-                    axes, place, x, width, low, dsl, shown or before, shown is None, strength, scale
-                )
+                bar, outlined = shown or before, shown is None
+                low += _sliver(axes, place, x, width, low, dsl, bar, outlined, strength, scale)
                 continue
             if before and measured is not None:
-                _outline(axes, x, pitch * 0.97, before, _blend(DSLS[dsl][1], 0.5 * strength + 0.1))
+                _outline(axes, x, pitch * 0.97, before, tint(DSLS[dsl][1], 0.5 * strength + 0.1))
             if shown:
                 _solid(axes, x, width, shown, DSLS[dsl][1], strength, scale)
             elif before and before.burst:
                 _value(axes, x, before, GREY, scale)
-        if low > 5 * scale.point:
+        if low > foot:
             axes.text(
                 place, low, "one tile", ha="center", va="bottom", size=scale.text, color=GREY, gid="note"
             )
 
 
-def _lines(axes, lines, spacing: float) -> None:
+def _frame(axes: Axes, places: list[str], highlight: str | None, top: float) -> None:
+    """Limits, grid, and the steps below the bars, the highlighted one in bold."""
+    axes.set_xlim(-0.55, len(places) - 0.45)
+    axes.set_ylim(0, top)
+    axes.set_ylabel("TFLOP/s", size=8)
+    axes.set_xticks(range(len(places)), [LABELS[step].replace(" ", "\n", 1) for step in places], size=8.5)
+    for step, label in zip(places, axes.get_xticklabels(), strict=True):
+        label.set_weight("bold" if step == highlight else "normal")
+    axes.tick_params(length=0)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.set_axisbelow(True)
+    axes.grid(axis="y", color=GRID, linewidth=0.6)
+
+
+def _say_nothing(axes: Axes) -> None:
+    axes.text(
+        0.5,
+        0.5,
+        "nothing recorded yet",
+        transform=axes.transAxes,
+        ha="center",
+        va="center",
+        size=12,
+        color=GREY,
+    )
+    axes.set_yticks([])
+    axes.set_ylabel("")
+
+
+def _lines(axes: Axes, lines: list[tuple], spacing: float) -> None:
     """Horizontal lines, each named in the right margin; names keep ``spacing`` TFLOP/s between them."""
     free = 0.0
     for value, label, style, colour in sorted(lines, key=lambda line: line[0]):
@@ -391,7 +351,7 @@ def _lines(axes, lines, spacing: float) -> None:
 
 
 def _sliver(
-    axes,
+    axes: Axes,
     place: int,
     x: float,
     width: float,
@@ -407,7 +367,7 @@ def _sliver(
     """
     if bar is None or not bar.burst:
         return 0.0
-    fill = _blend(DSLS[dsl][1], strength)
+    fill = tint(DSLS[dsl][1], strength)
     axes.bar(
         x,
         max(bar.burst, 1.5 * scale.point),
@@ -425,20 +385,20 @@ def _sliver(
         va="bottom",
         size=scale.text,
         gid="value",
-        color=GREY if outlined or strength < 0.3 else TEXT_COLOURS[dsl],
+        color=GREY if outlined or strength < 0.3 else DSL_TEXT[dsl],
     )
     return scale.lines(1)
 
 
-def _outline(axes, x: float, width: float, bar: Bar, colour) -> None:
+def _outline(axes: Axes, x: float, width: float, bar: Bar, colour: tuple) -> None:
     if bar.burst:
         axes.bar(x, bar.burst, width, facecolor="none", edgecolor=colour, linewidth=1.0, zorder=2)
 
 
-def _solid(axes, x: float, width: float, bar: Bar, colour: str, strength: float, scale: Scale) -> None:
+def _solid(axes: Axes, x: float, width: float, bar: Bar, colour: str, strength: float, scale: Scale) -> None:
     """The bar with its quartiles, sustained diamond and value."""
-    fill = _blend(colour, strength)
-    dark = _blend(INK, max(strength, 0.3))
+    fill = tint(colour, strength)
+    dark = tint(INK, max(strength, 0.3))
     if bar.burst:
         axes.bar(x, bar.burst, width, color=[fill], linewidth=0, zorder=2.2)
         if bar.quartiles:
@@ -471,7 +431,7 @@ def _tflops_text(tflops: float) -> str:
     return f"{tflops:.0f}" if tflops >= 10 else f"{tflops:.2g}"
 
 
-def _value(axes, x: float, bar: Bar, ink: str, scale: Scale) -> None:
+def _value(axes: Axes, x: float, bar: Bar, ink: str, scale: Scale) -> None:
     """The bar's TFLOP/s and share of cuBLAS: at its foot, all in one row, or above it where it is too
     short.
     """
@@ -495,9 +455,9 @@ def _value(axes, x: float, bar: Bar, ink: str, scale: Scale) -> None:
         drawn.set_path_effects([withStroke(linewidth=2.5, foreground="white")])
 
 
-def _legend(recorded: dict, measured: dict | None, dsls: list[str]) -> list:
+def _legend(recorded: Source, measured: Source | None, dsls: list[str]) -> list:
     """Handles for what is drawn, and nothing else."""
-    old, new = ([bar for size in SIZES for bar in _bars(data, size).items()] for data in (recorded, measured))
+    old, new = ([bar for size in SIZES for bar in _bars(one, size).items()] for one in (recorded, measured))
     handles = []
     for dsl in dsls:
         name, colour = DSLS[dsl]
@@ -507,7 +467,7 @@ def _legend(recorded: dict, measured: dict | None, dsls: list[str]) -> list:
         if dsl in {d for (_, d), _ in new}:
             handles.append(Patch(facecolor=colour, label=f"{name}, measured here"))
         if dsl in {d for (_, d), _ in old}:
-            handles.append(Patch(facecolor="white", edgecolor=_blend(colour, 0.6), label=f"{name}, recorded"))
+            handles.append(Patch(facecolor="white", edgecolor=tint(colour, 0.6), label=f"{name}, recorded"))
     if any(bar.sustained and step not in ONE_TILE for (step, _), bar in (old if measured is None else new)):
         handles.append(
             Line2D(

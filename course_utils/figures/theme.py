@@ -1,16 +1,43 @@
-"""A figure that a notebook shows without pyplot."""
+"""The course's colours by meaning, its letters, and a figure that a notebook shows without pyplot."""
 
 from __future__ import annotations
 
 import io
 
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
+# ink and paper
+INK, GREY = "#222222", "#6b6b6b"  # what is said, and what is said beside it
+GRID, PALE, LANE, PAPER = "#e4e4e4", "#f1f1f1", "#f4f4f4", "#fbfbfb"  # grounds, darkest first
+BLUE, GREEN, ORANGE, PURPLE = "#3b6fb6", "#2e8b57", "#e08a1e", "#8e5ba6"
+TEAL = "#1f8a8a"  # a second consumer, beside the first one's green
+RED = "#b3261e"  # a fault, and a wait that never ends
+
+# what a warp does; a picture in the text uses the same
+WORK = {"TMA load": BLUE, "wgmma": GREEN, "epilogue": ORANGE, "TMA store": PURPLE, "wait": "#b5b5b5"}
+
+# a DSL's name and colour
+DSLS = {"tilelang": ("TileLang", BLUE), "cute": ("CuTe DSL", ORANGE)}
+DSL_TEXT = {"tilelang": "#2f5c99", "cute": "#a65c00"}  # the same two, dark enough for small text on white
+
+FONT = "DejaVu Sans"
+STYLE = {"font.family": FONT, "font.size": 8, "text.color": INK, "axes.labelcolor": INK}
 DPI = 160
 
 
+def tint(colour: str, share: float = 0.22) -> tuple[float, float, float]:
+    """``share`` of ``colour`` on white: 1 is the colour itself. Opaque, so no line shines through."""
+    return tuple(1 - share * (1 - channel) for channel in to_rgb(colour))
+
+
 class Picture(Figure):
-    """A matplotlib Figure that JupyterLab shows as a PNG."""
+    """A matplotlib Figure, drawn by Agg, that JupyterLab shows as a PNG."""
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        FigureCanvasAgg(self)
 
     def _repr_png_(self) -> bytes:
         buffer = io.BytesIO()

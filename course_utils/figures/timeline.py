@@ -11,30 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import matplotlib
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Patch
 
-from course_utils.figures.theme import Picture
+from course_utils.figures.theme import DPI, GREY, INK, LANE, RED, STYLE, WORK, Picture
 
-INK, GREY, RED = "#222222", "#6b6b6b", "#b3261e"
-COLOURS = {
-    "TMA load": "#3b6fb6",
-    "wgmma": "#2e8b57",
-    "epilogue": "#e08a1e",
-    "TMA store": "#8e5ba6",
-    "wait": "#b5b5b5",
-}
 ROWS = {"wait": 0, "epilogue": 1, "wgmma": 1, "TMA load": 2, "TMA store": 2}  # of a lane, from below
-ROW, LANE = 0.26, 1.0  # heights in lanes
+ROW = 0.26  # its height in lanes
 EDGES = 80  # waits whose arrivals are drawn; more would hide each other
-STYLE = {
-    "font.family": "DejaVu Sans",
-    "font.size": 8,
-    "text.color": INK,
-    "axes.labelcolor": INK,
-    "xtick.color": GREY,
-}
 
 
 @dataclass(frozen=True)
@@ -69,9 +53,8 @@ def timeline(emulation, ctas=None, title: str = "") -> Figure:
     lanes = _lanes(emulation, spans, ctas)
     begin = min((s.begin for s in spans if s.kind != "wait"), default=0)
     end = max([s.end for s in spans] + ([emulation.executed] if _stuck(emulation) else []) + [begin + 1])
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context({**STYLE, "xtick.color": GREY}):
         figure = Picture(figsize=(11, 1.5 + 0.85 * len(lanes)))
-        FigureCanvasAgg(figure)
         axes = figure.add_axes((0.19, 0.62 / figure.get_figheight(), 0.79, 1 - 1.25 / figure.get_figheight()))
         _draw_lanes(axes, lanes, begin, end)
         for span in spans:
@@ -80,8 +63,8 @@ def timeline(emulation, ctas=None, title: str = "") -> Figure:
         _draw_stuck(axes, emulation, lanes, begin, end)
         axes.set_xlim(begin - 0.01 * (end - begin), end + 0.01 * (end - begin))
         axes.set_xlabel("warp instructions executed so far: an order, not a time")
-        kinds = [k for k in COLOURS if any(s.kind == k for s in spans)]
-        handles = [Patch(color=COLOURS[k], label="waits" if k == "wait" else k) for k in kinds]
+        kinds = [k for k in WORK if any(s.kind == k for s in spans)]
+        handles = [Patch(color=WORK[k], label="waits" if k == "wait" else k) for k in kinds]
         handles += [Patch(color=RED, label="waits for ever")] if _stuck(emulation) else []
         axes.legend(
             handles=handles, loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncol=len(handles), frameon=False
@@ -94,7 +77,7 @@ def timeline(emulation, ctas=None, title: str = "") -> Figure:
 
 def save_timeline(path: str | Path, emulation, ctas=None, title: str = "") -> Path:
     """Write ``timeline(...)`` to ``path`` as a PNG and return the path. Raises as ``timeline`` does."""
-    timeline(emulation, ctas, title).savefig(path, format="png", dpi=150, metadata={"Software": None})
+    timeline(emulation, ctas, title).savefig(path, format="png", dpi=DPI, metadata={"Software": None})
     return Path(path)
 
 
@@ -131,9 +114,9 @@ def _lane(cta, warp, role) -> Lane:
 
 def _draw_lanes(axes, lanes, begin, end) -> None:
     for y in lanes.values():
-        axes.axhspan(y + 0.04, y + LANE - 0.04, color="#f4f4f4", lw=0, zorder=0)
-    axes.set_ylim(0, max(len(lanes), 1) * LANE)
-    axes.set_yticks([y + LANE / 2 for y in lanes.values()], [str(lane) for lane in lanes])
+        axes.axhspan(y + 0.04, y + 0.96, color=LANE, lw=0, zorder=0)
+    axes.set_ylim(0, max(len(lanes), 1))
+    axes.set_yticks([y + 0.5 for y in lanes.values()], [str(lane) for lane in lanes])
     axes.tick_params(length=0)
     for side in ("top", "right", "left", "bottom"):
         axes.spines[side].set_visible(False)
@@ -150,7 +133,7 @@ def _draw_span(axes, span, lanes, begin) -> None:
         left=left,
         height=ROW * 0.86,
         align="edge",
-        color=COLOURS[span.kind],
+        color=WORK[span.kind],
         lw=0,
         alpha=0.9 if span.kind == "epilogue" else 0.45,
         zorder=2,
@@ -161,7 +144,7 @@ def _draw_span(axes, span, lanes, begin) -> None:
         axes.plot(
             [left, left],
             [y, y + ROW * 0.86],
-            color=COLOURS[span.kind],
+            color=WORK[span.kind],
             lw=2 if span.kind == "epilogue" else 1,
             zorder=3,
         )

@@ -4,7 +4,7 @@ show.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from course_utils.artifact import TensorMap
 
@@ -35,9 +35,10 @@ TIMED_SIZES = ((4096, 4096, 4096), (8192, 8192, 8192), (8192, 2304, 5120))
 class Step:
     """One step. ``requires`` and ``forbids`` name conditions of ``conditions.CONDITIONS``.
 
-    ``speed_floor`` is the least share of cuBLAS's TFLOP/s at 4096, burst; None where one CTA computes one
-    tile, or speed is not the point. ``whole`` kernels give no points while any part fails: a kernel to repair
-    would have some as it is given.
+    ``label`` stands where there is little room. ``speed_floor`` is the least share of cuBLAS's TFLOP/s at
+    4096, burst; None where one CTA computes one tile, or speed is not the point. ``whole`` kernels give no
+    points while any part fails: a kernel to repair would have some as it is given. ``owned`` says what the
+    author of each DSL decides anew; what the other one's author does not name, its compiler decides.
     """
 
     id: str
@@ -45,109 +46,85 @@ class Step:
     points: int
     requires: tuple[str, ...]
     forbids: tuple[str, ...] = ()
+    label: str = ""
     check_sizes: tuple[tuple[int, int, int], ...] = CHECK_SIZES
     timed_sizes: tuple[tuple[int, int, int], ...] = TIMED_SIZES
     emulated: tuple[tuple[tuple[int, int, int], tuple[int, ...] | None], ...] = EMULATED
     speed_floor: float | None = None
     whole: bool = False
+    owned: dict[str, str] = field(default_factory=dict, hash=False)
 
 
 _TMA = ("wgmma", "tensor loads", "tensor stores", "expect-tx", "proxy fence", "store wait")
 _ROLES = (*_TMA, "two full barriers", "fixed grid", "empty barriers", "setmaxnreg")
+_DEEP = (*_ROLES, "four stages", "wgmma in flight")
+_CLUSTER = (*_DEEP, "multicast", "remote arrive", "cluster barrier", "cluster of two")
 
-STEPS = {
-    step.id: step
-    for step in (
-        Step(
-            "step01",
-            "single tile, synchronous",
-            5,
-            ("wgmma", "one CTA"),
-            ("tensor loads",),
-            check_sizes=((128, 128, 64),),
-            timed_sizes=((128, 128, 64),),
-            emulated=(((128, 128, 64), None),),
-        ),
-        Step(
-            "step02",
-            "K loop",
-            5,
-            ("wgmma", "one CTA"),
-            ("tensor loads",),
-            check_sizes=((128, 128, 320), (128, 128, 64), (128, 128, 576), (128, 128, 1088)),
-            timed_sizes=((128, 128, 4096),),
-            emulated=(((128, 128, 320), None), ((128, 128, 64), None)),
-        ),
-        Step("step03", "spatial tiling", 10, ("wgmma", "grid grows"), ("tensor loads",), speed_floor=0.20),
-        Step("step04", "TMA load and TMA store", 10, (*_TMA, "grid grows"), speed_floor=0.22),
-        Step("step05", "software pipeline", 10, (*_TMA, "two full barriers", "grid grows"), speed_floor=0.40),
-        Step(
-            "step06",
-            "persistent kernel",
-            10,
-            (*_TMA, "two full barriers", "fixed grid"),
-            emulated=PERSISTENT,
-            speed_floor=0.42,
-        ),
-        Step("step07", "warp specialization", 15, _ROLES, emulated=PERSISTENT, speed_floor=0.45),
-        Step("step08", "deeper pipeline", 5, (*_ROLES, "four stages", "wgmma in flight"), speed_floor=0.75),
-        Step(
-            "step09",
-            "two-CTA cluster",
-            15,
-            (
-                *_ROLES,
-                "four stages",
-                "wgmma in flight",
-                "multicast",
-                "remote arrive",
-                "cluster barrier",
-                "cluster of two",
-            ),
-            speed_floor=0.78,
-        ),
-        Step(
-            "step10",
-            "multi-consumer",
-            15,
-            (
-                *_ROLES,
-                "four stages",
-                "wgmma in flight",
-                "multicast",
-                "remote arrive",
-                "cluster barrier",
-                "cluster of two",
-                "three warpgroups",
-            ),
-            speed_floor=0.90,
-        ),
-    )
-}
+# fmt: off
+STEPS = {step.id: step for step in (
+    Step("step01", "single tile, synchronous", 5, ("wgmma", "one CTA"), ("tensor loads",), "single tile",
+         check_sizes=((128, 128, 64),), timed_sizes=((128, 128, 64),), emulated=(((128, 128, 64), None),),
+         owned={"tilelang": "the tile, the order of copy, fence and wgmma",
+                "cute": "the same, and swizzles, copy layout, MMA atom, fragments, fp16 conversion"}),
+    Step("step02", "K loop", 5, ("wgmma", "one CTA"), ("tensor loads",), "K loop",
+         check_sizes=((128, 128, 320), (128, 128, 64), (128, 128, 576), (128, 128, 1088)),
+         timed_sizes=((128, 128, 4096),), emulated=(((128, 128, 320), None), ((128, 128, 64), None)),
+         owned={"tilelang": "when to clear the accumulator",
+                "cute": "the accumulate field, one wgmma for every 16 of K"}),
+    Step("step03", "spatial tiling", 10, ("wgmma", "grid grows"), ("tensor loads",), "tiling",
+         speed_floor=0.20,
+         owned={"tilelang": "the slice of each CTA", "cute": "local tiles and what a thread takes of them"}),
+    Step("step04", "TMA load and TMA store", 10, (*_TMA, "grid grows"), (), "TMA", speed_floor=0.22,
+         owned={"tilelang": "a barrier, one arrival, fence and store",
+                "cute": "TMA atoms, partitions, expected bytes, who is elected, stmatrix"}),
+    Step("step05", "software pipeline", 10, (*_TMA, "two full barriers", "grid grows"), (), "pipeline",
+         speed_floor=0.40,
+         owned={"tilelang": "stage and parity of each load and wait",
+                "cute": "a pipeline object, its arrival counts, its two states"}),
+    Step("step06", "persistent kernel", 10, (*_TMA, "two full barriers", "fixed grid"), (), "persistent",
+         emulated=PERSISTENT, speed_floor=0.42,
+         owned={"tilelang": "the scheduler's panel, stage and parity across tiles",
+                "cute": "the order of tiles, as a layout"}),
+    Step("step07", "warp specialization", 15, _ROLES, (), "warp spec.", emulated=PERSISTENT, speed_floor=0.45,
+         owned={"tilelang": "roles, arrival counts, initial parity, registers",
+                "cute": "the same, and min_blocks_per_mp, without which registers stay as they are"}),
+    Step("step08", "deeper pipeline", 5, _DEEP, (), "deeper", speed_floor=0.75,
+         owned={"tilelang": "which stage is free while one group runs",
+                "cute": "the same, as a third pipeline state"}),
+    Step("step09", "two-CTA cluster", 15, _CLUSTER, (), "cluster", speed_floor=0.78,
+         owned={"tilelang": "mask, remote arrivals, cluster_sync at the end",
+                "cute": "mask, each CTA's half of B, the cluster's layout, producer_tail"}),
+    Step("step10", "multi-consumer", 15, (*_CLUSTER, "three warpgroups"), (), "multi-cons.", speed_floor=0.90,
+         owned={"tilelang": "rows to warpgroups by a policy, D in chunks",
+                "cute": "rows to warpgroups by the MMA's layout, each chunk's registers and stores"}),
+)}
+# fmt: on
 
 # The notebooks on TMA legality. GEMM kernels first: a planted fault of solutions/wrong to repair, under the
 # conditions of the step that it was planted in, and an epilogue to write.
-REPAIRS = {
-    "case13a": ("expect_bytes_too_many", "tilelang"),
-    "case13b": ("no_phase_flip", "tilelang"),
-    "case13c": ("no_proxy_fence", "cute"),
-    "case13d": ("no_store_wait", "tilelang"),
-    "case13e": ("phase_restarts", "tilelang"),
-    "case13f": ("early_release", "tilelang"),
+# fmt: off
+_REPAIRED = {  # the case, the fault, its DSL, the step
+    "case13a": ("expect_bytes_too_many", "tilelang", "step04"),
+    "case13b": ("no_phase_flip", "tilelang", "step05"),
+    "case13c": ("no_proxy_fence", "cute", "step04"),
+    "case13d": ("no_store_wait", "tilelang", "step06"),
+    "case13e": ("phase_restarts", "tilelang", "step06"),
+    "case13f": ("early_release", "tilelang", "step08"),
 }
-_REPAIRED = {
-    "case13a": "step04",
-    "case13b": "step05",
-    "case13c": "step04",
-    "case13d": "step06",
-    "case13e": "step06",
-    "case13f": "step08",
-}
+# fmt: on
+REPAIRS = {name: (fault, dsl) for name, (fault, dsl, _) in _REPAIRED.items()}
 GEMM_CASES = {
     name: replace(
-        STEPS[step], id=name, title=f"repair {REPAIRS[name][0]}", points=5, speed_floor=None, whole=True
+        STEPS[step],
+        id=name,
+        title=f"repair {fault}",
+        label="",
+        points=5,
+        speed_floor=None,
+        whole=True,
+        owned={},
     )
-    for name, step in _REPAIRED.items()
+    for name, (fault, _, step) in _REPAIRED.items()
 }
 GEMM_CASES["case15"] = Step("case15", "TMA epilogue", 10, (*_TMA, "grid grows", "four stores", "read wait"))
 
@@ -205,48 +182,6 @@ MAP_CASES = {
             ),
         ),
     )
-}
-
-# What the author of each DSL decides anew in a step. What the other one's author does not name, its compiler
-# decides.
-OWNED = {
-    "step01": {
-        "tilelang": "the tile, the order of copy, fence and wgmma",
-        "cute": "the same, and swizzles, copy layout, MMA atom, fragments, fp16 conversion",
-    },
-    "step02": {
-        "tilelang": "when to clear the accumulator",
-        "cute": "the accumulate field, one wgmma for every 16 of K",
-    },
-    "step03": {"tilelang": "the slice of each CTA", "cute": "local tiles and what a thread takes of them"},
-    "step04": {
-        "tilelang": "a barrier, one arrival, fence and store",
-        "cute": "TMA atoms, partitions, expected bytes, who is elected, stmatrix",
-    },
-    "step05": {
-        "tilelang": "stage and parity of each load and wait",
-        "cute": "a pipeline object, its arrival counts, its two states",
-    },
-    "step06": {
-        "tilelang": "the scheduler's panel, stage and parity across tiles",
-        "cute": "the order of tiles, as a layout",
-    },
-    "step07": {
-        "tilelang": "roles, arrival counts, initial parity, registers",
-        "cute": "the same, and min_blocks_per_mp, without which registers stay as they are",
-    },
-    "step08": {
-        "tilelang": "which stage is free while one group runs",
-        "cute": "the same, as a third pipeline state",
-    },
-    "step09": {
-        "tilelang": "mask, remote arrivals, cluster_sync at the end",
-        "cute": "mask, each CTA's half of B, the cluster's layout, producer_tail",
-    },
-    "step10": {
-        "tilelang": "rows to warpgroups by a policy, D in chunks",
-        "cute": "rows to warpgroups by the MMA's layout, each chunk's registers and stores",
-    },
 }
 
 

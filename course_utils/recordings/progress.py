@@ -13,28 +13,39 @@ from pathlib import Path
 
 from course_utils.grading.verdict import Verdict
 from course_utils.recordings.bundle import entry, provenance
+from course_utils.recordings.model import Entry, Points, Provenance, usable, write
 
 FILE = Path("progress.json")  # in the notebook's folder, which is its kernel's working directory
 
 
+class Kept(Entry, frozen=True, kw_only=True):
+    """An entry whose points count, and whose receipt can be shown."""
+
+    points: Points
+    receipt: list[tuple[str, str]]
+
+
 def read(path: Path = FILE) -> dict:
-    """``{"provenance": {...}, "entries": [...]}``; empty where nothing was kept yet or the file cannot be
-    read.
+    """``{"provenance": {...}, "entries": [...]}``: what of the file is whole.
+
+    Empty where nothing was kept yet or nothing can be read. A timing that is broken costs the timings and not
+    the points. Raises nothing.
     """
     try:
         kept = json.loads(path.read_text())
-        entries = [
-            e
-            for e in kept["entries"]
-            if isinstance(e["points"], (int, float))
-            and e["timings"] is not None
-            and e["step"]
-            and e["dsl"]
-            and e["receipt"] is not None
-        ]
-        return {"provenance": dict(kept["provenance"]), "entries": entries}
-    except (OSError, ValueError, KeyError, TypeError):
+        entries, where = list(kept["entries"]), kept["provenance"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return {"provenance": {}, "entries": []}
+    return {
+        "provenance": where if usable(where, Provenance) else {},
+        "entries": [whole for entry in entries if (whole := _whole(entry))],
+    }
+
+
+def _whole(entry: object) -> dict | None:
+    """An entry as it was kept, or without its timings where one is broken; None where it cannot be used."""
+    without = entry | {"timings": []} if isinstance(entry, dict) else {}
+    return next((form for form in (entry, without) if usable(form, Kept)), None)
 
 
 def keep(verdict: Verdict, device: dict | None, path: Path = FILE) -> None:
@@ -56,7 +67,7 @@ def keep(verdict: Verdict, device: dict | None, path: Path = FILE) -> None:
         ]
         where = provenance(device, {}) if device and verdict.timing else kept["provenance"]
         fresh = path.with_suffix(".new")
-        fresh.write_text(json.dumps({"provenance": where, "entries": entries}, indent=1) + "\n")
+        write(fresh, {"provenance": where, "entries": entries})
         os.replace(fresh, path)
 
 

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from course_utils.artifact import (
-    DATA_TYPES,
-    ELEMENT_BYTES,
-    INTERLEAVES,
-    L2_PROMOTIONS,
-    OOB_FILLS,
-    SWIZZLES,
-    TensorMap,
-)
+from course_utils.artifact import TensorMap
 from course_utils.tma.rules import Violation, row_to_tensor_map, violations
 
 FIELDS = (
@@ -34,13 +25,6 @@ FIELDS = (
     "oob",
     "rc",
 )
-CODES = {
-    "type": DATA_TYPES,
-    "interleave": INTERLEAVES,
-    "swizzle": SWIZZLES,
-    "l2": L2_PROMOTIONS,
-    "oob": OOB_FILLS,
-}
 
 
 def rows(path: str | Path) -> Iterator[tuple[int, dict]]:
@@ -110,58 +94,3 @@ def explain(tensor_map: TensorMap, address: int) -> str:
 
 def _sentence(violation: Violation) -> str:
     return f"  {violation} ({violation.source})"
-
-
-def from_options(options: argparse.Namespace) -> tuple[TensorMap, int]:
-    """The map that the options of ``course tensormap explain`` describe.
-
-    Raises ValueError naming the option.
-    """
-    if options.file:
-        row = next((row for number, row in rows(options.file) if number == options.row), None)
-        if row is None:
-            raise ValueError(f"{options.file} has no line {options.row}; --row counts from 1")
-        return row_to_tensor_map(row)
-    if not options.dims or not options.box:
-        raise ValueError("a map needs --dims and --box, or a FILE with --row")
-    dims, box = _numbers("--dims", options.dims), _numbers("--box", options.box)
-    data_type = _code("type", options.type)
-    dense, stride = [], ELEMENT_BYTES[data_type] if data_type < len(ELEMENT_BYTES) else 1
-    for extent in dims[:-1]:
-        stride *= extent
-        dense.append(stride)
-    strides = _numbers("--strides", options.strides) if options.strides else tuple(dense)
-    element_strides = (
-        _numbers("--element-strides", options.element_strides) if options.element_strides else (1,) * len(box)
-    )
-    return TensorMap(
-        data_type,
-        dims,
-        strides,
-        box,
-        element_strides,
-        _code("interleave", options.interleave),
-        _code("swizzle", options.swizzle),
-        _code("l2", options.l2),
-        _code("oob", options.oob),
-    ), options.address
-
-
-def _numbers(name: str, text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part, 0) for part in text.replace("x", ",").split(","))
-    except ValueError as error:
-        raise ValueError(
-            f"{name} is a list of whole numbers, innermost first, for example 64,128; not {text}"
-        ) from error
-
-
-def _code(name: str, text: str) -> int:
-    """The driver's code of a name, or a code itself, so that illegal ones can be asked about."""
-    if text in CODES[name]:
-        return CODES[name].index(text)
-    if text.isdigit():
-        return int(text)
-    raise ValueError(
-        f"--{name} is one of {', '.join(CODES[name])}, or the driver's number for it; not {text}"
-    )

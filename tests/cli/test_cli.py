@@ -1,6 +1,7 @@
 """The course command: what it prints, what it writes, and its exit codes."""
 
 import functools
+import importlib
 import json
 import os
 import re
@@ -13,7 +14,8 @@ import pytest
 
 from course_utils import cli
 from course_utils.artifact import Artifact
-from course_utils.cli import doctor
+from course_utils.cli import check as checking
+from course_utils.cli import doctor, records
 from course_utils.compile import load as loading
 from course_utils.grading import checker, steps
 from course_utils.grading.verdict import Part, Verdict
@@ -256,11 +258,13 @@ def test_climb_says_how_long_each_dsl_is_and_what_its_author_decides(course, two
     for step in steps.STEPS:
         for dsl in checker.DSLS:
             lines = loading.code_lines(loading.solution_path(step, dsl))
-            assert re.search(rf"{dsl} +{lines} +{re.escape(steps.OWNED[step][dsl].split(',')[0])}", table)
+            assert re.search(
+                rf"{dsl} +{lines} +{re.escape(steps.STEPS[step].owned[dsl].split(',')[0])}", table
+            )
 
 
 def test_climb_does_not_mind_a_missing_solution(course, two_steps, monkeypatch):
-    monkeypatch.setattr(cli, "solution_path", lambda *_: "missing.py")
+    monkeypatch.setattr(checking, "solution_path", lambda *_: "missing.py")
     code, out, _ = course("climb", "--backend", "compile")
     assert code == FAILED and "What each DSL's author wrote" in out
 
@@ -281,7 +285,7 @@ def test_climb_with_a_gpu(course, two_steps, monkeypatch):
 def test_climb_exits_1_and_says_what_failed(course, two_steps, monkeypatch):
     write("broken.py", "gemm = None\n")
     monkeypatch.setattr(
-        cli, "solution_path", lambda step, dsl: "broken.py" if step == "step03" else "missing.py"
+        checking, "solution_path", lambda step, dsl: "broken.py" if step == "step03" else "missing.py"
     )
     code, out, _ = course("climb", "--backend", "compile")
     assert code == FAILED
@@ -291,7 +295,7 @@ def test_climb_exits_1_and_says_what_failed(course, two_steps, monkeypatch):
 
 
 def test_climb_does_without_a_recorded_ladder(course, two_steps, monkeypatch):
-    monkeypatch.setattr(cli, "solution_path", lambda *_: "missing.py")
+    monkeypatch.setattr(checking, "solution_path", lambda *_: "missing.py")
     course("climb", "--backend", "compile")
     assert Path("build/ladder.png").exists()
 
@@ -381,19 +385,41 @@ def test_plot_writes_the_picture(out, course):
 
 def test_plot_shows_the_climb_over_the_record(course, monkeypatch):
     drawn = []
-    monkeypatch.setattr(cli, "_draw", lambda path, recorded, mine: drawn.append((recorded, mine)))
+    monkeypatch.setattr(records, "draw", lambda path, recorded, mine: drawn.append((recorded, mine)))
     Path("build").mkdir()
-    write("build/climb.json", json.dumps({"entries": [{"timings": [timing(1.0)]}]}))
+    entry = {"name": "x", "step": "step03", "dsl": "tilelang", "checks": [], "timings": [timing(1.0)]}
+    write("build/climb.json", json.dumps({"entries": [entry]}))
     course("plot")
-    assert drawn == [({"provenance": {}, "entries": []}, {"entries": [{"timings": [timing(1.0)]}]})]
+    assert drawn == [({"provenance": {}, "entries": []}, {"entries": [entry]})]
 
 
-def test_plot_of_a_broken_climb_exits_2(course):
+@pytest.mark.parametrize(
+    "content, words",
+    [
+        ("{", "not a results file"),
+        ("[]", "needs an object"),
+        ('{"entries": [{"timings": []}]}', "entry 0 lacks name, step, dsl, checks"),
+        ('{"entries": [5]}', "entry 0 lacks name"),
+        ('{"entries": [], "provenance": {"gpu": "x"}}', "provenance lacks driver"),
+    ],
+)
+def test_plot_of_a_broken_climb_exits_2(content, words, course):
     Path("build").mkdir()
-    write("build/climb.json", "{")
+    write("build/climb.json", content)
     code, _, err = course("plot")
     assert code == USAGE
-    assert err.startswith("course plot: ")
+    assert err.startswith("course plot: build/climb.json is not what `course climb` wrote")
+    assert words in err and "run `course climb` again" in err
+
+
+def test_plot_draws_what_climb_wrote(course, two_steps, monkeypatch):
+    for device, timings in ((None, ()), (DEVICE, [timing(321.0)])):
+        monkeypatch.setattr(checker, "find_gpu", lambda device=device: (device, ""))
+        monkeypatch.setattr(
+            checker, "check", lambda step, *_, timings=timings: verdict(step, timings=timings)
+        )
+        assert course("climb")[0] == PASSED
+        assert course("plot")[0] == PASSED
 
 
 def test_doctor_looks_at_python_packages_compiler_and_gpu(course):
@@ -550,3 +576,32 @@ def test_bundle_that_cannot_be_exits_2(argv, words, course):
     assert code == USAGE
     assert err.startswith("course bundle: ") and words in err
     assert not Path("out.pyz").exists()
+
+
+# -- how quickly it starts
+
+
+def test_help_loads_no_compiler_and_draws_nothing():
+    code = (
+        "import sys\nfrom course_utils.cli import main\n"
+        "try: main(['--help'])\nexcept SystemExit: pass\n"
+        "heavy = ('torch', 'tilelang', 'cutlass', 'matplotlib', 'IPython', 'nbformat', 'msgspec', 'numpy')\n"
+        "print([name for name in heavy if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[2])},
+    )
+    assert done.stderr == "[]\n"
+
+
+def test_every_command_has_its_function():
+    from course_utils.cli import parser
+
+    asked = ["check step01", "receipt x", "trace x", "bundle x", "import x", "tensormap verify x"]
+    for line in [*asked, "doctor", "climb", "plot", "sync"]:
+        module, function = parser.parser().parse_args(line.split()).run.split(".")
+        assert callable(getattr(importlib.import_module(f"course_utils.cli.{module}"), function))

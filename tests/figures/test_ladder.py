@@ -15,7 +15,8 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.text import Text
 
-from course_utils.figures.ladder import DSLS, SIZES, STEPS, ladder, save_ladder
+from course_utils.figures.ladder import LABELS, SIZES, ladder, save_ladder
+from course_utils.figures.theme import DSLS
 
 BURST = {
     "step03": 200.0,
@@ -42,7 +43,7 @@ def timing(mode, size, tflops, cublas):
     }
 
 
-def synthetic(dsls=("tilelang",), steps=STEPS, scale=1.0, gpu="NVIDIA H200"):
+def synthetic(dsls=("tilelang",), steps=LABELS, scale=1.0, gpu="NVIDIA H200"):
     entries = []
     for dsl, step in itertools.product(dsls, steps):
         if step in BURST:
@@ -55,9 +56,19 @@ def synthetic(dsls=("tilelang",), steps=STEPS, scale=1.0, gpu="NVIDIA H200"):
             ]
         else:
             timings = [timing("burst", [128, 128, 64], 0.25, 0.5)]
-        entries.append({"step": step, "dsl": dsl, "timings": timings})
-    provenance = {"gpu": gpu, "driver": "580.00", "date": "2026-01-02", "versions": {"tilelang": "0.0.1"}}
+        entries.append(entry(step, timings, dsl))
+    provenance = {
+        "gpu": gpu,
+        "driver": "580.00",
+        "torch": "2.0",
+        "date": "2026-01-02",
+        "versions": {"tilelang": "0.0.1"},
+    }
     return {"provenance": provenance, "entries": entries}
+
+
+def entry(step, timings, dsl="tilelang"):
+    return {"name": f"{step} {dsl}", "step": step, "dsl": dsl, "checks": [], "timings": timings}
 
 
 def texts(figure):
@@ -95,7 +106,7 @@ def overlaps(figure):
 def test_says_what_is_drawn():
     figure = ladder(synthetic())
     said = texts(figure)
-    assert set(STEPS.values()) <= set(said)
+    assert set(LABELS.values()) <= set(said)
     assert {
         "cuBLAS burst 760",
         "cuBLAS sustained 640",
@@ -249,24 +260,28 @@ def test_nothing_to_draw_is_said_and_never_raised(entries):
 
 
 def test_draws_what_there_is():
-    burst = {"mode": "burst", "size": [4096] * 3, "tflops": 300.0}
+    burst = {"mode": "burst", "size": [4096] * 3, "tflops": 300.0, "cublas_tflops": 600.0, "ratio": 0.5}
     entries = [
-        {"step": "step03", "dsl": "tilelang", "timings": [burst]},
-        {"step": "step04", "dsl": "tilelang", "timings": [{**burst, "mode": "sustained"}]},
-        {
-            "step": "step05",
-            "dsl": "tilelang",
-            "timings": [{**burst, "tflops_quartiles": [310, "x"], "ratio": None}],
-        },
-        {"step": "step06", "dsl": "tilelang", "timings": [{**burst, "tflops_quartiles": [310.0, 290.0]}]},
-        {"step": "step99", "dsl": "tilelang", "timings": [burst]},
+        entry("step03", [burst]),
+        entry("step04", [{**burst, "mode": "sustained"}]),
+        entry("step05", [{**burst, "tflops_quartiles": None}]),
+        entry("step06", [{**burst, "tflops_quartiles": [310.0, 290.0]}]),
+        entry("step07", [{**burst, "tflops_quartiles": [310, "x"]}]),
+        entry("step08", [{**burst, "ratio": None}]),
+        entry("step99", [burst]),
     ]
     figure = ladder({"entries": entries})
-    assert values(figure.axes[0]) == ["300"] * 3
+    assert values(figure.axes[0]) == ["300\n50%"] * 3
     said = texts(figure)
-    assert any("recorded on an unnamed GPU, no date; not drawn: step99 tilelang" in t for t in said)
+    missing = "step07 tilelang, step08 tilelang, step99 tilelang"
+    assert any(f"recorded on an unnamed GPU, no date; not drawn: {missing}" in t for t in said)
     assert "nothing recorded yet" in said  # at 8192
     assert overlaps(figure) == []
+
+
+def test_part_of_a_provenance_is_none():
+    figure = ladder({**synthetic(), "provenance": {"gpu": "NVIDIA H200"}})
+    assert any("recorded on an unnamed GPU, no date" in t for t in texts(figure))
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 import pytest
 
-from course_utils.figures import ladder as plots
-from course_utils.figures.timeline import COLOURS, RED, timeline
+from course_utils.figures.theme import RED, WORK
+from course_utils.figures.timeline import save_timeline, timeline
 from course_utils.run.emulator.emulate import Emulation
 from course_utils.run.emulator.findings import Finding
 from course_utils.run.emulator.trace import Arrival, Span
@@ -71,7 +71,7 @@ def test_a_lane_for_each_role_producers_above():
 
 def test_every_kind_of_work_has_its_colour_and_the_axis_says_order():
     figure = timeline(emulation())
-    assert set(COLOURS.values()) <= colours(figure)
+    assert set(WORK.values()) <= colours(figure)
     assert "order, not a time" in figure.axes[0].get_xlabel()
 
 
@@ -108,5 +108,5 @@ def test_a_cluster_is_drawn_together():
     assert lanes(figure)[-1] == "CTA 1, consumer (warpgroup 1)"
 
 
-def test_plots_has_it_too(tmp_path):
-    assert plots.save_timeline(tmp_path / "t.png", emulation()).read_bytes().startswith(b"\x89PNG")
+def test_saves_a_png(tmp_path):
+    assert save_timeline(tmp_path / "t.png", emulation()).read_bytes().startswith(b"\x89PNG")

@@ -1,11 +1,13 @@
 """Recorded measurements: what is read back, and which files are refused with words."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
-from course_utils.recordings import measured
-from course_utils.recordings.measured import MeasuredError
+from course_utils.recordings import measured, model
+from course_utils.recordings.model import MeasuredError
 
 PROVENANCE = {
     "gpu": "NVIDIA H200",
@@ -16,6 +18,9 @@ PROVENANCE = {
 }
 ENTRY = {"name": "step01 tilelang", "step": "step01", "dsl": "tilelang", "checks": [], "timings": []}
 GOOD = {"provenance": PROVENANCE, "entries": [ENTRY]}
+CHECK = {"name": "results", "passed": None, "points": 0, "max_points": 4.0, "detail": ""}
+TIMING = {"mode": "burst", "size": [4096] * 3, "tflops": 700.0, "cublas_tflops": 720.0, "ratio": 0.97}
+FULL = {**ENTRY, "checks": [CHECK], "timings": [TIMING], "points": 5.0, "receipt": [["wgmma", "8"]]}
 COMMITTED = [
     path for path in sorted(measured.FOLDER.glob("*.json")) if path.stem != "emulator"
 ]  # that one compares two runs
@@ -81,6 +86,7 @@ BAD = {
         {"provenance": "gpu driver torch date versions", "entries": []},
         "provenance lacks gpu",
     ),
+    "too deep": (b"[" * 100_000, "not a results file"),
     "entry no object": ({"provenance": PROVENANCE, "entries": [ENTRY, 5]}, "entry 1 lacks name"),
     **{
         f"provenance without {key}": (
@@ -112,11 +118,11 @@ def test_bad_file_is_refused_with_its_name_and_reason(content, words, tmp_path, 
 @pytest.mark.parametrize("path", ["missing.json", "."], ids=["missing", "a folder"])
 def test_unreadable_file_is_refused(path, tmp_path):
     with pytest.raises(MeasuredError, match="not a results file"):
-        measured.read(tmp_path / path)
+        model.read(tmp_path / path)
 
 
 def test_every_committed_record_is_one():
-    assert [path for path in COMMITTED if not measured.read(path)["entries"]] == []
+    assert [path for path in COMMITTED if not model.read(path)["entries"]] == []
 
 
 def test_a_bad_file_leaves_the_record_as_it_was(tmp_path):
@@ -124,3 +130,66 @@ def test_a_bad_file_leaves_the_record_as_it_was(tmp_path):
     with pytest.raises(MeasuredError):
         measured.record(write(tmp_path / "bad.json", {}))
     assert measured.load() == GOOD
+
+
+def with_timing(**fields):
+    return {**FULL, "timings": [TIMING, {**TIMING, **fields}]}
+
+
+WRONG_TYPES = {
+    "name": ({**FULL, "name": 5}, "entry 1, name: expected `str`, got `int`"),
+    "checks": ({**FULL, "checks": {}}, "entry 1, checks: expected `array`"),
+    "points": ({**FULL, "points": "5"}, "entry 1, points: expected `float`"),
+    "points below 0": ({**FULL, "points": -1}, "entry 1, points: expected `float` >= 0"),
+    "receipt": ({**FULL, "receipt": [["a", "b", "c"]]}, "entry 1, receipt[0]: expected `array` of length 2"),
+    "passed": ({**FULL, "checks": [{**CHECK, "passed": "yes"}]}, "entry 1, checks[0].passed: expected `bool"),
+    "detail": ({**FULL, "checks": [without(CHECK, "detail")]}, "entry 1, checks[0]: object missing"),
+    "no ratio": ({**FULL, "timings": [without(TIMING, "ratio")]}, "required field `ratio`"),
+    "mode": (with_timing(mode="warm"), "entry 1, timings[1].mode: invalid enum value 'warm'"),
+    "size": (with_timing(size=4096), "entry 1, timings[1].size: expected `array`"),
+    "tflops NaN": (with_timing(tflops=float("nan")), "entry 1, timings[1].tflops: expected `float` > 0"),
+    "tflops a word": (with_timing(tflops="fast"), "entry 1, timings[1].tflops: expected `float`, got `str`"),
+    "ratio null": (with_timing(ratio=None), "entry 1, timings[1].ratio: expected `float`, got `null`"),
+    "quartiles": (with_timing(tflops_quartiles=[1.0, "x"]), "timings[1].tflops_quartiles[1]: expected"),
+}
+
+
+@pytest.mark.parametrize("entry, words", WRONG_TYPES.values(), ids=WRONG_TYPES)
+def test_a_field_of_a_wrong_type_is_named(entry, words, tmp_path):
+    path = write(tmp_path / "results.json", {"provenance": PROVENANCE, "entries": [FULL, entry]})
+    with pytest.raises(MeasuredError) as caught:
+        model.read(path)
+    assert str(caught.value).startswith(f"{path}: entry 1, ") and words in str(caught.value)
+
+
+def test_provenance_of_a_wrong_type_is_named(tmp_path):
+    path = write(tmp_path / "results.json", {"provenance": {**PROVENANCE, "versions": []}, "entries": []})
+    with pytest.raises(MeasuredError, match="results.json: provenance.versions: expected `object`"):
+        model.read(path)
+
+
+def test_a_machine_without_a_gpu_need_not_say_where(tmp_path):
+    for where in ({}, {"provenance": {}}):
+        path = write(tmp_path / "climb.json", {"entries": [FULL], **where})
+        assert model.read(path, timed=False)["entries"] == [FULL]
+        with pytest.raises(MeasuredError, match="provenance lacks gpu"):
+            model.read(path)
+    for broken in ({"provenance": {"gpu": "NVIDIA H200"}}, {"provenance": 5}):
+        with pytest.raises(MeasuredError, match="provenance lacks"):
+            model.read(write(path, {"entries": [FULL], **broken}), timed=False)
+    with pytest.raises(MeasuredError, match="entry 0 lacks name"):
+        model.read(write(path, {"entries": [{}]}), timed=False)
+
+
+def test_what_is_written_is_read(tmp_path):
+    model.write(tmp_path / "results.json", {"provenance": PROVENANCE, "entries": [FULL]})
+    assert model.read(tmp_path / "results.json") == {"provenance": PROVENANCE, "entries": [FULL]}
+
+
+def test_the_bundles_runner_needs_no_msgspec():
+    code = (
+        "import sys; sys.modules['msgspec'] = None; from course_utils.recordings import bundle; "
+        "print(bundle.provenance({'name': 'NVIDIA H200'}, {})['gpu'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "NVIDIA H200\n", done.stderr

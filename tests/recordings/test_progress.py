@@ -1,6 +1,7 @@
 """What a learner reached is kept between sessions, and never lost to a worse check or a broken file."""
 
 import json
+import math
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -70,6 +71,68 @@ def test_broken_file_is_moved_aside(file, broken):
     assert progress.read(file)["entries"] == []
     progress.keep(verdict(9), None, file)
     assert len(progress.read(file)["entries"]) == 1 and file.with_suffix(".broken").read_text() == broken
+
+
+KEPT = {
+    "name": "step04 tilelang",
+    "step": "step04",
+    "dsl": "tilelang",
+    "checks": [],
+    "timings": [TIMING],
+    "points": 9.0,
+    "receipt": [["wgmma", "8"]],
+}
+
+
+def without(key):
+    return {k: v for k, v in KEPT.items() if k != key}
+
+
+@pytest.mark.parametrize("where", [3, [], "H200", {"gpu": None}, {}])
+@pytest.mark.parametrize(
+    "entry",
+    [
+        None,
+        3,
+        "step04",
+        {},
+        *(without(key) for key in KEPT if key != "timings"),
+        {**KEPT, "step": ["step04"]},
+        {**KEPT, "dsl": {}},
+        {**KEPT, "points": "nine"},
+        {**KEPT, "receipt": 5},
+        {**KEPT, "receipt": [["one"]]},
+        {**KEPT, "checks": "none"},
+    ],
+)
+def test_a_broken_entry_costs_itself_and_breaks_nothing(file, entry, where):
+    fine = {**KEPT, "step": "step05"}
+    file.write_text(json.dumps({"provenance": where, "entries": [fine, entry]}))
+    kept = progress.read(file)
+    assert kept["entries"] == [fine]
+    assert plots.ladder({"entries": []}, kept) and progress.points(kept, "tilelang") >= 9
+    progress.keep(verdict(9), None, file)
+    assert progress.points(progress.read(file), "tilelang") == 18
+
+
+@pytest.mark.parametrize(
+    "timings",
+    [
+        5,
+        None,
+        [None, {}],
+        [TIMING, {**TIMING, "tflops": math.nan}],
+        [{**TIMING, "ratio": "x"}],
+        [{**TIMING, "size": 4096}],
+        [{**TIMING, "tflops_quartiles": [310, "x"]}],
+    ],
+)
+def test_a_broken_timing_costs_no_points(file, timings):
+    for entry in ({**KEPT, "timings": timings}, without("timings")):
+        file.write_text(json.dumps({"provenance": {}, "entries": [entry]}))
+        kept = progress.read(file)
+        assert kept["entries"] == [{**KEPT, "timings": []}]
+        assert plots.ladder({"entries": []}, kept)
 
 
 def test_two_notebooks_at_once_lose_nothing(file):

@@ -1,0 +1,157 @@
+"""``course check`` and ``course climb``: one verdict, and the whole ladder."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from course_utils.cli import BUILD, EXIT_FAILED, EXIT_NOT_ALL_TRIED
+from course_utils.cli.records import draw
+from course_utils.cli.terminal import bar, say
+from course_utils.compile.errors import CompileError
+from course_utils.compile.load import code_lines, load_factory, solution_path
+from course_utils.grading import checker, steps
+from course_utils.grading.verdict import Verdict
+from course_utils.recordings import measured, model
+from course_utils.recordings.bundle import entry, provenance
+
+MARKS = {True: "[green]ok[/]", False: "[red]no[/]", None: "[dim]not run[/]"}
+TABLE = {"title_justify": "left", "box": box.SIMPLE_HEAD, "pad_edge": False, "padding": (0, 1, 0, 0)}
+
+
+def check(options: argparse.Namespace, console: Console) -> int:
+    """One step: a file of the learner's, or the solution."""
+    step = steps.find(options.step)
+    printed = sys.stderr if options.json else sys.stdout  # what a learner's file prints is no JSON
+    with contextlib.redirect_stdout(printed):
+        verdict = _verdict(step, options.dsl, options.backend, options.time_limit, options.file)
+    if options.json:
+        sys.stdout.write(json.dumps(verdict.to_dict(), indent=1) + "\n")
+    else:
+        say(console, str(verdict))
+    if verdict.failed:
+        return EXIT_FAILED
+    return 0 if verdict.passed else EXIT_NOT_ALL_TRIED
+
+
+def climb(options: argparse.Namespace, console: Console) -> int:
+    """Every solution: a table, what failed, build/climb.json and build/ladder.png."""
+    verdicts = []
+    rungs = [(step, dsl) for step in steps.STEPS.values() for dsl in checker.DSLS]
+    with bar(console) as progress:
+        task = progress.add_task("climbing", total=len(rungs))
+        for step, dsl in rungs:
+            progress.update(task, description=f"{dsl} {step.id} {step.title}")
+            verdicts.append(_verdict(step, dsl, options.backend))
+            progress.advance(task)
+    recorded = measured.load()
+    console.print(_ladder(verdicts, recorded))
+    console.print(_side_by_side())
+    failed = [v for v in verdicts if v.failed]
+    for verdict in failed:
+        say(console, f"{verdict.step} {verdict.dsl}: {verdict.diagnosis}")
+    BUILD.mkdir(exist_ok=True)
+    mine = _as_results(verdicts)
+    model.write(BUILD / "climb.json", mine)
+    draw(BUILD / "ladder.png", recorded, mine)
+    console.print(f"wrote {BUILD / 'climb.json'} and {BUILD / 'ladder.png'}")
+    if words := _not_run(verdicts, recorded):
+        say(console, words)
+    return EXIT_FAILED if failed else 0
+
+
+def _verdict(
+    step: steps.Step, dsl: str, backend: str, time_limit: float = checker.TIME_LIMIT, file: str | None = None
+) -> Verdict:
+    try:
+        factory = load_factory(file or solution_path(step.id, dsl))
+    except CompileError as error:
+        return checker.not_compiled(step, dsl, "compile", str(error))
+    return checker.check(step.id, factory, dsl, backend, time_limit)
+
+
+def _as_results(verdicts: list[Verdict]) -> dict:
+    device, _ = checker.find_gpu()
+    return {
+        "provenance": provenance(device, {}) if device else {},
+        "entries": [entry(f"{v.step} {v.dsl}", v) for v in verdicts],
+    }
+
+
+def _not_run(verdicts: list[Verdict], recorded: dict) -> str:
+    """What could not be tried here and why, or nothing."""
+    left = [part for v in verdicts for part in v.checks if part.passed is None]
+    if not left:
+        return ""
+    names = " and ".join(sorted({part.name for part in left}))
+    text, where = (
+        f"Not run here: {names} ({left[0].detail.removeprefix('not run: ')}).",
+        recorded["provenance"],
+    )
+    if where:
+        text += f" TFLOP/s in brackets were recorded at 4096 on {where['gpu']}, {where['date']}."
+    return text
+
+
+def _ladder(verdicts: list[Verdict], recorded: dict) -> Table:
+    """The ladder as a table that fits 80 columns.
+
+    A figure that was recorded, not measured here, is in brackets.
+    """
+    table = Table(title="The ladder", **TABLE)
+    for name in ("step", "", "dsl", "receipt", "result"):
+        table.add_column(name, no_wrap=bool(name))  # only the title may wrap
+    for name in ("points", "TFLOP/s", "of cuBLAS"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for verdict in verdicts:
+        parts = {part.name: part.passed for part in verdict.checks}
+        built = all(parts[name] for name in ("compiles", "tensor maps", "instructions"))
+        here = next(iter(verdict.timing), None)
+        run = here or _recorded_run(recorded, verdict.step, verdict.dsl)
+        form = "{}" if here else "[dim]({})[/]"
+        first = verdict.dsl == checker.DSLS[0]
+        table.add_row(
+            verdict.step.removeprefix("step").lstrip("0") if first else "",
+            steps.STEPS[verdict.step].title if first else "",
+            verdict.dsl,
+            MARKS[built],
+            MARKS[parts["results"]],
+            f"{verdict.points:g}/{verdict.max_points:g}",
+            form.format(f"{run['tflops']:.0f}") if run else "",
+            form.format(f"{run['ratio']:.2f}") if run else "",
+        )
+    return table
+
+
+def _side_by_side() -> Table:
+    """For each step: lines of code in each DSL, and what its author decides there."""
+    table = Table(title="What each DSL's author wrote", **TABLE)
+    for name, justify in (("step", "left"), ("dsl", "left"), ("lines", "right"), ("new decisions", "left")):
+        table.add_column(name, justify=justify)
+    for step in steps.STEPS.values():
+        for dsl in checker.DSLS:
+            try:
+                lines = str(code_lines(solution_path(step.id, dsl)))
+            except (CompileError, OSError):
+                lines = ""
+            table.add_row(
+                step.id.removeprefix("step").lstrip("0") if dsl == checker.DSLS[0] else "",
+                dsl,
+                lines,
+                step.owned[dsl],
+            )
+    return table
+
+
+def _recorded_run(recorded: dict, step_id: str, dsl: str) -> dict | None:
+    for kept in recorded["entries"]:
+        if (kept["step"], kept["dsl"]) == (step_id, dsl):
+            runs = (t for t in kept["timings"] if t["mode"] == "burst" and t["size"] == [4096, 4096, 4096])
+            return next(runs, None)
+    return None

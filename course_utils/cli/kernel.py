@@ -1,0 +1,99 @@
+"""``course receipt`` and ``course trace``: one compiled kernel, read or emulated."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from course_utils.artifact import Artifact
+from course_utils.cli import EXIT_FAILED
+from course_utils.cli.terminal import say
+from course_utils.compile.load import load_factory, solution_path
+from course_utils.grading import checker, steps
+from course_utils.ptx import paths, receipts
+
+
+def receipt(options: argparse.Namespace, console: Console) -> int:
+    """What the compiler made of a kernel, and the path of each copy."""
+    step = steps.find(options.what if options.what in steps.STEPS else "step03")
+    artifact = _artifact(options, step.check_sizes[0])
+    table = Table(
+        title=f"Receipt of {options.what}, M, N, K = {' x '.join(map(str, artifact.problem))}",
+        title_justify="left",
+        show_header=False,
+    )
+    for row in receipts.table(receipts.read_ptx(artifact.ptx), artifact):
+        table.add_row(*row)
+    found = paths.copies(artifact, _source(options))
+    for copy in found:
+        table.add_row(
+            f"{copy.tensor}, {copy.direction}",
+            str(copy) + (f" (asked for: {copy.asked})" if copy.asked else ""),
+        )
+    console.print(table)
+    for copy in found:
+        if copy.finding:
+            say(console, f"Not what was asked for: {copy.finding}")
+    return 0
+
+
+def _source(options: argparse.Namespace) -> str:
+    """The Python that a command was given, or nothing where it was given an artifact."""
+    path = solution_path(options.what, options.dsl) if options.what in steps.STEPS else Path(options.what)
+    return path.read_text() if path.suffix == ".py" else ""
+
+
+def _artifact(options: argparse.Namespace, size: tuple[int, int, int]) -> Artifact:
+    """What a command was given, compiled at ``size`` or at the one that the learner named: a step, a file, or
+    an artifact.
+    """
+    if options.what not in steps.STEPS and not options.what.endswith(".py"):
+        if not Path(options.what).exists():
+            raise ValueError(
+                f"there is no step and no file {options.what!r}; the steps are {', '.join(steps.STEPS)}"
+            )
+        return Artifact.load(options.what)
+    if options.size:
+        try:
+            size = tuple(int(n) for n in options.size.lower().split("x"))
+        except ValueError:
+            size = ()
+        if len(size) != 3 or min(size) <= 0:
+            raise ValueError(f"--size is MxNxK, for example 4096x4096x4096, not {options.size}")
+    path = solution_path(options.what, options.dsl) if options.what in steps.STEPS else options.what
+    return checker.compile_factory(load_factory(path), options.dsl, size)
+
+
+def trace(options: argparse.Namespace, console: Console) -> int:
+    """Emulate one launch, say what is wrong with it, and draw who waited for whom."""
+    import torch
+
+    from course_utils.figures.timeline import save_timeline
+    from course_utils.run.emulator import EmulatorError
+    from course_utils.run.emulator.gemm import emulate_gemm
+
+    artifact = _artifact(options, steps.trace_size(options.what))
+    try:
+        emulation, found, _ = emulate_gemm(
+            artifact, torch.Generator().manual_seed(options.seed), options.seed
+        )
+    except EmulatorError as error:
+        raise ValueError(f"the emulator cannot run this: {error}") from error
+    size = " x ".join(map(str, artifact.problem))
+    say(
+        console,
+        f"{options.what}, M, N, K = {size}, schedule {options.seed}: {emulation.executed:,} warp "
+        "instructions, "
+        f"{'ended' if emulation.finished else 'did not end'}",
+    )
+    for finding in emulation.findings:
+        say(console, str(finding))
+    if emulation.finished:
+        say(console, "D is right" if found.ok else f"D is wrong: {found.diagnosis}")
+    Path(options.out).parent.mkdir(parents=True, exist_ok=True)
+    save_timeline(options.out, emulation, title=f"{options.what}, {size}, schedule {options.seed}")
+    say(console, f"wrote {options.out}")
+    return 0 if emulation.ok and found.ok else EXIT_FAILED

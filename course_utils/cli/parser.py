@@ -1,0 +1,129 @@
+"""What the ``course`` command can be asked: its commands, their options and defaults."""
+
+from __future__ import annotations
+
+import argparse
+
+from course_utils.cli import BUILD
+from course_utils.grading import checker, steps
+
+WHAT = "step01 ... step10, a Python file with gemm, or a saved artifact"
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser. Its ``run`` names the function of a command, "module.function" in this package."""
+    course = argparse.ArgumentParser(
+        prog="course", description="Hopper GEMM, step by step: check, climb, look."
+    )
+    commands = course.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name: str, run: str, text: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=text, description=text)
+        sub.set_defaults(run=run)
+        return sub
+
+    command("doctor", "doctor.doctor", "what this machine can do, and what is missing")
+    sub = command("check", "check.check", "check one step, a file of yours or the solution")
+    sub.add_argument("step", metavar="STEP", help="step01 ... step10")
+    sub.add_argument("--dsl", default="tilelang", choices=checker.DSLS)
+    sub.add_argument(
+        "--file", metavar="FILE", help="a Python file that defines gemm(M, N, K); the solution where left out"
+    )
+    sub.add_argument("--backend", default="auto", choices=checker.BACKENDS)
+    sub.add_argument(
+        "--time-limit", type=float, default=checker.TIME_LIMIT, metavar="S", help="seconds for one launch"
+    )
+    sub.add_argument("--json", action="store_true", help="print the verdict as JSON")
+    sub = command(
+        "climb",
+        "check.climb",
+        "check all steps, print the ladder, write build/climb.json and build/ladder.png",
+    )
+    sub.add_argument("--backend", default="auto", choices=checker.BACKENDS)
+    sub = command("receipt", "kernel.receipt", "what a compiled kernel contains")
+    sub.add_argument("what", metavar="STEP|FILE", help=WHAT)
+    sub.add_argument("--dsl", default="tilelang", choices=checker.DSLS)
+    sub.add_argument("--size", metavar="MxNxK", help="problem size (default: the step's first check size)")
+    sub = command(
+        "trace", "kernel.trace", "emulate one launch, say what is wrong with it, and draw who waited for whom"
+    )
+    sub.add_argument("what", metavar="STEP|FILE", help=WHAT)
+    sub.add_argument("--dsl", default="tilelang", choices=checker.DSLS)
+    sub.add_argument(
+        "--size", metavar="MxNxK", help=f"problem size (default: {'x'.join(map(str, steps.TRACE_SIZE))})"
+    )
+    sub.add_argument(
+        "--seed", type=int, default=0, help="of the schedule; the same seed gives the same run (default: 0)"
+    )
+    sub.add_argument("--out", default=str(BUILD / "trace.png"), metavar="PNG")
+    sub = command(
+        "plot",
+        "records.plot",
+        "draw the ladder: yours, if build/climb.json has timings, over the recorded one",
+    )
+    sub.add_argument("--out", default=str(BUILD / "ladder.png"), metavar="PNG")
+    sub = command(
+        "tensormap",
+        "tensormap.tensormap",
+        "hold the TMA contract against the driver's recorded verdicts, or explain one map",
+    )
+    _add_tensormap(sub)
+    sub = command(
+        "sync",
+        "authors.sync",
+        "for authors: write the notebooks' exercise cells from solutions/, and their pictures",
+    )
+    sub.add_argument("--solved", metavar="DIR", help="write solved copies to DIR instead, for an instructor")
+    sub.add_argument(
+        "--force", action="store_true", help="also over cells that somebody worked in; a copy is kept as .bak"
+    )
+    sub = command(
+        "bundle", "records.bundle", "compile here, run there: one archive with kernels, checker and runner"
+    )
+    sub.add_argument("out", metavar="OUT.pyz")
+    sub.add_argument(
+        "--step", action="append", metavar="N", help="a step, 1 to 10; repeat for several (default: all)"
+    )
+    sub.add_argument("--dsl", action="append", choices=checker.DSLS, help="repeat for several (default: all)")
+    sub.add_argument(
+        "--wrong", action="store_true", help="the wrong kernels of solutions/wrong instead of the solutions"
+    )
+    sub = command(
+        "import", "records.import_results", "record the results file of a bundle, with where it comes from"
+    )
+    sub.add_argument("results", metavar="results.json")
+    sub.add_argument(
+        "--as",
+        dest="name",
+        default="ladder",
+        metavar="NAME",
+        help="solutions/measured/NAME.json (default: ladder)",
+    )
+    return course
+
+
+def _add_tensormap(sub: argparse.ArgumentParser) -> None:
+    """What ``course tensormap`` takes: an action, and one map in options of the driver's names."""
+    actions = sub.add_subparsers(dest="action", required=True, metavar="ACTION")
+    verify = actions.add_parser("verify", help="every row of a file of driver verdicts: N of M agree")
+    verify.add_argument("file", metavar="FILE.jsonl[.gz]")
+    explain = actions.add_parser("explain", help="one map: legal, or every rule that it breaks")
+    explain.add_argument(
+        "file", nargs="?", metavar="FILE.jsonl[.gz]", help="take the map from this file, with --row"
+    )
+    explain.add_argument("--row", type=int, default=1, help="line of FILE, from 1")
+    explain.add_argument("--type", default="float16", help="element type (default: float16)")
+    for name, text in (
+        ("dims", "globalDim, elements"),
+        ("strides", "globalStrides, bytes, without the innermost (default: dense)"),
+        ("box", "boxDim, elements"),
+        ("element-strides", "elementStrides (default: 1 each)"),
+    ):
+        explain.add_argument(f"--{name}", metavar="N,N,...", help=f"{text}; innermost first")
+    for name, default in (("interleave", "none"), ("swizzle", "none"), ("l2", "none"), ("oob", "zero")):
+        explain.add_argument(
+            f"--{name}", default=default, help=f"a name or the driver's number (default: {default})"
+        )
+    explain.add_argument(
+        "--address", type=lambda text: int(text, 0), default=0, help="globalAddress, bytes (default: 0)"
+    )

@@ -1,0 +1,101 @@
+"""``course plot``, ``bundle`` and ``import``: results, from where they are made to where they are kept."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from rich.console import Console
+
+from course_utils.cli import BUILD
+from course_utils.cli.terminal import bar, say
+from course_utils.compile.load import SOLUTIONS, load_factory, load_module, solution_path
+from course_utils.grading import checker, steps
+from course_utils.recordings import bundle as archives
+from course_utils.recordings import measured, model
+
+
+def plot(options: argparse.Namespace, console: Console) -> int:
+    """Draw the learner's ladder, where `course climb` timed one, over the recorded one."""
+    climb = BUILD / "climb.json"
+    try:
+        mine = model.read(climb, timed=False) if climb.exists() else {"entries": []}
+    except model.MeasuredError as error:
+        raise ValueError(
+            f"{climb} is not what `course climb` wrote ({error}); run `course climb` again"
+        ) from error
+    Path(options.out).parent.mkdir(parents=True, exist_ok=True)
+    draw(options.out, measured.load(), mine)
+    say(console, f"wrote {options.out}")
+    return 0
+
+
+def draw(path: str | Path, recorded: dict, mine: dict) -> None:
+    """Write the ladder plot: ``recorded``, and ``mine`` over it where something was timed."""
+    from course_utils.figures.ladder import save_ladder  # matplotlib takes its time
+
+    timed = any(entry["timings"] for entry in mine["entries"])
+    save_ladder(path, recorded, mine if timed else None)
+
+
+def bundle(options: argparse.Namespace, console: Console) -> int:
+    """Compile here, to run there."""
+    dsls = options.dsl or list(checker.DSLS)
+    kernels = _wrong_kernels(dsls) if options.wrong else _solution_kernels(options.step, dsls)
+    total = sum(len(_sizes(kernel)) for kernel in kernels)
+    with bar(console) as progress:
+        task = progress.add_task("compiling", total=total)
+
+        def show(item: tuple[str, tuple[int, ...]]) -> None:
+            progress.update(task, advance=1, description=f"{item[0]} at {'x'.join(map(str, item[1]))}")
+
+        archives.write(options.out, kernels, checker.compile_factory, show)
+    say(
+        console,
+        f"wrote {options.out}: {len(kernels)} kernels. On the GPU machine: python {Path(options.out).name} "
+        "--out results.json",
+    )
+    return 0
+
+
+def _sizes(kernel: dict) -> set[tuple[int, int, int]]:
+    step = steps.find(kernel["step"])
+    return {*step.check_sizes, *(step.timed_sizes if kernel["timed"] else ())}
+
+
+def _solution_kernels(named: list[str] | None, dsls: list[str]) -> list[dict]:
+    names = [
+        s if s.startswith("step") else f"step{int(s):02d}" if s.isdigit() else s for s in named or steps.STEPS
+    ]
+    return [
+        {
+            "name": f"{steps.find(name).id} {dsl}",
+            "step": name,
+            "dsl": dsl,
+            "timed": True,
+            "factory": load_factory(solution_path(name, dsl)),
+        }
+        for dsl in dsls
+        for name in names
+    ]
+
+
+def _wrong_kernels(dsls: list[str]) -> list[dict]:
+    """Those that compile: the others fail here as they would there."""
+    modules = [
+        (path.stem, dsl, load_module(path))
+        for dsl in dsls
+        for path in sorted((SOLUTIONS / "wrong" / dsl).glob("*.py"))
+    ]
+    return [
+        {"name": f"{name} {dsl}", "step": module.STEP, "dsl": dsl, "timed": False, "factory": module.gemm}
+        for name, dsl, module in modules
+        if module.FAILS != "compiles"
+    ]
+
+
+def import_results(options: argparse.Namespace, console: Console) -> int:
+    """Record what a bundle found."""
+    path = measured.record(options.results, options.name)
+    say(console, f"recorded {path}")
+    return 0

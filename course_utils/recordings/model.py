@@ -1,0 +1,131 @@
+"""What a results file is: its fields and their types, its one reader and its one writer.
+
+A bundle, ``course climb`` and a notebook's check write the same form; ``bundle.entry`` and
+``bundle.provenance`` make it as plain dicts, since a GPU machine need not have msgspec. What the course does
+not know is kept, so readers hand on dicts: these classes say what stands in them.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+
+# Finite and above 0: TFLOP/s, or a share of cuBLAS's.
+Rate = Annotated[float, msgspec.Meta(gt=0, lt=1e6)]
+Points = Annotated[float, msgspec.Meta(ge=0, lt=1e6)]
+
+
+class MeasuredError(ValueError):
+    """A results file that cannot be used. The text names the file, the entry and the field."""
+
+
+class Provenance(msgspec.Struct, frozen=True):
+    """Where results come from. ``driver`` and ``torch`` may be null where a machine could not tell."""
+
+    gpu: str
+    driver: str | None
+    torch: str | None
+    date: str
+    versions: dict[str, str]
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One part of a verdict. ``passed`` is null where it was not tried."""
+
+    name: str
+    passed: bool | None
+    points: Points
+    max_points: Points
+    detail: str
+
+
+class Timing(msgspec.Struct, frozen=True):
+    """One kernel beside cuBLAS at one size, TFLOP/s; ``ratio`` is the share of cuBLAS."""
+
+    mode: Literal["burst", "sustained"]
+    size: tuple[int, ...]
+    tflops: Rate
+    cublas_tflops: Rate
+    ratio: Rate
+    tflops_quartiles: tuple[Rate, Rate] | None = None
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One kernel's verdict and timings."""
+
+    name: str
+    step: str
+    dsl: str
+    checks: list[Check]
+    timings: list[Timing]
+    points: Points = 0.0
+    diagnosis: str = ""
+    receipt: list[tuple[str, str]] = []
+
+
+class Results(msgspec.Struct, frozen=True):
+    """A results file."""
+
+    provenance: Provenance
+    entries: list[Entry]
+
+
+class Untimed(msgspec.Struct, frozen=True):
+    """A results file of a machine without a GPU: it measured nothing, so it need not say where."""
+
+    entries: list[Entry]
+
+
+def read(path: str | Path, timed: bool = True) -> dict:
+    """Read and validate a results file. Raises MeasuredError.
+
+    With ``timed=False`` its provenance may be empty or missing.
+    """
+    try:
+        results = json.loads(Path(path).read_text())
+    except (OSError, ValueError, RecursionError) as error:
+        raise MeasuredError(f"{path} is not a results file: {error}") from error
+    if not isinstance(results, dict) or not isinstance(results.get("entries"), list):
+        raise MeasuredError(
+            f"{path} is not a results file: it needs an object with `provenance` and `entries`"
+        )
+    kind = Results if timed or results.get("provenance") else Untimed
+    if kind is Results and (missing := _missing(results.get("provenance"), Provenance)):
+        raise MeasuredError(f"{path} does not say where it comes from: provenance lacks {missing}")
+    for index, entry in enumerate(results["entries"]):
+        if missing := _missing(entry, Entry):
+            raise MeasuredError(f"{path}: entry {index} lacks {missing}")
+    try:
+        msgspec.convert(results, kind)
+    except msgspec.ValidationError as error:
+        raise MeasuredError(f"{path}: {_words(str(error))}") from error
+    return results
+
+
+def write(path: str | Path, results: dict) -> None:
+    """Write a results file. Raises OSError."""
+    Path(path).write_text(json.dumps(results, indent=1) + "\n")
+
+
+def usable(raw: object, kind: type) -> object | None:
+    """``raw`` as a ``kind`` of this module, or None where it is not one."""
+    try:
+        return msgspec.convert(raw, kind)
+    except msgspec.ValidationError:
+        return None
+
+
+def _missing(raw: object, kind: type) -> str:
+    """The names of the fields that ``raw`` lacks as a ``kind``."""
+    needed = [field.name for field in msgspec.structs.fields(kind) if field.required]
+    return ", ".join(name for name in needed if not isinstance(raw, dict) or name not in raw)
+
+
+def _words(text: str) -> str:
+    """msgspec's "Expected `float`, got `str` - at `$.entries[3].timings[0].ratio`", place first."""
+    what, _, place = text.partition(" - at `$.")
+    place = place.rstrip("`").replace("entries[", "entry ", 1).replace("].", ", ", 1)
+    return f"{place}: {what[0].lower()}{what[1:]}"
