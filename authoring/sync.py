@@ -17,8 +17,8 @@ import shutil
 from pathlib import Path
 
 import nbformat
-from course_utils.grading.checker import OPEN
 
+from course_utils.compile.factory import OPEN
 from course_utils.compile.load import (
     BEGIN,
     END,

@@ -15,11 +15,13 @@ from course_utils.cli import BUILD, EXIT_FAILED, EXIT_NOT_ALL_TRIED
 from course_utils.cli.records import draw
 from course_utils.cli.terminal import bar, say
 from course_utils.compile.errors import CompileError
+from course_utils.compile.factory import DSLS
 from course_utils.compile.load import code_lines, load_factory, solution_path
-from course_utils.grading import checker, steps
-from course_utils.grading.verdict import Verdict
+from course_utils.grading import gemm, steps
+from course_utils.grading.verdict import Verdict, not_compiled
 from course_utils.recordings import measured, model
 from course_utils.recordings.bundle import entry, provenance
+from course_utils.run import backends
 
 MARKS = {True: "[green]ok[/]", False: "[red]no[/]", None: "[dim]not run[/]"}
 TABLE = {"title_justify": "left", "box": box.SIMPLE_HEAD, "pad_edge": False, "padding": (0, 1, 0, 0)}
@@ -43,7 +45,7 @@ def check(options: argparse.Namespace, console: Console) -> int:
 def climb(options: argparse.Namespace, console: Console) -> int:
     """Every solution: a table, what failed, build/climb.json and build/ladder.png."""
     verdicts = []
-    rungs = [(step, dsl) for step in steps.STEPS.values() for dsl in checker.DSLS]
+    rungs = [(step, dsl) for step in steps.STEPS.values() for dsl in DSLS]
     with bar(console) as progress:
         task = progress.add_task("climbing", total=len(rungs))
         for step, dsl in rungs:
@@ -67,17 +69,17 @@ def climb(options: argparse.Namespace, console: Console) -> int:
 
 
 def _verdict(
-    step: steps.Step, dsl: str, backend: str, time_limit: float = checker.TIME_LIMIT, file: str | None = None
+    step: steps.Step, dsl: str, backend: str, time_limit: float = backends.TIME_LIMIT, file: str | None = None
 ) -> Verdict:
     try:
         factory = load_factory(file or solution_path(step.id, dsl))
     except CompileError as error:
-        return checker.not_compiled(step, dsl, "compile", str(error))
-    return checker.check(step.id, factory, dsl, backend, time_limit)
+        return not_compiled(step, dsl, "compile", str(error))
+    return gemm.check_gemm(step.id, factory, dsl, backend, time_limit)
 
 
 def _as_results(verdicts: list[Verdict]) -> dict:
-    device, _ = checker.find_gpu()
+    device, _ = backends.find_gpu()
     return {
         "provenance": provenance(device, {}) if device else {},
         "entries": [entry(f"{v.step} {v.dsl}", v) for v in verdicts],
@@ -115,7 +117,7 @@ def _ladder(verdicts: list[Verdict], recorded: dict) -> Table:
         here = next(iter(verdict.timing), None)
         run = here or _recorded_run(recorded, verdict.step, verdict.dsl)
         form = "{}" if here else "[dim]({})[/]"
-        first = verdict.dsl == checker.DSLS[0]
+        first = verdict.dsl == DSLS[0]
         table.add_row(
             verdict.step.removeprefix("step").lstrip("0") if first else "",
             steps.STEPS[verdict.step].title if first else "",
@@ -135,13 +137,13 @@ def _side_by_side() -> Table:
     for name, justify in (("step", "left"), ("dsl", "left"), ("lines", "right"), ("new decisions", "left")):
         table.add_column(name, justify=justify)
     for step in steps.STEPS.values():
-        for dsl in checker.DSLS:
+        for dsl in DSLS:
             try:
                 lines = str(code_lines(solution_path(step.id, dsl)))
             except (CompileError, OSError):
                 lines = ""
             table.add_row(
-                step.id.removeprefix("step").lstrip("0") if dsl == checker.DSLS[0] else "",
+                step.id.removeprefix("step").lstrip("0") if dsl == DSLS[0] else "",
                 dsl,
                 lines,
                 step.owned[dsl],

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from course_utils.cli import EXIT_FAILED
 from course_utils.cli.terminal import say
-from course_utils.grading import checker
+from course_utils.run import backends
 
 PACKAGE = "hopper-gemm-course"
 ADVICE = "run `make venv` again, or `pip install -e .` in your own environment"
@@ -82,7 +82,7 @@ def _nvrtc() -> tuple[str, bool, str]:
 
 
 def _gpu() -> tuple[str, bool, str]:
-    device, reason = checker.find_gpu()
+    device, reason = backends.find_gpu()
     if device is None:
         return (
             "gpu",

@@ -11,8 +11,9 @@ from rich.table import Table
 from course_utils.artifact import Artifact
 from course_utils.cli import EXIT_FAILED
 from course_utils.cli.terminal import say
+from course_utils.compile import factory
 from course_utils.compile.load import load_factory, solution_path
-from course_utils.grading import checker, steps
+from course_utils.grading import steps
 from course_utils.ptx import paths, receipts
 
 
@@ -64,7 +65,7 @@ def _artifact(options: argparse.Namespace, size: tuple[int, int, int]) -> Artifa
         if len(size) != 3 or min(size) <= 0:
             raise ValueError(f"--size is MxNxK, for example 4096x4096x4096, not {options.size}")
     path = solution_path(options.what, options.dsl) if options.what in steps.STEPS else options.what
-    return checker.compile_factory(load_factory(path), options.dsl, size)
+    return factory.compile_factory(load_factory(path), options.dsl, size)
 
 
 def trace(options: argparse.Namespace, console: Console) -> int:
@@ -73,13 +74,12 @@ def trace(options: argparse.Namespace, console: Console) -> int:
 
     from course_utils.figures.timeline import save_timeline
     from course_utils.run.emulator import EmulatorError
-    from course_utils.run.emulator.gemm import emulate_gemm
+    from course_utils.run.emulator.launch import emulated
 
     artifact = _artifact(options, steps.trace_size(options.what))
     try:
-        emulation, found, _ = emulate_gemm(
-            artifact, torch.Generator().manual_seed(options.seed), options.seed
-        )
+        generator = torch.Generator().manual_seed(options.seed)
+        emulation, tried = emulated(artifact, generator, options.seed)
     except EmulatorError as error:
         raise ValueError(f"the emulator cannot run this: {error}") from error
     size = " x ".join(map(str, artifact.problem))
@@ -92,8 +92,8 @@ def trace(options: argparse.Namespace, console: Console) -> int:
     for finding in emulation.findings:
         say(console, str(finding))
     if emulation.finished:
-        say(console, "D is right" if found.ok else f"D is wrong: {found.diagnosis}")
+        say(console, "D is right" if tried.found.ok else f"D is wrong: {tried.found.diagnosis}")
     Path(options.out).parent.mkdir(parents=True, exist_ok=True)
     save_timeline(options.out, emulation, title=f"{options.what}, {size}, schedule {options.seed}")
     say(console, f"wrote {options.out}")
-    return 0 if emulation.ok and found.ok else EXIT_FAILED
+    return 0 if emulation.ok and tried.found.ok else EXIT_FAILED

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 
 from course_utils.cli import BUILD
-from course_utils.grading import checker, steps
+from course_utils.compile.factory import DSLS
+from course_utils.grading import steps
+from course_utils.run import backends
 
 WHAT = "step01 ... step10, a Python file with gemm, or a saved artifact"
 
@@ -25,13 +27,13 @@ def parser() -> argparse.ArgumentParser:
     command("doctor", "doctor.doctor", "what this machine can do, and what is missing")
     sub = command("check", "check.check", "check one step, a file of yours or the solution")
     sub.add_argument("step", metavar="STEP", help="step01 ... step10")
-    sub.add_argument("--dsl", default="tilelang", choices=checker.DSLS)
+    sub.add_argument("--dsl", default="tilelang", choices=DSLS)
     sub.add_argument(
         "--file", metavar="FILE", help="a Python file that defines gemm(M, N, K); the solution where left out"
     )
-    sub.add_argument("--backend", default="auto", choices=checker.BACKENDS)
+    sub.add_argument("--backend", default="auto", choices=backends.NAMES)
     sub.add_argument(
-        "--time-limit", type=float, default=checker.TIME_LIMIT, metavar="S", help="seconds for one launch"
+        "--time-limit", type=float, default=backends.TIME_LIMIT, metavar="S", help="seconds for one launch"
     )
     sub.add_argument("--json", action="store_true", help="print the verdict as JSON")
     sub = command(
@@ -39,16 +41,16 @@ def parser() -> argparse.ArgumentParser:
         "check.climb",
         "check all steps, print the ladder, write build/climb.json and build/ladder.png",
     )
-    sub.add_argument("--backend", default="auto", choices=checker.BACKENDS)
+    sub.add_argument("--backend", default="auto", choices=backends.NAMES)
     sub = command("receipt", "kernel.receipt", "what a compiled kernel contains")
     sub.add_argument("what", metavar="STEP|FILE", help=WHAT)
-    sub.add_argument("--dsl", default="tilelang", choices=checker.DSLS)
+    sub.add_argument("--dsl", default="tilelang", choices=DSLS)
     sub.add_argument("--size", metavar="MxNxK", help="problem size (default: the step's first check size)")
     sub = command(
         "trace", "kernel.trace", "emulate one launch, say what is wrong with it, and draw who waited for whom"
     )
     sub.add_argument("what", metavar="STEP|FILE", help=WHAT)
-    sub.add_argument("--dsl", default="tilelang", choices=checker.DSLS)
+    sub.add_argument("--dsl", default="tilelang", choices=DSLS)
     sub.add_argument(
         "--size", metavar="MxNxK", help=f"problem size (default: {'x'.join(map(str, steps.TRACE_SIZE))})"
     )
@@ -84,7 +86,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument(
         "--step", action="append", metavar="N", help="a step, 1 to 10; repeat for several (default: all)"
     )
-    sub.add_argument("--dsl", action="append", choices=checker.DSLS, help="repeat for several (default: all)")
+    sub.add_argument("--dsl", action="append", choices=DSLS, help="repeat for several (default: all)")
     sub.add_argument(
         "--wrong", action="store_true", help="the wrong kernels of solutions/wrong instead of the solutions"
     )

@@ -9,8 +9,10 @@ from rich.console import Console
 
 from course_utils.cli import BUILD
 from course_utils.cli.terminal import bar, say
+from course_utils.compile import factory
+from course_utils.compile.factory import DSLS
 from course_utils.compile.load import SOLUTIONS, load_factory, load_module, solution_path
-from course_utils.grading import checker, steps
+from course_utils.grading import steps
 from course_utils.recordings import bundle as archives
 from course_utils.recordings import measured, model
 
@@ -40,7 +42,7 @@ def draw(path: str | Path, recorded: dict, mine: dict) -> None:
 
 def bundle(options: argparse.Namespace, console: Console) -> int:
     """Compile here, to run there."""
-    dsls = options.dsl or list(checker.DSLS)
+    dsls = options.dsl or list(DSLS)
     kernels = _wrong_kernels(dsls) if options.wrong else _solution_kernels(options.step, dsls)
     total = sum(len(_sizes(kernel)) for kernel in kernels)
     with bar(console) as progress:
@@ -49,7 +51,7 @@ def bundle(options: argparse.Namespace, console: Console) -> int:
         def show(item: tuple[str, tuple[int, ...]]) -> None:
             progress.update(task, advance=1, description=f"{item[0]} at {'x'.join(map(str, item[1]))}")
 
-        archives.write(options.out, kernels, checker.compile_factory, show)
+        archives.write(options.out, kernels, factory.compile_factory, show)
     say(
         console,
         f"wrote {options.out}: {len(kernels)} kernels. On the GPU machine: python {Path(options.out).name} "

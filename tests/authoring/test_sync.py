@@ -6,8 +6,8 @@ import nbformat
 import pytest
 
 from authoring import sync
+from course_utils.compile.factory import DSLS, OPEN
 from course_utils.grading import steps
-from course_utils.grading.checker import DSLS, OPEN
 
 MARKED = '''"""A solution."""
 

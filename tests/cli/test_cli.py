@@ -16,10 +16,12 @@ from course_utils import cli
 from course_utils.artifact import Artifact
 from course_utils.cli import check as checking
 from course_utils.cli import doctor, records
+from course_utils.compile import factory
 from course_utils.compile import load as loading
-from course_utils.grading import checker, steps
+from course_utils.grading import gemm, steps
 from course_utils.grading.verdict import Part, Verdict
 from course_utils.recordings import measured
+from course_utils.run import backends
 
 PNG = b"\x89PNG\r\n\x1a\n"
 PASSED, FAILED, USAGE, NOT_ALL_TRIED = 0, 1, 2, 3
@@ -131,7 +133,7 @@ def test_check_of_a_solution_without_a_gpu_exits_3(course):
 
 @pytest.mark.parametrize("passed, code", [(True, PASSED), (False, FAILED)])
 def test_check_exits_0_only_if_all_passed(passed, code, course, monkeypatch):
-    monkeypatch.setattr(checker, "check", lambda *_: verdict(passed=passed))
+    monkeypatch.setattr(gemm, "check_gemm", lambda *_: verdict(passed=passed))
     assert course("check", "step01")[0] == code
 
 
@@ -145,7 +147,7 @@ def test_check_of_a_file_that_lacks_what_the_step_is_about_exits_1(course):
 
 def test_check_hands_its_options_on(course, monkeypatch):
     asked = []
-    monkeypatch.setattr(checker, "check", lambda *arguments: asked.extend(arguments) or verdict())
+    monkeypatch.setattr(gemm, "check_gemm", lambda *arguments: asked.extend(arguments) or verdict())
     write("mine.py", "def gemm(M, N, K):\n    return M + N + K\n")
     course("check", "step01", "--file", "mine.py", "--backend", "gpu", "--time-limit", "2.5")
     step, factory, *rest = asked
@@ -252,11 +254,11 @@ def test_climb_without_a_gpu(course, two_steps):
 
 
 def test_climb_says_how_long_each_dsl_is_and_what_its_author_decides(course, two_steps, monkeypatch):
-    monkeypatch.setattr(checker, "check", lambda step, *_: verdict(step))
+    monkeypatch.setattr(gemm, "check_gemm", lambda step, *_: verdict(step))
     _, out, _ = course("climb", "--backend", "compile")
     table = out.partition("What each DSL's author wrote")[2]
     for step in steps.STEPS:
-        for dsl in checker.DSLS:
+        for dsl in factory.DSLS:
             lines = loading.code_lines(loading.solution_path(step, dsl))
             assert re.search(
                 rf"{dsl} +{lines} +{re.escape(steps.STEPS[step].owned[dsl].split(',')[0])}", table
@@ -270,9 +272,9 @@ def test_climb_does_not_mind_a_missing_solution(course, two_steps, monkeypatch):
 
 
 def test_climb_with_a_gpu(course, two_steps, monkeypatch):
-    monkeypatch.setattr(checker, "find_gpu", lambda: (DEVICE, ""))
+    monkeypatch.setattr(backends, "find_gpu", lambda: (DEVICE, ""))
     monkeypatch.setattr(
-        checker, "check", lambda step, *_: verdict(step, timings=[timing(321.0)][step != "step03" :])
+        gemm, "check_gemm", lambda step, *_: verdict(step, timings=[timing(321.0)][step != "step03" :])
     )
     record([{"name": "x", "step": "step03", "dsl": "tilelang", "checks": [], "timings": [timing(234.0)]}])
     code, out, _ = course("climb")
@@ -303,7 +305,7 @@ def test_climb_does_without_a_recorded_ladder(course, two_steps, monkeypatch):
 # -- receipt
 
 
-compile_factory = checker.compile_factory  # the real one: tests put small() in its place
+compile_factory = factory.compile_factory  # the real one: tests put small() in its place
 
 
 @functools.cache
@@ -414,9 +416,9 @@ def test_plot_of_a_broken_climb_exits_2(content, words, course):
 
 def test_plot_draws_what_climb_wrote(course, two_steps, monkeypatch):
     for device, timings in ((None, ()), (DEVICE, [timing(321.0)])):
-        monkeypatch.setattr(checker, "find_gpu", lambda device=device: (device, ""))
+        monkeypatch.setattr(backends, "find_gpu", lambda device=device: (device, ""))
         monkeypatch.setattr(
-            checker, "check", lambda step, *_, timings=timings: verdict(step, timings=timings)
+            gemm, "check_gemm", lambda step, *_, timings=timings: verdict(step, timings=timings)
         )
         assert course("climb")[0] == PASSED
         assert course("plot")[0] == PASSED
@@ -500,18 +502,18 @@ def test_bundle_of_a_step(course):
 
 
 def test_bundle_takes_steps_by_number_or_name(course, monkeypatch):
-    monkeypatch.setattr(checker, "compile_factory", lambda *_: small())
+    monkeypatch.setattr(factory, "compile_factory", lambda *_: small())
     course("bundle", "out.pyz", "--step", "3", "--step", "step10", "--dsl", "tilelang")
     assert [kernel["step"] for kernel in manifest("out.pyz")] == ["step03", "step10"]
 
 
 def test_bundle_of_the_wrong_kernels_times_none(course, monkeypatch):
-    monkeypatch.setattr(checker, "compile_factory", lambda *_: small())
+    monkeypatch.setattr(factory, "compile_factory", lambda *_: small())
     assert course("bundle", "out.pyz", "--wrong")[0] == PASSED
     kernels = manifest("out.pyz")
     names = [
         f"{path.stem} {dsl}"
-        for dsl in checker.DSLS
+        for dsl in factory.DSLS
         for path in sorted((loading.SOLUTIONS / "wrong" / dsl).glob("*.py"))
         if loading.load_module(path).FAILS != "compiles"
     ]

@@ -14,10 +14,12 @@ from authoring import sync
 from course_utils.artifact import Tensor, TensorMap
 from course_utils.compile.cute import compile_host
 from course_utils.compile.errors import CompileError
+from course_utils.compile.factory import DSLS, compile_factory
 from course_utils.compile.load import SOLUTIONS, load_factory, load_module, solution_path
 from course_utils.compile.nvrtc import compile_source
 from course_utils.compile.tilelang import compile_prim_func
-from course_utils.grading import checker, steps
+from course_utils.grading import maps, steps
+from course_utils.grading.maps import check_maps
 from course_utils.ptx import paths as copies
 from course_utils.ptx.paths import passed_by_value
 from course_utils.tma.rules import RULES, violations
@@ -84,8 +86,8 @@ def test_each_given_map_breaks_one_rule_and_each_another():
 
 
 def test_the_solution_gets_all_points_and_the_given_maps_none():
-    assert checker.check_maps("case11", load_module(MEND).mend).points == 10
-    assert checker.check_maps("case11", lambda maps: maps).points == 0
+    assert check_maps("case11", load_module(MEND).mend).points == 10
+    assert check_maps("case11", lambda maps: maps).points == 0
 
 
 def test_a_map_with_two_fields_changed_gets_no_points():
@@ -93,7 +95,7 @@ def test_a_map_with_two_fields_changed_gets_no_points():
         first, *rest = load_module(MEND).mend(maps)
         return [replace(first, l2_promotion=2), *rest]
 
-    verdict = checker.check_maps("case11", mend)
+    verdict = check_maps("case11", mend)
     assert verdict.points == pytest.approx(8.75) and "2 fields were changed" in verdict.checks[0].detail
 
 
@@ -105,8 +107,7 @@ def test_both_dsls_make_the_same_legal_maps_of_step_4():
     they were passed.
     """
     made = {
-        dsl: checker.compile_factory(load_factory(solution_path("step04", dsl)), dsl, (512, 256, 320))
-        for dsl in checker.DSLS
+        dsl: compile_factory(load_factory(solution_path("step04", dsl)), dsl, (512, 256, 320)) for dsl in DSLS
     }
     tilelang, cute = (maps_of(made[dsl]) for dsl in ("tilelang", "cute"))
     assert tilelang == cute and set(cute) == {"A", "B", "D"}
@@ -153,7 +154,7 @@ def test_cute_drops_the_remainder_of_a_stride():
 
 def test_tilelang_passes_a_map_made_by_hand_on_as_it_was_written():
     """tilelang 0.1.15 compiles solutions/wrong's swizzle_span: an illegal map is no compile error."""
-    artifact = checker.compile_factory(
+    artifact = compile_factory(
         load_module(SOLUTIONS / "wrong" / "tilelang" / "swizzle_span.py").gemm, "tilelang", (256, 256, 320)
     )
     assert [v.rule for v in violations(maps_of(artifact)["B"])] == ["swizzle-span"]
@@ -161,10 +162,10 @@ def test_tilelang_passes_a_map_made_by_hand_on_as_it_was_written():
 
 def test_maps_that_disagree_with_their_reader_are_legal():
     """nvidia-cutlass-dsl 4.8.1: solutions/wrong's swizzle_disagrees breaks no rule; only its numbers tell."""
-    artifact = checker.compile_factory(
+    artifact = compile_factory(
         load_module(SOLUTIONS / "wrong" / "cute" / "swizzle_disagrees.py").gemm, "cute", (256, 256, 320)
     )
-    assert checker.tensor_map_findings(artifact) == [] and maps_of(artifact)["A"].swizzle == 2
+    assert maps.findings(artifact) == [] and maps_of(artifact)["A"].swizzle == 2
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,9 @@ import pytest
 
 from authoring import sync
 from course_utils.compile.errors import CompileError
+from course_utils.compile.factory import compile_factory
 from course_utils.compile.load import load_module, solution_path
-from course_utils.grading import checker
+from course_utils.grading.copy import check_copy
 from course_utils.run.emulator.emulate import emulate
 
 SHAPE = (256, 128)
@@ -36,7 +37,7 @@ def loaded(source, path):
 
 
 def compiled(copy):
-    return checker.compile_factory(copy, "cute", SHAPE, "copy")
+    return compile_factory(copy, "cute", SHAPE, "copy")
 
 
 def run(kernel, seed=0):
@@ -142,7 +143,7 @@ def test_the_map_is_the_same_and_coordinates_follow_it(cell):
 
 
 def test_swizzles_that_disagree_exchange_pieces_of_a_row(cell):
-    verdict = checker.check_copy(
+    verdict = check_copy(
         "case14", cell.suspect(True, False, direct=False, load_swizzled=True), "cute", "emulator"
     )
     assert [part.passed for part in verdict.checks] == [True, True, True, False]
@@ -167,9 +168,7 @@ def test_a_load_elects_and_a_store_does_not(cell):
 
 
 def test_solution_has_all_points():
-    verdict = checker.check_copy(
-        "case14", load_module(solution_path("case14", "cute")).copy, "cute", "emulator"
-    )
+    verdict = check_copy("case14", load_module(solution_path("case14", "cute")).copy, "cute", "emulator")
     assert verdict.points == 10
 
 
@@ -185,7 +184,7 @@ def test_solution_has_all_points():
 )
 def test_words_of_the_symptom_table(edit, words, tmp_path):
     """4.8.1: what the compiler says of a tile grouped on one side only, and of the two results exchanged."""
-    verdict = checker.check_copy(
+    verdict = check_copy(
         "case14", edited(solution_path("case14", "cute"), tmp_path, edit), "cute", "emulator"
     )
     assert verdict.points == 0 and words in verdict.diagnosis

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from course_utils.run.emulator.gemm import emulate_gemm
 
+from course_utils.compile.factory import DSLS, compile_factory
 from course_utils.compile.load import load_factory, load_factory_source, plant, solution_path
-from course_utils.grading import checker
+from course_utils.grading.gemm import check_gemm
 from course_utils.ptx import paths as copies
 from course_utils.ptx import receipts
-from course_utils.run.emulator.gemm import emulate_gemm
 
 SIZE = (256, 256, 64)
 FIRST_WAIT = {"tilelang": "T.tma_store_wait(1)", "cute": "cute.arch.cp_async_bulk_wait_group(1, read=True)"}
@@ -22,7 +23,7 @@ LAST_WAIT = {
     "tilelang": "            T.tma_store_wait(0)\n",
     "cute": "        if warp_idx == 0:\n            cute.arch.cp_async_bulk_wait_group(0, read=True)\n",
 }
-both_dsls = pytest.mark.parametrize("dsl", checker.DSLS)
+both_dsls = pytest.mark.parametrize("dsl", DSLS)
 MEASURED = (
     "step08, D straight from registers",
     "step08, D staged whole, waited for at once",
@@ -34,7 +35,7 @@ MEASURED = (
 @cache
 def compiled(dsl, *edits, step="case15", size=SIZE):
     """The solution with these edits, compiled."""
-    return checker.compile_factory(plant(step, dsl, *edits), dsl, size)
+    return compile_factory(plant(step, dsl, *edits), dsl, size)
 
 
 def waits(artifact):
@@ -185,7 +186,7 @@ def test_tilelang_uses_stmatrix_for_whole_fragments_to_whole_tiles_only():
 @both_dsls
 def test_check_asks_for_slices_and_a_read_wait(dsl):
     """Step 5's epilogue has two stores; its wait is a .read in TileLang and none in CuTe DSL."""
-    verdict = checker.check("case15", load_factory(solution_path("step05", dsl)), dsl, "compile")
+    verdict = check_gemm("case15", load_factory(solution_path("step05", dsl)), dsl, "compile")
     detail = next(part.detail for part in verdict.checks if part.name == "instructions")
     assert "four TMA stores" in detail and (".read" in detail) == (dsl == "cute")
 
@@ -213,7 +214,7 @@ def variants():
     ],
 )
 def test_measured_variants_are_what_they_say_and_right(variants, name, stores, plain, waiting):
-    artifact = checker.compile_factory(variants[name]["factory"], "tilelang", (256, 256, 320))
+    artifact = compile_factory(variants[name]["factory"], "tilelang", (256, 256, 320))
     receipt = receipts.read_ptx(artifact.ptx)
     assert (receipt.tensor_stores, receipt.global_stores, waits(artifact)) == (stores, plain, waiting)
     assert (
@@ -233,7 +234,7 @@ def test_plain_copies_of_a_register_tile_need_plain_coordinates(variants):
     )
     assert sys.modules["variants"].WHOLE_TILE_LEAVES in source
     source = source.replace(sys.modules["variants"].WHOLE_TILE_LEAVES, out)
-    artifact = checker.compile_factory(load_factory_source(source, "straight"), "tilelang", (256, 256, 320))
+    artifact = compile_factory(load_factory_source(source, "straight"), "tilelang", (256, 256, 320))
     assert artifact.ptx.count("st.global.u16") == 128
     store = next(c for c in copies.copies(artifact) if c.direction == copies.STORE)
     assert store.paths == {copies.THREADS: 128}

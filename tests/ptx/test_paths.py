@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from course_utils.artifact import Artifact, Parameter, Resources, Tensor, TensorMap
+from course_utils.compile.factory import DSLS, compile_factory
 from course_utils.compile.load import load_factory, load_factory_source, solution_path
 from course_utils.compile.nvrtc import compile_source
-from course_utils.grading import checker
 from course_utils.ptx import paths as copies
 from course_utils.ptx.parser import PtxError
 from course_utils.ptx.paths import BULK, CP_ASYNC, LOAD, MULTICAST, STORE, TENSOR, THREADS, passed_by_value
@@ -177,14 +177,14 @@ def test_asked_for_and_gone_altogether_is_a_finding():
     assert "no copy at all" in copy.finding
 
 
-@pytest.mark.parametrize("dsl", checker.DSLS)
+@pytest.mark.parametrize("dsl", DSLS)
 @pytest.mark.parametrize(
     "step, loads, store",
     [("step03", THREADS, THREADS), ("step04", TENSOR, TENSOR), ("step09", MULTICAST, TENSOR)],
 )
 def test_paths_of_the_solutions(step, loads, store, dsl):
     path = solution_path(step, dsl)
-    found = copies.copies(checker.compile_factory(load_factory(path), dsl, (512, 256, 128)), path.read_text())
+    found = copies.copies(compile_factory(load_factory(path), dsl, (512, 256, 128)), path.read_text())
     assert [(c.tensor, c.direction) for c in found] == [("A", LOAD), ("B", LOAD), ("D", STORE)]
     assert loads in found[1].paths and store in found[2].paths and [c.finding for c in found] == ["", "", ""]
     assert [c.rank for c in found] == ([2, 2, 2] if step != "step03" else [0, 0, 0])
@@ -212,9 +212,7 @@ def test_silent_fallback_of_tilelang_is_found():
     """tilelang 0.1.15 turns a tma_copy of whole rows into a 1-D bulk copy: no tensor map, no swizzle, no word
     about it.
     """
-    kernel = checker.compile_factory(
-        load_factory_source(WHOLE_TILE, "whole tile"), "tilelang", (64, 128, 128)
-    )
+    kernel = compile_factory(load_factory_source(WHOLE_TILE, "whole tile"), "tilelang", (64, 128, 128))
     load = next(c for c in copies.copies(kernel, WHOLE_TILE) if (c.tensor, c.direction) == ("A", LOAD))
     assert load.paths == {BULK: 1} and "1-D bulk copy" in load.finding
 
@@ -305,7 +303,7 @@ def test_ptx_that_is_not_the_launch():
         passed_by_value(replace(artifact, ptx="not PTX"))
 
 
-@pytest.mark.parametrize("dsl", checker.DSLS)
+@pytest.mark.parametrize("dsl", DSLS)
 def test_both_dsls_pass_their_maps_by_value(dsl):
-    artifact = checker.compile_factory(load_factory(solution_path("step04", dsl)), dsl, (512, 256, 128))
+    artifact = compile_factory(load_factory(solution_path("step04", dsl)), dsl, (512, 256, 128))
     assert [p.kind for p in artifact.parameters].count("tensor_map") == 3 and passed_by_value(artifact) == []

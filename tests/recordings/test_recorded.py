@@ -4,8 +4,9 @@ import json
 
 import pytest
 
+from course_utils.compile.factory import DSLS
 from course_utils.compile.load import SOLUTIONS, load_module
-from course_utils.grading import checker, steps
+from course_utils.grading import steps
 from course_utils.recordings import measured
 
 LADDER = measured.load("ladder")
@@ -15,7 +16,7 @@ RISING = [f"step{n:02d}" for n in range(3, 11)]
 SQUARES = [4096, 8192]
 
 
-both_dsls = pytest.mark.parametrize("dsl", checker.DSLS)
+both_dsls = pytest.mark.parametrize("dsl", DSLS)
 
 
 def entry_of(step, dsl):
@@ -38,7 +39,7 @@ def test_every_file_says_where_it_comes_from(name):
 
 def test_every_solution_was_right_and_got_all_its_points():
     assert [(e["dsl"], e["step"]) for e in LADDER["entries"]] == [
-        (dsl, step) for dsl in checker.DSLS for step in steps.STEPS
+        (dsl, step) for dsl in DSLS for step in steps.STEPS
     ]
     for entry in LADDER["entries"]:
         assert entry["passed"] and entry["points"] == steps.find(entry["step"]).points, entry["name"]
@@ -76,9 +77,7 @@ def test_three_sizes_in_burst_and_two_sustained_with_clocks(step, dsl):
     assert all(t["gpu"]["clock_mhz"] and t["gpu"]["power_w"] for t in entry["timings"])
 
 
-WRONG_FILES = [
-    (dsl, path) for dsl in checker.DSLS for path in sorted((SOLUTIONS / "wrong" / dsl).glob("*.py"))
-]
+WRONG_FILES = [(dsl, path) for dsl in DSLS for path in sorted((SOLUTIONS / "wrong" / dsl).glob("*.py"))]
 
 
 @pytest.mark.parametrize("dsl, path", WRONG_FILES, ids=lambda value: getattr(value, "stem", value))
@@ -105,7 +104,7 @@ def test_every_wrong_kernel_got_its_verdict_on_the_gpu(dsl, path):
 
 def test_every_solution_was_held_against_the_h200_at_three_sizes():
     assert "H200" in EMULATOR["provenance"]["gpu"] and EMULATOR["provenance"]["driver"]
-    sizes = {(dsl, step): 0 for dsl in checker.DSLS for step in steps.STEPS}
+    sizes = {(dsl, step): 0 for dsl in DSLS for step in steps.STEPS}
     for run in EMULATOR["solutions"]:
         sizes[run["dsl"], run["step"]] += 1
     assert all(count == 3 or step == "step01" for (_, step), count in sizes.items())  # step 1 has one size
