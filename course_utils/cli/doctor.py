@@ -6,6 +6,7 @@ import platform
 import sys
 from importlib.metadata import PackageNotFoundError, requires, version
 
+from course_utils.compile import cache
 from course_utils.grading import checker
 
 PACKAGE = "hopper-gemm-course"
@@ -14,7 +15,7 @@ ADVICE = "run `make venv` again, or `pip install -e .` in your own environment"
 
 def findings() -> list[tuple[str, bool, str]]:
     """Rows of (what, fine or not, in words). Raises nothing."""
-    return [_python(), *_packages(), *_compilers(), _gpu()]
+    return [_python(), *_packages(), _cache(), *_compilers(), _gpu()]
 
 
 def _python() -> tuple[str, bool, str]:
@@ -41,6 +42,17 @@ def _packages() -> list[tuple[str, bool, str]]:
         if wanted and found != wanted:
             rows.append((name, False, f"{found} is installed, the course was tested with {wanted}"))
     return rows or [("packages", True, f"all {len(pins)} at their pinned versions")]
+
+
+def _cache() -> tuple[str, bool, str]:
+    held = cache.contents()
+    if held.problem:
+        text = f"nothing can be kept in {held.path} ({held.problem}), so each kernel is compiled anew; set "
+        return "cache", False, text + "XDG_CACHE_HOME to a folder that you can write to"
+    text = f"{held.path} holds {held.size / 1e6:,.0f} MB: {held.kernels} compiled kernels"
+    if held.headers:
+        text += f" and {held.header_bytes / 1e6:,.0f} MB of precompiled headers"
+    return "cache", True, text + f"; the most is {cache.LIMIT / 1e6:,.0f} MB, and `course clean` empties it"
 
 
 def _compilers() -> list[tuple[str, bool, str]]:
