@@ -1,4 +1,6 @@
-"""The ``course`` command: doctor, check, climb, receipt, trace, plot, tensormap, sync, bundle, import."""
+"""The ``course`` command: doctor, clean, check, climb, receipt, trace, plot, tensormap, sync, bundle, and
+import.
+"""
 
 from __future__ import annotations
 
@@ -53,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
         return sub
 
     command("doctor", _doctor, "what this machine can do, and what is missing")
+    command("clean", _clean, "empty the cache of compiled kernels")
     sub = command("check", _check, "check one step, a file of yours or the solution")
     sub.add_argument("step", metavar="STEP", help="step01 ... step10")
     sub.add_argument("--dsl", default="tilelang", choices=checker.DSLS)
@@ -155,6 +158,14 @@ def _doctor(options, console) -> int:
     for name, fine, text in rows:
         console.print(f"{'fine' if fine else 'look':5} {name:10} {text}", markup=False, soft_wrap=True)
     return EXIT_FAILED if any(not fine for name, fine, _ in rows if name != "gpu") else 0
+
+
+def _clean(options, console) -> int:
+    from course_utils.compile import cache
+
+    freed = cache.clean()
+    console.print(f"freed {freed / 1e6:,.1f} MB in {cache.folder()}", markup=False, soft_wrap=True)
+    return 0
 
 
 def _check(options, console) -> int:
