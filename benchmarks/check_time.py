@@ -12,11 +12,11 @@ import time
 ONE = """
 import time
 begin = time.perf_counter()
-from course_utils.grading import checker
+from course_utils.grading.gemm import check_gemm
 from course_utils.compile.load import load_factory, solution_path
 factory = load_factory(solution_path("{step}", "{dsl}"))
 for _ in range(4):
-    checker.check("{step}", factory, "{dsl}", backend="{backend}")
+    check_gemm("{step}", factory, "{dsl}", backend="{backend}")
     print(f"{{time.perf_counter() - begin:.2f}}")
     begin = time.perf_counter()
 """

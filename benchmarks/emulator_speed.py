@@ -15,7 +15,7 @@ import time
 import torch
 
 from course_utils.compile import load as loading
-from course_utils.grading import checker
+from course_utils.compile.factory import compile_factory
 from course_utils.grading.steps import STEPS
 from course_utils.run import reference as results
 from course_utils.run.emulator import emulate
@@ -36,7 +36,7 @@ GROWTH = (
 
 def measure(step, dsl, size):
     """(emulation, seconds, right) of one step at one size."""
-    artifact = checker.compile_factory(loading.load_factory(loading.solution_path(step, dsl)), dsl, size)
+    artifact = compile_factory(loading.load_factory(loading.solution_path(step, dsl)), dsl, size)
     A, B = results.inputs(*size, torch.Generator().manual_seed(0), "cpu")
     best = float("inf")
     for run in range(3):

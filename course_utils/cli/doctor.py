@@ -11,6 +11,7 @@ from rich.console import Console
 
 from course_utils.cli import EXIT_FAILED
 from course_utils.cli.terminal import say
+from course_utils.compile import cache
 from course_utils.run import backends
 
 PACKAGE = "hopper-gemm-course"
@@ -25,9 +26,16 @@ def doctor(options: argparse.Namespace, console: Console) -> int:
     return EXIT_FAILED if any(not fine for name, fine, _ in rows if name != "gpu") else 0
 
 
+def clean(options: argparse.Namespace, console: Console) -> int:
+    """Empty the cache of compiled kernels, and say what that freed."""
+    freed = cache.clean()
+    say(console, f"freed {freed / 1e6:,.1f} MB in {cache.folder()}")
+    return 0
+
+
 def findings() -> list[tuple[str, bool, str]]:
     """Rows of (what, fine or not, in words). Raises nothing."""
-    return [_python(), *_packages(), *_compilers(), _gpu()]
+    return [_python(), *_packages(), _cache(), *_compilers(), _gpu()]
 
 
 def _python() -> tuple[str, bool, str]:
@@ -54,6 +62,17 @@ def _packages() -> list[tuple[str, bool, str]]:
         if wanted and found != wanted:
             rows.append((name, False, f"{found} is installed, the course was tested with {wanted}"))
     return rows or [("packages", True, f"all {len(pins)} at their pinned versions")]
+
+
+def _cache() -> tuple[str, bool, str]:
+    held = cache.contents()
+    if held.problem:
+        text = f"nothing can be kept in {held.path} ({held.problem}), so each kernel is compiled anew; set "
+        return "cache", False, text + "XDG_CACHE_HOME to a folder that you can write to"
+    text = f"{held.path} holds {held.size / 1e6:,.0f} MB: {held.kernels} compiled kernels"
+    if held.headers:
+        text += f" and {held.header_bytes / 1e6:,.0f} MB of precompiled headers"
+    return "cache", True, text + f"; the most is {cache.LIMIT / 1e6:,.0f} MB, and `course clean` empties it"
 
 
 def _compilers() -> list[tuple[str, bool, str]]:

@@ -25,6 +25,7 @@ def parser() -> argparse.ArgumentParser:
         return sub
 
     command("doctor", "doctor.doctor", "what this machine can do, and what is missing")
+    command("clean", "doctor.clean", "empty the cache of compiled kernels")
     sub = command("check", "check.check", "check one step, a file of yours or the solution")
     sub.add_argument("step", metavar="STEP", help="step01 ... step10")
     sub.add_argument("--dsl", default="tilelang", choices=DSLS)

@@ -10,14 +10,19 @@ from __future__ import annotations
 
 import ctypes
 import inspect
+import io
+import json
 import os
 import re
-import tempfile
+import zlib
+from collections.abc import Callable
+from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from course_utils.artifact import TENSOR_MAP_BYTES, Artifact, Parameter, Tensor
-from course_utils.compile import nvrtc
+from course_utils.compile import cache, nvrtc
 from course_utils.compile.errors import CompileError
 from course_utils.compile.guard import held, quiet, time_limit, where
 from course_utils.compile.limits import require_fits
@@ -26,6 +31,7 @@ from course_utils.tma.encoding import decode
 
 TRACE_LIMIT = 60.0  # seconds; the largest kernel of the course takes one
 OPTIONS = f"--gpu-arch {nvrtc.ARCH} --keep-ptx --keep-cubin --generate-line-info remarks{{ptx}} --dump-dir "
+PACKAGES = ("nvidia-cutlass-dsl", "nvidia-cutlass-dsl-libs-base", "nvidia-cutlass-dsl-libs-core")
 DISTANCE = (
     1 << 40
 )  # bytes between the addresses that the host function is told: far more than any tensor of this course
@@ -35,6 +41,8 @@ ATTRIBUTES = {
     2: "`cooperative=True`",
     6: "`use_pdl=True`",
 }  # by cudaLaunchAttributeID; the DSL lists both, switched off
+
+Compiled = tuple[str, bytes, str, dict[str, Any], list[bytes]]  # PTX, cubin, log, launch, parameters' bytes
 
 
 class _Config(ctypes.Structure):
@@ -56,7 +64,7 @@ class _Attribute(ctypes.Structure):
     _fields_ = [("id", ctypes.c_int32), ("_", ctypes.c_uint8 * 4), ("value", ctypes.c_uint32 * 16)]
 
 
-def compile_gemm(factory, M: int, N: int, K: int) -> Artifact:
+def compile_gemm(factory: Callable, M: int, N: int, K: int) -> Artifact:
     """Compile ``factory(M, N, K)``, a ``@cute.jit`` function of ``A: M x K, B: N x K, D: M x N``, all fp16,
     row-major.
 
@@ -66,7 +74,7 @@ def compile_gemm(factory, M: int, N: int, K: int) -> Artifact:
     return compile_host(_trace(factory, "gemm", (M, N, K), "three tensors, A, B and D"), tensors)
 
 
-def compile_copy(factory, *shape: int) -> Artifact:
+def compile_copy(factory: Callable, *shape: int) -> Artifact:
     """Compile ``factory(*shape)``, a ``@cute.jit`` function of ``X`` and ``Y``, fp16 of this shape.
 
     Raises CompileError.
@@ -77,14 +85,14 @@ def compile_copy(factory, *shape: int) -> Artifact:
     )
 
 
-def compile_host(host, tensors: tuple[Tensor, ...]) -> Artifact:
+def compile_host(host: Any, tensors: tuple[Tensor, ...]) -> Artifact:
     """Compile any ``@cute.jit`` function that takes these tensors in order and launches one kernel.
 
     Raises CompileError.
     """
-    compiled, ptx, cubin, resources = _compile(host, tensors)
-    kernel, sizes = _entry(ptx)
-    launch, values = _catch_launch(compiled, list(_addresses(tensors)), sizes)
+    ptx, cubin, log, launch, values = _compile(host, tensors)
+    resources = nvrtc.parse_ptxas_log(log)
+    kernel, _ = _entry(ptx)
     parameters = tuple(_parameter(data, tensors) for data in values)
     require_fits(
         launch["grid"], launch["block"], launch["cluster"], launch["dynamic_shared"] + resources.static_shared
@@ -102,7 +110,7 @@ def compile_host(host, tensors: tuple[Tensor, ...]) -> Artifact:
     )
 
 
-def _trace(factory, name: str, size: tuple[int, ...], arguments: str):
+def _trace(factory: Callable, name: str, size: tuple[int, ...], arguments: str) -> Any:
     """Call the factory; ``name`` is what the learner calls it, ``arguments`` what its result must take, in
     words.
     """
@@ -131,13 +139,25 @@ def _trace(factory, name: str, size: tuple[int, ...], arguments: str):
     return host
 
 
-def _compile(host, tensors):
+def _compile(host: Any, tensors: tuple[Tensor, ...]) -> Compiled:
+    """Compile the host function, or find in the cache what the same MLIR made before."""
     cute = import_cute()
     fakes = [_fake(t) for t in tensors]
-    with tempfile.TemporaryDirectory(prefix="hopper-course-cute-") as folder:
+    addresses = list(_addresses(tensors))
+    key = ""
+
+    def look(dsl: Any, module: Any, _name: str) -> None:
+        nonlocal key
+        key = _key(dsl, module, str(folder), addresses)
+        if found := _unpack(cache.read(key)):
+            raise _Found(found)
+
+    with cache.scratch() as folder:
         try:
             with held(), quiet() as said, time_limit(TRACE_LIMIT, "compiling this kernel"):
-                compiled = cute.compile(host, *fakes, options=OPTIONS + folder)
+                compiled = cute.compile(host, *fakes, options=f"{OPTIONS}{folder}", trace_finalize_hooks=look)
+        except _Found as found:
+            return found.compiled
         except CompileError:
             raise
         except Exception as error:
@@ -151,10 +171,52 @@ def _compile(host, tensors):
         )
     # the DSL breaks the assembler's lines at some 90 columns; its own begin with ptxas
     log = re.sub(r"\n[ \t]+(?!ptxas|\s)", " ", re.sub(r"\bkernel_cutlass_\w+", "the kernel", said[0]))
-    return compiled, ptx, cubin, nvrtc.parse_ptxas_log(log)
+    _, sizes = _entry(ptx)
+    made = (ptx, cubin, log, *_catch_launch(compiled, addresses, sizes))
+    if key:
+        cache.write(key, _pack(*made))
+    return made
 
 
-def import_cute():
+class _Found(BaseException):
+    """Ends a compile ahead of its long part; no Exception, which the DSL would dress up."""
+
+    def __init__(self, compiled: Compiled):
+        super().__init__()
+        self.compiled = compiled
+
+
+def _key(dsl: Any, module: Any, folder: str, addresses: list[int]) -> str:
+    """Names all that the result depends on: the traced MLIR with its constants and source lines, the
+    options and settings, the compiler's version. This is what the DSL's own cache asks too
+    (``BaseDSL.get_module_hash``).
+    """
+    code = io.BytesIO()
+    module.operation.write_bytecode(code)
+    return cache.key_of(
+        "cute",
+        sha256(code.getvalue()).hexdigest(),
+        dsl.compile_options.to_str().replace(folder, ""),
+        dsl.envar.cache_key_str(),
+        *(f"{name} {version(name)}" for name in PACKAGES),
+        str(addresses),
+    )
+
+
+def _pack(ptx: str, cubin: bytes, log: str, launch: dict[str, Any], values: list[bytes]) -> bytes:
+    fields = [ptx, cubin.hex(), log, launch, [value.hex() for value in values]]
+    return zlib.compress(json.dumps(fields).encode(), 1)
+
+
+def _unpack(data: bytes | None) -> Compiled | None:
+    if data is None:
+        return None
+    ptx, cubin, log, launch, values = json.loads(zlib.decompress(data))
+    launch = {name: tuple(value) if isinstance(value, list) else value for name, value in launch.items()}
+    return ptx, bytes.fromhex(cubin), log, launch, [bytes.fromhex(value) for value in values]
+
+
+def import_cute() -> Any:
     """The DSL, told that its GPU is a Hopper one: it asks the driver otherwise, and takes Blackwell where
     there is none.
     """
@@ -168,7 +230,7 @@ def import_cute():
     return cute
 
 
-def _fake(tensor: Tensor):
+def _fake(tensor: Tensor) -> Any:
     import cutlass
     from cutlass.cute.runtime import make_fake_compact_tensor
 
@@ -176,7 +238,9 @@ def _fake(tensor: Tensor):
     return make_fake_compact_tensor(cutlass.Float16, tensor.shape, stride_order=order, assumed_align=16)
 
 
-def _catch_launch(compiled, addresses: list[int], sizes: list[int]) -> tuple[dict, list[bytes]]:
+def _catch_launch(
+    compiled: Any, addresses: list[int], sizes: list[int]
+) -> tuple[dict[str, Any], list[bytes]]:
     """Run the host function on these tensor addresses.
 
     Returns the launch and each kernel parameter's bytes.
@@ -186,12 +250,12 @@ def _catch_launch(compiled, addresses: list[int], sizes: list[int]) -> tuple[dic
 
     launches = []
 
-    def on_launch(config, _kernel, values):
-        values = ctypes.cast(values, ctypes.POINTER(ctypes.c_void_p))
+    def on_launch(config: int, _kernel: int, values: int) -> int:
+        pointers = ctypes.cast(values, ctypes.POINTER(ctypes.c_void_p))
         launches.append(
             (
                 _read_config(ctypes.cast(config, ctypes.POINTER(_Config)).contents),
-                [ctypes.string_at(values[i], size) for i, size in enumerate(sizes)],
+                [ctypes.string_at(pointers[i], size) for i, size in enumerate(sizes)],
             )
         )
         return (
@@ -200,7 +264,7 @@ def _catch_launch(compiled, addresses: list[int], sizes: list[int]) -> tuple[dic
 
     undefined, taken, touched = [], [], []
 
-    def visit(op):
+    def visit(op: Any) -> Any:
         if op.name == "llvm.func":
             name, blocks = ir.StringAttr(op.attributes["sym_name"]).value, op.regions[0].blocks
             if not len(blocks):
@@ -247,7 +311,7 @@ def _catch_launch(compiled, addresses: list[int], sizes: list[int]) -> tuple[dic
     return {**launch, "cluster": _cluster(attributes)}, values
 
 
-def _read_config(config: _Config) -> tuple[dict, dict[int, tuple]]:
+def _read_config(config: _Config) -> tuple[dict[str, Any], dict[int, tuple]]:
     """The launch, and its attributes by id."""
     attributes = ctypes.cast(config.attributes, ctypes.POINTER(_Attribute))
     return (

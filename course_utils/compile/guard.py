@@ -10,13 +10,17 @@ import tempfile
 import threading
 import traceback
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from course_utils.compile.errors import CompileError
 
+_one_at_a_time = threading.RLock()  # for quiet()
+
 
 @contextlib.contextmanager
-def time_limit(seconds: float, what: str):
+def time_limit(seconds: float, what: str) -> Iterator[None]:
     """Raise CompileError in the block after ``seconds``.
 
     Only the main thread can be interrupted; others run unlimited.
@@ -25,7 +29,7 @@ def time_limit(seconds: float, what: str):
         yield
         return
 
-    def stop(*_):
+    def stop(*_: Any) -> None:
         raise CompileError(
             "trace", f"{what} did not end within {seconds:g} s: is there a Python loop in it that never ends?"
         )
@@ -40,14 +44,14 @@ def time_limit(seconds: float, what: str):
 
 
 @contextlib.contextmanager
-def held():
+def held() -> Iterator[None]:
     """Hold an interrupt of the notebook back until the block has ended; a second one goes through at once.
 
     A KeyboardInterrupt in a Python callback of a compiler's C++ half is swallowed there, or ends the process.
     """
-    asked = []
+    asked: list[bool] = []
 
-    def hold(*_):
+    def hold(*_: Any) -> None:
         asked.append(True)
         if len(asked) > 1:
             raise KeyboardInterrupt
@@ -59,7 +63,7 @@ def held():
 
 
 @contextlib.contextmanager
-def interrupts(handler):
+def interrupts(handler: Any) -> Iterator[None]:
     """Another handler of SIGINT in the block. Only the main thread has one; others run as they are."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -72,14 +76,14 @@ def interrupts(handler):
 
 
 @contextlib.contextmanager
-def quiet():
+def quiet() -> Iterator[list[str]]:
     """Keep a compiler's chatter and warnings out of the notebook; its C++ half writes to file descriptors 1
-    and 2.
+    and 2. They are the whole process's: of two threads the second waits here for the first.
 
     Yields a list that holds what was written, as one string, once the block has ended.
     """
     said: list[str] = []
-    with tempfile.TemporaryFile() as sink, warnings.catch_warnings():
+    with _one_at_a_time, tempfile.TemporaryFile() as sink, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         sys.stdout.flush()
         sys.stderr.flush()

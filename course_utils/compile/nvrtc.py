@@ -2,22 +2,44 @@
 
 from __future__ import annotations
 
-import atexit
+import contextlib
+import json
+import os
 import re
 import signal
-import tempfile
-from functools import cache
-from importlib.metadata import files
+import threading
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Sequence
+from functools import cache as once
+from hashlib import sha256
+from importlib.metadata import files, version
 from pathlib import Path
+from typing import Any
 
 from course_utils.artifact import Resources
+from course_utils.compile import cache, header
 from course_utils.compile.errors import CompileError
 from course_utils.compile.guard import interrupts
 
 ARCH = "sm_90a"
+FILE = "/kernel.cu"  # a relative name would put the current folder into the PTX
+OPTIONS = (
+    f"--gpu-architecture={ARCH}",
+    "-std=c++20",
+    "-default-device",
+    "-lineinfo",
+    "--ptxas-options=-v",
+    "-diag-suppress=20012",
+)
+PACKAGES = ("nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-cccl")
+
+Compiled = tuple[str, bytes, str]  # PTX, cubin, the compiler's log
+_one_at_a_time = threading.Lock()  # NVRTC's memory for precompiled headers is one for all threads
 
 
-def cuda_include_dirs() -> list[str]:
+@once
+def cuda_include_dirs() -> tuple[str, ...]:
     """Include directories of the pinned ``nvidia-cuda-runtime`` and ``nvidia-cuda-cccl`` packages."""
 
     def folder_of(package: str, header: str) -> str:
@@ -26,39 +48,90 @@ def cuda_include_dirs() -> list[str]:
 
     cccl = folder_of("nvidia-cuda-cccl", "cuda/std/version")
     # headers include each other as <cuda/std/...> and as <cccl/cuda/std/...>
-    return [folder_of("nvidia-cuda-runtime", "cuda_runtime_api.h"), cccl, str(Path(cccl).parent)]
+    return folder_of("nvidia-cuda-runtime", "cuda_runtime_api.h"), cccl, str(Path(cccl).parent)
 
 
-@cache
-def _header_cache() -> str:
-    """A folder for NVRTC's precompiled headers.
+def compile_source(
+    source: str, include_dirs: Sequence[str], headers: Sequence[str] = (), packages: Sequence[str] = ()
+) -> tuple[str, bytes, Resources]:
+    """Compile one kernel, or find it in the cache. Returns PTX, cubin and what ptxas allotted.
 
-    They are good for this process only: the first kernel pays 1 s for them.
+    ``headers`` are included ahead of the source, and once for all kernels where the cache can keep them.
+    ``packages`` own the files in ``include_dirs``: another version of one, and nothing that was kept is
+    found. Raises CompileError with the compiler's own lines where the source does not compile.
     """
-    folder = tempfile.TemporaryDirectory(prefix="hopper-course-pch-")
-    atexit.register(folder.cleanup)
-    return folder.name
+    ahead = "".join(f"#include <{header}>\n" for header in headers)
+    text = f"{ahead}#pragma hdrstop\n#line 1\n{source}" if ahead else source
+    options = [*OPTIONS, *(f"-I{folder}" for folder in include_dirs)]
+    made_by = [f"{name} {version(name)}" for name in (*PACKAGES, *packages)]
+    inner = {folder for folder in include_dirs for other in include_dirs if folder.startswith(f"{other}/")}
+    made_by += [_dates(folder) for folder in dict.fromkeys(include_dirs) if folder not in inner]
+    key = cache.key_of("nvrtc", text, *options, *made_by)
+    found = _unpack(cache.read(key))
+    if found is None:
+        with _one_at_a_time:
+            found = _compile_with_headers(ahead, text, options, made_by)
+        cache.write(key, _pack(*found))
+    ptx, cubin, log = found
+    return ptx, cubin, parse_ptxas_log(log)
 
 
-def compile_source(source: str, include_dirs: list[str]) -> tuple[str, bytes, Resources]:
-    """Compile one kernel. Returns PTX, cubin and what ptxas allotted.
-
-    Raises CompileError with the compiler's own lines where the source does not compile.
+@once
+def _dates(folder: str) -> str:
+    """A sum over the names, sizes and dates of the files in a folder of headers: who edits one gets a new
+    kernel.
     """
+    found = sha256()
+    for path, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            status = os.stat(os.path.join(path, name))
+            found.update(f"{path}/{name} {status.st_size} {status.st_mtime_ns}\n".encode())
+    return found.hexdigest()
+
+
+def _compile_with_headers(ahead: str, text: str, options: list[str], made_by: list[str]) -> Compiled:
+    precompiled = _precompiled(ahead, options, made_by) if ahead else None
+    if precompiled is None:
+        return _compile(text, options)
+    try:
+        ptx, cubin, log = _compile(text, [*options, f"-use-pch={precompiled}"])
+    except CompileError:
+        if precompiled.exists():
+            raise
+        return _compile(text, options)  # another process removed the header; or the kernel is as wrong now
+    used = [line for line in log.splitlines() if "using precompiled header file" in line]
+    if not used:  # NVRTC did not take it
+        precompiled.unlink(missing_ok=True)
+    return ptx, cubin, "\n".join(line for line in log.splitlines() if line not in used)
+
+
+def _precompiled(ahead: str, options: list[str], made_by: list[str]) -> Path | None:
+    """The precompiled header of the lines ``ahead``, made now if need be; None where there can be none."""
+    address = header.heap(_take_heap)
+    if not address:
+        return None
+    key = cache.key_of("header", ahead, address, *options, *made_by)
+
+    def create(path: Path) -> bool:
+        try:
+            _compile(f"{ahead}#pragma hdrstop\n", [*options, f"-create-pch={path}"])
+        except CompileError:
+            return False
+        return path.is_file()
+
+    return header.path_of(key) or header.make(key, create)
+
+
+def _take_heap() -> None:
+    with contextlib.suppress(CompileError):  # it takes its memory, and then misses the file
+        _compile("", [*OPTIONS, "-use-pch=/nonexistent/header"])
+
+
+def _compile(text: str, options: list[str]) -> Compiled:
     from cuda.bindings import nvrtc
 
-    options = [
-        f"--gpu-architecture={ARCH}",
-        "-std=c++20",
-        "-default-device",
-        "-lineinfo",
-        "--ptxas-options=-v",
-        "-diag-suppress=20012",
-        "-pch",
-        f"-pch-dir={_header_cache()}",
-    ]
-    options += [f"-I{d}" for d in include_dirs]
-    status, program = nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, [], [])
+    status, program = nvrtc.nvrtcCreateProgram(text.encode(), FILE.encode(), 0, [], [])
     if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
         raise CompileError("assemble", f"NVRTC could not start: {status.name}")
     try:
@@ -70,6 +143,7 @@ def compile_source(source: str, include_dirs: list[str]) -> tuple[str, bytes, Re
             _fetch(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
             .decode(errors="replace")
             .rstrip("\0")
+            .replace(FILE, Path(FILE).name)
         )
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             raise CompileError("assemble", _first_errors(log) or f"NVRTC failed: {status.name}")
@@ -77,7 +151,18 @@ def compile_source(source: str, include_dirs: list[str]) -> tuple[str, bytes, Re
         cubin = _fetch(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
     finally:
         nvrtc.nvrtcDestroyProgram(program)
-    return ptx, cubin, parse_ptxas_log(log)
+    return ptx, cubin, log
+
+
+def _pack(ptx: str, cubin: bytes, log: str) -> bytes:
+    return zlib.compress(json.dumps([ptx, b64encode(cubin).decode(), log]).encode(), 1)
+
+
+def _unpack(data: bytes | None) -> Compiled | None:
+    if data is None:
+        return None
+    ptx, cubin, log = json.loads(zlib.decompress(data))
+    return ptx, b64decode(cubin), log
 
 
 def parse_ptxas_log(log: str) -> Resources:
@@ -102,7 +187,7 @@ def parse_ptxas_log(log: str) -> Resources:
     )
 
 
-def _fetch(size_of, read, program) -> bytes:
+def _fetch(size_of: Callable, read: Callable, program: Any) -> bytes:
     _, size = size_of(program)
     data = bytes(size)
     read(program, data)

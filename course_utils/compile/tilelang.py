@@ -8,9 +8,11 @@ Seen on tilelang 0.1.15.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from importlib.metadata import version
 from math import prod
 from pathlib import Path
+from typing import Any
 
 from course_utils.artifact import Artifact, Parameter, Tensor, TensorMap
 from course_utils.compile import nvrtc
@@ -22,10 +24,27 @@ DTYPE = "float16"  # of every tensor
 TRACE_LIMIT = 60.0  # seconds; the largest kernel of the course takes half a second
 CLUSTER_AXES = ("tir.cluster_dim_x", "tir.cluster_dim_y", "tir.cluster_dim_z")
 GRID_AXES = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
+# all that TileLang's CUDA source for Hopper begins with: each kernel takes some of them
+HEADERS = tuple(
+    f"tl_templates/cuda/{name}.h"
+    for name in (
+        "nvrtc_std",
+        "instruction/wgmma",
+        "intrin",
+        "barrier",
+        "copy_sm90",
+        "cluster",
+        "reduce",
+        "scan",
+        "ldsm",
+        "threadblock_swizzle",
+        "debug",
+    )
+)
 BLOCK_AXES = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 
 
-def compile_gemm(factory, M: int, N: int, K: int) -> Artifact:
+def compile_gemm(factory: Callable, M: int, N: int, K: int) -> Artifact:
     """Compile ``factory(M, N, K)``, a TileLang PrimFunc of ``A: M x K, B: N x K, D: M x N``, all fp16.
 
     Raises CompileError, whose text says what to change.
@@ -35,7 +54,7 @@ def compile_gemm(factory, M: int, N: int, K: int) -> Artifact:
     return compile_prim_func(prim_func)
 
 
-def compile_copy(factory, *shape: int) -> Artifact:
+def compile_copy(factory: Callable, *shape: int) -> Artifact:
     """Compile ``factory(*shape)``, a TileLang PrimFunc of ``X`` and ``Y``, fp16 with as many elements as
     ``shape`` has.
 
@@ -53,12 +72,12 @@ def compile_copy(factory, *shape: int) -> Artifact:
     return compile_prim_func(prim_func)
 
 
-def _extent(size) -> int:
+def _extent(size: Any) -> int:
     """A buffer's extent; 0 where it is not a constant."""
     return int(size) if isinstance(size, int) or hasattr(size, "value") else 0
 
 
-def compile_prim_func(prim_func) -> Artifact:
+def compile_prim_func(prim_func: Any) -> Artifact:
     """Compile any TileLang PrimFunc with static shapes and one kernel. Raises CompileError."""
     if any(handle not in prim_func.buffer_map for handle in prim_func.params):
         raise CompileError(
@@ -89,7 +108,7 @@ def compile_prim_func(prim_func) -> Artifact:
         *nvrtc.cuda_include_dirs(),
     ]
     source = "#include <tl_templates/cuda/nvrtc_std.h>\n" + lowered.kernel_source
-    ptx, cubin, resources = nvrtc.compile_source(source, includes)
+    ptx, cubin, resources = nvrtc.compile_source(source, includes, HEADERS, ["tilelang"])
     require_fits(*shape, launch["dynamic_shared"] + resources.static_shared)
     return Artifact(
         dsl="tilelang",
@@ -103,7 +122,7 @@ def compile_prim_func(prim_func) -> Artifact:
     )
 
 
-def _trace(factory, name: str, size: tuple[int, ...]):
+def _trace(factory: Callable, name: str, size: tuple[int, ...]) -> Any:
     """Call the factory, with TileLang's own chatter kept out of the notebook.
 
     ``name`` is what the learner calls it.
@@ -129,7 +148,7 @@ def _trace(factory, name: str, size: tuple[int, ...]):
     return result
 
 
-def _require_signature(prim_func, shapes: dict[str, tuple[int, ...]]) -> None:
+def _require_signature(prim_func: Any, shapes: dict[str, tuple[int, ...]]) -> None:
     found = [prim_func.buffer_map.get(p) for p in prim_func.params]
     if len(found) != len(shapes) or None in found:
         names = ", ".join(str(p.name) for p in prim_func.params)
@@ -146,7 +165,7 @@ def _require_signature(prim_func, shapes: dict[str, tuple[int, ...]]) -> None:
             )
 
 
-def _lower(prim_func):
+def _lower(prim_func: Any) -> Any:
     import tilelang
     from tilelang import tvm
 
@@ -162,7 +181,7 @@ def _lower(prim_func):
         ) from error
 
 
-def _read_launch(host_mod, kernel, tensor_names: set[str]) -> dict:
+def _read_launch(host_mod: Any, kernel: Any, tensor_names: set[str]) -> dict[str, Any]:
     """Grid, block, cluster, shared memory and parameters, from the host function's packed calls."""
     from tilelang import tvm
 
@@ -170,7 +189,7 @@ def _read_launch(host_mod, kernel, tensor_names: set[str]) -> dict:
     tensor_maps: dict[str, Parameter] = {}
     launches = []
 
-    def visit(node):
+    def visit(node: Any) -> None:
         if isinstance(node, tvm.tirx.For):
             raise CompileError("lower", "the program launches its kernel in a loop; a step launches it once")
         if not isinstance(node, tvm.tirx.Call) or node.op.name != "tirx.tvm_call_packed":
@@ -209,7 +228,7 @@ def _read_launch(host_mod, kernel, tensor_names: set[str]) -> dict:
                 "a step needs no workspace in global memory",
             )
 
-    def triple(axes):
+    def triple(axes: tuple[str, ...]) -> tuple[int, ...]:
         return tuple(sizes.get(axis, 1) for axis in axes)
 
     return {
@@ -222,7 +241,7 @@ def _read_launch(host_mod, kernel, tensor_names: set[str]) -> dict:
     }
 
 
-def _tensor_map(args) -> Parameter:
+def _tensor_map(args: Any) -> Parameter:
     """Arguments of ``__tvm_tensormap_create_tiled``: descriptor, dtype, rank, tensor, then the driver's
     arrays and enums.
     """
@@ -250,7 +269,7 @@ def _tensor_map(args) -> Parameter:
     )
 
 
-def _constant(value, what: str) -> int:
+def _constant(value: Any, what: str) -> int:
     if not hasattr(value, "value"):
         raise CompileError(
             "lower", f"{what} is {value}, not a number at compile time; a step's shapes are Python integers"

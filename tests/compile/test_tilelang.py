@@ -16,8 +16,8 @@ from course_utils.artifact import SWIZZLES, TensorMap
 from course_utils.compile import load as loading
 from course_utils.compile import tilelang as compiler
 from course_utils.compile.errors import CompileError
+from course_utils.compile.factory import compile_factory
 from course_utils.compile.nvrtc import parse_ptxas_log
-from course_utils.grading import checker
 from course_utils.ptx.receipts import read_ptx
 
 M, N, K = 768, 1280, 576
@@ -212,7 +212,7 @@ ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions
 def test_gemm_must_be_callable():
     for thing in (None, 42, "gemm"):
         with pytest.raises(CompileError, match=f"{type(thing).__name__}, not a function") as caught:
-            checker.compile_factory(thing, "tilelang", (128, 128, 64))
+            compile_factory(thing, "tilelang", (128, 128, 64))
         assert caught.value.stage == "load"
 
 
