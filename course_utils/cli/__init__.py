@@ -23,6 +23,7 @@ from course_utils.recordings import measured
 
 BUILD = Path("build")
 MARKS = {True: "[green]ok[/]", False: "[red]no[/]", None: "[dim]not run[/]"}
+EXTRAS = "pictures need `pip install -e '.[lab]'`, course sync needs `pip install -e '.[teach]'`"
 EXIT_FAILED, EXIT_USAGE, EXIT_NOT_ALL_TRIED = 1, 2, 3
 
 
@@ -37,6 +38,11 @@ def main(argv: list[str] | None = None) -> int:
     except (CompileError, measured.MeasuredError, ValueError, OSError) as error:
         Console(stderr=True, highlight=False).print(
             f"course {options.command}: {error}", markup=False, soft_wrap=True
+        )
+        return EXIT_USAGE
+    except ModuleNotFoundError as error:  # of an extra: pictures need matplotlib, course sync needs nbformat
+        Console(stderr=True, highlight=False).print(
+            f"course {options.command}: {error}; {EXTRAS}", markup=False, soft_wrap=True
         )
         return EXIT_USAGE
 
