@@ -17,7 +17,6 @@ from IPython.display import display
 
 from course_utils.compile.errors import CompileError
 from course_utils.compile.load import PLANTED, SOLUTIONS, load_module, solution_path, without_markers
-from course_utils.figures import ladder as plots
 from course_utils.grading import checker, steps
 from course_utils.grading.verdict import Verdict, as_html
 from course_utils.ptx import receipts
@@ -119,6 +118,8 @@ def ladder(step: str | None = None) -> None:
     ``step`` is shown in full colour, later ones faint.
     """
     try:
+        from course_utils.figures import ladder as plots
+
         kept = progress.read()
         mine = kept | {"entries": [e for e in kept["entries"] if e["step"] in steps.STEPS]}
         cases = sum(e["points"] for e in kept["entries"] if e["step"] not in steps.STEPS)
@@ -140,6 +141,8 @@ def receipt(step: str, gemm=None, dsl: str = "tilelang") -> None:
     Raises nothing.
     """
     try:
+        from course_utils.figures import ladder as plots
+
         found = (
             {plots.DSLS[dsl][0]: _compiled_receipt(step, gemm, dsl)}
             if gemm is not None
@@ -165,6 +168,8 @@ def _compiled_receipt(step: str, gemm, dsl: str) -> dict[str, str]:
 
 
 def _kept_receipts(step: str) -> dict[str, dict[str, str]]:
+    from course_utils.figures import ladder as plots
+
     steps.find(step)
     kept = progress.read()
     found = [(name, progress.find(kept, step, dsl)) for dsl, (name, _) in plots.DSLS.items()]
@@ -177,6 +182,8 @@ def recorded(*names: str) -> None:
     Raises nothing.
     """
     try:
+        from course_utils.figures import ladder as plots
+
         found, sources = [], []
         for file, key in (("ladder", "step"), ("variants", "name")):
             data = measured.load(file)
@@ -312,6 +319,8 @@ def timeline(
     from course_utils.run.emulator.gemm import emulate_gemm
 
     try:
+        from course_utils.figures import ladder as plots
+
         size = size or steps.trace_size(step)
         artifact = checker.compile_factory(gemm, dsl, size)
         emulation, found, _ = emulate_gemm(artifact, torch.Generator().manual_seed(seed), seed)
