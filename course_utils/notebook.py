@@ -18,8 +18,6 @@ from IPython.display import display
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS, compile_factory
 from course_utils.compile.load import PLANTED, SOLUTIONS, load_module, solution_path, without_markers
-from course_utils.figures import ladder as plots
-from course_utils.figures import timeline as timelines
 from course_utils.grading import copy as copies
 from course_utils.grading import gemm as gemms
 from course_utils.grading import maps, steps
@@ -124,12 +122,14 @@ def ladder(step: str | None = None) -> None:
     ``step`` is shown in full colour, later ones faint.
     """
     try:
+        from course_utils.figures import ladder as plots
+
         kept = progress.read()
         mine = kept | {"entries": [e for e in kept["entries"] if e["step"] in steps.STEPS]}
         cases = sum(e["points"] for e in kept["entries"] if e["step"] not in steps.STEPS)
         timed = any(e["timings"] for e in mine["entries"])
         display(plots.ladder(measured.load(), mine if timed else None, step))
-        reached = [f"{name} {progress.points(mine, dsl):g} of 100" for dsl, (name, _) in plots.DSLS.items()]
+        reached = [f"{name} {progress.points(mine, dsl):g} of 100" for dsl, name in steps.DSL_NAMES.items()]
         reached += [f"TMA cases {cases:g}"] if cases else []
         _say(
             f"Your points so far: {', '.join(reached)}."
@@ -146,7 +146,7 @@ def receipt(step: str, gemm=None, dsl: str = "tilelang") -> None:
     """
     try:
         found = (
-            {plots.DSLS[dsl][0]: _compiled_receipt(step, gemm, dsl)}
+            {steps.DSL_NAMES[dsl]: _compiled_receipt(step, gemm, dsl)}
             if gemm is not None
             else _kept_receipts(step)
         )
@@ -172,7 +172,7 @@ def _compiled_receipt(step: str, gemm, dsl: str) -> dict[str, str]:
 def _kept_receipts(step: str) -> dict[str, dict[str, str]]:
     steps.find(step)
     kept = progress.read()
-    found = [(name, progress.find(kept, step, dsl)) for dsl, (name, _) in plots.DSLS.items()]
+    found = [(name, progress.find(kept, step, dsl)) for dsl, name in steps.DSL_NAMES.items()]
     return {name: dict(e["receipt"]) for name, e in found if e and e["receipt"]}
 
 
@@ -198,7 +198,7 @@ def recorded(*names: str) -> None:
                 _run(t): f"{t['tflops']:{'.0f' if t['tflops'] > 10 else '.2g'}} ({t['ratio']:.3f})"
                 for t in e["timings"]
             }
-            rows.append([name, plots.DSLS[e["dsl"]][0], *(figures.get(run, "not timed") for run in runs)])
+            rows.append([name, steps.DSL_NAMES[e["dsl"]], *(figures.get(run, "not timed") for run in runs)])
         _table(["", "DSL", *runs], rows)
         missing = [name for name in names if not any(name == row[0] for row in rows)]
         _say(
@@ -314,12 +314,14 @@ def timeline(
     from course_utils.run.emulator.launch import emulated
 
     try:
+        from course_utils.figures import timeline as timelines
+
         size = size or steps.trace_size(step)
         artifact = compile_factory(gemm, dsl, size)
         emulation, tried = emulated(artifact, torch.Generator().manual_seed(seed), seed)
         display(
             timelines.timeline(
-                emulation, title=f"{step}, {plots.DSLS[dsl][0]}, M, N, K = {' x '.join(map(str, size))}"
+                emulation, title=f"{step}, {steps.DSL_NAMES[dsl]}, M, N, K = {' x '.join(map(str, size))}"
             )
         )
         for finding in emulation.findings:

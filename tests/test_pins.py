@@ -1,46 +1,66 @@
-"""Every version is pinned, in one place, and what is installed is what the pins say."""
+"""Every version stands in one lock file, the ranges admit it, and what is installed is what it says."""
 
 import re
 import tomllib
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+from authoring import environment
+
 ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = PYPROJECT["project"]
-PINS = PROJECT["dependencies"] + PROJECT["optional-dependencies"]["test"]
-CONSTRAINTS = [
-    line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")
-]
+EXTRAS = PROJECT["optional-dependencies"]
+DIRECT = [Requirement(line) for line in sum(EXTRAS.values(), PROJECT["dependencies"])]
+LOCK = (ROOT / "requirements.lock").read_text()
+PINS = [line for line in LOCK.splitlines() if line and not line.lstrip().startswith("#")]
+LOCKED = environment.locked(LOCK)
 ENVIRONMENT = (ROOT / "environment.yml").read_text()
+ONE_SET = (
+    "tilelang apache-tvm-ffi z3-solver nvidia-cutlass-dsl cuda-bindings nvidia-cuda-nvrtc "
+    "nvidia-cuda-runtime nvidia-cuda-cccl"
+).split()
 
 
-def name(pin):
-    return canonicalize_name(Requirement(pin).name)
+def test_locked_to_one_version_each():
+    assert [pin for pin in PINS if not re.fullmatch(r"[a-z0-9-]+==[0-9][0-9A-Za-z.]*", pin)] == []
+    assert len(LOCKED) == len(PINS)
 
 
-def test_pinned_to_one_version():
-    pins = PINS + CONSTRAINTS + PYPROJECT["build-system"]["requires"]
-    assert [pin for pin in pins if not re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][0-9A-Za-z.]*", pin)] == []
-
-
-def test_no_package_is_pinned_twice():
-    names = [name(pin) for pin in PINS + CONSTRAINTS]
+def test_four_sets_of_packages():
+    assert set(EXTRAS) == {"lab", "teach", "test"}
+    names = [canonicalize_name(want.name) for want in DIRECT]
     assert sorted(names) == sorted(set(names))
 
 
+def test_a_learner_gets_no_nbgrader():
+    learner = PROJECT["dependencies"] + EXTRAS["lab"]
+    assert not [line for line in learner if "nbgrader" in line]
+
+
+def test_the_compilers_and_cuda_are_one_set_and_the_rest_of_the_core_are_ranges():
+    core = {want.name: str(want.specifier) for want in map(Requirement, PROJECT["dependencies"])}
+    exact = {name for name, wanted in core.items() if wanted.startswith("==")}
+    assert exact == set(ONE_SET)
+    assert {"torch", "numpy", "ipython"} <= set(core) - exact
+
+
+@pytest.mark.parametrize("want", DIRECT, ids=str)
+def test_lock_has_a_version_that_the_range_admits(want):
+    assert want.specifier.contains(LOCKED[canonicalize_name(want.name)])
+
+
 def test_build_and_run_with_one_setuptools():
-    assert [pin for pin in CONSTRAINTS if name(pin) == "setuptools"] == PYPROJECT["build-system"]["requires"]
+    assert PYPROJECT["build-system"]["requires"] == [f"setuptools=={LOCKED['setuptools']}"]
 
 
-def test_environment_yml_repeats_pyproject():
-    # The pip list is the last and the deepest one.
-    lines = re.findall(r"^ {6}- (.+)$", ENVIRONMENT, flags=re.M)
-    assert lines == ["-c constraints.txt", *PINS, "-e ."]
+def test_environment_yml_is_written_from_the_lock():
+    assert environment.environment(PROJECT, LOCK) == ENVIRONMENT, "run make lock"
 
 
 def test_environment_yml_has_a_python_we_support():
@@ -48,27 +68,37 @@ def test_environment_yml_has_a_python_we_support():
     assert python in SpecifierSet(PROJECT["requires-python"])
 
 
-def installed(pin):
-    """The pin of what is installed. A CPU build of torch calls itself 2.13.0+cpu: the same release."""
+def test_environment_wants_every_direct_package_locked():
+    project = {"dependencies": ["some_Package>=1"], "optional-dependencies": {"lab": ["other==2"]}}
+    lock = "some-package==1.5\n    # via it\nother==2 ; sys_platform == 'linux'\n"
+    assert environment.environment(project, lock).endswith(
+        "      - -c requirements.lock\n      - some-package==1.5\n      - other==2\n      - -e .\n"
+    )
+    with pytest.raises(KeyError, match="other"):
+        environment.environment(project, "some-package==1.5\n")
+
+
+def installed(name):
+    """The version that is installed, or None. A CPU build of torch says 2.13.0+cpu: the same release."""
     try:
-        return f"{Requirement(pin).name}=={version(name(pin)).split('+')[0]}"
+        return version(name).split("+")[0]
     except PackageNotFoundError:
         return None
 
 
-def test_installed_is_what_is_pinned():
-    assert [installed(pin) for pin in PINS] == PINS
+def test_every_direct_package_is_installed():
+    assert [want.name for want in DIRECT if installed(want.name) is None] == []
 
 
-def test_installed_below_is_what_is_pinned():
-    # Some are for another Python or platform only.
-    assert {pin: installed(pin) for pin in CONSTRAINTS if installed(pin) not in (pin, None)} == {}
+def test_installed_is_what_is_locked():
+    # Some are for another Python only, or come with torch's build for CUDA.
+    found = {name: installed(name) for name in LOCKED}
+    assert {name: at for name, at in found.items() if at not in (LOCKED[name], None)} == {}
 
 
-def test_constraints_miss_nothing():
-    """Everything the pins pull in is pinned too, by us or to the digit by the package that asks for it."""
-    pinned = {name(pin) for pin in PINS + CONSTRAINTS}
-    seen, todo, loose = set(), [(name(pin), frozenset()) for pin in PINS], set()
+def test_lock_misses_nothing():
+    """Everything that the direct packages pull in on this machine is in the lock."""
+    seen, todo, missing = set(), [(want.name, frozenset(want.extras)) for want in DIRECT], set()
     while todo:
         package, extras = todo.pop()
         if (package, extras) in seen:
@@ -83,9 +113,6 @@ def test_constraints_miss_nothing():
                 continue
             below = canonicalize_name(want.name)
             todo.append((below, frozenset(want.extras)))
-            exact = any(spec.operator == "==" and "*" not in spec.version for spec in want.specifier)
-            if below not in pinned and not exact:
-                loose.add(f"{want} (for {package})")
-    # torch's own CUDA packages ask loosely for each other, within what torch pins.
-    loose = {line for line in loose if not line.startswith(("nvidia-", "triton"))}
-    assert not loose, "run make constraints"
+            if below not in LOCKED:
+                missing.add(f"{want} (for {package})")
+    assert not missing, "run make lock"

@@ -12,7 +12,9 @@ from course_utils import cli
 from course_utils.cli.parser import parser
 from course_utils.compile import load as loading
 from course_utils.compile.load import SOLUTIONS
-from course_utils.grading import checker, steps
+from course_utils.grading import steps
+from course_utils.run.backends import find_gpu
+from course_utils.compile.factory import DSLS
 
 ROOT = SOLUTIONS.parent
 README = (ROOT / "README.md").read_text()
@@ -58,7 +60,7 @@ def expected(line):
     """Exit codes with which a command of the README may end."""
     if line.startswith("diff "):
         return {1}  # the files differ, and are there
-    if checker.find_gpu()[0] is None and ("ladder.pyz --out" in line or "bin/course import" in line):
+    if find_gpu()[0] is None and ("ladder.pyz --out" in line or "bin/course import" in line):
         return {2}  # the bundle ran nowhere, so there are no results to import
     return {0, cli.EXIT_NOT_ALL_TRIED} if "bin/course check" in line else {0}
 
@@ -96,11 +98,11 @@ def test_commands_run(copy, block):
 def test_every_step_is_in_the_table_with_both_files_and_its_points():
     for number, step in enumerate(steps.STEPS.values(), 1):
         files = [
-            rf"\[[^]]+\]\({loading.solution_path(step.id, dsl).relative_to(ROOT)}\)" for dsl in checker.DSLS
+            rf"\[[^]]+\]\({loading.solution_path(step.id, dsl).relative_to(ROOT)}\)" for dsl in DSLS
         ]
         assert re.search(rf"^\| {number} \| {files[0]} \| {files[1]} \| {step.points} \|", README, re.M)
 
 
 def test_lines_of_step_10_are_as_counted():
-    tilelang, cute = (loading.code_lines(loading.solution_path("step10", dsl)) for dsl in checker.DSLS)
+    tilelang, cute = (loading.code_lines(loading.solution_path("step10", dsl)) for dsl in DSLS)
     assert re.search(rf"step 10 is {cute} lines of code against\s+{tilelang}\.", README)

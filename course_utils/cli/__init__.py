@@ -13,6 +13,7 @@ from rich.console import Console
 from course_utils.compile.errors import CompileError
 
 BUILD = Path("build")
+EXTRAS = "pictures need `pip install -e '.[lab]'`, course sync needs `pip install -e '.[teach]'`"
 EXIT_FAILED, EXIT_USAGE, EXIT_NOT_ALL_TRIED = 1, 2, 3
 
 
@@ -24,11 +25,13 @@ def main(argv: list[str] | None = None) -> int:
 
     options = parser().parse_args(argv)
     module, function = options.run.split(".")
-    command = getattr(import_module(f"course_utils.cli.{module}"), function)
     try:
+        command = getattr(import_module(f"course_utils.cli.{module}"), function)
         return command(options, Console(highlight=False))
     except (CompileError, ValueError, OSError) as error:  # a MeasuredError is a ValueError
-        Console(stderr=True, highlight=False).print(
-            f"course {options.command}: {error}", markup=False, soft_wrap=True
-        )
-        return EXIT_USAGE
+        text = str(error)
+    except ModuleNotFoundError as error:  # of an extra: pictures need matplotlib, course sync needs nbformat
+        text = f"{error}; {EXTRAS}"
+    console = Console(stderr=True, highlight=False)
+    console.print(f"course {options.command}: {text}", markup=False, soft_wrap=True)
+    return EXIT_USAGE

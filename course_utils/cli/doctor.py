@@ -7,6 +7,7 @@ import platform
 import sys
 from importlib.metadata import PackageNotFoundError, requires, version
 
+from packaging.requirements import Requirement
 from rich.console import Console
 
 from course_utils.cli import EXIT_FAILED
@@ -44,24 +45,26 @@ def _python() -> tuple[str, bool, str]:
 
 
 def _packages() -> list[tuple[str, bool, str]]:
-    """One row for each pinned package that is missing or of another version, or one row when all are as
-    pinned.
+    """One row for each package that is missing or outside its range, or one row when all are fine.
+
+    The core's packages only: an extra that was not asked for is not missing.
     """
     try:
-        pins = [r.split(";")[0].strip() for r in requires(PACKAGE) or [] if "extra" not in r]
+        wanted = [want for want in map(Requirement, requires(PACKAGE) or []) if want.marker is None]
     except PackageNotFoundError:
         return [("packages", False, f"the course itself is not installed; {ADVICE}")]
     rows = []
-    for pin in pins:
-        name, _, wanted = pin.partition("==")
+    for want in wanted:
         try:
-            found = version(name).split("+")[0]
+            found = version(want.name).split("+")[0]
         except PackageNotFoundError:
-            rows.append((name, False, f"missing, the course needs {wanted}; {ADVICE}"))
+            rows.append((want.name, False, f"missing, the course needs {want.specifier}; {ADVICE}"))
             continue
-        if wanted and found != wanted:
-            rows.append((name, False, f"{found} is installed, the course was tested with {wanted}"))
-    return rows or [("packages", True, f"all {len(pins)} at their pinned versions")]
+        if not want.specifier.contains(found, prereleases=True):
+            rows.append(
+                (want.name, False, f"{found} is installed, the course was tested with {want.specifier}")
+            )
+    return rows or [("packages", True, f"all {len(wanted)} as the course needs them")]
 
 
 def _cache() -> tuple[str, bool, str]:

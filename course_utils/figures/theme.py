@@ -8,6 +8,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
+from course_utils.grading.steps import DSL_NAMES
+
 # ink and paper
 INK, GREY = "#222222", "#6b6b6b"  # what is said, and what is said beside it
 GRID, PALE, LANE, PAPER = "#e4e4e4", "#f1f1f1", "#f4f4f4", "#fbfbfb"  # grounds, darkest first
@@ -19,7 +21,7 @@ RED = "#b3261e"  # a fault, and a wait that never ends
 WORK = {"TMA load": BLUE, "wgmma": GREEN, "epilogue": ORANGE, "TMA store": PURPLE, "wait": "#b5b5b5"}
 
 # a DSL's name and colour
-DSLS = {"tilelang": ("TileLang", BLUE), "cute": ("CuTe DSL", ORANGE)}
+DSLS = {dsl: (name, {"tilelang": BLUE, "cute": ORANGE}[dsl]) for dsl, name in DSL_NAMES.items()}
 DSL_TEXT = {"tilelang": "#2f5c99", "cute": "#a65c00"}  # the same two, dark enough for small text on white
 
 FONT = "DejaVu Sans"

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from course_utils.artifact import TensorMap
 
+DSL_NAMES = {"tilelang": "TileLang", "cute": "CuTe DSL"}  # as people write them
+
 # parts of a verdict and their share of a step's points, in tenths
 PARTS = {"compiles": 1, "tensor maps": 1, "instructions": 3, "results": 4, "speed": 1}
 

@@ -814,7 +814,8 @@ import re
 from course_utils.compile import load as loading
 from course_utils.compile import cute
 op = {op!r}
-gemm = loading.plant("step01", "cute", (op, "op"), ("    @cute.kernel", {f"    op = {op}{chr(10) * 2}    @cute.kernel"!r}))
+edit = "    op = " + op + chr(10) * 2 + "    @cute.kernel"
+gemm = loading.plant("step01", "cute", (op, "op"), ("    @cute.kernel", edit))
 a = cute.compile_gemm(gemm, 128, 128, 64)
 print(re.findall(r"[.]target ([a-z0-9_]+)", a.ptx), "wgmma" in a.ptx)"""
     assert python(script) == "['sm_90a'] True\n"

@@ -1,0 +1,56 @@
+"""What course doctor says of the packages, and what a command says that misses an extra's."""
+
+import sys
+from importlib.metadata import PackageNotFoundError
+
+import pytest
+
+from course_utils import cli
+from course_utils.cli import doctor
+
+VERSIONS = {"torch": "2.8.0+cu128", "numpy": "2.0.2", "tilelang": "0.1.14"}
+
+
+@pytest.fixture
+def needs(monkeypatch):
+    """Sets what the course asks for, on a machine that has VERSIONS."""
+
+    def version(name):
+        if name not in VERSIONS:
+            raise PackageNotFoundError(name)
+        return VERSIONS[name]
+
+    monkeypatch.setattr(doctor, "version", version)
+    return lambda *lines: monkeypatch.setattr(doctor, "requires", lambda _: list(lines))
+
+
+def test_a_version_within_its_range_is_fine(needs):
+    needs("torch<3,>=2.8", "numpy==2.0.2", 'jupyterlab>=4.2; extra == "lab"')
+    assert doctor._packages() == [("packages", True, "all 2 as the course needs them")]
+
+
+def test_a_version_outside_its_range_and_a_missing_package_are_named(needs):
+    needs("torch>=2.9", "tilelang==0.1.15", "rich>=13")
+    assert [(name, fine) for name, fine, _ in doctor._packages()] == [
+        ("torch", False),
+        ("tilelang", False),
+        ("rich", False),
+    ]
+    words = [words for *_, words in doctor._packages()]
+    assert words[0] == "2.8.0 is installed, the course was tested with >=2.9"
+    assert words[2].startswith("missing, the course needs >=13; run `make venv` again")
+
+
+def test_the_course_itself_not_installed(monkeypatch):
+    def requires(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(doctor, "requires", requires)
+    assert [(name, fine) for name, fine, _ in doctor._packages()] == [("packages", False)]
+
+
+def test_a_command_that_misses_a_package_says_which_extra_has_it(monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "course_utils.figures", None)
+    assert cli.main(["plot"]) == cli.EXIT_USAGE
+    assert "pip install -e '.[lab]'" in capsys.readouterr().err
