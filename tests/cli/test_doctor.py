@@ -51,6 +51,6 @@ def test_the_course_itself_not_installed(monkeypatch):
 
 def test_a_command_that_misses_a_package_says_which_extra_has_it(monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(sys.modules, "course_utils.figures", None)
+    monkeypatch.setitem(sys.modules, "course_utils.figures.ladder", None)
     assert cli.main(["plot"]) == cli.EXIT_USAGE
     assert "pip install -e '.[lab]'" in capsys.readouterr().err
