@@ -20,20 +20,11 @@ from course_utils.artifact import (
 )
 from course_utils.tma.rules import Violation, row_to_tensor_map, violations
 
+# fmt: off
 FIELDS = (
-    "dtype",
-    "rank",
-    "addr_off",
-    "dims",
-    "strides",
-    "box",
-    "estr",
-    "interleave",
-    "swizzle",
-    "l2",
-    "oob",
-    "rc",
+    "dtype", "rank", "addr_off", "dims", "strides", "box", "estr", "interleave", "swizzle", "l2", "oob", "rc",
 )
+# fmt: on
 CODES = {
     "type": DATA_TYPES,
     "interleave": INTERLEAVES,
