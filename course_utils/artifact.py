@@ -14,21 +14,12 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+# fmt: off
 DATA_TYPES = (
-    "uint8",
-    "uint16",
-    "uint32",
-    "int32",
-    "uint64",
-    "int64",
-    "float16",
-    "float32",
-    "float64",
-    "bfloat16",
-    "float32_ftz",
-    "tfloat32",
-    "tfloat32_ftz",
+    "uint8", "uint16", "uint32", "int32", "uint64", "int64", "float16", "float32", "float64", "bfloat16",
+    "float32_ftz", "tfloat32", "tfloat32_ftz",
 )
+# fmt: on
 ELEMENT_BYTES = (1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4)
 FIRST_FLOAT_TYPE = DATA_TYPES.index("float16")
 PACKED_DATA_TYPES = (13, 14, 15)  # 16U4_ALIGN8B, 16U4_ALIGN16B, 16U6_ALIGN16B

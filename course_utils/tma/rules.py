@@ -33,61 +33,46 @@ DOCUMENTED = "cuTensorMapEncodeTiled"
 OBSERVED = "observed on H200, driver 580"
 
 # Rule id: (the rule in a sentence, where it comes from). In the order of the driver's arguments.
+# fmt: off
 RULES = {
     "data-type": ("tensorDataType must be one of the driver's 16 codes, 0 to 15.", DOCUMENTED),
     "data-type-packed": ("The packed 4-bit and 6-bit types, codes 13 to 15, are not for Hopper.", OBSERVED),
     "rank": ("tensorRank must be 1 to 5.", DOCUMENTED),
     "interleave-needs-rank-3": ("An interleaved tensor must have a rank of 3 or more.", DOCUMENTED),
     "array-length": (
-        "boxDim and elementStrides need one entry for each dimension, globalStrides one fewer.",
-        DOCUMENTED,
-    ),
+        "boxDim and elementStrides need one entry for each dimension, globalStrides one "
+        "fewer.", DOCUMENTED),
     "address-multiple-of-16": ("globalAddress must be a multiple of 16 bytes.", DOCUMENTED),
     "address-multiple-of-32": (
-        "With interleave 32B, globalAddress must be a multiple of 32 bytes.",
-        DOCUMENTED,
-    ),
+        "With interleave 32B, globalAddress must be a multiple of 32 bytes.", DOCUMENTED),
     "address-range": ("globalAddress must be below 2^57.", OBSERVED),
     "dim-range": ("Each globalDim must be 1 to 2^32 elements.", DOCUMENTED),
     "stride-multiple-of-16": ("Each globalStrides entry must be a multiple of 16 bytes.", DOCUMENTED),
     "stride-multiple-of-32": (
-        "With interleave 32B, each globalStrides entry must be a multiple of 32 bytes.",
-        DOCUMENTED,
-    ),
+        "With interleave 32B, each globalStrides entry must be a multiple of 32 bytes.", DOCUMENTED),
     "stride-range": ("Each globalStrides entry must be 0 or more and less than 2^40 bytes.", DOCUMENTED),
-    "box-range": ("Each boxDim must be 1 to 256 elements.", DOCUMENTED),
+    "box-range": (f"Each boxDim must be 1 to {BOX_LIMIT} elements.", DOCUMENTED),
     "box-inner-multiple-of-16": (
-        "One row of the box, boxDim[0] x element size, must be a multiple of 16 bytes.",
-        DOCUMENTED,
-    ),
+        "One row of the box, boxDim[0] x element size, must be a multiple of 16 bytes.", DOCUMENTED),
     "box-inner-multiple-of-16-interleaved": (
-        "One row of the box must be a multiple of 16 bytes with interleave 16B and 32B too.",
-        OBSERVED,
-    ),
+        "One row of the box must be a multiple of 16 bytes with interleave 16B and 32B too.", OBSERVED),
     "box-fits-shared-memory": (
-        "The box, the product of all boxDim[i] // elementStrides[i] x element size, must be at most 233472 "
-        "bytes (228 KB).",
-        OBSERVED,
-    ),
+        "The box, the product of all boxDim[i] // elementStrides[i] x element size, must be at "
+        f"most {SM_SHARED_BYTES} bytes (228 KB).", OBSERVED),
     "element-stride-range": (
-        "Each elementStrides entry must be 1 to 8, the first one too, although TMA ignores it without "
-        "interleave.",
-        DOCUMENTED,
-    ),
+        "Each elementStrides entry must be 1 to 8, the first one too, although TMA ignores it"
+        " without interleave.", DOCUMENTED),
     "interleave": ("interleave must be one of 0 (none), 1 (16B), 2 (32B).", DOCUMENTED),
     "swizzle": ("swizzle must be one of the driver's seven codes, 0 to 6.", DOCUMENTED),
     "swizzle-on-hopper": (
-        "Hopper has swizzle none, 32B, 64B and 128B; codes 4 to 6 are for later chips.",
-        OBSERVED,
-    ),
+        "Hopper has swizzle none, 32B, 64B and 128B; codes 4 to 6 are for later chips.", OBSERVED),
     "swizzle-span": (
-        "Without interleave, one row of a swizzled box must fit in the swizzle's bytes.",
-        DOCUMENTED,
-    ),
+        "Without interleave, one row of a swizzled box must fit in the swizzle's bytes.", DOCUMENTED),
     "l2-promotion": ("l2Promotion must be one of 0 (none), 1 (64B), 2 (128B), 3 (256B).", DOCUMENTED),
     "oob-fill": ("oobFill must be 0 (zero) or 1 (nan).", DOCUMENTED),
     "nan-fill-needs-float": ("oobFill 1 (nan) needs a floating-point data type.", DOCUMENTED),
 }
+# fmt: on
 
 
 @dataclass(frozen=True)
@@ -120,7 +105,7 @@ def violations(tensor_map: TensorMap, address: int = 0, arch: str = "sm_90a") ->
     accepted with every swizzle (the page asks for 32B), and strides may be 0, overlap or come in any order.
     """
     m = tensor_map
-    found = {}  # rule id: (what was found, nearest legal value), both in words
+    found: dict[str, tuple[str, str]] = {}  # rule id: (what was found, nearest legal value), both in words
 
     def check_each(rule: str, name: str, values: tuple[int, ...], nearest: Callable[[int], int]) -> None:
         """Holds each entry of an array to a rule.
@@ -185,30 +170,7 @@ def violations(tensor_map: TensorMap, address: int = 0, arch: str = "sm_90a") ->
 
     check_each("box-range", "boxDim", m.box, lambda extent: _clamp(extent, 1, BOX_LIMIT))
     if 0 <= m.data_type < len(DATA_TYPES) and m.box:
-        element_bytes = ELEMENT_BYTES[m.data_type]
-        row_bytes = m.box[0] * element_bytes
-        if row_bytes % 16 != 0 and m.interleave in (0, 1, 2):
-            rule = "box-inner-multiple-of-16" if m.interleave == 0 else "box-inner-multiple-of-16-interleaved"
-            unit = 16 // element_bytes
-            found[rule] = (
-                _row(m.box[0], element_bytes),
-                _row(_clamp(_round_up(m.box[0], unit), unit, BOX_LIMIT), element_bytes),
-            )
-
-        # The driver compares with the shared memory of one SM, although a CTA gets 1 KB less of it.
-        box_bytes = driver_box_bytes(m)
-        if box_bytes > SM_SHARED_BYTES and min(m.box) > 0:
-            found["box-fits-shared-memory"] = (f"{number_text(box_bytes)} bytes", f"{SM_SHARED_BYTES} bytes")
-
-        if m.interleave == 0 and 1 <= m.swizzle < len(SWIZZLES) and row_bytes > SWIZZLE_BYTES[m.swizzle]:
-            nearest = _row(SWIZZLE_BYTES[m.swizzle] // element_bytes, element_bytes)
-            wider = [code for code in range(1, LAST_HOPPER_SWIZZLE + 1) if row_bytes <= SWIZZLE_BYTES[code]]
-            if wider:
-                nearest += f", or swizzle {SWIZZLES[wider[0]]}"
-            found["swizzle-span"] = (
-                f"{_row(m.box[0], element_bytes)}, swizzle {SWIZZLES[m.swizzle]}",
-                nearest,
-            )
+        found.update(_box_violations(m))
 
     check_each("element-stride-range", "elementStrides", m.element_strides, lambda step: _clamp(step, 1, 8))
 
@@ -234,6 +196,33 @@ def violations(tensor_map: TensorMap, address: int = 0, arch: str = "sm_90a") ->
         for rule, (sentence, source) in RULES.items()
         if rule in found
     ]
+
+
+def _box_violations(m: TensorMap) -> dict[str, tuple[str, str]]:
+    """What is wrong with the box's bytes: rule id to (what was found, nearest legal value)."""
+    found = {}
+    element_bytes = ELEMENT_BYTES[m.data_type]
+    row_bytes = m.box[0] * element_bytes
+    if row_bytes % 16 != 0 and m.interleave in (0, 1, 2):
+        rule = "box-inner-multiple-of-16" if m.interleave == 0 else "box-inner-multiple-of-16-interleaved"
+        unit = 16 // element_bytes
+        found[rule] = (
+            _row(m.box[0], element_bytes),
+            _row(_clamp(_round_up(m.box[0], unit), unit, BOX_LIMIT), element_bytes),
+        )
+
+    # The driver compares with the shared memory of one SM, although a CTA gets 1 KB less of it.
+    box_bytes = driver_box_bytes(m)
+    if box_bytes > SM_SHARED_BYTES and min(m.box) > 0:
+        found["box-fits-shared-memory"] = (f"{number_text(box_bytes)} bytes", f"{SM_SHARED_BYTES} bytes")
+
+    if m.interleave == 0 and 1 <= m.swizzle < len(SWIZZLES) and row_bytes > SWIZZLE_BYTES[m.swizzle]:
+        nearest = _row(SWIZZLE_BYTES[m.swizzle] // element_bytes, element_bytes)
+        wider = [code for code in range(1, LAST_HOPPER_SWIZZLE + 1) if row_bytes <= SWIZZLE_BYTES[code]]
+        if wider:
+            nearest += f", or swizzle {SWIZZLES[wider[0]]}"
+        found["swizzle-span"] = (f"{_row(m.box[0], element_bytes)}, swizzle {SWIZZLES[m.swizzle]}", nearest)
+    return found
 
 
 def driver_box_bytes(tensor_map: TensorMap) -> int:

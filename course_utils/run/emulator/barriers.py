@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from course_utils.ptx.parser import Instr, Reg, Vec
 from course_utils.run.emulator import memory
 from course_utils.run.emulator.arithmetic import split_type
-from course_utils.run.emulator.lowered import Lowered, Mask, Value
+from course_utils.run.emulator.lowered import Lowered, Mask, Value, items_of
 from course_utils.run.emulator.order import AGENT_BITS
 
 if TYPE_CHECKING:
@@ -344,7 +344,7 @@ def store_async(instruction: Instr) -> Lowered:
     """st.async: a remote store that signals an mbarrier with its bytes."""
     address, value, barrier = instruction.operands
     _, bits = split_type(instruction.opcode[-1])
-    values = value.items if isinstance(value, Vec) else (value,)
+    values = items_of(value)
 
     def function(p: Path, m: Mask, a: Value, b: Value, *v: Value) -> None:
         for lane in memory.lanes_of(m):

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 CopyGroup: TypeAlias = list[tuple[memory.SharedMemory, np.ndarray, np.ndarray]]
 
 
+def waited_for(groups: list, left: int) -> list:
+    """What a wait_group N covers: all groups but the newest ``left``."""
+    return groups[: max(len(groups) - left, 0)]
+
+
 def copy(instruction: Instr) -> Lowered:
     operands = [o for o in instruction.operands]
     if any("cache_hint" in p for p in instruction.opcode):
@@ -79,7 +84,7 @@ def wait(instruction: Instr) -> Lowered:
         if everything:
             _commit(p, m)
         groups = p.warp.copy_groups
-        done = groups[: len(groups) - left] if left else groups
+        done = waited_for(groups, left)
         p.warp.copy_groups = groups[len(done) :]
         _land(p, done)
 

@@ -11,231 +11,110 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from course_utils.artifact import REGISTER_LIMIT
 from course_utils.compile.guard import file_name
 from course_utils.ptx.parser import Kernel
 
 Detail: TypeAlias = str | Callable[[], str]  # a function makes the text when it is needed
 
+# fmt: off
 KINDS = {
-    "deadlock": (
-        "error",
-        (
-            "Every warp that is left waits for something that nobody will do. Count for each barrier who "
-            "arrives, how "
-            "often, how many bytes are expected and come, and the parity that each wait starts with."
-        ),
-    ),
-    "livelock": (
-        "error",
-        (
-            "A warp loops without end and nothing that it reads will change. Does the loop's bound change "
-            "inside it?"
-        ),
-    ),
-    "register-budget": (
-        "error",
-        (
-            "The warpgroups ask for more registers than a CTA has, so one waits for ever. Registers a "
-            "thread, times "
-            "threads, over all warpgroups must stay within 64,512: give the producer fewer."
-        ),
-    ),
-    "setmaxnreg-count": ("error", ("setmaxnreg takes a multiple of 8 from 24 to 256.")),
-    "read-before-load": (
-        "error",
-        (
-            "Shared memory is read, but the reader has not waited for the TMA load (or cp.async) that fills "
-            "it. Wait on "
-            "the full barrier of this stage, with the parity of this round."
-        ),
-    ),
-    "read-before-write": (
-        "error",
-        (
-            "One warp reads what another wrote to shared memory, and nothing orders the two. Put a barrier "
-            "between them."
-        ),
-    ),
-    "uninitialised-read": (
-        "error",
-        (
-            "Shared memory is read that nothing has written. Is the stage index the one that was loaded, and "
-            "does the "
-            "tile cover all that is read?"
-        ),
-    ),
-    "overwrite-while-read": (
-        "error",
-        (
-            "A stage is written while wgmma or a TMA store may still read it. Release a stage only after the "
-            "wait_group "
-            "that covers its reader, and wait for that release before the next load."
-        ),
-    ),
-    "overwrite-before-use": (
-        "error",
-        (
-            "A TMA load writes over an earlier load of the same bytes that nobody has waited for. Does the "
-            "producer wait "
-            "on the empty barrier of this stage?"
-        ),
-    ),
-    "write-unordered": (
-        "error",
-        ("Two writers of the same shared memory are not ordered. Put a barrier between them."),
-    ),
-    "accumulator-before-wait": (
-        "error",
-        (
-            "Registers of a wgmma are used while it may still run. Wait with wgmma.wait_group first, and "
-            "commit the group "
-            "before the wait."
-        ),
-    ),
-    "uninitialised-register": (
-        "error",
-        (
-            "A register is used that nothing has written: often an accumulator that no wgmma has reached. "
-            "Does the loop that "
-            "writes it run at least once at this size?"
-        ),
-    ),
-    "accumulator-uninitialised": (
-        "error",
-        (
-            "The first wgmma of a tile adds to what its registers happen to hold. Let it overwrite them "
-            "(clear_accum, or the "
-            "ACCUMULATE field set to False), or clear them first."
-        ),
-    ),
-    "wgmma-fence": (
-        "error",
-        (
-            "wgmma starts before wgmma.fence has ordered the registers it uses. Call the fence before the "
-            "first wgmma."
-        ),
-    ),
-    "wgmma-mismatch": (
-        "error",
-        (
-            "The four warps of a warpgroup issue different wgmma instructions. All four must run the same "
-            "one with the "
-            "same descriptors."
-        ),
-    ),
-    "wgmma-descriptor": ("error", ("A wgmma descriptor points outside shared memory.")),
-    "proxy-fence": (
-        "error",
-        (
-            "Threads wrote shared memory, and the async proxy (wgmma or a TMA store) reads it with no "
-            "fence.proxy.async "
-            "between. Fence after the writes, then synchronise."
-        ),
-    ),
-    "proxy-fence-overwrite": (
-        "warning",
-        (
-            "A TMA load writes over shared memory that threads read or wrote, with no fence.proxy.async "
-            "between. The "
-            "barrier alone is what most kernels rely on here; a fence makes it certain."
-        ),
-    ),
-    "expect-tx": (
-        "error",
-        (
-            "More bytes arrive at an mbarrier than its phase expects, so the phase ends before its loads do. "
-            "Expect the "
-            "bytes of every load that signals this barrier."
-        ),
-    ),
-    "barrier-overrun": (
-        "error",
-        (
-            "An mbarrier gets more arrivals in a phase than it was initialised for. Count who arrives: "
-            "threads, or one "
-            "elected thread, or both CTAs of a cluster."
-        ),
-    ),
-    "barrier-init-count": ("error", ("An mbarrier's count must be 1 to 1,048,575.")),
-    "barrier-uninitialised": (
-        "error",
-        ("An address is used as an mbarrier that no mbarrier.init has made one."),
-    ),
-    "barrier-init-race": (
-        "error",
-        (
-            "An mbarrier is used before its initialisation is surely visible. After mbarrier.init, fence "
-            "(fence.mbarrier_init), then synchronise the CTA, or the cluster where another CTA uses it."
-        ),
-    ),
-    "phase-lapped": (
-        "error",
-        (
-            "An mbarrier finished another phase before a waiting warp had seen the last one; the parity it "
-            "waits for may "
-            "never show again. Nobody may go a round ahead of a waiter."
-        ),
-    ),
-    "named-barrier": (
-        "error",
-        ("Warps disagree on how many threads meet at a named barrier, or the count is no multiple of 32."),
-    ),
-    "cluster-exit": (
-        "error",
-        (
-            "A CTA may leave its cluster while another still writes to it or arrives on its barriers. End "
-            "with a cluster "
-            "barrier (arrive and wait) in every thread."
-        ),
-    ),
-    "cluster-rank": ("error", ("An address or a multicast mask names a CTA that the cluster does not have.")),
-    "exit-in-flight": (
-        "error",
-        (
-            "A CTA ends while a TMA transfer still uses its shared memory. Wait for loads on their barrier "
-            "and for stores "
-            "with cp.async.bulk.wait_group before the end."
-        ),
-    ),
-    "out-of-bounds": (
-        "error",
-        ("An access lies outside its memory. Look at the tile's coordinates, the stage index and the guard."),
-    ),
-    "misaligned": (
-        "error",
-        (
-            "An address is not aligned for its access: 16 bytes for a vector, 128 for a TMA tile, 8 for an "
-            "mbarrier."
-        ),
-    ),
-    "swizzle-alignment": (
-        "warning",
-        (
-            "A swizzled tile does not start where its pattern does (1,024 bytes for 128B, 512 for 64B, 256 "
-            "for 32B). "
-            "Align the buffer, or say so in the descriptor's base offset."
-        ),
-    ),
-    "tensor-map": ("error", ("A tensor map cannot be used as it stands.")),
-    "aligned": (
-        "error",
-        (
-            "A whole warp must run this instruction together, and only some of its lanes do. Move it out of "
-            "the branch."
-        ),
-    ),
-    "absent-lanes": (
-        "error",
-        (
-            "elect, shfl or vote waits for every lane that its mask names, and some never come: the hardware "
-            "hangs. Move it out "
-            "of the branch. In CuTe DSL, cute.copy with a TMA atom elects its own lane and may not stand "
-            "under elect_one."
-        ),
-    ),
-    "trap": ("error", ("The kernel ran a trap: an assertion of its own failed.")),
-    "instruction-limit": ("error", ("The emulation reached its limit of instructions.")),
+    "deadlock": ("error",
+        "Every warp that is left waits for something that nobody will do. Count for each barrier who "
+        "arrives, how often, how many bytes are expected and come, and the parity that each wait starts "
+        "with."),
+    "livelock": ("error",
+        "A warp loops without end and nothing that it reads will change. Does the loop's bound change "
+        "inside it?"),
+    "register-budget": ("error",
+        "The warpgroups ask for more registers than a CTA has, so one waits for ever. Registers a thread,"
+        f" times threads, over all warpgroups must stay within {REGISTER_LIMIT:,}: give the producer "
+        "fewer."),
+    "setmaxnreg-count": ("error", "setmaxnreg takes a multiple of 8 from 24 to 256."),
+    "read-before-load": ("error",
+        "Shared memory is read, but the reader has not waited for the TMA load (or cp.async) that fills "
+        "it. Wait on the full barrier of this stage, with the parity of this round."),
+    "read-before-write": ("error",
+        "One warp reads what another wrote to shared memory, and nothing orders the two. Put a barrier "
+        "between them."),
+    "uninitialised-read": ("error",
+        "Shared memory is read that nothing has written. Is the stage index the one that was loaded, and "
+        "does the tile cover all that is read?"),
+    "overwrite-while-read": ("error",
+        "A stage is written while wgmma or a TMA store may still read it. Release a stage only after the "
+        "wait_group that covers its reader, and wait for that release before the next load."),
+    "overwrite-before-use": ("error",
+        "A TMA load writes over an earlier load of the same bytes that nobody has waited for. Does the "
+        "producer wait on the empty barrier of this stage?"),
+    "write-unordered": ("error",
+        "Two writers of the same shared memory are not ordered. Put a barrier between them."),
+    "accumulator-before-wait": ("error",
+        "Registers of a wgmma are used while it may still run. Wait with wgmma.wait_group first, and "
+        "commit the group before the wait."),
+    "uninitialised-register": ("error",
+        "A register is used that nothing has written: often an accumulator that no wgmma has reached. "
+        "Does the loop that writes it run at least once at this size?"),
+    "accumulator-uninitialised": ("error",
+        "The first wgmma of a tile adds to what its registers happen to hold. Let it overwrite them "
+        "(clear_accum, or the ACCUMULATE field set to False), or clear them first."),
+    "wgmma-fence": ("error",
+        "wgmma starts before wgmma.fence has ordered the registers it uses. Call the fence before the "
+        "first wgmma."),
+    "wgmma-mismatch": ("error",
+        "The four warps of a warpgroup issue different wgmma instructions. All four must run the same one"
+        " with the same descriptors."),
+    "wgmma-descriptor": ("error", "A wgmma descriptor points outside shared memory."),
+    "proxy-fence": ("error",
+        "Threads wrote shared memory, and the async proxy (wgmma or a TMA store) reads it with no "
+        "fence.proxy.async between. Fence after the writes, then synchronise."),
+    "proxy-fence-overwrite": ("warning",
+        "A TMA load writes over shared memory that threads read or wrote, with no fence.proxy.async "
+        "between. The barrier alone is what most kernels rely on here; a fence makes it certain."),
+    "expect-tx": ("error",
+        "More bytes arrive at an mbarrier than its phase expects, so the phase ends before its loads do. "
+        "Expect the bytes of every load that signals this barrier."),
+    "barrier-overrun": ("error",
+        "An mbarrier gets more arrivals in a phase than it was initialised for. Count who arrives: "
+        "threads, or one elected thread, or both CTAs of a cluster."),
+    "barrier-init-count": ("error", "An mbarrier's count must be 1 to 1,048,575."),
+    "barrier-uninitialised": ("error",
+        "An address is used as an mbarrier that no mbarrier.init has made one."),
+    "barrier-init-race": ("error",
+        "An mbarrier is used before its initialisation is surely visible. After mbarrier.init, fence "
+        "(fence.mbarrier_init), then synchronise the CTA, or the cluster where another CTA uses it."),
+    "phase-lapped": ("error",
+        "An mbarrier finished another phase before a waiting warp had seen the last one; the parity it "
+        "waits for may never show again. Nobody may go a round ahead of a waiter."),
+    "named-barrier": ("error",
+        "Warps disagree on how many threads meet at a named barrier, or the count is no multiple of 32."),
+    "cluster-exit": ("error",
+        "A CTA may leave its cluster while another still writes to it or arrives on its barriers. End "
+        "with a cluster barrier (arrive and wait) in every thread."),
+    "cluster-rank": ("error", "An address or a multicast mask names a CTA that the cluster does not have."),
+    "exit-in-flight": ("error",
+        "A CTA ends while a TMA transfer still uses its shared memory. Wait for loads on their barrier "
+        "and for stores with cp.async.bulk.wait_group before the end."),
+    "out-of-bounds": ("error",
+        "An access lies outside its memory. Look at the tile's coordinates, the stage index and the "
+        "guard."),
+    "misaligned": ("error",
+        "An address is not aligned for its access: 16 bytes for a vector, 128 for a TMA tile, 8 for an "
+        "mbarrier."),
+    "swizzle-alignment": ("warning",
+        "A swizzled tile does not start where its pattern does (1,024 bytes for 128B, 512 for 64B, 256 "
+        "for 32B). Align the buffer, or say so in the descriptor's base offset."),
+    "tensor-map": ("error", "A tensor map cannot be used as it stands."),
+    "aligned": ("error",
+        "A whole warp must run this instruction together, and only some of its lanes do. Move it out of "
+        "the branch."),
+    "absent-lanes": ("error",
+        "elect, shfl or vote waits for every lane that its mask names, and some never come: the hardware "
+        "hangs. Move it out of the branch. In CuTe DSL, cute.copy with a TMA atom elects its own lane and"
+        " may not stand under elect_one."),
+    "trap": ("error", "The kernel ran a trap: an assertion of its own failed."),
+    "instruction-limit": ("error", "The emulation reached its limit of instructions."),
 }
+# fmt: on
 
 
 @dataclass

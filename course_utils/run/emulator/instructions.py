@@ -22,7 +22,7 @@ from course_utils.ptx.parser import Instr, Kernel, Mem, PtxError, Reg, Vec
 from course_utils.run.emulator import arithmetic as ar
 from course_utils.run.emulator import barriers, copies, lanes, threads, tma, wgmma
 from course_utils.run.emulator import floats as fl
-from course_utils.run.emulator.lowered import Builder, Lowered, Source, Value
+from course_utils.run.emulator.lowered import Builder, Lowered, Source, Value, items_of
 
 if TYPE_CHECKING:
     pass
@@ -72,7 +72,7 @@ def _value(
     target, *sources = instruction.operands
     if len(sources) != len(widths):
         raise ValueError(f"{len(sources)} sources, not {len(widths)}")
-    targets = target.items if isinstance(target, Vec) else (target,)
+    targets = items_of(target)
     return Lowered(
         "copy" if copy else "value",
         function,
@@ -138,7 +138,7 @@ def _set_predicate(i: Instr) -> Lowered:
     test = (
         fl.compare(i.opcode[1], i.opcode[-1]) if kind in ("f", "bf") else ar.compare(i.opcode[1], kind, bits)
     )
-    targets = i.operands[0].items if isinstance(i.operands[0], Vec) else (i.operands[0],)
+    targets = items_of(i.operands[0])
     combine = next((c for c in i.opcode[2:-1] if c in ("and", "or", "xor")), None)
     sources: list[Source] = [(i.operands[1], bits), (i.operands[2], bits)]
     function = test
@@ -279,6 +279,31 @@ def _permute(i: Instr) -> Lowered:
     return _value(ar.lanewise(ar.permute_bytes, 32), i, 32, 32, 32)
 
 
+def _divide(i: Instr) -> Lowered:
+    if i.opcode[-1][0] == "f":
+        return _arithmetic(np.divide, "div")(i)
+    return _plain(lambda kind, bits, parts: ar.divide(kind, bits, False))(i)
+
+
+def _extract_field(i: Instr) -> Lowered:
+    kind, bits = ar.split_type(i.opcode[-1])
+    return _value(ar.extract_field(kind, bits), i, bits, 32, 32)
+
+
+def _insert_field(i: Instr) -> Lowered:
+    _, bits = ar.split_type(i.opcode[-1])
+    return _value(ar.lanewise(ar.insert_field(bits), bits), i, bits, bits, 32, 32)
+
+
+def _select(i: Instr) -> Lowered:
+    _, bits = ar.split_type(i.opcode[-1])
+    return _value(ar.select(bits), i, bits, bits, 1)
+
+
+def _funnel_shift(i: Instr) -> Lowered:
+    return _value(ar.funnel_shift(i.opcode[1] == "l", i.opcode[2] == "clamp"), i, 32, 32, 32)
+
+
 # Builders of the others
 
 
@@ -312,14 +337,7 @@ TABLE = {
     "mul24": ("mul24", lambda i: _value(ar.multiply(*ar.split_type(i.opcode[-1]), "lo"), i, 32, 32)),
     "mad": ("mad", _multiply_add),
     "fma": ("fma", _multiply_add),
-    "div": (
-        "div",
-        lambda i: (
-            _arithmetic(np.divide, "div")(i)
-            if i.opcode[-1][0] == "f"
-            else _plain(lambda kind, bits, parts: ar.divide(kind, bits, False))(i)
-        ),
-    ),
+    "div": ("div", _divide),
     "rem": ("rem", _plain(lambda kind, bits, parts: ar.divide(kind, bits, True))),
     "min": ("min", _arithmetic(np.fmin, "min")),
     "max": ("max", _arithmetic(np.fmax, "max")),
@@ -337,29 +355,11 @@ TABLE = {
     "clz": ("clz", _count(lambda a, kind, bits: bits - a.bit_length())),
     "bfind": ("bfind", _count(_find_bit)),
     "brev": ("brev", _reverse_bits),
-    "bfe": (
-        "bfe",
-        lambda i: _value(ar.extract_field(*ar.split_type(i.opcode[-1])), i, int(i.opcode[-1][1:]), 32, 32),
-    ),
-    "bfi": (
-        "bfi",
-        lambda i: _value(
-            ar.lanewise(ar.insert_field(int(i.opcode[-1][1:])), int(i.opcode[-1][1:])),
-            i,
-            int(i.opcode[-1][1:]),
-            int(i.opcode[-1][1:]),
-            32,
-            32,
-        ),
-    ),
+    "bfe": ("bfe", _extract_field),
+    "bfi": ("bfi", _insert_field),
     # Comparison and Selection Instructions
     "setp": ("setp", _set_predicate),
-    "selp": (
-        "selp",
-        lambda i: _value(
-            ar.select(ar.split_type(i.opcode[-1])[1]), i, *[ar.split_type(i.opcode[-1])[1]] * 2, 1
-        ),
-    ),
+    "selp": ("selp", _select),
     # Logic and Shift Instructions
     "and": ("and", _logic(operator.and_)),
     "or": ("or", _logic(operator.or_)),
@@ -369,10 +369,7 @@ TABLE = {
     "lop3": ("lop3", _lop3),
     "shl": ("shl", _shift(lambda kind, bits: ar.shift_left(bits))),
     "shr": ("shr", _shift(ar.shift_right)),
-    "shf": (
-        "shf",
-        lambda i: _value(ar.funnel_shift(i.opcode[1] == "l", i.opcode[2] == "clamp"), i, 32, 32, 32),
-    ),
+    "shf": ("shf", _funnel_shift),
     # Data Movement and Conversion Instructions
     "mov": ("mov", _move),
     "cvt": ("cvt", _convert),

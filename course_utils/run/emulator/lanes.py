@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from course_utils.ptx.parser import Instr, Vec
+from course_utils.ptx.parser import Instr
 from course_utils.run.emulator import memory
 from course_utils.run.emulator.arithmetic import LANES, UNSIGNED, split_type, to_signed, vector, widen
 from course_utils.run.emulator.floats import float_loader, round_to
-from course_utils.run.emulator.lowered import Lowered, Mask, Value
+from course_utils.run.emulator.lowered import Lowered, Mask, Value, items_of
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.memory import Region
@@ -43,7 +43,7 @@ def _shape(instruction: Instr) -> tuple[str, str, int, int, bool]:
 def load(instruction: Instr) -> Lowered:
     space, kind, bits, length, checked = _shape(instruction)
     target, address = instruction.operands
-    targets = target.items if isinstance(target, Vec) else (target,)
+    targets = items_of(target)
     if len(targets) != length:
         raise ValueError("a vector of another length than the opcode says")
     wide = [t.width if t else bits for t in targets]
@@ -61,7 +61,7 @@ def load(instruction: Instr) -> Lowered:
 def store(instruction: Instr) -> Lowered:
     space, kind, bits, length, checked = _shape(instruction)
     address, value = instruction.operands
-    values = value.items if isinstance(value, Vec) else (value,)
+    values = items_of(value)
     if len(values) != length:
         raise ValueError("a vector of another length than the opcode says")
 
@@ -164,7 +164,7 @@ def cta_rank_of(instruction: Instr) -> Lowered:
 def shuffle(instruction: Instr) -> Lowered:
     mode = instruction.opcode[2]
     target, value, index, clamp, members = instruction.operands
-    targets = target.items if isinstance(target, Vec) else (target,)
+    targets = items_of(target)
     own = np.arange(LANES)
 
     def function(p: Path, m: Mask, a: Value, b: Value, c: Value, members: Value) -> Any:
@@ -317,7 +317,7 @@ def _matrix_rows(p: Path, m: Mask, address: Value, space: str, count: int) -> tu
 def load_matrix(instruction: Instr) -> Lowered:
     count, transposed, space = _matrix(instruction)
     target, address = instruction.operands
-    targets = target.items if isinstance(target, Vec) else (target,)
+    targets = items_of(target)
 
     def function(p: Path, m: Mask, a: Value) -> Any:
         region, rows = _matrix_rows(p, m, a, space, count)
@@ -338,7 +338,7 @@ def load_matrix(instruction: Instr) -> Lowered:
 def store_matrix(instruction: Instr) -> Lowered:
     count, transposed, space = _matrix(instruction)
     address, value = instruction.operands
-    values = value.items if isinstance(value, Vec) else (value,)
+    values = items_of(value)
 
     def function(p: Path, m: Mask, a: Value, *v: Value) -> None:
         region, rows = _matrix_rows(p, m, a, space, count)

@@ -57,3 +57,8 @@ class Lowered:
             elif isinstance(item, Mem):
                 stack += [item.base, *item.coordinates]
         return found
+
+
+def items_of(operand: Any) -> tuple[Any, ...]:
+    """The parts of a vector operand, or the one operand that it is."""
+    return operand.items if isinstance(operand, Vec) else (operand,)

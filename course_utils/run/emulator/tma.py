@@ -25,6 +25,7 @@ from course_utils.artifact import (
 )
 from course_utils.ptx.parser import Instr
 from course_utils.run.emulator import memory
+from course_utils.run.emulator.copies import waited_for
 from course_utils.run.emulator.lowered import Lowered, Mask, Value
 from course_utils.run.emulator.memory import AsyncRead
 from course_utils.run.emulator.order import AGENT_BITS, AGENT_MASK, unordered
@@ -494,7 +495,7 @@ def wait(instruction: Instr) -> Lowered:
             return
         for lane in memory.lanes_of(m):
             mine = groups.get(lane, [])
-            done = mine[: len(mine) - left] if left else mine
+            done = waited_for(mine, left)
             for store in (store for group in done for store in group):
                 store.finish(p)
             if done:

@@ -111,24 +111,12 @@ class Warp:
 class Path:
     """Lanes of one warp that run together. ``mask`` is None where they are all 32."""
 
+    # fmt: off
     __slots__ = (
-        "warp",
-        "cta",
-        "machine",
-        "mask",
-        "pc",
-        "at",
-        "parent",
-        "children",
-        "reconverge",
-        "protect",
-        "protected",
-        "waits_for",
-        "stamp",
-        "woken",
-        "began",
-        "slow",
+        "warp", "cta", "machine", "mask", "pc", "at", "parent", "children", "reconverge", "protect",
+        "protected", "waits_for", "stamp", "woken", "began", "slow",
     )
+    # fmt: on
 
     def __init__(
         self,

@@ -19,6 +19,7 @@ import numpy as np
 from course_utils.artifact import SWIZZLE_BYTES, SWIZZLE_PATTERN_BYTES, WARP_THREADS, WARPGROUP_THREADS
 from course_utils.ptx.parser import Imm, Instr, Vec
 from course_utils.run.emulator.arithmetic import LANES, vector
+from course_utils.run.emulator.copies import waited_for
 from course_utils.run.emulator.lowered import Lowered, Mask, Value
 from course_utils.run.emulator.memory import SHARED_BASE, AsyncRead
 from course_utils.run.emulator.order import unordered
@@ -147,21 +148,12 @@ class Accumulator:
 class Operation:
     """One wgmma.mma_async of a warpgroup, while its warps join and until it has run."""
 
+    # fmt: off
     __slots__ = (
-        "shape",
-        "accumulator",
-        "accumulate",
-        "a",
-        "b",
-        "joined",
-        "clock",
-        "initial",
-        "records",
-        "waiting",
-        "fragments",
-        "at",
-        "span",
+        "shape", "accumulator", "accumulate", "a", "b", "joined", "clock", "initial", "records", "waiting",
+        "fragments", "at", "span",
     )
+    # fmt: on
 
     def __init__(
         self, shape: Form, accumulator: Accumulator, accumulate: bool, a: int | None, b: int, at: int
@@ -314,18 +306,7 @@ def multiply(instruction: Instr) -> Lowered:
         kept = accumulator.holds[w]
         same = kept is not None and held[0] is kept[0] and _identical(held, kept)
         if adds and not same:
-            source = _renamed(held, w)
-            if source is None and any(v.__class__ is Pending for v in held):
-                p.fault(
-                    "accumulator-before-wait",
-                    f"{p.name()} accumulates onto registers of another wgmma that has not been waited for",
-                )
-            if source is None and any(v is None for v in held):
-                p.find(
-                    "accumulator-uninitialised",
-                    lambda: f"wgmma of {p.name()} adds to registers that nothing has written",
-                )
-            op.initial[w] = source or [0 if v is None else v for v in held]
+            op.initial[w] = _starts_from(p, held, w)
         if held is not accumulator.pending[w] and not (same and kept is accumulator.pending[w]):
             accumulator.put(R, accumulator.pending[w])
             accumulator.holds[w] = accumulator.pending[w]
@@ -343,6 +324,26 @@ def multiply(instruction: Instr) -> Lowered:
 
     sources = ((a, 32 if from_registers else 64), (b, 64), (accumulate, 1))
     return Lowered("warp", function, sources=sources, hidden_reads=registers, hidden_writes=registers)
+
+
+def _starts_from(p: Path, held: Sequence[Any], w: int) -> Accumulator | list[Value]:
+    """What a wgmma adds to where its registers do not hold its own last sums: another accumulator in flight,
+    or plain values.
+    """
+    source = _renamed(held, w)
+    if source is not None:
+        return source
+    if any(v.__class__ is Pending for v in held):
+        p.fault(
+            "accumulator-before-wait",
+            f"{p.name()} accumulates onto registers of another wgmma that has not been waited for",
+        )
+    if any(v is None for v in held):
+        p.find(
+            "accumulator-uninitialised",
+            lambda: f"wgmma of {p.name()} adds to registers that nothing has written",
+        )
+    return [0 if v is None else v for v in held]
 
 
 def _identical(held: Sequence[Any], kept: Sequence[Any]) -> bool:
@@ -430,7 +431,7 @@ def wait(instruction: Instr) -> Lowered:
         all_lanes(p, m, "wgmma.wait_group")
         warp = p.warp
         groups = warp.wgmma_groups
-        done = groups[: len(groups) - left] if left else groups
+        done = waited_for(groups, left)
         numbers = [n for group in done for n in group]
         if not numbers:
             warp.wgmma_groups = groups[len(done) :]

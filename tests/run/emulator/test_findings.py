@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from course_utils.run.emulator import KINDS, EmulatorError, emulate
+from course_utils.run.emulator.copies import waited_for
 from tests.run.emulator.kernels import init, kernel, load_tile, tile_map, wait
 
 A = ("A", (64, 64), "float16")
@@ -210,6 +211,20 @@ def test_a_buffer_that_a_store_still_reads():
 def test_a_wait_by_another_thread_than_the_issuer_covers_nothing():
     other = "setp.ne.s32 %p5, %r0, 1;\n@%p5 bra WAITED;\n" + DONE + "WAITED:\n" + BAR + WRITE
     assert {"overwrite-while-read", "exit-in-flight"} <= set(kinds(stored(FENCE + BAR, other)))
+
+
+def test_a_wait_covers_all_groups_but_the_newest():
+    groups = ["a", "b", "c"]
+    assert [waited_for(groups, left) for left in range(6)] == [groups, ["a", "b"], ["a"], [], [], []]
+
+
+@pytest.mark.parametrize("left, safe", [(0, True), (1, True), (2, False), (3, False)])
+def test_a_wait_for_all_but_more_groups_than_there_are_covers_none(left, safe):
+    wait_for = (
+        f"cp.async.bulk.commit_group;\ncp.async.bulk.wait_group.read {left};\n"  # a store's, an empty one
+    )
+    found = kinds(stored(FENCE + BAR, wait_for + BAR + WRITE + DONE))
+    assert found == {} if safe else set(found) == {"overwrite-while-read"}
 
 
 def test_a_cta_must_outlive_its_transfers():
