@@ -1,5 +1,6 @@
 """Every version stands in one lock file, the ranges admit it, and what is installed is what it says."""
 
+import json
 import re
 import tomllib
 from importlib.metadata import PackageNotFoundError, requires, version
@@ -41,6 +42,12 @@ def test_four_sets_of_packages():
 def test_a_learner_gets_no_nbgrader():
     learner = PROJECT["dependencies"] + EXTRAS["lab"]
     assert not [line for line in learner if "nbgrader" in line]
+
+
+@pytest.mark.skipif(not (ROOT / ".venv" / ".all").exists(), reason="make test has not made .venv")
+def test_jupyterlab_of_make_shows_no_nbgrader_menus():
+    config = json.loads((ROOT / ".venv/etc/jupyter/labconfig/page_config.json").read_text())
+    assert config["disabledExtensions"]["@jupyter/nbgrader"] is True
 
 
 def test_the_compilers_and_cuda_are_one_set_and_the_rest_of_the_core_are_ranges():
@@ -116,3 +123,9 @@ def test_lock_misses_nothing():
             if below not in LOCKED:
                 missing.add(f"{want} (for {package})")
     assert not missing, "run make lock"
+
+
+def test_citation_and_changelog_know_the_version():
+    number = re.escape(PROJECT["version"])
+    assert re.search(rf"^version: {number}$", (ROOT / "CITATION.cff").read_text(), flags=re.M)
+    assert re.search(rf"^## {number} - \d{{4}}-\d\d-\d\d$", (ROOT / "CHANGELOG.md").read_text(), flags=re.M)

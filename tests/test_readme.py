@@ -1,4 +1,4 @@
-"""The README's links lead somewhere, and its commands are commands that exist."""
+"""The links of README and CONTRIBUTING lead somewhere, and their commands are commands that exist."""
 
 import os
 import re
@@ -18,17 +18,18 @@ from course_utils.compile.factory import DSLS
 
 ROOT = SOLUTIONS.parent
 README = (ROOT / "README.md").read_text()
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 MAKEFILE = (ROOT / "Makefile").read_text()
 BLOCKS = re.findall(r"```sh\n(.*?)```", README, re.S)
 LINES = [
     line.split("#")[0].strip()
-    for block in BLOCKS
+    for block in BLOCKS + re.findall(r"```sh\n(.*?)```", CONTRIBUTING, re.S)
     for line in block.splitlines()
     if line.split("#")[0].strip()
 ]
 
 
-@pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)#]+)\)", README))))
+@pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)#]+)\)", README + CONTRIBUTING))))
 def test_link_leads_to_a_file(link):
     assert link.startswith("https://") or (ROOT / link).exists()
 
