@@ -91,8 +91,8 @@ def gemm(M, N, K):
         out.store(acc.load().to(cutlass.Float16))
         ### BEGIN SOLUTION: D in slices through two buffers; leave when the last store has read
         for c in cutlass.range_constexpr(block_N // epi_N):
+            # all but the newest store have read their buffer
             if warp_idx == 0:
-                # all but the newest store have read their buffer
                 cute.arch.cp_async_bulk_wait_group(1, read=True)
             cute.arch.sync_threads()
             for i in cutlass.range_constexpr(epi_N // 16):

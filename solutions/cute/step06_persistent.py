@@ -94,8 +94,8 @@ def gemm(M, N, K):
                     use.advance()
 
             ### BEGIN SOLUTION: send D out, once the store before it has read D_shared
+            # the previous tile's store has read D_shared
             if warp_idx == 0:
-                # the previous tile's store has read D_shared
                 cute.arch.cp_async_bulk_wait_group(0, read=True)
             cute.arch.sync_threads()
             out.store(acc.load().to(cutlass.Float16))

@@ -126,8 +126,8 @@ def gemm(M, N, K):
 
                 out.store(acc.load().to(cutlass.Float16))
                 for c in cutlass.range_constexpr(block_N // epi_N):
+                    # all but the newest store have read their buffer
                     if warp_idx == 4:
-                        # all but the newest store have read their buffer
                         cute.arch.cp_async_bulk_wait_group(1, read=True)
                     consumers.arrive_and_wait()
                     for i in cutlass.range_constexpr(epi_N // 16):

@@ -1,4 +1,4 @@
-"""The modes of A's tile are not grouped for tma_partition, which takes the first for the tile."""
+"""The modes of A's tile are not grouped for tma_partition: it takes the first for the tile."""
 
 from course_utils.compile.load import plant
 
