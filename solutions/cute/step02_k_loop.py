@@ -9,8 +9,8 @@ block_M, block_N, block_K = 128, 128, 64
 
 
 def gemm(M, N, K):
-    assert (M, N) == (block_M, block_N), "step 2 computes one 128 x 128 tile"
-    assert K % block_K == 0, "K must be a multiple of 64"
+    one_tile = (M, N) == (block_M, block_N) and K % block_K == 0
+    assert one_tile, "step 2 computes one 128 x 128 tile; K is a multiple of 64"
 
     @cute.kernel
     def kernel(A, B, D, layout_A, layout_B, copy, mma):
