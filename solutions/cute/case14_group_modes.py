@@ -1,4 +1,4 @@
-"""Case 14: a tile in and out by TMA. Its two modes are grouped into one, so that one instruction moves it."""
+"""Case 14: a tile in and out by TMA, its two modes grouped so that one instruction moves it."""
 
 import cutlass
 import cutlass.cute as cute
@@ -10,7 +10,7 @@ tile_bytes = tile * tile * 2
 
 
 def copy(rows, columns):
-    assert rows % tile == 0 and columns % tile == 0, "rows and columns must be multiples of the tile"
+    assert rows % tile == columns % tile == 0, "rows and columns must be multiples of the tile"
 
     @cute.kernel
     def kernel(load_X, X, store_Y, Y, layout):
@@ -18,7 +18,8 @@ def copy(rows, columns):
         n, m, _ = cute.arch.block_idx()
         smem = SmemAllocator()
         full = smem.allocate_array(cutlass.Int64, 1)
-        S = smem.allocate_tensor(cutlass.Float16, layout.outer, 1024, layout.inner)  # the swizzle that both maps have
+        # with the swizzle that both maps have
+        S = smem.allocate_tensor(cutlass.Float16, layout.outer, 1024, layout.inner)
 
         if warp_idx == 0:
             with cute.arch.elect_one():
@@ -26,7 +27,7 @@ def copy(rows, columns):
             cute.arch.mbarrier_init_fence()
         cute.arch.sync_threads()
 
-        ### BEGIN SOLUTION: tile (m, n) of X, the same of Y, and S, each as one mode; then partition them for both maps
+        ### BEGIN SOLUTION: tile (m, n) of X and of Y, and S, as one mode each; partition them
         one = cute.make_layout(1)
         S_tile = cute.group_modes(S, 0, 2)
         X_tile = cute.group_modes(cute.local_tile(X, (tile, tile), (m, n)), 0, 2)
@@ -36,22 +37,27 @@ def copy(rows, columns):
         ### END SOLUTION
 
         if warp_idx == 0:
-            ### BEGIN SOLUTION: say how many bytes come, load the tile, wait for it; then store it and wait for the store
+            ### BEGIN SOLUTION: how many bytes come; load, wait; then store, wait for the store
             with cute.arch.elect_one():
                 cute.arch.mbarrier_arrive_and_expect_tx(full, tile_bytes)
             cute.copy(load_X, load_src, load_dst, tma_bar_ptr=full)  # elects its own thread
             cute.arch.mbarrier_wait(full, 0)
-            cute.copy(store_Y, store_src, store_dst)  # TMA wrote S and TMA reads it: no fence between the proxies
+            # TMA wrote S and TMA reads it: no fence between the proxies
+            cute.copy(store_Y, store_src, store_dst)
             cute.arch.cp_async_bulk_commit_group()
             cute.arch.cp_async_bulk_wait_group(0)
             ### END SOLUTION
 
     @cute.jit
     def main(X: cute.Tensor, Y: cute.Tensor):
-        atom = warpgroup.make_smem_layout_atom(warpgroup.SmemLayoutAtomKind.K_SW128, cutlass.Float16)
+        swizzle = warpgroup.SmemLayoutAtomKind.K_SW128
+        atom = warpgroup.make_smem_layout_atom(swizzle, cutlass.Float16)
         layout = cute.tile_to_shape(atom, (tile, tile), order=(0, 1))
-        load_X, X = cpasync.make_tiled_tma_atom(cpasync.CopyBulkTensorTileG2SOp(), X, layout, (tile, tile))
-        store_Y, Y = cpasync.make_tiled_tma_atom(cpasync.CopyBulkTensorTileS2GOp(), Y, layout, (tile, tile))
-        kernel(load_X, X, store_Y, Y, layout).launch(grid=(columns // tile, rows // tile, 1), block=(128, 1, 1))
+        g2s, s2g = cpasync.CopyBulkTensorTileG2SOp(), cpasync.CopyBulkTensorTileS2GOp()
+        load_X, X = cpasync.make_tiled_tma_atom(g2s, X, layout, (tile, tile))
+        store_Y, Y = cpasync.make_tiled_tma_atom(s2g, Y, layout, (tile, tile))
+        kernel(load_X, X, store_Y, Y, layout).launch(
+            grid=(columns // tile, rows // tile, 1), block=(128, 1, 1)
+        )
 
     return main

@@ -1,4 +1,4 @@
-"""Step 1: one tile. 128 threads copy A and B into shared memory, one warpgroup multiplies, registers go straight out."""
+"""Step 1: one tile. 128 threads copy A and B, one warpgroup multiplies, registers go out."""
 
 import cutlass
 import cutlass.cute as cute
@@ -9,7 +9,8 @@ block_M, block_N, block_K = 128, 128, 64
 
 
 def gemm(M, N, K):
-    assert (M, N, K) == (block_M, block_N, block_K), "step 1 computes exactly one 128 x 128 x 64 tile"
+    one_tile = block_M, block_N, block_K
+    assert (M, N, K) == one_tile, "step 1 computes exactly one 128 x 128 x 64 tile"
 
     @cute.kernel
     def kernel(A, B, D, layout_A, layout_B, copy, mma):
@@ -22,11 +23,12 @@ def gemm(M, N, K):
         A_src, A_dst = my_copy.partition_S(A), my_copy.partition_D(A_shared)
         B_src, B_dst = my_copy.partition_S(B), my_copy.partition_D(B_shared)
         A_regs, B_regs = cute.make_rmem_tensor_like(A_src), cute.make_rmem_tensor_like(B_src)
-        cute.copy(copy, A_src, A_regs)  # 16 bytes at a time: global memory, registers, shared memory
+        # 16 bytes at a time: global memory, registers, shared memory
+        cute.copy(copy, A_src, A_regs)
         cute.copy(copy, B_src, B_regs)
         cute.copy(copy, A_regs, A_dst)
         cute.copy(copy, B_regs, B_dst)
-        ### BEGIN SOLUTION: make the tiles that the threads wrote visible to wgmma, and let nobody go on before all have
+        ### BEGIN SOLUTION: make what the threads wrote visible to wgmma; nobody goes on before
         cute.arch.fence_view_async_shared()  # wgmma reads shared memory through the async proxy
         cute.arch.sync_threads()
         ### END SOLUTION
@@ -38,9 +40,11 @@ def gemm(M, N, K):
         acc = cute.make_rmem_tensor(my_D.shape, cutlass.Float32)
         warpgroup.fence()
         mma.set(warpgroup.Field.ACCUMULATE, False)
-        for i in cutlass.range_constexpr(block_K // 16):  # one wgmma multiplies 16 of the tile's K
-            ### BEGIN SOLUTION: multiply slice i of both tiles into acc; every slice but the first adds to what is there
-            cute.gemm(mma, acc, A_frag[None, None, i], B_frag[None, None, i], acc)
+        # one wgmma multiplies 16 of the tile's K
+        for k_block in cutlass.range_constexpr(block_K // 16):
+            ### BEGIN SOLUTION: multiply slice k_block of both; all but the first add to acc
+            at = (None, None, k_block)
+            cute.gemm(mma, acc, A_frag[at], B_frag[at], acc)
             mma.set(warpgroup.Field.ACCUMULATE, True)
             ### END SOLUTION
         warpgroup.commit_group()
@@ -52,15 +56,19 @@ def gemm(M, N, K):
 
     @cute.jit
     def main(A: cute.Tensor, B: cute.Tensor, D: cute.Tensor):
-        atom = warpgroup.make_smem_layout_atom(warpgroup.SmemLayoutAtomKind.K_SW128, cutlass.Float16)
+        swizzle = warpgroup.SmemLayoutAtomKind.K_SW128
+        atom = warpgroup.make_smem_layout_atom(swizzle, cutlass.Float16)
         layout_A = cute.tile_to_shape(atom, (block_M, block_K), order=(0, 1))
         layout_B = cute.tile_to_shape(atom, (block_N, block_K), order=(0, 1))
         copy = cute.make_tiled_copy_tv(
             cute.make_copy_atom(CopyUniversalOp(), cutlass.Float16, num_bits_per_copy=128),
-            cute.make_layout((16, 8), stride=(8, 1)), cute.make_layout((1, 8)))
-        mma = cute.make_tiled_mma(warpgroup.MmaF16BF16Op(
-            cutlass.Float16, cutlass.Float32, (64, block_N, 16), warpgroup.OperandSource.SMEM,
-            OperandMajorMode.K, OperandMajorMode.K))
+            cute.make_layout((16, 8), stride=(8, 1)),
+            cute.make_layout((1, 8)),
+        )
+        fp16, fp32, shape = cutlass.Float16, cutlass.Float32, (64, block_N, 16)
+        source, k_major = warpgroup.OperandSource.SMEM, OperandMajorMode.K
+        wgmma = warpgroup.MmaF16BF16Op(fp16, fp32, shape, source, k_major, k_major)
+        mma = cute.make_tiled_mma(wgmma)
         kernel(A, B, D, layout_A, layout_B, copy, mma).launch(grid=(1, 1, 1), block=(128, 1, 1))
 
     return main

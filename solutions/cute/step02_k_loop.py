@@ -1,4 +1,4 @@
-"""Step 2: a loop over K. The first wgmma of the loop overwrites the accumulator, every later one adds to it."""
+"""Step 2: a loop over K. Its first wgmma overwrites the accumulator, every later one adds."""
 
 import cutlass
 import cutlass.cute as cute
@@ -9,7 +9,8 @@ block_M, block_N, block_K = 128, 128, 64
 
 
 def gemm(M, N, K):
-    assert (M, N) == (block_M, block_N) and K % block_K == 0, "step 2 computes one 128 x 128 tile; K is a multiple of 64"
+    one_tile = (M, N) == (block_M, block_N) and K % block_K == 0
+    assert one_tile, "step 2 computes one 128 x 128 tile; K is a multiple of 64"
 
     @cute.kernel
     def kernel(A, B, D, layout_A, layout_B, copy, mma):
@@ -34,7 +35,7 @@ def gemm(M, N, K):
         mma.set(warpgroup.Field.ACCUMULATE, False)
         ### END SOLUTION
         for k in cutlass.range(K // block_K, unroll=1):
-            ### BEGIN SOLUTION: bring tile k to shared memory, through registers; nobody overwrites or reads a tile too early
+            ### BEGIN SOLUTION: tile k to shared memory; nobody writes or reads it too early
             cute.copy(copy, A_src[None, None, None, k], A_regs)
             cute.copy(copy, B_src[None, None, None, k], B_regs)
             cute.arch.sync_threads()  # every warp's wgmma has read what the copy overwrites
@@ -44,8 +45,10 @@ def gemm(M, N, K):
             cute.arch.sync_threads()
             ### END SOLUTION
             warpgroup.fence()
-            for i in cutlass.range_constexpr(block_K // 16):  # one wgmma multiplies 16 of the tile's K
-                cute.gemm(mma, acc, A_frag[None, None, i], B_frag[None, None, i], acc)
+            # one wgmma multiplies 16 of the tile's K
+            for k_block in cutlass.range_constexpr(block_K // 16):
+                at = (None, None, k_block)
+                cute.gemm(mma, acc, A_frag[at], B_frag[at], acc)
                 mma.set(warpgroup.Field.ACCUMULATE, True)
             warpgroup.commit_group()
             warpgroup.wait_group(0)
@@ -56,15 +59,19 @@ def gemm(M, N, K):
 
     @cute.jit
     def main(A: cute.Tensor, B: cute.Tensor, D: cute.Tensor):
-        atom = warpgroup.make_smem_layout_atom(warpgroup.SmemLayoutAtomKind.K_SW128, cutlass.Float16)
+        swizzle = warpgroup.SmemLayoutAtomKind.K_SW128
+        atom = warpgroup.make_smem_layout_atom(swizzle, cutlass.Float16)
         layout_A = cute.tile_to_shape(atom, (block_M, block_K), order=(0, 1))
         layout_B = cute.tile_to_shape(atom, (block_N, block_K), order=(0, 1))
         copy = cute.make_tiled_copy_tv(
             cute.make_copy_atom(CopyUniversalOp(), cutlass.Float16, num_bits_per_copy=128),
-            cute.make_layout((16, 8), stride=(8, 1)), cute.make_layout((1, 8)))
-        mma = cute.make_tiled_mma(warpgroup.MmaF16BF16Op(
-            cutlass.Float16, cutlass.Float32, (64, block_N, 16), warpgroup.OperandSource.SMEM,
-            OperandMajorMode.K, OperandMajorMode.K))
+            cute.make_layout((16, 8), stride=(8, 1)),
+            cute.make_layout((1, 8)),
+        )
+        fp16, fp32, shape = cutlass.Float16, cutlass.Float32, (64, block_N, 16)
+        source, k_major = warpgroup.OperandSource.SMEM, OperandMajorMode.K
+        wgmma = warpgroup.MmaF16BF16Op(fp16, fp32, shape, source, k_major, k_major)
+        mma = cute.make_tiled_mma(wgmma)
         kernel(A, B, D, layout_A, layout_B, copy, mma).launch(grid=(1, 1, 1), block=(128, 1, 1))
 
     return main

@@ -6,16 +6,18 @@ from cutlass.cute.nvgpu import CopyUniversalOp, OperandMajorMode, warpgroup
 from cutlass.memory import SmemAllocator
 
 block_M, block_N, block_K = 128, 128, 64
-ring = 4  # tiles of A and B in shared memory. One is used here; a CTA that takes what step 8 takes has an SM to itself
+# Tiles of A and B in shared memory. One is used here; with four, as in step 8, a CTA has an SM
+# to itself.
+ring = 4
 
 
 def gemm(M, N, K):
-    assert M % block_M == 0 and N % block_N == 0 and K % block_K == 0, "M, N and K must be multiples of the tile"
+    assert M % block_M == N % block_N == K % block_K == 0, "sizes must be multiples of the tile"
 
     @cute.kernel
     def kernel(A, B, D, layout_A, layout_B, copy, mma):
         thread, _, _ = cute.arch.thread_idx()
-        ### BEGIN SOLUTION: m and n, the row and the column of this CTA's tile in the grid of tiles
+        ### BEGIN SOLUTION: m and n, the row and the column of this CTA's tile of D
         n, m, _ = cute.arch.block_idx()
         ### END SOLUTION
         smem = SmemAllocator()
@@ -27,8 +29,9 @@ def gemm(M, N, K):
         B_tiles = cute.local_tile(B, (block_N, block_K), (n, None))
         ### END SOLUTION
         my_copy = copy.get_slice(thread)
-        A_src, A_dst = my_copy.partition_S(A_tiles), my_copy.partition_D(A_shared[None, None, 0])
-        B_src, B_dst = my_copy.partition_S(B_tiles), my_copy.partition_D(B_shared[None, None, 0])
+        A_slot, B_slot = A_shared[None, None, 0], B_shared[None, None, 0]
+        A_src, A_dst = my_copy.partition_S(A_tiles), my_copy.partition_D(A_slot)
+        B_src, B_dst = my_copy.partition_S(B_tiles), my_copy.partition_D(B_slot)
         A_regs, B_regs = cute.make_rmem_tensor_like(A_dst), cute.make_rmem_tensor_like(B_dst)
         my_mma = mma.get_slice(thread)
         A_frag = mma.make_fragment_A(my_mma.partition_A(A_shared))
@@ -48,8 +51,10 @@ def gemm(M, N, K):
             cute.arch.fence_view_async_shared()
             cute.arch.sync_threads()
             warpgroup.fence()
-            for i in cutlass.range_constexpr(block_K // 16):  # one wgmma multiplies 16 of the tile's K
-                cute.gemm(mma, acc, A_frag[None, None, i, 0], B_frag[None, None, i, 0], acc)
+            # one wgmma multiplies 16 of the tile's K
+            for k_block in cutlass.range_constexpr(block_K // 16):
+                at = (None, None, k_block, 0)
+                cute.gemm(mma, acc, A_frag[at], B_frag[at], acc)
                 mma.set(warpgroup.Field.ACCUMULATE, True)
             warpgroup.commit_group()
             warpgroup.wait_group(0)
@@ -60,15 +65,21 @@ def gemm(M, N, K):
 
     @cute.jit
     def main(A: cute.Tensor, B: cute.Tensor, D: cute.Tensor):
-        atom = warpgroup.make_smem_layout_atom(warpgroup.SmemLayoutAtomKind.K_SW128, cutlass.Float16)
+        swizzle = warpgroup.SmemLayoutAtomKind.K_SW128
+        atom = warpgroup.make_smem_layout_atom(swizzle, cutlass.Float16)
         layout_A = cute.tile_to_shape(atom, (block_M, block_K, ring), order=(0, 1, 2))
         layout_B = cute.tile_to_shape(atom, (block_N, block_K, ring), order=(0, 1, 2))
         copy = cute.make_tiled_copy_tv(
             cute.make_copy_atom(CopyUniversalOp(), cutlass.Float16, num_bits_per_copy=128),
-            cute.make_layout((16, 8), stride=(8, 1)), cute.make_layout((1, 8)))
-        mma = cute.make_tiled_mma(warpgroup.MmaF16BF16Op(
-            cutlass.Float16, cutlass.Float32, (64, block_N, 16), warpgroup.OperandSource.SMEM,
-            OperandMajorMode.K, OperandMajorMode.K))
-        kernel(A, B, D, layout_A, layout_B, copy, mma).launch(grid=(N // block_N, M // block_M, 1), block=(128, 1, 1))
+            cute.make_layout((16, 8), stride=(8, 1)),
+            cute.make_layout((1, 8)),
+        )
+        fp16, fp32, shape = cutlass.Float16, cutlass.Float32, (64, block_N, 16)
+        source, k_major = warpgroup.OperandSource.SMEM, OperandMajorMode.K
+        wgmma = warpgroup.MmaF16BF16Op(fp16, fp32, shape, source, k_major, k_major)
+        mma = cute.make_tiled_mma(wgmma)
+        kernel(A, B, D, layout_A, layout_B, copy, mma).launch(
+            grid=(N // block_N, M // block_M, 1), block=(128, 1, 1)
+        )
 
     return main

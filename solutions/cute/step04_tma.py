@@ -1,4 +1,4 @@
-"""Step 4: TMA. One thread asks for a tile, an mbarrier counts its bytes; D leaves through shared memory by TMA store."""
+"""Step 4: TMA. One thread asks for a tile, an mbarrier counts its bytes; TMA stores D too."""
 
 import cutlass
 import cutlass.cute as cute
@@ -10,7 +10,7 @@ ring = 4
 
 
 def gemm(M, N, K):
-    assert M % block_M == 0 and N % block_N == 0 and K % block_K == 0, "M, N and K must be multiples of the tile"
+    assert M % block_M == N % block_N == K % block_K == 0, "sizes must be multiples of the tile"
     tile_bytes = (block_M + block_N) * block_K * 2  # of A and of B in one stage
 
     @cute.kernel
@@ -30,26 +30,30 @@ def gemm(M, N, K):
             cute.arch.mbarrier_init_fence()  # the async proxy has to see the barrier too
         cute.arch.sync_threads()
 
-        # TMA takes a tile as one mode: (tile, m or n, k) in global memory, (tile, stage) in shared memory
+        # TMA takes a tile as one mode: (tile, m or n, k) of a matrix, (tile, stage) of the ring
         A_tiles = cute.group_modes(cute.local_tile(A, (block_M, block_K), (None, None)), 0, 2)
         B_tiles = cute.group_modes(cute.local_tile(B, (block_N, block_K), (None, None)), 0, 2)
         D_tiles = cute.group_modes(cute.local_tile(D, (block_M, block_N), (None, None)), 0, 2)
-        one = cute.make_layout(1)
-        A_dst, A_src = cpasync.tma_partition(load_A, 0, one, cute.group_modes(A_shared, 0, 2), A_tiles)
-        B_dst, B_src = cpasync.tma_partition(load_B, 0, one, cute.group_modes(B_shared, 0, 2), B_tiles)
-        D_src, D_dst = cpasync.tma_partition(store_D, 0, one, cute.group_modes(D_shared, 0, 2), D_tiles)
+        A_ring, B_ring = cute.group_modes(A_shared, 0, 2), cute.group_modes(B_shared, 0, 2)
+        D_tile, one = cute.group_modes(D_shared, 0, 2), cute.make_layout(1)
+        A_dst, A_src = cpasync.tma_partition(load_A, 0, one, A_ring, A_tiles)
+        B_dst, B_src = cpasync.tma_partition(load_B, 0, one, B_ring, B_tiles)
+        D_src, D_dst = cpasync.tma_partition(store_D, 0, one, D_tile, D_tiles)
 
         my_mma = mma.get_slice(thread)
-        A_frag = mma.make_fragment_A(my_mma.partition_A(A_shared))  # descriptors: wgmma reads shared memory itself
+        # descriptors: wgmma reads shared memory itself
+        A_frag = mma.make_fragment_A(my_mma.partition_A(A_shared))
         B_frag = mma.make_fragment_B(my_mma.partition_B(B_shared))
-        acc = cute.make_rmem_tensor(my_mma.partition_shape_C((block_M, block_N)), cutlass.Float32)
+        my_shape = my_mma.partition_shape_C((block_M, block_N))
+        acc = cute.make_rmem_tensor(my_shape, cutlass.Float32)
         out = cute.make_rmem_tensor(acc.shape, cutlass.Float16)
-        to_shared = cute.make_tiled_copy_C(cute.make_copy_atom(warp.StMatrix8x8x16bOp(False, 4), cutlass.Float16), mma)
+        stmatrix = cute.make_copy_atom(warp.StMatrix8x8x16bOp(False, 4), cutlass.Float16)
+        to_shared = cute.make_tiled_copy_C(stmatrix, mma)
         my_out = to_shared.get_slice(thread)
 
         mma.set(warpgroup.Field.ACCUMULATE, False)
         for k in cutlass.range(K // block_K, unroll=1):
-            ### BEGIN SOLUTION: warp 0 says how many bytes come and asks for both tiles; then everyone waits for this phase
+            ### BEGIN SOLUTION: warp 0 says how many bytes come and asks; then everyone waits
             if warp_idx == 0:
                 with cute.arch.elect_one():
                     cute.arch.mbarrier_arrive_and_expect_tx(full, tile_bytes)
@@ -59,17 +63,19 @@ def gemm(M, N, K):
             cute.arch.mbarrier_wait(full, k & 1)
             ### END SOLUTION
             warpgroup.fence()
-            for i in cutlass.range_constexpr(block_K // 16):
-                cute.gemm(mma, acc, A_frag[None, None, i, 0], B_frag[None, None, i, 0], acc)
+            for k_block in cutlass.range_constexpr(block_K // 16):
+                at = (None, None, k_block, 0)
+                cute.gemm(mma, acc, A_frag[at], B_frag[at], acc)
                 mma.set(warpgroup.Field.ACCUMULATE, True)
             warpgroup.commit_group()
             warpgroup.wait_group(0)
             cute.arch.sync_threads()
 
         out.store(acc.load().to(cutlass.Float16))
-        ### BEGIN SOLUTION: send D out: registers to D_shared, make it visible to TMA, and one warp stores it and waits
+        ### BEGIN SOLUTION: registers to D_shared, visible to TMA; one warp stores it and waits
         cute.copy(to_shared, my_out.retile(out), my_out.partition_D(D_shared))
-        cute.arch.fence_view_async_shared()  # threads wrote D_shared; TMA reads it through the async proxy
+        # threads wrote D_shared; TMA reads it through the async proxy
+        cute.arch.fence_view_async_shared()
         cute.arch.sync_threads()
         if warp_idx == 0:
             cute.copy(store_D, D_src, D_dst[None, m, n])
@@ -79,20 +85,22 @@ def gemm(M, N, K):
 
     @cute.jit
     def main(A: cute.Tensor, B: cute.Tensor, D: cute.Tensor):
-        atom = warpgroup.make_smem_layout_atom(warpgroup.SmemLayoutAtomKind.K_SW128, cutlass.Float16)
+        swizzle = warpgroup.SmemLayoutAtomKind.K_SW128
+        atom = warpgroup.make_smem_layout_atom(swizzle, cutlass.Float16)
         layout_A = cute.tile_to_shape(atom, (block_M, block_K, ring), order=(0, 1, 2))
         layout_B = cute.tile_to_shape(atom, (block_N, block_K, ring), order=(0, 1, 2))
         layout_D = cute.tile_to_shape(atom, (block_M, block_N), order=(0, 1))
-        load_A, A = cpasync.make_tiled_tma_atom(
-            cpasync.CopyBulkTensorTileG2SOp(), A, cute.select(layout_A, [0, 1]), (block_M, block_K))
-        load_B, B = cpasync.make_tiled_tma_atom(
-            cpasync.CopyBulkTensorTileG2SOp(), B, cute.select(layout_B, [0, 1]), (block_N, block_K))
-        store_D, D = cpasync.make_tiled_tma_atom(
-            cpasync.CopyBulkTensorTileS2GOp(), D, layout_D, (block_M, block_N))
-        mma = cute.make_tiled_mma(warpgroup.MmaF16BF16Op(
-            cutlass.Float16, cutlass.Float32, (64, block_N, 16), warpgroup.OperandSource.SMEM,
-            OperandMajorMode.K, OperandMajorMode.K))
+        g2s, s2g = cpasync.CopyBulkTensorTileG2SOp(), cpasync.CopyBulkTensorTileS2GOp()
+        stage_A, stage_B = cute.select(layout_A, [0, 1]), cute.select(layout_B, [0, 1])
+        load_A, A = cpasync.make_tiled_tma_atom(g2s, A, stage_A, (block_M, block_K))
+        load_B, B = cpasync.make_tiled_tma_atom(g2s, B, stage_B, (block_N, block_K))
+        store_D, D = cpasync.make_tiled_tma_atom(s2g, D, layout_D, (block_M, block_N))
+        fp16, fp32, shape = cutlass.Float16, cutlass.Float32, (64, block_N, 16)
+        source, k_major = warpgroup.OperandSource.SMEM, OperandMajorMode.K
+        wgmma = warpgroup.MmaF16BF16Op(fp16, fp32, shape, source, k_major, k_major)
+        mma = cute.make_tiled_mma(wgmma)
         kernel(load_A, A, load_B, B, store_D, D, layout_A, layout_B, layout_D, mma).launch(
-            grid=(N // block_N, M // block_M, 1), block=(128, 1, 1))
+            grid=(N // block_N, M // block_M, 1), block=(128, 1, 1)
+        )
 
     return main

@@ -1,10 +1,10 @@
-"""Step 6: persistent kernel. One CTA for each SM takes tile after tile, in an order that finds A and B in L2."""
+"""Step 6: persistent kernel. One CTA for each SM takes tile after tile, in an order for L2."""
 
 import cutlass
 import cutlass.cute as cute
+from cutlass import pipeline
 from cutlass.cute.nvgpu import OperandMajorMode, cpasync, warp, warpgroup
 from cutlass.memory import SmemAllocator
-from cutlass.pipeline import Agent, CooperativeGroup, PipelineTmaAsync, PipelineUserType, make_pipeline_state
 
 block_M, block_N, block_K = 128, 128, 64
 num_stages = 2
@@ -14,7 +14,7 @@ sm_count = 132  # H100 SXM and H200
 
 
 def gemm(M, N, K):
-    assert M % block_M == 0 and N % block_N == 0 and K % block_K == 0, "M, N and K must be multiples of the tile"
+    assert M % block_M == N % block_N == K % block_K == 0, "sizes must be multiples of the tile"
     k_tiles = K // block_K
     tiles_M, tiles_N = M // block_M, N // block_N
     panel = max(width for width in (1, 2, 3, 4) if tiles_N % width == 0)
@@ -26,36 +26,46 @@ def gemm(M, N, K):
         warp_idx = cute.arch.make_warp_uniform(cute.arch.warp_idx())
         cta, _, _ = cute.arch.block_idx()
         smem = SmemAllocator()
-        barriers = smem.allocate_array(cutlass.Int64, 2 * num_stages)  # PipelineTmaAsync: full, then empty
+        # PipelineTmaAsync: full, then empty
+        barriers = smem.allocate_array(cutlass.Int64, 2 * num_stages)
         A_shared = smem.allocate_tensor(cutlass.Float16, layout_A.outer, 1024, layout_A.inner)
         B_shared = smem.allocate_tensor(cutlass.Float16, layout_B.outer, 1024, layout_B.inner)
         D_shared = smem.allocate_tensor(cutlass.Float16, layout_D.outer, 1024, layout_D.inner)
-        pipe = PipelineTmaAsync.create(
-            num_stages=num_stages, producer_group=CooperativeGroup(Agent.Thread),
-            consumer_group=CooperativeGroup(Agent.Thread, warps), tx_count=tile_bytes, barrier_storage=barriers,
-            cta_layout_vmnk=cute.make_layout((1, 1, 1, 1)))
+        pipe = pipeline.PipelineTmaAsync.create(
+            num_stages=num_stages,
+            producer_group=pipeline.CooperativeGroup(pipeline.Agent.Thread),
+            consumer_group=pipeline.CooperativeGroup(pipeline.Agent.Thread, warps),
+            tx_count=tile_bytes,
+            barrier_storage=barriers,
+            cta_layout_vmnk=cute.make_layout((1, 1, 1, 1)),
+        )
 
-        # TMA takes a tile as one mode: (tile, m or n, k) in global memory, (tile, stage) in shared memory
+        # TMA takes a tile as one mode: (tile, m or n, k) of a matrix, (tile, stage) of the ring
         A_tiles = cute.group_modes(cute.local_tile(A, (block_M, block_K), (None, None)), 0, 2)
         B_tiles = cute.group_modes(cute.local_tile(B, (block_N, block_K), (None, None)), 0, 2)
         D_tiles = cute.group_modes(cute.local_tile(D, (block_M, block_N), (None, None)), 0, 2)
-        one = cute.make_layout(1)
-        A_dst, A_src = cpasync.tma_partition(load_A, 0, one, cute.group_modes(A_shared, 0, 2), A_tiles)
-        B_dst, B_src = cpasync.tma_partition(load_B, 0, one, cute.group_modes(B_shared, 0, 2), B_tiles)
-        D_src, D_dst = cpasync.tma_partition(store_D, 0, one, cute.group_modes(D_shared, 0, 2), D_tiles)
+        A_ring, B_ring = cute.group_modes(A_shared, 0, 2), cute.group_modes(B_shared, 0, 2)
+        D_tile, one = cute.group_modes(D_shared, 0, 2), cute.make_layout(1)
+        A_dst, A_src = cpasync.tma_partition(load_A, 0, one, A_ring, A_tiles)
+        B_dst, B_src = cpasync.tma_partition(load_B, 0, one, B_ring, B_tiles)
+        D_src, D_dst = cpasync.tma_partition(store_D, 0, one, D_tile, D_tiles)
 
         my_mma = mma.get_slice(thread)
-        A_frag = mma.make_fragment_A(my_mma.partition_A(A_shared))  # descriptors: wgmma reads shared memory itself
+        # descriptors: wgmma reads shared memory itself
+        A_frag = mma.make_fragment_A(my_mma.partition_A(A_shared))
         B_frag = mma.make_fragment_B(my_mma.partition_B(B_shared))
-        acc = cute.make_rmem_tensor(my_mma.partition_shape_C((block_M, block_N)), cutlass.Float32)
+        my_shape = my_mma.partition_shape_C((block_M, block_N))
+        acc = cute.make_rmem_tensor(my_shape, cutlass.Float32)
         out = cute.make_rmem_tensor(acc.shape, cutlass.Float16)
-        to_shared = cute.make_tiled_copy_C(cute.make_copy_atom(warp.StMatrix8x8x16bOp(False, 4), cutlass.Float16), mma)
+        stmatrix = cute.make_copy_atom(warp.StMatrix8x8x16bOp(False, 4), cutlass.Float16)
+        to_shared = cute.make_tiled_copy_C(stmatrix, mma)
         my_out = to_shared.get_slice(thread)
-        load = make_pipeline_state(PipelineUserType.Producer, num_stages)
-        use = make_pipeline_state(PipelineUserType.Consumer, num_stages)
-        ### BEGIN SOLUTION: the order of tiles, as a layout: panels of `panel` columns, row after row within a panel
-        # the order of tiles is a layout: panels of up to 4 columns, row after row within a panel, so that A and B stay in L2
-        order = cute.make_layout((tiles_M, (panel, tiles_N // panel)), stride=(panel, (1, panel * tiles_M)))
+        load = pipeline.make_pipeline_state(pipeline.PipelineUserType.Producer, num_stages)
+        use = pipeline.make_pipeline_state(pipeline.PipelineUserType.Consumer, num_stages)
+        ### BEGIN SOLUTION: the order of tiles, a layout: row after row within panels of columns
+        # panels of up to 4 columns, row after row within a panel: A and B stay in L2
+        shape = (tiles_M, (panel, tiles_N // panel))
+        order = cute.make_layout(shape, stride=(panel, (1, panel * tiles_M)))
         ### END SOLUTION
 
         for tile in cutlass.range(cta, tiles_M * tiles_N, sm_count, unroll=1):
@@ -67,24 +77,26 @@ def gemm(M, N, K):
                 if i < k_tiles:
                     if warp_idx == 0:
                         pipe.producer_acquire(load)
-                        full = pipe.producer_get_barrier(load)
-                        cute.copy(load_A, A_src[None, m, i], A_dst[None, load.index], tma_bar_ptr=full)
-                        cute.copy(load_B, B_src[None, n, i], B_dst[None, load.index], tma_bar_ptr=full)
+                        s, full = load.index, pipe.producer_get_barrier(load)
+                        cute.copy(load_A, A_src[None, m, i], A_dst[None, s], tma_bar_ptr=full)
+                        cute.copy(load_B, B_src[None, n, i], B_dst[None, s], tma_bar_ptr=full)
                     load.advance()
                 if i >= num_stages - 1:
                     pipe.consumer_wait(use)
                     warpgroup.fence()
-                    for i in cutlass.range_constexpr(block_K // 16):
-                        cute.gemm(mma, acc, A_frag[None, None, i, use.index], B_frag[None, None, i, use.index], acc)
+                    for k_block in cutlass.range_constexpr(block_K // 16):
+                        at = (None, None, k_block, use.index)
+                        cute.gemm(mma, acc, A_frag[at], B_frag[at], acc)
                         mma.set(warpgroup.Field.ACCUMULATE, True)
                     warpgroup.commit_group()
                     warpgroup.wait_group(0)
                     pipe.consumer_release(use)
                     use.advance()
 
-            ### BEGIN SOLUTION: send D out, once the previous store has read D_shared; do not wait for this store
+            ### BEGIN SOLUTION: send D out, once the store before it has read D_shared
+            # the previous tile's store has read D_shared
             if warp_idx == 0:
-                cute.arch.cp_async_bulk_wait_group(0, read=True)  # the previous tile's store has read D_shared
+                cute.arch.cp_async_bulk_wait_group(0, read=True)
             cute.arch.sync_threads()
             out.store(acc.load().to(cutlass.Float16))
             cute.copy(to_shared, my_out.retile(out), my_out.partition_D(D_shared))
@@ -99,20 +111,22 @@ def gemm(M, N, K):
 
     @cute.jit
     def main(A: cute.Tensor, B: cute.Tensor, D: cute.Tensor):
-        atom = warpgroup.make_smem_layout_atom(warpgroup.SmemLayoutAtomKind.K_SW128, cutlass.Float16)
+        swizzle = warpgroup.SmemLayoutAtomKind.K_SW128
+        atom = warpgroup.make_smem_layout_atom(swizzle, cutlass.Float16)
         layout_A = cute.tile_to_shape(atom, (block_M, block_K, ring), order=(0, 1, 2))
         layout_B = cute.tile_to_shape(atom, (block_N, block_K, ring), order=(0, 1, 2))
         layout_D = cute.tile_to_shape(atom, (block_M, block_N), order=(0, 1))
-        load_A, A = cpasync.make_tiled_tma_atom(
-            cpasync.CopyBulkTensorTileG2SOp(), A, cute.select(layout_A, [0, 1]), (block_M, block_K))
-        load_B, B = cpasync.make_tiled_tma_atom(
-            cpasync.CopyBulkTensorTileG2SOp(), B, cute.select(layout_B, [0, 1]), (block_N, block_K))
-        store_D, D = cpasync.make_tiled_tma_atom(
-            cpasync.CopyBulkTensorTileS2GOp(), D, layout_D, (block_M, block_N))
-        mma = cute.make_tiled_mma(warpgroup.MmaF16BF16Op(
-            cutlass.Float16, cutlass.Float32, (64, block_N, 16), warpgroup.OperandSource.SMEM,
-            OperandMajorMode.K, OperandMajorMode.K))
+        g2s, s2g = cpasync.CopyBulkTensorTileG2SOp(), cpasync.CopyBulkTensorTileS2GOp()
+        stage_A, stage_B = cute.select(layout_A, [0, 1]), cute.select(layout_B, [0, 1])
+        load_A, A = cpasync.make_tiled_tma_atom(g2s, A, stage_A, (block_M, block_K))
+        load_B, B = cpasync.make_tiled_tma_atom(g2s, B, stage_B, (block_N, block_K))
+        store_D, D = cpasync.make_tiled_tma_atom(s2g, D, layout_D, (block_M, block_N))
+        fp16, fp32, shape = cutlass.Float16, cutlass.Float32, (64, block_N, 16)
+        source, k_major = warpgroup.OperandSource.SMEM, OperandMajorMode.K
+        wgmma = warpgroup.MmaF16BF16Op(fp16, fp32, shape, source, k_major, k_major)
+        mma = cute.make_tiled_mma(wgmma)
         kernel(load_A, A, load_B, B, store_D, D, layout_A, layout_B, layout_D, mma).launch(
-            grid=(sm_count, 1, 1), block=(128, 1, 1))
+            grid=(sm_count, 1, 1), block=(128, 1, 1)
+        )
 
     return main

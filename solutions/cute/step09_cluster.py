@@ -1,10 +1,10 @@
-"""Step 9: a cluster of two CTAs. They multiply with the same tile of B: each loads half of it, for both."""
+"""Step 9: a cluster of two CTAs shares each tile of B: each loads half of it, for both."""
 
 import cutlass
 import cutlass.cute as cute
+from cutlass import pipeline
 from cutlass.cute.nvgpu import OperandMajorMode, cpasync, warp, warpgroup
 from cutlass.memory import SmemAllocator
-from cutlass.pipeline import Agent, CooperativeGroup, NamedBarrier, PipelineTmaAsync, PipelineUserType, make_pipeline_state
 
 block_M, block_N, block_K = 128, 128, 64
 num_stages = 6
@@ -13,10 +13,12 @@ sm_count = 132  # H100 SXM and H200
 
 
 def gemm(M, N, K):
-    assert M % (cluster * block_M) == 0 and N % block_N == 0 and K % block_K == 0, (
-        "sizes must be multiples of the cluster's tile")
+    rest = M % (cluster * block_M), N % block_N, K % block_K
+    assert rest == (0, 0, 0), "sizes must be multiples of the cluster's tile"
     k_tiles = K // block_K
-    rows, tiles_N = M // block_M // cluster, N // block_N  # a row of cluster tiles is two rows of tiles
+    # a row of cluster tiles is two rows of tiles
+    rows, tiles_N = M // block_M // cluster, N // block_N
+    tiles, clusters = rows * tiles_N, sm_count // cluster
     panel = max(width for width in range(1, 9) if rows % width == 0)
     tile_bytes = (block_M + block_N) * block_K * 2  # of A and of B in one stage
 
@@ -27,80 +29,95 @@ def gemm(M, N, K):
         cta, _, _ = cute.arch.block_idx()
         rank = cute.arch.make_warp_uniform(cute.arch.block_idx_in_cluster())
         smem = SmemAllocator()
-        barriers = smem.allocate_array(cutlass.Int64, 2 * num_stages)  # PipelineTmaAsync: full, then empty
+        # PipelineTmaAsync: full, then empty
+        barriers = smem.allocate_array(cutlass.Int64, 2 * num_stages)
         A_shared = smem.allocate_tensor(cutlass.Float16, layout_A.outer, 1024, layout_A.inner)
         B_shared = smem.allocate_tensor(cutlass.Float16, layout_B.outer, 1024, layout_B.inner)
         D_shared = smem.allocate_tensor(cutlass.Float16, layout_D.outer, 1024, layout_D.inner)
-        ### BEGIN SOLUTION: the pipeline: how many warps free a stage, how many bytes fill it, what shape has the cluster?
-        # a stage is written for both CTAs, so it is free when the 4 consumer warps of each have left it
-        pipe = PipelineTmaAsync.create(
-            num_stages=num_stages, producer_group=CooperativeGroup(Agent.Thread),
-            consumer_group=CooperativeGroup(Agent.Thread, cluster * 4), tx_count=tile_bytes, barrier_storage=barriers,
-            cta_layout_vmnk=cute.make_layout((1, cluster, 1, 1)))
+        ### BEGIN SOLUTION: the pipeline: who frees a stage, what fills it, which cluster
+        # a stage is written for both CTAs: 4 consumer warps of each have to leave it
+        pipe = pipeline.PipelineTmaAsync.create(
+            num_stages=num_stages,
+            producer_group=pipeline.CooperativeGroup(pipeline.Agent.Thread),
+            consumer_group=pipeline.CooperativeGroup(pipeline.Agent.Thread, cluster * 4),
+            tx_count=tile_bytes,
+            barrier_storage=barriers,
+            cta_layout_vmnk=cute.make_layout((1, cluster, 1, 1)),
+        )
         ### END SOLUTION
 
-        # TMA takes a tile as one mode: (tile, m or n, k) in global memory, (tile, stage) in shared memory
+        # TMA takes a tile as one mode: (tile, m or n, k) of a matrix, (tile, stage) of the ring
         A_tiles = cute.group_modes(cute.local_tile(A, (block_M, block_K), (None, None)), 0, 2)
         B_tiles = cute.group_modes(cute.local_tile(B, (block_N, block_K), (None, None)), 0, 2)
         D_tiles = cute.group_modes(cute.local_tile(D, (block_M, block_N), (None, None)), 0, 2)
-        one = cute.make_layout(1)
-        A_dst, A_src = cpasync.tma_partition(load_A, 0, one, cute.group_modes(A_shared, 0, 2), A_tiles)
+        A_ring, B_ring = cute.group_modes(A_shared, 0, 2), cute.group_modes(B_shared, 0, 2)
+        D_tile, one = cute.group_modes(D_shared, 0, 2), cute.make_layout(1)
+        A_dst, A_src = cpasync.tma_partition(load_A, 0, one, A_ring, A_tiles)
         ### BEGIN SOLUTION: this CTA's half of B's tile, as source and destination of its loads
         # B's tile is cut in two: each CTA loads its half and multicasts it to both
         pair = cute.make_layout(cluster)
-        B_dst, B_src = cpasync.tma_partition(load_B, rank, pair, cute.group_modes(B_shared, 0, 2), B_tiles)
+        B_dst, B_src = cpasync.tma_partition(load_B, rank, pair, B_ring, B_tiles)
         ### END SOLUTION
-        D_src, D_dst = cpasync.tma_partition(store_D, 0, one, cute.group_modes(D_shared, 0, 2), D_tiles)
+        D_src, D_dst = cpasync.tma_partition(store_D, 0, one, D_tile, D_tiles)
 
         my_mma = mma.get_slice(thread % 128)
-        A_frag = mma.make_fragment_A(my_mma.partition_A(A_shared))  # descriptors: wgmma reads shared memory itself
+        # descriptors: wgmma reads shared memory itself
+        A_frag = mma.make_fragment_A(my_mma.partition_A(A_shared))
         B_frag = mma.make_fragment_B(my_mma.partition_B(B_shared))
-        acc = cute.make_rmem_tensor(my_mma.partition_shape_C((block_M, block_N)), cutlass.Float32)
+        my_shape = my_mma.partition_shape_C((block_M, block_N))
+        acc = cute.make_rmem_tensor(my_shape, cutlass.Float32)
         out = cute.make_rmem_tensor(acc.shape, cutlass.Float16)
-        to_shared = cute.make_tiled_copy_C(cute.make_copy_atom(warp.StMatrix8x8x16bOp(False, 4), cutlass.Float16), mma)
+        stmatrix = cute.make_copy_atom(warp.StMatrix8x8x16bOp(False, 4), cutlass.Float16)
+        to_shared = cute.make_tiled_copy_C(stmatrix, mma)
         my_out = to_shared.get_slice(thread % 128)
-        order = cute.make_layout(((panel, rows // panel), tiles_N), stride=((1, panel * tiles_N), panel))
-        consumers = NamedBarrier(1, 128)  # of the consumer's threads only
+        shape = ((panel, rows // panel), tiles_N)
+        order = cute.make_layout(shape, stride=((1, panel * tiles_N), panel))
+        consumers = pipeline.NamedBarrier(1, 128)  # of the consumer's threads only
 
         if warp_idx < 4:  # producer warpgroup, of which one warp works
             cute.arch.setmaxregister_decrease(40)
+            load = pipeline.make_pipeline_state(pipeline.PipelineUserType.Producer, num_stages)
             if warp_idx == 0:
-                load = make_pipeline_state(PipelineUserType.Producer, num_stages)
                 forth = cutlass.Boolean(True)
-                for tile in cutlass.range(cta // cluster, rows * tiles_N, sm_count // cluster, unroll=1):
+                for tile in cutlass.range(cta // cluster, tiles, clusters, unroll=1):
                     row, n = order.get_flat_coord(tile)
                     m = row * cluster + rank
-                    for k in cutlass.range(k_tiles, unroll=1):
-                        # every other tile goes through K backwards: what the last tile left in L2 comes first
-                        k_load = k if forth else k_tiles - 1 - k
-                        ### BEGIN SOLUTION: when the stage is free: load A for this CTA, its half of B for both; next stage
+                    for i in cutlass.range(k_tiles, unroll=1):
+                        # every other tile goes through K backwards: first what is still in L2
+                        k = i if forth else k_tiles - 1 - i
+                        ### BEGIN SOLUTION: a free stage gets A for this CTA, half of B for both
                         pipe.producer_acquire(load)
-                        full = pipe.producer_get_barrier(load)
-                        cute.copy(load_A, A_src[None, m, k_load], A_dst[None, load.index], tma_bar_ptr=full)
-                        cute.copy(load_B, B_src[None, n, k_load], B_dst[None, load.index], tma_bar_ptr=full,
-                                  mcast_mask=cutlass.Int16(0b11))
+                        s, full = load.index, pipe.producer_get_barrier(load)
+                        cute.copy(load_A, A_src[None, m, k], A_dst[None, s], tma_bar_ptr=full)
+                        B_half, B_slot = B_src[None, n, k], B_dst[None, s]
+                        both = cutlass.Int16(0b11)
+                        cute.copy(load_B, B_half, B_slot, tma_bar_ptr=full, mcast_mask=both)
                         load.advance()
                         ### END SOLUTION
                     forth = not forth
                 ### BEGIN SOLUTION: stay until nobody will arrive here any more
-                pipe.producer_tail(load)  # stay until both CTAs have left every stage: nobody arrives at a CTA that is gone
+                # until both CTAs have left every stage: nobody arrives at a CTA that is gone
+                pipe.producer_tail(load)
                 ### END SOLUTION
         else:  # consumer warpgroup
             cute.arch.setmaxregister_increase(232)
-            use = make_pipeline_state(PipelineUserType.Consumer, num_stages)
-            free = make_pipeline_state(PipelineUserType.Consumer, num_stages)  # the oldest stage not yet given back
-            for tile in cutlass.range(cta // cluster, rows * tiles_N, sm_count // cluster, unroll=1):
+            use = pipeline.make_pipeline_state(pipeline.PipelineUserType.Consumer, num_stages)
+            # the oldest stage not yet given back
+            free = pipeline.make_pipeline_state(pipeline.PipelineUserType.Consumer, num_stages)
+            for tile in cutlass.range(cta // cluster, tiles, clusters, unroll=1):
                 row, n = order.get_flat_coord(tile)
                 m = row * cluster + rank
                 mma.set(warpgroup.Field.ACCUMULATE, False)
                 for k in cutlass.range(k_tiles, unroll=1):
                     pipe.consumer_wait(use)
                     warpgroup.fence()
-                    for i in cutlass.range_constexpr(block_K // 16):
-                        cute.gemm(mma, acc, A_frag[None, None, i, use.index], B_frag[None, None, i, use.index], acc)
+                    for k_block in cutlass.range_constexpr(block_K // 16):
+                        at = (None, None, k_block, use.index)
+                        cute.gemm(mma, acc, A_frag[at], B_frag[at], acc)
                         mma.set(warpgroup.Field.ACCUMULATE, True)
                     warpgroup.commit_group()
-                    warpgroup.wait_group(1)  # all but the newest group are done: the stage before this one is free
+                    # all but the newest group are done: the stage before this one is free
+                    warpgroup.wait_group(1)
                     if k > 0:
                         pipe.consumer_release(free)
                         free.advance()
@@ -124,22 +141,29 @@ def gemm(M, N, K):
 
     @cute.jit
     def main(A: cute.Tensor, B: cute.Tensor, D: cute.Tensor):
-        atom = warpgroup.make_smem_layout_atom(warpgroup.SmemLayoutAtomKind.K_SW128, cutlass.Float16)
+        swizzle = warpgroup.SmemLayoutAtomKind.K_SW128
+        atom = warpgroup.make_smem_layout_atom(swizzle, cutlass.Float16)
         layout_A = cute.tile_to_shape(atom, (block_M, block_K, num_stages), order=(0, 1, 2))
         layout_B = cute.tile_to_shape(atom, (block_N, block_K, num_stages), order=(0, 1, 2))
         layout_D = cute.tile_to_shape(atom, (block_M, block_N), order=(0, 1))
-        load_A, A = cpasync.make_tiled_tma_atom(
-            cpasync.CopyBulkTensorTileG2SOp(), A, cute.select(layout_A, [0, 1]), (block_M, block_K))
+        g2s, s2g = cpasync.CopyBulkTensorTileG2SOp(), cpasync.CopyBulkTensorTileS2GOp()
+        stage_A, stage_B = cute.select(layout_A, [0, 1]), cute.select(layout_B, [0, 1])
+        load_A, A = cpasync.make_tiled_tma_atom(g2s, A, stage_A, (block_M, block_K))
         ### BEGIN SOLUTION: B's tensor map and load, for a tile that the CTAs of a cluster share
-        load_B, B = cpasync.make_tiled_tma_atom(
-            cpasync.CopyBulkTensorTileG2SMulticastOp(), B, cute.select(layout_B, [0, 1]), (block_N, block_K), cluster)
+        g2s_both = cpasync.CopyBulkTensorTileG2SMulticastOp()
+        tile_B = block_N, block_K
+        load_B, B = cpasync.make_tiled_tma_atom(g2s_both, B, stage_B, tile_B, cluster)
         ### END SOLUTION
-        store_D, D = cpasync.make_tiled_tma_atom(
-            cpasync.CopyBulkTensorTileS2GOp(), D, layout_D, (block_M, block_N))
-        mma = cute.make_tiled_mma(warpgroup.MmaF16BF16Op(
-            cutlass.Float16, cutlass.Float32, (64, block_N, 16), warpgroup.OperandSource.SMEM,
-            OperandMajorMode.K, OperandMajorMode.K))
+        store_D, D = cpasync.make_tiled_tma_atom(s2g, D, layout_D, (block_M, block_N))
+        fp16, fp32, shape = cutlass.Float16, cutlass.Float32, (64, block_N, 16)
+        source, k_major = warpgroup.OperandSource.SMEM, OperandMajorMode.K
+        wgmma = warpgroup.MmaF16BF16Op(fp16, fp32, shape, source, k_major, k_major)
+        mma = cute.make_tiled_mma(wgmma)
         kernel(load_A, A, load_B, B, store_D, D, layout_A, layout_B, layout_D, mma).launch(
-            grid=(sm_count, 1, 1), block=(256, 1, 1), cluster=(cluster, 1, 1), min_blocks_per_mp=1)
+            grid=(sm_count, 1, 1),
+            block=(256, 1, 1),
+            cluster=(cluster, 1, 1),
+            min_blocks_per_mp=1,
+        )
 
     return main

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 
 def mend(maps):
-    ### BEGIN SOLUTION: return the eight maps in the same order, each with one field changed so that the driver takes it
+    ### BEGIN SOLUTION: return the eight maps in order, each made legal by one changed field
     tall, odd_stride, odd_row, narrow_span, integer_nan, far_steps, large, later_chip = maps
     return [
         replace(tall, box=(64, 256)),

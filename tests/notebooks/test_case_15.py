@@ -136,10 +136,7 @@ def test_a_loop_that_is_not_written_out_puts_the_sums_into_local_memory():
 
 def test_wait_after_the_barrier_is_found():
     """In CuTe DSL: the warps that do not wait write into a buffer that TMA still reads."""
-    wait = (
-        "            if warp_idx == 0:\n                cute.arch.cp_async_bulk_wait_group(1, read=True)  "
-        "# all but the newest store have read their buffer\n"
-    )
+    wait = "            if warp_idx == 0:\n                cute.arch.cp_async_bulk_wait_group(1, read=True)\n"
     meet = "            cute.arch.sync_threads()\n"
     kinds, _ = found(compiled("cute", (wait + meet, meet + wait)))
     assert "overwrite-while-read" in kinds

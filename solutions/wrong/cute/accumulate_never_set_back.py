@@ -1,4 +1,4 @@
-"""ACCUMULATE is set to False once and never set back: every tile but a CTA's first adds to the one before."""
+"""ACCUMULATE is set to False once and for all: a CTA's later tiles add to the one before."""
 
 from course_utils.compile.load import plant
 
@@ -9,11 +9,16 @@ NEEDS_GPU = True
 SAYS = "accumulator"
 
 gemm = plant(
-    STEP, "cute",
-    ("""            mma.set(warpgroup.Field.ACCUMULATE, False)
+    STEP,
+    "cute",
+    (
+        """            mma.set(warpgroup.Field.ACCUMULATE, False)
 """,
-     ""),
-    ("        for tile in cutlass.range(",
-     """        mma.set(warpgroup.Field.ACCUMULATE, False)
-        for tile in cutlass.range("""),
+        "",
+    ),
+    (
+        "        for tile in cutlass.range(",
+        """        mma.set(warpgroup.Field.ACCUMULATE, False)
+        for tile in cutlass.range(""",
+    ),
 )

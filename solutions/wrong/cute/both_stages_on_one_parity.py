@@ -1,4 +1,4 @@
-"""The consumer waits for parity 0 of every round: from the second round on it does not wait at all."""
+"""The consumer waits for parity 0 of every round: from the second round on it does not wait."""
 
 from course_utils.compile.load import plant
 
@@ -9,7 +9,13 @@ NEEDS_GPU = True
 SAYS = "parity"
 
 gemm = plant(
-    STEP, "cute",
-    ("cute.arch.mbarrier_wait(full + stage, (it // num_stages) & 1)",
-     "cute.arch.mbarrier_wait(full + stage, 0)"),
+    STEP,
+    "cute",
+    (
+        "                    pipe.consumer_wait(use)\n",
+        """                    # its stage goes on, and its phase does not
+                    phase_0 = pipeline.PipelineState(num_stages, use.count, use.index, 0)
+                    pipe.consumer_wait(phase_0)
+""",
+    ),
 )

@@ -1,4 +1,4 @@
-"""The consumer group counts one arrival: the first warp to leave a stage frees it for all four."""
+"""The consumer group counts one arrival: the first warp to leave a stage frees it for all."""
 
 from course_utils.compile.load import plant
 
@@ -8,8 +8,4 @@ OUTCOME = "fault"
 NEEDS_GPU = True
 SAYS = "overrun"
 
-gemm = plant(
-    STEP, "cute",
-    ("CooperativeGroup(Agent.Thread, 4)",
-     "CooperativeGroup(Agent.Thread, 1)"),
-)
+gemm = plant(STEP, "cute", ("pipeline.Agent.Thread, 4)", "pipeline.Agent.Thread, 1)"))

@@ -1,4 +1,4 @@
-"""The consumer group counts 128 threads, but one thread of each of the four warps releases a stage."""
+"""The consumer group counts 128 threads, but one thread of each warp releases a stage."""
 
 from course_utils.compile.load import plant
 
@@ -8,8 +8,4 @@ OUTCOME = "hang"
 NEEDS_GPU = True
 SAYS = "never ended"
 
-gemm = plant(
-    STEP, "cute",
-    ("CooperativeGroup(Agent.Thread, 4)",
-     "CooperativeGroup(Agent.Thread, 128)"),
-)
+gemm = plant(STEP, "cute", ("pipeline.Agent.Thread, 4)", "pipeline.Agent.Thread, 128)"))

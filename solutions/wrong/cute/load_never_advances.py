@@ -9,8 +9,11 @@ NEEDS_GPU = True
 SAYS = "overrun"
 
 gemm = plant(
-    STEP, "cute",
-    ("""                load.advance()
+    STEP,
+    "cute",
+    (
+        """                load.advance()
 """,
-     ""),
+        "",
+    ),
 )

@@ -1,4 +1,4 @@
-"""No producer_tail in a cluster: a CTA may be gone when the other still arrives at its barriers."""
+"""No producer_tail in a cluster: a CTA may be gone when the other still arrives there."""
 
 from course_utils.compile.load import plant
 
@@ -9,8 +9,12 @@ NEEDS_GPU = False
 SAYS = "cluster"
 
 gemm = plant(
-    STEP, "cute",
-    ("""                pipe.producer_tail(load)  # stay until both CTAs have left every stage: nobody arrives at a CTA that is gone
-""",
-     ""),
+    STEP,
+    "cute",
+    (
+        "                # until both CTAs have left every stage: "
+        "nobody arrives at a CTA that is gone\n"
+        "                pipe.producer_tail(load)\n",
+        "",
+    ),
 )

@@ -1,4 +1,4 @@
-"""No fence between the threads' writes of D_shared and the TMA store that reads it through the async proxy."""
+"""No fence between the threads' writes of D_shared and the TMA store, which is async proxy."""
 
 from course_utils.compile.load import plant
 
@@ -9,8 +9,12 @@ NEEDS_GPU = False
 SAYS = "proxy"
 
 gemm = plant(
-    STEP, "cute",
-    ("""        cute.arch.fence_view_async_shared()  # threads wrote D_shared; TMA reads it through the async proxy
+    STEP,
+    "cute",
+    (
+        """        # threads wrote D_shared; TMA reads it through the async proxy
+        cute.arch.fence_view_async_shared()
 """,
-     ""),
+        "",
+    ),
 )

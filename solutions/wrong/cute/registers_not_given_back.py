@@ -8,8 +8,4 @@ OUTCOME = "right"
 NEEDS_GPU = False
 SAYS = "setmaxnreg"
 
-gemm = plant(
-    STEP, "cute",
-    ("block=(256, 1, 1), min_blocks_per_mp=1)",
-     "block=(256, 1, 1))"),
-)
+gemm = plant(STEP, "cute", ("block=(256, 1, 1), min_blocks_per_mp=1", "block=(256, 1, 1)"))

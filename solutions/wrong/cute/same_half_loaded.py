@@ -9,7 +9,7 @@ NEEDS_GPU = True
 SAYS = "before it was loaded"
 
 gemm = plant(
-    STEP, "cute",
-    ("cpasync.tma_partition(load_B, rank, pair,",
-     "cpasync.tma_partition(load_B, 0, pair,"),
+    STEP,
+    "cute",
+    ("cpasync.tma_partition(load_B, rank, pair,", "cpasync.tma_partition(load_B, 0, pair,"),
 )

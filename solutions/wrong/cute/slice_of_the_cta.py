@@ -1,4 +1,4 @@
-"""The epilogue's slice is taken by the thread's number in the CTA, not in the consumers: rows go astray."""
+"""The epilogue's slice is taken by the thread's number in the CTA, not in the consumers."""
 
 from course_utils.compile.load import plant
 
@@ -9,7 +9,7 @@ NEEDS_GPU = True
 SAYS = "not its own"
 
 gemm = plant(
-    STEP, "cute",
-    ("my_out = to_shared.get_slice(thread - 128)",
-     "my_out = to_shared.get_slice(thread)"),
+    STEP,
+    "cute",
+    ("my_out = to_shared.get_slice(thread - 128)", "my_out = to_shared.get_slice(thread)"),
 )

@@ -9,11 +9,13 @@ NEEDS_GPU = True
 SAYS = "swizzle"
 
 gemm = plant(
-    STEP, "cute",
-    ("""        load_A, A = cpasync.make_tiled_tma_atom(
-            cpasync.CopyBulkTensorTileG2SOp(), A, cute.select(layout_A, [0, 1]), (block_M, block_K))""",
-     """        other = warpgroup.make_smem_layout_atom(warpgroup.SmemLayoutAtomKind.K_SW64, cutlass.Float16)
-        load_A, A = cpasync.make_tiled_tma_atom(
-            cpasync.CopyBulkTensorTileG2SOp(), A, cute.tile_to_shape(other, (block_M, block_K), order=(0, 1)),
-            (block_M, block_K))"""),
+    STEP,
+    "cute",
+    (
+        "        load_A, A = cpasync",
+        "        other = warpgroup.SmemLayoutAtomKind.K_SW64\n"
+        "        other_atom = warpgroup.make_smem_layout_atom(other, cutlass.Float16)\n"
+        "        stage_A = cute.tile_to_shape(other_atom, (block_M, block_K), order=(0, 1))\n"
+        "        load_A, A = cpasync",
+    ),
 )

@@ -8,8 +8,4 @@ OUTCOME = "hang"
 NEEDS_GPU = True
 SAYS = "never ended"
 
-gemm = plant(
-    STEP, "cute",
-    ("tx_count=tile_bytes",
-     "tx_count=2 * tile_bytes"),
-)
+gemm = plant(STEP, "cute", ("tx_count=tile_bytes", "tx_count=2 * tile_bytes"))

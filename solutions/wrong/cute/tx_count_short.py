@@ -8,8 +8,4 @@ OUTCOME = "hang"
 NEEDS_GPU = True
 SAYS = "never ended"
 
-gemm = plant(
-    STEP, "cute",
-    ("tx_count=tile_bytes",
-     "tx_count=block_M * block_K * 2"),
-)
+gemm = plant(STEP, "cute", ("tx_count=tile_bytes", "tx_count=block_M * block_K * 2"))
