@@ -1,6 +1,19 @@
-"""Tests marked `gpu` run on a Hopper GPU and skip everywhere else."""
+"""What holds for a whole run: how many processes, where caches and temporary files go, and what may be left.
+
+Tests marked `gpu` run on a Hopper GPU and skip everywhere else.
+"""
+
+import fcntl
+import os
+import shutil
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
+
+PROCESSES = 4  # at most: each holds a GB of torch and both DSLs
+WORKER = "PYTEST_XDIST_WORKER"  # in the environment of a process that runs tests for another
 
 
 def hopper_missing():
@@ -15,9 +28,83 @@ def hopper_missing():
     return None if major == 9 else f"the GPU is sm_{major}{minor}, not Hopper"
 
 
+def pytest_xdist_auto_num_workers():
+    """A process for each core, and one in all where there is a GPU: nothing may run beside what is timed."""
+    return 1 if Path("/dev/nvidia0").exists() else min(len(os.sched_getaffinity(0)), PROCESSES)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config):
+    """Temporary files and the course's cache in a folder of this run, so that every run starts cold and what
+    it leaves is seen. ``COURSE_TEST_CACHE`` names a cache that outlives the run.
+    """
+    if WORKER in os.environ:
+        return  # the environment came from the process that started this one
+    config.course_folder = Path(tempfile.mkdtemp(prefix="course-tests-"))
+    cache = os.environ.get("COURSE_TEST_CACHE") or str(config.course_folder / "cache")
+    (config.course_folder / "tmp").mkdir()
+    os.environ["PYTEST_DEBUG_TEMPROOT"] = tempfile.gettempdir()  # tmp_path stays where people look for it
+    os.environ["XDG_CACHE_HOME"] = cache
+    os.environ["TMPDIR"] = tempfile.tempdir = str(config.course_folder / "tmp")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session):
+    """Folders of the course's in the temporary folder are a fault: killed processes would fill the disk.
+
+    Looked at once the processes that ran the tests have ended; the folders of one that still runs may stay.
+    """
+    folder = getattr(session.config, "course_folder", None)
+    if folder is None:
+        return
+    if getattr(session.config.option, "numprocesses", None):
+        left = sorted(path.name for path in (folder / "tmp").glob("hopper-course*"))
+        if left:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+            session.config.course_left = left
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if left := getattr(config, "course_left", None):
+        terminalreporter.section("left in the temporary folder", red=True)
+        terminalreporter.line(f"{len(left)} folders: {', '.join(left[:5])}")
+
+
+def pytest_unconfigure(config):
+    if folder := getattr(config, "course_folder", None):
+        tempfile.tempdir = None
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items):
     marked = [item for item in items if item.get_closest_marker("gpu")]
     reason = hopper_missing() if marked else None
-    if reason:
-        for item in marked:
+    for item in marked:
+        item.add_marker(pytest.mark.xdist_group("gpu"))  # never two at once
+        if reason:
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory):
+    """A folder of this run that all its processes see."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if WORKER in os.environ else own
+
+
+@pytest.fixture(scope="session")
+def once(shared):
+    """``with once(name) as path``: ``path`` in the shared folder is held by this process alone. Who finds it
+    missing makes it, and the others find it made.
+    """
+
+    @contextmanager
+    def held(name):
+        path = shared / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(path.with_name(f".{path.name}.lock"), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield path
+
+    return held

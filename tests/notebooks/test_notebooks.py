@@ -9,17 +9,22 @@ import re
 import shutil
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import nbformat
 import pytest
+from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_client.manager import AsyncKernelManager
+from nbclient import NotebookClient
+from nbgrader.preprocessors import CheckCellMetadata
+from nbgrader.validator import Validator
 
 from authoring import drawings, sync
 from course_utils.compile.load import SOLUTIONS, solution_path
 from course_utils.grading import checker, steps
 from course_utils.recordings import measured
 from course_utils.run.emulator.findings import KINDS
+from tests.notebooks import forked_kernels
 
 PATHS = sorted(sync.NOTEBOOKS.glob("*.ipynb"))
 STEPS = [path for path in PATHS if f"step{path.stem[:2]}" in steps.STEPS]
@@ -183,7 +188,29 @@ def test_each_dsl_has_100_points():
     assert points == {"tilelang": 100, "cute": 100}
 
 
-# -- what happens when they run
+# -- what happens when they run: each notebook once as released and once solved
+
+
+LIMIT = 120  # seconds for a cell: one that hangs ends; the longest needs ten on an idle machine
+NO_EXECUTION = """from nbgrader.preprocessors import (
+    AssignLatePenalties, CheckCellMetadata, DeduplicateIds, IgnorePattern, LimitOutput, OverwriteCells,
+    OverwriteKernelspec, SaveAutoGrades)
+
+c = get_config()
+c.Autograde.sanitize_preprocessors = [DeduplicateIds, OverwriteKernelspec, OverwriteCells, CheckCellMetadata]
+c.Autograde.autograde_preprocessors = [
+    IgnorePattern, LimitOutput, SaveAutoGrades, AssignLatePenalties, CheckCellMetadata]
+"""  # nbgrader's own lists without ClearOutput and Execute: what was handed in has been executed already
+REAL = [
+    "00_start_here",
+    "01_single_tile",
+    "14_group_modes",
+]  # run by nbgrader's own tools too: one of each kind
+
+
+def same_process(paths):
+    """Each path with a mark: all tests that ask for one notebook's run share a process, which makes it."""
+    return [pytest.param(path, marks=pytest.mark.xdist_group(path.stem), id=path.stem) for path in paths]
 
 
 def nbgrader(folder, *command):
@@ -203,37 +230,52 @@ def nbgrader(folder, *command):
 
 
 @pytest.fixture(scope="session")
-def classroom(tmp_path_factory):
+def classroom(once):
     """An nbgrader course with this course as its one assignment, released: source, release, gradebook; and
     the solved copies.
     """
-    folder = tmp_path_factory.mktemp("class")
-    shutil.copytree(
-        sync.NOTEBOOKS, folder / "source" / "ladder", ignore=shutil.ignore_patterns(".*", "progress.*")
-    )
-    sync.sync(out=folder / "solved", solved=True)
-    nbgrader(folder, "generate_assignment", "ladder")
+    with once("class") as folder:
+        if not folder.exists():
+            fresh = folder.with_name("class.new")
+            shutil.copytree(
+                sync.NOTEBOOKS, fresh / "source" / "ladder", ignore=shutil.ignore_patterns(".*", "progress.*")
+            )
+            sync.sync(out=fresh / "solved", solved=True)
+            nbgrader(fresh, "generate_assignment", "ladder")
+            fresh.rename(folder)
     return folder
 
 
 @pytest.fixture(scope="session")
-def autograded(classroom, tmp_path_factory):
-    """Two students' work, autograded: name to (folder of executed notebooks, their score as nbgrader exports
-    it).
+def kernelspecs(tmp_path_factory):
+    with forked_kernels.kernels(tmp_path_factory.mktemp("kernels")) as folder:
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def executed(classroom, once, kernelspecs):
+    """The path of a student's executed copy of a notebook: ``executed("blank", path)``, or "solver".
+
+    All of a student's notebooks run in one folder, as nbgrader runs them, each once in a whole test run.
     """
-
-    def grade(student, work):
-        folder = tmp_path_factory.mktemp(student)
-        shutil.copytree(classroom, folder, dirs_exist_ok=True)  # a gradebook of its own: both run at once
-        shutil.copytree(work, folder / "submitted" / student / "ladder")
-        nbgrader(folder, "autograde", "ladder")
-        nbgrader(folder, "export")
-        row = next(csv.DictReader((folder / "grades.csv").open()))
-        return folder / "autograded" / student / "ladder", float(row["score"]), float(row["max_score"])
-
     work = {"blank": classroom / "release" / "ladder", "solver": classroom / "solved"}
-    with ThreadPoolExecutor(2) as pool:
-        return dict(zip(work, pool.map(grade, work, work.values()), strict=True))
+
+    def run(student, path):
+        with once(f"submitted/{student}/ladder/{path.name}") as done:
+            if not done.exists():
+                folder = done.parents[3] / "running" / student
+                shutil.copytree(work[student], folder, dirs_exist_ok=True)
+                notebook = read(folder / path.name)
+                specs = KernelSpecManager(kernel_dirs=[str(kernelspecs)], ensure_native_kernel=False)
+                manager = AsyncKernelManager(kernel_name=forked_kernels.NAME, kernel_spec_manager=specs)
+                client = NotebookClient(notebook, km=manager, timeout=LIMIT, allow_errors=True)
+                client.execute(
+                    cwd=str(folder), env={**os.environ, "NBGRADER_EXECUTION": "autograde"}, cleanup_kc=True
+                )
+                nbformat.write(notebook, done)
+        return done
+
+    return run
 
 
 def full_points(grade_id):
@@ -275,9 +317,9 @@ def test_released_notebooks_are_the_exercises_with_nbgraders_own_stub(classroom)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("student", ["blank", "solver"])
-@pytest.mark.parametrize("path", PATHS, ids=lambda p: p.stem)
-def test_notebook_runs_to_its_end_without_an_error(autograded, student, path):
-    cells = code(read(autograded[student][0] / path.name))
+@pytest.mark.parametrize("path", same_process(PATHS))
+def test_notebook_runs_to_its_end_without_an_error(executed, student, path):
+    cells = code(read(executed(student, path)))
     assert all(cell.execution_count for cell in cells if cell.source)
     assert [
         o for cell in cells for o in cell.outputs if o.output_type == "error" or o.get("name") == "stderr"
@@ -285,35 +327,60 @@ def test_notebook_runs_to_its_end_without_an_error(autograded, student, path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", PATHS, ids=lambda p: p.stem)
-def test_unsolved_notebook_gives_no_points_and_says_why(autograded, path):
-    for name, cell in graded(read(autograded["blank"][0] / path.name)).items():
+@pytest.mark.parametrize("path", same_process(PATHS))
+def test_unsolved_notebook_gives_no_points_and_says_why(executed, path):
+    for name, cell in graded(read(executed("blank", path))).items():
         assert score(cell) == 0
         assert ("Look here first" if name.partition("-")[0] in steps.REPAIRS else "still open") in words(cell)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", PATHS, ids=lambda p: p.stem)
-def test_solved_notebook_gives_all_points_that_this_machine_can_give(autograded, path):
-    cells = graded(read(autograded["solver"][0] / path.name))
+@pytest.mark.parametrize("path", same_process(PATHS))
+def test_solved_notebook_gives_all_points_that_this_machine_can_give(executed, path):
+    cells = graded(read(executed("solver", path)))
     assert {name: score(cell) for name, cell in cells.items()} == {name: full_points(name) for name in cells}
 
 
 @pytest.mark.slow
-def test_nbgrader_adds_up_the_same_points(autograded):
-    most = sum(all_checks().values())
-    assert autograded["blank"][1:] == (0, most)
-    assert autograded["solver"][1:] == (sum(map(full_points, all_checks())), most)
+@pytest.mark.parametrize("path", same_process(PATHS))
+def test_nbgrader_validates_every_notebook(executed, path):
+    """Unsolved ones fail in their two checks and nowhere else; those that are solved pass, where they can
+    have all points here.
+    """
+    validator = Validator(preprocessors=[CheckCellMetadata])  # nbgrader's list, without what executes
+    found = validator.validate(str(executed("blank", path)))
+    checks = len(graded(read(path)))
+    assert set(found) == ({"failed"} if checks else set()) and len(found.get("failed", ())) == checks
+    cells = graded(read(path))
+    if all(full_points(name) == cell.metadata.nbgrader.points for name, cell in cells.items()):
+        assert validator.validate(str(executed("solver", path))) == {}
 
 
 @pytest.mark.slow
-def test_nbgrader_validates_every_notebook(classroom):
-    """Unsolved ones fail in their two checks and nowhere else; one that is solved passes."""
-    with ThreadPoolExecutor(2) as pool:
-        said = list(
-            pool.map(lambda path: nbgrader(classroom / "release" / "ladder", "validate", path.name), PATHS)
-        )
-    for path, text in zip(PATHS, said, strict=True):
-        checks = len(graded(read(path)))
-        assert (f"VALIDATION FAILED ON {checks} CELL(S)" if checks else "Success") in text, path.stem
-    assert "Success" in nbgrader(classroom / "solved", "validate", "01_single_tile.ipynb")
+@pytest.mark.parametrize("stem", REAL)
+def test_nbgrader_itself_runs_and_validates(classroom, stem):
+    """The real tools and a fresh kernel, on one notebook of each kind."""
+    path = sync.NOTEBOOKS / f"{stem}.ipynb"
+    text = nbgrader(classroom / "release" / "ladder", "validate", path.name)
+    checks = len(graded(read(path)))
+    assert (f"VALIDATION FAILED ON {checks} CELL(S)" if checks else "Success") in text
+    if stem == "01_single_tile":
+        assert "Success" in nbgrader(classroom / "solved", "validate", path.name)
+
+
+@pytest.mark.slow
+def test_nbgrader_adds_up_the_same_points(classroom, executed, tmp_path):
+    """Executed work handed in: nbgrader puts its own cells back, reads every score and adds up."""
+    shutil.copytree(classroom, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "nbgrader_config.py").write_text(NO_EXECUTION)
+    for student in ("blank", "solver"):
+        folder = tmp_path / "submitted" / student / "ladder"
+        folder.mkdir(parents=True)
+        for path in PATHS:
+            shutil.copy(executed(student, path), folder)
+    nbgrader(tmp_path, "autograde", "ladder")
+    nbgrader(tmp_path, "export")
+    rows = {row["student_id"]: row for row in csv.DictReader((tmp_path / "grades.csv").open())}
+    scores = {student: (float(row["score"]), float(row["max_score"])) for student, row in rows.items()}
+    most = sum(all_checks().values())
+    assert scores == {"blank": (0, most), "solver": (sum(map(full_points, all_checks())), most)}

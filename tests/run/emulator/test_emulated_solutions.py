@@ -44,7 +44,6 @@ def test_tilelang_solutions_are_right_on_any_schedule(step):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif("cute" not in checker.DSLS, reason="the checker does not know CuTe DSL yet")
 @pytest.mark.parametrize("step", STEPS)
 def test_cute_solutions_are_right_on_any_schedule(step):
     for seed in (0, 1):

@@ -1,0 +1,608 @@
+"""Plant small faults in the course's own checker and emulator, and see whether the tests notice.
+
+    python benchmarks/mutations.py --list
+    python benchmarks/mutations.py --out build/mutations.json
+    python benchmarks/mutations.py --tree /tmp/base --only "reference:"
+
+Each fault is one edit of one expression or statement, found by its syntax and not by its file, so that it
+outlives formatting and moves. A copy of the tree is edited, never the tree itself. First run the tests that
+know the part; faults that these leave are then planted all together, and the rest of the suite (without
+notebooks, browser and README) runs on them, in halves where it fails. A test run that does not end counts as
+noticed, and is told apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import platform
+import queue
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "build", "__pycache__", ".*_cache", "*.egg-info")
+# Test files that know a part, by their names, in the order in which they run; names of older trees stand too.
+KNOWN_BY = {
+    "reference": ("test_reference", "test_results"),
+    "findings": ("test_findings", "test_emulator_findings", "test_tma", "test_emulator_tma"),
+    "tma": ("test_tma", "test_emulator_tma", "test_findings", "test_emulator_findings"),
+    "arithmetic": ("test_arithmetic", "test_emulator_arithmetic"),
+    "solutions": ("test_emulated_solutions", "test_emulator_solutions"),
+    "receipts": ("test_receipts",),
+    "paths": ("test_paths", "test_copies"),
+    "parser": ("test_parser", "test_arithmetic", "test_emulator_arithmetic", "test_findings", "test_tma")
+    + ("test_emulator_findings", "test_emulator_tma"),
+    "grading": ("test_verdict", "test_gemm", "test_copy", "test_maps", "test_hints", "test_grading")
+    + ("test_checker", "test_cases", "test_steps"),
+}
+SLOW_FILES = re.compile(r"test_(notebooks|browser|readme)\.py$")
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """``edits`` are pairs of Python text, (what stands there, what then stands there); the first that is
+    found in ``where`` is made. ``where`` is the end of a dotted name of functions and classes, "" for any.
+    """
+
+    name: str
+    where: str
+    edits: tuple[tuple[str, str], ...]
+    known_by: tuple[str, ...]
+
+
+def _m(name: str, where: str, before: str, after: str, *known_by: str) -> Mutation:
+    return Mutation(name, where, ((before, after),), known_by or ("findings", "solutions"))
+
+
+MUTATIONS = (
+    # run/reference: is D right?
+    _m(
+        "reference: no elementwise bound",
+        "compare",
+        "n_wrong == 0 and norm <= NORM",
+        "norm <= NORM",
+        "reference",
+    ),
+    _m(
+        "reference: no relative norm", "compare", "n_wrong == 0 and norm <= NORM", "n_wrong == 0", "reference"
+    ),
+    _m(
+        "reference: a NaN is within the bound",
+        "compare",
+        "~(error <= RELATIVE * ref.abs() + ABSOLUTE_PER_K * K)",
+        "error > RELATIVE * ref.abs() + ABSOLUTE_PER_K * K",
+        "reference",
+    ),
+    _m(
+        "reference: the bound does not grow with K",
+        "compare",
+        "RELATIVE * ref.abs() + ABSOLUTE_PER_K * K",
+        "RELATIVE * ref.abs() + ABSOLUTE_PER_K",
+        "reference",
+    ),
+    _m(
+        "reference: some CTAs may write nothing",
+        "compare",
+        "partial and not bool(unwritten.all())",
+        "partial",
+        "reference",
+        "solutions",
+        "grading",
+    ),
+    _m("reference: K tile missed and used twice swapped", "_k_story", "w == 0", "w != 0", "reference"),
+    _m(
+        "reference: a tile counts when all of it is wrong",
+        "_tiles",
+        "mask[:m, :n].reshape(m // TILE, TILE, n // TILE, TILE).any(3).any(1)",
+        "mask[:m, :n].reshape(m // TILE, TILE, n // TILE, TILE).all(3).all(1)",
+        "reference",
+    ),
+    _m("reference: large errors called small", "_diagnose", "typical < 0.02", "typical < 2.0", "reference"),
+    _m(
+        "reference: first wrong element is the last",
+        "compare_copy",
+        "differs.nonzero()[0]",
+        "differs.nonzero()[-1]",
+        "reference",
+    ),
+    _m("reference: index backwards", "_index", "index[::-1]", "index", "reference"),
+    # emulator: mbarriers
+    _m(
+        "mbarrier: overrun measured by the count",
+        "MBarrier.arrive",
+        "count > self.pending",
+        "count > self.count",
+    ),
+    _m("mbarrier: arrivals bring no order", "MBarrier.arrive", "self.gathering.join(warp.clock)", "pass"),
+    _m("mbarrier: its end brings no order", "MBarrier.settle", "self.clock.join(self.gathering)", "pass"),
+    _m("mbarrier: TMA sees an init without its fence", "MBarrier.use", "by_tma and not self.fenced", "False"),
+    _m("mbarrier: an init needs no order", "MBarrier.use", "path.warp.clock.seen[agent] < time", "False"),
+    _m("mbarrier: a phase ends without its bytes", "MBarrier.settle", "if self.tx: ...", "False"),
+    _m(
+        "mbarrier: more bytes than expected pass",
+        "MBarrier.check_bytes",
+        "self.pending == 0 and self.issued > self.expected",
+        "False",
+    ),
+    _m("mbarrier: bytes of a lapsed phase go unseen", "MBarrier.settle", "if self.flying: ...", "False"),
+    _m("mbarrier: a lapped waiter goes unseen", "MBarrier.settle", "other.woken is self", "False"),
+    _m(
+        "mbarrier: parity the other way",
+        "PhaseWait.holds",
+        "self.barrier.phase & 1 != self.parity",
+        "self.barrier.phase & 1 == self.parity",
+    ),
+    _m(
+        "mbarrier: a wait brings no order",
+        "PhaseWait.grant",
+        "path.warp.clock.join(self.barrier.clock)",
+        "pass",
+    ),
+    _m(
+        "mbarrier: state of the phase before is enough",
+        "PhaseWait.holds",
+        "self.barrier.phase > self.phase",
+        "self.barrier.phase >= self.phase",
+    ),
+    _m("mbarrier: an init for no arrivals", "_init", "1 <= count <= MAX_COUNT", "0 <= count <= MAX_COUNT"),
+    _m("mbarrier: a warp's lanes arrive as one", "_each", "count * len(lanes)", "count"),
+    # emulator: memory
+    _m(
+        "memory: a thread's read is forgotten",
+        "SharedMemory.before_read",
+        "read[index] = path.warp.code",
+        "pass",
+    ),
+    _m(
+        "memory: a read that has ended is ordered",
+        "SharedMemory.check_overwrite",
+        "low < read.high and high > read.low and not read.ordered_before(seen)",
+        "low < read.high and high > read.low and not read.done",
+    ),
+    _m("memory: no proxy fence is needed", "SharedMemory.check_codes", "fenced is not None", "False"),
+    _m("memory: one written word will do", "SharedMemory.check_codes", "not codes.all()", "not codes.any()"),
+    _m(
+        "memory: an access may begin at the last byte",
+        "locate",
+        "offsets < 0 or offsets + count > region.size",
+        "offsets < 0 or offsets > region.size",
+    ),
+    _m(
+        "memory: lanes may leave their region",
+        "locate",
+        "bits >= 0 and not bits & (count - 1) and bits + count <= region.size",
+        "bits >= 0 and not bits & (count - 1)",
+        "findings",
+        "arithmetic",
+        "solutions",
+    ),
+    _m(
+        "order: a clock one behind is enough", "unordered", "codes >> AGENT_BITS", "(codes >> AGENT_BITS) - 1"
+    ),
+    # emulator: TMA
+    _m(
+        "tma: readers before a load are not asked",
+        "_check_target",
+        "shared.was_read",
+        "False",
+        "tma",
+        "solutions",
+    ),
+    _m(
+        "tma: tiles at any 16 bytes",
+        "_check_tile",
+        "offset % (128 if view.map else UNIT)",
+        "offset % UNIT",
+        "tma",
+        "solutions",
+    ),
+    _m(
+        "tma: multicast to a CTA that is not there",
+        "_issue",
+        "ranks >> cluster.size",
+        "False",
+        "tma",
+        "solutions",
+    ),
+    _m("tma: multicast to every CTA", "_issue", "ranks >> cta.rank & 1", "True", "tma", "solutions"),
+    _m(
+        "tma: a store reads without looking",
+        "_release_store",
+        'shared.check_codes(path, codes, warp.clock.seen, warp.clock.fenced, "a TMA store")',
+        "pass",
+        "tma",
+        "solutions",
+    ),
+    _m(
+        "tma: a wait for stores waits for all",
+        "wait.function",
+        "mine[: len(mine) - left] if left else mine",
+        "mine",
+        "tma",
+        "solutions",
+    ),
+    _m("tma: negative coordinates are large ones", "_coordinates", "v >> 31", "False", "tma"),
+    _m("tma: swizzle by the wrong bits", "swizzled_units", "units >> 3", "units >> 2", "tma", "solutions"),
+    _m(
+        "tma: a box ends one short of the edge",
+        "TensorView.slices",
+        "-(-(dim - start) // step)",
+        "(dim - start) // step",
+        "tma",
+    ),
+    # emulator: wgmma, threads, machine
+    _m("wgmma: no fence is asked for", "multiply.function", "not warp.wgmma_fenced", "False"),
+    _m("wgmma: it always accumulates", "Warpgroup.run", "not op.accumulate", "False"),
+    _m(
+        "wgmma: a wait covers groups in flight",
+        "_finish",
+        "record.last <= count - 1",
+        "True",
+        "findings",
+        "solutions",
+    ),
+    _m(
+        "wgmma: a descriptor may leave shared memory",
+        "_begin",
+        "low < 0 or high * 16 > shared.size",
+        "low < 0",
+    ),
+    _m("threads: too many at a barrier", "ThreadBarrier.settle", "self.arrived > needed", "False"),
+    _m(
+        "threads: a barrier brings no order",
+        "ThreadBarrier.settle",
+        "other.warp.clock.join(self.released)",
+        "pass",
+    ),
+    _m(
+        "threads: the last register is not given",
+        "set_registers.function",
+        "need > cta.registers_free",
+        "need >= cta.registers_free",
+    ),
+    _m("machine: a CTA that has ended still has memory", "Cluster.cta_of", "cta.exited", "False"),
+    _m("machine: nothing keeps a CTA", "CTA._end", "self.exit_clock.seen[agent] < time", "False"),
+    _m("machine: a rank past the cluster", "Cluster.cta_of", "rank >= self.size", "rank > self.size"),
+    # ptx
+    _m("parser: every guard is a negated one", "_Reader.instruction", "bool(negated)", "True", "parser"),
+    _m(
+        "parser: octal read as decimal",
+        "_Reader.value",
+        "int(text.rstrip('U'), 8)",
+        "int(text.rstrip('U'))",
+        "parser",
+    ),
+    _m("receipts: any register request will do", "", '{"dec", "inc"}', '{"dec"}', "receipts", "grading"),
+    _m(
+        "receipts: one cluster barrier will do",
+        "",
+        "r.cluster_barriers >= 2",
+        "r.cluster_barriers >= 1",
+        "receipts",
+    ),
+    _m(
+        "receipts: three of four stores",
+        "",
+        "sum(r.tensor_stores.values()) >= 4",
+        "sum(r.tensor_stores.values()) >= 3",
+        "receipts",
+    ),
+    _m("receipts: a wait_group of 0 is in flight", "", "n > 0", "n >= 0", "receipts", "grading"),
+    _m("paths: only the first path of a copy counts", "origins", "before |= tensors_there", "pass", "paths"),
+    # grading
+    _m("grading: an illegal map gives its points", "check_artifacts", "not broken", "True", "grading"),
+    _m("grading: changed inputs pass", "run", 'not answer["ok"] or changed', 'not answer["ok"]', "grading"),
+    _m(
+        "grading: a slower kernel gets the points of speed",
+        "_check_speed",
+        'run["ratio"] >= step.speed_floor',
+        'run["ratio"] > 0',
+        "grading",
+    ),
+    _m("grading: a map may change in two fields", "_mended", "len(changed) != 1", "not changed", "grading"),
+    _m(
+        "grading: a copy by another path counts",
+        "_check_copy",
+        "found is None or set(found.paths) != {path}",
+        "found is None",
+        "grading",
+    ),
+    _m(
+        "grading: part of the size is right, all points of it",
+        "_judge",
+        "0.5 * right / count if ended else 0.0",
+        "right / count if ended else 0.0",
+        "grading",
+    ),
+    _m("grading: a whole case in parts", "check_artifacts", "step.whole", "False", "grading"),
+)
+
+
+# -- finding and making an edit
+
+
+def spans(tree: ast.Module, where: str, before: str) -> list[tuple[int, int, int, int]]:
+    """Line and column of begin and end of each node that reads as ``before`` does, formatting aside.
+
+    ``if x: ...`` stands for the condition of an ``if`` or ``elif`` with any body.
+    """
+    wanted = ast.parse(before).body[0]
+    condition = isinstance(wanted, ast.If) and ast.unparse(wanted.body) == "..."
+    text = ast.unparse(wanted.test if condition else wanted)
+    found = set()
+
+    def visit(node, name):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            name = f"{name}.{node.name}"
+        if f"{name}.".endswith(f".{where}.") or not where or f".{where}." in f"{name}.":
+            one = node.test if condition and isinstance(node, ast.If) else None if condition else node
+            if isinstance(one, (ast.expr, ast.stmt)) and ast.unparse(one) == text:
+                found.add((one.lineno, one.col_offset, one.end_lineno, one.end_col_offset))
+        for child in ast.iter_child_nodes(node):
+            visit(child, name)
+
+    visit(tree, "")
+    return sorted(found)
+
+
+def replaced(source: str, span: tuple[int, int, int, int], after: str) -> str:
+    """Source with one node replaced; an expression in brackets, so that it binds as the old one did."""
+    first, begin, last, end = span
+    lines = source.encode().splitlines(keepends=True)  # columns count bytes
+    head, tail = lines[first - 1][:begin], lines[last - 1][end:]
+    new = after if after == "pass" else f"({after})"
+    return b"".join([*lines[: first - 1], head, new.encode(), tail, *lines[last:]]).decode()
+
+
+class NotOnce(Exception):
+    """A mutation's text is not there, or there more than once."""
+
+
+class Copy:
+    """A tree of our own to plant faults in."""
+
+    def __init__(self, tree: Path, folder: Path):
+        self.root = folder
+        shutil.copytree(tree, folder, ignore=LEFT_OUT, symlinks=True)
+        self.sources = {path: path.read_text() for path in sorted((folder / "course_utils").rglob("*.py"))}
+        self.planted: dict[Path, str] = {}
+        self.edition = int(time.time())
+
+    def plant(self, mutation: Mutation) -> str:
+        """Make one edit, on top of those that are made; returns the place. Raises NotOnce."""
+        counts = []
+        for before, after in mutation.edits:
+            places = [
+                (path, span)
+                for path, source in (self.sources | self.planted).items()
+                if mutation.where.rpartition(".")[2] in source
+                for span in spans(ast.parse(source), mutation.where, before)
+            ]
+            if len(places) == 1:
+                (path, span) = places[0]
+                self.write(path, replaced((self.sources | self.planted)[path], span, after))
+                return f"{path.relative_to(self.root)}:{span[0]}"
+            counts.append(len(places))
+        raise NotOnce(f"its text is there {' and '.join(map(str, counts))} times")
+
+    def write(self, path: Path, source: str) -> None:
+        """A time of its own for each edition: byte code is kept by size and second."""
+        path.write_text(source)
+        self.planted[path] = source
+        self.edition += 2
+        os.utime(path, (self.edition, self.edition))
+
+    def restore(self) -> None:
+        for path in list(self.planted):
+            self.write(path, self.sources[path])
+        self.planted.clear()
+
+    def tests(self, *arguments, limit: float, processes: int = 0) -> tuple[str, str]:
+        """(what noticed, its words): a test's name, "no end", or "" where all tests passed."""
+        caches = self.root.parent / "caches"
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(self.root),
+            "COURSE_TEST_CACHE": str(caches),
+            "XDG_CACHE_HOME": str(caches),
+        }
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "--tb=line", "-p", "no:cacheprovider"]
+        with subprocess.Popen(
+            [*command, "-n", str(processes), *map(str, arguments)],
+            cwd=self.root,
+            env=environment,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        ) as run:
+            try:
+                output, _ = run.communicate(timeout=limit)
+            except subprocess.TimeoutExpired:
+                os.killpg(run.pid, 9)
+                run.communicate()
+                return "no end", f"not ended after {limit:g} s"
+        if run.returncode == 0 or run.returncode == 5:  # 5: none of these files has a test that was asked for
+            return "", ""
+        words = re.findall(r"^(?:FAILED|ERROR) (\S+(?: [^-].*?)?)(?: - .*)?$", output, re.M)
+        return (words or ["pytest itself"])[0], output[-1500:]
+
+    def files(self, known_by: tuple[str, ...]) -> list[Path]:
+        """The test files that know these parts, best first."""
+        there = sorted((self.root / "tests").rglob("test_*.py"))
+        names = dict.fromkeys(name for part in known_by for name in KNOWN_BY[part])
+        return [path.relative_to(self.root) for name in names for path in there if path.stem == name]
+
+
+# -- the two rounds
+
+
+@dataclass
+class Outcome:
+    mutation: Mutation
+    place: str = ""
+    noticed_by: str = ""
+    seconds: float = 0.0
+    error: str = ""
+    words: str = field(default="", repr=False)
+
+    @property
+    def state(self) -> str:
+        return "NOT PLANTED" if self.error else "killed" if self.noticed_by else "SURVIVED"
+
+    def __str__(self) -> str:
+        return f"{self.state:11}  {self.mutation.name:55}  {self.noticed_by or self.error or self.place}"
+
+
+def first_round(copies: queue.Queue, mutation: Mutation, limit: float) -> Outcome:
+    """One fault under the quick tests that know its part."""
+    copy, outcome, start = copies.get(), Outcome(mutation), time.monotonic()
+    try:
+        outcome.place = copy.plant(mutation)
+        files = copy.files(mutation.known_by)
+        outcome.noticed_by, outcome.words = copy.tests(*files, "-m", "not slow", limit=limit)
+    except NotOnce as error:
+        outcome.error = str(error)
+    finally:
+        copy.restore()
+        copies.put(copy)
+    outcome.seconds = round(time.monotonic() - start, 1)
+    print(outcome, f"({outcome.seconds:.0f} s)", flush=True)
+    return outcome
+
+
+def second_round(copy: Copy, outcomes: list[Outcome], limit: float, excused: list[str]) -> None:
+    """Faults that are left, all at once under the rest of the suite; in halves where it fails."""
+    if not outcomes:
+        return
+    together, alone, start = [], [], time.monotonic()
+    for outcome in outcomes:
+        try:
+            copy.plant(outcome.mutation)
+            together.append(outcome)
+        except NotOnce:  # another one has changed the same text
+            alone.append(outcome)
+    skip = [
+        f"--ignore={p.relative_to(copy.root)}"
+        for p in copy.root.rglob("test_*.py")
+        if SLOW_FILES.search(p.name)
+    ]
+    noticed, words = copy.tests("tests", *skip, *excused, limit=limit, processes=2)
+    copy.restore()
+    print(
+        f"{len(together)} planted together: {noticed or 'all tests pass'} ({time.monotonic() - start:.0f} s)"
+    )
+    if noticed and noticed != "no end" and copy.tests(noticed, limit=limit)[0]:
+        print(f"{noticed} fails without a fault too, and is left out", flush=True)
+        second_round(copy, outcomes, limit, [*excused, f"--deselect={noticed}"])
+        return
+    if noticed and len(together) == 1:
+        together[0].noticed_by, together[0].words = noticed, words
+        print(together[0], flush=True)
+    elif noticed:
+        second_round(copy, together[::2], limit, excused)
+        second_round(copy, together[1::2], limit, excused)
+    second_round(copy, alone, limit, excused)
+
+
+def provenance(tree: Path) -> dict:
+    def git(*command):
+        run = subprocess.run(["git", *command], cwd=tree, text=True, capture_output=True)
+        return run.stdout.strip() if run.returncode == 0 else ""
+
+    return {
+        "tree": str(tree),
+        "commit": git("rev-parse", "HEAD"),
+        "changed": bool(git("status", "--porcelain", "--untracked-files=no")),
+        "date": date.today().isoformat(),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument(
+        "--list", action="store_true", help="name the faults and where they would go, run nothing"
+    )
+    parser.add_argument("--only", default="", metavar="TEXT", help="faults whose name holds this text")
+    parser.add_argument("--tree", type=Path, default=ROOT, help="the checkout to hold against its tests")
+    parser.add_argument("--out", type=Path, help="JSON of the results (default: build/mutations.json)")
+    parser.add_argument("--jobs", type=int, default=2, help="faults at once in the first round")
+    parser.add_argument("--quick", action="store_true", help="only the first round")
+    parser.add_argument("--limit", type=float, default=300, help="seconds for a run of the first round")
+    parser.add_argument("--suite-limit", type=float, default=1800, help="seconds for a run of the second")
+    arguments = parser.parse_args()
+    chosen = [m for m in MUTATIONS if arguments.only in m.name]
+    tree, start = arguments.tree.resolve(), time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="mutations-") as folder:
+        jobs = [Copy(tree, Path(folder) / f"tree{i}") for i in range(1 if arguments.list else arguments.jobs)]
+        if arguments.list:
+            return listed(jobs[0], chosen)
+        files = jobs[0].files(tuple(KNOWN_BY))
+        noticed, words = jobs[0].tests(*files, "-m", "not slow", limit=900, processes=2)
+        if noticed:
+            print(f"the tests fail without any fault: {noticed}\n{words}", file=sys.stderr)
+            return 1
+        print(
+            f"without a fault the tests of the first round pass ({time.monotonic() - start:.0f} s)",
+            flush=True,
+        )
+        copies: queue.Queue = queue.Queue()
+        for copy in jobs:
+            copies.put(copy)
+        with ThreadPoolExecutor(len(jobs)) as pool:
+            outcomes = list(pool.map(lambda m: first_round(copies, m, arguments.limit), chosen))
+        if not arguments.quick:
+            left = [o for o in outcomes if o.state == "SURVIVED"]
+            second_round(jobs[0], left, arguments.suite_limit, [])
+    counts = {
+        state: sum(o.state == state for o in outcomes) for state in ("killed", "SURVIVED", "NOT PLANTED")
+    }
+    print("\n" + "\n".join(map(str, outcomes)) + "\n\n" + ", ".join(f"{n} {s}" for s, n in counts.items()))
+    out = arguments.out or ROOT / "build" / "mutations.json"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    rows = [
+        {
+            "name": o.mutation.name,
+            "state": o.state,
+            "noticed_by": o.noticed_by,
+            "place": o.place,
+            "error": o.error,
+        }
+        | {"seconds": o.seconds, "words": o.words}
+        for o in outcomes
+    ]
+    seconds = round(time.monotonic() - start)
+    report = {"provenance": provenance(tree), "seconds": seconds, "counts": counts, "mutations": rows}
+    out.write_text(json.dumps(report, indent=1) + "\n")
+    return 0
+
+
+def listed(copy: Copy, chosen: list[Mutation]) -> int:
+    """Each fault with its place; 1 where one has lost it."""
+    lost = 0
+    for mutation in chosen:
+        try:
+            place = copy.plant(mutation)
+        except NotOnce as error:
+            place, lost = f"NOT PLANTED: {error}", lost + 1
+        copy.restore()
+        print(f"{mutation.name:55}  {place}")
+    print(f"{len(chosen)} faults, {lost} without a place")
+    return int(lost > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""Notebook kernels without the seconds of their imports: one process imports what every notebook imports, and
+forks a kernel, the real ipykernel, whenever one is asked for.
+
+    forked_kernels.py serve SOCKET                    until its standard input ends
+    forked_kernels.py kernel SOCKET CONNECTION_FILE   what the kernelspec names: it stands for the fork
+"""
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+NAME = "forked"
+
+
+def serve(address: str) -> None:
+    os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"  # as ipykernel sets it
+    import cutlass.cute  # noqa: F401
+    import matplotlib.pyplot  # noqa: F401
+    import tilelang.language  # noqa: F401
+    import torch  # noqa: F401
+    from ipykernel.kernelapp import IPKernelApp
+
+    import course_utils.compile.cute
+    import course_utils.compile.tilelang
+    import course_utils.notebook
+    import course_utils.run.emulator.gemm  # noqa: F401
+
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended kernels leave no zombie
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(address)
+        listening.listen()
+        print("ready", flush=True)
+        while True:
+            ready, _, _ = select.select([listening, sys.stdin], [], [])
+            if sys.stdin in ready:
+                return
+            connection, _ = listening.accept()
+            request = json.loads(connection.makefile().readline())
+            if os.fork() == 0:
+                listening.close()
+                become(request, connection)
+                IPKernelApp.launch_instance(argv=request["argv"])
+                sys.exit()
+            connection.close()
+
+
+def become(request: dict, connection: socket.socket) -> None:
+    """In the forked process: the folder and environment of who asked, and an end when that one ends."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.setsid()
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
+    sys.argv, sys.path[0] = ["ipykernel_launcher"], ""
+    connection.sendall(f"{os.getpid()}\n".encode())
+
+    def wait():
+        connection.recv(1)
+        os.killpg(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def kernel(address: str, connection_file: str) -> None:
+    """Ask for a kernel, hand signals on to it, and end when it ends."""
+    argv = ["-f", connection_file, "--HistoryManager.hist_file=:memory:"]
+    environment = {**os.environ, "JPY_PARENT_PID": ""}
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(address)
+        request = {"argv": argv, "folder": os.getcwd(), "environment": environment}
+        connection.sendall(json.dumps(request).encode() + b"\n")
+        process = int(connection.makefile().readline())
+        signal.signal(signal.SIGINT, lambda *_: os.kill(process, signal.SIGINT))
+        connection.recv(1)
+
+
+@contextmanager
+def kernels(folder: Path):
+    """Serve forked kernels; yields the folder of kernelspecs in which ``NAME`` stands."""
+    address = str(folder / "kernels.socket")
+    spec = folder / "kernels" / NAME / "kernel.json"
+    spec.parent.mkdir(parents=True)
+    argv = [sys.executable, "-I", __file__, "kernel", address, "{connection_file}"]
+    spec.write_text(json.dumps({"argv": argv, "display_name": "Python 3", "language": "python"}))
+    log = folder / "kernels.log"
+    with log.open("w") as errors:
+        server = subprocess.Popen(
+            [sys.executable, __file__, "serve", address],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+        try:
+            assert server.stdout.readline() == b"ready\n", log.read_text()[-3000:]
+            yield spec.parents[1]
+        finally:
+            server.stdin.close()
+            server.wait(20)
+            server.stdout.close()
+
+
+if __name__ == "__main__":
+    {"serve": serve, "kernel": kernel}[sys.argv[1]](*sys.argv[2:])
