@@ -175,7 +175,7 @@ def test_only_grid_constant_keeps_a_map_where_it_is(declared, copied):
     ptx, _, resources = compile_source(
         "struct alignas(64) CUtensorMap { unsigned long long opaque[16]; };\n"
         f'extern "C" __global__ void load({declared} CUtensorMap map) {{ asm volatile("prefetch.tensormap '
-        '[%0];" :: "l"(&map)); }}',
+        '[%0];" :: "l"(&map)); }',
         [],
     )
     assert ("st.local" in ptx) == copied and (resources.stack_frame >= 128) == copied
