@@ -75,6 +75,11 @@ def code_name(names: tuple[str, ...], code: int) -> str:
     return names[code] if 0 <= code < len(names) else f"code {number_text(code)}"
 
 
+def file_name(path: str) -> str:
+    """The name of a source file as a learner knows it: a notebook's cell has a file of digits."""
+    return "your cell" if "ipykernel_" in path else Path(path).name
+
+
 @dataclass(frozen=True)
 class TensorMap:
     """One tiled tensor map. Dimension 0 is the innermost, as in the driver API.

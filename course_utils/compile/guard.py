@@ -11,9 +11,9 @@ import threading
 import traceback
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
+from course_utils.artifact import file_name
 from course_utils.compile.errors import CompileError
 
 _one_at_a_time = threading.RLock()  # for quiet()
@@ -116,8 +116,3 @@ def where(error: BaseException) -> str:
         ):
             return f"\n  at {file_name(frame.filename)}, line {frame.lineno}: {frame.line}"
     return ""
-
-
-def file_name(path: str) -> str:
-    """The name of a source file as a learner knows it: a notebook's cell has a file of digits."""
-    return "your cell" if "ipykernel_" in path else Path(path).name

@@ -33,21 +33,23 @@ def check_maps(case: str, mend: Callable) -> Verdict:
     if wanted is None:
         text = f"there is no case {case!r}; the cases with tensor maps are {', '.join(steps.MAP_CASES)}"
         return Verdict(str(case), "maps", "rules", (Part("tensor maps", False, 0.0, 0, text),), text)
-    maps, text = None, ""
+    maps: object = None
+    text = ""
     try:
         maps = mend(list(wanted.given))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a learner's code: sys.exit() too
         text = open_places(mend) or f"mend raised {type(error).__name__}: {error}"
-    if not text and (not isinstance(maps, (list, tuple)) or len(maps) != len(wanted.given)):
+    mended = maps if isinstance(maps, (list, tuple)) else ()
+    if not text and len(mended) != len(wanted.given):
         text = f"mend must return a list of {len(wanted.given)} maps, in the order in which they came"
     if text:
         part = Part("tensor maps", False, 0.0, wanted.points, text)
         return Verdict(case, "maps", "rules", (part,), text)
     worth = wanted.points / len(wanted.given)
     parts = []
-    for number, (old, new) in enumerate(zip(wanted.given, maps, strict=True), 1):
+    for number, (old, new) in enumerate(zip(wanted.given, mended, strict=True), 1):
         wrong = _mended(old, new)
         parts.append(Part(f"map {number}", not wrong, 0.0 if wrong else worth, worth, wrong or str(new)))
     return Verdict.of(case, "maps", "rules", parts)

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from course_utils.artifact import Artifact
 from course_utils.run import client
@@ -40,6 +40,7 @@ class Launch:
     ctas: tuple[int, ...] | None = None
 
 
+@runtime_checkable
 class Backend(Protocol):
     """A machine. ``name`` is of ``NAMES``; ``lacks`` says why nothing is timed, empty where it is."""
 
@@ -159,7 +160,7 @@ def choose(name: str | Backend, time_limit: float = TIME_LIMIT) -> Backend:
     Where "gpu" is asked for and there is none, kernels are only compiled. A backend is its own answer. Raises
     ValueError for anything else.
     """
-    if hasattr(name, "run"):
+    if isinstance(name, Backend):
         return name
     if name not in NAMES:
         raise ValueError(f"there is no backend {name!r}; the backends are {', '.join(NAMES)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import io
 import json
 import os
 import select
@@ -43,7 +44,7 @@ class Worker:
     def __init__(self, module: str = GPU) -> None:
         self._module = module
         self._process: subprocess.Popen | None = None
-        self._log: IO[bytes] | None = None
+        self._log: IO[bytes] = io.BytesIO()  # what the process prints
         self._answered = False  # this process has answered once, so it is up
 
     def __enter__(self) -> Worker:
@@ -71,7 +72,7 @@ class Worker:
         if process is not None:
             process.kill()
             process.wait()
-            for stream in (process.stdin, process.stdout, self._log):
+            for stream in (*self._pipes(process), self._log):
                 with contextlib.suppress(BrokenPipeError):  # stdin may hold what a dead process never read
                     stream.close()
 
@@ -98,13 +99,20 @@ class Worker:
             self._ask({"op": "device"}, b"", START_LIMIT)
             self._answered = True
 
+    @staticmethod
+    def _pipes(process: subprocess.Popen) -> tuple[IO[bytes], IO[bytes]]:
+        assert process.stdin is not None and process.stdout is not None  # start() asked for both
+        return process.stdin, process.stdout
+
     def _ask(self, request: dict, blob: bytes, limit: float) -> dict:
+        assert self._process is not None
+        requests, answers = self._pipes(self._process)
         deadline = time.monotonic() + limit
         try:
             for block in (json.dumps(request).encode(), blob):
-                protocol.write_block(self._process.stdin, block)
-            (length,) = struct.unpack("<Q", self._read(8, deadline))
-            answer = json.loads(self._read(length, deadline))
+                protocol.write_block(requests, block)
+            (length,) = struct.unpack("<Q", _read(answers, 8, deadline))
+            answer = json.loads(_read(answers, length, deadline))
             if answer.pop("fatal", False):
                 self.close()
             return answer
@@ -112,30 +120,32 @@ class Worker:
             self.close()
             raise
         except (BrokenPipeError, EOFError) as error:
-            raise WorkerDied(self._last_words()) from error
+            raise WorkerDied(self._last_words(self._process)) from error
         except KeyboardInterrupt:  # its answer would be taken for the next request's
             self.close()
             raise
 
-    def _read(self, count: int, deadline: float) -> bytes:
-        data = b""
-        descriptor = self._process.stdout.fileno()
-        while len(data) < count:
-            if not select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))[0]:
-                raise WorkerTimeout
-            chunk = os.read(descriptor, count - len(data))
-            if not chunk:
-                raise EOFError
-            data += chunk
-        return data
-
-    def _last_words(self) -> str:
+    def _last_words(self, process: subprocess.Popen) -> str:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(2.0)  # it closed its answers but may live on: close() kills it
+            process.wait(2.0)  # it closed its answers but may live on: close() kills it
         self._log.seek(0)
         lines = self._log.read().decode(errors="replace").strip().splitlines()
         self.close()
         return lines[-1] if lines else "the worker process ended without a word"
+
+
+def _read(stream: IO[bytes], count: int, deadline: float) -> bytes:
+    """So many bytes of the stream. Raises WorkerTimeout at the deadline, EOFError where it ends before."""
+    data = b""
+    descriptor = stream.fileno()
+    while len(data) < count:
+        if not select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            raise WorkerTimeout
+        chunk = os.read(descriptor, count - len(data))
+        if not chunk:
+            raise EOFError
+        data += chunk
+    return data
 
 
 _workers: dict[str, Worker] = {}

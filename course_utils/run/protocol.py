@@ -13,7 +13,7 @@ import struct
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import IO
+from typing import IO, Any
 
 from course_utils.artifact import Artifact
 
@@ -46,7 +46,8 @@ class Answer:
     def from_fields(cls, answer: dict) -> Answer:
         """The JSON form of an answer; a field that this release does not know is left out."""
         known = {f.name for f in fields(cls)}
-        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in answer.items() if k in known})
+        given: dict[str, Any] = {k: v for k, v in answer.items() if k in known}
+        return cls(**given | {"kinds": tuple(given.get("kinds", ()))})
 
 
 def read_block(stream: IO[bytes]) -> bytes | None:

@@ -7,6 +7,7 @@ differ.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -35,7 +36,9 @@ class Comparison:
     diagnosis: str
 
 
-def inputs(M: int, N: int, K: int, generator: torch.Generator, device) -> tuple[torch.Tensor, torch.Tensor]:
+def inputs(
+    M: int, N: int, K: int, generator: torch.Generator, device: str
+) -> tuple[torch.Tensor, torch.Tensor]:
     """A: M x K and B: N x K, standard normal fp16."""
     A = torch.randn(M, K, generator=generator, device=device, dtype=torch.float32).half()
     B = torch.randn(N, K, generator=generator, device=device, dtype=torch.float32).half()
@@ -72,7 +75,15 @@ def compare(D: torch.Tensor, A: torch.Tensor, B: torch.Tensor, partial: bool = F
     return Comparison(ok, n_wrong, n_unwritten, norm, float(finite.max()), diagnosis)
 
 
-def _diagnose(D, A, B, ref, wrong, unwritten, norm) -> str:
+def _diagnose(
+    D: torch.Tensor,
+    A: torch.Tensor,
+    B: torch.Tensor,
+    ref: torch.Tensor,
+    wrong: torch.Tensor,
+    unwritten: torch.Tensor,
+    norm: float,
+) -> str:
     total, n_wrong, n_unwritten = D.numel(), int(wrong.sum()), int(unwritten.sum())
     if n_unwritten == total:
         return (
@@ -116,7 +127,7 @@ def _small_errors(norm: float, lead: str) -> str:
     )
 
 
-def _place(mask) -> str:
+def _place(mask: torch.Tensor) -> str:
     """Which rows, columns or tiles a mask covers, in a few words."""
     rows, cols = mask.any(1).nonzero().flatten(), mask.any(0).nonzero().flatten()
     tiles = _tiles(mask)
@@ -128,13 +139,13 @@ def _place(mask) -> str:
     return f"{whole}, in {int(tiles.sum())} of {tiles.numel()} tiles of {TILE} x {TILE}"
 
 
-def _tiles(mask):
+def _tiles(mask: torch.Tensor) -> torch.Tensor:
     M, N = mask.shape
     m, n = M // TILE * TILE, N // TILE * TILE
     return mask[:m, :n].reshape(m // TILE, TILE, n // TILE, TILE).any(3).any(1)
 
 
-def _unwritten_hint(unwritten) -> str:
+def _unwritten_hint(unwritten: torch.Tensor) -> str:
     tiles = _tiles(unwritten)
     M, N = unwritten.shape
     full = (
@@ -155,7 +166,7 @@ def _unwritten_hint(unwritten) -> str:
     )
 
 
-def _pattern_hint(wrong) -> str:
+def _pattern_hint(wrong: torch.Tensor) -> str:
     tiles = _tiles(wrong)
     n_wrong, touched = int(wrong.sum()), int(tiles.sum())
     per_tile = n_wrong / max(touched, 1)
@@ -183,7 +194,7 @@ def _pattern_hint(wrong) -> str:
     )
 
 
-def _k_story(D, A, B, wrong) -> str:
+def _k_story(D: torch.Tensor, A: torch.Tensor, B: torch.Tensor, wrong: torch.Tensor) -> str:
     """Explain the first wrong tile as a weighted sum of its K tiles: 0 is a tile missed, 2 one used twice."""
     K = A.shape[1]
     steps = K // TILE
@@ -224,7 +235,7 @@ def _k_story(D, A, B, wrong) -> str:
     )
 
 
-def numbered(count: int, generator: torch.Generator, device) -> torch.Tensor:
+def numbered(count: int, generator: torch.Generator, device: str) -> torch.Tensor:
     """``count`` fp16 elements of random bits, none of them the poison, so that a copied element says where it
     came from.
     """
@@ -246,15 +257,15 @@ def compare_copy(Y: torch.Tensor, X: torch.Tensor) -> Comparison:
     if unwritten == wrong:
         text += ": these were never written"
     else:
-        run = wanted.unfold(0, 8, 1) == got[first : first + 8] if first + 8 <= got.numel() else None
-        place = run.all(1).nonzero() if run is not None else ()
-        if len(place) == 1:
-            text += f", which holds what belongs at {_index(int(place[0]), Y.shape)}"
+        if first + 8 <= got.numel():
+            places = (wanted.unfold(0, 8, 1) == got[first : first + 8]).all(1).nonzero().flatten().tolist()
+            if len(places) == 1:
+                text += f", which holds what belongs at {_index(places[0], Y.shape)}"
         text += f"; {unwritten:,} were never written" if unwritten else ""
     return Comparison(False, wrong, unwritten, math.inf, math.inf, text)
 
 
-def _index(position: int, shape) -> str:
+def _index(position: int, shape: Sequence[int]) -> str:
     """A row-major position as an index: "[3, 0, 64]"."""
     index = []
     for extent in reversed(shape):

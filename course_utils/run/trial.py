@@ -50,7 +50,12 @@ def gemm(
     """D = A @ B^T on the generator's next A and B. ``partial``: some CTAs run, see ``reference.compare``."""
     a, b, d = artifact.tensors
     given = dict(zip((a.name, b.name), reference.inputs(*artifact.problem, generator, device), strict=True))
-    return _trial(d, given, launch, lambda D, inputs: reference.compare(D, *inputs, partial=partial))
+
+    def compare(D: torch.Tensor, inputs: list[torch.Tensor]) -> Comparison:
+        A, B = inputs
+        return reference.compare(D, A, B, partial)
+
+    return _trial(d, given, launch, compare)
 
 
 def copy(

@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from course_utils.artifact import REGISTER_LIMIT
-from course_utils.compile.guard import file_name
+from course_utils.artifact import REGISTER_LIMIT, file_name
 from course_utils.ptx.parser import Kernel
 
 Detail: TypeAlias = str | Callable[[], str]  # a function makes the text when it is needed

@@ -55,9 +55,10 @@ class Program:
         moved: set[int] = set()
         for _ in range(8):  # registers that a copy may have brought an accumulator to
             moved |= {
-                lowered.targets[0].index
+                target.index
                 for lowered, i in zip(self.lowered, kernel.instructions, strict=True)
                 if lowered.kind == "copy"
+                and (target := lowered.targets[0]) is not None
                 and isinstance(i.operands[1], Reg)
                 and i.operands[1].index in wgmma | moved
             }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from typing import Any
 
 from cuda.bindings import driver
 
@@ -12,19 +13,19 @@ from course_utils.artifact import Artifact, Parameter, TensorMap
 class DriverError(RuntimeError):
     """A driver call failed. ``name`` is the CUresult's name, ``call`` what the course was doing."""
 
-    def __init__(self, name: str, call: str):
+    def __init__(self, name: str, call: str) -> None:
         super().__init__(f"{call}: {name}")
         self.name, self.call = name, call
 
 
-def _check(result, call: str):
+def _check(result: tuple, call: str) -> Any:
     status, *values = result
     if status != driver.CUresult.CUDA_SUCCESS:
         raise DriverError(status.name, call)
     return values[0] if len(values) == 1 else values
 
 
-def encode(tensor_map: TensorMap, address: int):
+def encode(tensor_map: TensorMap, address: int) -> driver.CUtensorMap:
     """The driver's 128 bytes for this map over ``address``.
 
     Raises DriverError where the driver refuses the map.
@@ -86,11 +87,12 @@ class Kernel:
             self.config.attrs, self.config.numAttrs = [attribute], 1
 
     @staticmethod
-    def _value(parameter: Parameter, addresses: dict[str, int]):
-        if parameter.kind == "tensor_map":
-            return encode(parameter.tensor_map, addresses[parameter.tensor])
-        if parameter.kind == "pointer":
-            return ctypes.c_uint64(addresses[parameter.tensor])
+    def _value(parameter: Parameter, addresses: dict[str, int]) -> Any:
+        tensor, tensor_map = parameter.tensor, parameter.tensor_map
+        if tensor is not None and tensor_map is not None:
+            return encode(tensor_map, addresses[tensor])
+        if tensor is not None:
+            return ctypes.c_uint64(addresses[tensor])
         data = parameter.scalar_bytes()
         return ctypes.create_string_buffer(data, len(data))
 

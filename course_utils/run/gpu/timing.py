@@ -12,11 +12,13 @@ from __future__ import annotations
 import statistics
 import subprocess
 import time
+from collections.abc import Callable
+from functools import partial
 
 import torch
 
 from course_utils.artifact import Artifact
-from course_utils.run import reference as results
+from course_utils.run import reference
 from course_utils.run.gpu.launch import Kernel
 
 FLUSH_BYTES = 256 << 20  # four times the L2 of an H200, and twice that of any Hopper
@@ -32,6 +34,8 @@ SPACER_BYTES = 37 << 20  # kept between the rounds' allocations, so that they do
 REST_SECONDS = 0.02  # between burst samples, so that the power limit of a 700 W chip stays out of them
 TIMED_NORM = 1e-3  # the kernel's D against cuBLAS's: two roundings to fp16 apart
 
+Pairs = list[tuple[float, float]]  # seconds of the kernel and of cuBLAS, side by side
+
 
 class TimedOutputWrong(RuntimeError):
     """A timed launch gave a wrong D."""
@@ -42,10 +46,10 @@ class Problem:
     flush.
     """
 
-    def __init__(self, artifact: Artifact, sets: int, seed: int):
+    def __init__(self, artifact: Artifact, sets: int, seed: int) -> None:
         self.M, self.N, self.K = artifact.problem
         self.generator = torch.Generator(device="cuda").manual_seed(seed)
-        self.pairs = [results.inputs(self.M, self.N, self.K, self.generator, "cuda") for _ in range(sets)]
+        self.pairs = [reference.inputs(self.M, self.N, self.K, self.generator, "cuda") for _ in range(sets)]
         self.D = torch.empty(self.M, self.N, device="cuda", dtype=torch.float16)
         self.D_cublas = torch.empty_like(self.D)
         names = [t.name for t in artifact.tensors]
@@ -67,7 +71,7 @@ class Problem:
         torch.matmul(A, B.T, out=self.D_cublas)
 
     def poison(self) -> None:
-        self.D.view(torch.int16).fill_(results.POISON)
+        self.D.view(torch.int16).fill_(reference.POISON)
 
     def unload(self) -> None:
         for kernel in self.kernels:
@@ -119,7 +123,7 @@ def _burst_pair(problem: Problem, index: int) -> tuple[float, float]:
     for side in sides if index % 2 == 0 else reversed(sides):
         torch.cuda._sleep(LEAD_CYCLES)
         problem.flush.zero_()
-        marks[side] = _elapsed(lambda side=side: side(0))
+        marks[side] = _elapsed(partial(side, 0))
     torch.cuda.synchronize()
     problem.check()
     time.sleep(REST_SECONDS)
@@ -137,7 +141,7 @@ def sustained(artifact: Artifact, seed: int, heat_seconds: float = 4.0, samples:
     return _summary(problem, pairs, state, mode="sustained")
 
 
-def _sustained_pairs(problem: Problem, heat_seconds: float, samples: int):
+def _sustained_pairs(problem: Problem, heat_seconds: float, samples: int) -> tuple[Pairs, GpuState]:
     """Seconds a launch, of the kernel and of cuBLAS, for each pair of batches after the heating; and the
     GPU's state.
     """
@@ -147,11 +151,11 @@ def _sustained_pairs(problem: Problem, heat_seconds: float, samples: int):
     torch.cuda.synchronize()
     lengths = []
     for side in sides:
-        begin, end = _elapsed(lambda side=side: [side(i % INPUT_SETS) for i in range(8)])
+        begin, end = _elapsed(partial(_batch, side, 8))
         torch.cuda.synchronize()
         lengths.append(max(1, round(8 * BATCH_SECONDS / 2 / (begin.elapsed_time(end) / 1e3))))
     order = list(zip(sides, lengths, strict=True))
-    pairs = []
+    pairs: Pairs = []
     begin_heat = time.monotonic()
     with GpuState() as state:
         while len(pairs) < samples:
@@ -159,24 +163,25 @@ def _sustained_pairs(problem: Problem, heat_seconds: float, samples: int):
             problem.poison()
             marks = {}
             for side, length in order if len(pairs) % 2 == 0 else reversed(order):
-                for i in range(length):
-                    side(i % INPUT_SETS)
-                marks[side] = _elapsed(
-                    lambda side=side, length=length: [side(i % INPUT_SETS) for i in range(length)]
-                )
+                _batch(side, length)
+                marks[side] = _elapsed(partial(_batch, side, length))
                 side(0)  # both end on the same inputs, so that the two outputs can be compared
             torch.cuda.synchronize()
             problem.check()
             if heating:
                 state.restart()
             else:
-                pairs.append(
-                    tuple(b.elapsed_time(e) / 1e3 / n for (b, e), n in ((marks[s], n) for s, n in order))
-                )
+                kernel, cublas = (marks[s][0].elapsed_time(marks[s][1]) / 1e3 / n for s, n in order)
+                pairs.append((kernel, cublas))
     return pairs, state
 
 
-def _elapsed(work) -> tuple[torch.cuda.Event, torch.cuda.Event]:
+def _batch(side: Callable[[int], None], length: int) -> None:
+    for i in range(length):
+        side(i % INPUT_SETS)
+
+
+def _elapsed(work: Callable[[], object]) -> tuple[torch.cuda.Event, torch.cuda.Event]:
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     begin.record()
     work()
@@ -184,7 +189,7 @@ def _elapsed(work) -> tuple[torch.cuda.Event, torch.cuda.Event]:
     return begin, end
 
 
-def _summary(problem: Problem, pairs, state, mode: str) -> dict:
+def _summary(problem: Problem, pairs: Pairs, state: GpuState, mode: str) -> dict:
     ratios = sorted(cublas / kernel for kernel, cublas in pairs)
     kernel = statistics.median(k for k, _ in pairs)
     cublas = statistics.median(c for _, c in pairs)
@@ -210,10 +215,10 @@ class GpuState:
 
     FIELDS = ("clocks.sm", "power.draw", "temperature.gpu")
 
-    def __enter__(self):
+    def __enter__(self) -> GpuState:
         self._lines: list[str] = []
         try:
-            self._process = subprocess.Popen(
+            self._process: subprocess.Popen | None = subprocess.Popen(
                 [
                     "nvidia-smi",
                     f"--query-gpu={','.join(self.FIELDS)}",
@@ -234,7 +239,7 @@ class GpuState:
     def restart(self) -> None:
         self._since = time.monotonic()
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self._seconds = time.monotonic() - self._since
         if self._process:
             self._process.terminate()

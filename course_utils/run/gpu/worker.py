@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import IO
 
@@ -94,7 +95,7 @@ def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
     protocol.serve(requests, answers, work, device, fault)
 
 
-def _timed(mode):
+def _timed(mode: Callable[..., dict]) -> Callable[..., dict]:
     return lambda artifact, **fields: {"ok": True, "timing": mode(artifact, **fields)}
 
 
