@@ -39,30 +39,33 @@ KNOWN_BY = {
     "tma": ("test_tma", "test_emulator_tma", "test_findings", "test_emulator_findings"),
     "arithmetic": ("test_arithmetic", "test_emulator_arithmetic"),
     "solutions": ("test_emulated_solutions", "test_emulator_solutions"),
-    "receipts": ("test_receipts",),
+    "receipts": ("test_receipts", "test_conditions"),
     "paths": ("test_paths", "test_copies"),
     "parser": ("test_parser", "test_arithmetic", "test_emulator_arithmetic", "test_findings", "test_tma")
     + ("test_emulator_findings", "test_emulator_tma"),
-    "grading": ("test_verdict", "test_gemm", "test_copy", "test_maps", "test_hints", "test_grading")
-    + ("test_checker", "test_cases", "test_steps"),
+    "grading": ("test_gemm", "test_conditions", "test_steps") + ("test_checker", "test_cases", "test_trial"),
 }
 SLOW_FILES = re.compile(r"test_(notebooks|browser|readme)\.py$")
 
 
 @dataclass(frozen=True)
 class Mutation:
-    """``edits`` are pairs of Python text, (what stands there, what then stands there); the first that is
-    found in ``where`` is made. ``where`` is the end of a dotted name of functions and classes, "" for any.
+    """``edits`` are Python text: (where, what stands there, what then stands there). The first that is found
+    is made; others are for older or newer trees. ``where`` is the end of a dotted name of functions and
+    classes, "" for any.
     """
 
     name: str
-    where: str
-    edits: tuple[tuple[str, str], ...]
+    edits: tuple[tuple[str, str, str], ...]
     known_by: tuple[str, ...]
 
 
-def _m(name: str, where: str, before: str, after: str, *known_by: str) -> Mutation:
-    return Mutation(name, where, ((before, after),), known_by or ("findings", "solutions"))
+def _m(
+    name: str, where: str, before: str, after: str, *known_by: str, now: tuple[str, str, str] | None = None
+) -> Mutation:
+    """``now`` is the edit where the course's code no longer reads as on 557aa82."""
+    edits = ((where, before, after), *([now] if now else []))
+    return Mutation(name, edits, known_by or ("findings", "solutions"))
 
 
 MUTATIONS = (
@@ -206,6 +209,7 @@ MUTATIONS = (
         "offset % UNIT",
         "tma",
         "solutions",
+        now=("_check_tile", "offset % view.alignment", "offset % UNIT"),
     ),
     _m(
         "tma: multicast to a CTA that is not there",
@@ -233,7 +237,15 @@ MUTATIONS = (
         "solutions",
     ),
     _m("tma: negative coordinates are large ones", "_coordinates", "v >> 31", "False", "tma"),
-    _m("tma: swizzle by the wrong bits", "swizzled_units", "units >> 3", "units >> 2", "tma", "solutions"),
+    _m(
+        "tma: swizzle by the wrong bits",
+        "swizzled_units",
+        "units >> 3",
+        "units >> 2",
+        "tma",
+        "solutions",
+        now=("swizzled", "offset >> 7", "offset >> 6"),
+    ),
     _m(
         "tma: a box ends one short of the edge",
         "TensorView.slices",
@@ -282,6 +294,7 @@ MUTATIONS = (
         "int(text.rstrip('U'), 8)",
         "int(text.rstrip('U'))",
         "parser",
+        now=("_Reader.value", "8 if _OCTAL.fullmatch(text) else 0", "10 if _OCTAL.fullmatch(text) else 0"),
     ),
     _m("receipts: any register request will do", "", '{"dec", "inc"}', '{"dec"}', "receipts", "grading"),
     _m(
@@ -301,14 +314,29 @@ MUTATIONS = (
     _m("receipts: a wait_group of 0 is in flight", "", "n > 0", "n >= 0", "receipts", "grading"),
     _m("paths: only the first path of a copy counts", "origins", "before |= tensors_there", "pass", "paths"),
     # grading
-    _m("grading: an illegal map gives its points", "check_artifacts", "not broken", "True", "grading"),
-    _m("grading: changed inputs pass", "run", 'not answer["ok"] or changed', 'not answer["ok"]', "grading"),
+    _m(
+        "grading: an illegal map gives its points",
+        "check_artifacts",
+        "not broken",
+        "True",
+        "grading",
+        now=("_tensor_maps", "not broken", "True"),
+    ),
+    _m(
+        "grading: changed inputs pass",
+        "run",
+        'not answer["ok"] or changed',
+        'not answer["ok"]',
+        "grading",
+        now=("Trial.ok", "self.found.ok and not self.touched", "self.found.ok"),
+    ),
     _m(
         "grading: a slower kernel gets the points of speed",
         "_check_speed",
         'run["ratio"] >= step.speed_floor',
         'run["ratio"] > 0',
         "grading",
+        now=("_speed", 'run["ratio"] >= step.speed_floor', 'run["ratio"] > 0'),
     ),
     _m("grading: a map may change in two fields", "_mended", "len(changed) != 1", "not changed", "grading"),
     _m(
@@ -317,6 +345,7 @@ MUTATIONS = (
         "found is None or set(found.paths) != {path}",
         "found is None",
         "grading",
+        now=("_path", "found is None or set(found.paths) != {path}", "found is None"),
     ),
     _m(
         "grading: part of the size is right, all points of it",
@@ -324,8 +353,20 @@ MUTATIONS = (
         "0.5 * right / count if ended else 0.0",
         "right / count if ended else 0.0",
         "grading",
+        now=(
+            "_results",
+            "0.5 * right / len(answered) if ended else 0.0",
+            "right / len(answered) if ended else 0.0",
+        ),
     ),
-    _m("grading: a whole case in parts", "check_artifacts", "step.whole", "False", "grading"),
+    _m(
+        "grading: a whole case in parts",
+        "check_artifacts",
+        "step.whole",
+        "False",
+        "grading",
+        now=("Verdict.of", "whole and failed", "False"),
+    ),
 )
 
 
@@ -382,12 +423,12 @@ class Copy:
     def plant(self, mutation: Mutation) -> str:
         """Make one edit, on top of those that are made; returns the place. Raises NotOnce."""
         counts = []
-        for before, after in mutation.edits:
+        for where, before, after in mutation.edits:
             places = [
                 (path, span)
                 for path, source in (self.sources | self.planted).items()
-                if mutation.where.rpartition(".")[2] in source
-                for span in spans(ast.parse(source), mutation.where, before)
+                if where.rpartition(".")[2] in source
+                for span in spans(ast.parse(source), where, before)
             ]
             if len(places) == 1:
                 (path, span) = places[0]
@@ -416,6 +457,7 @@ class Copy:
             "PYTHONPATH": str(self.root),
             "COURSE_TEST_CACHE": str(caches),
             "XDG_CACHE_HOME": str(caches),
+            "PYTHONHASHSEED": "0",  # tests that a set names come in one order in every process
         }
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "--tb=line", "-p", "no:cacheprovider"]
         with subprocess.Popen(
@@ -437,7 +479,8 @@ class Copy:
         if run.returncode == 0 or run.returncode == 5:  # 5: none of these files has a test that was asked for
             return "", ""
         words = re.findall(r"^(?:FAILED|ERROR) (\S+(?: [^-].*?)?)(?: - .*)?$", output, re.M)
-        return (words or ["pytest itself"])[0], output[-1500:]
+        names = [re.sub(r"@\w+$", "", name) for name in words] or ["pytest itself"]  # pytest-xdist's group
+        return names[0], output[-1500:]
 
     def files(self, known_by: tuple[str, ...]) -> list[Path]:
         """The test files that know these parts, best first."""

@@ -78,6 +78,7 @@ def pytest_unconfigure(config):
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: not item.get_closest_marker("slow"))  # so that no long one is left at the end
     marked = [item for item in items if item.get_closest_marker("gpu")]
     reason = hopper_missing() if marked else None
     for item in marked:
