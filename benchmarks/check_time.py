@@ -98,7 +98,7 @@ else:
     load.load_module = load_all
     timed(cute, "_trace", "trace")
     timed(cute, "_compile", "compile")
-timed(client.Worker, "_start", "start")
+timed(client.Worker, "_up", "start")
 timed(client.Worker, "_ask", "emulate")
 for name in ("check", "again"):
     with lap(name), contextlib.redirect_stdout(io.StringIO()) as said:
