@@ -15,7 +15,7 @@ import tilelang.language as T
 from course_utils.artifact import TensorMap
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS, compile_factory
-from course_utils.compile.load import load_factory, load_module, solution_path
+from course_utils.compile.load import edited, load_factory, load_module, solution_path
 from course_utils.grading.copy import check_copy
 from course_utils.grading.maps import findings
 from course_utils.ptx import paths as copies
@@ -232,12 +232,8 @@ def cute_source():
 
 def variant(folder, *edits):
     """``copy`` of the CuTe DSL solution with texts exchanged."""
-    source = cute_source()
-    for text, instead in edits:
-        assert source.count(text) == 1, text
-        source = source.replace(text, instead)
     path = folder / "variant.py"
-    path.write_text(source)
+    path.write_text(edited(cute_source(), *edits))
     return load_module(path).copy
 
 

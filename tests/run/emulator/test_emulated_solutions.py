@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from course_utils.compile import load as loading
-from course_utils.grading import checker
+from course_utils.compile.factory import compile_factory
 from course_utils.grading.steps import STEPS
 from course_utils.run import reference as results
 from course_utils.run.emulator import emulate
@@ -22,7 +22,7 @@ MANY_TILES = (1536, 1536, 192)  # 144 tiles of 128 x 128 for 132 CTAs: CTAs 0 to
 
 @cache
 def compiled(path, dsl, size):
-    return checker.compile_factory(loading.load_factory(path), dsl, size)
+    return compile_factory(loading.load_factory(path), dsl, size)
 
 
 def run(path, dsl, size, seed, ctas=None):
@@ -154,8 +154,7 @@ WRONG_CUTE = {
     ids=["tilelang", "cute"],
 )
 def test_the_table_has_every_wrong_kernel(dsl, table, besides):
-    folder = loading.SOLUTIONS / "wrong" / dsl
-    assert {path.stem for path in folder.glob("*.py")} == set(table) | besides
+    assert set(loading.planted(dsl)) == set(table) | besides
 
 
 QUICK = {
@@ -182,7 +181,7 @@ BOTH = [(dsl, name) for dsl, table in (("tilelang", WRONG), ("cute", WRONG_CUTE)
 )
 def test_wrong_kernels_get_their_finding(dsl, name):
     size, expected, wrong = (WRONG if dsl == "tilelang" else WRONG_CUTE)[name]
-    path = loading.SOLUTIONS / "wrong" / dsl / f"{name}.py"
+    path = loading.planted(dsl)[name]
     ctas = (
         range(4) if size is MANY_TILES and expected else None
     )  # where numbers alone tell, all of them have to be there
