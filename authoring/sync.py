@@ -46,9 +46,8 @@ def exercise(step_id: str, dsl: str, solved: bool = False) -> str:
         return _repair(step_id, solved)
     path = solution_path(step_id, dsl)
     source = path.read_text()
-    body = source.split("\n")[
-        ast.parse(source).body[0].end_lineno :
-    ]  # the notebook's text stands for the docstring
+    # the notebook's text stands for the docstring
+    body = source.split("\n")[ast.parse(source).body[0].end_lineno :]
     lines, tasks, inside = [], 0, False
     for line in body:
         indent, text = line[: len(line) - len(line.lstrip())], line.strip()

@@ -55,10 +55,8 @@ def run_all(path: str, out: str) -> None:
     from course_utils.run.gpu.launch import Kernel
     from course_utils.run.gpu.worker import device
 
-    found, firsts = (
-        {"device": np.array(json.dumps(device()))},
-        {},
-    )  # of a size, all but the first as what differs: mostly zeros
+    # of a size, all but the first as what differs: mostly zeros
+    found, firsts = ({"device": np.array(json.dumps(device()))}, {})
     with zipfile.ZipFile(path) as archive:
         for name in archive.namelist():
             artifact = Artifact.from_bytes(archive.read(name))

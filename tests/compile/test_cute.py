@@ -186,12 +186,10 @@ def test_launch_of_step_1():
 def test_launch_of_step_4():
     a = solution("step04")
     assert (a.grid, a.block, a.cluster) == ((N // 128, M // 128, 1), (128, 1, 1), (1, 1, 1))
-    assert (
-        a.dynamic_shared == 1024 + 4 * (128 + 128) * 64 * 2 + 128 * 128 * 2
-    )  # the mbarrier's page, the ring, and D
-    assert fields(a) == maps(
-        (128, 64), (128, 64), (128, 64)
-    )  # D half a tile: a row of 128 B swizzle is 64 elements
+    # the mbarrier's page, the ring, and D
+    assert a.dynamic_shared == 1024 + 4 * (128 + 128) * 64 * 2 + 128 * 128 * 2
+    # D half a tile: a row of 128 B swizzle is 64 elements
+    assert fields(a) == maps((128, 64), (128, 64), (128, 64))
 
 
 def test_launch_of_step_9():
@@ -235,9 +233,8 @@ def test_artifact_is_of_one_kernel(step):
 
 def test_spills_and_warnings_are_read_past_line_breaks():
     """The DSL breaks the assembler's lines, in words like `bytes spill loads` too."""
-    gemm = loading.plant(
-        "step04", "cute", ("(64, block_N, 16)", "(64, 256, 16)")
-    )  # twice the columns that there are
+    # twice the columns that there are
+    gemm = loading.plant("step04", "cute", ("(64, block_N, 16)", "(64, 256, 16)"))
     r = compiler.compile_gemm(gemm, 256, 256, 64).resources
     assert r.registers == 255 and r.spill_stores > 0 and r.spill_loads > 0 and r.stack_frame > 0
     assert len(r.warnings) == 1 and r.warnings[0].startswith(

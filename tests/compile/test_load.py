@@ -117,10 +117,8 @@ def test_an_edited_file_is_read_again(tmp_path, monkeypatch):
         ("x = 'é'\n".encode("latin-1"), ["step.py", "utf-8"]),
         ("x = 1\ny = 1 / 0\n", ["step.py, line 2", "ZeroDivisionError: division by zero"]),
         ("def f():\n    raise KeyError('stage')\n\n\nf()\n", ["step.py, line 2", "KeyError: 'stage'"]),
-        (
-            "import json\n\njson.loads('{')\n",
-            ["step.py, line 3", "JSONDecodeError"],
-        ),  # of the learner's lines, the last
+        # of the learner's lines, the last
+        ("import json\n\njson.loads('{')\n", ["step.py, line 3", "JSONDecodeError"]),
         ("import no_such_package.part\n", ["step.py imports no_such_package", "make venv"]),
         ("from math import nothing\n", ["step.py", "ImportError", "nothing"]),
         ("def gem(M, N, K):\n    pass\n", ["step.py defines no gemm", "def gemm(M, N, K)"]),

@@ -73,9 +73,8 @@ def refusal(gemm, stage, size=(128, 192, 64)) -> str:
     text = str(caught.value)
     assert caught.value.stage == stage, text
     assert 1 <= len(text.splitlines()) <= 12
-    assert not re.search(
-        r'File ".*"|\.(cc|h|pyx)\b|Traceback|0x[0-9a-f]{8}', text
-    )  # nothing of the compiler's own frames
+    # nothing of the compiler's own frames
+    assert not re.search(r'File ".*"|\.(cc|h|pyx)\b|Traceback|0x[0-9a-f]{8}', text)
     return text
 
 
@@ -121,14 +120,14 @@ def source_parameters(source) -> list[str]:
 def test_launch_of_step_4():
     a = solution("step04")
     assert (a.grid, a.block, a.cluster) == ((N // 128, M // 128, 1), (128, 1, 1), (1, 1, 1))
-    assert (
-        a.dynamic_shared == 4 * (128 + 128) * 64 * 2
-    )  # the ring; D_shared takes its place once it is done with
+    # the ring; D_shared takes its place once it is done with
+    assert a.dynamic_shared == 4 * (128 + 128) * 64 * 2
+    # half a tile: a row of 128 B swizzle is 64 elements
     assert [(p.kind, p.tensor, p.tensor_map) for p in a.parameters] == [
         ("tensor_map", "A", tile_map(M, K, box=(128, 64))),
         ("tensor_map", "B", tile_map(N, K, box=(128, 64))),
         ("tensor_map", "D", tile_map(M, N, box=(128, 64))),
-    ]  # half a tile: a row of 128 B swizzle is 64 elements
+    ]
 
 
 def test_launch_of_step_10():
@@ -357,13 +356,14 @@ def test_error_while_tracing_names_the_line(factory):
     assert f"at mine.py, line {line_of(source, 'T.gemm')}: T.gemm(" in text
 
 
+# x is in registers
 NO_TMA = edit(
     HEAD + COPY + RETURN,
     (
         "            T.copy(A[0:64, 0:64], x)\n",
         "            full = T.alloc_barrier(1)\n            T.tma_copy(A[0:64, 0:64], x, barrier=full)\n",
     ),
-)  # x is in registers
+)
 TOO_WIDE = edit(
     KERNEL, ("T.copy(A[by * 64 : (by + 1) * 64, 0:64]", "T.copy(A[by * 64 : (by + 1) * 64, 0:640]")
 )

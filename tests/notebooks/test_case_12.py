@@ -197,13 +197,8 @@ def test_rows_of_a_slab_that_come_in_eights_are_swizzled(rows, swizzle):
 @pytest.mark.parametrize(
     "copy, shape, path, dims, box",
     [
-        (
-            in_two_dimensions(16, 64),
-            SHAPE,
-            BULK,
-            None,
-            None,
-        ),  # the old cure makes whole rows one piece of memory
+        # the old cure makes whole rows one piece of memory
+        (in_two_dimensions(16, 64), SHAPE, BULK, None, None),
         (in_two_dimensions(16, 32), SHAPE, TENSOR, (64, 256), (32, 16)),
         (in_two_dimensions(16, 64), (4, 48, 128), TENSOR, (128, 192), (64, 16)),
         (in_two_dimensions(8, 64, long_rows=True), (8, 32, 60), TENSOR, (1920, 8), (64, 8)),

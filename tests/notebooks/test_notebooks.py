@@ -203,11 +203,8 @@ c.Autograde.sanitize_preprocessors = [DeduplicateIds, OverwriteKernelspec, Overw
 c.Autograde.autograde_preprocessors = [
     IgnorePattern, LimitOutput, SaveAutoGrades, AssignLatePenalties, CheckCellMetadata]
 """  # nbgrader's own lists without ClearOutput and Execute: what was handed in has been executed already
-REAL = [
-    "00_start_here",
-    "01_single_tile",
-    "14_group_modes",
-]  # run by nbgrader's own tools too: one of each kind
+# run by nbgrader's own tools too: one of each kind
+REAL = ["00_start_here", "01_single_tile", "14_group_modes"]
 
 
 def same_process(paths):
