@@ -19,7 +19,7 @@ from course_utils.grading import conditions, maps
 from course_utils.grading.gemm import check_gemm, judge
 from course_utils.grading.steps import PARTS, STEPS
 from course_utils.ptx import receipts
-from course_utils.run.backends import Compiler
+from course_utils.run.backends import Compiler, Launch
 
 WRONG = [(dsl, path) for dsl in DSLS for path in loading.planted(dsl).values()]
 LINES = {"tilelang": 100, "cute": 150}
