@@ -160,24 +160,24 @@ def wrong_kernels(recorded: dict) -> list[dict]:
     h200 = {entry["name"]: entry for entry in recorded["entries"]}
     rows = []
     for dsl in checker.DSLS:
-        for path in sorted((loading.SOLUTIONS / "wrong" / dsl).glob("*.py")):
-            module = loading.load_module(path)
+        for name, path in loading.planted(dsl).items():
+            wrong = loading.load_planted(path)
             kinds, right, ended = set(), True, True
             try:
-                for size, ctas in steps.find(module.STEP).emulated:
-                    artifact = checker.compile_factory(module.gemm, dsl, size)
+                for size, ctas in steps.find(wrong.step).emulated:
+                    artifact = checker.compile_factory(wrong.gemm, dsl, size)
                     answer = checker.ask_emulator(artifact, checker.SCHEDULES, ctas)
                     kinds |= set(answer.get("kinds", ()))
                     right, ended = right and bool(answer.get("ok")), ended and answer.get("finished", True)
             except CompileError:
                 continue
-            entry = h200[f"{path.stem} {dsl}"]
+            entry = h200[f"{name} {dsl}"]
             results = next(part for part in entry["checks"] if part["name"] == "results")
             rows.append(
                 {
-                    "name": path.stem,
+                    "name": name,
                     "dsl": dsl,
-                    "step": module.STEP,
+                    "step": wrong.step,
                     "emulator_right": right,
                     "emulator_ended": ended,
                     "kinds": sorted(kinds),

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from course_utils.artifact import Artifact
 from course_utils.compile.errors import CompileError
-from course_utils.compile.load import code_lines, load_factory, solution_path
+from course_utils.compile.load import code_lines, load_factory, load_planted, planted, solution_path
 from course_utils.grading import checker, steps
 from course_utils.grading.verdict import Verdict
 from course_utils.ptx import receipts
@@ -497,17 +497,15 @@ def _solution_kernels(options) -> list[dict]:
 
 def _wrong_kernels(options) -> list[dict]:
     """Those that compile: the others fail here as they would there."""
-    from course_utils.compile.load import SOLUTIONS, load_module
-
-    modules = [
-        (path.stem, dsl, load_module(path))
+    found = [
+        (f"{name} {dsl}", dsl, load_planted(path))
         for dsl in options.dsl or checker.DSLS
-        for path in sorted((SOLUTIONS / "wrong" / dsl).glob("*.py"))
+        for name, path in planted(dsl).items()
     ]
     return [
-        {"name": f"{name} {dsl}", "step": module.STEP, "dsl": dsl, "timed": False, "factory": module.gemm}
-        for name, dsl, module in modules
-        if module.FAILS != "compiles"
+        {"name": name, "step": wrong.step, "dsl": dsl, "timed": False, "factory": wrong.gemm}
+        for name, dsl, wrong in found
+        if wrong.fails != "compiles"
     ]
 
 

@@ -484,10 +484,10 @@ def test_bundle_of_the_wrong_kernels_times_none(course, monkeypatch):
     assert course("bundle", "out.pyz", "--wrong")[0] == PASSED
     kernels = manifest("out.pyz")
     names = [
-        f"{path.stem} {dsl}"
+        f"{name} {dsl}"
         for dsl in checker.DSLS
-        for path in sorted((loading.SOLUTIONS / "wrong" / dsl).glob("*.py"))
-        if loading.load_module(path).FAILS != "compiles"
+        for name, path in loading.planted(dsl).items()
+        if loading.load_planted(path).fails != "compiles"
     ]
     assert [kernel["name"] for kernel in kernels] == names
     assert {kernel["timed"] for kernel in kernels} == {False}
@@ -505,7 +505,7 @@ def test_trace_of_a_right_kernel(course):
 
 
 def test_trace_of_a_deadlock_says_who_waits_and_draws_it(course):
-    path = loading.SOLUTIONS / "wrong" / "tilelang" / "arrival_count.py"
+    path = loading.planted("tilelang")["arrival_count"]
     code, out, _ = course("trace", path, "--size", "256x128x320", "--seed", "3")
     assert code == FAILED
     assert "did not end" in out and "error: deadlock: producer warp 0" in out
@@ -514,7 +514,7 @@ def test_trace_of_a_deadlock_says_who_waits_and_draws_it(course):
 
 
 def test_trace_says_that_a_finished_kernel_is_wrong(course):
-    path = loading.SOLUTIONS / "wrong" / "cute" / "swizzle_disagrees.py"
+    path = loading.planted("cute")["swizzle_disagrees"]
     code, out, _ = course("trace", path, "--dsl", "cute", "--size", "128x128x64")
     assert code == FAILED and "D is wrong" in out and "swizzle" in out
 

@@ -20,6 +20,7 @@ from course_utils.artifact import SWIZZLES, TensorMap
 from course_utils.compile import cute as compiler
 from course_utils.compile import load as loading
 from course_utils.compile.errors import CompileError
+from course_utils.compile.load import edited as edit
 from course_utils.grading import checker, steps
 from course_utils.tma.rules import violations
 
@@ -49,14 +50,6 @@ LAUNCH = f"        {CALL}grid=(1, 1, 1), block=(128, 1, 1))\n"
 BLOCK = "block=(128, 1, 1)"
 TENSORS = "A: cute.Tensor, B: cute.Tensor, D: cute.Tensor"
 SPIN = "def spin():\n    while True:\n        pass\n\n\ndef gemm("
-
-
-def edit(source, *changes):
-    """``source`` with each (old, new) replaced; old must be there once."""
-    for old, new in changes:
-        assert source.count(old) == 1, old
-        source = source.replace(old, new)
-    return source
 
 
 def in_kernel(line):
@@ -578,11 +571,7 @@ def test_box_that_does_not_match_its_layout():
 
 
 def test_ungrouped_modes():
-    text = refusal(
-        loading.load_factory(loading.SOLUTIONS / "wrong" / "cute" / "ungrouped_modes.py"),
-        "lower",
-        (256, 384, 192),
-    )
+    text = refusal(loading.load_factory(loading.planted("cute")["ungrouped_modes"]), "lower", (256, 384, 192))
     assert "tma_partition: shared-memory operand stride at mode 1 leaf 0 is 16 bits" in text
     assert re.search(
         r"\n  at kernel_cute_step04\.py, line \d+: A_dst, A_src = cpasync\.tma_partition\(.*\)$", text

@@ -14,7 +14,7 @@ import tilelang.language as T
 
 from course_utils.artifact import TensorMap
 from course_utils.compile.errors import CompileError
-from course_utils.compile.load import load_factory, load_module, solution_path
+from course_utils.compile.load import edited, load_factory, load_module, solution_path
 from course_utils.grading import checker
 from course_utils.ptx import paths as copies
 from course_utils.ptx.paths import BULK, LOAD, STORE, TENSOR, THREADS
@@ -231,12 +231,8 @@ def cute_source():
 
 def variant(folder, *edits):
     """``copy`` of the CuTe DSL solution with texts exchanged."""
-    source = cute_source()
-    for text, instead in edits:
-        assert source.count(text) == 1, text
-        source = source.replace(text, instead)
     path = folder / "variant.py"
-    path.write_text(source)
+    path.write_text(edited(cute_source(), *edits))
     return load_module(path).copy
 
 

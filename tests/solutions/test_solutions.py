@@ -17,9 +17,7 @@ from course_utils.grading import checker
 from course_utils.grading.steps import OWNED, PARTS, STEPS
 from course_utils.ptx import receipts
 
-WRONG = [
-    (dsl, path) for dsl in checker.DSLS for path in sorted((loading.SOLUTIONS / "wrong" / dsl).glob("*.py"))
-]
+WRONG = [(dsl, path) for dsl in checker.DSLS for path in loading.planted(dsl).values()]
 LINES = {"tilelang": 100, "cute": 150}
 both_dsls = pytest.mark.parametrize("dsl", checker.DSLS)
 OUTCOMES = {"wrong", "race", "hang", "fault", "right"}
@@ -135,27 +133,27 @@ def test_solution_scores_all_that_a_compile_can_tell(step, dsl):
 
 @both_dsls
 def test_there_are_wrong_kernels_for_every_step_from_four(dsl):
-    assert {loading.load_module(path).STEP for of, path in WRONG if of == dsl} >= set(list(STEPS)[3:])
+    assert {loading.load_planted(path).step for of, path in WRONG if of == dsl} >= set(list(STEPS)[3:])
 
 
 @pytest.mark.parametrize("dsl, path", WRONG, ids=lambda value: getattr(value, "stem", value))
 def test_wrong_kernel(dsl, path):
     """It says what is wrong with it in allowed words, compiles, and fails in no part but its own."""
-    wrong = loading.load_module(path)
+    wrong = loading.load_planted(path)
     assert ast.get_docstring(ast.parse(path.read_text())).endswith(".")
-    assert wrong.STEP in STEPS and wrong.OUTCOME in OUTCOMES
-    assert wrong.SAYS and wrong.SAYS == wrong.SAYS.lower()
-    assert wrong.FAILS in (NEEDS_NO_GPU if wrong.NEEDS_GPU is False else {"results"})
+    assert wrong.step in STEPS and wrong.outcome in OUTCOMES
+    assert wrong.says and wrong.says == wrong.says.lower()
+    assert wrong.fails in (NEEDS_NO_GPU if wrong.needs_gpu is False else {"results"})
 
-    verdict = checker.check(wrong.STEP, wrong.gemm, dsl, backend="compile")
+    verdict = checker.check(wrong.step, wrong.gemm, dsl, backend="compile")
     states = {part.name: part.state for part in verdict.checks}
-    if wrong.FAILS == "compiles":
-        assert states["compiles"] == "failed" and wrong.SAYS in verdict.diagnosis.lower()
+    if wrong.fails == "compiles":
+        assert states["compiles"] == "failed" and wrong.says in verdict.diagnosis.lower()
         return
     assert states["compiles"] == "passed", verdict.diagnosis
     failed = [name for name, state in states.items() if state == "failed"]
-    if wrong.NEEDS_GPU:
+    if wrong.needs_gpu:
         assert (failed, verdict.diagnosis) == ([], "")
     else:
-        assert failed == [wrong.FAILS]
-        assert wrong.SAYS in verdict.diagnosis.lower()
+        assert failed == [wrong.fails]
+        assert wrong.says in verdict.diagnosis.lower()

@@ -13,6 +13,6 @@ gemm = plant(
     "tilelang",
     (
         "empty = T.alloc_barrier([1] * num_stages)  # one arrival by the consumer warpgroup",
-        "empty = T.alloc_barrier([128] * num_stages)  # one thread arrives: no round 1",
+        "empty = T.alloc_barrier([128] * num_stages)  # one arrives: round 2 never starts",
     ),
 )

@@ -13,6 +13,6 @@ gemm = plant(
     "tilelang",
     (
         "acc = T.alloc_fragment((block_M, block_N), T.float32)",
-        "acc = T.alloc_fragment((block_M, block_N), T.float16)  # a sum of 11 bits",
+        "acc = T.alloc_fragment((block_M, block_N), T.float16)  # not float32: sums of 11 bits",
     ),
 )

@@ -15,6 +15,6 @@ gemm = plant(
     "tilelang",
     (
         "T.inc_max_nreg(232)",
-        "T.inc_max_nreg(240)  # 128 x 40 + 256 x 240 = 66,560 registers of 65,536",
+        "T.inc_max_nreg(240)  # 128 x 40 + 256 x 240 = 66,560 registers, and an SM has 65,536",
     ),
 )

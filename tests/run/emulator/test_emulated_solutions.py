@@ -155,8 +155,7 @@ WRONG_CUTE = {
     ids=["tilelang", "cute"],
 )
 def test_the_table_has_every_wrong_kernel(dsl, table, besides):
-    folder = loading.SOLUTIONS / "wrong" / dsl
-    assert {path.stem for path in folder.glob("*.py")} == set(table) | besides
+    assert set(loading.planted(dsl)) == set(table) | besides
 
 
 QUICK = {
@@ -183,7 +182,7 @@ BOTH = [(dsl, name) for dsl, table in (("tilelang", WRONG), ("cute", WRONG_CUTE)
 )
 def test_wrong_kernels_get_their_finding(dsl, name):
     size, expected, wrong = (WRONG if dsl == "tilelang" else WRONG_CUTE)[name]
-    path = loading.SOLUTIONS / "wrong" / dsl / f"{name}.py"
+    path = loading.planted(dsl)[name]
     ctas = (
         range(4) if size is MANY_TILES and expected else None
     )  # where numbers alone tell, all of them have to be there
