@@ -16,7 +16,7 @@ from course_utils import cli
 from course_utils.artifact import Artifact
 from course_utils.cli import check as checking
 from course_utils.cli import doctor, records
-from course_utils.compile import factory
+from course_utils.compile import cache, factory
 from course_utils.compile import load as loading
 from course_utils.grading import gemm, steps
 from course_utils.grading.verdict import Part, Verdict
@@ -442,6 +442,38 @@ def test_doctor_exits_1_where_something_but_the_gpu_is_missing(bad, code, course
     assert got == code
     states = [["look" if what == bad else "fine", what, "[words]"] for what in kinds]
     assert [line.split() for line in out.splitlines()] == states
+
+
+def test_doctor_says_where_the_cache_is_and_what_it_holds(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    cache.write(cache.key_of("one"), bytes(3_000_000))
+    _, fine, words = doctor._cache()
+    assert fine and f"{tmp_path}/hopper-gemm-course holds 3 MB: 1 compiled kernels" in words
+    assert "header" not in words and "`course clean` empties it" in words
+
+
+@pytest.mark.parametrize("place", ["/proc/nothing", "/etc/passwd"])
+def test_doctor_says_why_nothing_can_be_kept(place, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", place)
+    _, fine, words = doctor._cache()
+    assert not fine and f"nothing can be kept in {place}/hopper-gemm-course (No" in words
+    assert "set XDG_CACHE_HOME to a folder that you can write to" in words
+
+
+def test_clean_empties_the_cache(course, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert course("clean") == (PASSED, f"freed 0.0 MB in {cache.folder()}\n", "")
+    cache.write(cache.key_of("one"), bytes(3_000_000))
+    assert course("clean") == (PASSED, f"freed 3.0 MB in {cache.folder()}\n", "")
+    assert cache.read(cache.key_of("one")) is None
+
+
+def test_clean_of_a_file_exits_2(course, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("mine")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    code, _, err = course("clean")
+    assert code == USAGE and err.startswith("course clean: ") and "Not a directory" in err
+    assert (tmp_path / "file").read_text() == "mine"
 
 
 def test_import_records_a_good_file(course):
