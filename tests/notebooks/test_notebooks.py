@@ -20,9 +20,11 @@ from nbgrader.preprocessors import CheckCellMetadata
 from nbgrader.validator import Validator
 
 from authoring import drawings, sync
+from course_utils.compile.factory import DSLS
 from course_utils.compile.load import SOLUTIONS, solution_path
-from course_utils.grading import checker, steps
+from course_utils.grading import steps
 from course_utils.recordings import measured
+from course_utils.run import backends
 from course_utils.run.emulator.findings import KINDS
 from tests.notebooks import forked_kernels
 
@@ -171,7 +173,7 @@ def test_every_cell_is_python_and_names_what_is_there(path):
 def test_step_has_its_two_exercises_and_their_checks(path):
     notebook, step = read(path), step_of(path)
     ids = [c.metadata.nbgrader.grade_id for c in code(notebook) if "nbgrader" in c.metadata]
-    assert ids == [f"{step.id}-{dsl}{end}" for dsl in checker.DSLS for end in ("", "-check")]
+    assert ids == [f"{step.id}-{dsl}{end}" for dsl in DSLS for end in ("", "-check")]
     assert all(len(cell.source.splitlines()) == 1 for cell in graded(notebook).values())
 
 
@@ -183,7 +185,7 @@ def test_each_dsl_has_100_points():
             for name, cell in graded(read(path)).items()
             if dsl in name
         )
-        for dsl in checker.DSLS
+        for dsl in DSLS
     }
     assert points == {"tilelang": 100, "cute": 100}
 
@@ -282,7 +284,7 @@ def full_points(grade_id):
     """What this machine can give for a right answer."""
     name = grade_id.partition("-")[0]
     step = steps.STEPS.get(name)
-    untimed = step and step.speed_floor and checker.find_gpu()[0] is None
+    untimed = step and step.speed_floor and backends.find_gpu()[0] is None
     return steps.points_of(name) - (steps.part_points(step, "speed") if untimed else 0)
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from course_utils.compile import load as loading
-from course_utils.grading import checker
+from course_utils.compile.factory import compile_factory
 from course_utils.grading.steps import STEPS
 from course_utils.run import reference as results
 from course_utils.run.emulator import emulate
@@ -22,7 +22,7 @@ MANY_TILES = (1536, 1536, 192)  # 144 tiles of 128 x 128 for 132 CTAs: CTAs 0 to
 
 @cache
 def compiled(path, dsl, size):
-    return checker.compile_factory(loading.load_factory(path), dsl, size)
+    return compile_factory(loading.load_factory(path), dsl, size)
 
 
 def run(path, dsl, size, seed, ctas=None):
