@@ -36,14 +36,15 @@ def inputs(size):
 
 def compile_all(path: str) -> None:
     from course_utils.compile import load as loading
-    from course_utils.grading import checker, steps
+    from course_utils.compile.factory import DSLS, compile_factory
+    from course_utils.grading import steps
 
     with zipfile.ZipFile(path, "w") as archive:
-        for dsl in checker.DSLS:
+        for dsl in DSLS:
             for step in steps.STEPS:
                 factory = loading.load_factory(loading.solution_path(step, dsl))
                 for size in ONE_TILE.get(step, SIZES):
-                    artifact = checker.compile_factory(factory, dsl, size)
+                    artifact = compile_factory(factory, dsl, size)
                     archive.writestr(f"{step} {dsl} {'x'.join(map(str, size))}", artifact.to_bytes())
                 print(step, dsl, flush=True)
 
@@ -153,20 +154,22 @@ def wrong_kernels(recorded: dict) -> list[dict]:
     """What a check in the emulator says of each wrong kernel, beside what the H200 did."""
     from course_utils.compile import load as loading
     from course_utils.compile.errors import CompileError
-    from course_utils.grading import checker, steps
+    from course_utils.compile.factory import DSLS, compile_factory
+    from course_utils.grading import steps
+    from course_utils.run import backends
 
     h200 = {entry["name"]: entry for entry in recorded["entries"]}
-    rows = []
-    for dsl in checker.DSLS:
+    rows, machine = [], backends.Emulator()
+    for dsl in DSLS:
         for name, path in loading.planted(dsl).items():
             wrong = loading.load_planted(path)
             kinds, right, ended = set(), True, True
             try:
                 for size, ctas in steps.find(wrong.step).emulated:
-                    artifact = checker.compile_factory(wrong.gemm, dsl, size)
-                    answer = checker.ask_emulator(artifact, checker.SCHEDULES, ctas)
-                    kinds |= set(answer.get("kinds", ()))
-                    right, ended = right and bool(answer.get("ok")), ended and answer.get("finished", True)
+                    artifact = compile_factory(wrong.gemm, dsl, size)
+                    answer = machine.ask(backends.Launch(size, artifact, ctas=ctas))
+                    kinds |= set(answer.kinds)
+                    right, ended = right and answer.ok, ended and answer.finished
             except CompileError:
                 continue
             entry = h200[f"{name} {dsl}"]

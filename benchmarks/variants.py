@@ -1,9 +1,9 @@
 """What each choice in the ladder is worth: solutions with one thing changed, as a bundle to run on a GPU
 machine.
 
-python benchmarks/variants.py build/variants.pyz
-python variants.pyz --quick --out variants.json         # there
-course import variants.json --as variants               # here
+    python benchmarks/variants.py build/variants.pyz
+    python variants.pyz --quick --out variants.json         # there
+    course import variants.json --as variants               # here
 """
 
 import sys
@@ -12,8 +12,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+from course_utils.compile.factory import compile_factory  # noqa: E402
 from course_utils.compile.load import plant  # noqa: E402
-from course_utils.grading import checker  # noqa: E402
 from course_utils.recordings import bundle  # noqa: E402
 
 RING_1 = ("ring = 4", "ring = 1")
@@ -136,4 +136,4 @@ def kernels() -> list[dict]:
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         raise SystemExit(__doc__)
-    bundle.write(sys.argv[1], kernels(), checker.compile_factory, lambda item: print(*item, flush=True))
+    bundle.write(sys.argv[1], kernels(), compile_factory, lambda item: print(*item, flush=True))

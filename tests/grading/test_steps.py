@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from course_utils.grading.checker import DSLS
 
+from course_utils.compile.factory import DSLS
 from course_utils.compile.load import SOLUTIONS, solution_path
 from course_utils.grading import steps
 

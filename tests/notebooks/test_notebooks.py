@@ -24,7 +24,7 @@ from course_utils.compile.factory import DSLS
 from course_utils.compile.load import planted, solution_path
 from course_utils.grading import steps
 from course_utils.recordings import measured
-from course_utils.run.backends import find_gpu
+from course_utils.run import backends
 from course_utils.run.emulator.findings import KINDS
 from tests.notebooks import forked_kernels
 
@@ -281,7 +281,7 @@ def full_points(grade_id):
     """What this machine can give for a right answer."""
     name = grade_id.partition("-")[0]
     step = steps.STEPS.get(name)
-    untimed = step and step.speed_floor and find_gpu()[0] is None
+    untimed = step and step.speed_floor and backends.find_gpu()[0] is None
     return steps.points_of(name) - (steps.part_points(step, "speed") if untimed else 0)
 
 
