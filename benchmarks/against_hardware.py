@@ -1,9 +1,8 @@
 """Hold the emulator against an H200: the same kernels on the same inputs, D beside D.
 
-    python benchmarks/against_hardware.py compile build/kernels.zip     # where the DSLs are python
-    benchmarks/against_hardware.py run build/kernels.zip build/hardware.npz      # where the GPU is (needs the
-    checkout) python benchmarks/against_hardware.py compare build/kernels.zip build/hardware.npz  # where you
-    like
+    python benchmarks/against_hardware.py compile build/kernels.zip     # where the DSLs are
+    python benchmarks/against_hardware.py run build/kernels.zip build/hardware.npz      # where the GPU is
+    python benchmarks/against_hardware.py compare build/kernels.zip build/hardware.npz  # where you like
 
 The last writes solutions/measured/emulator.json: for each solution and size how far the two lie apart, and
 for each wrong kernel what the emulator found beside what the H200 did (``wrong.json``).
