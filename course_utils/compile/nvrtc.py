@@ -13,7 +13,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
 from functools import cache as once
 from hashlib import sha256
-from importlib.metadata import files, version
+from importlib.metadata import PackageNotFoundError, files, version
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +63,7 @@ def compile_source(
     ahead = "".join(f"#include <{header}>\n" for header in headers)
     text = f"{ahead}#pragma hdrstop\n#line 1\n{source}" if ahead else source
     options = [*OPTIONS, *(f"-I{folder}" for folder in include_dirs)]
-    made_by = [f"{name} {version(name)}" for name in (*PACKAGES, *packages)]
+    made_by = [f"{name} {_version(name)}" for name in (*PACKAGES, *packages)]
     inner = {folder for folder in include_dirs for other in include_dirs if folder.startswith(f"{other}/")}
     made_by += [_dates(folder) for folder in dict.fromkeys(include_dirs) if folder not in inner]
     key = cache.key_of("nvrtc", text, *options, *made_by)
@@ -74,6 +74,14 @@ def compile_source(
         cache.write(key, _pack(*found))
     ptx, cubin, log = found
     return ptx, cubin, parse_ptxas_log(log)
+
+
+def _version(package: str) -> str:
+    """Of an installed package; "" where it came in another way, as on a machine with a toolkit of its own."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
 
 
 @once
