@@ -30,7 +30,7 @@ def serve(address: str) -> None:
     import course_utils.compile.cute
     import course_utils.compile.tilelang
     import course_utils.notebook
-    import course_utils.run.emulator.gemm  # noqa: F401
+    import course_utils.run.emulator.emulate  # noqa: F401
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended kernels leave no zombie
     with socket.socket(socket.AF_UNIX) as listening:
