@@ -26,7 +26,7 @@ lab: venv
 	@$(BIN)/jupyter lab notebooks/ $$(test "$$(id -u)" != 0 || echo --allow-root)  # root: in a container
 
 test: $(ALL)
-	@$(BIN)/python -m pytest -q -n auto --dist loadgroup
+	@$(BIN)/python -m pytest -q
 
 lint: $(ALL)
 	@$(BIN)/ruff check -q

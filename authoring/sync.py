@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import inspect
 import re
 import shutil
 from pathlib import Path
@@ -22,9 +21,9 @@ from course_utils.compile.factory import OPEN
 from course_utils.compile.load import (
     BEGIN,
     END,
-    PLANTED,
-    SOLUTIONS,
-    load_module,
+    file_source,
+    load_planted,
+    planted,
     solution_path,
     without_markers,
 )
@@ -47,9 +46,8 @@ def exercise(step_id: str, dsl: str, solved: bool = False) -> str:
         return _repair(step_id, solved)
     path = solution_path(step_id, dsl)
     source = path.read_text()
-    body = source.split("\n")[
-        ast.parse(source).body[0].end_lineno :
-    ]  # the notebook's text stands for the docstring
+    # the notebook's text stands for the docstring
+    body = source.split("\n")[ast.parse(source).body[0].end_lineno :]
     lines, tasks, inside = [], 0, False
     for line in body:
         indent, text = line[: len(line) - len(line.lstrip())], line.strip()
@@ -79,19 +77,19 @@ def exercise(step_id: str, dsl: str, solved: bool = False) -> str:
 
 
 def _repair(case: str, solved: bool) -> str:
-    """A planted fault without the comments that would give it away; ``solved``: the solution that it was
-    planted in.
+    """A planted fault; ``solved``: the solution that it was planted in.
+
+    A TileLang solution's comments would give the fault away; a CuTe DSL one's say what its API asks for.
     """
     fault, dsl = steps.REPAIRS[case]
-    module = load_module(SOLUTIONS / "wrong" / dsl / f"{fault}.py")
-    solution = without_markers(solution_path(module.STEP, dsl).read_text())
-    source = solution if solved else without_markers(Path(inspect.getsourcefile(module.gemm)).read_text())
-    body = source.split("\n")[ast.parse(source).body[0].end_lineno :]
-    known, lines = set(solution.splitlines()), []
-    for line in body:
-        bare = line if line in known else line.split("#")[0].rstrip()
-        if not line.startswith(PLANTED) and (bare or not line.strip()):
-            lines.append(bare)
+    wrong = load_planted(planted(dsl)[fault])
+    source = without_markers(
+        solution_path(wrong.step, dsl).read_text() if solved else file_source(wrong.gemm)
+    )
+    lines = source.split("\n")[ast.parse(source).body[0].end_lineno :]
+    if dsl == "tilelang" and not solved:
+        bare = [line.split("#")[0].rstrip() for line in lines]  # no kernel has a # in a string
+        lines = [code for code, line in zip(bare, lines, strict=True) if code or not line.strip()]
     return re.sub(r"\n{3,}", "\n\n\n", "\n".join(lines)).strip()
 
 

@@ -1,9 +1,8 @@
 """Hold the emulator against an H200: the same kernels on the same inputs, D beside D.
 
-    python benchmarks/against_hardware.py compile build/kernels.zip     # where the DSLs are python
-    benchmarks/against_hardware.py run build/kernels.zip build/hardware.npz      # where the GPU is (needs the
-    checkout) python benchmarks/against_hardware.py compare build/kernels.zip build/hardware.npz  # where you
-    like
+    python benchmarks/against_hardware.py compile build/kernels.zip     # where the DSLs are
+    python benchmarks/against_hardware.py run build/kernels.zip build/hardware.npz      # where the GPU is
+    python benchmarks/against_hardware.py compare build/kernels.zip build/hardware.npz  # where you like
 
 The last writes solutions/measured/emulator.json: for each solution and size how far the two lie apart, and
 for each wrong kernel what the emulator found beside what the H200 did (``wrong.json``).
@@ -36,14 +35,15 @@ def inputs(size):
 
 def compile_all(path: str) -> None:
     from course_utils.compile import load as loading
-    from course_utils.grading import checker, steps
+    from course_utils.compile.factory import DSLS, compile_factory
+    from course_utils.grading import steps
 
     with zipfile.ZipFile(path, "w") as archive:
-        for dsl in checker.DSLS:
+        for dsl in DSLS:
             for step in steps.STEPS:
                 factory = loading.load_factory(loading.solution_path(step, dsl))
                 for size in ONE_TILE.get(step, SIZES):
-                    artifact = checker.compile_factory(factory, dsl, size)
+                    artifact = compile_factory(factory, dsl, size)
                     archive.writestr(f"{step} {dsl} {'x'.join(map(str, size))}", artifact.to_bytes())
                 print(step, dsl, flush=True)
 
@@ -55,10 +55,8 @@ def run_all(path: str, out: str) -> None:
     from course_utils.run.gpu.launch import Kernel
     from course_utils.run.gpu.worker import device
 
-    found, firsts = (
-        {"device": np.array(json.dumps(device()))},
-        {},
-    )  # of a size, all but the first as what differs: mostly zeros
+    # of a size, all but the first as what differs: mostly zeros
+    found, firsts = ({"device": np.array(json.dumps(device()))}, {})
     with zipfile.ZipFile(path) as archive:
         for name in archive.namelist():
             artifact = Artifact.from_bytes(archive.read(name))
@@ -155,29 +153,31 @@ def wrong_kernels(recorded: dict) -> list[dict]:
     """What a check in the emulator says of each wrong kernel, beside what the H200 did."""
     from course_utils.compile import load as loading
     from course_utils.compile.errors import CompileError
-    from course_utils.grading import checker, steps
+    from course_utils.compile.factory import DSLS, compile_factory
+    from course_utils.grading import steps
+    from course_utils.run import backends
 
     h200 = {entry["name"]: entry for entry in recorded["entries"]}
-    rows = []
-    for dsl in checker.DSLS:
-        for path in sorted((loading.SOLUTIONS / "wrong" / dsl).glob("*.py")):
-            module = loading.load_module(path)
+    rows, machine = [], backends.Emulator()
+    for dsl in DSLS:
+        for name, path in loading.planted(dsl).items():
+            wrong = loading.load_planted(path)
             kinds, right, ended = set(), True, True
             try:
-                for size, ctas in steps.find(module.STEP).emulated:
-                    artifact = checker.compile_factory(module.gemm, dsl, size)
-                    answer = checker.ask_emulator(artifact, checker.SCHEDULES, ctas)
-                    kinds |= set(answer.get("kinds", ()))
-                    right, ended = right and bool(answer.get("ok")), ended and answer.get("finished", True)
+                for size, ctas in steps.find(wrong.step).emulated:
+                    artifact = compile_factory(wrong.gemm, dsl, size)
+                    answer = machine.ask(backends.Launch(size, artifact, ctas=ctas))
+                    kinds |= set(answer.kinds)
+                    right, ended = right and answer.ok, ended and answer.finished
             except CompileError:
                 continue
-            entry = h200[f"{path.stem} {dsl}"]
+            entry = h200[f"{name} {dsl}"]
             results = next(part for part in entry["checks"] if part["name"] == "results")
             rows.append(
                 {
-                    "name": path.stem,
+                    "name": name,
                     "dsl": dsl,
-                    "step": module.STEP,
+                    "step": wrong.step,
                     "emulator_right": right,
                     "emulator_ended": ended,
                     "kinds": sorted(kinds),

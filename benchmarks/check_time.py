@@ -1,38 +1,178 @@
-"""How long `course check` takes without a GPU: the first check of a process, and the ones after it.
+"""How long `course check` takes without a GPU, and where the time goes.
 
-    python benchmarks/check_time.py [STEP [DSL [BACKEND]]]
+    python benchmarks/check_time.py [STEP ...]          (default: step05)
 
-The aim is under 5 s and under 2 s on two cores.
+Each row is a new process, in a cache of its own: empty, with the precompiled header only (so that the kernel
+is an unseen one), or with all. The process then checks the same step again. The goals, on two idle cores with
+a warm cache: 4 s for the process, 1.5 s for the second check. The second line of a row is the processor's
+seconds in place of the clock's, which other programs on the machine disturb less; the emulator is a process
+of its own, so it has them under `emulate` only, for both checks together.
 """
 
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import statistics
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
-ONE = """
+RUNS = 3
+CASES = {"tilelang": ("empty", "header", "warm"), "cute": ("empty", "warm")}
+COLUMNS = (
+    "process",
+    "again",
+    "python",
+    "course",
+    "torch",
+    "dsl",
+    "trace",
+    "compile",
+    "start",
+    "rest",
+    "emulate",
+)
+MEANING = """
+process  from the start of Python to its end, the second check not counted
+again    the second check in this process
+python   until the first line runs;  course: import of course_utils.cli
+torch    import of torch, where the DSL needs it;  dsl: import of the DSL
+trace    the factory and its lowering
+compile  NVRTC; or CuTe DSL's compiler, most of its tracing included
+start    the emulator's process, until it can be asked
+rest     waiting for the emulator, parsing, the verdict
+emulate  the emulator's answers, beside the compiler"""
+
+CHILD = """
 import time
-begin = time.perf_counter()
-from course_utils.grading.gemm import check_gemm
-from course_utils.compile.load import load_factory, solution_path
-factory = load_factory(solution_path("{step}", "{dsl}"))
-for _ in range(4):
-    check_gemm("{step}", factory, "{dsl}", backend="{backend}")
-    print(f"{{time.perf_counter() - begin:.2f}}")
-    begin = time.perf_counter()
+first = time.time()
+import sys, json, contextlib, io, importlib, resource
+clock = {"python": first - float(sys.argv[3])}
+cpu = {"python": time.process_time()}
+
+@contextlib.contextmanager
+def lap(name):
+    before = time.perf_counter(), time.process_time()
+    try:
+        yield
+    finally:
+        for spent, begin, now in zip((clock, cpu), before, (time.perf_counter(), time.process_time())):
+            spent[name] = spent.get(name, 0) + now - begin
+
+def timed(owner, function, name):
+    run = getattr(owner, function)
+    def wrapped(*arguments, **named):
+        with lap(name):
+            return run(*arguments, **named)
+    setattr(owner, function, wrapped)
+
+step, dsl = sys.argv[1:3]
+with lap("course"):
+    from course_utils import cli
+from course_utils.compile import cute, load, nvrtc, tilelang
+from course_utils.run import client
+if dsl == "tilelang":
+    load_module = load.load_module
+    def load_all(path):  # once the check has begun, as its first line would
+        if "tilelang" not in sys.modules:
+            with lap("torch"):
+                import torch
+            with lap("dsl"):
+                import tilelang as _
+        return load_module(path)
+    load.load_module = load_all
+    timed(tilelang, "_trace", "trace")
+    timed(tilelang, "_lower", "trace")
+    timed(nvrtc, "compile_source", "compile")
+else:
+    load_module = load.load_module
+    def load_all(path):
+        if "cutlass" not in sys.modules:
+            with lap("dsl"):
+                import cutlass.cute
+        return load_module(path)
+    load.load_module = load_all
+    timed(cute, "_trace", "trace")
+    timed(cute, "_compile", "compile")
+timed(client.Worker, "_up", "start")
+timed(client.Worker, "_ask", "emulate")
+for name in ("check", "again"):
+    with lap(name), contextlib.redirect_stdout(io.StringIO()) as said:
+        cli.main(["check", step, "--dsl", dsl, "--backend", "emulator", "--json"])
+    if name == "check":
+        clock, cpu, first_clock, first_cpu = {}, {}, clock, cpu
+        cpu_then = time.process_time()
+for first, then in ((first_clock, clock), (first_cpu, cpu)):
+    first["again"] = then["again"]
+    known = ("torch", "dsl", "trace", "compile")
+    first["rest"] = first["check"] - sum(first.get(name, 0) for name in known)
+first_clock["emulate"] -= first_clock["start"]
+first_cpu["process"] = cpu_then
+first_cpu["start"] = 0
+first_cpu["all"] = time.process_time()
+verdict = json.loads(said.getvalue())
+passed = all(part["passed"] is not False for part in verdict["checks"])
+sys.__stdout__.write(json.dumps([passed, first_clock, first_cpu]))
 """
 
 
-def main(step: str = "step10", dsl: str = "tilelang", backend: str = "emulator") -> None:
-    for run in range(3):
-        begin = time.perf_counter()
-        command = [sys.executable, "-c", ONE.format(step=step, dsl=dsl, backend=backend)]
-        out = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-        whole = time.perf_counter() - begin
-        print(
-            f"{step} {dsl} {backend}, process {run + 1}: first check {out[0]} s, then {', '.join(out[1:])} "
-            "s; "
-            f"process {whole:.2f} s"
-        )
+def one_process(step: str, dsl: str, cache: Path) -> tuple[dict[str, float], dict[str, float]]:
+    """The parts of one new process, in seconds of the clock and of the processor."""
+    begin, before = time.time(), os.times()
+    ran = subprocess.run(
+        [sys.executable, "-c", CHILD, step, dsl, repr(begin)],
+        env={**os.environ, "XDG_CACHE_HOME": str(cache)},
+        capture_output=True,
+        text=True,
+    )
+    if ran.returncode:
+        raise SystemExit(ran.stderr)
+    passed, clock, cpu = json.loads(ran.stdout)
+    if not passed:
+        raise SystemExit(f"{step} {dsl} did not pass its check")
+    now = os.times()
+    clock["process"] = time.time() - begin - clock["again"]
+    both = now.children_user + now.children_system - before.children_user - before.children_system
+    cpu["emulate"] = both - cpu["all"]
+    return clock, cpu
+
+
+def case(step: str, dsl: str, state: str, cache: Path) -> list[dict[str, float]]:
+    """Medians of RUNS processes that each find the cache in this state; of the clock and of the
+    processor.
+    """
+    runs = []
+    for _ in range(RUNS):
+        kept = cache / "hopper-gemm-course"
+        if state == "empty":
+            shutil.rmtree(kept, ignore_errors=True)
+        elif state == "header":
+            shutil.rmtree(kept / "kernels")
+        runs.append(one_process(step, dsl, cache))
+    return [
+        {name: statistics.median(run[which].get(name, 0.0) for run in runs) for name in COLUMNS}
+        for which in (0, 1)
+    ]
+
+
+def main(*names: str) -> None:
+    print(f"medians of {RUNS}; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    print(f"{'':28}" + "".join(f"{name:>8}" for name in COLUMNS))
+    with tempfile.TemporaryDirectory() as folder:
+        for step in names or ("step05",):
+            for dsl, states in CASES.items():
+                for state in states:
+                    for unit, parts in zip(
+                        ("clock", "cpu"), case(step, dsl, state, Path(folder)), strict=True
+                    ):
+                        first = f"{step} {dsl} {state}" if unit == "clock" else ""
+                        row = "".join(f"{parts[name]:8.2f}" for name in COLUMNS)
+                        print(f"{first:22} {unit:5}{row}", flush=True)
+    print(MEANING)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python benchmarks/mutations.py --list
     python benchmarks/mutations.py --out build/mutations.json
-    python benchmarks/mutations.py --tree /tmp/base --only "reference:"
+    python benchmarks/mutations.py --tree ../before --only "reference:"
 
 Each fault is one edit of one expression or statement, found by its syntax and not by its file, so that it
 outlives formatting and moves. A copy of the tree is edited, never the tree itself. First run the tests that

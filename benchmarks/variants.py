@@ -1,9 +1,9 @@
 """What each choice in the ladder is worth: solutions with one thing changed, as a bundle to run on a GPU
 machine.
 
-python benchmarks/variants.py build/variants.pyz
-python variants.pyz --quick --out variants.json         # there
-course import variants.json --as variants               # here
+    python benchmarks/variants.py build/variants.pyz
+    python variants.pyz --quick --out variants.json         # there
+    course import variants.json --as variants               # here
 """
 
 import sys
@@ -12,19 +12,19 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from course_utils.compile.load import load_factory_source  # noqa: E402
-from course_utils.grading import checker  # noqa: E402
+from course_utils.compile.factory import compile_factory  # noqa: E402
+from course_utils.compile.load import plant  # noqa: E402
 from course_utils.recordings import bundle  # noqa: E402
 
 RING_1 = ("ring = 4", "ring = 1")
-NO_MULTICAST = (", cluster_mask=0b11", "")
+NO_MULTICAST = ("                                cluster_mask=0b11,\n", "")
 PANELS_OF_8 = ("swizzle_size=4", "swizzle_size=8")
 WHOLE_TILE_LEAVES = """                    T.tma_store_wait(0)
                     T.sync_threads(1, 128)  # named barrier 1: the consumer's threads only
                     T.copy(acc, D_shared)
                     T.fence_proxy_async()
                     T.sync_threads(1, 128)
-                    T.tma_copy(D_shared, D[m : m + block_M, n : n + block_N])
+                    T.tma_copy(D_shared, D[ms, ns])
                     tiles.next_tile()
                 T.tma_store_wait(0)
 """  # the epilogue of step 8
@@ -42,7 +42,7 @@ WAIT_AT_ONCE = """                    T.sync_threads(1, 128)
                     T.copy(acc, D_shared)
                     T.fence_proxy_async()
                     T.sync_threads(1, 128)
-                    T.tma_copy(D_shared, D[m : m + block_M, n : n + block_N])
+                    T.tma_copy(D_shared, D[ms, ns])
                     T.tma_store_wait(0, read=False)
                     tiles.next_tile()
 """
@@ -56,13 +56,13 @@ SLICE = """                        {before}
                         T.copy(part, D_{buffer})
                         T.fence_proxy_async()
                         T.sync_threads(1, 128)
-                        T.tma_copy(D_{buffer}, D[m : m + block_M, n + {c} * 32 : n + ({c} + 1) * 32])
+                        T.tma_copy(D_{buffer}, D[ms, n + {c} * 32 : n + ({c} + 1) * 32])
                         {after}
 """
 
 
 def slices(buffers, before="", after=""):
-    """The replacements that let step 8's D leave 32 columns at a time.
+    """The edits that let step 8's D leave 32 columns at a time.
 
     Whole fragments go to whole buffers: tilelang 0.1.15 uses stmatrix, as in step 8, for no other copies.
     """
@@ -83,84 +83,57 @@ def slices(buffers, before="", after=""):
 
 FORWARDS = ("T.if_then_else(tiles.current_iter % 2 == 0, k, k_tiles - 1 - k)", "k")
 
-# name: solution, and the replacements that make the variant; every one must occur
+# name: the edits of its step's solution that make the variant
 VARIANTS = {
-    "step03, as many CTAs an SM as fit": ("step03_spatial_tiling", [RING_1]),
-    "step04, as many CTAs an SM as fit": ("step04_tma", [RING_1]),
-    "step05, as many CTAs an SM as fit": (
-        "step05_pipeline",
-        [("num_stages, ring = 2, 4", "num_stages, ring = 2, 2")],
-    ),
-    "step06, panels of 8 tiles": ("step06_persistent", [PANELS_OF_8]),
-    "step07, panels of 8 tiles": ("step07_warp_specialization", [PANELS_OF_8]),
-    "step07, four stages": (
-        "step07_warp_specialization",
-        [("num_stages, ring = 2, 4", "num_stages, ring = 4, 4")],
-    ),
-    "step08, panels of 8 tiles": ("step08_deeper_pipeline", [PANELS_OF_8]),
-    "step08, six stages, panels of 8": (
-        "step08_deeper_pipeline",
-        [("num_stages = 4", "num_stages = 6"), PANELS_OF_8],
-    ),
-    "step08, D straight from registers": (
-        "step08_deeper_pipeline",
-        [
-            ("            D_shared = T.alloc_shared((block_M, block_N), T.float16)\n", ""),
-            (WHOLE_TILE_LEAVES, STRAIGHT_OUT),
-        ],
-    ),
-    "step08, D staged whole, waited for at once": (
-        "step08_deeper_pipeline",
-        [(WHOLE_TILE_LEAVES, WAIT_AT_ONCE)],
-    ),
-    "step08, D in slices, one buffer, full wait": (
-        "step08_deeper_pipeline",
-        slices(1, after="T.tma_store_wait(0, read=False)"),
-    ),
-    "step08, D in slices, two buffers": ("step08_deeper_pipeline", slices(2, before="T.tma_store_wait(1)")),
-    "step08, unchanged": ("step08_deeper_pipeline", []),
-    "step09, unchanged": ("step09_cluster", []),
-    "step10, unchanged": ("step10_multi_consumer", []),
-    "step09, four stages": ("step09_cluster", [("num_stages = 6", "num_stages = 4")]),
-    "step09, K always forwards": ("step09_cluster", [FORWARDS]),
-    "step09, no multicast": ("step09_cluster", [NO_MULTICAST]),
-    "step10, no multicast": ("step10_multi_consumer", [NO_MULTICAST]),
-    "step10, K always forwards": ("step10_multi_consumer", [FORWARDS]),
-    "step10, 132 CTAs": ("step10_multi_consumer", [("num_ctas = 128", "num_ctas = 132")]),
-    "step10, D staged in one buffer": (
-        "step10_multi_consumer",
-        [
-            ("epi_N = 64", "epi_N = 128"),
-            ("(2, block_M, epi_N)", "(1, block_M, epi_N)"),
-            ("wait(1)", "wait(0)"),
-            ("c % 2", "0"),
-        ],
-    ),
+    "step03, as many CTAs an SM as fit": [RING_1],
+    "step04, as many CTAs an SM as fit": [RING_1],
+    "step05, as many CTAs an SM as fit": [("num_stages, ring = 2, 4", "num_stages, ring = 2, 2")],
+    "step06, panels of 8 tiles": [PANELS_OF_8],
+    "step07, panels of 8 tiles": [PANELS_OF_8],
+    "step07, four stages": [("num_stages, ring = 2, 4", "num_stages, ring = 4, 4")],
+    "step08, panels of 8 tiles": [PANELS_OF_8],
+    "step08, six stages, panels of 8": [("num_stages = 4", "num_stages = 6"), PANELS_OF_8],
+    "step08, D straight from registers": [
+        ("            D_shared = T.alloc_shared((block_M, block_N), T.float16)\n", ""),
+        (WHOLE_TILE_LEAVES, STRAIGHT_OUT),
+    ],
+    "step08, D staged whole, waited for at once": [(WHOLE_TILE_LEAVES, WAIT_AT_ONCE)],
+    "step08, D in slices, one buffer, full wait": slices(1, after="T.tma_store_wait(0, read=False)"),
+    "step08, D in slices, two buffers": slices(2, before="T.tma_store_wait(1)"),
+    "step08, unchanged": [],
+    "step09, unchanged": [],
+    "step10, unchanged": [],
+    "step09, four stages": [("num_stages = 6", "num_stages = 4")],
+    "step09, K always forwards": [FORWARDS],
+    "step09, no multicast": [NO_MULTICAST],
+    "step10, no multicast": [NO_MULTICAST],
+    "step10, K always forwards": [FORWARDS],
+    "step10, 132 CTAs": [("num_ctas = 128", "num_ctas = 132")],
+    "step10, D staged in one buffer": [
+        ("epi_N = 64", "epi_N = 128"),
+        ("(2, block_M, epi_N)", "(1, block_M, epi_N)"),
+        ("T.tma_store_wait(1)", "T.tma_store_wait(0)"),
+        ("epi_N], D_shared[c % 2, :, :])", "epi_N], D_shared[0, :, :])"),
+        ("T.tma_copy(D_shared[c % 2, :, :]", "T.tma_copy(D_shared[0, :, :]"),
+    ],
 }
 
 
 def kernels() -> list[dict]:
     """The variants as ``bundle.write`` takes them."""
-    made = []
-    for name, (solution, replacements) in VARIANTS.items():
-        source = (ROOT / "solutions" / "tilelang" / f"{solution}.py").read_text()
-        for old, new in replacements:
-            if old not in source:
-                raise SystemExit(f"{name}: {solution} no longer contains {old!r}")
-            source = source.replace(old, new)
-        made.append(
-            {
-                "name": name,
-                "step": solution[:6],
-                "dsl": "tilelang",
-                "timed": True,
-                "factory": load_factory_source(source, name),
-            }
-        )
-    return made
+    return [
+        {
+            "name": name,
+            "step": name[:6],
+            "dsl": "tilelang",
+            "timed": True,
+            "factory": plant(name[:6], "tilelang", *edits),
+        }
+        for name, edits in VARIANTS.items()
+    ]
 
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         raise SystemExit(__doc__)
-    bundle.write(sys.argv[1], kernels(), checker.compile_factory, lambda item: print(*item, flush=True))
+    bundle.write(sys.argv[1], kernels(), compile_factory, lambda item: print(*item, flush=True))

@@ -6,18 +6,17 @@ In JupyterLab the answers are HTML, elsewhere text.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import html
-import inspect
 import warnings
 from dataclasses import dataclass
-from pathlib import Path
 
 from IPython.display import display
 
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS, compile_factory
-from course_utils.compile.load import PLANTED, SOLUTIONS, load_module, solution_path, without_markers
+from course_utils.compile.load import file_source, load_planted, planted, solution_path, without_markers
 from course_utils.grading import copy as copies
 from course_utils.grading import gemm as gemms
 from course_utils.grading import maps, steps
@@ -28,6 +27,9 @@ from course_utils.run import backends, client
 
 # a DSL imports tqdm, which would say so in a learner's cell
 warnings.filterwarnings("ignore", message="IProgress not found")
+
+with contextlib.suppress(OSError):  # a check asks again, and says what is missing
+    backends.warm_up()  # it imports its libraries while the notebook imports a DSL
 
 OUTCOMES = {
     "right": "right: the numbers are right, and something else is missing",
@@ -230,20 +232,18 @@ def what_if(name: str, guess: str | None = None, dsl: str | None = None) -> None
 
 
 def _what_if(name, guess, dsl) -> None:
-    found = [
-        p for d in ([dsl] if dsl else DSLS) for p in (SOLUTIONS / "wrong" / d).glob("*.py") if p.stem == name
-    ]
-    if not found:
-        there = sorted({p.stem for p in (SOLUTIONS / "wrong").glob("*/*.py")})
+    faults = {d: planted(d) for d in DSLS}
+    dsl = next((d for d in ([dsl] if dsl else DSLS) if name in faults.get(d, ())), None)
+    if dsl is None:
+        there = sorted(set().union(*faults.values()))
         _say(f"There is no planted fault {name!r}. There are: {', '.join(there)}.")
         return
     if guess not in list(OUTCOMES):
         _say("Guess first: set `guess` to one of\n" + "\n".join(f"  {text}" for text in OUTCOMES.values()))
         return
-    dsl = found[0].parent.name
-    wrong = load_module(found[0])
-    outcome = "no kernel" if wrong.FAILS == "compiles" else wrong.OUTCOME
-    verdict = gemms.check_gemm(wrong.STEP, wrong.gemm, dsl, "emulator")
+    wrong = load_planted(faults[dsl][name])
+    outcome = "no kernel" if wrong.fails == "compiles" else wrong.outcome
+    verdict = gemms.check_gemm(wrong.step, wrong.gemm, dsl, "emulator")
     _say(
         ("Your guess is right. " if guess == outcome else f'You guessed "{guess}". ')
         + OUTCOMES[outcome][0].upper()
@@ -263,12 +263,8 @@ def _what_if(name, guess, dsl) -> None:
         _say(
             f"Recorded on {where['gpu']}, {where['date']}: {results['detail'].splitlines()[0].split('. ')[0]}"
         )
-    text = "\n".join(
-        _changes(
-            solution_path(wrong.STEP, dsl).read_text(), Path(inspect.getsourcefile(wrong.gemm)).read_text()
-        )
-    )
-    title = f"What was changed in the solution of {wrong.STEP}"
+    text = "\n".join(_changes(solution_path(wrong.step, dsl).read_text(), file_source(wrong.gemm)))
+    title = f"What was changed in the solution of {wrong.step}"
     display(
         Words(
             f"{title}:\n{text}",
@@ -278,31 +274,10 @@ def _what_if(name, guess, dsl) -> None:
 
 
 def _changes(solution: str, wrong: str) -> list[str]:
-    """The lines of gemm that differ in more than a comment, with - and +."""
-    before, after = (
-        [line for line in without_markers(source).splitlines() if _bare(line)] for source in (solution, wrong)
-    )
-    start = [
-        next(i for i, line in enumerate(lines) if line.startswith(("def ", "import ")))
-        for lines in (before, after)
-    ]
-    before, after = before[start[0] :], after[start[1] :]
-    matcher = difflib.SequenceMatcher(
-        None, [_bare(line) for line in before], [_bare(line) for line in after], autojunk=False
-    )
-    return [
-        f"{sign} {line}"
-        for kind, i, j, k, m in matcher.get_opcodes()
-        if kind != "equal"
-        for sign, lines in (("-", before[i:j]), ("+", after[k:m]))
-        for line in lines
-        if not line.startswith(PLANTED)
-    ]
-
-
-def _bare(line: str) -> str:
-    """A line of code without its comment. The kernels have no # in a string."""
-    return line.split("#")[0].strip()
+    """The lines that differ, with - and +."""
+    before, after = (without_markers(source).splitlines() for source in (solution, wrong))
+    diff = list(difflib.unified_diff(before, after, n=0, lineterm=""))[2:]  # without the files' names
+    return [f"{line[0]} {line[1:]}" for line in diff if not line.startswith("@@")]
 
 
 def timeline(

@@ -149,9 +149,8 @@ def test_truncated_archive_is_refused(share):
 
 
 def test_flipped_byte_is_refused():
-    data = bytearray(
-        rewrite(ARTIFACT.to_bytes(), lambda members: None)
-    )  # stored, not deflated: content lies open
+    # stored, not deflated: content lies open
+    data = bytearray(rewrite(ARTIFACT.to_bytes(), lambda members: None))
     data[data.index(b".version 9.0")] ^= 1
     assert_refused(bytes(data))
 

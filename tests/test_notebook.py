@@ -7,7 +7,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
 from course_utils import notebook
-from course_utils.compile.load import SOLUTIONS, load_factory, solution_path
+from course_utils.compile.load import file_source, load_factory, load_planted, planted, solution_path
 from course_utils.grading import gemm as gemms
 from course_utils.grading import steps
 from course_utils.grading.verdict import Part, Verdict
@@ -195,17 +195,15 @@ def test_what_if_of_an_unknown_fault_lists_those_there_are():
 
 
 def test_every_change_of_a_planted_fault_is_short_enough_to_read():
-    for path in (SOLUTIONS / "wrong" / "tilelang").glob("*.py"):
-        source = path.read_text()
-        step = source.split('STEP = "')[1][:6]
-        changes = notebook._changes(solution_path(step, "tilelang").read_text(), source)
-        assert 0 < len(changes) <= 25, path.name
+    for name, path in planted("tilelang").items():
+        wrong = load_planted(path)
+        solution = solution_path(wrong.step, "tilelang").read_text()
+        changes = notebook._changes(solution, file_source(wrong.gemm))
+        assert 0 < len(changes) <= 25, name
 
 
 def test_timeline_is_drawn_and_names_findings():
-    from course_utils.compile.load import load_module
-
-    wrong = load_module(SOLUTIONS / "wrong" / "tilelang" / "wrong_initial_phase.py")
+    wrong = load_planted(planted("tilelang")["wrong_initial_phase"])
     _, text, _ = shown(notebook.timeline, "step07", wrong.gemm)
     assert "Picture" in text and "wait" in text
 

@@ -11,10 +11,10 @@ import pytest
 from course_utils import cli
 from course_utils.cli.parser import parser
 from course_utils.compile import load as loading
+from course_utils.compile.factory import DSLS
 from course_utils.compile.load import SOLUTIONS
 from course_utils.grading import steps
 from course_utils.run.backends import find_gpu
-from course_utils.compile.factory import DSLS
 
 ROOT = SOLUTIONS.parent
 README = (ROOT / "README.md").read_text()
@@ -98,9 +98,7 @@ def test_commands_run(copy, block):
 
 def test_every_step_is_in_the_table_with_both_files_and_its_points():
     for number, step in enumerate(steps.STEPS.values(), 1):
-        files = [
-            rf"\[[^]]+\]\({loading.solution_path(step.id, dsl).relative_to(ROOT)}\)" for dsl in DSLS
-        ]
+        files = [rf"\[[^]]+\]\({loading.solution_path(step.id, dsl).relative_to(ROOT)}\)" for dsl in DSLS]
         assert re.search(rf"^\| {number} \| {files[0]} \| {files[1]} \| {step.points} \|", README, re.M)
 
 

@@ -5,10 +5,8 @@ from itertools import pairwise
 from authoring.drawings.canvas import arrow, box, label, sheet
 from course_utils.figures.theme import BLUE, GREEN, GREY, RED, tint
 
-LOAD, MULTIPLY = (
-    2.0,
-    1.0,
-)  # how long a tile is on its way, and how long it is multiplied: a picture's choice, not a measurement
+# how long a tile is on its way, and how long it is multiplied: a picture's choice, not a measurement
+LOAD, MULTIPLY = (2.0, 1.0)
 
 
 def schedule(tiles: int, slots: int) -> list[tuple[float, float, float]]:

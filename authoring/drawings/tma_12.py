@@ -129,13 +129,8 @@ def paths():
 def two_runs():
     """The exercise at its second shape, (4, 48, 128): one rank-3 box in, two rank-2 boxes out."""
     figure, axes = sheet(9.6, 3.9)
-    colours, slabs, lines, wide, at = (
-        (BLUE, GREEN),
-        4,
-        3,
-        1.4,
-        1,
-    )  # a line is 16 rows; the tile is line ``at`` of slabs 2 and 3
+    # a line is 16 rows; the tile is line ``at`` of slabs 2 and 3
+    colours, slabs, lines, wide, at = ((BLUE, GREEN), 4, 3, 1.4, 1)
 
     def line(x, y, high, z, row, order):
         axes.add_patch(Rectangle((x, y), wide, high, lw=0.8, edgecolor=GREY, facecolor="white", zorder=order))

@@ -30,6 +30,7 @@ TABLE = {"title_justify": "left", "box": box.SIMPLE_HEAD, "pad_edge": False, "pa
 def check(options: argparse.Namespace, console: Console) -> int:
     """One step: a file of the learner's, or the solution."""
     step = steps.find(options.step)
+    backends.warm_up(options.backend)  # beside the imports of the learner's file
     printed = sys.stderr if options.json else sys.stdout  # what a learner's file prints is no JSON
     with contextlib.redirect_stdout(printed):
         verdict = _verdict(step, options.dsl, options.backend, options.time_limit, options.file)

@@ -11,7 +11,7 @@ from course_utils.cli import BUILD
 from course_utils.cli.terminal import bar, say
 from course_utils.compile import factory
 from course_utils.compile.factory import DSLS
-from course_utils.compile.load import SOLUTIONS, load_factory, load_module, solution_path
+from course_utils.compile.load import load_factory, load_planted, planted, solution_path
 from course_utils.grading import steps
 from course_utils.recordings import bundle as archives
 from course_utils.recordings import measured, model
@@ -84,15 +84,13 @@ def _solution_kernels(named: list[str] | None, dsls: list[str]) -> list[dict]:
 
 def _wrong_kernels(dsls: list[str]) -> list[dict]:
     """Those that compile: the others fail here as they would there."""
-    modules = [
-        (path.stem, dsl, load_module(path))
-        for dsl in dsls
-        for path in sorted((SOLUTIONS / "wrong" / dsl).glob("*.py"))
+    found = [
+        (f"{name} {dsl}", dsl, load_planted(path)) for dsl in dsls for name, path in planted(dsl).items()
     ]
     return [
-        {"name": f"{name} {dsl}", "step": module.STEP, "dsl": dsl, "timed": False, "factory": module.gemm}
-        for name, dsl, module in modules
-        if module.FAILS != "compiles"
+        {"name": name, "step": wrong.step, "dsl": dsl, "timed": False, "factory": wrong.gemm}
+        for name, dsl, wrong in found
+        if wrong.fails != "compiles"
     ]
 
 

@@ -32,15 +32,12 @@ from course_utils.tma.encoding import decode
 TRACE_LIMIT = 60.0  # seconds; the largest kernel of the course takes one
 OPTIONS = f"--gpu-arch {nvrtc.ARCH} --keep-ptx --keep-cubin --generate-line-info remarks{{ptx}} --dump-dir "
 PACKAGES = ("nvidia-cutlass-dsl", "nvidia-cutlass-dsl-libs-base", "nvidia-cutlass-dsl-libs-core")
-DISTANCE = (
-    1 << 40
-)  # bytes between the addresses that the host function is told: far more than any tensor of this course
+# bytes between the addresses that the host function is told: far more than any tensor of this course
+DISTANCE = 1 << 40
 GLOBAL_POINTER = "!llvm.ptr<1>"  # how the host function's MLIR types a pointer to the GPU's memory
 CLUSTER_DIMENSION = 4  # cudaLaunchAttributeID
-ATTRIBUTES = {
-    2: "`cooperative=True`",
-    6: "`use_pdl=True`",
-}  # by cudaLaunchAttributeID; the DSL lists both, switched off
+# by cudaLaunchAttributeID; the DSL lists both, switched off
+ATTRIBUTES = {2: "`cooperative=True`", 6: "`use_pdl=True`"}
 
 Compiled = tuple[str, bytes, str, dict[str, Any], list[bytes]]  # PTX, cubin, log, launch, parameters' bytes
 
@@ -224,9 +221,8 @@ def import_cute() -> Any:
     with quiet():
         import cutlass.cute as cute
         from cutlass.cutlass_dsl import CuTeDSL
-    del (
-        CuTeDSL._get_dsl().envar.arch
-    )  # it read the variable when it was imported, perhaps by the learner: now it does so again
+    # it read the variable when it was imported, perhaps by the learner: now it does so again
+    del CuTeDSL._get_dsl().envar.arch
     return cute
 
 
@@ -258,9 +254,8 @@ def _catch_launch(
                 [ctypes.string_at(pointers[i], size) for i, size in enumerate(sizes)],
             )
         )
-        return (
-            len(launches) - 1
-        )  # an error from the second on: the host function returns, whatever loop it is in
+        # an error from the second on: the host function returns, whatever loop it is in
+        return len(launches) - 1
 
     undefined, taken, touched = [], [], []
 

@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import ast
+import hashlib
+import inspect
 import io
 import linecache
 import sys
-import tempfile
 import tokenize
 import traceback
 import types
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from course_utils.compile.errors import CompileError
 from course_utils.compile.guard import time_limit
 
 LOAD_LIMIT = 60.0  # seconds a file may take to run, imports of the DSL included
-_folders: list[
-    tempfile.TemporaryDirectory
-] = []  # kept until the process ends: a function's source is read when it is traced
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"  # around what a learner writes
-PLANTED = (
-    "STEP =",
-    "FAILS =",
-    "OUTCOME =",
-    "NEEDS_GPU =",
-    "SAYS =",
-)  # the constants of a file in solutions/wrong
 SOLUTIONS = Path(__file__).parents[2] / "solutions"
 
 
@@ -74,22 +67,27 @@ def without_markers(source: str) -> str:
     )
 
 
-def load_module(path: str | Path):
+def load_module(path: str | Path) -> types.ModuleType:
     """Run a Python file as a module of its own. Raises CompileError with the line of the file that failed."""
     path = Path(path)
     if not path.is_file():
         raise CompileError("load", f"there is no file {path}")
     if path.suffix != ".py":
         raise CompileError("load", f"{path.name} is not a Python file (its name does not end in .py)")
-    name = f"kernel_{abs(hash(str(path.resolve())))}"
-    module = types.ModuleType(name)
-    module.__file__ = str(path)
-    sys.modules[name] = module  # inspect.getsource, which TileLang needs, looks the module up here
     linecache.checkcache(str(path))
     try:
         source = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise CompileError("load", f"{path.name} cannot be read: {error}") from error
+    return _run(source, path)
+
+
+def _run(source: str, path: Path) -> types.ModuleType:
+    """Run Python source, as a module of its own, under the name of a file."""
+    name = f"kernel_{abs(hash(str(path.resolve())))}"
+    module = types.ModuleType(name)
+    module.__file__ = str(path)
+    sys.modules[name] = module  # inspect.getsource, which TileLang needs, looks the module up here
     # compiled here, past the bytecode cache, which takes a file edited twice in a second for the same one
     try:
         with time_limit(LOAD_LIMIT, f"running {path.name}"):
@@ -113,34 +111,78 @@ def load_module(path: str | Path):
     return module
 
 
-def load_factory(path: str | Path):
+def load_factory(path: str | Path) -> Callable:
     """``gemm`` of a Python file. Raises CompileError."""
-    module = load_module(path)
+    return _gemm(load_module(path))
+
+
+def _gemm(module: types.ModuleType) -> Callable:
     if not hasattr(module, "gemm"):
         raise CompileError(
-            "load", f"{Path(path).name} defines no gemm; a step's file ends in `def gemm(M, N, K): ...`"
+            "load",
+            f"{Path(module.__file__).name} defines no gemm; a step's file ends in `def gemm(M, N, K): ...`",
         )
     return module.gemm
 
 
-def load_factory_source(source: str, name: str):
-    """``gemm`` of Python source that is in no file yet; it is written to one, where TileLang can read it."""
-    folder = tempfile.TemporaryDirectory(prefix="hopper-course-")
-    _folders.append(folder)
-    path = Path(folder.name) / ("kernel_" + "".join(c if c.isalnum() else "_" for c in name) + ".py")
-    path.write_text(source)
-    return load_factory(path)
+def load_factory_source(source: str, name: str) -> Callable:
+    """``gemm`` of Python source that is in no file. Raises CompileError, as if the file were kernel_NAME.py.
 
-
-def plant(step_id: str, dsl: str, *edits: tuple[str, str]):
-    """``gemm`` of a step's solution with a fault planted: each edit is (text of the solution, text instead).
-
-    Raises ValueError where a text is not there exactly once, so that a fault cannot lose its solution.
+    The DSLs and tracebacks read the source again from linecache, where any file name will do.
     """
-    path = solution_path(step_id, dsl)
-    source = path.read_text()
+    digest = hashlib.sha256(source.encode()).hexdigest()[:12]
+    path = Path("/no-file", digest, "kernel_" + "".join(c if c.isalnum() else "_" for c in name) + ".py")
+    linecache.cache[str(path)] = (len(source), None, source.splitlines(keepends=True), str(path))
+    return _gemm(_run(source, path))
+
+
+def file_source(factory: Callable) -> str:
+    """The whole of the file that ``factory`` stands in, whether it was ever written or not."""
+    return "".join(linecache.getlines(inspect.getfile(factory)))
+
+
+# -- planted faults
+
+
+def edited(source: str, *edits: tuple[str, str], name: str = "the source") -> str:
+    """``source`` after its edits, one after the other: each is (text that is there, text instead).
+
+    Raises ValueError where a text is not there exactly once, so an edit cannot lose what it was made for.
+    """
     for text, instead in edits:
         if source.count(text) != 1:
-            raise ValueError(f"{path.name} has {source.count(text)} times, not once: {text}")
+            raise ValueError(f"{name} has {source.count(text)} times, not once: {text}")
         source = source.replace(text, instead)
-    return load_factory_source(source, f"{dsl} {step_id}")
+    return source
+
+
+def plant(step_id: str, dsl: str, *edits: tuple[str, str]) -> Callable:
+    """``gemm`` of a step's solution with a fault planted: ``edited``, and loaded.
+
+    Raises ValueError where a text is not there exactly once.
+    """
+    path = solution_path(step_id, dsl)
+    return load_factory_source(edited(path.read_text(), *edits, name=path.name), f"{dsl} {step_id}")
+
+
+def planted(dsl: str) -> dict[str, Path]:
+    """The kernels of solutions/wrong by name, none of them loaded."""
+    return {path.stem: path for path in sorted((SOLUTIONS / "wrong" / dsl).glob("*.py"))}
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A kernel of solutions/wrong: a step's solution with one fault, and what its check must find."""
+
+    step: str
+    fails: str  # the first part that fails
+    outcome: str  # on the GPU: right, wrong, race, hang or fault
+    needs_gpu: bool  # whether only a run shows it, on the GPU or in the emulator
+    says: str  # a word of the diagnosis
+    gemm: Callable
+
+
+def load_planted(path: str | Path) -> Planted:
+    """A file of solutions/wrong. Raises CompileError, and ValueError where its solution has changed."""
+    m = load_module(path)
+    return Planted(m.STEP, m.FAILS, m.OUTCOME, m.NEEDS_GPU, m.SAYS, m.gemm)

@@ -35,9 +35,8 @@ WIDTHS = {
     "f64": 64,
     "b128": 128,
 }
-_SKIPPED = re.compile(
-    r'"[^"\n]*"|//[^\n]*|/\*.*?\*/', re.DOTALL
-)  # a string may hold what looks like a comment
+# a string may hold what looks like a comment
+_SKIPPED = re.compile(r'"[^"\n]*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _SPACE = re.compile(r"\s*")
 _LABEL = re.compile(r"([\w$%]+)\s*:(?!:)")
 _DECLARED = re.compile(r"\.(reg|shared|local|param)\b((?:\s*\.\w+(?:\s+\d+)?)*)\s+(.*)", re.DOTALL)
@@ -48,9 +47,8 @@ _FUNCTION = re.compile(
 )
 _LOCATION = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+(\d+)(?:.*inlined_at\s+(\d+)\s+(\d+)\s+(\d+))?")
 _STATEMENT = re.compile(r"(?:@\s*(!?)\s*([%$\w]+)\s+)?([a-z][\w.:]*)\s*(.*)")
-_MORE_OPCODE = re.compile(
-    r"(\.[\w:.]+)\s+(.*)"
-)  # "bulk_group .L2::cache_hint [...]": NVCC sets a blank there
+# "bulk_group .L2::cache_hint [...]": NVCC sets a blank there
+_MORE_OPCODE = re.compile(r"(\.[\w:.]+)\s+(.*)")
 _ADDRESS = re.compile(r"([^+\-]+|-\d+)\s*([+\-]\s*[+\-]?\w+)?$")
 _INTEGER = re.compile(r"-?\d+U?|-?0[xX][0-9a-fA-F]+U?|-?0[bB][01]+U?")
 _OCTAL = re.compile(r"-?0\d+U?")

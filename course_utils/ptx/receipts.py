@@ -20,21 +20,18 @@ from course_utils.ptx.parser import Imm, Instr, Kernel, Reg, parse
 class Receipt:
     """What one kernel contains. Ranks, shapes and values map to counts."""
 
-    tensor_loads: dict[int, int] = field(
-        default_factory=dict
-    )  # cp.async.bulk.tensor.<rank>d, global to shared
+    # cp.async.bulk.tensor.<rank>d, global to shared
+    tensor_loads: dict[int, int] = field(default_factory=dict)
     multicast_loads: dict[int, int] = field(default_factory=dict)  # the same with .multicast::cluster
-    tensor_stores: dict[int, int] = field(
-        default_factory=dict
-    )  # cp.async.bulk.tensor.<rank>d, shared to global
+    # cp.async.bulk.tensor.<rank>d, shared to global
+    tensor_stores: dict[int, int] = field(default_factory=dict)
     bulk_1d: int = 0  # cp.async.bulk without a tensor map
     cp_async: int = 0  # cp.async, 4 to 16 bytes a thread
     wgmma: dict[str, int] = field(default_factory=dict)  # by shape and types, "m64n256k16.f32.f16.f16"
     wgmma_waits: dict[int, int] = field(default_factory=dict)  # wgmma.wait_group, by groups left in flight
     mbarrier_inits: int = 0
-    mbarrier_counts: dict[int, int] = field(
-        default_factory=dict
-    )  # arrivals an mbarrier is initialised for, where constant
+    # arrivals an mbarrier is initialised for, where constant
+    mbarrier_counts: dict[int, int] = field(default_factory=dict)
     mbarrier_waits: int = 0
     expect_tx: int = 0
     arrives: int = 0

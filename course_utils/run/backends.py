@@ -103,7 +103,7 @@ class Emulator:
         self.lacks, self.schedules = lacks, schedules
 
     def run(self, launches: Iterable[Launch]) -> list[tuple[Launch, Answer]]:
-        client.worker(client.EMULATOR).start()  # it imports its own libraries while a compiler imports its
+        warm_up(self.name)
         with ThreadPoolExecutor(1) as pool:
             try:
                 asked = [(launch, pool.submit(self.ask, launch)) for launch in launches]
@@ -174,11 +174,25 @@ def choose(name: str | Backend, time_limit: float = TIME_LIMIT) -> Backend:
     return Compiler(reason) if name == "gpu" else Emulator("not run: there is no Hopper GPU here")
 
 
-def find_gpu() -> tuple[dict | None, str]:
-    """The Hopper GPU here, or None and the reason there is none to use."""
+def warm_up(name: str = "auto") -> None:
+    """Start what a check on this backend will ask, and do not wait for it: it imports while others do."""
+    if name == "emulator" or name == "auto" and not _driver():
+        client.worker(client.EMULATOR).start()
+    elif name in ("auto", "gpu"):
+        client.worker(client.GPU).start()
+
+
+def _driver() -> bool:
     try:
         ctypes.CDLL("libcuda.so.1")
     except OSError:
+        return False
+    return True
+
+
+def find_gpu() -> tuple[dict | None, str]:
+    """The Hopper GPU here, or None and the reason there is none to use."""
+    if not _driver():
         return None, "there is no NVIDIA driver here"
     try:
         device = client.worker(client.GPU).device()

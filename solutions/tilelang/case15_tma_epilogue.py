@@ -1,4 +1,4 @@
-"""Case 15: D leaves in four slices of 32 columns through two buffers: TMA stores one while threads fill the other."""
+"""Case 15: D leaves in slices, by two buffers: TMA stores one while threads fill the other."""
 
 import tilelang.language as T
 
@@ -8,7 +8,9 @@ num_stages, ring = 2, 4
 
 
 def gemm(M, N, K):
-    assert M % block_M == 0 and N % block_N == 0 and K % block_K == 0, "M, N and K must be multiples of the tile"
+    assert M % block_M == 0 and N % block_N == 0 and K % block_K == 0, (
+        "M, N and K must be multiples of the tile"
+    )
     k_tiles = K // block_K
 
     @T.prim_func
@@ -24,31 +26,35 @@ def gemm(M, N, K):
             acc = T.alloc_fragment((block_M, block_N), T.float32)
             full = T.alloc_barrier([1] * num_stages)
             m, n = by * block_M, bx * block_N
+            ms, ns = slice(m, m + block_M), slice(n, n + block_N)  # rows and columns of D
 
-            # step i loads tile i and multiplies tile i - (num_stages - 1), which was asked for that long ago
+            # step i loads tile i and multiplies the one asked for num_stages - 1 steps ago
             for i in T.serial(k_tiles + num_stages - 1):
                 if i < k_tiles:
                     load = i % num_stages
-                    T.tma_copy(A[m : m + block_M, i * block_K : (i + 1) * block_K], A_shared[load, :, :], barrier=full[load])
-                    T.tma_copy(B[n : n + block_N, i * block_K : (i + 1) * block_K], B_shared[load, :, :], barrier=full[load])
+                    ks = slice(i * block_K, (i + 1) * block_K)
+                    T.tma_copy(A[ms, ks], A_shared[load, :, :], barrier=full[load])
+                    T.tma_copy(B[ns, ks], B_shared[load, :, :], barrier=full[load])
                     if T.shuffle_elect(128):
                         T.mbarrier_arrive(full[load])
                 if i >= num_stages - 1:
                     k = i - (num_stages - 1)
                     stage = k % num_stages
                     T.mbarrier_wait_parity(full[stage], (k // num_stages) & 1)
-                    T.wgmma_gemm(A_shared[stage, :, :], B_shared[stage, :, :], acc, transpose_B=True, clear_accum=(k == 0))
+                    operands = A_shared[stage, :, :], B_shared[stage, :, :]
+                    T.wgmma_gemm(*operands, acc, transpose_B=True, clear_accum=(k == 0))
                     T.wait_wgmma(0)
                     T.sync_threads()  # the stage is free: the next step loads into it
 
-            ### BEGIN SOLUTION: D in slices of epi_N columns through the two buffers; nobody leaves before the last store has read
+            ### BEGIN SOLUTION: D in slices, by both buffers; stay until the last store has read
             for c in T.unroll(block_N // epi_N):
                 T.tma_store_wait(1)  # all but the newest store have read their buffer
                 T.sync_threads()
                 T.copy(acc[:, c * epi_N : (c + 1) * epi_N], D_shared[c % 2, :, :])
                 T.fence_proxy_async()
                 T.sync_threads()
-                T.tma_copy(D_shared[c % 2, :, :], D[m : m + block_M, n + c * epi_N : n + (c + 1) * epi_N])
+                part = slice(n + c * epi_N, n + (c + 1) * epi_N)
+                T.tma_copy(D_shared[c % 2, :, :], D[ms, part])
             T.tma_store_wait(0)
             ### END SOLUTION
 

@@ -1,4 +1,4 @@
-"""Step 1: one tile. 128 threads copy A and B into shared memory, one warpgroup multiplies, registers go straight out."""
+"""Step 1: one tile. 128 threads copy A and B in, one warpgroup multiplies, registers go out."""
 
 import tilelang.language as T
 
@@ -6,7 +6,9 @@ block_M, block_N, block_K = 128, 128, 64
 
 
 def gemm(M, N, K):
-    assert (M, N, K) == (block_M, block_N, block_K), "step 1 computes exactly one 128 x 128 x 64 tile"
+    assert (M, N, K) == (block_M, block_N, block_K), (
+        "step 1 computes exactly one 128 x 128 x 64 tile"
+    )
 
     @T.prim_func
     def main(
@@ -21,11 +23,11 @@ def gemm(M, N, K):
 
             T.copy(A, A_shared)
             T.copy(B, B_shared)
-            ### BEGIN SOLUTION: make the tiles that the threads wrote visible to wgmma, and let nobody go on before all have
+            ### BEGIN SOLUTION: make what the threads wrote visible to wgmma; wait for them all
             T.fence_proxy_async()  # wgmma reads shared memory through the async proxy
             T.sync_threads()
             ### END SOLUTION
-            ### BEGIN SOLUTION: multiply both tiles into acc, from zero, and wait until acc may be read
+            ### BEGIN SOLUTION: multiply both tiles into acc, from zero; wait until it is there
             T.wgmma_gemm(A_shared, B_shared, acc, transpose_B=True, clear_accum=True)
             T.wait_wgmma(0)
             ### END SOLUTION

@@ -6,7 +6,9 @@ block_M, block_N, block_K = 128, 128, 64
 
 
 def gemm(M, N, K):
-    assert (M, N) == (block_M, block_N) and K % block_K == 0, "step 2 computes one 128 x 128 tile, K a multiple of 64"
+    assert (M, N) == (block_M, block_N) and K % block_K == 0, (
+        "step 2 computes one 128 x 128 tile, K a multiple of 64"
+    )
 
     @T.prim_func
     def main(
@@ -26,7 +28,7 @@ def gemm(M, N, K):
                 ### END SOLUTION
                 T.fence_proxy_async()
                 T.sync_threads()
-                ### BEGIN SOLUTION: multiply, overwriting acc in the first round only; wait; let nobody refill the tiles too early
+                ### BEGIN SOLUTION: multiply, from zero in round 0 only; wait; no early refill
                 T.wgmma_gemm(A_shared, B_shared, acc, transpose_B=True, clear_accum=(k == 0))
                 T.wait_wgmma(0)
                 T.sync_threads()  # nobody refills a tile that a warp still multiplies

@@ -3,11 +3,14 @@
 import tilelang.language as T
 
 block_M, block_N, block_K = 128, 128, 64
-ring = 4  # room for the ring to come; it also holds every step at one CTA an SM, so that steps compare
+# room for the ring to come; it also holds every step at one CTA an SM, so that steps compare
+ring = 4
 
 
 def gemm(M, N, K):
-    assert M % block_M == 0 and N % block_N == 0 and K % block_K == 0, "M, N and K must be multiples of the tile"
+    assert M % block_M == 0 and N % block_N == 0 and K % block_K == 0, (
+        "M, N and K must be multiples of the tile"
+    )
 
     @T.prim_func
     def main(
@@ -19,18 +22,19 @@ def gemm(M, N, K):
             A_shared = T.alloc_shared((ring, block_M, block_K), T.float16)
             B_shared = T.alloc_shared((ring, block_N, block_K), T.float16)
             acc = T.alloc_fragment((block_M, block_N), T.float32)
-            ### BEGIN SOLUTION: m and n, the first row and the first column of this CTA's tile of D
+            ### BEGIN SOLUTION: m and n, the first row and column of this CTA's tile of D
             m, n = by * block_M, bx * block_N
             ### END SOLUTION
 
             for k in T.serial(K // block_K):
-                ### BEGIN SOLUTION: copy tile k of this CTA's rows of A and of its rows of B into slot 0
+                ### BEGIN SOLUTION: copy tile k of this CTA's rows of A and of B into slot 0
                 T.copy(A[m : m + block_M, k * block_K : (k + 1) * block_K], A_shared[0, :, :])
                 T.copy(B[n : n + block_N, k * block_K : (k + 1) * block_K], B_shared[0, :, :])
                 ### END SOLUTION
                 T.fence_proxy_async()
                 T.sync_threads()
-                T.wgmma_gemm(A_shared[0, :, :], B_shared[0, :, :], acc, transpose_B=True, clear_accum=(k == 0))
+                operands = A_shared[0, :, :], B_shared[0, :, :]
+                T.wgmma_gemm(*operands, acc, transpose_B=True, clear_accum=(k == 0))
                 T.wait_wgmma(0)
                 T.sync_threads()
 

@@ -1,4 +1,4 @@
-"""Step 6: a persistent kernel. One CTA an SM loops over tiles, in an order that keeps A and B in L2."""
+"""Step 6: a persistent kernel. One CTA an SM loops over tiles, in an order that suits L2."""
 
 import tilelang.language as T
 
@@ -8,7 +8,9 @@ sm_count = 132  # H100 SXM and H200
 
 
 def gemm(M, N, K):
-    assert M % block_M == 0 and N % block_N == 0 and K % block_K == 0, "M, N and K must be multiples of the tile"
+    assert M % block_M == 0 and N % block_N == 0 and K % block_K == 0, (
+        "M, N and K must be multiples of the tile"
+    )
     k_tiles = K // block_K
 
     @T.prim_func
@@ -23,36 +25,39 @@ def gemm(M, N, K):
             D_shared = T.alloc_shared((block_M, block_N), T.float16)
             acc = T.alloc_fragment((block_M, block_N), T.float32)
             full = T.alloc_barrier([1] * num_stages)
-            ### BEGIN SOLUTION: a count of K tiles that outlives a tile of D, and the scheduler, started at this CTA's number
-            done = T.alloc_var(T.int32, init=0)  # K tiles multiplied in earlier tiles: stages and phases go on from there
-            tiles = T.PersistentTileScheduler(M // block_M, N // block_N, num_workers=sm_count, swizzle_size=4)
+            ### BEGIN SOLUTION: a count of K tiles that outlives a tile; the scheduler, started
+            # K tiles multiplied in earlier tiles: stages and phases go on from there
+            done = T.alloc_var(T.int32, init=0)
+            tiles = T.PersistentTileScheduler(
+                M // block_M, N // block_N, num_workers=sm_count, swizzle_size=4
+            )
             tiles.init(cta)
             ### END SOLUTION
 
             while tiles.valid():
                 m, n = tiles.m_idx * block_M, tiles.n_idx * block_N
+                ms, ns = slice(m, m + block_M), slice(n, n + block_N)
                 for i in T.serial(k_tiles + num_stages - 1):
                     if i < k_tiles:
                         ### BEGIN SOLUTION: the stage that this load goes to
                         load = (done + i) % num_stages
                         ### END SOLUTION
-                        T.tma_copy(A[m : m + block_M, i * block_K : (i + 1) * block_K], A_shared[load, :, :],
-                                   barrier=full[load])
-                        T.tma_copy(B[n : n + block_N, i * block_K : (i + 1) * block_K], B_shared[load, :, :],
-                                   barrier=full[load])
+                        ks = slice(i * block_K, (i + 1) * block_K)
+                        T.tma_copy(A[ms, ks], A_shared[load, :, :], barrier=full[load])
+                        T.tma_copy(B[ns, ks], B_shared[load, :, :], barrier=full[load])
                         if T.shuffle_elect(128):
                             T.mbarrier_arrive(full[load])
                     if i >= num_stages - 1:
                         k = i - (num_stages - 1)
-                        ### BEGIN SOLUTION: the stage of K tile k, and the wait until it has landed
+                        ### BEGIN SOLUTION: the stage of K tile k; wait until it has landed
                         stage = (done + k) % num_stages
                         T.mbarrier_wait_parity(full[stage], ((done + k) // num_stages) & 1)
                         ### END SOLUTION
-                        T.wgmma_gemm(A_shared[stage, :, :], B_shared[stage, :, :], acc, transpose_B=True,
-                                     clear_accum=(k == 0))
+                        operands = A_shared[stage, :, :], B_shared[stage, :, :]
+                        T.wgmma_gemm(*operands, acc, transpose_B=True, clear_accum=(k == 0))
                         T.wait_wgmma(0)
                         T.sync_threads()
-                ### BEGIN SOLUTION: count on; send D out, once the previous store has read D_shared; go to this CTA's next tile
+                ### BEGIN SOLUTION: count on; D out, once the last store has read; the next tile
                 done = done + k_tiles
 
                 T.tma_store_wait(0)  # the previous tile's store has read D_shared
@@ -60,7 +65,7 @@ def gemm(M, N, K):
                 T.copy(acc, D_shared)
                 T.fence_proxy_async()
                 T.sync_threads()
-                T.tma_copy(D_shared, D[m : m + block_M, n : n + block_N])
+                T.tma_copy(D_shared, D[ms, ns])
                 tiles.next_tile()
                 ### END SOLUTION
             T.tma_store_wait(0)

@@ -1,4 +1,4 @@
-"""Step 8: four stages, and one wgmma group left in flight: the next one is queued before the last one ends."""
+"""Step 8: four stages, one wgmma group in flight: the next is queued before the last ends."""
 
 import tilelang.language as T
 
@@ -8,7 +8,9 @@ sm_count = 132  # H100 SXM and H200
 
 
 def gemm(M, N, K):
-    assert M % block_M == 0 and N % block_N == 0 and K % block_K == 0, "M, N and K must be multiples of the tile"
+    assert M % block_M == 0 and N % block_N == 0 and K % block_K == 0, (
+        "M, N and K must be multiples of the tile"
+    )
     k_tiles = K // block_K
 
     @T.prim_func
@@ -22,11 +24,13 @@ def gemm(M, N, K):
             B_shared = T.alloc_shared((num_stages, block_N, block_K), T.float16)
             D_shared = T.alloc_shared((block_M, block_N), T.float16)
             acc = T.alloc_fragment((block_M, block_N), T.float32)
-            full = T.alloc_barrier([1] * num_stages)  # one arrival by the producer, and the bytes
+            full = T.alloc_barrier([1] * num_stages)  # one arrival by the producer, and bytes
             empty = T.alloc_barrier([1] * num_stages)  # one arrival by the consumer warpgroup
             it = T.alloc_var(T.int32, init=0)  # K tiles so far; each role counts its own
             thread = T.get_thread_binding()
-            tiles = T.PersistentTileScheduler(M // block_M, N // block_N, num_workers=sm_count, swizzle_size=4)
+            tiles = T.PersistentTileScheduler(
+                M // block_M, N // block_N, num_workers=sm_count, swizzle_size=4
+            )
             tiles.init(cta)
 
             if thread < 128:  # producer warpgroup, of which one warp works
@@ -34,14 +38,14 @@ def gemm(M, N, K):
                 if thread < 32:
                     while tiles.valid():
                         m, n = tiles.m_idx * block_M, tiles.n_idx * block_N
+                        ms, ns = slice(m, m + block_M), slice(n, n + block_N)
                         for k in T.serial(k_tiles):
                             stage = it % num_stages
-                            # a new barrier has parity 1 behind it: the first round does not wait
+                            # a new barrier has parity 1 behind it: round 0 does not wait
                             T.mbarrier_wait_parity(empty[stage], (it // num_stages) & 1 ^ 1)
-                            T.tma_copy(A[m : m + block_M, k * block_K : (k + 1) * block_K], A_shared[stage, :, :],
-                                       barrier=full[stage], leader_scope_threads=32)
-                            T.tma_copy(B[n : n + block_N, k * block_K : (k + 1) * block_K], B_shared[stage, :, :],
-                                       barrier=full[stage], leader_scope_threads=32)
+                            ks = slice(k * block_K, (k + 1) * block_K)
+                            T.tma_copy(A[ms, ks], A_shared[stage, :, :], barrier=full[stage])
+                            T.tma_copy(B[ns, ks], B_shared[stage, :, :], barrier=full[stage])
                             if T.shuffle_elect(32):
                                 T.mbarrier_arrive(full[stage])
                             it = it + 1
@@ -50,13 +54,14 @@ def gemm(M, N, K):
                 T.inc_max_nreg(232)
                 while tiles.valid():
                     m, n = tiles.m_idx * block_M, tiles.n_idx * block_N
-                    ### BEGIN SOLUTION: the K tiles of one tile of D, one group left in flight; every stage given back once
+                    ms, ns = slice(m, m + block_M), slice(n, n + block_N)
+                    ### BEGIN SOLUTION: the K loop, a group in flight; give each stage back once
                     for k in T.serial(k_tiles):
                         stage = it % num_stages
                         T.mbarrier_wait_parity(full[stage], (it // num_stages) & 1)
-                        T.wgmma_gemm(A_shared[stage, :, :], B_shared[stage, :, :], acc, transpose_B=True,
-                                     clear_accum=(k == 0))
-                        T.wait_wgmma(1)  # all but the newest group are done: the stage before this one is free
+                        operands = A_shared[stage, :, :], B_shared[stage, :, :]
+                        T.wgmma_gemm(*operands, acc, transpose_B=True, clear_accum=(k == 0))
+                        T.wait_wgmma(1)  # all but the newest group are done: a stage is free
                         if k > 0:
                             if T.shuffle_elect(128):
                                 T.mbarrier_arrive(empty[(it - 1) % num_stages])
@@ -71,7 +76,7 @@ def gemm(M, N, K):
                     T.copy(acc, D_shared)
                     T.fence_proxy_async()
                     T.sync_threads(1, 128)
-                    T.tma_copy(D_shared, D[m : m + block_M, n : n + block_N])
+                    T.tma_copy(D_shared, D[ms, ns])
                     tiles.next_tile()
                 T.tma_store_wait(0)
 

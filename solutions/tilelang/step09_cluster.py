@@ -1,17 +1,19 @@
-"""Step 9: a cluster of two CTAs, one above the other. They need the same B tile: one load multicasts it to both."""
+"""Step 9: a cluster of two CTAs, one above the other. One load multicasts B's tile to both."""
 
 import tilelang.language as T
 
 block_M, block_N, block_K = 128, 128, 64
-num_stages = 6  # a stage comes free only after a message from the other SM: two more cover the trip
+num_stages = 6  # a stage is free only after a message from the other SM: two more cover that
 cluster = 2
 sm_count = 132  # H100 SXM and H200
 
 
 def gemm(M, N, K):
     assert M % (cluster * block_M) == 0 and N % block_N == 0 and K % block_K == 0, (
-        "sizes must be multiples of the cluster's tile")
+        "sizes must be multiples of the cluster's tile"
+    )
     k_tiles = K // block_K
+    work = M // block_M, N // block_N, sm_count // cluster  # rows, columns of tiles; workers
 
     @T.prim_func
     def main(
@@ -24,35 +26,40 @@ def gemm(M, N, K):
             B_shared = T.alloc_shared((num_stages, block_N, block_K), T.float16)
             D_shared = T.alloc_shared((block_M, block_N), T.float16)
             acc = T.alloc_fragment((block_M, block_N), T.float32)
-            full = T.alloc_barrier([1] * num_stages)  # one arrival by the producer, and the bytes
-            ### BEGIN SOLUTION: empty barriers at which both CTAs can arrive; how many arrivals make a stage free?
-            # a stage is written for both CTAs, so it is free when the consumers of both have left it
+            full = T.alloc_barrier([1] * num_stages)  # one arrival by the producer, and bytes
+            ### BEGIN SOLUTION: empty barriers for both CTAs; how many arrivals free a stage?
+            # a stage is written for both CTAs: it is free when the consumers of both left it
             empty = T.alloc_cluster_barrier([cluster] * num_stages)
             ### END SOLUTION
             it = T.alloc_var(T.int32, init=0)  # K tiles so far; each role counts its own
-            thread = T.get_thread_binding()
-            rank = T.block_rank_in_cluster()
-            tiles = T.PersistentTileScheduler(M // block_M, N // block_N, num_workers=sm_count // cluster, swizzle_size=8,
-                                              column_major=False, cluster_size=cluster)
+            thread, rank = T.get_thread_binding(), T.block_rank_in_cluster()
+            tiles = T.PersistentTileScheduler(
+                *work, swizzle_size=8, column_major=False, cluster_size=cluster
+            )
             tiles.init(cta // cluster)
 
             if thread < 128:  # producer warpgroup, of which one warp works
                 T.dec_max_nreg(40)
                 if thread < 32:
                     while tiles.valid():
-                        ### BEGIN SOLUTION: m, n of this CTA; for each K tile, forth or back: wait, load A, multicast B, arrive
+                        ### BEGIN SOLUTION: m, n; K forth or back: wait, load, multicast, arrive
                         m, n = (tiles.m_idx * cluster + rank) * block_M, tiles.n_idx * block_N
+                        ms, ns = slice(m, m + block_M), slice(n, n + block_N)
                         for k in T.serial(k_tiles):
                             stage = it % num_stages
-                            # a new barrier has parity 1 behind it: the first round does not wait
+                            # a new barrier has parity 1 behind it: round 0 does not wait
                             T.mbarrier_wait_parity(empty[stage], (it // num_stages) & 1 ^ 1)
-                            # every other tile goes through K backwards: what the last tile left in L2 comes first
-                            k_load = T.if_then_else(tiles.current_iter % 2 == 0, k, k_tiles - 1 - k)
-                            T.tma_copy(A[m : m + block_M, k_load * block_K : (k_load + 1) * block_K], A_shared[stage, :, :],
-                                       barrier=full[stage], leader_scope_threads=32)
-                            # both CTAs expect B's bytes on their own full barrier; only rank 0 issues the load, for both
-                            T.tma_copy(B[n : n + block_N, k_load * block_K : (k_load + 1) * block_K], B_shared[stage, :, :],
-                                       barrier=full[stage], cluster_mask=0b11, leader_scope_threads=32)
+                            # every other tile goes back through K: what L2 has comes first
+                            j = T.if_then_else(tiles.current_iter % 2 == 0, k, k_tiles - 1 - k)
+                            ks = slice(j * block_K, (j + 1) * block_K)
+                            T.tma_copy(A[ms, ks], A_shared[stage, :, :], barrier=full[stage])
+                            # each CTA expects B's bytes on its own full; rank 0 loads for both
+                            T.tma_copy(
+                                B[ns, ks],
+                                B_shared[stage, :, :],
+                                barrier=full[stage],
+                                cluster_mask=0b11,
+                            )
                             if T.shuffle_elect(32):
                                 T.mbarrier_arrive(full[stage])
                             it = it + 1
@@ -61,17 +68,17 @@ def gemm(M, N, K):
             else:  # consumer warpgroup
                 T.inc_max_nreg(232)
                 while tiles.valid():
-                    ### BEGIN SOLUTION: m, n of this CTA; multiply, one group in flight; tell both CTAs of each stage that is free
+                    ### BEGIN SOLUTION: m, n; multiply, a group in flight; free stages for both
                     m, n = (tiles.m_idx * cluster + rank) * block_M, tiles.n_idx * block_N
+                    ms, ns = slice(m, m + block_M), slice(n, n + block_N)
                     for k in T.serial(k_tiles):
                         stage = it % num_stages
                         T.mbarrier_wait_parity(full[stage], (it // num_stages) & 1)
-                        T.wgmma_gemm(A_shared[stage, :, :], B_shared[stage, :, :], acc, transpose_B=True,
-                                     clear_accum=(k == 0))
-                        T.wait_wgmma(1)  # all but the newest group are done: the stage before this one is free
-                        if k > 0:
-                            if thread % 128 < cluster:  # thread 0 tells CTA 0, thread 1 tells CTA 1
-                                T.mbarrier_arrive(empty[(it - 1) % num_stages], thread % 128)
+                        operands = A_shared[stage, :, :], B_shared[stage, :, :]
+                        T.wgmma_gemm(*operands, acc, transpose_B=True, clear_accum=(k == 0))
+                        T.wait_wgmma(1)  # all but the newest group are done: a stage is free
+                        if k > 0 and thread % 128 < cluster:  # thread i tells CTA i
+                            T.mbarrier_arrive(empty[(it - 1) % num_stages], thread % 128)
                         it = it + 1
                     T.wait_wgmma(0)
                     if thread % 128 < cluster:
@@ -83,11 +90,11 @@ def gemm(M, N, K):
                     T.copy(acc, D_shared)
                     T.fence_proxy_async()
                     T.sync_threads(1, 128)
-                    T.tma_copy(D_shared, D[m : m + block_M, n : n + block_N])
+                    T.tma_copy(D_shared, D[ms, ns])
                     tiles.next_tile()
                 T.tma_store_wait(0)
             ### BEGIN SOLUTION: keep both CTAs here until neither can touch the other any more
-            T.cluster_sync()  # a CTA that left early could not be told about, or written to, by the other
+            T.cluster_sync()  # a CTA that left could not be told about, or written to
             ### END SOLUTION
 
     return main

@@ -1,18 +1,22 @@
-"""Step 10: two consumer warpgroups share a 128 x 256 tile, 64 rows each: each A tile that arrives meets twice the columns."""
+"""Step 10: two consumer warpgroups share a 128 x 256 tile; A tiles meet twice the columns."""
 
 import tilelang.language as T
 
 block_M, block_N, block_K = 128, 256, 64
-epi_N = 64  # columns of D staged at a time, in two buffers: TMA stores one while threads fill the other
+epi_N = 64  # columns of D staged at a time: TMA stores one buffer, threads fill the other
 num_stages, consumers = 4, 2
+threads = 128 * (1 + consumers)
 cluster = 2
 num_ctas = 128  # of 132 SMs: 64 clusters work through D in squares of 8 x 8 cluster tiles
+rows = T.GemmWarpPolicy.FullRow  # 64 rows of the tile for each consumer
 
 
 def gemm(M, N, K):
     assert M % (cluster * block_M) == 0 and N % block_N == 0 and K % block_K == 0, (
-        "sizes must be multiples of the cluster's tile")
+        "sizes must be multiples of the cluster's tile"
+    )
     k_tiles = K // block_K
+    work = M // block_M, N // block_N, num_ctas // cluster  # rows, columns of tiles; workers
 
     @T.prim_func
     def main(
@@ -20,37 +24,42 @@ def gemm(M, N, K):
         B: T.Tensor((N, K), T.float16),
         D: T.Tensor((M, N), T.float16),
     ):
-        with T.ClusterKernel(num_ctas, cluster_dims=cluster, threads=128 * (1 + consumers)) as cta:
+        with T.ClusterKernel(num_ctas, cluster_dims=cluster, threads=threads) as cta:
             A_shared = T.alloc_shared((num_stages, block_M, block_K), T.float16)
             B_shared = T.alloc_shared((num_stages, block_N, block_K), T.float16)
             D_shared = T.alloc_shared((2, block_M, epi_N), T.float16)
             acc = T.alloc_fragment((block_M, block_N), T.float32)
-            full = T.alloc_barrier([1] * num_stages)  # one arrival by the producer, and the bytes
-            # a stage is written for both CTAs, so it is free when the consumers of both have left it
+            full = T.alloc_barrier([1] * num_stages)  # one arrival by the producer, and bytes
+            # a stage is written for both CTAs: it is free when the consumers of both left it
             empty = T.alloc_cluster_barrier([cluster * consumers] * num_stages)
             it = T.alloc_var(T.int32, init=0)  # K tiles so far; each role counts its own
-            thread = T.get_thread_binding()
-            rank = T.block_rank_in_cluster()
-            tiles = T.PersistentTileScheduler(M // block_M, N // block_N, num_workers=num_ctas // cluster, swizzle_size=8,
-                                              column_major=False, cluster_size=cluster)
+            thread, rank = T.get_thread_binding(), T.block_rank_in_cluster()
+            tiles = T.PersistentTileScheduler(
+                *work, swizzle_size=8, column_major=False, cluster_size=cluster
+            )
             tiles.init(cta // cluster)
 
-            ### BEGIN SOLUTION: the kernel: one producer warp, two consumer warpgroups, and a common end
+            ### BEGIN SOLUTION: the kernel: one producer warp, two consumers, and a common end
             if thread < 128:  # producer warpgroup, of which one warp works
                 T.dec_max_nreg(40)
                 if thread < 32:
                     while tiles.valid():
                         m, n = (tiles.m_idx * cluster + rank) * block_M, tiles.n_idx * block_N
+                        ms, ns = slice(m, m + block_M), slice(n, n + block_N)
                         for k in T.serial(k_tiles):
                             stage = it % num_stages
-                            # a new barrier has parity 1 behind it: the first round does not wait
+                            # a new barrier has parity 1 behind it: round 0 does not wait
                             T.mbarrier_wait_parity(empty[stage], (it // num_stages) & 1 ^ 1)
-                            # every other tile goes through K backwards: what the last tile left in L2 comes first
-                            k_load = T.if_then_else(tiles.current_iter % 2 == 0, k, k_tiles - 1 - k)
-                            T.tma_copy(A[m : m + block_M, k_load * block_K : (k_load + 1) * block_K], A_shared[stage, :, :],
-                                       barrier=full[stage], leader_scope_threads=32)
-                            T.tma_copy(B[n : n + block_N, k_load * block_K : (k_load + 1) * block_K], B_shared[stage, :, :],
-                                       barrier=full[stage], cluster_mask=0b11, leader_scope_threads=32)
+                            # every other tile goes back through K: what L2 has comes first
+                            j = T.if_then_else(tiles.current_iter % 2 == 0, k, k_tiles - 1 - k)
+                            ks = slice(j * block_K, (j + 1) * block_K)
+                            T.tma_copy(A[ms, ks], A_shared[stage, :, :], barrier=full[stage])
+                            T.tma_copy(
+                                B[ns, ks],
+                                B_shared[stage, :, :],
+                                barrier=full[stage],
+                                cluster_mask=0b11,
+                            )
                             if T.shuffle_elect(32):
                                 T.mbarrier_arrive(full[stage])
                             it = it + 1
@@ -62,13 +71,13 @@ def gemm(M, N, K):
                     for k in T.serial(k_tiles):
                         stage = it % num_stages
                         T.mbarrier_wait_parity(full[stage], (it // num_stages) & 1)
-                        T.wgmma_gemm(A_shared[stage, :, :], B_shared[stage, :, :], acc, transpose_B=True,
-                                     clear_accum=(k == 0),
-                                     policy=T.GemmWarpPolicy.FullRow)
-                        T.wait_wgmma(1)  # all but the newest group are done: the stage before this one is free
-                        if k > 0:
-                            if thread % 128 < cluster:  # thread 0 tells CTA 0, thread 1 tells CTA 1
-                                T.mbarrier_arrive(empty[(it - 1) % num_stages], thread % 128)
+                        operands = A_shared[stage, :, :], B_shared[stage, :, :]
+                        T.wgmma_gemm(
+                            *operands, acc, transpose_B=True, clear_accum=(k == 0), policy=rows
+                        )
+                        T.wait_wgmma(1)  # all but the newest group are done: a stage is free
+                        if k > 0 and thread % 128 < cluster:  # thread i tells CTA i
+                            T.mbarrier_arrive(empty[(it - 1) % num_stages], thread % 128)
                         it = it + 1
                     T.wait_wgmma(0)
                     if thread % 128 < cluster:
@@ -80,10 +89,11 @@ def gemm(M, N, K):
                         T.copy(acc[:, c * epi_N : (c + 1) * epi_N], D_shared[c % 2, :, :])
                         T.fence_proxy_async()
                         T.sync_threads(1, 128 * consumers)
-                        T.tma_copy(D_shared[c % 2, :, :], D[m : m + block_M, n + c * epi_N : n + (c + 1) * epi_N])
+                        part = slice(n + c * epi_N, n + (c + 1) * epi_N)
+                        T.tma_copy(D_shared[c % 2, :, :], D[m : m + block_M, part])
                     tiles.next_tile()
                 T.tma_store_wait(0)
-            T.cluster_sync()  # a CTA that left early could not be told about, or written to, by the other
+            T.cluster_sync()  # a CTA that left could not be told about, or written to
             ### END SOLUTION
 
     return main

@@ -16,7 +16,7 @@ from course_utils import cli
 from course_utils.artifact import Artifact
 from course_utils.cli import check as checking
 from course_utils.cli import doctor, records
-from course_utils.compile import factory
+from course_utils.compile import cache, factory
 from course_utils.compile import load as loading
 from course_utils.grading import gemm, steps
 from course_utils.grading.verdict import Part, Verdict
@@ -444,6 +444,38 @@ def test_doctor_exits_1_where_something_but_the_gpu_is_missing(bad, code, course
     assert [line.split() for line in out.splitlines()] == states
 
 
+def test_doctor_says_where_the_cache_is_and_what_it_holds(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    cache.write(cache.key_of("one"), bytes(3_000_000))
+    _, fine, words = doctor._cache()
+    assert fine and f"{tmp_path}/hopper-gemm-course holds 3 MB: 1 compiled kernels" in words
+    assert "header" not in words and "`course clean` empties it" in words
+
+
+@pytest.mark.parametrize("place", ["/proc/nothing", "/etc/passwd"])
+def test_doctor_says_why_nothing_can_be_kept(place, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", place)
+    _, fine, words = doctor._cache()
+    assert not fine and f"nothing can be kept in {place}/hopper-gemm-course (No" in words
+    assert "set XDG_CACHE_HOME to a folder that you can write to" in words
+
+
+def test_clean_empties_the_cache(course, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert course("clean") == (PASSED, f"freed 0.0 MB in {cache.folder()}\n", "")
+    cache.write(cache.key_of("one"), bytes(3_000_000))
+    assert course("clean") == (PASSED, f"freed 3.0 MB in {cache.folder()}\n", "")
+    assert cache.read(cache.key_of("one")) is None
+
+
+def test_clean_of_a_file_exits_2(course, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("mine")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    code, _, err = course("clean")
+    assert code == USAGE and err.startswith("course clean: ") and "Not a directory" in err
+    assert (tmp_path / "file").read_text() == "mine"
+
+
 def test_import_records_a_good_file(course):
     entry = {"name": "step03 tilelang", "step": "step03", "dsl": "tilelang", "checks": [], "timings": []}
     good = {"provenance": PROVENANCE, "entries": [entry]}
@@ -512,10 +544,10 @@ def test_bundle_of_the_wrong_kernels_times_none(course, monkeypatch):
     assert course("bundle", "out.pyz", "--wrong")[0] == PASSED
     kernels = manifest("out.pyz")
     names = [
-        f"{path.stem} {dsl}"
+        f"{name} {dsl}"
         for dsl in factory.DSLS
-        for path in sorted((loading.SOLUTIONS / "wrong" / dsl).glob("*.py"))
-        if loading.load_module(path).FAILS != "compiles"
+        for name, path in loading.planted(dsl).items()
+        if loading.load_planted(path).fails != "compiles"
     ]
     assert [kernel["name"] for kernel in kernels] == names
     assert {kernel["timed"] for kernel in kernels} == {False}
@@ -533,7 +565,7 @@ def test_trace_of_a_right_kernel(course):
 
 
 def test_trace_of_a_deadlock_says_who_waits_and_draws_it(course):
-    path = loading.SOLUTIONS / "wrong" / "tilelang" / "arrival_count.py"
+    path = loading.planted("tilelang")["arrival_count"]
     code, out, _ = course("trace", path, "--size", "256x128x320", "--seed", "3")
     assert code == FAILED
     assert "did not end" in out and "error: deadlock: producer warp 0" in out
@@ -542,7 +574,7 @@ def test_trace_of_a_deadlock_says_who_waits_and_draws_it(course):
 
 
 def test_trace_says_that_a_finished_kernel_is_wrong(course):
-    path = loading.SOLUTIONS / "wrong" / "cute" / "swizzle_disagrees.py"
+    path = loading.planted("cute")["swizzle_disagrees"]
     code, out, _ = course("trace", path, "--dsl", "cute", "--size", "128x128x64")
     assert code == FAILED and "D is wrong" in out and "swizzle" in out
 

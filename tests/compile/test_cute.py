@@ -22,6 +22,7 @@ from course_utils.compile import cute as compiler
 from course_utils.compile import load as loading
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import compile_factory
+from course_utils.compile.load import edited as edit
 from course_utils.grading import steps
 from course_utils.tma.rules import violations
 
@@ -51,14 +52,6 @@ LAUNCH = f"        {CALL}grid=(1, 1, 1), block=(128, 1, 1))\n"
 BLOCK = "block=(128, 1, 1)"
 TENSORS = "A: cute.Tensor, B: cute.Tensor, D: cute.Tensor"
 SPIN = "def spin():\n    while True:\n        pass\n\n\ndef gemm("
-
-
-def edit(source, *changes):
-    """``source`` with each (old, new) replaced; old must be there once."""
-    for old, new in changes:
-        assert source.count(old) == 1, old
-        source = source.replace(old, new)
-    return source
 
 
 def in_kernel(line):
@@ -193,12 +186,10 @@ def test_launch_of_step_1():
 def test_launch_of_step_4():
     a = solution("step04")
     assert (a.grid, a.block, a.cluster) == ((N // 128, M // 128, 1), (128, 1, 1), (1, 1, 1))
-    assert (
-        a.dynamic_shared == 1024 + 4 * (128 + 128) * 64 * 2 + 128 * 128 * 2
-    )  # the mbarrier's page, the ring, and D
-    assert fields(a) == maps(
-        (128, 64), (128, 64), (128, 64)
-    )  # D half a tile: a row of 128 B swizzle is 64 elements
+    # the mbarrier's page, the ring, and D
+    assert a.dynamic_shared == 1024 + 4 * (128 + 128) * 64 * 2 + 128 * 128 * 2
+    # D half a tile: a row of 128 B swizzle is 64 elements
+    assert fields(a) == maps((128, 64), (128, 64), (128, 64))
 
 
 def test_launch_of_step_9():
@@ -242,9 +233,8 @@ def test_artifact_is_of_one_kernel(step):
 
 def test_spills_and_warnings_are_read_past_line_breaks():
     """The DSL breaks the assembler's lines, in words like `bytes spill loads` too."""
-    gemm = loading.plant(
-        "step04", "cute", ("(64, block_N, 16)", "(64, 256, 16)")
-    )  # twice the columns that there are
+    # twice the columns that there are
+    gemm = loading.plant("step04", "cute", ("(64, block_N, 16)", "(64, 256, 16)"))
     r = compiler.compile_gemm(gemm, 256, 256, 64).resources
     assert r.registers == 255 and r.spill_stores > 0 and r.spill_loads > 0 and r.stack_frame > 0
     assert len(r.warnings) == 1 and r.warnings[0].startswith(
@@ -578,11 +568,7 @@ def test_box_that_does_not_match_its_layout():
 
 
 def test_ungrouped_modes():
-    text = refusal(
-        loading.load_factory(loading.SOLUTIONS / "wrong" / "cute" / "ungrouped_modes.py"),
-        "lower",
-        (256, 384, 192),
-    )
+    text = refusal(loading.load_factory(loading.planted("cute")["ungrouped_modes"]), "lower", (256, 384, 192))
     assert "tma_partition: shared-memory operand stride at mode 1 leaf 0 is 16 bits" in text
     assert re.search(
         r"\n  at kernel_cute_step04\.py, line \d+: A_dst, A_src = cpasync\.tma_partition\(.*\)$", text

@@ -3,6 +3,7 @@
 import inspect
 import sys
 import tempfile
+import traceback
 
 import pytest
 
@@ -11,11 +12,6 @@ from course_utils.compile.errors import CompileError
 from course_utils.grading.steps import STEPS
 
 GOOD = "def gemm(M, N, K):\n    return M + N + K\n"
-
-
-@pytest.fixture(autouse=True)
-def temporary_files_go_with_the_test(tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
 def write(folder, source, name="step.py"):
@@ -42,6 +38,47 @@ def test_the_source_stays_readable(tmp_path):
     assert inspect.getsource(loading.load_factory(write(tmp_path, GOOD))) == GOOD
     factory = loading.load_factory_source(GOOD, "notebook cell [3]")
     assert inspect.getsource(factory) == GOOD and factory(1, 2, 3) == 6
+    assert loading.file_source(factory) == GOOD
+
+
+def test_source_in_no_file_is_read_again_and_leaves_nothing_behind(tmp_path, monkeypatch):
+    """Two sources of one name stay two; a traceback and an error name their lines."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    sources = [f"block = {n}\n\n\ndef gemm(M, N, K):\n    return block / M\n" for n in (64, 96)]
+    factories = [loading.load_factory_source(source, "mine") for source in sources]
+    assert [loading.file_source(factory) for factory in factories] == sources
+    assert [factory(1, 0, 0) for factory in factories] == [64, 96]
+    with pytest.raises(ZeroDivisionError) as caught:
+        factories[0](0, 0, 0)
+    line = traceback.extract_tb(caught.value.__traceback__)[-1]
+    assert (line.filename.rsplit("/")[-1], line.lineno, line.line) == (
+        "kernel_mine.py",
+        5,
+        "return block / M",
+    )
+    with pytest.raises(CompileError, match="kernel_mine.py, line 2: ZeroDivisionError"):
+        loading.load_factory_source("x = 1\ny = 1 / 0\n", "mine")
+    with pytest.raises(CompileError, match="kernel_mine.py defines no gemm"):
+        loading.load_factory_source("", "mine")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_edit_finds_its_text_exactly_once():
+    assert loading.edited("a = 1\n", ("a", "b"), ("b = 1", "b = 2")) == "b = 2\n"
+    assert loading.edited("a = 1\n") == "a = 1\n"
+    for text, times in (("1", 2), ("3", 0)):
+        with pytest.raises(ValueError, match=f"^mine.py has {times} times, not once: {text}$"):
+            loading.edited("a = 1\nb = 1\n", (text, "x"), name="mine.py")
+    with pytest.raises(ValueError, match="step01_single_tile.py has 0 times, not once: warps"):
+        loading.plant("step01", "tilelang", ("warps", "T"))
+
+
+def test_planted_faults_are_found_by_name_and_loaded_one_by_one():
+    assert "no_phase_flip" in loading.planted("tilelang") and "nested_elect" in loading.planted("cute")
+    assert loading.planted("no_such_dsl") == {}
+    wrong = loading.load_planted(loading.planted("tilelang")["no_phase_flip"])
+    assert (wrong.step, wrong.fails, wrong.needs_gpu) == ("step05", "results", True)
+    assert "mbarrier_wait_parity(full[stage], 0)" in loading.file_source(wrong.gemm)
 
 
 def test_files_of_one_name_are_two_modules(tmp_path):
@@ -80,10 +117,8 @@ def test_an_edited_file_is_read_again(tmp_path, monkeypatch):
         ("x = 'é'\n".encode("latin-1"), ["step.py", "utf-8"]),
         ("x = 1\ny = 1 / 0\n", ["step.py, line 2", "ZeroDivisionError: division by zero"]),
         ("def f():\n    raise KeyError('stage')\n\n\nf()\n", ["step.py, line 2", "KeyError: 'stage'"]),
-        (
-            "import json\n\njson.loads('{')\n",
-            ["step.py, line 3", "JSONDecodeError"],
-        ),  # of the learner's lines, the last
+        # of the learner's lines, the last
+        ("import json\n\njson.loads('{')\n", ["step.py, line 3", "JSONDecodeError"]),
         ("import no_such_package.part\n", ["step.py imports no_such_package", "make venv"]),
         ("from math import nothing\n", ["step.py", "ImportError", "nothing"]),
         ("def gem(M, N, K):\n    pass\n", ["step.py defines no gemm", "def gemm(M, N, K)"]),

@@ -90,9 +90,8 @@ def test_a_deadlock_shows_its_circle():
         "waits for empty[0], parity 0",
         "waits for full[0], parity 1",
     }
-    assert (
-        sum(type(patch).__name__ == "FancyArrowPatch" for patch in axes.patches) == 2
-    )  # each waits for the other
+    # each waits for the other
+    assert sum(type(patch).__name__ == "FancyArrowPatch" for patch in axes.patches) == 2
 
 
 def test_ctas_can_be_chosen_and_idle_ones_are_refused():

@@ -89,9 +89,8 @@ def test_a_flattened_view_of_the_tensors_is_welcome():
         "(d2 // b2, d1 // b1, d0 // b0, threads=128) as (bx, by, bz)",
         "(d2 // b2, d0 * d1 // b1, threads=128) as (bx, by)",
     ).replace("(b0, b1, b2)", "(b1, b2)")
-    whole_rows = checked(HEAD + flat + body)[1][
-        "path"
-    ]  # a tile that is one piece of memory: tilelang 0.1.15 leaves TMA's map out
+    # a tile that is one piece of memory: tilelang 0.1.15 leaves TMA's map out
+    whole_rows = checked(HEAD + flat + body)[1]["path"]
     assert whole_rows.passed is False and "1-D bulk copy" in whole_rows.detail
     assert checked(HEAD.replace("2, 16, 64", "2, 16, 32") + flat + body)[0].passed
 

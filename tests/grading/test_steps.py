@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from course_utils.compile.factory import DSLS
 from course_utils.compile.load import SOLUTIONS, solution_path
 from course_utils.grading import steps
-from course_utils.grading.checker import DSLS
 
 ROOT = SOLUTIONS.parent
 README = (ROOT / "README.md").read_text()

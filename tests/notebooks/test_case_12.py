@@ -15,7 +15,7 @@ import tilelang.language as T
 from course_utils.artifact import TensorMap
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS, compile_factory
-from course_utils.compile.load import load_factory, load_module, solution_path
+from course_utils.compile.load import edited, load_factory, load_module, solution_path
 from course_utils.grading.copy import check_copy
 from course_utils.grading.maps import findings
 from course_utils.ptx import paths as copies
@@ -197,13 +197,8 @@ def test_rows_of_a_slab_that_come_in_eights_are_swizzled(rows, swizzle):
 @pytest.mark.parametrize(
     "copy, shape, path, dims, box",
     [
-        (
-            in_two_dimensions(16, 64),
-            SHAPE,
-            BULK,
-            None,
-            None,
-        ),  # the old cure makes whole rows one piece of memory
+        # the old cure makes whole rows one piece of memory
+        (in_two_dimensions(16, 64), SHAPE, BULK, None, None),
         (in_two_dimensions(16, 32), SHAPE, TENSOR, (64, 256), (32, 16)),
         (in_two_dimensions(16, 64), (4, 48, 128), TENSOR, (128, 192), (64, 16)),
         (in_two_dimensions(8, 64, long_rows=True), (8, 32, 60), TENSOR, (1920, 8), (64, 8)),
@@ -232,12 +227,8 @@ def cute_source():
 
 def variant(folder, *edits):
     """``copy`` of the CuTe DSL solution with texts exchanged."""
-    source = cute_source()
-    for text, instead in edits:
-        assert source.count(text) == 1, text
-        source = source.replace(text, instead)
     path = folder / "variant.py"
-    path.write_text(source)
+    path.write_text(edited(cute_source(), *edits))
     return load_module(path).copy
 
 

@@ -5,8 +5,11 @@ back.
 import pytest
 
 from authoring.sync import exercise
+from course_utils.compile.factory import compile_factory
 from course_utils.compile.load import load_factory_source, solution_path
-from course_utils.grading import checker, steps
+from course_utils.grading import steps
+from course_utils.grading.gemm import check_gemm
+from course_utils.run.backends import Emulator, Launch
 
 SIZE = (256, 768, 320)
 # What the check of the broken kernel says in the emulator, and the parts that fail.
@@ -33,7 +36,7 @@ CASES = [pytest.param(case, marks=[] if case in QUICK else pytest.mark.slow) for
 @pytest.mark.parametrize("case", CASES)
 def test_a_broken_kernel_fails_with_its_symptom_and_no_points(case):
     gemm, dsl = kernel(case)
-    verdict = checker.check(case, gemm, dsl, "emulator")
+    verdict = check_gemm(case, gemm, dsl, "emulator")
     word, failing = SYMPTOMS[case]
     assert {part.name for part in verdict.checks if part.passed is False} == failing
     assert word in " ".join(part.detail for part in verdict.checks if part.passed is False)
@@ -43,7 +46,7 @@ def test_a_broken_kernel_fails_with_its_symptom_and_no_points(case):
 @pytest.mark.parametrize("case", CASES)
 def test_a_repaired_kernel_has_all_points(case):
     gemm, dsl = kernel(case, solved=True)
-    verdict = checker.check(case, gemm, dsl, "emulator")
+    verdict = check_gemm(case, gemm, dsl, "emulator")
     assert all(part.passed for part in verdict.checks if part.name != "speed")
     assert verdict.points == steps.points_of(case)
 
@@ -67,7 +70,7 @@ def test_a_broken_kernel_is_right_at_some_sizes_only(case, right, not_right):
     gemm, dsl = kernel(case)
 
     def ok(size):
-        return checker.ask_emulator(checker.compile_factory(gemm, dsl, size), (0,), (0, -1))["ok"]
+        return Emulator(schedules=(0,)).ask(Launch(size, compile_factory(gemm, dsl, size), ctas=(0, -1))).ok
 
     assert {size: ok(size) for size in [*right, *not_right]} == dict.fromkeys(right, True) | dict.fromkeys(
         not_right, False
@@ -84,9 +87,7 @@ def count(step, dsl, instruction, without=None):
     lines = solution_path(step, dsl).read_text().splitlines()
     kept = [line for line in lines if not without or not line.strip().startswith(without)]
     assert len(kept) < len(lines) or not without
-    return checker.compile_factory(load_factory_source("\n".join(kept), step), dsl, SIZE).ptx.count(
-        instruction
-    )
+    return compile_factory(load_factory_source("\n".join(kept), step), dsl, SIZE).ptx.count(instruction)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from authoring import sync
+from course_utils.compile import load as loading
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import compile_factory
 from course_utils.compile.load import load_module, solution_path
@@ -54,11 +55,7 @@ def loads(kernel):
 
 def edited(path, tmp_path, *edits):
     """``copy`` of a solution with each text replaced by another."""
-    text = path.read_text()
-    for before, after in edits:
-        assert text.count(before) == 1
-        text = text.replace(before, after)
-    return loaded(text, tmp_path / "edited.py").copy
+    return loaded(loading.edited(path.read_text(), *edits), tmp_path / "edited.py").copy
 
 
 @pytest.mark.parametrize("grouped", [False, True])

@@ -9,8 +9,9 @@ import nbformat
 import pytest
 
 from authoring import sync
+from course_utils.compile.factory import compile_factory
 from course_utils.compile.load import BEGIN, load_factory, solution_path
-from course_utils.grading import checker
+from course_utils.grading.gemm import check_gemm
 from course_utils.ptx import receipts
 
 WIDTH = 96  # columns, as in solutions/ruff.toml
@@ -32,7 +33,7 @@ def generated(cell):
 
 @cache
 def compiled(name):
-    return checker.compile_factory(load_factory(solution_path(name, "cute")), "cute", (512, 256, 320))
+    return compile_factory(load_factory(solution_path(name, "cute")), "cute", (512, 256, 320))
 
 
 def counted(name, instruction):
@@ -73,7 +74,7 @@ def test_the_raw_kernel_is_no_exercise():
 @pytest.mark.parametrize("name", [RAW, PIPELINE])
 def test_both_forms_of_step_7_are_right_and_all_that_the_step_asks(name):
     gemm = load_factory(solution_path(name, "cute"))
-    verdict = checker.check("step07", gemm, "cute", "emulator")
+    verdict = check_gemm("step07", gemm, "cute", "emulator")
     states = {part.name: part.state for part in verdict.checks}
     assert states.pop("speed") == "not run" and set(states.values()) == {"passed"}, verdict.diagnosis
     resources = compiled(name).resources

@@ -21,7 +21,7 @@ from nbgrader.validator import Validator
 
 from authoring import drawings, sync
 from course_utils.compile.factory import DSLS
-from course_utils.compile.load import SOLUTIONS, solution_path
+from course_utils.compile.load import planted, solution_path
 from course_utils.grading import steps
 from course_utils.recordings import measured
 from course_utils.run import backends
@@ -138,7 +138,7 @@ def test_picture_is_as_its_code_draws_it(name):
 
 def test_symptom_map_names_every_finding_and_every_planted_fault():
     text = (sync.NOTEBOOKS / "symptom_map.md").read_text()
-    faults = {path.stem for path in (SOLUTIONS / "wrong").glob("*/*.py")}
+    faults = {name for dsl in DSLS for name in planted(dsl)}
     assert {name for name in faults | set(KINDS) if name not in text} == set()
     anchors = set(re.findall(r'<a id="([\w-]+)">', text))
     assert set(re.findall(r"\]\(#([\w-]+)\)", text)) <= anchors
@@ -157,7 +157,7 @@ def test_notebook_is_valid_and_in_step_with_the_solutions(path):
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda p: p.stem)
 def test_every_cell_is_python_and_names_what_is_there(path):
-    faults = {p.stem for p in (SOLUTIONS / "wrong").glob("*/*.py")}
+    faults = {name for dsl in DSLS for name in planted(dsl)}
     kept = {e["step"] for e in measured.load()["entries"]} | {
         e["name"] for e in measured.load("variants")["entries"]
     }
@@ -203,11 +203,8 @@ c.Autograde.sanitize_preprocessors = [DeduplicateIds, OverwriteKernelspec, Overw
 c.Autograde.autograde_preprocessors = [
     IgnorePattern, LimitOutput, SaveAutoGrades, AssignLatePenalties, CheckCellMetadata]
 """  # nbgrader's own lists without ClearOutput and Execute: what was handed in has been executed already
-REAL = [
-    "00_start_here",
-    "01_single_tile",
-    "14_group_modes",
-]  # run by nbgrader's own tools too: one of each kind
+# run by nbgrader's own tools too: one of each kind
+REAL = ["00_start_here", "01_single_tile", "14_group_modes"]
 
 
 def nbgrader(folder, *command):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from course_utils.compile.factory import DSLS
-from course_utils.compile.load import SOLUTIONS, load_module
+from course_utils.compile.load import SOLUTIONS, load_planted, planted
 from course_utils.grading import steps
 from course_utils.recordings import measured
 
@@ -77,26 +77,26 @@ def test_three_sizes_in_burst_and_two_sustained_with_clocks(step, dsl):
     assert all(t["gpu"]["clock_mhz"] and t["gpu"]["power_w"] for t in entry["timings"])
 
 
-WRONG_FILES = [(dsl, path) for dsl in DSLS for path in sorted((SOLUTIONS / "wrong" / dsl).glob("*.py"))]
+WRONG_FILES = [(dsl, path) for dsl in DSLS for path in planted(dsl).values()]
 
 
 @pytest.mark.parametrize("dsl, path", WRONG_FILES, ids=lambda value: getattr(value, "stem", value))
 def test_every_wrong_kernel_got_its_verdict_on_the_gpu(dsl, path):
-    wanted = load_module(path)
-    if wanted.FAILS == "compiles":
+    wanted = load_planted(path)
+    if wanted.fails == "compiles":
         assert f"{path.stem} {dsl}" not in WRONG
         return
     found = WRONG[f"{path.stem} {dsl}"]
     failed = [part["name"] for part in found["checks"] if part["passed"] is False]
-    assert failed[0] == wanted.FAILS
-    assert wanted.SAYS in found["diagnosis"].lower()
+    assert failed[0] == wanted.fails
+    assert wanted.says in found["diagnosis"].lower()
     results = next(part for part in found["checks"] if part["name"] == "results")
     hung, died = (
         "never ended" in results["detail"],
         any(word in results["detail"] for word in ("died", "refused", "touched")),
     )
     outcome = "right" if results["passed"] else "hang" if hung else "fault" if died else "wrong"
-    assert outcome in {"race": ("right", "wrong")}.get(wanted.OUTCOME, (wanted.OUTCOME,))
+    assert outcome in {"race": ("right", "wrong")}.get(wanted.outcome, (wanted.outcome,))
 
 
 # -- the emulator beside the H200
@@ -142,4 +142,4 @@ def test_the_emulator_and_the_h200_agree_on_a_wrong_kernel_or_a_race_was_won(row
 
 def test_every_wrong_kernel_that_compiles_was_emulated():
     names = {(row["name"], row["dsl"]) for row in EMULATOR["wrong"]}
-    assert names == {(path.stem, dsl) for dsl, path in WRONG_FILES if load_module(path).FAILS != "compiles"}
+    assert names == {(path.stem, dsl) for dsl, path in WRONG_FILES if load_planted(path).fails != "compiles"}

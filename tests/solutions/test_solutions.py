@@ -10,32 +10,31 @@ from itertools import pairwise
 
 import pytest
 
+from course_utils.artifact import REGISTER_LIMIT
 from course_utils.compile import load as loading
 from course_utils.compile.errors import CompileError
+from course_utils.compile.factory import DSLS, compile_factory
 from course_utils.compile.limits import require_fits
-from course_utils.grading import checker, conditions
+from course_utils.grading import conditions, maps
+from course_utils.grading.gemm import check_gemm, judge
 from course_utils.grading.steps import PARTS, STEPS
 from course_utils.ptx import receipts
+from course_utils.run.backends import Compiler, Launch
 
-WRONG = [
-    (dsl, path) for dsl in checker.DSLS for path in sorted((loading.SOLUTIONS / "wrong" / dsl).glob("*.py"))
-]
+WRONG = [(dsl, path) for dsl in DSLS for path in loading.planted(dsl).values()]
 LINES = {"tilelang": 100, "cute": 150}
-both_dsls = pytest.mark.parametrize("dsl", checker.DSLS)
+both_dsls = pytest.mark.parametrize("dsl", DSLS)
 OUTCOMES = {"wrong", "race", "hang", "fault", "right"}
 NEEDS_NO_GPU = {"compiles", "tensor maps", "instructions"}
 
 REGISTERS = 64 * 1024  # of one SM
-REGISTERS_AFTER_SETMAXNREG = (
-    64_512  # the most that a CTA's warps may ask for together; above it setmaxnreg waits for ever
-)
 
 
 @cache
 def solution(step, dsl):
     """A step's solution at the size that its receipt is taken from."""
     factory = loading.load_factory(loading.solution_path(step, dsl))
-    return checker.compile_factory(factory, dsl, STEPS[step].check_sizes[0])
+    return compile_factory(factory, dsl, STEPS[step].check_sizes[0])
 
 
 def receipt(step, dsl):
@@ -48,17 +47,13 @@ def unmet(conditions_of, step, dsl):
 
 
 def test_both_dsls_have_the_same_files_one_for_each_step():
-    names = [
-        [path.name for path in sorted((loading.SOLUTIONS / dsl).glob("step*.py"))] for dsl in checker.DSLS
-    ]
+    names = [[path.name for path in sorted((loading.SOLUTIONS / dsl).glob("step*.py"))] for dsl in DSLS]
     assert names[0] == names[1]
     assert [name[:6] for name in names[0]] == list(STEPS)
 
 
 def test_the_step_table_says_what_each_author_decides():
-    assert {step.id: set(step.owned) for step in STEPS.values()} == {
-        step: set(checker.DSLS) for step in STEPS
-    }
+    assert {step.id: set(step.owned) for step in STEPS.values()} == {step: set(DSLS) for step in STEPS}
 
 
 @both_dsls
@@ -87,7 +82,7 @@ def test_steps_1_and_2_refuse_the_sizes_of_step_3(dsl):
     for step in ("step01", "step02"):
         gemm = loading.load_factory(loading.solution_path(step, dsl))
         with pytest.raises(CompileError, match="computes"):
-            checker.compile_factory(gemm, dsl, STEPS["step03"].check_sizes[0])
+            compile_factory(gemm, dsl, STEPS["step03"].check_sizes[0])
 
 
 @both_dsls
@@ -100,7 +95,7 @@ def test_solution_is_taken_as_it_is_by_ptxas(step, dsl):
 @both_dsls
 @pytest.mark.parametrize("step", STEPS)
 def test_solution_has_legal_tensor_maps(step, dsl):
-    assert checker.tensor_map_findings(solution(step, dsl)) == []
+    assert maps.findings(solution(step, dsl)) == []
     kinds = {p.kind for p in solution(step, dsl).parameters} - {"scalar"}
     assert kinds == ({"pointer"} if "tensor loads" in STEPS[step].forbids else {"tensor_map"})
 
@@ -122,14 +117,14 @@ def test_register_reallocation_fits_a_cta(step, dsl):
     a = solution(step, dsl)
     consumers = a.threads // 128 - 1
     assert asked["dec"] < a.resources.registers <= asked["inc"] <= 255
-    assert 128 * (asked["dec"] + consumers * asked["inc"]) <= REGISTERS_AFTER_SETMAXNREG
+    assert 128 * (asked["dec"] + consumers * asked["inc"]) <= REGISTER_LIMIT
 
 
 @both_dsls
 @pytest.mark.parametrize("step", STEPS)
 def test_solution_scores_all_that_a_compile_can_tell(step, dsl):
-    artifacts = {STEPS[step].check_sizes[0]: solution(step, dsl)}
-    verdict = checker.check_artifacts(STEPS[step], dsl, artifacts, "compile", "no run")
+    launches = [Launch(STEPS[step].check_sizes[0], solution(step, dsl))]
+    verdict = judge(STEPS[step], dsl, Compiler("no run"), Compiler("no run").run(launches))
     expected = {name: "passed" if name in NEEDS_NO_GPU else "not run" for name in PARTS}
     assert {part.name: part.state for part in verdict.checks} == expected
     assert verdict.diagnosis == ""
@@ -137,27 +132,27 @@ def test_solution_scores_all_that_a_compile_can_tell(step, dsl):
 
 @both_dsls
 def test_there_are_wrong_kernels_for_every_step_from_four(dsl):
-    assert {loading.load_module(path).STEP for of, path in WRONG if of == dsl} >= set(list(STEPS)[3:])
+    assert {loading.load_planted(path).step for of, path in WRONG if of == dsl} >= set(list(STEPS)[3:])
 
 
 @pytest.mark.parametrize("dsl, path", WRONG, ids=lambda value: getattr(value, "stem", value))
 def test_wrong_kernel(dsl, path):
     """It says what is wrong with it in allowed words, compiles, and fails in no part but its own."""
-    wrong = loading.load_module(path)
+    wrong = loading.load_planted(path)
     assert ast.get_docstring(ast.parse(path.read_text())).endswith(".")
-    assert wrong.STEP in STEPS and wrong.OUTCOME in OUTCOMES
-    assert wrong.SAYS and wrong.SAYS == wrong.SAYS.lower()
-    assert wrong.FAILS in (NEEDS_NO_GPU if wrong.NEEDS_GPU is False else {"results"})
+    assert wrong.step in STEPS and wrong.outcome in OUTCOMES
+    assert wrong.says and wrong.says == wrong.says.lower()
+    assert wrong.fails in (NEEDS_NO_GPU if wrong.needs_gpu is False else {"results"})
 
-    verdict = checker.check(wrong.STEP, wrong.gemm, dsl, backend="compile")
+    verdict = check_gemm(wrong.step, wrong.gemm, dsl, backend="compile")
     states = {part.name: part.state for part in verdict.checks}
-    if wrong.FAILS == "compiles":
-        assert states["compiles"] == "failed" and wrong.SAYS in verdict.diagnosis.lower()
+    if wrong.fails == "compiles":
+        assert states["compiles"] == "failed" and wrong.says in verdict.diagnosis.lower()
         return
     assert states["compiles"] == "passed", verdict.diagnosis
     failed = [name for name, state in states.items() if state == "failed"]
-    if wrong.NEEDS_GPU:
+    if wrong.needs_gpu:
         assert (failed, verdict.diagnosis) == ([], "")
     else:
-        assert failed == [wrong.FAILS]
-        assert wrong.SAYS in verdict.diagnosis.lower()
+        assert failed == [wrong.fails]
+        assert wrong.says in verdict.diagnosis.lower()

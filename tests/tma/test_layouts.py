@@ -354,9 +354,8 @@ def test_the_edge_of_the_middle_dimension_is_where_the_two_part():
     one_slab = replace(NATURAL, box=(64, 8, 1))
     flat = flattened(one_slab)
     assert same_payload(one_slab, flat, (0, 8, 2), (0, 40))
-    assert not same_payload(
-        one_slab, flat, (0, 12, 2), (0, 44)
-    )  # three dimensions: four rows of fill; two: of the next slab
+    # three dimensions: four rows of fill; two: of the next slab
+    assert not same_payload(one_slab, flat, (0, 12, 2), (0, 44))
     assert same_payload(one_slab, flat, (0, 12, 7), (0, 124))  # past the last slab both fill
 
 

@@ -131,9 +131,8 @@ def _could(barrier: MBarrier, path: Path) -> str:
     busy = {p.warp: p for p in path.machine.waiting}
     others = list(barrier.arrivers)
     if not others:
-        wanted = (
-            "load" if barrier.name().startswith("full") else "wgmma"
-        )  # who fills a stage, or who empties it
+        # who fills a stage, or who empties it
+        wanted = "load" if barrier.name().startswith("full") else "wgmma"
         program = path.machine.program
         able = {p.warp: program.abilities(p.pc) for p in path.machine.waiting if p.warp is not path.warp}
         able = {warp: can for warp, can in able.items() if "arrive" in can}

@@ -135,9 +135,8 @@ class Finding:
     source: str = ""
     ptx: str = ""
     count: int = 1
-    waiting: list[dict] = field(
-        default_factory=list
-    )  # of a deadlock: one row for each group of waiting warps
+    # of a deadlock: one row for each group of waiting warps
+    waiting: list[dict] = field(default_factory=list)
 
     def __str__(self) -> str:
         where = self.source or self.ptx

@@ -75,9 +75,8 @@ class SharedMemory(Region):
     def __init__(self, size: int) -> None:
         super().__init__("shared memory", np.zeros(-(-size // 64) * 64, np.uint8))
         self.size = size
-        self.units = self.data.view(np.uint64).reshape(
-            -1, 2
-        )  # 16 bytes, what TMA swizzles and wgmma reads by
+        # 16 bytes, what TMA swizzles and wgmma reads by
+        self.units = self.data.view(np.uint64).reshape(-1, 2)
         self.written = np.zeros(len(self.data) // 4, np.int64)
         self.read = np.zeros(len(self.data) // 4, np.int64)
         self.reset()

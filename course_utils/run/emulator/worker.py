@@ -6,9 +6,12 @@ from __future__ import annotations
 
 from typing import IO
 
+import torch
+
 from course_utils.artifact import Artifact
 from course_utils.run import protocol
 from course_utils.run.emulator.emulate import Emulation, EmulatorError
+from course_utils.run.emulator.launch import emulated
 
 
 def run(
@@ -19,10 +22,6 @@ def run(
     ``kind`` is of ``trial.KINDS``; ``ctas`` None runs them all, -1 is the last one. The answer's ``executed``
     counts the warp instructions of all runs.
     """
-    import torch
-
-    from course_utils.run.emulator.launch import emulated
-
     count = artifact.grid[0] * artifact.grid[1] * artifact.grid[2]
     some = None if ctas is None else [number % count for number in ctas]
     generator = torch.Generator().manual_seed(seed)

@@ -69,9 +69,8 @@ class Kernel:
             ),
             "asking for shared memory",
         )
-        self._values = [
-            self._value(p, addresses) for p in artifact.parameters
-        ]  # kept alive: the launch points at them
+        # kept alive: the launch points at them
+        self._values = [self._value(p, addresses) for p in artifact.parameters]
         pointers = [v.getPtr() if hasattr(v, "getPtr") else ctypes.addressof(v) for v in self._values]
         self._array = (ctypes.c_void_p * len(pointers))(*pointers)
         self.config = driver.CUlaunchConfig()

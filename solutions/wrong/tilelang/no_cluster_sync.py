@@ -1,6 +1,8 @@
-"""The CTAs of a cluster do not wait for each other at the end, so one can leave while the other still signals it."""
+"""The CTAs of a cluster do not wait for each other at the end, so one can leave while the other
+still signals it.
+"""
 
-import tilelang.language as T
+from course_utils.compile.load import plant
 
 STEP = "step09"
 FAILS = "instructions"
@@ -8,81 +10,14 @@ OUTCOME = "race"
 NEEDS_GPU = False
 SAYS = "cluster"
 
-block_M, block_N, block_K = 128, 128, 64
-num_stages = 6
-cluster = 2
-sm_count = 132
-
-
-def gemm(M, N, K):
-    assert M % (cluster * block_M) == 0 and N % block_N == 0 and K % block_K == 0, (
-        "sizes must be multiples of the cluster's tile")
-    k_tiles = K // block_K
-
-    @T.prim_func
-    def main(
-        A: T.Tensor((M, K), T.float16),
-        B: T.Tensor((N, K), T.float16),
-        D: T.Tensor((M, N), T.float16),
-    ):
-        with T.ClusterKernel(sm_count, cluster_dims=cluster, threads=256) as cta:
-            A_shared = T.alloc_shared((num_stages, block_M, block_K), T.float16)
-            B_shared = T.alloc_shared((num_stages, block_N, block_K), T.float16)
-            D_shared = T.alloc_shared((block_M, block_N), T.float16)
-            acc = T.alloc_fragment((block_M, block_N), T.float32)
-            full = T.alloc_barrier([1] * num_stages)
-            empty = T.alloc_cluster_barrier([cluster] * num_stages)
-            it = T.alloc_var(T.int32, init=0)
-            thread = T.get_thread_binding()
-            rank = T.block_rank_in_cluster()
-            tiles = T.PersistentTileScheduler(M // block_M, N // block_N, num_workers=sm_count // cluster, swizzle_size=8,
-                                              column_major=False, cluster_size=cluster)
-            tiles.init(cta // cluster)
-
-            if thread < 128:
-                T.dec_max_nreg(40)
-                if thread < 32:
-                    while tiles.valid():
-                        m, n = (tiles.m_idx * cluster + rank) * block_M, tiles.n_idx * block_N
-                        for k in T.serial(k_tiles):
-                            stage = it % num_stages
-                            T.mbarrier_wait_parity(empty[stage], (it // num_stages) & 1 ^ 1)
-                            # every other tile goes through K backwards: what the last tile left in L2 comes first
-                            k_load = T.if_then_else(tiles.current_iter % 2 == 0, k, k_tiles - 1 - k)
-                            T.tma_copy(A[m : m + block_M, k_load * block_K : (k_load + 1) * block_K], A_shared[stage, :, :],
-                                       barrier=full[stage], leader_scope_threads=32)
-                            T.tma_copy(B[n : n + block_N, k_load * block_K : (k_load + 1) * block_K], B_shared[stage, :, :],
-                                       barrier=full[stage], cluster_mask=0b11, leader_scope_threads=32)
-                            if T.shuffle_elect(32):
-                                T.mbarrier_arrive(full[stage])
-                            it = it + 1
-                        tiles.next_tile()
-            else:
-                T.inc_max_nreg(232)
-                while tiles.valid():
-                    m, n = (tiles.m_idx * cluster + rank) * block_M, tiles.n_idx * block_N
-                    for k in T.serial(k_tiles):
-                        stage = it % num_stages
-                        T.mbarrier_wait_parity(full[stage], (it // num_stages) & 1)
-                        T.wgmma_gemm(A_shared[stage, :, :], B_shared[stage, :, :], acc, transpose_B=True,
-                                     clear_accum=(k == 0))
-                        T.wait_wgmma(1)
-                        if k > 0:
-                            if thread % 128 < cluster:
-                                T.mbarrier_arrive(empty[(it - 1) % num_stages], thread % 128)
-                        it = it + 1
-                    T.wait_wgmma(0)
-                    if thread % 128 < cluster:
-                        T.mbarrier_arrive(empty[(it - 1) % num_stages], thread % 128)
-
-                    T.tma_store_wait(0)
-                    T.sync_threads(1, 128)
-                    T.copy(acc, D_shared)
-                    T.fence_proxy_async()
-                    T.sync_threads(1, 128)
-                    T.tma_copy(D_shared, D[m : m + block_M, n : n + block_N])
-                    tiles.next_tile()
-                T.tma_store_wait(0)
-            # T.cluster_sync() is missing: the other's last arrive on empty may reach a CTA that is gone
-
-    return main
+gemm = plant(
+    STEP,
+    "tilelang",
+    # the other's last arrive on empty may reach a CTA that is gone
+    (
+        """\
+            T.cluster_sync()  # a CTA that left could not be told about, or written to
+""",
+        "",
+    ),
+)

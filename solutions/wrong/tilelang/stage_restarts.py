@@ -1,6 +1,8 @@
-"""wgmma starts at stage 0 again with each tile, although the loads go on from where the last tile left them."""
+"""wgmma starts at stage 0 again with each tile, although the loads go on from where the last
+tile left them.
+"""
 
-import tilelang.language as T
+from course_utils.compile.load import plant
 
 STEP = "step06"
 FAILS = "results"
@@ -8,60 +10,12 @@ OUTCOME = "wrong"
 NEEDS_GPU = True
 SAYS = "stage"
 
-block_M, block_N, block_K = 128, 128, 64
-num_stages, ring = 2, 4
-sm_count = 132
-
-
-def gemm(M, N, K):
-    assert M % block_M == 0 and N % block_N == 0 and K % block_K == 0, "M, N and K must be multiples of the tile"
-    k_tiles = K // block_K
-
-    @T.prim_func
-    def main(
-        A: T.Tensor((M, K), T.float16),
-        B: T.Tensor((N, K), T.float16),
-        D: T.Tensor((M, N), T.float16),
-    ):
-        with T.Kernel(sm_count, threads=128) as cta:
-            A_shared = T.alloc_shared((ring, block_M, block_K), T.float16)
-            B_shared = T.alloc_shared((ring, block_N, block_K), T.float16)
-            D_shared = T.alloc_shared((block_M, block_N), T.float16)
-            acc = T.alloc_fragment((block_M, block_N), T.float32)
-            full = T.alloc_barrier([1] * num_stages)
-            done = T.alloc_var(T.int32, init=0)
-            tiles = T.PersistentTileScheduler(M // block_M, N // block_N, num_workers=sm_count, swizzle_size=4)
-            tiles.init(cta)
-
-            while tiles.valid():
-                m, n = tiles.m_idx * block_M, tiles.n_idx * block_N
-                for i in T.serial(k_tiles + num_stages - 1):
-                    if i < k_tiles:
-                        load = (done + i) % num_stages
-                        T.tma_copy(A[m : m + block_M, i * block_K : (i + 1) * block_K], A_shared[load, :, :],
-                                   barrier=full[load])
-                        T.tma_copy(B[n : n + block_N, i * block_K : (i + 1) * block_K], B_shared[load, :, :],
-                                   barrier=full[load])
-                        if T.shuffle_elect(128):
-                            T.mbarrier_arrive(full[load])
-                    if i >= num_stages - 1:
-                        k = i - (num_stages - 1)
-                        stage = (done + k) % num_stages
-                        T.mbarrier_wait_parity(full[stage], ((done + k) // num_stages) & 1)
-                        # done is missing: with an odd number of K tiles, every second tile is read from the wrong stage
-                        T.wgmma_gemm(A_shared[k % num_stages, :, :], B_shared[k % num_stages, :, :], acc, transpose_B=True,
-                                     clear_accum=(k == 0))
-                        T.wait_wgmma(0)
-                        T.sync_threads()
-                done = done + k_tiles
-
-                T.tma_store_wait(0)
-                T.sync_threads()
-                T.copy(acc, D_shared)
-                T.fence_proxy_async()
-                T.sync_threads()
-                T.tma_copy(D_shared, D[m : m + block_M, n : n + block_N])
-                tiles.next_tile()
-            T.tma_store_wait(0)
-
-    return main
+gemm = plant(
+    STEP,
+    "tilelang",
+    # done is missing: with an odd number of K tiles, every second tile is from the wrong stage
+    (
+        "operands = A_shared[stage, :, :], B_shared[stage, :, :]",
+        "operands = A_shared[k % num_stages, :, :], B_shared[k % num_stages, :, :]",
+    ),
+)

@@ -1,6 +1,8 @@
-"""The epilogue waits for one store too few: it writes into a buffer of D_shared that TMA still reads."""
+"""The epilogue waits for one store too few: it writes into a buffer of D_shared that TMA still
+reads.
+"""
 
-import tilelang.language as T
+from course_utils.compile.load import plant
 
 STEP = "step10"
 FAILS = "results"
@@ -8,86 +10,11 @@ OUTCOME = "race"
 NEEDS_GPU = True
 SAYS = "same bytes"
 
-block_M, block_N, block_K = 128, 256, 64
-epi_N = 64  # columns of D staged at a time, in two buffers: TMA stores one while threads fill the other
-num_stages, consumers = 4, 2
-cluster = 2
-num_ctas = 128  # of 132 SMs: 64 clusters work through D in squares of 8 x 8 cluster tiles
-
-
-def gemm(M, N, K):
-    assert M % (cluster * block_M) == 0 and N % block_N == 0 and K % block_K == 0, (
-        "sizes must be multiples of the cluster's tile")
-    k_tiles = K // block_K
-
-    @T.prim_func
-    def main(
-        A: T.Tensor((M, K), T.float16),
-        B: T.Tensor((N, K), T.float16),
-        D: T.Tensor((M, N), T.float16),
-    ):
-        with T.ClusterKernel(num_ctas, cluster_dims=cluster, threads=128 * (1 + consumers)) as cta:
-            A_shared = T.alloc_shared((num_stages, block_M, block_K), T.float16)
-            B_shared = T.alloc_shared((num_stages, block_N, block_K), T.float16)
-            D_shared = T.alloc_shared((2, block_M, epi_N), T.float16)
-            acc = T.alloc_fragment((block_M, block_N), T.float32)
-            full = T.alloc_barrier([1] * num_stages)  # one arrival by the producer, and the bytes
-            # a stage is written for both CTAs, so it is free when the consumers of both have left it
-            empty = T.alloc_cluster_barrier([cluster * consumers] * num_stages)
-            it = T.alloc_var(T.int32, init=0)  # K tiles so far; each role counts its own
-            thread = T.get_thread_binding()
-            rank = T.block_rank_in_cluster()
-            tiles = T.PersistentTileScheduler(M // block_M, N // block_N, num_workers=num_ctas // cluster, swizzle_size=8,
-                                              column_major=False, cluster_size=cluster)
-            tiles.init(cta // cluster)
-
-            if thread < 128:  # producer warpgroup, of which one warp works
-                T.dec_max_nreg(40)
-                if thread < 32:
-                    while tiles.valid():
-                        m, n = (tiles.m_idx * cluster + rank) * block_M, tiles.n_idx * block_N
-                        for k in T.serial(k_tiles):
-                            stage = it % num_stages
-                            # a new barrier has parity 1 behind it: the first round does not wait
-                            T.mbarrier_wait_parity(empty[stage], (it // num_stages) & 1 ^ 1)
-                            # every other tile goes through K backwards: what the last tile left in L2 comes first
-                            k_load = T.if_then_else(tiles.current_iter % 2 == 0, k, k_tiles - 1 - k)
-                            T.tma_copy(A[m : m + block_M, k_load * block_K : (k_load + 1) * block_K], A_shared[stage, :, :],
-                                       barrier=full[stage], leader_scope_threads=32)
-                            T.tma_copy(B[n : n + block_N, k_load * block_K : (k_load + 1) * block_K], B_shared[stage, :, :],
-                                       barrier=full[stage], cluster_mask=0b11, leader_scope_threads=32)
-                            if T.shuffle_elect(32):
-                                T.mbarrier_arrive(full[stage])
-                            it = it + 1
-                        tiles.next_tile()
-            else:  # consumer warpgroups: 64 rows of the tile each
-                T.inc_max_nreg(232)
-                while tiles.valid():
-                    m, n = (tiles.m_idx * cluster + rank) * block_M, tiles.n_idx * block_N
-                    for k in T.serial(k_tiles):
-                        stage = it % num_stages
-                        T.mbarrier_wait_parity(full[stage], (it // num_stages) & 1)
-                        T.wgmma_gemm(A_shared[stage, :, :], B_shared[stage, :, :], acc, transpose_B=True,
-                                     clear_accum=(k == 0),
-                                     policy=T.GemmWarpPolicy.FullRow)
-                        T.wait_wgmma(1)  # all but the newest group are done: the stage before this one is free
-                        if k > 0:
-                            if thread % 128 < cluster:  # thread 0 tells CTA 0, thread 1 tells CTA 1
-                                T.mbarrier_arrive(empty[(it - 1) % num_stages], thread % 128)
-                        it = it + 1
-                    T.wait_wgmma(0)
-                    if thread % 128 < cluster:
-                        T.mbarrier_arrive(empty[(it - 1) % num_stages], thread % 128)
-
-                    for c in T.unroll(block_N // epi_N):
-                        T.tma_store_wait(2)  # two stores may still be reading, and there are only two buffers
-                        T.sync_threads(1, 128 * consumers)
-                        T.copy(acc[:, c * epi_N : (c + 1) * epi_N], D_shared[c % 2, :, :])
-                        T.fence_proxy_async()
-                        T.sync_threads(1, 128 * consumers)
-                        T.tma_copy(D_shared[c % 2, :, :], D[m : m + block_M, n + c * epi_N : n + (c + 1) * epi_N])
-                    tiles.next_tile()
-                T.tma_store_wait(0)
-            T.cluster_sync()  # a CTA that left early could not be told about, or written to, by the other
-
-    return main
+gemm = plant(
+    STEP,
+    "tilelang",
+    (
+        "T.tma_store_wait(1)  # all but the newest store have read their buffer",
+        "T.tma_store_wait(2)  # two stores may still be reading, and there are two buffers",
+    ),
+)

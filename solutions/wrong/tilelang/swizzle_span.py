@@ -1,6 +1,8 @@
-"""B's tensor map is made by hand, and one row of its box is twice as long as its 128B swizzle allows."""
+"""B's tensor map is made by hand, and one row of its box is twice as long as its 128B swizzle
+allows.
+"""
 
-import tilelang.language as T
+from course_utils.compile.load import plant
 
 STEP = "step04"
 FAILS = "tensor maps"
@@ -8,44 +10,30 @@ OUTCOME = "fault"
 NEEDS_GPU = False
 SAYS = "swizzle"
 
-block_M, block_N, block_K = 128, 128, 64
-ring = 4
-
-
-def gemm(M, N, K):
-    assert M % block_M == 0 and N % block_N == 0 and K % block_K == 0, "M, N and K must be multiples of the tile"
-
-    @T.prim_func
-    def main(
-        A: T.Tensor((M, K), T.float16),
-        B: T.Tensor((N, K), T.float16),
-        D: T.Tensor((M, N), T.float16),
-    ):
-        with T.Kernel(N // block_N, M // block_M, threads=128) as (bx, by):
-            A_shared = T.alloc_shared((ring, block_M, block_K), T.float16)
-            B_shared = T.alloc_shared((ring, block_N, block_K), T.float16)
-            D_shared = T.alloc_shared((block_M, block_N), T.float16)
-            acc = T.alloc_fragment((block_M, block_N), T.float32)
+gemm = plant(
+    STEP,
+    "tilelang",
+    # box 2 * block_K wide: 256 bytes a row, where swizzle 3 (128B) allows 128: refused
+    (
+        "            full = T.alloc_barrier(1)\n",
+        """\
             full = T.alloc_barrier(1)
-            m, n = by * block_M, bx * block_N
-            # box 2 * block_K wide: 256 bytes a row, where swizzle 3 (128B) allows 128; the driver refuses the map
-            B_map = T.create_tma_descriptor(6, 2, B.data, K, N, 2, 2 * K, 2 * block_K, block_N, 1, 1, 0, 3, 2, 0)
-
-            for k in T.serial(K // block_K):
-                T.tma_copy(A[m : m + block_M, k * block_K : (k + 1) * block_K], A_shared[0, :, :], barrier=full)
+            B_map = T.create_tma_descriptor(
+                6, 2, B.data, K, N, 2, 2 * K, 2 * block_K, block_N, 1, 1, 0, 3, 2, 0
+            )
+""",
+    ),
+    (
+        """\
+                T.tma_copy(B[ns, ks], B_shared[0, :, :], barrier=full)
+                if T.shuffle_elect(128):
+""",
+        """\
                 if T.shuffle_elect(128):
                     T.mbarrier_expect_tx(full, 2 * block_K * block_N * 2)
-                    T.tma_load(B_map, full[0], T.address_of(B_shared[0, 0, 0]), k * block_K, n, 0)
-                    T.mbarrier_arrive(full)
-                T.mbarrier_wait_parity(full, k & 1)
-                T.wgmma_gemm(A_shared[0, :, :], B_shared[0, :, :], acc, transpose_B=True, clear_accum=(k == 0))
-                T.wait_wgmma(0)
-                T.sync_threads()
-
-            T.copy(acc, D_shared)
-            T.fence_proxy_async()
-            T.sync_threads()
-            T.tma_copy(D_shared, D[m : m + block_M, n : n + block_N])
-            T.tma_store_wait(0)
-
-    return main
+                    T.tma_load(
+                        B_map, full[0], T.address_of(B_shared[0, 0, 0]), k * block_K, n, 0
+                    )
+""",
+    ),
+)

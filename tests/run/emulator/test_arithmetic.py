@@ -329,9 +329,8 @@ add.s32 %r3, %r3, 65536;
 stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r2], {%r3, %r3, %r3, %r3};
 ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%r5, %r6, %r7, %r9}, [%r2];
 """
-    matrix = np.arange(64).reshape(
-        8, 8
-    )  # lane 4r + c holds 2 (4r + c) and 2 (4r + c) + 1: its elements count up row by row
+    # lane 4r + c holds 2 (4r + c) and 2 (4r + c) + 1: its elements count up row by row
+    matrix = np.arange(64).reshape(8, 8)
     moved = matrix.T
     pairs = [moved[lane // 4, lane % 4 * 2 : lane % 4 * 2 + 2].tolist() for lane in range(32)]
     assert lanes(body) == [low | high << 16 for low, high in pairs]

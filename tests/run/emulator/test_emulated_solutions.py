@@ -90,11 +90,8 @@ def test_the_trace_shows_who_did_what():
 # Wrong kernel: (kinds of which every seed finds at least one, are the numbers wrong too: yes, no, or either)
 NOTHING = frozenset()
 WRONG = {
-    "accumulator_not_cleared": (
-        MANY_TILES,
-        NOTHING,
-        True,
-    ),  # arithmetic: no schedule is at fault, the results are
+    # arithmetic: no schedule is at fault, the results are
+    "accumulator_not_cleared": (MANY_TILES, NOTHING, True),
     "arrival_count": (SMALL, {"deadlock"}, True),
     "early_release": (SMALL, {"overwrite-while-read"}, None),
     "expect_bytes_short": (SMALL, {"expect-tx"}, True),
@@ -154,8 +151,7 @@ WRONG_CUTE = {
     ids=["tilelang", "cute"],
 )
 def test_the_table_has_every_wrong_kernel(dsl, table, besides):
-    folder = loading.SOLUTIONS / "wrong" / dsl
-    assert {path.stem for path in folder.glob("*.py")} == set(table) | besides
+    assert set(loading.planted(dsl)) == set(table) | besides
 
 
 QUICK = {
@@ -182,10 +178,9 @@ BOTH = [(dsl, name) for dsl, table in (("tilelang", WRONG), ("cute", WRONG_CUTE)
 )
 def test_wrong_kernels_get_their_finding(dsl, name):
     size, expected, wrong = (WRONG if dsl == "tilelang" else WRONG_CUTE)[name]
-    path = loading.SOLUTIONS / "wrong" / dsl / f"{name}.py"
-    ctas = (
-        range(4) if size is MANY_TILES and expected else None
-    )  # where numbers alone tell, all of them have to be there
+    path = loading.planted(dsl)[name]
+    # where numbers alone tell, all of them have to be there
+    ctas = range(4) if size is MANY_TILES and expected else None
     source = "kernel.cu:" if dsl == "tilelang" else "kernel_cute_step"
     for seed in (0, 1, 2) if size is SMALL else (0, 1):
         result, comparison = run(path, dsl, size, seed, ctas)

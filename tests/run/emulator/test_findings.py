@@ -62,11 +62,8 @@ def test_a_load_that_is_waited_for_is_fine():
 
 
 def test_a_read_before_its_load_is_found_whatever_the_schedule():
-    ways = {
-        "read-before-load",
-        "uninitialised-read",
-        "overwrite-while-read",
-    }  # the last two where a reader ran before the issuer
+    # the last two where a reader ran before the issuer
+    ways = {"read-before-load", "uninitialised-read", "overwrite-while-read"}
     for seed in range(6):
         assert {f.kind for f in run(loaded(READ + WAIT_0), seed).errors} & ways
     assert "full[0]" in kinds(loaded(READ + WAIT_0), range(6))["read-before-load"].detail

@@ -72,9 +72,8 @@ def loaded(tensor_map: TensorMap, expected: int) -> tuple[bool, int]:
         tensors=(Tensor("A", (ROWS, COLUMNS), "float16"), Tensor("OUT", (2,), "int32")),
         resources=resources,
     )
-    bits = np.random.default_rng(1).integers(
-        0x3C01, 0x3CFF, (ROWS, COLUMNS), np.int16
-    )  # no byte of them is 0
+    # no byte of them is 0
+    bits = np.random.default_rng(1).integers(0x3C01, 0x3CFF, (ROWS, COLUMNS), np.int16)
     bits |= 1
     A = torch.from_numpy(bits).cuda()
     out = torch.zeros(2, dtype=torch.int32, device="cuda")
