@@ -6,8 +6,8 @@
 
 Each fault is one edit of one expression or statement, found by its syntax and not by its file, so that it
 outlives formatting and moves. A copy of the tree is edited, never the tree itself. First run the tests that
-know the part; faults that these leave are then planted all together, and the rest of the suite (without
-notebooks, browser and README) runs on them, in halves where it fails. A test run that does not end counts as
+know the part. Faults that these leave are planted all together, and the suite (without notebooks, browser and
+README) runs on them; then each runs under the tests that failed. A test run that does not end counts as
 noticed, and is told apart.
 """
 
@@ -45,7 +45,8 @@ KNOWN_BY = {
     + ("test_emulator_findings", "test_emulator_tma"),
     "grading": ("test_gemm", "test_conditions", "test_steps") + ("test_checker", "test_cases", "test_trial"),
 }
-SLOW_FILES = re.compile(r"test_(notebooks|browser|readme)\.py$")
+NO_END = "no end"
+LONG = re.compile(r"test_(notebooks|browser|readme)\.py$")
 
 
 @dataclass(frozen=True)
@@ -449,8 +450,8 @@ class Copy:
             self.write(path, self.sources[path])
         self.planted.clear()
 
-    def tests(self, *arguments, limit: float, processes: int = 0) -> tuple[str, str]:
-        """(what noticed, its words): a test's name, "no end", or "" where all tests passed."""
+    def tests(self, *arguments: object, limit: float, processes: int = 0) -> tuple[list[str], str]:
+        """(what noticed, its words): names of tests, or "no end"; none where all tests passed."""
         caches = self.root.parent / "caches"
         environment = {
             **os.environ,
@@ -459,7 +460,7 @@ class Copy:
             "XDG_CACHE_HOME": str(caches),
             "PYTHONHASHSEED": "0",  # tests that a set names come in one order in every process
         }
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "--tb=line", "-p", "no:cacheprovider"]
+        command = [sys.executable, "-m", "pytest", "-q", "-rfE", "--tb=line", "-p", "no:cacheprovider"]
         with subprocess.Popen(
             [*command, "-n", str(processes), *map(str, arguments)],
             cwd=self.root,
@@ -475,12 +476,11 @@ class Copy:
             except subprocess.TimeoutExpired:
                 os.killpg(run.pid, 9)
                 run.communicate()
-                return "no end", f"not ended after {limit:g} s"
-        if run.returncode == 0 or run.returncode == 5:  # 5: none of these files has a test that was asked for
-            return "", ""
-        words = re.findall(r"^(?:FAILED|ERROR) (\S+(?: [^-].*?)?)(?: - .*)?$", output, re.M)
-        names = [re.sub(r"@\w+$", "", name) for name in words] or ["pytest itself"]  # pytest-xdist's group
-        return names[0], output[-1500:]
+                return [NO_END], f"not ended after {limit:g} s"
+        if run.returncode in (0, 5):  # 5: none of these files has a test that was asked for
+            return [], ""
+        names = re.findall(r"^(?:FAILED|ERROR) (\S+(?: [^-].*?)?)(?: - .*)?$", output, re.M)
+        return list(dict.fromkeys(names)) or ["pytest itself"], output[-1500:]
 
     def files(self, known_by: tuple[str, ...]) -> list[Path]:
         """The test files that know these parts, best first."""
@@ -501,6 +501,9 @@ class Outcome:
     error: str = ""
     words: str = field(default="", repr=False)
 
+    def heard(self, names: list[str], words: str) -> None:
+        self.noticed_by, self.words = "".join(names[:1]), words
+
     @property
     def state(self) -> str:
         return "NOT PLANTED" if self.error else "killed" if self.noticed_by else "SURVIVED"
@@ -515,7 +518,7 @@ def first_round(copies: queue.Queue, mutation: Mutation, limit: float) -> Outcom
     try:
         outcome.place = copy.plant(mutation)
         files = copy.files(mutation.known_by)
-        outcome.noticed_by, outcome.words = copy.tests(*files, "-m", "not slow", limit=limit)
+        outcome.heard(*copy.tests(*files, "-x", "-m", "not slow", limit=limit))
     except NotOnce as error:
         outcome.error = str(error)
     finally:
@@ -526,10 +529,8 @@ def first_round(copies: queue.Queue, mutation: Mutation, limit: float) -> Outcom
     return outcome
 
 
-def second_round(copy: Copy, outcomes: list[Outcome], limit: float, excused: list[str]) -> None:
-    """Faults that are left, all at once under the rest of the suite; in halves where it fails."""
-    if not outcomes:
-        return
+def second_round(copy: Copy, outcomes: list[Outcome], limit: float, *excused: str) -> None:
+    """Faults that are left, all at once under the suite; then each under the tests that failed."""
     together, alone, start = [], [], time.monotonic()
     for outcome in outcomes:
         try:
@@ -537,27 +538,29 @@ def second_round(copy: Copy, outcomes: list[Outcome], limit: float, excused: lis
             together.append(outcome)
         except NotOnce:  # another one has changed the same text
             alone.append(outcome)
-    skip = [
-        f"--ignore={p.relative_to(copy.root)}"
-        for p in copy.root.rglob("test_*.py")
-        if SLOW_FILES.search(p.name)
+    ignored = [
+        f"--ignore={p.relative_to(copy.root)}" for p in copy.root.rglob("test_*.py") if LONG.search(p.name)
     ]
-    noticed, words = copy.tests("tests", *skip, *excused, limit=limit, processes=2)
+    failed, words = copy.tests("tests", *ignored, *excused, limit=limit, processes=2)
     copy.restore()
     print(
-        f"{len(together)} planted together: {noticed or 'all tests pass'} ({time.monotonic() - start:.0f} s)"
+        f"{len(together)} planted together: {len(failed)} tests fail ({time.monotonic() - start:.0f} s)",
+        flush=True,
     )
-    if noticed and noticed != "no end" and copy.tests(noticed, limit=limit)[0]:
-        print(f"{noticed} fails without a fault too, and is left out", flush=True)
-        second_round(copy, outcomes, limit, [*excused, f"--deselect={noticed}"])
-        return
-    if noticed and len(together) == 1:
-        together[0].noticed_by, together[0].words = noticed, words
-        print(together[0], flush=True)
-    elif noticed:
-        second_round(copy, together[::2], limit, excused)
-        second_round(copy, together[1::2], limit, excused)
-    second_round(copy, alone, limit, excused)
+    if failed == [NO_END] and len(together) > 1:
+        second_round(copy, together[::2], limit, *excused)
+        second_round(copy, together[1::2], limit, *excused)
+    elif failed == [NO_END]:
+        together[0].heard(failed, words)
+    elif failed:
+        always, _ = copy.tests(*failed, limit=limit)
+        for outcome in together if set(failed) - set(always) else ():
+            copy.plant(outcome.mutation)
+            outcome.heard(*copy.tests(*(name for name in failed if name not in always), "-x", limit=limit))
+            copy.restore()
+            print(outcome, flush=True)
+    if alone:
+        second_round(copy, alone, limit, *excused)
 
 
 def provenance(tree: Path) -> dict:
@@ -596,7 +599,7 @@ def main() -> int:
         files = jobs[0].files(tuple(KNOWN_BY))
         noticed, words = jobs[0].tests(*files, "-m", "not slow", limit=900, processes=2)
         if noticed:
-            print(f"the tests fail without any fault: {noticed}\n{words}", file=sys.stderr)
+            print(f"the tests fail without any fault: {noticed[0]}\n{words}", file=sys.stderr)
             return 1
         print(
             f"without a fault the tests of the first round pass ({time.monotonic() - start:.0f} s)",
@@ -608,8 +611,8 @@ def main() -> int:
         with ThreadPoolExecutor(len(jobs)) as pool:
             outcomes = list(pool.map(lambda m: first_round(copies, m, arguments.limit), chosen))
         if not arguments.quick:
-            left = [o for o in outcomes if o.state == "SURVIVED"]
-            second_round(jobs[0], left, arguments.suite_limit, [])
+            if left := [o for o in outcomes if o.state == "SURVIVED"]:
+                second_round(jobs[0], left, arguments.suite_limit)
     counts = {
         state: sum(o.state == state for o in outcomes) for state in ("killed", "SURVIVED", "NOT PLANTED")
     }

@@ -21,12 +21,16 @@ NAME = "forked"
 
 def serve(address: str) -> None:
     os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"  # as ipykernel sets it
-    import course_utils.run.emulator.gemm  # noqa: F401
     import cutlass.cute  # noqa: F401
     import matplotlib.pyplot  # noqa: F401
     import tilelang.language  # noqa: F401
     import torch  # noqa: F401
     from ipykernel.kernelapp import IPKernelApp
+
+    import course_utils.compile.cute
+    import course_utils.compile.tilelang
+    import course_utils.notebook
+    import course_utils.run.emulator.emulate  # noqa: F401
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended kernels leave no zombie
     with socket.socket(socket.AF_UNIX) as listening:

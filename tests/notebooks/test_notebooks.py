@@ -207,11 +207,6 @@ c.Autograde.autograde_preprocessors = [
 REAL = ["00_start_here", "01_single_tile", "14_group_modes"]
 
 
-def same_process(paths):
-    """Each path with a mark: all tests that ask for one notebook's run share a process, which makes it."""
-    return [pytest.param(path, marks=pytest.mark.xdist_group(path.stem), id=path.stem) for path in paths]
-
-
 def nbgrader(folder, *command):
     """Run nbgrader in a course folder; raises with its last words where it fails."""
     bin_folder = Path(sys.executable).parent
@@ -316,7 +311,7 @@ def test_released_notebooks_are_the_exercises_with_nbgraders_own_stub(classroom)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("student", ["blank", "solver"])
-@pytest.mark.parametrize("path", same_process(PATHS))
+@pytest.mark.parametrize("path", PATHS, ids=lambda p: p.stem)
 def test_notebook_runs_to_its_end_without_an_error(executed, student, path):
     cells = code(read(executed(student, path)))
     assert all(cell.execution_count for cell in cells if cell.source)
@@ -326,7 +321,7 @@ def test_notebook_runs_to_its_end_without_an_error(executed, student, path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", same_process(PATHS))
+@pytest.mark.parametrize("path", PATHS, ids=lambda p: p.stem)
 def test_unsolved_notebook_gives_no_points_and_says_why(executed, path):
     for name, cell in graded(read(executed("blank", path))).items():
         assert score(cell) == 0
@@ -334,14 +329,14 @@ def test_unsolved_notebook_gives_no_points_and_says_why(executed, path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", same_process(PATHS))
+@pytest.mark.parametrize("path", PATHS, ids=lambda p: p.stem)
 def test_solved_notebook_gives_all_points_that_this_machine_can_give(executed, path):
     cells = graded(read(executed("solver", path)))
     assert {name: score(cell) for name, cell in cells.items()} == {name: full_points(name) for name in cells}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", same_process(PATHS))
+@pytest.mark.parametrize("path", PATHS, ids=lambda p: p.stem)
 def test_nbgrader_validates_every_notebook(executed, path):
     """Unsolved ones fail in their two checks and nowhere else; those that are solved pass, where they can
     have all points here.
