@@ -6,20 +6,9 @@ from matplotlib.patches import Rectangle
 
 from authoring.drawings.canvas import arrow, box, label, sheet
 from course_utils.figures.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, tint
+from course_utils.figures.tiles import order
 
 SMS = 132
-
-
-def order(tile: int, tiles_M: int, tiles_N: int, panel: int) -> tuple[int, int]:
-    """(m, n) of a tile's number: panels of ``panel`` columns, the last one narrower, row after row within
-    each.
-
-    The order of both solutions; ``panel`` = ``tiles_N`` is the plain order, row after row over the whole of
-    D.
-    """
-    group, inside = divmod(tile, tiles_M * panel)
-    width = min(panel, tiles_N - group * panel)
-    return inside // width, group * panel + inside % width
 
 
 def panels():
