@@ -10,6 +10,7 @@ import contextlib
 import difflib
 import html
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from IPython.display import display
@@ -56,7 +57,7 @@ class Words:
         return self.markup
 
 
-def check(step: str, gemm, dsl: str = "tilelang") -> float:
+def check(step: str, gemm: object, dsl: str = "tilelang") -> float:
     """Grade ``gemm(M, N, K)`` as a step's kernel, show the verdict, keep it in progress.json, and return the
     points.
 
@@ -65,14 +66,14 @@ def check(step: str, gemm, dsl: str = "tilelang") -> float:
     return _graded(step, dsl, lambda: gemms.check_gemm(step, gemm, dsl))
 
 
-def check_copy(case: str, copy, dsl: str = "tilelang") -> float:
+def check_copy(case: str, copy: object, dsl: str = "tilelang") -> float:
     """Grade ``copy(*shape)``, a kernel that copies X to Y: its path and its bytes. Shown, kept and returned
     as by ``check``.
     """
     return _graded(case, dsl, lambda: copies.check_copy(case, copy, dsl))
 
 
-def check_maps(case: str, mend) -> float:
+def check_maps(case: str, mend: Callable) -> float:
     """Grade ``mend(maps)``, which returns the given tensor maps made legal.
 
     Shown, kept and returned as by ``check``.
@@ -80,7 +81,7 @@ def check_maps(case: str, mend) -> float:
     return _graded(case, "maps", lambda: maps.check_maps(case, mend))
 
 
-def _graded(name, dsl, check) -> float:
+def _graded(name: str, dsl: str, check: Callable[[], Verdict]) -> float:
     verdict = _shown(name, dsl, check)
     if verdict.max_points:  # else it was no step or no DSL, or the learner stopped it
         try:
@@ -93,7 +94,7 @@ def _graded(name, dsl, check) -> float:
     return round(float(verdict.points), 3)
 
 
-def try_out(step: str, gemm, dsl: str = "tilelang", backend: str = "auto") -> None:
+def try_out(step: str, gemm: object, dsl: str = "tilelang", backend: str = "auto") -> None:
     """The same check without grading: nothing is kept and there is no score. Raises nothing.
 
     ``backend="emulator"`` asks the emulator where there is a GPU too: it names races that a GPU may win.
@@ -101,7 +102,7 @@ def try_out(step: str, gemm, dsl: str = "tilelang", backend: str = "auto") -> No
     _shown(step, dsl, lambda: gemms.check_gemm(step, gemm, dsl, backend))
 
 
-def _shown(name, dsl, check) -> Verdict:
+def _shown(name: str, dsl: str, check: Callable[[], Verdict]) -> Verdict:
     """Check with a word on what goes on meanwhile, then the verdict in its place."""
     working = f"checking {name} ({dsl}) ..."
     handle = display(Words(working, f"<p>{html.escape(working)}</p>"), display_id=True)
@@ -141,7 +142,7 @@ def ladder(step: str | None = None) -> None:
         _say(f"The ladder cannot be drawn: {type(error).__name__}: {error}")
 
 
-def receipt(step: str, gemm=None, dsl: str = "tilelang") -> None:
+def receipt(step: str, gemm: object = None, dsl: str = "tilelang") -> None:
     """Show what the compiler made of ``gemm``, or else of your best checks of a step, both DSLs side by side.
 
     Raises nothing.
@@ -166,7 +167,7 @@ def receipt(step: str, gemm=None, dsl: str = "tilelang") -> None:
         )
 
 
-def _compiled_receipt(step: str, gemm, dsl: str) -> dict[str, str]:
+def _compiled_receipt(step: str, gemm: object, dsl: str) -> dict[str, str]:
     artifact = compile_factory(gemm, dsl, steps.find(step).emulated[0][0])
     return dict(receipts.table(receipts.read_ptx(artifact.ptx), artifact))
 
@@ -231,7 +232,7 @@ def what_if(name: str, guess: str | None = None, dsl: str | None = None) -> None
         _say(f"This experiment failed: {type(error).__name__}: {error}")
 
 
-def _what_if(name, guess, dsl) -> None:
+def _what_if(name: str, guess: str | None, dsl: str | None) -> None:
     faults = {d: planted(d) for d in DSLS}
     dsl = next((d for d in ([dsl] if dsl else DSLS) if name in faults.get(d, ())), None)
     if dsl is None:
@@ -281,7 +282,7 @@ def _changes(solution: str, wrong: str) -> list[str]:
 
 
 def timeline(
-    step: str, gemm, dsl: str = "tilelang", size: tuple[int, int, int] | None = None, seed: int = 0
+    step: str, gemm: object, dsl: str = "tilelang", size: tuple[int, int, int] | None = None, seed: int = 0
 ) -> None:
     """Emulate one launch of ``gemm`` and draw who worked and who waited for whom. Raises nothing."""
     import torch
@@ -317,7 +318,7 @@ def _say(text: str) -> None:
 def _table(head: list[str], rows: list[list[str]]) -> None:
     """A table: HTML in JupyterLab, columns of text elsewhere."""
 
-    def line(cells, tag):
+    def line(cells: list[str], tag: str) -> str:
         return (
             "<tr>"
             + "".join(

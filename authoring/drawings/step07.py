@@ -3,6 +3,7 @@ go.
 """
 
 from authoring.drawings.canvas import arrow, box, label, sheet
+from course_utils.artifact import REGISTER_LIMIT
 from course_utils.figures.theme import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, RED
 
 
@@ -131,10 +132,8 @@ def registers():
     end = left + 65536 * scale
     axes.plot([end, end], [0.42, 2.66], color=RED, lw=1.2)
     label(axes, end, 2.84, "65,536 registers an SM", size=8, colour=RED)
-    words = (
-        "64,512 before and after: what the producer gives back, 128 x 128, is what the consumers take, 256 x "
-        "64"
-    )
+    words = f"{REGISTER_LIMIT:,} before and after: what the producer gives back, 128 x 128, "
+    words += "is what the consumers take, 256 x 64"
     label(axes, left + 3.0, 0.24, words, size=8)
     return figure
 

@@ -1,6 +1,7 @@
 """Step 10: the wide tile and who holds which rows; what an SM has room for; D through two buffers."""
 
 from authoring.drawings.canvas import arrow, box, label, sheet
+from course_utils.artifact import REGISTER_LIMIT
 from course_utils.figures.theme import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, RED, TEAL
 
 
@@ -59,15 +60,15 @@ def budget():
             ("consumer 1\n168 x 128", 21504, GREEN),
             ("consumer 2\n168 x 128", 21504, TEAL),
         ],
-        64512,
-        "64,512 are the CTA's",
+        REGISTER_LIMIT,
+        f"{REGISTER_LIMIT:,} are the CTA's",
     )
     bar(
         1.46,
         "after setmaxnreg",
         [("", 5120, BLUE), ("consumer 1\n232 x 128", 29696, GREEN), ("consumer 2\n232 x 128", 29696, TEAL)],
-        64512,
-        "64,512 again",
+        REGISTER_LIMIT,
+        f"{REGISTER_LIMIT:,} again",
     )
     label(axes, 2.1, 1.31, "producer: 40 x 128", size=8, colour=BLUE, ha="left")
     label(axes, 0.25, 0.98, "shared memory", size=10, weight="bold", ha="left")

@@ -395,7 +395,7 @@ def tidy_error(error: BaseException) -> str:
     advice = [] if internal else [words for words in said["suggestion"] if "ptxas log" not in words]
     at = (
         [f"  at {Path(place.group(1)).name}, line {place.group(2)}: {frame.group(1).strip()}"]
-        if frame
+        if place and frame
         else []
     )
     if spot := re.match(

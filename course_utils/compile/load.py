@@ -56,7 +56,7 @@ def code_lines(path: str | Path) -> int:
             and isinstance(node.value, ast.Constant)
             and isinstance(node.value.value, str)
         ):
-            lines -= set(range(node.lineno, node.end_lineno + 1))
+            lines -= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return len(lines)
 
 
@@ -118,10 +118,9 @@ def load_factory(path: str | Path) -> Callable:
 
 def _gemm(module: types.ModuleType) -> Callable:
     if not hasattr(module, "gemm"):
-        raise CompileError(
-            "load",
-            f"{Path(module.__file__).name} defines no gemm; a step's file ends in `def gemm(M, N, K): ...`",
-        )
+        name = Path(str(module.__file__)).name
+        text = f"{name} defines no gemm; a step's file ends in `def gemm(M, N, K): ...`"
+        raise CompileError("load", text)
     return module.gemm
 
 

@@ -43,7 +43,7 @@ def cuda_include_dirs() -> tuple[str, ...]:
     """Include directories of the pinned ``nvidia-cuda-runtime`` and ``nvidia-cuda-cccl`` packages."""
 
     def folder_of(package: str, header: str) -> str:
-        found = next(f for f in files(package) if str(f).endswith(header))
+        found = next(f for f in files(package) or () if str(f).endswith(header))
         return str(Path(str(found.locate()).removesuffix(header)).resolve())
 
     cccl = folder_of("nvidia-cuda-cccl", "cuda/std/version")

@@ -7,14 +7,18 @@ chip.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import matplotlib
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Patch
 
 from course_utils.figures.theme import DPI, GREY, INK, LANE, RED, STYLE, WORK, Picture
+from course_utils.run.emulator.emulate import Emulation
+from course_utils.run.emulator.trace import Span
 
 ROWS = {"wait": 0, "epilogue": 1, "wgmma": 1, "TMA load": 2, "TMA store": 2}  # of a lane, from below
 ROW = 0.26  # its height in lanes
@@ -36,7 +40,10 @@ class Lane:
         )
 
 
-def timeline(emulation, ctas=None, title: str = "") -> Figure:
+Lanes = dict[Lane, int]  # to their places, from below
+
+
+def timeline(emulation: Emulation, ctas: Sequence[int] | None = None, title: str = "") -> Figure:
     """Draw the spans and arrivals of an ``Emulation``, one lane a role, for ``ctas`` (default: the first two
     that work).
 
@@ -75,18 +82,20 @@ def timeline(emulation, ctas=None, title: str = "") -> Figure:
     return figure
 
 
-def save_timeline(path: str | Path, emulation, ctas=None, title: str = "") -> Path:
+def save_timeline(
+    path: str | Path, emulation: Emulation, ctas: Sequence[int] | None = None, title: str = ""
+) -> Path:
     """Write ``timeline(...)`` to ``path`` as a PNG and return the path. Raises as ``timeline`` does."""
     timeline(emulation, ctas, title).savefig(path, format="png", dpi=DPI, metadata={"Software": None})
     return Path(path)
 
 
-def _stuck(emulation) -> list[dict]:
+def _stuck(emulation: Emulation) -> list[dict]:
     """The waiting groups of a deadlock, or nothing."""
     return [row for finding in emulation.findings for row in finding.waiting]
 
 
-def _first_cluster(emulation, working: list[int]) -> list[int]:
+def _first_cluster(emulation: Emulation, working: list[int]) -> list[int]:
     """The first CTAs that work together: those that arrive on each other's barriers, else one."""
     stuck = sorted({row["cta"] for row in _stuck(emulation)})
     first = (stuck or working or [0])[0]
@@ -96,7 +105,7 @@ def _first_cluster(emulation, working: list[int]) -> list[int]:
     return sorted(partners | {first} | set(stuck[:2]))[:2]
 
 
-def _lanes(emulation, spans, ctas) -> dict[Lane, int]:
+def _lanes(emulation: Emulation, spans: list[Span], ctas: Sequence[int]) -> Lanes:
     """Lanes from top to bottom: producers above their consumers."""
     found = {_lane(s.cta, s.warp, s.role) for s in spans}
     found |= {
@@ -108,11 +117,11 @@ def _lanes(emulation, spans, ctas) -> dict[Lane, int]:
     return {lane: len(ordered) - 1 - place for place, lane in enumerate(ordered)}
 
 
-def _lane(cta, warp, role) -> Lane:
+def _lane(cta: int, warp: int, role: str) -> Lane:
     return Lane(cta, warp // 4, role)
 
 
-def _draw_lanes(axes, lanes, begin, end) -> None:
+def _draw_lanes(axes: Axes, lanes: Lanes, begin: int, end: int) -> None:
     for y in lanes.values():
         axes.axhspan(y + 0.04, y + 0.96, color=LANE, lw=0, zorder=0)
     axes.set_ylim(0, max(len(lanes), 1))
@@ -122,7 +131,7 @@ def _draw_lanes(axes, lanes, begin, end) -> None:
         axes.spines[side].set_visible(False)
 
 
-def _draw_span(axes, span, lanes, begin) -> None:
+def _draw_span(axes: Axes, span: Span, lanes: Lanes, begin: int) -> None:
     y = lanes[_lane(span.cta, span.warp, span.role)] + 0.1 + ROW * ROWS[span.kind]
     left, width = max(span.begin, begin), max(span.end - max(span.begin, begin), 0)
     if span.end < begin:
@@ -150,7 +159,7 @@ def _draw_span(axes, span, lanes, begin) -> None:
         )
 
 
-def _draw_edges(axes, emulation, spans, lanes, begin) -> None:
+def _draw_edges(axes: Axes, emulation: Emulation, spans: list[Span], lanes: Lanes, begin: int) -> None:
     """From the last arrival of each lane to the wait of the same barrier and phase that it let go."""
     by_warp = {(lane.cta, lane.warpgroup): y for lane, y in lanes.items()}
     last: dict[tuple, dict[int, int]] = {}
@@ -169,7 +178,7 @@ def _draw_edges(axes, emulation, spans, lanes, begin) -> None:
                 axes.plot([time, span.end], [start + 0.5, stop + 0.2], color=INK, lw=0.6, alpha=0.5, zorder=4)
 
 
-def _draw_stuck(axes, emulation, lanes, begin, end) -> None:
+def _draw_stuck(axes: Axes, emulation: Emulation, lanes: Lanes, begin: int, end: int) -> None:
     rows = [row for row in _stuck(emulation) if _lane(row["cta"], row["warps"][0], row["role"]) in lanes]
     places = []
     for number, row in enumerate(rows):
@@ -219,7 +228,7 @@ def _draw_stuck(axes, emulation, lanes, begin, end) -> None:
             )
 
 
-def _suppliers(emulation, row, lanes) -> set[Lane]:
+def _suppliers(emulation: Emulation, row: dict, lanes: Lanes) -> set[Lane]:
     """The lanes whose arrivals a stuck row waits for: those that arrived on its barrier before, else those of
     the other role.
     """

@@ -4,7 +4,7 @@ about.
 
 from __future__ import annotations
 
-from course_utils.artifact import REGISTER_LIMIT, Artifact
+from course_utils.artifact import REGISTER_LIMIT, WARPGROUP_THREADS, Artifact
 from course_utils.ptx import receipts
 from course_utils.ptx.receipts import Receipt
 from course_utils.run.protocol import Answer
@@ -110,5 +110,5 @@ def _registers_asked(receipt: Receipt, artifact: Artifact) -> int:
     consumers.
     """
     amounts = {kind: int(value) for kind, value in (entry.split() for entry in receipt.setmaxnreg)}
-    warpgroups = artifact.threads // 128
-    return 128 * (amounts.get("dec", 0) + amounts.get("inc", 0) * (warpgroups - 1))
+    warpgroups = artifact.threads // WARPGROUP_THREADS
+    return WARPGROUP_THREADS * (amounts.get("dec", 0) + amounts.get("inc", 0) * (warpgroups - 1))

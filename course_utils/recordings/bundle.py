@@ -11,6 +11,7 @@ import datetime
 import json
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 from course_utils.artifact import Artifact
@@ -25,7 +26,12 @@ PACKAGES = ("ptx", "tma", "compile", "run", "grading", "recordings")  # what a c
 SUSTAINED_SIZES = tuple(size for size in steps.TIMED_SIZES if len(set(size)) == 1)
 
 
-def write(path: str | Path, kernels: list[dict], compile_kernel, progress=lambda item: None) -> None:
+def write(
+    path: str | Path,
+    kernels: list[dict],
+    compile_kernel: Callable[..., Artifact],
+    progress: Callable[[tuple], object] = lambda item: None,
+) -> None:
     """Write a bundle. A kernel is a dict of ``name``, ``step``, ``dsl``, ``factory``, and ``timed``: whether
     to time it.
 
@@ -57,11 +63,13 @@ def write(path: str | Path, kernels: list[dict], compile_kernel, progress=lambda
         undo.pop_all()
 
 
-def _entry(name: str, size) -> str:
+def _entry(name: str, size: tuple[int, ...]) -> str:
     return f"artifacts/{name}/{'x'.join(map(str, size))}.zip"
 
 
-def run(path: str | Path, time_limit: float, quick: bool = False, say=print) -> dict:
+def run(
+    path: str | Path, time_limit: float, quick: bool = False, say: Callable[[str], object] = print
+) -> dict:
     """Check and time every kernel of a bundle on the GPU of this machine. Returns the results with their
     provenance.
 

@@ -44,8 +44,9 @@ def read(path: Path = FILE) -> dict:
 
 def _whole(entry: object) -> dict | None:
     """An entry as it was kept, or without its timings where one is broken; None where it cannot be used."""
-    without = entry | {"timings": []} if isinstance(entry, dict) else {}
-    return next((form for form in (entry, without) if usable(form, Kept)), None)
+    if not isinstance(entry, dict):
+        return None
+    return next((form for form in (entry, entry | {"timings": []}) if usable(form, Kept)), None)
 
 
 def keep(verdict: Verdict, device: dict | None, path: Path = FILE) -> None:
