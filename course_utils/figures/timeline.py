@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -17,8 +18,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Patch
 
 from course_utils.figures.theme import DPI, GREY, INK, LANE, RED, STYLE, WORK, Picture
-from course_utils.run.emulator.emulate import Emulation
-from course_utils.run.emulator.trace import Span
+
+if TYPE_CHECKING:
+    from course_utils.run.emulator.emulate import Emulation
+    from course_utils.run.emulator.trace import Span
 
 ROWS = {"wait": 0, "epilogue": 1, "wgmma": 1, "TMA load": 2, "TMA store": 2}  # of a lane, from below
 ROW = 0.26  # its height in lanes
