@@ -5,6 +5,7 @@ forks a kernel, the real ipykernel, whenever one is asked for.
     forked_kernels.py kernel SOCKET CONNECTION_FILE   what the kernelspec names: it stands for the fork
 """
 
+import importlib
 import json
 import os
 import select
@@ -17,20 +18,23 @@ from contextlib import contextmanager
 from pathlib import Path
 
 NAME = "forked"
+IMPORTED = (  # by one notebook or another, sooner or later
+    "torch",
+    "tilelang.language",
+    "cutlass.cute",
+    "matplotlib.pyplot",
+    "course_utils.notebook",
+    "course_utils.compile.tilelang",
+    "course_utils.compile.cute",
+    "course_utils.run.emulator.emulate",
+)
 
 
 def serve(address: str) -> None:
     os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"  # as ipykernel sets it
-    import cutlass.cute  # noqa: F401
-    import matplotlib.pyplot  # noqa: F401
-    import tilelang.language  # noqa: F401
-    import torch  # noqa: F401
+    for module in IMPORTED:
+        importlib.import_module(module)
     from ipykernel.kernelapp import IPKernelApp
-
-    import course_utils.compile.cute
-    import course_utils.compile.tilelang
-    import course_utils.notebook
-    import course_utils.run.emulator.emulate  # noqa: F401
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended kernels leave no zombie
     with socket.socket(socket.AF_UNIX) as listening:

@@ -14,10 +14,13 @@ from course_utils.compile.factory import compile_factory
 from course_utils.grading.steps import STEPS
 from course_utils.run import reference as results
 from course_utils.run.emulator import emulate
+from course_utils.run.emulator.schedule import Schedule
 
 SIZES = {"step01": (128, 128, 64), "step02": (128, 128, 320)}
 SMALL = (256, 512, 320)  # five K tiles: an odd number, and more than the four stages of step 8
 MANY_TILES = (1536, 1536, 192)  # 144 tiles of 128 x 128 for 132 CTAs: CTAs 0 to 11 have a second one
+# With the seeds 0 and 1 they draw every character that a schedule can have; see test_seeds_draw_every_character.
+SEEDS = (3, 5, 9, 13)
 
 
 @cache
@@ -52,10 +55,21 @@ def test_cute_solutions_are_right_on_any_schedule(step):
         assert comparison.ok, comparison.diagnosis
 
 
+def test_seeds_draw_every_character():
+    def characters(seeds):
+        return {
+            (name, getattr(Schedule(seed), name))
+            for seed in seeds
+            for name in ("land_early", "pieces", "slow_share", "turn")
+        }
+
+    assert characters((0, 1, *SEEDS)) == characters(range(200))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS)
 def test_tilelang_solutions_have_no_finding_on_many_seeds(step):
-    for seed in range(2, 14):
+    for seed in SEEDS:
         result, comparison = run(
             loading.solution_path(step, "tilelang"), "tilelang", SIZES.get(step, SMALL), seed
         )
