@@ -67,9 +67,8 @@ def pytest_configure(config):
     (config.course_folder / "tmp").mkdir()
     os.environ["PYTEST_DEBUG_TEMPROOT"] = tempfile.gettempdir()  # tmp_path stays where people look for it
     os.environ["XDG_CACHE_HOME"] = cache
-    os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = (
-        "1"  # the other core runs other tests
-    )
+    # the other core runs other tests
+    os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
     os.environ["TMPDIR"] = tempfile.tempdir = str(config.course_folder / "tmp")
 
 
