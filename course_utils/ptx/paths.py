@@ -226,13 +226,15 @@ def asked(source: str, tensors: list[str]) -> dict[tuple[str, str], str]:
     ``MULTICAST``.
 
     Read from the calls' names and arguments; a tensor that goes by another name in the source is not
-    recognised.
+    recognised. An operation may have a name of its own: ``load = CopyBulkTensorTileG2SOp()``.
     """
     wanted: dict[tuple[str, str], str] = {}
     try:
-        calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+        tree = ast.parse(source)
     except SyntaxError:
         return wanted
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    values = _named_values(tree)
     for call in calls:
         name = getattr(call.func, "attr", getattr(call.func, "id", ""))
         keywords = {k.arg: k.value for k in call.keywords}
@@ -247,9 +249,24 @@ def asked(source: str, tensors: list[str]) -> dict[tuple[str, str], str]:
                     wanted[direction, tensor] = kind
         elif name == "make_tiled_tma_atom" and len(call.args) > 1 and _base(call.args[1]) in tensors:
             operation = ast.unparse(call.args[0])
+            operation = values.get(operation, operation)
             direction = STORE if "S2G" in operation else LOAD
             wanted[direction, _base(call.args[1])] = MULTICAST if "Multicast" in operation else TENSOR
     return wanted
+
+
+def _named_values(tree: ast.AST) -> dict[str, str]:
+    """What each name is set to, as source: of ``a = x`` and of ``a, b = x, y``; the last one counts."""
+    found = {}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+            continue
+        target, value = node.targets[0], node.value
+        pairs = [(target, value)]
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+            pairs = list(zip(target.elts, value.elts, strict=False))
+        found |= {name.id: ast.unparse(what) for name, what in pairs if isinstance(name, ast.Name)}
+    return found
 
 
 def _base(node: ast.expr) -> str:

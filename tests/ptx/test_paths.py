@@ -150,6 +150,16 @@ def test_a_prefetch_is_no_copy():
             "cpasync.make_tiled_tma_atom(cpasync.CopyBulkTensorTileS2GOp(), D, layout, tile)",
             {(STORE, "D"): TENSOR},
         ),
+        (
+            "g2s, s2g = CopyBulkTensorTileG2SOp(), CopyBulkTensorTileS2GOp()\n"
+            "x = make_tiled_tma_atom(g2s, A, layout, tile)\ny = make_tiled_tma_atom(s2g, D, layout, tile)",
+            {(LOAD, "A"): TENSOR, (STORE, "D"): TENSOR},
+        ),
+        (
+            "both = CopyBulkTensorTileG2SMulticastOp()\nx = make_tiled_tma_atom(both, A, layout, tile, 2)",
+            {(LOAD, "A"): MULTICAST},
+        ),
+        ("make_tiled_tma_atom(nobody, A, layout, tile)", {(LOAD, "A"): TENSOR}),
         ("T.tma_copy(other, S)", {}),
         ("T.tma_copy()", {}),
         ("def broken(", {}),
