@@ -257,7 +257,7 @@ def asked(source: str, tensors: list[str]) -> dict[tuple[str, str], str]:
 
 def _named_values(tree: ast.AST) -> dict[str, str]:
     """What each name is set to, as source: of ``a = x`` and of ``a, b = x, y``; the last one counts."""
-    found = {}
+    found: dict[str, str] = {}
     for node in ast.walk(tree):
         if not isinstance(node, ast.Assign) or len(node.targets) != 1:
             continue

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from course_utils.run.emulator.launch import emulated
 
 from course_utils.compile.factory import DSLS, compile_factory
 from course_utils.compile.load import load_factory, plant, solution_path
 from course_utils.grading.gemm import check_gemm
 from course_utils.ptx import paths as copies
 from course_utils.ptx import receipts
+from course_utils.run.emulator.launch import emulated
 
 SIZE = (256, 256, 64)
 FIRST_WAIT = {"tilelang": "T.tma_store_wait(1)", "cute": "cute.arch.cp_async_bulk_wait_group(1, read=True)"}
