@@ -6,11 +6,12 @@ import contextlib
 import json
 import os
 import re
+import resource
 import signal
 import threading
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache as once
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, files, version
@@ -143,9 +144,8 @@ def _compile(text: str, options: list[str]) -> Compiled:
     if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
         raise CompileError("assemble", f"NVRTC could not start: {status.name}")
     try:
-        with interrupts(
-            signal.SIG_IGN
-        ):  # else NVRTC takes SIGINT itself, and then hangs in it or ends the process
+        # else NVRTC takes SIGINT itself, and then hangs in it or ends the process
+        with interrupts(signal.SIG_IGN), _stack_limit_kept():
             (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [o.encode() for o in options])
         log = (
             _fetch(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
@@ -160,6 +160,18 @@ def _compile(text: str, options: list[str]) -> Compiled:
     finally:
         nvrtc.nvrtcDestroyProgram(program)
     return ptx, cubin, log
+
+
+@contextlib.contextmanager
+def _stack_limit_kept() -> Iterator[None]:
+    """NVRTC lifts the limit of the stack, and leaves it so. Linux lays out the memory of a child that
+    inherits this in another way, and there no header is where it was.
+    """
+    limit = resource.getrlimit(resource.RLIMIT_STACK)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_STACK, limit)
 
 
 def _pack(ptx: str, cubin: bytes, log: str) -> bytes:

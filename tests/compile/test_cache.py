@@ -4,6 +4,7 @@ left behind.
 
 import importlib.util
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -461,6 +462,12 @@ def test_scratch_lies_in_the_cache(folder, monkeypatch, tmp_path):
     with cache.scratch() as scratch:
         assert scratch.is_relative_to(cache.work_folder()) and list(scratch.iterdir()) == []
     assert not scratch.exists()
+
+
+def test_the_stacks_limit_is_as_it_was(folder):
+    before = resource.getrlimit(resource.RLIMIT_STACK)
+    nvrtc.compile_source(f'extern "C" __global__ void once() {{ /* {os.getpid()} */ }}', [])
+    assert resource.getrlimit(resource.RLIMIT_STACK) == before
 
 
 # -- clean
