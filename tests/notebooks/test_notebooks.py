@@ -212,7 +212,8 @@ def nbgrader(folder, *command):
     bin_folder = Path(sys.executable).parent
     path = f"{bin_folder}{os.pathsep}{os.environ['PATH']}"  # it calls alembic by name
     run = subprocess.run(
-        [bin_folder / "nbgrader", *command],
+        # a busy machine may take more than the minute that a kernel has to start
+        [bin_folder / "nbgrader", *command, "--Execute.startup_timeout=300"],
         cwd=folder,
         env={**os.environ, "PATH": path},
         text=True,
