@@ -65,6 +65,8 @@ def pytest_configure(config):
     config.course_folder = Path(tempfile.mkdtemp(prefix="course-tests-"))
     cache = os.environ.get("COURSE_TEST_CACHE") or str(config.course_folder / "cache")
     (config.course_folder / "tmp").mkdir()
+    # never empty: CuTe DSL removes its folder in there, and every empty folder above it
+    (config.course_folder / "tmp" / "keep").touch()
     os.environ["PYTEST_DEBUG_TEMPROOT"] = tempfile.gettempdir()  # tmp_path stays where people look for it
     os.environ["XDG_CACHE_HOME"] = cache
     # the other core runs other tests
