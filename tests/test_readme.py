@@ -50,6 +50,7 @@ def copy(tmp_path_factory):
     folder = tmp_path_factory.mktemp("readme") / "course"
     shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__"))
     (folder / ".venv").symlink_to(ROOT / ".venv")
+    (folder / "build").mkdir()  # `make climb`, the README's first command, has made it
     for path in (folder / "notebooks").glob("*.ipynb"):
         if path.stem != "01_single_tile":
             path.unlink()
