@@ -5,6 +5,7 @@ A check asks one of them and does not care which. None of them raises for what a
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import secrets
 from collections.abc import Iterable, Sequence
@@ -175,11 +176,15 @@ def choose(name: str | Backend, time_limit: float = TIME_LIMIT) -> Backend:
 
 
 def warm_up(name: str = "auto") -> None:
-    """Start what a check on this backend will ask, and do not wait for it: it imports while others do."""
-    if name == "emulator" or name == "auto" and not _driver():
-        client.worker(client.EMULATOR).start()
-    elif name in ("auto", "gpu"):
-        client.worker(client.GPU).start()
+    """Start what a check on this backend will ask, and do not wait for it: it imports while others do.
+
+    Raises nothing: where a process cannot start, the request says so.
+    """
+    with contextlib.suppress(OSError):
+        if name == "emulator" or name == "auto" and not _driver():
+            client.worker(client.EMULATOR).start()
+        elif name in ("auto", "gpu"):
+            client.worker(client.GPU).start()
 
 
 def _driver() -> bool:
