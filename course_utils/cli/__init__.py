@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import atexit
+import os
+import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -15,6 +18,21 @@ from course_utils.compile.errors import CompileError
 BUILD = Path("build")
 EXTRAS = "pictures need `pip install -e '.[lab]'`, course sync needs `pip install -e '.[teach]'`"
 EXIT_FAILED, EXIT_USAGE, EXIT_NOT_ALL_TRIED = 1, 2, 3
+
+
+def process() -> None:
+    """The process of the ``course`` command: ``main``, then the end of the process with its exit code.
+
+    Freeing torch and a DSL object by object would take another second, a fifth of a check; the system does it.
+    """
+    code = main()
+    atexit._run_exitfuncs()  # workers and temporary folders end here, as at any process's end
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BrokenPipeError:  # its reader left early, as `head` does
+        code = EXIT_FAILED
+    os._exit(code)
 
 
 def main(argv: list[str] | None = None) -> int:
