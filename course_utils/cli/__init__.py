@@ -23,7 +23,7 @@ EXIT_FAILED, EXIT_USAGE, EXIT_NOT_ALL_TRIED = 1, 2, 3
 def process() -> None:
     """The process of the ``course`` command: ``main``, then the end of the process with its exit code.
 
-    Freeing torch and a DSL object by object would take another second, a fifth of a check; the system does it.
+    Freeing torch and a DSL object by object would take another second; the system does it at once.
     """
     code = main()
     atexit._run_exitfuncs()  # workers and temporary folders end here, as at any process's end

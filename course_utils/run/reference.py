@@ -57,6 +57,14 @@ def compare(D: torch.Tensor, A: torch.Tensor, B: torch.Tensor, partial: bool = F
     ``partial``: only some CTAs ran, so what they did not write is not held against them, unless they wrote
     nothing at all.
     """
+    if partial:
+        written = D.view(torch.int16) != POISON
+        rows, cols = written.any(1), written.any(0)
+        # the tiles of a few CTAs are soon seen to be right; a wrong one is explained by its place in all of D
+        if 0 < int(rows.sum()) * int(cols.sum()) < D.numel() // 2:
+            found = compare(D[rows][:, cols], A[rows], B[cols], partial)
+            if found.ok:
+                return found
     K = A.shape[1]
     ref = reference(A, B)
     unwritten = D.view(torch.int16) == POISON

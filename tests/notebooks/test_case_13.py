@@ -1,6 +1,4 @@
-"""Notebook 13: six kernels with one fault each, their symptoms and their repairs; what the two compilers put
-back.
-"""
+"""Notebook 13: kernels with one fault each and their repairs; what the two compilers put back."""
 
 import pytest
 
@@ -9,72 +7,16 @@ from course_utils.compile.factory import compile_factory
 from course_utils.compile.load import load_factory_source, solution_path
 from course_utils.grading import steps
 from course_utils.grading.gemm import check_gemm
-from course_utils.run.backends import Emulator, Launch
 
 SIZE = (256, 768, 320)
-# What the check of the broken kernel says in the emulator, and the parts that fail.
-SYMPTOMS = {
-    "case13a": ("lacks 16,384 of 49,152 bytes", {"results"}),
-    "case13b": ("parity of this round", {"results"}),
-    "case13c": ("fence.proxy.async", {"instructions", "results"}),
-    "case13d": ("wait_group", {"instructions", "results"}),
-    "case13e": ("has not waited for", {"results"}),
-    "case13f": ("same bytes", {"results"}),
-}
 
 
-def kernel(case, solved=False):
-    """gemm of the notebook's cell, as given or repaired, and its DSL."""
+@pytest.mark.parametrize("case", ["case13a", "case13c"])  # one of each DSL; the notebook's own run tries all
+def test_a_broken_kernel_has_no_points_and_its_repair_has_all(case):
     dsl = steps.REPAIRS[case][1]
-    return load_factory_source(exercise(case, dsl, solved), case), dsl
-
-
-QUICK = {"case13a", "case13c"}  # one of each DSL
-CASES = [pytest.param(case, marks=[] if case in QUICK else pytest.mark.slow) for case in SYMPTOMS]
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_a_broken_kernel_fails_with_its_symptom_and_no_points(case):
-    gemm, dsl = kernel(case)
-    verdict = check_gemm(case, gemm, dsl, "emulator")
-    word, failing = SYMPTOMS[case]
-    assert {part.name for part in verdict.checks if part.passed is False} == failing
-    assert word in " ".join(part.detail for part in verdict.checks if part.passed is False)
-    assert verdict.points == 0
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_a_repaired_kernel_has_all_points(case):
-    gemm, dsl = kernel(case, solved=True)
-    verdict = check_gemm(case, gemm, dsl, "emulator")
-    assert all(part.passed for part in verdict.checks if part.name != "speed")
-    assert verdict.points == steps.points_of(case)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "case, right, not_right",
-    [
-        ("case13b", [(256, 256, 64), (256, 256, 128)], [(256, 256, k) for k in (192, 256, 320)]),
-        ("case13d", [(256, 768, 320)], [(4864, 2304, 64)]),
-        (
-            "case13e",
-            [(256, 768, 320), *((4864, 2304, k) for k in (256, 512))],
-            [(4864, 2304, k) for k in (64, 128, 192, 320)],
-        ),
-        ("case13f", [(256, 256, 256)], [(256, 256, 320)]),
-    ],
-)
-def test_a_broken_kernel_is_right_at_some_sizes_only(case, right, not_right):
-    """What the notebook's table of sizes shows."""
-    gemm, dsl = kernel(case)
-
-    def ok(size):
-        return Emulator(schedules=(0,)).ask(Launch(size, compile_factory(gemm, dsl, size), ctas=(0, -1))).ok
-
-    assert {size: ok(size) for size in [*right, *not_right]} == dict.fromkeys(right, True) | dict.fromkeys(
-        not_right, False
-    )
+    for solved, points in ((False, 0), (True, steps.points_of(case))):
+        gemm = load_factory_source(exercise(case, dsl, solved), case)
+        assert check_gemm(case, gemm, dsl, "emulator").points == points
 
 
 # -- what the compilers put back

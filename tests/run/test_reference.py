@@ -57,6 +57,19 @@ def assert_wrong(D, words, a=A, b=B):
     return found
 
 
+def test_of_a_few_ctas_only_what_they_wrote_is_judged_and_its_place_is_told():
+    tile = torch.full((M, N), POISON, dtype=torch.int16).view(torch.float16)
+    assert not compare(tile, A, B, partial=True).ok
+    tile[64:128, 128:192] = RIGHT[64:128, 128:192]
+    tile[192:, 320:] = RIGHT[192:, 320:]
+    found = compare(tile, A, B, partial=True)
+    assert found.ok and (found.wrong, found.unwritten) == (0, 0) and 0 < found.relative_norm < NORM
+    assert not compare(tile, A, B).ok
+    tile[200, 330] = 0
+    found = compare(tile, A, B, partial=True)
+    assert not found.ok and found.wrong == 1 and "row 200" in found.diagnosis
+
+
 def test_inputs_are_standard_normal_fp16_and_fresh():
     generator = torch.Generator().manual_seed(1)
     first, again = inputs(64, 128, 256, generator, "cpu"), inputs(64, 128, 256, generator, "cpu")
