@@ -1,10 +1,13 @@
 """Notebook kernels without the seconds of their imports: one process imports what every notebook imports, and
-forks a kernel, the real ipykernel, whenever one is asked for.
+forks a kernel, the real ipykernel, whenever one is asked for; and for each kernel its worker process.
 
     forked_kernels.py serve SOCKET                    until its standard input ends
     forked_kernels.py kernel SOCKET CONNECTION_FILE   what the kernelspec names: it stands for the fork
+    forked_kernels.py worker SOCKET MODULE            what a kernel starts for its worker
 """
 
+import atexit
+import gc
 import importlib
 import json
 import os
@@ -26,7 +29,7 @@ IMPORTED = (  # by one notebook or another, sooner or later
     "course_utils.notebook",
     "course_utils.compile.tilelang",
     "course_utils.compile.cute",
-    "course_utils.run.emulator.emulate",
+    "course_utils.run.emulator.worker",
 )
 
 
@@ -36,6 +39,9 @@ def serve(address: str) -> None:
         importlib.import_module(module)
     from ipykernel.kernelapp import IPKernelApp
 
+    from course_utils.run import client, protocol
+
+    gc.freeze()  # a fork's collections neither look at what it shares nor copy it
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended kernels leave no zombie
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(address)
@@ -46,12 +52,21 @@ def serve(address: str) -> None:
             if sys.stdin in ready:
                 return
             connection, _ = listening.accept()
+            _, streams, _, _ = socket.recv_fds(connection, 1, 3)
             request = json.loads(connection.makefile().readline())
             if os.fork() == 0:
                 listening.close()
                 become(request, connection)
+                if "module" in request:
+                    for number, stream in enumerate(streams):
+                        os.dup2(stream, number)
+                    protocol.main(importlib.import_module(request["module"]).serve)
+                client.COMMAND = (sys.executable, "-I", __file__, "worker", address)
                 IPKernelApp.launch_instance(argv=request["argv"])
-                sys.exit()
+                atexit._run_exitfuncs()
+                os._exit(0)  # what was imported need not be taken down piece by piece
+            for stream in streams:
+                os.close(stream)
             connection.close()
 
 
@@ -74,15 +89,27 @@ def become(request: dict, connection: socket.socket) -> None:
 
 
 def kernel(address: str, connection_file: str) -> None:
-    """Ask for a kernel, hand signals on to it, and end when it ends."""
-    argv = ["-f", connection_file, "--HistoryManager.hist_file=:memory:"]
+    """Ask for a kernel, and stand for it."""
+    stand_for(address, [], argv=["-f", connection_file, "--HistoryManager.hist_file=:memory:"])
+
+
+def worker(address: str, module: str) -> None:
+    """Ask for a worker of this module on these standard streams, and stand for it."""
+    stand_for(address, [0, 1, 2], module=module)
+
+
+def stand_for(address: str, streams: list[int], **asked: object) -> None:
+    """Ask for a fork, hand signals on to it, and end when it ends."""
     environment = {**os.environ, "JPY_PARENT_PID": ""}
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(address)
-        request = {"argv": argv, "folder": os.getcwd(), "environment": environment}
+        request = {**asked, "folder": os.getcwd(), "environment": environment}
+        socket.send_fds(connection, [b" "], streams)
         connection.sendall(json.dumps(request).encode() + b"\n")
         process = int(connection.makefile().readline())
         signal.signal(signal.SIGINT, lambda *_: os.kill(process, signal.SIGINT))
+        for stream in streams:
+            os.close(stream)
         connection.recv(1)
 
 
@@ -113,4 +140,4 @@ def kernels(folder: Path):
 
 
 if __name__ == "__main__":
-    {"serve": serve, "kernel": kernel}[sys.argv[1]](*sys.argv[2:])
+    {"serve": serve, "kernel": kernel, "worker": worker}[sys.argv[1]](*sys.argv[2:])
