@@ -191,10 +191,24 @@ class Resources:
 
 
 @dataclass(frozen=True)
+class Origin:
+    """The author's line that a line of generated source comes from.
+
+    ``added``: the compiler put the line there by itself, after what this line of the author's became.
+    """
+
+    file: str
+    line: int
+    added: bool = False
+
+
+@dataclass(frozen=True)
 class Artifact:
     """A compiled kernel and its launch.
 
-    ``grid``, ``block`` and ``cluster`` are x, y, z; ``dynamic_shared`` is bytes.
+    ``grid``, ``block`` and ``cluster`` are x, y, z; ``dynamic_shared`` is bytes. ``source`` is the generated
+    CUDA, where the DSL makes some, and ``origins`` has where each of its lines comes from, None where nobody
+    knows. ``python`` is the text of the author's files by name, as they were when the kernel was traced.
     """
 
     dsl: str
@@ -210,6 +224,8 @@ class Artifact:
     resources: Resources
     versions: dict[str, str] = field(default_factory=dict)
     source: str = ""
+    origins: tuple[Origin | None, ...] = ()
+    python: dict[str, str] = field(default_factory=dict)
 
     @property
     def threads(self) -> int:
@@ -256,6 +272,7 @@ class Artifact:
             fields["resources"] = Resources(
                 **{**fields["resources"], "warnings": tuple(fields["resources"]["warnings"])}
             )
+            fields["origins"] = tuple(one and Origin(**one) for one in fields.get("origins", ()))
             for name in ("grid", "block", "cluster"):
                 fields[name] = tuple(fields[name])
             return cls(**fields)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from course_utils.artifact import TENSOR_MAP_BYTES, Artifact, Parameter, Tensor
-from course_utils.compile import cache, nvrtc
+from course_utils.compile import cache, lines, nvrtc
 from course_utils.compile.errors import CompileError
 from course_utils.compile.guard import held, quiet, time_limit, where
 from course_utils.compile.limits import require_fits
@@ -88,6 +88,7 @@ def compile_host(host: Any, tensors: tuple[Tensor, ...]) -> Artifact:
     Raises CompileError.
     """
     ptx, cubin, log, launch, values = _compile(host, tensors)
+    ptx = lines.mended(ptx)
     resources = nvrtc.parse_ptxas_log(log)
     kernel, _ = _entry(ptx)
     parameters = tuple(_parameter(data, tensors) for data in values)
@@ -102,6 +103,7 @@ def compile_host(host: Any, tensors: tuple[Tensor, ...]) -> Artifact:
         tensors=tensors,
         parameters=parameters,
         resources=resources,
+        python=lines.texts(set(re.findall(r'^\s*\.file\s+\d+\s+"([^"]+)"', ptx, re.M))),
         versions={"nvidia-cutlass-dsl": version("nvidia-cutlass-dsl")},
         **launch,
     )

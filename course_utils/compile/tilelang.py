@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from course_utils.artifact import Artifact, Parameter, Tensor, TensorMap
-from course_utils.compile import nvrtc
+from course_utils.compile import lines, nvrtc
 from course_utils.compile.errors import CompileError
 from course_utils.compile.guard import held, quiet, time_limit, where
 from course_utils.compile.limits import require_fits
@@ -107,7 +107,8 @@ def compile_prim_func(prim_func: Any) -> Artifact:
         str(package / "3rdparty" / "cutlass" / "include"),
         *nvrtc.cuda_include_dirs(),
     ]
-    source = "#include <tl_templates/cuda/nvrtc_std.h>\n" + lowered.kernel_source
+    marked = "#include <tl_templates/cuda/nvrtc_std.h>\n" + lowered.kernel_source
+    source, origins = lines.read(marked, lines.barriers_of(prim_func))
     ptx, cubin, resources = nvrtc.compile_source(source, includes, HEADERS, ["tilelang"])
     require_fits(*shape, launch["dynamic_shared"] + resources.static_shared)
     return Artifact(
@@ -117,6 +118,8 @@ def compile_prim_func(prim_func: Any) -> Artifact:
         tensors=tensors,
         resources=resources,
         source=source,
+        origins=origins,
+        python=lines.texts({origin.file for origin in origins if origin}),
         versions={"tilelang": version("tilelang"), "nvrtc": version("nvidia-cuda-nvrtc")},
         **launch,
     )
@@ -131,7 +134,7 @@ def _trace(factory: Callable, name: str, size: tuple[int, ...]) -> Any:
 
     call = f"{name}({', '.join(map(str, size))})"
     try:
-        with quiet(), time_limit(TRACE_LIMIT, call):
+        with quiet(), time_limit(TRACE_LIMIT, call), lines.of_the_author():
             result = factory(*size)
     except CompileError:
         raise
@@ -171,7 +174,7 @@ def _lower(prim_func: Any) -> Any:
 
     target = tvm.target.Target({"kind": "cuda", "arch": nvrtc.ARCH})
     try:
-        with target, held(), quiet(), time_limit(TRACE_LIMIT, "lowering this kernel"):
+        with target, held(), quiet(), time_limit(TRACE_LIMIT, "lowering this kernel"), lines.directives():
             return tilelang.lower(prim_func, target=target)
     except CompileError:
         raise

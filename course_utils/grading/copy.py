@@ -6,9 +6,17 @@ from collections.abc import Sequence
 
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS, compile_factory, open_places, source_of
-from course_utils.grading import hints, maps, steps
+from course_utils.grading import cards, maps, steps
 from course_utils.grading.steps import CopyCase
-from course_utils.grading.verdict import Part, Verdict, itself_failed, not_compiled, score, unchecked
+from course_utils.grading.verdict import (
+    Part,
+    Verdict,
+    itself_failed,
+    not_compiled,
+    score,
+    still_open,
+    unchecked,
+)
 from course_utils.ptx import paths, receipts
 from course_utils.run import backends
 from course_utils.run.backends import TIME_LIMIT, Backend, Launch
@@ -52,16 +60,26 @@ def check_copy(
         broken = maps.findings(first)
         parts = (
             score(wanted, "compiles", True, f"{first.resources.registers} registers a thread"),
-            score(wanted, "tensor maps", not broken, "; ".join(broken) or "all legal"),
+            _tensor_maps(wanted, broken),
             _path(wanted, launches, source),
             _results(wanted, machine, answered),
         )
         table = receipts.table(receipts.read_ptx(first.ptx), first)
         return Verdict.of(case, dsl, machine.name, parts, receipt=table)
     except CompileError as error:
-        return not_compiled(wanted, dsl, str(name), open_places(copy) or str(error))
+        if places := open_places(copy):
+            return still_open(wanted, dsl, str(name), places)
+        return not_compiled(wanted, dsl, str(name), str(error))
     except Exception as error:
         return itself_failed(case, dsl, name, error)
+
+
+def _tensor_maps(case: CopyCase, broken: list[str]) -> Part:
+    if not broken:
+        return score(case, "tensor maps", True, "all legal")
+    return score(
+        case, "tensor maps", False, f"{len(broken)} illegal", cards.of_text(broken[0], "tma", broken[1:])
+    )
 
 
 def _path(case: CopyCase, launches: Sequence[Launch], source: str) -> Part:
@@ -77,7 +95,10 @@ def _path(case: CopyCase, launches: Sequence[Launch], source: str) -> Part:
                     f"{tensor}, {direction}: this case asks for {paths.WORDS[path]}; the compiler made "
                     f"{found or 'no copy'} (at {' x '.join(map(str, launch.size))})"
                 )
-    return score(case, "path", not missed, "; ".join(missed or dict.fromkeys(told)))
+    row = "; ".join(dict.fromkeys(told))
+    return score(
+        case, "path", not missed, row, cards.of_text(missed[0], "tma", missed[1:]) if missed else None
+    )
 
 
 def _results(case: CopyCase, machine: Backend, answered: Sequence[tuple[Launch, Answer]]) -> Part:
@@ -86,7 +107,7 @@ def _results(case: CopyCase, machine: Backend, answered: Sequence[tuple[Launch, 
         if answer.error == "not_run":
             return score(case, "results", None, answer.detail)
         if not answer.ok:
-            told = hints.words(answer, launch.artifact)
-            return score(case, "results", False, f"at {' x '.join(map(str, launch.size))}: {told}")
+            at = f"wrong at {' x '.join(map(str, launch.size))}"
+            return score(case, "results", False, at, cards.of_answer(answer, launch.artifact))
     prefix = "emulated: " * (machine.name == "emulator")
     return score(case, "results", True, f"{prefix}every element in its place, at {len(answered)} shapes")

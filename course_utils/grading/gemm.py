@@ -11,9 +11,18 @@ from collections.abc import Iterator, Sequence
 from course_utils.artifact import Artifact
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS, compile_factory, open_places
-from course_utils.grading import conditions, hints, maps, steps
+from course_utils.grading import cards, conditions, hints, maps, steps
 from course_utils.grading.steps import Step
-from course_utils.grading.verdict import Part, Verdict, itself_failed, not_compiled, score, unchecked
+from course_utils.grading.verdict import (
+    NOT_REACHED,
+    Part,
+    Verdict,
+    itself_failed,
+    not_compiled,
+    score,
+    still_open,
+    unchecked,
+)
 from course_utils.ptx import receipts
 from course_utils.ptx.receipts import Receipt
 from course_utils.run import backends
@@ -55,7 +64,9 @@ def check_gemm(
             timed.append((compile_factory(factory, dsl, wanted.timed_sizes[0]), "burst"))
         return judge(wanted, dsl, machine, answered, timed)
     except CompileError as error:
-        return not_compiled(wanted, dsl, machine.name, open_places(factory) or str(error))
+        if places := open_places(factory):
+            return still_open(wanted, dsl, machine.name, places)
+        return not_compiled(wanted, dsl, machine.name, str(error))
     except Exception as error:
         return itself_failed(step, dsl, machine.name, error)
 
@@ -112,39 +123,63 @@ def _tensor_maps(step: Step, artifact: Artifact) -> Part:
     broken = maps.findings(artifact)
     count = sum(parameter.kind == "tensor_map" for parameter in artifact.parameters)
     fine = f"{count} tensor maps, all legal" if count else "the kernel uses none"
-    return score(step, "tensor maps", not broken, "; ".join(broken) or fine)
+    if not broken:
+        return score(step, "tensor maps", True, fine)
+    card = cards.of_text(broken[0], "tma", broken[1:])
+    return score(step, "tensor maps", False, f"{len(broken)} of {count} illegal", card)
 
 
 def _instructions(step: Step, receipt: Receipt, artifact: Artifact) -> Part:
     unmet = conditions.unmet(receipt, artifact, step.requires, step.forbids)
     share = 1 - len(unmet) / (len(step.requires) + len(step.forbids))
-    detail = "; ".join(unmet) or "all that the step is about survived the compiler"
-    return score(step, "instructions", not unmet, detail, unmet[0] if unmet else "", share)
+    if not unmet:
+        return score(step, "instructions", True, "all that the step is about survived the compiler")
+    count = len(step.requires) + len(step.forbids)
+    card = cards.of_text(unmet[0], "missing", unmet[1:])
+    return score(step, "instructions", False, f"{len(unmet)} of {count} missing", card, share)
 
 
 def _results(step: Step, machine: Backend, answered: Answered) -> Part:
     """Right at every size, or what is wrong at which; not run where one of them could not be tried."""
     prefix = "emulated: " if machine.name == "emulator" else ""
-    right, notes, ended = 0, [], True
+    right, wrong = 0, []
     for launch, answer in answered:
         if answer.error == "not_run":
             return score(step, "results", None, answer.detail)
         if answer.ok:
             right += 1
             continue
-        told = hints.words(answer, launch.artifact)
-        notes.append(f"at M, N, K = {' x '.join(map(str, launch.size))}: {told}")
-        if (
-            answer.error or not answer.finished
-        ):  # what hangs or faults at one size would say the same at the next
-            ended = False
+        wrong.append((launch, answer))
+        if answer.error or not answer.finished:  # the next size would say the same
             break
-    if not notes:
-        sizes = f"{right} size{'s' * (right != 1)}"
+    sizes = f"{right} size{'s' * (right != 1)}"
+    if not wrong:
         last = answered[-1][1].relative_norm
         return score(step, "results", True, f"{prefix}right at {sizes}, last relative error {last:.1e}")
-    share = 0.5 * right / len(answered) if ended else 0.0
-    return score(step, "results", False, prefix + "\n".join(notes), notes[0], share)
+    ended = not wrong[-1][1].error and wrong[-1][1].finished
+    detail = prefix + "; ".join(f"{_how(answer)} at {_size(launch)}" for launch, answer in wrong)
+    if right:
+        detail += f"; right at {sizes}"
+    also = [f"at M, N, K = {_size(launch)}: {_words(answer, launch)}" for launch, answer in wrong[1:]]
+    launch, answer = wrong[0]
+    if answer.schedule is not None:
+        also.append(f"Seen at M, N, K = {_size(launch)}, emulated schedule {answer.schedule}.")
+    card = cards.of_answer(answer, launch.artifact, also)
+    return score(step, "results", False, detail, card, 0.5 * right / len(answered) if ended else 0.0)
+
+
+def _size(launch: Launch) -> str:
+    return " x ".join(map(str, launch.size))
+
+
+def _how(answer: Answer) -> str:
+    if answer.error:
+        return "no end" if answer.error == "timeout" else "ended with an error"
+    return "wrong" if answer.finished else "no end"
+
+
+def _words(answer: Answer, launch: Launch) -> str:
+    return answer.findings[0]["text"] if answer.findings else hints.words(answer, launch.artifact)
 
 
 def _speed(step: Step, machine: Backend, right: bool | None, timed: Timed) -> tuple[Part, list[dict]]:
@@ -153,17 +188,14 @@ def _speed(step: Step, machine: Backend, right: bool | None, timed: Timed) -> tu
         idle = "not timed: speed is not what this one is about"
         return score(step, "speed", None, machine.lacks if step.speed_floor else idle), []
     if not right:
-        passed = False if step.speed_floor else None
-        return score(
-            step, "speed", passed, "not timed: a wrong result has no speed", "results first, then speed"
-        ), []
+        return score(step, "speed", None, "not timed: a wrong result has no speed", idle=NOT_REACHED), []
     if machine.lacks and step.speed_floor:
         return score(step, "speed", None, machine.lacks), []
     timing: list[dict] = []
     for artifact, mode in timed:
         answer = machine.time(artifact, mode)
         if answer.timing is None:
-            return score(step, "speed", False, hints.words(answer, artifact)), timing
+            return score(step, "speed", False, "", cards.of_answer(answer, artifact)), timing
         timing.append(answer.timing)
     if not step.speed_floor:
         text = "not timed: speed is not what this one is about; these points come with right results"
@@ -179,5 +211,9 @@ def _speed(step: Step, machine: Backend, right: bool | None, timed: Timed) -> tu
     if high - low > UNSTEADY:
         text += f". The timing is unsteady (half of the samples outside {low:.2f} to {high:.2f}): "
         text += "is another program on this GPU?"
-    slow = f"{text}. Compare your receipt with the step's."
-    return score(step, "speed", run["ratio"] >= step.speed_floor, text, slow), timing
+    if run["ratio"] >= step.speed_floor:
+        return score(step, "speed", True, text), timing
+    slow = f"It is right, and slow: {run['ratio']:.2f} of cuBLAS; the step asks for {step.speed_floor:.2f}."
+    return score(
+        step, "speed", False, text, cards.of_text(f"{slow} Compare your receipt with the step's.", "slow")
+    ), timing

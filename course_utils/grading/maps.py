@@ -7,7 +7,7 @@ from dataclasses import fields
 
 from course_utils.artifact import Artifact, TensorMap
 from course_utils.compile.factory import open_places
-from course_utils.grading import steps
+from course_utils.grading import cards, steps
 from course_utils.grading.verdict import Part, Verdict
 from course_utils.tma.rules import violations
 
@@ -32,7 +32,7 @@ def check_maps(case: str, mend: Callable) -> Verdict:
     wanted = steps.MAP_CASES.get(case) if isinstance(case, str) else None
     if wanted is None:
         text = f"there is no case {case!r}; the cases with tensor maps are {', '.join(steps.MAP_CASES)}"
-        return Verdict(str(case), "maps", "rules", (Part("tensor maps", False, 0.0, 0, text),), text)
+        return Verdict.of(str(case), "maps", "rules", [_failed("tensor maps", 0, text)])
     maps: object = None
     text = ""
     try:
@@ -45,14 +45,18 @@ def check_maps(case: str, mend: Callable) -> Verdict:
     if not text and len(mended) != len(wanted.given):
         text = f"mend must return a list of {len(wanted.given)} maps, in the order in which they came"
     if text:
-        part = Part("tensor maps", False, 0.0, wanted.points, text)
-        return Verdict(case, "maps", "rules", (part,), text)
+        return Verdict.of(case, "maps", "rules", [_failed("tensor maps", wanted.points, text)])
     worth = wanted.points / len(wanted.given)
     parts = []
     for number, (old, new) in enumerate(zip(wanted.given, mended, strict=True), 1):
         wrong = _mended(old, new)
-        parts.append(Part(f"map {number}", not wrong, 0.0 if wrong else worth, worth, wrong or str(new)))
+        name = f"map {number}"
+        parts.append(_failed(name, worth, wrong) if wrong else Part(name, True, worth, worth, str(new)))
     return Verdict.of(case, "maps", "rules", parts)
+
+
+def _failed(name: str, worth: float, text: str) -> Part:
+    return Part(name, False, 0.0, worth, "", cards.of_text(f"{name}: {text}", "tma"))
 
 
 def _mended(old: TensorMap, new: object) -> str:

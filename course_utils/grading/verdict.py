@@ -7,41 +7,49 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 
-from course_utils.grading import steps
+from course_utils.grading import cards, steps
+from course_utils.grading.cards import Card
 from course_utils.grading.steps import CopyCase, Step
 
-PASSED, FAILED, NOT_RUN = "passed", "failed", "not run"
+PASSED, FAILED, NOT_RUN, NOT_REACHED, OPEN = "passed", "failed", "not run", "not reached", "open"
+MAP = "symptom_map.md"  # beside the notebooks
+FIRST = "Look here first"
 
 
 @dataclass(frozen=True)
 class Part:
-    """One part of a check. ``passed`` is None where this backend cannot try it; it then gives no points."""
+    """One part of a check. ``passed`` is None where it was not tried; it then gives no points, and ``idle``
+    says why: this backend cannot (NOT_RUN), an earlier part failed (NOT_REACHED), nothing is written (OPEN).
+
+    ``detail`` is its row's text. ``card`` is what was found where it failed.
+    """
 
     name: str
     passed: bool | None
     points: float
     max_points: float
     detail: str
-    hint: str = ""  # what to look at first, where ``detail`` says more than one thing
+    card: Card | None = None
+    idle: str = NOT_RUN
 
     @property
     def state(self) -> str:
-        return {True: PASSED, False: FAILED, None: NOT_RUN}[self.passed]
+        return {True: PASSED, False: FAILED, None: self.idle}[self.passed]
 
 
 @dataclass(frozen=True, repr=False)
 class Verdict:
     """The outcome of one check of one step.
 
-    ``diagnosis`` is the one next thing to look at, empty where nothing failed. ``timing`` holds the measured
-    runs of this check (see ``gpu.timing``), empty where nothing was timed.
+    ``card`` is the one next thing to look at, None where nothing failed. ``timing`` holds the measured runs
+    of this check (see ``gpu.timing``), empty where nothing was timed.
     """
 
     step: str
     dsl: str
     backend: str
     checks: tuple[Part, ...]
-    diagnosis: str = ""
+    card: Card | None = None
     timing: tuple[dict, ...] = ()
     receipt: tuple[tuple[str, str], ...] = field(default=())
 
@@ -56,15 +64,28 @@ class Verdict:
         timing: Sequence[dict] = (),
         receipt: Sequence[tuple[str, str]] = (),
     ) -> Verdict:
-        """A verdict whose diagnosis is the first failed part's.
+        """A verdict that leads with the first failed part's card; the other ones' fold below it.
 
         ``whole``: one failed part costs all points.
         """
         failed = [part for part in parts if part.passed is False]
         if whole and failed:
             parts = [replace(part, points=0.0) for part in parts]
-        look = next((part.hint or f"{part.name}: {part.detail}" for part in failed), "")
-        return cls(step, dsl, backend, tuple(parts), look, tuple(timing), tuple(receipt))
+        cards = [part.card for part in failed if part.card]
+        lead = cards[0] if cards else None
+        if lead and len(cards) > 1:
+            lead = replace(lead, more=(*lead.more, *(f"Then: {card.told}" for card in cards[1:])))
+        return cls(step, dsl, backend, tuple(parts), lead, tuple(timing), tuple(receipt))
+
+    @property
+    def diagnosis(self) -> str:
+        """The card with all that folds below it, as text; empty where nothing failed."""
+        return self.card.told if self.card else ""
+
+    @property
+    def open(self) -> bool:
+        """There is nothing to judge yet: the exercise is as it was given."""
+        return all(part.state == OPEN for part in self.checks)
 
     @property
     def points(self) -> float:
@@ -81,8 +102,8 @@ class Verdict:
 
     @property
     def failed(self) -> bool:
-        """Some part was tried and failed."""
-        return any(part.passed is False for part in self.checks)
+        """Some part was tried and failed, or nothing is written yet."""
+        return any(part.passed is False for part in self.checks) or self.open
 
     def to_dict(self) -> dict:
         """The JSON form of a verdict."""
@@ -93,8 +114,9 @@ class Verdict:
             "passed": self.passed,
             "points": self.points,
             "max_points": self.max_points,
-            "checks": [{k: v for k, v in asdict(part).items() if k != "hint"} for part in self.checks],
+            "checks": [_fields(part) for part in self.checks],
             "diagnosis": self.diagnosis,
+            "card": asdict(self.card) if self.card else None,
             "timing": list(self.timing),
             "receipt": [list(row) for row in self.receipt],
         }
@@ -103,42 +125,71 @@ class Verdict:
         return str(self)
 
     def __str__(self) -> str:
-        lines = [
-            f"{self.step}  {self.dsl}  {self.points:g} of {self.max_points:g} points  (backend: "
-            f"{self.backend})"
-        ]
-        for part in self.checks:
+        score = f"{_number(self.points)} of {_number(self.max_points)} points"
+        head = f"{self.step}  {self.dsl}  {score}  (backend: {self.backend})"
+        lines = [f"{self.step}  {self.dsl}  {OPEN}" if self.open else head]
+        if self.card:
             lines.append(
-                f"  {part.state:8} {part.name:14}{part.points:5g}/{part.max_points:<5g}{part.detail}"
+                f"  {'' if self.open else FIRST + ': '}{str(self.card).replace(chr(10), chr(10) + '  ')}"
             )
-        if self.diagnosis:
-            lines.append(f"  Look here first: {self.diagnosis}")
+            lines += [f"  {MAP}#{self.card.topic}"] if self.card.topic else []
+        for part in () if self.open else self.checks:
+            worth = f"{_number(part.points):>4}/{_number(part.max_points):<4}"
+            lines.append(f"  {part.state:12}{part.name:14}{worth}  {part.detail}".rstrip())
+        if self.card and self.card.more:
+            lines.append("  More:")
+            lines += [f"    {line}" for text in self.card.more for line in text.splitlines()]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         # white on a colour is readable in any theme; var(...) would not survive in a notebook that is not
         # trusted
-        colours = {PASSED: "#1a7f37", FAILED: "#b3261e", NOT_RUN: "#59636e"}
+        name = f"<b>{html.escape(self.step)}</b>, {html.escape(self.dsl)}"
+        if self.open and self.card:
+            return f"<p>{_badge(OPEN)} {name}: {_card(self.card)}</p>"
         left, narrow = "text-align:left;vertical-align:top", "vertical-align:top;white-space:nowrap"
         rows = "".join(
-            f"<tr><td style='text-align:left;{narrow}'><span "
-            f"style='background-color:{colours[p.state]};color:#ffffff;"
-            f"padding:1px 6px;border-radius:3px'>{p.state}</span></td><td "
+            f"<tr><td style='text-align:left;{narrow}'>{_badge(p.state)}</td><td "
             f"style='text-align:left;{narrow}'>{html.escape(p.name)}"
             f"</td><td style='{narrow}'>{_number(p.points)} / {_number(p.max_points)}</td>"
             f"<td style='{left};white-space:pre-wrap'>{as_html(p.detail)}</td></tr>"
             for p in self.checks
         )
-        first = (
-            "<p style='white-space:pre-wrap;max-width:60em'><b>Look here first:</b> "
-            f"{as_html(self.diagnosis)}</p>"
-        )
-        look = first if self.diagnosis else ""
+        look = fold = ""
+        if self.card:
+            look = f"<p style='max-width:60em'><b>{FIRST}:</b> {_card(self.card)}</p>"
+        if self.card and self.card.more:
+            lines = "".join(
+                f"<li style='white-space:pre-wrap'>{as_html(text)}</li>" for text in self.card.more
+            )
+            fold = (
+                f"<details style='max-width:60em'><summary>More about it</summary><ul>{lines}</ul></details>"
+            )
         return (
-            f"<p><b>{html.escape(self.step)}</b>, {html.escape(self.dsl)}: <b>{_number(self.points)} of "
+            f"<p>{name}: <b>{_number(self.points)} of "
             f"{_number(self.max_points)} points</b> (backend: "
-            f"{html.escape(self.backend)})</p><table>{rows}</table>{look}"
+            f"{html.escape(self.backend)})</p>{look}<table>{rows}</table>{fold}"
         )
+
+
+def _badge(state: str) -> str:
+    colour = {PASSED: "#1a7f37", FAILED: "#b3261e"}.get(state, "#59636e")
+    style = f"background-color:{colour};color:#ffffff;padding:1px 6px;border-radius:3px"
+    return f"<span style='{style}'>{state}</span>"
+
+
+def _card(card: Card) -> str:
+    where = f"<br>{html.escape(card.place)}" if card.place else ""
+    code = f": <code>{html.escape(card.code)}</code>" if card.code else ""
+    link = f" <a href='{MAP}#{card.topic}'>What this can mean</a>" if card.topic else ""
+    return f"{as_html(card.text)}{where}{code}{link}"
+
+
+def _fields(part: Part) -> dict:
+    """The JSON form of a part: ``detail`` with all that was found."""
+    fields = {k: v for k, v in asdict(part).items() if k not in ("card", "idle")}
+    told = "\n".join(filter(None, (part.detail, part.card.told if part.card else "")))
+    return fields | {"detail": told, "state": part.state}
 
 
 def as_html(text: str) -> str:
@@ -147,11 +198,18 @@ def as_html(text: str) -> str:
 
 
 def _number(points: float) -> str:
-    return f"{round(points, 2):g}"
+    """As people write points: 6.5, 9."""
+    return f"{round(points, 1):g}"
 
 
 def score(
-    step: Step | CopyCase, name: str, passed: bool | None, detail: str, hint: str = "", share: float = 1.0
+    step: Step | CopyCase,
+    name: str,
+    passed: bool | None,
+    detail: str,
+    card: Card | None = None,
+    share: float = 1.0,
+    idle: str = NOT_RUN,
 ) -> Part:
     """The part ``name`` of a step's or a copy's check.
 
@@ -159,12 +217,13 @@ def score(
     """
     worth = steps.parts_of(step)[name]
     points = worth * share if passed or 0 < share < 1 else 0.0
-    return Part(name, passed, points, worth, detail, hint)
+    return Part(name, passed, points, worth, detail, card, idle)
 
 
 def unchecked(name: object, dsl: object, backend: object, text: str) -> Verdict:
     """The verdict where there was nothing to check: no points of none. The arguments may be anything."""
-    return Verdict(str(name), str(dsl), str(backend), (Part("compiles", False, 0, 0, text),), text)
+    part = Part("compiles", False, 0, 0, "", cards.of_text(text, ""))
+    return Verdict.of(str(name), str(dsl), str(backend), [part])
 
 
 def itself_failed(name: object, dsl: object, backend: object, error: Exception) -> Verdict:
@@ -176,15 +235,21 @@ def itself_failed(name: object, dsl: object, backend: object, error: Exception) 
 def interrupted(name: str, dsl: str) -> Verdict:
     """The verdict of a check that the learner stopped."""
     text = "you stopped this check; run the cell again to repeat it"
-    return Verdict(name, dsl, "none", (Part("compiles", None, 0, 0, text),), text)
+    return Verdict(name, dsl, "none", (Part("compiles", None, 0, 0, ""),), cards.of_text(text, ""))
 
 
 def not_compiled(step: Step | CopyCase, dsl: str, backend: str, message: str) -> Verdict:
     """The verdict of a kernel that could not be loaded or compiled, with the reason in words."""
     parts = [
-        score(
-            step, name, False, message if name == "compiles" else "not reached: the kernel does not compile"
-        )
+        score(step, name, False, "", cards.of_text(message, "compile"))
+        if name == "compiles"
+        else score(step, name, None, "", idle=NOT_REACHED)
         for name in steps.parts_of(step)
     ]
-    return Verdict(step.id, dsl, backend, tuple(parts), message)
+    return Verdict.of(step.id, dsl, backend, parts)
+
+
+def still_open(step: Step | CopyCase, dsl: str, backend: str, text: str) -> Verdict:
+    """The verdict of an exercise that is as it was given; ``text`` says where to write."""
+    parts = tuple(score(step, name, None, "", idle=OPEN) for name in steps.parts_of(step))
+    return Verdict(step.id, dsl, backend, parts, cards.of_text(text, ""))

@@ -25,8 +25,9 @@ class Answer:
     ``error`` says why there is no result: a CUresult's name, "timeout", "died", "out_of_memory",
     "timed_output" or "not_run" (this machine cannot), and ``detail`` is the machine's own word on it. Else
     ``ok`` says whether the results are right and nothing else was found, and ``diagnosis`` what is wrong.
-    ``finished`` is False where the emulated kernel could not come to its end, ``kinds`` are the emulator's
-    findings, ``executed`` its warp instructions. ``timing`` holds the figures of a timed run (see
+    ``finished`` is False where the emulated kernel could not come to its end, ``findings`` are the
+    emulator's, as data (see ``emulator.worker``), ``kinds`` theirs, ``schedule`` the seed that showed them,
+    ``executed`` the warp instructions. ``timing`` holds the figures of a timed run (see
     ``run.gpu.timing``).
     """
 
@@ -39,6 +40,8 @@ class Answer:
     detail: str = ""
     finished: bool = True
     kinds: tuple[str, ...] = ()
+    findings: tuple[dict, ...] = ()
+    schedule: int | None = None
     executed: int = 0
     timing: dict | None = None
 
@@ -47,7 +50,8 @@ class Answer:
         """The JSON form of an answer; a field that this release does not know is left out."""
         known = {f.name for f in fields(cls)}
         given: dict[str, Any] = {k: v for k, v in answer.items() if k in known}
-        return cls(**given | {"kinds": tuple(given.get("kinds", ()))})
+        lists = {name: tuple(given.get(name, ())) for name in ("kinds", "findings")}
+        return cls(**given | lists)
 
 
 def read_block(stream: IO[bytes]) -> bytes | None:

@@ -45,6 +45,9 @@ class MBarrier:
         # warps and how often they arrived, ever and in this phase
         self.arrivers: dict[Warp, int] = {}
         self.this_phase: dict[Warp, int] = {}
+        # the last arrival of all: its warp and instruction; and the one that ended the last phase
+        self.arrived_last: tuple[Warp, int] | None = None
+        self.released_by: tuple[Warp, int] | None = None
 
     def name(self) -> str:
         return self.cta.barrier_name(self)
@@ -68,6 +71,7 @@ class MBarrier:
         warp = path.warp
         self.arrivers[warp] = self.arrivers.get(warp, 0) + count
         self.this_phase[warp] = self.this_phase.get(warp, 0) + count
+        self.arrived_last = warp, path.at
         self.gathering.join(warp.clock)
         warp.tick()
         path.machine.progress += 1
@@ -142,6 +146,7 @@ class MBarrier:
                     f"{self.phase} ends too",
                 )
         self.clock.join(self.gathering)
+        self.released_by = self.arrived_last
         self.phase += 1
         self.clock.seen[self.agent] = self.clock.fenced[self.agent] = self.phase
         self.pending, self.expected, self.issued, self.flying, self.this_phase = self.count, 0, 0, 0, {}
@@ -178,6 +183,7 @@ class PhaseWait:
     def grant(self, path: Path, result: bool = True) -> None:
         if result:
             path.warp.clock.join(self.barrier.clock)
+            path.warp.waited = self.barrier, path.at
         if self.target is not None:
             path.write(self.target.index, result, 1, self.mask)
 

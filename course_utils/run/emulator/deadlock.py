@@ -32,16 +32,13 @@ def describe(machine: Machine, cluster: Cluster) -> None:
             alike[key]["warps"].append(path.warp.index)
         else:
             alike[key] = row
-    rows = list(alike.values())
-    parts = [
-        f"{_who(row['role'], row['warps'], row['cta'])} wait{'s' * (len(row['warps']) == 1)} {row['text']}"
-        + (f" ({row['could']})" if row["could"] else "")
-        + f", at {row['line'].partition(': ')[0]}"
-        for row in rows[:ROWS]
-    ]
+    rows = sorted(alike.values(), key=lambda row: not row["lacks"])  # who lacks what nobody can still bring
+    told = [_told(row) for row in rows]
+    text = told[0] if told else "no warp waits, and none can run"
+    others = tuple(f"{one}: {row['line']}" for one, row in zip(told[1:ROWS], rows[1:], strict=False))
     if len(rows) > ROWS:
-        parts.append(f"{len(rows) - ROWS} more groups of warps wait")
-    text = "; ".join(parts)
+        others += (f"{len(rows) - ROWS} more groups of warps wait",)
+    at = rows[0]["at"] if rows else -1
     hungry = [p for p in paths if isinstance(p.waits_for, RegisterWait)]
     if hungry:
         cta = hungry[0].cta
@@ -50,17 +47,21 @@ def describe(machine: Machine, cluster: Cluster) -> None:
         machine.findings.add(
             "register-budget",
             hungry[0].at,
-            f"setmaxnreg asks for {total:,} registers in all, and a CTA has {REGISTER_LIMIT:,}: {text}",
+            f"setmaxnreg asks for {total:,} registers in all, and a CTA has {REGISTER_LIMIT:,}",
             waiting=rows,
+            more=tuple(f"{one}: {row['line']}" for one, row in zip(told[:ROWS], rows, strict=False)),
         )
         return
-    machine.findings.add(
-        "deadlock", paths[0].at if paths else -1, text or "no warp waits, and none can run", waiting=rows
-    )
+    more = ((rows[0]["could"],) if rows and rows[0]["could"] else ()) + others
+    machine.findings.add("deadlock", at, text, waiting=rows, more=more)
 
 
 ROWS = 6  # groups of waiting warps that the text names; Finding.waiting has them all
 _RANK = {RegisterWait: 0, PhaseWait: 1, WgmmaWait: 2, ThreadWait: 3}
+
+
+def _told(row: dict) -> str:
+    return f"{_who(row['role'], row['warps'], row['cta'])} wait{'s' * (len(row['warps']) == 1)} {row['text']}"
 
 
 def _who(role: str, warps: list[int], cta: int) -> str:
@@ -73,7 +74,9 @@ def _row(path: Path) -> dict:
         "role": path.warp.role(path.pc),
         "warps": [path.warp.index],
         "cta": path.cta.number,
-        "line": path.machine.findings.place(path.at),
+        "line": str(path.machine.findings.place(path.at)),
+        "at": path.at,
+        "lacks": False,  # bytes or arrivals that nobody can still bring
         "barrier": "",
         "parity": None,
         "could": "",
@@ -121,6 +124,8 @@ def _phase(reason: PhaseWait, path: Path) -> dict:
         "bytes_missing": barrier.tx,
         "text": text,
         "could": _could(barrier, path),
+        # bytes that no load brings; or arrivals of warps that have gone on, or never began to arrive
+        "lacks": barrier.pending == 0 or 0 < barrier.pending < barrier.count,
     }
 
 

@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from course_utils.artifact import REGISTER_LIMIT, file_name
+from course_utils.artifact import REGISTER_LIMIT, Artifact, file_name
 from course_utils.ptx.parser import Kernel
 
+GENERATED = "kernel.cu"  # the name under which CUDA source is compiled
 Detail: TypeAlias = str | Callable[[], str]  # a function makes the text when it is needed
 
 # fmt: off
@@ -116,34 +117,56 @@ KINDS = {
 # fmt: on
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where an instruction comes from: ``file``, ``line`` and ``code`` are the author's, "" and 0 where none
+    is known; ``generated`` is the line of CUDA that the DSL made of it ("kernel.cu:81: tl::tma_load(...)").
+
+    ``added``: the compiler put the instruction there by itself, after what the author's line became.
+    """
+
+    ptx: str = ""
+    file: str = ""
+    line: int = 0
+    code: str = ""
+    added: bool = False
+    generated: str = ""
+
+    def __str__(self) -> str:
+        if not self.file:
+            return self.generated or self.ptx
+        text = f"{self.file}, line {self.line}" + (f": {self.code}" if self.code else "")
+        return f"what the compiler added after {text}" if self.added else text
+
+
 @dataclass
 class Finding:
     """One thing found. ``count`` merges equal findings of other warps and CTAs; ``detail`` is the first
     one's.
 
-    ``source`` is the author's line where the compiler kept it ("kernel.cu:81: tl::tma_load(...)"), ``ptx``
-    the PTX line. ``waiting`` is for deadlocks: a dict for each group of warps that wait alike, with ``role``,
-    ``warps``, ``cta``, ``line``, ``barrier`` and ``parity`` (where it is an mbarrier also ``phase``,
-    ``arrivals_missing``, ``bytes_missing``), ``text``, and ``could``: who could still have supplied what is
-    missing.
+    ``place`` is where. ``waiting`` is for deadlocks: a dict for each group of warps that wait alike, with
+    ``role``, ``warps``, ``cta``, ``line``, ``at``, ``barrier`` and ``parity`` (where it is an mbarrier also
+    ``phase``, ``arrivals_missing``, ``bytes_missing``), ``text``, ``could``: who could still have supplied
+    what is missing, and ``lacks``: whether nobody can.
     """
 
     kind: str
     severity: str
     detail: str
     advice: str
-    source: str = ""
-    ptx: str = ""
+    place: Place = field(default_factory=Place)
     count: int = 1
     # of a deadlock: one row for each group of waiting warps
     waiting: list[dict] = field(default_factory=list)
+    more: tuple[str, ...] = ()  # what else there is to say, a sentence each
 
     def __str__(self) -> str:
-        where = self.source or self.ptx
+        where = str(self.place)
         times = f" ({self.count:,} times)" if self.count > 1 else ""
         return (
             f"{self.severity}: {self.kind}: {self.detail}{times}"
             + (f"\n  at {where}" if where else "")
+            + "".join(f"\n  {text}" for text in self.more)
             + f"\n  {self.advice}"
         )
 
@@ -155,17 +178,25 @@ class StopEmulation(Exception):
 class Findings:
     """Gathers findings and merges equal ones. Equal means the same kind, at the same place."""
 
-    def __init__(self, kernel: Kernel, source: str) -> None:
-        self.kernel, self.lines = kernel, source.splitlines()
+    def __init__(self, kernel: Kernel, artifact: Artifact) -> None:
+        self.kernel, self.generated, self.origins = kernel, artifact.source.splitlines(), artifact.origins
+        self.python = {file: text.splitlines() for file, text in artifact.python.items()}
         self.found: dict[tuple[str, str, str], Finding] = {}
 
     def add(
-        self, kind: str, at: int, detail: Detail, subject: str = "", waiting: Sequence[dict] = ()
+        self,
+        kind: str,
+        at: int,
+        detail: Detail,
+        subject: str = "",
+        waiting: Sequence[dict] = (),
+        more: tuple[str, ...] = (),
     ) -> Finding:
         """``at`` is the instruction's index (-1: none); ``detail`` a string, or a function that makes it when
         it is needed.
         """
-        key = kind, self.place(at) if at >= 0 else "", subject
+        place = self.place(at)
+        key = kind, str(place), subject
         if key in self.found:
             self.found[key].count += 1
             return self.found[key]
@@ -175,9 +206,9 @@ class Findings:
             severity,
             detail() if callable(detail) else detail,
             advice,
-            key[1] if at >= 0 and self.kernel.instructions[at].source else "",
-            self.ptx(at) if at >= 0 else "",
+            place,
             waiting=list(waiting),
+            more=more,
         )
         self.found[key] = finding
         return finding
@@ -191,17 +222,36 @@ class Findings:
         )
         return f"PTX line {instruction.line}: {text}"
 
-    def place(self, at: int) -> str:
-        """The author's line of an instruction, or its PTX line."""
-        source = self.kernel.instructions[at].source if at >= 0 else None
+    def place(self, at: int) -> Place:
+        """Where the instruction of this index comes from; nowhere for -1."""
+        if at < 0:
+            return Place()
+        ptx, source = self.ptx(at), self.kernel.instructions[at].source
         if source is None:
-            return self.ptx(at)
-        number, line = source
-        name = file_name(self.kernel.files.get(number, f"file {number}"))
-        text = self.lines[line - 1].strip() if name == "kernel.cu" and 0 < line <= len(self.lines) else ""
-        text = text if len(text) <= 120 else text[:117] + "..."
-        return f"{name}:{line}" + (f": {text}" if text else "")
+            return Place(ptx)
+        file, line = self.kernel.files.get(source[0], f"file {source[0]}"), source[1]
+        if file_name(file) != GENERATED:
+            return Place(ptx, file_name(file), line, _line(self.python.get(file, ()), line))
+        text = _line(self.generated, line)
+        generated = f"{GENERATED}:{line}" + (
+            f": {text if len(text) <= 120 else text[:117] + '...'}" if text else ""
+        )
+        origin = self.origins[line - 1] if 0 < line <= len(self.origins) else None
+        if origin is None or origin.file not in self.python:
+            return Place(ptx, generated=generated)
+        code = _line(self.python[origin.file], origin.line)
+        return Place(ptx, file_name(origin.file), origin.line, code, origin.added, generated)
 
     def all(self) -> list[Finding]:
         """Errors first, in the order in which they were found."""
         return sorted(self.found.values(), key=lambda f: f.severity != "error")
+
+
+def _line(lines: Sequence[str], number: int) -> str:
+    """A line of source, with those after it that its brackets still hold open."""
+    text = ""
+    for line in lines[number - 1 : number + 3] if number > 0 else ():
+        text = f"{text} {line.partition('  #')[0].strip()}".strip()
+        if text.count("(") <= text.count(")"):
+            break
+    return text.replace("( ", "(")

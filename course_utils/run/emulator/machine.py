@@ -48,7 +48,7 @@ class Machine:
         ctas: set[int] | None = None,
     ) -> None:
         self.program, self.artifact, self.limit, self.only = program, artifact, limit, ctas
-        self.findings = Findings(program.kernel, artifact.source)
+        self.findings = Findings(program.kernel, artifact)
         self.schedule = Schedule(seed)
         self.choose = self.schedule.chance
         self.trace = Trace(self)

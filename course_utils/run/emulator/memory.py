@@ -139,12 +139,13 @@ class SharedMemory(Region):
                     state = (
                         "has ended in this run, but nothing orders the two"
                         if read.done
-                        else "has not been waited for"
+                        else "is not waited for"
                     )
-                    path.find(
+                    place = path.machine.findings.place(read.at)
+                    path.find_early_release(
                         "overwrite-while-read",
-                        f"{path.name()} writes shared bytes {low:,} to {high:,}, which {read.who} reads; "
-                        f"that read {state} (issued at {path.machine.findings.place(read.at)})",
+                        f"{path.name()} overwrites shared memory that {read.who} may still read",
+                        f"the read, which {state}: {place}; shared bytes {low:,} to {high:,}",
                     )
 
     def check_codes(

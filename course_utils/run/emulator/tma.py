@@ -278,13 +278,10 @@ def _check_target(path: Path, cta: CTA, low: int, high: int) -> None:
             agent = int(codes[late][0]) & AGENT_MASK
             writer = cta.cluster.agent_name(agent)
             if agent > cta.cluster.warps_end:
-                path.find(
+                path.find_early_release(
                     "overwrite-before-use",
-                    lambda: (
-                        f"{path.name()} loads into shared bytes {low:,} to {high:,} again, and has not "
-                        "waited for anyone who waited "
-                        f"for {writer}"
-                    ),
+                    f"{path.name()} loads over the bytes of {writer} before anyone has used them",
+                    f"shared bytes {low:,} to {high:,}",
                 )
             else:
                 path.find(
@@ -297,9 +294,8 @@ def _check_target(path: Path, cta: CTA, low: int, high: int) -> None:
     if shared.was_read:
         codes = shared.read[low >> 2 : high >> 2]
         if unordered(codes, clock.seen).any():
-            path.find(
-                "overwrite-while-read",
-                lambda: f"{path.name()} loads over shared memory that threads may still read",
+            path.find_early_release(
+                "overwrite-while-read", f"{path.name()} loads over shared memory that threads may still read"
             )
         elif unordered(codes, clock.fenced).any():
             path.find(

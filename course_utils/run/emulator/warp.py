@@ -64,6 +64,7 @@ class Warp:
         self.unfenced_barriers: list[MBarrier] = []
         self.epilogue: tuple[int, Span] | None = None
         self.kind: str | None = None
+        self.waited: tuple[MBarrier, int] | None = None  # its last wait that passed, and the instruction
         self.local_size = program.local_size
         self._local: Region | None = None
 
@@ -142,6 +143,26 @@ class Path:
 
     def find(self, kind: str, detail: Detail, subject: str = "") -> None:
         self.machine.findings.add(kind, self.at, detail, subject)
+
+    def find_early_release(self, kind: str, detail: str, reader: str = "") -> None:
+        """A stage is written too soon: what is to blame is the arrival that let this warp's last wait pass,
+        where it came from another warp; else the write.
+        """
+        barrier, waited_at = self.warp.waited or (None, -1)
+        findings = self.machine.findings
+        here = f"the write: {findings.place(self.at)}"
+        if barrier is None or barrier.carries_bytes:  # a wait for a load releases nothing
+            findings.add(kind, self.at, detail, more=(reader,) if reader else ())
+            return
+        wait = f"its wait for {barrier.name()}: {findings.place(waited_at)}"
+        if barrier.released_by is None or barrier.phase == 0:
+            text = f"{detail}; its wait for {barrier.name()} passed before anyone had released the stage"
+            findings.add(kind, waited_at, text, more=tuple(filter(None, (here, reader))))
+            return
+        warp, at = barrier.released_by
+        who = f"{warp.role()} warp {warp.index}".lstrip()
+        text = f"{detail}; {who} released {barrier.name()} too early"
+        findings.add(kind, at, text, more=tuple(filter(None, (wait, here, reader))))
 
     def fault(self, kind: str, detail: Detail) -> NoReturn:
         """A finding after which the hardware would not go on."""

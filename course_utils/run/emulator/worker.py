@@ -4,13 +4,15 @@ sends data.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import IO
 
 import torch
 
 from course_utils.artifact import Artifact
 from course_utils.run import protocol
-from course_utils.run.emulator.emulate import Emulation, EmulatorError
+from course_utils.run.emulator.emulate import EmulatorError
+from course_utils.run.emulator.findings import Finding
 from course_utils.run.emulator.launch import emulated
 
 
@@ -31,25 +33,29 @@ def run(
         executed += emulation.executed
         answer = tried.fields() | {"executed": executed, "ok": emulation.ok and tried.ok}
         if not answer["ok"]:
-            told = _told(emulation, tried.touched, "" if tried.found.ok else tried.found.diagnosis)
-            kinds = [finding.kind for finding in emulation.errors]
-            words = f"{told} (emulated schedule {schedule})"
-            return answer | {"finished": emulation.finished, "kinds": kinds, "diagnosis": words}
+            numbers = [*tried.touched, *([] if tried.found.ok else [tried.found.diagnosis])]
+            return answer | {
+                "finished": emulation.finished,
+                "kinds": [finding.kind for finding in emulation.errors],
+                "findings": [_fields(finding) for finding in emulation.errors],
+                "diagnosis": " ".join(numbers) if emulation.finished else "",
+                "schedule": schedule,
+            }
     return answer
 
 
-def _told(emulation: Emulation, touched: tuple[str, ...], numbers: str) -> str:
-    """What is wrong with a run, in words: findings first, then the numbers."""
-    texts = [
-        f"{f.detail}{' (at ' + (f.source or f.ptx) + ')' if f.source or f.ptx else ''}. {f.advice}"
-        for f in emulation.errors[:2]
-    ]
-    texts += touched
-    if emulation.finished and numbers:
-        texts.append(numbers)
-    if also := dict.fromkeys(f.kind for f in emulation.errors[2:]):
-        texts.append(f"Also found: {', '.join(also)}; `course trace` tells them all.")
-    return " ".join(texts)
+def _fields(finding: Finding) -> dict:
+    """A finding as data: ``text`` and ``advice``, the author's ``file``, ``line`` and ``code``, and
+    ``where``, all of it in words.
+    """
+    return {
+        "kind": finding.kind,
+        "text": finding.detail,
+        "advice": finding.advice,
+        "more": list(finding.more),
+        "where": str(finding.place),
+        **asdict(finding.place),
+    }
 
 
 def _fault(error: Exception) -> tuple[dict, bool]:

@@ -1,0 +1,134 @@
+"""The author's line of each line of generated code: TileLang's CUDA source, and CuTe DSL's PTX.
+
+TileLang keeps Python lines through its lowering, and its code generator can write them as ``#line``
+directives (``tl.emit_line_directives``, 0.1.15). They are asked for, read and taken out again: the source
+that is compiled is the same with and without. A line of the source that has no directive of its own was not
+written by the author: the compiler added it, after the line that the last directive names.
+
+CuTe DSL's PTX names lines of the author's file itself (nvidia-cutlass-dsl 4.8.1). Two kinds are wrong.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from course_utils.artifact import Origin
+
+SPANS = "TILELANG_ENABLE_IR_SPAN"  # TileLang reads it anew for each function that it builds
+_DIRECTIVE = re.compile(r'#line (\d+) "(.*)"')
+_LOC = re.compile(r"(\s*\.loc\s+\d+\s+)(\d+)\s+(\d+)(.*)")
+_INIT = re.compile(r"(\w+?)(?:\[\d+\])?\.init\(")  # of an mbarrier
+
+
+@contextmanager
+def of_the_author() -> Iterator[None]:
+    """While a factory is traced: a statement of TileLang's own macros gets the author's line that called for
+    it.
+    """
+    import tilelang
+    from tilelang.language.eager.builder import Builder
+
+    home, own = str(Path(tilelang.__file__).parent), Builder.set_fileline
+
+    def set_fileline(self: Any, file: str, line: int, name: str) -> None:
+        if file.startswith(home):
+            callers = [caller for caller in self.macro_fileline_stack if not caller[0].startswith(home)]
+            file, line, name = callers[-1] if callers else (file, line, name)
+        own(self, file, line, name)
+
+    Builder.set_fileline = set_fileline
+    try:
+        yield
+    finally:
+        Builder.set_fileline = own
+
+
+@contextmanager
+def directives() -> Iterator[None]:
+    """While a kernel is lowered: write directives. What an operation is lowered to gets that operation's line
+    only where TileLang's own lowering records none.
+    """
+    from tilelang import tvm
+
+    before = os.environ.get(SPANS)
+    os.environ[SPANS] = "0"
+    try:
+        with tvm.transform.PassContext(config={"tl.emit_line_directives": True}):
+            yield
+    finally:
+        if before is None:
+            del os.environ[SPANS]
+        else:
+            os.environ[SPANS] = before
+
+
+def read(source: str, barriers: dict[str, tuple[str, int]]) -> tuple[str, tuple[Origin | None, ...]]:
+    """The source without its directives, and where each of its lines comes from.
+
+    ``barriers`` says where each mbarrier was allocated, (file, line) by name: their initialisation has no
+    other line.
+    """
+    lines: list[str] = []
+    origins: list[Origin | None] = []
+    last: Origin | None = None
+    own = False
+    for text in source.split("\n"):
+        if found := _DIRECTIVE.fullmatch(text):
+            last, own = Origin(found[2], int(found[1])), True
+            continue
+        lines.append(text)
+        place = barriers.get(found[1]) if (found := _INIT.search(text)) else None
+        if place:
+            origins.append(Origin(*place))
+        else:
+            origins.append(last if own or last is None else Origin(last.file, last.line, added=True))
+        own = False
+    return "\n".join(lines), tuple(origins)
+
+
+def barriers_of(prim_func: Any) -> dict[str, tuple[str, int]]:
+    """Where each mbarrier of a traced function was allocated."""
+    from tilelang import tvm
+    from tilelang.ir import get_buffer_span
+
+    found = {}
+
+    def visit(node: Any) -> None:
+        for buffer in getattr(node, "alloc_buffers", ()):
+            span = get_buffer_span(buffer)
+            if span is not None and "barrier" in str(buffer.scope()):
+                found[str(buffer.name)] = (str(span.source_name.name), int(span.line))
+
+    tvm.tirx.stmt_functor.post_order_visit(prim_func.body, visit)
+    return found
+
+
+def mended(ptx: str) -> str:
+    """CuTe DSL's PTX with the right lines: the assembler counts the lines of an inline assembly on from the
+    author's, and what the DSL adds at column 0 is the first line of the kernel's host function.
+    """
+    lines, inside = [], -1
+    for text in ptx.split("\n"):
+        if text.strip() in ("// begin inline asm", "// end inline asm"):
+            inside = 0 if "begin" in text else -1
+        elif location := _LOC.fullmatch(text):
+            if int(location[3]) == 0 and not location[4]:
+                continue
+            if inside > 0:
+                text = f"{location[1]}{int(location[2]) - inside} {location[3]}{location[4]}"
+        elif inside >= 0:
+            inside += 1
+        lines.append(text)
+    return "\n".join(lines)
+
+
+def texts(files: Iterator[str] | set[str]) -> dict[str, str]:
+    """The authors' files as they were when they were traced, without those of installed packages."""
+    own = (file for file in dict.fromkeys(files) if "site-packages" not in file)
+    return {file: text for file in own if (text := "".join(linecache.getlines(file)))}

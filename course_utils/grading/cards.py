@@ -1,0 +1,123 @@
+"""One finding as a card: who, what, what is missing and the learner's own line, in at most 40 words. All else
+folds below it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from course_utils.artifact import Artifact
+from course_utils.grading import hints
+from course_utils.run.protocol import Answer
+
+WORDS = 40  # of a card, its line included
+CODE = 60  # characters of a quoted line
+ALSO = 4  # further findings that are told
+# Where the symptom map goes on, by the emulator's kind of finding.
+TOPICS = {
+    **dict.fromkeys(("deadlock", "livelock", "register-budget"), "never-ends"),
+    **dict.fromkeys(("expect-tx", "barrier-overrun", "phase-lapped"), "bytes"),
+    **dict.fromkeys(("cluster-exit", "cluster-rank"), "cluster"),
+    **dict.fromkeys(
+        ("read-before-load", "read-before-write", "overwrite-while-read", "overwrite-before-use")
+        + ("write-unordered", "proxy-fence", "accumulator-before-wait"),
+        "races",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Card:
+    """One finding. ``text`` says it, ``place`` and ``code`` are the learner's own line, "" where none is
+    known; ``topic`` is its anchor in the symptom map; ``more`` folds below it, a line each.
+    """
+
+    text: str
+    place: str = ""
+    code: str = ""
+    topic: str = ""
+    more: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        line = f"{self.place}: {self.code}" if self.code else self.place
+        return f"{self.text}\n  at {line}" if line else self.text
+
+    @property
+    def told(self) -> str:
+        """The card and all that folds below it, as one text."""
+        return "\n".join([str(self), *self.more])
+
+
+def of_text(text: str, topic: str, more: Iterable[str] = ()) -> Card:
+    """A card of a longer text: its first sentences, as many as fit; the rest folds. A line "  at PLACE: CODE"
+    is the place.
+    """
+    text, _, where = text.partition("\n  at ")
+    where, *under = where.split("\n")
+    place, _, code = where.partition(": ")
+    code = _short(code)
+    room = WORDS - len(f"{place} {code}".split())
+    sentences = re.split(r"(?<=[.?!])\s+|\n", text.strip())
+    count = 1
+    while count < len(sentences) and len(" ".join(sentences[: count + 1]).split()) <= room:
+        count += 1
+    head = sentences[:count]
+    if len(" ".join(head).split()) > room:  # one long sentence: as far as its last clause that fits
+        head = [_cut(head[0], room)]
+        count = 0
+    rest = [" ".join(sentences[count:])] if count < len(sentences) else []
+    return Card(" ".join(head), place, code, topic, (*rest, *under, *more))
+
+
+def of_answer(answer: Answer, artifact: Artifact, also: Sequence[str] = ()) -> Card:
+    """What is wrong with a run. ``also`` is what is to be said of other runs."""
+    if not answer.findings:
+        topic = "wrong" if not answer.error else "never-ends" if answer.error == "timeout" else "crashes"
+        return of_text(hints.words(answer, artifact), topic, also)
+    first, *others = answer.findings
+    more = [first["advice"], *first["more"]]
+    if first["generated"]:
+        more.append(f"in the generated code: {first['generated']}")
+    elif first["ptx"]:
+        more.append(first["ptx"])
+    more += [f"Also {other['kind']}: {other['text']} ({other['where']})" for other in others[:ALSO]]
+    if len(others) > ALSO:
+        more.append(f"And {len(others) - ALSO} more findings; `course trace` tells them all.")
+    if answer.finished and answer.diagnosis:
+        more.append(answer.diagnosis)
+    place = f"{first['file']}, line {first['line']}" if first["file"] else ""
+    if first["added"]:
+        place = f"what the compiler added after {place}"
+    card = Card(
+        _sentence(first["text"]),
+        place,
+        _short(first["code"]),
+        TOPICS.get(first["kind"], "words"),
+        (*more, *also),
+    )
+    words = len(f"{card.text} {card.place} {card.code}".split())
+    if words <= WORDS:
+        return card
+    text = _cut(card.text, WORDS - len(f"{card.place} {card.code}".split()))
+    return Card(text, card.place, card.code, card.topic, (card.text, *card.more))
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:] + ("" if text.endswith((".", "?")) else ".")
+
+
+def _short(code: str) -> str:
+    return code if len(code) <= CODE else code[: CODE - 3] + "..."
+
+
+def _cut(text: str, room: int) -> str:
+    """As many of a sentence's clauses as fit."""
+    kept = ""
+    for clause in re.split(r"(?<=[;:,])\s+", text):
+        if kept and len(f"{kept} {clause}".split()) > room:
+            break
+        kept = f"{kept} {clause}".strip()
+    words = kept.rstrip(";:,").split()
+    return " ".join(words[:room]) + (" ..." if len(words) > room else "" if kept == text else ".")
