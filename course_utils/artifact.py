@@ -48,6 +48,7 @@ TENSOR_MAP_BYTES, TENSOR_MAP_ALIGNMENT = 128, 64  # of a CUtensorMap (CUDA drive
 TMA_ALIGNMENT = 128  # bytes, of a tile in shared memory (PTX ISA, cp.async.bulk.tensor)
 BOX_LIMIT = 256  # elements of a box in each dimension (cuTensorMapEncodeTiled)
 
+GENERATED = "kernel.cu"  # the file name under which CUDA source is compiled
 FORMAT = 1
 SCALAR_FORMATS = {
     "bool": "?",
@@ -226,6 +227,26 @@ class Artifact:
     source: str = ""
     origins: tuple[Origin | None, ...] = ()
     python: dict[str, str] = field(default_factory=dict)
+
+    def author(self, file: str, line: int) -> Origin | None:
+        """The author's line of one that the compiler names: itself, or what that line of the generated CUDA
+        comes from. None where nobody knows.
+        """
+        if Path(file).name == GENERATED:
+            return self.origins[line - 1] if 0 < line <= len(self.origins) else None
+        return Origin(file, line)
+
+    def code(self, origin: Origin) -> str:
+        """The author's statement at a line: the line, and those after it that its brackets hold open; ""
+        where its file is not known.
+        """
+        text = ""
+        lines = self.python.get(origin.file, "").splitlines()
+        for line in lines[origin.line - 1 : origin.line + 3] if origin.line > 0 else ():
+            text = f"{text} {line.partition('  #')[0].strip()}".strip()
+            if text.count("(") <= text.count(")"):
+                break
+        return text.replace("( ", "(")
 
     @property
     def threads(self) -> int:

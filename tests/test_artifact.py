@@ -10,7 +10,7 @@ from dataclasses import fields, replace
 import pytest
 
 from course_utils import artifact as module
-from course_utils.artifact import Artifact, ArtifactError, Parameter, Resources, Tensor, TensorMap
+from course_utils.artifact import Artifact, ArtifactError, Origin, Parameter, Resources, Tensor, TensorMap
 
 MAP = TensorMap(
     data_type=6,
@@ -43,6 +43,8 @@ ARTIFACT = Artifact(
     block=(384, 3, 5),
     cluster=(2, 1, 4),
     dynamic_shared=229376,
+    origins=(None, Origin("kernel.py", 7, added=True)),
+    python={"kernel.py": "a = 1\n"},
     parameters=(
         Parameter("tensor_map", tensor="A", tensor_map=MAP),
         Parameter("pointer", tensor="B"),

@@ -20,7 +20,7 @@ from course_utils.ptx import paths, receipts
 def receipt(options: argparse.Namespace, console: Console) -> int:
     """What the compiler made of a kernel, and the path of each copy."""
     step = steps.find(options.what if options.what in steps.STEPS else "step03")
-    artifact = _artifact(options, step.check_sizes[0])
+    artifact = compiled(options, step.check_sizes[0])
     table = Table(
         title=f"Receipt of {options.what}, M, N, K = {' x '.join(map(str, artifact.problem))}",
         title_justify="left",
@@ -47,7 +47,7 @@ def _source(options: argparse.Namespace) -> str:
     return path.read_text() if path.suffix == ".py" else ""
 
 
-def _artifact(options: argparse.Namespace, size: tuple[int, int, int]) -> Artifact:
+def compiled(options: argparse.Namespace, size: tuple[int, int, int]) -> Artifact:
     """What a command was given, compiled at ``size`` or at the one that the learner named: a step, a file, or
     an artifact.
     """
@@ -76,7 +76,7 @@ def trace(options: argparse.Namespace, console: Console) -> int:
     from course_utils.run.emulator import EmulatorError
     from course_utils.run.emulator.launch import emulated
 
-    artifact = _artifact(options, steps.trace_size(options.what))
+    artifact = compiled(options, steps.trace_size(options.what))
     try:
         generator = torch.Generator().manual_seed(options.seed)
         emulation, tried = emulated(artifact, generator, options.seed)

@@ -47,6 +47,14 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("what", metavar="STEP|FILE", help=WHAT)
     sub.add_argument("--dsl", default="tilelang", choices=DSLS)
     sub.add_argument("--size", metavar="MxNxK", help="problem size (default: the step's first check size)")
+    sub = command("source", "source.source", "what became of each line of a kernel: its generated code")
+    sub.add_argument("what", metavar="STEP|FILE", help=WHAT)
+    sub.add_argument("--dsl", default="tilelang", choices=DSLS)
+    sub.add_argument("--size", metavar="MxNxK", help="problem size (default: that of `course trace`)")
+    form = sub.add_mutually_exclusive_group()
+    for name, text in (("cuda", "TileLang's CUDA"), ("ptx", "PTX"), ("sass", "SASS, by nvdisasm")):
+        form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=text)
+    sub.add_argument("--line", type=int, metavar="N", help="only what comes from this line of yours")
     sub = command(
         "trace", "kernel.trace", "emulate one launch, say what is wrong with it, and draw who waited for whom"
     )

@@ -162,8 +162,8 @@ def _results(step: Step, machine: Backend, answered: Answered) -> Part:
         detail += f"; right at {sizes}"
     also = [f"at M, N, K = {_size(launch)}: {_words(answer, launch)}" for launch, answer in wrong[1:]]
     launch, answer = wrong[0]
-    if answer.schedule is not None:
-        also.append(f"Seen at M, N, K = {_size(launch)}, emulated schedule {answer.schedule}.")
+    schedule = "" if answer.schedule is None else f", emulated schedule {answer.schedule}"
+    also.append(f"Seen at M, N, K = {_size(launch)}{schedule}.")
     card = cards.of_answer(answer, launch.artifact, also)
     return score(step, "results", False, detail, card, 0.5 * right / len(answered) if ended else 0.0)
 

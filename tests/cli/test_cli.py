@@ -19,6 +19,7 @@ from course_utils.cli import doctor, records
 from course_utils.compile import cache, factory
 from course_utils.compile import load as loading
 from course_utils.grading import gemm, steps
+from course_utils.grading.cards import Card
 from course_utils.grading.verdict import Part, Verdict
 from course_utils.recordings import measured
 from course_utils.run import backends
@@ -60,7 +61,9 @@ def verdict(step="step01", passed=True, timings=()):
     """A verdict as a GPU would give it."""
     worth = {name: steps.part_points(steps.find(step), name) for name in steps.PARTS}
     parts = tuple(Part(name, passed, points if passed else 0.0, points, "") for name, points in worth.items())
-    return Verdict(step, "tilelang", "gpu", parts, "" if passed else "look at the barriers", tuple(timings))
+    return Verdict(
+        step, "tilelang", "gpu", parts, None if passed else Card("look at the barriers"), tuple(timings)
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -371,6 +374,37 @@ def test_receipt_of_a_size_the_tile_does_not_divide_exits_2(course):
     code, _, err = course("receipt", "step03", "--size", "100x128x64")
     assert code == USAGE
     assert "multiples of the tile" in err
+
+
+# -- source
+
+
+def test_source_shows_what_became_of_a_line(course):
+    path = loading.solution_path("step04", "tilelang")
+    number, text = next(
+        (n, t.strip()) for n, t in enumerate(path.read_text().splitlines(), 1) if "mbarrier_wait" in t
+    )
+    code, out, err = course("source", "step04", "--line", number)
+    assert (code, err) == (PASSED, "")
+    assert f"{path.name}, line {number}: {text}\n    full[0].wait((k & 1));\n" in out
+    whole = course("source", "step04")[1]
+    assert "__syncthreads();" in whole.partition("[added by the compiler]")[2]
+
+
+def test_source_of_cute_is_its_ptx(course):
+    path = loading.solution_path("step04", "cute")
+    number = next(n for n, t in enumerate(path.read_text().splitlines(), 1) if "cute.gemm(" in t)
+    out = course("source", "step04", "--dsl", "cute", "--line", number)[1]
+    assert out.count("wgmma.mma_async") == 8 and "mbarrier" not in out
+
+
+def test_source_says_what_it_cannot_show(course, monkeypatch):
+    assert "nothing in the CUDA comes from line 9999" in course("source", "step04", "--line", "9999")[2]
+    assert "CuTe DSL writes no CUDA" in course("source", "step04", "--dsl", "cute", "--cuda")[2]
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    monkeypatch.setattr("course_utils.cli.source._packaged", lambda: None)
+    code, out, err = course("source", "step04", "--sass")
+    assert (code, out) == (USAGE, "") and "nvdisasm is not here" in err
 
 
 # -- plot, doctor, import, bundle

@@ -52,7 +52,7 @@ def test_threads_that_copy_lose_the_path_and_keep_the_rest():
     verdict, parts = checked(SOURCE, ("T.tma_copy(X", "T.copy(X"), ("S, barrier=full)", "S)"))
     assert parts["results"].passed
     assert parts["path"].passed is False and "through registers" in parts["path"].detail
-    assert verdict.diagnosis.startswith("path: X, global to shared")
+    assert verdict.diagnosis.startswith("X, global to shared")
 
 
 def test_a_tile_in_the_wrong_place_is_told_by_its_index():
@@ -65,8 +65,8 @@ def test_a_tile_in_the_wrong_place_is_told_by_its_index():
     )
     assert parts["path"].passed and parts["results"].passed is False
     assert (
-        "elements of Y differ from X" in parts["results"].detail
-        and "never written" in parts["results"].detail
+        "elements of Y differ from X" in parts["results"].card.told
+        and "never written" in parts["results"].card.told
     )
 
 
@@ -79,7 +79,7 @@ def test_a_copy_that_hangs_is_a_verdict():
             "            T.mbarrier_wait_parity(full, 0)\n            T.mbarrier_wait_parity(full, 1)",
         ),
     )
-    assert parts["results"].passed is False and "wait" in parts["results"].detail
+    assert parts["results"].passed is False and "wait" in parts["results"].card.text
 
 
 def test_a_flattened_view_of_the_tensors_is_welcome():
@@ -122,7 +122,7 @@ def test_nonsense_is_a_verdict(copy, words, dsl):
 def test_a_wrong_signature_is_named(signature, words):
     body = "        with T.Kernel(1, threads=128):\n            T.sync_threads()\n    return main\n"
     _, parts = checked(HEAD + f"    def main({signature}):\n" + body)
-    assert parts["compiles"].passed is False and words in parts["compiles"].detail
+    assert parts["compiles"].passed is False and words in parts["compiles"].card.told
 
 
 @pytest.mark.parametrize(

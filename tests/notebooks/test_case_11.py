@@ -96,7 +96,7 @@ def test_a_map_with_two_fields_changed_gets_no_points():
         return [replace(first, l2_promotion=2), *rest]
 
     verdict = check_maps("case11", mend)
-    assert verdict.points == pytest.approx(8.75) and "2 fields were changed" in verdict.checks[0].detail
+    assert verdict.points == pytest.approx(8.75) and "2 fields were changed" in verdict.checks[0].card.text
 
 
 # -- the compilers

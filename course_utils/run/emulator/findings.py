@@ -11,10 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from course_utils.artifact import REGISTER_LIMIT, Artifact, file_name
+from course_utils.artifact import GENERATED, REGISTER_LIMIT, Artifact, file_name
 from course_utils.ptx.parser import Kernel
 
-GENERATED = "kernel.cu"  # the name under which CUDA source is compiled
 Detail: TypeAlias = str | Callable[[], str]  # a function makes the text when it is needed
 
 # fmt: off
@@ -179,8 +178,7 @@ class Findings:
     """Gathers findings and merges equal ones. Equal means the same kind, at the same place."""
 
     def __init__(self, kernel: Kernel, artifact: Artifact) -> None:
-        self.kernel, self.generated, self.origins = kernel, artifact.source.splitlines(), artifact.origins
-        self.python = {file: text.splitlines() for file, text in artifact.python.items()}
+        self.kernel, self.artifact, self.generated = kernel, artifact, artifact.source.splitlines()
         self.found: dict[tuple[str, str, str], Finding] = {}
 
     def add(
@@ -230,28 +228,17 @@ class Findings:
         if source is None:
             return Place(ptx)
         file, line = self.kernel.files.get(source[0], f"file {source[0]}"), source[1]
-        if file_name(file) != GENERATED:
-            return Place(ptx, file_name(file), line, _line(self.python.get(file, ()), line))
-        text = _line(self.generated, line)
-        generated = f"{GENERATED}:{line}" + (
-            f": {text if len(text) <= 120 else text[:117] + '...'}" if text else ""
-        )
-        origin = self.origins[line - 1] if 0 < line <= len(self.origins) else None
-        if origin is None or origin.file not in self.python:
+        generated = ""
+        if file_name(file) == GENERATED:
+            text = self.generated[line - 1].strip() if 0 < line <= len(self.generated) else ""
+            text = text if len(text) <= 120 else text[:117] + "..."
+            generated = f"{GENERATED}:{line}" + (f": {text}" if text else "")
+        origin = self.artifact.author(file, line)
+        if origin is None or generated and origin.file not in self.artifact.python:
             return Place(ptx, generated=generated)
-        code = _line(self.python[origin.file], origin.line)
+        code = self.artifact.code(origin)
         return Place(ptx, file_name(origin.file), origin.line, code, origin.added, generated)
 
     def all(self) -> list[Finding]:
         """Errors first, in the order in which they were found."""
         return sorted(self.found.values(), key=lambda f: f.severity != "error")
-
-
-def _line(lines: Sequence[str], number: int) -> str:
-    """A line of source, with those after it that its brackets still hold open."""
-    text = ""
-    for line in lines[number - 1 : number + 3] if number > 0 else ():
-        text = f"{text} {line.partition('  #')[0].strip()}".strip()
-        if text.count("(") <= text.count(")"):
-            break
-    return text.replace("( ", "(")

@@ -195,13 +195,13 @@ def test_wrong_kernels_get_their_finding(dsl, name):
     path = loading.planted(dsl)[name]
     # where numbers alone tell, all of them have to be there
     ctas = range(4) if size is MANY_TILES and expected else None
-    source = "kernel.cu:" if dsl == "tilelang" else "kernel_cute_step"
+    file = f"kernel_{dsl}_step"
     for seed in (0, 1):
         result, comparison = run(path, dsl, size, seed, ctas)
         found = {finding.kind for finding in result.errors}
         if expected:
             assert found & expected, f"seed {seed}: {found}"
-            assert all(f.source.startswith(source) for f in result.errors if f.kind != "tensor-map")
+            assert all(f.place.file.startswith(file) for f in result.errors if f.kind != "tensor-map")
         else:
             assert not found and result.finished
         if wrong is not None:

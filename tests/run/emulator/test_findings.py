@@ -283,9 +283,9 @@ def test_registers():
 def test_a_trap_and_the_source_line():
     artifact = kernel(".loc 1 2 0\ntrap;\n", source="first\n  assert(false);\n")
     (finding,) = run(artifact).findings
-    assert finding.kind == "trap" and finding.ptx.endswith("trap")
+    assert finding.kind == "trap" and finding.place.ptx.endswith("trap")
     named = replace(artifact, ptx=artifact.ptx + '\n.file 1 "/somewhere/kernel.cu"\n')
-    assert run(named).findings[0].source == "kernel.cu:2: assert(false);"
+    assert run(named).findings[0].place.generated == "kernel.cu:2: assert(false);"
 
 
 REMOTE = (
