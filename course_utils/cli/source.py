@@ -77,7 +77,7 @@ def _sass(artifact: Artifact) -> Lines:
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(artifact.cubin)
         file.flush()
-        ran = subprocess.run([program, "-c", "-g", file.name], capture_output=True, text=True)
+        ran = subprocess.run([program, "-c", "-gi", file.name], capture_output=True, text=True)
     if ran.returncode:
         raise ValueError(f"nvdisasm refused the kernel: {ran.stderr.strip()}")
     origin: Origin | None = None
