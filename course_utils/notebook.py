@@ -12,10 +12,11 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from IPython import get_ipython
 from IPython.display import display
 
 from course_utils.compile.errors import CompileError
-from course_utils.compile.factory import DSLS, compile_factory
+from course_utils.compile.factory import DSLS, NotYet, compile_factory
 from course_utils.compile.load import file_source, load_planted, planted, solution_path, without_markers
 from course_utils.grading import copy as copies
 from course_utils.grading import gemm as gemms
@@ -27,6 +28,11 @@ from course_utils.run import backends, client
 
 # a DSL imports tqdm, which would say so in a learner's cell
 warnings.filterwarnings("ignore", message="IProgress not found")
+
+_shell = get_ipython()
+if _shell is not None:  # a check before its cell has run is told so: no NameError
+    for _name in ("gemm", "copy", "mend"):
+        _shell.user_ns.setdefault(_name, NotYet(_name))
 
 backends.warm_up()  # the emulator imports its libraries while the notebook imports a DSL
 
@@ -89,7 +95,7 @@ def _graded(name: str, dsl: str, check: Callable[[], Verdict]) -> float:
                 f"This verdict could not be kept in {progress.FILE} ({error}): the ladder will not know of "
                 "it."
             )
-    return round(float(verdict.points), 3)
+    return round(float(verdict.points), 1)  # as the verdict prints them
 
 
 def try_out(step: str, gemm: object, dsl: str = "tilelang", backend: str = "auto") -> None:
@@ -251,7 +257,7 @@ def _what_if(name: str, guess: str | None, dsl: str | None) -> None:
     )
     left = [part for part in verdict.checks if not part.passed and part.name != "speed"]
     for part in left:
-        _say(f"{part.name}: {part.detail.splitlines()[0]}")
+        _say(f"{part.name}: {part.card or part.detail}")
     if not left:
         _say("The emulator finds nothing wrong, and every required instruction is there.")
     on_gpu = measured.load("wrong")

@@ -19,7 +19,7 @@ RIGHT = Verdict(
     "tilelang",
     "emulator",
     (Part("results", True, 4, 4, "right at 3 sizes"),),
-    "",
+    None,
     (),
     (("wgmma", "four"),),
 )
@@ -224,3 +224,21 @@ def test_text_without_a_notebook(monkeypatch, capsys):
     notebook.receipt("step04")
     printed = capsys.readouterr().out
     assert "right at 3 sizes" in printed and "four" in printed and "<" not in printed
+
+
+def test_a_check_before_its_cell_has_run_says_so():
+    name = notebook.NotYet("gemm")
+    points, text, html = shown(notebook.check, "step04", name)
+    assert points == 0 and "the cell that defines gemm has not run yet" in text
+    assert "open" in text and "failed" not in text and "<table" not in html
+    assert "mend has not run yet" in shown(notebook.check_maps, "case11", notebook.NotYet("mend"))[1]
+    assert "copy has not run yet" in shown(notebook.check_copy, "case12", notebook.NotYet("copy"))[1]
+
+
+def test_the_other_dsls_kernel_is_named():
+    cute, tilelang = (load_factory(solution_path("step01", dsl)) for dsl in ("cute", "tilelang"))
+    assert "gemm is CuTe DSL's, and this checks TileLang's" in shown(notebook.check, "step01", cute)[1]
+    assert (
+        "gemm is TileLang's, and this checks CuTe DSL's"
+        in shown(notebook.check, "step01", tilelang, "cute")[1]
+    )

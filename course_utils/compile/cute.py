@@ -122,6 +122,11 @@ def _trace(factory: Callable, name: str, size: tuple[int, ...], arguments: str) 
         raise
     except Exception as error:
         raise CompileError("trace", f"{call} raised {type(error).__name__}: {_with_place(error)}") from error
+    if type(host).__name__ == "PrimFunc":
+        raise CompileError(
+            "signature",
+            f"{name} is TileLang's, and this checks CuTe DSL's. Run CuTe DSL's cell, then this one.",
+        )
     if getattr(host, "_decorator_kind", None) != "jit":  # what @cute.jit leaves on a function
         raise CompileError(
             "signature",

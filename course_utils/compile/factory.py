@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import textwrap
 from importlib import import_module
 
@@ -11,6 +12,16 @@ from course_utils.compile.errors import CompileError
 
 DSLS = ("tilelang", "cute")
 OPEN = "raise NotImplementedError"  # what stands in an exercise where the learner's code goes
+
+
+class NotYet:
+    """Stands for a name that a notebook's cell will define."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"{self.name}, not defined yet"
 
 
 def compile_factory(factory: object, dsl: str, size: tuple[int, ...], kind: str = "gemm") -> Artifact:
@@ -41,12 +52,16 @@ def source_of(factory: object) -> str:
 
 def open_places(factory: object) -> str:
     """What is still to be written in an exercise; "" where nothing is, or its source is not to be had."""
+    if isinstance(factory, NotYet):
+        return f"the cell that defines {factory.name} has not run yet. Run it, then this one."
     try:
         lines, first = inspect.getsourcelines(factory)  # type: ignore[arg-type]
     except (OSError, TypeError):
         return ""
     places = [
-        f"line {first + n}: {line.strip()}" for n, line in enumerate(lines) if line.strip().startswith(OPEN)
+        f"line {first + n}" + (f" ({task[0]})" if (task := re.search(r"TODO \d+", line)) else "")
+        for n, line in enumerate(lines)
+        if line.strip().startswith(OPEN)
     ]
-    told = f"this exercise is still open. Write the code where it says `{OPEN}`:\n"
-    return told + "\n".join(places) if places else ""
+    told = f"this exercise is still open. Write the code where it says `{OPEN}`: "
+    return told + "; ".join(places) + "." if places else ""

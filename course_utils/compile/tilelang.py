@@ -142,6 +142,11 @@ def _trace(factory: Callable, name: str, size: tuple[int, ...]) -> Any:
         raise CompileError(
             "trace", f"{call} raised {type(error).__name__}: {tidy_error(error)}" + where(error)
         ) from error
+    if getattr(result, "_decorator_kind", None) == "jit":
+        raise CompileError(
+            "signature",
+            f"{name} is CuTe DSL's, and this checks TileLang's. Run TileLang's cell, then this one.",
+        )
     if not isinstance(result, tvm.tirx.PrimFunc):
         raise CompileError(
             "signature",
