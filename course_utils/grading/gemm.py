@@ -135,7 +135,7 @@ def _instructions(step: Step, receipt: Receipt, artifact: Artifact) -> Part:
     if not unmet:
         return score(step, "instructions", True, "all that the step is about survived the compiler")
     count = len(step.requires) + len(step.forbids)
-    card = cards.of_text(unmet[0], "missing", unmet[1:])
+    card = cards.of_text(f"This step {unmet[0]}", "missing", unmet[1:])
     return score(step, "instructions", False, f"{len(unmet)} of {count} missing", card, share)
 
 

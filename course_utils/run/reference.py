@@ -21,6 +21,7 @@ ABSOLUTE_PER_K = 2.0**-20
 # 4e-4 at K = 256
 NORM = 3.2e-4
 TILE = 64
+SLICE = 16  # of K, in one wgmma of fp16
 LARGE = 1 << 22  # elements of D
 
 
@@ -99,7 +100,10 @@ def _diagnose(
         )
     if n_wrong == 0:
         return _small_errors(norm, "no element is past its bound, but ")
-    parts = [f"{n_wrong:,} of {total:,} elements are wrong ({100 * n_wrong / total:.3g}%), {_place(wrong)}."]
+    share = f"of {total:,} elements"
+    if n_unwritten == n_wrong:
+        return f"{n_wrong:,} {share} were never written, {_place(wrong)}. {_unwritten_hint(unwritten)}"
+    parts = [f"{n_wrong:,} {share} are wrong ({100 * n_wrong / total:.3g}%), {_place(wrong)}."]
     if n_unwritten:
         parts.append(
             f"{n_unwritten:,} of them were never written, {_place(unwritten)}. {_unwritten_hint(unwritten)}"
@@ -122,8 +126,10 @@ def _diagnose(
         if typical < 0.02:
             parts.append(_small_errors(norm, ""))
         else:
-            story = _k_story(D, A, B, computed)
-            parts.append(story or _pattern_hint(computed))
+            story = _tile_story(D, ref, computed) or _k_story(D, A, B, computed)
+            if story:  # what the values tell comes before where they are
+                return " ".join([story, *parts])
+            parts.append(_pattern_hint(computed))
     return " ".join(parts)
 
 
@@ -147,10 +153,15 @@ def _place(mask: torch.Tensor) -> str:
     return f"{whole}, in {int(tiles.sum())} of {tiles.numel()} tiles of {TILE} x {TILE}"
 
 
-def _tiles(mask: torch.Tensor) -> torch.Tensor:
+def _counts(mask: torch.Tensor) -> torch.Tensor:
+    """How many elements of each tile a mask covers."""
     M, N = mask.shape
     m, n = M // TILE * TILE, N // TILE * TILE
-    return mask[:m, :n].reshape(m // TILE, TILE, n // TILE, TILE).any(3).any(1)
+    return mask[:m, :n].reshape(m // TILE, TILE, n // TILE, TILE).sum((3, 1))
+
+
+def _tiles(mask: torch.Tensor) -> torch.Tensor:
+    return _counts(mask) > 0
 
 
 def _unwritten_hint(unwritten: torch.Tensor) -> str:
@@ -202,20 +213,54 @@ def _pattern_hint(wrong: torch.Tensor) -> str:
     )
 
 
+def _tile_story(D: torch.Tensor, ref: torch.Tensor, wrong: torch.Tensor) -> str:
+    """Explain the first tile that is wrong all over by the products of other tiles: it holds another's, or
+    another's beside its own, or one transposed.
+    """
+    M, N = ref.shape
+    hit = (_counts(wrong) > 0.9 * TILE * TILE).nonzero()
+    if len(hit) == 0 or M * N > LARGE or not bool(torch.isfinite(D).all()):
+        return ""
+    products = ref[: M // TILE * TILE, : N // TILE * TILE].double().cpu()
+    products = products.reshape(M // TILE, TILE, N // TILE, TILE).transpose(1, 2)
+    i, j = (int(v) for v in hit[0])
+    held = D[i * TILE : (i + 1) * TILE, j * TILE : (j + 1) * TILE].double().cpu()
+
+    def nearest(values: torch.Tensor) -> tuple[int, int] | None:
+        off = (products - values).flatten(2).norm(dim=2) / values.norm()
+        k = int(off.argmin())
+        return divmod(k, off.shape[1]) if float(off.flatten()[k]) < 0.02 else None
+
+    told = f"Tile ({i}, {j}) of {TILE} x {TILE} holds"
+    if other := nearest(held):
+        return (
+            f"{told} the product of tile {other}: wrong coordinates, or a stage that still had a former "
+            "tile's operands."
+        )
+    if other := nearest(held - products[i, j]):
+        return f"{told} its own product and that of tile {other}: a former tile's sum was not cleared."
+    if other := nearest(held.T):
+        return f"{told} the product of tile {other}, transposed: an operand's order or D's is wrong."
+    return ""
+
+
 def _k_story(D: torch.Tensor, A: torch.Tensor, B: torch.Tensor, wrong: torch.Tensor) -> str:
     """Explain the first wrong tile as a weighted sum of its K tiles: 0 is a tile missed, 2 one used twice."""
-    K = A.shape[1]
-    steps = K // TILE
-    tiles = _tiles(wrong)
-    hit = tiles.nonzero()
-    if not 2 <= steps <= 32 or len(hit) == 0:
+    hit = _tiles(wrong).nonzero()
+    return len(hit) and (_weights(D, A, B, hit[0], TILE) or _weights(D, A, B, hit[0], SLICE)) or ""
+
+
+def _weights(D: torch.Tensor, A: torch.Tensor, B: torch.Tensor, tile: torch.Tensor, width: int) -> str:
+    """The same for one tile, and ``width`` columns of K at a time."""
+    steps = A.shape[1] // width
+    if not 2 <= steps <= 80:
         return ""
-    i, j = (int(v) for v in hit[0])
+    i, j = (int(v) for v in tile)
     rows, cols = slice(i * TILE, (i + 1) * TILE), slice(j * TILE, (j + 1) * TILE)
     a, b = A[rows].double().cpu(), B[cols].double().cpu()
     parts = torch.stack(
         [
-            (a[:, k * TILE : (k + 1) * TILE] @ b[:, k * TILE : (k + 1) * TILE].T).flatten()
+            (a[:, k * width : (k + 1) * width] @ b[:, k * width : (k + 1) * width].T).flatten()
             for k in range(steps)
         ],
         1,
@@ -233,7 +278,13 @@ def _k_story(D: torch.Tensor, A: torch.Tensor, B: torch.Tensor, wrong: torch.Ten
         return ""
     missing = [k for k, w in odd if w == 0]
     extra = [f"{k} ({w} times)" for k, w in odd if w not in (0, 1)]
-    story = f"Tile ({i}, {j}) of {TILE} x {TILE} is the exact sum of its {steps} K tiles of {TILE}"
+    name = f"Tile ({i}, {j}) of {TILE} x {TILE}"
+    if width == SLICE:
+        kept = [k for k in range(steps) if k not in missing]
+        if extra or kept != [steps - 1]:
+            return ""
+        return f"{name} holds the last {SLICE} columns of K alone: the accumulate flag was never set."
+    story = f"{name} is the exact sum of its {steps} K tiles of {TILE}"
     if missing:
         story += ", without K tile " + ", ".join(map(str, missing))
     if extra:

@@ -175,7 +175,7 @@ def test_skipped_tile():
     found = assert_wrong(
         unwritten(slice(128, 256), slice(256, 384)),
         [
-            "16,384 of them were never written",
+            "16,384 of 98,304 elements were never written",
             "rows 128..255, columns 256..383",
             "4 of 24 tiles of 64 x 64",
             "Whole tiles are missing",
@@ -222,7 +222,7 @@ def test_sum_goes_on_from_the_tile_before():
     D = RIGHT.clone()
     D[64:] += RIGHT[:-64]
     found = assert_wrong(
-        D, ["Some tiles are wholly wrong and the others right", "accumulator", "rows 64..255"]
+        D, ["its own product and that of tile (0, 0)", "a former tile's sum was not cleared", "rows 64..255"]
     )
     assert "K tile" not in found.diagnosis
 
@@ -248,7 +248,9 @@ def test_wrong_rows_and_columns(rows, columns, words):
 
 def test_transposed_output():
     a, b = operands(256, 256, 320)
-    assert_wrong(product(b, a).half(), ["16 of 16 tiles", "Every tile is wrong", "operand order"], a, b)
+    assert_wrong(
+        product(b, a).half(), ["16 of 16 tiles", "transposed: an operand's order or D's is wrong"], a, b
+    )
     tiles = product(a, b).half().reshape(4, TILE, 4, TILE).permute(0, 3, 2, 1).reshape(256, 256)
     assert_wrong(tiles, ["Every tile is wrong", "swizzle"], a, b)
 
@@ -275,3 +277,25 @@ def test_sizes_that_no_tile_divides():
     wrong = right.clone()
     wrong[97:] = 3
     assert assert_wrong(wrong, ["rows 97..99"], a, b).wrong > 200
+
+
+def test_values_that_name_their_cause():
+    product_of = {
+        (i, j): RIGHT[i * TILE : (i + 1) * TILE, j * TILE : (j + 1) * TILE]
+        for i in range(2)
+        for j in range(3)
+    }
+    last = (A[:, -16:].float() @ B[:, -16:].float().T).half()[:TILE, :TILE]
+    for value, words in (
+        (product_of[1, 2], "Tile (0, 0) of 64 x 64 holds the product of tile (1, 2): wrong coordinates"),
+        (product_of[0, 0] + product_of[0, 1], "its own product and that of tile (0, 1): a former tile's sum"),
+        (product_of[0, 0].T, "holds the product of tile (0, 0), transposed"),
+        (last, "holds the last 16 columns of K alone: the accumulate flag was never set"),
+    ):
+        assert_wrong(changed(slice(0, TILE), slice(0, TILE), value), [words])
+
+
+def test_values_of_no_known_cause_are_left_to_their_pattern():
+    noise = torch.randn(TILE, TILE, generator=torch.Generator().manual_seed(1)).half()
+    found = assert_wrong(changed(slice(0, TILE), slice(0, TILE), noise), ["Some tiles are wholly wrong"])
+    assert "Tile (" not in found.diagnosis

@@ -38,6 +38,7 @@ class MBarrier:
         )
         self.agent, self.clock, self.gathering = order.new_agent(), order.clock(), order.clock()
         self.init = path.warp.agent, path.warp.time
+        self.init_at = path.at
         self.fenced = False
         self.waiting: list[Path] = []
         self.woken: list[Path] = []

@@ -32,13 +32,13 @@ def describe(machine: Machine, cluster: Cluster) -> None:
             alike[key]["warps"].append(path.warp.index)
         else:
             alike[key] = row
-    rows = sorted(alike.values(), key=lambda row: not row["lacks"])  # who lacks what nobody can still bring
+    rows = sorted(alike.values(), key=lambda row: -row["lacks"])  # first who lacks what nobody can bring
     told = [_told(row) for row in rows]
     text = told[0] if told else "no warp waits, and none can run"
     others = tuple(f"{one}: {row['line']}" for one, row in zip(told[1:ROWS], rows[1:], strict=False))
     if len(rows) > ROWS:
         others += (f"{len(rows) - ROWS} more groups of warps wait",)
-    at = rows[0]["at"] if rows else -1
+    at = rows[0]["blame"] if rows else -1
     hungry = [p for p in paths if isinstance(p.waits_for, RegisterWait)]
     if hungry:
         cta = hungry[0].cta
@@ -52,8 +52,11 @@ def describe(machine: Machine, cluster: Cluster) -> None:
             more=tuple(f"{one}: {row['line']}" for one, row in zip(told[:ROWS], rows, strict=False)),
         )
         return
-    more = ((rows[0]["could"],) if rows and rows[0]["could"] else ()) + others
-    machine.findings.add("deadlock", at, text, waiting=rows, more=more)
+    more = [rows[0]["could"]] if rows and rows[0]["could"] else []
+    if rows and at != rows[0]["at"]:
+        text += f", and its init counts {rows[0]['count']}"
+        more.append(f"the wait: {rows[0]['line']}")
+    machine.findings.add("deadlock", at, text, waiting=rows, more=(*more, *others))
 
 
 ROWS = 6  # groups of waiting warps that the text names; Finding.waiting has them all
@@ -76,7 +79,8 @@ def _row(path: Path) -> dict:
         "cta": path.cta.number,
         "line": str(path.machine.findings.place(path.at)),
         "at": path.at,
-        "lacks": False,  # bytes or arrivals that nobody can still bring
+        "blame": path.at,  # the instruction that is to blame, as far as can be told
+        "lacks": 0,  # 2: bytes that no load brings; 1: arrivals beyond those that came
         "barrier": "",
         "parity": None,
         "could": "",
@@ -112,6 +116,8 @@ def _phase(reason: PhaseWait, path: Path) -> dict:
         missing.append(f"an expect-tx for {-barrier.tx:,} bytes that came")
     parity = f"parity {reason.parity}" if reason.parity is not None else f"phase {reason.phase}"
     where = "" if barrier.cta is path.cta else f" of CTA {barrier.cta.number}"
+    partial = 0 < barrier.pending < barrier.count
+    busy = {other.warp for other in path.machine.waiting}
     text = (
         f"for {barrier.name()}{where}, {parity}: its phase {barrier.phase} lacks "
         f"{' and '.join(missing) or 'nothing'}"
@@ -124,8 +130,10 @@ def _phase(reason: PhaseWait, path: Path) -> dict:
         "bytes_missing": barrier.tx,
         "text": text,
         "could": _could(barrier, path),
-        # bytes that no load brings; or arrivals of warps that have gone on, or never began to arrive
-        "lacks": barrier.pending == 0 or 0 < barrier.pending < barrier.count,
+        "count": barrier.count,
+        # all who arrive wait for what this wait holds up: it is the count that is wrong
+        "blame": barrier.init_at if partial and barrier.arrivers.keys() <= busy else path.at,
+        "lacks": 2 if barrier.pending == 0 else int(partial),
     }
 
 
