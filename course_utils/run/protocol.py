@@ -26,7 +26,8 @@ class Answer:
     "timed_output" or "not_run" (this machine cannot), and ``detail`` is the machine's own word on it. Else
     ``ok`` says whether the results are right and nothing else was found, and ``diagnosis`` what is wrong.
     ``finished`` is False where the emulated kernel could not come to its end, ``kinds`` are the emulator's
-    findings, ``executed`` its warp instructions. ``timing`` holds the figures of a timed run (see
+    findings, ``executed`` its warp instructions, ``facts`` what it saw of order (see ``emulator.facts``; None
+    where nothing was emulated to its end). ``timing`` holds the figures of a timed run (see
     ``run.gpu.timing``).
     """
 
@@ -40,6 +41,7 @@ class Answer:
     finished: bool = True
     kinds: tuple[str, ...] = ()
     executed: int = 0
+    facts: dict[str, int] | None = None
     timing: dict | None = None
 
     @classmethod
