@@ -381,6 +381,6 @@ def test_facts_of_all_schedules_are_added_up():
     assert twice == {name: 2 * count for name, count in once.items()}
 
 
-def test_steps_name_their_properties_after_their_conditions():
+def test_no_step_names_a_requirement_twice():
     for step in (steps.STEPS | steps.GEMM_CASES).values():
         assert len(set(step.requires)) == len(step.requires)
