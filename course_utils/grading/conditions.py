@@ -1,24 +1,59 @@
-"""What a step requires of a compiled kernel and what it forbids, read from its receipt and its launch."""
+"""What a step requires and forbids: conditions on the receipt and the launch, properties of the emulated run.
+
+A condition is read from the PTX; what it demands must also have run, where there was a run to see. A property
+is the idea of a step: it holds or not by the facts of a run (``emulator.facts``), and is not held against a
+kernel where no run could show it.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from course_utils.artifact import Artifact
+from course_utils.artifact import SM_COUNT, Artifact
+from course_utils.ptx.families import Family
 from course_utils.ptx.receipts import Receipt
+
+Facts: TypeAlias = dict[str, int]  # see emulator.facts
 
 LARGEST_TILE = 256 * 256  # elements of D; no CTA of this course holds a larger accumulator
 
 
 @dataclass(frozen=True)
 class Condition:
-    """Something a step requires or forbids. ``found`` says in words what the kernel has instead."""
+    """Something a step requires or forbids. ``found`` says in words what the kernel has instead.
+
+    ``families`` are the instructions that it asks for: one of them must run.
+    """
 
     sentence: str
     holds: Callable[[Receipt, Artifact], bool]
     found: Callable[[Receipt, Artifact], str]
+    families: tuple[Family, ...] = ()
+
+    def ran(self, facts: Facts) -> bool:
+        return not self.families or any(facts.get(f"ran {family.name}", 0) for family in self.families)
+
+
+@dataclass(frozen=True)
+class Property:
+    """Something that a step requires of a run: ``shown`` in at least a share ``least`` of ``chances``, both
+    facts.
+
+    ``found`` says in words what was seen instead.
+    """
+
+    sentence: str
+    shown: str
+    chances: str
+    found: Callable[[Facts], str]
+    least: float = 1.0
+
+    def lacks(self, facts: Facts) -> bool:
+        chances = facts.get(self.chances, 0)
+        return chances > 0 and facts.get(self.shown, 0) < self.least * chances
 
 
 def _ctas(artifact: Artifact) -> int:
@@ -34,6 +69,12 @@ def _tile_of_a_cta(artifact: Artifact) -> float:
     return M * N / _ctas(artifact) if _ctas(artifact) else math.nan
 
 
+def _few_tiles(artifact: Artifact) -> bool:
+    """Whether D is so small that even a grid of one tile a CTA would be none too many."""
+    M, N, _ = artifact.problem
+    return M * N <= SM_COUNT * LARGEST_TILE
+
+
 def _grid(r: Receipt, a: Artifact) -> str:
     return f"a grid of {' x '.join(map(str, a.grid))} for M, N = {a.problem[0]}, {a.problem[1]}"
 
@@ -47,6 +88,7 @@ CONDITIONS = {
         "`wgmma.mma_async` with an fp32 accumulator",
         lambda r, a: any(".f32." in shape for shape in r.wgmma),
         lambda r, a: ", ".join(r.wgmma) or "no wgmma",
+        (Family.WGMMA,),
     ),
     "one CTA": Condition("a grid of one CTA", lambda r, a: _ctas(a) == 1, _grid),
     "grid grows": Condition(
@@ -54,34 +96,39 @@ CONDITIONS = {
     ),
     "fixed grid": Condition(
         "a persistent grid: its size does not depend on M and N",
-        lambda r, a: _tile_of_a_cta(a) > LARGEST_TILE,
+        lambda r, a: _tile_of_a_cta(a) > LARGEST_TILE or 0 < _ctas(a) and _few_tiles(a),
         _grid,
     ),
     "tensor loads": Condition(
         "TMA loads, `cp.async.bulk.tensor` from global to shared",
         lambda r, a: _loads(r) > 0,
         lambda r, a: f"{_loads(r)} of them, {_other_loads(r)}",
+        (Family.TENSOR_LOAD, Family.MULTICAST_LOAD),
     ),
     "tensor stores": Condition(
         "TMA stores of D, `cp.async.bulk.tensor` from shared to global",
         lambda r, a: sum(r.tensor_stores.values()) > 0,
         lambda r, a: f"none, but {r.global_stores} plain `st.global`",
+        (Family.TENSOR_STORE,),
     ),
     "expect-tx": Condition(
         "an mbarrier told how many bytes to expect, `expect_tx`",
         lambda r, a: r.expect_tx > 0,
         lambda r, a: "none",
+        (Family.EXPECT_TX,),
     ),
     "proxy fence": Condition(
         "a `fence.proxy.async` between threads' writes to shared memory and TMA's read of them",
         lambda r, a: r.proxy_fences > 0,
         lambda r, a: "none",
+        (Family.PROXY_FENCE,),
     ),
     "store wait": Condition(
         "a `cp.async.bulk.wait_group` for the TMA stores, inside the loop where there is one, before "
         "their buffer is written again",
         lambda r, a: r.bulk_waits > 0 and r.unawaited_store_loops == 0,
         lambda r, a: "none" if not r.bulk_waits else "none in the loop that stores",
+        (Family.BULK_WAIT,),
     ),
     "four stores": Condition(
         "D in slices: four TMA stores or more for a tile",
@@ -131,17 +178,20 @@ CONDITIONS = {
         "TMA multicast, `.multicast::cluster`",
         lambda r, a: sum(r.multicast_loads.values()) > 0,
         lambda r, a: "none",
+        (Family.MULTICAST_LOAD,),
     ),
     "remote arrive": Condition(
         "an arrival on the other CTA's barrier, `mbarrier.arrive.shared::cluster`",
         lambda r, a: r.remote_arrives > 0,
         lambda r, a: "none",
+        (Family.REMOTE_ARRIVE,),
     ),
     "cluster barrier": Condition(
         "two `barrier.cluster`: after the barriers are initialised, and before a CTA exits. Instead of "
         "the second, the producer may wait once more for every `empty` (`producer_tail`)",
         lambda r, a: r.cluster_barriers >= 2 or r.cluster_barriers == 1 and _waits_for_all(r),
         lambda r, a: f"{r.cluster_barriers}, and no wait for every `empty`",
+        (Family.CLUSTER_BARRIER,),
     ),
     "cluster of two": Condition(
         "a cluster of two CTAs",
@@ -169,19 +219,155 @@ def _other_loads(r: Receipt) -> str:
     return f"but {found}" if found else "and no other copies"
 
 
-def unmet(
-    receipt: Receipt, artifact: Artifact, requires: Iterable[str], forbids: Iterable[str] = ()
-) -> list[str]:
-    """One sentence for each condition that does not hold, or holds and should not."""
-    sentences = []
+def _operands(f: Facts) -> str:
+    others = {
+        "`ld.global`": "ran GLOBAL_LOAD",
+        "`cp.async`": "ran CP_ASYNC",
+        "1-D bulk copies": "ran BULK_LOAD",
+    }
+    ran = ", ".join(words for words, name in others.items() if f.get(name))
+    found = f"{f.get('operands by TMA', 0):,} of {f['operands']:,} that came so"
+    return f"{found}, and {ran} in the run" if ran else found
+
+
+def _stores(f: Facts) -> str:
+    stored, once, wanted = (
+        f.get(name, 0) for name in ("elements stored by TMA", "elements of D by TMA", "elements stored")
+    )
+    if stored > once:
+        return f"{stored:,} elements stored by TMA where {once:,} would do: who issues the store?"
+    return f"plain stores of up to {wanted - stored:,} elements beside them"
+
+
+def _registers(f: Facts) -> str:
+    ways = {"dec": "given back", "inc": "taken"}
+    found = (
+        f"`{word}` by {f.get(f'registers {name}, whole warpgroups', 0)} whole warpgroups of "
+        f"{f[f'registers {name}, warpgroups']}"
+        for word, name in ways.items()
+    )
+    return ", ".join(found)
+
+
+def _of(shown: str, chances: str, things: str) -> Callable[[Facts], str]:
+    return lambda f: f"it in {f.get(shown, 0):,} of {f[chances]:,} {things}"
+
+
+PROPERTIES = {
+    "operands by TMA": Property(
+        "A and B by TMA alone: every tile that `wgmma` reads was brought by a tensor load (`T.tma_copy`, or "
+        "`cute.copy` with a TMA atom)",
+        "operands by TMA alone",
+        "operands",
+        _operands,
+    ),
+    "D once": Property(
+        "all of D by TMA, each element stored once: one warp or thread stores a tile, not all of them",
+        "elements of D by TMA",
+        "elements stored",
+        _stores,
+    ),
+    "stage barriers": Property(
+        "a full barrier of its own for each stage: two stages that share one could not be told apart",
+        "fills of their barrier's stage",
+        "fills",
+        _of("fills of their barrier's stage", "fills", "loads of a stage"),
+    ),
+    "two stages used": Property(
+        "a ring of two stages or more in use",
+        "rings of 2",
+        "rings of 2 wanted",
+        _of("rings of 2", "rings of 2 wanted", "warpgroups"),
+    ),
+    "four stages used": Property(
+        "a ring of four stages or more in use",
+        "rings of 4",
+        "rings of 4 wanted",
+        _of("rings of 4", "rings of 4 wanted", "warpgroups"),
+    ),
+    "loads ahead": Property(
+        "loads ahead: while `wgmma` multiplies K tile k, the load of a later tile is under way. Ask for it "
+        "before you wait for tile k, and wait for it after you multiplied",
+        "K tiles with a load ahead",
+        "K tiles followed",
+        _of("K tiles with a load ahead", "K tiles followed", "K tiles"),
+        0.5,
+    ),
+    "registers by warpgroup": Property(
+        "`setmaxnreg` both ways, by all four warps of a warpgroup (`T.dec_max_nreg`, "
+        "`cute.arch.setmaxregister_decrease` before any branch that one warp takes)",
+        "registers moved by whole warpgroups",
+        "registers moved",
+        _registers,
+    ),
+    "loads in the epilogue": Property(
+        "loads during the epilogue: the producer asks for the next tile of D's operands while consumers "
+        "write this one",
+        "epilogues with loads",
+        "epilogues",
+        _of("epilogues with loads", "epilogues", "epilogues that another tile follows"),
+        0.5,
+    ),
+    "group in flight": Property(
+        "one wgmma group in flight: the next K tile's `wgmma` is issued before the last one was waited for "
+        "(`T.wait_wgmma(1)`, `warpgroup.wait_group(1)`)",
+        "K tiles followed, one queued",
+        "K tiles followed",
+        _of("K tiles followed, one queued", "K tiles followed", "K tiles"),
+        0.5,
+    ),
+    "multicast shared": Property(
+        "multicast that shares: the mask names both CTAs, and both multiply what the load brings",
+        "multicast loads shared",
+        "multicast loads",
+        _of("multicast loads shared", "multicast loads", "multicast loads"),
+    ),
+    "two consumers": Property(
+        "two consumer warpgroups that multiply in every CTA",
+        "CTAs with two consumers",
+        "CTAs that multiply",
+        _of("CTAs with two consumers", "CTAs that multiply", "CTAs"),
+    ),
+}
+
+
+def told(
+    receipt: Receipt,
+    artifact: Artifact,
+    requires: Iterable[str],
+    forbids: Iterable[str] = (),
+    facts: Facts | None = None,
+) -> dict[str, str]:
+    """By name: a sentence for each condition or property that does not hold, or holds and should not.
+
+    Without ``facts`` there was no run to see, and properties are not asked for.
+    """
+    sentences = {}
     for name in requires:
+        if name in PROPERTIES:
+            if facts and PROPERTIES[name].lacks(facts):
+                sentences[name] = f"needs {PROPERTIES[name].sentence}; found {PROPERTIES[name].found(facts)}"
+            continue
         condition = CONDITIONS[name]
         if not condition.holds(receipt, artifact):
-            sentences.append(f"needs {condition.sentence}; found {condition.found(receipt, artifact)}")
+            sentences[name] = f"needs {condition.sentence}; found {condition.found(receipt, artifact)}"
+        elif facts and not condition.ran(facts):
+            sentences[name] = f"needs {condition.sentence}; found it in the PTX, and no thread ever ran it"
     for name in forbids:
         if CONDITIONS[name].holds(receipt, artifact):
-            sentences.append(
+            sentences[name] = (
                 f"must do without {CONDITIONS[name].sentence}: this step is about what it costs not to have "
                 "them"
             )
     return sentences
+
+
+def unmet(
+    receipt: Receipt,
+    artifact: Artifact,
+    requires: Iterable[str],
+    forbids: Iterable[str] = (),
+    facts: Facts | None = None,
+) -> list[str]:
+    """The sentences of ``told``."""
+    return list(told(receipt, artifact, requires, forbids, facts).values())

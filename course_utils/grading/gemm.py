@@ -7,6 +7,7 @@ backend. A kernel that hangs or faults costs its own verdict and nothing else.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from course_utils.artifact import Artifact
 from course_utils.compile.errors import CompileError
@@ -24,7 +25,6 @@ from course_utils.grading.verdict import (
     unchecked,
 )
 from course_utils.ptx import receipts
-from course_utils.ptx.receipts import Receipt
 from course_utils.run import backends
 from course_utils.run.backends import TIME_LIMIT, Backend, Launch
 from course_utils.run.protocol import Answer
@@ -95,12 +95,13 @@ def judge(step: Step, dsl: str, machine: Backend, answered: Answered, timed: Tim
     artifacts = {launch.size: launch.artifact for launch, _ in answered}
     first = artifacts.get(step.emulated[0][0], answered[0][0].artifact)
     receipt = receipts.read_ptx(first.ptx)
-    results = _results(step, machine, answered)
+    unmet = _unmet(step, answered)
+    results = _gated(_results(step, machine, answered), unmet)
     speed, timing = _speed(step, machine, results.passed, timed)
     parts = (
         _compiles(step, first),
         _tensor_maps(step, first),
-        _instructions(step, receipt, first),
+        _instructions(step, answered, unmet),
         results,
         speed,
     )
@@ -129,14 +130,46 @@ def _tensor_maps(step: Step, artifact: Artifact) -> Part:
     return score(step, "tensor maps", False, f"{len(broken)} of {count} illegal", card)
 
 
-def _instructions(step: Step, receipt: Receipt, artifact: Artifact) -> Part:
-    unmet = conditions.unmet(receipt, artifact, step.requires, step.forbids)
+def _unmet(step: Step, answered: Answered) -> dict[str, str]:
+    """What the step requires and the kernel lacks, at any size: by name, with a sentence.
+
+    The size that shows most tells first. Of another one with wrong results nothing is asked: they say more.
+    """
+    unmet: dict[str, str] = {}
+    first = step.emulated[0][0]
+    for launch, answer in sorted(answered, key=lambda run: run[0].size != first):
+        if launch.size != first and not answer.ok:
+            continue
+        receipt = receipts.read_ptx(launch.artifact.ptx)
+        found = conditions.told(
+            receipt, launch.artifact, step.requires, step.forbids, answer.facts if answer.ok else None
+        )
+        where = "" if launch.size == first else f" (at M, N, K = {' x '.join(map(str, launch.size))})"
+        for name in found.keys() - unmet.keys():
+            unmet[name] = found[name] + where
+    return {name: unmet[name] for name in (*step.requires, *step.forbids) if name in unmet}
+
+
+def _instructions(step: Step, answered: Answered, unmet: dict[str, str]) -> Part:
     share = 1 - len(unmet) / (len(step.requires) + len(step.forbids))
-    if not unmet:
-        return score(step, "instructions", True, "all that the step is about survived the compiler")
-    count = len(step.requires) + len(step.forbids)
-    card = cards.of_text(f"This step {unmet[0]}", "missing", unmet[1:])
-    return score(step, "instructions", False, f"{len(unmet)} of {count} missing", card, share)
+    if unmet:
+        first, *others = unmet.values()
+        detail = f"{len(unmet)} of {len(step.requires) + len(step.forbids)} missing"
+        card = cards.of_text(f"This step {first}", "missing", others)
+        return score(step, "instructions", False, detail, card, share)
+    detail = "all that the step is about survived the compiler"
+    seen = any(answer.facts for _, answer in answered)
+    if not seen and not conditions.PROPERTIES.keys().isdisjoint(step.requires):
+        detail += "; their order was not looked at, only the emulator sees it"
+    return score(step, "instructions", True, detail)
+
+
+def _gated(results: Part, unmet: dict[str, str]) -> Part:
+    """Right results are worth half where something is unmet: the same numbers come from the step before."""
+    if not results.passed or not unmet:
+        return results
+    detail = f"{results.detail}; half the points, as long as what the step is about is missing"
+    return replace(results, points=results.points / 2, detail=detail)
 
 
 def _results(step: Step, machine: Backend, answered: Answered) -> Part:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import fields
 
-from course_utils.artifact import Artifact, TensorMap
+from course_utils.artifact import ELEMENT_BYTES, SWIZZLE_BYTES, Artifact, TensorMap
 from course_utils.compile.factory import open_places
 from course_utils.grading import cards, steps
 from course_utils.grading.verdict import OPEN, Part, Verdict
@@ -63,8 +63,8 @@ def _failed(name: str, worth: float, text: str) -> Part:
 
 
 def _mended(old: TensorMap, new: object) -> str:
-    """What is still wrong with a map, in words; empty where it is legal and differs from ``old`` in one
-    field.
+    """What is still wrong with a map, in words; empty where it is legal, differs from ``old`` in one field,
+    and describes the same tensor in tiles worth having.
     """
     if not isinstance(new, TensorMap):
         return f"this is {type(new).__name__}, not a TensorMap"
@@ -77,4 +77,38 @@ def _mended(old: TensorMap, new: object) -> str:
     ]
     if not broken and len(changed) != 1:
         return f"it is legal, and {len(changed)} fields were changed ({', '.join(changed)}): one is enough"
-    return " ".join(broken)
+    return " ".join(broken) or _another_tensor(old, new) or _poor_tile(old, new)
+
+
+def _another_tensor(old: TensorMap, new: TensorMap) -> str:
+    """Why a legal map does not describe the tensor of ``old``, in words.
+
+    A stride that is not legal may change, but rows may not overlap.
+    """
+    for name in ("data_type", "dims"):
+        if getattr(new, name) != getattr(old, name):
+            return f"it is legal, and describes another tensor: {name} was {getattr(old, name)}"
+    size = ELEMENT_BYTES[new.data_type]
+    inner = size, *new.strides
+    for dim, stride, following in zip(new.dims, inner, new.strides, strict=False):
+        if following < dim * stride:
+            return (
+                f"it is legal, and its rows overlap: {dim:,} elements {stride:,} bytes apart need a stride "
+                f"of {dim * stride:,} or more, not {following:,}"
+            )
+    if new.strides != old.strides and not any("stride" in v.rule for v in violations(old)):
+        return f"it is legal, and describes another tensor: strides were {old.strides}"
+    return ""
+
+
+def _poor_tile(old: TensorMap, new: TensorMap) -> str:
+    """Why a legal map brings tiles that no kernel would want, in words: small, or badly swizzled."""
+    if 4 * new.box_bytes < old.box_bytes:
+        return (
+            f"it is legal, and its box of {new.box_bytes:,} bytes is small: {old.box_bytes:,} were asked for"
+        )
+    row, span = new.box[0] * ELEMENT_BYTES[new.data_type], SWIZZLE_BYTES[new.swizzle]
+    if old.swizzle and row != span:
+        swizzle = f"a swizzle of {span} bytes" if new.swizzle else "no swizzle"
+        return f"it is legal, and a row of {row} bytes has {swizzle}: keep it as well swizzled as rules allow"
+    return ""

@@ -23,19 +23,22 @@ COPY_PARTS = {"compiles": 1, "tensor maps": 2, "path": 4, "results": 3}  # the s
 CHECK_SIZES = ((9728, 7680, 320), (768, 1280, 576), (1792, 768, 448), (1280, 2304, 1088), (4864, 3840, 64))
 # What the emulator runs: a size, and which CTAs of it (None: all). The receipt is taken from the first, which
 # has several tiles for each SM of an H200; its first and its last cluster are enough for what one tile leaves
-# to the next.
+# to the next. No N is a tile's width: TileLang would store whole rows of D, by bulk copies without a map.
 MANY_TILES, FIRST_AND_LAST = (4864, 2304, 192), (0, -1)
-EMULATED = ((MANY_TILES, FIRST_AND_LAST), ((256, 768, 320), None), ((512, 256, 64), None))
-# Where the persistent loop is new, in place of the last: more tiles than CTAs, and all of them, so that a
-# forgotten one shows.
+EMULATED = ((MANY_TILES, FIRST_AND_LAST), ((256, 768, 320), None), ((256, 512, 64), None))
+# For persistent kernels, in place of the last: more tiles than CTAs, or clusters of two, and all of them, so
+# that a forgotten one shows. For a ring of six stages, in place of the second: a K longer than that; the K of
+# the others is shorter.
 PERSISTENT = (*EMULATED[:2], ((1792, 1280, 64), None))
+CLUSTER = (EMULATED[0], ((256, 768, 576), None), PERSISTENT[2])
+MULTI_CONSUMER = (*CLUSTER[:2], ((1280, 3584, 64), None))
 TRACE_SIZE = (256, 256, 320)  # a tile or two for each CTA, and more K tiles than stages
 TIMED_SIZES = ((4096, 4096, 4096), (8192, 8192, 8192), (8192, 2304, 5120))
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step. ``requires`` and ``forbids`` name conditions of ``conditions.CONDITIONS``.
+    """One step. ``requires`` and ``forbids`` name conditions and properties of ``conditions``.
 
     ``label`` stands where there is little room. ``speed_floor`` is the least share of cuBLAS's TFLOP/s at
     4096, burst; None where one CTA computes one tile, or speed is not the point. ``whole`` kernels give no
@@ -57,10 +60,18 @@ class Step:
     owned: dict[str, str] = field(default_factory=dict, hash=False)
 
 
-_TMA = ("wgmma", "tensor loads", "tensor stores", "expect-tx", "proxy fence", "store wait")
-_ROLES = (*_TMA, "two full barriers", "fixed grid", "empty barriers", "setmaxnreg")
-_DEEP = (*_ROLES, "four stages", "wgmma in flight")
-_CLUSTER = (*_DEEP, "multicast", "remote arrive", "cluster barrier", "cluster of two")
+# What a step's PTX shows, then what its run shows: properties of ``conditions.PROPERTIES``, the step's idea
+_TMA = (
+    *("wgmma", "tensor loads", "tensor stores", "expect-tx", "proxy fence", "store wait"),
+    *("operands by TMA", "D once"),
+)
+_RING = (*_TMA, "two full barriers", "stage barriers", "two stages used", "loads ahead")
+_ROLES = (
+    *(*_RING, "fixed grid", "empty barriers", "setmaxnreg"),
+    *("registers by warpgroup", "loads in the epilogue"),
+)
+_DEEP = (*_ROLES, "four stages", "wgmma in flight", "four stages used", "group in flight")
+_CLUSTER = (*(*_DEEP, "multicast", "remote arrive", "cluster barrier", "cluster of two"), "multicast shared")
 
 # fmt: off
 STEPS = {step.id: step for step in (
@@ -79,24 +90,24 @@ STEPS = {step.id: step for step in (
     Step("step04", "TMA load and TMA store", 10, (*_TMA, "grid grows"), (), "TMA", speed_floor=0.22,
          owned={"tilelang": "a barrier, one arrival, fence and store",
                 "cute": "TMA atoms, partitions, expected bytes, who is elected, stmatrix"}),
-    Step("step05", "software pipeline", 10, (*_TMA, "two full barriers", "grid grows"), (), "pipeline",
-         speed_floor=0.40,
+    Step("step05", "software pipeline", 10, (*_RING, "grid grows"), (), "pipeline", speed_floor=0.40,
          owned={"tilelang": "stage and parity of each load and wait",
                 "cute": "a pipeline object, its arrival counts, its two states"}),
-    Step("step06", "persistent kernel", 10, (*_TMA, "two full barriers", "fixed grid"), (), "persistent",
-         emulated=PERSISTENT, speed_floor=0.42,
+    Step("step06", "persistent kernel", 10, (*_RING, "fixed grid"), (), "persistent", emulated=PERSISTENT,
+         speed_floor=0.42,
          owned={"tilelang": "the scheduler's panel, stage and parity across tiles",
                 "cute": "the order of tiles, as a layout"}),
     Step("step07", "warp specialization", 15, _ROLES, (), "warp spec.", emulated=PERSISTENT, speed_floor=0.45,
          owned={"tilelang": "roles, arrival counts, initial parity, registers",
                 "cute": "the same, and min_blocks_per_mp, without which registers stay as they are"}),
-    Step("step08", "deeper pipeline", 5, _DEEP, (), "deeper", speed_floor=0.75,
+    Step("step08", "deeper pipeline", 5, _DEEP, (), "deeper", emulated=PERSISTENT, speed_floor=0.75,
          owned={"tilelang": "which stage is free while one group runs",
                 "cute": "the same, as a third pipeline state"}),
-    Step("step09", "two-CTA cluster", 15, _CLUSTER, (), "cluster", speed_floor=0.78,
+    Step("step09", "two-CTA cluster", 15, _CLUSTER, (), "cluster", emulated=CLUSTER, speed_floor=0.78,
          owned={"tilelang": "mask, remote arrivals, cluster_sync at the end",
                 "cute": "mask, each CTA's half of B, the cluster's layout, producer_tail"}),
-    Step("step10", "multi-consumer", 15, (*_CLUSTER, "three warpgroups"), (), "multi-cons.", speed_floor=0.90,
+    Step("step10", "multi-consumer", 15, (*_CLUSTER, "three warpgroups", "two consumers"), (),
+         "multi-cons.", emulated=MULTI_CONSUMER, speed_floor=0.90,
          owned={"tilelang": "rows to warpgroups by a policy, D in chunks",
                 "cute": "rows to warpgroups by the MMA's layout, each chunk's registers and stores"}),
 )}

@@ -27,7 +27,8 @@ class Answer:
     ``ok`` says whether the results are right and nothing else was found, and ``diagnosis`` what is wrong.
     ``finished`` is False where the emulated kernel could not come to its end, ``findings`` are the
     emulator's, as data (see ``emulator.worker``), ``kinds`` theirs, ``schedule`` the seed that showed them,
-    ``executed`` the warp instructions. ``timing`` holds the figures of a timed run (see
+    ``executed`` the warp instructions, ``facts`` what it saw of order (see ``emulator.facts``; None where
+    nothing was emulated to its end). ``timing`` holds the figures of a timed run (see
     ``run.gpu.timing``).
     """
 
@@ -43,6 +44,7 @@ class Answer:
     findings: tuple[dict, ...] = ()
     schedule: int | None = None
     executed: int = 0
+    facts: dict[str, int] | None = None
     timing: dict | None = None
 
     @classmethod

@@ -1,12 +1,16 @@
 """What a step requires: each condition against a kernel that just meets it and one that just does not."""
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
-from course_utils.grading.conditions import CONDITIONS, unmet
+from course_utils.artifact import Tensor
+from course_utils.grading.conditions import CONDITIONS, PROPERTIES, told, unmet
 from course_utils.grading.steps import GEMM_CASES, STEPS
+from course_utils.ptx.families import Family
 from course_utils.ptx.receipts import Receipt
+from course_utils.run.emulator.facts import COUNTED
 from tests.ptx.test_receipts import PLAIN, kernel
 
 BOTH_WAYS = Receipt(setmaxnreg={"dec 40": 1, "inc 232": 2})
@@ -87,7 +91,7 @@ def test_empty_grid_is_neither_persistent_nor_covering():
 def test_every_condition_is_some_steps_and_every_name_is_a_condition():
     assert {
         name for step in (STEPS | GEMM_CASES).values() for name in (*step.requires, *step.forbids)
-    } == set(CONDITIONS)
+    } == set(CONDITIONS) | set(PROPERTIES)
 
 
 def test_words():
@@ -101,3 +105,44 @@ def test_words():
         "needs a persistent grid: its size does not depend on M and N; found a grid of 60 x 76 x 1 for M, N "
         "= 9728, 7680",
     ]
+
+
+# -- properties of a run, by its facts
+
+
+@pytest.mark.parametrize("name", PROPERTIES)
+def test_property(name):
+    """It holds at its least share, fails just below, and is not asked for where nothing could show it."""
+    wanted = PROPERTIES[name]
+    enough = round(100 * wanted.least)
+    for shown, lacking in ((100, False), (enough, False), (enough - 1, True), (0, True)):
+        facts = Counter({wanted.chances: 100, wanted.shown: shown})
+        sentences = unmet(Receipt(), PLAIN, [name], facts=facts)
+        assert len(sentences) == lacking
+        for text in sentences:
+            assert text.startswith(f"needs {wanted.sentence}; found ") and "  " not in text
+    assert unmet(Receipt(), PLAIN, [name], facts={"another": 5}) == []
+    assert unmet(Receipt(), PLAIN, [name], facts=None) == []
+
+
+def test_what_a_condition_demands_must_have_run():
+    receipt = Receipt(multicast_loads={2: 1}, remote_arrives=1)
+    required = ["multicast", "remote arrive", "cluster of two"]
+    pair = kernel(cluster=(2, 1, 1))
+    assert told(receipt, pair, required, facts={"ran MULTICAST_LOAD": 3}) == {
+        "remote arrive": f"needs {CONDITIONS['remote arrive'].sentence}; found it in the PTX, and no thread "
+        "ever ran it"
+    }
+    assert told(receipt, pair, required) == {}
+
+
+def test_every_family_that_a_condition_asks_for_is_counted():
+    asked = {family for condition in CONDITIONS.values() for family in condition.families}
+    assert asked <= COUNTED | {Family.EXPECT_TX}
+
+
+def test_a_small_d_says_nothing_about_a_persistent_grid():
+    shapes = {"A": (1792, 64), "B": (1280, 64), "D": (1792, 1280)}
+    tensors = tuple(Tensor(name, shape, "float16") for name, shape in shapes.items())
+    small = kernel(grid=(132, 1, 1), tensors=tensors)
+    assert unmet(Receipt(), small, ["fixed grid"]) == []

@@ -99,6 +99,61 @@ def test_a_map_with_two_fields_changed_gets_no_points():
     assert verdict.points == pytest.approx(8.75) and "2 fields were changed" in verdict.checks[0].card.text
 
 
+MENDED = {  # each map's: the field, a value that is legal, and what the check says of it; "" is right
+    0: [
+        ("box", (64, 200), ""),
+        ("box", (8, 1), "is small"),
+        ("box", (32, 256), "has a swizzle of 128 bytes"),
+    ],
+    1: [
+        ("strides", (2080,), ""),
+        ("strides", (2048,), "rows overlap"),
+        ("strides", (0,), "rows overlap"),
+        ("strides", (16,), "rows overlap"),
+    ],
+    2: [("box", (56, 128), ""), ("box", (128, 128), ""), ("box", (8, 128), "is small")],
+    3: [
+        ("box", (32, 128), ""),
+        ("swizzle", 0, "no swizzle"),
+        ("box", (16, 256), "has a swizzle of 64 bytes"),
+    ],
+    4: [("data_type", 7, "another tensor"), ("data_type", 9, "another tensor")],
+    5: [("element_strides", (1, 1), ""), ("element_strides", (1, 4), "")],
+    6: [
+        ("box", (64, 128, 8), ""),
+        ("box", (32, 256, 8), "has a swizzle of 128 bytes"),
+        ("box", (64, 1, 1), "is small"),
+    ],
+    7: [("swizzle", 0, "no swizzle")],
+}
+
+
+@pytest.mark.parametrize(
+    "number, field, value, words", [(n, *each) for n, all_of in MENDED.items() for each in all_of]
+)
+def test_a_legal_map_must_describe_the_same_tensor_in_tiles_worth_having(number, field, value, words):
+    def mend(maps):
+        mended = load_module(MEND).mend(maps)
+        mended[number] = replace(maps[number], **{field: value})
+        assert violations(mended[number]) == []
+        return mended
+
+    verdict = check_maps("case11", mend)
+    part = verdict.checks[number]
+    assert part.passed is not bool(words) and words in part.detail
+    assert verdict.points == pytest.approx(8.75 if words else 10)
+
+
+def test_dims_that_make_a_map_legal_are_another_tensor():
+    given = steps.MAP_CASES["case11"].given[0]
+    assert "another tensor: dims" in maps._mended(
+        replace(given, box=(64, 256)), replace(given, box=(64, 256), dims=(4096, 64))
+    )
+    assert "strides were" in maps._mended(
+        replace(given, box=(64, 256)), replace(given, box=(64, 256), strides=(16384,))
+    )
+
+
 # -- the compilers
 
 

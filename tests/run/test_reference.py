@@ -249,10 +249,13 @@ def test_wrong_rows_and_columns(rows, columns, words):
 def test_transposed_output():
     a, b = operands(256, 256, 320)
     assert_wrong(
-        product(b, a).half(), ["16 of 16 tiles", "transposed: an operand's order or D's is wrong"], a, b
+        product(b, a).half(),
+        ["16 of 16 tiles", "transposed: the order of an operand, of D or of a copy is wrong"],
+        a,
+        b,
     )
     tiles = product(a, b).half().reshape(4, TILE, 4, TILE).permute(0, 3, 2, 1).reshape(256, 256)
-    assert_wrong(tiles, ["Every tile is wrong", "swizzle"], a, b)
+    assert_wrong(tiles, ["holds the product of tile (0, 0), transposed", "of a copy"], a, b)
 
 
 def test_one_k_tile_only():

@@ -44,7 +44,8 @@ class Emulation:
     """What one emulated launch did. Outputs are in the tensors that were passed in.
 
     ``finished`` is False where the kernel could not come to its end; the last finding says why. ``executed``
-    counts warp instructions. ``spans`` and ``arrivals`` are the timeline, in emulated order.
+    counts warp instructions. ``spans`` and ``arrivals`` are the timeline, in emulated order. ``facts`` are
+    the counts of ``facts``, empty where it did not finish.
     """
 
     finished: bool
@@ -53,6 +54,7 @@ class Emulation:
     seed: int
     spans: list[Span] = field(default_factory=list, repr=False)
     arrivals: list[Arrival] = field(default_factory=list, repr=False)
+    facts: dict[str, int] = field(default_factory=dict, repr=False)
 
     @property
     def errors(self) -> list[Finding]:
@@ -100,7 +102,13 @@ def emulate(
     except PtxError as error:
         raise EmulatorError(str(error)) from error
     return Emulation(
-        finished, machine.findings.all(), machine.executed, seed, machine.trace.spans, machine.trace.arrivals
+        finished,
+        machine.findings.all(),
+        machine.executed,
+        seed,
+        machine.trace.spans,
+        machine.trace.arrivals,
+        machine.facts.end() if finished else {},
     )
 
 

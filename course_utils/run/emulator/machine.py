@@ -17,6 +17,7 @@ from course_utils.artifact import REGISTER_LIMIT, SM_COUNT, Artifact
 from course_utils.ptx.parser import PtxError
 from course_utils.run.emulator import deadlock, memory
 from course_utils.run.emulator.arithmetic import LANES
+from course_utils.run.emulator.facts import Facts
 from course_utils.run.emulator.findings import Findings, StopEmulation
 from course_utils.run.emulator.order import Order
 from course_utils.run.emulator.schedule import Schedule, run
@@ -51,7 +52,7 @@ class Machine:
         self.findings = Findings(program.kernel, artifact)
         self.schedule = Schedule(seed)
         self.choose = self.schedule.chance
-        self.trace = Trace(self)
+        self.trace, self.facts = Trace(self), Facts(self)
         self.tensors = list(regions.values())
         self.executed = self.progress = self._clock = 0
         self.ready: list[Path] = []
@@ -143,8 +144,10 @@ class Machine:
             ):  # floats overflow and divide by zero as on the chip: without a word
                 for origin in clusters:
                     if self.only is None or self._wanted(origin):
-                        run(self, Cluster(self, origin))
+                        cluster = Cluster(self, origin)
+                        run(self, cluster)
                         self.flying.clear()
+                        self.facts.close(cluster)
                         self.trace.name()
         except StopEmulation:
             self.trace.name()

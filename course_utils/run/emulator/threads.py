@@ -139,6 +139,7 @@ def set_registers(instruction: Instr) -> Lowered:
         warp, cta = p.warp, p.cta
         if count % 8 or not 24 <= count <= 256:
             p.find("setmaxnreg-count", f"{p.name()} asks for {count} registers")
+        p.machine.facts.registers(p, grows)
         need = (count - warp.register_count) * LANES
         if grows and need > cta.registers_free:
             cta.register_waiters.append(p)

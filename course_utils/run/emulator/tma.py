@@ -330,6 +330,7 @@ def _issue(
         targets = [(cta, cta) for cta in cluster.ctas if ranks >> cta.rank & 1]
     path.warp.loads += 1
     path.warp.issues(path.at)
+    loads = []
     for cta, owner in targets:
         _check_tile(path, view, cta, offset)
         barrier = owner.mbarriers.get(barrier_offset)
@@ -346,8 +347,11 @@ def _issue(
             cta.touch(path, barrier.agent, phase + 1)
         cta.shared.loads_in_flight += 1
         load = Load(path, view, coordinates, cta, offset, barrier, phase)
+        loads.append(load)
         path.machine.fly(load)
         path.machine.trace.issued(path, load)
+    if isinstance(view, TensorView):
+        path.machine.facts.issued(path, loads, multicast is not None)
     path.machine.progress += 1
 
 
@@ -362,6 +366,8 @@ def _release_store(path: Path, lane: int, view: View, coordinates: Coordinates, 
     shared.async_reads["store", warp.agent, lane, offset] = record
     store = Store(view, coordinates, cta, offset, record, path.at)
     store.span = path.machine.trace.begin(path, "TMA store", view.name)
+    if isinstance(view, TensorView):
+        path.machine.facts.stored(view, coordinates)
     warp.bulk.setdefault(lane, []).append(store)
     warp.stores += 1
     path.machine.progress += 1

@@ -92,6 +92,7 @@ class Trace:
         if warp.multiplies:
             if warp.epilogue is None or warp.epilogue[0] != warp.multiplies:
                 warp.epilogue = warp.multiplies, self.begin(path, "epilogue", "D")
+                self.machine.facts.epilogue(path)
             warp.epilogue[1].end = self.machine.executed
 
     def waited(self, path: Path) -> None:

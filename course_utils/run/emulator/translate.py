@@ -17,6 +17,7 @@ import networkx
 from course_utils.ptx.families import Family, family
 from course_utils.ptx.parser import Imm, Kernel, Mem, Not, PtxError, Reg, Sym, Vec
 from course_utils.run.emulator import instructions as table
+from course_utils.run.emulator.facts import counted
 from course_utils.run.emulator.warp import both, merge
 
 _VOLATILE = {"%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"}
@@ -44,6 +45,9 @@ class Program:
         if not count:
             raise PtxError(f"the kernel {kernel.name} has no instructions")
         self.lowered = [table.lower(instruction, kernel) for instruction in kernel.instructions]
+        for instruction, lowered in zip(kernel.instructions, self.lowered, strict=True):
+            if lowered.kind in ("warp", "blocking") and lowered.function is not None:
+                lowered.function = counted(instruction, lowered.function)
         self.local_size = -(-sum(v.size for v in kernel.variables if v.space == "local") // 16) * 16
         self.full: list[Callable[..., int] | None] = [None] * (count + 1)
         self.masked: list[Callable[..., int] | None] = [None] * (count + 1)

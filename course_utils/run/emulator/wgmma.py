@@ -377,6 +377,7 @@ def _begin(p: Path, group: Warpgroup, op: Operation, n: int, clock: Clock) -> No
     machine.progress += 1
     N, _, _, a_major, b_major = op.shape
     seen, fenced = clock.seen, clock.fenced
+    reads = []
     for descriptor, rows, major, side in ((op.a, 64, a_major, "A"), (op.b, N, b_major, "B")):
         if descriptor is None:
             continue
@@ -392,6 +393,7 @@ def _begin(p: Path, group: Warpgroup, op: Operation, n: int, clock: Clock) -> No
             codes = codes[:1]
         if not codes.all() or unordered(codes, seen).any() or unordered(codes, fenced).any():
             shared.check_codes(p, codes, seen, fenced, f"operand {side} of wgmma")
+        reads.append((codes, low * UNIT, high * UNIT))
         pattern = SWIZZLE_PATTERN_BYTES[DESCRIPTOR_SWIZZLES[descriptor >> 62]]
         low, high = low * UNIT // pattern * pattern, -(-high * UNIT // pattern) * pattern
         key = "wgmma", group.number, low, high
@@ -402,6 +404,7 @@ def _begin(p: Path, group: Warpgroup, op: Operation, n: int, clock: Clock) -> No
             )
         record.last = n
         op.records.append(record)
+    machine.facts.multiplied(p, group, op, n, reads)
     waiting, op.waiting = op.waiting, []
     for wait in waiting:
         if group.operations[wait.count - 1].joined == WARPS:
@@ -458,6 +461,7 @@ def _finish(p: Path, group: Warpgroup, count: int) -> None:
     if group.ran < count:
         group.run(count)
     p.machine.progress += 1
+    p.machine.facts.waited(p, count)
     touched: dict[Accumulator, None] = {}
     for n in (n for numbers in done for n in numbers):
         op = group.operations[n]

@@ -4,6 +4,7 @@ sends data.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict
 from typing import IO
 
@@ -22,16 +23,18 @@ def run(
     """Emulate on fresh inputs under each of ``schedules`` (seeds of the emulator) while all is right.
 
     ``kind`` is of ``trial.KINDS``; ``ctas`` None runs them all, -1 is the last one. The answer's ``executed``
-    counts the warp instructions of all runs.
+    counts the warp instructions of all runs, ``facts`` adds up what each saw.
     """
     count = artifact.grid[0] * artifact.grid[1] * artifact.grid[2]
     some = None if ctas is None else [number % count for number in ctas]
     generator = torch.Generator().manual_seed(seed)
-    executed = 0
+    executed, facts = 0, Counter[str]()
     for schedule in schedules:
         emulation, tried = emulated(artifact, generator, schedule, some, kind)
         executed += emulation.executed
+        facts.update(emulation.facts)
         answer = tried.fields() | {"executed": executed, "ok": emulation.ok and tried.ok}
+        answer["facts"] = dict(facts) if emulation.finished else None
         if not answer["ok"]:
             numbers = [*tried.touched, *([] if tried.found.ok else [tried.found.diagnosis])]
             return answer | {

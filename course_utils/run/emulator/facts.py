@@ -1,0 +1,308 @@
+"""What a run shows of order: which loads were under way while which tile was multiplied, who stored D, what
+ran.
+
+A fact is a count, and most come in pairs: how often a thing could show, and how often it did. Order is
+causality order (``order``) and not the order of this run, so every schedule gives the same counts: a load is
+under way while a tile is multiplied if the multiplying warps need not have waited for it, and it need not
+have waited until they were done.
+
+A *fill* is one phase of an mbarrier with the tensor loads that signal it. A *K tile* is what a warpgroup
+multiplies of one fill, or of one each for A and B; it ends where operands of other fills begin.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from course_utils.artifact import WARP_THREADS, WARPGROUP_THREADS
+from course_utils.ptx.families import Family, expects_bytes, family
+from course_utils.ptx.parser import Instr
+from course_utils.run.emulator.arithmetic import LANES
+from course_utils.run.emulator.lowered import Mask
+from course_utils.run.emulator.order import AGENT_BITS, AGENT_MASK
+
+if TYPE_CHECKING:
+    from course_utils.run.emulator.machine import CTA, Cluster, Machine
+    from course_utils.run.emulator.order import Clock
+    from course_utils.run.emulator.tma import Coordinates, Load, TensorView
+    from course_utils.run.emulator.warp import Path, Warp
+    from course_utils.run.emulator.wgmma import Operation, Warpgroup
+
+WARPS = WARPGROUP_THREADS // WARP_THREADS
+AHEAD = 16  # K tiles after one in which a load under way is looked for: more than a ring has stages
+RINGS = (2, 4)  # stages that a step asks for
+# families whose instructions are counted as they run
+COUNTED = {
+    Family.TENSOR_LOAD,
+    Family.MULTICAST_LOAD,
+    Family.TENSOR_STORE,
+    Family.BULK_LOAD,
+    Family.BULK_STORE,
+    Family.BULK_WAIT,
+    Family.CP_ASYNC,
+    Family.GLOBAL_LOAD,
+    Family.GLOBAL_STORE,
+    Family.WGMMA,
+    Family.WGMMA_WAIT,
+    Family.PROXY_FENCE,
+    Family.REMOTE_ARRIVE,
+    Family.CLUSTER_BARRIER,
+    Family.SETMAXNREG,
+}
+
+
+def counted(instruction: Instr, function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` of a warp instruction, which then also counts as run; unchanged where nobody asks."""
+    kind = family(instruction)
+    name = f"ran {kind.name}"
+    if expects_bytes(instruction):
+        name = "ran EXPECT_TX"
+    elif kind not in COUNTED:
+        return function
+
+    def run(path: Path, mask: Mask, *values: Any) -> Any:
+        path.machine.facts.counts[name] += 1
+        return function(path, mask, *values)
+
+    return run
+
+
+@dataclass(slots=True)
+class Moment:
+    """Where one warp stood: its agent and time, what it had seen, and how far the machine was."""
+
+    agent: int
+    time: int
+    now: int
+    seen: np.ndarray | None = None
+
+    def after(self, other: Moment) -> bool:
+        """Must ``other`` have been before?"""
+        if self.agent == other.agent:
+            return self.now > other.now
+        return self.seen is not None and bool(self.seen[other.agent] >= other.time)
+
+
+@dataclass(slots=True)
+class Fill:
+    """The tensor loads of one phase of an mbarrier, and the parts of shared memory that wgmma read of it."""
+
+    code: int  # as SharedMemory.written has it: the mbarrier, and its time once the phase ends
+    issued: list[Moment] = field(default_factory=list)
+    offsets: set[int] = field(default_factory=set)
+    read: set[tuple[int, int]] = field(default_factory=set)
+
+    def reads(self, low: int, high: int) -> bool:
+        return any(low < end and begin < high for begin, end in self.read)
+
+
+@dataclass(slots=True)
+class KTile:
+    """One K tile of a warpgroup.
+
+    ``clock`` is what its four warps had all seen when they began, ``last`` the number of its last wgmma;
+    ``first`` whether a tile of D begins with it, ``queued`` whether a group before it was not yet waited for.
+    """
+
+    codes: tuple[int, ...]
+    clock: Clock
+    first: bool
+    queued: bool
+    last: int
+
+
+class Facts:
+    """Counts of one launch. ``counts`` are complete once the last cluster has ended."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.counts: Counter[str] = Counter()
+        self._stored: set[tuple[str, Coordinates]] = set()
+        self._now = 0
+        self._clear()
+
+    def _clear(self) -> None:
+        self._fills: dict[int, Fill] = {}  # of this cluster, by code
+        self._multicast: list[list[tuple[Fill, int, int]]] = []  # each load's targets, with their bytes
+        self._tiles: dict[Warpgroup, list[KTile]] = {}
+        self._waits: dict[Warp, list[tuple[int, Moment]]] = {}  # with how many wgmmas were done
+        self._epilogues: dict[Warp, list[tuple[int, Moment]]] = {}  # with how many wgmmas were issued
+        self._registers: dict[tuple[CTA, bool], set[int]] = {}  # warps that gave (False) or took (True) some
+
+    def _moment(self, path: Path, seen: bool = False) -> Moment:
+        warp = path.warp
+        self._now += 1
+        return Moment(warp.agent, warp.time, self._now, warp.clock.seen.copy() if seen else None)
+
+    # -- what the engines tell
+
+    def issued(self, path: Path, loads: list[Load], multicast: bool) -> None:
+        """A tensor load was issued, to one CTA or to several."""
+        moment = self._moment(path, seen=True)
+        targets = []
+        for load in loads:
+            code = (load.phase + 1) << AGENT_BITS | load.barrier.agent
+            fill = self._fills.get(code)
+            if fill is None:
+                fill = self._fills[code] = Fill(code)
+            fill.issued.append(moment)
+            fill.offsets.add(load.offset)
+            targets.append((fill, load.offset, load.offset + load.view.extent))
+        if multicast:
+            self._multicast.append(targets)
+
+    def multiplied(
+        self, path: Path, group: Warpgroup, op: Operation, n: int, reads: list[tuple[np.ndarray, int, int]]
+    ) -> None:
+        """A wgmma begins. ``reads`` has for each operand in shared memory its writers' codes and its
+        bytes.
+        """
+        codes: list[int] = []
+        for written, low, high in reads:
+            operand = written[:1].tolist() if len(written) == 1 else np.unique(written).tolist()
+            self.counts["operands"] += 1
+            self.counts["operands by TMA"] += all(code in self._fills for code in operand)
+            for code in operand:
+                if code in self._fills:
+                    self._fills[code].read.add((low, high))
+            codes += operand
+        if len(reads) == 1:
+            self.counts["operands"] += 1
+            self.counts["operands in registers"] += 1
+        tiles = self._tiles.setdefault(group, [])
+        key = tuple(codes)
+        if tiles and tiles[-1].codes == key:
+            tiles[-1].last = n
+            return
+        assert op.clock is not None  # all four warps have joined
+        # where registers were cleared instead, it adds to zeros
+        first = not op.accumulate or any(
+            isinstance(values, list) and not np.any(values[0]) for values in op.initial.values()
+        )
+        tiles.append(KTile(key, op.clock, first, bool(path.warp.wgmma_groups), n))
+
+    def waited(self, path: Path, count: int) -> None:
+        """A warp's wait covers the first ``count`` wgmmas of its warpgroup."""
+        self._waits.setdefault(path.warp, []).append((count, self._moment(path)))
+
+    def epilogue(self, path: Path) -> None:
+        """A warp that has multiplied begins to write results."""
+        self._epilogues.setdefault(path.warp, []).append((path.warp.wgmma_index, self._moment(path)))
+
+    def stored(self, view: TensorView, coordinates: Coordinates) -> None:
+        """A tensor store was issued."""
+        inside = view.slices(coordinates)
+        if inside is None:
+            return
+        elements = 1
+        for extent in inside[1]:
+            elements *= extent.stop - extent.start
+        self.counts["elements stored by TMA"] += elements
+        key = view.name, coordinates
+        if key not in self._stored:
+            self._stored.add(key)
+            self.counts["elements of D by TMA"] += elements
+
+    def registers(self, path: Path, grows: bool) -> None:
+        self._registers.setdefault((path.cta, grows), set()).add(path.warp.index)
+
+    # -- what comes of it
+
+    def close(self, cluster: Cluster) -> None:
+        """A cluster has ended."""
+        for group, tiles in self._tiles.items():
+            self._ring(group, tiles)
+            self._ahead(group, tiles)
+        self._own_barriers()
+        for targets in self._multicast:
+            self.counts["multicast loads"] += 1
+            shares = len(targets) > 1 and all(fill.reads(low, high) for fill, low, high in targets)
+            self.counts["multicast loads shared"] += shares
+        for cta in cluster.ctas:
+            groups = sum(group.cta is cta for group in self._tiles)
+            if groups:
+                self.counts["CTAs that multiply"] += 1
+                self.counts["CTAs with two consumers"] += groups > 1
+                self._moved_registers(cta)
+        self._clear()
+
+    def end(self) -> dict[str, int]:
+        """The counts, once all clusters have run."""
+        counts = self.counts
+        plain = LANES * counts["ran GLOBAL_STORE"] + counts["ran BULK_STORE"]  # at least as many elements
+        counts["elements stored"] = counts["elements stored by TMA"] + plain
+        others = any(counts[f"ran {name}"] for name in ("GLOBAL_LOAD", "CP_ASYNC", "BULK_LOAD"))
+        through = 0 if others else counts["operands in registers"]  # of tiles that ldmatrix read
+        counts["operands by TMA alone"] = counts["operands by TMA"] + through
+        return dict(counts)
+
+    def _ring(self, group: Warpgroup, tiles: list[KTile]) -> None:
+        """Did it use as many stages, each with a barrier of its own, as the steps ask for?"""
+        stages = {tuple(code & AGENT_MASK for code in tile.codes) for tile in tiles}
+        for count in RINGS:
+            if len(tiles) >= count:
+                self.counts[f"rings of {count} wanted"] += 1
+                self.counts[f"rings of {count}"] += len(stages) >= count
+
+    def _own_barriers(self) -> None:
+        """Does each mbarrier signal the same part of shared memory in every phase?"""
+        first: dict[int, set[int]] = {}
+        for fill in sorted(self._fills.values(), key=lambda fill: fill.code):
+            stage = first.setdefault(fill.code & AGENT_MASK, fill.offsets)
+            self.counts["fills"] += 1
+            self.counts["fills of their barrier's stage"] += fill.offsets == stage
+
+    def _ahead(self, group: Warpgroup, tiles: list[KTile]) -> None:
+        """Was a later load under way while a K tile was multiplied, a group in flight, the next tile's load
+        free to go while results were written?
+        """
+        warps = group.cta.warps[group.number * WARPS : (group.number + 1) * WARPS]
+        for i, (tile, following) in enumerate(zip(tiles, tiles[1:], strict=False)):
+            if following.first:
+                began = [
+                    moment
+                    for warp in warps
+                    for issued, moment in self._epilogues.get(warp, ())
+                    if issued == tile.last + 1
+                ]
+                if began:
+                    self.counts["epilogues"] += 1
+                    self.counts["epilogues with loads"] += self._free(following.codes, began)
+                continue
+            done = [self._done(warp, tile.last) for warp in warps]
+            ends = [moment for moment in done if moment is not None]
+            seen = tile.clock.seen
+            self.counts["K tiles followed"] += 1
+            self.counts["K tiles followed, one queued"] += following.queued
+            self.counts["K tiles with a load ahead"] += any(
+                self._free(later.codes, ends)
+                and any(seen[code & AGENT_MASK] < code >> AGENT_BITS for code in later.codes)
+                for later in tiles[i + 1 : i + 1 + AHEAD]
+            )
+
+    def _free(self, codes: Iterable[int], moments: list[Moment]) -> bool:
+        """Were all loads of these fills issued without having to come after any of these moments?"""
+        fills = [self._fills[code] for code in codes if code in self._fills]
+        return bool(fills) and not any(
+            issued.after(moment) for fill in fills for issued in fill.issued for moment in moments
+        )
+
+    def _done(self, warp: Warp, n: int) -> Moment | None:
+        """When this warp had waited for wgmma ``n``."""
+        return next((moment for count, moment in self._waits.get(warp, ()) if count > n), None)
+
+    def _moved_registers(self, cta: CTA) -> None:
+        """Each warpgroup that setmaxnreg reaches, and those whose warps it reaches all; both ways."""
+        for grows, name in ((False, "given back"), (True, "taken")):
+            warps = self._registers.get((cta, grows), set())
+            reached = {index // WARPS for index in warps}
+            whole = sum(warps >= set(range(g * WARPS, (g + 1) * WARPS)) for g in reached)
+            self.counts["registers moved"] += max(len(reached), 1)
+            self.counts["registers moved by whole warpgroups"] += whole
+            self.counts[f"registers {name}, warpgroups"] += len(reached)
+            self.counts[f"registers {name}, whole warpgroups"] += whole
