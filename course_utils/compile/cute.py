@@ -8,6 +8,7 @@ its call says what it would launch, and no kernel starts. Seen on nvidia-cutlass
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import inspect
 import io
@@ -17,6 +18,7 @@ import re
 import zlib
 from collections.abc import Callable
 from hashlib import sha256
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -24,12 +26,11 @@ from typing import Any
 from course_utils.artifact import TENSOR_MAP_BYTES, Artifact, Parameter, Tensor
 from course_utils.compile import cache, nvrtc
 from course_utils.compile.errors import CompileError
-from course_utils.compile.guard import held, quiet, time_limit, where
+from course_utils.compile.guard import quiet, text_of, where
 from course_utils.compile.limits import require_fits
 from course_utils.ptx.parser import signature
 from course_utils.tma.encoding import decode
 
-TRACE_LIMIT = 60.0  # seconds; the largest kernel of the course takes one
 OPTIONS = f"--gpu-arch {nvrtc.ARCH} --keep-ptx --keep-cubin --generate-line-info remarks{{ptx}} --dump-dir "
 PACKAGES = ("nvidia-cutlass-dsl", "nvidia-cutlass-dsl-libs-base", "nvidia-cutlass-dsl-libs-core")
 # bytes between the addresses that the host function is told: far more than any tensor of this course
@@ -114,8 +115,7 @@ def _trace(factory: Callable, name: str, size: tuple[int, ...], arguments: str) 
     import_cute()
     call = f"{name}({', '.join(map(str, size))})"
     try:
-        with quiet(), time_limit(TRACE_LIMIT, call):
-            host = factory(*size)
+        host = factory(*size)
     except CompileError:
         raise
     except Exception as error:
@@ -141,17 +141,20 @@ def _compile(host: Any, tensors: tuple[Tensor, ...]) -> Compiled:
     cute = import_cute()
     fakes = [_fake(t) for t in tensors]
     addresses = list(_addresses(tensors))
-    key = ""
+    key, silence = "", contextlib.ExitStack()
+    said: list[str] = []
 
     def look(dsl: Any, module: Any, _name: str) -> None:
         nonlocal key
         key = _key(dsl, module, str(folder), addresses)
         if found := _unpack(cache.read(key)):
             raise _Found(found)
+        nonlocal said
+        said = silence.enter_context(quiet())  # what came before is of the trace, and the learner's
 
     with cache.scratch() as folder:
         try:
-            with held(), quiet() as said, time_limit(TRACE_LIMIT, "compiling this kernel"):
+            with silence:
                 compiled = cute.compile(host, *fakes, options=f"{OPTIONS}{folder}", trace_finalize_hooks=look)
         except _Found as found:
             return found.compiled
@@ -211,6 +214,13 @@ def _unpack(data: bytes | None) -> Compiled | None:
     ptx, cubin, log, launch, values = json.loads(zlib.decompress(data))
     launch = {name: tuple(value) if isinstance(value, list) else value for name, value in launch.items()}
     return ptx, bytes.fromhex(cubin), log, launch, [bytes.fromhex(value) for value in values]
+
+
+def prepare() -> None:
+    """Import what every compile needs, so that forked children need not. Raises ImportError."""
+    import_cute()
+    for module in ("cutlass.cute.runtime", "cutlass._mlir.execution_engine"):
+        import_module(module)
 
 
 def import_cute() -> Any:
@@ -377,7 +387,7 @@ def tidy_error(error: BaseException) -> str:
     The envelope is a headline, a frame of source lines under ``-->``, and blocks that begin with error, note
     or suggestion.
     """
-    text = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).strip()
+    text = re.sub(r"\x1b\[[0-9;]*m", "", text_of(error)).strip()
     text = re.sub(r"\bkernel_cutlass_\w+", "the kernel", text)
     place = re.search(r"-->[ \t]*(\S.*?):(\d+)", text)
     frame = re.search(rf"^>?\s*{place.group(2)} \|(.*)$", text, re.M) if place else None
