@@ -182,6 +182,7 @@ class _Child:
     def _death(self, call: str, exited: bool, number: int) -> CompileError:
         """What became of a child that ended without an answer."""
         place, said = self._place(), _last_words(_all(self._said))
+        stage = "trace"
         if exited:
             text = f"{call} ended its process with exit code {number}, as os._exit() does; return the kernel"
             return CompileError("trace", f"{text} instead", _cut(self._printed))
@@ -192,13 +193,14 @@ class _Child:
             text = f"{call} was killed ({name}), as the system does where memory runs out: does a list or a "
             text += f"loop grow without end?{place}"
         elif number in CRASHES:
+            stage = "trace" if place else "lower"
             what = CRASHES[signal.Signals(number)] + (f": {said}" if said else "")
             text = f"compiling {call} crashed ({name}): the compiler, or what it called, {what}{place}\n"
             text += "Look at what this line is given" if place else "Look at what you changed last"
             text += ": do the shapes and layouts fit each other? Registers for a tiled copy need `retile`."
         else:
             text = f"{call} was ended by the signal {name}{place}"
-        return CompileError("trace" if place else "lower", text, _cut(self._printed))
+        return CompileError(stage, text, _cut(self._printed))
 
     def _place(self) -> str:
         """The innermost line of the learner's own file at the child's end, of the thread that ended it."""
@@ -260,6 +262,7 @@ class _Child:
                 signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # NVRTC would take it, and hang in it
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        faulthandler.disable()  # else a handler that a compiler put in its place stays there
         faulthandler.enable(self._stack)
         for limit, value in (
             (resource.RLIMIT_CORE, 0),
@@ -295,7 +298,9 @@ def _refusal(error: BaseException, call: str) -> tuple[str, str]:
     if isinstance(error, CompileError):
         return error.stage, str(error)
     if isinstance(error, SystemExit):
-        return "trace", f"{call} called sys.exit() or exit(); return the kernel instead" + where(error)
+        name = call.partition("(")[0]
+        text = f"{name} called sys.exit() or exit(); return the kernel instead"
+        return "trace", text + where(error)
     if isinstance(error, Exception):
         return "", f"{type(error).__name__}: {text_of(error)}"
     return "trace", f"{call} raised {type(error).__name__}: {text_of(error)}" + where(error)

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pytest
 
+from course_utils.compile import child, tilelang
 from course_utils.compile import load as loading
-from course_utils.compile import tilelang
 from course_utils.grading import gemm, hints, steps
 from course_utils.grading.gemm import check_gemm
 from course_utils.run import backends, client
@@ -375,7 +375,7 @@ def test_an_endless_factory_is_a_verdict(monkeypatch):
         while True:
             pass
 
-    monkeypatch.setattr(tilelang, "TRACE_LIMIT", 0.2)
+    monkeypatch.setattr(child, "LIMIT", 0.2)
     assert_refused(check_gemm("step01", endless, backend="compile"), "did not end within 0.2 s")
 
 
