@@ -307,7 +307,8 @@ def _refusal(error: BaseException, call: str) -> tuple[str, str]:
 
 
 def _too_much(call: str) -> str:
-    return f"{call} took more than {MEMORY >> 30} GB of memory: does a list or a loop in it grow without end?"
+    told = f"{call} took more than {MEMORY >> 30} GB of memory (MemoryError)"
+    return f"{told}: does a list or a loop in it grow without end?"
 
 
 def _data() -> int:

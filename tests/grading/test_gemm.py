@@ -5,7 +5,10 @@ script.
 import ctypes
 import functools
 import os
+import signal
 import sys
+import threading
+import time
 from dataclasses import replace
 
 import pytest
@@ -380,8 +383,10 @@ def test_an_endless_factory_is_a_verdict(monkeypatch):
 
 
 def test_the_interrupt_key_ends_a_check():
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
-        check_gemm("step01", raises(KeyboardInterrupt()), backend="compile")
+        check_gemm("step01", lambda M, N, K: time.sleep(60), backend="compile")
+    assert_refused(check_gemm("step01", raises(KeyboardInterrupt()), backend="compile"), "KeyboardInterrupt")
 
 
 def test_error_names_the_line_of_the_learner(tmp_path):
