@@ -1,7 +1,7 @@
 """check_gemm(): a GEMM kernel of a step, part by part. It never raises.
 
-The learner's factory is compiled in this process; what is launched and timed is the Artifact alone, by a
-backend. A kernel that hangs or faults costs its own verdict and nothing else.
+The learner's factory is compiled in a child of this process; what is launched and timed is the Artifact
+alone, by a backend. A factory or kernel that hangs or faults costs its own verdict and nothing else.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from course_utils.artifact import Artifact
 from course_utils.compile.errors import CompileError
-from course_utils.compile.factory import DSLS, compile_factory, open_places
+from course_utils.compile.factory import DSLS, compile_factory, compile_sizes, open_places
 from course_utils.grading import conditions, hints, maps, steps
 from course_utils.grading.steps import Step
 from course_utils.grading.verdict import Part, Verdict, itself_failed, not_compiled, score, unchecked
@@ -73,8 +73,9 @@ def _launches(step: Step, factory: object, dsl: str, machine: Backend) -> Iterat
         plan = step.emulated[:1]
     else:
         plan = sorted(step.emulated, key=lambda run: (run[1] is not None, -run[0][0] * run[0][1]))
-    for size, ctas in plan:
-        yield Launch(size, compile_factory(factory, dsl, size), ctas=ctas)
+    made = compile_sizes(factory, dsl, [size for size, _ in plan])
+    for (size, ctas), compiled in zip(plan, made, strict=True):
+        yield Launch(size, compiled.artifact, ctas=ctas)
 
 
 def judge(step: Step, dsl: str, machine: Backend, answered: Answered, timed: Timed = ()) -> Verdict:

@@ -15,6 +15,7 @@ import pytest
 
 from course_utils.compile import child, tilelang
 from course_utils.compile import load as loading
+from course_utils.compile.child import Compiled
 from course_utils.grading import gemm, hints, steps
 from course_utils.grading.gemm import check_gemm
 from course_utils.run import backends, client
@@ -100,10 +101,20 @@ def passed(verdict):
 # -- without a GPU
 
 
+def compiled_by(monkeypatch, compile_one):
+    """``check_gemm`` compiles with this function of factory, DSL and size, and in no child."""
+    monkeypatch.setattr(gemm, "compile_factory", compile_one)
+    monkeypatch.setattr(
+        gemm,
+        "compile_sizes",
+        lambda step, dsl, sizes: (Compiled(compile_one(step, dsl, size), "") for size in sizes),
+    )
+
+
 @pytest.fixture
 def offline(monkeypatch):
     """A factory is the name of a step; its solution is compiled once, for the checker is what is tried."""
-    monkeypatch.setattr(gemm, "compile_factory", lambda step, dsl, size: compiled(step))
+    compiled_by(monkeypatch, lambda step, dsl, size: compiled(step))
 
 
 class Scripted:
@@ -518,7 +529,7 @@ def test_right_and_fast_gets_all_points(gpu):
 
 def test_gpu_checks_compile_at_every_size(gpu, monkeypatch):
     sizes = []
-    monkeypatch.setattr(gemm, "compile_factory", lambda step, dsl, size: sizes.append(size) or compiled(step))
+    compiled_by(monkeypatch, lambda step, dsl, size: sizes.append(size) or compiled(step))
     gpu()
     assert sizes == [*SIZES, steps.find("step05").timed_sizes[0]]
 
@@ -608,7 +619,7 @@ def test_a_hang_without_a_barrier_is_no_deadlock(gpu):
 
 def test_a_hang_with_too_many_registers_says_so(gpu, monkeypatch):
     greedy = replace(compiled("step07"), block=(512, 1, 1))  # three consumers at 232 registers
-    monkeypatch.setattr(gemm, "compile_factory", lambda *_: greedy)
+    compiled_by(monkeypatch, lambda *_: greedy)
     verdict, worker = gpu([RIGHT, WorkerTimeout()], step="step07")
     assert_broken(verdict, worker, "setmaxnreg asks for 94,208 registers", "64,512")
 
