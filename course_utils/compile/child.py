@@ -68,18 +68,54 @@ class Compiled:
 
 
 def each(
-    compile_one: Callable[..., Artifact], sizes: Sequence[tuple[int, ...]], name: str
+    compile_one: Callable[..., Artifact],
+    sizes: Sequence[tuple[int, ...]],
+    name: str,
+    find_line: Callable[[Callable[[], Artifact]], Artifact] | None = None,
 ) -> Iterator[Compiled]:
     """``compile_one(*size)`` for each size, in order, in one child; the learner calls the factory ``name``.
+
+    ``find_line`` compiles again, in another child, what ended the compiler at no line that Python knows, and
+    raises CompileError whose text is the place (``guard.at``) and whose stage is "place".
 
     Who stops asking closes the iterator, which ends the child. Raises CompileError for whatever the factory
     or its compiler does, and RuntimeError for a fault of the course's own.
     """
+    calls = [(size, f"{name}({', '.join(map(str, size))})") for size in sizes]
     with cache.scratch() as folder, contextlib.closing(_Child(folder)) as child:
-        calls = [(size, f"{name}({', '.join(map(str, size))})") for size in sizes]
         child.start(compile_one, calls)
-        for _, call in calls:
-            yield child.answer(call)
+        for size, call in calls:
+            try:
+                made = child.answer(call)
+            except _Crash as crash:
+                if find_line is None:
+                    raise
+                with contextlib.closing(_Child(folder)) as other:
+                    other.start(lambda *size: find_line(lambda: compile_one(*size)), [(size, call)])
+                    raise crash.at(other) from None
+            yield made
+
+
+class _Crash(CompileError):
+    """The compiler died, at no line of the learner's that Python knows."""
+
+    def __init__(self, call: str, what: str, printed: str, place: str = "") -> None:
+        text = f"compiling {call} crashed {what}{place}\n"
+        text += "Look at what this line is given" if place else "Look at what you changed last"
+        text += ": do the shapes and layouts fit each other? Registers for a tiled copy need `retile`."
+        super().__init__("trace" if place else "lower", text, printed)
+        self.call, self.what = call, what
+
+    def at(self, other: _Child) -> CompileError:
+        """The same with its place, where another child finds it."""
+        try:
+            other.answer(self.call)
+        except CompileError as found:
+            if found.stage == "place":
+                located = _Crash(self.call, self.what, self.printed, str(found))
+                located.stage = self.stage
+                return located
+        return self
 
 
 class _Child:
@@ -182,7 +218,6 @@ class _Child:
     def _death(self, call: str, exited: bool, number: int) -> CompileError:
         """What became of a child that ended without an answer."""
         place, said = self._place(), _last_words(_all(self._said))
-        stage = "trace"
         if exited:
             text = f"{call} ended its process with exit code {number}, as os._exit() does; return the kernel"
             return CompileError("trace", f"{text} instead", _cut(self._printed))
@@ -193,14 +228,12 @@ class _Child:
             text = f"{call} was killed ({name}), as the system does where memory runs out: does a list or a "
             text += f"loop grow without end?{place}"
         elif number in CRASHES:
-            stage = "trace" if place else "lower"
             what = CRASHES[signal.Signals(number)] + (f": {said}" if said else "")
-            text = f"compiling {call} crashed ({name}): the compiler, or what it called, {what}{place}\n"
-            text += "Look at what this line is given" if place else "Look at what you changed last"
-            text += ": do the shapes and layouts fit each other? Registers for a tiled copy need `retile`."
+            told = f"({name}): the compiler, or what it called, {what}"
+            return _Crash(call, told, _cut(self._printed), place)
         else:
             text = f"{call} was ended by the signal {name}{place}"
-        return CompileError(stage, text, _cut(self._printed))
+        return CompileError("trace", text, _cut(self._printed))
 
     def _place(self) -> str:
         """The innermost line of the learner's own file at the child's end, of the thread that ended it."""

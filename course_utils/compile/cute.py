@@ -15,6 +15,8 @@ import io
 import json
 import os
 import re
+import signal
+import time
 import zlib
 from collections.abc import Callable
 from hashlib import sha256
@@ -26,13 +28,15 @@ from typing import Any
 from course_utils.artifact import TENSOR_MAP_BYTES, Artifact, Parameter, Tensor
 from course_utils.compile import cache, nvrtc
 from course_utils.compile.errors import CompileError
-from course_utils.compile.guard import quiet, text_of, where
+from course_utils.compile.guard import at, quiet, text_of, where
 from course_utils.compile.limits import require_fits
 from course_utils.ptx.parser import signature
 from course_utils.tma.encoding import decode
 
 OPTIONS = f"--gpu-arch {nvrtc.ARCH} --keep-ptx --keep-cubin --generate-line-info remarks{{ptx}} --dump-dir "
 PACKAGES = ("nvidia-cutlass-dsl", "nvidia-cutlass-dsl-libs-base", "nvidia-cutlass-dsl-libs-core")
+SUSPECTS = ("cute.copy", "cute.gemm")  # operations with no result, so a program is one without them too
+TRY_LIMIT = 2.0  # seconds; the compiler takes half of one
 # bytes between the addresses that the host function is told: far more than any tensor of this course
 DISTANCE = 1 << 40
 GLOBAL_POINTER = "!llvm.ptr<1>"  # how the host function's MLIR types a pointer to the GPU's memory
@@ -176,6 +180,60 @@ def _compile(host: Any, tensors: tuple[Tensor, ...]) -> Compiled:
     if key:
         cache.write(key, _pack(*made))
     return made
+
+
+def find_line(compile_one: Callable[[], Artifact]) -> Artifact:
+    """In a child, compile again what ended the compiler, and find the operation that did: the first without
+    which the compiler lives. MLIR aborts without a word on where it was.
+
+    Raises CompileError of stage "place", whose text is the operation's line.
+    """
+    from cutlass._mlir import ir
+    from cutlass.base_dsl.compiler import Compiler
+
+    places: list[str] = []
+
+    def hunt(self: Any, module: Any, pipeline: str, *_: Any, **__: Any) -> None:
+        found: list[Any] = []
+
+        def visit(op: Any) -> Any:
+            if op.name in SUSPECTS:
+                found.append(op)
+            return ir.WalkResult.ADVANCE
+
+        module.operation.walk(visit)
+        for op in found:
+            place = re.search(r'\("([^"]+)":(\d+):', str(op.location))
+            if place and _lives_without(op, lambda: self.passmanager.PassManager.parse(pipeline), module):
+                places.append(at(place[1], int(place[2])))
+                break
+        raise RuntimeError  # the DSL would dress up a CompileError, too
+
+    Compiler.compile = hunt
+    try:
+        return compile_one()
+    except CompileError as error:
+        raise CompileError("place", places[0]) if places else error from None
+
+
+def _lives_without(op: Any, pipeline: Callable[[], Any], module: Any) -> bool:
+    """Whether a fork that erases this operation comes through the compiler, be it with an error."""
+    child = os.fork()
+    if not child:
+        try:
+            op.erase()
+            pipeline().run(module.operation)
+        finally:
+            os._exit(0)
+    limit = time.monotonic() + TRY_LIMIT
+    while time.monotonic() < limit:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return os.WIFEXITED(status)
+        time.sleep(0.005)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return False
 
 
 class _Found(BaseException):

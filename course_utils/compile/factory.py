@@ -43,7 +43,8 @@ def compile_sizes(
         text = f"the package {error.name} is missing here; `make venv` installs what the course needs"
         raise CompileError("load", text) from error
     compile_kind = getattr(compiler, f"compile_{kind}")
-    yield from child.each(lambda *size: compile_kind(factory, *size), sizes, kind)
+    find_line = getattr(compiler, "find_line", None)
+    yield from child.each(lambda *size: compile_kind(factory, *size), sizes, kind, find_line)
 
 
 def source_of(factory: object) -> str:
