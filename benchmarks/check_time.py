@@ -35,6 +35,7 @@ COLUMNS = (
     "dsl",
     "trace",
     "compile",
+    "child",
     "start",
     "rest",
     "emulate",
@@ -46,6 +47,7 @@ python   until the first line runs;  course: import of course_utils.cli
 torch    import of torch, where the DSL needs it;  dsl: import of the DSL
 trace    the factory and its lowering
 compile  NVRTC; or CuTe DSL's compiler, most of its tracing included
+child    a process to compile in: its fork and its end
 start    the emulator's process, until it can be asked
 rest     waiting for the emulator, parsing, the verdict
 emulate  the emulator's answers, beside the compiler"""
@@ -53,18 +55,34 @@ emulate  the emulator's answers, beside the compiler"""
 CHILD = """
 import time
 first = time.time()
-import sys, json, contextlib, io, importlib, resource
-clock = {"python": first - float(sys.argv[3])}
-cpu = {"python": time.process_time()}
+import sys, json, contextlib, io, importlib, os, resource
+laps = os.memfd_create("laps")  # the kernels are compiled in forked children, which write here too
+
+def now(whole=True):
+    # the clock; and the processor's seconds of this process, as a whole with its children that have ended
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.perf_counter(), time.process_time() + whole * (used.ru_utime + used.ru_stime)
 
 @contextlib.contextmanager
-def lap(name):
-    before = time.perf_counter(), time.process_time()
+def lap(name, whole=False):
+    before = now(whole)
     try:
         yield
     finally:
-        for spent, begin, now in zip((clock, cpu), before, (time.perf_counter(), time.process_time())):
-            spent[name] = spent.get(name, 0) + now - begin
+        os.write(laps, json.dumps([name, *(b - a for a, b in zip(before, now(whole)))]).encode() + b"\\n")
+
+def spent():
+    # what the laps since the last call took, by name: of the clock, and of the processor
+    clock, cpu = {}, {}
+    for line in os.pread(laps, 1 << 20, 0).splitlines():
+        name, *parts = json.loads(line)
+        for sums, part in zip((clock, cpu), parts):
+            sums[name] = sums.get(name, 0) + part
+    os.ftruncate(laps, 0)
+    os.lseek(laps, 0, os.SEEK_SET)
+    return clock, cpu
+
+python = first - float(sys.argv[3]), now()[1]
 
 def timed(owner, function, name):
     run = getattr(owner, function)
@@ -76,7 +94,7 @@ def timed(owner, function, name):
 step, dsl = sys.argv[1:3]
 with lap("course"):
     from course_utils import cli
-from course_utils.compile import cute, load, nvrtc, tilelang
+from course_utils.compile import child, cute, load, nvrtc, tilelang
 from course_utils.run import client
 if dsl == "tilelang":
     load_module = load.load_module
@@ -101,22 +119,24 @@ else:
     load.load_module = load_all
     timed(cute, "_trace", "trace")
     timed(cute, "_compile", "compile")
+timed(child._Child, "start", "child")
+timed(child._Child, "close", "child")
 timed(client.Worker, "_up", "start")
 timed(client.Worker, "_ask", "emulate")
 for name in ("check", "again"):
-    with lap(name), contextlib.redirect_stdout(io.StringIO()) as said:
+    with lap(name, whole=True), contextlib.redirect_stdout(io.StringIO()) as said:
         cli.main(["check", step, "--dsl", dsl, "--backend", "emulator", "--json"])
     if name == "check":
-        clock, cpu, first_clock, first_cpu = {}, {}, clock, cpu
-        cpu_then = time.process_time()
-for first, then in ((first_clock, clock), (first_cpu, cpu)):
+        (first_clock, first_cpu), cpu_then = spent(), now()[1]
+first_clock["python"], first_cpu["python"] = python
+for first, then in zip((first_clock, first_cpu), spent()):
     first["again"] = then["again"]
-    known = ("torch", "dsl", "trace", "compile")
+    known = ("torch", "dsl", "trace", "compile", "child")
     first["rest"] = first["check"] - sum(first.get(name, 0) for name in known)
 first_clock["emulate"] -= first_clock["start"]
 first_cpu["process"] = cpu_then
 first_cpu["start"] = 0
-first_cpu["all"] = time.process_time()
+first_cpu["all"] = now()[1]
 verdict = json.loads(said.getvalue())
 passed = all(part["passed"] is not False for part in verdict["checks"])
 sys.__stdout__.write(json.dumps([passed, first_clock, first_cpu]))

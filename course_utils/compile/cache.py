@@ -138,6 +138,13 @@ def work_folder() -> Path:
         return path
 
 
+def adopt(path: Path) -> None:
+    """In a forked child: this folder of the parent's is the child's own under ``work``. The parent removes
+    it, however the child ends.
+    """
+    _mine[os.getpid(), folder() / WORK] = path, -1
+
+
 def _end(process: int, path: Path) -> None:
     if process == os.getpid():  # a forked child runs its parent's exit functions too
         shutil.rmtree(path, ignore_errors=True)

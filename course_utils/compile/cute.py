@@ -8,15 +8,19 @@ its call says what it would launch, and no kernel starts. Seen on nvidia-cutlass
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import inspect
 import io
 import json
 import os
 import re
+import signal
+import time
 import zlib
 from collections.abc import Callable
 from hashlib import sha256
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -24,14 +28,15 @@ from typing import Any
 from course_utils.artifact import TENSOR_MAP_BYTES, Artifact, Parameter, Tensor
 from course_utils.compile import cache, lines, nvrtc
 from course_utils.compile.errors import CompileError
-from course_utils.compile.guard import held, quiet, time_limit, where
+from course_utils.compile.guard import at, quiet, text_of, where
 from course_utils.compile.limits import require_fits
 from course_utils.ptx.parser import signature
 from course_utils.tma.encoding import decode
 
-TRACE_LIMIT = 60.0  # seconds; the largest kernel of the course takes one
 OPTIONS = f"--gpu-arch {nvrtc.ARCH} --keep-ptx --keep-cubin --generate-line-info remarks{{ptx}} --dump-dir "
 PACKAGES = ("nvidia-cutlass-dsl", "nvidia-cutlass-dsl-libs-base", "nvidia-cutlass-dsl-libs-core")
+SUSPECTS = ("cute.copy", "cute.gemm")  # operations with no result, so a program is one without them too
+TRY_LIMIT = 2.0  # seconds; the compiler takes half of one
 # bytes between the addresses that the host function is told: far more than any tensor of this course
 DISTANCE = 1 << 40
 GLOBAL_POINTER = "!llvm.ptr<1>"  # how the host function's MLIR types a pointer to the GPU's memory
@@ -116,8 +121,7 @@ def _trace(factory: Callable, name: str, size: tuple[int, ...], arguments: str) 
     import_cute()
     call = f"{name}({', '.join(map(str, size))})"
     try:
-        with quiet(), time_limit(TRACE_LIMIT, call):
-            host = factory(*size)
+        host = factory(*size)
     except CompileError:
         raise
     except Exception as error:
@@ -148,17 +152,20 @@ def _compile(host: Any, tensors: tuple[Tensor, ...]) -> Compiled:
     cute = import_cute()
     fakes = [_fake(t) for t in tensors]
     addresses = list(_addresses(tensors))
-    key = ""
+    key, silence = "", contextlib.ExitStack()
+    said: list[str] = []
 
     def look(dsl: Any, module: Any, _name: str) -> None:
         nonlocal key
         key = _key(dsl, module, str(folder), addresses)
         if found := _unpack(cache.read(key)):
             raise _Found(found)
+        nonlocal said
+        said = silence.enter_context(quiet())  # what came before is of the trace, and the learner's
 
     with cache.scratch() as folder:
         try:
-            with held(), quiet() as said, time_limit(TRACE_LIMIT, "compiling this kernel"):
+            with silence:
                 compiled = cute.compile(host, *fakes, options=f"{OPTIONS}{folder}", trace_finalize_hooks=look)
         except _Found as found:
             return found.compiled
@@ -180,6 +187,60 @@ def _compile(host: Any, tensors: tuple[Tensor, ...]) -> Compiled:
     if key:
         cache.write(key, _pack(*made))
     return made
+
+
+def find_line(compile_one: Callable[[], Artifact]) -> Artifact:
+    """In a child, compile again what ended the compiler, and find the operation that did: the first without
+    which the compiler lives. MLIR aborts without a word on where it was.
+
+    Raises CompileError of stage "place", whose text is the operation's line.
+    """
+    from cutlass._mlir import ir
+    from cutlass.base_dsl.compiler import Compiler
+
+    places: list[str] = []
+
+    def hunt(self: Any, module: Any, pipeline: str, *_: Any, **__: Any) -> None:
+        found: list[Any] = []
+
+        def visit(op: Any) -> Any:
+            if op.name in SUSPECTS:
+                found.append(op)
+            return ir.WalkResult.ADVANCE
+
+        module.operation.walk(visit)
+        for op in found:
+            place = re.search(r'\("([^"]+)":(\d+):', str(op.location))
+            if place and _lives_without(op, lambda: self.passmanager.PassManager.parse(pipeline), module):
+                places.append(at(place[1], int(place[2])))
+                break
+        raise RuntimeError  # the DSL would dress up a CompileError, too
+
+    Compiler.compile = hunt
+    try:
+        return compile_one()
+    except CompileError as error:
+        raise CompileError("place", places[0]) if places else error from None
+
+
+def _lives_without(op: Any, pipeline: Callable[[], Any], module: Any) -> bool:
+    """Whether a fork that erases this operation comes through the compiler, be it with an error."""
+    child = os.fork()
+    if not child:
+        try:
+            op.erase()
+            pipeline().run(module.operation)
+        finally:
+            os._exit(0)
+    limit = time.monotonic() + TRY_LIMIT
+    while time.monotonic() < limit:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return os.WIFEXITED(status)
+        time.sleep(0.005)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return False
 
 
 class _Found(BaseException):
@@ -218,6 +279,13 @@ def _unpack(data: bytes | None) -> Compiled | None:
     ptx, cubin, log, launch, values = json.loads(zlib.decompress(data))
     launch = {name: tuple(value) if isinstance(value, list) else value for name, value in launch.items()}
     return ptx, bytes.fromhex(cubin), log, launch, [bytes.fromhex(value) for value in values]
+
+
+def prepare() -> None:
+    """Import what every compile needs, so that forked children need not. Raises ImportError."""
+    import_cute()
+    for module in ("cutlass.cute.runtime", "cutlass._mlir.execution_engine"):
+        import_module(module)
 
 
 def import_cute() -> Any:
@@ -384,7 +452,7 @@ def tidy_error(error: BaseException) -> str:
     The envelope is a headline, a frame of source lines under ``-->``, and blocks that begin with error, note
     or suggestion.
     """
-    text = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).strip()
+    text = re.sub(r"\x1b\[[0-9;]*m", "", text_of(error)).strip()
     text = re.sub(r"\bkernel_cutlass_\w+", "the kernel", text)
     place = re.search(r"-->[ \t]*(\S.*?):(\d+)", text)
     frame = re.search(rf"^>?\s*{place.group(2)} \|(.*)$", text, re.M) if place else None

@@ -6,9 +6,10 @@ class CompileError(Exception):
 
     ``stage`` is ``"load"`` (the file), ``"trace"`` (the factory's own Python), ``"signature"`` (what it
     returned), ``"lower"`` (the DSL's compiler), ``"assemble"`` (NVRTC or ptxas) or ``"limit"`` (a Hopper SM
-    cannot hold it). The text is for a learner: what happened, where in their code, what to try.
+    cannot hold it). The text is for a learner: what happened, where in their code, what to try. ``printed``
+    is what the factory printed until then.
     """
 
-    def __init__(self, stage: str, message: str):
+    def __init__(self, stage: str, message: str, printed: str = ""):
         super().__init__(message)
-        self.stage = stage
+        self.stage, self.printed = stage, printed

@@ -1,12 +1,12 @@
-"""Around a learner's factory while it is traced: a clock, silence, and the line of their file that failed."""
+"""Around a learner's file and its compiler: a clock, silence, and the line of their file that failed."""
 
 from __future__ import annotations
 
 import contextlib
+import linecache
 import os
 import signal
 import sys
-import tempfile
 import threading
 import traceback
 import warnings
@@ -16,6 +16,7 @@ from typing import Any
 from course_utils.artifact import file_name
 from course_utils.compile.errors import CompileError
 
+chatter = -1  # a descriptor of the file to write it to; -1 is a new one each time
 _one_at_a_time = threading.RLock()  # for quiet()
 
 
@@ -83,14 +84,20 @@ def quiet() -> Iterator[list[str]]:
     Yields a list that holds what was written, as one string, once the block has ended.
     """
     said: list[str] = []
-    with _one_at_a_time, tempfile.TemporaryFile() as sink, warnings.catch_warnings():
+    with _one_at_a_time, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        sys.stdout.flush()
-        sys.stderr.flush()
-        saved = os.dup(1), os.dup(2)
         try:
-            os.dup2(sink.fileno(), 1)
-            os.dup2(sink.fileno(), 2)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            saved = os.dup(1), os.dup(2)
+            sink = os.dup(chatter) if chatter >= 0 else os.memfd_create("chatter")
+            begin = os.fstat(sink).st_size
+        except (OSError, ValueError) as error:
+            text = "the factory closed its output; leave sys.stdout, sys.stderr and descriptors 1 and 2 open"
+            raise CompileError("trace", text) from error
+        try:
+            os.dup2(sink, 1)
+            os.dup2(sink, 2)
             with (
                 contextlib.redirect_stdout(os.fdopen(os.dup(1), "w")) as out,
                 contextlib.redirect_stderr(out),
@@ -103,16 +110,32 @@ def quiet() -> Iterator[list[str]]:
             for number, copy in zip((1, 2), saved, strict=True):
                 os.dup2(copy, number)
                 os.close(copy)
-            sink.seek(0)
-            said.append(sink.read().decode(errors="replace"))
+            said.append(os.pread(sink, os.fstat(sink).st_size - begin, begin).decode(errors="replace"))
+            os.close(sink)
 
 
 def where(error: BaseException) -> str:
     """The innermost line of the learner's own file on the traceback, if any."""
-    elsewhere = ("site-packages", "course_utils", "/lib/python", "<unknown>", "<frozen")
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if not any(part in frame.filename for part in elsewhere) and not frame.filename.endswith(
-            (".cc", ".h", ".pxi")
-        ):
-            return f"\n  at {file_name(frame.filename)}, line {frame.lineno}: {frame.line}"
+        if is_learners(frame.filename):
+            return at(frame.filename, frame.lineno or 0)
     return ""
+
+
+def is_learners(path: str) -> bool:
+    """Whether a frame of this file is the learner's, and none of a library's, Python's or the course's."""
+    elsewhere = ("site-packages", "course_utils", "/lib/python", "<unknown>", "<frozen")
+    return not any(part in path for part in elsewhere) and not path.endswith((".cc", ".h", ".pxi"))
+
+
+def at(path: str, line: int) -> str:
+    """A line of a file as every message ends in it."""
+    return f"\n  at {file_name(path)}, line {line}: {linecache.getline(path, line).strip()}"
+
+
+def text_of(error: BaseException) -> str:
+    """``str(error)``, also of an exception that cannot be printed."""
+    try:
+        return str(error)
+    except BaseException as other:
+        return f"(its own text cannot be had: __str__ raised {type(other).__name__})"

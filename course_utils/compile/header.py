@@ -50,10 +50,11 @@ def make(key: str, create: Callable[[Path], bool]) -> Path | None:
         folder.mkdir(parents=True, exist_ok=True)
         if shutil.disk_usage(folder).free < FREE:
             return None
-        with cache.locked(cache.work_folder().parent / "header.lock"):
+        work = cache.work_folder()
+        with cache.locked(cache.folder() / cache.WORK / "header.lock"):
             if found := path_of(key):
                 return found
-            made = cache.work_folder() / "header"
+            made = work / "header"
             try:
                 if not create(made):
                     return None

@@ -7,13 +7,13 @@ import json
 import os
 import re
 import resource
-import signal
 import threading
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache as once
 from hashlib import sha256
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, files, version
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ from typing import Any
 from course_utils.artifact import Resources
 from course_utils.compile import cache, header
 from course_utils.compile.errors import CompileError
-from course_utils.compile.guard import interrupts
 
 ARCH = "sm_90a"
 FILE = "/kernel.cu"  # a relative name would put the current folder into the PTX
@@ -65,8 +64,7 @@ def compile_source(
     text = f"{ahead}#pragma hdrstop\n#line 1\n{source}" if ahead else source
     options = [*OPTIONS, *(f"-I{folder}" for folder in include_dirs)]
     made_by = [f"{name} {_version(name)}" for name in (*PACKAGES, *packages)]
-    inner = {folder for folder in include_dirs for other in include_dirs if folder.startswith(f"{other}/")}
-    made_by += [_dates(folder) for folder in dict.fromkeys(include_dirs) if folder not in inner]
+    made_by += _all_dates(include_dirs)
     key = cache.key_of("nvrtc", text, *options, *made_by)
     found = _unpack(cache.read(key))
     if found is None:
@@ -75,6 +73,17 @@ def compile_source(
         cache.write(key, _pack(*found))
     ptx, cubin, log = found
     return ptx, cubin, parse_ptxas_log(log)
+
+
+def prepare(include_dirs: Sequence[str]) -> None:
+    """Import and look up what compiling with these folders needs, so that forked children need not."""
+    import_module("cuda.bindings.nvrtc")
+    _all_dates(include_dirs)
+
+
+def _all_dates(include_dirs: Sequence[str]) -> list[str]:
+    inner = {folder for folder in include_dirs for other in include_dirs if folder.startswith(f"{other}/")}
+    return [_dates(folder) for folder in dict.fromkeys(include_dirs) if folder not in inner]
 
 
 def _version(package: str) -> str:
@@ -144,8 +153,7 @@ def _compile(text: str, options: list[str]) -> Compiled:
     if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
         raise CompileError("assemble", f"NVRTC could not start: {status.name}")
     try:
-        # else NVRTC takes SIGINT itself, and then hangs in it or ends the process
-        with interrupts(signal.SIG_IGN), _stack_limit_kept():
+        with _stack_limit_kept():
             (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [o.encode() for o in options])
         log = (
             _fetch(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)

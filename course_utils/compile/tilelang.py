@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from importlib import import_module
 from importlib.metadata import version
 from math import prod
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 from course_utils.artifact import Artifact, Parameter, Tensor, TensorMap
 from course_utils.compile import lines, nvrtc
 from course_utils.compile.errors import CompileError
-from course_utils.compile.guard import held, quiet, time_limit, where
+from course_utils.compile.guard import held, quiet, text_of, time_limit, where
 from course_utils.compile.limits import require_fits
 
 DTYPE = "float16"  # of every tensor
@@ -99,17 +100,9 @@ def compile_prim_func(prim_func: Any) -> Artifact:
     launch = _read_launch(lowered.host_mod, kernels[0], {t.name for t in tensors})
     shape = launch["grid"], launch["block"], launch["cluster"]
     require_fits(*shape, launch["dynamic_shared"])
-    import tilelang
-
-    package = Path(tilelang.__file__).parent
-    includes = [
-        str(package / "src"),
-        str(package / "3rdparty" / "cutlass" / "include"),
-        *nvrtc.cuda_include_dirs(),
-    ]
     marked = "#include <tl_templates/cuda/nvrtc_std.h>\n" + lowered.kernel_source
     source, origins = lines.read(marked, lines.barriers_of(prim_func))
-    ptx, cubin, resources = nvrtc.compile_source(source, includes, HEADERS, ["tilelang"])
+    ptx, cubin, resources = nvrtc.compile_source(source, _include_dirs(), HEADERS, ["tilelang"])
     require_fits(*shape, launch["dynamic_shared"] + resources.static_shared)
     return Artifact(
         dsl="tilelang",
@@ -125,16 +118,30 @@ def compile_prim_func(prim_func: Any) -> Artifact:
     )
 
 
-def _trace(factory: Callable, name: str, size: tuple[int, ...]) -> Any:
-    """Call the factory, with TileLang's own chatter kept out of the notebook.
+def prepare() -> None:
+    """Import and look up what every compile needs, so that forked children need not. Raises ImportError."""
+    import_module("tilelang")
+    nvrtc.prepare(_include_dirs())
 
-    ``name`` is what the learner calls it.
-    """
+
+def _include_dirs() -> list[str]:
+    import tilelang
+
+    package = Path(tilelang.__file__).parent
+    return [
+        str(package / "src"),
+        str(package / "3rdparty" / "cutlass" / "include"),
+        *nvrtc.cuda_include_dirs(),
+    ]
+
+
+def _trace(factory: Callable, name: str, size: tuple[int, ...]) -> Any:
+    """Call the factory; ``name`` is what the learner calls it."""
     from tilelang import tvm
 
     call = f"{name}({', '.join(map(str, size))})"
     try:
-        with quiet(), time_limit(TRACE_LIMIT, call), lines.of_the_author():
+        with lines.of_the_author():
             result = factory(*size)
     except CompileError:
         raise
@@ -287,7 +294,7 @@ def _constant(value: Any, what: str) -> int:
 
 def tidy_error(error: BaseException) -> str:
     """TVM's message without its C++ frames: its first eight lines, for TVM says the cause first."""
-    text = str(error)
+    text = text_of(error)
     lines = [line.rstrip() for line in text.splitlines()]
     keep = [
         line

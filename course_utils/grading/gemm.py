@@ -1,7 +1,7 @@
 """check_gemm(): a GEMM kernel of a step, part by part. It never raises.
 
-The learner's factory is compiled in this process; what is launched and timed is the Artifact alone, by a
-backend. A kernel that hangs or faults costs its own verdict and nothing else.
+The learner's factory is compiled in a child of this process; what is launched and timed is the Artifact
+alone, by a backend. A factory or kernel that hangs or faults costs its own verdict and nothing else.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from course_utils.artifact import Artifact
 from course_utils.compile.errors import CompileError
-from course_utils.compile.factory import DSLS, compile_factory, open_places
+from course_utils.compile.factory import DSLS, compile_factory, compile_sizes, open_places
 from course_utils.grading import cards, conditions, hints, maps, steps
 from course_utils.grading.steps import Step
 from course_utils.grading.verdict import (
@@ -57,22 +57,25 @@ def check_gemm(
         return unchecked(step, dsl, backend, str(error))
     except Exception as error:
         return itself_failed(step, dsl, backend, error)
+    printed: list[str] = []
     try:
-        answered = machine.run(_launches(wanted, factory, dsl, machine))
+        answered = machine.run(_launches(wanted, factory, dsl, machine, printed))
         timed = []
         if wanted.speed_floor and not machine.lacks:
             timed.append((compile_factory(factory, dsl, wanted.timed_sizes[0]), "burst"))
-        return judge(wanted, dsl, machine, answered, timed)
+        return replace(judge(wanted, dsl, machine, answered, timed), printed=printed[0])
     except CompileError as error:
         if places := open_places(factory):
             return still_open(wanted, dsl, machine.name, places)
-        return not_compiled(wanted, dsl, machine.name, str(error))
+        return replace(not_compiled(wanted, dsl, machine.name, str(error)), printed=error.printed)
     except Exception as error:
         return itself_failed(step, dsl, machine.name, error)
 
 
-def _launches(step: Step, factory: object, dsl: str, machine: Backend) -> Iterator[Launch]:
-    """What this machine is to run, compiled as it is asked for.
+def _launches(
+    step: Step, factory: object, dsl: str, machine: Backend, printed: list[str]
+) -> Iterator[Launch]:
+    """What this machine is to run, compiled as it is asked for; ``printed`` gets what the factory printed.
 
     An emulator takes those first that take it longest, and runs of all CTAs before runs of a few: the pattern
     of their wrong elements says more.
@@ -84,8 +87,10 @@ def _launches(step: Step, factory: object, dsl: str, machine: Backend) -> Iterat
         plan = step.emulated[:1]
     else:
         plan = sorted(step.emulated, key=lambda run: (run[1] is not None, -run[0][0] * run[0][1]))
-    for size, ctas in plan:
-        yield Launch(size, compile_factory(factory, dsl, size), ctas=ctas)
+    made = compile_sizes(factory, dsl, [size for size, _ in plan])
+    for (size, ctas), compiled in zip(plan, made, strict=True):
+        printed.append(compiled.printed)
+        yield Launch(size, compiled.artifact, ctas=ctas)
 
 
 def judge(step: Step, dsl: str, machine: Backend, answered: Answered, timed: Timed = ()) -> Verdict:

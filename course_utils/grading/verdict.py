@@ -42,7 +42,8 @@ class Verdict:
     """The outcome of one check of one step.
 
     ``card`` is the one next thing to look at, None where nothing failed. ``timing`` holds the measured runs
-    of this check (see ``gpu.timing``), empty where nothing was timed.
+    of this check (see ``gpu.timing``), empty where nothing was timed. ``printed`` is what the learner's
+    factory printed while it was traced.
     """
 
     step: str
@@ -52,6 +53,7 @@ class Verdict:
     card: Card | None = None
     timing: tuple[dict, ...] = ()
     receipt: tuple[tuple[str, str], ...] = field(default=())
+    printed: str = ""
 
     @classmethod
     def of(
@@ -139,6 +141,8 @@ class Verdict:
         if self.card and self.card.more:
             lines.append("  More:")
             lines += [f"    {line}" for text in self.card.more for line in text.splitlines()]
+        if self.printed:
+            lines += ["  Printed at trace time:", *(f"    {line}" for line in self.printed.splitlines())]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -165,10 +169,11 @@ class Verdict:
             fold = (
                 f"<details style='max-width:60em'><summary>More about it</summary><ul>{lines}</ul></details>"
             )
+        told = f"<p>Printed at trace time:</p><pre>{html.escape(self.printed)}</pre>" if self.printed else ""
         return (
             f"<p>{name}: <b>{_number(self.points)} of "
             f"{_number(self.max_points)} points</b> (backend: "
-            f"{html.escape(self.backend)})</p>{look}<table>{rows}</table>{fold}"
+            f"{html.escape(self.backend)})</p>{look}<table>{rows}</table>{fold}{told}"
         )
 
 

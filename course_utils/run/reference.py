@@ -240,7 +240,7 @@ def _tile_story(D: torch.Tensor, ref: torch.Tensor, wrong: torch.Tensor) -> str:
     if other := nearest(held - products[i, j]):
         return f"{told} its own product and that of tile {other}: a former tile's sum was not cleared."
     if other := nearest(held.T):
-        return f"{told} the product of tile {other}, transposed: the order of an operand, of D or of a copy is wrong."
+        return f"{told} the product of tile {other}, transposed: an operand, D or a copy has the wrong order."
     return ""
 
 

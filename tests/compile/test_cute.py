@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -18,10 +17,11 @@ from pathlib import Path
 import pytest
 
 from course_utils.artifact import SWIZZLES, TensorMap
+from course_utils.compile import child
 from course_utils.compile import cute as compiler
 from course_utils.compile import load as loading
 from course_utils.compile.errors import CompileError
-from course_utils.compile.factory import compile_factory
+from course_utils.compile.factory import compile_factory, compile_sizes
 from course_utils.compile.load import edited as edit
 from course_utils.grading import steps
 from course_utils.tma.rules import violations
@@ -91,7 +91,7 @@ def factory(tmp_path):
 
 def refusal(gemm, stage, size=(128, 192, 64)) -> str:
     with pytest.raises(CompileError) as caught:
-        compiler.compile_gemm(gemm, *size)
+        compile_factory(gemm, "cute", size)
     text = str(caught.value)
     assert caught.value.stage == stage, text
     assert 1 <= len(text.splitlines()) <= 12
@@ -667,43 +667,39 @@ def test_size_that_the_tile_does_not_divide(step, size):
 
 
 @pytest.mark.parametrize(
-    "source, what",
+    "source, line",
     [
-        ("def gemm(M, N, K):\n    while True:\n        pass\n", "gemm(128, 192, 64)"),
-        (edit(in_host("spin()"), ("def gemm(", SPIN)), "compiling this kernel"),
-        (edit(in_kernel("spin()"), ("def gemm(", SPIN)), "compiling this kernel"),
-        (in_host("while cutlass.const_expr(True):\n            pass"), "compiling this kernel"),
+        ("def gemm(M, N, K):\n    while True:\n        pass\n", "(while True:|pass)"),
+        (edit(in_host("spin()"), ("def gemm(", SPIN)), "(while True:|pass)"),
+        (edit(in_kernel("spin()"), ("def gemm(", SPIN)), "(while True:|pass)"),
+        (in_host("while cutlass.const_expr(True):\n            pass"), "(while cutlass|pass)"),
         (
             in_kernel("for _ in cutlass.range_constexpr(10**8):\n            cute.arch.sync_threads()"),
-            "compiling this kernel",
+            "(for _ in|cute.arch.sync_threads)",
         ),
     ],
     ids=["factory", "host", "kernel", "loop of the host", "loop unrolled for ever"],
 )
-def test_endless_trace_is_ended(factory, monkeypatch, source, what):
+def test_endless_trace_is_ended(factory, monkeypatch, source, line):
     """In the words of the clock and not of the DSL, which goes on to compile the next kernel."""
     gemm = factory(source)
     with monkeypatch.context() as patch:
-        patch.setattr(compiler, "TRACE_LIMIT", 0.3)
+        patch.setattr(child, "LIMIT", 0.4)
         text = refusal(gemm, "trace")
-    assert text == f"{what} did not end within 0.3 s: is there a Python loop in it that never ends?"
+    first, place = text.splitlines()
+    assert (
+        first == "gemm(128, 192, 64) did not end within 0.4 s: is there a Python loop in it that never ends?"
+    )
+    assert re.match(rf"  at mine\.py, line \d+: {line}", place), place
     assert fields(compiler.compile_gemm(factory(KERNEL), 128, 192, 64)) == fields(small())
 
 
-def test_the_clock_stops_with_the_compile(factory, monkeypatch):
-    gemm = factory(edit(KERNEL, (LAUNCH, "        pass\n")))
-    refusal(gemm, "lower")  # a first compile takes longer
-    monkeypatch.setattr(compiler, "TRACE_LIMIT", 0.4)
-    refusal(gemm, "lower")
-    time.sleep(0.5)  # an alarm left behind would end the test here
-
-
-def test_compiling_beside_the_main_thread(factory, monkeypatch):
-    """Python delivers alarms to the main thread only; elsewhere a compile has no clock, but works."""
-    monkeypatch.setattr(compiler, "TRACE_LIMIT", 0.001)
+def test_compiling_beside_the_main_thread(factory):
+    """The thread that asks forks; in the child it is the main one, with a clock."""
     gemm, bad = factory(KERNEL, "good"), factory(TRACE_ERRORS["rank"][0], "bad")
     with ThreadPoolExecutor(1) as pool:
-        assert fields(pool.submit(compiler.compile_gemm, gemm, 128, 192, 64).result()) == fields(small())
+        made = pool.submit(compile_factory, gemm, "cute", (128, 192, 64)).result()
+        assert fields(made) == fields(small())
         assert "at mine.py, line 9: D[thread, 0, 0]" in pool.submit(refusal, bad, "lower").result()
 
 
@@ -718,8 +714,8 @@ DEPRECATED = edit(
 
 
 def test_nothing_is_printed(factory, capfd):
-    """Neither what the learner's code prints while it is traced, nor the DSL's warnings, remarks and
-    errors.
+    """None of the DSL's warnings, remarks and errors; what the learner's code prints while it is traced comes
+    with the kernel.
     """
     source = edit(
         DEPRECATED,
@@ -739,7 +735,9 @@ def test_nothing_is_printed(factory, capfd):
             "setmaxregister_increase" in words for words in warned
         )
         seen.clear()
-        assert compiler.compile_gemm(gemm, 128, 192, 64).resources.registers > 0
+        for _ in range(2):  # the second from the cache
+            (made,) = compile_sizes(gemm, "cute", [(128, 192, 64)])
+            assert made.artifact.resources.registers > 0 and made.printed == "made\ntraced\n"
         for case in ("rank", "assembler", "verifier", "name in the kernel"):
             refusal(factory(TRACE_ERRORS[case][0]), "lower")
         refusal(factory("def gemm(M, N, K):\n    return M.no_such_thing\n"), "trace")

@@ -4,7 +4,6 @@ told why.
 
 import re
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
@@ -13,10 +12,11 @@ import tilelang
 from tilelang import tvm
 
 from course_utils.artifact import SWIZZLES, TensorMap
+from course_utils.compile import child
 from course_utils.compile import load as loading
 from course_utils.compile import tilelang as compiler
 from course_utils.compile.errors import CompileError
-from course_utils.compile.factory import compile_factory
+from course_utils.compile.factory import compile_factory, compile_sizes
 from course_utils.compile.load import edited as edit
 from course_utils.compile.nvrtc import parse_ptxas_log
 from course_utils.ptx.receipts import read_ptx
@@ -69,7 +69,7 @@ def factory(tmp_path):
 
 def refusal(gemm, stage, size=(128, 192, 64)) -> str:
     with pytest.raises(CompileError) as caught:
-        compiler.compile_gemm(gemm, *size)
+        compile_factory(gemm, "tilelang", size)
     text = str(caught.value)
     assert caught.value.stage == stage, text
     assert 1 <= len(text.splitlines()) <= 12
@@ -396,9 +396,10 @@ def test_error_of_nvrtc(factory):
     "body", ["    while True:\n        pass\n", "    n = 0\n    while n >= 0:\n        n += 1\n"]
 )
 def test_endless_trace_is_ended(factory, monkeypatch, body):
-    monkeypatch.setattr(compiler, "TRACE_LIMIT", 0.3)
+    monkeypatch.setattr(child, "LIMIT", 0.3)
     text = refusal(factory("def gemm(M, N, K):\n" + body), "trace")
     assert "gemm(128, 192, 64) did not end within 0.3 s" in text and "never ends" in text
+    assert "at mine.py, line " in text
 
 
 def test_endless_kernel_loop_is_a_reason(factory):
@@ -407,14 +408,8 @@ def test_endless_kernel_loop_is_a_reason(factory):
     assert "mine.py, line" in refusal(factory(source), "trace")
 
 
-def test_the_clock_stops_with_the_compile(factory, monkeypatch):
-    monkeypatch.setattr(compiler, "TRACE_LIMIT", 0.2)
-    refusal(factory("def gemm(M, N, K):\n    return 42\n"), "signature")
-    time.sleep(0.3)  # an alarm left behind would end the test here
-
-
 def test_compiling_beside_the_main_thread(factory):
-    """Python delivers alarms to the main thread only; elsewhere a compile has no clock, but works."""
+    """The thread that asks forks; in the child it is the main one, with a clock."""
     gemm = factory("def gemm(M, N, K):\n    return 42\n")
     with ThreadPoolExecutor(1) as pool:
         assert "must return a TileLang PrimFunc" in pool.submit(refusal, gemm, "signature").result()
@@ -432,7 +427,8 @@ def test_nothing_is_printed(factory, capfd):
         tilelang.lower(gemm(128, 192, 64), target=target)
     aloud = capfd.readouterr()
     assert "loaded" in aloud.out and "Buffer read before initialization" in aloud.err
-    compiler.compile_gemm(gemm, 128, 192, 64)
+    (made,) = compile_sizes(gemm, "tilelang", [(128, 192, 64)])
+    assert made.printed == ""
     refusal(factory(NO_TMA), "lower")
     refusal(factory("def gemm(M, N, K):\n    return M.no_such_thing\n"), "trace")
     assert capfd.readouterr() == ("", "")

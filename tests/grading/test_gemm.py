@@ -5,13 +5,17 @@ script.
 import ctypes
 import functools
 import os
+import signal
 import sys
+import threading
+import time
 from dataclasses import replace
 
 import pytest
 
+from course_utils.compile import child, tilelang
 from course_utils.compile import load as loading
-from course_utils.compile import tilelang
+from course_utils.compile.child import Compiled
 from course_utils.grading import gemm, hints, steps
 from course_utils.grading.gemm import check_gemm
 from course_utils.run import backends, client
@@ -97,10 +101,20 @@ def passed(verdict):
 # -- without a GPU
 
 
+def compiled_by(monkeypatch, compile_one):
+    """``check_gemm`` compiles with this function of factory, DSL and size, and in no child."""
+    monkeypatch.setattr(gemm, "compile_factory", compile_one)
+    monkeypatch.setattr(
+        gemm,
+        "compile_sizes",
+        lambda step, dsl, sizes: (Compiled(compile_one(step, dsl, size), "") for size in sizes),
+    )
+
+
 @pytest.fixture
 def offline(monkeypatch):
     """A factory is the name of a step; its solution is compiled once, for the checker is what is tried."""
-    monkeypatch.setattr(gemm, "compile_factory", lambda step, dsl, size: compiled(step))
+    compiled_by(monkeypatch, lambda step, dsl, size: compiled(step))
 
 
 class Scripted:
@@ -377,13 +391,15 @@ def test_an_endless_factory_is_a_verdict(monkeypatch):
         while True:
             pass
 
-    monkeypatch.setattr(tilelang, "TRACE_LIMIT", 0.2)
+    monkeypatch.setattr(child, "LIMIT", 0.2)
     assert_refused(check_gemm("step01", endless, backend="compile"), "did not end within 0.2 s")
 
 
 def test_the_interrupt_key_ends_a_check():
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
-        check_gemm("step01", raises(KeyboardInterrupt()), backend="compile")
+        check_gemm("step01", lambda M, N, K: time.sleep(60), backend="compile")
+    assert_refused(check_gemm("step01", raises(KeyboardInterrupt()), backend="compile"), "KeyboardInterrupt")
 
 
 def test_error_names_the_line_of_the_learner(tmp_path):
@@ -515,7 +531,7 @@ def test_right_and_fast_gets_all_points(gpu):
 
 def test_gpu_checks_compile_at_every_size(gpu, monkeypatch):
     sizes = []
-    monkeypatch.setattr(gemm, "compile_factory", lambda step, dsl, size: sizes.append(size) or compiled(step))
+    compiled_by(monkeypatch, lambda step, dsl, size: sizes.append(size) or compiled(step))
     gpu()
     assert sizes == [*SIZES, steps.find("step05").timed_sizes[0]]
 
@@ -607,7 +623,7 @@ def test_a_hang_without_a_barrier_is_no_deadlock(gpu):
 
 def test_a_hang_with_too_many_registers_says_so(gpu, monkeypatch):
     greedy = replace(compiled("step07"), block=(512, 1, 1))  # three consumers at 232 registers
-    monkeypatch.setattr(gemm, "compile_factory", lambda *_: greedy)
+    compiled_by(monkeypatch, lambda *_: greedy)
     verdict, worker = gpu([RIGHT, WorkerTimeout()], step="step07")
     assert_broken(verdict, worker, "setmaxnreg asks for 94,208 registers", "64,512")
 

@@ -312,7 +312,10 @@ def test_points_of_a_kernel_without_its_steps_idea():
     assert parts["instructions"].points == pytest.approx(3 * (wanted - 1) / wanted)
     assert parts["results"].passed and parts["results"].points == 2
     assert "half the points" in parts["results"].detail
-    assert verdict.diagnosis.startswith("needs loads ahead: ") and "found it in 0 of " in verdict.diagnosis
+    assert (
+        verdict.diagnosis.startswith("This step needs loads ahead: ")
+        and "found it in 0 of " in verdict.diagnosis
+    )
     assert verdict.failed
 
 
@@ -332,7 +335,7 @@ def test_a_kernel_may_not_be_another_one_at_another_size():
     verdict = judge(STEPS["step09"], "tilelang", machine, [(launch, Answer(ok=True)) for launch in launches])
     part = verdict.checks[list(PARTS).index("instructions")]
     assert part.passed is False and part.points < 0.6 * part.max_points
-    assert f"(at M, N, K = {' x '.join(map(str, launches[1].size))})" in part.detail
+    assert f"(at M, N, K = {' x '.join(map(str, launches[1].size))})" in part.card.told
 
 
 def test_a_scheduler_that_forgets_tiles_where_there_are_more_than_clusters():
