@@ -104,13 +104,21 @@ MUTATIONS = (
         "solutions",
         "grading",
     ),
-    _m("reference: K tile missed and used twice swapped", "_k_story", "w == 0", "w != 0", "reference"),
+    _m(
+        "reference: K tile missed and used twice swapped",
+        "_k_story",
+        "w == 0",
+        "w != 0",
+        "reference",
+        now=("_weights", "w == 0", "w != 0"),
+    ),
     _m(
         "reference: a tile counts when all of it is wrong",
         "_tiles",
         "mask[:m, :n].reshape(m // TILE, TILE, n // TILE, TILE).any(3).any(1)",
         "mask[:m, :n].reshape(m // TILE, TILE, n // TILE, TILE).all(3).all(1)",
         "reference",
+        now=("_tiles", "_counts(mask) > 0", "_counts(mask) == TILE * TILE"),
     ),
     _m("reference: large errors called small", "_diagnose", "typical < 0.02", "typical < 2.0", "reference"),
     _m(
@@ -236,6 +244,7 @@ MUTATIONS = (
         "mine",
         "tma",
         "solutions",
+        now=("wait.function", "waited_for(mine, left)", "list(mine)"),
     ),
     _m("tma: negative coordinates are large ones", "_coordinates", "v >> 31", "False", "tma"),
     _m(
@@ -321,7 +330,11 @@ MUTATIONS = (
         "not broken",
         "True",
         "grading",
-        now=("_tensor_maps", "not broken", "True"),
+        now=(
+            "_tensor_maps",
+            'score(step, "tensor maps", False, f"{len(broken)} of {count} illegal", card)',
+            'score(step, "tensor maps", True, "")',
+        ),
     ),
     _m(
         "grading: changed inputs pass",
