@@ -91,7 +91,7 @@ def of_answer(answer: Answer, artifact: Artifact, also: Sequence[str] = ()) -> C
     if first["added"]:
         place = f"what the compiler added after {place}"
     card = Card(
-        _sentence(first["text"]),
+        _sentence(first["text"].strip()),
         place,
         _short(first["code"]),
         TOPICS.get(first["kind"], "words"),
@@ -105,7 +105,7 @@ def of_answer(answer: Answer, artifact: Artifact, also: Sequence[str] = ()) -> C
 
 
 def _sentence(text: str) -> str:
-    return text[0].upper() + text[1:] + ("" if text.endswith((".", "?")) else ".")
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "?")) else ".")
 
 
 def _short(code: str) -> str:
@@ -120,4 +120,4 @@ def _cut(text: str, room: int) -> str:
             break
         kept = f"{kept} {clause}".strip()
     words = kept.rstrip(";:,").split()
-    return " ".join(words[:room]) + (" ..." if len(words) > room else "" if kept == text else ".")
+    return " ".join(words[:room]) + ("..." if len(words) > room else "" if kept == text else ".")

@@ -40,14 +40,14 @@ def run(
             return answer | {
                 "finished": emulation.finished,
                 "kinds": [finding.kind for finding in emulation.errors],
-                "findings": [_fields(finding) for finding in emulation.errors],
+                "findings": [fields_of(finding) for finding in emulation.errors],
                 "diagnosis": " ".join(numbers) if emulation.finished else "",
                 "schedule": schedule,
             }
     return answer
 
 
-def _fields(finding: Finding) -> dict:
+def fields_of(finding: Finding) -> dict:
     """A finding as data: ``text`` and ``advice``, the author's ``file``, ``line`` and ``code``, and
     ``where``, all of it in words.
     """

@@ -11,10 +11,12 @@ import torch
 
 from course_utils.compile import load as loading
 from course_utils.compile.factory import compile_factory
+from course_utils.grading import cards
 from course_utils.grading.steps import STEPS
 from course_utils.run import reference as results
-from course_utils.run.emulator import emulate
+from course_utils.run.emulator import emulate, worker
 from course_utils.run.emulator.schedule import Schedule
+from course_utils.run.protocol import Answer
 
 SIZES = {"step01": (128, 128, 64), "step02": (128, 128, 320)}
 SMALL = (256, 512, 320)  # five K tiles: an odd number, and more than the four stages of step 8
@@ -159,6 +161,29 @@ WRONG_CUTE = {
 }
 
 
+# What the card of a wrong kernel quotes: the author's line that is to blame, as its beginning.
+BLAMED = {
+    "arrival_count": "empty = T.alloc_barrier([128]",
+    "early_release": "T.mbarrier_arrive(empty[",
+    "expect_bytes_too_many": "T.mbarrier_wait_parity(full",
+    "full_cluster_barrier": "T.mbarrier_arrive(full[",
+    "missing_empty_wait": "T.tma_copy(A[",
+    "no_phase_flip": "T.wgmma_gemm(",
+    "register_budget": "T.inc_max_nreg(240)",
+    "same_stage_loaded": "T.tma_copy(B[ns, ks], B_shared[0,",
+    "store_overrun": "T.copy(acc[",
+    "swapped_barriers": "T.mbarrier_wait_parity(empty[",
+    "wrong_initial_phase": "T.mbarrier_wait_parity(empty[",
+    "both_stages_on_one_parity": "cute.gemm(",
+    "consumer_group_of_threads": "pipe = pipeline.PipelineTmaAsync.create(",
+    "load_never_advances": "pipe.producer_acquire(load)",
+    "nested_elect": "cute.copy(load_A",
+    "slice_of_the_cta": "cute.copy(store_D",
+    "tx_count_long": "pipe.consumer_wait(use)",
+    "tx_count_short": "cute.copy(load_",
+}
+
+
 @pytest.mark.parametrize(
     "dsl, table, besides",
     [("tilelang", WRONG, set()), ("cute", WRONG_CUTE, {"ungrouped_modes"})],
@@ -201,6 +226,10 @@ def test_wrong_kernels_get_their_finding(dsl, name):
         found = {finding.kind for finding in result.errors}
         if expected:
             assert found & expected, f"seed {seed}: {found}"
+            answer = Answer(findings=tuple(map(worker.fields_of, result.errors)), finished=result.finished)
+            card = cards.of_answer(answer, compiled(path, dsl, size))
+            assert len(f"{card.text} {card.place} {card.code}".split()) <= cards.WORDS
+            assert card.code.startswith(BLAMED.get(name, "")), card
             assert all(f.place.file.startswith(file) for f in result.errors if f.kind != "tensor-map")
         else:
             assert not found and result.finished

@@ -1,0 +1,86 @@
+"""One finding on one card: at most 40 words, the learner's line among them, and nothing lost."""
+
+import pytest
+
+from course_utils.grading import cards
+from course_utils.grading.cards import Card
+from course_utils.run.protocol import Answer
+
+FINDING = {
+    "kind": "deadlock",
+    "text": "producer warp 0 of CTA 3 waits for empty[0], parity 0: its phase 0 lacks 127 of 128 arrivals",
+    "advice": "Count who arrives.",
+    "more": ["the wait: mine.py, line 9"],
+    "where": "mine.py, line 7: empty = T.alloc_barrier([128])",
+    "ptx": "PTX line 3: mbarrier.init",
+    "file": "mine.py",
+    "line": 7,
+    "code": "empty = T.alloc_barrier([128])",
+    "added": False,
+    "generated": "kernel.cu:46: empty[0].init(128);",
+}
+
+
+def words(card: Card) -> int:
+    return len(f"{card.text} {card.place} {card.code}".split())
+
+
+def of(*findings, **fields):
+    return cards.of_answer(Answer(findings=tuple(findings), **fields), None)
+
+
+def test_a_finding_leads_with_who_what_and_the_line():
+    card = of(FINDING, finished=False)
+    assert card.text == FINDING["text"][0].upper() + FINDING["text"][1:] + "."
+    assert (card.place, card.code, card.topic) == ("mine.py, line 7", FINDING["code"], "never-ends")
+    assert words(card) <= cards.WORDS
+    assert card.more == (
+        "Count who arrives.",
+        "the wait: mine.py, line 9",
+        "in the generated code: " + FINDING["generated"],
+    )
+
+
+def test_what_the_compiler_added_is_said_to_be_added():
+    assert of(FINDING | {"added": True}).place == "what the compiler added after mine.py, line 7"
+    unknown = of(FINDING | {"file": "", "line": 0, "code": "", "generated": ""})
+    assert (unknown.place, unknown.code) == ("", "") and FINDING["ptx"] in unknown.more
+
+
+def test_others_and_numbers_fold():
+    others = [FINDING | {"kind": f"k{n}", "text": f"other {n}"} for n in range(6)]
+    card = of(FINDING, *others, diagnosis="3 elements are wrong.")
+    assert sum(text.startswith("Also k") for text in card.more) == cards.ALSO
+    assert "And 2 more findings; `course trace` tells them all." in card.more
+    assert card.more[-1] == "3 elements are wrong."
+    assert "3 elements are wrong." not in of(FINDING, finished=False, diagnosis="3 elements are wrong.").more
+
+
+@pytest.mark.parametrize("length", [1, 20, 39, 40, 41, 60, 500])
+@pytest.mark.parametrize("between", [" ", ", ", ". ", "\n"])
+def test_no_text_makes_more_than_40_words_and_none_is_lost(length, between):
+    text = between.join(f"word{n}" for n in range(length))
+    card = cards.of_text(text, "wrong")
+    assert 0 < words(card) <= cards.WORDS
+    assert all(f"word{n}" in card.told for n in range(length))
+    long = of(FINDING | {"text": text})
+    assert words(long) <= cards.WORDS and all(
+        f"word{n}" in long.told.replace("Word", "word") for n in range(length)
+    )
+
+
+def test_the_place_of_a_text_is_its_own():
+    card = cards.of_text(
+        "gemm raised ValueError: no\n  at mine.py, line 3: return a // b\nprinted", "compile"
+    )
+    assert (card.text, card.place, card.code) == (
+        "gemm raised ValueError: no",
+        "mine.py, line 3",
+        "return a // b",
+    )
+    assert card.more == ("printed",)
+    assert str(card) == "gemm raised ValueError: no\n  at mine.py, line 3: return a // b"
+
+
+def test_empty_text_is_no_fault():
+    assert cards.of_text("", "wrong").told == ""
