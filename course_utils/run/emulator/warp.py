@@ -151,14 +151,11 @@ class Path:
         barrier, waited_at = self.warp.waited or (None, -1)
         findings = self.machine.findings
         here = f"the write: {findings.place(self.at)}"
-        if barrier is None or barrier.carries_bytes:  # a wait for a load releases nothing
+        # a wait for a load releases nothing; and a first round's wait passes with no release at all
+        if barrier is None or barrier.carries_bytes or barrier.released_by is None:
             findings.add(kind, self.at, detail, more=(reader,) if reader else ())
             return
         wait = f"its wait for {barrier.name()}: {findings.place(waited_at)}"
-        if barrier.released_by is None or barrier.phase == 0:
-            text = f"{detail}; its wait for {barrier.name()} passed before anyone had released the stage"
-            findings.add(kind, waited_at, text, more=tuple(filter(None, (here, reader))))
-            return
         warp, at = barrier.released_by
         who = f"{warp.role()} warp {warp.index}".lstrip()
         text = f"{detail}; {who} released {barrier.name()} too early"
