@@ -45,38 +45,6 @@ def time_limit(seconds: float, what: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def held() -> Iterator[None]:
-    """Hold an interrupt of the notebook back until the block has ended; a second one goes through at once.
-
-    A KeyboardInterrupt in a Python callback of a compiler's C++ half is swallowed there, or ends the process.
-    """
-    asked: list[bool] = []
-
-    def hold(*_: Any) -> None:
-        asked.append(True)
-        if len(asked) > 1:
-            raise KeyboardInterrupt
-
-    with interrupts(hold):
-        yield
-    if asked:
-        raise KeyboardInterrupt
-
-
-@contextlib.contextmanager
-def interrupts(handler: Any) -> Iterator[None]:
-    """Another handler of SIGINT in the block. Only the main thread has one; others run as they are."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    previous = signal.signal(signal.SIGINT, handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
-
-
-@contextlib.contextmanager
 def quiet() -> Iterator[list[str]]:
     """Keep a compiler's chatter and warnings out of the notebook; its C++ half writes to file descriptors 1
     and 2. They are the whole process's: of two threads the second waits here for the first.

@@ -360,14 +360,3 @@ def told(
                 "them"
             )
     return sentences
-
-
-def unmet(
-    receipt: Receipt,
-    artifact: Artifact,
-    requires: Iterable[str],
-    forbids: Iterable[str] = (),
-    facts: Facts | None = None,
-) -> list[str]:
-    """The sentences of ``told``."""
-    return list(told(receipt, artifact, requires, forbids, facts).values())

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from course_utils.artifact import Tensor
-from course_utils.grading.conditions import CONDITIONS, PROPERTIES, told, unmet
+from course_utils.grading.conditions import CONDITIONS, PROPERTIES, told
 from course_utils.grading.steps import GEMM_CASES, STEPS
 from course_utils.ptx.families import Family
 from course_utils.ptx.receipts import Receipt
@@ -17,6 +17,11 @@ BOTH_WAYS = Receipt(setmaxnreg={"dec 40": 1, "inc 232": 2})
 IGNORED = replace(
     PLAIN.resources, warnings=("(C7508) setmaxnreg ignored to maintain minimum register requirements.",)
 )
+
+
+def unmet(*arguments, **named):
+    """The sentences that are told, without their names."""
+    return list(told(*arguments, **named).values())
 
 
 # Condition: (a receipt and a kernel for which it just holds), (a neighbour for which it just does not).

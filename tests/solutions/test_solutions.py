@@ -43,7 +43,8 @@ def receipt(step, dsl):
 
 def unmet(conditions_of, step, dsl):
     wanted = STEPS[conditions_of]
-    return conditions.unmet(receipt(step, dsl), solution(step, dsl), wanted.requires, wanted.forbids)
+    found = conditions.told(receipt(step, dsl), solution(step, dsl), wanted.requires, wanted.forbids)
+    return list(found.values())
 
 
 def test_both_dsls_have_the_same_files_one_for_each_step():
