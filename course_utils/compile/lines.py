@@ -13,7 +13,7 @@ from __future__ import annotations
 import linecache
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -128,7 +128,7 @@ def mended(ptx: str) -> str:
     return "\n".join(lines)
 
 
-def texts(files: Iterator[str] | set[str]) -> dict[str, str]:
+def texts(files: Iterable[str]) -> dict[str, str]:
     """The authors' files as they were when they were traced, without those of installed packages."""
     own = (file for file in dict.fromkeys(files) if "site-packages" not in file)
     return {file: text for file in own if (text := "".join(linecache.getlines(file)))}

@@ -58,7 +58,7 @@ def of_text(text: str, topic: str, more: Iterable[str] = ()) -> Card:
     where, *under = where.split("\n")
     place, _, code = where.partition(": ")
     code = _short(code)
-    room = WORDS - len(f"{place} {code}".split())
+    room = _room(place, code)
     sentences = re.split(r"(?<=[.?!])\s+|\n", text.strip())
     count = 1
     while count < len(sentences) and len(" ".join(sentences[: count + 1]).split()) <= room:
@@ -90,18 +90,17 @@ def of_answer(answer: Answer, artifact: Artifact, also: Sequence[str] = ()) -> C
     place = f"{first['file']}, line {first['line']}" if first["file"] else ""
     if first["added"]:
         place = f"what the compiler added after {place}"
-    card = Card(
-        _sentence(first["text"].strip()),
-        place,
-        _short(first["code"]),
-        TOPICS.get(first["kind"], "words"),
-        (*more, *also),
-    )
-    words = len(f"{card.text} {card.place} {card.code}".split())
-    if words <= WORDS:
-        return card
-    text = _cut(card.text, WORDS - len(f"{card.place} {card.code}".split()))
-    return Card(text, card.place, card.code, card.topic, (card.text, *card.more))
+    text, code = _sentence(first["text"].strip()), _short(first["code"])
+    room = _room(place, code)
+    if len(text.split()) > room:
+        more.insert(0, text)
+        text = _cut(text, room)
+    return Card(text, place, code, TOPICS.get(first["kind"], "words"), (*more, *also))
+
+
+def _room(place: str, code: str) -> int:
+    """Words that a card has left beside its line."""
+    return WORDS - len(f"{place} {code}".split())
 
 
 def _sentence(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from course_utils.compile.errors import CompileError
-from course_utils.compile.factory import DSLS, compile_factory, open_places, source_of
+from course_utils.compile.factory import DSLS, compile_sizes, open_places, source_of
 from course_utils.grading import cards, maps, steps
 from course_utils.grading.steps import CopyCase
 from course_utils.grading.verdict import (
@@ -53,7 +53,10 @@ def check_copy(
         name = machine.name
         source = source_of(copy)
         launches = [
-            Launch(shape, compile_factory(copy, dsl, shape, "copy"), "copy") for shape in wanted.shapes
+            Launch(shape, made.artifact, "copy")
+            for shape, made in zip(
+                wanted.shapes, compile_sizes(copy, dsl, wanted.shapes, "copy"), strict=True
+            )
         ]
         answered = machine.run(launches)
         first = launches[0].artifact

@@ -25,6 +25,7 @@ from course_utils.grading.verdict import (
     unchecked,
 )
 from course_utils.ptx import receipts
+from course_utils.ptx.receipts import Receipt
 from course_utils.run import backends
 from course_utils.run.backends import TIME_LIMIT, Backend, Launch
 from course_utils.run.protocol import Answer
@@ -100,7 +101,7 @@ def judge(step: Step, dsl: str, machine: Backend, answered: Answered, timed: Tim
     artifacts = {launch.size: launch.artifact for launch, _ in answered}
     first = artifacts.get(step.emulated[0][0], answered[0][0].artifact)
     receipt = receipts.read_ptx(first.ptx)
-    unmet = _unmet(step, answered)
+    unmet = _unmet(step, answered, first, receipt)
     results = _gated(_results(step, machine, answered), unmet)
     speed, timing = _speed(step, machine, results.passed, timed)
     parts = (
@@ -135,8 +136,9 @@ def _tensor_maps(step: Step, artifact: Artifact) -> Part:
     return score(step, "tensor maps", False, f"{len(broken)} of {count} illegal", card)
 
 
-def _unmet(step: Step, answered: Answered) -> dict[str, str]:
-    """What the step requires and the kernel lacks, at any size: by name, with a sentence.
+def _unmet(step: Step, answered: Answered, read: Artifact, receipt: Receipt) -> dict[str, str]:
+    """What the step requires and the kernel lacks, at any size: by name, with a sentence. ``receipt`` is that
+    of ``read``, which is one of them.
 
     The size that shows most tells first. Of another one with wrong results nothing is asked: they say more.
     """
@@ -145,11 +147,14 @@ def _unmet(step: Step, answered: Answered) -> dict[str, str]:
     for launch, answer in sorted(answered, key=lambda run: run[0].size != first):
         if launch.size != first and not answer.ok:
             continue
-        receipt = receipts.read_ptx(launch.artifact.ptx)
         found = conditions.told(
-            receipt, launch.artifact, step.requires, step.forbids, answer.facts if answer.ok else None
+            receipt if launch.artifact is read else receipts.read_ptx(launch.artifact.ptx),
+            launch.artifact,
+            step.requires,
+            step.forbids,
+            answer.facts if answer.ok else None,
         )
-        where = "" if launch.size == first else f" (at M, N, K = {' x '.join(map(str, launch.size))})"
+        where = "" if launch.size == first else f" (at M, N, K = {_size(launch)})"
         for name in found.keys() - unmet.keys():
             unmet[name] = found[name] + where
     return {name: unmet[name] for name in (*step.requires, *step.forbids) if name in unmet}

@@ -247,7 +247,9 @@ def _tile_story(D: torch.Tensor, ref: torch.Tensor, wrong: torch.Tensor) -> str:
 def _k_story(D: torch.Tensor, A: torch.Tensor, B: torch.Tensor, wrong: torch.Tensor) -> str:
     """Explain the first wrong tile as a weighted sum of its K tiles: 0 is a tile missed, 2 one used twice."""
     hit = _tiles(wrong).nonzero()
-    return len(hit) and (_weights(D, A, B, hit[0], TILE) or _weights(D, A, B, hit[0], SLICE)) or ""
+    if len(hit) == 0:
+        return ""
+    return _weights(D, A, B, hit[0], TILE) or _weights(D, A, B, hit[0], SLICE)
 
 
 def _weights(D: torch.Tensor, A: torch.Tensor, B: torch.Tensor, tile: torch.Tensor, width: int) -> str:
