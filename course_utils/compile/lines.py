@@ -10,6 +10,7 @@ CuTe DSL's PTX names lines of the author's file itself (nvidia-cutlass-dsl 4.8.1
 
 from __future__ import annotations
 
+import ast
 import linecache
 import os
 import re
@@ -24,6 +25,8 @@ SPANS = "TILELANG_ENABLE_IR_SPAN"  # TileLang reads it anew for each function th
 _DIRECTIVE = re.compile(r'#line (\d+) "(.*)"')
 _LOC = re.compile(r"(\s*\.loc\s+\d+\s+)(\d+)\s+(\d+)(.*)")
 _INIT = re.compile(r"(\w+?)(?:\[\d+\])?\.init\(")  # of an mbarrier
+_BARRIER = re.compile(r"__syncthreads\(\)|tl::__sync_thread_partial\(")
+_BARRIER_CALL = "sync_threads"
 
 
 @contextmanager
@@ -90,6 +93,51 @@ def read(source: str, barriers: dict[str, tuple[str, int]]) -> tuple[str, tuple[
             origins.append(last if own or last is None else Origin(last.file, last.line, added=True))
         own = False
     return "\n".join(lines), tuple(origins)
+
+
+def claimed(
+    source: str, origins: tuple[Origin | None, ...], python: dict[str, str]
+) -> tuple[Origin | None, ...]:
+    """``origins``, with the author's own calls for those of TileLang's barriers that they stand for.
+
+    TileLang 0.1.15 drops every ``T.sync_threads()`` and puts barriers where it finds that some are needed.
+    One that it puts where a call stands, between the same two statements of the author's, is that call's.
+    """
+    calls = {file: _calls(text) for file, text in python.items()}
+    own = sorted({(one.file, one.line) for one in origins if one and not one.added})
+    made: list[Origin | None] = []
+    last: Origin | None = None
+    taken: set[int] = set()
+    for text, origin in zip(source.split("\n"), origins, strict=True):
+        if origin and not origin.added:
+            last, taken = origin, set()
+        elif origin and last and _BARRIER.search(text):
+            after = [line for file, line in own if file == last.file and line > last.line]
+            calls_here = [
+                line for line in calls.get(last.file, ()) if last.line <= line <= min(after, default=line)
+            ]
+            mine = next((line for line in calls_here if line not in taken), None)
+            if mine is not None:
+                taken.add(mine)
+                origin = Origin(last.file, mine)
+        made.append(origin)
+    return tuple(made)
+
+
+def _calls(text: str) -> list[int]:
+    """Lines of a file's calls of ``T.sync_threads`` for the whole CTA or role."""
+    try:
+        nodes = ast.walk(ast.parse(text))
+    except SyntaxError:  # a file that has changed under the factory's feet
+        return []
+    return sorted(
+        node.lineno
+        for node in nodes
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == _BARRIER_CALL
+        and not node.args
+    )
 
 
 def barriers_of(prim_func: Any) -> dict[str, tuple[str, int]]:

@@ -101,6 +101,7 @@ def compile_prim_func(prim_func: Any) -> Artifact:
     require_fits(*shape, launch["dynamic_shared"])
     marked = "#include <tl_templates/cuda/nvrtc_std.h>\n" + lowered.kernel_source
     source, origins = lines.read(marked, lines.barriers_of(prim_func))
+    python = lines.texts({origin.file for origin in origins if origin})
     ptx, cubin, resources = nvrtc.compile_source(source, _include_dirs(), HEADERS, ["tilelang"])
     require_fits(*shape, launch["dynamic_shared"] + resources.static_shared)
     return Artifact(
@@ -110,8 +111,8 @@ def compile_prim_func(prim_func: Any) -> Artifact:
         tensors=tensors,
         resources=resources,
         source=source,
-        origins=origins,
-        python=lines.texts({origin.file for origin in origins if origin}),
+        origins=lines.claimed(source, origins, python),
+        python=python,
         versions={"tilelang": version("tilelang"), "nvrtc": version("nvidia-cuda-nvrtc")},
         **launch,
     )

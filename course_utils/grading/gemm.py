@@ -6,6 +6,7 @@ alone, by a backend. A factory or kernel that hangs or faults costs its own verd
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -24,7 +25,7 @@ from course_utils.grading.verdict import (
     still_open,
     unchecked,
 )
-from course_utils.ptx import receipts
+from course_utils.ptx import added, receipts
 from course_utils.ptx.receipts import Receipt
 from course_utils.run import backends
 from course_utils.run.backends import TIME_LIMIT, Backend, Launch
@@ -102,7 +103,10 @@ def judge(step: Step, dsl: str, machine: Backend, answered: Answered, timed: Tim
     first = artifacts.get(step.emulated[0][0], answered[0][0].artifact)
     receipt = receipts.read_ptx(first.ptx)
     unmet = _unmet(step, answered, first, receipt)
-    results = _gated(_results(step, machine, answered), unmet)
+    results = _results(step, machine, answered)
+    if results.passed and (restored := _restored(machine, *answered[0])):
+        unmet[conditions.OWN] = restored
+    results = _gated(results, unmet)
     speed, timing = _speed(step, machine, results.passed, timed)
     parts = (
         _compiles(step, first),
@@ -158,6 +162,26 @@ def _unmet(step: Step, answered: Answered, read: Artifact, receipt: Receipt) -> 
         for name in found.keys() - unmet.keys():
             unmet[name] = found[name] + where
     return {name: unmet[name] for name in (*step.requires, *step.forbids) if name in unmet}
+
+
+def _restored(machine: Backend, launch: Launch, answer: Answer) -> str:
+    """What the author left out and the compiler put back: what is found without it. "" where nothing is, or
+    where no run can tell.
+    """
+    bare = added.without(launch.artifact) if answer.facts else None
+    if bare is None:
+        return ""
+    [(_, seen)] = machine.run([replace(launch, artifact=bare)])
+    if not seen.findings:
+        return ""
+    found = seen.findings[0]
+    what = "fence" if found["kind"] == "proxy-fence" else "barrier"
+    text = re.sub(r" of CTA \d+", "", found["text"])  # any of them does the same
+    return (
+        f"needs the {what} that you left out and {steps.DSL_NAMES[launch.artifact.dsl]} put back: without it "
+        f"{text}"
+        f"\n  at {found['file']}, line {found['line']}: {found['code']}"
+    )
 
 
 def _instructions(step: Step, answered: Answered, unmet: dict[str, str]) -> Part:

@@ -61,8 +61,9 @@ class Step:
 
 
 # What a step's PTX shows, then what its run shows: properties of ``conditions.PROPERTIES``, the step's idea
+_FIRST = ("wgmma", "own barriers and fences")
 _TMA = (
-    *("wgmma", "tensor loads", "tensor stores", "expect-tx", "proxy fence", "store wait"),
+    *(*_FIRST, "tensor loads", "tensor stores", "expect-tx", "proxy fence", "store wait"),
     *("operands by TMA", "D once"),
 )
 _RING = (*_TMA, "two full barriers", "stage barriers", "two stages used", "loads ahead")
@@ -75,16 +76,16 @@ _CLUSTER = (*(*_DEEP, "multicast", "remote arrive", "cluster barrier", "cluster 
 
 # fmt: off
 STEPS = {step.id: step for step in (
-    Step("step01", "single tile, synchronous", 5, ("wgmma", "one CTA"), ("tensor loads",), "single tile",
+    Step("step01", "single tile, synchronous", 5, (*_FIRST, "one CTA"), ("tensor loads",), "single tile",
          check_sizes=((128, 128, 64),), timed_sizes=((128, 128, 64),), emulated=(((128, 128, 64), None),),
          owned={"tilelang": "the tile, the order of copy, fence and wgmma",
                 "cute": "the same, and swizzles, copy layout, MMA atom, fragments, fp16 conversion"}),
-    Step("step02", "K loop", 5, ("wgmma", "one CTA"), ("tensor loads",), "K loop",
+    Step("step02", "K loop", 5, (*_FIRST, "one CTA"), ("tensor loads",), "K loop",
          check_sizes=((128, 128, 320), (128, 128, 64), (128, 128, 576), (128, 128, 1088)),
          timed_sizes=((128, 128, 4096),), emulated=(((128, 128, 320), None), ((128, 128, 64), None)),
          owned={"tilelang": "when to clear the accumulator",
                 "cute": "the accumulate field, one wgmma for every 16 of K"}),
-    Step("step03", "spatial tiling", 10, ("wgmma", "grid grows"), ("tensor loads",), "tiling",
+    Step("step03", "spatial tiling", 10, (*_FIRST, "grid grows"), ("tensor loads",), "tiling",
          speed_floor=0.20,
          owned={"tilelang": "the slice of each CTA", "cute": "local tiles and what a thread takes of them"}),
     Step("step04", "TMA load and TMA store", 10, (*_TMA, "grid grows"), (), "TMA", speed_floor=0.22,

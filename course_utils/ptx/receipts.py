@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from course_utils.artifact import Artifact
+from course_utils.ptx import added
 from course_utils.ptx.families import Family, expects_bytes, family, reads_parameter
 from course_utils.ptx.parser import Imm, Instr, Kernel, Reg, parse
 
@@ -244,6 +245,7 @@ def table(receipt: Receipt, artifact: Artifact) -> list[tuple[str, str]]:
                 if n
             ),
         ),
+        ("of these", added.told(artifact)),
         (
             "registers",
             f"{res.registers} a thread at launch, spills {res.spill_stores + res.spill_loads} bytes",

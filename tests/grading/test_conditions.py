@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from course_utils.artifact import Tensor
-from course_utils.grading.conditions import CONDITIONS, PROPERTIES, told
+from course_utils.grading.conditions import CONDITIONS, OWN, PROPERTIES, told
 from course_utils.grading.steps import GEMM_CASES, STEPS
 from course_utils.ptx.families import Family
 from course_utils.ptx.receipts import Receipt
@@ -94,9 +94,11 @@ def test_empty_grid_is_neither_persistent_nor_covering():
 
 
 def test_every_condition_is_some_steps_and_every_name_is_a_condition():
-    assert {
-        name for step in (STEPS | GEMM_CASES).values() for name in (*step.requires, *step.forbids)
-    } == set(CONDITIONS) | set(PROPERTIES)
+    assert {name for step in (STEPS | GEMM_CASES).values() for name in (*step.requires, *step.forbids)} == {
+        *CONDITIONS,
+        *PROPERTIES,
+        OWN,
+    }
 
 
 def test_words():

@@ -261,9 +261,9 @@ LACKING = {
 }
 
 
-def lacks(step, artifact, schedule=0):
+def lacks(step, artifact, schedule=0, ctas=None):
     """Names of what the artifact's run and PTX lack; the run's results must be right."""
-    emulation, tried = emulated(artifact, torch.Generator().manual_seed(schedule), schedule)
+    emulation, tried = emulated(artifact, torch.Generator().manual_seed(schedule), schedule, ctas)
     assert emulation.ok and tried.ok
     receipt, wanted = receipts.read_ptx(artifact.ptx), STEPS[step]
     return set(conditions.told(receipt, artifact, wanted.requires, wanted.forbids, emulation.facts))
@@ -274,8 +274,7 @@ def test_a_kernel_lacks_one_property_and_that_alone(name):
     step, dsl, size, edits, missing = LACKING[name]
     step, _, source = step.partition(" from ")
     artifact = compile_factory(plant(source or step, dsl, *edits), dsl, size)
-    for schedule in (0, 3):
-        assert lacks(step, artifact, schedule) == missing
+    assert lacks(step, artifact, ctas=(0, 1) if size == MANY_TILES else None) == missing
 
 
 def test_every_property_has_a_kernel_that_lacks_it():
@@ -284,19 +283,20 @@ def test_every_property_has_a_kernel_that_lacks_it():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dsl", DSLS)
-@pytest.mark.parametrize("step", list(STEPS)[2:])
-def test_solutions_lack_nothing_under_any_schedule(step, dsl):
-    for size, ctas in STEPS[step].emulated:
-        artifact = compile_factory(load_factory(solution_path(step, dsl)), dsl, size)
-        some = None if ctas is None else [number % artifact.grid[0] for number in ctas]
-        receipt, wanted, seen = receipts.read_ptx(artifact.ptx), STEPS[step], []
-        for schedule in range(6):
-            emulation, tried = emulated(artifact, torch.Generator().manual_seed(0), schedule, some)
-            assert emulation.ok and tried.ok
-            told = conditions.told(receipt, artifact, wanted.requires, wanted.forbids, emulation.facts)
-            assert told == {}
-            seen.append({k: n for k, n in emulation.facts.items() if not k.startswith("ran ")})
-        assert seen.count(seen[0]) == len(seen)  # order is causality, whatever the schedule
+@pytest.mark.parametrize("step", ["step06", "step08", "step10"])
+def test_facts_are_of_causality_order_whatever_the_schedule(step, dsl):
+    """Three tiles for each CTA. That the solutions lack nothing at every size, solved notebooks show."""
+    size, ctas = STEPS[step].emulated[0]
+    artifact = compile_factory(load_factory(solution_path(step, dsl)), dsl, size)
+    receipt, wanted, seen = receipts.read_ptx(artifact.ptx), STEPS[step], []
+    for schedule in (1, 2):
+        emulation, tried = emulated(
+            artifact, torch.Generator().manual_seed(0), schedule, [n % artifact.grid[0] for n in ctas]
+        )
+        assert emulation.ok and tried.ok
+        assert conditions.told(receipt, artifact, wanted.requires, wanted.forbids, emulation.facts) == {}
+        seen.append({k: n for k, n in emulation.facts.items() if not k.startswith("ran ")})
+    assert seen[0] == seen[1]
 
 
 def test_points_of_a_kernel_without_its_steps_idea():

@@ -32,16 +32,9 @@ def count(step, dsl, instruction, without=None):
     return compile_factory(load_factory_source("\n".join(kept), step), dsl, SIZE).ptx.count(instruction)
 
 
-@pytest.mark.parametrize(
-    "step",
-    [
-        pytest.param(step, marks=[] if step == "step04" else pytest.mark.slow)
-        for step in steps.STEPS
-        if step >= "step03"
-    ],
-)
+@pytest.mark.parametrize("step", ["step03", "step10"])
 def test_tilelang_puts_a_missing_proxy_fence_back(step):
-    """tilelang 0.1.15: without ``T.fence_proxy_async()`` the kernels of steps 3 to 10 still fence."""
+    """tilelang 0.1.15: kernels without ``T.fence_proxy_async()`` still fence; the check tells."""
     assert count(step, "tilelang", "fence.proxy.async", "T.fence_proxy_async") >= 1
 
 

@@ -12,11 +12,14 @@ import torch
 from course_utils.compile import load as loading
 from course_utils.compile.factory import compile_factory
 from course_utils.grading import cards
+from course_utils.grading.gemm import judge
 from course_utils.grading.steps import STEPS
 from course_utils.run import reference as results
+from course_utils.run.backends import Compiler, Launch
 from course_utils.run.emulator import emulate, worker
 from course_utils.run.emulator.schedule import Schedule
 from course_utils.run.protocol import Answer
+from tests.compile.called import misplaced
 
 SIZES = {"step01": (128, 128, 64), "step02": (128, 128, 320)}
 SMALL = (256, 512, 320)  # five K tiles: an odd number, and more than the four stages of step 8
@@ -221,13 +224,21 @@ def test_wrong_kernels_get_their_finding(dsl, name):
     # where numbers alone tell, all of them have to be there
     ctas = range(4) if size is MANY_TILES and expected else None
     file = f"kernel_{dsl}_step"
-    for seed in (0, 1):
+    artifact, planted = compiled(path, dsl, size), loading.load_planted(path)
+    step, machine = replace(STEPS[planted.step], emulated=((size, None),)), Compiler()
+    verdict = judge(step, dsl, machine, machine.run([Launch(size, artifact)]))
+    assert [part.name for part in verdict.checks if part.passed is False] == (
+        [] if planted.needs_gpu else [planted.fails]
+    )
+    assert ("" if planted.needs_gpu else planted.says) in verdict.diagnosis.lower()
+    assert misplaced(artifact) == set()
+    for seed in (0, 1) if expected else (0,):
         result, comparison = run(path, dsl, size, seed, ctas)
         found = {finding.kind for finding in result.errors}
         if expected:
             assert found & expected, f"seed {seed}: {found}"
             answer = Answer(findings=tuple(map(worker.fields_of, result.errors)), finished=result.finished)
-            card = cards.of_answer(answer, compiled(path, dsl, size))
+            card = cards.of_answer(answer, artifact)
             assert len(f"{card.text} {card.place} {card.code}".split()) <= cards.WORDS
             assert card.code.startswith(BLAMED.get(name, "")), card
             assert all(f.place.file.startswith(file) for f in result.errors if f.kind != "tensor-map")
