@@ -22,7 +22,7 @@ TOPICS = {
     **dict.fromkeys(("cluster-exit", "cluster-rank"), "cluster"),
     **dict.fromkeys(
         ("read-before-load", "read-before-write", "overwrite-while-read", "overwrite-before-use")
-        + ("write-unordered", "proxy-fence", "accumulator-before-wait"),
+        + ("write-unordered", "proxy-fence", "proxy-fence-overwrite", "accumulator-before-wait"),
         "races",
     ),
 }

@@ -65,10 +65,12 @@ KINDS = {
     "wgmma-descriptor": ("error", "A wgmma descriptor points outside shared memory."),
     "proxy-fence": ("error",
         "Threads wrote shared memory, and the async proxy (wgmma or a TMA store) reads it with no "
-        "fence.proxy.async between. Fence after the writes, then synchronise."),
-    "proxy-fence-overwrite": ("warning",
+        "fence.proxy.async between. Fence in every thread that wrote, then synchronise; or synchronise, "
+        "then fence in the thread that starts the read."),
+    "proxy-fence-overwrite": ("error",
         "A TMA load writes over shared memory that threads read or wrote, with no fence.proxy.async "
-        "between. The barrier alone is what most kernels rely on here; a fence makes it certain."),
+        "between: an access still under way comes after the load. Fence in every thread before the "
+        "barrier, or in the load's thread after it."),
     "expect-tx": ("error",
         "More bytes arrive at an mbarrier than its phase expects, so the phase ends before its loads do. "
         "Expect the bytes of every load that signals this barrier."),
