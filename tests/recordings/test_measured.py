@@ -22,7 +22,9 @@ CHECK = {"name": "results", "passed": None, "points": 0, "max_points": 4.0, "det
 TIMING = {"mode": "burst", "size": [4096] * 3, "tflops": 700.0, "cublas_tflops": 720.0, "ratio": 0.97}
 FULL = {**ENTRY, "checks": [CHECK], "timings": [TIMING], "points": 5.0, "receipt": [["wgmma", "8"]]}
 # that one compares two runs
-COMMITTED = [path for path in sorted(measured.FOLDER.glob("*.json")) if path.stem not in ("emulator", "proxy_fence")]
+COMMITTED = [
+    path for path in sorted(measured.FOLDER.glob("*.json")) if path.stem not in ("emulator", "proxy_fence")
+]
 
 
 @pytest.fixture(autouse=True)

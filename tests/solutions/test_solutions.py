@@ -5,6 +5,7 @@ GPU elsewhere.
 """
 
 import ast
+import re
 from functools import cache
 from itertools import pairwise
 
@@ -12,6 +13,7 @@ import pytest
 
 from course_utils.artifact import REGISTER_LIMIT
 from course_utils.compile import load as loading
+from course_utils.compile import nvrtc
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS, compile_factory
 from course_utils.compile.limits import require_fits
@@ -20,6 +22,7 @@ from course_utils.grading.gemm import check_gemm, judge
 from course_utils.grading.steps import PARTS, STEPS
 from course_utils.ptx import receipts
 from course_utils.run.backends import Compiler, Launch
+from tests.compile.called import CALLS, author, misplaced
 
 WRONG = [(dsl, path) for dsl in DSLS for path in loading.planted(dsl).values()]
 LINES = {"tilelang": 100, "cute": 180}  # at 96 columns
@@ -70,6 +73,34 @@ def test_solution_file_is_short_and_says_what_it_is(step, dsl):
 @pytest.mark.parametrize("step", STEPS)
 def test_solution_shows_what_its_step_is_about(step, dsl):
     assert unmet(step, step, dsl) == []
+
+
+@both_dsls
+@pytest.mark.parametrize("step", STEPS)
+def test_every_instruction_of_a_solution_has_the_line_that_called_for_it(step, dsl):
+    """Wrong kernels are held to it where they are emulated. TileLang makes the same source with directives as
+    without.
+    """
+    path, artifact = loading.solution_path(step, dsl), solution(step, dsl)
+    assert artifact.python == {str(path): path.read_text()}
+    assert misplaced(artifact) == set()
+    found = {pattern for pattern in CALLS for opcode, _, _ in author(artifact) if re.match(pattern, opcode)}
+    assert r"wgmma\.mma_async" in found and (step < "step04" or r"mbarrier\.try_wait" in found)
+    if dsl == "tilelang":
+        assert (
+            artifact.source.endswith(plain_source(path, STEPS[step].check_sizes[0]))
+            and "#line" not in artifact.source
+        )
+        assert len(artifact.origins) == len(artifact.source.split("\n"))
+
+
+def plain_source(path, size):
+    """What TileLang makes of a kernel when nobody asks for directives."""
+    import tilelang
+
+    target = tilelang.tvm.target.Target({"kind": "cuda", "arch": nvrtc.ARCH})
+    with target:
+        return tilelang.lower(loading.load_factory(path)(*size), target=target).kernel_source
 
 
 @both_dsls
