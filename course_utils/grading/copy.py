@@ -110,7 +110,8 @@ def _results(case: CopyCase, machine: Backend, answered: Sequence[tuple[Launch, 
         if answer.error == "not_run":
             return score(case, "results", None, answer.detail)
         if not answer.ok:
-            at = f"wrong at {' x '.join(map(str, launch.size))}"
+            ended = "wrong" if answer.finished else "no end"
+            at = f"{ended} at {' x '.join(map(str, launch.size))}"
             return score(case, "results", False, at, cards.of_answer(answer, launch.artifact))
     prefix = "emulated: " * (machine.name == "emulator")
     return score(case, "results", True, f"{prefix}every element in its place, at {len(answered)} shapes")

@@ -80,6 +80,7 @@ def test_a_copy_that_hangs_is_a_verdict():
         ),
     )
     assert parts["results"].passed is False and "wait" in parts["results"].card.text
+    assert parts["results"].detail == "no end at 8 x 32 x 64"
 
 
 def test_a_flattened_view_of_the_tensors_is_welcome():

@@ -1,0 +1,2046 @@
+"""What learners get wrong in steps 6 to 10, in copies and in tensor maps, and what the check says of it.
+
+A name in brackets is where a notebook tells of it: a Predict question, or a row of "What can go wrong".
+"""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import replace
+
+import pytest
+
+from course_utils.compile.errors import CompileError
+from course_utils.compile.factory import compile_factory
+from course_utils.compile.load import load_factory_source, load_module, plant, solution_path
+from course_utils.grading.copy import check_copy
+from course_utils.grading.maps import check_maps
+from tests.grading.mistakes import Mistake, require_said
+
+TL, CUTE = "tilelang", "cute"
+# A persistent kernel's last CTA, which has several tiles of three K tiles
+MANY = {"size": (4864, 2304, 192), "ctas": (-1,)}
+EPILOGUES = {"size": (4864, 2304, 64), "ctas": (-1,)}  # one K tile between two epilogues
+ROUNDS = {"size": (256, 128, 832)}  # one cluster tile of step 9, twice through its ring of six stages
+ONE_TILE = {"size": (128, 256, 192)}
+PAIR = {"size": (256, 128, 192)}  # one cluster tile
+
+# -- what TileLang's kernels have
+
+STORE_WAIT = "                T.tma_store_wait(0)  # the previous tile's store has read D_shared\n"  # step 6
+WAIT_FULL = "T.mbarrier_wait_parity(full[stage], (it // num_stages) & 1)\n"
+EPILOGUE_SYNC = "                    T.sync_threads(1, 128)  # named barrier 1: the consumer's threads only\n"
+STORE_SYNC = "                    T.fence_proxy_async()\n                    T.sync_threads(1, 128)\n"
+RELEASE = """                        if T.shuffle_elect(128):
+                            T.mbarrier_arrive(empty[stage])
+"""  # of step 7
+FILLED = """                            if T.shuffle_elect(32):
+                                T.mbarrier_arrive(full[stage])
+"""
+COUNTED = "                            it = it + 1\n"
+NEXT_LOADED = "                        tiles.next_tile()\n                ### END"
+NEXT_USED = "                    T.tma_copy(D_shared, D[ms, ns])\n                    tiles.next_tile()\n"
+LATE_RELEASE = """                        if k > 0:
+                            if T.shuffle_elect(128):
+                                T.mbarrier_arrive(empty[(it - 1) % num_stages])
+"""  # of step 8
+DRAIN = """                    T.wait_wgmma(0)
+                    if T.shuffle_elect(128):
+                        T.mbarrier_arrive(empty[(it - 1) % num_stages])
+"""
+TELL_BOTH = """                        if k > 0 and thread % 128 < cluster:  # thread i tells CTA i
+                            T.mbarrier_arrive(empty[(it - 1) % num_stages], thread % 128)
+"""  # of steps 9 and 10
+TELL_LAST = """                    if thread % 128 < cluster:
+                        T.mbarrier_arrive(empty[(it - 1) % num_stages], thread % 128)
+"""
+ROW_LOADED = "multicast, arrive\n                        m, n = (tiles.m_idx * cluster + rank)"
+ROW_STORED = "for both\n                    m, n = (tiles.m_idx * cluster + rank)"
+CLUSTER_END = "            T.cluster_sync()  # a CTA that left could not be told about, or written to\n"
+LOAD_B = """                            T.tma_copy(
+                                B[ns, ks],
+                                B_shared[stage, :, :],
+                                barrier=full[stage],
+                                cluster_mask=0b11,
+                            )
+"""
+BEFORE_CHUNK = "T.sync_threads(1, 128 * consumers)\n                        T.copy"  # of step 10
+BEFORE_STORE = "T.sync_threads(1, 128 * consumers)\n                        part"
+CHUNK = "T.copy(acc[:, c * epi_N : (c + 1) * epi_N], D_shared[c % 2, :, :])"
+COLUMNS = "part = slice(n + c * epi_N, n + (c + 1) * epi_N)"
+
+# all that step 10's learner writes, and the same where no thread comes, beside step 3's loop
+ROLES = (
+    solution_path("step10", TL).read_text().partition("and a common end\n")[2].partition("            ###")[0]
+)
+IN_A_DEAD_BRANCH = f"""            if A[0, 0] > T.float16(60000):
+{textwrap.indent(ROLES, "    ")}            elif thread >= 128:
+                while tiles.valid():
+                    m, n = (tiles.m_idx * cluster + rank) * block_M, tiles.n_idx * block_N
+                    for k in T.serial(k_tiles):
+                        ks = slice(k * block_K, (k + 1) * block_K)
+                        T.copy(A[m : m + block_M, ks], A_shared[0, :, :])
+                        T.copy(B[n : n + block_N, ks], B_shared[0, :, :])
+                        T.fence_proxy_async()
+                        T.sync_threads(1, 256)
+                        operands = A_shared[0, :, :], B_shared[0, :, :]
+                        T.wgmma_gemm(
+                            *operands, acc, transpose_B=True, clear_accum=(k == 0), policy=rows
+                        )
+                        T.wait_wgmma(0)
+                        T.sync_threads(1, 256)
+                    T.copy(acc, D[m : m + block_M, n : n + block_N])
+                    tiles.next_tile()
+"""
+
+# -- what CuTe DSL's have
+
+STATES = """        load = pipeline.make_pipeline_state(pipeline.PipelineUserType.Producer, num_stages)
+        use = pipeline.make_pipeline_state(pipeline.PipelineUserType.Consumer, num_stages)
+"""  # of step 6
+LOADS = """                        cute.copy(load_A, A_src[None, m, k], A_dst[None, s], tma_bar_ptr=full)
+                        cute.copy(load_B, B_src[None, n, k], B_dst[None, s], tma_bar_ptr=full)
+"""  # of step 7
+FREE = """                    if k > 0:
+                        pipe.consumer_release(free)
+                        free.advance()
+"""  # of step 8
+FREE_LAST = """                pipe.consumer_release(free)
+                free.advance()
+                ###"""
+COMMIT = "                cute.arch.cp_async_bulk_commit_group()\n"
+WAIT_READ = """            if warp_idx == 0:
+                cute.arch.cp_async_bulk_wait_group(1, read=True)
+            cute.arch.sync_threads()
+"""  # of case 15
+FENCE = "            cute.arch.fence_view_async_shared()\n"
+
+
+def indented(text: str) -> str:
+    return textwrap.indent(text, "    ")
+
+
+def at_home(text: str) -> str:
+    """Only the own CTA is told."""
+    return text.replace("thread % 128 < cluster:", "thread % 128 == 0:").replace(", thread % 128)", ", rank)")
+
+
+def twice_at_home(text: str) -> str:
+    return text.replace(", thread % 128)", ", rank)")
+
+
+MISTAKES = {
+    # -- step 6
+    "06 done is never counted on [row: right at K = 4096]": Mistake(
+        "step06",
+        TL,
+        (("                done = done + k_tiles\n", ""),),
+        "results",
+        says=("wait for full[1]", "parity 0", "phase 2"),
+        never=("producer", "consumer", "empty"),
+        line="T.mbarrier_wait_parity(full[stage]",
+        **MANY,
+    ),
+    "06 the same, and K is a multiple of four K tiles [Predict: stage and parity set back]": Mistake(
+        "step06",
+        TL,
+        (("                done = done + k_tiles\n", ""),),
+        "",
+        size=(4864, 2304, 256),
+        ctas=(-1,),
+    ),
+    "06 turns are counted, not K tiles [row: never ends from the second tile]": Mistake(
+        "step06",
+        TL,
+        (("done = done + k_tiles", "done = done + k_tiles + num_stages - 1"),),
+        "results",
+        says=("full[1]", "parity 0"),
+        never=("producer", "consumer", "empty"),
+        line="T.mbarrier_wait_parity(full[stage]",
+        **MANY,
+    ),
+    "06 next_tile is forgotten": Mistake(
+        "step06",
+        TL,
+        (("                tiles.next_tile()\n", ""),),
+        "results",
+        says=("tile",),
+        never=("lanes", "mask", "branch"),
+        ctas=(0,),
+    ),
+    "06 tiles of M and N exchanged in the scheduler": Mistake(
+        "step06",
+        TL,
+        (("M // block_M, N // block_N, num_workers", "N // block_N, M // block_M, num_workers"),),
+        "results",
+        says=("65,536 of 131,072 elements were never written", "columns 256..511"),
+    ),
+    "06 done + k // num_stages": Mistake(
+        "step06",
+        TL,
+        (("((done + k) // num_stages) & 1", "(done + k // num_stages) & 1"),),
+        "results",
+        says=("wait for full[0]", "parity 1"),
+        never=("producer", "empty"),
+        line="T.mbarrier_wait_parity(full[stage], (done + k // num_stag",
+        **MANY,
+    ),
+    "06 a CTA for each tile, which loops over one [Predict: what does the check say]": Mistake(
+        "step06",
+        TL,
+        (
+            ("T.Kernel(sm_count,", "T.Kernel(M // block_M * (N // block_N),"),
+            ("num_workers=sm_count", "num_workers=M // block_M * (N // block_N)"),
+        ),
+        "instructions",
+        says=("persistent grid", "684 x 1 x 1"),
+        **MANY,
+    ),
+    "06 the load goes to the stage of done alone": Mistake(
+        "step06",
+        TL,
+        (("load = (done + i) % num_stages", "load = done % num_stages"),),
+        "results",
+        says=("loads over", "full[0]"),
+        never=("producer", "consumer", "empty"),
+        line="T.tma_copy(A[ms, ks], A_shared[load",
+        ctas=(0,),
+    ),
+    "06 every CTA begins at tile 0": Mistake(
+        "step06",
+        TL,
+        (("tiles.init(cta)", "tiles.init(0)"),),
+        "results",
+        says=("16,384 of 32,768 elements were never written", "columns 128..255"),
+        size=(128, 256, 64),
+    ),
+    "06 waits for the store at once [row: right, and slower]": Mistake(
+        "step06",
+        TL,
+        (
+            (STORE_WAIT + "                T.sync_threads()\n", ""),
+            (
+                "                tiles.next_tile()",
+                "                T.tma_store_wait(0)\n                T.sync_threads()\n"
+                "                tiles.next_tile()",
+            ),
+        ),
+        "",
+        **MANY,
+    ),
+    "06 strides of the order that give two tiles one number": Mistake(
+        "step06",
+        CUTE,
+        (("stride=(panel, (1, panel * tiles_M))", "stride=(panel, (1, tiles_M))"),),
+        "results",
+        says=("were never written", "columns 256..767"),
+        size=(256, 1024, 64),
+    ),
+    "06 m and n exchanged": Mistake(
+        "step06",
+        CUTE,
+        (("            m, n = order.get_flat_coord(tile)", "            n, m = order.get_flat_coord(tile)"),),
+        "results",
+        says=("were never written", "columns 256..511"),
+    ),
+    "06 warp 1 waits for the stores of warp 0": Mistake(
+        "step06",
+        CUTE,
+        (
+            (
+                "warp_idx == 0:\n                cute.arch.cp_async_bulk_wait_group(0, read=True)",
+                "warp_idx == 1:\n                cute.arch.cp_async_bulk_wait_group(0, read=True)",
+            ),
+        ),
+        "results",
+        says=("overwrites shared memory", "store of D"),
+        never=("producer", "consumer", "wgmma"),
+        line="cute.copy(to_shared",
+        **EPILOGUES,
+    ),
+    "06 no barrier after the wait for the store [Predict 13: all 128 threads call wait_group]": Mistake(
+        "step06",
+        CUTE,
+        (("wait_group(0, read=True)\n            cute.arch.sync_threads()\n", "wait_group(0, read=True)\n"),),
+        "results",
+        says=("overwrites shared memory", "store of D"),
+        never=("producer", "wgmma"),
+        line="cute.copy(to_shared",
+        **EPILOGUES,
+    ),
+    "06 the store is never committed": Mistake(
+        "step06",
+        CUTE,
+        ((COMMIT, ""),),
+        "results",
+        says=("store", "commit"),
+        never=("producer", "wgmma"),
+        **EPILOGUES,
+    ),
+    "06 states made for each tile [Predict: the two lines move into the loop]": Mistake(
+        "step06",
+        CUTE,
+        ((STATES, ""), ("            m, n = order", indented(STATES) + "            m, n = order")),
+        "results",
+        says=("waits for empty[1]", "parity 1", "4 of 4 arrivals"),
+        never=("producer warp", "consumer"),
+        line="pipe.producer_acquire(load)",
+        **MANY,
+    ),
+    # -- step 7, TileLang
+    "07 the consumer starts with parity 1 [Predict]": Mistake(
+        "step07",
+        TL,
+        ((WAIT_FULL, WAIT_FULL.replace("& 1)", "& 1 ^ 1)")),),
+        "results",
+        says=("consumer warp", "full[0]", "has not waited for"),
+        never=("nothing has written",),
+        line="T.wgmma_gemm(",
+        ctas=(0,),
+    ),
+    "07 the consumer's count starts again for each tile [row: the second tile of D]": Mistake(
+        "step07",
+        TL,
+        ((NEXT_USED, NEXT_USED + "                    it = 0\n"),),
+        "results",
+        says=("empty[1]", "parity 1"),
+        **MANY,
+    ),
+    "07 plain sync_threads in the epilogue [Predict]": Mistake(
+        # TileLang narrows it to the threads of the role
+        "step07",
+        TL,
+        (
+            (EPILOGUE_SYNC, EPILOGUE_SYNC.replace("(1, 128)", "()")),
+            (STORE_SYNC, STORE_SYNC.replace("(1, 128)", "()")),
+        ),
+        "",
+        **MANY,
+    ),
+    "07 plain sync_threads in the epilogue, CuTe DSL [Predict]": Mistake(
+        "step07",
+        CUTE,
+        (
+            (
+                "                consumers.arrive_and_wait()\n                out.store",
+                "                cute.arch.sync_threads()\n                out.store",
+            ),
+            (
+                "                consumers.arrive_and_wait()\n                if",
+                "                cute.arch.sync_threads()\n                if",
+            ),
+        ),
+        "results",
+        says=("barrier 0", "128 of 160 threads", "consumer"),
+        line="cute.arch.sync_threads()",
+        **MANY,
+    ),
+    "07 the same, with a tile for each CTA [Predict: a test with one tile would not find it]": Mistake(
+        "step07",
+        CUTE,
+        (
+            (
+                "                consumers.arrive_and_wait()\n                out.store",
+                "                cute.arch.sync_threads()\n                out.store",
+            ),
+            (
+                "                consumers.arrive_and_wait()\n                if",
+                "                cute.arch.sync_threads()\n                if",
+            ),
+        ),
+        "",
+    ),
+    "07 barrier 1 of 256 threads in one role": Mistake(
+        "step07",
+        TL,
+        (
+            (EPILOGUE_SYNC, EPILOGUE_SYNC.replace("128", "256")),
+            (STORE_SYNC, STORE_SYNC.replace("128", "256")),
+        ),
+        "results",
+        says=("consumer warps 4-7", "barrier 1", "128 of 256 threads"),
+        never=("mbarrier", "full", "empty"),
+        line="T.sync_threads(1, 256)",
+        ctas=(0,),
+    ),
+    "07 barrier 0 of 256 threads in one role [row: no mbarrier is named]": Mistake(
+        "step07",
+        TL,
+        ((EPILOGUE_SYNC, "                    T.sync_threads(0, 256)\n"),),
+        "results",
+        says=("consumer warps 4-7", "barrier 0", "128 of 256 threads"),
+        never=("mbarrier", "full", "empty"),
+        line="T.sync_threads(0, 256)",
+        ctas=(0,),
+    ),
+    "07 the producer arrives on empty": Mistake(
+        "step07",
+        TL,
+        ((FILLED, FILLED.replace("full", "empty")),),
+        "results",
+        says=("producer warp 0", "empty[0]"),
+        never=("consumer",),
+        line="T.mbarrier_arrive(empty[stage])",
+        ctas=(0,),
+    ),
+    "07 all 128 threads of the consumer arrive": Mistake(
+        "step07",
+        TL,
+        ((RELEASE, "                        T.mbarrier_arrive(empty[stage])\n"),),
+        "results",
+        says=("consumer warp", "arrives on empty[0]", "1 arrival"),
+        never=("producer",),
+        line="T.mbarrier_arrive(empty[stage])",
+        ctas=(0,),
+    ),
+    "07 one thread of each consumer warp arrives": Mistake(
+        "step07",
+        TL,
+        ((RELEASE, RELEASE.replace("128", "32")),),
+        "results",
+        says=("consumer warp", "empty[0]"),
+        line="T.mbarrier_arrive(empty[stage])",
+        ctas=(0,),
+    ),
+    "07 empty counts 4 [row: after as many K tiles as there are stages]": Mistake(
+        "step07",
+        TL,
+        (("empty = T.alloc_barrier([1]", "empty = T.alloc_barrier([4]"),),
+        "results",
+        says=("producer warp 0", "empty[0]", "3 of 4 arrivals"),
+        line="empty = T.alloc_barrier([4]",
+        ctas=(0,),
+    ),
+    "07 nobody arrives on empty [row: after as many K tiles as there are stages]": Mistake(
+        "step07",
+        TL,
+        ((RELEASE, ""),),
+        "results",
+        says=("producer warp 0", "empty[0]", "1 of 1 arrivals"),
+        line="T.mbarrier_wait_parity(empty[stage]",
+        ctas=(0,),
+    ),
+    "07 full counts an arrival for A and one for B": Mistake(
+        "step07",
+        TL,
+        (("full = T.alloc_barrier([1]", "full = T.alloc_barrier([2]"),),
+        "results",
+        says=("consumer warps 4-7", "full[0]", "1 of 2 arrivals"),
+        line="full = T.alloc_barrier([2]",
+        ctas=(0,),
+    ),
+    "07 nobody arrives on full": Mistake(
+        "step07",
+        TL,
+        ((FILLED, ""),),
+        "results",
+        says=("full[0]", "1 of 1 arrivals"),
+        never=("for empty",),
+        ctas=(0,),
+    ),
+    "07 all 32 lanes of the producer arrive": Mistake(
+        "step07",
+        TL,
+        ((FILLED, "                            T.mbarrier_arrive(full[stage])\n"),),
+        "results",
+        says=("producer warp 0", "arrives on full[0]", "1 arrival"),
+        never=("consumer",),
+        line="T.mbarrier_arrive(full[stage])",
+        ctas=(0,),
+    ),
+    "07 arrives before it asks for the tiles": Mistake(
+        "step07",
+        TL,
+        (
+            (FILLED + COUNTED, COUNTED),
+            ("                            ks = slice", FILLED + "                            ks = slice"),
+        ),
+        "results",
+        says=("full[0]",),
+        ctas=(0,),
+    ),
+    "07 registers taken and never given back": Mistake(
+        "step07",
+        TL,
+        (("                T.inc_max_nreg(232)\n", ""),),
+        "instructions",
+        says=("setmaxnreg.inc", "found dec 40"),
+    ),
+    "07 a number of registers that is no multiple of 8": Mistake(
+        "step07",
+        TL,
+        (("inc_max_nreg(232)", "inc_max_nreg(236)"),),
+        "compiles",
+        says=("setmaxnreg", "236", "multiple of 8"),
+    ),
+    "07 the roles' register numbers exchanged": Mistake(
+        "step07",
+        TL,
+        (
+            ("T.dec_max_nreg(40)", "T.inc_max_nreg(232)"),
+            (
+                "                T.inc_max_nreg(232)\n                while",
+                "                T.dec_max_nreg(40)\n                while",
+            ),
+        ),
+        "instructions",
+        says=("setmaxnreg", "ignored"),
+    ),
+    "07 the producer never takes its next tile": Mistake(
+        "step07",
+        TL,
+        ((NEXT_LOADED, "                ### END"),),
+        "results",
+        says=("producer", "tile"),
+        never=("lanes", "mask", "branch"),
+        **MANY,
+    ),
+    "07 the consumer never takes its next tile": Mistake(
+        "step07",
+        TL,
+        ((NEXT_USED, NEXT_USED.replace("                    tiles.next_tile()\n", "")),),
+        "results",
+        says=("consumer", "tile"),
+        never=("lanes", "ldmatrix", "branch"),
+        **MANY,
+    ),
+    "07 gives the stage back before the wgmma is over": Mistake(
+        "step07",
+        TL,
+        (
+            (
+                "                        T.wait_wgmma(0)\n" + RELEASE,
+                RELEASE + "                        T.wait_wgmma(0)\n",
+            ),
+        ),
+        "results",
+        says=("wgmma", "released empty[0] too early", "consumer warp"),
+        line="T.mbarrier_arrive(empty[stage])",
+        ctas=(0,),
+    ),
+    "07 nobody waits for the wgmma": Mistake(
+        "step07",
+        TL,
+        (("                        T.wait_wgmma(0)\n", ""),),
+        "results",
+        says=("wgmma", "released empty[0] too early"),
+        line="T.mbarrier_arrive(empty[stage])",
+        ctas=(0,),
+    ),
+    "07 all four warps of the producer's warpgroup load": Mistake(
+        "step07",
+        TL,
+        (("if thread < 32:", "if thread < 128:"),),
+        "results",
+        says=("producer", "full[0]", "arrival"),
+        never=("barrier[0]",),
+        ctas=(0,),
+    ),
+    "07 the producer counts no K tiles": Mistake(
+        "step07",
+        TL,
+        ((FILLED + COUNTED, FILLED),),
+        "results",
+        says=("producer warp 0", "full[0]"),
+        never=("consumer",),
+        line="T.tma_copy(A[ms, ks]",
+        ctas=(0,),
+    ),
+    "07 the consumer counts no K tiles": Mistake(
+        "step07",
+        TL,
+        ((RELEASE + "                        it = it + 1\n", RELEASE),),
+        "results",
+        says=("consumer warp", "empty[0]"),
+        line="T.mbarrier_arrive(empty[stage])",
+        ctas=(0,),
+    ),
+    "07 the producer's parity is that of it, not of its round": Mistake(
+        "step07",
+        TL,
+        (("(it // num_stages) & 1 ^ 1", "it & 1 ^ 1"),),
+        "results",
+        says=("producer warp 0", "waits for empty[1]", "parity 0"),
+        line="T.mbarrier_wait_parity(empty[stage], it & 1 ^ 1)",
+        ctas=(0,),
+    ),
+    "07 nobody waits for full [row: a wait is missing]": Mistake(
+        "step07",
+        TL,
+        (("                        " + WAIT_FULL, ""),),
+        "results",
+        says=("consumer warp", "full[0]", "has not waited for"),
+        line="T.wgmma_gemm(",
+        ctas=(0,),
+    ),
+    "07 more stages than the ring has slots": Mistake(
+        "step07",
+        TL,
+        (("num_stages, ring = 2, 4", "num_stages, ring = 5, 4"),),
+        "results",
+        says=("producer warp 0", "loads over", "full[0]"),
+        line="T.tma_copy(A[ms, ks]",
+        ctas=(0,),
+    ),
+    # -- step 7, CuTe DSL
+    "07 no producer_acquire": Mistake(
+        "step07",
+        CUTE,
+        (("                        pipe.producer_acquire(load)\n", ""),),
+        "instructions",
+        says=("expect_tx", "producer_acquire"),
+    ),
+    "07 the load state never advances": Mistake(
+        "step07",
+        CUTE,
+        (("                        load.advance()\n", ""),),
+        "results",
+        says=("producer warp 0", "full[0]", "arrives"),
+        line="pipe.producer_acquire(load)",
+        ctas=(0,),
+    ),
+    "07 the use state never advances": Mistake(
+        "step07",
+        CUTE,
+        (("                    use.advance()\n", ""),),
+        "results",
+        says=("consumer warp", "released empty[0]"),
+        line="pipe.consumer_release(use)",
+        ctas=(0,),
+    ),
+    "07 no consumer_release": Mistake(
+        "step07",
+        CUTE,
+        (("                    pipe.consumer_release(use)\n", ""),),
+        "results",
+        says=("producer warp 0", "empty[0]", "4 of 4 arrivals"),
+        line="pipe.producer_acquire(load)",
+        ctas=(0,),
+    ),
+    "07 the producer has a consumer's state [row: nothing was loaded]": Mistake(
+        "step07",
+        CUTE,
+        (("PipelineUserType.Producer", "PipelineUserType.Consumer"),),
+        "results",
+        says=("producer warp 0", "empty[0]", "parity 0", "phase 0"),
+        line="pipe.producer_acquire(load)",
+        ctas=(0,),
+    ),
+    "07 the loads under elect_one": Mistake(
+        "step07",
+        CUTE,
+        ((LOADS, "                        with cute.arch.elect_one():\n" + indented(LOADS)),),
+        "results",
+        says=("producer warp 0", "31 lanes"),
+        line="cute.copy(load_A",
+        ctas=(0,),
+    ),
+    "07 all four warps of the producer's warpgroup load, CuTe DSL": Mistake(
+        "step07",
+        CUTE,
+        (
+            (
+                "            if warp_idx == 0:\n                for tile",
+                "            if warp_idx < 4:\n                for tile",
+            ),
+        ),
+        "results",
+        says=("producer warp", "arrives on full[0]", "1 arrival"),
+        never=("consumer",),
+        line="pipe.producer_acquire(load)",
+        ctas=(0,),
+    ),
+    "07 ACCUMULATE is never set": Mistake(
+        "step07",
+        CUTE,
+        (("                        mma.set(warpgroup.Field.ACCUMULATE, True)\n", ""),),
+        "results",
+        says=("last 16 columns of K", "accumulate flag was never set"),
+        ctas=(0,),
+    ),
+    "07 no consumer_wait": Mistake(
+        "step07",
+        CUTE,
+        (("                    pipe.consumer_wait(use)\n", ""),),
+        "results",
+        says=("consumer warp", "full[0]", "has not waited for"),
+        line="cute.gemm(",
+        ctas=(0,),
+    ),
+    "07 the consumer group counts both CTAs' worth of warps": Mistake(
+        "step07",
+        CUTE,
+        (("Agent.Thread, 4)", "Agent.Thread, 8)"),),
+        "results",
+        says=("producer warp 0", "empty[0]", "4 of 8 arrivals"),
+        line="PipelineTmaAsync.create",
+        ctas=(0,),
+    ),
+    "07 the producer group counts a warp's 32 lanes": Mistake(
+        "step07",
+        CUTE,
+        (("CooperativeGroup(pipeline.Agent.Thread),", "CooperativeGroup(pipeline.Agent.Thread, 32),"),),
+        "results",
+        says=("consumer warps 4-7", "full[0]", "31 of 32 arrivals"),
+        line="PipelineTmaAsync.create",
+        ctas=(0,),
+    ),
+}
+MISTAKES |= {
+    # -- step 8
+    "08 a release in every round [Predict: gives back it - 1 in every round]": Mistake(
+        "step08",
+        TL,
+        (
+            (
+                LATE_RELEASE,
+                "                        if T.shuffle_elect(128):\n"
+                "                            T.mbarrier_arrive(empty[(it - 1) % num_stages])\n",
+            ),
+        ),
+        "results",
+        says=("released empty[3] too early", "consumer warp"),
+        line="T.mbarrier_arrive(empty[(it - 1) % num_stages])",
+        **MANY,
+    ),
+    "08 the stage before is given back where it > 0 [row: a stage given back twice]": Mistake(
+        "step08",
+        TL,
+        ((LATE_RELEASE, LATE_RELEASE.replace("k > 0", "it > 0")),),
+        "results",
+        says=("consumer warp", "released empty[2] too early"),
+        line="T.mbarrier_arrive(empty[(it - 1) % num_stages])",
+        **MANY,
+    ),
+    "08 the last stage is never given back [row: the second tile of D]": Mistake(
+        "step08",
+        TL,
+        ((DRAIN, "                    T.wait_wgmma(0)\n"),),
+        "results",
+        says=("producer warp 0", "empty[2]", "1 of 1 arrivals"),
+        line="T.mbarrier_wait_parity(empty[stage]",
+        **MANY,
+    ),
+    "08 no wait for the last group [row: D lacks parts of the last K tile]": Mistake(
+        "step08",
+        TL,
+        ((DRAIN, DRAIN.split("\n", 1)[1]),),
+        "results",
+        says=("consumer warp", "wgmma may still write"),
+        never=("producer",),
+        line="T.copy(acc, D_shared)",
+        ctas=(0,),
+    ),
+    "08 gives back the stage in use [row: a few elements wrong]": Mistake(
+        "step08",
+        TL,
+        ((LATE_RELEASE, RELEASE), (DRAIN, "                    T.wait_wgmma(0)\n")),
+        "results",
+        says=("wgmma", "released empty[0] too early"),
+        line="T.mbarrier_arrive(empty[stage])",
+        ctas=(0,),
+    ),
+    "08 two groups left in flight, and one stage behind": Mistake(
+        "step08",
+        TL,
+        (("T.wait_wgmma(1)", "T.wait_wgmma(2)"),),
+        "results",
+        says=("wgmma", "released empty[0] too early"),
+        line="T.mbarrier_arrive(empty[(it - 1) % num_stages])",
+        ctas=(0,),
+    ),
+    "08 gives back the stage after this one": Mistake(
+        "step08",
+        TL,
+        ((LATE_RELEASE, LATE_RELEASE.replace("it - 1", "it + 1")),),
+        "results",
+        says=("producer warp 0", "empty[0]", "1 of 1 arrivals"),
+        **MANY,
+    ),
+    "08 stage - 1, which is -1 for stage 0": Mistake(
+        "step08",
+        TL,
+        ((LATE_RELEASE, LATE_RELEASE.replace("(it - 1) % num_stages", "stage - 1")),),
+        "results",
+        says=("producer warp 0", "empty[3]", "1 of 1 arrivals"),
+        **MANY,
+    ),
+    "08 the consumer counts five stages": Mistake(
+        "step08",
+        TL,
+        (
+            (
+                "it % num_stages\n                        T.mbarrier_wait",
+                "it % (num_stages + 1)\n                        T.mbarrier_wait",
+            ),
+        ),
+        "results",
+        says=("consumer warps 4-7", "wait for"),
+        line="T.mbarrier_wait_parity(full[stage]",
+        ctas=(0,),
+    ),
+    "08 the accumulator is cleared for the first tile alone": Mistake(
+        "step08",
+        TL,
+        (("clear_accum=(k == 0)", "clear_accum=(it == 0)"),),
+        "results",
+        says=("tile",),
+        never=("producer",),
+        **MANY,
+    ),
+    "08 the accumulator is never cleared": Mistake(
+        "step08",
+        TL,
+        (("clear_accum=(k == 0)", "clear_accum=False"),),
+        "results",
+        says=("consumer warp", "registers that nothing has written"),
+        line="T.wgmma_gemm(",
+        ctas=(0,),
+    ),
+    "08 one stage [Predict: the smallest num_stages]": Mistake(
+        "step08", TL, (("num_stages = 4", "num_stages = 1"),), "instructions", says=("mbarrier",)
+    ),
+    "08 two stages [Predict: the smallest num_stages]": Mistake(
+        "step08", TL, (("num_stages = 4", "num_stages = 2"),), "instructions", says=("four stages", "found 4")
+    ),
+    "08 eight stages": Mistake(
+        "step08",
+        TL,
+        (("num_stages = 4", "num_stages = 8"),),
+        "compiles",
+        says=("294,912 bytes of shared memory", "232,448"),
+    ),
+    "08 releases the stage in use, CuTe DSL [row: a few elements wrong]": Mistake(
+        "step08",
+        CUTE,
+        (
+            (
+                FREE + "                    use",
+                "                    pipe.consumer_release(use)\n                    use",
+            ),
+            (FREE_LAST, "                ###"),
+        ),
+        "results",
+        says=("wgmma", "released empty[0] too early"),
+        line="pipe.consumer_release(use)",
+        ctas=(0,),
+    ),
+    "08 free never advances": Mistake(
+        "step08",
+        CUTE,
+        ((FREE, FREE.replace("                        free.advance()\n", "")),),
+        "results",
+        says=("producer warp 0", "empty[1]", "4 of 4 arrivals"),
+        line="pipe.producer_acquire(load)",
+        size=(256, 512, 640),
+    ),
+    "08 the last stage is never given back, CuTe DSL": Mistake(
+        "step08",
+        CUTE,
+        ((FREE_LAST, "                ###"),),
+        "results",
+        says=("producer warp 0", "empty[2]", "4 of 4 arrivals"),
+        line="pipe.producer_acquire(load)",
+        **MANY,
+    ),
+    "08 a release in every round, CuTe DSL": Mistake(
+        "step08",
+        CUTE,
+        ((FREE, "                    pipe.consumer_release(free)\n                    free.advance()\n"),),
+        "results",
+        says=("consumer warp", "too early"),
+        line="pipe.consumer_release(free)",
+        **MANY,
+    ),
+    "08 waits for all but one after the loop": Mistake(
+        "step08",
+        CUTE,
+        (
+            (
+                "                warpgroup.wait_group(0)\n                pipe",
+                "                warpgroup.wait_group(1)\n                pipe",
+            ),
+        ),
+        "results",
+        says=("consumer warp", "wgmma may still write"),
+        line="out.store(acc.load()",
+        ctas=(0,),
+    ),
+    # -- step 9, TileLang
+    "09 empty counts one CTA's consumer [row: wrong numbers, different each run]": Mistake(
+        "step09",
+        TL,
+        (("[cluster] * num_stages", "[1] * num_stages"),),
+        "results",
+        says=("empty", "2", "1"),
+        never=("cluster barrier",),
+        line="empty = T.alloc_cluster_barrier([1]",
+        **ROUNDS,
+    ),
+    "09 each consumer arrives at home alone [row: hangs in the second round]": Mistake(
+        "step09",
+        TL,
+        ((TELL_BOTH, at_home(TELL_BOTH)), (TELL_LAST, at_home(TELL_LAST))),
+        "results",
+        says=("producer warp 0", "empty[0]", "1 of 2 arrivals"),
+        **ROUNDS,
+    ),
+    "09 each consumer arrives twice at home [row: wrong numbers, different each run]": Mistake(
+        "step09",
+        TL,
+        ((TELL_BOTH, twice_at_home(TELL_BOTH)), (TELL_LAST, twice_at_home(TELL_LAST))),
+        "results",
+        says=("producer warp 0 of CTA 0", "CTA 1"),
+        line="T.mbarrier_arrive(empty[(it - 1) % num_stages], rank)",
+        **ROUNDS,
+    ),
+    "09 rank 1 waits for its own consumer alone [Predict: does its producer need CTA 0's]": Mistake(
+        "step09",
+        TL,
+        tuple(
+            (
+                text,
+                text.replace("thread % 128 < cluster:", "thread % 128 < 1 + 2 * rank:").replace(
+                    ", thread % 128)", ", T.min(thread % 128, 1))"
+                ),
+            )
+            for text in (TELL_BOTH, TELL_LAST)
+        ),
+        "",
+        **ROUNDS,
+    ),
+    "09 threads 0 and 1 of the CTA tell, which are the producer's": Mistake(
+        "step09",
+        TL,
+        (
+            (TELL_BOTH, TELL_BOTH.replace("thread % 128 < cluster", "thread < cluster")),
+            (TELL_LAST, TELL_LAST.replace("thread % 128 < cluster", "thread < cluster")),
+        ),
+        "instructions",
+        says=("arrival on the other CTA's barrier", "found none"),
+        **ROUNDS,
+    ),
+    "09 all 128 threads tell": Mistake(
+        "step09",
+        TL,
+        (
+            (
+                TELL_BOTH,
+                "                        if k > 0:\n"
+                "                            T.mbarrier_arrive(empty[(it - 1) % num_stages], thread % 2)\n",
+            ),
+        ),
+        "results",
+        says=("empty[0]", "consumer", "arrival"),
+        line="T.mbarrier_arrive(empty[(it - 1) % num_stages], thread % 2)",
+        **ROUNDS,
+    ),
+    "09 the last stage is never given back": Mistake(
+        "step09",
+        TL,
+        ((TELL_LAST, ""),),
+        "results",
+        says=("producer warp 0", "empty[2]", "2 of 2 arrivals"),
+        never=("cluster barrier",),
+        line="T.mbarrier_wait_parity(empty[stage]",
+        **MANY,
+    ),
+    "09 a mask of rank 1 alone": Mistake(
+        "step09",
+        TL,
+        (("cluster_mask=0b11", "cluster_mask=0b10"),),
+        "instructions",
+        says=("multicast", "the mask names both CTAs"),
+        **PAIR,
+    ),
+    "09 the rank is not in the tile's row [row: two rows of tiles the same, or one missing]": Mistake(
+        "step09",
+        TL,
+        tuple((text, text.replace(" + rank", "")) for text in (ROW_LOADED, ROW_STORED)),
+        "results",
+        says=("never written", "rows 128..255"),
+    ),
+    "09 the rank is not in the row that is loaded [row: two rows of tiles the same]": Mistake(
+        "step09",
+        TL,
+        ((ROW_LOADED, ROW_LOADED.replace(" + rank", "")),),
+        "results",
+        says=("tile (2, 0)", "holds the product of tile (0, 0)"),
+    ),
+    "09 A is multicast as well": Mistake(
+        "step09",
+        TL,
+        (
+            (
+                "A_shared[stage, :, :], barrier=full[stage])",
+                "A_shared[stage, :, :], barrier=full[stage], cluster_mask=0b11)",
+            ),
+        ),
+        "results",
+        says=("tile (2, 0)", "holds the product of tile (0, 0)"),
+    ),
+    "09 rows of pairs taken for rows of tiles": Mistake(
+        "step09",
+        TL,
+        tuple(
+            (text, text.replace("m_idx * cluster + rank", "m_idx + rank"))
+            for text in (ROW_LOADED, ROW_STORED)
+        ),
+        "results",
+        says=("never written", "rows 384..511"),
+        size=(512, 128, 320),
+    ),
+    "09 rank 0 alone arrives on full [row: consumers of one CTA wait for full]": Mistake(
+        "step09",
+        TL,
+        (("if T.shuffle_elect(32):\n", "if rank == 0 and T.shuffle_elect(32):\n"),),
+        "results",
+        says=("consumer warps 4-7 of CTA", "full[0]", "1 of 1 arrivals"),
+        never=("cluster barrier",),
+        line="T.mbarrier_wait_parity(full[stage]",
+    ),
+    "09 rank 0 alone calls the multicast": Mistake(
+        "step09",
+        TL,
+        ((LOAD_B, "                            if rank == 0:\n" + indented(LOAD_B)),),
+        "results",
+        says=("full", "16,384 bytes", "32,768"),
+    ),
+    "09 empty is a barrier of the CTA": Mistake(
+        "step09",
+        TL,
+        (("alloc_cluster_barrier([cluster]", "alloc_barrier([cluster]"),),
+        "compiles",
+        says=("must be a cluster barrier",),
+        line="T.mbarrier_arrive(empty[(it - 1) % num_stages], thread %",
+    ),
+    "09 tells a rank that the cluster does not have [row: crash]": Mistake(
+        "step09",
+        TL,
+        ((TELL_BOTH, TELL_BOTH.replace(", thread % 128)", ", thread % 128 + 1)")),),
+        "results",
+        says=("consumer warp", "cluster of 2"),
+        never=("producer",),
+        line="T.mbarrier_arrive(empty[(it - 1) % num_stages], thread %",
+    ),
+    "09 sync_threads at the end": Mistake(
+        "step09",
+        TL,
+        (("            T.cluster_sync()", "            T.sync_threads()"),),
+        "instructions",
+        says=("two `barrier.cluster`", "before a CTA exits"),
+    ),
+    "09 back through K from one tile too far": Mistake(
+        "step09",
+        TL,
+        (("k, k_tiles - 1 - k)", "k, k_tiles - k)"),),
+        "results",
+        says=("without K tile 0",),
+        **MANY,
+    ),
+    # -- step 9, CuTe DSL
+    "09 empty counts the warps of one CTA": Mistake(
+        "step09",
+        CUTE,
+        (("cluster * 4)", "4)"),),
+        "results",
+        says=("empty", "4", "8"),
+        never=("cluster barrier",),
+        line="PipelineTmaAsync.create",
+        **ROUNDS,
+    ),
+    "09 empty counts threads": Mistake(
+        "step09",
+        CUTE,
+        (("cluster * 4)", "cluster * 128)"),),
+        "results",
+        says=("producer warp 0", "empty[0]", "248 of 256 arrivals"),
+        line="PipelineTmaAsync.create",
+        **ROUNDS,
+    ),
+    "09 full expects half of B [Predict: how many bytes of B]": Mistake(
+        "step09",
+        CUTE,
+        (("tile_bytes = (block_M + block_N)", "tile_bytes = (block_M + block_N // 2)"),),
+        "results",
+        says=("full[0]", "expects 24,576 bytes", "32,768"),
+        **PAIR,
+    ),
+    "09 a mask of the CTA itself [row: bytes that the CTA expects go elsewhere]": Mistake(
+        "step09",
+        CUTE,
+        (("both = cutlass.Int16(0b11)", "both = cutlass.Int16(1 << rank)"),),
+        "results",
+        says=("consumer warps 4-7", "full[0]", "8,192 of 32,768 bytes"),
+        line="pipe.consumer_wait(use)",
+        **PAIR,
+    ),
+    "09 rank 0 alone loads its half of B": Mistake(
+        "step09",
+        CUTE,
+        (
+            (
+                "                        cute.copy(load_B, B_half",
+                "                        if rank == 0:\n                            cute.copy(load_B, B_half",
+            ),
+        ),
+        "results",
+        says=("consumer warps 4-7", "full[0]", "8,192 of 32,768 bytes"),
+        line="pipe.consumer_wait(use)",
+        **PAIR,
+    ),
+    "09 each CTA loads all of B for both": Mistake(
+        "step09",
+        CUTE,
+        (("stage_B, tile_B, cluster)", "stage_B, tile_B)"),),
+        "results",
+        says=("full[0]",),
+        line="cute.copy(load_B",
+        **PAIR,
+    ),
+    "09 an operation that cannot multicast": Mistake(
+        "step09",
+        CUTE,
+        (("make_tiled_tma_atom(g2s_both, B", "make_tiled_tma_atom(g2s, B"),),
+        "compiles",
+        says=("num_multicast", "non multicast"),
+        line="make_tiled_tma_atom(g2s, B",
+    ),
+    "09 no mask": Mistake(
+        "step09",
+        CUTE,
+        ((", tma_bar_ptr=full, mcast_mask=both)", ", tma_bar_ptr=full)"),),
+        "compiles",
+        says=("multicast mask", "mcast_mask"),
+        line="cute.copy(load_B",
+    ),
+    "09 the pipeline does not know the cluster": Mistake(
+        "step09",
+        CUTE,
+        (("cute.make_layout((1, cluster, 1, 1))", "cute.make_layout((1, 1, 1, 1))"),),
+        "instructions",
+        says=("arrival on the other CTA's barrier", "found none"),
+        **PAIR,
+    ),
+    # -- step 10
+    "10 the named barrier counts one warpgroup of two": Mistake(
+        "step10",
+        TL,
+        tuple((text, text.replace("128 * consumers", "128")) for text in (BEFORE_CHUNK, BEFORE_STORE)),
+        "results",
+        says=("TMA store", "consumer warp"),
+        never=("producer",),
+    ),
+    "10 the named barrier counts the producer [row: hangs in the first epilogue]": Mistake(
+        "step10",
+        TL,
+        tuple((text, text.replace("128 * consumers", "threads")) for text in (BEFORE_CHUNK, BEFORE_STORE)),
+        "results",
+        says=("consumer warps 4-11", "barrier 1", "256 of 384 threads"),
+        never=("producer", "cluster barrier"),
+        line="T.sync_threads(1, threads)",
+    ),
+    "10 no policy: each warpgroup has 128 columns, and a chunk is no fixed registers": Mistake(
+        "step10",
+        TL,
+        ((", policy=rows\n", "\n"),),
+        "results",
+        never=("producer",),
+        line="T.wgmma_gemm(",
+        size=(256, 512, 192),
+        ctas=(0, 1),
+    ),
+    "10 a buffer for each chunk": Mistake(
+        "step10",
+        TL,
+        ((CHUNK, CHUNK.replace("c % 2", "c")),),
+        "results",
+        says=("consumer warp", "of shared memory, which has 230,400"),
+        line="T.copy(acc[:, c * epi_N",
+        size=(256, 512, 192),
+        ctas=(0, 1),
+    ),
+    "10 always stores buffer 0": Mistake(
+        "step10",
+        TL,
+        (("T.tma_copy(D_shared[c % 2, :, :], D[", "T.tma_copy(D_shared[0, :, :], D["),),
+        "results",
+        says=("store of D",),
+        never=("wgmma",),
+        size=(256, 512, 192),
+        ctas=(0, 1),
+    ),
+    "10 always the first chunk of the sums [row: chunks in the wrong columns]": Mistake(
+        "step10",
+        TL,
+        ((CHUNK, CHUNK.replace("c * epi_N : (c + 1) * epi_N", "0:epi_N")),),
+        "results",
+        says=("tile (0, 1)", "holds the product of tile (0, 0)"),
+        size=(256, 512, 192),
+        ctas=(0, 1),
+    ),
+    "10 the chunk's column is c, not c chunks": Mistake(
+        "step10",
+        TL,
+        ((COLUMNS, "part = slice(n + c, n + c + epi_N)"),),
+        "results",
+        says=("never written",),
+        size=(256, 512, 192),
+    ),
+    "10 no wait before a buffer is written [row: parts of tiles wrong]": Mistake(
+        "step10",
+        TL,
+        (
+            (
+                "                        T.tma_store_wait(1)  # all but the newest store have read "
+                "their buffer\n",
+                "",
+            ),
+        ),
+        "instructions",
+        says=("wait_group", "before their buffer is written again"),
+        size=(256, 512, 192),
+    ),
+    "10 one chunk too few": Mistake(
+        "step10",
+        TL,
+        (("T.unroll(block_N // epi_N)", "T.unroll(block_N // epi_N - 1)"),),
+        "results",
+        says=("never written", "columns 192..511"),
+        size=(256, 512, 192),
+    ),
+    "10 one consumer warpgroup tells [row: hangs in the second round]": Mistake(
+        "step10",
+        TL,
+        (
+            (TELL_BOTH, TELL_BOTH.replace("thread % 128", "thread - 128")),
+            (TELL_LAST, TELL_LAST.replace("thread % 128", "thread - 128")),
+        ),
+        "results",
+        says=("producer warp 0", "empty[0]", "2 of 4 arrivals"),
+        size=(256, 256, 512),
+    ),
+    "10 the consumers do not take registers [row: right, but slow]": Mistake(
+        "step10",
+        TL,
+        (("                T.inc_max_nreg(232)\n", ""),),
+        "instructions",
+        says=("setmaxnreg.inc", "found dec 40"),
+        size=(256, 512, 192),
+    ),
+    "10 no cluster_sync at the end": Mistake(
+        "step10",
+        TL,
+        ((CLUSTER_END, ""),),
+        "results",
+        says=("CTA", "nothing keeps that CTA"),
+        size=(256, 512, 192),
+        ctas=(0, 1),
+    ),
+    "10 the consumers' loop is for one warpgroup [row: hangs in the second round]": Mistake(
+        "step10",
+        CUTE,
+        (("        else:  # consumer warpgroups", "        elif warp_idx < 8:  # consumer warpgroups"),),
+        "results",
+        says=("producer warp 0", "empty[0]", "8 of 16 arrivals"),
+    ),
+    "10 groups of a chunk overlap [row: chunks in the wrong columns]": Mistake(
+        "step10",
+        CUTE,
+        (("group = c * (epi_N // 16) + i", "group = c + i"),),
+        "results",
+        says=("wrong", "columns 64..255"),
+        never=("a wait", "fence"),
+        size=(256, 512, 192),
+        ctas=(0, 1),
+    ),
+    "10 columns count tiles, not chunks [row: tiles and chunks are mixed up]": Mistake(
+        "step10",
+        CUTE,
+        (("n * (block_N // epi_N) + c", "n + c"),),
+        "results",
+        says=("never written",),
+        size=(256, 512, 192),
+    ),
+    "10 no barrier between the writes and the store": Mistake(
+        "step10",
+        CUTE,
+        (
+            (
+                "                    consumers.arrive_and_wait()\n                    if",
+                "                    if",
+            ),
+        ),
+        "results",
+        says=("TMA store (consumer warp 4", "what consumer warp"),
+        line="cute.copy(store_D",
+        size=(256, 512, 192),
+        ctas=(0, 1),
+    ),
+    "10 another warp stores than the one that waits": Mistake(
+        "step10",
+        CUTE,
+        (
+            (
+                "                    if warp_idx == 4:\n                        cute.copy(\n",
+                "                    if warp_idx == 8:\n                        cute.copy(\n",
+            ),
+        ),
+        "results",
+        says=("overwrites shared memory", "store of D"),
+        never=("producer", "wgmma"),
+        size=(256, 512, 192),
+        ctas=(0, 1),
+    ),
+    "10 waits for all but two stores": Mistake(
+        "step10",
+        CUTE,
+        (("wait_group(1, read=True)", "wait_group(2, read=True)"),),
+        "results",
+        says=("consumer warp", "overwrites shared memory", "store of D"),
+        never=("producer", "wgmma"),
+        line="cute.copy(to_shared",
+        size=(256, 512, 192),
+        ctas=(0, 1),
+    ),
+    "10 no producer_tail": Mistake(
+        "step10",
+        CUTE,
+        (("                pipe.producer_tail(load)\n", ""),),
+        "instructions",
+        says=("producer_tail",),
+        size=(256, 512, 192),
+    ),
+    "10 registers for 66,560 [Predict 07: each consumer asks for 240]": Mistake(
+        "step10",
+        CUTE,
+        (("increase(232)", "increase(240)"),),
+        "results",
+        says=("66,560 registers", "64,512"),
+        never=("mbarrier", "full", "empty"),
+        line="setmaxregister_increase(240)",
+        size=(256, 256, 64),
+    ),
+    "10 both warpgroups multiply the same rows [row: 64 rows of every tile wrong]": Mistake(
+        "step10",
+        CUTE,
+        (("mma.get_slice(thread - 128)", "mma.get_slice(thread % 128)"),),
+        "results",
+        says=("tile (1, 0)", "holds the product of tile (0, 0)"),
+        size=(256, 512, 192),
+        ctas=(0, 1),
+    ),
+    # -- notebook 13: what a patient is first mended to
+    "13A no arrival either": Mistake(
+        "step04",
+        TL,
+        (("T.mbarrier_arrive(full)", "T.mbarrier_expect_tx(full, block_N * block_K * 2)"),),
+        "results",
+        says=("full", "1 of 1 arrivals", "16,384 of 49,152 bytes"),
+        never=("producer", "empty"),
+        line="T.mbarrier_wait_parity(full",
+    ),
+    "13A half of the bytes too many": Mistake(
+        "step04",
+        TL,
+        (
+            (
+                "T.mbarrier_arrive(full)",
+                "T.mbarrier_expect_tx(full, block_N * block_K)\n                    T.mbarrier_arrive(full)",
+            ),
+        ),
+        "results",
+        says=("full", "8,192 of 40,960 bytes"),
+        never=("producer", "empty"),
+        line="T.mbarrier_wait_parity(full",
+    ),
+    "13B the parity is that of the stage": Mistake(
+        "step05",
+        TL,
+        (("(k // num_stages) & 1", "stage & 1"),),
+        "results",
+        says=("full[1]", "parity 1"),
+        never=("producer", "consumer", "empty"),
+        line="T.mbarrier_wait_parity(full[stage], stage & 1)",
+    ),
+    "13B the parity is that of the load": Mistake(
+        "step05",
+        TL,
+        (("(k // num_stages) & 1", "(i // num_stages) & 1"),),
+        "results",
+        says=("full[1]", "parity 1"),
+        never=("producer", "consumer", "empty"),
+        line="T.mbarrier_wait_parity(full[stage], (i // num_stages) & 1)",
+    ),
+    "13C the fence before the writes": Mistake(
+        "step04",
+        CUTE,
+        (
+            ("        cute.arch.fence_view_async_shared()\n", ""),
+            (
+                "        out.store(acc.load()",
+                "        cute.arch.fence_view_async_shared()\n        out.store(acc.load()",
+            ),
+        ),
+        "results",
+        says=("TMA store", "ordinary stores"),
+        line="cute.copy(store_D",
+    ),
+    "13C the barrier first, then one warp's fence": Mistake(
+        "step04",
+        CUTE,
+        (
+            (
+                "        cute.arch.fence_view_async_shared()\n        cute.arch.sync_threads()\n"
+                "        if warp_idx == 0:\n",
+                "        cute.arch.sync_threads()\n        if warp_idx == 0:\n"
+                "            cute.arch.fence_view_async_shared()\n",
+            ),
+        ),
+        "results",
+        says=("fence",),
+    ),
+    "13D waits once D_shared is written": Mistake(
+        "step06",
+        TL,
+        (
+            (STORE_WAIT + "                T.sync_threads()\n", "                T.sync_threads()\n"),
+            (
+                "                T.copy(acc, D_shared)\n",
+                "                T.copy(acc, D_shared)\n                T.tma_store_wait(0)\n",
+            ),
+        ),
+        "results",
+        says=("overwrites shared memory", "store of D"),
+        never=("producer", "wgmma"),
+        line="T.copy(acc, D_shared)",
+        **EPILOGUES,
+    ),
+    "13D waits for all stores but one": Mistake(
+        "step06",
+        TL,
+        ((STORE_WAIT, STORE_WAIT.replace("(0)", "(1)")),),
+        "results",
+        says=("overwrites shared memory", "store of D"),
+        never=("producer", "wgmma"),
+        line="T.copy(acc, D_shared)",
+        **EPILOGUES,
+    ),
+    "13E the parity of the count, not of its round": Mistake(
+        "step06",
+        TL,
+        (("((done + k) // num_stages) & 1", "(done + k) & 1"),),
+        "results",
+        says=("full[1]", "has not waited for"),
+        never=("producer", "consumer", "empty"),
+        line="T.wgmma_gemm(",
+        **MANY,
+    ),
+    "13F waits for every group": Mistake(
+        "step08",
+        TL,
+        (("T.wait_wgmma(1)", "T.wait_wgmma(0)"),),
+        "instructions",
+        says=("wgmma.wait_group", "above 0"),
+    ),
+    # -- case 15
+    "15 no wait before a buffer is written [row: a later slice's numbers]": Mistake(
+        "case15",
+        TL,
+        (("                T.tma_store_wait(1)  # all but the newest store have read their buffer\n", ""),),
+        "results",
+        says=("overwrites shared memory", "store of D"),
+        never=("wgmma", "producer"),
+        line="T.copy(acc[:, c * epi_N",
+        **ONE_TILE,
+    ),
+    "15 waits for all but two stores, with two buffers [Predict: three buffers]": Mistake(
+        "case15",
+        TL,
+        (("tma_store_wait(1)", "tma_store_wait(2)"),),
+        "results",
+        says=("overwrites shared memory", "store of D"),
+        never=("wgmma", "producer"),
+        line="T.copy(acc[:, c * epi_N",
+        **ONE_TILE,
+    ),
+    "15 three buffers, and all but two stores [Predict: three buffers]": Mistake(
+        "case15",
+        TL,
+        (
+            ("tma_store_wait(1)", "tma_store_wait(2)"),
+            ("D_shared = T.alloc_shared((2,", "D_shared = T.alloc_shared((3,"),
+            (CHUNK, CHUNK.replace("c % 2", "c % 3")),
+            ("T.tma_copy(D_shared[c % 2", "T.tma_copy(D_shared[c % 3"),
+        ),
+        "",
+        **ONE_TILE,
+    ),
+    "15 no wait at the end [row: exit-in-flight]": Mistake(
+        "case15",
+        TL,
+        (("            T.tma_store_wait(0)\n            ###", "            ###"),),
+        "results",
+        says=("ends and has not waited for its TMA store",),
+        line="T.tma_copy(D_shared[c % 2",
+        **ONE_TILE,
+    ),
+    "15 a thread that has stored nothing waits [Predict: a thread of warp 1]": Mistake(
+        "case15",
+        TL,
+        (
+            (
+                "                T.tma_store_wait(1)  # all but the newest store have read their buffer\n",
+                "                if T.get_thread_binding() >= 32:\n                    T.tma_store_wait(1)\n",
+            ),
+        ),
+        "results",
+        says=("overwrites shared memory", "store of D"),
+        **ONE_TILE,
+    ),
+    "15 the store leaves the tile's column out [row: two at the same place]": Mistake(
+        "case15",
+        TL,
+        ((COLUMNS, "part = slice(c * epi_N, (c + 1) * epi_N)"),),
+        "results",
+        says=("never written",),
+        **ONE_TILE,
+    ),
+    "15 four slices at two places [row: two at the same place]": Mistake(
+        "case15",
+        TL,
+        ((COLUMNS, "part = slice(n + c % 2 * epi_N, n + (c % 2 + 1) * epi_N)"),),
+        "results",
+        says=("never written",),
+        **ONE_TILE,
+    ),
+    "15 three slices of four [row: fewer slices stored than the tile has]": Mistake(
+        "case15",
+        TL,
+        (("T.unroll(block_N // epi_N)", "T.unroll(block_N // epi_N - 1)"),),
+        "instructions",
+        says=("four TMA stores", "found 3"),
+        **ONE_TILE,
+    ),
+    "15 a loop that is not asked to be written out": Mistake(
+        "case15", TL, (("T.unroll(block_N // epi_N)", "T.serial(block_N // epi_N)"),), "", **ONE_TILE
+    ),
+    "15 the full wait [row: right, and no .read found]": Mistake(
+        "case15",
+        TL,
+        (
+            ("T.tma_store_wait(1)", "T.tma_store_wait(0, read=False)"),
+            (
+                "            T.tma_store_wait(0)\n            ###",
+                "            T.tma_store_wait(0, read=False)\n            ###",
+            ),
+        ),
+        "instructions",
+        says=("wait_group.read",),
+        **ONE_TILE,
+    ),
+    "15 the wait after the barrier [Predict; row: the same, though the wait is there]": Mistake(
+        "case15",
+        CUTE,
+        (
+            (
+                WAIT_READ,
+                "            cute.arch.sync_threads()\n" + WAIT_READ.rpartition("            cute")[0],
+            ),
+        ),
+        "results",
+        says=("overwrites shared memory", "store of D"),
+        never=("wgmma", "producer"),
+        line="cute.copy(to_shared",
+        **ONE_TILE,
+    ),
+    "15 warp 1 waits for warp 0's stores [Predict: a thread of warp 1]": Mistake(
+        "case15",
+        CUTE,
+        ((WAIT_READ, WAIT_READ.replace("== 0", "== 1")),),
+        "results",
+        says=("overwrites shared memory", "store of D"),
+        never=("wgmma", "producer"),
+        line="cute.copy(to_shared",
+        **ONE_TILE,
+    ),
+    "15 the stores are never committed [row: an open group is not waited for]": Mistake(
+        "case15", CUTE, ((COMMIT, ""),), "results", says=("store", "commit"), **ONE_TILE
+    ),
+    "15 no fence [row: proxy-fence, and right numbers]": Mistake(
+        "case15", CUTE, ((FENCE, ""),), "instructions", says=("fence.proxy.async",), **ONE_TILE
+    ),
+    "15 the barrier first, then one warp's fence [row: fence, then barrier]": Mistake(
+        "case15",
+        CUTE,
+        (
+            (
+                FENCE + "            cute.arch.sync_threads()\n            if warp_idx == 0:\n",
+                "            cute.arch.sync_threads()\n            if warp_idx == 0:\n    " + FENCE,
+            ),
+        ),
+        "results",
+        says=("fence",),
+        **ONE_TILE,
+    ),
+    "15 range, which the compiler unrolls": Mistake(
+        "case15",
+        CUTE,
+        (("for c in cutlass.range_constexpr(block_N", "for c in cutlass.range(block_N"),),
+        "",
+        **ONE_TILE,
+    ),
+    "15 a loop that stays a loop [row: instructions found one store]": Mistake(
+        "case15",
+        CUTE,
+        (
+            (
+                "for c in cutlass.range_constexpr(block_N // epi_N)",
+                "for c in cutlass.range(block_N // epi_N, unroll=1)",
+            ),
+        ),
+        "instructions",
+        says=("four TMA stores", "found 1"),
+        **ONE_TILE,
+    ),
+    "15 the full wait, CuTe DSL [row: right, and no .read found]": Mistake(
+        "case15",
+        CUTE,
+        (("wait_group(1, read=True)", "wait_group(1)"), ("wait_group(0, read=True)", "wait_group(0)")),
+        "instructions",
+        says=("wait_group.read",),
+        **ONE_TILE,
+    ),
+    "15 columns count tiles, not slices": Mistake(
+        "case15",
+        CUTE,
+        (("n * (block_N // epi_N) + c", "n + c"),),
+        "results",
+        says=("never written",),
+        **ONE_TILE,
+    ),
+    "15 groups of a slice overlap": Mistake(
+        "case15",
+        CUTE,
+        (("group = c * (epi_N // 16) + i", "group = c + i"),),
+        "results",
+        says=("wrong", "columns 32..255"),
+        never=("a wait", "fence", "two owners"),
+        **ONE_TILE,
+    ),
+    # -- no full marks without the idea
+    "10 its instructions in a branch that never runs, step 3's loop does the work": Mistake(
+        "step10",
+        TL,
+        ((ROLES, IN_A_DEAD_BRANCH),),
+        "instructions",
+        says=("no thread ever ran it",),
+        size=(256, 512, 192),
+    ),
+}
+
+# What a card should say, and does not yet: why
+TILE_LOOP = "a tile loop that never ends is told by the lanes that the compiler's code leaves behind"
+OPEN_GROUP = "a store that is in no committed group is not told apart from one that nobody waits for"
+BARRIER_NAMES = "a full barrier that no bytes were expected on yet is named empty, and the others move up"
+FIRST_WAIT = "the wait that leads is not the one that nothing but a fault can end"
+INIT_COUNT = "arrivals that are too many show as a release too early, or at the wait that they lap"
+UNWRITTEN = "elements that are wrong lead, those that were never written fold away"
+ONE_FENCE = "the fence of the one warp that stores is taken for that of every writer"
+XFAIL: dict[str, str] = {
+    "06 next_tile is forgotten": TILE_LOOP,
+    "07 the producer never takes its next tile": TILE_LOOP,
+    "07 the consumer never takes its next tile": TILE_LOOP,
+    "06 the store is never committed": OPEN_GROUP,
+    "15 the stores are never committed [row: an open group is not waited for]": OPEN_GROUP,
+    "07 all four warps of the producer's warpgroup load": BARRIER_NAMES,
+    "07 the producer's parity is that of it, not of its round": BARRIER_NAMES,
+    "07 plain sync_threads in the epilogue, CuTe DSL [Predict]": FIRST_WAIT,
+    "07 nobody arrives on full": FIRST_WAIT,
+    "10 the named barrier counts the producer [row: hangs in the first epilogue]": FIRST_WAIT,
+    "07 no producer_acquire": "the instruction is named, not the call that makes it",
+    "09 empty counts one CTA's consumer [row: wrong numbers, different each run]": INIT_COUNT,
+    "09 empty counts the warps of one CTA": INIT_COUNT,
+    "07 the consumer counts no K tiles": INIT_COUNT,
+    "07 one thread of each consumer warp arrives": INIT_COUNT,
+    "09 all 128 threads tell": INIT_COUNT,
+    "09 rank 0 alone calls the multicast": "a read before the wait leads, not the bytes that nobody expected",
+    "10 the chunk's column is c, not c chunks": UNWRITTEN,
+    "10 columns count tiles, not chunks [row: tiles and chunks are mixed up]": UNWRITTEN,
+    "15 the store leaves the tile's column out [row: two at the same place]": UNWRITTEN,
+    "15 four slices at two places [row: two at the same place]": UNWRITTEN,
+    "15 columns count tiles, not slices": UNWRITTEN,
+    "15 groups of a slice overlap": "wrong parts of a tile are put down to two owners; no finding says so",
+    "13C the barrier first, then one warp's fence": ONE_FENCE,
+    "15 the barrier first, then one warp's fence [row: fence, then barrier]": ONE_FENCE,
+}
+assert set(XFAIL) <= set(MISTAKES)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.xfail(strict=False, reason=XFAIL[name]) if name in XFAIL else ())
+        for name in MISTAKES
+    ],
+)
+def test_the_card_says_what_is_wrong(name):
+    require_said(MISTAKES[name])
+
+
+# -- copies
+
+AS_GEMM = ("    return main\n", "    return main\n\n\ngemm = copy\n")  # the name that a loaded factory has
+ARRIVE = (
+    "            with cute.arch.elect_one():\n                cute.arch.mbarrier_arrive_and_expect_tx(full, "
+)
+LOAD_12 = "            cute.copy(load_X, X_src[None, y, x, z], X_dst, tma_bar_ptr=full)\n"
+LOAD_14 = "            cute.copy(load_X, load_src, load_dst, tma_bar_ptr=full)"
+ROW_12 = "row_of_tiles = (z * slabs + slab) * (d1 // rows) + y"
+GROUPED = [
+    (f"{name}_tile = cute.group_modes({tile}, 0, 2)", f"{name}_tile = {tile}")
+    for name, tile in (
+        ("S", "S"),
+        ("X", "cute.local_tile(X, (tile, tile), (m, n))"),
+        ("Y", "cute.local_tile(Y, (tile, tile), (m, n))"),
+    )
+]
+
+
+def of_all_lanes(arrive: str) -> str:
+    """The arrival without its election."""
+    return textwrap.dedent(arrive.split("\n")[1]).join(("            ", ""))
+
+
+# what it is: (case, DSL, edits, the first part that fails, what the card has, its line)
+COPIES = {
+    "12 T.copy is left to choose [row: plain loads and stores]": (
+        "case12",
+        TL,
+        [
+            (
+                "            T.tma_copy(X[z : z + slabs, y : y + rows, x : x + columns], S, barrier=full)\n"
+                "            if T.shuffle_elect(128):\n                T.mbarrier_arrive(full)\n"
+                "            T.mbarrier_wait_parity(full, 0)\n",
+                "            T.copy(X[z : z + slabs, y : y + rows, x : x + columns], S)\n",
+            )
+        ],
+        "path",
+        ("X, global to shared", "plain loads and stores"),
+        "",
+    ),
+    "12 a slab has as many rows as the tile [row: wrong from the second slab on]": (
+        "case12",
+        TL,
+        [("row = (z + slab) * d1 + y", "row = (z + slab) * rows + y")],
+        "results",
+        ("elements of Y differ", "the first at [16, 0]", "belongs at [32, 0]"),
+        "",
+    ),
+    "12 the slabs of a tile follow each other [row: wrong from the second slab on]": (
+        "case12",
+        TL,
+        [("row = (z + slab) * d1 + y", "row = z * d1 + slab * rows + y")],
+        "results",
+        ("the first at [16, 0]", "belongs at [32, 0]"),
+        "",
+    ),
+    "12 every store to the first columns": (
+        "case12",
+        TL,
+        [("Y[row : row + rows, x : x + columns]", "Y[row : row + rows, 0:columns]")],
+        "results",
+        ("belongs at [0, 64]", "never written"),
+        "",
+    ),
+    "12 nobody arrives [row: never ends]": (
+        "case12",
+        TL,
+        [("            if T.shuffle_elect(128):\n                T.mbarrier_arrive(full)\n", "")],
+        "results",
+        ("full", "1 of 1 arrivals"),
+        "T.mbarrier_wait_parity(full, 0)",
+    ),
+    "12 the first wait has parity 1": (
+        "case12",
+        TL,
+        [("T.mbarrier_wait_parity(full, 0)", "T.mbarrier_wait_parity(full, 1)")],
+        "results",
+        ("TMA store", "full"),
+        "T.tma_copy(S[slab",
+    ),
+    "12 the bytes of one slab [row: never ends]": (
+        "case12",
+        CUTE,
+        [("slabs * rows * columns * 2)", "rows * columns * 2)")],
+        "results",
+        ("full", "2,048 bytes", "4,096"),
+        "",
+    ),
+    "12 tiles and slabs mixed up": (
+        "case12",
+        CUTE,
+        [(ROW_12, "row_of_tiles = (z + slab) * (d1 // rows) + y")],
+        "results",
+        ("the first at [1, 0, 0]", "belongs at [2, 0, 0]"),
+        "",
+    ),
+    "12 rows counted, not tiles of rows": (
+        "case12",
+        CUTE,
+        [(ROW_12, "row_of_tiles = (z * slabs + slab) * d1 + y")],
+        "results",
+        ("elements of Y differ", "never written"),
+        "",
+    ),
+    "12 group_modes for the view [Predict; row: rows come in another order]": (
+        "case12",
+        CUTE,
+        [
+            (
+                "Y = cute.make_tensor(Y.iterator, cute.make_layout((d0 * d1, d2), stride=(d2, 1)))",
+                "Y = cute.group_modes(Y, 0, 2)",
+            )
+        ],
+        "results",
+        ("the first at [0, 1, 0]", "belongs at [0, 8, 0]"),
+        "",
+    ),
+    "12 all 32 lanes arrive": (
+        "case12",
+        CUTE,
+        [(ARRIVE, of_all_lanes(ARRIVE))],
+        "results",
+        ("arrives on full", "1 arrival"),
+        "cute.arch.mbarrier_arrive_and_expect_tx(full",
+    ),
+    "12 the load under elect_one": (
+        "case12",
+        CUTE,
+        [(LOAD_12, "            with cute.arch.elect_one():\n" + indented(LOAD_12))],
+        "results",
+        ("31 lanes",),
+        "cute.copy(load_X",
+    ),
+    "12 nobody waits": (
+        "case12",
+        CUTE,
+        [("            cute.arch.mbarrier_wait(full, 0)\n", "")],
+        "results",
+        ("TMA store", "full", "not waited for"),
+        "cute.copy(store_Y",
+    ),
+    "14 no mode grouped [row: stride at mode 1]": (
+        "case14",
+        CUTE,
+        GROUPED,
+        "compiles",
+        ("stride at mode 1",),
+        "cpasync.tma_partition(load_X",
+    ),
+    "14 one side grouped [row: same size in the first rank]": (
+        "case14",
+        CUTE,
+        GROUPED[:1],
+        "compiles",
+        ("same size in the first rank",),
+        "cpasync.tma_partition(load_X",
+    ),
+    "14 the load's sides exchanged [row: src and dst]": (
+        "case14",
+        CUTE,
+        [("load_dst, load_src = cpasync", "load_src, load_dst = cpasync")],
+        "compiles",
+        ("cute.copy",),
+        "cute.copy(load_X",
+    ),
+    "14 the store's sides exchanged [row: src and dst]": (
+        "case14",
+        CUTE,
+        [("store_src, store_dst = cpasync", "store_dst, store_src = cpasync")],
+        "compiles",
+        ("src and dst need be",),
+        "cute.copy(store_Y",
+    ),
+    "14 all 32 lanes arrive [row: more arrivals]": (
+        "case14",
+        CUTE,
+        [(ARRIVE, of_all_lanes(ARRIVE))],
+        "results",
+        ("arrives on full", "1 arrival"),
+        "cute.arch.mbarrier_arrive_and_expect_tx(full",
+    ),
+    "14 no bytes are expected": (
+        "case14",
+        CUTE,
+        [(ARRIVE + "tile_bytes)\n", "")],
+        "results",
+        ("full", "1 of 1 arrivals", "8,192 bytes that came"),
+        "cute.arch.mbarrier_wait(full, 0)",
+    ),
+    "14 rows and columns exchanged [row: whole tiles of Y never written]": (
+        "case14",
+        CUTE,
+        [
+            ("local_tile(X, (tile, tile), (m, n))", "local_tile(X, (tile, tile), (n, m))"),
+            ("local_tile(Y, (tile, tile), (m, n))", "local_tile(Y, (tile, tile), (n, m))"),
+        ],
+        "results",
+        ("the first at [64, 0]", "never written"),
+        "",
+    ),
+    "14 the load under elect_one [row: absent lanes]": (
+        "case14",
+        CUTE,
+        [(LOAD_14, "            with cute.arch.elect_one():\n    " + LOAD_14)],
+        "results",
+        ("31 lanes",),
+        "cute.copy(load_X",
+    ),
+    "14 stores before it waits": (
+        "case14",
+        CUTE,
+        [
+            ("            cute.arch.mbarrier_wait(full, 0)\n", ""),
+            (
+                "            cute.arch.cp_async_bulk_commit_group()\n",
+                "            cute.arch.mbarrier_wait(full, 0)\n"
+                "            cute.arch.cp_async_bulk_commit_group()\n",
+            ),
+        ],
+        "results",
+        ("TMA store", "full", "not waited for"),
+        "cute.copy(store_Y",
+    ),
+    "14 no wait for the store": (
+        "case14",
+        CUTE,
+        [("            cute.arch.cp_async_bulk_wait_group(0)\n", "")],
+        "results",
+        ("ends and has not waited for its TMA store",),
+        "cute.copy(store_Y",
+    ),
+    "14 a map without the swizzle of S [row: right elements in wrong places]": (
+        "case14",
+        CUTE,
+        [
+            (
+                "        store_Y, Y = cpasync",
+                "        plain = cute.make_layout((tile, tile), stride=(tile, 1))\n"
+                "        store_Y, Y = cpasync",
+            ),
+            ("make_tiled_tma_atom(s2g, Y, layout,", "make_tiled_tma_atom(s2g, Y, plain,"),
+        ],
+        "results",
+        ("the first at [1, 0]", "belongs at [1, 8]"),
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_the_card_of_a_copy_says_what_is_wrong(name):
+    case, dsl, edits, part, says, line = COPIES[name]
+    verdict = check_copy(case, plant(case, dsl, *edits, AS_GEMM), dsl, "emulator")
+    failed = [check.name for check in verdict.checks if check.passed is False]
+    assert failed[:1] == [part], str(verdict)
+    text = f"{verdict.card.text} {verdict.card.place} {verdict.card.code}"
+    assert len(text.split()) <= 40, text
+    assert [words for words in says if words.lower() not in text.lower()] == [], str(verdict)
+    assert "consumer" not in text and "empty" not in text.lower()
+    assert line in verdict.card.code, str(verdict)
+
+
+@pytest.mark.xfail(
+    strict=False, reason="a warp that loads is called the producer, in a copy with one role too"
+)
+def test_a_copy_has_no_producer():
+    nobody_waits = "            cute.arch.mbarrier_wait(full, 0)\n", ""
+    verdict = check_copy("case14", plant("case14", CUTE, nobody_waits, AS_GEMM), CUTE, "emulator")
+    assert "producer" not in verdict.card.text.lower()
+
+
+# -- tensor maps: a field changed, and legal; or another rule broken
+
+TALL, ODD_STRIDE, ODD_ROW, NARROW_SPAN, INTEGER_NAN, FAR_STEPS, LARGE, LATER_CHIP = range(8)
+MAPS = {
+    "a box of 8 rows": (TALL, {"box": (64, 8)}, "its box of 1,024 bytes is small"),
+    "a box of 8 x 1": (TALL, {"box": (8, 1)}, "its box of 16 bytes is small"),
+    "one row too many": (TALL, {"box": (64, 257)}, "Found: boxDim[1] = 257"),
+    "a stride rounded down": (ODD_STRIDE, {"strides": (2048,)}, "its rows overlap"),
+    "a stride of 0": (ODD_STRIDE, {"strides": (0,)}, "its rows overlap"),
+    "a smaller extent, the stride as it was": (ODD_STRIDE, {"dims": (1024, 512)}, "multiple of 16"),
+    "another element type": (ODD_ROW, {"data_type": 7}, "describes another tensor"),
+    "a span that is still too narrow": (NARROW_SPAN, {"swizzle": 1}, "must fit in the swizzle"),
+    "no swizzle": (NARROW_SPAN, {"swizzle": 0}, "has no swizzle"),
+    "floats for whole numbers": (INTEGER_NAN, {"data_type": 7}, "describes another tensor"),
+    "one step too far": (FAR_STEPS, {"element_strides": (1, 9)}, "Found: elementStrides"),
+    "a smaller row": (LARGE, {"box": (32, 256, 8)}, "a row of 64 bytes has a swizzle of 128 bytes"),
+    "no swizzle on the later chip's map": (LATER_CHIP, {"swizzle": 0}, "has no swizzle"),
+    "rows twice as far apart": (TALL, {"box": (64, 256), "strides": (16384,)}, "2 fields were changed"),
+}
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_a_map_that_is_not_worth_its_points(name):
+    number, fields, says = MAPS[name]
+    right = load_module(solution_path("case11", "maps")).mend
+
+    def mend(maps):
+        mended = right(maps)
+        mended[number] = replace(maps[number], **fields)
+        return mended
+
+    verdict = check_maps("case11", mend)
+    assert [part.passed for part in verdict.checks].count(False) == 1
+    assert verdict.checks[number].passed is False
+    assert says in verdict.card.text and len(str(verdict.card).split()) <= 40
+
+
+# -- what notebooks say of compilers
+
+
+COPY_3D = """import tilelang.language as T
+
+
+def gemm(d0, d1, d2):
+    @T.prim_func
+    def main(X: T.Tensor((d0, d1, d2), T.float16), Y: T.Tensor((d0, d1, d2), T.float16)):
+        with T.Kernel(d0 // {slabs}, threads=128) as b:
+            S = T.alloc_shared(({slabs}, {rows}, {columns}), T.float16)
+            full = T.alloc_barrier(1)
+            z = b * {slabs}
+            {load}
+            T.copy(S, Y[z : z + {slabs}, 0:{rows}, 0:{columns}])
+    return main
+"""
+BY_TMA = "T.tma_copy(X[z : z + {slabs}, 0:{rows}, 0:{columns}], S, barrier=full)"
+
+
+@pytest.mark.parametrize(
+    "shape, tile, load, says",
+    [
+        ((8, 32, 60), (2, 16, 60), BY_TMA, "TMA is not available"),
+        ((8, 304, 128), (4, 304, 64), BY_TMA, "exceeds the cap 256"),
+        (
+            (8, 400, 64),
+            (2, 200, 64),
+            "T.copy(X[z : z + {slabs}, 0:{rows}, 0:{columns}], S)",
+            "Mapped indices are not independent",
+        ),
+    ],
+)
+def test_a_copy_that_has_no_kernel(shape, tile, load, says):
+    """Notebook 12's rows that quote TileLang: a stride, a box, and T.copy both ways."""
+    names = dict(zip(("slabs", "rows", "columns"), tile, strict=True))
+    source = COPY_3D.format(load=load.format(**names), **names)
+    with pytest.raises(CompileError, match=says):
+        compile_factory(load_factory_source(source, "copy"), TL, shape, "copy")
+
+
+def test_one_arrive_in_the_ptx_of_either_ring():
+    """Notebook 7's Predict: four warps or one thread arrive, by one instruction either way."""
+    for name in ("step07", "case07"):
+        ptx = compile_factory(plant(name, CUTE), CUTE, (256, 256, 320)).ptx
+        assert ptx.count("mbarrier.arrive.shared") == 1
+        assert ptx.count("mbarrier.arrive.expect_tx") == 1
