@@ -105,13 +105,14 @@ def _diagnose(
     if n_wrong == 0:
         return _small_errors(norm, "no element is past its bound, but ")
     share = f"of {total:,} elements"
+    corner, hint = _corner(~unwritten), _unwritten_hint(unwritten) if n_unwritten else ""
     if n_unwritten == n_wrong:
-        return f"{n_wrong:,} {share} were never written, {_place(wrong)}. {_unwritten_hint(unwritten)}"
+        never = f"{n_wrong:,} {share} were never written, {_place(wrong)}."
+        return f"{hint} {never}" if corner else f"{never} {hint}"
     parts = [f"{n_wrong:,} {share} are wrong ({100 * n_wrong / total:.3g}%), {_place(wrong)}."]
     if n_unwritten:
-        hint = _unwritten_hint(unwritten)
         never = f"{n_unwritten:,} of them were never written, {_place(unwritten)}."
-        parts = [hint, *parts, never] if _corner(~unwritten) else [*parts, never, hint]
+        parts = [hint, *parts, never] if corner else [*parts, never, hint]
     computed = wrong & ~unwritten
     if int(computed.sum()):
         nans = int((~torch.isfinite(D) & computed).sum())
@@ -129,7 +130,9 @@ def _diagnose(
         if typical < 0.02:
             parts.append(_small_errors(norm, ""))
         elif story := _tile_story(D, A, B, ref, computed) or _k_story(D, A, B, computed):
-            parts.insert(0, story)  # what the values tell comes before where they are
+            # what the values tell comes before where they are, unless all CTAs wrote to one place
+            one_place = corner and corner[0] < D.shape[0] and corner[1] < D.shape[1]
+            parts.insert(len(parts) if one_place else 0, story)
         else:
             hint = _pattern_hint(computed)
             parts.insert(0 if hint.startswith("Every") else len(parts), hint)
@@ -289,7 +292,7 @@ def _misplaced(own: tuple[int, int], other: tuple[int, int]) -> str:
         return "these rows of B belong to another tile. Which index cuts B?"
     if col == j:
         return "these rows of A belong to another tile. Which index cuts A?"
-    return "wrong coordinates, or a stage that still had a former tile's operands."
+    return "wrong coordinates, or what a former tile left."
 
 
 def _k_story(D: torch.Tensor, A: torch.Tensor, B: torch.Tensor, wrong: torch.Tensor) -> str:
