@@ -4,10 +4,13 @@ A name in brackets is the text that promises it: "01" to "05" the table *What ca
 "Predict" a question's answer there, "map" a row of the symptom map.
 """
 
+import json
+from pathlib import Path
+
 import pytest
 
 from course_utils.compile.factory import NotYet
-from course_utils.compile.load import plant
+from course_utils.compile.load import edited, load_factory_source, plant
 from course_utils.grading.gemm import check_gemm
 from tests.grading.mistakes import Mistake, require_said
 
@@ -291,7 +294,7 @@ STEP_2 = {
         "results",
         ("T.serial(K // block_K)", "T.serial(K // block_K - 1)"),
         size=FIVE,
-        says=("without K tile 4", "loop ends too early"),
+        says=("is the exact sum of its 5 K tiles of 64, without K tile 4", "loop ends too early"),
     ),
     "no wait for the multiplication [02]": tilelang(
         "step02",
@@ -876,6 +879,14 @@ STEP_5 = {
         (f"full[stage], {T_PARITY}", "full, k & 1"),
         says=("at least two mbarriers", "found 1"),
     ),
+    "two stages in turns [05 Predict, 05: no faster than step 4]": tilelang(
+        "step05",
+        "instructions",
+        ("T.serial(k_tiles + num_stages - 1)", "T.serial(k_tiles)"),
+        ("if i >= num_stages - 1:", "if i >= 0:"),
+        ("k = i - (num_stages - 1)", "k = i"),
+        says=("needs loads ahead",),
+    ),
     "two arrivals where a barrier for each stage is meant": tilelang(
         "step05",
         "instructions",
@@ -1251,6 +1262,27 @@ def test_what_the_card_does_not_say_yet_is_of_planted_mistakes():
 @pytest.mark.parametrize("mistake", map(planted, MISTAKES))
 def test_the_card_says_what_is_wrong(mistake):
     require_said(mistake)
+
+
+FIRST = Path(__file__).parents[2] / "notebooks" / "00_start_here.ipynb"
+
+
+@pytest.mark.parametrize(
+    "line, says",
+    [
+        ("            T.copy(A, A_shared)\n", "Operand A of wgmma"),
+        ("            T.copy(B, B_shared)\n", "A[0:64] @ A[0:64]^T"),
+    ],
+)
+def test_the_first_kernel_without_a_copy_fails_results_alone(line, says):
+    """The Predict question of notebook 00, and what it asks for next."""
+    cells = json.loads(FIRST.read_text())["cells"]
+    source = next("".join(cell["source"]) for cell in cells if "def gemm(" in "".join(cell["source"]))
+    factory = load_factory_source(edited(source, (line, "")), "first")
+    verdict = check_gemm("step01", factory, backend="emulator")
+    states = {part.name: part.state for part in verdict.checks}
+    assert [name for name, state in states.items() if state == "failed"] == ["results"], str(verdict)
+    assert states["speed"] == "not reached" and says in verdict.card.text, str(verdict)
 
 
 @pytest.mark.parametrize("dsl, other", [("tilelang", "cute"), ("cute", "tilelang")])
