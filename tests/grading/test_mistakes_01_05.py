@@ -795,9 +795,6 @@ STEP_4 = {
 
 T_PARITY = "(k // num_stages) & 1"
 T_LOAD_IF = "if i < k_tiles:"
-T_STAGE_ARRIVE = (
-    "                    if T.shuffle_elect(128):\n                        T.mbarrier_arrive(full[load])\n"
-)
 C_ACQUIRE = "                    pipe.producer_acquire(load)\n"
 C_RELEASE = "                pipe.consumer_release(use)\n"
 STEP_5 = {
