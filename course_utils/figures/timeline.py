@@ -68,7 +68,8 @@ def timeline(emulation: Emulation, ctas: Sequence[int] | None = None, title: str
     with matplotlib.rc_context({**STYLE, "xtick.color": GREY}):
         figure = Picture(figsize=(11, 1.5 + 0.85 * len(lanes)))
         axes = figure.add_axes((0.19, 0.62 / figure.get_figheight(), 0.79, 1 - 1.25 / figure.get_figheight()))
-        _draw_lanes(axes, lanes, begin, end)
+        told = [span.role for span in emulation.spans] + [row["role"] for row in _stuck(emulation)]
+        _draw_lanes(axes, lanes, "producer" in told, begin, end)
         for span in spans:
             _draw_span(axes, span, lanes, begin)
         _draw_edges(axes, emulation, spans, lanes, begin)
@@ -143,11 +144,13 @@ def _lane(cta: int, warp: int, role: str) -> Lane:
     return Lane(cta, warp // 4, role)
 
 
-def _draw_lanes(axes: Axes, lanes: Lanes, begin: int, end: int) -> None:
+def _draw_lanes(axes: Axes, lanes: Lanes, roles: bool, begin: int, end: int) -> None:
+    """``roles``: there are producers, so each lane has a role to be named by."""
     for y in lanes.values():
         axes.axhspan(y + 0.04, y + 0.96, color=LANE, lw=0, zorder=0)
     axes.set_ylim(0, max(len(lanes), 1))
-    axes.set_yticks([y + 0.5 for y in lanes.values()], [str(lane) for lane in lanes])
+    names = [str(lane) if roles else f"CTA {lane.cta}, warpgroup {lane.warpgroup}" for lane in lanes]
+    axes.set_yticks([y + 0.5 for y in lanes.values()], names)
     axes.tick_params(length=0)
     for side in ("top", "right", "left", "bottom"):
         axes.spines[side].set_visible(False)

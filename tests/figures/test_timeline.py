@@ -83,6 +83,9 @@ def test_what_threads_write_between_two_wgmmas_is_a_copy_where_tma_loads_nothing
     steps = [span("wgmma", 0, 10, "consumer"), span("epilogue", 12, 20, "consumer", 2)]
     steps += [span("wgmma", 22, 30, "consumer", 3)]
     assert legend(timeline(emulation(steps))) == ["copy by threads", "wgmma"]
+    assert lanes(timeline(emulation(steps))) == [
+        "CTA 0, warpgroup 0"
+    ]  # where nobody produces, nobody consumes
     steps += [span("epilogue", 32, 40, "consumer", 1)]
     assert legend(timeline(emulation(steps))) == ["copy by threads", "wgmma", "epilogue"]
     steps += [span("TMA load", 1, 2, "consumer", 0)]
