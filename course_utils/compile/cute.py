@@ -30,6 +30,7 @@ from course_utils.compile import cache, lines, nvrtc
 from course_utils.compile.errors import CompileError
 from course_utils.compile.guard import at, quiet, text_of, where
 from course_utils.compile.limits import require_fits
+from course_utils.compile.meaning import explained
 from course_utils.ptx.parser import signature
 from course_utils.tma.encoding import decode
 
@@ -482,5 +483,5 @@ def tidy_error(error: BaseException) -> str:
 
 
 def _with_place(error: BaseException) -> str:
-    text = tidy_error(error)
-    return text if "\n  at " in text else text + where(error)
+    text, at_, place = tidy_error(error).partition("\n  at ")
+    return explained(text) + (at_ + place or where(error))

@@ -18,8 +18,9 @@ from typing import Any
 from course_utils.artifact import Artifact, Parameter, Tensor, TensorMap
 from course_utils.compile import lines, nvrtc
 from course_utils.compile.errors import CompileError
-from course_utils.compile.guard import quiet, text_of, where
+from course_utils.compile.guard import at, quiet, text_of, where
 from course_utils.compile.limits import require_fits
+from course_utils.compile.meaning import explained
 
 DTYPE = "float16"  # of every tensor
 CLUSTER_AXES = ("tir.cluster_dim_x", "tir.cluster_dim_y", "tir.cluster_dim_z")
@@ -147,7 +148,7 @@ def _trace(factory: Callable, name: str, size: tuple[int, ...]) -> Any:
         raise
     except Exception as error:
         raise CompileError(
-            "trace", f"{call} raised {type(error).__name__}: {tidy_error(error)}" + where(error)
+            "trace", f"{call} raised {type(error).__name__}: {explained(tidy_error(error))}" + where(error)
         ) from error
     if getattr(result, "_decorator_kind", None) == "jit":
         raise CompileError(
@@ -181,19 +182,56 @@ def _require_signature(prim_func: Any, shapes: dict[str, tuple[int, ...]]) -> No
 
 
 def _lower(prim_func: Any) -> Any:
-    import tilelang
     from tilelang import tvm
 
     target = tvm.target.Target({"kind": "cuda", "arch": nvrtc.ARCH})
     try:
-        with target, quiet(), lines.directives():
-            return tilelang.lower(prim_func, target=target)
+        return _lowered(prim_func, target)
     except CompileError:
         raise
     except Exception as error:
-        raise CompileError(
-            "lower", "TileLang could not lower this kernel: " + tidy_error(error) + where(error)
-        ) from error
+        place = where(error) or _place(prim_func, target, text_of(error))
+        told = "TileLang could not lower this kernel: " + explained(tidy_error(error))
+        raise CompileError("lower", told + place) from error
+
+
+def _lowered(prim_func: Any, target: Any) -> Any:
+    import tilelang
+
+    with target, quiet(), lines.directives():
+        return tilelang.lower(prim_func, target=target)
+
+
+def _place(prim_func: Any, target: Any, message: str) -> str:
+    """The line of the first tile operation without which the compiler no longer says this: its message names
+    the kernel's first line, or none.
+    """
+    from tilelang import tvm
+    from tilelang.ir import get_stmt_span
+
+    found: list[Any] = []
+
+    def visit(node: Any) -> None:
+        if isinstance(node, tvm.tirx.Evaluate):
+            name = getattr(getattr(node.value, "op", None), "name", "")
+            if name.startswith("tl.tileop.") and get_stmt_span(node) is not None:
+                found.append(node)
+
+    tvm.tirx.stmt_functor.post_order_visit(prim_func.body, visit)
+    for node in found:
+
+        def erased(other: Any, node: Any = node) -> Any:
+            return tvm.tirx.Evaluate(0) if other.same_as(node) else None
+
+        body = tvm.tirx.stmt_functor.ir_transform(prim_func.body, None, erased, ["tirx.Evaluate"])
+        try:
+            _lowered(prim_func.with_body(body), target)
+        except Exception as error:
+            if text_of(error) == message:
+                continue
+        span = get_stmt_span(node)
+        return at(str(span.source_name.name), int(span.line))
+    return ""
 
 
 def _read_launch(host_mod: Any, kernel: Any, tensor_names: set[str]) -> dict[str, Any]:
@@ -293,8 +331,10 @@ def _constant(value: Any, what: str) -> int:
 
 
 def tidy_error(error: BaseException) -> str:
-    """TVM's message without its C++ frames: its first eight lines, for TVM says the cause first."""
-    text = text_of(error)
+    """TVM's message without its C++ frames and the source it shows under ``-->``, which is the kernel's first
+    line: its first eight lines, for TVM says the cause first.
+    """
+    text = re.split(r"^\s*--> ", text_of(error), maxsplit=1, flags=re.M)[0]
     lines = [line.rstrip() for line in text.splitlines()]
     keep = [
         line

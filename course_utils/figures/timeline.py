@@ -8,7 +8,7 @@ chip.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from course_utils.run.emulator.emulate import Emulation
     from course_utils.run.emulator.trace import Span
 
-ROWS = {"wait": 0, "epilogue": 1, "wgmma": 1, "TMA load": 2, "TMA store": 2}  # of a lane, from below
+COPY = "copy by threads"
+COLOURS = {COPY: WORK["TMA load"], **WORK}
+ROWS = {"wait": 0, "epilogue": 1, "wgmma": 1, "TMA load": 2, COPY: 2, "TMA store": 2}  # of a lane, from below
 ROW = 0.26  # its height in lanes
 EDGES = 80  # waits whose arrivals are drawn; more would hide each other
 
@@ -52,7 +54,7 @@ def timeline(emulation: Emulation, ctas: Sequence[int] | None = None, title: str
 
     Raises ValueError where those CTAs did nothing.
     """
-    spans = [s for s in emulation.spans if s.role]
+    spans = _named([s for s in emulation.spans if s.role])
     working = sorted({s.cta for s in spans if s.kind != "wait"} | {row["cta"] for row in _stuck(emulation)})
     ctas = list(ctas) if ctas is not None else _first_cluster(emulation, working)
     spans = [s for s in spans if s.cta in ctas]
@@ -66,15 +68,16 @@ def timeline(emulation: Emulation, ctas: Sequence[int] | None = None, title: str
     with matplotlib.rc_context({**STYLE, "xtick.color": GREY}):
         figure = Picture(figsize=(11, 1.5 + 0.85 * len(lanes)))
         axes = figure.add_axes((0.19, 0.62 / figure.get_figheight(), 0.79, 1 - 1.25 / figure.get_figheight()))
-        _draw_lanes(axes, lanes, begin, end)
+        told = [span.role for span in emulation.spans] + [row["role"] for row in _stuck(emulation)]
+        _draw_lanes(axes, lanes, "producer" in told, begin, end)
         for span in spans:
             _draw_span(axes, span, lanes, begin)
         _draw_edges(axes, emulation, spans, lanes, begin)
         _draw_stuck(axes, emulation, lanes, begin, end)
         axes.set_xlim(begin - 0.01 * (end - begin), end + 0.01 * (end - begin))
         axes.set_xlabel("warp instructions executed so far: an order, not a time")
-        kinds = [k for k in WORK if any(s.kind == k for s in spans)]
-        handles = [Patch(color=WORK[k], label="waits" if k == "wait" else k) for k in kinds]
+        kinds = [k for k in COLOURS if any(s.kind == k for s in spans)]
+        handles = [Patch(color=COLOURS[k], label="waits" if k == "wait" else k) for k in kinds]
         handles += [Patch(color=RED, label="waits for ever")] if _stuck(emulation) else []
         axes.legend(
             handles=handles, loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncol=len(handles), frameon=False
@@ -91,6 +94,23 @@ def save_timeline(
     """Write ``timeline(...)`` to ``path`` as a PNG and return the path. Raises as ``timeline`` does."""
     timeline(emulation, ctas, title).savefig(path, format="png", dpi=DPI, metadata={"Software": None})
     return Path(path)
+
+
+def _named(spans: list[Span]) -> list[Span]:
+    """The spans, with what threads write between two wgmmas of a kernel without TMA loads as the copy of the
+    next tile that it is: the emulator takes all that a warp writes once it has multiplied for its epilogue.
+    """
+    if any(s.kind == "TMA load" for s in spans):
+        return spans
+    last: dict[tuple[int, int], int] = {}
+    for s in spans:
+        if s.kind == "wgmma":
+            group = s.cta, s.warp // 4
+            last[group] = max(s.begin, last.get(group, 0))
+    return [
+        replace(s, kind=COPY) if s.kind == "epilogue" and s.begin < last.get((s.cta, s.warp // 4), 0) else s
+        for s in spans
+    ]
 
 
 def _stuck(emulation: Emulation) -> list[dict]:
@@ -124,11 +144,13 @@ def _lane(cta: int, warp: int, role: str) -> Lane:
     return Lane(cta, warp // 4, role)
 
 
-def _draw_lanes(axes: Axes, lanes: Lanes, begin: int, end: int) -> None:
+def _draw_lanes(axes: Axes, lanes: Lanes, roles: bool, begin: int, end: int) -> None:
+    """``roles``: there are producers, so each lane has a role to be named by."""
     for y in lanes.values():
         axes.axhspan(y + 0.04, y + 0.96, color=LANE, lw=0, zorder=0)
     axes.set_ylim(0, max(len(lanes), 1))
-    axes.set_yticks([y + 0.5 for y in lanes.values()], [str(lane) for lane in lanes])
+    names = [str(lane) if roles else f"CTA {lane.cta}, warpgroup {lane.warpgroup}" for lane in lanes]
+    axes.set_yticks([y + 0.5 for y in lanes.values()], names)
     axes.tick_params(length=0)
     for side in ("top", "right", "left", "bottom"):
         axes.spines[side].set_visible(False)
@@ -145,7 +167,7 @@ def _draw_span(axes: Axes, span: Span, lanes: Lanes, begin: int) -> None:
         left=left,
         height=ROW * 0.86,
         align="edge",
-        color=WORK[span.kind],
+        color=COLOURS[span.kind],
         lw=0,
         alpha=0.9 if span.kind == "epilogue" else 0.45,
         zorder=2,
@@ -156,7 +178,7 @@ def _draw_span(axes: Axes, span: Span, lanes: Lanes, begin: int) -> None:
         axes.plot(
             [left, left],
             [y, y + ROW * 0.86],
-            color=WORK[span.kind],
+            color=COLOURS[span.kind],
             lw=2 if span.kind == "epilogue" else 1,
             zorder=3,
         )

@@ -22,6 +22,7 @@ ABSOLUTE_PER_K = 2.0**-20
 NORM = 3.2e-4
 TILE = 64
 SLICE = 16  # of K, in one wgmma of fp16
+PAIRED = 20  # K tiles whose columns are tried against each other
 LARGE = 1 << 22  # elements of D
 
 
@@ -93,6 +94,9 @@ def _diagnose(
     unwritten: torch.Tensor,
     norm: float,
 ) -> str:
+    """What the values say of the cause, as far as it can be told, then how many elements are wrong, and
+    where.
+    """
     total, n_wrong, n_unwritten = D.numel(), int(wrong.sum()), int(unwritten.sum())
     if n_unwritten == total:
         return (
@@ -101,13 +105,14 @@ def _diagnose(
     if n_wrong == 0:
         return _small_errors(norm, "no element is past its bound, but ")
     share = f"of {total:,} elements"
+    corner, hint = _corner(~unwritten), _unwritten_hint(unwritten) if n_unwritten else ""
     if n_unwritten == n_wrong:
-        return f"{n_wrong:,} {share} were never written, {_place(wrong)}. {_unwritten_hint(unwritten)}"
+        never = f"{n_wrong:,} {share} were never written, {_place(wrong)}."
+        return f"{hint} {never}" if corner else f"{never} {hint}"
     parts = [f"{n_wrong:,} {share} are wrong ({100 * n_wrong / total:.3g}%), {_place(wrong)}."]
     if n_unwritten:
-        parts.append(
-            f"{n_unwritten:,} of them were never written, {_place(unwritten)}. {_unwritten_hint(unwritten)}"
-        )
+        never = f"{n_unwritten:,} of them were never written, {_place(unwritten)}."
+        parts = [hint, *parts, never] if corner else [*parts, never, hint]
     computed = wrong & ~unwritten
     if int(computed.sum()):
         nans = int((~torch.isfinite(D) & computed).sum())
@@ -115,8 +120,7 @@ def _diagnose(
             kind = "NaN" if bool((torch.isnan(D) & computed).any()) else "inf"
             parts.append(
                 f"{nans:,} are {kind}: something was read before it was loaded. Which stage does each load "
-                "write, which "
-                "does each wgmma read, and what has it waited for?"
+                "write, which does each wgmma read, and what has it waited for?"
             )
             if nans > 0.5 * int(computed.sum()):
                 return " ".join(parts)
@@ -125,11 +129,13 @@ def _diagnose(
         )
         if typical < 0.02:
             parts.append(_small_errors(norm, ""))
+        elif story := _tile_story(D, A, B, ref, computed) or _k_story(D, A, B, computed):
+            # what the values tell comes before where they are, unless all CTAs wrote to one place
+            one_place = corner and corner[0] < D.shape[0] and corner[1] < D.shape[1]
+            parts.insert(len(parts) if one_place else 0, story)
         else:
-            story = _tile_story(D, ref, computed) or _k_story(D, A, B, computed)
-            if story:  # what the values tell comes before where they are
-                return " ".join([story, *parts])
-            parts.append(_pattern_hint(computed))
+            hint = _pattern_hint(computed)
+            parts.insert(0 if hint.startswith("Every") else len(parts), hint)
     return " ".join(parts)
 
 
@@ -164,15 +170,24 @@ def _tiles(mask: torch.Tensor) -> torch.Tensor:
     return _counts(mask) > 0
 
 
+def _corner(mask: torch.Tensor) -> tuple[int, int] | None:
+    """Its rows and columns, where a mask covers the upper left of D and nothing else."""
+    rows, cols = int(mask.any(1).sum()), int(mask.any(0).sum())
+    return (rows, cols) if bool(mask[:rows, :cols].all()) and int(mask.sum()) == rows * cols else None
+
+
 def _unwritten_hint(unwritten: torch.Tensor) -> str:
-    tiles = _tiles(unwritten)
     M, N = unwritten.shape
-    full = (
-        unwritten[: M // TILE * TILE, : N // TILE * TILE]
-        .reshape(M // TILE, TILE, N // TILE, TILE)
-        .all(3)
-        .all(1)
-    )
+    if found := _corner(~unwritten):
+        rows, cols = found
+        told = f"The kernel wrote D[0:{rows}, 0:{cols}] alone, of {M} x {N}:"
+        if rows % TILE or cols % TILE:
+            return f"{told} do slices count elements, where a CTA's index counts tiles?"
+        if rows < M and cols < N:
+            return f"{told} does every CTA store to its own place, and does the grid cover D?"
+        return f"{told} are x and y of the grid mixed up, or M and N? Does the grid cover D?"
+    tiles = _tiles(unwritten)
+    full = _counts(unwritten) == TILE * TILE
     if bool((tiles == full).all()):
         return (
             "Whole tiles are missing: does the grid, or the tile loop's bound, cover every tile, and does "
@@ -193,13 +208,12 @@ def _pattern_hint(wrong: torch.Tensor) -> str:
         share = touched / tiles.numel()
         if share < 0.98:
             return (
-                "Some tiles are wholly wrong and the others right. If the wrong ones are not a CTA's first "
-                "tile, look at "
-                "what one tile leaves to the next: accumulator, phase, stage."
+                "Some tiles are wholly wrong and the others right: look at the coordinates of A, B and D, "
+                "and where a CTA computes several tiles, at what one leaves to the next."
             )
         return (
-            "Every tile is wrong: look at the tile's coordinates, the operand order and the swizzle before "
-            "the barriers."
+            "Every tile is wrong: look at coordinates, the columns of each slice, the operand order and the "
+            "swizzle before the barriers."
         )
     if per_tile <= 4 * TILE:
         return (
@@ -213,86 +227,168 @@ def _pattern_hint(wrong: torch.Tensor) -> str:
     )
 
 
-def _tile_story(D: torch.Tensor, ref: torch.Tensor, wrong: torch.Tensor) -> str:
-    """Explain the first tile that is wrong all over by the products of other tiles: it holds another's, or
-    another's beside its own, or one transposed.
+def _span(tile: int, width: int = TILE) -> str:
+    return f"{tile * width}:{(tile + 1) * width}"
+
+
+def _tile_story(
+    D: torch.Tensor, A: torch.Tensor, B: torch.Tensor, ref: torch.Tensor, wrong: torch.Tensor
+) -> str:
+    """Explain the first tile that is wrong all over by whole products of other rows: those of another tile,
+    beside its own, transposed, or of one operand with itself.
     """
     M, N = ref.shape
     hit = (_counts(wrong) > 0.9 * TILE * TILE).nonzero()
-    if len(hit) == 0 or M * N > LARGE or not bool(torch.isfinite(D).all()):
+    if len(hit) == 0 or M * N > LARGE:
         return ""
     products = ref[: M // TILE * TILE, : N // TILE * TILE].double().cpu()
     products = products.reshape(M // TILE, TILE, N // TILE, TILE).transpose(1, 2)
     i, j = (int(v) for v in hit[0])
-    held = D[i * TILE : (i + 1) * TILE, j * TILE : (j + 1) * TILE].double().cpu()
+    rows, cols = slice(i * TILE, (i + 1) * TILE), slice(j * TILE, (j + 1) * TILE)
+    held = D[rows, cols].double().cpu()
+    if not bool(torch.isfinite(held).all()):
+        return ""
 
     def nearest(values: torch.Tensor) -> tuple[int, int] | None:
         off = (products - values).flatten(2).norm(dim=2) / values.norm()
         k = int(off.argmin())
         return divmod(k, off.shape[1]) if float(off.flatten()[k]) < 0.02 else None
 
-    told = f"Tile ({i}, {j}) of {TILE} x {TILE} holds"
+    def product(at: tuple[int, int]) -> str:
+        return f"A[{_span(at[0])}] @ B[{_span(at[1])}]^T"
+
+    told = f"D[{_span(i)}, {_span(j)}] holds"
     if other := nearest(held):
-        return (
-            f"{told} the product of tile {other}: wrong coordinates, or a stage that still had a former "
-            "tile's operands."
-        )
+        return f"{told} {product(other)}: {_misplaced((i, j), other)}"
     if other := nearest(held - products[i, j]):
-        return f"{told} its own product and that of tile {other}: a former tile's sum was not cleared."
+        return f"{told} its own sum and {product(other)}: a former tile's sum was not cleared."
     if other := nearest(held.T):
-        return f"{told} the product of tile {other}, transposed: an operand, D or a copy has the wrong order."
+        if other == (i, j):
+            return (
+                f"{told} its own product, transposed: are the two operands, or D's rows and columns, swapped?"
+            )
+        return f"{told} {product(other)}, transposed: an operand, D or a copy has the wrong order."
+    for name, other_name, operand in (("A", "B", A), ("B", "A", B)):
+        for row, col in {(i, i), (i, j), (j, j)}:
+            left, right = (operand[at * TILE : (at + 1) * TILE].double().cpu() for at in (row, col))
+            if len(left) == len(right) == TILE and _near(left @ right.T, held):
+                return (
+                    f"{told} {name}[{_span(row)}] @ {name}[{_span(col)}]^T: {name}'s tile lies where "
+                    f"{other_name}'s belongs, or {other_name}'s was never copied."
+                )
     return ""
 
 
+def _near(values: torch.Tensor, held: torch.Tensor) -> bool:
+    return float((values - held).norm() / held.norm()) < 0.02
+
+
+def _misplaced(own: tuple[int, int], other: tuple[int, int]) -> str:
+    """Which operand, or the store, is at another tile's place."""
+    (i, j), (row, col) = own, other
+    if (row, col) == (j, i):
+        return "D's tile is stored at its mirror place, or both operands are cut by the other's index."
+    if row == i:
+        return "these rows of B belong to another tile. Which index cuts B?"
+    if col == j:
+        return "these rows of A belong to another tile. Which index cuts A?"
+    return "wrong coordinates, or what a former tile left."
+
+
 def _k_story(D: torch.Tensor, A: torch.Tensor, B: torch.Tensor, wrong: torch.Tensor) -> str:
-    """Explain the first wrong tile as a weighted sum of its K tiles: 0 is a tile missed, 2 one used twice."""
+    """Explain the first wrong tile as a weighted sum of products of its K tiles."""
     hit = _tiles(wrong).nonzero()
     if len(hit) == 0:
         return ""
-    return _weights(D, A, B, hit[0], TILE) or _weights(D, A, B, hit[0], SLICE)
+    i, j = (int(v) for v in hit[0])
+    rows, cols = slice(i * TILE, (i + 1) * TILE), slice(j * TILE, (j + 1) * TILE)
+    a, b, held = (t.double().cpu() for t in (A[rows], B[cols], D[rows, cols]))
+    if not bool(torch.isfinite(held).all()):
+        return ""
+    name = f"D[{_span(i)}, {_span(j)}]"
+    return (
+        _weights(name, a, b, held, TILE)
+        or _weights(name, a, b, held, SLICE)
+        or _pairs(name, a, b, held, TILE)
+        or _pairs(name, a, b, held, SLICE)
+    )
 
 
-def _weights(D: torch.Tensor, A: torch.Tensor, B: torch.Tensor, tile: torch.Tensor, width: int) -> str:
-    """The same for one tile, and ``width`` columns of K at a time."""
-    steps = A.shape[1] // width
+def _fit(parts: torch.Tensor, target: torch.Tensor) -> list[int] | None:
+    """The whole numbers by which ``parts`` (elements x terms) add up to ``target``; None where none do."""
+    weights = torch.linalg.lstsq(parts, target[:, None]).solution.flatten()
+    nearest = weights.round()
+    residual = float((parts @ weights[:, None] - target[:, None]).norm() / target.norm())
+    if residual > 0.02 or float((weights - nearest).abs().max()) > 0.05:
+        return None
+    return [int(w) for w in nearest]
+
+
+def _weights(name: str, a: torch.Tensor, b: torch.Tensor, held: torch.Tensor, width: int) -> str:
+    """As a sum of its own K tiles, ``width`` columns each: 0 is a tile missed, 2 one used twice."""
+    steps = a.shape[1] // width
     if not 2 <= steps <= 80:
         return ""
-    i, j = (int(v) for v in tile)
-    rows, cols = slice(i * TILE, (i + 1) * TILE), slice(j * TILE, (j + 1) * TILE)
-    a, b = A[rows].double().cpu(), B[cols].double().cpu()
-    parts = torch.stack(
-        [
-            (a[:, k * width : (k + 1) * width] @ b[:, k * width : (k + 1) * width].T).flatten()
-            for k in range(steps)
-        ],
-        1,
-    )
-    target = D[rows, cols].double().cpu().flatten()
-    if not bool(torch.isfinite(target).all()):
+    slices = [slice(k * width, (k + 1) * width) for k in range(steps)]
+    weights = _fit(torch.stack([(a[:, s] @ b[:, s].T).flatten() for s in slices], 1), held.flatten())
+    if weights is None or all(w == 1 for w in weights):
         return ""
-    weights = torch.linalg.lstsq(parts, target[:, None]).solution.flatten()
-    residual = float((parts @ weights[:, None] - target[:, None]).norm() / target.norm())
-    nearest = weights.round()
-    if residual > 0.02 or float((weights - nearest).abs().max()) > 0.05:
-        return ""
-    odd = [(k, int(w)) for k, w in enumerate(nearest) if int(w) != 1]
-    if not odd:
-        return ""
-    missing = [k for k, w in odd if w == 0]
-    extra = [f"{k} ({w} times)" for k, w in odd if w not in (0, 1)]
-    name = f"Tile ({i}, {j}) of {TILE} x {TILE}"
+    missing = [k for k, w in enumerate(weights) if w == 0]
+    extra = {k: w for k, w in enumerate(weights) if w not in (0, 1)}
+    kept = [k for k in range(steps) if k not in missing]
     if width == SLICE:
-        kept = [k for k in range(steps) if k not in missing]
-        if extra or kept != [steps - 1]:
-            return ""
-        return f"{name} holds the last {SLICE} columns of K alone: the accumulate flag was never set."
+        if kept == [steps - 1] and not extra:
+            return f"{name} holds the last {SLICE} columns of K alone: the accumulate flag was never set."
+        if len(kept) == 1 and extra:
+            return (
+                f"{name} holds the same {SLICE} columns of K, {_span(kept[0], SLICE)}, {weights[kept[0]]} "
+                "times: does the slice's index follow the loop?"
+            )
+        return ""
     story = f"{name} is the exact sum of its {steps} K tiles of {TILE}"
     if missing:
         story += ", without K tile " + ", ".join(map(str, missing))
     if extra:
-        story += (", and" if missing else ", but") + " with K tile " + ", ".join(extra)
+        times = ", ".join(f"{k} ({w} times)" for k, w in extra.items())
+        story += (", and" if missing else ", but") + f" with K tile {times}"
+    return f"{story}: {_lost(steps, missing, extra)}."
+
+
+def _lost(steps: int, missing: list[int], extra: dict[int, int]) -> str:
+    """What usually makes these K tiles miss, or come more than once."""
+    kept = steps - len(missing)
+    if missing and not extra:
+        if missing == list(range(steps - 1)) and steps > 2:
+            return "every round overwrote the sum"
+        if missing[0] == kept:
+            return "the loop ends too early"
+        if missing == list(range(len(missing))):
+            return "the loop begins too late, or a later round overwrote the sum"
+    if kept == 1 and len(extra) == 1:
+        return "every round multiplied the same columns of K"
+    return "a tile was read too early, too late or not at all, or its index is off by one"
+
+
+def _pairs(name: str, a: torch.Tensor, b: torch.Tensor, held: torch.Tensor, width: int) -> str:
+    """As a sum of products of A's columns with others of B's: the two disagree on K."""
+    steps = a.shape[1] // width
+    if not 2 <= steps <= PAIRED:
+        return ""
+    some = slice(0, TILE // 2)  # a quarter of the tile is enough, and quicker
+    pairs = [(k, m) for k in range(steps) for m in range(steps)]
+
+    def columns(operand: torch.Tensor, k: int) -> torch.Tensor:
+        return operand[some, k * width : (k + 1) * width]
+
+    parts = torch.stack([(columns(a, k) @ columns(b, m).T).flatten() for k, m in pairs], 1)
+    weights = _fit(parts, held[some, some].flatten())
+    odd = [pair for pair, weight in zip(pairs, weights or (), strict=False) if weight and pair[0] != pair[1]]
+    if not odd:
+        return ""
+    k, m = odd[0]
     return (
-        story + ": a stage was read too early, too late or not at all, or the accumulate flag is off by one."
+        f"In {name}, columns {_span(k, width)} of A are multiplied by columns {_span(m, width)} of B: do "
+        "both slices follow the same index?"
     )
 
 

@@ -371,12 +371,26 @@ TOO_WIDE = edit(
 
 def test_error_while_lowering_shows_the_source(factory):
     text = refusal(factory(NO_TMA), "lower")
-    assert "TileLang could not lower this kernel: " in text and "T.tma_copy() requires" in text
-    assert "mine.py:" in text and "x = T.alloc_fragment((64, 64), T.float16)" in text
+    assert text.startswith(
+        "TileLang could not lower this kernel: TMA is not available from A to x: it copies"
+    )
+    line = line_of(NO_TMA, "T.tma_copy")
+    assert text.endswith(f"\n  at mine.py, line {line}: T.tma_copy(A[0:64, 0:64], x, barrier=full)")
+    assert text.count("\n") == 1
 
 
-def test_error_while_lowering_begins_at_its_beginning(factory):
-    assert "Selected loop range is smaller than original src range" in refusal(factory(TOO_WIDE), "lower")
+def test_error_while_lowering_names_the_copy_that_is_to_blame(factory):
+    text = refusal(factory(TOO_WIDE), "lower")
+    assert "the two sides of this copy, A and A_shared, have other shapes" in text
+    assert f"at mine.py, line {line_of(TOO_WIDE, '0:640')}: T.copy(A[" in text
+
+
+def test_error_while_lowering_of_two_copies_names_the_first(factory):
+    source = TOO_WIDE.replace(
+        "T.copy(B[bx * 64 : (bx + 1) * 64, 0:64]", "T.copy(B[bx * 64 : (bx + 1) * 64, 0:640]"
+    )
+    assert source != TOO_WIDE
+    assert f"at mine.py, line {line_of(source, '0:640')}: T.copy(A[" in refusal(factory(source), "lower")
 
 
 @pytest.mark.parametrize("source", [NO_TMA, TOO_WIDE], ids=["no TMA", "too wide"])

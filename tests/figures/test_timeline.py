@@ -75,6 +75,23 @@ def test_every_kind_of_work_has_its_colour_and_the_axis_says_order():
     assert "order, not a time" in figure.axes[0].get_xlabel()
 
 
+def legend(figure):
+    return [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+
+
+def test_what_threads_write_between_two_wgmmas_is_a_copy_where_tma_loads_nothing():
+    steps = [span("wgmma", 0, 10, "consumer"), span("epilogue", 12, 20, "consumer", 2)]
+    steps += [span("wgmma", 22, 30, "consumer", 3)]
+    assert legend(timeline(emulation(steps))) == ["copy by threads", "wgmma"]
+    assert lanes(timeline(emulation(steps))) == [
+        "CTA 0, warpgroup 0"
+    ]  # where nobody produces, nobody consumes
+    steps += [span("epilogue", 32, 40, "consumer", 1)]
+    assert legend(timeline(emulation(steps))) == ["copy by threads", "wgmma", "epilogue"]
+    steps += [span("TMA load", 1, 2, "consumer", 0)]
+    assert legend(timeline(emulation(steps))) == ["TMA load", "wgmma", "epilogue"]
+
+
 def test_an_edge_from_an_arrival_to_the_wait_it_ends():
     edges = [
         line.get_xydata().tolist() for line in timeline(emulation()).axes[0].lines if line.get_linewidth() < 1

@@ -201,7 +201,7 @@ def test_missing_k_tile(k):
 
 @pytest.mark.parametrize("k", [0, 3, K // TILE - 1])
 def test_k_tile_used_twice(k):
-    assert_wrong((product(A, B) + part(k)).half(), [f"with K tile {k} (2 times)", "Tile (0, 0)"])
+    assert_wrong((product(A, B) + part(k)).half(), [f"with K tile {k} (2 times)", "D[0:64, 0:64]"])
 
 
 def test_k_tile_in_place_of_another():
@@ -214,7 +214,8 @@ def test_k_story_is_of_a_tile_that_is_wrong():
     D = RIGHT.clone()
     D[128:192, 64:] = (product(A, B) + part(3)).half()[128:192, 64:]
     assert_wrong(
-        D, ["rows 128..191, columns 64..383", "5 of 24 tiles", "Tile (2, 1)", "with K tile 3 (2 times)"]
+        D,
+        ["rows 128..191, columns 64..383", "5 of 24 tiles", "D[128:192, 64:128]", "with K tile 3 (2 times)"],
     )
 
 
@@ -222,7 +223,7 @@ def test_sum_goes_on_from_the_tile_before():
     D = RIGHT.clone()
     D[64:] += RIGHT[:-64]
     found = assert_wrong(
-        D, ["its own product and that of tile (0, 0)", "a former tile's sum was not cleared", "rows 64..255"]
+        D, ["its own sum and A[0:64] @ B[0:64]^T", "a former tile's sum was not cleared", "rows 64..255"]
     )
     assert "K tile" not in found.diagnosis
 
@@ -250,12 +251,12 @@ def test_transposed_output():
     a, b = operands(256, 256, 320)
     assert_wrong(
         product(b, a).half(),
-        ["16 of 16 tiles", "transposed: an operand, D or a copy has the wrong order"],
+        ["16 of 16 tiles", "holds its own product, transposed: are the two operands"],
         a,
         b,
     )
     tiles = product(a, b).half().reshape(4, TILE, 4, TILE).permute(0, 3, 2, 1).reshape(256, 256)
-    assert_wrong(tiles, ["holds the product of tile (0, 0), transposed", "wrong order"], a, b)
+    assert_wrong(tiles, ["holds its own product, transposed"], a, b)
 
 
 def test_one_k_tile_only():
@@ -288,11 +289,23 @@ def test_values_that_name_their_cause():
         for i in range(2)
         for j in range(3)
     }
+
+    def own(a, b):
+        return (a[:TILE].float() @ b[:TILE].float().T).half()
+
     last = (A[:, -16:].float() @ B[:, -16:].float().T).half()[:TILE, :TILE]
     for value, words in (
-        (product_of[1, 2], "Tile (0, 0) of 64 x 64 holds the product of tile (1, 2): wrong coordinates"),
-        (product_of[0, 0] + product_of[0, 1], "its own product and that of tile (0, 1): a former tile's sum"),
-        (product_of[0, 0].T, "holds the product of tile (0, 0), transposed"),
+        (product_of[1, 2], "D[0:64, 0:64] holds A[64:128] @ B[128:192]^T: wrong coordinates"),
+        (product_of[0, 0] + product_of[0, 1], "its own sum and A[0:64] @ B[64:128]^T: a former tile's sum"),
+        (product_of[0, 1], "holds A[0:64] @ B[64:128]^T: these rows of B belong to another tile"),
+        (product_of[1, 0], "holds A[64:128] @ B[0:64]^T: these rows of A belong to another tile"),
+        (product_of[0, 0].T, "holds its own product, transposed"),
+        (product_of[0, 1].T, "holds A[0:64] @ B[64:128]^T, transposed"),
+        (own(A, A), "A's tile lies where B's belongs, or B's was never copied"),
+        (own(B, B), "B's tile lies where A's belongs, or A's was never copied"),
+        (4 * own(A[:, 16:32], B[:, 16:32]), "holds the same 16 columns of K, 16:32, 4 times"),
+        (own(A[:, 64:], B[:, :-64]), "columns 64:128 of A are multiplied by columns 0:64 of B"),
+        (own(A[:, :64], B[:, 64:128]), "columns 0:64 of A are multiplied by columns 64:128 of B"),
         (last, "holds the last 16 columns of K alone: the accumulate flag was never set"),
     ):
         assert_wrong(changed(slice(0, TILE), slice(0, TILE), value), [words])
@@ -302,3 +315,45 @@ def test_values_of_no_known_cause_are_left_to_their_pattern():
     noise = torch.randn(TILE, TILE, generator=torch.Generator().manual_seed(1)).half()
     found = assert_wrong(changed(slice(0, TILE), slice(0, TILE), noise), ["Some tiles are wholly wrong"])
     assert "Tile (" not in found.diagnosis
+
+
+@pytest.mark.parametrize(
+    "missing, words",
+    [
+        ([0, 1, 2, 3, 4, 5, 6], "every round overwrote the sum"),
+        ([7], "the loop ends too early"),
+        ([6, 7], "the loop ends too early"),
+        ([0], "the loop begins too late, or a later round overwrote the sum"),
+        ([3], "a tile was read too early, too late or not at all"),
+    ],
+)
+def test_k_tiles_that_miss_name_their_cause(missing, words):
+    assert_wrong((product(A, B) - sum(part(k) for k in missing)).half(), [words])
+
+
+def test_one_k_tile_in_every_round():
+    assert_wrong(
+        (8 * part(0)).half(), ["and with K tile 0 (8 times): every round multiplied the same columns"]
+    )
+
+
+@pytest.mark.parametrize(
+    "rows, columns, words",
+    [
+        (M, 192, "D[0:256, 0:192] alone, of 256 x 384: are x and y of the grid mixed up"),
+        (128, 128, "D[0:128, 0:128] alone, of 256 x 384: does every CTA store to its own place"),
+        (129, 131, "do slices count elements, where a CTA's index counts tiles?"),
+    ],
+)
+def test_what_alone_was_written_comes_first(rows, columns, words):
+    D = unwritten(slice(None), slice(None))
+    D[:rows, :columns] = RIGHT[:rows, :columns]
+    assert_wrong(D, [words])
+    D[:rows, :columns] += 9
+    assert assert_wrong(D, [words]).diagnosis.startswith("The kernel wrote D[")
+
+
+def test_a_tile_at_its_mirror_place_is_told_beside_tiles_that_nobody_wrote():
+    D = unwritten(slice(None), slice(256, None))
+    D[:128, 128:256], D[128:, :128] = RIGHT[128:, :128], RIGHT[:128, 128:256]
+    assert_wrong(D, ["D[0:64, 128:192] holds A[128:192] @ B[0:64]^T: D's tile is stored at its mirror place"])

@@ -1,0 +1,58 @@
+"""Words in italics on the symptom map are the check's own: each occurs in a text of the course, or in what a
+test asks a verdict to say.
+"""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MAP = (ROOT / "notebooks" / "symptom_map.md").read_text()
+# what the two compilers say themselves, and plain words that carry stress
+THEIRS = (
+    "Buffer A_shared is 3-dimensional",
+    "but 1 index(es) were provided",
+    "For nodes require a scalar integer as the loop_var",
+    "Variables used inside staged control flow must be defined before",
+    "Early exit (break) is not allowed",
+    "expects a pointer to an mbarrier to be provided via the tma_bar_ptr",
+    "expects smem and gmem have the same size in the first rank",
+    "Type mismatch, store Float32 to Tensor with element type Float16",
+    "requires a barrier argument",
+    "NotImplementedError: TODO 1",
+)
+PLAIN = ("italics", "telling counts", "results", "instructions", "compiles", "path")
+
+
+def templates():
+    """Every string of the course's Python and of its tests, with # for what is put in."""
+    sources = [*(ROOT / "course_utils").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
+    for path in sources:
+        if path == Path(__file__):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.JoinedStr):
+                parts = (v.value if isinstance(v, ast.Constant) else "#" for v in node.values)
+                yield "".join(map(str, parts))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+
+
+def alike(text):
+    """Text with # for each number, and for what a template leaves open."""
+    text = re.sub(r"\\[1-9]|\\d\+?|`", lambda found: "" if found[0] == "`" else "#", text)
+    text = re.sub(r"\b(\d[\d,]*|n|m)\b", "#", text.lower())
+    return re.sub(r"\s+", " ", re.sub(r"#(, #)+", "#", text))
+
+
+TEXTS = [alike(text) for text in (*templates(), *THEIRS)]
+PHRASES = sorted({words for words in re.findall(r"(?<!\*)\*([^*|\n]+)\*(?!\*)", MAP)} - set(PLAIN))
+
+
+@pytest.mark.parametrize("words", PHRASES)
+def test_words_in_italics_are_the_checks_own(words):
+    pieces = [piece.strip(" ,") for piece in re.split(r"\.\.\.|: ", alike(words))]
+    missing = [piece for piece in pieces if piece and not any(piece in text for text in TEXTS)]
+    assert not missing
