@@ -42,6 +42,7 @@ OUTCOMES = {
     "race": "race: nothing orders two accesses; the numbers may come out right or wrong",
     "hang": "hang: it never ends",
     "fault": "fault: the GPU ends it with an error",
+    "refused": "refused: the driver takes no such tensor map, and nothing is launched",
     "no kernel": "no kernel: it does not compile",
 }
 _CELL = "padding:2px 10px;text-align:left;vertical-align:top"

@@ -175,7 +175,7 @@ class Planted:
 
     step: str
     fails: str  # the first part that fails
-    outcome: str  # on the GPU: right, wrong, race, hang or fault
+    outcome: str  # on the GPU: right, wrong, race, hang, fault or refused
     needs_gpu: bool  # whether only a run shows it, on the GPU or in the emulator
     says: str  # a word of the diagnosis
     gemm: Callable

@@ -252,6 +252,11 @@ def _registers(f: Facts) -> str:
     return ", ".join(found)
 
 
+def _panels(f: Facts) -> str:
+    mean = f["rows and columns of theirs"] / f["neighbouring CTAs"]
+    return f"{mean:.1f} rows and columns of tiles for 16 CTAs; panels of 4 make 10"
+
+
 def _of(shown: str, chances: str, things: str) -> Callable[[Facts], str]:
     return lambda f: f"it in {f.get(shown, 0):,} of {f[chances]:,} {things}"
 
@@ -294,6 +299,14 @@ PROPERTIES = {
         "K tiles with a load ahead",
         "K tiles followed",
         _of("K tiles with a load ahead", "K tiles followed", "K tiles"),
+        0.5,
+    ),
+    "tile order": Property(
+        "an order of tiles for L2: CTAs that run at one time share rows of A and of B. Walk D in panels of "
+        "a few tiles (`swizzle_size`, or a layout of panels), not row by row",
+        "neighbouring CTAs that share",
+        "neighbouring CTAs",
+        _panels,
         0.5,
     ),
     "registers by warpgroup": Property(

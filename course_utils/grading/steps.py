@@ -29,8 +29,8 @@ EMULATED = ((MANY_TILES, FIRST_AND_LAST), ((256, 768, 320), None), ((256, 512, 6
 # For persistent kernels, in place of the last: more tiles than CTAs, or clusters of two, and all of them, so
 # that a forgotten one shows. For a ring of six stages, in place of the second: a K longer than that; the K of
 # the others is shorter.
-PERSISTENT = (*EMULATED[:2], ((1792, 1280, 64), None))
-CLUSTER = (EMULATED[0], ((256, 768, 576), None), PERSISTENT[2])
+PERSISTENT = (*EMULATED[:2], ((1664, 1536, 64), None))
+CLUSTER = (EMULATED[0], ((256, 768, 576), None), ((1792, 1280, 64), None))
 MULTI_CONSUMER = (*CLUSTER[:2], ((1280, 3584, 64), None))
 TRACE_SIZE = (256, 256, 320)  # a tile or two for each CTA, and more K tiles than stages
 TIMED_SIZES = ((4096, 4096, 4096), (8192, 8192, 8192), (8192, 2304, 5120))
@@ -94,8 +94,8 @@ STEPS = {step.id: step for step in (
     Step("step05", "software pipeline", 10, (*_RING, "grid grows"), (), "pipeline", speed_floor=0.40,
          owned={"tilelang": "stage and parity of each load and wait",
                 "cute": "a pipeline object, its arrival counts, its two states"}),
-    Step("step06", "persistent kernel", 10, (*_RING, "fixed grid"), (), "persistent", emulated=PERSISTENT,
-         speed_floor=0.42,
+    Step("step06", "persistent kernel", 10, (*_RING, "fixed grid", "tile order"), (), "persistent",
+         emulated=PERSISTENT, speed_floor=0.42,
          owned={"tilelang": "the scheduler's panel, stage and parity across tiles",
                 "cute": "the order of tiles, as a layout"}),
     Step("step07", "warp specialization", 15, _ROLES, (), "warp spec.", emulated=PERSISTENT, speed_floor=0.45,

@@ -134,6 +134,23 @@ LACKING = {
         [("num_stages, ring = 2, 4", "num_stages, ring = 1, 4"), ("[1] * num_stages", "[1] * 2")],
         {"two stages used", "loads ahead"},
     ),
+    "tiles row by row": (
+        "step06",
+        "tilelang",
+        (1664, 1536, 64),
+        [("swizzle_size=4", "swizzle_size=1")],
+        {"tile order"},
+    ),
+    "tiles row by row, CuTe DSL": (
+        "step06",
+        "cute",
+        (1664, 1536, 64),
+        [
+            ("shape = (tiles_M, (panel, tiles_N // panel))", "shape = (tiles_M, tiles_N)"),
+            ("stride=(panel, (1, panel * tiles_M))", "stride=(tiles_N, 1)"),
+        ],
+        {"tile order"},
+    ),
     "registers given back by one warp": (
         "step07",
         "tilelang",

@@ -27,7 +27,7 @@ from tests.compile.called import CALLS, author, misplaced
 WRONG = [(dsl, path) for dsl in DSLS for path in loading.planted(dsl).values()]
 LINES = {"tilelang": 100, "cute": 180}  # at 96 columns
 both_dsls = pytest.mark.parametrize("dsl", DSLS)
-OUTCOMES = {"wrong", "race", "hang", "fault", "right"}
+OUTCOMES = {"wrong", "race", "hang", "fault", "refused", "right"}
 NEEDS_NO_GPU = {"compiles", "tensor maps", "instructions"}
 
 REGISTERS = 64 * 1024  # of one SM

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 WARPS = WARPGROUP_THREADS // WARP_THREADS
 AHEAD = 16  # K tiles after one in which a load under way is looked for: more than a ring has stages
 RINGS = (2, 4)  # stages that a step asks for
+WINDOW = 16  # CTAs whose tiles are looked at together
+# Rows and columns of tiles that they may read: panels of 2 to 8 tiles make 8 to 12, one row of 12 makes 14
+SHARED = 12
 # families whose instructions are counted as they run
 COUNTED = {
     Family.TENSOR_LOAD,
@@ -123,6 +126,7 @@ class Facts:
         self.machine = machine
         self.counts: Counter[str] = Counter()
         self._stored: set[tuple[str, Coordinates]] = set()
+        self._first: dict[int, Coordinates] = {}  # where each CTA's first store to D begins
         self._now = 0
         self._clear()
 
@@ -194,8 +198,9 @@ class Facts:
         """A warp that has multiplied begins to write results."""
         self._epilogues.setdefault(path.warp, []).append((path.warp.wgmma_index, self._moment(path)))
 
-    def stored(self, view: TensorView, coordinates: Coordinates) -> None:
+    def stored(self, path: Path, view: TensorView, coordinates: Coordinates) -> None:
         """A tensor store was issued."""
+        self._first.setdefault(path.cta.number, coordinates)
         inside = view.slices(coordinates)
         if inside is None:
             return
@@ -239,7 +244,19 @@ class Facts:
         others = any(counts[f"ran {name}"] for name in ("GLOBAL_LOAD", "CP_ASYNC", "BULK_LOAD"))
         through = 0 if others else counts["operands in registers"]  # of tiles that ldmatrix read
         counts["operands by TMA alone"] = counts["operands by TMA"] + through
+        self._panels()
         return dict(counts)
+
+    def _panels(self) -> None:
+        """How many rows and columns of tiles do CTAs that run at one time read between them?"""
+        numbers = [n for n in range(len(self._first)) if n in self._first]
+        windows = [numbers[i : i + WINDOW] for i in range(len(numbers) - WINDOW + 1)]
+        for window in windows:
+            tiles = [self._first[n] for n in window]
+            read = sum(len(set(axis)) for axis in zip(*tiles, strict=True))
+            self.counts["neighbouring CTAs"] += 1
+            self.counts["rows and columns of theirs"] += read
+            self.counts["neighbouring CTAs that share"] += read <= SHARED
 
     def _ring(self, group: Warpgroup, tiles: list[KTile]) -> None:
         """Did it use as many stages, each with a barrier of its own, as the steps ask for?"""

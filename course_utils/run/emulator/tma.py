@@ -367,7 +367,7 @@ def _release_store(path: Path, lane: int, view: View, coordinates: Coordinates, 
     store = Store(view, coordinates, cta, offset, record, path.at)
     store.span = path.machine.trace.begin(path, "TMA store", view.name)
     if isinstance(view, TensorView):
-        path.machine.facts.stored(view, coordinates)
+        path.machine.facts.stored(path, view, coordinates)
     warp.bulk.setdefault(lane, []).append(store)
     warp.stores += 1
     path.machine.progress += 1

@@ -6,7 +6,7 @@ from course_utils.compile.load import plant
 
 STEP = "step04"
 FAILS = "tensor maps"
-OUTCOME = "fault"
+OUTCOME = "refused"
 NEEDS_GPU = False
 SAYS = "swizzle"
 
