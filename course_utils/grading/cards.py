@@ -82,6 +82,8 @@ def of_answer(answer: Answer, artifact: Artifact, also: Sequence[str] = ()) -> C
         more.append(f"in the generated code: {first['generated']}")
     elif first["ptx"]:
         more.append(first["ptx"])
+    if first.get("ledger"):
+        more.append(first["ledger"])
     more += [f"Also {other['kind']}: {other['text']} ({other['where']})" for other in others[:ALSO]]
     if len(others) > ALSO:
         more.append(f"And {len(others) - ALSO} more findings; `course trace` tells them all.")

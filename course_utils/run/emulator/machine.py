@@ -15,7 +15,7 @@ import numpy as np
 
 from course_utils.artifact import REGISTER_LIMIT, SM_COUNT, Artifact
 from course_utils.ptx.parser import PtxError
-from course_utils.run.emulator import deadlock, memory
+from course_utils.run.emulator import deadlock, ledger, memory, names
 from course_utils.run.emulator.arithmetic import LANES
 from course_utils.run.emulator.facts import Facts
 from course_utils.run.emulator.findings import Findings, StopEmulation
@@ -49,7 +49,7 @@ class Machine:
         ctas: set[int] | None = None,
     ) -> None:
         self.program, self.artifact, self.limit, self.only = program, artifact, limit, ctas
-        self.findings = Findings(program.kernel, artifact)
+        self.findings = Findings(program.kernel, artifact, program.has_roles)
         self.schedule = Schedule(seed)
         self.choose = self.schedule.chance
         self.trace, self.facts = Trace(self), Facts(self)
@@ -58,6 +58,7 @@ class Machine:
         self.ready: list[Path] = []
         self.flying: list[Flying] = []
         self.waiting: dict[Path, None] = {}  # in order, so that a seed repeats
+        self.barriers_used: set[tuple[int, int]] = set()  # by which instruction, at which offset
         self.last_progress = 0, 0
         registers = artifact.resources.registers if artifact.resources else 0
         self.registers = -(-max(registers, 8) // 8) * 8
@@ -145,7 +146,10 @@ class Machine:
                 for origin in clusters:
                     if self.only is None or self._wanted(origin):
                         cluster = Cluster(self, origin)
-                        run(self, cluster)
+                        try:
+                            run(self, cluster)
+                        finally:
+                            ledger.blame(self, cluster)
                         self.flying.clear()
                         self.facts.close(cluster)
                         self.trace.name()
@@ -281,15 +285,19 @@ class Cluster:
             cta.touch(path, path.warp.agent, path.warp.time)
         return cta.shared, address - offset
 
-    def agent_name(self, agent: int) -> str:
+    def agent_name(self, agent: int, home: CTA) -> str:
+        """A warp or an mbarrier as it is called from CTA ``home``."""
         for cta in self.ctas:
             for warp in cta.warps:
                 if warp.agent == agent:
-                    return f"{warp.role()} warp {warp.index} of CTA {cta.number}".lstrip()
-            for barrier in cta.mbarriers.values():
-                if barrier.agent == agent:
-                    return f"{barrier.name()} of CTA {cta.number}"
-        return "nobody"
+                    return names.of_warps([warp], home)
+        barrier = self.barrier_of(agent)
+        if barrier is None:
+            return "nobody"
+        return barrier.name() + ("" if barrier.cta is home else f" of CTA {barrier.cta.number}")
+
+    def barrier_of(self, agent: int) -> MBarrier | None:
+        return next((b for cta in self.ctas for b in cta.mbarriers.values() if b.agent == agent), None)
 
     def threads_left(self) -> int:
         return sum(cta.threads_left() for cta in self.ctas)
@@ -383,28 +391,6 @@ class CTA:
 
     def threads_left(self) -> int:
         return self.left * LANES
-
-    def barrier_kind(self, barrier: MBarrier) -> str:
-        """ "full" for an mbarrier that counts bytes, "empty" for one that is only arrived on."""
-        return "full" if barrier.carries_bytes else "empty"
-
-    def barrier_name(self, barrier: MBarrier) -> str:
-        """full[i] or empty[i], in address order.
-
-        Before any bytes are expected, by the role of those who wait.
-        """
-        barriers = sorted(self.mbarriers.values(), key=lambda b: b.offset)
-        if any(b.carries_bytes for b in barriers):
-            kinds = {b: self.barrier_kind(b) for b in barriers}
-        else:
-            kinds = {
-                b: {"producer": "empty", "consumer": "full"}.get(
-                    next((p.warp.role(p.pc) for p in b.waiting), ""), "barrier"
-                )
-                for b in barriers
-            }
-        kind = kinds[barrier]
-        return f"{kind}[{[b for b in barriers if kinds[b] == kind].index(barrier)}]"
 
     def touch(self, path: Path, agent: int, time: int) -> None:
         """Another CTA of the cluster has used this one's shared memory: this one must not end before."""

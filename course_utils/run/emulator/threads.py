@@ -54,6 +54,7 @@ class ThreadBarrier:
         waiting, self.waiting = self.waiting, []
         for other in waiting:
             other.warp.clock.join(self.released)
+            other.warp.rounds += 1
             other.wake()
 
 

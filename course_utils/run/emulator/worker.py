@@ -15,6 +15,7 @@ from course_utils.run import protocol
 from course_utils.run.emulator.emulate import EmulatorError
 from course_utils.run.emulator.findings import Finding
 from course_utils.run.emulator.launch import emulated
+from course_utils.run.emulator.ledger import table
 
 
 def run(
@@ -48,8 +49,8 @@ def run(
 
 
 def fields_of(finding: Finding) -> dict:
-    """A finding as data: ``text`` and ``advice``, the author's ``file``, ``line`` and ``code``, and
-    ``where``, all of it in words.
+    """A finding as data: ``text`` and ``advice``, the author's ``file``, ``line`` and ``code``, ``where``,
+    all of it in words, and ``ledger``, a table of the mbarriers that it is about.
     """
     return {
         "kind": finding.kind,
@@ -57,6 +58,7 @@ def fields_of(finding: Finding) -> dict:
         "advice": finding.advice,
         "more": list(finding.more),
         "where": str(finding.place),
+        "ledger": table(finding.ledger),
         **asdict(finding.place),
     }
 
