@@ -21,6 +21,14 @@ CALLS = {
     },
     "cluster barrier": {"tilelang": "T.cluster_sync()", "cute": "cute.arch.cluster_arrive(), cluster_wait()"},
 }
+# What a kind of finding mostly comes from in one DSL.
+BESIDES = {
+    (
+        "absent-lanes",
+        "cute",
+    ): " cute.copy with a TMA atom elects its own lane and may not stand under elect_one.",
+    ("absent-lanes", "tilelang"): " T.tma_copy and T.shuffle_elect elect among the lanes of whole warps.",
+}
 _TERM = re.compile("|".join(rf"(?<![\w.]){re.escape(term)}(?![\w.]\w)" for term in CALLS))
 
 

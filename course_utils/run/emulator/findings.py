@@ -56,8 +56,9 @@ KINDS = {
         "Registers of a wgmma are used while it may still run. Wait with wgmma.wait_group first, and "
         "commit the group before the wait."),
     "uninitialised-register": ("error",
-        "A register is used that nothing has written: often an accumulator that no wgmma has reached. "
-        "Does the loop that writes it run at least once at this size?"),
+        "A register is used that nothing has written: an accumulator that no wgmma has reached, or a part of "
+        "a fragment that no store or load has filled. Does the loop that writes it run at least once at this "
+        "size, and do both sides name the same part?"),
     "accumulator-uninitialised": ("error",
         "The first wgmma of a tile adds to what its registers happen to hold. Let it overwrite them "
         "(clear_accum, or the ACCUMULATE field set to False), or clear them first."),
@@ -111,11 +112,10 @@ KINDS = {
     "tensor-map": ("error", "A tensor map cannot be used as it stands."),
     "aligned": ("error",
         "A whole warp must run this instruction together, and only some of its lanes do. Move it out of "
-        "the branch."),
+        "the branch at which the lanes part, or let all lanes take it."),
     "absent-lanes": ("error",
         "elect, shfl or vote waits for every lane that its mask names, and some never come: the hardware "
-        "hangs. Move it out of the branch. In CuTe DSL, cute.copy with a TMA atom elects its own lane and"
-        " may not stand under elect_one."),
+        "hangs. Move it out of the branch."),
     "trap": ("error", "The kernel ran a trap: an assertion of its own failed."),
     "instruction-limit": ("error", "The emulation reached its limit of instructions."),
 }
@@ -232,7 +232,8 @@ class Findings:
             kind,
             severity,
             detail() if callable(detail) else detail,
-            calls.beside(advice or usual, self.artifact.dsl),
+            calls.beside(advice or usual, self.artifact.dsl)
+            + calls.BESIDES.get((kind, self.artifact.dsl), ""),
             place,
             waiting=list(waiting),
             more=more,

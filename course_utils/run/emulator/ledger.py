@@ -168,12 +168,18 @@ def _too_often(barrier: MBarrier, fills: int) -> tuple[str, int, tuple[str, ...]
             return f"{who} arrives on {name}, which it waits for itself{many}", mine.at, (init,)
         if mine.at_once > count or mine.later and mine.most > count:
             return f"{who} makes {mine.most} arrivals a phase on {name}, and {counts}", mine.at, (init,)
-    if total <= count or sum(mine.later for mine in arrivals.values()) <= count * fills:
-        return None
     who = names.of_warps(sorted(arrivals, key=lambda warp: (warp.cta.number, warp.index)), barrier.cta)
+    last = next(iter(arrivals.values()), Arrivals())
+    others = f"the arrivals: {findings.place(last.at)}"
+    if total <= count:
+        if barrier.phase <= fills or any(warp.cta is barrier.cta for warp in arrivals):
+            return None
+        text = f"{total} arrivals from {who} alone end a phase of {name}, and {counts}"
+        return text, barrier.init_at, (others,)
+    if sum(mine.later for mine in arrivals.values()) <= count * fills:
+        return None
     text = f"{total} arrivals a phase on {name} come from {who}, and {counts}"
     double = next((mine for mine in arrivals.values() if mine.most > mine.at_once), None)
     if double is not None:
         return text, double.at, (init,)
-    last = next(iter(arrivals.values()))
-    return text, barrier.init_at, (f"the arrivals: {findings.place(last.at)}",)
+    return text, barrier.init_at, (others,)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from course_utils.artifact import REGISTER_LIMIT, SM_COUNT, Artifact
-from course_utils.ptx.parser import PtxError
+from course_utils.ptx.parser import Instr, PtxError
 from course_utils.run.emulator import deadlock, ledger, memory, names
 from course_utils.run.emulator.arithmetic import LANES
 from course_utils.run.emulator.facts import Facts
@@ -223,24 +223,35 @@ class Machine:
         path.at = at = function.__dict__["lines"][line - 1]
         instruction, registers = self.program.kernel.instructions[at], path.warp.registers
         read = self.program.lowered[at].reads(instruction)
-        names = self.program.kernel.register_names
+        kernel = self.program.kernel
         for register in read:
             if registers[register].__class__ is Pending:
                 path.fault(
                     "accumulator-before-wait",
-                    f"{path.name()} uses register {names[register]}, which a wgmma may still write",
+                    f"{path.name()} uses register {kernel.register_names[register]}, which a wgmma may still write",
                 )
         for register in read:
             if registers[register] is None:
+                what = _unwritten(instruction)
                 path.fault(
                     "uninitialised-register",
-                    f"{path.name()} uses register {names[register]}, which nothing has written",
+                    f"{path.name()} {what}, which nothing has written",
+                    more=(f"the register: {kernel.register_names[register]}",),
                 )
         raise PtxError(
             f"PTX line {instruction.line}: the emulator failed on this instruction ({type(error).__name__}: "
             f"{error}): "
             f"{instruction.text[:160]}"
         ) from error
+
+
+def _unwritten(instruction: Instr) -> str:
+    """What an instruction does with a register that has no value, as its author would say it."""
+    if instruction.opcode[0] in ("stmatrix", "st"):
+        return "stores a part of a fragment (values in registers)"
+    if instruction.opcode[0] == "cvt":
+        return "converts a part of a fragment (values in registers)"
+    return "uses a value in a register"
 
 
 class Cluster:

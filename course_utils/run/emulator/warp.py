@@ -121,7 +121,7 @@ class Path:
     # fmt: off
     __slots__ = (
         "warp", "cta", "machine", "mask", "pc", "at", "parent", "children", "reconverge", "protect",
-        "protected", "waits_for", "stamp", "woken", "began", "slow",
+        "protected", "waits_for", "stamp", "woken", "began", "slow", "parted",
     )
     # fmt: on
 
@@ -141,6 +141,7 @@ class Path:
         self.waits_for: Any = None  # PhaseWait, ThreadWait, RegisterWait or WgmmaWait
         self.woken: MBarrier | None = None  # whose phase's end has set it going, until it runs
         self.stamp, self.began, self.slow = -1, 0, False
+        self.parted = -1  # the branch at which these lanes left the others
 
     def name(self) -> str:
         self.warp.seen_at = self.pc
@@ -182,6 +183,18 @@ class Path:
         """A finding after which the hardware would not go on."""
         self.find(kind, detail, barriers, more)
         raise StopEmulation
+
+    def alone(self, kind: str, detail: str) -> NoReturn:
+        """A fault of lanes that run without the others what all have to run together; the branch where they
+        parted is to blame where the compiler added the instruction.
+        """
+        findings = self.machine.findings
+        branch, here = findings.place(self.parted), findings.place(self.at)
+        if self.parted >= 0 and here.added and not branch.added and branch.line:
+            self.at, text = self.parted, f"what they run alone: {here}"
+        else:
+            text = f"the lanes part at {branch}" if self.parted >= 0 else ""
+        self.fault(kind, detail, more=(text,) if text else ())
 
     def lanes(self) -> np.ndarray:
         return np.ones(LANES, np.bool_) if self.mask is None else self.mask
@@ -228,7 +241,7 @@ class Path:
         self.warp.running += 1
         for mask, start, protect in ((yes, taken, protect_yes), (no, other, protect_no)):
             child = Path(self.warp, start, mask, self, meet, self.protected | protect)
-            child.slow = self.slow
+            child.slow, child.parted = self.slow, branch
             if start == meet:
                 child.rejoin()
             else:
