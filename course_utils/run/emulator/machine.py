@@ -15,7 +15,7 @@ import numpy as np
 
 from course_utils.artifact import REGISTER_LIMIT, SM_COUNT, Artifact
 from course_utils.ptx.parser import Instr, PtxError
-from course_utils.run.emulator import deadlock, ledger, memory, names
+from course_utils.run.emulator import deadlock, ledger, memory, names, printing
 from course_utils.run.emulator.arithmetic import LANES
 from course_utils.run.emulator.facts import Facts
 from course_utils.run.emulator.findings import Findings, StopEmulation
@@ -53,7 +53,9 @@ class Machine:
         self.schedule = Schedule(seed)
         self.choose = self.schedule.chance
         self.trace, self.facts = Trace(self), Facts(self)
-        self.tensors = list(regions.values())
+        data, self.constants = printing.constants(artifact.ptx)
+        self.tensors = [*regions.values(), memory.Region("the kernel's constants", data)]
+        self.printed = printing.Printed()
         self.executed = self.progress = self._clock = 0
         self.ready: list[Path] = []
         self.flying: list[Flying] = []
@@ -100,12 +102,14 @@ class Machine:
     def _variables(self) -> None:
         """Addresses of shared and local variables: static ones first, then what the launch adds."""
         position, local = 0, 0
+        for name, offset in self.constants.items():
+            self.symbols[name] = (len(self.tensors) << memory.TENSOR_SHIFT) + offset
         for variable in self.program.kernel.variables:
             if variable.space == "shared" and variable.size >= 0:
                 position = -(-position // variable.align) * variable.align
                 self.symbols[variable.name] = ("shared", position)
                 position += variable.size
-            elif variable.space == "local":
+            elif variable.space in ("local", "param"):  # what a call is given lies in memory of the thread's
                 local = -(-local // variable.align) * variable.align
                 self.symbols[variable.name] = local
                 local += variable.size
@@ -228,7 +232,8 @@ class Machine:
             if registers[register].__class__ is Pending:
                 path.fault(
                     "accumulator-before-wait",
-                    f"{path.name()} uses register {kernel.register_names[register]}, which a wgmma may still write",
+                    f"{path.name()} uses register {kernel.register_names[register]}, which a wgmma may still "
+                    "write",
                 )
         for register in read:
             if registers[register] is None:

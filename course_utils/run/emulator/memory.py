@@ -309,6 +309,7 @@ def load(
 ) -> list[Value]:
     """``vector`` values of ``bits`` bits for each active lane; inactive lanes get 0."""
     count = bits // 8 * vector
+    space = _call_space(space, address)
     if space == "local" and not path.warp.local_size:
         path.find("out-of-bounds", f"{path.name()} reads local memory, of which the kernel declares none")
         raise StopEmulation
@@ -341,6 +342,7 @@ def store(
     checked: bool = True,
 ) -> None:
     count = bits // 8 * len(values)
+    space = _call_space(space, address)
     region, offsets = locate(path, mask, _local(path, address) if space == "local" else address, space, count)
     if region is path.machine.parameters:
         path.find("out-of-bounds", f"{path.name()} writes to the kernel's parameters")
@@ -359,6 +361,11 @@ def store(
             view[index + i] = value[lanes_of(mask)[-1]] & UNSIGNED[bits]((1 << bits) - 1)
         else:
             view[index + i] = value if mask is None else value[mask]
+
+
+def _call_space(space: str, address: Value) -> str:
+    """What a call is given, and gives back, is in local memory here."""
+    return "local" if space == "param" and address.__class__ is int and address < PARAMETERS else space
 
 
 def _local(path: Path, address: Value) -> np.ndarray:

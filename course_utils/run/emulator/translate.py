@@ -49,7 +49,9 @@ class Program:
         for instruction, lowered in zip(kernel.instructions, self.lowered, strict=True):
             if lowered.kind in ("warp", "blocking") and lowered.function is not None:
                 lowered.function = counted(instruction, lowered.function)
-        self.local_size = -(-sum(v.size for v in kernel.variables if v.space == "local") // 16) * 16
+        self.local_size = (
+            -(-sum(v.size for v in kernel.variables if v.space in ("local", "param")) // 16) * 16
+        )
         self.full: list[Callable[..., int] | None] = [None] * (count + 1)
         self.masked: list[Callable[..., int] | None] = [None] * (count + 1)
         self.length = [0] * (count + 1)

@@ -24,7 +24,7 @@ def run(
     """Emulate on fresh inputs under each of ``schedules`` (seeds of the emulator) while all is right.
 
     ``kind`` is of ``trial.KINDS``; ``ctas`` None runs them all, -1 is the last one. The answer's ``executed``
-    counts the warp instructions of all runs, ``facts`` adds up what each saw.
+    counts the warp instructions of all runs, ``facts`` adds up what each saw, ``printed`` is the last one's.
     """
     count = artifact.grid[0] * artifact.grid[1] * artifact.grid[2]
     some = None if ctas is None else [number % count for number in ctas]
@@ -36,6 +36,7 @@ def run(
         facts.update(emulation.facts)
         answer = tried.fields() | {"executed": executed, "ok": emulation.ok and tried.ok}
         answer["facts"] = dict(facts) if emulation.finished else None
+        answer["printed"] = emulation.printed
         if not answer["ok"]:
             numbers = [*tried.touched, *([] if tried.found.ok else [tried.found.diagnosis])]
             return answer | {
