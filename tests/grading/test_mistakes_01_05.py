@@ -12,7 +12,7 @@ MISTAKES = {
         "results",
         says=("full", "phase 1", "not waited"),
         never=("producer", "empty"),
-        line="T.wgmma_gemm(",
+        line="T.mbarrier_wait_parity(full, 0)",
     )
 }
 

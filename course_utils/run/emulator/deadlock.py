@@ -169,7 +169,8 @@ def _could(barrier: MBarrier, path: Path) -> tuple[str, bool]:
         return f"only {who} could arrive on it, and wait{'s' * (len(able) == 1)} for it", path.warp in able
     if able:
         text = f"arrivals could come from {_states(able, busy, path)}"
-        if barrier.carries_bytes or barrier.phase or path.waits_for.parity != 0:
+        first = barrier.phase == 0 and path.warp not in barrier.account.waits
+        if not first or barrier.carries_bytes or path.waits_for.parity != 0:
             return text, False
         return f"{text}; on a new barrier a wait for parity 1 passes at once", names.of_role(
             path.warp

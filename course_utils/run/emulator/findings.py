@@ -242,13 +242,6 @@ class Findings:
         self.found = {key: finding, **self.found} if first else {**self.found, key: finding}
         return finding
 
-    def generated_line(self, at: int) -> str:
-        """The line of generated CUDA that an instruction comes from; "" where there is none."""
-        source = self.kernel.instructions[at].source if at >= 0 else None
-        if source is None or file_name(self.kernel.files.get(source[0], "")) != GENERATED:
-            return ""
-        return self.generated[source[1] - 1] if 0 < source[1] <= len(self.generated) else ""
-
     def ptx(self, at: int) -> str:
         instruction = self.kernel.instructions[at]
         text = (

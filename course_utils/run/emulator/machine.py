@@ -118,6 +118,7 @@ class Machine:
                 position = -(-position // variable.align) * variable.align
                 self.symbols[variable.name] = ("shared", position)
         self.shared_size = position + self.artifact.dynamic_shared
+        self.arrays = names.arrays(self)
 
     def tick(self) -> int:
         """%clock and the like: a number that grows."""

@@ -8,12 +8,15 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from course_utils.ptx import paths
+
 if TYPE_CHECKING:
     from course_utils.run.emulator.barriers import MBarrier
-    from course_utils.run.emulator.machine import CTA
+    from course_utils.run.emulator.machine import CTA, Machine
     from course_utils.run.emulator.warp import Warp
 
-_INIT = re.compile(r"(\w+)\[(\d+)\]\.init\(")  # TileLang's CUDA keeps the learner's names
+# TileLang's CUDA has a shared variable for each array of barriers, by the learner's name: empty_mem of empty.
+_VARIABLE = re.compile(r"E\d+(\w+)_mem$")
 # CuTe DSL's pipelines name none of their barriers: which one a call takes.
 _CALLS = {
     "consumer_wait": "full",
@@ -39,16 +42,29 @@ def array_of(barrier: MBarrier) -> str:
 def _placed(barrier: MBarrier) -> tuple[str, int, int]:
     own = _given(barrier)
     if own is not None:
-        return *own, sum(1 for b in barrier.cta.mbarriers.values() if (_given(b) or ("",))[0] == own[0])
+        return own
     kinds = _kinds(barrier.cta)
     alike = [b for b in kinds if kinds[b] == kinds[barrier]]
     return kinds[barrier], alike.index(barrier), len(alike)
 
 
-def _given(barrier: MBarrier) -> tuple[str, int] | None:
-    """The name that the learner gave it, where the generated code has it."""
-    found = _INIT.search(barrier.cta.machine.findings.generated_line(barrier.init_at))
-    return (found[1], int(found[2])) if found else None
+def arrays(machine: Machine) -> dict[str, tuple[int, int]]:
+    """Where each array of barriers that the learner has named begins in shared memory, and how many it has."""
+    found = {}
+    for variable in machine.program.kernel.variables:
+        name = _VARIABLE.search(variable.name)
+        if name and variable.space == "shared" and variable.size >= 8:
+            _, offset = machine.symbols[variable.name]
+            found[name[1]] = offset, variable.size // 8
+    return found
+
+
+def _given(barrier: MBarrier) -> tuple[str, int, int] | None:
+    """Its array, its index and how many the array has, by the learner's name, where there is one."""
+    for name, (first, count) in barrier.cta.machine.arrays.items():
+        if first <= barrier.offset < first + 8 * count:
+            return name, (barrier.offset - first) // 8, count
+    return None
 
 
 def _kinds(cta: CTA) -> dict[MBarrier, str]:
@@ -70,42 +86,43 @@ def _kinds(cta: CTA) -> dict[MBarrier, str]:
     return {b: "full" if (i < p if c < p else i >= c) else "empty" for i, b in enumerate(barriers)}
 
 
-def _arrays(cta: CTA) -> dict[str, list[int]]:
-    """The offsets of each array of barriers."""
-    arrays: dict[str, list[int]] = {}
-    for barrier in cta.mbarriers.values():
-        arrays.setdefault(_placed(barrier)[0], []).append(barrier.offset)
-    return arrays
-
-
 def array_meant(cta: CTA, at: int) -> str:
-    """The barrier array that the author's line of an instruction takes; "" where it cannot be told."""
-    findings = cta.machine.findings
-    arrays = {given[0] for b in cta.mbarriers.values() if (given := _given(b))}
-    if arrays:
-        words = arrays & set(re.findall(r"(\w+)\[", findings.generated_line(at)))
-        return words.pop() if len(words) == 1 else ""
-    return next((array for call, array in _CALLS.items() if call in findings.place(at).code), "")
+    """The barrier array whose address an instruction takes; "" where it cannot be told."""
+    machine = cta.machine
+    if not machine.arrays:
+        code = machine.findings.place(at).code
+        return next((array for call, array in _CALLS.items() if call in code), "")
+    origins = machine.program.shared_origins
+    operands = machine.program.kernel.instructions[at].operands
+    variables = set().union(*(paths.tensors_of(o, origins, machine.program.shared) for o in operands))
+    meant = {
+        name[1] for variable in variables if (name := _VARIABLE.search(variable))
+    } & machine.arrays.keys()
+    return meant.pop() if len(meant) == 1 else ""
 
 
 def strayed(barrier: MBarrier, at: int) -> str:
-    """ "stage 2 of full, which has 2", where the code says full and the address is another array's."""
-    own, cta = _given(barrier), barrier.cta
-    meant = array_meant(cta, at) if own else ""
+    """ "stage 2 of full, which has 2", where an address that is made from full's is another array's."""
+    own = _given(barrier)
+    meant = array_meant(barrier.cta, at) if own else ""
     if own is None or not meant or meant == own[0]:
         return ""
-    offsets = _arrays(cta)[meant]
-    return f"stage {(barrier.offset - min(offsets)) // 8} of {meant}, which has {len(offsets)}"
+    first, count = barrier.cta.machine.arrays[meant]
+    return f"stage {(barrier.offset - first) // 8} of {meant}, which has {count}"
 
 
 def outside(cta: CTA, at: int, offset: int) -> str:
     """ "stage 2 of full, which has 2" of an address that lies just past a barrier array, or before one; "" of
     any other.
     """
-    arrays, meant = _arrays(cta), array_meant(cta, at)
-    near = []
-    for array, offsets in arrays.items():
-        stage, count = (offset - min(offsets)) // 8, len(offsets)
+    known = dict(cta.machine.arrays)
+    if not known:
+        for barrier in sorted(cta.mbarriers.values(), key=lambda b: b.offset):
+            first, count = known.get(array_of(barrier), (barrier.offset, 0))
+            known[array_of(barrier)] = first, count + 1
+    meant, near = array_meant(cta, at), []
+    for array, (first, count) in known.items():
+        stage = (offset - first) // 8
         beyond = max(-stage, stage - count + 1)
         if offset % 8 == 0 and 0 < beyond <= max(8, count) and meant in ("", array):
             near.append((beyond, f"stage {stage} of {array}, which has {count}"))

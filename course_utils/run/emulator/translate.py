@@ -17,6 +17,7 @@ import networkx
 
 from course_utils.ptx.families import Family, family
 from course_utils.ptx.parser import Imm, Kernel, Mem, Not, PtxError, Reg, Sym, Vec
+from course_utils.ptx.paths import origins
 from course_utils.run.emulator import instructions as table
 from course_utils.run.emulator.facts import counted
 from course_utils.run.emulator.warp import both, merge
@@ -197,6 +198,16 @@ class Program:
             begin = max(b for b in self.ends if b <= node)
             yield from range(node, self.ends[begin])
             stack += self.successors[begin]
+
+    @cached_property
+    def shared(self) -> dict[str, str]:
+        """The variables in shared memory, each by its own name, as ``paths.origins`` takes them."""
+        return {v.name: v.name for v in self.kernel.variables if v.space == "shared"}
+
+    @cached_property
+    def shared_origins(self) -> dict[int, set[str]]:
+        """Register to the variables in shared memory that its value may be an address in."""
+        return origins(self.kernel.instructions, self.shared)
 
     @cached_property
     def has_roles(self) -> bool:

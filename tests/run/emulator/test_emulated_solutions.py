@@ -168,7 +168,7 @@ BLAMED = {
     "expect_bytes_too_many": "T.mbarrier_wait_parity(full",
     "full_cluster_barrier": "T.mbarrier_arrive(full[",
     "missing_empty_wait": "T.tma_copy(A[",
-    "no_phase_flip": "T.wgmma_gemm(",
+    "no_phase_flip": "T.mbarrier_wait_parity(full",
     "register_budget": "T.inc_max_nreg(240)",
     "same_stage_loaded": "T.tma_copy(B[ns, ks], B_shared[0,",
     "store_overrun": "T.copy(acc[",
