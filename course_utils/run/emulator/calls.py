@@ -29,7 +29,7 @@ BESIDES = {
     ): " cute.copy with a TMA atom elects its own lane and may not stand under elect_one.",
     ("absent-lanes", "tilelang"): " T.tma_copy and T.shuffle_elect elect among the lanes of whole warps.",
 }
-_TERM = re.compile("|".join(rf"(?<![\w.]){re.escape(term)}(?![\w.]\w)" for term in CALLS))
+_TERM = re.compile("|".join(rf"(?<![\w.]){re.escape(term)}(?!\w|\.\w)" for term in CALLS))
 
 
 def beside(text: str, dsl: str) -> str:

@@ -49,13 +49,13 @@ def _placed(barrier: MBarrier) -> tuple[str, int, int]:
 
 
 def arrays(machine: Machine) -> dict[str, tuple[int, int]]:
-    """Where each array of barriers that the learner has named begins in shared memory, and how many it has."""
+    """Where each array of barriers that the learner named begins in shared memory, and how many it has."""
     found = {}
     for variable in machine.program.kernel.variables:
         name = _VARIABLE.search(variable.name)
-        if name and variable.space == "shared" and variable.size >= 8:
-            _, offset = machine.symbols[variable.name]
-            found[name[1]] = offset, variable.size // 8
+        place = machine.symbols.get(variable.name)
+        if name and isinstance(place, tuple) and variable.size >= 8:
+            found[name[1]] = place[1], variable.size // 8
     return found
 
 
@@ -95,10 +95,8 @@ def array_meant(cta: CTA, at: int) -> str:
     origins = machine.program.shared_origins
     operands = machine.program.kernel.instructions[at].operands
     variables = set().union(*(paths.tensors_of(o, origins, machine.program.shared) for o in operands))
-    meant = {
-        name[1] for variable in variables if (name := _VARIABLE.search(variable))
-    } & machine.arrays.keys()
-    return meant.pop() if len(meant) == 1 else ""
+    meant = {name[1] for variable in variables if (name := _VARIABLE.search(variable))}
+    return meant.pop() if len(meant) == 1 and meant <= machine.arrays.keys() else ""
 
 
 def strayed(barrier: MBarrier, at: int) -> str:

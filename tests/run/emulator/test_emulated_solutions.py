@@ -174,7 +174,7 @@ BLAMED = {
     "store_overrun": "T.copy(acc[",
     "swapped_barriers": "T.mbarrier_wait_parity(empty[",
     "wrong_initial_phase": "T.mbarrier_wait_parity(empty[",
-    "both_stages_on_one_parity": "cute.gemm(",
+    "both_stages_on_one_parity": "pipe.consumer_wait(",
     "consumer_group_of_threads": "pipe = pipeline.PipelineTmaAsync.create(",
     "load_never_advances": "pipe.producer_acquire(load)",
     "nested_elect": "cute.copy(load_A",
