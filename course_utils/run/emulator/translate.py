@@ -140,9 +140,11 @@ class Program:
         for begin, after in self.successors.items():
             backwards.add_edges_from((following, begin) for following in after or [end])
         # a loop without an end gets one, behind its last segment: what is within still meets there
+        ending = networkx.descendants(backwards, end)
         for begin in sorted(self.ends, reverse=True):
-            if not networkx.has_path(backwards, end, begin):
+            if begin not in ending:
                 backwards.add_edge(end, begin)
+                ending |= {begin} | networkx.descendants(backwards, begin)
         nearest = networkx.immediate_dominators(backwards, end)
         self.meets: dict[int, int] = {}  # segment: where its branch reconverges
         for begin in self.ends:
