@@ -91,6 +91,8 @@ def trace(options: argparse.Namespace, console: Console) -> int:
     )
     for finding in emulation.findings:
         say(console, str(finding))
+    if emulation.printed:
+        say(console, f"Printed by the kernel:\n{emulation.printed.rstrip()}")
     if emulation.finished:
         say(console, "D is right" if tried.found.ok else f"D is wrong: {tried.found.diagnosis}")
     Path(options.out).parent.mkdir(parents=True, exist_ok=True)

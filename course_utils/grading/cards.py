@@ -31,7 +31,8 @@ TOPICS = {
 @dataclass(frozen=True)
 class Card:
     """One finding. ``text`` says it, ``place`` and ``code`` are the learner's own line, "" where none is
-    known; ``topic`` is its anchor in the symptom map; ``more`` folds below it, a line each.
+    known; ``topic`` is its anchor in the symptom map; ``more`` folds below it, a line each, and of that
+    ``tables`` are the texts in columns.
     """
 
     text: str
@@ -39,6 +40,7 @@ class Card:
     code: str = ""
     topic: str = ""
     more: tuple[str, ...] = ()
+    tables: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         line = f"{self.place}: {self.code}" if self.code else self.place
@@ -82,6 +84,8 @@ def of_answer(answer: Answer, artifact: Artifact, also: Sequence[str] = ()) -> C
         more.append(f"in the generated code: {first['generated']}")
     elif first["ptx"]:
         more.append(first["ptx"])
+    tables = tuple(filter(None, (first.get("ledger", ""),)))
+    more += tables
     more += [f"Also {other['kind']}: {other['text']} ({other['where']})" for other in others[:ALSO]]
     if len(others) > ALSO:
         more.append(f"And {len(others) - ALSO} more findings; `course trace` tells them all.")
@@ -95,7 +99,13 @@ def of_answer(answer: Answer, artifact: Artifact, also: Sequence[str] = ()) -> C
     if len(text.split()) > room:
         more.insert(0, text)
         text = _cut(text, room)
-    return Card(text, place, code, TOPICS.get(first["kind"], "words"), (*more, *also))
+    return Card(text, place, code, TOPICS.get(first["kind"], "words"), (*more, *also), tables)
+
+
+def output(answers: Iterable[Answer]) -> str:
+    """What the kernel printed: in the first run that is wrong, else in the first one."""
+    ordered = sorted(answers, key=lambda answer: answer.ok)
+    return next((answer.printed for answer in ordered if answer.printed), "")
 
 
 def _room(place: str, code: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS, compile_sizes, open_places, source_of
@@ -68,7 +69,8 @@ def check_copy(
             _results(wanted, machine, answered),
         )
         table = receipts.table(receipts.read_ptx(first.ptx), first)
-        return Verdict.of(case, dsl, machine.name, parts, receipt=table)
+        output = cards.output(answer for _, answer in answered)
+        return replace(Verdict.of(case, dsl, machine.name, parts, receipt=table), output=output)
     except CompileError as error:
         if places := open_places(copy):
             return still_open(wanted, dsl, str(name), places)

@@ -116,7 +116,8 @@ def judge(step: Step, dsl: str, machine: Backend, answered: Answered, timed: Tim
         speed,
     )
     table = receipts.table(receipt, first)
-    return Verdict.of(step.id, dsl, machine.name, parts, step.whole, timing, table)
+    output = cards.output(answer for _, answer in answered)
+    return replace(Verdict.of(step.id, dsl, machine.name, parts, step.whole, timing, table), output=output)
 
 
 def _compiles(step: Step, artifact: Artifact) -> Part:

@@ -65,11 +65,13 @@ def _death(receipt: Receipt, artifact: Artifact) -> str:
     Observed on H200, driver 580.
     """
     causes = []
+    early = "a load that is asked for before its stage was multiplied"
+    if receipt.setmaxnreg:  # roles come with it
+        early = "a producer that does not wait for `empty`"
     if receipt.mbarrier_waits:
         causes.append(
-            "an mbarrier was overrun: a producer that does not wait for `empty`, or a wait whose parity "
-            "never flips, "
-            "lets expected bytes pile up until the count overflows"
+            f"an mbarrier was overrun: {early}, or a wait whose parity never flips, lets expected bytes pile "
+            "up until the count overflows"
         )
     if artifact.cluster != (1, 1, 1):
         causes.append(
@@ -90,10 +92,11 @@ def _hang(receipt: Receipt, artifact: Artifact, seconds: str) -> str:
             "warpgroup "
             "waits for ever for registers that nobody gives back."
         )
+    starts = "a consumer with 0, a producer with 1" if receipt.setmaxnreg else "0"
     text += (
         ": a deadlock. Count for each mbarrier who arrives, how often, and how many bytes are expected and "
         "come; then "
-        "the parity each wait starts with (a consumer with 0, a producer with 1). The kernel initialises "
+        f"the parity each wait starts with ({starts}). The kernel initialises "
         f"{receipt.mbarrier_inits} mbarriers{receipts.arrivals(receipt)}."
     )
     if artifact.cluster != (1, 1, 1):

@@ -43,7 +43,7 @@ class Verdict:
 
     ``card`` is the one next thing to look at, None where nothing failed. ``timing`` holds the measured runs
     of this check (see ``gpu.timing``), empty where nothing was timed. ``printed`` is what the learner's
-    factory printed while it was traced.
+    factory printed while it was traced, ``output`` what the kernel's threads printed in the emulator.
     """
 
     step: str
@@ -54,6 +54,7 @@ class Verdict:
     timing: tuple[dict, ...] = ()
     receipt: tuple[tuple[str, str], ...] = field(default=())
     printed: str = ""
+    output: str = ""
 
     @classmethod
     def of(
@@ -143,6 +144,8 @@ class Verdict:
             lines += [f"    {line}" for text in self.card.more for line in text.splitlines()]
         if self.printed:
             lines += ["  Printed at trace time:", *(f"    {line}" for line in self.printed.splitlines())]
+        if self.output:
+            lines += ["  Printed by the kernel:", *(f"    {line}" for line in self.output.splitlines())]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -164,12 +167,22 @@ class Verdict:
             look = f"<p style='max-width:60em'><b>{FIRST}:</b> {_card(self.card)}</p>"
         if self.card and self.card.more:
             lines = "".join(
-                f"<li style='white-space:pre-wrap'>{as_html(text)}</li>" for text in self.card.more
+                f"<li style='overflow-x:auto'><pre>{html.escape(text)}</pre></li>"
+                if text in self.card.tables
+                else f"<li style='white-space:pre-wrap'>{as_html(text)}</li>"
+                for text in self.card.more
             )
             fold = (
                 f"<details style='max-width:60em'><summary>More about it</summary><ul>{lines}</ul></details>"
             )
-        told = f"<p>Printed at trace time:</p><pre>{html.escape(self.printed)}</pre>" if self.printed else ""
+        told = "".join(
+            f"<p>{title}:</p><pre>{html.escape(text)}</pre>"
+            for title, text in (
+                ("Printed at trace time", self.printed),
+                ("Printed by the kernel", self.output),
+            )
+            if text
+        )
         return (
             f"<p>{name}: <b>{_number(self.points)} of "
             f"{_number(self.max_points)} points</b> (backend: "

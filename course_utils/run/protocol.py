@@ -28,8 +28,8 @@ class Answer:
     ``finished`` is False where the emulated kernel could not come to its end, ``findings`` are the
     emulator's, as data (see ``emulator.worker``), ``kinds`` theirs, ``schedule`` the seed that showed them,
     ``executed`` the warp instructions, ``facts`` what it saw of order (see ``emulator.facts``; None where
-    nothing was emulated to its end). ``timing`` holds the figures of a timed run (see
-    ``run.gpu.timing``).
+    nothing was emulated to its end), ``printed`` what its threads printed. ``timing`` holds the figures of a
+    timed run (see ``run.gpu.timing``).
     """
 
     ok: bool = False
@@ -45,6 +45,7 @@ class Answer:
     schedule: int | None = None
     executed: int = 0
     facts: dict[str, int] | None = None
+    printed: str = ""
     timing: dict | None = None
 
     @classmethod

@@ -84,3 +84,16 @@ def test_the_place_of_a_text_is_its_own():
 
 def test_empty_text_is_no_fault():
     assert cards.of_text("", "wrong").told == ""
+
+
+def test_the_barriers_of_a_finding_fold_below_it_as_a_table():
+    table = "mbarrier  counts\nfull[0]   1"
+    card = of(FINDING | {"ledger": table})
+    assert card.tables == (table,) and table in card.more and table in card.told
+    assert words(card) <= cards.WORDS and of(FINDING).tables == ()
+
+
+def test_what_a_kernel_printed_is_that_of_the_first_wrong_run():
+    right, wrong = Answer(ok=True, printed="right\n"), Answer(printed="wrong\n")
+    assert cards.output([right, wrong]) == "wrong\n" and cards.output([right]) == "right\n"
+    assert cards.output([Answer(), right]) == "right\n" and cards.output([]) == ""

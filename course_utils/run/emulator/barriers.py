@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from course_utils.ptx.parser import Instr, Reg, Vec
-from course_utils.run.emulator import memory
+from course_utils.run.emulator import memory, names
 from course_utils.run.emulator.arithmetic import split_type
+from course_utils.run.emulator.ledger import Account
 from course_utils.run.emulator.lowered import Lowered, Mask, Value, items_of
 from course_utils.run.emulator.order import AGENT_BITS
 
@@ -43,15 +44,19 @@ class MBarrier:
         self.waiting: list[Path] = []
         self.woken: list[Path] = []
         self.carries_bytes = False
-        # warps and how often they arrived, ever and in this phase
-        self.arrivers: dict[Warp, int] = {}
+        self.account = Account()
+        # warps and how often they arrived in this phase, and in the one before
         self.this_phase: dict[Warp, int] = {}
+        self.last_phase: dict[Warp, int] = {}
         # the last arrival of all: its warp and instruction; and the one that ended the last phase
         self.arrived_last: tuple[Warp, int] | None = None
         self.released_by: tuple[Warp, int] | None = None
 
     def name(self) -> str:
-        return self.cta.barrier_name(self)
+        return names.of_barrier(self)
+
+    def array(self) -> str:
+        return names.array_of(self)
 
     def use(self, path: Path, by_tma: bool = False) -> None:
         """Is the initialisation surely visible to this warp, or to a TMA load that it issues?"""
@@ -70,7 +75,7 @@ class MBarrier:
     def arrive(self, path: Path, count: int) -> None:
         self.use(path)
         warp = path.warp
-        self.arrivers[warp] = self.arrivers.get(warp, 0) + count
+        self.account.arrived(path, count)
         self.this_phase[warp] = self.this_phase.get(warp, 0) + count
         self.arrived_last = warp, path.at
         self.gathering.join(warp.clock)
@@ -78,16 +83,19 @@ class MBarrier:
         path.machine.progress += 1
         path.machine.trace.arrived(path, self)
         if count > self.pending:
-            path.find(
-                "barrier-overrun",
-                lambda: (
-                    f"{path.name()} arrives on {self.name()}, whose phase {self.phase} has all its "
-                    f"{self.count} arrivals already"
-                ),
-            )
+            path.find("barrier-overrun", lambda: self._too_many(path, count), barriers=(self,))
             count = self.pending
         self.pending -= count
         self.settle(path)
+
+    def _too_many(self, path: Path, count: int) -> str:
+        if count > self.count:
+            name = self.name()
+            return f"{path.name()} makes {count} arrivals a phase on {name}, and its init counts {self.count}"
+        return (
+            f"{path.name()} arrives on {self.name()}, whose phase {self.phase} has all its "
+            f"{self.count} arrivals already"
+        )
 
     def expect(self, path: Path, count: int) -> None:
         self.use(path)
@@ -120,7 +128,7 @@ class MBarrier:
                     f"phase {self.phase} of {self.name()} expects {self.expected:,} bytes, but loads of "
                     f"{self.issued:,} bytes signal it"
                 ),
-                self.cta.barrier_kind(self),
+                barriers=(self,),
             )
 
     def settle(self, path: Path) -> None:
@@ -137,7 +145,7 @@ class MBarrier:
                     f"phase {self.phase} of {self.name()} ends while {self.flying:,} bytes of its loads are "
                     "still on their way"
                 ),
-                self.cta.barrier_kind(self),
+                barriers=(self,),
             )
         for other in self.woken:
             if other.woken is self:
@@ -145,12 +153,14 @@ class MBarrier:
                     "phase-lapped",
                     f"{other.name()} has not seen phase {self.phase - 1} of {self.name()} end, and phase "
                     f"{self.phase} ends too",
+                    barriers=(self,),
                 )
         self.clock.join(self.gathering)
         self.released_by = self.arrived_last
         self.phase += 1
         self.clock.seen[self.agent] = self.clock.fenced[self.agent] = self.phase
-        self.pending, self.expected, self.issued, self.flying, self.this_phase = self.count, 0, 0, 0, {}
+        self.pending, self.expected, self.issued, self.flying = self.count, 0, 0, 0
+        self.last_phase, self.this_phase = self.this_phase, {}
         path.machine.progress += 1
         waiting, self.waiting, self.woken = self.waiting, [], []
         for other in waiting:
@@ -185,6 +195,8 @@ class PhaseWait:
         if result:
             path.warp.clock.join(self.barrier.clock)
             path.warp.waited = self.barrier, path.at
+            path.warp.rounds += 1
+            self.barrier.account.passed(path, self.parity, self.barrier.phase)
         if self.target is not None:
             path.write(self.target.index, result, 1, self.mask)
 
@@ -202,7 +214,13 @@ def find_barrier(path: Path, address: int) -> MBarrier:
         )
     barrier = cta.mbarriers.get(offset)
     if barrier is None:
-        path.fault("barrier-uninitialised", f"{path.name()} uses shared address {offset:,} as an mbarrier")
+        what = names.outside(cta, path.at, offset) or f"shared address {offset:,} as an mbarrier"
+        path.fault("barrier-uninitialised", f"{path.name()} uses {what}", cta.mbarriers.values())
+    seen = path.machine.barriers_used
+    if (path.at, offset) not in seen:
+        seen.add((path.at, offset))
+        if what := names.strayed(barrier, path.at):
+            path.find("barrier-uninitialised", f"{path.name()} uses {what}", cta.mbarriers.values())
     if cta is not path.cta:
         cta.touch(path, path.warp.agent, path.warp.time)
     return barrier

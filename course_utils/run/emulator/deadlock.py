@@ -4,10 +4,11 @@ supplied it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from course_utils.artifact import REGISTER_LIMIT
+from course_utils.ptx.families import expects_bytes
+from course_utils.run.emulator import names
 from course_utils.run.emulator.arithmetic import LANES
 from course_utils.run.emulator.barriers import PhaseWait
 from course_utils.run.emulator.threads import RegisterWait, ThreadWait
@@ -16,7 +17,7 @@ from course_utils.run.emulator.wgmma import WgmmaWait
 if TYPE_CHECKING:
     from course_utils.run.emulator.barriers import MBarrier
     from course_utils.run.emulator.machine import Cluster, Machine
-    from course_utils.run.emulator.warp import Path
+    from course_utils.run.emulator.warp import Path, Warp
 
 
 def describe(machine: Machine, cluster: Cluster) -> None:
@@ -33,12 +34,13 @@ def describe(machine: Machine, cluster: Cluster) -> None:
         else:
             alike[key] = row
     rows = sorted(alike.values(), key=lambda row: -row["lacks"])  # first who lacks what nobody can bring
-    told = [_told(row) for row in rows]
+    told = [_told(row, rows[0]["cta"]) for row in rows]
     text = told[0] if told else "no warp waits, and none can run"
     others = tuple(f"{one}: {row['line']}" for one, row in zip(told[1:ROWS], rows[1:], strict=False))
     if len(rows) > ROWS:
         others += (f"{len(rows) - ROWS} more groups of warps wait",)
     at = rows[0]["blame"] if rows else -1
+    barriers = [path.waits_for.barrier for path in paths if isinstance(path.waits_for, PhaseWait)]
     hungry = [p for p in paths if isinstance(p.waits_for, RegisterWait)]
     if hungry:
         cta = hungry[0].cta
@@ -56,31 +58,31 @@ def describe(machine: Machine, cluster: Cluster) -> None:
     if rows and at != rows[0]["at"]:
         text += f", and its init counts {rows[0]['count']}"
         more.append(f"the wait: {rows[0]['line']}")
-    machine.findings.add("deadlock", at, text, waiting=rows, more=(*more, *others))
+    machine.findings.add("deadlock", at, text, waiting=rows, more=(*more, *others), barriers=barriers)
 
 
 ROWS = 6  # groups of waiting warps that the text names; Finding.waiting has them all
 _RANK = {RegisterWait: 0, PhaseWait: 1, WgmmaWait: 2, ThreadWait: 3}
 
 
-def _told(row: dict) -> str:
-    return f"{_who(row['role'], row['warps'], row['cta'])} wait{'s' * (len(row['warps']) == 1)} {row['text']}"
-
-
-def _who(role: str, warps: list[int], cta: int) -> str:
-    return f"{role} warp{'s' if len(warps) > 1 else ''} {_spans(warps)} of CTA {cta}".lstrip()
+def _told(row: dict, home: int) -> str:
+    warps = row["warps"]
+    where = "" if row["cta"] == home else f" of CTA {row['cta']}"
+    who = f"{row['role']} warp{'s' * (len(warps) > 1)} {names.spans(warps)}{where}".lstrip()
+    return f"{who} wait{'s' * (len(warps) == 1)} {row['text']}"
 
 
 def _row(path: Path) -> dict:
     reason = path.waits_for
     row = {
-        "role": path.warp.role(path.pc),
+        "role": names.of_role(path.warp),
         "warps": [path.warp.index],
         "cta": path.cta.number,
         "line": str(path.machine.findings.place(path.at)),
         "at": path.at,
         "blame": path.at,  # the instruction that is to blame, as far as can be told
-        "lacks": 0,  # 2: bytes that no load brings; 1: arrivals beyond those that came
+        # 3: what nobody can bring; 2: bytes that no load brings; 1: arrivals beyond those that came
+        "lacks": 0,
         "barrier": "",
         "parity": None,
         "could": "",
@@ -118,64 +120,89 @@ def _phase(reason: PhaseWait, path: Path) -> dict:
     where = "" if barrier.cta is path.cta else f" of CTA {barrier.cta.number}"
     partial = 0 < barrier.pending < barrier.count
     busy = {other.warp for other in path.machine.waiting}
-    text = (
-        f"for {barrier.name()}{where}, {parity}: its phase {barrier.phase} lacks "
-        f"{' and '.join(missing) or 'nothing'}"
-    )
+    lacking = " and ".join(missing) or "nothing"
+    text = f"for {barrier.name()}{where}, {parity}: its phase {barrier.phase} lacks {lacking}"
+    could, hopeless = _could(barrier, path)
+    late = _out_of_step(reason, path)
+    if hopeless and barrier.account.arrivals:
+        late += "; " + could.removeprefix("arrivals came from ").replace(", which", ", which arrived before,")
     return {
         "barrier": barrier.name(),
         "parity": reason.parity,
         "phase": barrier.phase,
         "arrivals_missing": barrier.pending,
         "bytes_missing": barrier.tx,
-        "text": text,
-        "could": _could(barrier, path),
+        "text": text + late,
+        "could": could,
         "count": barrier.count,
         # all who arrive wait for what this wait holds up: it is the count that is wrong
-        "blame": barrier.init_at if partial and barrier.arrivers.keys() <= busy else path.at,
-        "lacks": 2 if barrier.pending == 0 else int(partial),
+        "blame": barrier.init_at if partial and barrier.account.arrivals.keys() <= busy else path.at,
+        "lacks": 3 if hopeless or late else 2 if barrier.pending == 0 else int(partial),
     }
 
 
-def _could(barrier: MBarrier, path: Path) -> str:
-    """Who has arrived before, or else who has an arrive still ahead; and what they do now."""
+def _out_of_step(reason: PhaseWait, path: Path) -> str:
+    """A first wait for loaded bytes asks for parity 0, the next for 1: said where this turn has passed."""
+    barrier = reason.barrier
+    passed = barrier.account.waits.get(path.warp)
+    count = passed.count if passed else 0
+    if not barrier.carries_bytes or reason.parity in (None, count & 1) or barrier.phase <= count:
+        return ""
+    nth = {0: "first", 1: "2nd", 2: "3rd"}.get(count, f"{count + 1}th")
+    return f"; this {nth} wait's turn is phase {count}, parity {count & 1}"
+
+
+def _could(barrier: MBarrier, path: Path) -> tuple[str, bool]:
+    """Who has arrived before, or else who has an arrive on it still ahead, and what they do now; and whether
+    this wait can be told to be the one that is in vain.
+    """
     if barrier.pending == 0:
-        return "no load that signals it is in flight"
+        return "no load that signals it is in flight", False
     busy = {p.warp: p for p in path.machine.waiting}
-    others = list(barrier.arrivers)
-    if not others:
-        # who fills a stage, or who empties it
-        wanted = "load" if barrier.name().startswith("full") else "wgmma"
-        program = path.machine.program
-        able = {p.warp: program.abilities(p.pc) for p in path.machine.waiting if p.warp is not path.warp}
-        able = {warp: can for warp, can in able.items() if "arrive" in can}
-        others = [warp for warp, can in able.items() if wanted in can] or list(able)
-    if not others:
-        return "nobody has arrived on it, and nobody is left who could"
-    groups: dict[tuple[str, bool, int], list[int]] = {}
-    for warp in others:
-        role = warp.role(busy[warp].pc if warp in busy else None)
-        groups.setdefault((role, warp in busy, warp.cta.number), []).append(warp.index)
-    states = {
-        (True, True): "waits too",
-        (True, False): "wait too",
-        (False, True): "has ended",
-        (False, False): "have ended",
-    }
-    words = ", ".join(
-        f"{_who(role, warps, cta)}, which {states[waits, len(warps) == 1]}"
-        for (role, waits, cta), warps in groups.items()
-    )
-    return ("arrivals came from " if barrier.arrivers else "arrivals could come from ") + words
+    arrived = list(barrier.account.arrivals)
+    if arrived:
+        return f"arrivals came from {_states(arrived, busy, path)}", not busy.keys() & set(arrived)
+    ahead = {p.warp: _arrives(p, barrier) for p in path.machine.waiting}
+    able = [warp for warp, can in ahead.items() if can]
+    if able and all(p.waits_for.barrier is barrier for p in map(busy.__getitem__, able) if _for_phase(p)):
+        who = names.of_warps(able, path.cta)
+        return f"only {who} could arrive on it, and wait{'s' * (len(able) == 1)} for it", path.warp in able
+    if able:
+        text = f"arrivals could come from {_states(able, busy, path)}"
+        first = barrier.phase == 0 and path.warp not in barrier.account.waits
+        if not first or barrier.carries_bytes or path.waits_for.parity != 0:
+            return text, False
+        return f"{text}; on a new barrier a wait for parity 1 passes at once", names.of_role(
+            path.warp
+        ) == "producer"
+    if None in ahead.values():
+        return "nobody has arrived on it yet", False
+    return "nobody has arrived on it, and no code ahead of any warp does", True
 
 
-def _spans(numbers: Iterable[int]) -> str:
-    """0-3, 5 of [0, 1, 2, 3, 5]."""
-    parts, numbers = [], sorted(set(numbers))
-    while numbers:
-        end = 0
-        while end + 1 < len(numbers) and numbers[end + 1] == numbers[end] + 1:
-            end += 1
-        parts.append(str(numbers[0]) if end == 0 else f"{numbers[0]}-{numbers[end]}")
-        numbers = numbers[end + 1 :]
-    return ", ".join(parts)
+def _for_phase(path: Path) -> bool:
+    return isinstance(path.waits_for, PhaseWait)
+
+
+def _arrives(path: Path, barrier: MBarrier) -> bool | None:
+    """Does the code ahead of a warp arrive on this mbarrier? None where that cannot be told."""
+    program, unknown = path.machine.program, False
+    array, full = barrier.array(), barrier.carries_bytes
+    for at in program.arrivals(path.pc):
+        meant = names.array_meant(barrier.cta, at)
+        if meant == array:
+            return True
+        # what expects bytes and what does not are two kinds, once it is known which are which
+        expects = expects_bytes(program.kernel.instructions[at])
+        unknown |= not meant and (expects == full or array not in ("full", "empty"))
+    return None if unknown else False
+
+
+def _states(warps: list[Warp], busy: dict[Warp, Path], path: Path) -> str:
+    """Warps, and what they do now."""
+    texts = []
+    for waits, one, more in ((True, "waits too", "wait too"), (False, "has ended", "have ended")):
+        some = [warp for warp in warps if (warp in busy) == waits]
+        if some:
+            texts.append(f"{names.of_warps(some, path.cta)}, which {one if len(some) == 1 else more}")
+    return ", ".join(texts)

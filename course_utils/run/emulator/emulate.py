@@ -45,7 +45,7 @@ class Emulation:
 
     ``finished`` is False where the kernel could not come to its end; the last finding says why. ``executed``
     counts warp instructions. ``spans`` and ``arrivals`` are the timeline, in emulated order. ``facts`` are
-    the counts of ``facts``, empty where it did not finish.
+    the counts of ``facts``, empty where it did not finish. ``printed`` is what its threads printed.
     """
 
     finished: bool
@@ -55,6 +55,7 @@ class Emulation:
     spans: list[Span] = field(default_factory=list, repr=False)
     arrivals: list[Arrival] = field(default_factory=list, repr=False)
     facts: dict[str, int] = field(default_factory=dict, repr=False)
+    printed: str = ""
 
     @property
     def errors(self) -> list[Finding]:
@@ -109,6 +110,7 @@ def emulate(
         machine.trace.spans,
         machine.trace.arrivals,
         machine.facts.end() if finished else {},
+        str(machine.printed),
     )
 
 

@@ -7,12 +7,17 @@ on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from course_utils.artifact import GENERATED, REGISTER_LIMIT, Artifact, file_name
 from course_utils.ptx.parser import Kernel
+from course_utils.run.emulator import calls, ledger
+from course_utils.run.emulator.ledger import Row, table
+
+if TYPE_CHECKING:
+    from course_utils.run.emulator.barriers import MBarrier
 
 Detail: TypeAlias = str | Callable[[], str]  # a function makes the text when it is needed
 
@@ -51,8 +56,9 @@ KINDS = {
         "Registers of a wgmma are used while it may still run. Wait with wgmma.wait_group first, and "
         "commit the group before the wait."),
     "uninitialised-register": ("error",
-        "A register is used that nothing has written: often an accumulator that no wgmma has reached. "
-        "Does the loop that writes it run at least once at this size?"),
+        "A register is used that nothing has written: an accumulator that no wgmma has reached, or a part of "
+        "a fragment that no store or load has filled. Does the loop that writes it run at least once at this "
+        "size, and do both sides name the same part?"),
     "accumulator-uninitialised": ("error",
         "The first wgmma of a tile adds to what its registers happen to hold. Let it overwrite them "
         "(clear_accum, or the ACCUMULATE field set to False), or clear them first."),
@@ -79,7 +85,8 @@ KINDS = {
         "threads, or one elected thread, or both CTAs of a cluster."),
     "barrier-init-count": ("error", "An mbarrier's count must be 1 to 1,048,575."),
     "barrier-uninitialised": ("error",
-        "An address is used as an mbarrier that no mbarrier.init has made one."),
+        "An address is used as an mbarrier that no mbarrier.init has made one. A stage counts from 0, modulo "
+        "the number of barriers."),
     "barrier-init-race": ("error",
         "An mbarrier is used before its initialisation is surely visible. After mbarrier.init, fence "
         "(fence.mbarrier_init), then synchronise the CTA, or the cluster where another CTA uses it."),
@@ -89,8 +96,8 @@ KINDS = {
     "named-barrier": ("error",
         "Warps disagree on how many threads meet at a named barrier, or the count is no multiple of 32."),
     "cluster-exit": ("error",
-        "A CTA may leave its cluster while another still writes to it or arrives on its barriers. End "
-        "with a cluster barrier (arrive and wait) in every thread."),
+        "A CTA may leave its cluster while another still writes to it or arrives on its barriers. Arrive "
+        "and wait, in every thread, at the end: a cluster barrier."),
     "cluster-rank": ("error", "An address or a multicast mask names a CTA that the cluster does not have."),
     "exit-in-flight": ("error",
         "A CTA ends while a TMA transfer still uses its shared memory. Wait for loads on their barrier "
@@ -107,15 +114,28 @@ KINDS = {
     "tensor-map": ("error", "A tensor map cannot be used as it stands."),
     "aligned": ("error",
         "A whole warp must run this instruction together, and only some of its lanes do. Move it out of "
-        "the branch."),
+        "the branch at which the lanes part, or let all lanes take it."),
     "absent-lanes": ("error",
         "elect, shfl or vote waits for every lane that its mask names, and some never come: the hardware "
-        "hangs. Move it out of the branch. In CuTe DSL, cute.copy with a TMA atom elects its own lane and"
-        " may not stand under elect_one."),
+        "hangs. Move it out of the branch."),
     "trap": ("error", "The kernel ran a trap: an assertion of its own failed."),
     "instruction-limit": ("error", "The emulation reached its limit of instructions."),
 }
 # fmt: on
+
+# The same for a kernel in which every warp that loads multiplies too.
+WITHOUT_ROLES = {
+    "overwrite-while-read": "A stage is written while wgmma or a TMA store may still read it. Wait for its "
+    "reader with wait_group, synchronise all warps that read, and only then load or write it again.",
+    "overwrite-before-use": "A TMA load writes over an earlier load of the same bytes that nobody has waited "
+    "for. Ask for the next tile of a stage only after all warps have waited for this one and multiplied it.",
+    "read-before-load": "Shared memory is read, but the reader has not waited for the TMA load (or cp.async) "
+    "that fills it. Wait on the barrier of this stage, with the parity of this round.",
+}
+EARLY = (
+    "A stage is written while its last content may still be used. Release a stage only after the wait_group "
+    "that covers its reader, and only once a round for each warp that its barrier counts."
+)
 
 
 @dataclass(frozen=True)
@@ -160,6 +180,7 @@ class Finding:
     # of a deadlock: one row for each group of waiting warps
     waiting: list[dict] = field(default_factory=list)
     more: tuple[str, ...] = ()  # what else there is to say, a sentence each
+    ledger: tuple[Row, ...] = ()  # the mbarriers that it is about
 
     def __str__(self) -> str:
         where = str(self.place)
@@ -169,6 +190,7 @@ class Finding:
             + (f"\n  at {where}" if where else "")
             + "".join(f"\n  {text}" for text in self.more)
             + f"\n  {self.advice}"
+            + "".join(f"\n  {line}" for line in table(self.ledger).splitlines())
         )
 
 
@@ -179,7 +201,8 @@ class StopEmulation(Exception):
 class Findings:
     """Gathers findings and merges equal ones. Equal means the same kind, at the same place."""
 
-    def __init__(self, kernel: Kernel, artifact: Artifact) -> None:
+    def __init__(self, kernel: Kernel, artifact: Artifact, has_roles: bool = True) -> None:
+        self.has_roles = has_roles
         self.kernel, self.artifact, self.generated = kernel, artifact, artifact.source.splitlines()
         self.found: dict[tuple[str, str, str], Finding] = {}
 
@@ -191,26 +214,34 @@ class Findings:
         subject: str = "",
         waiting: Sequence[dict] = (),
         more: tuple[str, ...] = (),
+        barriers: Iterable[MBarrier] = (),
+        advice: str = "",
+        first: bool = False,
     ) -> Finding:
         """``at`` is the instruction's index (-1: none); ``detail`` a string, or a function that makes it when
-        it is needed.
+        it is needed. ``barriers`` are those that it is about, ``advice`` replaces that of its kind, ``first``
+        puts it before all others.
         """
         place = self.place(at)
         key = kind, str(place), subject
         if key in self.found:
             self.found[key].count += 1
             return self.found[key]
-        severity, advice = KINDS[kind]
+        severity, usual = KINDS[kind]
+        if not self.has_roles:
+            usual = WITHOUT_ROLES.get(kind, usual)
         finding = Finding(
             kind,
             severity,
             detail() if callable(detail) else detail,
-            advice,
+            calls.beside(advice or usual, self.artifact.dsl)
+            + calls.BESIDES.get((kind, self.artifact.dsl), ""),
             place,
             waiting=list(waiting),
             more=more,
+            ledger=ledger.rows(barriers),
         )
-        self.found[key] = finding
+        self.found = {key: finding, **self.found} if first else {**self.found, key: finding}
         return finding
 
     def ptx(self, at: int) -> str:

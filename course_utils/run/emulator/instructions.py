@@ -20,7 +20,7 @@ import numpy as np
 
 from course_utils.ptx.parser import Instr, Kernel, Mem, PtxError, Reg, Vec
 from course_utils.run.emulator import arithmetic as ar
-from course_utils.run.emulator import barriers, copies, lanes, threads, tma, wgmma
+from course_utils.run.emulator import barriers, copies, lanes, printing, threads, tma, wgmma
 from course_utils.run.emulator import floats as fl
 from course_utils.run.emulator.lowered import Builder, Lowered, Source, Value, items_of
 
@@ -408,6 +408,7 @@ TABLE = {
     "ldmatrix": ("ldmatrix", lanes.load_matrix),
     "stmatrix": ("stmatrix", lanes.store_matrix),
     # Control Flow Instructions
+    "call": ("call: vprintf", printing.call),
     "bra": ("bra", lambda i: Lowered("branch")),
     "ret": ("ret", lambda i: Lowered("exit")),
     "exit": ("exit", lambda i: Lowered("exit")),

@@ -16,6 +16,7 @@ from course_utils.run.emulator import memory
 from course_utils.run.emulator.arithmetic import LANES, UNSIGNED, split_type, to_signed, vector, widen
 from course_utils.run.emulator.floats import float_loader, round_to
 from course_utils.run.emulator.lowered import Lowered, Mask, Value, items_of
+from course_utils.run.emulator.threads import all_lanes
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.memory import Region
@@ -206,10 +207,7 @@ def _ballot(p: Path, m: Mask, predicate: Value, members: Value) -> tuple[np.ndar
     member = np.full(LANES, True) if members == 0xFFFFFFFF else (_BIT & np.uint32(members)) != 0
     absent = int((member & ~lanes & p.warp.alive).sum())
     if absent:
-        p.fault(
-            "absent-lanes",
-            f"{p.name()} waits for {absent} lanes that its mask names and that took another branch",
-        )
+        p.alone("absent-lanes", f"{p.name()} waits for {absent} lanes, which took another branch")
     return lanes & member & (
         predicate if isinstance(predicate, np.ndarray) else np.full(LANES, predicate)
     ), lanes & member
@@ -306,10 +304,11 @@ def _matrix(instruction: Instr) -> tuple[int, bool, str]:
 _ROW, _COLUMN = np.arange(LANES) // 4, np.arange(LANES) % 4
 
 
-def _matrix_rows(p: Path, m: Mask, address: Value, space: str, count: int) -> tuple[Region, np.ndarray]:
+def _matrix_rows(
+    p: Path, m: Mask, address: Value, space: str, count: int, what: str
+) -> tuple[Region, np.ndarray]:
     """(region, offsets of the 8 * count rows). A row is 16 bytes."""
-    if m is not None and not m.all():
-        p.fault("aligned", f"{p.name()} runs ldmatrix or stmatrix with some of its lanes")
+    all_lanes(p, m, what)
     region, offsets = memory.locate(p, None, vector(address, 32)[: 8 * count], space, 16)
     return region, np.asarray(offsets)
 
@@ -320,7 +319,7 @@ def load_matrix(instruction: Instr) -> Lowered:
     targets = items_of(target)
 
     def function(p: Path, m: Mask, a: Value) -> Any:
-        region, rows = _matrix_rows(p, m, a, space, count)
+        region, rows = _matrix_rows(p, m, a, space, count, "ldmatrix")
         region.before_read(p, rows, 16)
         values = []
         for i in range(count):
@@ -341,7 +340,7 @@ def store_matrix(instruction: Instr) -> Lowered:
     values = items_of(value)
 
     def function(p: Path, m: Mask, a: Value, *v: Value) -> None:
-        region, rows = _matrix_rows(p, m, a, space, count)
+        region, rows = _matrix_rows(p, m, a, space, count, "stmatrix")
         region.before_write(p, rows, 16)
         p.machine.progress += 1
         p.machine.trace.writes(p)

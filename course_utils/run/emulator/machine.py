@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from course_utils.artifact import REGISTER_LIMIT, SM_COUNT, Artifact
-from course_utils.ptx.parser import PtxError
-from course_utils.run.emulator import deadlock, memory
+from course_utils.ptx.parser import Instr, PtxError
+from course_utils.run.emulator import deadlock, ledger, memory, names, printing
 from course_utils.run.emulator.arithmetic import LANES
 from course_utils.run.emulator.facts import Facts
 from course_utils.run.emulator.findings import Findings, StopEmulation
@@ -49,15 +49,18 @@ class Machine:
         ctas: set[int] | None = None,
     ) -> None:
         self.program, self.artifact, self.limit, self.only = program, artifact, limit, ctas
-        self.findings = Findings(program.kernel, artifact)
+        self.findings = Findings(program.kernel, artifact, program.has_roles)
         self.schedule = Schedule(seed)
         self.choose = self.schedule.chance
         self.trace, self.facts = Trace(self), Facts(self)
-        self.tensors = list(regions.values())
+        data, self.constants = printing.constants(artifact.ptx)
+        self.tensors = [*regions.values(), memory.Region("the kernel's constants", data)]
+        self.printed = printing.Printed()
         self.executed = self.progress = self._clock = 0
         self.ready: list[Path] = []
         self.flying: list[Flying] = []
         self.waiting: dict[Path, None] = {}  # in order, so that a seed repeats
+        self.barriers_used: set[tuple[int, int]] = set()  # by which instruction, at which offset
         self.last_progress = 0, 0
         registers = artifact.resources.registers if artifact.resources else 0
         self.registers = -(-max(registers, 8) // 8) * 8
@@ -99,12 +102,14 @@ class Machine:
     def _variables(self) -> None:
         """Addresses of shared and local variables: static ones first, then what the launch adds."""
         position, local = 0, 0
+        for name, offset in self.constants.items():
+            self.symbols[name] = (len(self.tensors) << memory.TENSOR_SHIFT) + offset
         for variable in self.program.kernel.variables:
             if variable.space == "shared" and variable.size >= 0:
                 position = -(-position // variable.align) * variable.align
                 self.symbols[variable.name] = ("shared", position)
                 position += variable.size
-            elif variable.space == "local":
+            elif variable.space in ("local", "param"):  # what a call is given lies in memory of the thread's
                 local = -(-local // variable.align) * variable.align
                 self.symbols[variable.name] = local
                 local += variable.size
@@ -113,6 +118,7 @@ class Machine:
                 position = -(-position // variable.align) * variable.align
                 self.symbols[variable.name] = ("shared", position)
         self.shared_size = position + self.artifact.dynamic_shared
+        self.arrays = names.arrays(self)
 
     def tick(self) -> int:
         """%clock and the like: a number that grows."""
@@ -145,7 +151,10 @@ class Machine:
                 for origin in clusters:
                     if self.only is None or self._wanted(origin):
                         cluster = Cluster(self, origin)
-                        run(self, cluster)
+                        try:
+                            run(self, cluster)
+                        finally:
+                            ledger.blame(self, cluster)
                         self.flying.clear()
                         self.facts.close(cluster)
                         self.trace.name()
@@ -219,24 +228,36 @@ class Machine:
         path.at = at = function.__dict__["lines"][line - 1]
         instruction, registers = self.program.kernel.instructions[at], path.warp.registers
         read = self.program.lowered[at].reads(instruction)
-        names = self.program.kernel.register_names
+        kernel = self.program.kernel
         for register in read:
             if registers[register].__class__ is Pending:
                 path.fault(
                     "accumulator-before-wait",
-                    f"{path.name()} uses register {names[register]}, which a wgmma may still write",
+                    f"{path.name()} uses register {kernel.register_names[register]}, which a wgmma may still "
+                    "write",
                 )
         for register in read:
             if registers[register] is None:
+                what = _unwritten(instruction)
                 path.fault(
                     "uninitialised-register",
-                    f"{path.name()} uses register {names[register]}, which nothing has written",
+                    f"{path.name()} {what}, which nothing has written",
+                    more=(f"the register: {kernel.register_names[register]}",),
                 )
         raise PtxError(
             f"PTX line {instruction.line}: the emulator failed on this instruction ({type(error).__name__}: "
             f"{error}): "
             f"{instruction.text[:160]}"
         ) from error
+
+
+def _unwritten(instruction: Instr) -> str:
+    """What an instruction does with a register that has no value, as its author would say it."""
+    if instruction.opcode[0] in ("stmatrix", "st"):
+        return "stores a part of a fragment (values in registers)"
+    if instruction.opcode[0] == "cvt":
+        return "converts a part of a fragment (values in registers)"
+    return "uses a value in a register"
 
 
 class Cluster:
@@ -281,15 +302,19 @@ class Cluster:
             cta.touch(path, path.warp.agent, path.warp.time)
         return cta.shared, address - offset
 
-    def agent_name(self, agent: int) -> str:
+    def agent_name(self, agent: int, home: CTA) -> str:
+        """A warp or an mbarrier as it is called from CTA ``home``."""
         for cta in self.ctas:
             for warp in cta.warps:
                 if warp.agent == agent:
-                    return f"{warp.role()} warp {warp.index} of CTA {cta.number}".lstrip()
-            for barrier in cta.mbarriers.values():
-                if barrier.agent == agent:
-                    return f"{barrier.name()} of CTA {cta.number}"
-        return "nobody"
+                    return names.of_warps([warp], home)
+        barrier = self.barrier_of(agent)
+        if barrier is None:
+            return "nobody"
+        return barrier.name() + ("" if barrier.cta is home else f" of CTA {barrier.cta.number}")
+
+    def barrier_of(self, agent: int) -> MBarrier | None:
+        return next((b for cta in self.ctas for b in cta.mbarriers.values() if b.agent == agent), None)
 
     def threads_left(self) -> int:
         return sum(cta.threads_left() for cta in self.ctas)
@@ -383,28 +408,6 @@ class CTA:
 
     def threads_left(self) -> int:
         return self.left * LANES
-
-    def barrier_kind(self, barrier: MBarrier) -> str:
-        """ "full" for an mbarrier that counts bytes, "empty" for one that is only arrived on."""
-        return "full" if barrier.carries_bytes else "empty"
-
-    def barrier_name(self, barrier: MBarrier) -> str:
-        """full[i] or empty[i], in address order.
-
-        Before any bytes are expected, by the role of those who wait.
-        """
-        barriers = sorted(self.mbarriers.values(), key=lambda b: b.offset)
-        if any(b.carries_bytes for b in barriers):
-            kinds = {b: self.barrier_kind(b) for b in barriers}
-        else:
-            kinds = {
-                b: {"producer": "empty", "consumer": "full"}.get(
-                    next((p.warp.role(p.pc) for p in b.waiting), ""), "barrier"
-                )
-                for b in barriers
-            }
-        kind = kinds[barrier]
-        return f"{kind}[{[b for b in barriers if kinds[b] == kind].index(barrier)}]"
 
     def touch(self, path: Path, agent: int, time: int) -> None:
         """Another CTA of the cluster has used this one's shared memory: this one must not end before."""

@@ -20,6 +20,7 @@ from course_utils.run.emulator.lowered import Mask, Value
 from course_utils.run.emulator.order import AGENT_BITS, AGENT_MASK, NEVER, unordered
 
 if TYPE_CHECKING:
+    from course_utils.run.emulator.barriers import MBarrier
     from course_utils.run.emulator.warp import Path
 
 SHARED_BASE = 0x400
@@ -159,16 +160,10 @@ class SharedMemory(Region):
         if late.any():
             code = int(codes[late][0])
             agent, time = code & AGENT_MASK, code >> AGENT_BITS
-            writer = path.cta.cluster.agent_name(agent)
+            cluster = path.cta.cluster
+            writer = cluster.agent_name(agent, path.cta)
             if agent > path.cta.cluster.warps_end:
-                path.find(
-                    "read-before-load",
-                    lambda: (
-                        f"{reader} ({path.name()}) reads shared memory that TMA fills for {writer}, phase "
-                        f"{time - 1}, "
-                        f"which this warp has not waited for"
-                    ),
-                )
+                _read_before_load(path, reader, cluster.barrier_of(agent), time - 1, writer)
             elif time >= NEVER:
                 path.find(
                     "read-before-load",
@@ -179,7 +174,7 @@ class SharedMemory(Region):
         elif fenced is not None:
             unfenced = unordered(codes, fenced)
             if unfenced.any():
-                writer = path.cta.cluster.agent_name(int(codes[unfenced][0]) & AGENT_MASK)
+                writer = path.cta.cluster.agent_name(int(codes[unfenced][0]) & AGENT_MASK, path.cta)
                 path.find(
                     "proxy-fence",
                     lambda: f"{reader} ({path.name()}) reads what {writer} wrote with ordinary stores",
@@ -189,6 +184,30 @@ class SharedMemory(Region):
                 "uninitialised-read",
                 lambda: f"{reader} ({path.name()}) reads shared memory that nothing has written",
             )
+
+
+def _read_before_load(path: Path, reader: str, barrier: MBarrier | None, phase: int, name: str) -> None:
+    """The reader's line is to blame, or its wait for that very barrier where that let it pass too early."""
+    text = f"{reader} ({path.name()}) reads shared memory that TMA fills for {name}, phase {phase}, "
+    passed = barrier.account.waits.get(path.warp) if barrier else None
+    if barrier is None or passed is None:
+        about = () if barrier is None else (barrier,)
+        path.find("read-before-load", f"{text}which this warp has not waited for", about)
+        return
+    findings = path.machine.findings
+    behind = f"phase {passed.phases - 1} had passed" if passed.phases else "a new barrier has passed"
+    asked = f"parity {passed.parity}" if passed.parity is not None else "an earlier phase"
+    # as many waits as fills: this round's took place
+    wrong = passed.count > phase and passed.parity != phase & 1
+    wait = findings.place(passed.at)
+    which = "its last wait" + (f", line {wait.line}," if wait.line and not wrong else "")
+    path.find(
+        "read-before-load",
+        f"{text}not waited for: {which} asked for {asked}, which {behind}",
+        (barrier,),
+        (f"the read: {findings.place(path.at)}" if wrong else f"its last wait: {wait}",),
+        passed.at if wrong else None,
+    )
 
 
 def pick(value: Value, lane: int) -> int:
@@ -290,6 +309,7 @@ def load(
 ) -> list[Value]:
     """``vector`` values of ``bits`` bits for each active lane; inactive lanes get 0."""
     count = bits // 8 * vector
+    space = _call_space(space, address)
     if space == "local" and not path.warp.local_size:
         path.find("out-of-bounds", f"{path.name()} reads local memory, of which the kernel declares none")
         raise StopEmulation
@@ -322,6 +342,7 @@ def store(
     checked: bool = True,
 ) -> None:
     count = bits // 8 * len(values)
+    space = _call_space(space, address)
     region, offsets = locate(path, mask, _local(path, address) if space == "local" else address, space, count)
     if region is path.machine.parameters:
         path.find("out-of-bounds", f"{path.name()} writes to the kernel's parameters")
@@ -340,6 +361,11 @@ def store(
             view[index + i] = value[lanes_of(mask)[-1]] & UNSIGNED[bits]((1 << bits) - 1)
         else:
             view[index + i] = value if mask is None else value[mask]
+
+
+def _call_space(space: str, address: Value) -> str:
+    """What a call is given, and gives back, is in local memory here."""
+    return "local" if space == "param" and address.__class__ is int and address < PARAMETERS else space
 
 
 def _local(path: Path, address: Value) -> np.ndarray:

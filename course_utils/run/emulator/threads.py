@@ -54,6 +54,7 @@ class ThreadBarrier:
         waiting, self.waiting = self.waiting, []
         for other in waiting:
             other.warp.clock.join(self.released)
+            other.warp.rounds += 1
             other.wake()
 
 
@@ -165,4 +166,4 @@ def _take(cta: CTA, warp: Warp, count: int) -> None:
 def all_lanes(path: Path, mask: Mask, what: str) -> None:
     """Raise a fault where an instruction that a whole warp must run together has only some of its lanes."""
     if mask is not None and not np.array_equal(mask, path.warp.alive):
-        path.fault("aligned", f"{path.name()} runs {what} with {int(mask.sum())} of its lanes")
+        path.alone("aligned", f"{path.name()} runs {what} with {int(mask.sum())} of its 32 lanes")

@@ -276,12 +276,13 @@ def _check_target(path: Path, cta: CTA, low: int, high: int) -> None:
         late = unordered(codes, clock.seen)
         if late.any():
             agent = int(codes[late][0]) & AGENT_MASK
-            writer = cta.cluster.agent_name(agent)
+            writer = cta.cluster.agent_name(agent, path.cta)
             if agent > cta.cluster.warps_end:
                 path.find_early_release(
                     "overwrite-before-use",
                     f"{path.name()} loads over the bytes of {writer} before anyone has used them",
                     f"shared bytes {low:,} to {high:,}",
+                    tuple(filter(None, (cta.cluster.barrier_of(agent),))),
                 )
             else:
                 path.find(

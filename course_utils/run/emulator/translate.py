@@ -10,12 +10,14 @@ Blocking instructions end a segment.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Any
 
 import networkx
 
 from course_utils.ptx.families import Family, family
 from course_utils.ptx.parser import Imm, Kernel, Mem, Not, PtxError, Reg, Sym, Vec
+from course_utils.ptx.paths import origins
 from course_utils.run.emulator import instructions as table
 from course_utils.run.emulator.facts import counted
 from course_utils.run.emulator.warp import both, merge
@@ -48,7 +50,9 @@ class Program:
         for instruction, lowered in zip(kernel.instructions, self.lowered, strict=True):
             if lowered.kind in ("warp", "blocking") and lowered.function is not None:
                 lowered.function = counted(instruction, lowered.function)
-        self.local_size = -(-sum(v.size for v in kernel.variables if v.space == "local") // 16) * 16
+        self.local_size = (
+            -(-sum(v.size for v in kernel.variables if v.space in ("local", "param")) // 16) * 16
+        )
         self.full: list[Callable[..., int] | None] = [None] * (count + 1)
         self.masked: list[Callable[..., int] | None] = [None] * (count + 1)
         self.length = [0] * (count + 1)
@@ -70,6 +74,7 @@ class Program:
         self._sets: dict[int, bytes] = {}
         self._divergences: dict[int, tuple[int, int, int]] = {}
         self._abilities: dict[int, frozenset[str]] = {}
+        self._arrivals: dict[int, frozenset[int]] = {}
 
     # Control flow
 
@@ -134,10 +139,16 @@ class Program:
         backwards.add_node(end)
         for begin, after in self.successors.items():
             backwards.add_edges_from((following, begin) for following in after or [end])
+        # a loop without an end gets one, behind its last segment: what is within still meets there
+        ending = networkx.descendants(backwards, end)
+        for begin in sorted(self.ends, reverse=True):
+            if begin not in ending:
+                backwards.add_edge(end, begin)
+                ending |= {begin} | networkx.descendants(backwards, begin)
         nearest = networkx.immediate_dominators(backwards, end)
         self.meets: dict[int, int] = {}  # segment: where its branch reconverges
         for begin in self.ends:
-            meet = nearest.get(begin, end)  # none from within a loop without an end
+            meet = nearest.get(begin, end)
             self.meets[begin] = _NEVER if meet == end else meet
 
     def divergence(self, branch: int, taken: int, other: int) -> tuple[int, int, int]:
@@ -173,19 +184,45 @@ class Program:
     def abilities(self, pc: int) -> frozenset[str]:
         """What can still be reached from an instruction: "load", "store", "wgmma", "arrive"."""
         if pc not in self._abilities:
-            found, seen, stack = set[str](), set[int](), [pc]
-            while stack:
-                node = stack.pop()
-                if node in seen or node < 0 or node >= len(self.kernel.instructions):
-                    continue
-                seen.add(node)
-                begin = max(b for b in self.ends if b <= node)
-                for instruction in self.kernel.instructions[node : self.ends[begin]]:
-                    if (kind := family(instruction)) in _ABILITIES:
-                        found.add(_ABILITIES[kind])
-                stack += self.successors[begin]
-            self._abilities[pc] = frozenset(found)
+            self._abilities[pc] = frozenset(filter(None, map(self._ability, self._reached(pc))))
         return self._abilities[pc]
+
+    def _ability(self, i: int) -> str:
+        return _ABILITIES.get(family(self.kernel.instructions[i]), "")
+
+    def _reached(self, pc: int) -> Iterator[int]:
+        seen, stack = set[int](), [pc]
+        while stack:
+            node = stack.pop()
+            if node in seen or node < 0 or node >= len(self.kernel.instructions):
+                continue
+            seen.add(node)
+            begin = max(b for b in self.ends if b <= node)
+            yield from range(node, self.ends[begin])
+            stack += self.successors[begin]
+
+    @cached_property
+    def shared(self) -> dict[str, str]:
+        """The variables in shared memory, each by its own name, as ``paths.origins`` takes them."""
+        return {v.name: v.name for v in self.kernel.variables if v.space == "shared"}
+
+    @cached_property
+    def shared_origins(self) -> dict[int, set[str]]:
+        """Register to the variables in shared memory that its value may be an address in."""
+        return origins(self.kernel.instructions, self.shared)
+
+    @cached_property
+    def has_roles(self) -> bool:
+        """Are there loads that no wgmma comes after? Without roles, who loads a tile multiplies it too."""
+        able = [self._ability(i) for i in range(len(self.kernel.instructions))]
+        loads = (i for i, ability in enumerate(able) if ability == "load")
+        return "wgmma" in able and any("wgmma" not in self.abilities(i) for i in loads)
+
+    def arrivals(self, pc: int) -> frozenset[int]:
+        """The arrivals on mbarriers that can still be reached from an instruction."""
+        if pc not in self._arrivals:
+            self._arrivals[pc] = frozenset(i for i in self._reached(pc) if self._ability(i) == "arrive")
+        return self._arrivals[pc]
 
     # Code
 

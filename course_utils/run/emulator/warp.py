@@ -8,12 +8,14 @@ what another lane of its warp does.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from course_utils.run.emulator import names
 from course_utils.run.emulator.arithmetic import LANES, UNSIGNED
-from course_utils.run.emulator.findings import StopEmulation
+from course_utils.run.emulator.findings import EARLY, StopEmulation
 from course_utils.run.emulator.lowered import Mask, Value
 from course_utils.run.emulator.memory import Region
 from course_utils.run.emulator.order import AGENT_BITS
@@ -64,7 +66,9 @@ class Warp:
         self.unfenced_barriers: list[MBarrier] = []
         self.epilogue: tuple[int, Span] | None = None
         self.kind: str | None = None
+        self.seen_at: int | None = None  # where a path of it waited last, or was named
         self.waited: tuple[MBarrier, int] | None = None  # its last wait that passed, and the instruction
+        self.rounds = 0  # its waits that have passed, for mbarriers and other threads
         self.local_size = program.local_size
         self._local: Region | None = None
 
@@ -89,11 +93,13 @@ class Warp:
             self._local = Region("local memory", np.zeros(self.local_size * LANES, np.uint8))
         return self._local
 
-    def role(self, pc: int | None = None) -> str:
-        """What this warp does: by what it has issued, or else by what it can still reach from ``pc``."""
-        if self.kind is None and pc is not None:
-            return self._kind(pc)
-        return self.kind or ""
+    def role(self) -> str:
+        """What this warp does: by what it has issued, or else by what it can still reach from where it was
+        last seen.
+        """
+        if self.kind is None:
+            return "" if self.seen_at is None else self._kind(self.seen_at)
+        return self.kind
 
     def issues(self, at: int) -> None:
         """The warp's first TMA load or wgmma says what its role is: both lie in one loop unless the roles are
@@ -115,7 +121,7 @@ class Path:
     # fmt: off
     __slots__ = (
         "warp", "cta", "machine", "mask", "pc", "at", "parent", "children", "reconverge", "protect",
-        "protected", "waits_for", "stamp", "woken", "began", "slow",
+        "protected", "waits_for", "stamp", "woken", "began", "slow", "parted",
     )
     # fmt: on
 
@@ -135,16 +141,25 @@ class Path:
         self.waits_for: Any = None  # PhaseWait, ThreadWait, RegisterWait or WgmmaWait
         self.woken: MBarrier | None = None  # whose phase's end has set it going, until it runs
         self.stamp, self.began, self.slow = -1, 0, False
+        self.parted = -1  # the branch at which these lanes left the others
 
     def name(self) -> str:
-        warp, cta = self.warp, self.cta
-        rank = f" (rank {cta.rank} of its cluster)" if cta.cluster.size > 1 else ""
-        return f"{warp.role(self.pc)} warp {warp.index} of CTA {cta.number}{rank}".lstrip()
+        self.warp.seen_at = self.pc
+        return names.of_warps([self.warp], self.cta)
 
-    def find(self, kind: str, detail: Detail, subject: str = "") -> None:
-        self.machine.findings.add(kind, self.at, detail, subject)
+    def find(
+        self,
+        kind: str,
+        detail: Detail,
+        barriers: Iterable[MBarrier] = (),
+        more: tuple[str, ...] = (),
+        at: int | None = None,
+    ) -> None:
+        self.machine.findings.add(kind, self.at if at is None else at, detail, barriers=barriers, more=more)
 
-    def find_early_release(self, kind: str, detail: str, reader: str = "") -> None:
+    def find_early_release(
+        self, kind: str, detail: str, reader: str = "", barriers: tuple[MBarrier, ...] = ()
+    ) -> None:
         """A stage is written too soon: what is to blame is the arrival that let this warp's last wait pass,
         where it came from another warp; else the write.
         """
@@ -153,18 +168,33 @@ class Path:
         here = f"the write: {findings.place(self.at)}"
         # a wait for a load releases nothing; and a first round's wait passes with no release at all
         if barrier is None or barrier.carries_bytes or barrier.released_by is None:
-            findings.add(kind, self.at, detail, more=(reader,) if reader else ())
+            findings.add(kind, self.at, detail, more=(reader,) if reader else (), barriers=barriers)
             return
         wait = f"its wait for {barrier.name()}: {findings.place(waited_at)}"
         warp, at = barrier.released_by
-        who = f"{warp.role()} warp {warp.index}".lstrip()
+        who = names.of_warps([warp], self.cta)
         text = f"{detail}; {who} released {barrier.name()} too early"
-        findings.add(kind, at, text, more=tuple(filter(None, (wait, here, reader))))
+        more = tuple(filter(None, (wait, here, reader)))
+        findings.add(kind, at, text, more=more, barriers=(*barriers, barrier), advice=EARLY)
 
-    def fault(self, kind: str, detail: Detail) -> NoReturn:
+    def fault(
+        self, kind: str, detail: Detail, barriers: Iterable[MBarrier] = (), more: tuple[str, ...] = ()
+    ) -> NoReturn:
         """A finding after which the hardware would not go on."""
-        self.find(kind, detail)
+        self.find(kind, detail, barriers, more)
         raise StopEmulation
+
+    def alone(self, kind: str, detail: str) -> NoReturn:
+        """A fault of lanes that run without the others what all have to run together; the branch where they
+        parted is to blame where the compiler added the instruction.
+        """
+        findings = self.machine.findings
+        branch, here = findings.place(self.parted), findings.place(self.at)
+        if self.parted >= 0 and here.added and not branch.added and branch.line:
+            self.at, text = self.parted, f"what they run alone: {here}"
+        else:
+            text = f"the lanes part at {branch}" if self.parted >= 0 else ""
+        self.fault(kind, detail, more=(text,) if text else ())
 
     def lanes(self) -> np.ndarray:
         return np.ones(LANES, np.bool_) if self.mask is None else self.mask
@@ -177,6 +207,7 @@ class Path:
     def wait(self, resume: int, reason: Any) -> int:
         """Stop here until ``reason`` holds; the machine sets the path going again at ``resume``."""
         self.pc, self.waits_for, self.began = resume, reason, self.machine.executed
+        self.warp.seen_at = resume
         self.machine.waiting[self] = None
         return STOP
 
@@ -210,7 +241,7 @@ class Path:
         self.warp.running += 1
         for mask, start, protect in ((yes, taken, protect_yes), (no, other, protect_no)):
             child = Path(self.warp, start, mask, self, meet, self.protected | protect)
-            child.slow = self.slow
+            child.slow, child.parted = self.slow, branch
             if start == meet:
                 child.rejoin()
             else:

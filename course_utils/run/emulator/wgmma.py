@@ -10,7 +10,7 @@ own wait.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -18,6 +18,7 @@ import numpy as np
 
 from course_utils.artifact import SWIZZLE_BYTES, SWIZZLE_PATTERN_BYTES, WARP_THREADS, WARPGROUP_THREADS
 from course_utils.ptx.parser import Imm, Instr, Vec
+from course_utils.run.emulator import names
 from course_utils.run.emulator.arithmetic import LANES, vector
 from course_utils.run.emulator.copies import waited_for
 from course_utils.run.emulator.lowered import Lowered, Mask, Value
@@ -176,6 +177,12 @@ class Warpgroup:
         self.operations: list[Operation] = []
         self.ran = 0
         self.accumulators: dict[tuple[int, ...], Accumulator] = {}
+
+    @cached_property
+    def label(self) -> str:
+        """As findings call its multiplications; once its warps have issued one."""
+        warps = self.cta.warps[self.number * WARPS : (self.number + 1) * WARPS]
+        return f"wgmma of {names.of_warps(warps, self.cta)}"
 
     def run(self, count: int) -> None:
         """Run the first ``count`` operations: products of one accumulator are summed in one matrix
@@ -399,9 +406,7 @@ def _begin(p: Path, group: Warpgroup, op: Operation, n: int, clock: Clock) -> No
         key = "wgmma", group.number, low, high
         record = shared.async_reads.get(key)
         if record is None or record.done:
-            record = shared.async_reads[key] = AsyncRead(
-                low, high, f"wgmma of warpgroup {group.number}", op.at
-            )
+            record = shared.async_reads[key] = AsyncRead(low, high, group.label, op.at)
         record.last = n
         op.records.append(record)
     machine.facts.multiplied(p, group, op, n, reads)

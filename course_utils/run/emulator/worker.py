@@ -15,6 +15,7 @@ from course_utils.run import protocol
 from course_utils.run.emulator.emulate import EmulatorError
 from course_utils.run.emulator.findings import Finding
 from course_utils.run.emulator.launch import emulated
+from course_utils.run.emulator.ledger import table
 
 
 def run(
@@ -23,7 +24,7 @@ def run(
     """Emulate on fresh inputs under each of ``schedules`` (seeds of the emulator) while all is right.
 
     ``kind`` is of ``trial.KINDS``; ``ctas`` None runs them all, -1 is the last one. The answer's ``executed``
-    counts the warp instructions of all runs, ``facts`` adds up what each saw.
+    counts the warp instructions of all runs, ``facts`` adds up what each saw, ``printed`` is the last one's.
     """
     count = artifact.grid[0] * artifact.grid[1] * artifact.grid[2]
     some = None if ctas is None else [number % count for number in ctas]
@@ -35,6 +36,7 @@ def run(
         facts.update(emulation.facts)
         answer = tried.fields() | {"executed": executed, "ok": emulation.ok and tried.ok}
         answer["facts"] = dict(facts) if emulation.finished else None
+        answer["printed"] = emulation.printed
         if not answer["ok"]:
             numbers = [*tried.touched, *([] if tried.found.ok else [tried.found.diagnosis])]
             return answer | {
@@ -48,8 +50,8 @@ def run(
 
 
 def fields_of(finding: Finding) -> dict:
-    """A finding as data: ``text`` and ``advice``, the author's ``file``, ``line`` and ``code``, and
-    ``where``, all of it in words.
+    """A finding as data: ``text`` and ``advice``, the author's ``file``, ``line`` and ``code``, ``where``,
+    all of it in words, and ``ledger``, a table of the mbarriers that it is about.
     """
     return {
         "kind": finding.kind,
@@ -57,6 +59,7 @@ def fields_of(finding: Finding) -> dict:
         "advice": finding.advice,
         "more": list(finding.more),
         "where": str(finding.place),
+        "ledger": table(finding.ledger),
         **asdict(finding.place),
     }
 

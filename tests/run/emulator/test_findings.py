@@ -339,7 +339,7 @@ def test_an_accumulator_that_nobody_wrote():
     assert kinds(kernel(body + cleared + WG_FENCE + adds + COMMIT + WG_WAIT + USE)) == {}
     assert kinds(kernel(body + WG_FENCE + MULTIPLY + adds + COMMIT + WG_WAIT + USE)) == {}
     (finding,) = run(kernel("add.s32 %r1, %r7, 1;\n")).findings
-    assert finding.kind == "uninitialised-register" and "%r7" in finding.detail
+    assert finding.kind == "uninitialised-register" and "%r7" in finding.more[0]
 
 
 def test_wgmma_needs_its_fences_and_its_operands_whole():

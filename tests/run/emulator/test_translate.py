@@ -34,7 +34,7 @@ STEP = "add.s32 %r1, %r1, 1;\n"
         (f"A:\n{STEP}@%p1 bra A;\n{STEP}ret;", {2: 3}),
         (f"@%p1 bra A;\n{STEP}ret;\nA:\n{STEP}ret;", {1: 0}),
         (f"@%p1 bra A;\n{STEP}@%p2 bra B;\n{STEP}B:\n{STEP}A:\n{STEP}ret;", {1: 8, 3: 6}),
-        (f"@%p1 bra A;\n{STEP}A:\n{STEP}B:\n{STEP}@%p2 bra C;\n{STEP}C:\nbra B;", {1: 0, 7: 0}),
+        (f"@%p1 bra A;\n{STEP}A:\n{STEP}B:\n{STEP}@%p2 bra C;\n{STEP}C:\nbra B;", {1: 4, 7: 10}),
     ],
 )
 def test_where_the_two_ways_of_a_branch_meet(body, expected):
@@ -57,7 +57,7 @@ def test_what_can_still_be_reached():
     [
         (
             "call.uni helper, (%r1);",
-            "PTX line [0-9]+: `call.uni` is not modelled by the emulator: call.uni helper",
+            "PTX line [0-9]+: this form of `call` is not modelled by the emulator .*: call.uni helper",
         ),
         (
             "table: .branchtargets A;\nbrx.idx %r1, table;\nA:\nret;",

@@ -1,0 +1,231 @@
+"""Who arrives too often, which wait let a read pass, and what a barrier is called."""
+
+import pytest
+
+from course_utils.run.emulator import calls, emulate, names
+from course_utils.run.emulator.ledger import HEAD, Row, table
+from tests.run.emulator.kernels import init, kernel, load_tile, wait
+from tests.run.emulator.test_findings import (
+    BARRIER,
+    COMMIT,
+    DESCRIPTORS,
+    EXPECT,
+    MULTIPLY,
+    READ,
+    THREAD_0,
+    WAIT_0,
+    WG_FENCE,
+    WG_WAIT,
+    kinds,
+    loaded,
+    run,
+    tma,
+)
+
+EMPTY = "add.s32 %r6, %r3, 8;\n"
+RELEASE = "mbarrier.arrive.shared::cta.b64 _, [%r6];\n"
+ROUNDS = 4
+
+
+def ring(release, after_load="", empty=1):
+    """Warp 4 loads a tile ``ROUNDS`` times to one stage, warps 0 to 3 multiply it; ``release`` is how they do."""
+    producer = f"""
+mov.u32 %r20, 0;
+FILL: and.b32 %r21, %r20, 1;
+xor.b32 %r22, %r21, 1;
+{wait("[%r6]", "%r22", "FREE")}setp.ne.s32 %p4, %r0, 128;
+@%p4 bra NEXT;
+{EXPECT}{load_tile("%r1", "%r3")}{after_load}
+NEXT: add.s32 %r20, %r20, 1;
+setp.lt.s32 %p5, %r20, {ROUNDS};
+@%p5 bra FILL;
+bra END;
+"""
+    consumer = f"""
+mov.u32 %r20, 0;
+USE: and.b32 %r21, %r20, 1;
+{wait("[%r3]", "%r21", "HERE")}{WG_FENCE}{MULTIPLY}{COMMIT}{WG_WAIT}{release}
+add.s32 %r20, %r20, 1;
+setp.lt.s32 %p5, %r20, {ROUNDS};
+@%p5 bra USE;
+"""
+    roles = "setp.gt.u32 %p1, %r0, 127;\n@!%p1 bra CONSUMER;\n"
+    body = (
+        init(1, empty)
+        + BARRIER
+        + EMPTY
+        + DESCRIPTORS
+        + roles
+        + producer
+        + "CONSUMER:\n"
+        + consumer
+        + "END:\n"
+    )
+    return tma(body, threads=160)
+
+
+ELECTED = "setp.ne.s32 %p6, %r0, 0;\n@%p6 bra RELEASED;\n" + RELEASE + "RELEASED:\n"
+
+
+def first(artifact, seed):
+    return run(artifact, seed).errors[0]
+
+
+def test_a_ring_with_one_release_a_round_is_right():
+    assert kinds(ring(ELECTED), range(4)) == {}
+
+
+def test_all_lanes_of_four_warps_that_release_are_named_and_not_who_suffers():
+    for seed in range(4):
+        found = first(ring(RELEASE), seed)
+        assert found.kind == "barrier-overrun" and "mbarrier.arrive" in found.place.ptx
+        assert "consumer warp" in found.detail and "32 arrivals a phase on empty[0]" in found.detail
+        assert "its init counts 1" in found.detail
+
+
+def test_a_release_too_often_is_named_at_the_second_one():
+    twice = ELECTED.replace(RELEASE, RELEASE + RELEASE)
+    for seed in range(4):
+        found = first(ring(twice), seed)
+        assert found.detail.startswith("consumer warp 0 makes 2 arrivals a phase on empty[0]"), found
+        assert found.ledger[0].barrier == "empty[0]" and found.ledger[0].init == "1"
+
+
+def test_warps_that_each_release_once_blame_the_count_of_the_init():
+    each = "and.b32 %r31, %r0, 31;\nsetp.ne.s32 %p6, %r31, 0;\n@%p6 bra RELEASED;\n" + RELEASE + "RELEASED:\n"
+    found = [first(ring(each), seed) for seed in range(6)]
+    told = [one for one in found if "4 arrivals a phase" in one.detail]
+    assert told and all("from consumer warps 0-3" in one.detail and "init" in one.place.ptx for one in told)
+
+
+def test_a_producer_that_arrives_on_empty_is_named():
+    for seed in range(4):
+        found = first(ring(ELECTED, after_load=RELEASE), seed)
+        assert "producer warp 4 arrives on empty[0], which it waits for itself" in found.detail
+
+
+def test_a_wrong_parity_is_quoted_and_a_missing_wait_is_not():
+    wrong = kinds(loaded(wait("[%r3]", 1, "EARLY") + READ + WAIT_0))["read-before-load"]
+    assert "its last wait asked for parity 1, which a new barrier has passed" in wrong.detail
+    assert "try_wait" in wrong.place.ptx and wrong.more[0].startswith("the read: ")
+    again = THREAD_0 + "@%p1 bra AGAIN;\n" + EXPECT + load_tile("%r1", "%r3") + "AGAIN:\nbar.sync 0;\n"
+    missing = kinds(loaded(WAIT_0 + again + READ))["read-before-load"]  # the second round has no wait
+    assert "phase 1, not waited for" in missing.detail and "asked for parity 0" in missing.detail
+    assert "ld.shared" in missing.place.ptx
+
+
+def test_a_deadlock_says_when_no_code_ahead_can_help():
+    (finding,) = run(tma(init(1) + BARRIER + WAIT_0)).findings
+    assert "no code ahead of any warp does" in finding.more[0]
+    assert finding.ledger[0].waiting == "warps 0-3 for parity 0"
+    assert "who waits" in str(finding)
+
+
+def test_a_wait_out_of_step_says_whose_turn_it_is():
+    late = loaded("bar.sync 0;\n" + "nanosleep.u32 1;\n" * 200 + wait("[%r3]", 1, "B"))
+    told = [f.detail for seed in range(8) for f in run(late, seed).errors if f.kind == "deadlock"]
+    assert told and all("this first wait's turn is phase 0, parity 0" in text for text in told)
+
+
+STATIC = (
+    ".shared .align 16 .b8 _ZZ1kE8full_mem[16];\n.shared .align 16 .b8 _ZZ1kE9empty_mem[16];\n"
+    ".shared .align 8 .b8 _ZZ1kE4done_mem[8];\n"
+)
+NAMED = (
+    "mov.u32 %r0, %tid.x;\nmov.b32 %r1, _ZZ1kE8full_mem;\nmov.b32 %r2, _ZZ1kE9empty_mem;\nmov.b32 %r3, "
+    "_ZZ1kE4done_mem;\nsetp.ne.s32 %p0, %r0, 0;\n@%p0 bra MADE;\n"
+    + "".join(f"mbarrier.init.shared::cta.b64 [%r{r}], 1;\n" for r in ("1", "1+8", "2", "2+8", "3"))
+    + "MADE:\nfence.mbarrier_init.release.cluster;\nbar.sync 0;\n"
+)
+
+
+@pytest.mark.parametrize(
+    "address, text",
+    [
+        ("%r1+16", "stage 2 of full, which has 2"),  # where the other array begins
+        ("%r2+16", "stage 2 of empty, which has 2"),
+        ("%r3+8", "stage 1 of done, which has 1"),  # past all
+        ("%r3+16", "stage 2 of done, which has 1"),
+    ],
+)
+def test_a_stage_past_its_ring_is_said_to_be_one(address, text):
+    body = NAMED + THREAD_0 + f"@%p1 bra END;\nmbarrier.arrive.shared::cta.b64 _, [{address}];\nEND:\n"
+    found = kinds(kernel(body, static=STATIC))["barrier-uninitialised"]
+    assert text in found.detail and found.ledger
+
+
+def test_an_address_far_from_any_barrier_stays_an_address():
+    body = NAMED + wait("[%r3+4096]", 0, "FAR")
+    assert (
+        "shared address 4,128 as an mbarrier"
+        in kinds(kernel(body, static=STATIC))["barrier-uninitialised"].detail
+    )
+
+
+def test_barriers_go_by_the_learners_names():
+    (finding,) = run(kernel(NAMED + wait("[%r2+8]", 0, "W"), static=STATIC)).findings
+    assert "for empty[1], parity 0" in finding.detail
+    (finding,) = run(kernel(NAMED + wait("[%r3]", 0, "W"), static=STATIC)).findings
+    assert "for done[0], parity 0" in finding.detail
+
+
+def test_lanes_that_run_alone_are_told_where_they_part():
+    lane = "setp.gt.u32 %p2, %r0, 4;\n@%p2 bra MISSED;\n"
+    for body, what in (
+        (WG_FENCE + MULTIPLY, "wgmma"),
+        ("stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r1], {%r0};\n", "stmatrix"),
+        ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r9}, [%r1];\n", "ldmatrix"),
+    ):
+        found = kinds(kernel(init() + DESCRIPTORS + lane + body + "MISSED:\n"), (0,))["aligned"]
+        assert f"runs {what} with 5 of its 32 lanes" in found.detail
+        assert "@%p2 bra MISSED" in found.more[0]
+
+
+def test_lanes_meet_again_in_a_loop_without_an_end():
+    """One lane arrives in each round, then all multiply: the loop's missing end is no fault of the branch."""
+    once = "setp.ne.s32 %p6, %r0, 0;\n@%p6 bra ON;\nst.shared.u32 [%r1], %r0;\nON:\n"
+    body = init() + DESCRIPTORS + "ROUND:\n" + once + WG_FENCE + MULTIPLY + COMMIT + WG_WAIT + "bra ROUND;\n"
+    assert "aligned" not in {f.kind for f in emulate(kernel(body), {}, limit=3000).findings}
+
+
+def test_an_unwritten_fragment_is_called_one():
+    found = kinds(kernel(init() + "stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r1], {%r77};\n"), (0,))
+    assert "stores a part of a fragment" in found["uninitialised-register"].detail
+    assert found["uninitialised-register"].more == ("the register: %r77",)
+
+
+def test_a_kernel_without_roles_hears_of_no_producer_and_no_empty():
+    again = THREAD_0 + "@%p1 bra AGAIN;\n" + EXPECT + load_tile("%r1", "%r3", 0, 0) + "AGAIN:\n"
+    for finding in kinds(loaded(again + READ)).values():
+        assert not {"producer", "consumer", "worker", "empty"} & set(str(finding).replace("[", " ").split())
+        assert "of CTA" not in finding.detail
+
+
+def test_rows_are_a_table_in_columns():
+    row = Row("full[0]", "1", "2", "0 of 1", "0 of 0", "nobody")
+    head, line = table([row]).splitlines()
+    assert head.index(HEAD.waiting) == line.index("nobody") and head.startswith(HEAD.barrier)
+    assert table([]) == ""
+
+
+def test_spans():
+    assert names.spans([5, 0, 1, 2, 2, 3]) == "0-3, 5" and names.spans([]) == ""
+
+
+@pytest.mark.parametrize(
+    "text, dsl, told",
+    [
+        ("a wait_group that", "tilelang", "a wait_group (`T.wait_wgmma(n)`) that"),
+        (
+            "no fence.proxy.async between.",
+            "cute",
+            "no fence.proxy.async (`cute.arch.fence_view_async_shared()`) between.",
+        ),
+        ("cp.async.bulk.wait_group, wait_group", "cute", None),
+        ("wait_group", "ptx", "wait_group"),
+        ("my_wait_group and wait_groups", "cute", "my_wait_group and wait_groups"),
+    ],
+)
+def test_a_term_has_its_call_beside_it(text, dsl, told):
+    said = calls.beside(text, dsl)
+    assert said == told if told else said.count("(`") == 2
