@@ -7,13 +7,14 @@ ALL := .venv/.all
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help venv climb test lab lint lock clean
+.PHONY: help venv climb test thorough lab lint lock clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make climb   set up, then climb the ladder: every step checked on this machine"
 	@echo "make lab     set up, then open the notebooks in JupyterLab"
 	@echo "make test    set up, then run the tests (those that need a Hopper GPU skip where there is none)"
+	@echo "make thorough the same with every planted mistake: some minutes more"
 	@echo "make lint    set up, then look at the code's form, its types, and which room imports which"
 	@echo "make venv    only set up .venv; PYTHON=python3.12 names another Python"
 	@echo "make lock    after a change of pyproject.toml: write requirements.lock and environment.yml"
@@ -27,6 +28,9 @@ lab: venv
 
 test: $(ALL)
 	@$(BIN)/python -m pytest -q
+
+thorough: $(ALL)
+	@$(BIN)/python -m pytest -q --thorough
 
 lint: $(ALL)
 	@$(BIN)/ruff check -q

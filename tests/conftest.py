@@ -102,7 +102,15 @@ def pytest_unconfigure(config):
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def pytest_collection_modifyitems(items):
+def pytest_addoption(parser):
+    parser.addoption("--thorough", action="store_true", help="run those too that are one of many of a kind")
+
+
+def pytest_collection_modifyitems(config, items):
+    if not config.getoption("--thorough"):
+        many = [item for item in items if item.get_closest_marker("thorough")]
+        config.hook.pytest_deselected(items=many)
+        items[:] = [item for item in items if item not in set(many)]
     items.sort(key=lambda item: not item.get_closest_marker("slow"))  # so that no long one is left at the end
     marked = [item for item in items if item.get_closest_marker("gpu")]
     reason = hopper_missing() if marked else None

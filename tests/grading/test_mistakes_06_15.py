@@ -15,7 +15,7 @@ from course_utils.compile.factory import compile_factory
 from course_utils.compile.load import load_factory_source, load_module, plant, solution_path
 from course_utils.grading.copy import check_copy
 from course_utils.grading.maps import check_maps
-from tests.grading.mistakes import Mistake, require_said
+from tests.grading.mistakes import Mistake, planted, require_said
 
 TL, CUTE = "tilelang", "cute"
 # A persistent kernel's last CTA, which has several tiles of three K tiles
@@ -1674,18 +1674,11 @@ XFAIL: dict[str, str] = {
     "13C the barrier first, then one warp's fence": ONE_FENCE,
     "15 the barrier first, then one warp's fence [row: fence, then barrier]": ONE_FENCE,
 }
-assert set(XFAIL) <= set(MISTAKES)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.xfail(strict=False, reason=XFAIL[name]) if name in XFAIL else ())
-        for name in MISTAKES
-    ],
-)
-def test_the_card_says_what_is_wrong(name):
-    require_said(MISTAKES[name])
+@pytest.mark.parametrize("mistake", planted(MISTAKES, XFAIL))
+def test_the_card_says_what_is_wrong(mistake):
+    require_said(mistake)
 
 
 # -- copies
@@ -1938,9 +1931,9 @@ COPIES = {
 }
 
 
-@pytest.mark.parametrize("name", COPIES)
-def test_the_card_of_a_copy_says_what_is_wrong(name):
-    case, dsl, edits, part, says, line = COPIES[name]
+@pytest.mark.parametrize("mistake", planted(COPIES, {}))
+def test_the_card_of_a_copy_says_what_is_wrong(mistake):
+    case, dsl, edits, part, says, line = mistake
     verdict = check_copy(case, plant(case, dsl, *edits, AS_GEMM), dsl, "emulator")
     failed = [check.name for check in verdict.checks if check.passed is False]
     assert failed[:1] == [part], str(verdict)
