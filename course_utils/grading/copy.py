@@ -53,38 +53,28 @@ def check_copy(
         machine = backends.choose(backend, time_limit)
         name = machine.name
         source = source_of(copy)
+        made = list(compile_sizes(copy, dsl, wanted.shapes, "copy"))
         launches = [
-            Launch(shape, made.artifact, "copy")
-            for shape, made in zip(
-                wanted.shapes, compile_sizes(copy, dsl, wanted.shapes, "copy"), strict=True
-            )
+            Launch(shape, one.artifact, "copy") for shape, one in zip(wanted.shapes, made, strict=True)
         ]
         answered = machine.run(launches)
         first = launches[0].artifact
-        broken = maps.findings(first)
         parts = (
             score(wanted, "compiles", True, f"{first.resources.registers} registers a thread"),
-            _tensor_maps(wanted, broken),
+            maps.part(wanted, first, "tensor TMA" in (wanted.load, wanted.store)),
             _path(wanted, launches, source),
             _results(wanted, machine, answered),
         )
         table = receipts.table(receipts.read_ptx(first.ptx), first)
         output = cards.output(answer for _, answer in answered)
-        return replace(Verdict.of(case, dsl, machine.name, parts, receipt=table), output=output)
+        verdict = Verdict.of(case, dsl, machine.name, parts, receipt=table)
+        return replace(verdict, output=output, printed=made[0].printed)
     except CompileError as error:
         if places := open_places(copy):
             return still_open(wanted, dsl, str(name), places)
-        return not_compiled(wanted, dsl, str(name), str(error))
+        return replace(not_compiled(wanted, dsl, str(name), str(error)), printed=error.printed)
     except Exception as error:
         return itself_failed(case, dsl, name, error)
-
-
-def _tensor_maps(case: CopyCase, broken: list[str]) -> Part:
-    if not broken:
-        return score(case, "tensor maps", True, "all legal")
-    return score(
-        case, "tensor maps", False, f"{len(broken)} illegal", cards.of_text(broken[0], "tma", broken[1:])
-    )
 
 
 def _path(case: CopyCase, launches: Sequence[Launch], source: str) -> Part:

@@ -110,7 +110,7 @@ def judge(step: Step, dsl: str, machine: Backend, answered: Answered, timed: Tim
     speed, timing = _speed(step, machine, results.passed, timed)
     parts = (
         _compiles(step, first),
-        _tensor_maps(step, first),
+        maps.part(step, first, "tensor loads" in step.requires),
         _instructions(step, answered, unmet),
         results,
         speed,
@@ -129,16 +129,6 @@ def _compiles(step: Step, artifact: Artifact) -> Part:
         "memory"
     )
     return score(step, "compiles", True, detail)
-
-
-def _tensor_maps(step: Step, artifact: Artifact) -> Part:
-    broken = maps.findings(artifact)
-    count = sum(parameter.kind == "tensor_map" for parameter in artifact.parameters)
-    fine = f"{count} tensor maps, all legal" if count else "the kernel uses none"
-    if not broken:
-        return score(step, "tensor maps", True, fine)
-    card = cards.of_text(broken[0], "tma", broken[1:])
-    return score(step, "tensor maps", False, f"{len(broken)} of {count} illegal", card)
 
 
 def _unmet(step: Step, answered: Answered, read: Artifact, receipt: Receipt) -> dict[str, str]:

@@ -8,7 +8,8 @@ from dataclasses import fields
 from course_utils.artifact import ELEMENT_BYTES, SWIZZLE_BYTES, Artifact, TensorMap
 from course_utils.compile.factory import open_places
 from course_utils.grading import cards, steps
-from course_utils.grading.verdict import OPEN, Part, Verdict
+from course_utils.grading.steps import CopyCase, Step
+from course_utils.grading.verdict import OPEN, Part, Verdict, score
 from course_utils.tma.rules import violations
 
 
@@ -20,6 +21,21 @@ def findings(artifact: Artifact) -> list[str]:
         if p.tensor_map is not None
         for v in violations(p.tensor_map)
     ]
+
+
+def part(row: Step | CopyCase, artifact: Artifact, wanted: bool) -> Part:
+    """The part "tensor maps": all are legal, and there is one where the row is about TMA (``wanted``)."""
+    broken = findings(artifact)
+    count = sum(p.tensor_map is not None for p in artifact.parameters)
+    if broken:
+        card = cards.of_text(broken[0], "tma", broken[1:])
+        return score(row, "tensor maps", False, f"{len(broken)} illegal", card)
+    if wanted and not count:
+        text = "Nothing of this kernel goes by a tensor map, so nothing goes by TMA as this one asks."
+        return score(row, "tensor maps", False, "none", cards.of_text(text, "tma"))
+    return score(
+        row, "tensor maps", True, f"{count} tensor maps, all legal" if count else "the kernel uses none"
+    )
 
 
 def check_maps(case: str, mend: Callable) -> Verdict:

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from course_utils.compile.factory import DSLS
-from course_utils.compile.load import load_factory_source, load_module, solution_path
+from course_utils.compile.factory import DSLS, compile_factory
+from course_utils.compile.load import load_factory, load_factory_source, load_module, solution_path
 from course_utils.grading import steps
 from course_utils.grading.copy import check_copy
-from course_utils.grading.maps import check_maps
+from course_utils.grading.maps import check_maps, part
 from course_utils.run import reference as results
 from course_utils.tma.rules import violations
 
@@ -195,3 +195,16 @@ def test_what_is_wrong_with_a_mended_map_is_said(mend, passed, words):
 @pytest.mark.parametrize("case", ["case12", [], None])
 def test_no_case_with_maps_is_said(case):
     assert "the cases with tensor maps are case11" in check_maps(case, MEND).diagnosis
+
+
+def test_what_a_copy_prints_while_it_is_traced_is_shown():
+    gemm = load_factory_source(SOURCE.replace("    b0, b1", "    print('traced')\n    b0, b1"), "prints")
+    assert "traced" in check_copy("case12", gemm, "tilelang", "compile").printed
+
+
+def test_where_tma_is_asked_for_no_map_is_no_legal_map():
+    gemm = load_factory(solution_path("step03", "tilelang"))
+    artifact = compile_factory(gemm, "tilelang", (256, 512, 320))
+    assert part(steps.STEPS["step03"], artifact, False).passed
+    found = part(steps.STEPS["step04"], artifact, True)
+    assert found.passed is False and found.points == 0 and "tensor map" in found.card.text

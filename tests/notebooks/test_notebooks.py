@@ -213,9 +213,9 @@ SYMPTOMS = {
     "case13f": ("same bytes", {"results"}),
 }
 SIZES = {  # at which of the sizes that it tries each of them is right
-    "case13b": [True, True, False, False, False],
+    "case13b": [True, True, False, False],
     "case13d": [True, False],
-    "case13e": [True, False, False, False, True, False, True],
+    "case13e": [True, False, False, True, True],
     "case13f": [True, False],
 }
 
