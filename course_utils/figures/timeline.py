@@ -225,7 +225,7 @@ def _draw_stuck(axes: Axes, emulation: Emulation, lanes: Lanes, begin: int, end:
         axes.text(
             end,
             y + 0.43,
-            "waits " + row["text"].split(": its")[0],
+            "waits " + row["text"].split(": its")[0] + (", for bytes" if _lacks_bytes_alone(row) else ""),
             ha="right",
             va="bottom",
             color=RED,
@@ -253,11 +253,15 @@ def _draw_stuck(axes: Axes, emulation: Emulation, lanes: Lanes, begin: int, end:
             )
 
 
+def _lacks_bytes_alone(row: dict) -> bool:
+    return bool(row.get("bytes_missing")) and not row.get("arrivals_missing")
+
+
 def _suppliers(emulation: Emulation, row: dict, lanes: Lanes) -> set[Lane]:
     """The lanes whose arrivals a stuck row waits for: those that arrived on its barrier before, else those of
-    the other role.
+    the other role. Nobody's where bytes alone are missing: no role waits for the other.
     """
-    if not row.get("barrier"):
+    if not row.get("barrier") or _lacks_bytes_alone(row):
         return set()
     warps = {
         (a.by_cta, a.by_warp // 4)

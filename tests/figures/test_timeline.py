@@ -111,6 +111,13 @@ def test_a_deadlock_shows_its_circle():
     assert sum(type(patch).__name__ == "FancyArrowPatch" for patch in axes.patches) == 2
 
 
+def test_no_circle_where_bytes_alone_are_missing():
+    waiting = [row | {"arrivals_missing": 0, "bytes_missing": 16384} for row in WAITING]
+    axes = timeline(emulation(waiting=waiting)).axes[0]
+    assert all(text.get_text().endswith(", for bytes") for text in axes.texts)
+    assert not any(type(patch).__name__ == "FancyArrowPatch" for patch in axes.patches)
+
+
 def test_ctas_can_be_chosen_and_idle_ones_are_refused():
     both = emulation([*SPANS, span("wgmma", 5, 9, "consumer", 4, cta=7)])
     assert lanes(timeline(both, ctas=[7])) == ["CTA 7, consumer (warpgroup 1)"]
