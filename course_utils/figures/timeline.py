@@ -140,6 +140,13 @@ def _lanes(emulation: Emulation, spans: list[Span], ctas: Sequence[int]) -> Lane
     return {lane: len(ordered) - 1 - place for place, lane in enumerate(ordered)}
 
 
+def _lane_of(row: dict, lanes: Lanes) -> Lane | None:
+    """The lane of a waiting group. Where no warp is a producer, its role has no name."""
+    lane = _lane(row["cta"], row["warps"][0], row["role"])
+    same = [other for other in lanes if (other.cta, other.warpgroup) == (lane.cta, lane.warpgroup)]
+    return lane if lane in lanes else next(iter(same), None)
+
+
 def _lane(cta: int, warp: int, role: str) -> Lane:
     return Lane(cta, warp // 4, role)
 
@@ -204,10 +211,11 @@ def _draw_edges(axes: Axes, emulation: Emulation, spans: list[Span], lanes: Lane
 
 
 def _draw_stuck(axes: Axes, emulation: Emulation, lanes: Lanes, begin: int, end: int) -> None:
-    rows = [row for row in _stuck(emulation) if _lane(row["cta"], row["warps"][0], row["role"]) in lanes]
     places = []
-    for number, row in enumerate(rows):
-        lane = _lane(row["cta"], row["warps"][0], row["role"])
+    for number, row in enumerate(_stuck(emulation)):
+        lane = _lane_of(row, lanes)
+        if lane is None:
+            continue
         y = lanes[lane]
         last = max((s.end for s in emulation.spans if _lane(s.cta, s.warp, s.role) == lane), default=begin)
         left = min(last, end - 0.12 * (end - begin))

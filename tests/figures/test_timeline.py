@@ -111,6 +111,11 @@ def test_a_deadlock_shows_its_circle():
     assert sum(type(patch).__name__ == "FancyArrowPatch" for patch in axes.patches) == 2
 
 
+def test_a_deadlock_without_roles_is_drawn_too():
+    nameless = [row | {"role": ""} for row in WAITING]
+    assert len(timeline(emulation(waiting=nameless)).axes[0].texts) == len(WAITING)
+
+
 def test_no_circle_where_bytes_alone_are_missing():
     waiting = [row | {"arrivals_missing": 0, "bytes_missing": 16384} for row in WAITING]
     axes = timeline(emulation(waiting=waiting)).axes[0]
