@@ -16,6 +16,7 @@ from typing import Any
 from course_utils.artifact import file_name
 from course_utils.compile.errors import CompileError
 
+LONGEST = 20_000  # characters of an error that are kept
 chatter = -1  # a descriptor of the file to write it to; -1 is a new one each time
 _one_at_a_time = threading.RLock()  # for quiet()
 
@@ -101,9 +102,10 @@ def at(path: str, line: int) -> str:
     return f"\n  at {file_name(path)}, line {line}: {linecache.getline(path, line).strip()}"
 
 
-def text_of(error: BaseException) -> str:
-    """``str(error)``, also of an exception that cannot be printed."""
+def text_of(error: object) -> str:
+    """``str(error)``, also of an exception that cannot be printed; at most LONGEST characters of it."""
     try:
-        return str(error)
+        text = str(error)
+        return text if len(text) <= LONGEST else f"{text[:LONGEST]} ... ({len(text):,} characters in all)"
     except BaseException as other:
         return f"(its own text cannot be had: __str__ raised {type(other).__name__})"

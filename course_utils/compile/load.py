@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from course_utils.compile.errors import CompileError
-from course_utils.compile.guard import time_limit
+from course_utils.compile.guard import text_of, time_limit
 
 LOAD_LIMIT = 60.0  # seconds a file may take to run, imports of the DSL included
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"  # around what a learner writes
@@ -72,6 +72,8 @@ def load_module(path: str | Path) -> types.ModuleType:
     path = Path(path)
     if not path.is_file():
         raise CompileError("load", f"there is no file {path}")
+    if path.is_symlink():  # what it leads to could be anybody's, and an error would quote it
+        raise CompileError("load", f"{path} is a link; name the file that it leads to")
     if path.suffix != ".py":
         raise CompileError("load", f"{path.name} is not a Python file (its name does not end in .py)")
     linecache.checkcache(str(path))
@@ -107,7 +109,8 @@ def _run(source: str, path: Path) -> types.ModuleType:
     except (Exception, SystemExit) as error:
         lines = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
         where = f", line {lines[-1].lineno}" if lines else ""
-        raise CompileError("load", f"{path.name}{where}: {type(error).__name__}: {error}") from error
+        text = f"{path.name}{where}: {type(error).__name__}: {text_of(error)}"
+        raise CompileError("load", text) from error
     return module
 
 

@@ -7,6 +7,7 @@ from dataclasses import fields
 
 from course_utils.artifact import ELEMENT_BYTES, SWIZZLE_BYTES, Artifact, TensorMap
 from course_utils.compile.factory import open_places
+from course_utils.compile.guard import text_of
 from course_utils.grading import cards, steps
 from course_utils.grading.steps import CopyCase, Step
 from course_utils.grading.verdict import OPEN, Part, Verdict, score
@@ -56,7 +57,7 @@ def check_maps(case: str, mend: Callable) -> Verdict:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a learner's code: sys.exit() too
-        text = open_places(mend) or f"mend raised {type(error).__name__}: {error}"
+        text = open_places(mend) or f"mend raised {type(error).__name__}: {text_of(error)}"
     mended = maps if isinstance(maps, (list, tuple)) else ()
     if not text and len(mended) != len(wanted.given):
         text = f"mend must return a list of {len(wanted.given)} maps, in the order in which they came"
@@ -82,12 +83,13 @@ def _mended(old: TensorMap, new: object) -> str:
     """What is still wrong with a map, in words; empty where it is legal, differs from ``old`` in one field,
     and describes the same tensor in tiles worth having.
     """
-    if not isinstance(new, TensorMap):
+    if type(new) is not TensorMap:  # one of a class of its own could be two things to two readers
         return f"this is {type(new).__name__}, not a TensorMap"
-    try:
-        broken = [str(violation) for violation in violations(new)]
-    except Exception as error:  # a field of another type than the driver takes
-        return f"a field is no whole number, or no tuple of them: {error}"
+    for field in fields(TensorMap):
+        value = getattr(new, field.name)
+        if {type(one) for one in (value if type(value) is tuple else (value,))} - {int}:
+            return f"{field.name} is no whole number, or no tuple of them: {text_of(value)}"
+    broken = [str(violation) for violation in violations(new)]
     changed = [
         field.name for field in fields(TensorMap) if getattr(old, field.name) != getattr(new, field.name)
     ]

@@ -170,3 +170,11 @@ def test_missing_solution(step, dsl):
 def test_a_file_that_never_ends_is_a_reason(tmp_path, monkeypatch):
     monkeypatch.setattr(loading, "LOAD_LIMIT", 0.3)
     assert "did not end within 0.3 s" in refusal(write(tmp_path, "while True:\n    pass\n"))
+
+
+def test_a_link_is_not_followed(tmp_path):
+    (tmp_path / "secret").write_text("not python at all\n")
+    (tmp_path / "mine.py").symlink_to(tmp_path / "secret")
+    with pytest.raises(CompileError, match="is a link") as refused:
+        loading.load_factory(tmp_path / "mine.py")
+    assert "not python" not in str(refused.value)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from course_utils.artifact import TensorMap
 from course_utils.compile.factory import DSLS, compile_factory
 from course_utils.compile.load import load_factory, load_factory_source, load_module, solution_path
 from course_utils.grading import steps
@@ -208,3 +209,26 @@ def test_where_tma_is_asked_for_no_map_is_no_legal_map():
     assert part(steps.STEPS["step03"], artifact, False).passed
     found = part(steps.STEPS["step04"], artifact, True)
     assert found.passed is False and found.points == 0 and "tensor map" in found.card.text
+
+
+class TwoFaced(TensorMap):
+    """A map that is another one each time it is asked."""
+
+    def __getattribute__(self, name):
+        return [(64, 128), (64, 512)] if name == "box" else super().__getattribute__(name)
+
+
+@pytest.mark.parametrize("field, value", [("box", (64, 128.0)), ("box", [64, 128]), ("swizzle", True)])
+def test_a_map_is_taken_for_what_it_is(field, value):
+    right = load_module(solution_path("case11", "maps")).mend
+
+    def one_changed(maps, change):
+        return [change(maps[0]), *maps[1:]]
+
+    wrong = check_maps(
+        "case11", lambda maps: one_changed(right(maps), lambda m: replace(m, **{field: value}))
+    )
+    assert wrong.checks[0].passed is False and "no whole number" in wrong.checks[0].card.text
+    two = check_maps("case11", lambda maps: one_changed(right(maps), lambda m: TwoFaced(**vars(m))))
+    assert two.checks[0].passed is False and "TwoFaced" in two.checks[0].card.text
+    assert two.checks[1].passed
