@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from course_utils.compile.errors import CompileError
-from course_utils.compile.factory import DSLS, compile_sizes, open_places, source_of
+from course_utils.compile.factory import DSLS, NotYet, compile_sizes, open_places, source_of
 from course_utils.grading import cards, maps, steps
+from course_utils.grading.going import Going, Told, nobody
 from course_utils.grading.steps import CopyCase
 from course_utils.grading.verdict import (
     Part,
@@ -29,6 +30,7 @@ def check_copy(
     dsl: str = "tilelang",
     backend: str | Backend = "auto",
     time_limit: float = TIME_LIMIT,
+    told: Told = nobody,
 ) -> Verdict:
     """Check a case of ``steps.COPY_CASES``: ``copy(*shape)`` returns a kernel of X and Y.
 
@@ -47,34 +49,42 @@ def check_copy(
             f"{', '.join(backends.NAMES)}"
         )
         return unchecked(case, dsl, backend, text)
-    name = backend
     try:
         machine = backends.choose(backend, time_limit)
-        name = machine.name
-        source = source_of(copy)
-        launches = [
-            Launch(shape, made.artifact, "copy")
-            for shape, made in zip(
-                wanted.shapes, compile_sizes(copy, dsl, wanted.shapes, "copy"), strict=True
-            )
-        ]
-        answered = machine.run(launches)
-        first = launches[0].artifact
-        broken = maps.findings(first)
-        parts = (
-            score(wanted, "compiles", True, f"{first.resources.registers} registers a thread"),
-            _tensor_maps(wanted, broken),
-            _path(wanted, launches, source),
-            _results(wanted, machine, answered),
-        )
+    except Exception as error:
+        return itself_failed(case, dsl, backend, error)
+    if isinstance(copy, NotYet):
+        return still_open(wanted, dsl, machine.name, open_places(copy))
+    parts: list[Part] = []
+    going = Going(wanted, dsl, machine.name, told)
+    try:
+        answered = machine.run(_launches(wanted, copy, dsl, parts, going), going.hears)
+        parts.append(_results(wanted, machine, answered))
+        first = answered[0][0].artifact
         table = receipts.table(receipts.read_ptx(first.ptx), first)
-        return Verdict.of(case, dsl, machine.name, parts, receipt=table)
+        return going.closed(Verdict.of(case, dsl, machine.name, parts, receipt=table))
     except CompileError as error:
         if places := open_places(copy):
-            return still_open(wanted, dsl, str(name), places)
-        return not_compiled(wanted, dsl, str(name), str(error))
+            return still_open(wanted, dsl, machine.name, places)
+        return going.closed(not_compiled(wanted, dsl, machine.name, str(error)))
     except Exception as error:
-        return itself_failed(case, dsl, name, error)
+        return itself_failed(case, dsl, machine.name, error)
+
+
+def _launches(case: CopyCase, copy: object, dsl: str, parts: list[Part], going: Going) -> Iterator[Launch]:
+    """What a machine is to run, compiled as it is asked for; ``parts`` gets the parts that need no run."""
+    made = going.compiling(compile_sizes(copy, dsl, case.shapes, "copy"), len(case.shapes))
+    launches = []
+    for shape, compiled in zip(case.shapes, made, strict=True):
+        launches.append(Launch(shape, compiled.artifact, "copy"))
+        yield going.sends(launches[-1], len(case.shapes))
+    first = launches[0].artifact
+    parts += [
+        score(case, "compiles", True, f"{first.resources.registers} registers a thread"),
+        _tensor_maps(case, maps.findings(first)),
+        _path(case, launches, source_of(copy)),
+    ]
+    going.ends(*parts)
 
 
 def _tensor_maps(case: CopyCase, broken: list[str]) -> Part:
