@@ -28,12 +28,12 @@ def bar(console: Console) -> Progress:
 
 @contextlib.contextmanager
 def at_work(console: Console, doing: str) -> Iterator[Callable[[str], None]]:
-    """A line that says what is being done, and for how long; it goes away at the end. Yields the function
+    """A line that says for how long and what is being done; it goes away at the end. Yields the function
     that changes its words. Where there is no terminal nothing is written.
     """
     with Progress(
+        TimeElapsedColumn(),  # first: a long text is cut where a narrow terminal ends
         TextColumn("{task.description} ...", markup=False),
-        TimeElapsedColumn(),
         console=console,
         transient=True,
         disable=not console.is_terminal,
