@@ -1,18 +1,21 @@
 """What a notebook's cells call. Each shows its answer in the cell, keeps what is worth keeping, and raises
 nothing.
 
-In JupyterLab the answers are HTML, elsewhere text.
+In JupyterLab the answers are HTML, elsewhere text. What takes time says at once what it is at, and its answer
+takes that place.
 """
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import html
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from IPython import get_ipython
+from IPython.core.displaypub import DisplayPublisher
 from IPython.display import display
 
 from course_utils.compile.errors import CompileError
@@ -21,6 +24,7 @@ from course_utils.compile.load import file_source, load_planted, planted, soluti
 from course_utils.grading import copy as copies
 from course_utils.grading import gemm as gemms
 from course_utils.grading import maps, steps
+from course_utils.grading.going import Told
 from course_utils.grading.verdict import Verdict, as_html, interrupted
 from course_utils.ptx import receipts
 from course_utils.recordings import measured, progress
@@ -62,20 +66,66 @@ class Words:
         return self.markup
 
 
+class Place:
+    """One place in a cell's output: what is being done, until an answer takes its place."""
+
+    def __init__(self, doing: str) -> None:
+        self.doing = doing
+        self._handle = display(_paragraph(f"{doing} ..."), display_id=True)
+        shell = get_ipython()  # at a plain prompt nothing is replaced: each update would be printed below
+        self._moves = self._handle is not None and type(shell.display_pub) is not DisplayPublisher
+
+    def says(self, doing: str) -> None:
+        """What is being done now."""
+        self.doing = doing
+        self.moves(_paragraph(f"{doing} ..."))
+
+    def moves(self, so_far: object) -> None:
+        """Show what there is so far, where it can be replaced."""
+        if self._moves:
+            self._handle.update(so_far)
+
+    def shows(self, answer: object) -> None:
+        """Show what came of it: the first answer in this place, others below."""
+        if self._handle is None:  # no notebook around us, or the place is taken
+            display(answer)
+        else:
+            self._handle.update(answer)
+        self._handle, self._moves = None, False
+
+
+@contextlib.contextmanager
+def _at_work(doing: str, failed: str, not_compiled: str = "") -> Iterator[Place]:
+    """A place that says what is being done; where it fails or is stopped, why, in words. Raises nothing.
+
+    ``failed`` begins the sentence of a failure, ``not_compiled`` that of a kernel that does not compile.
+    """
+    place = Place(doing)
+    try:
+        yield place
+    except KeyboardInterrupt:
+        client.close_all()  # so that the next call starts clean
+        place.shows(_paragraph(f"You stopped this ({place.doing}). Run the cell again to repeat it."))
+    except CompileError as error:
+        place.shows(_paragraph(f"{not_compiled or failed}: {error}"))
+    except Exception as error:
+        place.shows(_paragraph(f"{failed}: {type(error).__name__}: {error}"))
+
+
 def check(step: str, gemm: object, dsl: str = "tilelang") -> float:
     """Grade ``gemm(M, N, K)`` as a step's kernel, show the verdict, keep it in progress.json, and return the
     points.
 
     ``dsl`` is ``"tilelang"`` or ``"cute"``. Raises nothing.
     """
-    return _graded(step, dsl, lambda: gemms.check_gemm(step, gemm, dsl))
+    return _graded(step, dsl, lambda told: gemms.check_gemm(step, gemm, dsl, told=told))
 
 
 def check_copy(case: str, copy: object, dsl: str = "tilelang") -> float:
     """Grade ``copy(*shape)``, a kernel that copies X to Y: its path and its bytes. Shown, kept and returned
     as by ``check``.
     """
-    return _graded(case, dsl, lambda: copies.check_copy(case, copy, dsl))
+    return _graded(case, dsl, lambda told: copies.check_copy(case, copy, dsl, told=told))
 
 
 def check_maps(case: str, mend: Callable) -> float:
@@ -83,10 +133,10 @@ def check_maps(case: str, mend: Callable) -> float:
 
     Shown, kept and returned as by ``check``.
     """
-    return _graded(case, "maps", lambda: maps.check_maps(case, mend))
+    return _graded(case, "maps", lambda told: maps.check_maps(case, mend))
 
 
-def _graded(name: str, dsl: str, check: Callable[[], Verdict]) -> float:
+def _graded(name: str, dsl: str, check: Callable[[Told], Verdict]) -> float:
     verdict = _shown(name, dsl, check)
     if verdict.max_points:  # else it was no step or no DSL, or the learner stopped it
         try:
@@ -104,22 +154,24 @@ def try_out(step: str, gemm: object, dsl: str = "tilelang", backend: str = "auto
 
     ``backend="emulator"`` asks the emulator where there is a GPU too: it names races that a GPU may win.
     """
-    _shown(step, dsl, lambda: gemms.check_gemm(step, gemm, dsl, backend))
+    _shown(step, dsl, lambda told: gemms.check_gemm(step, gemm, dsl, backend, told=told))
 
 
-def _shown(name: str, dsl: str, check: Callable[[], Verdict]) -> Verdict:
-    """Check with a word on what goes on meanwhile, then the verdict in its place."""
-    working = f"checking {name} ({dsl}) ..."
-    handle = display(Words(working, f"<p>{html.escape(working)}</p>"), display_id=True)
+def _shown(name: str, dsl: str, check: Callable[[Told], Verdict]) -> Verdict:
+    """Check, and show the verdict as it grows. One that is stopped keeps what was known."""
+    place, known = Place(f"checking {name} ({dsl})"), None
+
+    def told(so_far: Verdict) -> None:
+        nonlocal known
+        known = so_far
+        place.moves(so_far)
+
     try:
-        verdict = check()
+        verdict = check(told)
     except KeyboardInterrupt:
         client.close_all()  # so that the next check starts clean
-        verdict = interrupted(str(name), str(dsl))
-    if handle is None:  # no notebook around us, and nothing that could be replaced
-        display(verdict)
-    else:
-        handle.update(verdict)
+        verdict = interrupted(str(name), str(dsl), known)
+    place.shows(verdict)
     return verdict
 
 
@@ -129,22 +181,20 @@ def ladder(step: str | None = None) -> None:
 
     ``step`` is shown in full colour, later ones faint.
     """
-    try:
+    with _at_work("drawing the ladder", "The ladder cannot be drawn") as place:
         from course_utils.figures import ladder as plots
 
         kept = progress.read()
         mine = kept | {"entries": [e for e in kept["entries"] if e["step"] in steps.STEPS]}
         cases = sum(e["points"] for e in kept["entries"] if e["step"] not in steps.STEPS)
         timed = any(e["timings"] for e in mine["entries"])
-        display(plots.ladder(measured.load(), mine if timed else None, step))
+        place.shows(plots.ladder(measured.load(), mine if timed else None, step))
         reached = [f"{name} {progress.points(mine, dsl):g} of 100" for dsl, name in steps.DSL_NAMES.items()]
         reached += [f"TMA cases {cases:g}"] if cases else []
         _say(
             f"Your points so far: {', '.join(reached)}."
             + ("" if timed else " TFLOP/s are recorded, not yours: nothing was timed on this machine yet.")
         )
-    except Exception as error:
-        _say(f"The ladder cannot be drawn: {type(error).__name__}: {error}")
 
 
 def receipt(step: str, gemm: object = None, dsl: str = "tilelang") -> None:
@@ -152,24 +202,22 @@ def receipt(step: str, gemm: object = None, dsl: str = "tilelang") -> None:
 
     Raises nothing.
     """
-    try:
+    doing = f"reading the receipt of {step}" if gemm is None else f"compiling {step} ({dsl})"
+    with _at_work(doing, "The receipt cannot be shown") as place:
         found = (
             {steps.DSL_NAMES[dsl]: _compiled_receipt(step, gemm, dsl)}
             if gemm is not None
             else _kept_receipts(step)
         )
         if not found:
-            _say(
+            text = (
                 f"There is no receipt of {step} yet: check a kernel that compiles, then run this cell again."
             )
+            place.shows(_paragraph(text))
             return
         rows = list(dict.fromkeys(name for one in found.values() for name in one))
-        _table(["", *found], [[name, *(one.get(name, "none") for one in found.values())] for name in rows])
-    except Exception as error:
-        _say(
-            "The receipt cannot be shown: "
-            f"{error if isinstance(error, CompileError) else f'{type(error).__name__}: {error}'}"
-        )
+        lines = [[name, *(one.get(name, "none") for one in found.values())] for name in rows]
+        place.shows(_table(["", *found], lines))
 
 
 def _compiled_receipt(step: str, gemm: object, dsl: str) -> dict[str, str]:
@@ -207,7 +255,7 @@ def recorded(*names: str) -> None:
                 for t in e["timings"]
             }
             rows.append([name, steps.DSL_NAMES[e["dsl"]], *(figures.get(run, "not timed") for run in runs)])
-        _table(["", "DSL", *runs], rows)
+        display(_table(["", "DSL", *runs], rows))
         missing = [name for name in names if not any(name == row[0] for row in rows)]
         _say(
             "TFLOP/s, and share of cuBLAS in the same run. Recorded: "
@@ -231,31 +279,33 @@ def what_if(name: str, guess: str | None = None, dsl: str | None = None) -> None
 
     ``name`` is a file of solutions/wrong; ``guess`` is one of ``OUTCOMES``. Nothing is graded.
     """
-    try:
-        _what_if(name, guess, dsl)
-    except Exception as error:
-        _say(f"This experiment failed: {type(error).__name__}: {error}")
+    with _at_work(f"looking for {name}", "This experiment failed") as place:
+        _what_if(name, guess, dsl, place)
 
 
-def _what_if(name: str, guess: str | None, dsl: str | None) -> None:
+def _what_if(name: str, guess: str | None, dsl: str | None, place: Place) -> None:
     faults = {d: planted(d) for d in DSLS}
     dsl = next((d for d in ([dsl] if dsl else DSLS) if name in faults.get(d, ())), None)
     if dsl is None:
         there = sorted(set().union(*faults.values()))
-        _say(f"There is no planted fault {name!r}. There are: {', '.join(there)}.")
+        text = f"There is no planted fault {name!r}. There are: {', '.join(there)}."
+        place.shows(_paragraph(text))
         return
     if guess not in list(OUTCOMES):
-        _say("Guess first: set `guess` to one of\n" + "\n".join(f"  {text}" for text in OUTCOMES.values()))
+        choices = "\n".join(f"  {text}" for text in OUTCOMES.values())
+        place.shows(_paragraph(f"Guess first: set `guess` to one of\n{choices}"))
         return
+    place.says(f"loading {name} ({dsl})")
     wrong = load_planted(faults[dsl][name])
     outcome = "no kernel" if wrong.fails == "compiles" else wrong.outcome
-    verdict = gemms.check_gemm(wrong.step, wrong.gemm, dsl, "emulator")
-    _say(
-        ("Your guess is right. " if guess == outcome else f'You guessed "{guess}". ')
-        + OUTCOMES[outcome][0].upper()
-        + OUTCOMES[outcome][1:]
-        + "."
-    )
+
+    def told(so_far: Verdict) -> None:
+        if so_far.doing:
+            place.says(f"{name} ({dsl}): {so_far.doing}")
+
+    verdict = gemms.check_gemm(wrong.step, wrong.gemm, dsl, "emulator", told=told)
+    judged = "Your guess is right. " if guess == outcome else f'You guessed "{guess}". '
+    place.shows(_paragraph(f"{judged}{OUTCOMES[outcome][0].upper()}{OUTCOMES[outcome][1:]}."))
     left = [part for part in verdict.checks if not part.passed and part.name != "speed"]
     for part in left:
         _say(f"{part.name}: {part.card or part.detail}")
@@ -290,37 +340,36 @@ def timeline(
     step: str, gemm: object, dsl: str = "tilelang", size: tuple[int, int, int] | None = None, seed: int = 0
 ) -> None:
     """Emulate one launch of ``gemm`` and draw who worked and who waited for whom. Raises nothing."""
-    import torch
+    doing, failed = f"compiling {step} ({dsl})", "The timeline cannot be drawn"
+    with _at_work(doing, failed, "There is nothing to draw yet, the kernel does not compile") as place:
+        import torch
 
-    from course_utils.run.emulator.launch import emulated
-
-    try:
         from course_utils.figures import timeline as timelines
+        from course_utils.run.emulator.launch import emulated
 
         size = size or steps.trace_size(step)
         artifact = compile_factory(gemm, dsl, size)
+        at = " x ".join(map(str, size))
+        place.says(f"emulating {step} ({dsl}) at {at}")
         emulation, tried = emulated(artifact, torch.Generator().manual_seed(seed), seed)
-        display(
-            timelines.timeline(
-                emulation, title=f"{step}, {steps.DSL_NAMES[dsl]}, M, N, K = {' x '.join(map(str, size))}"
-            )
-        )
+        place.says("drawing the timeline")
+        place.shows(timelines.timeline(emulation, title=f"{step}, {steps.DSL_NAMES[dsl]}, M, N, K = {at}"))
         for finding in emulation.findings:
             _say(str(finding))
         if emulation.finished and not tried.found.ok:
             _say(f"D is wrong: {tried.found.diagnosis}")
-    except CompileError as error:
-        _say(f"There is nothing to draw yet, the kernel does not compile: {error}")
-    except Exception as error:
-        _say(f"The timeline cannot be drawn: {type(error).__name__}: {error}")
 
 
 def _say(text: str) -> None:
+    display(_paragraph(text))
+
+
+def _paragraph(text: str) -> Words:
     shown = as_html(text).replace("\n", "<br>")
-    display(Words(text, f"<p>{shown}</p>"))
+    return Words(text, f"<p>{shown}</p>")
 
 
-def _table(head: list[str], rows: list[list[str]]) -> None:
+def _table(head: list[str], rows: list[list[str]]) -> Words:
     """A table: HTML in JupyterLab, columns of text elsewhere."""
 
     def line(cells: list[str], tag: str) -> str:
@@ -336,4 +385,4 @@ def _table(head: list[str], rows: list[list[str]]) -> None:
     widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
     text = "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in [head, *rows])
     table = "<table>" + line(head, "th") + "".join(line(row, "td") for row in rows) + "</table>"
-    display(Words(text, table))
+    return Words(text, table)

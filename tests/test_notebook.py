@@ -7,9 +7,11 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
 from course_utils import notebook
+from course_utils.compile.errors import CompileError
 from course_utils.compile.load import file_source, load_factory, load_planted, planted, solution_path
 from course_utils.grading import gemm as gemms
 from course_utils.grading import steps
+from course_utils.grading.going import Going
 from course_utils.grading.verdict import Part, Verdict
 from course_utils.recordings import measured, progress
 from course_utils.run import client
@@ -41,7 +43,7 @@ def shown(call, *arguments):
 
 
 def answering(monkeypatch, verdict):
-    monkeypatch.setattr(gemms, "check_gemm", lambda *_: verdict)
+    monkeypatch.setattr(gemms, "check_gemm", lambda *_, told: verdict)
 
 
 def test_check_ends_in_points_and_keeps_them(monkeypatch):
@@ -93,7 +95,7 @@ def test_stopped_check_is_a_verdict_and_the_next_one_works(monkeypatch):
         def close(self):
             self.closed = True
 
-    def stop(*_):
+    def stop(*_, told):
         raise KeyboardInterrupt
 
     worker = Stopped()
@@ -242,3 +244,129 @@ def test_the_other_dsls_kernel_is_named():
         "gemm is TileLang's, and this checks CuTe DSL's"
         in shown(notebook.check, "step01", tilelang, "cute")[1]
     )
+
+
+# -- while it works
+
+
+def updates(call, *arguments):
+    """What a call showed, in order: the text, and whether it took the place of what stood there."""
+    with capture_output() as captured:
+        result = call(*arguments)
+    return result, [(output.data["text/plain"], bool(output.update)) for output in captured.outputs]
+
+
+def half_done(stop=None):
+    """A check that tells of two known parts and of two at work, then answers or stops."""
+
+    def check(step, gemm, dsl="tilelang", *_, told):
+        going = Going(steps.find(step), dsl, "emulator", told)
+        going.works("compiles", "compiling 1 of 3")
+        going.ends(
+            Part("compiles", True, 1, 1, "154 registers"), Part("tensor maps", True, 1, 1, "all legal")
+        )
+        going.works("results", "emulating 256 x 768 x 320 (1 of 3)")
+        if stop:
+            raise stop
+        return RIGHT
+
+    return check
+
+
+def test_a_check_shows_its_rows_as_they_fill(monkeypatch):
+    monkeypatch.setattr(gemms, "check_gemm", half_done())
+    points, shown = updates(notebook.check, "step04", None)
+    assert points == 4 and [update for _, update in shown] == [False, True, True, True, True]
+    assert shown[0][0] == "checking step04 (tilelang) ..."
+    assert "working     compiles" in shown[1][0] and "compiling 1 of 3" in shown[1][0]
+    assert "passed      compiles" in shown[3][0] and "pending     speed" in shown[3][0]
+    assert "emulating 256 x 768 x 320 (1 of 3)" in shown[3][0] and "4 of 4 points" in shown[4][0]
+
+
+def test_a_stopped_check_keeps_what_was_known(monkeypatch):
+    monkeypatch.setattr(gemms, "check_gemm", half_done(KeyboardInterrupt()))
+    points, shown = updates(notebook.check, "step04", None)
+    last = shown[-1][0]
+    assert points == 0 and "you stopped this check" in last and "154 registers" in last
+    assert "stopped     results" in last and "not reached speed" in last.replace(
+        "not reached ", "not reached", 1
+    )
+    assert progress.read()["entries"] == []
+
+
+def test_a_plain_prompt_gets_the_first_word_and_the_verdict(monkeypatch, capsys):
+    """It replaces nothing, so that each table would stand below the one before."""
+    monkeypatch.setattr(gemms, "check_gemm", half_done())
+    notebook.check("step04", None)
+    printed = capsys.readouterr().out
+    assert printed.count("checking") == 1 and "pending" not in printed and "4 of 4 points" in printed
+
+
+def test_a_check_that_cannot_be_shown_half_done_is_graded(monkeypatch):
+    monkeypatch.setattr(notebook.Place, "moves", lambda *_: 1 / 0)
+    monkeypatch.setattr(gemms, "check_gemm", half_done())
+    assert shown(notebook.check, "step04", None)[0] == 4
+
+
+@pytest.mark.parametrize(
+    "call, arguments, first",
+    [
+        (notebook.check, ("step04", print), "checking step04 (tilelang)"),
+        (notebook.try_out, ("step04", print, "cute"), "checking step04 (cute)"),
+        (notebook.receipt, ("step04", print), "compiling step04 (tilelang)"),
+        (notebook.timeline, ("step04", print), "compiling step04 (tilelang)"),
+        (notebook.what_if, ("nested_elect", "hang"), "looking for nested_elect"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_the_first_word_comes_before_the_first_compile(call, arguments, first, monkeypatch):
+    said = []
+
+    def compile_nothing(*_):
+        said.append("COMPILE")
+        raise CompileError("load", "not today")
+
+    real = notebook.display
+    monkeypatch.setattr(
+        notebook, "display", lambda one, **options: said.append(repr(one)) or real(one, **options)
+    )
+    monkeypatch.setattr(notebook, "compile_factory", compile_nothing)
+    monkeypatch.setattr(gemms, "compile_sizes", compile_nothing)
+    monkeypatch.setattr(notebook, "load_planted", compile_nothing)
+    _, text = updates(call, *arguments)
+    assert said[:2] == [f"{first} ...", "COMPILE"]
+    assert text[0] == (f"{first} ...", False) and text[-1][1] and "not today" in text[-1][0]
+
+
+def test_what_takes_time_says_what_it_is_at_and_gives_its_place_to_the_answer():
+    gemm = load_factory(solution_path("step01", "tilelang"))
+    _, drawn = updates(notebook.timeline, "step01", gemm)
+    assert [text for text, _ in drawn[:3]] == [
+        "compiling step01 (tilelang) ...",
+        "emulating step01 (tilelang) at 128 x 128 x 64 ...",
+        "drawing the timeline ...",
+    ]
+    assert "Picture" in drawn[3][0] and drawn[3][1]
+    _, tabled = updates(notebook.receipt, "step01", gemm)
+    assert [update for _, update in tabled] == [False, True] and "TileLang" in tabled[1][0]
+    _, ladder = updates(notebook.ladder, "step01")
+    assert ladder[0][0] == "drawing the ladder ..." and "Picture" in ladder[1][0] and ladder[1][1]
+
+
+def test_what_if_tells_what_its_check_is_at(monkeypatch):
+    monkeypatch.setattr(gemms, "check_gemm", half_done())
+    _, said = updates(notebook.what_if, "nested_elect", "hang")
+    texts = [text for text, _ in said]
+    assert "nested_elect (cute): compiling 1 of 3 ..." in texts
+    answer = next(n for n, text in enumerate(texts) if "Your guess is right" in text)
+    assert said[answer][1] and not any(update for _, update in said[answer + 1 :])
+
+
+def test_what_is_stopped_says_where_it_was(monkeypatch):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(notebook, "compile_factory", stop)
+    for call in (notebook.timeline, notebook.receipt):
+        result, said = updates(call, "step04", print)
+        assert result is None and "You stopped this (compiling step04 (tilelang))" in said[-1][0]

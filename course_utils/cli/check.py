@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import json
 import sys
+from collections.abc import Iterator
 
 from rich import box
 from rich.console import Console
@@ -13,12 +14,13 @@ from rich.table import Table
 
 from course_utils.cli import BUILD, EXIT_FAILED, EXIT_NOT_ALL_TRIED
 from course_utils.cli.records import draw
-from course_utils.cli.terminal import bar, say
+from course_utils.cli.terminal import at_work, bar, say
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS
 from course_utils.compile.load import code_lines, load_factory, solution_path
 from course_utils.grading import gemm, steps
-from course_utils.grading.verdict import Verdict, not_compiled
+from course_utils.grading.going import Told, nobody
+from course_utils.grading.verdict import Verdict, interrupted, not_compiled
 from course_utils.recordings import measured, model
 from course_utils.recordings.bundle import entry, provenance
 from course_utils.run import backends
@@ -31,9 +33,12 @@ def check(options: argparse.Namespace, console: Console) -> int:
     """One step: a file of the learner's, or the solution."""
     step = steps.find(options.step)
     backends.warm_up(options.backend)  # beside the imports of the learner's file
-    printed = sys.stderr if options.json else sys.stdout  # what a learner's file prints is no JSON
-    with contextlib.redirect_stdout(printed):
-        verdict = _verdict(step, options.dsl, options.backend, options.time_limit, options.file)
+    known: list[Verdict] = []
+    try:
+        with _live(options, console, known) as told:
+            verdict = _verdict(step, options.dsl, options.backend, options.time_limit, options.file, told)
+    except KeyboardInterrupt:
+        verdict = interrupted(step.id, options.dsl, known[-1] if known else None)
     if options.json:
         sys.stdout.write(json.dumps(verdict.to_dict(), indent=1) + "\n")
     else:
@@ -41,6 +46,24 @@ def check(options: argparse.Namespace, console: Console) -> int:
     if verdict.failed:
         return EXIT_FAILED
     return 0 if verdict.passed else EXIT_NOT_ALL_TRIED
+
+
+@contextlib.contextmanager
+def _live(options: argparse.Namespace, console: Console, known: list[Verdict]) -> Iterator[Told]:
+    """A line on the terminal with what the check is at, none beside JSON; ``known`` gets what it is told."""
+    if options.json:
+        with contextlib.redirect_stdout(sys.stderr):  # what a learner's file prints is no JSON
+            yield known.append
+        return
+    name = f"{options.step} {options.dsl}"
+    with at_work(console, f"{name}: loading") as say_now:
+
+        def told(so_far: Verdict) -> None:
+            known.append(so_far)
+            if so_far.doing:
+                say_now(f"{name}: {so_far.doing}")
+
+        yield told
 
 
 def climb(options: argparse.Namespace, console: Console) -> int:
@@ -70,13 +93,18 @@ def climb(options: argparse.Namespace, console: Console) -> int:
 
 
 def _verdict(
-    step: steps.Step, dsl: str, backend: str, time_limit: float = backends.TIME_LIMIT, file: str | None = None
+    step: steps.Step,
+    dsl: str,
+    backend: str,
+    time_limit: float = backends.TIME_LIMIT,
+    file: str | None = None,
+    told: Told = nobody,
 ) -> Verdict:
     try:
         factory = load_factory(file or solution_path(step.id, dsl))
     except CompileError as error:
         return not_compiled(step, dsl, "compile", str(error))
-    return gemm.check_gemm(step.id, factory, dsl, backend, time_limit)
+    return gemm.check_gemm(step.id, factory, dsl, backend, time_limit, told)
 
 
 def _as_results(verdicts: list[Verdict]) -> dict:

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from course_utils.artifact import Artifact
 from course_utils.cli import EXIT_FAILED
-from course_utils.cli.terminal import say
+from course_utils.cli.terminal import at_work, say
 from course_utils.compile import factory
 from course_utils.compile.load import load_factory, solution_path
 from course_utils.grading import steps
@@ -20,7 +20,8 @@ from course_utils.ptx import paths, receipts
 def receipt(options: argparse.Namespace, console: Console) -> int:
     """What the compiler made of a kernel, and the path of each copy."""
     step = steps.find(options.what if options.what in steps.STEPS else "step03")
-    artifact = compiled(options, step.check_sizes[0])
+    with at_work(console, f"compiling {options.what}"):
+        artifact = compiled(options, step.check_sizes[0])
     table = Table(
         title=f"Receipt of {options.what}, M, N, K = {' x '.join(map(str, artifact.problem))}",
         title_justify="left",
@@ -70,19 +71,21 @@ def compiled(options: argparse.Namespace, size: tuple[int, int, int]) -> Artifac
 
 def trace(options: argparse.Namespace, console: Console) -> int:
     """Emulate one launch, say what is wrong with it, and draw who waited for whom."""
-    import torch
+    with at_work(console, f"compiling {options.what}") as say_now:
+        import torch
 
-    from course_utils.figures.timeline import save_timeline
-    from course_utils.run.emulator import EmulatorError
-    from course_utils.run.emulator.launch import emulated
+        from course_utils.figures.timeline import save_timeline
+        from course_utils.run.emulator import EmulatorError
+        from course_utils.run.emulator.launch import emulated
 
-    artifact = compiled(options, steps.trace_size(options.what))
-    try:
-        generator = torch.Generator().manual_seed(options.seed)
-        emulation, tried = emulated(artifact, generator, options.seed)
-    except EmulatorError as error:
-        raise ValueError(f"the emulator cannot run this: {error}") from error
-    size = " x ".join(map(str, artifact.problem))
+        artifact = compiled(options, steps.trace_size(options.what))
+        size = " x ".join(map(str, artifact.problem))
+        say_now(f"emulating {options.what} at {size}")
+        try:
+            generator = torch.Generator().manual_seed(options.seed)
+            emulation, tried = emulated(artifact, generator, options.seed)
+        except EmulatorError as error:
+            raise ValueError(f"the emulator cannot run this: {error}") from error
     say(
         console,
         f"{options.what}, M, N, K = {size}, schedule {options.seed}: {emulation.executed:,} warp "
@@ -96,6 +99,7 @@ def trace(options: argparse.Namespace, console: Console) -> int:
     if emulation.finished:
         say(console, "D is right" if tried.found.ok else f"D is wrong: {tried.found.diagnosis}")
     Path(options.out).parent.mkdir(parents=True, exist_ok=True)
-    save_timeline(options.out, emulation, title=f"{options.what}, {size}, schedule {options.seed}")
+    with at_work(console, "drawing the timeline"):
+        save_timeline(options.out, emulation, title=f"{options.what}, {size}, schedule {options.seed}")
     say(console, f"wrote {options.out}")
     return 0 if emulation.ok and tried.found.ok else EXIT_FAILED

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from course_utils.artifact import Artifact, Origin, file_name
 from course_utils.cli.kernel import compiled
-from course_utils.cli.terminal import say
+from course_utils.cli.terminal import at_work, say
 from course_utils.grading import steps
 from course_utils.ptx.parser import parse
 
@@ -26,7 +26,8 @@ Lines = Iterator[tuple[str, Origin | None]]
 
 def source(options: argparse.Namespace, console: Console) -> int:
     """Print a kernel's generated code under the author's lines that it comes from."""
-    artifact = compiled(options, steps.trace_size(options.what))
+    with at_work(console, f"compiling {options.what}"):
+        artifact = compiled(options, steps.trace_size(options.what))
     form = options.form or ("cuda" if artifact.source else "ptx")
     lines = {"cuda": _cuda, "ptx": _ptx, "sass": _sass}[form](artifact)
     last = None

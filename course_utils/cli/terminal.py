@@ -1,6 +1,9 @@
-"""What commands share at a terminal: plain lines, and a bar while they work."""
+"""What commands share at a terminal: plain lines, and a bar or a line while they work."""
 
 from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -21,3 +24,20 @@ def bar(console: Console) -> Progress:
         console=console,
         transient=True,
     )
+
+
+@contextlib.contextmanager
+def at_work(console: Console, doing: str) -> Iterator[Callable[[str], None]]:
+    """A line that says for how long and what is being done; it goes away at the end. Yields the function
+    that changes its words. Where there is no terminal nothing is written.
+    """
+    with Progress(
+        TimeElapsedColumn(),  # first: a long text is cut where a narrow terminal ends
+        TextColumn("{task.description} ...", markup=False),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as progress:
+        task = progress.add_task(doing, total=None)
+        # shown at once: an import that follows may leave no other thread a turn
+        yield lambda words: progress.update(task, description=words, refresh=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from course_utils.compile.errors import CompileError
-from course_utils.compile.factory import DSLS, compile_sizes, open_places, source_of
+from course_utils.compile.factory import DSLS, NotYet, compile_sizes, open_places, source_of
 from course_utils.grading import cards, maps, steps
+from course_utils.grading.going import Going, Told, nobody
 from course_utils.grading.steps import CopyCase
 from course_utils.grading.verdict import (
     Part,
@@ -30,6 +31,7 @@ def check_copy(
     dsl: str = "tilelang",
     backend: str | Backend = "auto",
     time_limit: float = TIME_LIMIT,
+    told: Told = nobody,
 ) -> Verdict:
     """Check a case of ``steps.COPY_CASES``: ``copy(*shape)`` returns a kernel of X and Y.
 
@@ -48,33 +50,51 @@ def check_copy(
             f"{', '.join(backends.NAMES)}"
         )
         return unchecked(case, dsl, backend, text)
-    name = backend
     try:
         machine = backends.choose(backend, time_limit)
-        name = machine.name
-        source = source_of(copy)
-        made = list(compile_sizes(copy, dsl, wanted.shapes, "copy"))
-        launches = [
-            Launch(shape, one.artifact, "copy") for shape, one in zip(wanted.shapes, made, strict=True)
-        ]
-        answered = machine.run(launches)
-        first = launches[0].artifact
-        parts = (
-            score(wanted, "compiles", True, f"{first.resources.registers} registers a thread"),
-            maps.part(wanted, first, "tensor TMA" in (wanted.load, wanted.store)),
-            _path(wanted, launches, source),
-            _results(wanted, machine, answered),
-        )
+    except Exception as error:
+        return itself_failed(case, dsl, backend, error)
+    if isinstance(copy, NotYet):
+        return still_open(wanted, dsl, machine.name, open_places(copy))
+    parts: list[Part] = []
+    printed: list[str] = []
+    going = Going(wanted, dsl, machine.name, told)
+    try:
+        answered = machine.run(_launches(wanted, copy, dsl, parts, printed, going), going.hears)
+        parts.append(_results(wanted, machine, answered))
+        first = answered[0][0].artifact
         table = receipts.table(receipts.read_ptx(first.ptx), first)
+        verdict = going.closed(Verdict.of(case, dsl, machine.name, parts, receipt=table))
         output = cards.output(answer for _, answer in answered)
-        verdict = Verdict.of(case, dsl, machine.name, parts, receipt=table)
-        return replace(verdict, output=output, printed=made[0].printed)
+        return replace(verdict, output=output, printed=printed[0])
     except CompileError as error:
         if places := open_places(copy):
-            return still_open(wanted, dsl, str(name), places)
-        return replace(not_compiled(wanted, dsl, str(name), str(error)), printed=error.printed)
+            return still_open(wanted, dsl, machine.name, places)
+        verdict = going.closed(not_compiled(wanted, dsl, machine.name, str(error)))
+        return replace(verdict, printed=error.printed)
     except Exception as error:
-        return itself_failed(case, dsl, name, error)
+        return itself_failed(case, dsl, machine.name, error)
+
+
+def _launches(
+    case: CopyCase, copy: object, dsl: str, parts: list[Part], printed: list[str], going: Going
+) -> Iterator[Launch]:
+    """What a machine is to run, compiled as it is asked for; ``parts`` gets the parts that need no run,
+    ``printed`` what the factory printed.
+    """
+    made = going.compiling(compile_sizes(copy, dsl, case.shapes, "copy"), len(case.shapes))
+    launches = []
+    for shape, compiled in zip(case.shapes, made, strict=True):
+        printed.append(compiled.printed)
+        launches.append(Launch(shape, compiled.artifact, "copy"))
+        yield going.sends(launches[-1], len(case.shapes))
+    first = launches[0].artifact
+    parts += [
+        score(case, "compiles", True, f"{first.resources.registers} registers a thread"),
+        maps.part(case, first, "tensor TMA" in (case.load, case.store)),
+        _path(case, launches, source_of(copy)),
+    ]
+    going.ends(*parts)
 
 
 def _path(case: CopyCase, launches: Sequence[Launch], source: str) -> Part:

@@ -12,8 +12,9 @@ from dataclasses import replace
 
 from course_utils.artifact import Artifact
 from course_utils.compile.errors import CompileError
-from course_utils.compile.factory import DSLS, compile_factory, compile_sizes, open_places
+from course_utils.compile.factory import DSLS, NotYet, compile_factory, compile_sizes, open_places
 from course_utils.grading import cards, conditions, hints, maps, steps
+from course_utils.grading.going import Going, Told, nobody
 from course_utils.grading.steps import Step
 from course_utils.grading.verdict import (
     NOT_REACHED,
@@ -43,12 +44,14 @@ def check_gemm(
     dsl: str = "tilelang",
     backend: str | Backend = "auto",
     time_limit: float = TIME_LIMIT,
+    told: Told = nobody,
 ) -> Verdict:
     """Check one step: ``factory(M, N, K)`` returns the kernel. Every part is tried, the verdict never raises.
 
     ``backend`` is ``"gpu"``, ``"emulator"`` (results from the CPU, no speed), ``"compile"`` (no results
     either), ``"auto"``: the GPU where there is a Hopper one, else the emulator; or a backend itself.
-    ``time_limit`` is seconds for a single run on the GPU. Raises nothing; a wrong argument is a verdict too.
+    ``time_limit`` is seconds for a single run on the GPU. ``told`` gets what is known so far, as a Verdict,
+    from before the first compile on. Raises nothing; a wrong argument is a verdict too.
     """
     try:
         wanted = steps.find(step)
@@ -59,25 +62,33 @@ def check_gemm(
         return unchecked(step, dsl, backend, str(error))
     except Exception as error:
         return itself_failed(step, dsl, backend, error)
+    if isinstance(factory, NotYet):
+        return still_open(wanted, dsl, machine.name, open_places(factory))
     printed: list[str] = []
+    going = Going(wanted, dsl, machine.name, told)
     try:
-        answered = machine.run(_launches(wanted, factory, dsl, machine, printed))
+        answered = machine.run(_launches(wanted, factory, dsl, machine, printed, going), going.hears)
         timed = []
         if wanted.speed_floor and not machine.lacks:
-            timed.append((compile_factory(factory, dsl, wanted.timed_sizes[0]), "burst"))
-        return replace(judge(wanted, dsl, machine, answered, timed), printed=printed[0])
+            size = wanted.timed_sizes[0]
+            going.works("speed", f"compiling {_words_of(size)}")
+            timed.append((compile_factory(factory, dsl, size), "burst"))
+        verdict = judge(wanted, dsl, machine, answered, timed, going)
+        return replace(going.closed(verdict), printed=printed[0])
     except CompileError as error:
         if places := open_places(factory):
             return still_open(wanted, dsl, machine.name, places)
-        return replace(not_compiled(wanted, dsl, machine.name, str(error)), printed=error.printed)
+        verdict = not_compiled(wanted, dsl, machine.name, str(error))
+        return replace(going.closed(verdict), printed=error.printed)
     except Exception as error:
         return itself_failed(step, dsl, machine.name, error)
 
 
 def _launches(
-    step: Step, factory: object, dsl: str, machine: Backend, printed: list[str]
+    step: Step, factory: object, dsl: str, machine: Backend, printed: list[str], going: Going
 ) -> Iterator[Launch]:
-    """What this machine is to run, compiled as it is asked for; ``printed`` gets what the factory printed.
+    """What this machine is to run, compiled as it is asked for; ``printed`` gets what the factory printed,
+    ``going`` the parts that are known once all are compiled.
 
     An emulator takes those first that take it longest, and runs of all CTAs before runs of a few: the pattern
     of their wrong elements says more.
@@ -90,34 +101,47 @@ def _launches(
     else:
         plan = sorted(step.emulated, key=lambda run: (run[1] is not None, -run[0][0] * run[0][1]))
     made = compile_sizes(factory, dsl, [size for size, _ in plan])
-    for (size, ctas), compiled in zip(plan, made, strict=True):
+    launches = []
+    for (size, ctas), compiled in zip(plan, going.compiling(made, len(plan)), strict=True):
         printed.append(compiled.printed)
-        yield Launch(size, compiled.artifact, ctas=ctas)
+        launches.append(Launch(size, compiled.artifact, ctas=ctas))
+        yield going.sends(launches[-1], len(plan))
+    first = _first(step, launches)
+    going.ends(_compiles(step, first), _tensor_maps(step, first))
 
 
-def judge(step: Step, dsl: str, machine: Backend, answered: Answered, timed: Timed = ()) -> Verdict:
+def _first(step: Step, launches: Sequence[Launch]) -> Artifact:
+    """The kernel whose receipt is read: at the size that shows most, where it is among these."""
+    artifacts = {launch.size: launch.artifact for launch in launches}
+    return artifacts.get(step.emulated[0][0], launches[0].artifact)
+
+
+def judge(
+    step: Step, dsl: str, machine: Backend, answered: Answered, timed: Timed = (), going: Going | None = None
+) -> Verdict:
     """The verdict on a kernel that was run: ``answered`` are its launches, ``timed`` is what to time if it is
-    right.
+    right; ``going`` is told the parts.
     """
-    artifacts = {launch.size: launch.artifact for launch, _ in answered}
-    first = artifacts.get(step.emulated[0][0], answered[0][0].artifact)
+    going = going or Going(step, dsl, machine.name)
+    going.works("instructions", "looking for the step's idea")
+    first = _first(step, [launch for launch, _ in answered])
     receipt = receipts.read_ptx(first.ptx)
     unmet = _unmet(step, answered, first, receipt)
     results = _results(step, machine, answered)
     if results.passed and (restored := _restored(machine, *answered[0])):
         unmet[conditions.OWN] = restored
     results = _gated(results, unmet)
-    speed, timing = _speed(step, machine, results.passed, timed)
-    parts = (
-        _compiles(step, first),
-        maps.part(step, first, "tensor loads" in step.requires),
-        _instructions(step, answered, unmet),
-        results,
-        speed,
-    )
+    instructions = _instructions(step, answered, unmet)
+    going.ends(instructions, results)
+    speed, timing = _speed(step, machine, results.passed, timed, going)
+    parts = (_compiles(step, first), _tensor_maps(step, first), instructions, results, speed)
     table = receipts.table(receipt, first)
     output = cards.output(answer for _, answer in answered)
     return replace(Verdict.of(step.id, dsl, machine.name, parts, step.whole, timing, table), output=output)
+
+
+def _tensor_maps(step: Step, artifact: Artifact) -> Part:
+    return maps.part(step, artifact, "tensor loads" in step.requires)
 
 
 def _compiles(step: Step, artifact: Artifact) -> Part:
@@ -227,7 +251,11 @@ def _results(step: Step, machine: Backend, answered: Answered) -> Part:
 
 
 def _size(launch: Launch) -> str:
-    return " x ".join(map(str, launch.size))
+    return _words_of(launch.size)
+
+
+def _words_of(size: Sequence[int]) -> str:
+    return " x ".join(map(str, size))
 
 
 def _how(answer: Answer) -> str:
@@ -240,7 +268,9 @@ def _words(answer: Answer, launch: Launch) -> str:
     return answer.findings[0]["text"] if answer.findings else hints.words(answer, launch.artifact)
 
 
-def _speed(step: Step, machine: Backend, right: bool | None, timed: Timed) -> tuple[Part, list[dict]]:
+def _speed(
+    step: Step, machine: Backend, right: bool | None, timed: Timed, going: Going
+) -> tuple[Part, list[dict]]:
     """The part of the speed, and the runs that were timed."""
     if right is None:
         idle = "not timed: speed is not what this one is about"
@@ -251,6 +281,7 @@ def _speed(step: Step, machine: Backend, right: bool | None, timed: Timed) -> tu
         return score(step, "speed", None, machine.lacks), []
     timing: list[dict] = []
     for artifact, mode in timed:
+        going.works("speed", f"timing {_words_of(artifact.problem)} beside cuBLAS")
         answer = machine.time(artifact, mode)
         if answer.timing is None:
             return score(step, "speed", False, "", cards.of_answer(answer, artifact)), timing

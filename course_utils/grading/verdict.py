@@ -12,6 +12,7 @@ from course_utils.grading.cards import Card
 from course_utils.grading.steps import CopyCase, Step
 
 PASSED, FAILED, NOT_RUN, NOT_REACHED, OPEN = "passed", "failed", "not run", "not reached", "open"
+PENDING, WORKING, STOPPED = "pending", "working", "stopped"
 MAP = "symptom_map.md"  # beside the notebooks
 FIRST = "Look here first"
 
@@ -19,9 +20,11 @@ FIRST = "Look here first"
 @dataclass(frozen=True)
 class Part:
     """One part of a check. ``passed`` is None where it was not tried; it then gives no points, and ``idle``
-    says why: this backend cannot (NOT_RUN), an earlier part failed (NOT_REACHED), nothing is written (OPEN).
+    says why: this backend cannot (NOT_RUN), an earlier part failed (NOT_REACHED), nothing is written (OPEN),
+    its turn comes (PENDING) or has come (WORKING), the learner stopped it (STOPPED).
 
-    ``detail`` is its row's text. ``card`` is what was found where it failed.
+    ``detail`` is its row's text. ``card`` is what was found where it failed. ``seconds`` is how long it took,
+    None where it was not tried or nobody looked at the clock.
     """
 
     name: str
@@ -31,6 +34,7 @@ class Part:
     detail: str
     card: Card | None = None
     idle: str = NOT_RUN
+    seconds: float | None = None
 
     @property
     def state(self) -> str:
@@ -91,6 +95,11 @@ class Verdict:
         return all(part.state == OPEN for part in self.checks)
 
     @property
+    def doing(self) -> str:
+        """What a check that goes on is at, in words; empty where it has ended."""
+        return "; ".join(part.detail for part in self.checks if part.state == WORKING)
+
+    @property
     def points(self) -> float:
         return sum(part.points for part in self.checks)
 
@@ -128,17 +137,18 @@ class Verdict:
         return str(self)
 
     def __str__(self) -> str:
-        score = f"{_number(self.points)} of {_number(self.max_points)} points"
-        head = f"{self.step}  {self.dsl}  {score}  (backend: {self.backend})"
+        head = f"{self.step}  {self.dsl}  {self._score()}  (backend: {self.backend})"
         lines = [f"{self.step}  {self.dsl}  {OPEN}" if self.open else head]
         if self.card:
             lines.append(
                 f"  {'' if self.open else FIRST + ': '}{str(self.card).replace(chr(10), chr(10) + '  ')}"
             )
             lines += [f"  {MAP}#{self.card.topic}"] if self.card.topic else []
+        timed = any(part.seconds is not None for part in self.checks)
         for part in () if self.open else self.checks:
-            worth = f"{_number(part.points):>4}/{_number(part.max_points):<4}"
-            lines.append(f"  {part.state:12}{part.name:14}{worth}  {part.detail}".rstrip())
+            worth = f"{_number(part.points):>4}/{_number(part.max_points):<4}" if _known(part) else ""
+            took = f"{_seconds(part):>7}  " if timed else ""
+            lines.append(f"  {part.state:12}{part.name:14}{worth:9}  {took}{part.detail}".rstrip())
         if self.card and self.card.more:
             lines.append("  More:")
             lines += [f"    {line}" for text in self.card.more for line in text.splitlines()]
@@ -147,6 +157,14 @@ class Verdict:
         if self.output:
             lines += ["  Printed by the kernel:", *(f"    {line}" for line in self.output.splitlines())]
         return "\n".join(lines)
+
+    def _score(self) -> str:
+        states = {part.state for part in self.checks}
+        if states & {PENDING, WORKING}:
+            return "checking ..."
+        if STOPPED in states:
+            return STOPPED
+        return f"{_number(self.points)} of {_number(self.max_points)} points"
 
     def _repr_html_(self) -> str:
         # white on a colour is readable in any theme; var(...) would not survive in a notebook that is not
@@ -158,8 +176,9 @@ class Verdict:
         rows = "".join(
             f"<tr><td style='text-align:left;{narrow}'>{_badge(p.state)}</td><td "
             f"style='text-align:left;{narrow}'>{html.escape(p.name)}"
-            f"</td><td style='{narrow}'>{_number(p.points)} / {_number(p.max_points)}</td>"
-            f"<td style='{left};white-space:pre-wrap'>{as_html(p.detail)}</td></tr>"
+            f"</td><td style='{narrow}'>{f'{_number(p.points)} / {_number(p.max_points)}' * _known(p)}</td>"
+            f"<td style='{left};white-space:pre-wrap'>{as_html(p.detail)}</td>"
+            f"<td style='{narrow}'>{_seconds(p)}</td></tr>"
             for p in self.checks
         )
         look = fold = ""
@@ -184,14 +203,13 @@ class Verdict:
             if text
         )
         return (
-            f"<p>{name}: <b>{_number(self.points)} of "
-            f"{_number(self.max_points)} points</b> (backend: "
-            f"{html.escape(self.backend)})</p>{look}<table>{rows}</table>{fold}{told}"
+            f"<p>{name}: <b>{self._score()}</b> (backend: {html.escape(self.backend)})</p>"
+            f"{look}<table>{rows}</table>{fold}{told}"
         )
 
 
 def _badge(state: str) -> str:
-    colour = {PASSED: "#1a7f37", FAILED: "#b3261e"}.get(state, "#59636e")
+    colour = {PASSED: "#1a7f37", FAILED: "#b3261e", WORKING: "#0969da"}.get(state, "#59636e")
     style = f"background-color:{colour};color:#ffffff;padding:1px 6px;border-radius:3px"
     return f"<span style='{style}'>{state}</span>"
 
@@ -213,6 +231,15 @@ def _fields(part: Part) -> dict:
 def as_html(text: str) -> str:
     """Text as HTML, with what stands between backticks as code."""
     return re.sub("`([^`\n]+)`", r"<code>\1</code>", html.escape(text))
+
+
+def _known(part: Part) -> bool:
+    """Its points are known."""
+    return part.max_points > 0 and part.state not in (PENDING, WORKING)
+
+
+def _seconds(part: Part) -> str:
+    return "" if part.seconds is None else f"{part.seconds:.1f} s"
 
 
 def _number(points: float) -> str:
@@ -250,10 +277,20 @@ def itself_failed(name: object, dsl: object, backend: object, error: Exception) 
     return unchecked(name, dsl, backend, text)
 
 
-def interrupted(name: str, dsl: str) -> Verdict:
-    """The verdict of a check that the learner stopped."""
-    text = "you stopped this check; run the cell again to repeat it"
-    return Verdict(name, dsl, "none", (Part("compiles", None, 0, 0, ""),), cards.of_text(text, ""))
+def interrupted(name: str, dsl: str, known: Verdict | None = None) -> Verdict:
+    """The verdict of a check that the learner stopped, with what was ``known`` by then. It gives no points,
+    of none.
+    """
+    card = cards.of_text("you stopped this check; run it again for a verdict", "")
+    if known is None:
+        return Verdict(name, dsl, "none", (Part("compiles", None, 0, 0, "", idle=STOPPED),), card)
+    idle = {WORKING: STOPPED, PENDING: NOT_REACHED}
+    parts = tuple(
+        replace(part, points=0.0, max_points=0.0, idle=idle.get(part.idle, part.idle))
+        for part in known.checks
+    )
+    found = tuple(part.card.told for part in parts if part.card)
+    return Verdict(known.step, known.dsl, known.backend, parts, replace(card, more=(*card.more, *found)))
 
 
 def not_compiled(step: Step | CopyCase, dsl: str, backend: str, message: str) -> Verdict:

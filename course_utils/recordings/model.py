@@ -33,13 +33,16 @@ class Provenance(msgspec.Struct, frozen=True):
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One part of a verdict. ``passed`` is null where it was not tried."""
+    """One part of a verdict. ``passed`` is null where it was not tried, ``seconds`` also where nobody looked
+    at the clock.
+    """
 
     name: str
     passed: bool | None
     points: Points
     max_points: Points
     detail: str
+    seconds: float | None = None
 
 
 class Timing(msgspec.Struct, frozen=True):

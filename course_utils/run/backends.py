@@ -8,8 +8,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import secrets
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -41,6 +42,13 @@ class Launch:
     ctas: tuple[int, ...] | None = None
 
 
+Heard = Callable[[Launch, Answer], object]
+
+
+def _ignored(launch: Launch, answer: Answer) -> None:
+    pass
+
+
 @runtime_checkable
 class Backend(Protocol):
     """A machine. ``name`` is of ``NAMES``; ``lacks`` says why nothing is timed, empty where it is."""
@@ -48,10 +56,10 @@ class Backend(Protocol):
     name: str
     lacks: str
 
-    def run(self, launches: Iterable[Launch]) -> list[tuple[Launch, Answer]]:
+    def run(self, launches: Iterable[Launch], heard: Heard = _ignored) -> list[tuple[Launch, Answer]]:
         """An answer for each launch, in order, and none after a hang or a fault.
 
-        ``launches`` may compile as it goes.
+        ``launches`` may compile as it goes. ``heard`` gets each answer as it comes, in the caller's thread.
         """
 
     def time(self, artifact: Artifact, mode: str) -> Answer:
@@ -66,11 +74,12 @@ class Gpu:
     def __init__(self, limit: float = TIME_LIMIT) -> None:
         self.limit = limit
 
-    def run(self, launches: Iterable[Launch]) -> list[tuple[Launch, Answer]]:
+    def run(self, launches: Iterable[Launch], heard: Heard = _ignored) -> list[tuple[Launch, Answer]]:
         answered = []
         for launch in list(launches):  # all are compiled before one is launched
             answer = self.ask(launch)
             answered.append((launch, answer))
+            heard(launch, answer)
             if answer.error:
                 break
         return answered
@@ -103,12 +112,25 @@ class Emulator:
     ):
         self.lacks, self.schedules = lacks, schedules
 
-    def run(self, launches: Iterable[Launch]) -> list[tuple[Launch, Answer]]:
+    def run(self, launches: Iterable[Launch], heard: Heard = _ignored) -> list[tuple[Launch, Answer]]:
         warm_up(self.name)
+        answered: list[tuple[Launch, Answer]] = []
+        asked: deque[tuple[Launch, Future[Answer]]] = deque()
+
+        def hear() -> None:
+            launch, answer = asked.popleft()
+            answered.append((launch, answer.result()))
+            heard(*answered[-1])
+
         with ThreadPoolExecutor(1) as pool:
             try:
-                asked = [(launch, pool.submit(self.ask, launch)) for launch in launches]
-                return [(launch, answer.result()) for launch, answer in asked]
+                for launch in launches:
+                    asked.append((launch, pool.submit(self.ask, launch)))
+                    while asked and asked[0][1].done():
+                        hear()
+                while asked:
+                    hear()
+                return answered
             except KeyboardInterrupt:  # else the pool would first wait for what is being emulated
                 pool.shutdown(wait=False, cancel_futures=True)
                 client.worker(client.EMULATOR).close()
@@ -148,8 +170,11 @@ class Compiler:
     def __init__(self, lacks: str = "not run: this check only compiles") -> None:
         self.lacks = lacks
 
-    def run(self, launches: Iterable[Launch]) -> list[tuple[Launch, Answer]]:
-        return [(launch, Answer(error="not_run", detail=self.lacks)) for launch in launches]
+    def run(self, launches: Iterable[Launch], heard: Heard = _ignored) -> list[tuple[Launch, Answer]]:
+        answered = [(launch, Answer(error="not_run", detail=self.lacks)) for launch in launches]
+        for launch, answer in answered:
+            heard(launch, answer)
+        return answered
 
     def time(self, artifact: Artifact, mode: str) -> Answer:
         return Answer(error="not_run", detail=self.lacks)

@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import io
 import json
 import os
 import re
@@ -11,15 +12,18 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from course_utils import cli
 from course_utils.artifact import Artifact
 from course_utils.cli import check as checking
-from course_utils.cli import doctor, records
+from course_utils.cli import doctor, parser, records
 from course_utils.compile import cache, factory
 from course_utils.compile import load as loading
+from course_utils.compile.errors import CompileError
 from course_utils.grading import gemm, steps
 from course_utils.grading.cards import Card
+from course_utils.grading.going import Going
 from course_utils.grading.verdict import Part, Verdict
 from course_utils.recordings import measured
 from course_utils.run import backends
@@ -153,7 +157,7 @@ def test_check_hands_its_options_on(course, monkeypatch):
     monkeypatch.setattr(gemm, "check_gemm", lambda *arguments: asked.extend(arguments) or verdict())
     write("mine.py", "def gemm(M, N, K):\n    return M + N + K\n")
     course("check", "step01", "--file", "mine.py", "--backend", "gpu", "--time-limit", "2.5")
-    step, factory, *rest = asked
+    step, factory, *rest, _ = asked  # the last is whom to tell
     assert (step, factory(1, 2, 3), rest) == ("step01", 6, ["tilelang", "gpu", 2.5])
 
 
@@ -221,6 +225,64 @@ def test_unknown_step_exits_2_and_names_the_steps(course):
     code, out, err = course("check", "step11", "--json")
     assert (code, out) == (USAGE, "")
     assert err.startswith("course check: there is no step 'step11'") and "step10" in err
+
+
+# -- while it works
+
+
+def checked_at(terminal, monkeypatch, check_gemm, *options):
+    """What ``course check`` writes to a console that is a terminal or not; its exit code."""
+
+    def check(step, factory, dsl, backend, limit, told):
+        going = Going(steps.find(step), dsl, backend, told)
+        going.works("compiles", "compiling 2 of 3")
+        return check_gemm()
+
+    monkeypatch.setattr(gemm, "check_gemm", check)
+    console = Console(file=io.StringIO(), force_terminal=terminal, width=80, color_system=None)
+    code = checking.check(parser.parser().parse_args(["check", "step01", *options]), console)
+    return code, console.file.getvalue()
+
+
+def stopped():
+    raise KeyboardInterrupt
+
+
+def test_a_terminal_shows_what_a_check_is_at(monkeypatch):
+    code, out = checked_at(True, monkeypatch, verdict)
+    assert code == PASSED
+    assert out.index("step01 tilelang: loading") < out.index("step01 tilelang: compiling 2 of 3 ...")
+    assert out.index("compiling 2 of 3") < out.index("5 of 5 points")
+
+
+def test_elsewhere_and_beside_json_nothing_is_added(monkeypatch, capsys):
+    assert checked_at(False, monkeypatch, verdict) == (PASSED, f"{verdict()}\n")
+    assert checked_at(True, monkeypatch, verdict, "--json") == (PASSED, "")
+    assert json.loads(capsys.readouterr().out)["points"] == 5
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_stopped_check_says_what_was_known(terminal, monkeypatch):
+    code, out = checked_at(terminal, monkeypatch, stopped)
+    assert code == NOT_ALL_TRIED
+    assert "you stopped this check" in out and "stopped     compiles" in out and "not reached speed" in out
+
+
+@pytest.mark.parametrize(
+    "command, first", [("receipt", "compiling"), ("trace", "compiling"), ("source", "compiling")]
+)
+def test_a_terminal_says_at_once_what_is_done(command, first, monkeypatch):
+    module, function = parser.parser().parse_args([command, "step01"]).run.split(".")
+    console = Console(file=io.StringIO(), force_terminal=True, width=80, color_system=None)
+
+    def compile_nothing(*_):
+        assert "compiling step01 ..." in console.file.getvalue()
+        raise CompileError("load", "not today")
+
+    monkeypatch.setattr(factory, "compile_factory", compile_nothing)
+    run = getattr(importlib.import_module(f"course_utils.cli.{module}"), function)
+    with pytest.raises(CompileError, match="not today"):
+        run(parser.parser().parse_args([command, "step01"]), console)
 
 
 # -- climb
@@ -328,7 +390,7 @@ def test_receipt_of_a_step(course):
 
 def test_receipt_of_a_file_at_a_size(course):
     path = loading.solution_path("step03", "tilelang")
-    os.symlink(path, "mine.py")
+    shutil.copy(path, "mine.py")
     code, out, _ = course("receipt", "mine.py", "--size", "256x384X64")
     assert code == PASSED
     assert "256 x 384 x 64" in out and "grid 3 x 2 x 1" in out

@@ -143,8 +143,13 @@ def test_wrong_arguments_are_verdicts(arguments):
 
 
 def test_without_results_the_path_is_still_judged():
-    verdict = check_copy("case12", load_factory_source(SOURCE, "copy"), "tilelang", "compile")
+    told = []
+    copy = load_factory_source(SOURCE, "copy")
+    verdict = check_copy("case12", copy, "tilelang", "compile", told=told.append)
     assert [part.passed for part in verdict.checks] == [True, True, True, None]
+    count = len(steps.COPY_CASES["case12"].shapes)
+    assert [so_far.doing for so_far in told] == [*(f"compiling {n + 1} of {count}" for n in range(count)), ""]
+    assert told[-1].checks[:3] == verdict.checks[:3] and told[-1].checks[3].state == "pending"
 
 
 def test_copies_are_compared_bit_by_bit():

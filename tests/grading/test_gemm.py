@@ -16,8 +16,10 @@ import pytest
 from course_utils.compile import child, tilelang
 from course_utils.compile import load as loading
 from course_utils.compile.child import Compiled
+from course_utils.compile.factory import NotYet
 from course_utils.grading import gemm, hints, steps
 from course_utils.grading.gemm import check_gemm
+from course_utils.grading.verdict import interrupted
 from course_utils.run import backends, client
 from course_utils.run.backends import Compiler, Emulator, Launch
 from course_utils.run.client import WorkerDied, WorkerTimeout
@@ -125,9 +127,13 @@ class Scripted:
     def __init__(self, answers, name="emulator"):
         self.answers, self.name = answers, name
 
-    def run(self, launches):
+    def run(self, launches, heard=lambda *_: None):
         by_size = self.answers if isinstance(self.answers, dict) else {}
-        return [(launch, by_size.get(launch.size, self.answers)) for launch in launches]
+        answered = []
+        for launch in launches:
+            answered.append((launch, by_size.get(launch.size, self.answers)))
+            heard(*answered[-1])
+        return answered
 
     def time(self, artifact, mode):
         pytest.fail("timed where nothing is")
@@ -179,7 +185,7 @@ def test_json_fields(offline):
         "timing",
     ]
     assert [list(check) for check in fields["checks"]] == [
-        ["name", "passed", "points", "max_points", "detail", "state"]
+        ["name", "passed", "points", "max_points", "detail", "seconds", "state"]
     ] * 5
     assert (fields["step"], fields["dsl"], fields["backend"]) == ("step05", "tilelang", "compile")
     assert (fields["passed"], fields["points"], fields["max_points"]) == (False, 5, 10)
@@ -462,6 +468,117 @@ def test_text_and_html_say_every_part_and_the_diagnosis(offline):
     assert "Look here first" not in str(check_gemm("step05", "step05", backend="compile"))
 
 
+# -- told while it goes on
+
+
+def states(so_far):
+    return [part.state for part in so_far.checks]
+
+
+def told_of(backend, step="step05"):
+    """What a check of the step's solution tells, and its verdict."""
+    told = []
+    verdict = check_gemm(step, step, backend=backend, told=told.append)
+    return told, verdict
+
+
+def test_a_check_tells_what_it_is_at_from_before_the_first_compile(monkeypatch):
+    said = []
+    compiled_by(monkeypatch, lambda step, dsl, size: said.append(size) or compiled(step))
+    check_gemm("step05", "step05", backend=Scripted(EMULATED_RIGHT), told=lambda v: said.append(v.doing))
+    sizes = [size for size, _ in steps.find("step05").emulated]
+    first, *_, last = [n for n, one in enumerate(said) if one in sizes]
+    assert said[:first] == ["compiling 1 of 3"] and "compiling 3 of 3" in said[last - 1]
+
+
+def test_rows_fill_as_parts_end(offline):
+    told, verdict = told_of(Scripted(EMULATED_RIGHT))
+    assert states(told[0]) == ["working", *["pending"] * 4]
+    assert states(told[-1]) == ["passed"] * 4 + ["pending"] and not told[-1].doing
+    known = [sum(state == "passed" for state in states(so_far)) for so_far in told]
+    assert known == sorted(known)
+    assert [part.detail for part in told[-1].checks[:4]] == [part.detail for part in verdict.checks[:4]]
+    assert any("emulating 256 x 768 x 320 (1 of 3)" in so_far.doing for so_far in told)
+    assert not verdict.doing and "checking" in str(told[-1]) and "9 of 10" in str(verdict)
+
+
+def test_each_part_that_was_tried_has_its_seconds(offline):
+    verdict = check_gemm("step05", "step05", backend=Scripted(EMULATED_RIGHT))
+    assert [part.seconds is None for part in verdict.checks] == [False] * 4 + [True]
+    assert all(0 <= check["seconds"] < 60 for check in verdict.to_dict()["checks"][:4])
+    assert all(f"{verdict.checks[0].seconds:.1f} s" in form for form in (str(verdict), verdict._repr_html_()))
+    failed = check_gemm("step05", lambda *_: 5, backend="compile")
+    assert failed.checks[0].passed is False and failed.to_dict()["checks"][1]["seconds"] is None
+
+
+def test_what_is_told_may_raise_and_costs_nothing(offline):
+    def told(so_far):
+        calls.append(so_far)
+        raise RuntimeError("no screen")
+
+    calls = []
+    verdict = check_gemm("step05", "step05", backend=Scripted(EMULATED_RIGHT), told=told)
+    assert verdict.points == 9 and len(calls) > 5
+
+
+def test_text_of_a_check_that_goes_on_keeps_its_columns(offline):
+    told, _ = told_of(Scripted(EMULATED_RIGHT))
+    for so_far in told:
+        rows = list(zip(so_far.checks, str(so_far).splitlines()[1:], strict=True))
+        assert [row[14:28].rstrip() for _, row in rows] == list(steps.PARTS)
+        assert len({row.index(part.detail) for part, row in rows if part.detail}) == 1
+        assert all(len(row) <= 90 for part, row in rows if part.state == "working")
+    assert {so_far._repr_html_().count("<tr>") for so_far in told} == {5}
+
+
+def test_a_finding_leads_as_soon_as_it_is_known(monkeypatch):
+    artifact = compiled("step05")
+    first = artifact.parameters[0]
+    broken = replace(first, tensor_map=replace(first.tensor_map, strides=(642,)))
+    broken = replace(artifact, parameters=(broken, *artifact.parameters[1:]))
+    compiled_by(monkeypatch, lambda *_: broken)
+    told, _ = told_of(Scripted(EMULATED_RIGHT))
+    assert states(told[-1])[1] == "failed" and "642" in told[-1].diagnosis
+    stopped = interrupted("step05", "tilelang", told[-1])
+    assert "you stopped" in stopped.card.text and "642" in stopped.diagnosis
+
+
+def test_a_stopped_check_keeps_what_was_known(offline):
+    told, _ = told_of(Scripted(EMULATED_RIGHT))
+    halfway = next(so_far for so_far in told if states(so_far)[:3] == ["passed", "passed", "working"])
+    stopped = interrupted("step05", "tilelang", halfway)
+    assert states(stopped)[:3] == ["passed", "passed", "stopped"] and states(stopped)[-1] == "not reached"
+    assert (stopped.points, stopped.max_points, stopped.doing) == (0, 0, "")
+    for form in (str(stopped), stopped._repr_html_()):
+        assert "stopped" in form and halfway.checks[0].detail in form and "points" not in form
+
+
+def test_an_answer_is_told_in_the_callers_thread_while_the_next_is_compiled(monkeypatch):
+    monkeypatch.setattr(Emulator, "ask", lambda self, launch: EMULATED_RIGHT)
+    monkeypatch.setattr(backends, "warm_up", lambda *_: None)
+    heard, deadline = [], time.monotonic() + 10
+
+    def launches():
+        yield Launch((1, 1, 1), None)
+        while not heard and time.monotonic() < deadline:  # an answer is heard when the next one was compiled
+            time.sleep(0.01)
+            yield Launch((2, 2, 2), None)
+        assert heard
+        yield Launch((3, 3, 3), None)
+
+    answered = Emulator().run(
+        launches(), lambda launch, _: heard.append((launch.size, threading.get_ident()))
+    )
+    assert [size for size, _ in heard] == [launch.size for launch, _ in answered] and len(heard) > 1
+    assert {thread for _, thread in heard} == {threading.get_ident()}
+
+
+def test_a_cell_that_has_not_run_is_open_at_once():
+    told = []
+    verdict = check_gemm("step05", NotYet("gemm"), told=told.append)
+    assert verdict.open and not told
+
+
 # -- with a GPU that answers from a script
 
 
@@ -527,6 +644,17 @@ def test_right_and_fast_gets_all_points(gpu):
     assert (verdict.points, verdict.backend, verdict.diagnosis) == (10, "gpu", "")
     assert verdict.timing == (FAST,)
     assert (worker.count("run"), worker.count("burst")) == (len(SIZES), 1)
+
+
+def test_a_gpu_runs_when_all_is_compiled_and_then_times(gpu):
+    said = []
+    verdict, _ = gpu(told=lambda so_far: said.append(so_far.doing))
+    count = len(SIZES)
+    assert said[:count] == [f"compiling {n} of {count}" for n in range(1, count + 1)]
+    assert f"running {' x '.join(map(str, SIZES[0]))} (1 of {count})" in said[count]
+    timed = " x ".join(map(str, steps.find("step05").timed_sizes[0]))
+    assert said[-1].startswith("timing ") and f"compiling {timed}" in "".join(said)
+    assert all(part.seconds is not None for part in verdict.checks)
 
 
 def test_gpu_checks_compile_at_every_size(gpu, monkeypatch):
