@@ -114,9 +114,24 @@ def compile_prim_func(prim_func: Any) -> Artifact:
         source=source,
         origins=lines.claimed(source, origins, python),
         python=python,
+        pipelined=_pipelined(prim_func),
         versions={"tilelang": version("tilelang"), "nvrtc": version("nvidia-cuda-nvrtc")},
         **launch,
     )
+
+
+def _pipelined(prim_func: Any) -> bool:
+    """Is one of its loops a ``T.Pipelined`` of some stages?"""
+    from tilelang import tvm
+
+    stages: list[int] = []
+
+    def visit(node: Any) -> None:
+        if isinstance(node, tvm.tirx.For) and "num_stages" in node.annotations:
+            stages.append(int(node.annotations["num_stages"]))
+
+    tvm.tirx.stmt_functor.post_order_visit(prim_func.body, visit)
+    return any(stages)
 
 
 def prepare() -> None:
