@@ -369,6 +369,35 @@ A_SHARED_BY_TWO = (
         "load_A, A = cpasync.make_tiled_tma_atom(g2s_both, A, stage_A, tile_A, cluster)",
     ),
 )  # step 9's cluster along N
+OWN_ROWS = (
+    (
+        "NamedBarrier(1, 256)  # of the consumers' threads",
+        "NamedBarrier(thread // 128, 128)  # of its threads",
+    ),
+    ("cute.local_tile(D, (block_M, epi_N), (None, None))", "cute.local_tile(D, (64, epi_N), (None, None))"),
+    (
+        "        D_tile, one = cute.group_modes(D_shared, 0, 2)",
+        "        rows_of_mine = cute.local_tile(D_shared, (64, epi_N, 2), (thread // 128 - 1, 0, 0))\n"
+        "        D_tile, one = cute.group_modes(rows_of_mine, 0, 2)",
+    ),
+    (
+        "if warp_idx == 4:\n                        cute.arch.cp_async_bulk_wait_group(1",
+        "if warp_idx % 4 == 0:\n                        cute.arch.cp_async_bulk_wait_group(1",
+    ),
+    (
+        "if warp_idx == 4:\n                        cute.copy(\n",
+        "if warp_idx % 4 == 0:\n                        cute.copy(\n",
+    ),
+    (
+        "if warp_idx == 4:\n                cute.arch.cp_async_bulk_wait_group(0)",
+        "if warp_idx % 4 == 0:\n                cute.arch.cp_async_bulk_wait_group(0)",
+    ),
+    ("D_dst[None, m, n", "D_dst[None, 2 * m + thread // 128 - 1, n"),
+    (
+        "s2g, D, cute.select(layout_D, [0, 1]), (block_M, epi_N)",
+        "s2g, D, cute.tile_to_shape(atom, (64, epi_N), order=(0, 1)), (64, epi_N)",
+    ),
+)
 NARROW = (  # rows of 64 bytes in shared memory, and copies of four threads a row
     tile(64, 128, 32),
     ("K_SW128", "K_SW64"),
@@ -402,10 +431,12 @@ KERNELS = {
     "a helper for the load, in a while loop": Kernel("step07", "cute", HELPER_AND_WHILE),
     "two groups in flight": Kernel("step08", "tilelang", TWO_IN_FLIGHT),
     "two groups in flight in CuTe": Kernel("step08", "cute", TWO_GROUPS),
+    "CUTLASS's scheduler and store pipeline": Kernel("step08", "cute", "cute08_tile_scheduler.py"),
     "a cluster along N": Kernel("step09", "tilelang", A_FOR_BOTH),
     "a cluster along N in CuTe": Kernel("step09", "cute", A_SHARED_BY_TWO),
     "every thread tells both CTAs": Kernel("step09", "tilelang", EVERY_THREAD_TELLS_BOTH),
     "three consumers": Kernel("step10", "tilelang", THREE_CONSUMERS),
+    "consumers that store their own rows": Kernel("step10", "cute", OWN_ROWS),
     "D in chunks of 32": Kernel("step10", "tilelang", (("epi_N = 64", "epi_N = 32"),)),
 }  # judged at one size
 
