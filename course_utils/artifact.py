@@ -210,6 +210,7 @@ class Artifact:
     ``grid``, ``block`` and ``cluster`` are x, y, z; ``dynamic_shared`` is bytes. ``source`` is the generated
     CUDA, where the DSL makes some, and ``origins`` has where each of its lines comes from, None where nobody
     knows. ``python`` is the text of the author's files by name, as they were when the kernel was traced.
+    ``pipelined``: the author left a loop's ring and its barriers to the compiler (``T.Pipelined``).
     """
 
     dsl: str
@@ -227,6 +228,7 @@ class Artifact:
     source: str = ""
     origins: tuple[Origin | None, ...] = ()
     python: dict[str, str] = field(default_factory=dict)
+    pipelined: bool = False
 
     def author(self, file: str, line: int) -> Origin | None:
         """The author's line of one that the compiler names: itself, or what that line of the generated CUDA

@@ -45,6 +45,7 @@ ARTIFACT = Artifact(
     dynamic_shared=229376,
     origins=(None, Origin("kernel.py", 7, added=True)),
     python={"kernel.py": "a = 1\n"},
+    pipelined=True,
     parameters=(
         Parameter("tensor_map", tensor="A", tensor_map=MAP),
         Parameter("pointer", tensor="B"),

@@ -7,8 +7,10 @@ Seen on tilelang 0.1.15.
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import version
 from math import prod
@@ -114,9 +116,24 @@ def compile_prim_func(prim_func: Any) -> Artifact:
         source=source,
         origins=lines.claimed(source, origins, python),
         python=python,
+        pipelined=_pipelined(prim_func),
         versions={"tilelang": version("tilelang"), "nvrtc": version("nvidia-cuda-nvrtc")},
         **launch,
     )
+
+
+def _pipelined(prim_func: Any) -> bool:
+    """Is one of its loops a ``T.Pipelined`` of some stages?"""
+    from tilelang import tvm
+
+    stages: list[int] = []
+
+    def visit(node: Any) -> None:
+        if isinstance(node, tvm.tirx.For) and "num_stages" in node.annotations:
+            stages.append(int(node.annotations["num_stages"]))
+
+    tvm.tirx.stmt_functor.post_order_visit(prim_func.body, visit)
+    return any(stages)
 
 
 def prepare() -> None:
@@ -142,7 +159,7 @@ def _trace(factory: Callable, name: str, size: tuple[int, ...]) -> Any:
 
     call = f"{name}({', '.join(map(str, size))})"
     try:
-        with lines.of_the_author():
+        with lines.of_the_author(), _without_its_source():
             result = factory(*size)
     except CompileError:
         raise
@@ -162,6 +179,23 @@ def _trace(factory: Callable, name: str, size: tuple[int, ...]) -> Any:
             "PrimFunc. Did you forget `return main` after the `@T.prim_func`?",
         )
     return result
+
+
+@contextmanager
+def _without_its_source() -> Iterator[None]:
+    """Where a trace fails, TileLang 0.1.15 logs pages of the Python that it made of the kernel, as CRITICAL.
+    Its warnings are the author's to read.
+    """
+    log = logging.getLogger("tilelang.language.eager.builder")
+
+    def worth_showing(record: logging.LogRecord) -> bool:
+        return record.levelno < logging.CRITICAL
+
+    log.addFilter(worth_showing)
+    try:
+        yield
+    finally:
+        log.removeFilter(worth_showing)
 
 
 def _require_signature(prim_func: Any, shapes: dict[str, tuple[int, ...]]) -> None:

@@ -22,19 +22,25 @@ Facts: TypeAlias = dict[str, int]  # see emulator.facts
 OWN = "own barriers and fences"
 
 LARGEST_TILE = 256 * 256  # elements of D; no CTA of this course holds a larger accumulator
+BLOCK_K = 64  # of the course's tiles
 
 
 @dataclass(frozen=True)
 class Condition:
     """Something a step requires or forbids. ``found`` says in words what the kernel has instead.
 
-    ``families`` are the instructions that it asks for: one of them must run.
+    ``families`` are the instructions that it asks for: one of them must run. It is asked for where K has at
+    least ``k_tiles`` tiles: a shorter K needs no ring, and its compiler removes what never runs.
     """
 
     sentence: str
     holds: Callable[[Receipt, Artifact], bool]
     found: Callable[[Receipt, Artifact], str]
     families: tuple[Family, ...] = ()
+    k_tiles: int = 1
+
+    def asked(self, artifact: Artifact) -> bool:
+        return artifact.problem[2] >= self.k_tiles * BLOCK_K
 
     def ran(self, facts: Facts) -> bool:
         return not self.families or any(facts.get(f"ran {family.name}", 0) for family in self.families)
@@ -147,16 +153,19 @@ CONDITIONS = {
         "at least two mbarriers, one for each stage of the ring",
         lambda r, a: r.mbarrier_inits >= 2,
         lambda r, a: f"{r.mbarrier_inits} `mbarrier.init`",
+        k_tiles=2,
     ),
     "empty barriers": Condition(
         "a full and an empty mbarrier for each stage: four for two stages",
         lambda r, a: r.mbarrier_inits >= 4,
         lambda r, a: f"{r.mbarrier_inits} `mbarrier.init`",
+        k_tiles=2,
     ),
     "four stages": Condition(
         "four stages: eight mbarriers, four full and four empty",
         lambda r, a: r.mbarrier_inits >= 8,
         lambda r, a: f"{r.mbarrier_inits} `mbarrier.init`",
+        k_tiles=4,
     ),
     "setmaxnreg": Condition(
         "register reallocation both ways, `setmaxnreg.dec` and `setmaxnreg.inc`, obeyed by ptxas",
@@ -176,6 +185,7 @@ CONDITIONS = {
             if r.wgmma_waits
             else "none"
         ),
+        k_tiles=2,
     ),
     "multicast": Condition(
         "TMA multicast, `.multicast::cluster`",
@@ -347,6 +357,13 @@ PROPERTIES = {
 }
 
 
+def asks_for_own(requires: Iterable[str], artifact: Artifact) -> bool:
+    """Must the kernel be right without what its compiler added? Not where the author left the ring to
+    ``T.Pipelined``: the barriers and fences are a part of that. What comes before rings asks all the same.
+    """
+    return OWN in requires and not (artifact.pipelined and "two full barriers" in requires)
+
+
 def told(
     receipt: Receipt,
     artifact: Artifact,
@@ -367,6 +384,8 @@ def told(
                 sentences[name] = f"needs {PROPERTIES[name].sentence}; found {PROPERTIES[name].found(facts)}"
             continue
         condition = CONDITIONS[name]
+        if not condition.asked(artifact):
+            continue
         if not condition.holds(receipt, artifact):
             sentences[name] = f"needs {condition.sentence}; found {condition.found(receipt, artifact)}"
         elif facts and not condition.ran(facts):

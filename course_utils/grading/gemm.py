@@ -128,7 +128,8 @@ def judge(
     receipt = receipts.read_ptx(first.ptx)
     unmet = _unmet(step, answered, first, receipt)
     results = _results(step, machine, answered)
-    if results.passed and (restored := _restored(machine, *answered[0])):
+    own = conditions.asks_for_own(step.requires, first)
+    if results.passed and own and (restored := _restored(machine, *answered[0])):
         unmet[conditions.OWN] = restored
     results = _gated(results, unmet)
     instructions = _instructions(step, answered, unmet)

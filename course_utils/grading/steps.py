@@ -29,7 +29,7 @@ EMULATED = ((MANY_TILES, FIRST_AND_LAST), ((256, 768, 320), None), ((256, 512, 6
 # For persistent kernels, in place of the last: more tiles than CTAs, or clusters of two, and all of them, so
 # that a forgotten one shows. For a ring of six stages, in place of the second: a K longer than that; the K of
 # the others is shorter.
-PERSISTENT = (*EMULATED[:2], ((1664, 1536, 64), None))
+PERSISTENT = (*EMULATED[:2], ((1536, 1792, 64), None))
 CLUSTER = (EMULATED[0], ((256, 768, 576), None), ((1792, 1280, 64), None))
 MULTI_CONSUMER = (*CLUSTER[:2], ((1280, 3584, 64), None))
 TRACE_SIZE = (256, 256, 320)  # a tile or two for each CTA, and more K tiles than stages

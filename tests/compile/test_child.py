@@ -250,6 +250,13 @@ def test_what_a_factory_prints_comes_with_its_kernel():
     assert refused(factory("print('before')\nraise ValueError('x')"), "ValueError: x").printed == "before\n"
 
 
+def test_what_tilelang_makes_of_a_kernel_is_not_printed():
+    gemm = plant("step04", "tilelang", ("full = T.alloc_barrier(1)", "full = T.alloc_barrier(one)"))
+    with pytest.raises(CompileError, match="one") as refused:
+        compile_factory(gemm, "tilelang", (128, 128, 64))
+    assert refused.value.printed == ""
+
+
 def test_much_is_cut():
     (made,) = compile_sizes(factory("for _ in range(100): print('\\u00e9' * 50_000)"), "tilelang", [SIZE])
     assert len(made.printed) == child.PRINTED and made.printed.startswith("éé")

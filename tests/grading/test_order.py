@@ -271,7 +271,7 @@ LACKING = {
     "a third warpgroup that does nothing": (
         "step10 from step09",
         "cute",
-        SMALL,
+        MANY_TILES,
         AN_IDLE_WARPGROUP,
         {"two consumers"},
     ),

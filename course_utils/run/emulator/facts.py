@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -127,6 +128,7 @@ class Facts:
         self.counts: Counter[str] = Counter()
         self._stored: set[tuple[str, Coordinates]] = set()
         self._first: dict[int, Coordinates] = {}  # where each CTA's first store to D begins
+        self._second = False  # whether a CTA has a second tile of D
         self._now = 0
         self._clear()
 
@@ -221,6 +223,7 @@ class Facts:
     def close(self, cluster: Cluster) -> None:
         """A cluster has ended."""
         for group, tiles in self._tiles.items():
+            self._second |= sum(tile.first for tile in tiles) > 1
             self._ring(group, tiles)
             self._ahead(group, tiles)
         self._own_barriers()
@@ -229,10 +232,12 @@ class Facts:
             shares = len(targets) > 1 and all(fill.reads(low, high) for fill, low, high in targets)
             self.counts["multicast loads shared"] += shares
         for cta in cluster.ctas:
-            groups = sum(group.cta is cta for group in self._tiles)
+            groups = [tiles for group, tiles in self._tiles.items() if group.cta is cta]
             if groups:
-                self.counts["CTAs that multiply"] += 1
-                self.counts["CTAs with two consumers"] += groups > 1
+                # consumers may take turns; then a CTA with a single tile of D has nothing for the second
+                if len(groups) > 1 or sum(tile.first for tile in groups[0]) > 1:
+                    self.counts["CTAs that multiply"] += 1
+                    self.counts["CTAs with two consumers"] += len(groups) > 1
                 self._moved_registers(cta)
         self._clear()
 
@@ -248,7 +253,11 @@ class Facts:
         return dict(counts)
 
     def _panels(self) -> None:
-        """How many rows and columns of tiles do CTAs that run at one time read between them?"""
+        """How many rows and columns of tiles do CTAs that run at one time read between them? Where each has
+        one tile, all of D is read at one time in any order.
+        """
+        if not self._second:
+            return
         numbers = [n for n in range(len(self._first)) if n in self._first]
         windows = [numbers[i : i + WINDOW] for i in range(len(numbers) - WINDOW + 1)]
         for window in windows:
@@ -259,10 +268,14 @@ class Facts:
             self.counts["neighbouring CTAs that share"] += read <= SHARED
 
     def _ring(self, group: Warpgroup, tiles: list[KTile]) -> None:
-        """Did it use as many stages, each with a barrier of its own, as the steps ask for?"""
+        """Did it use as many stages, each with a barrier of its own, as the steps ask for? A K of fewer tiles
+        needs no more stages than it has tiles.
+        """
         stages = {tuple(code & AGENT_MASK for code in tile.codes) for tile in tiles}
+        firsts = [i for i, tile in enumerate(tiles) if tile.first]
+        longest = max((end - i for i, end in pairwise([0, *firsts, len(tiles)])), default=0)
         for count in RINGS:
-            if len(tiles) >= count:
+            if longest >= count:
                 self.counts[f"rings of {count} wanted"] += 1
                 self.counts[f"rings of {count}"] += len(stages) >= count
 
