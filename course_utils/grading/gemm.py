@@ -163,18 +163,18 @@ def _unmet(step: Step, answered: Answered, read: Artifact, receipt: Receipt) -> 
     The size that shows most tells first. Of another one with wrong results nothing is asked: they say more.
     """
     unmet: dict[str, str] = {}
-    first = step.emulated[0][0]
-    for launch, answer in sorted(answered, key=lambda run: run[0].size != first):
-        if launch.size != first and not answer.ok:
+    for launch, answer in sorted(answered, key=lambda run: run[0].artifact is not read):
+        first = launch.artifact is read
+        if not first and not answer.ok:
             continue
         found = conditions.told(
-            receipt if launch.artifact is read else receipts.read_ptx(launch.artifact.ptx),
+            receipt if first else receipts.read_ptx(launch.artifact.ptx),
             launch.artifact,
             step.requires,
             step.forbids,
             answer.facts if answer.ok else None,
         )
-        where = "" if launch.size == first else f" (at M, N, K = {_size(launch)})"
+        where = "" if first else f" (at M, N, K = {_size(launch)})"
         for name in found.keys() - unmet.keys():
             unmet[name] = found[name] + where
     return {name: unmet[name] for name in (*step.requires, *step.forbids) if name in unmet}

@@ -856,3 +856,12 @@ def test_without_a_driver_no_process_is_started(monkeypatch):
 
 def test_one_worker_for_the_process():
     assert client.worker(client.GPU) is client.worker(client.GPU)
+
+
+@pytest.mark.parametrize("answer", [Answer(**WRONG), Answer(error="timeout", detail="8"), Answer(**RIGHT)])
+def test_a_machine_with_sizes_of_its_own_asks_for_the_instructions_whatever_it_computed(answer, offline):
+    """A GPU runs none of the emulated sizes; its first one is read, and said without its size."""
+    verdict = check_gemm("step05", "step03", backend=Scripted(answer, "gpu"))
+    part = next(part for part in verdict.checks if part.name == "instructions")
+    assert part.passed is False and part.points < part.max_points
+    assert part.card is not None and "(at M, N, K" not in part.card.told

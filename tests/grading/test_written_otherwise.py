@@ -405,6 +405,11 @@ NARROW = (  # rows of 64 bytes in shared memory, and copies of four threads a ro
 )
 
 # fmt: off
+EVERY_RUN = {
+    *("a tile of 64 x 128 x 32", "D in chunks", "raw mbarriers", "a macro for the load", "A from registers"),
+    *("A from registers in CuTe", "CUTLASS's scheduler and store pipeline", "a cluster along N", "three consumers"),
+    *("T.Pipelined", "consumers that take turns"),
+}
 KERNELS = {
     "a tile of 128 x 256": Kernel("step03", "tilelang", (tile(128, 256, 64),)),
     "a tile of 64 x 128 x 32": Kernel("step03", "tilelang", (tile(64, 128, 32),)),
@@ -456,7 +461,12 @@ def require_all(verdict: Verdict) -> None:
     assert not lost, str(verdict)
 
 
-@pytest.mark.parametrize("name", KERNELS)
+def some(kernels: Iterable[str]) -> list:
+    """All of them, of which `make test` runs those of EVERY_RUN."""
+    return [pytest.param(name, marks=[] if name in EVERY_RUN else [pytest.mark.thorough]) for name in kernels]
+
+
+@pytest.mark.parametrize("name", some(KERNELS))
 def test_a_right_kernel_keeps_its_marks(name: str) -> None:
     kernel = KERNELS[name]
     step = replace(steps.find(kernel.step), emulated=((kernel.size, None),))
@@ -465,7 +475,7 @@ def test_a_right_kernel_keeps_its_marks(name: str) -> None:
     require_all(judge(step, kernel.dsl, machine, list(machine.run([Launch(kernel.size, artifact)]))))
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("name", some(WHOLE))
 def test_it_keeps_them_in_the_whole_check(name: str) -> None:
     kernel = WHOLE[name]
     require_all(check_gemm(kernel.step, kernel.gemm(), kernel.dsl, "emulator"))
