@@ -5,7 +5,7 @@ roles, barriers, orders and helpers, and no card.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -407,7 +407,8 @@ NARROW = (  # rows of 64 bytes in shared memory, and copies of four threads a ro
 # fmt: off
 EVERY_RUN = {
     *("a tile of 64 x 128 x 32", "D in chunks", "raw mbarriers", "a macro for the load", "A from registers"),
-    *("A from registers in CuTe", "CUTLASS's scheduler and store pipeline", "a cluster along N", "three consumers"),
+    *("A from registers in CuTe", "a cluster along N", "three consumers"),
+    "CUTLASS's scheduler and store pipeline",
     *("T.Pipelined", "consumers that take turns"),
 }
 KERNELS = {
