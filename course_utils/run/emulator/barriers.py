@@ -40,6 +40,8 @@ class MBarrier:
         self.agent, self.clock, self.gathering = order.new_agent(), order.clock(), order.clock()
         self.init = path.warp.agent, path.warp.time
         self.init_at = path.at
+        place = path.machine.findings.place(path.at)
+        self.line = place.file, place.line, place.code  # of the author's, that initialises it
         self.fenced = False
         self.waiting: list[Path] = []
         self.woken: list[Path] = []

@@ -224,6 +224,21 @@ class Program:
             self._arrivals[pc] = frozenset(i for i in self._reached(pc) if self._ability(i) == "arrive")
         return self._arrivals[pc]
 
+    def comes_to(self, pc: int, number: int | None) -> bool:
+        """Can a barrier of threads still be reached from an instruction: the named one of this number, or the
+        cluster's for None? A number in a register may be any.
+        """
+        for i in self._reached(pc):
+            opcode, operands = self.kernel.instructions[i].opcode, self.kernel.instructions[i].operands
+            if opcode[0] not in ("bar", "barrier"):
+                continue
+            if "cluster" in opcode:
+                if number is None and "arrive" in opcode:
+                    return True
+            elif number is not None and (not isinstance(operands[0], Imm) or operands[0].value == number):
+                return True
+        return False
+
     # Code
 
     def function(self, pc: int, masked: bool) -> Callable[..., int]:
