@@ -27,6 +27,7 @@ BESIDES = {
         "absent-lanes",
         "cute",
     ): " cute.copy with a TMA atom elects its own lane and may not stand under elect_one.",
+    ("livelock", "tilelang"): " `tiles.next_tile()` takes it.",
     ("absent-lanes", "tilelang"): " T.tma_copy and T.shuffle_elect elect among the lanes of whole warps.",
 }
 _TERM = re.compile("|".join(rf"(?<![\w.]){re.escape(term)}(?!\w|\.\w)" for term in CALLS))

@@ -68,8 +68,8 @@ _RANK = {RegisterWait: 0, PhaseWait: 1, WgmmaWait: 2, ThreadWait: 3}
 
 
 def _told(rows: list[dict], ctas: int) -> dict[str, str]:
-    """What to say of each group of waiting warps, and its line. A CTA is named where the ``ctas`` of the cluster
-    do not all wait alike.
+    """What to say of each group of waiting warps, and its line. A CTA is named where the ``ctas`` of the
+    cluster do not all wait alike.
     """
     alike: dict[tuple, list[int]] = {}
     for row in rows:

@@ -70,9 +70,9 @@ def _given(barrier: MBarrier) -> tuple[str, int, int] | None:
 
 
 def _kinds(cta: CTA) -> dict[MBarrier, str]:
-    """ "full" for mbarriers that count bytes, "empty" for those that are only arrived on: whole arrays, as they
-    were initialised. Before any bytes are expected, by the role of those who wait. A kernel without roles or
-    the word has no "empty".
+    """ "full" for mbarriers that count bytes, "empty" for those that are only arrived on: whole arrays, as
+    they were initialised. Before any bytes are expected, by the role of those who wait. A kernel without
+    roles or the word has no "empty".
     """
     machine, kinds, others = cta.machine, dict["MBarrier", str](), list["MBarrier"]()
     counts_bytes = any(b.carries_bytes for b in cta.mbarriers.values())

@@ -196,6 +196,18 @@ class Path:
             text = f"the lanes part at {branch}" if self.parted >= 0 else ""
         self.fault(kind, detail, more=(text,) if text else ())
 
+    def endless(self) -> NoReturn:
+        """This path comes to code that no end of the kernel can be reached from."""
+        self.pc, findings = self.at, self.machine.findings
+        loop = findings.loop_of(self.machine.program.reached(self.at))
+        if loop is None:
+            self.fault("livelock", f"{self.name()} comes to a loop that nothing ends")
+        origin, condition = loop
+        changes = f"nothing in it changes `{condition}`" if condition else "nothing in it ends it"
+        text = f"{self.name()} never leaves this loop: {changes}"
+        findings.add("livelock", self.at, text, origin=origin)
+        raise StopEmulation
+
     def lanes(self) -> np.ndarray:
         return np.ones(LANES, np.bool_) if self.mask is None else self.mask
 
