@@ -149,8 +149,8 @@ class MBarrier:
             path.find(
                 "expect-tx",
                 lambda: (
-                    f"phase {self.phase} of {self._from(path)} ends while {self.flying:,} bytes of its loads are "
-                    "still on their way"
+                    f"phase {self.phase} of {self._from(path)} ends while {self.flying:,} bytes of its loads "
+                    "are still on their way"
                 ),
                 barriers=(self,),
             )

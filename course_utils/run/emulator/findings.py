@@ -241,7 +241,7 @@ class Findings:
         finding = Finding(
             kind,
             severity,
-            detail() if callable(detail) else detail,
+            calls.beside(detail() if callable(detail) else detail, self.artifact.dsl),
             calls.beside(advice or usual, self.artifact.dsl)
             + calls.BESIDES.get((kind, self.artifact.dsl), ""),
             place,
@@ -289,7 +289,7 @@ class Findings:
         return Place(ptx, file_name(origin.file), origin.line, code, origin.added, generated)
 
     def loop_of(self, instructions: Iterable[int]) -> tuple[Origin, str] | None:
-        """The author's loop that these instructions come from, and its condition: the innermost `while` around
+        """The author's loop that these instructions come from, and its condition: the innermost `while` about
         them all, as a `for` has an end, or else the innermost loop.
         """
         lines: dict[str, set[int]] = {}
@@ -321,8 +321,8 @@ class Findings:
 
     @cached_property
     def _merged(self) -> dict[int, Origin]:
-        """TileLang makes one call of an arrival and the bytes of the copies before it. Line of such a call, that
-        no line of the author's is known for, to the author's arrival; nothing where their numbers differ.
+        """TileLang makes one call of an arrival and the bytes of the copies before it. Line of such a call,
+        that no line of the author's is known for, to the author's arrival; none where their numbers differ.
         """
         origins = self.artifact.origins
         calls = [

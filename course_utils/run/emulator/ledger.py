@@ -161,7 +161,7 @@ def blame(machine: Machine, cluster: Cluster) -> None:
 
 
 def _lead(findings: Findings) -> None:
-    """What the mbarriers of an array got too many of leads over what that did to those who waited for them."""
+    """What the mbarriers of an array got too many of leads over what that did to those who wait for them."""
     first = next(iter(findings.found.values()))
     for cause in findings.found.values():
         if cause.kind == CAUSES.get(first.kind) and _arrays(cause) & _arrays(first):

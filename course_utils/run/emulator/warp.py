@@ -56,6 +56,7 @@ class Warp:
         self.wgmma_open: list[int] = []
         self.wgmma_groups: list[list[int]] = []
         self.wgmma_wait: list[list[int]] = []
+        self.wgmma_missing = ""  # the commit_group that wgmmas lacked at the last wait_group
         self.cluster_generation = 0
         # cp.async: not committed, committed
         self.copies: CopyGroup = []
@@ -146,6 +147,11 @@ class Path:
     def name(self) -> str:
         self.warp.seen_at = self.pc
         return names.of_warps([self.warp], self.cta)
+
+    def names(self, warps: Iterable[Warp]) -> str:
+        """Warps beside this one, as ``name`` calls one."""
+        self.warp.seen_at = self.pc
+        return names.of_warps(warps, self.cta)
 
     def find(
         self,
