@@ -117,7 +117,7 @@ CONDITIONS = {
     "expect-tx": Condition(
         "an mbarrier told how many bytes to expect, `expect_tx`",
         lambda r, a: r.expect_tx > 0,
-        lambda r, a: "none",
+        lambda r, a: "none" + " (`producer_acquire` tells it)" * (a.dsl == "cute"),
         (Family.EXPECT_TX,),
     ),
     "proxy fence": Condition(

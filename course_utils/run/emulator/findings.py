@@ -134,6 +134,11 @@ WITHOUT_ROLES = {
     "read-before-load": "Shared memory is read, but the reader has not waited for the TMA load (or cp.async) "
     "that fills it. Wait on the barrier of this stage, with the parity of this round.",
 }
+# The same where nothing but loads ends a phase of any mbarrier.
+UNTOLD = (
+    "A TMA load writes over an earlier load of the same bytes that nobody has waited for. What tells the "
+    "producer that a stage is free? It takes a second barrier for each stage, which the consumers arrive on."
+)
 EARLY = (
     "A stage is written while its last content may still be used. Release a stage only after the wait_group "
     "that covers its reader, and only once a round for each warp that its barrier counts."

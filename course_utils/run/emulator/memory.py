@@ -189,8 +189,8 @@ class SharedMemory(Region):
                 path.find(
                     "read-before-write",
                     lambda: (
-                        f"{reader} ({path.names(late_ones)}) reads what {writer} writes: no barrier orders the "
-                        "two"
+                        f"{reader} ({path.names(late_ones)}) reads what {writer} writes: no barrier orders "
+                        "the two"
                     ),
                 )
         elif fenced is not None:
@@ -203,8 +203,8 @@ class SharedMemory(Region):
                 path.find(
                     "proxy-fence",
                     lambda: (
-                        f"{reader} ({path.names(late_ones)}) reads what {writer} wrote with ordinary stores, "
-                        "and no fence.proxy.async is between"
+                        f"{reader} ({path.names(late_ones)}) reads what {writer} wrote with ordinary "
+                        "stores, and no fence.proxy.async is between"
                     ),
                 )
         if not codes.all():

@@ -15,7 +15,7 @@ import numpy as np
 
 from course_utils.run.emulator import names
 from course_utils.run.emulator.arithmetic import LANES, UNSIGNED
-from course_utils.run.emulator.findings import EARLY, StopEmulation
+from course_utils.run.emulator.findings import EARLY, UNTOLD, StopEmulation
 from course_utils.run.emulator.lowered import Mask, Value
 from course_utils.run.emulator.memory import Region
 from course_utils.run.emulator.order import AGENT_BITS
@@ -174,7 +174,10 @@ class Path:
         here = f"the write: {findings.place(self.at)}"
         # a wait for a load releases nothing; and a first round's wait passes with no release at all
         if barrier is None or barrier.carries_bytes or barrier.released_by is None:
-            findings.add(kind, self.at, detail, more=(reader,) if reader else (), barriers=barriers)
+            untold = findings.has_roles and all(b.carries_bytes for b in self.cta.mbarriers.values())
+            advice = UNTOLD if untold and kind == "overwrite-before-use" else ""
+            more = (reader,) if reader else ()
+            findings.add(kind, self.at, detail, more=more, barriers=barriers, advice=advice)
             return
         wait = f"its wait for {barrier.name()}: {findings.place(waited_at)}"
         warp, at = barrier.released_by
