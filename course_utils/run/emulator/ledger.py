@@ -102,13 +102,14 @@ def rows(barriers: Iterable[MBarrier]) -> tuple[Row, ...]:
 
 
 def _row(barrier: MBarrier, several: bool) -> Row:
-    arrived = f"{barrier.count - barrier.pending} of {barrier.count}"
+    came = max(barrier.count - barrier.pending, sum(barrier.this_phase.values()))
+    arrived = f"{came} of {barrier.count}"
     if barrier.this_phase:
         arrived += f", by {names.of_warps(barrier.this_phase, barrier.cta)}"
     if barrier.last_phase:
         by = names.of_warps(barrier.last_phase, barrier.cta)
         arrived += f"; {sum(barrier.last_phase.values())} in the one before, by {by}"
-    came = (
+    landed = (
         "none" if not barrier.carries_bytes else f"{barrier.expected - barrier.tx:,} of {barrier.expected:,}"
     )
     waits: dict[str, list[Warp]] = {}
@@ -119,7 +120,7 @@ def _row(barrier: MBarrier, several: bool) -> Row:
     waiting = "; ".join(f"{names.of_warps(warps, barrier.cta)} {text}" for text, warps in waits.items())
     where = f" of CTA {barrier.cta.number}" if several else ""
     return Row(
-        barrier.name() + where, str(barrier.count), str(barrier.phase), arrived, came, waiting or "nobody"
+        barrier.name() + where, str(barrier.count), str(barrier.phase), arrived, landed, waiting or "nobody"
     )
 
 

@@ -176,8 +176,8 @@ class Path:
         if barrier is None or barrier.carries_bytes or barrier.released_by is None:
             untold = findings.has_roles and all(b.carries_bytes for b in self.cta.mbarriers.values())
             advice = UNTOLD if untold and kind == "overwrite-before-use" else ""
-            more = (reader,) if reader else ()
-            findings.add(kind, self.at, detail, more=more, barriers=barriers, advice=advice)
+            about = (reader,) if reader else ()
+            findings.add(kind, self.at, detail, more=about, barriers=barriers, advice=advice)
             return
         wait = f"its wait for {barrier.name()}: {findings.place(waited_at)}"
         warp, at = barrier.released_by
