@@ -88,6 +88,10 @@ def _grid(r: Receipt, a: Artifact) -> str:
     return f"a grid of {' x '.join(map(str, a.grid))} for M, N = {a.problem[0]}, {a.problem[1]}"
 
 
+def _pipeline(a: Artifact) -> bool:
+    return any("PipelineTma" in text for text in a.python.values())
+
+
 def _loads(r: Receipt) -> int:
     return sum(r.tensor_loads.values()) + sum(r.multicast_loads.values())
 
@@ -123,7 +127,7 @@ CONDITIONS = {
     "expect-tx": Condition(
         "an mbarrier told how many bytes to expect, `expect_tx`",
         lambda r, a: r.expect_tx > 0,
-        lambda r, a: "none",
+        lambda r, a: "none" + " (a `producer_acquire` tells it)" * _pipeline(a),
         (Family.EXPECT_TX,),
     ),
     "proxy fence": Condition(

@@ -110,9 +110,11 @@ def _diagnose(
         never = f"{n_wrong:,} {share} were never written, {_place(wrong)}."
         return f"{hint} {never}" if corner else f"{never} {hint}"
     parts = [f"{n_wrong:,} {share} are wrong ({100 * n_wrong / total:.3g}%), {_place(wrong)}."]
-    if n_unwritten:
-        never = f"{n_unwritten:,} of them were never written, {_place(unwritten)}."
-        parts = [hint, *parts, never] if corner else [*parts, never, hint]
+    if n_unwritten and corner:
+        parts = [hint, *parts, f"{n_unwritten:,} of them were never written, {_place(unwritten)}."]
+    elif n_unwritten:
+        others = f"{n_wrong - n_unwritten:,} others are wrong, {_place(wrong & ~unwritten)}."
+        parts = [f"{n_unwritten:,} {share} were never written, {_place(unwritten)}.", hint, others]
     computed = wrong & ~unwritten
     if int(computed.sum()):
         nans = int((~torch.isfinite(D) & computed).sum())
@@ -129,10 +131,15 @@ def _diagnose(
         )
         if typical < 0.02:
             parts.append(_small_errors(norm, ""))
-        elif story := _tile_story(D, A, B, ref, computed) or _k_story(D, A, B, computed):
-            # what the values tell comes before where they are, unless all CTAs wrote to one place
-            one_place = corner and corner[0] < D.shape[0] and corner[1] < D.shape[1]
-            parts.insert(len(parts) if one_place else 0, story)
+        elif story := (
+            _tile_story(D, A, B, ref, computed, n_unwritten > 0)
+            or _moved_story(D, ref, computed)
+            or _k_story(D, A, B, computed)
+        ):
+            # what the values tell comes before where they are, and after what was never written
+            parts.insert(1 if n_unwritten and _MIRROR not in story else 0, story)
+            if n_unwritten and corner and _STORE in story:
+                parts[0] = _unwritten_hint(unwritten, stacked=True)
         else:
             hint = _pattern_hint(computed)
             parts.insert(0 if hint.startswith("Every") else len(parts), hint)
@@ -176,16 +183,22 @@ def _corner(mask: torch.Tensor) -> tuple[int, int] | None:
     return (rows, cols) if bool(mask[:rows, :cols].all()) and int(mask.sum()) == rows * cols else None
 
 
-def _unwritten_hint(unwritten: torch.Tensor) -> str:
+def _unwritten_hint(unwritten: torch.Tensor, stacked: bool = False) -> str:
+    """What leaves such gaps; ``stacked``: what is missing was stored over something else."""
     M, N = unwritten.shape
     if found := _corner(~unwritten):
         rows, cols = found
         told = f"The kernel wrote D[0:{rows}, 0:{cols}] alone, of {M} x {N}:"
+        if stacked:
+            return f"{told} does every CTA, and every slice, store to its own place?"
         if rows % TILE or cols % TILE:
             return f"{told} do slices count elements, where a CTA's index counts tiles?"
         if rows < M and cols < N:
             return f"{told} does every CTA store to its own place, and does the grid cover D?"
-        return f"{told} are x and y of the grid mixed up, or M and N? Does the grid cover D?"
+        return (
+            f"{told} are x and y of the grid mixed up, or M and N? Do the tiles of all CTAs (by the grid, or "
+            "the order of tiles) cover D?"
+        )
     tiles = _tiles(unwritten)
     full = _counts(unwritten) == TILE * TILE
     if bool((tiles == full).all()):
@@ -222,8 +235,8 @@ def _pattern_hint(wrong: torch.Tensor) -> str:
             "fence between two owners of the same bytes, not arithmetic."
         )
     return (
-        "Parts of tiles are wrong: two owners of the same bytes overlap. Look for a missing wait, arrival or "
-        "fence."
+        "Parts of tiles are wrong: does each slice or fragment take its own part of the sums, and go to its "
+        "own place? If so, look for a missing wait, arrival or fence."
     )
 
 
@@ -232,10 +245,15 @@ def _span(tile: int, width: int = TILE) -> str:
 
 
 def _tile_story(
-    D: torch.Tensor, A: torch.Tensor, B: torch.Tensor, ref: torch.Tensor, wrong: torch.Tensor
+    D: torch.Tensor,
+    A: torch.Tensor,
+    B: torch.Tensor,
+    ref: torch.Tensor,
+    wrong: torch.Tensor,
+    gaps: bool = False,
 ) -> str:
     """Explain the first tile that is wrong all over by whole products of other rows: those of another tile,
-    beside its own, transposed, or of one operand with itself.
+    beside its own, transposed, or of one operand with itself. ``gaps``: others were never written.
     """
     M, N = ref.shape
     hit = (_counts(wrong) > 0.9 * TILE * TILE).nonzero()
@@ -259,7 +277,7 @@ def _tile_story(
 
     told = f"D[{_span(i)}, {_span(j)}] holds"
     if other := nearest(held):
-        return f"{told} {product(other)}: {_misplaced((i, j), other)}"
+        return f"{told} {product(other)}: {_misplaced((i, j), other, gaps)}"
     if other := nearest(held - products[i, j]):
         return f"{told} its own sum and {product(other)}: a former tile's sum was not cleared."
     if other := nearest(held.T):
@@ -283,16 +301,53 @@ def _near(values: torch.Tensor, held: torch.Tensor) -> bool:
     return float((values - held).norm() / held.norm()) < 0.02
 
 
-def _misplaced(own: tuple[int, int], other: tuple[int, int]) -> str:
-    """Which operand, or the store, is at another tile's place."""
+_MIRROR, _STORE = "mirror place", "places the store"
+
+
+def _misplaced(own: tuple[int, int], other: tuple[int, int], gaps: bool) -> str:
+    """Which operand, or the store, is at another tile's place: the store, where it left ``gaps``."""
     (i, j), (row, col) = own, other
     if (row, col) == (j, i):
-        return "D's tile is stored at its mirror place, or both operands are cut by the other's index."
+        return f"D's tile is stored at its {_MIRROR}, or both operands are cut by the other's index."
+    if gaps:
+        return f"that belongs at another place of D. Which index {_STORE}?"
     if row == i:
-        return "these rows of B belong to another tile. Which index cuts B?"
+        return "these rows of B belong to another tile. Which index cuts B, or a slice of D?"
     if col == j:
-        return "these rows of A belong to another tile. Which index cuts A?"
+        return "these rows of A belong to another tile. Which index cuts A, or a slice of D?"
     return "wrong coordinates, or what a former tile left."
+
+
+def _moved_story(D: torch.Tensor, ref: torch.Tensor, wrong: torch.Tensor) -> str:
+    """Explain the first wrong tile by columns, or rows, that belong at another place of the same rows, or
+    columns.
+    """
+    hit = _tiles(wrong).nonzero()
+    if len(hit) == 0:
+        return ""
+    i, j = (int(v) * TILE for v in hit[0])
+    return _moved(D, ref, wrong, i, j, "columns") or _moved(D.T, ref.T, wrong.T, j, i, "rows")
+
+
+def _moved(D: torch.Tensor, ref: torch.Tensor, wrong: torch.Tensor, row: int, col: int, things: str) -> str:
+    """Of the tile at (row, col), the first run of wrong columns that belong elsewhere in its rows."""
+    rows = slice(row, row + TILE)
+    bad = wrong[rows, col : col + TILE].sum(0) > 0.9 * TILE
+    if not bool(bad.any()):
+        return ""
+    begin = col + int(bad.nonzero()[0])
+    held, right = D[rows].to(ref.dtype), ref[rows]
+    off = (right - held[:, begin : begin + 1]).norm(dim=0)
+    source, count = int(off.nan_to_num(math.inf).argmin()), 0
+    while begin + count < D.shape[1] and source + count < D.shape[1] and count < TILE:
+        if source == begin or not _near(right[:, source + count], held[:, begin + count]):
+            break
+        count += 1
+    if not count:
+        return ""
+    here, own = f"{begin}:{begin + count}", f"{source}:{source + count}"
+    place = f"D[{row}:{row + TILE}, {here}]" if things == "columns" else f"D[{here}, {row}:{row + TILE}]"
+    return f"{place} holds what belongs in {things} {own}: which index cuts the sums, or {_STORE}?"
 
 
 def _k_story(D: torch.Tensor, A: torch.Tensor, B: torch.Tensor, wrong: torch.Tensor) -> str:

@@ -149,8 +149,8 @@ def test_unwritten_is_told_from_computed_nan():
     found = assert_wrong(
         D,
         [
-            "8,192 of 98,304 elements are wrong",
-            "4,096 of them were never written",
+            "4,096 of 98,304 elements were never written, in rows 0..63, columns 64..127",
+            "4,096 others are wrong, in rows 128..191, columns 0..63",
             "4,096 are NaN",
             "rows 0..63, columns 64..127",
         ],
@@ -351,6 +351,24 @@ def test_what_alone_was_written_comes_first(rows, columns, words):
     assert_wrong(D, [words])
     D[:rows, :columns] += 9
     assert assert_wrong(D, [words]).diagnosis.startswith("The kernel wrote D[")
+
+
+def test_what_belongs_elsewhere_names_its_place():
+    moved = changed(slice(None), slice(32, 48), RIGHT[:, 96:112])
+    words = "D[0:64, 32:48] holds what belongs in columns 96:112: which index cuts the sums"
+    assert assert_wrong(moved, [words]).diagnosis.startswith(words)
+    moved = changed(slice(80, 96), slice(None), RIGHT[:16])
+    assert_wrong(moved, ["D[80:96, 0:64] holds what belongs in rows 0:16"])
+
+
+def test_slices_stored_over_each_other_are_told_by_what_nobody_wrote():
+    D = unwritten(slice(None), slice(64, None))
+    D[:, :64] = RIGHT[:, 64:128]
+    found = assert_wrong(D, ["D[0:64, 0:64] holds A[0:64] @ B[64:128]^T: that belongs at another place of D"])
+    words = (
+        "The kernel wrote D[0:256, 0:64] alone, of 256 x 384: does every CTA, and every slice, store to its"
+    )
+    assert found.diagnosis.startswith(words)
 
 
 def test_a_tile_at_its_mirror_place_is_told_beside_tiles_that_nobody_wrote():

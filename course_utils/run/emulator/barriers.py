@@ -40,6 +40,8 @@ class MBarrier:
         self.agent, self.clock, self.gathering = order.new_agent(), order.clock(), order.clock()
         self.init = path.warp.agent, path.warp.time
         self.init_at = path.at
+        place = path.machine.findings.place(path.at)
+        self.line = place.file, place.line, place.code  # of the author's, that initialises it
         self.fenced = False
         self.waiting: list[Path] = []
         self.woken: list[Path] = []
@@ -58,6 +60,10 @@ class MBarrier:
     def array(self) -> str:
         return names.array_of(self)
 
+    def _from(self, path: Path) -> str:
+        """Its name, and its CTA where that is not the path's."""
+        return self.name() + ("" if self.cta is path.cta else f" of CTA {self.cta.number}")
+
     def use(self, path: Path, by_tma: bool = False) -> None:
         """Is the initialisation surely visible to this warp, or to a TMA load that it issues?"""
         agent, time = self.init
@@ -75,6 +81,7 @@ class MBarrier:
     def arrive(self, path: Path, count: int) -> None:
         self.use(path)
         warp = path.warp
+        warp.seen_at = path.at
         self.account.arrived(path, count)
         self.this_phase[warp] = self.this_phase.get(warp, 0) + count
         self.arrived_last = warp, path.at
@@ -125,7 +132,7 @@ class MBarrier:
             path.find(
                 "expect-tx",
                 lambda: (
-                    f"phase {self.phase} of {self.name()} expects {self.expected:,} bytes, but loads of "
+                    f"phase {self.phase} of {self._from(path)} expects {self.expected:,} bytes, but loads of "
                     f"{self.issued:,} bytes signal it"
                 ),
                 barriers=(self,),
@@ -142,8 +149,8 @@ class MBarrier:
             path.find(
                 "expect-tx",
                 lambda: (
-                    f"phase {self.phase} of {self.name()} ends while {self.flying:,} bytes of its loads are "
-                    "still on their way"
+                    f"phase {self.phase} of {self._from(path)} ends while {self.flying:,} bytes of its loads "
+                    "are still on their way"
                 ),
                 barriers=(self,),
             )

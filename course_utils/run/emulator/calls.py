@@ -10,6 +10,11 @@ CALLS = {
         "tilelang": "T.tma_store_wait(n)",
         "cute": "cute.arch.cp_async_bulk_wait_group(n)",
     },
+    "cp.async.bulk.commit_group": {
+        "tilelang": "T.tma_store_arrive()",
+        "cute": "cute.arch.cp_async_bulk_commit_group()",
+    },
+    "wgmma.commit_group": {"cute": "warpgroup.commit_group()"},
     "fence.proxy.async": {"tilelang": "T.fence_proxy_async()", "cute": "cute.arch.fence_view_async_shared()"},
     "fence_mbarrier_init": {"cute": "cute.arch.mbarrier_init_fence()"},
     "wgmma.wait_group": {"tilelang": "T.wait_wgmma(n)", "cute": "warpgroup.wait_group(n)"},
@@ -27,6 +32,7 @@ BESIDES = {
         "absent-lanes",
         "cute",
     ): " cute.copy with a TMA atom elects its own lane and may not stand under elect_one.",
+    ("livelock", "tilelang"): " `tiles.next_tile()` takes it.",
     ("absent-lanes", "tilelang"): " T.tma_copy and T.shuffle_elect elect among the lanes of whole warps.",
 }
 _TERM = re.compile("|".join(rf"(?<![\w.]){re.escape(term)}(?!\w|\.\w)" for term in CALLS))

@@ -17,6 +17,7 @@ from course_utils.run.emulator.wgmma import WgmmaWait
 if TYPE_CHECKING:
     from course_utils.run.emulator.barriers import MBarrier
     from course_utils.run.emulator.machine import Cluster, Machine
+    from course_utils.run.emulator.threads import ThreadBarrier
     from course_utils.run.emulator.warp import Path, Warp
 
 
@@ -34,11 +35,12 @@ def describe(machine: Machine, cluster: Cluster) -> None:
         else:
             alike[key] = row
     rows = sorted(alike.values(), key=lambda row: -row["lacks"])  # first who lacks what nobody can bring
-    told = [_told(row, rows[0]["cta"]) for row in rows]
-    text = told[0] if told else "no warp waits, and none can run"
-    others = tuple(f"{one}: {row['line']}" for one, row in zip(told[1:ROWS], rows[1:], strict=False))
-    if len(rows) > ROWS:
-        others += (f"{len(rows) - ROWS} more groups of warps wait",)
+    told = _told(rows, cluster.size)
+    text = next(iter(told), "no warp waits, and none can run")
+    lines = tuple(f"{one}: {line}" for one, line in told.items())
+    others = lines[1:ROWS]
+    if len(lines) > ROWS:
+        others += (f"{len(lines) - ROWS} more groups of warps wait",)
     at = rows[0]["blame"] if rows else -1
     barriers = [path.waits_for.barrier for path in paths if isinstance(path.waits_for, PhaseWait)]
     hungry = [p for p in paths if isinstance(p.waits_for, RegisterWait)]
@@ -51,7 +53,7 @@ def describe(machine: Machine, cluster: Cluster) -> None:
             hungry[0].at,
             f"setmaxnreg asks for {total:,} registers in all, and a CTA has {REGISTER_LIMIT:,}",
             waiting=rows,
-            more=tuple(f"{one}: {row['line']}" for one, row in zip(told[:ROWS], rows, strict=False)),
+            more=lines[:ROWS],
         )
         return
     more = [rows[0]["could"]] if rows and rows[0]["could"] else []
@@ -65,11 +67,19 @@ ROWS = 6  # groups of waiting warps that the text names; Finding.waiting has the
 _RANK = {RegisterWait: 0, PhaseWait: 1, WgmmaWait: 2, ThreadWait: 3}
 
 
-def _told(row: dict, home: int) -> str:
-    warps = row["warps"]
-    where = "" if row["cta"] == home else f" of CTA {row['cta']}"
-    who = f"{row['role']} warp{'s' * (len(warps) > 1)} {names.spans(warps)}{where}".lstrip()
-    return f"{who} wait{'s' * (len(warps) == 1)} {row['text']}"
+def _told(rows: list[dict], ctas: int) -> dict[str, str]:
+    """What to say of each group of waiting warps, and its line. A CTA is named where the ``ctas`` of the
+    cluster do not all wait alike.
+    """
+    alike: dict[tuple, list[int]] = {}
+    for row in rows:
+        alike.setdefault((row["role"], tuple(row["warps"]), row["text"], row["line"]), []).append(row["cta"])
+    told = {}
+    for (role, warps, text, line), where in alike.items():
+        of = f" of CTA {names.spans(where)}" if len(where) < ctas else ""
+        who = f"{role} warp{'s' * (len(warps) > 1)} {names.spans(warps)}{of}".lstrip()
+        told[f"{who} wait{'s' * (len(warps) == 1)} {text}"] = line
+    return told
 
 
 def _row(path: Path) -> dict:
@@ -91,10 +101,12 @@ def _row(path: Path) -> dict:
     if isinstance(reason, PhaseWait):
         row.update(_phase(reason, path))
     elif isinstance(reason, ThreadWait):
-        barrier = reason.barrier
+        barrier, vain = reason.barrier, not _met(path, reason.barrier)
         row.update(
             barrier=barrier.label,
-            text=f"at {barrier.label}, where {barrier.arrived} of {reason.needed} threads are",
+            text=f"at {barrier.label}, where {barrier.arrived} of {reason.needed} threads are"
+            + ", and no other warp comes to it" * vain,
+            lacks=3 * vain,
         )
     elif isinstance(reason, RegisterWait):
         row["text"] = (
@@ -105,6 +117,17 @@ def _row(path: Path) -> dict:
         joined = reason.group.operations[reason.count - 1].joined
         row["text"] = f"for a wgmma that {joined} of the 4 warps of its warpgroup have issued"
     return row
+
+
+def _met(path: Path, barrier: ThreadBarrier) -> bool:
+    """May a warp that is not at this barrier of threads still come to it?"""
+    number = next((n for n, named in path.cta.named.items() if named is barrier), None)
+    others = [
+        p
+        for p in path.machine.waiting
+        if (number is None or p.cta is path.cta) and getattr(p.waits_for, "barrier", None) is not barrier
+    ]
+    return any(path.machine.program.comes_to(p.pc, number) for p in others)
 
 
 def _phase(reason: PhaseWait, path: Path) -> dict:
@@ -172,9 +195,8 @@ def _could(barrier: MBarrier, path: Path) -> tuple[str, bool]:
         first = barrier.phase == 0 and path.warp not in barrier.account.waits
         if not first or barrier.carries_bytes or path.waits_for.parity != 0:
             return text, False
-        return f"{text}; on a new barrier a wait for parity 1 passes at once", names.of_role(
-            path.warp
-        ) == "producer"
+        vain = names.of_role(path.warp) == "producer" or barrier.array() == "empty"
+        return f"{text}; on a new barrier a wait for parity 1 passes at once", vain
     if None in ahead.values():
         return "nobody has arrived on it yet", False
     return "nobody has arrived on it, and no code ahead of any warp does", True

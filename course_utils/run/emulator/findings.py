@@ -7,11 +7,13 @@ on.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
-from course_utils.artifact import GENERATED, REGISTER_LIMIT, Artifact, file_name
+from course_utils.artifact import GENERATED, REGISTER_LIMIT, Artifact, Origin, file_name
 from course_utils.ptx.parser import Kernel
 from course_utils.run.emulator import calls, ledger
 from course_utils.run.emulator.ledger import Row, table
@@ -29,7 +31,7 @@ KINDS = {
         "with."),
     "livelock": ("error",
         "A warp loops without end and nothing that it reads will change. Does the loop's bound change "
-        "inside it?"),
+        "inside it, and does each turn of a loop over tiles take the next tile?"),
     "register-budget": ("error",
         "The warpgroups ask for more registers than a CTA has, so one waits for ever. Registers a thread,"
         f" times threads, over all warpgroups must stay within {REGISTER_LIMIT:,}: give the producer "
@@ -132,10 +134,17 @@ WITHOUT_ROLES = {
     "read-before-load": "Shared memory is read, but the reader has not waited for the TMA load (or cp.async) "
     "that fills it. Wait on the barrier of this stage, with the parity of this round.",
 }
+# The same where nothing but loads ends a phase of any mbarrier.
+UNTOLD = (
+    "A TMA load writes over an earlier load of the same bytes that nobody has waited for. What tells the "
+    "producer that a stage is free? It takes a second barrier for each stage, which the consumers arrive on."
+)
 EARLY = (
     "A stage is written while its last content may still be used. Release a stage only after the wait_group "
     "that covers its reader, and only once a round for each warp that its barrier counts."
 )
+
+_MERGED = "arrive_and_expect_tx("  # what TileLang makes of an arrival after copies
 
 
 @dataclass(frozen=True)
@@ -217,12 +226,16 @@ class Findings:
         barriers: Iterable[MBarrier] = (),
         advice: str = "",
         first: bool = False,
+        origin: Origin | None = None,
     ) -> Finding:
         """``at`` is the instruction's index (-1: none); ``detail`` a string, or a function that makes it when
         it is needed. ``barriers`` are those that it is about, ``advice`` replaces that of its kind, ``first``
-        puts it before all others.
+        puts it before all others, ``origin`` is the author's line where it is not the instruction's.
         """
         place = self.place(at)
+        if origin is not None:
+            code = self.artifact.code(origin)
+            place = replace(place, file=file_name(origin.file), line=origin.line, code=code, added=False)
         key = kind, str(place), subject
         if key in self.found:
             self.found[key].count += 1
@@ -233,7 +246,7 @@ class Findings:
         finding = Finding(
             kind,
             severity,
-            detail() if callable(detail) else detail,
+            calls.beside(detail() if callable(detail) else detail, self.artifact.dsl),
             calls.beside(advice or usual, self.artifact.dsl)
             + calls.BESIDES.get((kind, self.artifact.dsl), ""),
             place,
@@ -241,8 +254,14 @@ class Findings:
             more=more,
             ledger=ledger.rows(barriers),
         )
-        self.found = {key: finding, **self.found} if first else {**self.found, key: finding}
+        self.found[key] = finding
+        if first:
+            self.lead(finding)
         return finding
+
+    def lead(self, finding: Finding) -> None:
+        """Put a finding before all others."""
+        self.found = dict(sorted(self.found.items(), key=lambda item: item[1] is not finding))
 
     def ptx(self, at: int) -> str:
         instruction = self.kernel.instructions[at]
@@ -269,8 +288,63 @@ class Findings:
         origin = self.artifact.author(file, line)
         if origin is None or generated and origin.file not in self.artifact.python:
             return Place(ptx, generated=generated)
+        if origin.added and _MERGED in generated:
+            origin = self._merged.get(line, origin)
         code = self.artifact.code(origin)
         return Place(ptx, file_name(origin.file), origin.line, code, origin.added, generated)
+
+    def loop_of(self, instructions: Iterable[int]) -> tuple[Origin, str] | None:
+        """The author's loop that these instructions come from, and its condition: the innermost `while` about
+        them all, as a `for` has an end, or else the innermost loop.
+        """
+        lines: dict[str, set[int]] = {}
+        for source in {self.kernel.instructions[at].source for at in instructions}:
+            if source is None:
+                continue
+            file, line = self.kernel.files.get(source[0], ""), source[1]
+            origin = self.artifact.author(file, line)
+            if origin is not None and not origin.added and origin.file in self.artifact.python:
+                lines.setdefault(origin.file, set()).add(origin.line)
+        for file, numbers in lines.items():
+            try:
+                tree = ast.parse(self.artifact.python[file])
+            except SyntaxError:  # a cell with a magic
+                continue
+            loops = [
+                node
+                for node in ast.walk(tree)
+                if isinstance(node, ast.For | ast.While)
+                and node.lineno <= min(numbers)
+                and max(numbers) <= (node.end_lineno or 0)
+            ]
+            if loops:
+                loop = max(loops, key=lambda node: (isinstance(node, ast.While), node.lineno))
+                test = loop.test if isinstance(loop, ast.While) else None
+                condition = "" if test is None or isinstance(test, ast.Constant) else ast.unparse(test)
+                return Origin(file, loop.lineno), condition
+        return None
+
+    @cached_property
+    def _merged(self) -> dict[int, Origin]:
+        """TileLang makes one call of an arrival and the bytes of the copies before it. Line of such a call,
+        that no line of the author's is known for, to the author's arrival; none where their numbers differ.
+        """
+        origins = self.artifact.origins
+        calls = [
+            (line, origin)
+            for line, (text, origin) in enumerate(zip(self.generated, origins, strict=False), 1)
+            if _MERGED in text and origin is not None and origin.added
+        ]
+        known = {(origin.file, origin.line) for origin in origins if origin is not None and not origin.added}
+        arrivals = [
+            Origin(file, number)
+            for file in dict.fromkeys(origin.file for _, origin in calls)
+            for number, text in enumerate(self.artifact.python.get(file, "").splitlines(), 1)
+            if "mbarrier_arrive(" in text.partition("#")[0] and (file, number) not in known
+        ]
+        if len(calls) != len(arrivals):
+            return {}
+        return {line: arrival for (line, _), arrival in zip(calls, arrivals, strict=True)}
 
     def all(self) -> list[Finding]:
         """Errors first, in the order in which they were found."""

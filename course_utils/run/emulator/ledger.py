@@ -14,10 +14,13 @@ from course_utils.run.emulator import names
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.barriers import MBarrier
+    from course_utils.run.emulator.findings import Finding, Findings
     from course_utils.run.emulator.machine import Cluster, Machine
     from course_utils.run.emulator.warp import Path, Warp
 
 ROWS = 12  # of a table
+SLIPS = {"deadlock", "barrier-overrun", "phase-lapped"}  # what one that waits in vain, or is lapped, shows
+CAUSES = {"phase-lapped": "barrier-overrun", "read-before-load": "expect-tx"}
 # Findings that one arrival too many may be the cause of.
 SUFFER = {
     *("deadlock", "expect-tx", "barrier-overrun", "phase-lapped", "cluster-exit"),
@@ -99,13 +102,14 @@ def rows(barriers: Iterable[MBarrier]) -> tuple[Row, ...]:
 
 
 def _row(barrier: MBarrier, several: bool) -> Row:
-    arrived = f"{barrier.count - barrier.pending} of {barrier.count}"
+    came = max(barrier.count - barrier.pending, sum(barrier.this_phase.values()))
+    arrived = f"{came} of {barrier.count}"
     if barrier.this_phase:
         arrived += f", by {names.of_warps(barrier.this_phase, barrier.cta)}"
     if barrier.last_phase:
         by = names.of_warps(barrier.last_phase, barrier.cta)
         arrived += f"; {sum(barrier.last_phase.values())} in the one before, by {by}"
-    came = (
+    landed = (
         "none" if not barrier.carries_bytes else f"{barrier.expected - barrier.tx:,} of {barrier.expected:,}"
     )
     waits: dict[str, list[Warp]] = {}
@@ -116,7 +120,7 @@ def _row(barrier: MBarrier, several: bool) -> Row:
     waiting = "; ".join(f"{names.of_warps(warps, barrier.cta)} {text}" for text, warps in waits.items())
     where = f" of CTA {barrier.cta.number}" if several else ""
     return Row(
-        barrier.name() + where, str(barrier.count), str(barrier.phase), arrived, came, waiting or "nobody"
+        barrier.name() + where, str(barrier.count), str(barrier.phase), arrived, landed, waiting or "nobody"
     )
 
 
@@ -131,25 +135,61 @@ def table(found: Iterable[Row]) -> str:
 
 
 def blame(machine: Machine, cluster: Cluster) -> None:
-    """Where something is wrong with barriers, and one that is only arrived on gets more arrivals than it
-    counts, that comes first. Where bytes count too, an arrival too many is found as it comes.
+    """Where something is wrong with barriers, and one gets more arrivals than it counts, or than there are
+    rounds, that comes first. Others where bytes count too are found as they come.
     """
     found = machine.findings.found.values()
     if not any(finding.kind in SUFFER for finding in found):
         return
+    _lead(machine.findings)
+    slips = next(iter(found)).kind in SLIPS
     for cta in cluster.ctas:
         barriers = sorted(cta.mbarriers.values(), key=lambda b: b.offset)
         full = [b for b in barriers if b.carries_bytes]
+        # the i-th of those that are only arrived on frees what the i-th of the others fills
+        pair = len(barriers) == 2 * len(full)
         for i, barrier in enumerate(b for b in barriers if not b.carries_bytes):
-            # the i-th of those that are only arrived on frees what the i-th of the others fills
-            pair = len(barriers) == 2 * len(full)
             fills = full[i].phase if pair else max((b.phase for b in full), default=0)
-            if told := _too_often(barrier, fills):
+            told = _too_often(barrier, fills)
+            if slips and pair and told is None:
+                told = _more_than_fills(barrier, full[i])
+            if told:
                 text, at, others = told
                 machine.findings.add(
                     "barrier-overrun", at, text, more=others, barriers=(barrier,), first=True
                 )
                 return
+
+
+def _lead(findings: Findings) -> None:
+    """What the mbarriers of an array got too many of leads over what that did to those who wait for them."""
+    first = next(iter(findings.found.values()))
+    for cause in findings.found.values():
+        if cause.kind == CAUSES.get(first.kind) and _arrays(cause) & _arrays(first):
+            findings.lead(cause)
+            return
+
+
+def _arrays(finding: Finding) -> set[str]:
+    return {row.barrier.partition("[")[0] for row in finding.ledger}
+
+
+def _more_than_fills(empty: MBarrier, full: MBarrier) -> tuple[str, int, tuple[str, ...]] | None:
+    """A warp of this CTA that gives a stage back in more rounds than the stage was filled."""
+    for warp, mine in empty.account.arrivals.items():
+        if warp.cta is empty.cta and mine.later > mine.most * full.phase:
+            who, times = (
+                names.of_warps([warp], empty.cta),
+                "once" if full.phase == 1 else f"{full.phase} times",
+            )
+            text = f"{who} arrives on {empty.name()} {mine.later} times, and {full.name()} was filled {times}"
+            wait = full.account.waits.get(warp)
+            return (
+                text,
+                mine.at,
+                (f"its last wait: {full.cta.machine.findings.place(wait.at)}",) if wait else (),
+            )
+    return None
 
 
 def _too_often(barrier: MBarrier, fills: int) -> tuple[str, int, tuple[str, ...]] | None:
@@ -182,4 +222,8 @@ def _too_often(barrier: MBarrier, fills: int) -> tuple[str, int, tuple[str, ...]
     double = next((mine for mine in arrivals.values() if mine.most > mine.at_once), None)
     if double is not None:
         return text, double.at, (init,)
+    # too many from this CTA alone, each by a call of the author's: it is the call that is to blame
+    own = sum(mine.most for warp, mine in arrivals.items() if warp.cta is barrier.cta)
+    if own > count and "consumer_release" not in findings.place(last.at).code:
+        return text, last.at, (init,)
     return text, barrier.init_at, (others,)

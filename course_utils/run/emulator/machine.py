@@ -22,7 +22,7 @@ from course_utils.run.emulator.findings import Findings, StopEmulation
 from course_utils.run.emulator.order import Order
 from course_utils.run.emulator.schedule import Schedule, run
 from course_utils.run.emulator.threads import ThreadBarrier
-from course_utils.run.emulator.tma import TensorView
+from course_utils.run.emulator.tma import COMMIT, TensorView
 from course_utils.run.emulator.trace import Trace
 from course_utils.run.emulator.warp import Path, Warp
 from course_utils.run.emulator.wgmma import Pending, Warpgroup
@@ -234,7 +234,7 @@ class Machine:
                 path.fault(
                     "accumulator-before-wait",
                     f"{path.name()} uses register {kernel.register_names[register]}, which a wgmma may still "
-                    "write",
+                    f"write{memory.uncommitted(path.warp.wgmma_missing) if path.warp.wgmma_missing else ''}",
                 )
         for register in read:
             if registers[register] is None:
@@ -421,13 +421,12 @@ class CTA:
         self.machine.progress += 1
         self.exit_clock.join(warp.clock)
         stores = [s for groups in warp.bulk_groups.values() for group in groups for s in group]
-        stores += [s for group in warp.bulk.values() for s in group]
-        for store in stores:
+        still_open = [s for group in warp.bulk.values() for s in group]
+        for store in stores + still_open:
             if not store.done:
                 path.at = store.at
-                path.find(
-                    "exit-in-flight", lambda: f"{path.name()} ends and has not waited for its TMA store"
-                )
+                text = f"{path.name()} ends and has not waited for its TMA store"
+                path.find("exit-in-flight", text + memory.uncommitted(COMMIT) * (store in still_open))
                 store.finish(path)
         if self.left == 0:
             self._end(path)

@@ -21,7 +21,7 @@ from course_utils.run.emulator.order import AGENT_BITS, AGENT_MASK, NEVER, unord
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.barriers import MBarrier
-    from course_utils.run.emulator.warp import Path
+    from course_utils.run.emulator.warp import Path, Warp
 
 SHARED_BASE = 0x400
 RANK_SHIFT = 24
@@ -55,13 +55,14 @@ class Region:
 class AsyncRead:
     """Shared memory that wgmma or a TMA store reads.
 
-    ``done`` holds (agent, time) of each wait that covered it.
+    ``done`` holds (agent, time) of each wait that covered it. ``missing`` is the commit_group that it lacked
+    at a wait_group, which so passed it by.
     """
 
-    __slots__ = ("low", "high", "who", "at", "done", "last")
+    __slots__ = ("low", "high", "who", "at", "done", "last", "missing")
 
     def __init__(self, low: int, high: int, who: str, at: int) -> None:
-        self.low, self.high, self.who, self.at, self.last = low, high, who, at, 0
+        self.low, self.high, self.who, self.at, self.last, self.missing = low, high, who, at, 0, ""
         self.done: list[tuple[int, int]] = []
 
     def ordered_before(self, seen: np.ndarray) -> bool:
@@ -137,6 +138,13 @@ class SharedMemory(Region):
         for read in self.async_reads.values():
             if low < read.high and high > read.low and not read.ordered_before(seen):
                 if offsets is None or np.any((offsets < read.high) & (offsets >= read.low)):
+                    if read.missing:
+                        text = f"{path.name()} overwrites shared memory that {read.who} may still read"
+                        here = f"the write: {path.machine.findings.place(path.at)}"
+                        path.find(
+                            "overwrite-while-read", text + uncommitted(read.missing), more=(here,), at=read.at
+                        )
+                        continue
                     state = (
                         "has ended in this run, but nothing orders the two"
                         if read.done
@@ -150,34 +158,54 @@ class SharedMemory(Region):
                     )
 
     def check_codes(
-        self, path: Path, codes: np.ndarray, seen: np.ndarray, fenced: np.ndarray | None, reader: str
+        self,
+        path: Path,
+        codes: np.ndarray,
+        seen: np.ndarray,
+        fenced: np.ndarray | None,
+        reader: str,
+        together: Sequence[Warp] = (),
     ) -> None:
         """Hold the last writers of what is read against the reader's clock; ``fenced`` is None for the
-        generic proxy.
+        generic proxy. ``together`` are the warps that read, where they are several: those at fault are named.
         """
         codes = np.atleast_1d(codes)
+        warps = together or (path.warp,)
         late = unordered(codes, seen)
         if late.any():
             code = int(codes[late][0])
             agent, time = code & AGENT_MASK, code >> AGENT_BITS
             cluster = path.cta.cluster
             writer = cluster.agent_name(agent, path.cta)
+            late_ones = [warp for warp in warps if warp.clock.seen[agent] < time] or [path.warp]
             if agent > path.cta.cluster.warps_end:
-                _read_before_load(path, reader, cluster.barrier_of(agent), time - 1, writer)
+                _read_before_load(path, reader, late_ones, cluster.barrier_of(agent), time - 1, writer)
             elif time >= NEVER:
                 path.find(
                     "read-before-load",
                     lambda: f"{reader} ({path.name()}) reads what cp.async of {writer} still copies",
                 )
             else:
-                path.find("read-before-write", lambda: f"{reader} ({path.name()}) reads what {writer} writes")
+                path.find(
+                    "read-before-write",
+                    lambda: (
+                        f"{reader} ({path.names(late_ones)}) reads what {writer} writes: no barrier orders "
+                        "the two"
+                    ),
+                )
         elif fenced is not None:
             unfenced = unordered(codes, fenced)
             if unfenced.any():
-                writer = path.cta.cluster.agent_name(int(codes[unfenced][0]) & AGENT_MASK, path.cta)
+                code = int(codes[unfenced][0])
+                agent, time = code & AGENT_MASK, code >> AGENT_BITS
+                writer = path.cta.cluster.agent_name(agent, path.cta)
+                late_ones = [warp for warp in warps if warp.clock.fenced[agent] < time] or [path.warp]
                 path.find(
                     "proxy-fence",
-                    lambda: f"{reader} ({path.name()}) reads what {writer} wrote with ordinary stores",
+                    lambda: (
+                        f"{reader} ({path.names(late_ones)}) reads what {writer} wrote with ordinary "
+                        "stores, and no fence.proxy.async is between"
+                    ),
                 )
         if not codes.all():
             path.find(
@@ -186,13 +214,16 @@ class SharedMemory(Region):
             )
 
 
-def _read_before_load(path: Path, reader: str, barrier: MBarrier | None, phase: int, name: str) -> None:
+def _read_before_load(
+    path: Path, reader: str, warps: Sequence[Warp], barrier: MBarrier | None, phase: int, name: str
+) -> None:
     """The reader's line is to blame, or its wait for that very barrier where that let it pass too early."""
-    text = f"{reader} ({path.name()}) reads shared memory that TMA fills for {name}, phase {phase}, "
-    passed = barrier.account.waits.get(path.warp) if barrier else None
+    text = f"{reader} ({path.names(warps)}) reads shared memory that TMA fills for {name}, phase {phase}, "
+    passed = barrier.account.waits.get(warps[0]) if barrier else None
     if barrier is None or passed is None:
         about = () if barrier is None else (barrier,)
-        path.find("read-before-load", f"{text}which this warp has not waited for", about)
+        which = "this warp has" if len(warps) == 1 else "these warps have"
+        path.find("read-before-load", f"{text}which {which} not waited for", about)
         return
     findings = path.machine.findings
     behind = f"phase {passed.phases - 1} had passed" if passed.phases else "a new barrier has passed"
@@ -208,6 +239,11 @@ def _read_before_load(path: Path, reader: str, barrier: MBarrier | None, phase: 
         (f"the read: {findings.place(path.at)}" if wrong else f"its last wait: {wait}",),
         passed.at if wrong else None,
     )
+
+
+def uncommitted(instruction: str) -> str:
+    """What to say more of work that this commit_group has put in no group."""
+    return f": no {instruction} put it in a group, so no wait covers it"
 
 
 def pick(value: Value, lane: int) -> int:

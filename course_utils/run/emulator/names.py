@@ -24,6 +24,8 @@ _CALLS = {
     "tma_bar_ptr": "full",
     "consumer_release": "empty",
 }
+# The line that makes a pipeline and initialises its barriers.
+_PIPELINE = re.compile(r"[Pp]ipeline|\.create\(")
 
 
 def of_barrier(barrier: MBarrier) -> str:
@@ -68,22 +70,54 @@ def _given(barrier: MBarrier) -> tuple[str, int, int] | None:
 
 
 def _kinds(cta: CTA) -> dict[MBarrier, str]:
-    """ "full" for mbarriers that count bytes, "empty" for those that are only arrived on. Before any bytes
-    are expected, by the role of those who wait. A kernel without roles or the word has no "empty".
+    """ "full" for mbarriers that count bytes, "empty" for those that are only arrived on: whole arrays, as
+    they were initialised. Before any bytes are expected, by the role of those who wait. A kernel without
+    roles or the word has no "empty".
     """
+    machine, kinds, others = cta.machine, dict["MBarrier", str](), list["MBarrier"]()
+    counts_bytes = any(b.carries_bytes for b in cta.mbarriers.values())
     barriers = sorted(cta.mbarriers.values(), key=lambda b: b.offset)
-    python = cta.machine.artifact.python.values()
-    if any(b.carries_bytes for b in barriers):
-        known = cta.machine.program.has_roles or not python or any("empty" in text for text in python)
-        arrivals = "empty" if known else "barrier"
-        return {b: "full" if b.carries_bytes else arrivals for b in barriers}
-    if len(barriers) == 1:
-        return dict.fromkeys(barriers, "full")
-    waiting = [next((of_role(p.warp) for p in b.waiting), "") for b in barriers]
+    python = machine.artifact.python.values()
+    known = machine.program.has_roles or not python or any("empty" in text for text in python)
+    for array in _initialised(barriers):
+        half, odd = divmod(len(array), 2)
+        if _PIPELINE.search(array[0].line[2]) and not odd:
+            kinds |= dict.fromkeys(array[:half], "full") | dict.fromkeys(array[half:], "empty")
+        elif counts_bytes:
+            kind = "full" if any(b.carries_bytes for b in array) else "empty"
+            for barrier in array:  # one that nobody has used yet is as those before it
+                if barrier.carries_bytes or barrier.account.arrivals:
+                    kind = "full" if barrier.carries_bytes else "empty"
+                kinds[barrier] = kind if known or kind == "full" else "barrier"
+        else:
+            others += array
+    if len(others) == 1:
+        return kinds | {others[0]: "full"}
+    waiting = [next((of_role(p.warp) for p in b.waiting), "") for b in others]
     if "producer" not in waiting or "consumer" not in waiting:
-        return dict.fromkeys(barriers, "barrier")
+        return kinds | dict.fromkeys(others, "barrier")
     p, c = waiting.index("producer"), waiting.index("consumer")  # one array, then the other
-    return {b: "full" if (i < p if c < p else i >= c) else "empty" for i, b in enumerate(barriers)}
+    return kinds | {b: "full" if (i < p if c < p else i >= c) else "empty" for i, b in enumerate(others)}
+
+
+def _initialised(barriers: list[MBarrier]) -> list[list[MBarrier]]:
+    """Arrays of mbarriers in address order: neighbours that one line of the author's initialises, with one
+    count. A pipeline is one array: its full barriers, then as many empty ones.
+    """
+    arrays: list[list[MBarrier]] = []
+    for barrier in barriers:
+        last = arrays[-1][-1] if arrays else None
+        if (
+            last is not None
+            and last.offset + 8 == barrier.offset
+            and last.line == barrier.line
+            and barrier.line[1]
+            and (last.count == barrier.count or _PIPELINE.search(barrier.line[2]))
+        ):
+            arrays[-1].append(barrier)
+        else:
+            arrays.append([barrier])
+    return arrays
 
 
 def array_meant(cta: CTA, at: int) -> str:

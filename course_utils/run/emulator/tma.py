@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from course_utils.run.emulator.trace import Span
     from course_utils.run.emulator.warp import Path
 
+COMMIT = "cp.async.bulk.commit_group"
+
 Coordinates: TypeAlias = tuple[int, ...]  # of a box, innermost first; () where there is no map
 Slices: TypeAlias = tuple[slice, ...]
 
@@ -286,11 +288,19 @@ def _check_target(path: Path, cta: CTA, low: int, high: int) -> None:
                 )
             else:
                 path.find(
-                    "write-unordered", lambda: f"{path.name()} loads over shared memory that {writer} writes"
+                    "write-unordered",
+                    lambda: (
+                        f"{path.name()} loads over shared memory that {writer} writes: no barrier orders the "
+                        "two"
+                    ),
                 )
         elif unordered(codes, clock.fenced).any():
             path.find(
-                "proxy-fence-overwrite", lambda: f"{path.name()} loads over shared memory that threads wrote"
+                "proxy-fence-overwrite",
+                lambda: (
+                    f"{path.name()} loads over shared memory that threads wrote, and no fence.proxy.async is "
+                    "between"
+                ),
             )
     if shared.was_read:
         codes = shared.read[low >> 2 : high >> 2]
@@ -300,7 +310,11 @@ def _check_target(path: Path, cta: CTA, low: int, high: int) -> None:
             )
         elif unordered(codes, clock.fenced).any():
             path.find(
-                "proxy-fence-overwrite", lambda: f"{path.name()} loads over shared memory that threads read"
+                "proxy-fence-overwrite",
+                lambda: (
+                    f"{path.name()} loads over shared memory that threads read, and no fence.proxy.async is "
+                    "between"
+                ),
             )
         codes[:] = 0
     if shared.async_reads:
@@ -483,6 +497,8 @@ def commit(instruction: Instr) -> Lowered:
     def function(p: Path, m: Mask) -> None:
         warp = p.warp
         for lane in memory.lanes_of(m) if warp.bulk or warp.bulk_groups else ():
+            for store in warp.bulk.get(lane, ()):
+                store.record.missing = ""
             if lane in warp.bulk or lane in warp.bulk_groups:
                 warp.bulk_groups.setdefault(lane, []).append(warp.bulk.pop(lane, []))
 
@@ -493,6 +509,8 @@ def wait(instruction: Instr) -> Lowered:
     left = instruction.operands[0].value
 
     def function(p: Path, m: Mask) -> None:
+        for store in (store for stores in p.warp.bulk.values() for store in stores):
+            store.record.missing = COMMIT
         groups = p.warp.bulk_groups
         if not groups:
             return

@@ -139,8 +139,16 @@ class Program:
         backwards.add_node(end)
         for begin, after in self.successors.items():
             backwards.add_edges_from((following, begin) for following in after or [end])
-        # a loop without an end gets one, behind its last segment: what is within still meets there
         ending = networkx.descendants(backwards, end)
+        lost = networkx.DiGraph(
+            (begin, following)
+            for begin, after in self.successors.items()
+            if begin not in ending
+            for following in after
+        )
+        # the segments of loops without a way out
+        self.endless: set[int] = set().union(*networkx.attracting_components(lost))
+        # such a loop gets one, behind its last segment: what is before it still meets there
         for begin in sorted(self.ends, reverse=True):
             if begin not in ending:
                 backwards.add_edge(end, begin)
@@ -184,13 +192,13 @@ class Program:
     def abilities(self, pc: int) -> frozenset[str]:
         """What can still be reached from an instruction: "load", "store", "wgmma", "arrive"."""
         if pc not in self._abilities:
-            self._abilities[pc] = frozenset(filter(None, map(self._ability, self._reached(pc))))
+            self._abilities[pc] = frozenset(filter(None, map(self._ability, self.reached(pc))))
         return self._abilities[pc]
 
     def _ability(self, i: int) -> str:
         return _ABILITIES.get(family(self.kernel.instructions[i]), "")
 
-    def _reached(self, pc: int) -> Iterator[int]:
+    def reached(self, pc: int) -> Iterator[int]:
         seen, stack = set[int](), [pc]
         while stack:
             node = stack.pop()
@@ -221,8 +229,23 @@ class Program:
     def arrivals(self, pc: int) -> frozenset[int]:
         """The arrivals on mbarriers that can still be reached from an instruction."""
         if pc not in self._arrivals:
-            self._arrivals[pc] = frozenset(i for i in self._reached(pc) if self._ability(i) == "arrive")
+            self._arrivals[pc] = frozenset(i for i in self.reached(pc) if self._ability(i) == "arrive")
         return self._arrivals[pc]
+
+    def comes_to(self, pc: int, number: int | None) -> bool:
+        """Can a barrier of threads still be reached from an instruction: the named one of this number, or the
+        cluster's for None? A number in a register may be any.
+        """
+        for i in self.reached(pc):
+            opcode, operands = self.kernel.instructions[i].opcode, self.kernel.instructions[i].operands
+            if opcode[0] not in ("bar", "barrier"):
+                continue
+            if "cluster" in opcode:
+                if number is None and "arrive" in opcode:
+                    return True
+            elif number is not None and (not isinstance(operands[0], Imm) or operands[0].value == number):
+                return True
+        return False
 
     # Code
 
@@ -238,6 +261,9 @@ class Program:
 
     def _generate(self, begin: int, end: int, masked: bool) -> Callable[..., int]:
         lines, at = ["def segment(p, R, X):"], [begin]
+        if begin in self.endless:
+            lines.append(f" p.at = {begin}; p.endless()")
+            at.append(begin)
         scope: dict[str, Any] = {"both": both, "merge": merge}
         if masked:
             lines.append(" m = p.mask; pr = p.protect")

@@ -15,7 +15,7 @@ import numpy as np
 
 from course_utils.run.emulator import names
 from course_utils.run.emulator.arithmetic import LANES, UNSIGNED
-from course_utils.run.emulator.findings import EARLY, StopEmulation
+from course_utils.run.emulator.findings import EARLY, UNTOLD, StopEmulation
 from course_utils.run.emulator.lowered import Mask, Value
 from course_utils.run.emulator.memory import Region
 from course_utils.run.emulator.order import AGENT_BITS
@@ -56,6 +56,7 @@ class Warp:
         self.wgmma_open: list[int] = []
         self.wgmma_groups: list[list[int]] = []
         self.wgmma_wait: list[list[int]] = []
+        self.wgmma_missing = ""  # the commit_group that wgmmas lacked at the last wait_group
         self.cluster_generation = 0
         # cp.async: not committed, committed
         self.copies: CopyGroup = []
@@ -147,6 +148,11 @@ class Path:
         self.warp.seen_at = self.pc
         return names.of_warps([self.warp], self.cta)
 
+    def names(self, warps: Iterable[Warp]) -> str:
+        """Warps beside this one, as ``name`` calls one."""
+        self.warp.seen_at = self.pc
+        return names.of_warps(warps, self.cta)
+
     def find(
         self,
         kind: str,
@@ -168,7 +174,10 @@ class Path:
         here = f"the write: {findings.place(self.at)}"
         # a wait for a load releases nothing; and a first round's wait passes with no release at all
         if barrier is None or barrier.carries_bytes or barrier.released_by is None:
-            findings.add(kind, self.at, detail, more=(reader,) if reader else (), barriers=barriers)
+            untold = findings.has_roles and all(b.carries_bytes for b in self.cta.mbarriers.values())
+            advice = UNTOLD if untold and kind == "overwrite-before-use" else ""
+            about = (reader,) if reader else ()
+            findings.add(kind, self.at, detail, more=about, barriers=barriers, advice=advice)
             return
         wait = f"its wait for {barrier.name()}: {findings.place(waited_at)}"
         warp, at = barrier.released_by
@@ -195,6 +204,18 @@ class Path:
         else:
             text = f"the lanes part at {branch}" if self.parted >= 0 else ""
         self.fault(kind, detail, more=(text,) if text else ())
+
+    def endless(self) -> NoReturn:
+        """This path comes to code that no end of the kernel can be reached from."""
+        self.pc, findings = self.at, self.machine.findings
+        loop = findings.loop_of(self.machine.program.reached(self.at))
+        if loop is None:
+            self.fault("livelock", f"{self.name()} comes to a loop that nothing ends")
+        origin, condition = loop
+        changes = f"nothing in it changes `{condition}`" if condition else "nothing in it ends it"
+        text = f"{self.name()} never leaves this loop: {changes}"
+        findings.add("livelock", self.at, text, origin=origin)
+        raise StopEmulation
 
     def lanes(self) -> np.ndarray:
         return np.ones(LANES, np.bool_) if self.mask is None else self.mask

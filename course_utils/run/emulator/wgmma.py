@@ -39,6 +39,8 @@ SMALL_PRODUCT = 1 << 18
 DESCRIPTOR_SWIZZLES = (0, 3, 2, 1)  # a descriptor's 0 none, 1 128B, 2 64B, 3 32B as a tensor map's codes
 WARPS = WARPGROUP_THREADS // WARP_THREADS
 
+COMMIT = "wgmma.commit_group"
+
 Decoder: TypeAlias = Callable[[np.ndarray], np.ndarray]  # 16-bit words to float32
 Form: TypeAlias = tuple[int, Decoder, int, bool, bool]  # N, how to read A and B, sign, is A, is B MN-major
 
@@ -399,7 +401,8 @@ def _begin(p: Path, group: Warpgroup, op: Operation, n: int, clock: Clock) -> No
         if (codes == codes[0]).all():
             codes = codes[:1]
         if not codes.all() or unordered(codes, seen).any() or unordered(codes, fenced).any():
-            shared.check_codes(p, codes, seen, fenced, f"operand {side} of wgmma")
+            four = p.cta.warps[group.number * WARPS : (group.number + 1) * WARPS]
+            shared.check_codes(p, codes, seen, fenced, f"operand {side} of wgmma", four)
         reads.append((codes, low * UNIT, high * UNIT))
         pattern = SWIZZLE_PATTERN_BYTES[DESCRIPTOR_SWIZZLES[descriptor >> 62]]
         low, high = low * UNIT // pattern * pattern, -(-high * UNIT // pattern) * pattern
@@ -426,6 +429,9 @@ def fence(p: Path, m: Mask) -> None:
 def commit(p: Path, m: Mask) -> None:
     warp = p.warp
     if warp.wgmma_open:
+        for n in warp.wgmma_open:
+            for record in p.cta.warpgroup(warp.index // WARPS).operations[n].records:
+                record.missing = ""
         warp.wgmma_groups.append(warp.wgmma_open)
         warp.wgmma_open = []
     else:
@@ -438,6 +444,10 @@ def wait(instruction: Instr) -> Lowered:
     def function(p: Path, m: Mask, following: int) -> Any:
         all_lanes(p, m, "wgmma.wait_group")
         warp = p.warp
+        warp.wgmma_missing = COMMIT if warp.wgmma_open else ""
+        for n in warp.wgmma_open:
+            for record in p.cta.warpgroup(warp.index // WARPS).operations[n].records:
+                record.missing = COMMIT
         groups = warp.wgmma_groups
         done = waited_for(groups, left)
         numbers = [n for group in done for n in group]

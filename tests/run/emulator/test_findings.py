@@ -398,10 +398,23 @@ WAITER:
     assert "phase-lapped" in kinds(kernel(body, threads=64), range(24))
 
 
+COUNT = """mov.u32 %r0, 0;
+ROUND: st.shared.u32 [smem], %r0;
+add.u32 %r0, %r0, 1;
+setp.lt.u32 %p1, %r0, 1000000;
+@%p1 bra ROUND;
+"""
+
+
+def test_a_loop_without_a_way_out():
+    """Found as the first warp comes to it, whatever goes on in it."""
+    result = emulate(kernel(COUNT.replace("@%p1 bra", "bra"), threads=32), {})
+    assert [f.kind for f in result.findings] == ["livelock"] and result.executed < 20
+    assert result.findings[0].detail == "warp 0 comes to a loop that nothing ends"
+
+
 def test_instruction_limit():
-    result = emulate(
-        kernel("mov.u32 %r0, 0;\nROUND: st.shared.u32 [smem], %r0;\nbra ROUND;\n", threads=32), {}, limit=5000
-    )
+    result = emulate(kernel(COUNT, threads=32), {}, limit=5000)
     assert [f.kind for f in result.findings] == ["instruction-limit"]
 
 

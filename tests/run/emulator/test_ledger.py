@@ -27,7 +27,7 @@ RELEASE = "mbarrier.arrive.shared::cta.b64 _, [%r6];\n"
 ROUNDS = 4
 
 
-def ring(release, after_load="", empty=1):
+def ring(release, after_load="", empty=1, awaited="and.b32 %r21, %r20, 1;"):
     """Warp 4 loads a tile ``ROUNDS`` times to one stage, warps 0 to 3 multiply it; ``release`` is how they do."""
     producer = f"""
 mov.u32 %r20, 0;
@@ -43,7 +43,7 @@ bra END;
 """
     consumer = f"""
 mov.u32 %r20, 0;
-USE: and.b32 %r21, %r20, 1;
+USE: {awaited}
 {wait("[%r3]", "%r21", "HERE")}{WG_FENCE}{MULTIPLY}{COMMIT}{WG_WAIT}{release}
 add.s32 %r20, %r20, 1;
 setp.lt.s32 %p5, %r20, {ROUNDS};
@@ -91,11 +91,21 @@ def test_a_release_too_often_is_named_at_the_second_one():
         assert found.ledger[0].barrier == "empty[0]" and found.ledger[0].init == "1"
 
 
-def test_warps_that_each_release_once_blame_the_count_of_the_init():
+def test_warps_that_each_release_once_are_told_with_the_count_of_the_init():
     each = "and.b32 %r31, %r0, 31;\nsetp.ne.s32 %p6, %r31, 0;\n@%p6 bra RELEASED;\n" + RELEASE + "RELEASED:\n"
     found = [first(ring(each), seed) for seed in range(6)]
     told = [one for one in found if "4 arrivals a phase" in one.detail]
-    assert told and all("from consumer warps 0-3" in one.detail and "init" in one.place.ptx for one in told)
+    assert told and all("from consumer warps 0-3" in one.detail for one in told)
+    assert all("mbarrier.arrive" in one.place.ptx and "mbarrier.init" in one.more[0] for one in told)
+
+
+def test_a_warp_that_releases_more_often_than_it_is_filled_is_told():
+    """Its own count stands still, so that each of its waits is for the first phase."""
+    still = ring(ELECTED, awaited="mov.u32 %r21, 0;")
+    found = [first(still, seed) for seed in range(6)]
+    told = [one for one in found if "times, and full[0] was filled" in one.detail]
+    assert told and all(one.detail.startswith("consumer warp 0 arrives on empty[0] ") for one in told)
+    assert all("mbarrier.arrive" in one.place.ptx for one in told)
 
 
 def test_a_producer_that_arrives_on_empty_is_named():
