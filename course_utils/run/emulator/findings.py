@@ -295,7 +295,7 @@ class Findings:
 
     def loop_of(self, instructions: Iterable[int]) -> tuple[Origin, str] | None:
         """The author's loop that these instructions come from, and its condition: the innermost `while` about
-        them all, as a `for` has an end, or else the innermost loop.
+        most of them, as a `for` has an end, or else the innermost loop.
         """
         lines: dict[str, set[int]] = {}
         for source in {self.kernel.instructions[at].source for at in instructions}:
@@ -314,8 +314,7 @@ class Findings:
                 node
                 for node in ast.walk(tree)
                 if isinstance(node, ast.For | ast.While)
-                and node.lineno <= min(numbers)
-                and max(numbers) <= (node.end_lineno or 0)
+                and 2 * sum(node.lineno <= n <= (node.end_lineno or 0) for n in numbers) > len(numbers)
             ]
             if loops:
                 loop = max(loops, key=lambda node: (isinstance(node, ast.While), node.lineno))
