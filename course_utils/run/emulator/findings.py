@@ -214,6 +214,7 @@ class Findings:
         self.has_roles = has_roles
         self.kernel, self.artifact, self.generated = kernel, artifact, artifact.source.splitlines()
         self.found: dict[tuple[str, str, str], Finding] = {}
+        self._places: dict[int, Place] = {}
 
     def add(
         self,
@@ -274,8 +275,11 @@ class Findings:
 
     def place(self, at: int) -> Place:
         """Where the instruction of this index comes from; nowhere for -1."""
-        if at < 0:
-            return Place()
+        if at not in self._places:
+            self._places[at] = self._place(at) if at >= 0 else Place()
+        return self._places[at]
+
+    def _place(self, at: int) -> Place:
         ptx, source = self.ptx(at), self.kernel.instructions[at].source
         if source is None:
             return Place(ptx)
