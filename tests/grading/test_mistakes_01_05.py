@@ -917,6 +917,13 @@ STEP_5 = {
         says=("empty[0], parity 0", "lacks 4 of 4 arrivals"),
         line="pipe.producer_acquire(load)",
     ),
+    "C: the multiplications are never committed": cute(
+        "step05",
+        "results",
+        ("                warpgroup.commit_group()\n", ""),
+        says=("overwrites shared memory", "wgmma of warps 0-3", "no wgmma.commit_group", "commit_group()"),
+        line="cute.gemm(",
+    ),
     "C: no consumer_wait": cute(
         "step05",
         "results",
@@ -1028,6 +1035,25 @@ STEP_5 = {
         never=(),
         says=("may still read", "released empty[0] too early"),
         line="pipe.consumer_release(use)",
+    ),
+    # right all the same: warp 0, which loads, waits for the warpgroup's wgmma itself before its next load
+    "C: released before the group is committed": cute(
+        "step05",
+        "",
+        (C_RELEASE, ""),
+        (
+            "                warpgroup.commit_group()\n",
+            C_RELEASE + "                warpgroup.commit_group()\n",
+        ),
+    ),
+    "C: released between commit and wait": cute(
+        "step05",
+        "",
+        (C_RELEASE, ""),
+        (
+            "                warpgroup.wait_group(0)\n",
+            C_RELEASE + "                warpgroup.wait_group(0)\n",
+        ),
     ),
     "C: the states go round all four slots": cute(
         "step05",

@@ -169,6 +169,21 @@ MISTAKES = {
         line="while tiles.valid():",
         ctas=(0,),
     ),
+    "06 a while loop that takes no next tile": Mistake(
+        "step06",
+        CUTE,
+        (
+            (
+                "        for tile in cutlass.range(cta, tiles_M * tiles_N, sm_count, unroll=1):\n",
+                "        tile = cta\n        while tile < tiles_M * tiles_N:\n",
+            ),
+        ),
+        "results",
+        says=("never leaves this loop", "nothing in it changes `tile < tiles_M * tiles_N`"),
+        never=("lanes", "mask", "branch", "producer", "consumer"),
+        line="while tile < tiles_M * tiles_N:",
+        ctas=(0,),
+    ),
     "06 tiles of M and N exchanged in the scheduler": Mistake(
         "step06",
         TL,
@@ -611,6 +626,22 @@ MISTAKES = {
         (("                    use.advance()\n", ""),),
         "results",
         says=("consumer warp", "released empty[0]"),
+        line="pipe.consumer_release(use)",
+        ctas=(0,),
+    ),
+    "07 release before the group is committed": Mistake(
+        "step07",
+        CUTE,
+        (
+            ("                    pipe.consumer_release(use)\n", ""),
+            (
+                "                    warpgroup.commit_group()\n",
+                "                    pipe.consumer_release(use)\n"
+                "                    warpgroup.commit_group()\n",
+            ),
+        ),
+        "results",
+        says=("wgmma of consumer warps 4-7 may still read", "released empty[0] too early"),
         line="pipe.consumer_release(use)",
         ctas=(0,),
     ),

@@ -210,7 +210,7 @@ SYMPTOMS = {
     "case13c": ("fence.proxy.async", {"instructions", "results"}),
     "case13d": ("wait_group", {"instructions", "results"}),
     "case13e": ("has not waited for", {"results"}),
-    "case13f": ("same bytes", {"results"}),
+    "case13f": ("released empty[0] too early", {"results"}),
 }
 SIZES = {  # at which of the sizes that it tries each of them is right
     "case13b": [True, True, False, False],

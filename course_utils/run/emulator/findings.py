@@ -214,6 +214,7 @@ class Findings:
         self.has_roles = has_roles
         self.kernel, self.artifact, self.generated = kernel, artifact, artifact.source.splitlines()
         self.found: dict[tuple[str, str, str], Finding] = {}
+        self._places: dict[int, Place] = {}
 
     def add(
         self,
@@ -274,8 +275,11 @@ class Findings:
 
     def place(self, at: int) -> Place:
         """Where the instruction of this index comes from; nowhere for -1."""
-        if at < 0:
-            return Place()
+        if at not in self._places:
+            self._places[at] = self._place(at) if at >= 0 else Place()
+        return self._places[at]
+
+    def _place(self, at: int) -> Place:
         ptx, source = self.ptx(at), self.kernel.instructions[at].source
         if source is None:
             return Place(ptx)
@@ -295,7 +299,7 @@ class Findings:
 
     def loop_of(self, instructions: Iterable[int]) -> tuple[Origin, str] | None:
         """The author's loop that these instructions come from, and its condition: the innermost `while` about
-        them all, as a `for` has an end, or else the innermost loop.
+        most of them, as a `for` has an end, or else the innermost loop.
         """
         lines: dict[str, set[int]] = {}
         for source in {self.kernel.instructions[at].source for at in instructions}:
@@ -314,8 +318,7 @@ class Findings:
                 node
                 for node in ast.walk(tree)
                 if isinstance(node, ast.For | ast.While)
-                and node.lineno <= min(numbers)
-                and max(numbers) <= (node.end_lineno or 0)
+                and 2 * sum(node.lineno <= n <= (node.end_lineno or 0) for n in numbers) > len(numbers)
             ]
             if loops:
                 loop = max(loops, key=lambda node: (isinstance(node, ast.While), node.lineno))

@@ -101,7 +101,20 @@ def test_deadlock_on_bytes_that_never_come():
 
 def test_deadlock_at_a_named_barrier():
     finding = kinds(kernel(init() + "setp.gt.u32 %p2, %r0, 31;\n@%p2 bar.sync 1, 128;\n"))["deadlock"]
-    assert "96 of 128 threads" in finding.detail
+    assert "96 of 128 threads are, and no other warp comes to it" in finding.detail
+
+
+def test_a_deadlock_leads_with_the_barrier_that_no_other_warp_comes_to():
+    """Warp 0 waits for an arrival that comes after the others have met, and they meet at a barrier for four."""
+    role = "setp.gt.u32 %p2, %r0, 31;\n@%p2 bra MEET;\n"
+    meet = "bra END;\nMEET: bar.sync 1, 128;\nmbarrier.arrive.shared::cta.b64 _, [%r3];\nEND: ret;\n"
+    waiting = init(1) + BARRIER + role + WAIT_0
+    detail = kinds(tma(waiting + meet))["deadlock"].detail
+    assert detail.startswith(
+        "warps 1-3 wait at barrier 1 (bar.sync), where 96 of 128 threads are, and no other"
+    )
+    comes = tma(waiting + "bar.sync 1, 128;\n" + meet)  # warp 0 too, once its wait is over
+    assert kinds(comes)["deadlock"].detail.startswith("warp 0 waits for full[0], parity 0")
 
 
 def test_a_loop_without_effect_is_a_livelock():
@@ -224,6 +237,20 @@ def test_a_wait_for_all_but_more_groups_than_there_are_covers_none(left, safe):
     assert found == {} if safe else set(found) == {"overwrite-while-read"}
 
 
+UNCOMMITTED = "no cp.async.bulk.commit_group put it in a group, so no wait covers it"
+
+
+def test_a_store_in_no_committed_group_is_told_from_one_that_nobody_waits_for():
+    late = stored(FENCE + BAR, DONE + BAR + WRITE)
+    never = replace(late, ptx=late.ptx.replace("cp.async.bulk.commit_group;\n", ""))
+    found = kinds(never)
+    assert set(found) == {"overwrite-while-read", "exit-in-flight"}
+    assert all(finding.detail.endswith(UNCOMMITTED) for finding in found.values())
+    assert "cp.async.bulk.tensor" in found["overwrite-while-read"].place.ptx
+    assert UNCOMMITTED not in kinds(stored(FENCE + BAR, ""))["exit-in-flight"].detail
+    assert UNCOMMITTED not in kinds(stored(FENCE + BAR, WRITE + DONE))["overwrite-while-read"].detail
+
+
 def test_a_cta_must_outlive_its_transfers():
     assert set(kinds(stored(FENCE + BAR, ""))) == {"exit-in-flight"}
     assert "exit-in-flight" in kinds(loaded(""))
@@ -326,6 +353,10 @@ def test_accumulators_belong_to_wgmma_until_the_wait():
     assert kinds(multiplied(COMMIT + WG_WAIT + USE)) == {}
     assert set(kinds(multiplied(COMMIT + USE + WG_WAIT))) == {"accumulator-before-wait"}
     assert set(kinds(multiplied(WG_WAIT + USE + COMMIT))) == {"accumulator-before-wait"}
+    words = "no wgmma.commit_group put it in a group, so no wait covers it"
+    assert words in kinds(multiplied(WG_WAIT + USE + COMMIT))["accumulator-before-wait"].detail
+    assert words not in kinds(multiplied(COMMIT + USE + WG_WAIT))["accumulator-before-wait"].detail
+    assert words in kinds(multiplied(WG_WAIT + BAR + WRITE))["overwrite-while-read"].detail
     assert set(kinds(multiplied(COMMIT + "mov.f32 %f0, 0f00000000;\n" + WG_WAIT + USE))) == {
         "accumulator-before-wait"
     }
