@@ -299,8 +299,7 @@ def test_every_property_has_a_kernel_that_lacks_it():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dsl", DSLS)
-@pytest.mark.parametrize("step", ["step06", "step08", "step10"])
+@pytest.mark.parametrize("step, dsl", [("step06", "tilelang"), ("step10", "tilelang"), ("step10", "cute")])
 def test_facts_are_of_causality_order_whatever_the_schedule(step, dsl):
     """Three tiles for each CTA. That the solutions lack nothing at every size, solved notebooks show."""
     size, ctas = STEPS[step].emulated[0]

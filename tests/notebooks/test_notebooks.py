@@ -394,17 +394,21 @@ def test_nbgrader_itself_runs_and_validates(classroom, path):
 
 @pytest.mark.slow
 def test_nbgrader_adds_up_the_same_points(classroom, executed, tmp_path):
-    """Executed work handed in: nbgrader puts its own cells back, reads every score and adds up."""
+    """Executed work handed in: nbgrader puts its own cells back, reads every score and adds up. Five notebooks:
+    steps, a copy, maps and repairs.
+    """
+    some = [path for path in PATHS if path.stem[:2] in ("01", "10", "11", "12", "13")]
     shutil.copytree(classroom, tmp_path, dirs_exist_ok=True)
     (tmp_path / "nbgrader_config.py").write_text(NO_EXECUTION)
     for student in ("blank", "solver"):
         folder = tmp_path / "submitted" / student / "ladder"
         folder.mkdir(parents=True)
-        for path in PATHS:
+        for path in some:
             shutil.copy(executed(student, path), folder)
     nbgrader(tmp_path, "autograde", "ladder")
     nbgrader(tmp_path, "export")
     rows = {row["student_id"]: row for row in csv.DictReader((tmp_path / "grades.csv").open())}
     scores = {student: (float(row["score"]), float(row["max_score"])) for student, row in rows.items()}
-    most = sum(all_checks().values())
-    assert scores == {"blank": (0, most), "solver": (sum(map(full_points, all_checks())), most)}
+    right = sum(full_points(name) for path in some for name in graded(read(path)))
+    most = sum(all_checks().values())  # of the whole assignment, handed in or not
+    assert scores == {"blank": (0, most), "solver": (right, most)}
