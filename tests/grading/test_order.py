@@ -9,7 +9,7 @@ import textwrap
 import pytest
 import torch
 
-from course_utils.compile.factory import DSLS, compile_factory
+from course_utils.compile.factory import compile_factory
 from course_utils.compile.load import load_factory, plant, solution_path
 from course_utils.grading import conditions, steps
 from course_utils.grading.gemm import check_gemm, judge

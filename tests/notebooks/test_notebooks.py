@@ -394,8 +394,8 @@ def test_nbgrader_itself_runs_and_validates(classroom, path):
 
 @pytest.mark.slow
 def test_nbgrader_adds_up_the_same_points(classroom, executed, tmp_path):
-    """Executed work handed in: nbgrader puts its own cells back, reads every score and adds up. Five notebooks:
-    steps, a copy, maps and repairs.
+    """Executed work handed in: nbgrader puts its own cells back, reads every score and adds up. Five
+    notebooks: steps, a copy, maps and repairs.
     """
     some = [path for path in PATHS if path.stem[:2] in ("01", "10", "11", "12", "13")]
     shutil.copytree(classroom, tmp_path, dirs_exist_ok=True)
