@@ -7,13 +7,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from course_utils.artifact import Artifact
+from course_utils.artifact import Artifact, file_name
 from course_utils.grading import hints
 from course_utils.run.protocol import Answer
 
 WORDS = 40  # of a card, its line included
 CODE = 60  # characters of a quoted line
+LETTERS = 400  # of its text, where words have no end
 ALSO = 4  # further findings that are told
 # Where the symptom map goes on, by the emulator's kind of finding.
 TOPICS = {
@@ -65,12 +67,14 @@ def of_text(text: str, topic: str, more: Iterable[str] = ()) -> Card:
     count = 1
     while count < len(sentences) and len(" ".join(sentences[: count + 1]).split()) <= room:
         count += 1
-    head = sentences[:count]
-    if len(" ".join(head).split()) > room:  # one long sentence: as far as its last clause that fits
-        head = [_cut(head[0], room)]
-        count = 0
-    rest = [" ".join(sentences[count:])] if count < len(sentences) else []
-    return Card(" ".join(head), place, code, topic, (*rest, *under, *more))
+    head, left = " ".join(sentences[:count]), sentences[count:]
+    if (
+        len(head.split()) > room or len(head) > LETTERS
+    ):  # one long sentence: as far as its last clause that fits
+        head, cut = _cut(head, room)
+        left = [cut, *left]
+    rest = [" ".join(left)] if left else []
+    return Card(head, place, code, topic, (*rest, *under, *more))
 
 
 def of_answer(answer: Answer, artifact: Artifact, also: Sequence[str] = ()) -> Card:
@@ -97,8 +101,11 @@ def of_answer(answer: Answer, artifact: Artifact, also: Sequence[str] = ()) -> C
     text, code = _sentence(first["text"].strip()), _short(first["code"])
     room = _room(place, code)
     if len(text.split()) > room:
-        more.insert(0, text)
-        text = _cut(text, room)
+        text, rest = _cut(text, room)
+        more.insert(0, rest)
+    if path := next((path for path in artifact.python if file_name(path) == first["file"]), ""):
+        shown = f"`course source {path} --dsl {artifact.dsl} --line {first['line']}`"
+        more += [f"{shown} shows what became of this line."] * Path(path).is_file()
     return Card(text, place, code, TOPICS.get(first["kind"], "words"), (*more, *also), tables)
 
 
@@ -121,12 +128,12 @@ def _short(code: str) -> str:
     return code if len(code) <= CODE else code[: CODE - 3] + "..."
 
 
-def _cut(text: str, room: int) -> str:
-    """As many of a sentence's clauses as fit."""
-    kept = ""
-    for clause in re.split(r"(?<=[;:,])\s+", text):
-        if kept and len(f"{kept} {clause}".split()) > room:
-            break
-        kept = f"{kept} {clause}".strip()
-    words = kept.rstrip(";:,").split()
-    return " ".join(words[:room]) + ("..." if len(words) > room else "" if kept == text else ".")
+def _cut(text: str, room: int) -> tuple[str, str]:
+    """As many of a sentence's clauses as fit, and the rest of it."""
+    kept, *clauses = re.split(r"(?<=[;:,])\s+", text)
+    while clauses and len(f"{kept} {clauses[0]}".split()) <= room:
+        kept = f"{kept} {clauses.pop(0)}"
+    words = kept.split()
+    head, left = " ".join(words[:room])[:LETTERS], " ".join(words[room:])
+    end = "..." if left or len(head) == LETTERS else "."
+    return head.rstrip(";:,") + end, " ".join(filter(None, ["...", left, *clauses]))

@@ -1,7 +1,10 @@
 """One finding on one card: at most 40 words, the learner's line among them, and nothing lost."""
 
+from dataclasses import replace
+
 import pytest
 
+from course_utils.artifact import Artifact
 from course_utils.grading import cards
 from course_utils.grading.cards import Card
 from course_utils.run.protocol import Answer
@@ -25,8 +28,13 @@ def words(card: Card) -> int:
     return len(f"{card.text} {card.place} {card.code}".split())
 
 
-def of(*findings, **fields):
-    return cards.of_answer(Answer(findings=tuple(findings), **fields), None)
+ARTIFACT = Artifact(
+    "cute", "k", "", b"", *[(1, 1, 1)] * 3, 0, (), (), resources=None, python={"/no/mine.py": ""}
+)
+
+
+def of(*findings, artifact=ARTIFACT, **fields):
+    return cards.of_answer(Answer(findings=tuple(findings), **fields), artifact)
 
 
 def test_a_finding_leads_with_who_what_and_the_line():
@@ -67,6 +75,20 @@ def test_no_text_makes_more_than_40_words_and_none_is_lost(length, between):
     assert words(long) <= cards.WORDS and all(
         f"word{n}" in long.told.replace("Word", "word") for n in range(length)
     )
+
+
+def test_what_is_cut_goes_on_below_and_is_not_said_twice():
+    card = cards.of_text(", ".join(f"part {n}" for n in range(40)), "wrong")
+    assert card.more[0].startswith("... ") and not set(card.text.split(", ")) & set(card.more[0].split(", "))
+    assert len(cards.of_text("x" * 20_000, "compile").text) < 2 * cards.LETTERS
+
+
+def test_a_file_that_lies_on_disk_can_be_asked_what_became_of_its_line(tmp_path):
+    path = tmp_path / "mine.py"
+    path.touch()
+    card = of(FINDING, artifact=replace(ARTIFACT, python={str(path): ""}))
+    assert f"`course source {path} --dsl cute --line 7`" in card.told
+    assert "course source" not in of(FINDING).told
 
 
 def test_the_place_of_a_text_is_its_own():
