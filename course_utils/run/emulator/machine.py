@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from course_utils.artifact import REGISTER_LIMIT, SM_COUNT, Artifact
-from course_utils.ptx.parser import Instr, PtxError
+from course_utils.ptx.parser import Instr, PtxError, Reg
 from course_utils.run.emulator import deadlock, ledger, memory, names, printing
 from course_utils.run.emulator.arithmetic import LANES
 from course_utils.run.emulator.facts import Facts
@@ -239,6 +239,7 @@ class Machine:
         for register in read:
             if registers[register] is None:
                 what = _unwritten(instruction)
+                path.at = self._store_of(at)
                 path.fault(
                     "uninitialised-register",
                     f"{path.name()} {what}, which nothing has written",
@@ -249,6 +250,19 @@ class Machine:
             f"{error}): "
             f"{instruction.text[:160]}"
         ) from error
+
+    def _store_of(self, at: int) -> int:
+        """The store of what a conversion makes, else the instruction itself: the compiler may lift a
+        conversion out of its loop, and then names another line for it.
+        """
+        instructions = self.program.kernel.instructions
+        if instructions[at].opcode[0] != "cvt" or not isinstance(instructions[at].operands[0], Reg):
+            return at
+        made = instructions[at].operands[0].index
+        for i, later in enumerate(instructions[at + 1 :], at + 1):
+            if later.opcode[0] in ("st", "stmatrix") and made in self.program.lowered[i].reads(later):
+                return i
+        return at
 
 
 def _unwritten(instruction: Instr) -> str:

@@ -226,6 +226,14 @@ def test_wrong_kernels_get_their_finding(dsl, name):
             assert comparison.ok != wrong
 
 
+def test_a_conversion_that_was_lifted_out_of_its_loop_has_the_line_of_its_store():
+    """With one K tile the loop that skips the last one never multiplies."""
+    path = loading.planted("tilelang")["last_k_tile_skipped"]
+    result, _ = run(path, "tilelang", (256, 512, 64), 0)
+    (finding,) = result.errors
+    assert finding.kind == "uninitialised-register" and finding.place.code == "T.copy(acc, D_shared)"
+
+
 MUST_STAY = re.compile(
     r"^\s*(fence\.(proxy|mbarrier)|mbarrier\.(init|arrive|expect)|wgmma\.commit|barrier\.cluster|"
     r"cp\.async\.bulk\.(commit|wait))"
