@@ -129,8 +129,12 @@ def _short(code: str) -> str:
 
 
 def _cut(text: str, room: int) -> tuple[str, str]:
-    """As many of a sentence's clauses as fit, and the rest of it."""
-    kept, *clauses = re.split(r"(?<=[;:,])\s+", text)
+    """As many of a sentence's clauses as fit, and the rest of it: whole ones, if one fits, else up to a
+    comma.
+    """
+    kept, *clauses = re.split(r"(?<=;)\s+", text)
+    if len(kept.split()) > room:
+        kept, *clauses = re.split(r"(?<=[;:,])\s+", text)
     while clauses and len(f"{kept} {clauses[0]}".split()) <= room:
         kept = f"{kept} {clauses.pop(0)}"
     words = kept.split()

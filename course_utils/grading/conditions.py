@@ -108,7 +108,7 @@ CONDITIONS = {
         "a grid that covers D, one tile a CTA", lambda r, a: _tile_of_a_cta(a) <= LARGEST_TILE, _grid
     ),
     "fixed grid": Condition(
-        "a persistent grid: its size does not depend on M and N",
+        "a persistent grid: a CTA for each SM or fewer, whatever M and N are",
         lambda r, a: _tile_of_a_cta(a) > LARGEST_TILE or 0 < _ctas(a) and _few_tiles(a),
         _grid,
     ),

@@ -119,3 +119,10 @@ def test_what_a_kernel_printed_is_that_of_the_first_wrong_run():
     right, wrong = Answer(ok=True, printed="right\n"), Answer(printed="wrong\n")
     assert cards.output([right, wrong]) == "wrong\n" and cards.output([right]) == "right\n"
     assert cards.output([Answer(), right]) == "right\n" and cards.output([]) == ""
+
+
+def test_a_sentence_is_cut_between_its_clauses_before_it_is_cut_inside_one():
+    card = cards.of_text(
+        f"warps wait for full[0]; {'and ' * 20}warp 0, which came before, {'so ' * 20}ended", "x"
+    )
+    assert card.text == "warps wait for full[0]."

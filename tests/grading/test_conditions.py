@@ -109,8 +109,8 @@ def test_words():
         "needs at least two mbarriers, one for each stage of the ring; found 1 `mbarrier.init`",
         "needs a `wgmma.wait_group` above 0, so that one group stays in flight; found `wgmma.wait_group` 0 "
         "only",
-        "needs a persistent grid: its size does not depend on M and N; found a grid of 60 x 76 x 1 for M, N "
-        "= 9728, 7680",
+        "needs a persistent grid: a CTA for each SM or fewer, whatever M and N are; found a grid of "
+        "60 x 76 x 1 for M, N = 9728, 7680",
     ]
 
 

@@ -139,6 +139,10 @@ UNTOLD = (
     "A TMA load writes over an earlier load of the same bytes that nobody has waited for. What tells the "
     "producer that a stage is free? It takes a second barrier for each stage, which the consumers arrive on."
 )
+STORED = (
+    "A TMA store may still read what is written here. The thread that issued it waits for its group with "
+    "cp.async.bulk.wait_group, then a barrier tells the others; only then anyone writes this buffer again."
+)
 EARLY = (
     "A stage is written while its last content may still be used. Release a stage only after the wait_group "
     "that covers its reader, and only once a round for each warp that its barrier counts."

@@ -15,7 +15,7 @@ import numpy as np
 
 from course_utils.run.emulator import names
 from course_utils.run.emulator.arithmetic import LANES, UNSIGNED
-from course_utils.run.emulator.findings import EARLY, UNTOLD, StopEmulation
+from course_utils.run.emulator.findings import EARLY, STORED, UNTOLD, StopEmulation
 from course_utils.run.emulator.lowered import Mask, Value
 from course_utils.run.emulator.memory import Region
 from course_utils.run.emulator.order import AGENT_BITS
@@ -176,6 +176,7 @@ class Path:
         if barrier is None or barrier.carries_bytes or barrier.released_by is None:
             untold = findings.has_roles and all(b.carries_bytes for b in self.cta.mbarriers.values())
             advice = UNTOLD if untold and kind == "overwrite-before-use" else ""
+            advice = STORED if "TMA store" in detail else advice
             about = (reader,) if reader else ()
             findings.add(kind, self.at, detail, more=about, barriers=barriers, advice=advice)
             return

@@ -165,6 +165,9 @@ BLAMED = {
 }
 
 
+ADVISED = {"store_overrun": "`T.tma_store_wait(n)`", "early_release": "`T.wait_wgmma(n)`"}
+
+
 @pytest.mark.parametrize(
     "dsl, table, besides",
     [("tilelang", WRONG, set()), ("cute", WRONG_CUTE, {"ungrouped_modes"})],
@@ -219,6 +222,7 @@ def test_wrong_kernels_get_their_finding(dsl, name):
             card = cards.of_answer(answer, artifact)
             assert len(f"{card.text} {card.place} {card.code}".split()) <= cards.WORDS
             assert card.code.startswith(BLAMED.get(name, "")), card
+            assert ADVISED.get(name, "") in card.told
             assert all(f.place.file.startswith(file) for f in result.errors if f.kind != "tensor-map")
         else:
             assert not found and result.finished
