@@ -17,7 +17,7 @@ from course_utils.artifact import Artifact, Origin, file_name
 from course_utils.cli.kernel import compiled
 from course_utils.cli.terminal import at_work, say
 from course_utils.grading import steps
-from course_utils.ptx.parser import parse
+from course_utils.ptx import added
 
 _FILE = re.compile(r'//## File "([^"]+)", line (\d+)')
 
@@ -58,10 +58,7 @@ def _cuda(artifact: Artifact) -> Lines:
 
 
 def _ptx(artifact: Artifact) -> Lines:
-    kernel = parse(artifact.ptx, artifact.kernel)
-    for instruction in kernel.instructions:
-        place = instruction.source
-        yield instruction.text, place and artifact.author(kernel.files.get(place[0], ""), place[1])
+    return ((instruction.text, origin) for instruction, origin in added.authors(artifact))
 
 
 def _sass(artifact: Artifact) -> Lines:

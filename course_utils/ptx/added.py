@@ -6,14 +6,23 @@ author wrote any or not. CuTe DSL adds none.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from course_utils.artifact import Artifact
+from course_utils.artifact import Artifact, Origin
 from course_utils.ptx.families import Family, family
-from course_utils.ptx.parser import Instr, Kernel, parse
+from course_utils.ptx.parser import Instr, parse
 
 BARRIERS = (Family.CTA_BARRIER, Family.NAMED_BARRIER)
 FENCES = (Family.PROXY_FENCE,)
+
+
+def authors(artifact: Artifact) -> Iterator[tuple[Instr, Origin | None]]:
+    """Each instruction of the kernel, and the author's line that it comes from, None where nobody knows."""
+    kernel = parse(artifact.ptx, artifact.kernel)
+    for instruction in kernel.instructions:
+        place = instruction.source
+        yield instruction, place and artifact.author(kernel.files.get(place[0], ""), place[1])
 
 
 def counts(artifact: Artifact, families: tuple[Family, ...]) -> tuple[int, int]:
@@ -21,9 +30,12 @@ def counts(artifact: Artifact, families: tuple[Family, ...]) -> tuple[int, int]:
 
     What a loop unrolls is one line of the generated code.
     """
-    kernel = parse(artifact.ptx, artifact.kernel)
-    found = {i.source: _added(artifact, kernel, i) for i in kernel.instructions if family(i) in families}
-    return list(found.values()).count(False), list(found.values()).count(True)
+    return _counts(authors(artifact), families)
+
+
+def _counts(found: Iterable[tuple[Instr, Origin | None]], families: tuple[Family, ...]) -> tuple[int, int]:
+    lines = {i.source: origin is not None and origin.added for i, origin in found if family(i) in families}
+    return list(lines.values()).count(False), list(lines.values()).count(True)
 
 
 def without(artifact: Artifact) -> Artifact | None:
@@ -31,38 +43,26 @@ def without(artifact: Artifact) -> Artifact | None:
 
     What opens the kernel stays: it orders the initialisation of mbarriers, which TileLang writes by itself.
     """
-    kernel = parse(artifact.ptx, artifact.kernel)
-    lines = artifact.ptx.split("\n")
+    lines, source = artifact.ptx.split("\n"), artifact.source.split("\n")
     gone = False
-    for instruction in kernel.instructions:
-        if family(instruction) not in (*BARRIERS, *FENCES) or _opens(artifact, instruction):
+    for instruction, origin in authors(artifact):
+        if origin is None or not origin.added or family(instruction) not in (*BARRIERS, *FENCES):
             continue
-        if _added(artifact, kernel, instruction):
-            lines[instruction.line - 1] = ""
-            gone = True
+        assert instruction.source is not None  # it has an origin
+        line = instruction.source[1]
+        if line > 1 and "fence_barrier_init" in source[line - 2]:
+            continue
+        lines[instruction.line - 1] = ""
+        gone = True
     return replace(artifact, ptx="\n".join(lines)) if gone else None
-
-
-def _added(artifact: Artifact, kernel: Kernel, instruction: Instr) -> bool:
-    """Did the compiler put it in by itself?"""
-    if instruction.source is None:
-        return False
-    file, line = kernel.files.get(instruction.source[0], ""), instruction.source[1]
-    origin = artifact.author(file, line)
-    return origin is not None and origin.added
-
-
-def _opens(artifact: Artifact, instruction: Instr) -> bool:
-    """Does it follow the fence after mbarrier.init?"""
-    line = instruction.source[1] if instruction.source else 0
-    return line > 1 and "fence_barrier_init" in "".join(artifact.source.split("\n")[line - 2 : line - 1])
 
 
 def told(artifact: Artifact) -> str:
     """Who wrote the barriers and fences, in words; "" for a DSL that adds none."""
     if not artifact.origins:
         return ""
-    yours, others = zip(counts(artifact, BARRIERS), counts(artifact, FENCES), strict=True)
+    found = list(authors(artifact))
+    yours, others = zip(_counts(found, BARRIERS), _counts(found, FENCES), strict=True)
     return f"{_number(*yours)} by you; {_number(*others)} by the compiler"
 
 

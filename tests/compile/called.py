@@ -2,7 +2,7 @@
 
 import re
 
-from course_utils.ptx.parser import parse
+from course_utils.ptx import added
 
 # What the author's line of an instruction has, one of these words: what is called, in either DSL.
 CALLS = {
@@ -22,12 +22,9 @@ CALLS = {
 
 def author(artifact):
     """(opcode, the author's statement, added) of each instruction of the kernel."""
-    kernel = parse(artifact.ptx, artifact.kernel)
-    for instruction in kernel.instructions:
-        place = instruction.source
-        origin = place and artifact.author(kernel.files[place[0]], place[1])
+    for instruction, origin in added.authors(artifact):
         if origin:
-            yield ".".join(instruction.opcode), artifact.code(origin), origin.added
+            yield instruction.name, artifact.code(origin), origin.added
 
 
 def misplaced(artifact):
