@@ -108,9 +108,8 @@ def pytest_addoption(parser):
 
 def pytest_collection_modifyitems(config, items):
     if not config.getoption("--thorough"):
-        many = [item for item in items if item.get_closest_marker("thorough")]
-        config.hook.pytest_deselected(items=many)
-        items[:] = [item for item in items if item not in set(many)]
+        config.hook.pytest_deselected(items=[i for i in items if i.get_closest_marker("thorough")])
+        items[:] = [item for item in items if not item.get_closest_marker("thorough")]
     items.sort(key=lambda item: not item.get_closest_marker("slow"))  # so that no long one is left at the end
     marked = [item for item in items if item.get_closest_marker("gpu")]
     reason = hopper_missing() if marked else None

@@ -68,9 +68,8 @@ def of_text(text: str, topic: str, more: Iterable[str] = ()) -> Card:
     while count < len(sentences) and len(" ".join(sentences[: count + 1]).split()) <= room:
         count += 1
     head, left = " ".join(sentences[:count]), sentences[count:]
-    if (
-        len(head.split()) > room or len(head) > LETTERS
-    ):  # one long sentence: as far as its last clause that fits
+    # one long sentence: as far as its last clause that fits
+    if len(head.split()) > room or len(head) > LETTERS:
         head, cut = _cut(head, room)
         left = [cut, *left]
     rest = [" ".join(left)] if left else []

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 
 from course_utils.run.emulator.arithmetic import LANES, UNSIGNED
-from course_utils.run.emulator.findings import StopEmulation
+from course_utils.run.emulator.findings import STORED, StopEmulation
 from course_utils.run.emulator.lowered import Mask, Value
 from course_utils.run.emulator.order import AGENT_BITS, AGENT_MASK, NEVER, unordered
 
@@ -135,7 +135,7 @@ class SharedMemory(Region):
         done?
         """
         seen = path.warp.clock.seen
-        for read in self.async_reads.values():
+        for key, read in self.async_reads.items():
             if low < read.high and high > read.low and not read.ordered_before(seen):
                 if offsets is None or np.any((offsets < read.high) & (offsets >= read.low)):
                     if read.missing:
@@ -155,6 +155,7 @@ class SharedMemory(Region):
                         "overwrite-while-read",
                         f"{path.name()} overwrites shared memory that {read.who} may still read",
                         f"the read, which {state}: {place}; shared bytes {low:,} to {high:,}",
+                        advice=STORED if key[0] == "store" else "",
                     )
 
     def check_codes(

@@ -15,7 +15,7 @@ import numpy as np
 
 from course_utils.run.emulator import names
 from course_utils.run.emulator.arithmetic import LANES, UNSIGNED
-from course_utils.run.emulator.findings import EARLY, STORED, UNTOLD, StopEmulation
+from course_utils.run.emulator.findings import EARLY, UNTOLD, StopEmulation
 from course_utils.run.emulator.lowered import Mask, Value
 from course_utils.run.emulator.memory import Region
 from course_utils.run.emulator.order import AGENT_BITS
@@ -164,10 +164,10 @@ class Path:
         self.machine.findings.add(kind, self.at if at is None else at, detail, barriers=barriers, more=more)
 
     def find_early_release(
-        self, kind: str, detail: str, reader: str = "", barriers: tuple[MBarrier, ...] = ()
+        self, kind: str, detail: str, reader: str = "", barriers: tuple[MBarrier, ...] = (), advice: str = ""
     ) -> None:
         """A stage is written too soon: what is to blame is the arrival that let this warp's last wait pass,
-        where it came from another warp; else the write.
+        where it came from another warp; else the write, with ``advice`` where that of its kind does not fit.
         """
         barrier, waited_at = self.warp.waited or (None, -1)
         findings = self.machine.findings
@@ -175,8 +175,8 @@ class Path:
         # a wait for a load releases nothing; and a first round's wait passes with no release at all
         if barrier is None or barrier.carries_bytes or barrier.released_by is None:
             untold = findings.has_roles and all(b.carries_bytes for b in self.cta.mbarriers.values())
-            advice = UNTOLD if untold and kind == "overwrite-before-use" else ""
-            advice = STORED if "TMA store" in detail else advice
+            if untold and kind == "overwrite-before-use":
+                advice = UNTOLD
             about = (reader,) if reader else ()
             findings.add(kind, self.at, detail, more=about, barriers=barriers, advice=advice)
             return
