@@ -53,7 +53,7 @@ def test_every_room_has_its_place():
     assert placed == {"authoring"} | {f"course_utils.{room}" for room in ROOMS}
 
 
-@pytest.mark.parametrize("room", [room for room in ROOMS if room != "figures"])
+@pytest.mark.parametrize("room", [room for room in ROOMS if room not in ("figures", "classroom")])
 def test_a_room_needs_the_core_only(room):
     assert imported(ROOT / "course_utils" / room) <= packages()
 
@@ -62,8 +62,9 @@ def test_figures_need_what_notebooks_draw_with():
     assert imported(ROOT / "course_utils" / "figures") <= packages("lab")
 
 
-def test_authoring_needs_what_a_teacher_has():
+def test_a_teachers_rooms_need_what_a_teacher_has():
     assert imported(ROOT / "authoring") <= packages("lab", "teach")
+    assert imported(ROOT / "course_utils" / "classroom") <= packages("teach")
 
 
 def test_kernels_need_the_two_languages_only():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 
 from course_utils.cli import BUILD
 from course_utils.compile.factory import DSLS
@@ -43,6 +44,10 @@ def parser() -> argparse.ArgumentParser:
         "check all steps, print the ladder, write build/climb.json and build/ladder.png",
     )
     sub.add_argument("--backend", default="auto", choices=backends.NAMES)
+    sub = command(
+        "grade", "grade.grade", "grade a class: submissions in a sandbox, points by a judge outside"
+    )
+    _add_grade(sub)
     sub = command("receipt", "kernel.receipt", "what a compiled kernel contains")
     sub.add_argument("what", metavar="STEP|FILE", help=WHAT)
     sub.add_argument("--dsl", default="tilelang", choices=DSLS)
@@ -111,6 +116,45 @@ def parser() -> argparse.ArgumentParser:
         help="solutions/measured/NAME.json (default: ladder)",
     )
     return course
+
+
+def _add_grade(sub: argparse.ArgumentParser) -> None:
+    """What ``course grade`` takes."""
+    sub.add_argument(
+        "folder", metavar="FOLDER", help="a folder or a file a learner, or a zip of an LMS export"
+    )
+    sub.add_argument("--out", default="grades", metavar="DIR", help="where the grades go (default: grades)")
+    sub.add_argument(
+        "--step", action="append", metavar="STEP", help="step01 ... case15; repeat for several (default: all)"
+    )
+    sub.add_argument("--backend", default="emulator", choices=("emulator", "gpu"))
+    sub.add_argument(
+        "--jobs",
+        type=int,
+        default=max(1, os.cpu_count() or 1),
+        metavar="N",
+        help="processes at once (default: one a core)",
+    )
+    sub.add_argument(
+        "--shard", default="1/1", metavar="I/N", help="judge the I-th of N parts; the ledger is shared"
+    )
+    sub.add_argument(
+        "--seed",
+        metavar="TEXT",
+        help="of sizes, inputs and schedules, given after the deadline (default: a new one, kept in DIR)",
+    )
+    sub.add_argument(
+        "--key", metavar="FILE", help="what signs the ledger (default: DIR/ledger/key, made once)"
+    )
+    sub.add_argument(
+        "--unsafe", action="store_true", help="without a sandbox: only for submissions that you trust"
+    )
+    sub.add_argument(
+        "--gradebook", metavar="URL", help="also write nbgrader's gradebook, as sqlite:///gradebook.db"
+    )
+    sub.add_argument(
+        "--assignment", default="ladder", metavar="NAME", help="in nbgrader's gradebook (default: ladder)"
+    )
 
 
 def _add_tensormap(sub: argparse.ArgumentParser) -> None:

@@ -116,26 +116,29 @@ def _run(source: str, path: Path) -> types.ModuleType:
 
 def load_factory(path: str | Path) -> Callable:
     """``gemm`` of a Python file. Raises CompileError."""
-    return _gemm(load_module(path))
+    return _defined(load_module(path), "gemm")
 
 
-def _gemm(module: types.ModuleType) -> Callable:
-    if not hasattr(module, "gemm"):
+def _defined(module: types.ModuleType, wanted: str) -> Callable:
+    if not hasattr(module, wanted):
         name = Path(str(module.__file__)).name
-        text = f"{name} defines no gemm; a step's file ends in `def gemm(M, N, K): ...`"
+        takes = {"gemm": "M, N, K", "copy": "*shape", "mend": "maps"}[wanted]
+        text = f"{name} defines no {wanted}; this file ends in `def {wanted}({takes}): ...`"
         raise CompileError("load", text)
-    return module.gemm
+    return getattr(module, wanted)
 
 
-def load_factory_source(source: str, name: str) -> Callable:
-    """``gemm`` of Python source that is in no file. Raises CompileError, as if the file were kernel_NAME.py.
+def load_factory_source(source: str, name: str, wanted: str = "gemm") -> Callable:
+    """What Python source that is in no file defines under the name ``wanted``: "gemm", "copy" or "mend".
+
+    Raises CompileError, as if the file were kernel_NAME.py.
 
     The DSLs and tracebacks read the source again from linecache, where any file name will do.
     """
     digest = hashlib.sha256(source.encode()).hexdigest()[:12]
     path = Path("/no-file", digest, "kernel_" + "".join(c if c.isalnum() else "_" for c in name) + ".py")
     linecache.cache[str(path)] = (len(source), None, source.splitlines(keepends=True), str(path))
-    return _gemm(_run(source, path))
+    return _defined(_run(source, path), wanted)
 
 
 def file_source(factory: Callable) -> str:

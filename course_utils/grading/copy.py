@@ -56,17 +56,12 @@ def check_copy(
         return itself_failed(case, dsl, backend, error)
     if isinstance(copy, NotYet):
         return still_open(wanted, dsl, machine.name, open_places(copy))
-    parts: list[Part] = []
     printed: list[str] = []
     going = Going(wanted, dsl, machine.name, told)
     try:
-        answered = machine.run(_launches(wanted, copy, dsl, parts, printed, going), going.hears)
-        parts.append(_results(wanted, machine, answered))
-        first = answered[0][0].artifact
-        table = receipts.table(receipts.read_ptx(first.ptx), first)
-        verdict = going.closed(Verdict.of(case, dsl, machine.name, parts, receipt=table))
-        output = cards.output(answer for _, answer in answered)
-        return replace(verdict, output=output, printed=printed[0])
+        answered = machine.run(_launches(wanted, copy, dsl, printed, going), going.hears)
+        verdict = going.closed(judge(wanted, dsl, machine, answered, source_of(copy)))
+        return replace(verdict, printed=printed[0])
     except CompileError as error:
         if places := open_places(copy):
             return still_open(wanted, dsl, machine.name, places)
@@ -76,25 +71,39 @@ def check_copy(
         return itself_failed(case, dsl, machine.name, error)
 
 
-def _launches(
-    case: CopyCase, copy: object, dsl: str, parts: list[Part], printed: list[str], going: Going
-) -> Iterator[Launch]:
-    """What a machine is to run, compiled as it is asked for; ``parts`` gets the parts that need no run,
-    ``printed`` what the factory printed.
+def judge(
+    case: CopyCase, dsl: str, machine: Backend, answered: Sequence[tuple[Launch, Answer]], source: str
+) -> Verdict:
+    """The verdict on a copy that was run: ``answered`` are its launches, ``source`` is the factory's own
+    Python.
     """
+    parts = [*_without_a_run(case, [launch for launch, _ in answered], source)]
+    parts.append(_results(case, machine, answered))
+    first = answered[0][0].artifact
+    table = receipts.table(receipts.read_ptx(first.ptx), first)
+    verdict = Verdict.of(case.id, dsl, machine.name, parts, receipt=table)
+    return replace(verdict, output=cards.output(answer for _, answer in answered))
+
+
+def _launches(case: CopyCase, copy: object, dsl: str, printed: list[str], going: Going) -> Iterator[Launch]:
+    """What a machine is to run, compiled as it is asked for; ``printed`` gets what the factory printed."""
     made = going.compiling(compile_sizes(copy, dsl, case.shapes, "copy"), len(case.shapes))
     launches = []
     for shape, compiled in zip(case.shapes, made, strict=True):
         printed.append(compiled.printed)
         launches.append(Launch(shape, compiled.artifact, "copy"))
         yield going.sends(launches[-1], len(case.shapes))
+    going.ends(*_without_a_run(case, launches, source_of(copy)))
+
+
+def _without_a_run(case: CopyCase, launches: Sequence[Launch], source: str) -> tuple[Part, Part, Part]:
+    """The parts that are known once all shapes are compiled."""
     first = launches[0].artifact
-    parts += [
+    return (
         score(case, "compiles", True, f"{first.resources.registers} registers a thread"),
         maps.part(case, first, "tensor TMA" in (case.load, case.store)),
-        _path(case, launches, source_of(copy)),
-    ]
-    going.ends(*parts)
+        _path(case, launches, source),
+    )
 
 
 def _path(case: CopyCase, launches: Sequence[Launch], source: str) -> Part:

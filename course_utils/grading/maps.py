@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 
 from course_utils.artifact import ELEMENT_BYTES, SWIZZLE_BYTES, Artifact, TensorMap
 from course_utils.compile.factory import open_places
 from course_utils.compile.guard import text_of
 from course_utils.grading import cards, steps
-from course_utils.grading.steps import CopyCase, Step
+from course_utils.grading.steps import CopyCase, MapCase, Step
 from course_utils.grading.verdict import OPEN, Part, Verdict, score
 from course_utils.tma.rules import violations
 
@@ -59,20 +59,27 @@ def check_maps(case: str, mend: Callable) -> Verdict:
     except BaseException as error:  # a learner's code: sys.exit() too
         text = open_places(mend) or f"mend raised {type(error).__name__}: {text_of(error)}"
     mended = maps if isinstance(maps, (list, tuple)) else ()
-    if not text and len(mended) != len(wanted.given):
-        text = f"mend must return a list of {len(wanted.given)} maps, in the order in which they came"
-    if text and open_places(mend):
-        part = Part("tensor maps", None, 0.0, wanted.points, "", idle=OPEN)
-        return Verdict(case, "maps", "rules", (part,), cards.of_text(text, ""))
+    return judge(wanted, mended, text, open_places(mend) if text else "")
+
+
+def judge(case: MapCase, mended: Sequence[object], text: str = "", still: str = "") -> Verdict:
+    """The verdict on maps that were mended; ``text`` says why there are none, ``still`` what is to be
+    written yet.
+    """
+    if still:
+        part = Part("tensor maps", None, 0.0, case.points, "", idle=OPEN)
+        return Verdict(case.id, "maps", "rules", (part,), cards.of_text(still, ""))
+    if not text and len(mended) != len(case.given):
+        text = f"mend must return a list of {len(case.given)} maps, in the order in which they came"
     if text:
-        return Verdict.of(case, "maps", "rules", [_failed("tensor maps", wanted.points, text)])
-    worth = wanted.points / len(wanted.given)
+        return Verdict.of(case.id, "maps", "rules", [_failed("tensor maps", case.points, text)])
+    worth = case.points / len(case.given)
     parts = []
-    for number, (old, new) in enumerate(zip(wanted.given, mended, strict=True), 1):
+    for number, (old, new) in enumerate(zip(case.given, mended, strict=True), 1):
         wrong = _mended(old, new)
         name = f"map {number}"
         parts.append(_failed(name, worth, wrong) if wrong else Part(name, True, worth, worth, str(new)))
-    return Verdict.of(case, "maps", "rules", parts)
+    return Verdict.of(case.id, "maps", "rules", parts)
 
 
 def _failed(name: str, worth: float, text: str) -> Part:

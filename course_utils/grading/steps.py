@@ -206,9 +206,14 @@ def find(step_id: str) -> Step:
     return (STEPS | GEMM_CASES)[step_id]
 
 
+def row(name: str) -> Step | CopyCase | MapCase:
+    """The row of a step or a case. Raises KeyError."""
+    return (STEPS | GEMM_CASES | COPY_CASES | MAP_CASES)[name]
+
+
 def points_of(name: str) -> int:
     """What a step or a case is worth. Raises KeyError."""
-    return (STEPS | GEMM_CASES | COPY_CASES | MAP_CASES)[name].points
+    return row(name).points
 
 
 def parts_of(step: Step | CopyCase) -> dict[str, float]:

@@ -103,14 +103,20 @@ class Gpu:
 
 
 class Emulator:
-    """The emulator, in a process of its own. Launches run while the next is compiled."""
+    """The emulator, in a process of its own. Launches run while the next is compiled.
+
+    ``schedules`` are the seeds of its schedules, ``seed`` is that of the inputs, None for any.
+    """
 
     name = "emulator"
 
     def __init__(
-        self, lacks: str = "not run: the emulator knows no time", schedules: Sequence[int] = SCHEDULES
-    ):
-        self.lacks, self.schedules = lacks, schedules
+        self,
+        lacks: str = "not run: the emulator knows no time",
+        schedules: Sequence[int] = SCHEDULES,
+        seed: int | None = None,
+    ) -> None:
+        self.lacks, self.schedules, self.seed = lacks, schedules, seed
 
     def run(self, launches: Iterable[Launch], heard: Heard = _ignored) -> list[tuple[Launch, Answer]]:
         warm_up(self.name)
@@ -147,7 +153,8 @@ class Emulator:
         if launch.ctas is not None:
             fields["ctas"] = list(launch.ctas)
         try:
-            worker, seed = client.worker(client.EMULATOR), secrets.randbits(31)
+            worker = client.worker(client.EMULATOR)
+            seed = secrets.randbits(31) if self.seed is None else self.seed
             answer = worker.request(
                 "run", launch.artifact, EMULATOR_LIMIT, kind=launch.kind, seed=seed, **fields
             )

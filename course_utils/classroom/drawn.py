@@ -1,0 +1,78 @@
+"""Sizes, CTAs, inputs and schedules of one grading, drawn from a seed that is given after the deadline.
+
+A kernel that knows the sizes at which notebooks try it, and is another one there, is tried at others. What a
+size is there for stays: as many tiles or a few more, a K as long against the ring.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from course_utils.grading.steps import CopyCase, Step
+
+EXTENT, BLOCK_K = 256, 64  # what M and N are multiples of, and K
+MORE = 1.12  # at most so many times the tiles of the table's size: the emulator takes as much longer
+SLIM = 3  # the longer side of D against the shorter, or what the table's size has
+SHORT = 4  # K tiles; below, a K is there to be shorter than the ring
+SCHEDULES = 1 << 16
+
+
+def of(seed: str, *what: str) -> random.Random:
+    """The generator of one thing that is drawn: the same seed and names give the same draws anywhere."""
+    return random.Random("/".join((seed, *what)))
+
+
+def step(wanted: Step, seed: str) -> Step:
+    """The step with sizes of its own for the emulator and for the GPU."""
+    draws = of(seed, wanted.id, "sizes")
+    emulated = []
+    for size, ctas in wanted.emulated:
+        some = ctas and (ctas[0], draws.randrange(1, 40), ctas[-1])
+        emulated.append((_size(size, draws), some))
+    return replace(
+        wanted, emulated=tuple(emulated), check_sizes=tuple(_size(size, draws) for size in wanted.check_sizes)
+    )
+
+
+def copy(case: CopyCase, seed: str) -> CopyCase:
+    """The copy with shapes of its own: other multiples of the table's in the first two dimensions."""
+    draws = of(seed, case.id, "shapes")
+    shapes = []
+    for shape in case.shapes:
+        first = shape[0] * draws.choice((1, 2, 3))
+        shapes.append((first, *shape[1:]))
+    return replace(case, shapes=tuple(shapes))
+
+
+def schedules(seed: str, count: int) -> tuple[int, ...]:
+    """Seeds of the emulator's schedules."""
+    draws = of(seed, "schedules")
+    return tuple(draws.randrange(SCHEDULES) for _ in range(count))
+
+
+def inputs(seed: str) -> int:
+    """The seed of the inputs."""
+    return of(seed, "inputs").randrange(1 << 31)
+
+
+def _size(size: tuple[int, int, int], draws: random.Random) -> tuple[int, int, int]:
+    M, N, K = size
+    if M % EXTENT or N % EXTENT:  # of a step with one tile: it has no other
+        return M, N, _depth(K, draws)
+    tiles = M * N // EXTENT**2
+    slim = max(SLIM, M / N, N / M)
+    found = [
+        (m * EXTENT, n * EXTENT)
+        for m in range(1, tiles + 1)
+        for n in range(2, tiles + 1)
+        if m != n and tiles <= m * n <= max(tiles + 1, MORE * tiles) and 1 / slim <= m / n <= slim
+    ]
+    return *draws.choice(found), _depth(K, draws)
+
+
+def _depth(K: int, draws: random.Random) -> int:
+    tiles = K // BLOCK_K
+    if tiles == 1:
+        return K
+    return BLOCK_K * draws.choice((tiles, tiles - 1) if tiles < SHORT else (tiles, tiles + 1, tiles + 2))

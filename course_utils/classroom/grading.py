@@ -1,0 +1,142 @@
+"""A whole class: which exercises are to be judged, by how many processes, and what is known already.
+
+Equal sources are judged once. Each job is a process's own: it takes a source, asks the sandbox and the
+judge, and writes the ledger; a job that dies takes its process along and is tried again.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from pathlib import Path
+
+from course_utils.classroom import ledger as ledgers
+from course_utils.classroom.ledger import Entry, Ledger
+from course_utils.classroom.submissions import Submission
+
+TRIES = 3  # of one exercise in one run, where the machine is at fault
+
+
+@dataclass(frozen=True)
+class Job:
+    """One source to judge as one exercise."""
+
+    entry: Entry
+    source: str
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a class is graded: the ledger's folder and key, the seed, the sandbox's form, the backend."""
+
+    ledger: Path
+    key: Path | None
+    seed: str
+    form: str
+    backend: str = "emulator"
+
+
+def jobs(
+    class_: Sequence[Submission],
+    settings: Settings,
+    wanted: Sequence[str] = (),
+    shard: tuple[int, int] = (1, 1),
+) -> list[Job]:
+    """Each source of the class once, in the order of the exercises; ``wanted`` are steps or cases, none for
+    all. ``shard`` (i, n) takes those of the i-th of n parts, the same ones everywhere.
+    """
+    found: dict[str, Job] = {}
+    for submission in class_:
+        for exercise, source in sorted(submission.sources.items()):
+            if wanted and exercise.partition("-")[0] not in wanted:
+                continue
+            entry = entry_of(exercise, source, settings)
+            if int(entry.name, 16) % shard[1] == shard[0] - 1:
+                found.setdefault(entry.name, Job(entry, source))
+    return sorted(found.values(), key=lambda job: (job.entry.exercise, job.entry.name))
+
+
+def entry_of(exercise: str, source: str, settings: Settings) -> Entry:
+    """What the ledger calls this source's judgement."""
+    return Entry(
+        ledgers.digest(source), exercise, settings.seed, settings.backend, settings.form, ledgers.checker()
+    )
+
+
+def judge_all(
+    todo: Sequence[Job], settings: Settings, processes: int, done: Callable[[Job, dict | None], object]
+) -> None:
+    """Judge what the ledger does not have yet. ``done`` hears of each job: its record, or None for a fault.
+
+    Raises OSError where the ledger cannot be written.
+    """
+    ledger = Ledger(settings.ledger, settings.key)
+    left: list[tuple[Job, int]] = []
+    for job in todo:
+        if record := ledger.read(job.entry):
+            done(job, record)
+        else:
+            left.append((job, TRIES))
+    while left:
+        left = list(_round(left, ledger, settings, processes, done))
+
+
+def _round(
+    left: list[tuple[Job, int]],
+    ledger: Ledger,
+    settings: Settings,
+    processes: int,
+    done: Callable[[Job, dict | None], object],
+) -> Iterator[tuple[Job, int]]:
+    """Judge these; yields what is to be tried again, and with how many tries."""
+    context = multiprocessing.get_context("spawn")
+    waiting = iter(left)
+    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+        running: dict[Future, tuple[Job, int]] = {}
+        broken = False
+        try:
+            while True:
+                while not broken and len(running) < processes and (item := next(waiting, None)):
+                    running[pool.submit(judge_one, item[0], settings)] = item
+                if not running:
+                    break
+                finished, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    job, tries = running.pop(future)
+                    try:
+                        record, fault = future.result()
+                    except BrokenProcessPool:
+                        record, fault, broken = None, "the process that judged it died", True
+                    if record is None:
+                        ledger.fault(job.entry, fault)
+                        if tries > 1:
+                            yield job, tries - 1
+                            continue
+                    done(job, record)
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    yield from waiting  # of a pool that broke
+
+
+def judge_one(job: Job, settings: Settings) -> tuple[dict | None, str]:
+    """Judge one source and write it down: its record, or None and the machine's fault."""
+    from course_utils.classroom.judge import MachineFault, judge
+    from course_utils.classroom.sandbox import SandboxError
+
+    name, _, dsl = job.entry.exercise.partition("-")
+    began = time.monotonic()
+    try:
+        judged = judge(name, dsl, job.source, settings.seed, settings.form)
+    except (MachineFault, SandboxError) as error:
+        return None, str(error)
+    except Exception as error:  # of the course's own: no zero follows from it
+        return None, f"{type(error).__name__}: {error}"
+    took = {"seconds": round(judged.seconds, 3), "memory": judged.memory}
+    ledger = Ledger(settings.ledger, settings.key)
+    page = judged.verdict._repr_html_()
+    return ledger.write(job.entry, judged.verdict.to_dict(), page, time.monotonic() - began, took), ""

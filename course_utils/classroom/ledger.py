@@ -1,0 +1,161 @@
+"""What was judged: one signed file for each source, exercise, seed, checker and backend.
+
+A file is complete or not there, since it is written beside its place and renamed; so a run that was killed
+goes on where it was, and many machines can share one ledger on one file system. What has no right signature
+is as if it were not there. A fault of a machine is no judgement: it is kept apart, and tried again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import socket
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from functools import cache as once
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[1]
+JUDGES = ("artifact.py", "ptx", "tma", "compile", "run", "grading", "classroom")  # what a grade depends on
+COMPILERS = ("tilelang", "nvidia-cutlass-dsl", "nvidia-cuda-nvrtc", "nvidia-cuda-nvcc")
+KEY_BYTES = 32
+RECORD_LIMIT = 4 << 20  # bytes
+
+
+class LedgerError(ValueError):
+    """A ledger that cannot be used. The text says what to do."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is judged. ``source`` is the SHA-256 of the text, ``exercise`` as "step05-cute", ``seed`` the
+    grading's, ``backend`` "emulator" or "gpu", ``sandbox`` the form that it ran in.
+    """
+
+    source: str
+    exercise: str
+    seed: str
+    backend: str
+    sandbox: str
+    checker: str
+
+    @property
+    def name(self) -> str:
+        """Its name in the ledger."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+
+
+class Ledger:
+    """The records below one folder, signed with the key in a file that only its owner may read."""
+
+    def __init__(self, folder: Path, key: Path | None = None) -> None:
+        """Make the folder and the key where there is none yet. Raises LedgerError, OSError."""
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self._key = _key(key or folder / "key")
+
+    def read(self, entry: Entry) -> dict | None:
+        """The record of this entry; None where there is none, or none that this key signed."""
+        try:
+            with open(self._place(entry), "rb") as file:
+                record = json.loads(file.read(RECORD_LIMIT))
+            signature = record.pop("signature")
+            right = hmac.compare_digest(signature, self._sign(record))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return None
+        return record if right and record.get("entry") == asdict(entry) else None
+
+    def write(self, entry: Entry, verdict: dict, page: str, seconds: float, sandbox: dict) -> dict:
+        """Record a verdict's JSON fields and its HTML, with the machine, the day, ``seconds`` in all, and
+        what the sandbox took. Raises OSError.
+        """
+        record = {
+            "entry": asdict(entry),
+            "verdict": verdict,
+            "page": page,
+            "seconds": round(seconds, 3),
+            "sandbox": sandbox,
+            "machine": socket.gethostname(),
+            "date": time.strftime("%Y-%m-%d %H:%M:%S"),
+        }
+        record = json.loads(json.dumps(record))  # as it will be read
+        _replace(self._place(entry), record | {"signature": self._sign(record)})
+        return record
+
+    def fault(self, entry: Entry, text: str) -> None:
+        """Note a fault of this machine. Raises OSError."""
+        place = self.folder / "faults" / f"{entry.name}-{time.time_ns()}.json"
+        _replace(place, {"entry": asdict(entry), "fault": text, "machine": socket.gethostname()})
+
+    def faults(self) -> list[dict]:
+        """The faults that were noted."""
+        found = []
+        for path in sorted((self.folder / "faults").glob("*.json")):
+            with contextlib.suppress(OSError, ValueError):
+                found.append(json.loads(path.read_text()))
+        return found
+
+    def _place(self, entry: Entry) -> Path:
+        return self.folder / entry.name[:2] / f"{entry.name}.json"
+
+    def _sign(self, record: dict) -> str:
+        data = json.dumps(record, sort_keys=True, separators=(",", ":")).encode()
+        return hmac.new(self._key, data, hashlib.sha256).hexdigest()
+
+
+def _key(path: Path) -> bytes:
+    with contextlib.suppress(FileExistsError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, made = tempfile.mkstemp(dir=path.parent)  # 0600
+        with open(descriptor, "w") as file:
+            file.write(secrets.token_hex(KEY_BYTES))
+        try:
+            os.link(made, path)  # of two that make it at once, one does; and nobody reads half a key
+        finally:
+            os.unlink(made)
+    if path.stat().st_mode & 0o077:
+        raise LedgerError(f"others may read the key {path}: `chmod 600 {path}`, or grade with another --key")
+    text = path.read_text().strip()
+    if len(text) < 2 * KEY_BYTES:
+        raise LedgerError(f"{path} is no key: remove it, and a new one is made; old records are judged anew")
+    return text.encode()
+
+
+def _replace(path: Path, record: dict) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, made = tempfile.mkstemp(dir=path.parent, suffix=".part")
+    try:
+        with open(descriptor, "w") as file:
+            json.dump(record, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(made, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(made)
+        raise
+
+
+def digest(source: str) -> str:
+    """The SHA-256 of a source."""
+    return hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@once
+def checker() -> str:
+    """What judges here: a sum over the course's own sources and the compilers' versions."""
+    found = hashlib.sha256()
+    for name in JUDGES:
+        place = PACKAGE / name
+        for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
+            found.update(f"{path.relative_to(PACKAGE).as_posix()}\n".encode() + path.read_bytes())
+    for package in COMPILERS:
+        with contextlib.suppress(PackageNotFoundError):
+            found.update(f"{package} {version(package)}\n".encode())
+    return found.hexdigest()[:16]

@@ -1,0 +1,60 @@
+"""One HTML page a learner: points, what to look at first in each exercise, and what was odd in the files."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from pathlib import Path
+
+from course_utils.classroom.reports import Graded, points_of, worth
+from course_utils.classroom.submissions import EXERCISES
+from course_utils.grading import steps
+
+STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; color: #1b1b1b }
+body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
+table { border-collapse: collapse }
+td, th { padding: .2rem .8rem .2rem 0; text-align: left; vertical-align: top }
+td.points { text-align: right; white-space: nowrap } h2 { margin-top: 2.5rem; font-size: 1.15rem }
+pre { white-space: pre-wrap } .odd { color: #7a4a00 } .faint { color: #666 }
+"""
+
+
+def write(path: Path, one: Graded, seed: str, exercises: Sequence[str] = EXERCISES) -> None:
+    """Write one learner's page. Whatever a learner wrote stands in it as text."""
+    rows, parts = [], []
+    for name in exercises:
+        row = steps.row(name.partition("-")[0])
+        title = f"{name}: {row.title}"
+        if name not in one.records:
+            rows.append(_row(title, "not handed in", worth(name), "faint"))
+            continue
+        record = one.records[name]
+        if record is None:
+            rows.append(_row(title, "not judged yet", worth(name), "odd"))
+            continue
+        rows.append(
+            _row(
+                f"<a href='#{name}'>{html.escape(title)}</a>", f"{points_of(record):g}", worth(name), raw=True
+            )
+        )
+        parts.append(f"<h2 id='{name}'>{html.escape(title)}</h2>\n{record['page']}")
+    odd = "".join(f"<li>{html.escape(text)}</li>" for text in one.submission.findings)
+    odd = f"<h2>About your files</h2><ul class='odd'>{odd}</ul>" if odd else ""
+    total = sum(map(worth, exercises))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(
+        "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
+        "<meta http-equiv='Content-Security-Policy' content=\"default-src 'none'; style-src 'unsafe-inline'; "
+        'img-src data:">'
+        f"<title>{html.escape(one.learner)}</title><style>{STYLE}</style></head><body>"
+        f"<h1>{html.escape(one.learner)}: {one.points:g} of {total}</h1>"
+        f"<p class='faint'>Judged at sizes, inputs and schedules drawn from the seed {html.escape(seed)}. "
+        "Without a GPU nothing was timed, and the tenth for speed is not given.</p>"
+        f"<table>{''.join(rows)}</table>{odd}{''.join(parts)}</body></html>\n"
+    )
+
+
+def _row(title: str, points: str, most: int, kind: str = "", raw: bool = False) -> str:
+    shown = title if raw else html.escape(title)
+    return f"<tr class='{kind}'><td>{shown}</td><td class='points'>{points} of {most}</td></tr>"

@@ -1,0 +1,419 @@
+"""One command in a sandbox: no network, no file but those it is given, and an end that nothing inside delays.
+
+Two forms, of which bubblewrap is tried first; rootless podman gets the same files. What they wall off is the
+same: the file system, the network, other processes, and all names of the machine. What holds memory, number
+of processes, time and output is this process, from outside: it looks at the whole tree of processes, and ends
+it by killing the first one, with which the kernel ends them all (pid_namespaces(7)).
+
+The command answers on its standard output alone, so nothing that it writes outlives it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[1]
+TICK = 0.05  # seconds between two looks at the processes
+CHUNK = 1 << 16
+USER = 65534  # nobody, inside
+NOFILE = 512
+SPARE = 1 << 30  # bytes of memory that the machine must keep; below, the sandbox that was looked at ends
+BECOME_NOBODY = (
+    *("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "--no-new-privs"),
+    *("--bounding-set=-all", "--inh-caps=-all"),
+)
+HOME = "/home/learner"
+CACHE = f"{HOME}/.cache"
+
+Readable = Sequence[tuple[Path, str]]  # where a file or folder is outside, and below HOME inside
+
+FORMS = ("bubblewrap", "podman", "unsafe")
+LACKS = {
+    "bubblewrap": "no limit by the system on memory and processes: they are counted from outside",
+    "podman": "slower to start than bubblewrap, by a second",
+    "unsafe": "any wall: a submission can read and write what whoever grades can, and use the network",
+}
+
+
+class SandboxError(RuntimeError):
+    """The sandbox itself could not be made: a fault of the machine, not of what was to run in it."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a command and all that it starts may use: seconds by the clock, bytes of memory, processes, bytes
+    of output, and bytes of a single file. NVRTC's precompiled header is the largest file.
+    """
+
+    seconds: float = 180.0
+    memory: int = 4 << 30
+    processes: int = 128
+    output: int = 64 << 20
+    file: int = 320 << 20
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What became of a command: its exit code, None where it was ended; then ``why`` says in words what for.
+
+    ``output`` is what it wrote to standard output, ``said`` the end of what it wrote to standard error.
+    ``seconds`` and ``memory`` are what it took, the latter in bytes at the highest look.
+    """
+
+    code: int | None
+    why: str
+    output: bytes
+    said: str
+    seconds: float
+    memory: int
+
+
+def available() -> list[str]:
+    """The forms that work on this machine, the best first; "unsafe" is none of them."""
+    return [form for form in FORMS[:-1] if not problem(form)]
+
+
+def problem(form: str) -> str:
+    """Why this form does not work here, in words; empty where it does."""
+    program = {"bubblewrap": "bwrap", "podman": "podman"}[form]
+    if shutil.which(program) is None:
+        return f"there is no {program} on the PATH"
+    try:
+        ended = run([sys.executable, "-c", "print(6 * 7)"], b"", Limits(seconds=60), form)
+    except SandboxError as error:
+        return str(error)
+    return "" if ended.output == b"42\n" else (ended.why or ended.said or "it ran nothing")
+
+
+def run(
+    command: Sequence[str], given: bytes, limits: Limits, form: str = "bubblewrap", readable: Readable = ()
+) -> Ended:
+    """Run ``command`` with ``given`` on its standard input.
+
+    Its Python finds ``course_utils``, and no solutions. ``readable`` are more files and folders for it: where
+    each is outside, and inside. Raises SandboxError where the sandbox cannot be made, and ValueError for
+    another form.
+    """
+    if form not in FORMS:
+        raise ValueError(f"there is no sandbox {form!r}; the forms are {', '.join(FORMS)}")
+    with contextlib.ExitStack() as stack:
+        wrap: Callable[..., list[str]] = {"bubblewrap": _bubblewrap, "podman": _podman, "unsafe": _unsafe}[
+            form
+        ]
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="course-grade-")))
+        reading, writing = os.pipe()
+        stack.callback(os.close, reading)
+        try:
+            full = wrap(command, limits, folder, readable, writing)
+            process = subprocess.Popen(
+                full,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=_environment(folder) if form == "unsafe" else {"PATH": os.environ.get("PATH", "")},
+                pass_fds=(writing,),
+                start_new_session=True,
+                preexec_fn=lambda: _lower(limits),
+            )
+        except OSError as error:
+            raise SandboxError(f"{form} could not be started: {error}") from error
+        finally:
+            os.close(writing)
+        with _Watch(process, reading, limits, form) as watch:
+            return watch.until_it_ends(given)
+
+
+class _Watch:
+    """A command that runs, looked at from outside."""
+
+    def __init__(self, process: subprocess.Popen[bytes], info: int, limits: Limits, form: str) -> None:
+        self._process, self._info, self._limits, self._form = process, info, limits, form
+        self._first = 0  # of the sandbox's own processes; the kernel ends the others with it
+        self._highest = 0
+
+    def __enter__(self) -> _Watch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+    def until_it_ends(self, given: bytes) -> Ended:
+        began = time.monotonic()
+        output, said, why = bytearray(), bytearray(), ""
+        assert self._process.stdin and self._process.stdout and self._process.stderr
+        left = memoryview(given)
+        with selectors.DefaultSelector() as ready:
+            for stream, events in (
+                (self._process.stdout, selectors.EVENT_READ),
+                (self._process.stderr, selectors.EVENT_READ),
+                (self._process.stdin, selectors.EVENT_WRITE),
+            ):
+                os.set_blocking(stream.fileno(), False)
+                ready.register(stream, events)
+            looked = 0.0
+            while not why and any(key.events & selectors.EVENT_READ for key in ready.get_map().values()):
+                for key, _ in ready.select(TICK):
+                    if key.fileobj is self._process.stdin:
+                        try:
+                            left = left[os.write(key.fd, left[:CHUNK]) :] if left else left
+                        except BrokenPipeError:  # it closed its input: what is left, it does not want
+                            left = left[:0]
+                        if not left:
+                            ready.unregister(key.fileobj)
+                            self._process.stdin.close()
+                        continue
+                    chunk = os.read(key.fd, CHUNK)
+                    if not chunk:
+                        ready.unregister(key.fileobj)
+                    elif key.fileobj is self._process.stdout:
+                        output += chunk
+                    else:
+                        said = (said + chunk)[-CHUNK:]
+                now = time.monotonic()
+                if now - looked >= TICK:
+                    looked = now
+                    why = self._look(len(output), now - began)
+        code = None if why else self._wait(began)
+        if code is None and not why:
+            why = f"it did not end within {self._limits.seconds:g} s"
+        seconds = time.monotonic() - began
+        words = bytes(said).decode(errors="replace").strip()
+        self._root()
+        if code and self._form == "bubblewrap" and not self._first:  # it never came to the command
+            raise SandboxError(f"{self._form}: {words.splitlines()[-1] if words else 'it ended at once'}")
+        return Ended(code, why, bytes(output[: self._limits.output]), words, seconds, self._highest)
+
+    def _wait(self, began: float) -> int | None:
+        """Its exit code, once its output is closed; None at the end of its time."""
+        while (left := self._limits.seconds - (time.monotonic() - began)) > 0:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return self._process.wait(min(left, TICK))
+            if self._look(0, 0.0):
+                return None
+        return None
+
+    def _look(self, output: int, seconds: float) -> str:
+        """Why it has to end now, in words; empty where it may go on."""
+        limits = self._limits
+        if seconds > limits.seconds:
+            return f"it did not end within {limits.seconds:g} s"
+        if output > limits.output:
+            return f"it answered with more than {limits.output >> 20} MB"
+        count, memory = _used(self._root())
+        self._highest = max(self._highest, memory)
+        if count > limits.processes:
+            return f"it started more than {limits.processes} processes and threads"
+        if memory > limits.memory:
+            return f"it took more than {limits.memory >> 30} GB of memory"
+        if _free() < SPARE:
+            return "the machine ran out of memory"
+        return ""
+
+    def _root(self) -> int:
+        if not self._first and self._form == "bubblewrap":
+            os.set_blocking(self._info, False)
+            with contextlib.suppress(BlockingIOError, ValueError):
+                if told := os.read(self._info, 4096):
+                    self._first = int(json.loads(told)["child-pid"])
+        return self._first or self._process.pid
+
+    def _end(self) -> None:
+        if self._form == "podman":
+            name = f"course-grade-{self._process.pid}"
+            subprocess.run(["podman", "rm", "--force", "--time", "0", name], capture_output=True)
+        for pid in filter(None, (self._root(), self._process.pid)):
+            if self._process.poll() is None or self._form == "unsafe":
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+        if self._form == "unsafe":
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if stream:
+                with contextlib.suppress(OSError):
+                    stream.close()
+
+
+# -- what a tree of processes uses
+
+
+def _used(root: int) -> tuple[int, int]:
+    """Threads of a process and all below it, and bytes of memory: their own, and files that live in it."""
+    threads, memory = 0, 0
+    files: dict[int, int] = {}
+    waiting = [root]
+    while waiting:
+        pid = waiting.pop()
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+            threads += int(fields["Threads"])
+            memory += sum(int(fields.get(name, "0 kB").split()[0]) << 10 for name in ("RssAnon", "VmSwap"))
+            _count_files(pid, files)
+            for task in os.listdir(f"/proc/{pid}/task"):
+                waiting += map(int, Path(f"/proc/{pid}/task/{task}/children").read_text().split())
+    return threads, memory + sum(files.values())
+
+
+def _count_files(pid: int, files: dict[int, int]) -> None:
+    """Add the files in memory that a process holds open, by inode: they count against nobody's memory."""
+    for entry in os.scandir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(OSError):
+            if os.readlink(entry.path).startswith("/memfd:"):
+                status = entry.stat()
+                files[status.st_ino] = status.st_blocks * 512
+
+
+def _free() -> int:
+    """Bytes of memory that the machine could give now (proc(5), meminfo)."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) << 10
+    return SPARE
+
+
+def _lower(limits: Limits) -> None:
+    """In the child, before the sandbox is made: limits that hold for each process."""
+    for which, value in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, limits.file),
+        (resource.RLIMIT_NOFILE, NOFILE),
+        (resource.RLIMIT_DATA, limits.memory),
+        (resource.RLIMIT_CPU, int(8 * limits.seconds)),
+        (resource.RLIMIT_MSGQUEUE, 0),
+    ):
+        _, hard = resource.getrlimit(which)
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(which, (value, value))
+
+
+# -- the forms
+
+
+def _visible() -> Iterator[Path]:
+    """Files and folders that a command may read: Python, its packages, the course, and no solutions."""
+    yield Path("/usr")
+    for name in ("/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime"):
+        if Path(name).exists():
+            yield Path(name)
+    roots = {Path(sys.prefix), Path(sys.base_prefix), Path(sys.executable).resolve().parents[1]}
+    yield from sorted(root for root in roots if not root.is_relative_to("/usr"))
+    yield PACKAGE
+
+
+def _hidden() -> Iterator[Path]:
+    """Folders inside what is visible that a submission must not read."""
+    for folder in map(Path, sys.path):
+        for name in ("solutions", "authoring"):
+            if (folder / name).is_dir() and any(folder.is_relative_to(p) for p in _visible()):
+                yield folder / name
+
+
+def _variables() -> dict[str, str]:
+    return {
+        "PATH": "/usr/bin:/bin",
+        "HOME": HOME,
+        "XDG_CACHE_HOME": CACHE,
+        "PYTHONPATH": str(PACKAGE.parent),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "LC_ALL": "C.UTF-8",
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+
+
+def _bubblewrap(
+    command: Sequence[str], limits: Limits, folder: Path, readable: Readable, info: int
+) -> list[str]:
+    size = str(limits.file + (64 << 20))
+    wrapped = [
+        "bwrap",
+        "--unshare-pid",
+        "--unshare-net",
+        "--unshare-ipc",
+        "--unshare-uts",
+        "--unshare-cgroup-try",
+    ]
+    wrapped += [
+        "--die-with-parent",
+        "--new-session",
+        "--clearenv",
+        "--hostname",
+        "course",
+        "--cap-drop",
+        "ALL",
+    ]
+    if os.geteuid() == 0:
+        # root within a user namespace is still root to the files of /proc/sys: become nobody instead
+        wrapped += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_SETPCAP"]
+        command = [*BECOME_NOBODY, *command]
+    else:
+        wrapped += ["--unshare-user", "--disable-userns", "--uid", str(USER), "--gid", str(USER)]
+    wrapped += ["--info-fd", str(info)]
+    for name in ("/bin", "/sbin", "/lib", "/lib64", "/lib32"):
+        if os.path.islink(name):
+            wrapped += ["--symlink", os.readlink(name), name]
+        elif os.path.isdir(name):
+            wrapped += ["--ro-bind", name, name]
+    for path in _visible():
+        for parent in reversed(path.parents[:-1]):
+            wrapped += ["--dir", str(parent)]  # of mode 0755; what bubblewrap makes by itself is its owner's
+        wrapped += ["--ro-bind", str(path), str(path)]
+    for path in _hidden():
+        wrapped += ["--size", "4096", "--tmpfs", str(path), "--remount-ro", str(path)]
+    wrapped += ["--proc", "/proc", "--dev", "/dev"]
+    for place in ("/dev/shm", "/tmp", HOME):
+        wrapped += ["--perms", "1777", "--size", size, "--tmpfs", place]
+    for path, inside in readable:
+        for parent in reversed(Path(inside).relative_to(HOME).parents[:-1]):
+            wrapped += ["--perms", "1777", "--dir", f"{HOME}/{parent}"]
+        wrapped += ["--ro-bind", str(path), inside]
+    wrapped += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", HOME]
+    for name, value in _variables().items():
+        wrapped += ["--setenv", name, value]
+    return [*wrapped, "--", *command]
+
+
+def _podman(command: Sequence[str], limits: Limits, folder: Path, readable: Readable, info: int) -> list[str]:
+    """The same files over an empty root, so no image is needed."""
+    size = limits.file + (64 << 20)
+    wrapped = ["podman", "run", "--rm", "--interactive", "--network", "none", "--read-only"]
+    wrapped += ["--cap-drop", "all", "--security-opt", "no-new-privileges", "--user", f"{USER}:{USER}"]
+    wrapped += ["--memory", str(limits.memory), "--pids-limit", str(limits.processes)]
+    wrapped += ["--ulimit", f"fsize={limits.file}", "--ulimit", f"nofile={NOFILE}", "--workdir", HOME]
+    wrapped += ["--timeout", str(int(limits.seconds) + 5), "--unsetenv-all"]
+    for name in ("/bin", "/sbin", "/lib", "/lib64", "/lib32"):
+        if os.path.islink(name):
+            (folder / name.lstrip("/")).symlink_to(os.readlink(name))
+        elif os.path.isdir(name):
+            wrapped += ["--volume", f"{name}:{name}:ro"]
+    for path, inside in (*((path, str(path)) for path in _visible()), *readable):
+        wrapped += ["--volume", f"{path}:{inside}:ro"]
+    for path in _hidden():
+        wrapped += ["--tmpfs", f"{path}:ro,size=4k"]
+    for place in ("/tmp", HOME):
+        wrapped += ["--tmpfs", f"{place}:rw,size={size},mode=1777"]
+    for name, value in _variables().items():
+        wrapped += ["--env", f"{name}={value}"]
+    return [*wrapped, "--rootfs", str(folder), *command]
+
+
+def _unsafe(command: Sequence[str], limits: Limits, folder: Path, readable: Readable, info: int) -> list[str]:
+    return list(command)
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    return _variables() | {"HOME": str(folder), "XDG_CACHE_HOME": str(folder / "cache")}

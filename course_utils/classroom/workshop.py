@@ -1,0 +1,289 @@
+"""A submission's source to kernels, made in the sandbox; and what comes out, read as what anybody could send.
+
+No byte of it is believed: types, sizes and counts are held against what the exercise asks for, the text of a
+message is cut, the cubin is assembled again from the PTX, and who wrote which barrier is read from the source
+that was handed in.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import struct
+import sys
+import zipfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from math import prod
+from pathlib import Path
+
+import msgspec
+
+from course_utils.artifact import (
+    CLUSTER_LIMIT,
+    SHARED_LIMIT,
+    THREAD_LIMIT,
+    Artifact,
+    ArtifactError,
+    Origin,
+    TensorMap,
+)
+from course_utils.classroom import sandbox
+from course_utils.classroom.sandbox import Ended, Limits
+from course_utils.compile import cache, nvrtc
+
+SOURCE_LIMIT = 1 << 20  # characters; the longest solution has 9,000
+TEXT_LIMIT = 4_000  # characters of a message
+ARTIFACT_LIMIT = 8 << 20  # bytes, unpacked; the largest of the course has 1 MB
+SMALLEST_TILE = 32 * 32  # elements of D; nobody gives a CTA less
+LIMITS = Limits()
+ASSEMBLE = Limits(seconds=60, processes=16, output=ARTIFACT_LIMIT)
+
+
+class Refused(Exception):
+    """What came out of the sandbox is no kernel of this exercise. The text says why, for the learner."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a submission's Python made: kernels, or maps, or ``text``, the reason that there are none.
+
+    ``stage`` is a CompileError's, ``open`` says what is still to be written. ``seconds`` and ``memory``
+    (bytes) are what the sandbox took.
+    """
+
+    artifacts: tuple[Artifact, ...] = ()
+    maps: tuple[TensorMap, ...] = ()
+    stage: str = ""
+    text: str = ""
+    open: str = ""
+    printed: str = ""
+    seconds: float = 0.0
+    memory: int = 0
+
+
+class _Head(msgspec.Struct):
+    """The first block of an answer."""
+
+    stage: str
+    text: str
+    open: str
+    printed: str
+    maps: list[dict] = []
+
+
+def make(
+    source: str,
+    kind: str,
+    dsl: str,
+    sizes: Sequence[tuple[int, ...]],
+    maps: Sequence[TensorMap] = (),
+    form: str = "bubblewrap",
+) -> Made:
+    """Kernels of this source at each size, or its maps. ``kind`` is "gemm", "copy" or "maps".
+
+    Raises SandboxError for a fault of the machine; whatever the source does is an answer.
+    """
+    if len(source) > SOURCE_LIMIT:
+        return Made(
+            stage="load", text=f"this source has {len(source):,} characters; {SOURCE_LIMIT:,} are the most"
+        )
+    request = {
+        "kind": kind, "dsl": dsl, "source": source, "name": dsl, "sizes": [list(size) for size in sizes],
+        "maps": [asdict(one) for one in maps],
+    }  # fmt: skip
+    command = (sys.executable, "-P", "-m", "course_utils.classroom.inside")
+    ended = sandbox.run(command, json.dumps(request).encode(), LIMITS, form, _headers())
+    made = _read(ended, source, kind, dsl, sizes, form)
+    return replace(made, seconds=ended.seconds, memory=ended.memory)
+
+
+def _read(
+    ended: Ended, source: str, kind: str, dsl: str, sizes: Sequence[tuple[int, ...]], form: str
+) -> Made:
+    """What came out of the sandbox."""
+    if ended.why:
+        return Made(stage="trace", text=f"running this file was ended: {ended.why}")
+    try:
+        head, *blobs = _blocks(ended.output)
+        told = msgspec.json.decode(head, type=_Head)
+    except (ValueError, msgspec.MsgspecError):
+        text = f"this file ended its process (exit code {ended.code}) before it returned a kernel"
+        return Made(stage="trace", text=text)
+    made = Made(stage=cut(told.stage), text=cut(told.text), open=cut(told.open), printed=cut(told.printed))
+    if told.stage or told.text:
+        return replace(made, text=made.text or made.stage)
+    try:
+        if kind == "maps":
+            return replace(made, maps=tuple(_map(fields) for fields in told.maps))
+        if len(blobs) != len(sizes):
+            raise Refused(f"{len(blobs)} kernels came of {len(sizes)} sizes")
+        kernels = (
+            _kernel(blob, source, kind, dsl, size, form) for blob, size in zip(blobs, sizes, strict=True)
+        )
+        return replace(made, artifacts=tuple(kernels))
+    except Refused as error:
+        return replace(made, stage="signature", text=str(error))
+
+
+def prepare() -> None:
+    """Make what every sandbox reads and none could keep: NVRTC's precompiled header of TileLang's."""
+    from course_utils.compile import tilelang
+
+    nvrtc.compile_source("", tilelang._include_dirs(), tilelang.HEADERS, ["tilelang"])
+
+
+def cut(text: str, most: int = TEXT_LIMIT) -> str:
+    """Text of at most so many characters, all of them printable."""
+    text = "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text[: most + 1])
+    return text if len(text) <= most else f"{text[: most - 4]} ..."
+
+
+def _headers() -> list[tuple[Path, str]]:
+    """NVRTC's precompiled headers, to be read inside."""
+    kept = cache.folder() / cache.HEADERS
+    return [(kept, f"{sandbox.CACHE}/{cache.NAME}/{cache.HEADERS}")] if kept.is_dir() else []
+
+
+def _blocks(data: bytes) -> list[bytes]:
+    """The blocks of an answer. Raises ValueError where it is not made of blocks."""
+    blocks, at = [], 0
+    while at < len(data):
+        if len(data) < at + 8:
+            raise ValueError
+        (length,) = struct.unpack_from("<Q", data, at)
+        if length > len(data) - at - 8:
+            raise ValueError
+        blocks.append(data[at + 8 : at + 8 + length])
+        at += 8 + length
+    if not blocks:
+        raise ValueError
+    return blocks
+
+
+def _map(fields: dict) -> TensorMap:
+    try:
+        return msgspec.convert(fields, TensorMap)
+    except msgspec.ValidationError as error:
+        raise Refused(f"a map of these is none: {cut(str(error), 200)}") from error
+
+
+def _kernel(blob: bytes, source: str, kind: str, dsl: str, size: tuple[int, ...], form: str) -> Artifact:
+    """The Artifact of these bytes, held against the exercise. Raises Refused."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(blob)) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > ARTIFACT_LIMIT:
+                raise Refused(f"the kernel at {_at(size)} is larger than {ARTIFACT_LIMIT >> 20} MB")
+        found = Artifact.from_bytes(blob)
+        artifact = msgspec.convert(msgspec.to_builtins(found), Artifact)  # every field of its type
+    except (zipfile.BadZipFile, ArtifactError, msgspec.ValidationError, TypeError, RecursionError) as error:
+        raise Refused(f"what came at {_at(size)} is no kernel: {cut(str(error), 200)}") from error
+    if artifact.dsl != dsl:
+        raise Refused(f"this is a kernel of {cut(artifact.dsl, 20)}; the exercise asks for {dsl}")
+    _hold_tensors(artifact, kind, size)
+    _hold_launch(artifact, size)
+    return _assembled(_as_written(artifact, source), form)
+
+
+def _hold_tensors(artifact: Artifact, kind: str, size: tuple[int, ...]) -> None:
+    """Raises Refused where the tensors are not those that the exercise names."""
+    shapes = [t.shape for t in artifact.tensors]
+    if kind == "gemm":
+        M, N, K = size
+        right = shapes == [(M, K), (N, K), (M, N)]
+    else:
+        right = len(shapes) == 2 and all(min(s, default=0) > 0 and prod(s) == prod(size) for s in shapes)
+    names = [t.name for t in artifact.tensors]
+    if not right or len(set(names)) != len(names) or any(t.dtype != "float16" for t in artifact.tensors):
+        told = ", ".join(f"{t.name}: {_at(t.shape)} {t.dtype}" for t in artifact.tensors[:4])
+        raise Refused(f"the tensors at {_at(size)} are not those of the exercise: {cut(told, 300)}")
+    bytes_of = {t.name: 2 * prod(t.shape) for t in artifact.tensors}
+    for parameter in artifact.parameters:
+        if parameter.kind not in ("tensor_map", "pointer", "scalar"):
+            raise Refused(f"a parameter of the kind {cut(parameter.kind, 20)}")
+        if parameter.kind != "scalar" and parameter.tensor not in bytes_of:
+            raise Refused(f"a parameter over {cut(str(parameter.tensor), 20)}, which is none of the tensors")
+        given = parameter.tensor_map
+        if (parameter.kind == "tensor_map") != (given is not None):
+            raise Refused("a tensor map that is none")
+        if given is not None and parameter.tensor is not None and given.strides:
+            reach, held = given.strides[-1] * given.dims[-1], bytes_of[parameter.tensor]
+            if reach > held:
+                raise Refused(f"the map over {parameter.tensor} ({given}) reaches past its {held:,} bytes")
+
+
+def _hold_launch(artifact: Artifact, size: tuple[int, ...]) -> None:
+    """Raises Refused where the launch is none, or out of all proportion to its output."""
+    launch = artifact.grid, artifact.block, artifact.cluster
+    if any(n < 1 for three in launch for n in three):
+        raise Refused(f"a launch of {launch}")
+    most = max(1, prod(artifact.tensors[-1].shape) // SMALLEST_TILE, 1024)
+    if prod(artifact.grid) > most:
+        raise Refused(
+            f"a grid of {_at(artifact.grid)} CTAs at {_at(size)}: more than {most:,} have nothing to do"
+        )
+    if artifact.threads > THREAD_LIMIT or prod(artifact.cluster) > CLUSTER_LIMIT:
+        raise Refused(f"a CTA of {artifact.threads} threads, a cluster of {prod(artifact.cluster)}")
+    if not 0 <= artifact.dynamic_shared <= SHARED_LIMIT:
+        raise Refused(f"{artifact.dynamic_shared:,} bytes of shared memory")
+
+
+def _at(size: Sequence[int]) -> str:
+    return " x ".join(map(str, size))
+
+
+_BARRIER = re.compile(r"__syncthreads\(\)|__sync_thread_partial\(|fence_proxy_async|fence\.proxy\.async")
+_CALL = re.compile(r"sync_threads|fence|barrier|arrive")
+
+
+def _as_written(artifact: Artifact, source: str) -> Artifact:
+    """The Artifact with the learner's source as it was handed in.
+
+    A barrier of the generated code is the author's only where the line that it is said to come from, in the
+    source that was handed in, calls for one.
+    """
+    lines = source.splitlines()
+    files = {one.file for one in artifact.origins if one}
+    generated = artifact.source.split("\n")
+
+    def honest(number: int, origin: Origin | None) -> Origin | None:
+        if (
+            origin is None
+            or origin.added
+            or number >= len(generated)
+            or not _BARRIER.search(generated[number])
+        ):
+            return origin
+        near = lines[max(0, origin.line - 1) : origin.line + 1] if origin.line > 0 else []
+        return origin if any(map(_CALL.search, near)) else replace(origin, added=True)
+
+    return replace(
+        artifact,
+        origins=tuple(honest(n, origin) for n, origin in enumerate(artifact.origins)),
+        python={file: source for file in files | set(artifact.python)},
+        pipelined=artifact.pipelined and ".Pipelined(" in source,
+    )
+
+
+def _assembled(artifact: Artifact, form: str) -> Artifact:
+    """The Artifact with the cubin of its PTX, made here. Raises Refused where the PTX is none."""
+    found = _ptxas()
+    script = 'file=$(mktemp) && cat > "$file" && "$0" "$@" "$file" -o "$file.cubin" && cat "$file.cubin"'
+    command = ("sh", "-c", script, str(found), f"-arch={nvrtc.ARCH}", "-v", "-lineinfo")
+    ended = sandbox.run(command, artifact.ptx.encode(), ASSEMBLE, form)
+    if ended.code or ended.why:
+        raise Refused(f"ptxas does not take this PTX: {cut(ended.why or ended.said, 300)}")
+    return replace(artifact, cubin=ended.output, resources=nvrtc.parse_ptxas_log(ended.said))
+
+
+def _ptxas() -> Path:
+    """The assembler of the package nvidia-cuda-nvcc. Raises SandboxError where it is not installed."""
+    from importlib.metadata import PackageNotFoundError, files
+
+    try:
+        entry = next(f for f in files("nvidia-cuda-nvcc") or () if f.name == "ptxas")
+    except (PackageNotFoundError, StopIteration):
+        text = "grading assembles each kernel anew, with ptxas of nvidia-cuda-nvcc: pip install -e '.[teach]'"
+        raise sandbox.SandboxError(text) from None
+    return Path(str(entry.locate())).resolve()

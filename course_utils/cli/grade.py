@@ -1,0 +1,166 @@
+"""``course grade``: a class, from what was handed in to its grades."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import secrets
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from course_utils.classroom import pages, reports, sandbox, similar, submissions, workshop
+from course_utils.classroom.grading import Job, Settings, entry_of, jobs, judge_all
+from course_utils.classroom.ledger import Ledger
+from course_utils.classroom.reports import Graded
+from course_utils.classroom.submissions import EXERCISES, Submission
+from course_utils.cli import EXIT_NOT_ALL_TRIED, EXIT_USAGE
+from course_utils.cli.terminal import bar, say
+from course_utils.compile.errors import CompileError
+from course_utils.compile.load import solution_path
+from course_utils.grading import steps
+
+SEED_BYTES = 8
+
+
+def grade(options: argparse.Namespace, console: Console) -> int:
+    """Judge what the ledger does not have, then write grades, pages and the report of what is alike."""
+    wanted = [_known(name) for name in options.step or ()]
+    shard = _shard(options.shard)
+    form = _form(options, console)
+    if not form:
+        return EXIT_USAGE
+    class_ = submissions.read(Path(options.folder))
+    out = Path(options.out)
+    out.mkdir(parents=True, exist_ok=True)
+    seed = _seed(out, options.seed)
+    key = Path(options.key) if options.key else None
+    settings = Settings(out / "ledger", key, seed, form, options.backend)
+    todo = jobs(class_, settings, wanted, shard)
+    say(console, f"{len(class_)} learners, {len(todo)} sources to judge, seed {seed}, sandbox: {form}")
+    faults = _judge(todo, settings, options.jobs, console)
+    graded = collect(class_, settings, wanted)
+    exercises = [name for name in EXERCISES if not wanted or name.partition("-")[0] in wanted]
+    _write(out, graded, exercises, seed)
+    _write_alike(out, class_)
+    if options.gradebook:
+        count = reports.write_gradebook(options.gradebook, options.assignment, graded)
+        say(console, f"wrote {count} grades into {options.gradebook}")
+    missing = sum(len(one.missing) for one in graded)
+    say(
+        console,
+        f"wrote {out / 'grades.csv'}, {out / 'feedback'}, {out / 'gradescope'} and {out / 'alike.csv'}",
+    )
+    if missing:
+        say(console, f"{missing} exercises are not judged yet: run the other shards, or this again")
+    for text, times in Counter(faults).items():
+        say(console, f"a fault of this machine, {times} times: {text}")
+    return EXIT_NOT_ALL_TRIED if missing else 0
+
+
+def _judge(todo: Sequence[Job], settings: Settings, processes: int, console: Console) -> list[str]:
+    """Judge, with a bar of what is left. Returns the machine's faults of this run."""
+    ledger = Ledger(settings.ledger, settings.key)
+    before = len(ledger.faults())
+    if any(ledger.read(job.entry) is None and "tilelang" in job.entry.exercise for job in todo):
+        workshop.prepare()
+    with bar(console) as progress:
+        task = progress.add_task("judging", total=len(todo))
+
+        def done(job: Job, record: dict | None) -> None:
+            progress.update(task, advance=1, description=f"judging: {job.entry.exercise}")
+
+        judge_all(todo, settings, processes, done)
+    return [fault["fault"] for fault in ledger.faults()[before:]]
+
+
+def collect(class_: Sequence[Submission], settings: Settings, wanted: Sequence[str]) -> list[Graded]:
+    """Each learner with what the ledger has of the exercises that are wanted."""
+    ledger = Ledger(settings.ledger, settings.key)
+    known: dict[str, dict | None] = {}
+    graded = []
+    for one in class_:
+        records = {}
+        for exercise, source in one.sources.items():
+            if not wanted or exercise.partition("-")[0] in wanted:
+                entry = entry_of(exercise, source, settings)
+                if entry.name not in known:
+                    known[entry.name] = ledger.read(entry)
+                records[exercise] = known[entry.name]
+        graded.append(Graded(one, records))
+    return graded
+
+
+def _write(out: Path, graded: Sequence[Graded], exercises: Sequence[str], seed: str) -> None:
+    reports.write_csv(out / "grades.csv", graded, exercises)
+    for one in graded:
+        pages.write(out / "feedback" / f"{one.learner}.html", one, seed, exercises)
+        reports.write_gradescope(out / "gradescope" / f"{one.learner}.json", one, exercises)
+    with open(out / "findings.csv", "w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["learner", "finding"])
+        for one in graded:
+            table.writerows(
+                [reports.safe(one.learner), reports.safe(text)] for text in one.submission.findings
+            )
+
+
+def _write_alike(out: Path, class_: Sequence[Submission]) -> None:
+    solutions, given = {}, {}
+    for exercise in EXERCISES:
+        name, _, dsl = exercise.partition("-")
+        try:
+            solutions[exercise] = solution_path(name, dsl).read_text()
+        except (CompileError, OSError):
+            continue
+    with open(out / "alike.csv", "w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["exercise", "one", "other", "share of the smaller one's own runs of tokens"])
+        for pair in similar.pairs(class_, solutions, given):
+            table.writerow([pair.exercise, reports.safe(pair.one), reports.safe(pair.other), pair.share])
+
+
+def _known(name: str) -> str:
+    try:
+        steps.row(name)
+    except KeyError:
+        raise ValueError(f"there is no step or case {name!r}") from None
+    return name
+
+
+def _shard(text: str) -> tuple[int, int]:
+    try:
+        i, n = (int(part) for part in text.split("/"))
+    except ValueError:
+        i, n = 0, 0
+    if not 1 <= i <= n:
+        raise ValueError(f"a shard is i/n with i from 1 to n, as 2/8; not {text!r}")
+    return i, n
+
+
+def _form(options: argparse.Namespace, console: Console) -> str:
+    """The sandbox to grade in; "" where there is none and nobody asked for less."""
+    if options.unsafe:
+        say(console, f"--unsafe: these grades lack {sandbox.LACKS['unsafe']}. They are marked so.")
+        return "unsafe"
+    forms = sandbox.available()
+    if forms:
+        return forms[0]
+    why = "; ".join(f"{form}: {sandbox.problem(form)}" for form in sandbox.FORMS[:-1])
+    say(
+        console,
+        f"there is no sandbox here ({why}). Install bubblewrap (`apt install bubblewrap`), or grade "
+        "submissions that you trust with --unsafe.",
+    )
+    return ""
+
+
+def _seed(out: Path, given: str | None) -> str:
+    """The seed of this grading: the one given, else that of the run before, else a new one."""
+    place = out / "seed"
+    if given is None:
+        given = place.read_text().strip() if place.is_file() else secrets.token_hex(SEED_BYTES)
+    place.write_text(given + "\n")
+    return given

@@ -1,0 +1,113 @@
+"""The ledger: what it takes for known, and what it does not."""
+
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from course_utils.classroom.ledger import Entry, Ledger, LedgerError, digest
+
+ENTRY = Entry(digest("def gemm"), "step05-cute", "seed", "emulator", "bubblewrap", "checker")
+VERDICT = {"points": 9.0, "max_points": 10.0}
+
+
+def write(ledger, entry=ENTRY, verdict=VERDICT):
+    return ledger.write(entry, verdict, "<p>page</p>", 1.25, {"seconds": 1.0, "memory": 5})
+
+
+def files(folder):
+    return [path for path in folder.rglob("*.json") if path.parent.name != "faults"]
+
+
+def test_what_was_written_is_read_again(tmp_path):
+    written = write(Ledger(tmp_path))
+    read = Ledger(tmp_path).read(ENTRY)
+    assert read == written and read["verdict"] == VERDICT
+
+
+@pytest.mark.parametrize("field", ["source", "exercise", "seed", "backend", "sandbox", "checker"])
+def test_another_entry_is_another_judgement(tmp_path, field):
+    write(Ledger(tmp_path))
+    other = Entry(**{**ENTRY.__dict__, field: "another"})
+    assert Ledger(tmp_path).read(other) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda record: record["verdict"].update(points=10.0),
+        lambda record: record.update(signature="0" * 64),
+        lambda record: record.pop("signature"),
+        lambda record: record.update(signature=None),
+        lambda record: record["entry"].update(exercise="step10-cute"),
+        lambda record: record.update(more=1),
+    ],
+)
+def test_a_record_that_was_changed_is_not_there(tmp_path, change):
+    ledger = Ledger(tmp_path)
+    write(ledger)
+    (path,) = files(tmp_path)
+    record = json.loads(path.read_text())
+    change(record)
+    path.write_text(json.dumps(record))
+    assert ledger.read(ENTRY) is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "3", "[" * 100_000, '{"signature": 1e999}'])
+def test_what_is_no_record_is_not_there(tmp_path, text):
+    ledger = Ledger(tmp_path)
+    write(ledger)
+    (path,) = files(tmp_path)
+    path.write_text(text)
+    assert ledger.read(ENTRY) is None
+
+
+def test_a_record_moved_to_another_entry_is_not_taken(tmp_path):
+    ledger = Ledger(tmp_path)
+    write(ledger)
+    (path,) = files(tmp_path)
+    other = Entry(**{**ENTRY.__dict__, "exercise": "step10-cute"})
+    place = tmp_path / other.name[:2] / f"{other.name}.json"
+    place.parent.mkdir(exist_ok=True)
+    path.rename(place)
+    assert ledger.read(other) is None
+
+
+def test_another_key_knows_nothing(tmp_path):
+    write(Ledger(tmp_path / "ledger", tmp_path / "one"))
+    assert Ledger(tmp_path / "ledger", tmp_path / "two").read(ENTRY) is None
+
+
+def test_a_key_that_others_read_is_refused(tmp_path):
+    Ledger(tmp_path)
+    assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
+    (tmp_path / "key").chmod(0o644)
+    with pytest.raises(LedgerError, match="chmod 600"):
+        Ledger(tmp_path)
+    (tmp_path / "key").chmod(0o600)
+    (tmp_path / "key").write_text("short")
+    with pytest.raises(LedgerError, match="is no key"):
+        Ledger(tmp_path)
+
+
+def test_many_that_start_at_once_share_one_key(tmp_path):
+    with ThreadPoolExecutor(8) as pool:
+        ledgers = list(pool.map(lambda _: Ledger(tmp_path), range(8)))
+    write(ledgers[0])
+    assert all(ledger.read(ENTRY) for ledger in ledgers)
+
+
+def test_a_record_that_cannot_be_finished_leaves_nothing(tmp_path, monkeypatch):
+    ledger = Ledger(tmp_path)
+    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError("no space")))
+    with pytest.raises(OSError, match="no space"):
+        write(ledger)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "key"]
+
+
+def test_a_fault_of_the_machine_is_no_judgement(tmp_path):
+    ledger = Ledger(tmp_path)
+    ledger.fault(ENTRY, "the emulator's process died")
+    assert ledger.read(ENTRY) is None
+    assert [fault["fault"] for fault in ledger.faults()] == ["the emulator's process died"]

@@ -1,0 +1,159 @@
+"""What a command in the sandbox cannot do, and what ends it."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from course_utils.classroom import sandbox
+from course_utils.classroom.sandbox import Limits, SandboxError
+
+pytestmark = pytest.mark.skipif(not sandbox.available(), reason="no sandbox on this machine")
+ROOT = Path(__file__).parents[2]
+SMALL = Limits(seconds=20, memory=1 << 29, processes=32, output=1 << 20, file=1 << 26)
+
+
+def run(code, given=b"", limits=SMALL, **more):
+    return sandbox.run([sys.executable, "-c", code], given, limits, **more)
+
+
+def test_a_command_answers_what_it_is_given():
+    ended = run("import sys; print(sys.stdin.read()[::-1]); sys.exit(3)", b"abc")
+    assert (ended.code, ended.why, ended.output) == (3, "", b"cba\n")
+    assert 0 < ended.seconds < 20
+
+
+def test_large_input_and_output_cross_at_the_same_time():
+    ended = run("import sys; sys.stdout.write(sys.stdin.read())", b"x" * 900_000)
+    assert ended.output == b"x" * 900_000
+
+
+def test_it_has_the_course_and_nothing_else_of_ours():
+    code = f"import os, course_utils.artifact; print([sorted(os.listdir(p)) for p in ('/', {str(ROOT)!r})])"
+    ended = run(code)
+    assert ended.code == 0, ended.said
+    assert b"course_utils" in ended.output
+    for name in (b"solutions", b"notebooks", b"tests", b"authoring"):
+        assert name not in ended.output
+
+
+def test_its_environment_is_ours_alone(monkeypatch, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text("print('taken')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("SECRET", "token")
+    ended = run("import os; print(sorted(os.environ), os.getuid())")
+    assert b"taken" not in ended.output and b"SECRET" not in ended.output
+    assert ended.output.rstrip().endswith(str(sandbox.USER).encode())
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        f"open({str(ROOT / 'course_utils' / 'artifact.py')!r}, 'a')",
+        "open('/usr/planted', 'w')",
+        "open('/dev/planted', 'w')",
+        "open('/planted', 'w')",
+        "open('/etc/passwd')",
+        "open('/proc/sys/kernel/core_pattern', 'w').write('|/tmp/x')",
+        "import socket; socket.create_connection(('127.0.0.1', 22), 2)",
+        "import socket; socket.create_connection(('1.1.1.1', 53), 2)",
+        "import os; os.setuid(0)",
+        f"import os; os.kill({os.getpid()}, 9)",
+        "import os; os.mkfifo('/work')",
+    ],
+    ids=lambda code: code.split("; ")[-1][:40],
+)
+def test_it_cannot(code):
+    ended = run(f"try:\n    {code}\nexcept OSError as error:\n    print('refused')")
+    assert ended.output == b"refused\n", ended.said
+
+
+BOMBS = {
+    "time": ("while True: pass", "did not end within 1 s"),
+    "a clock of its own": (
+        "import signal\nsignal.setitimer(signal.ITIMER_REAL, 0)\nwhile True:\n  try:\n    pass\n"
+        "  except:\n    pass",
+        "did not end within 1 s",
+    ),
+    "closed streams": ("import os, time\nos.close(1); os.close(2)\ntime.sleep(99)", "did not end within 1 s"),
+    "stopped by itself": (
+        "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)",
+        "did not end within 1 s",
+    ),
+    "memory": (
+        "import os, time\nfor _ in range(8):\n"
+        "  if not os.fork(): x = bytearray(100 << 20); time.sleep(9)\ntime.sleep(9)",
+        "of memory",
+    ),
+    "files in memory": ("import os\nwhile True: os.write(os.memfd_create('x'), bytes(1 << 25))", "of memory"),
+    "processes": ("import os\nwhile True: os.fork()", "more than 32 processes"),
+    "threads": (
+        "import threading, time\nwhile True: threading.Thread(target=time.sleep, args=(9,)).start()",
+        "more than 32 processes",
+    ),
+    "output": ("import os\nwhile True: os.write(1, bytes(1 << 16))", "answered with more than 1 MB"),
+    "noise": ("import os\nwhile True: os.write(2, bytes(1 << 16))", "did not end within 1 s"),
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_it_is_ended_from_outside(bomb):
+    code, why = BOMBS[bomb]
+    seconds = 1 if "1 s" in why else 20
+    began = time.monotonic()
+    ended = run(code, limits=Limits(seconds, 1 << 29, 32, 1 << 20, 1 << 26))
+    assert ended.code is None
+    assert why in ended.why
+    assert time.monotonic() - began < 15
+    assert len(ended.said) <= sandbox.CHUNK and len(ended.output) <= 1 << 20
+
+
+def test_a_disk_is_not_filled():
+    code = "for i in range(9):\n  open(f'/tmp/{i}', 'wb').write(bytes(60 << 20))"
+    assert "No space left" in run(code).said
+
+
+@pytest.mark.parametrize("signal", ["9", "15", "19"])
+def test_it_kills_nobody_but_itself(signal):
+    ended = run(f"import os, sys\nprint(1); sys.stdout.flush()\nos.kill(-1, {signal})\nprint(2)")
+    assert ended.output.startswith(b"1")
+    assert run("print(3)").output == b"3\n"
+
+
+def test_nothing_outlives_it():
+    mark = f"course-sandbox-{os.getpid()}"
+    code = "import os, time\nif os.fork(): os._exit(0)\nos.setsid()\n"
+    code += f"open('/proc/self/comm', 'w').write('{mark[:15]}')\ntime.sleep(60)"
+    assert run(code).code == 0
+    deadline = time.monotonic() + 5
+    while _running(mark[:15]):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _running(name):
+    found = []
+    for path in Path("/proc").glob("[0-9]*/comm"):
+        try:
+            found.append(path.read_text().strip() == name)
+        except OSError:
+            pass
+    return any(found)
+
+
+def test_what_it_cannot_start_is_the_machines_fault(monkeypatch, tmp_path):
+    with pytest.raises(ValueError, match="there is no sandbox 'chroot'"):
+        run("", form="chroot")
+    (tmp_path / "bwrap").write_text("#!/bin/sh\necho 'setting up uid map: Permission denied' >&2\nexit 1\n")
+    (tmp_path / "bwrap").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(SandboxError, match="uid map: Permission denied"):
+        run("print(1)", form="bubblewrap")
+    assert "Permission denied" in sandbox.problem("bubblewrap")
+
+
+def test_unsafe_keeps_the_clock_alone():
+    ended = run("while True: pass", limits=Limits(seconds=1), form="unsafe")
+    assert "did not end within 1 s" in ended.why
