@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import sys
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,10 +112,13 @@ def write_gradebook(url: str, assignment: str, class_: Sequence[Graded]) -> int:
     """
     from nbgrader.api import Gradebook
 
+    helpers = str(Path(sys.executable).parent)  # nbgrader calls alembic by its name
+    os.environ["PATH"] = os.pathsep.join((helpers, os.environ.get("PATH", "")))
     notebooks = {path.stem.partition("_")[0]: path.stem for path in sorted(NOTEBOOKS.glob("*.ipynb"))}
     book_of = {name: notebooks.get(name[4:6], f"{name[4:6]}_exercises") for name in EXERCISES}
     count = 0
-    with Gradebook(url) as book:
+    with warnings.catch_warnings(), Gradebook(url) as book:
+        warnings.simplefilter("ignore")  # SQLAlchemy's, of nbgrader's own queries
         book.update_or_create_assignment(assignment)
         for notebook in sorted(set(book_of.values())):
             book.update_or_create_notebook(notebook, assignment)

@@ -108,7 +108,7 @@ def _write(out: Path, graded: Sequence[Graded], exercises: Sequence[str], seed: 
 
 
 def _write_alike(out: Path, class_: Sequence[Submission]) -> None:
-    solutions, given = {}, {}
+    solutions = {}
     for exercise in EXERCISES:
         name, _, dsl = exercise.partition("-")
         try:
@@ -118,7 +118,7 @@ def _write_alike(out: Path, class_: Sequence[Submission]) -> None:
     with open(out / "alike.csv", "w", newline="") as file:
         table = csv.writer(file)
         table.writerow(["exercise", "one", "other", "share of the smaller one's own runs of tokens"])
-        for pair in similar.pairs(class_, solutions, given):
+        for pair in similar.pairs(class_, solutions, submissions.given()):
             table.writerow([pair.exercise, reports.safe(pair.one), reports.safe(pair.other), pair.share])
 
 

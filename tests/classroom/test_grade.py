@@ -1,0 +1,192 @@
+"""``course grade``: who is judged, what is known already, and what becomes of a run that is killed."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from course_utils.classroom import sandbox
+from course_utils.classroom.grading import Settings, jobs
+from course_utils.classroom.submissions import Submission
+from course_utils.cli import EXIT_NOT_ALL_TRIED, EXIT_USAGE
+
+ROOT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-m", "course_utils.cli", "grade"]
+needs_sandbox = pytest.mark.skipif(not sandbox.available(), reason="no sandbox on this machine")
+
+CLASS = [
+    Submission("ada", {"step05-cute": "a", "step06-cute": "b"}),
+    Submission("bob", {"step05-cute": "a", "case12-cute": "c"}),
+]
+
+
+def settings(tmp_path, **fields):
+    return Settings(
+        **{"ledger": tmp_path / "ledger", "key": None, "seed": "s", "form": "bubblewrap"} | fields
+    )
+
+
+def test_equal_sources_are_judged_once(tmp_path):
+    found = jobs(CLASS, settings(tmp_path))
+    assert [(job.entry.exercise, job.source) for job in found] == [
+        ("case12-cute", "c"), ("step05-cute", "a"), ("step06-cute", "b")
+    ]  # fmt: skip
+    assert [job.source for job in jobs(CLASS, settings(tmp_path), ["step06"])] == ["b"]
+
+
+def test_shards_are_a_partition_that_all_machines_agree_on(tmp_path):
+    many = [Submission(f"learner {n}", {"step05-cute": f"source {n}"}) for n in range(50)]
+    parts = [jobs(many, settings(tmp_path), shard=(i, 4)) for i in range(1, 5)]
+    names = [job.entry.name for part in parts for job in part]
+    assert len(set(names)) == len(names) == 50 and all(parts)
+    assert parts[1] == jobs(many[::-1], settings(tmp_path), shard=(2, 4))
+
+
+def test_another_seed_or_sandbox_is_another_judgement(tmp_path):
+    (one,) = jobs([Submission("ada", {"step05-cute": "a"})], settings(tmp_path))
+    for fields in ({"seed": "t"}, {"form": "unsafe"}, {"backend": "gpu"}):
+        (other,) = jobs([Submission("ada", {"step05-cute": "a"})], settings(tmp_path, **fields))
+        assert other.entry.name != one.entry.name
+
+
+# -- the command
+
+
+def grade(folder, out, *more, **variables):
+    return subprocess.run(
+        [*COMMAND, str(folder), "--out", str(out), "--jobs", "2", "--seed", "s", *more],
+        cwd=ROOT, text=True, capture_output=True, timeout=300, env=os.environ | variables,
+    )  # fmt: skip
+
+
+def hand_in(folder, **files):
+    for learner, text in files.items():
+        (folder / learner).mkdir(parents=True)
+        (folder / learner / "step05_cute.py").write_text(text)
+
+
+def points(out):
+    return {
+        row["learner"]: row["step05-cute"] for row in csv.DictReader(open(out / "grades.csv", newline=""))
+    }
+
+
+@needs_sandbox
+def test_a_run_that_is_killed_goes_on_where_it_was(tmp_path):
+    hand_in(
+        tmp_path / "class",
+        **{f"l{n}": f"import time\ntime.sleep(0.5)\nraise ValueError({n})" for n in range(8)},
+    )
+    command = [
+        *COMMAND,
+        str(tmp_path / "class"),
+        "--out",
+        str(tmp_path / "out"),
+        "--jobs",
+        "2",
+        "--seed",
+        "s",
+    ]
+    for wanted in (1, 3):
+        run = subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        deadline = time.monotonic() + 60
+        while len(records(tmp_path / "out")) < wanted:
+            assert time.monotonic() < deadline and run.poll() is None
+            time.sleep(0.02)
+        os.killpg(run.pid, signal.SIGKILL)
+        run.communicate()
+    kept = records(tmp_path / "out")
+    assert 3 <= len(kept) < 8
+    done = grade(tmp_path / "class", tmp_path / "out")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert kept.items() <= records(tmp_path / "out").items()  # what was known was not judged again
+    assert points(tmp_path / "out") == {f"l{n}": "0" for n in range(8)}
+    page = (tmp_path / "out" / "feedback" / "l3.html").read_text()
+    assert "ValueError: 3" in page and "step05-cute" in page
+    assert len(list((tmp_path / "out" / "gradescope").iterdir())) == 8
+
+
+def records(out):
+    return {path.name: path.stat().st_mtime_ns for path in out.glob("ledger/??/*.json")}
+
+
+@needs_sandbox
+def test_shards_make_one_class(tmp_path):
+    hand_in(
+        tmp_path / "class", ada="raise ValueError(1)", bob="raise ValueError(2)", cyd="raise ValueError(3)"
+    )
+    codes = [grade(tmp_path / "class", tmp_path / "out", "--shard", f"{i}/2").returncode for i in (1, 2)]
+    assert codes in ([EXIT_NOT_ALL_TRIED, 0], [0, 0])
+    assert points(tmp_path / "out") == {"ada": "0", "bob": "0", "cyd": "0"}
+
+
+@needs_sandbox
+def test_a_fault_of_the_machine_is_no_zero(tmp_path):
+    hand_in(tmp_path / "class", ada="raise ValueError(1)")
+    (tmp_path / "bin").mkdir()
+    tried = tmp_path / "bin" / "tried"
+    program = tmp_path / "bin" / "bwrap"  # works while it is asked whether it does, and then no more
+    program.write_text(
+        f"#!/bin/sh\necho >> {tried}\n[ $(wc -l < {tried}) -gt 1 ] && echo 'no namespaces left' >&2 && exit 1\n"
+        'PATH=/usr/bin:/bin exec bwrap "$@"\n'
+    )
+    program.chmod(0o755)
+    run = grade(tmp_path / "class", tmp_path / "out", PATH=f"{program.parent}:{os.environ['PATH']}")
+    assert run.returncode == EXIT_NOT_ALL_TRIED
+    assert "3 times: bubblewrap: no namespaces left" in " ".join(run.stdout.split())
+    assert points(tmp_path / "out") == {"ada": ""}
+    assert grade(tmp_path / "class", tmp_path / "out").returncode == 0
+    assert points(tmp_path / "out") == {"ada": "0"}
+
+
+def test_without_a_sandbox_it_refuses_unless_told(tmp_path):
+    hand_in(tmp_path / "class", ada="raise ValueError(1)")
+    empty = tmp_path / "bin"
+    empty.mkdir()
+    run = grade(tmp_path / "class", tmp_path / "out", PATH=str(empty))
+    assert run.returncode == EXIT_USAGE and "apt install bubblewrap" in " ".join(run.stdout.split())
+    assert not (tmp_path / "out").exists()
+    run = grade(tmp_path / "class", tmp_path / "out", "--unsafe", PATH=str(empty))
+    assert run.returncode == 0, run.stdout + run.stderr
+    (row,) = csv.DictReader(open(tmp_path / "out" / "grades.csv", newline=""))
+    assert (row["step05-cute"], row["sandbox"]) == ("0", "unsafe")
+
+
+@pytest.mark.parametrize(
+    "more, words",
+    [
+        (["--step", "step99"], "no step or case 'step99'"),
+        (["--shard", "3/2"], "a shard is i/n"),
+        (["--shard", "x"], "a shard is i/n"),
+    ],
+)
+def test_a_wrong_call_is_said(tmp_path, more, words):
+    hand_in(tmp_path / "class", ada="")
+    run = grade(tmp_path / "class", tmp_path / "out", "--unsafe", *more)
+    assert run.returncode == EXIT_USAGE and words in " ".join(run.stderr.split())
+
+
+def test_a_folder_that_is_not_there_is_said(tmp_path):
+    run = grade(tmp_path / "class", tmp_path / "out", "--unsafe")
+    assert run.returncode == EXIT_USAGE and "there is no folder" in " ".join(run.stderr.split())
+
+
+@needs_sandbox
+def test_a_right_kernel_gets_what_a_check_gives(tmp_path):
+    text = (ROOT / "solutions" / "cute" / "step05_pipeline.py").read_text()
+    hand_in(tmp_path / "class", ada=text)
+    run = grade(tmp_path / "class", tmp_path / "out", "--step", "step05")
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert points(tmp_path / "out") == {"ada": "9"}  # the tenth is for speed, and nothing was timed
+    (record,) = [json.loads(path.read_text()) for path in (tmp_path / "out").glob("ledger/??/*.json")]
+    assert record["verdict"]["backend"] == "emulator" and record["sandbox"]["memory"] > 0
+    alike = (tmp_path / "out" / "alike.csv").read_text()
+    assert "step05-cute,the solution,ada,1.0" in alike
