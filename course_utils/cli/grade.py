@@ -40,7 +40,16 @@ def grade(options: argparse.Namespace, console: Console) -> int:
     settings = Settings(out / "ledger", key, seed, form, options.backend)
     todo = jobs(class_, settings, wanted, shard)
     say(console, f"{len(class_)} learners, {len(todo)} sources to judge, seed {seed}, sandbox: {form}")
-    faults = _judge(todo, settings, options.jobs, console)
+    faults = _judge(todo, settings, options.jobs, options.ray, console)
+    for text, times in Counter(faults).items():
+        say(console, f"a fault of this machine, {times} times: {text}")
+    ledger = Ledger(settings.ledger, settings.key)
+    missing = sum(ledger.read(job.entry) is None for job in todo)
+    if missing:
+        say(console, f"{missing} sources are not judged yet: run this again")
+    if shard != (1, 1):
+        say(console, "once every shard has run, the same without --shard writes the grades")
+        return EXIT_NOT_ALL_TRIED if missing else 0
     graded = collect(class_, settings, wanted)
     exercises = [name for name in EXERCISES if not wanted or name.partition("-")[0] in wanted]
     _write(out, graded, exercises, seed)
@@ -48,19 +57,14 @@ def grade(options: argparse.Namespace, console: Console) -> int:
     if options.gradebook:
         count = reports.write_gradebook(options.gradebook, options.assignment, graded)
         say(console, f"wrote {count} grades into {options.gradebook}")
-    missing = sum(len(one.missing) for one in graded)
     say(
         console,
         f"wrote {out / 'grades.csv'}, {out / 'feedback'}, {out / 'gradescope'} and {out / 'alike.csv'}",
     )
-    if missing:
-        say(console, f"{missing} exercises are not judged yet: run the other shards, or this again")
-    for text, times in Counter(faults).items():
-        say(console, f"a fault of this machine, {times} times: {text}")
     return EXIT_NOT_ALL_TRIED if missing else 0
 
 
-def _judge(todo: Sequence[Job], settings: Settings, processes: int, console: Console) -> list[str]:
+def _judge(todo: Sequence[Job], settings: Settings, processes: int, ray: bool, console: Console) -> list[str]:
     """Judge, with a bar of what is left. Returns the machine's faults of this run."""
     ledger = Ledger(settings.ledger, settings.key)
     before = len(ledger.faults())
@@ -72,7 +76,12 @@ def _judge(todo: Sequence[Job], settings: Settings, processes: int, console: Con
         def done(job: Job, record: dict | None) -> None:
             progress.update(task, advance=1, description=f"judging: {job.entry.exercise}")
 
-        judge_all(todo, settings, processes, done)
+        if ray:
+            from course_utils.classroom import on_ray
+
+            on_ray.judge_all(todo, settings, done)
+        else:
+            judge_all(todo, settings, processes, done)
     return [fault["fault"] for fault in ledger.faults()[before:]]
 
 

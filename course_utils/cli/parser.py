@@ -147,6 +147,9 @@ def _add_grade(sub: argparse.ArgumentParser) -> None:
         "--key", metavar="FILE", help="what signs the ledger (default: DIR/ledger/key, made once)"
     )
     sub.add_argument(
+        "--ray", action="store_true", help="as tasks of a Ray cluster (RAY_ADDRESS, or one here)"
+    )
+    sub.add_argument(
         "--unsafe", action="store_true", help="without a sandbox: only for submissions that you trust"
     )
     sub.add_argument(
