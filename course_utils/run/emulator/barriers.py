@@ -137,10 +137,10 @@ class MBarrier:
             return
         findings, told = path.machine.findings, self.told_bytes(path)
         mine = [one for one in self.loads if one.phase == self.phase]
-        ats = [one.at for one in mine] + [load] * (load is not None)
-        more = [f"a load: {place}" for place in dict.fromkeys(str(findings.place(at)) for at in ats)]
+        now = [] if load is None else [(path.warp, load)]
+        lines = [(one.path.warp, one.at) for one in mine] + now
+        more = [f"a load: {place}" for place in dict.fromkeys(str(findings.place(at)) for _, at in lines)]
         at = told
-        lines = [(one.path.warp, one.at) for one in mine] + [(path.warp, load)] * (load is not None)
         if told is not None and len(set(lines)) < len(lines):
             # one line loads twice for this phase: it may be that load's barrier that is wrong
             at = None
