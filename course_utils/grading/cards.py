@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from course_utils.artifact import Artifact, file_name
@@ -24,6 +24,7 @@ TOPICS = {
     **dict.fromkeys(("cluster-exit", "cluster-rank"), "cluster"),
     **dict.fromkeys(
         ("read-before-load", "read-before-write", "overwrite-while-read", "overwrite-before-use")
+        + ("load-twice", "ring-overrun", "stored-twice")
         + ("write-unordered", "proxy-fence", "proxy-fence-overwrite", "accumulator-before-wait"),
         "races",
     ),
@@ -82,6 +83,8 @@ def of_answer(answer: Answer, artifact: Artifact, also: Sequence[str] = ()) -> C
         topic = "wrong" if not answer.error else "never-ends" if answer.error == "timeout" else "crashes"
         return of_text(hints.words(answer, artifact), topic, also)
     first, *others = answer.findings
+    if first["kind"] == "stored-twice" and answer.finished and answer.diagnosis:
+        return _of_numbers(answer.diagnosis, first, also)
     more = [first["advice"], *first["more"]]
     if first["generated"]:
         more.append(f"in the generated code: {first['generated']}")
@@ -106,6 +109,14 @@ def of_answer(answer: Answer, artifact: Artifact, also: Sequence[str] = ()) -> C
         shown = f"`course source {path} --dsl {artifact.dsl} --line {first['line']}`"
         more += [f"{shown} shows what became of this line."] * Path(path).is_file()
     return Card(text, place, code, TOPICS.get(first["kind"], "words"), (*more, *also), tables)
+
+
+def _of_numbers(diagnosis: str, twice: dict, also: Sequence[str]) -> Card:
+    """Two CTAs have stored one place, and the numbers are wrong: they say more. Both, where there is room."""
+    more = (f"{_sentence(twice['text'])} ({twice['where']})", twice["advice"], *also)
+    card = of_text(diagnosis, "wrong", more)
+    both = f"{_sentence(twice['text'].partition(';')[0])} {card.text}"
+    return replace(card, text=both) if len(both.split()) <= WORDS else card
 
 
 def output(answers: Iterable[Answer]) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from course_utils.artifact import SM_COUNT, Artifact
+from course_utils.ptx import registers
 from course_utils.ptx.families import Family
 from course_utils.ptx.receipts import Receipt
 
@@ -176,10 +177,9 @@ CONDITIONS = {
         lambda r, a: (
             {v.split()[0] for v in r.setmaxnreg} == {"dec", "inc"}
             and not any("setmaxnreg" in w for w in a.resources.warnings)
+            and not any(move.astray for move in registers.moves(a))
         ),
-        lambda r, a: (
-            ", ".join([*r.setmaxnreg, *(w for w in a.resources.warnings if "setmaxnreg" in w)]) or "none"
-        ),
+        lambda r, a: registers.told(a),
     ),
     "wgmma in flight": Condition(
         "a `wgmma.wait_group` above 0, so that one group stays in flight",

@@ -149,21 +149,28 @@ def _loops(body: list[Instr]) -> list[set[int]]:
     """The instructions of each loop, one for each branch back: those between its target and it, on any way
     that does not pass the target again.
     """
-    after: list[list[int]] = [[] for _ in body]
+    after = edges(body)
     before: list[list[int]] = [[] for _ in body]
-    for at, i in enumerate(body):
-        following = [at + 1] if i.guard or i.opcode[0] not in ("bra", "ret", "exit") else []
-        after[at] = [to for to in (*following, i.target) if 0 <= to < len(body)]
-        for to in after[at]:
+    for at, following in enumerate(after):
+        for to in following:
             before[to].append(at)
     loops = []
     for last, i in enumerate(body):
-        if 0 <= i.target <= last and last in (ahead := _reached(i.target, after)):
-            loops.append(ahead & _reached(last, before, i.target))
+        if 0 <= i.target <= last and last in (ahead := reached(i.target, after)):
+            loops.append(ahead & reached(last, before, i.target))
     return loops
 
 
-def _reached(start: int, edges: list[list[int]], end: int = -1) -> set[int]:
+def edges(body: list[Instr]) -> list[list[int]]:
+    """For each instruction, those that may follow it."""
+    after = []
+    for at, i in enumerate(body):
+        following = [at + 1] if i.guard or i.opcode[0] not in ("bra", "ret", "exit") else []
+        after.append([to for to in (*following, i.target) if 0 <= to < len(body)])
+    return after
+
+
+def reached(start: int, edges: list[list[int]], end: int = -1) -> set[int]:
     """Where the edges lead from ``start``, and not beyond ``end``."""
     found, waiting = {end} - {-1}, [start]
     while waiting:

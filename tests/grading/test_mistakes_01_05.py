@@ -686,14 +686,14 @@ STEP_4 = {
         "results",
         ("(full, tile_bytes)", "(full, block_M * block_K * 2)"),
         says=("phase 0 of full", "expects 16,384 bytes", "32,768"),
-        line="cute.copy(load_B",
+        line="cute.arch.mbarrier_arrive_and_expect_tx(full, block_M",
     ),
     "C: fp32 bytes [04, map: n of m bytes]": cute(
         "step04",
         "results",
         ("(full, tile_bytes)", "(full, 2 * tile_bytes)"),
         says=("wait for full", "parity 0", "lacks 32,768 of 65,536 bytes"),
-        line="mbarrier_wait",
+        line="cute.arch.mbarrier_arrive_and_expect_tx(full, 2",
     ),
     "C: an arrival without bytes": cute(
         "step04",
@@ -972,8 +972,8 @@ STEP_5 = {
         "results",
         ("tx_count=tile_bytes", "tx_count=num_stages * tile_bytes"),
         never=("consumer warp",),
-        says=("full[0], parity 0", "lacks 32,768 of 65,536 bytes"),
-        line="pipe.consumer_wait(use)",
+        says=("full[0], parity 0", "lacks 32,768 of 65,536 bytes", "its loads bring 32,768"),
+        line="pipe.producer_acquire(load)",
     ),
     "C: wgmma reads stage 0 in every step [05]": cute(
         "step05",
@@ -995,7 +995,7 @@ STEP_5 = {
         "results",
         ("A_dst[None, s]", "A_dst[None, 0]"),
         never=("does the producer wait",),
-        says=("full[0]", "before anyone has used them"),
+        says=("full[0]", "is for full[1]", "the same place", "which stage index"),
         line="cute.copy(load_A",
     ),
     "C: A's tile is one behind": cute(

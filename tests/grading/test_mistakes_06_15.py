@@ -1396,9 +1396,9 @@ MISTAKES |= {
             ),
         ),
         "results",
-        says=("full", "8,192 of 40,960 bytes"),
+        says=("full", "8,192 of 40,960 bytes", "its loads bring 32,768"),
         never=("producer", "empty"),
-        line="T.mbarrier_wait_parity(full",
+        line="T.mbarrier_expect_tx(full, block_N * block_K)",
     ),
     "13B the parity is that of the stage": Mistake(
         "step05",

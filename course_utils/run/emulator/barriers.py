@@ -19,6 +19,7 @@ from course_utils.run.emulator.order import AGENT_BITS
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.machine import CTA
+    from course_utils.run.emulator.tma import Load
     from course_utils.run.emulator.warp import Path, Warp
 
 MAX_COUNT = (1 << 20) - 1
@@ -37,6 +38,7 @@ class MBarrier:
         self.expected = self.issued = self.flying = (
             0  # bytes of this phase: told, asked for, and not yet landed
         )
+        self.expected_by: list[int] = []  # the instructions that told the bytes of this phase
         self.agent, self.clock, self.gathering = order.new_agent(), order.clock(), order.clock()
         self.init = path.warp.agent, path.warp.time
         self.init_at = path.at
@@ -46,6 +48,7 @@ class MBarrier:
         self.waiting: list[Path] = []
         self.woken: list[Path] = []
         self.carries_bytes = False
+        self.loads: list[Load] = []  # those that signal it, of its last phase that has some
         self.account = Account()
         # warps and how often they arrived in this phase, and in the one before
         self.this_phase: dict[Warp, int] = {}
@@ -109,6 +112,7 @@ class MBarrier:
         self.carries_bytes = True
         self.tx += count
         self.expected += count
+        self.expected_by.append(path.at)
         path.machine.progress += 1
 
     def asked(self, path: Path, count: int) -> int:
@@ -117,7 +121,7 @@ class MBarrier:
         self.carries_bytes = True
         self.issued += count
         self.flying += count
-        self.check_bytes(path)
+        self.check_bytes(path, path.at)
         return self.phase
 
     def landed(self, path: Path, count: int, phase: int) -> None:
@@ -127,16 +131,40 @@ class MBarrier:
             self.flying -= count
         self.settle(path)
 
-    def check_bytes(self, path: Path) -> None:
-        if self.pending == 0 and self.issued > self.expected:
-            path.find(
-                "expect-tx",
-                lambda: (
-                    f"phase {self.phase} of {self._from(path)} expects {self.expected:,} bytes, but loads of "
-                    f"{self.issued:,} bytes signal it"
-                ),
-                barriers=(self,),
-            )
+    def check_bytes(self, path: Path, load: int | None = None) -> None:
+        """Does this phase expect the bytes of all its loads? ``load`` is one that begins."""
+        if self.pending or self.issued <= self.expected:
+            return
+        findings, told = path.machine.findings, self.told_bytes(path)
+        mine = [one for one in self.loads if one.phase == self.phase]
+        now = [] if load is None else [(path.warp, load)]
+        lines = [(one.path.warp, one.at) for one in mine] + now
+        more = [f"a load: {place}" for place in dict.fromkeys(str(findings.place(at)) for _, at in lines)]
+        at = told
+        if told is not None and len(set(lines)) < len(lines):
+            # one line loads twice for this phase: it may be that load's barrier that is wrong
+            at = None
+            more.insert(0, f"its bytes: {findings.place(told)}")
+        elif not self.expected_by and self.arrived_last:
+            at = self.arrived_last[1]
+        if told is not None and "producer_acquire" in findings.place(told).code:
+            more.insert(0, findings.line_with("tx_count="))
+        path.find(
+            "expect-tx",
+            lambda: (
+                f"phase {self.phase} of {self._from(path)} expects {self.expected:,} bytes, but loads of "
+                f"{self.issued:,} bytes signal it"
+            ),
+            (self,),
+            tuple(filter(None, more)),
+            at,
+        )
+
+    def told_bytes(self, path: Path) -> int | None:
+        """The author's call that told the bytes of this phase; None where the compiler counted them."""
+        code = {at: path.machine.findings.place(at).code for at in self.expected_by}
+        own = ("expect_tx", "producer_acquire")
+        return next((at for at in code if any(call in code[at] for call in own)), None)
 
     def settle(self, path: Path) -> None:
         """End the phase if nothing is missing."""
@@ -167,6 +195,7 @@ class MBarrier:
         self.phase += 1
         self.clock.seen[self.agent] = self.clock.fenced[self.agent] = self.phase
         self.pending, self.expected, self.issued, self.flying = self.count, 0, 0, 0
+        self.expected_by.clear()
         self.last_phase, self.this_phase = self.this_phase, {}
         path.machine.progress += 1
         waiting, self.waiting, self.woken = self.waiting, [], []
@@ -244,7 +273,8 @@ def _init(p: Path, m: Mask, address: Value, count: Value) -> None:
         )
     if not 1 <= count <= MAX_COUNT:
         p.fault("barrier-init-count", f"{p.name()} initialises an mbarrier for {count:,} arrivals")
-    cta.shared.written[offset >> 2 : (offset >> 2) + 2] = p.warp.code
+    words = slice(offset >> 2, (offset >> 2) + 2)
+    cta.shared.written[words] = cta.shared.taken[words] = p.warp.code
     barrier = cta.mbarriers[offset] = MBarrier(p, cta, offset, count)
     p.warp.unfenced_barriers.append(barrier)
     p.machine.progress += 1

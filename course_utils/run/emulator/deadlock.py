@@ -58,8 +58,10 @@ def describe(machine: Machine, cluster: Cluster) -> None:
         return
     more = [rows[0]["could"]] if rows and rows[0]["could"] else []
     if rows and at != rows[0]["at"]:
-        text += f", and its init counts {rows[0]['count']}"
+        text += rows[0]["why"]
         more.append(f"the wait: {rows[0]['line']}")
+    if rows and rows[0]["read"]:
+        more.insert(0, f"the read: {rows[0]['read']}")
     machine.findings.add("deadlock", at, text, waiting=rows, more=(*more, *others), barriers=barriers)
 
 
@@ -97,6 +99,8 @@ def _row(path: Path) -> dict:
         "parity": None,
         "could": "",
         "text": "",
+        "why": "",  # of the blame, where that is another instruction
+        "read": "",  # where they read what they do not give back
     }
     if isinstance(reason, PhaseWait):
         row.update(_phase(reason, path))
@@ -147,7 +151,10 @@ def _phase(reason: PhaseWait, path: Path) -> dict:
     text = f"for {barrier.name()}{where}, {parity}: its phase {barrier.phase} lacks {lacking}"
     could, hopeless = _could(barrier, path)
     late = _out_of_step(reason, path)
-    if hopeless and barrier.account.arrivals:
+    kept, read = ("", "") if late else _kept(barrier, path)
+    if kept:
+        late = kept
+    elif hopeless and barrier.account.arrivals:
         late += "; " + could.removeprefix("arrivals came from ").replace(", which", ", which arrived before,")
     return {
         "barrier": barrier.name(),
@@ -157,11 +164,59 @@ def _phase(reason: PhaseWait, path: Path) -> dict:
         "bytes_missing": barrier.tx,
         "text": text + late,
         "could": could,
-        "count": barrier.count,
-        # all who arrive wait for what this wait holds up: it is the count that is wrong
-        "blame": barrier.init_at if partial and barrier.account.arrivals.keys() <= busy else path.at,
+        "read": read,
+        **_blame(barrier, path, partial and not kept and barrier.account.arrivals.keys() <= busy),
         "lacks": 3 if hopeless or late else 2 if barrier.pending == 0 else int(partial),
     }
+
+
+def _blame(barrier: MBarrier, path: Path, counted: bool) -> dict:
+    """The instruction to blame, and why: the init where its count is wrong (all who arrive wait for what this
+    wait holds up: ``counted``), or the author's number of bytes where it is more than the loads bring.
+    """
+    if counted:
+        return {"blame": barrier.init_at, "why": f", and its init counts {barrier.count}"}
+    if not barrier.pending and barrier.tx > 0 and barrier.issued and path.cta.cluster.size == 1:
+        told = barrier.told_bytes(path)
+        if told is not None:
+            return {"blame": told, "why": f"; its loads bring {barrier.issued:,}"}
+    return {"blame": path.at}
+
+
+def _kept(barrier: MBarrier, path: Path) -> tuple[str, str]:
+    """Who has read the stage that this barrier frees and not arrived on it since; and where they read."""
+    _, stage, count = names.stage_of(barrier)
+    full = next(
+        (
+            b
+            for b in barrier.cta.mbarriers.values()
+            if b.carries_bytes and names.stage_of(b)[1:] == (stage, count)
+        ),
+        None,
+    )
+    if full is None or barrier.carries_bytes or not barrier.pending:
+        return "", ""
+    arrived = {(warp.cta, warp.index // 4) for warp in barrier.this_phase}
+    filled = [cta.mbarriers[full.offset] for cta in path.cta.cluster.ctas if full.offset in cta.mbarriers]
+    readers = [
+        warp
+        for one in filled
+        for warp, passed in one.account.waits.items()
+        if passed.count > barrier.phase and (warp.cta, warp.index // 4) not in arrived
+    ]
+    if not readers:
+        return "", ""
+    who = names.of_warps(sorted(readers, key=lambda warp: (warp.cta.number, warp.index)), path.cta)
+    at = full.account.waits[readers[0]].at if readers[0] in full.account.waits else -1
+    for load in full.loads:
+        for key, read in full.cta.shared.async_reads.items():
+            if key[0] == "wgmma" and read.low < load.offset + load.view.extent and load.offset < read.high:
+                at = read.at
+    place = path.machine.findings.place(at)
+    line = f" (line {place.line})" * (place.line > 0)
+    if arrived:
+        return f"; {who} have read the stage{line} and do not arrive", str(place)
+    return f"; nobody arrives on it after {who} read the stage{line}", str(place)
 
 
 def _out_of_step(reason: PhaseWait, path: Path) -> str:

@@ -13,7 +13,7 @@ from course_utils.artifact import Artifact, Tensor
 from course_utils.ptx.parser import PtxError, parse
 from course_utils.run.emulator.findings import Finding
 from course_utils.run.emulator.machine import Machine
-from course_utils.run.emulator.memory import Region
+from course_utils.run.emulator.memory import Tensor as TensorRegion
 from course_utils.run.emulator.trace import Arrival, Span
 from course_utils.run.emulator.translate import Program
 
@@ -119,7 +119,7 @@ def _program(ptx: str, kernel: str) -> Program:
     return Program(parse(ptx, kernel))
 
 
-def _region(tensor: Tensor, given: Any) -> Region:
+def _region(tensor: Tensor, given: Any) -> TensorRegion:
     """The bytes of an array, shared and not copied."""
     if hasattr(given, "data_ptr"):
         import torch
@@ -155,4 +155,4 @@ def _region(tensor: Tensor, given: Any) -> Region:
             f"{' x '.join(map(str, shape))}"
         )
 
-    return Region(tensor.name, given.reshape(-1).view(np.uint8), describe)
+    return TensorRegion(tensor.name, given.reshape(-1).view(np.uint8), describe, size)

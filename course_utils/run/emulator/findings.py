@@ -52,11 +52,23 @@ KINDS = {
     "overwrite-before-use": ("error",
         "A TMA load writes over an earlier load of the same bytes that nobody has waited for. Does the "
         "producer wait on the empty barrier of this stage?"),
+    "load-twice": ("error",
+        "Two loads that signal one phase of an mbarrier write the same bytes, so one of them is lost. Look "
+        "at the stage index and the buffer of each. Where the CTAs of a cluster multicast, each loads the "
+        "part that its rank says, of the tile and of the buffer, and nobody loads that tile again."),
+    "ring-overrun": ("error",
+        "A stage past the last slot of a ring lies in what follows in shared memory. The buffers of A and B "
+        "need a slot for each stage: num_stages may not be more than the slots that they were made with."),
+    "stale-store": ("error",
+        "A TMA store reads another buffer than the one that threads have just written. The write to shared "
+        "memory and the store after it take the same buffer: the same index, where there are several."),
     "write-unordered": ("error",
         "Two writers of the same shared memory are not ordered. Put a barrier between them."),
     "accumulator-before-wait": ("error",
-        "Registers of a wgmma are used while it may still run. Wait with wgmma.wait_group first, and "
-        "commit the group before the wait."),
+        "Registers of a wgmma are used while it may still run, which the PTX ISA calls undefined. Where "
+        "ptxas sees it, it waits in your place and runs one wgmma at a time (it says: serialized). That is "
+        "right, slow, and promised by nobody. Wait with wgmma.wait_group first, and commit the group before "
+        "the wait."),
     "uninitialised-register": ("error",
         "A register is used that nothing has written: an accumulator that no wgmma has reached, or a part of "
         "a fragment that no store or load has filled. Does the loop that writes it run at least once at this "
@@ -107,6 +119,10 @@ KINDS = {
     "out-of-bounds": ("error",
         "An access lies outside its memory. Look at the tile's coordinates, the stage index and the "
         "guard."),
+    "stored-twice": ("error",
+        "Two CTAs store the same elements, and nothing orders the two. A persistent CTA begins at its own "
+        "number and goes on by the number of CTAs in the grid (of clusters, where each has a tile of its own "
+        "pair): is the grid as large as the loop's stride?"),
     "misaligned": ("error",
         "An address is not aligned for its access: 16 bytes for a vector, 128 for a TMA tile, 8 for an "
         "mbarrier."),
@@ -138,6 +154,10 @@ WITHOUT_ROLES = {
 UNTOLD = (
     "A TMA load writes over an earlier load of the same bytes that nobody has waited for. What tells the "
     "producer that a stage is free? It takes a second barrier for each stage, which the consumers arrive on."
+)
+ONE_SLOT = (
+    "Two stages share the same bytes of shared memory. The buffer of a load takes the same stage index as "
+    "the barrier that the load signals."
 )
 STORED = (
     "A TMA store may still read what is written here. The thread that issued it waits for its group with "
@@ -300,6 +320,19 @@ class Findings:
             origin = self._merged.get(line, origin)
         code = self.artifact.code(origin)
         return Place(ptx, file_name(origin.file), origin.line, code, origin.added, generated)
+
+    def line_with(self, text: str) -> str:
+        """The author's line that has this text, as a place in words; "" where none has, or several."""
+        found = [
+            (file, number)
+            for file, python in self.artifact.python.items()
+            for number, line in enumerate(python.splitlines(), 1)
+            if text in line.partition("#")[0]
+        ]
+        if len(found) != 1:
+            return ""
+        code = self.artifact.code(Origin(*found[0]))
+        return str(Place(file=file_name(found[0][0]), line=found[0][1], code=code))
 
     def loop_of(self, instructions: Iterable[int]) -> tuple[Origin, str] | None:
         """The author's loop that these instructions come from, and its condition: the innermost `while` about

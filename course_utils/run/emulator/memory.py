@@ -10,7 +10,8 @@ address is a shared one plus ``GENERIC_SHARED``; tensors lie 2^40 apart, and the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NoReturn
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from course_utils.run.emulator.order import AGENT_BITS, AGENT_MASK, NEVER, unord
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.barriers import MBarrier
+    from course_utils.run.emulator.machine import CTA
     from course_utils.run.emulator.warp import Path, Warp
 
 SHARED_BASE = 0x400
@@ -52,6 +54,52 @@ class Region:
         pass
 
 
+class Tensor(Region):
+    """A tensor in global memory, of ``element`` bytes each, with the CTA that stored each element."""
+
+    def __init__(
+        self, name: str, data: np.ndarray, describe: Callable[[int], str] | None, element: int
+    ) -> None:
+        super().__init__(name, data, describe)
+        self.element = element
+
+    @cached_property
+    def owners(self) -> np.ndarray:
+        """By element: one more than the number of the CTA that stored it last, 0 of none."""
+        return np.zeros(-(-self.size // 16) * 16 // self.element, np.int32)
+
+    def before_write(self, path: Path, offsets: Value, count: int) -> None:
+        owners, width = self.owners, max(count, self.element)
+        if width > self.element:
+            owners = owners.reshape(-1, width // self.element)
+        first = offsets if offsets.__class__ is int else int(offsets[0])
+        self.claim(path, owners, offsets // width, lambda: self.describe(first))
+
+    def claim(self, path: Path, owners: np.ndarray, index: Any, what: Callable[[], str]) -> None:
+        """This CTA stores ``owners[index]``, which is ``what``: has another one stored any of it?"""
+        mine = path.cta.number + 1
+        held = np.atleast_1d(owners[index])
+        if held.any():
+            others = held[(held != mine) & (held != 0)]
+            if len(others):
+                other = int(others.flat[0]) - 1
+                path.find("stored-twice", lambda: _stored_twice(path.cta, other, what()))
+        owners[index] = mine
+
+
+def _stored_twice(cta: CTA, other: int, what: str) -> str:
+    """What two CTAs have both stored, and what to look at."""
+    low, high = sorted((cta.number, other))
+    text = f"CTAs {low} and {high} both store {what}"
+    if any(other == one.number for one in cta.cluster.ctas):
+        return f"{text}; they are one cluster: does the tile's row or column count the CTA's rank?"
+    x, y, z = cta.machine.artifact.grid
+    if y * z > 1:
+        grid = f"{x} x {y}" + f" x {z}" * (z > 1)
+        return f"{text}; the grid has {grid} CTAs: which tile has each?"
+    return f"{text}; the grid has {x} CTAs: at which tile does each begin, and by how many does it go on?"
+
+
 class AsyncRead:
     """Shared memory that wgmma or a TMA store reads.
 
@@ -81,6 +129,7 @@ class SharedMemory(Region):
         self.units = self.data.view(np.uint64).reshape(-1, 2)
         self.written = np.zeros(len(self.data) // 4, np.int64)
         self.read = np.zeros(len(self.data) // 4, np.int64)
+        self.taken = np.zeros(len(self.data) // 4, np.int64)  # what wgmma or a TMA store found written
         self.reset()
 
     def reset(self) -> None:
@@ -89,6 +138,7 @@ class SharedMemory(Region):
         )
         self.written[:] = 0
         self.read[:] = 0
+        self.taken[:] = 0
         self.async_reads: dict[tuple, AsyncRead] = {}
         self.loads_in_flight = 0
         self.was_read = False
@@ -158,6 +208,28 @@ class SharedMemory(Region):
                         advice=STORED if key[0] == "store" else "",
                     )
 
+    def _stored(self, path: Path, offset: int) -> bool:
+        """Has this warp started a TMA store of what begins here?"""
+        keys = ((key[0], key[1], key[-1]) for key in self.async_reads)
+        return ("store", path.warp.agent, offset) in keys
+
+    def take(self, path: Path, offset: int, words: slice | np.ndarray) -> tuple[int, int] | None:
+        """A TMA store reads these 4-byte words. Where threads have written none of them since this warp
+        stored them last, but as many others, that nothing has read: the bytes of those.
+        """
+        written, taken, warps = self.written[words], self.taken[words].copy(), path.cta.cluster.warps_end
+        self.taken[words] = written
+        ours = (written & AGENT_MASK) <= warps
+        if (
+            _is_new(written, taken, warps).any()
+            or ours.all()
+            and written.all()
+            and not self._stored(path, offset)
+        ):
+            return None
+        found = np.flatnonzero(_is_new(self.written, self.taken, warps))
+        return (int(found[0]) * 4, int(found[-1]) * 4 + 4) if len(found) >= len(written) else None
+
     def check_codes(
         self,
         path: Path,
@@ -213,6 +285,11 @@ class SharedMemory(Region):
                 "uninitialised-read",
                 lambda: f"{reader} ({path.name()}) reads shared memory that nothing has written",
             )
+
+
+def _is_new(written: np.ndarray, taken: np.ndarray, warps: int) -> np.ndarray:
+    """Which words have threads written since something took them?"""
+    return (written != taken) & ((written & AGENT_MASK) <= warps)
 
 
 def _read_before_load(

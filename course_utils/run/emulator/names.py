@@ -41,6 +41,11 @@ def array_of(barrier: MBarrier) -> str:
     return _placed(barrier)[0]
 
 
+def stage_of(barrier: MBarrier) -> tuple[str, int, int]:
+    """Its array, its index there, and how many the array has."""
+    return _placed(barrier)
+
+
 def _placed(barrier: MBarrier) -> tuple[str, int, int]:
     own = _given(barrier)
     if own is not None:

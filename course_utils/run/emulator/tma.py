@@ -24,8 +24,9 @@ from course_utils.artifact import (
     TensorMap,
 )
 from course_utils.ptx.parser import Instr
-from course_utils.run.emulator import memory
+from course_utils.run.emulator import memory, names
 from course_utils.run.emulator.copies import waited_for
+from course_utils.run.emulator.findings import ONE_SLOT
 from course_utils.run.emulator.lowered import Lowered, Mask, Value
 from course_utils.run.emulator.memory import AsyncRead
 from course_utils.run.emulator.order import AGENT_BITS, AGENT_MASK, unordered
@@ -125,6 +126,18 @@ class TensorView:
             inside, within = found
             self.elements[inside] = units.reshape(-1).view(self.elements.dtype).reshape(self.shape)[within]
 
+    def claim(self, path: Path, coordinates: Coordinates) -> None:
+        """The box is stored by this CTA."""
+        region, t, size = self.region, self.map, ELEMENT_BYTES[self.map.data_type]
+        found = self.slices(coordinates)
+        if found is None or not isinstance(region, memory.Tensor) or region.element != size:
+            return
+        inside = found[0]
+        strides = [stride // size * region.owners.itemsize for stride in (size, *t.strides)]
+        owners = np.lib.stride_tricks.as_strided(region.owners, t.dims[::-1], strides[::-1])
+        ranges = ", ".join(f"{s.start}:{s.stop}" for s in inside)
+        region.claim(path, owners, inside, lambda: f"{self.name}[{ranges}]")
+
 
 class PlainView:
     """Bytes of a bulk copy without a tensor map."""
@@ -137,6 +150,14 @@ class PlainView:
     def read(self, coordinates: Coordinates) -> np.ndarray:
         return self.region.data[self.offset : self.offset + self.bytes].copy().view(np.uint64).reshape(-1, 2)
 
+    def claim(self, path: Path, coordinates: Coordinates) -> None:
+        """The bytes are stored by this CTA."""
+        region = self.region
+        if isinstance(region, memory.Tensor):
+            low, high = self.offset // region.element, (self.offset + self.bytes) // region.element
+            what = f"elements {low:,} to {high:,} of {self.name}"
+            region.claim(path, region.owners, slice(low, high), lambda: what)
+
     def write(self, coordinates: Coordinates, units: np.ndarray) -> None:
         self.region.data[self.offset : self.offset + self.bytes] = units.reshape(-1).view(np.uint8)
 
@@ -144,7 +165,19 @@ class PlainView:
 class Load:
     """A TMA load on its way into one CTA. ``pieces`` are ranges of its units, still to land."""
 
-    __slots__ = ("path", "at", "view", "coordinates", "cta", "offset", "barrier", "phase", "data", "left")
+    __slots__ = (
+        "path",
+        "at",
+        "view",
+        "coordinates",
+        "cta",
+        "offset",
+        "barrier",
+        "phase",
+        "arrived",
+        "data",
+        "left",
+    )
 
     def __init__(
         self,
@@ -158,6 +191,7 @@ class Load:
     ) -> None:
         self.path, self.at, self.view, self.coordinates = path, path.at, view, coordinates
         self.cta, self.offset, self.barrier, self.phase = cta, offset, barrier, phase
+        self.arrived = barrier.this_phase.get(path.warp, 0)  # how often its warp had, in this phase
         self.data: np.ndarray | None = None  # read when the first piece lands
         self.left = view.units
 
@@ -268,9 +302,9 @@ def _check_tile(path: Path, view: View, cta: CTA, offset: int) -> None:
         )
 
 
-def _check_target(path: Path, cta: CTA, low: int, high: int) -> None:
-    """May a load be issued that writes [low, high) of this CTA's shared memory?"""
-    shared, clock = cta.shared, path.warp.clock
+def _check_target(path: Path, view: View, cta: CTA, low: int, barrier: MBarrier) -> None:
+    """May a load for ``barrier`` be issued that fills this CTA's shared memory from ``low`` on?"""
+    shared, clock, high = cta.shared, path.warp.clock, low + view.extent
     written = shared.written[low >> 2 : high >> 2]
     first = written[0]
     if first or (written != first).any():
@@ -279,12 +313,15 @@ def _check_target(path: Path, cta: CTA, low: int, high: int) -> None:
         if late.any():
             agent = int(codes[late][0]) & AGENT_MASK
             writer = cta.cluster.agent_name(agent, path.cta)
-            if agent > cta.cluster.warps_end:
+            earlier = cta.cluster.barrier_of(agent)
+            if earlier is not None and _is_over(path, view, cta, low, barrier, earlier):
+                pass
+            elif agent > cta.cluster.warps_end:
                 path.find_early_release(
                     "overwrite-before-use",
                     f"{path.name()} loads over the bytes of {writer} before anyone has used them",
                     f"shared bytes {low:,} to {high:,}",
-                    tuple(filter(None, (cta.cluster.barrier_of(agent),))),
+                    tuple(filter(None, (earlier,))),
                 )
             else:
                 path.find(
@@ -328,6 +365,58 @@ def _check_target(path: Path, cta: CTA, low: int, high: int) -> None:
             del shared.async_reads[key]
 
 
+def _is_over(path: Path, view: View, cta: CTA, low: int, barrier: MBarrier, earlier: MBarrier) -> bool:
+    """A load for ``barrier`` writes what one for ``earlier`` brings, which nobody has waited for. Should it
+    never have written there? Else it came too soon.
+    """
+    overlap = (o for o in earlier.loads if o.offset < low + view.extent and low < o.offset + o.view.extent)
+    old = next(overlap, None)
+    if old is None or earlier is barrier and old.phase != barrier.phase:
+        return False
+    findings, name = path.machine.findings, barrier.name()
+    others = (f"the other load: {findings.place(old.at)}", f"shared bytes {low:,} to {low + view.extent:,}")
+    about = {barrier: None, earlier: None}
+    over = f"{path.name()} loads over the bytes of {earlier.name()}: this load of {view.name} is for {name}"
+    if earlier is barrier:
+        one, other = findings.place(old.at), findings.place(path.at)
+        again = old.at == path.at or one.line > 0 and (one.file, one.line) == (other.file, other.line)
+        again |= old.view is view and old.arrived != barrier.this_phase.get(path.warp, 0)
+        if again and old.path.warp is path.warp:  # it went round its ring too soon
+            return False
+        text = _twice_in_a_phase(path, view, old, name)
+        findings.add("load-twice", path.at, text, more=others, barriers=about)
+    elif (old.view.name, old.offset) == (view.name, low):
+        text = f"{over}, and goes to the same place; which stage index has it?"
+        findings.add("overwrite-before-use", path.at, text, more=others, barriers=about, advice=ONE_SLOT)
+    else:
+        array, stage, count = names.stage_of(barrier)
+        at, what = path.at, view.name
+        if names.stage_of(earlier)[1] > stage:  # then that one lies past its ring
+            at, what = old.at, old.view.name
+            who = path.names([old.path.warp])
+            over = f"{who} loads over the bytes of {name}: this load of {what} is for {earlier.name()}"
+            others = (f"the other load: {findings.place(path.at)}", *others[1:])
+        text = f"{over}, and {array} has {count} stages; has the ring of {what} as many slots?"
+        first = "ring-overrun" not in {kind for kind, _, _ in findings.found}
+        findings.add("ring-overrun", at, text, more=others, barriers=about, first=first)
+    return True
+
+
+def _twice_in_a_phase(path: Path, view: View, old: Load, barrier: str) -> str:
+    """Two loads of one phase write the same bytes: which, from where, and what to look at."""
+    texts = []
+    for one, at, what in ((old.path, old.at, old.view.name), (path, path.at, view.name)):
+        who = f"CTA {one.cta.number}" if path.cta.cluster.size > 1 else names.of_warps([one.warp], one.cta)
+        line = path.machine.findings.place(at).line
+        texts.append(f"{what} by {who}" + f", line {line}" * (line > 0))
+    look = "is one too many?"
+    if old.view.name != view.name:
+        look = "which buffer has each?"
+    elif old.path.cta is not path.cta:
+        look = "does each bring its half, by rank?"
+    return f"two loads of one phase of {barrier} write the same bytes: {', and '.join(texts)}; {look}"
+
+
 def _issue(
     path: Path, lane: int, view: View, coordinates: Coordinates, to: Value, signals: Value, multicast: Value
 ) -> None:
@@ -354,8 +443,7 @@ def _issue(
                 "barrier-uninitialised",
                 f"a TMA load signals shared address {barrier_offset:,} of CTA {owner.number} as an mbarrier",
             )
-        low, high = offset, offset + view.extent
-        _check_target(path, cta, low, high)
+        _check_target(path, view, cta, offset, barrier)
         phase = barrier.asked(path, view.bytes)
         cta.shared.written[_words(view, offset)] = (phase + 1) << AGENT_BITS | barrier.agent
         if cta is not path.cta:
@@ -363,6 +451,9 @@ def _issue(
         cta.shared.loads_in_flight += 1
         load = Load(path, view, coordinates, cta, offset, barrier, phase)
         loads.append(load)
+        if barrier.loads and barrier.loads[0].phase != phase:
+            barrier.loads.clear()
+        barrier.loads.append(load)
         path.machine.fly(load)
         path.machine.trace.issued(path, load)
     if isinstance(view, TensorView):
@@ -375,12 +466,22 @@ def _release_store(path: Path, lane: int, view: View, coordinates: Coordinates, 
     _check_tile(path, view, cta, offset)
     warp = path.warp
     shared = cta.shared
-    codes = shared.written[_words(view, offset)]
-    shared.check_codes(path, codes, warp.clock.seen, warp.clock.fenced, "a TMA store")
+    words = _words(view, offset)
+    if other := shared.take(path, offset, words):
+        path.find(
+            "stale-store",
+            lambda: (
+                f"the TMA store of {view.name} reads shared bytes {offset:,} to "
+                f"{offset + view.extent:,}, but threads have just written {other[0]:,} to {other[1]:,}; "
+                "have both the same index?"
+            ),
+        )
+    shared.check_codes(path, shared.written[words], warp.clock.seen, warp.clock.fenced, "a TMA store")
     record = AsyncRead(offset, offset + view.extent, f"the TMA store of {view.name}", path.at)
     shared.async_reads["store", warp.agent, lane, offset] = record
     store = Store(view, coordinates, cta, offset, record, path.at)
     store.span = path.machine.trace.begin(path, "TMA store", view.name)
+    view.claim(path, coordinates)
     if isinstance(view, TensorView):
         path.machine.facts.stored(path, view, coordinates)
     warp.bulk.setdefault(lane, []).append(store)

@@ -21,9 +21,10 @@ from course_utils.ptx.parser import Imm, Instr, Vec
 from course_utils.run.emulator import names
 from course_utils.run.emulator.arithmetic import LANES, vector
 from course_utils.run.emulator.copies import waited_for
+from course_utils.run.emulator.findings import StopEmulation
 from course_utils.run.emulator.lowered import Lowered, Mask, Value
 from course_utils.run.emulator.memory import SHARED_BASE, AsyncRead
-from course_utils.run.emulator.order import unordered
+from course_utils.run.emulator.order import AGENT_MASK, unordered
 from course_utils.run.emulator.threads import all_lanes
 from course_utils.tma.layouts import UNIT, swizzled
 
@@ -392,17 +393,26 @@ def _begin(p: Path, group: Warpgroup, op: Operation, n: int, clock: Clock) -> No
             continue
         base, units, low, high = operand_units(descriptor, rows, major)
         if low < 0 or high * 16 > shared.size:
-            p.fault(
+            findings = machine.findings
+            past = "ring-overrun" not in {kind for kind, _, _ in findings.found}
+            findings.add(
                 "wgmma-descriptor",
-                f"the descriptor of {side} ({descriptor:#018x}) spans shared bytes {low * 16:,} to "
-                f"{high * 16:,} of {shared.size:,}",
+                p.at,
+                f"the descriptor of {side} spans shared bytes {low * 16:,} to {high * 16:,} of "
+                f"{shared.size:,}: has its ring a slot for this stage?",
+                more=(f"the descriptor: {descriptor:#018x}",),
+                first=past,
             )
+            raise StopEmulation
         codes = shared.written[base * 4 :: 4].take(units.ravel())
         if (codes == codes[0]).all():
             codes = codes[:1]
         if not codes.all() or unordered(codes, seen).any() or unordered(codes, fenced).any():
             four = p.cta.warps[group.number * WARPS : (group.number + 1) * WARPS]
             shared.check_codes(p, codes, seen, fenced, f"operand {side} of wgmma", four)
+        if int(codes[0]) & AGENT_MASK <= p.cta.cluster.warps_end:  # threads wrote it
+            words = slice(low * UNIT // 4, high * UNIT // 4)
+            shared.taken[words] = shared.written[words]
         reads.append((codes, low * UNIT, high * UNIT))
         pattern = SWIZZLE_PATTERN_BYTES[DESCRIPTOR_SWIZZLES[descriptor >> 62]]
         low, high = low * UNIT // pattern * pattern, -(-high * UNIT // pattern) * pattern

@@ -146,7 +146,7 @@ WRONG_CUTE = {
 BLAMED = {
     "arrival_count": "empty = T.alloc_barrier([128]",
     "early_release": "T.mbarrier_arrive(empty[",
-    "expect_bytes_too_many": "T.mbarrier_wait_parity(full",
+    "expect_bytes_too_many": "T.mbarrier_expect_tx(full",
     "full_cluster_barrier": "T.mbarrier_arrive(full[",
     "missing_empty_wait": "T.tma_copy(A[",
     "no_phase_flip": "T.mbarrier_wait_parity(full",
@@ -160,8 +160,8 @@ BLAMED = {
     "load_never_advances": "pipe.producer_acquire(load)",
     "nested_elect": "cute.copy(load_A",
     "slice_of_the_cta": "cute.copy(store_D",
-    "tx_count_long": "pipe.consumer_wait(use)",
-    "tx_count_short": "cute.copy(load_",
+    "tx_count_long": "pipe.producer_acquire(load)",
+    "tx_count_short": "pipe.producer_acquire(load)",
 }
 
 

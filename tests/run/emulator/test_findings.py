@@ -133,7 +133,9 @@ def test_bytes_that_nobody_expects():
         + "LOADED:\n"
         + WAIT_0
     )
-    assert "expect-tx" in kinds(tma(body))
+    found = kinds(tma(body))["expect-tx"]
+    assert "expects 4,096 bytes, but loads of 8,192 bytes signal it" in found.detail
+    assert any("a load: " in line for line in found.more)
 
 
 def test_too_many_arrivals():
@@ -249,6 +251,78 @@ def test_a_store_in_no_committed_group_is_told_from_one_that_nobody_waits_for():
     assert "cp.async.bulk.tensor" in found["overwrite-while-read"].place.ptx
     assert UNCOMMITTED not in kinds(stored(FENCE + BAR, ""))["exit-in-flight"].detail
     assert UNCOMMITTED not in kinds(stored(FENCE + BAR, WRITE + DONE))["overwrite-while-read"].detail
+
+
+def test_two_ctas_that_store_the_same_elements():
+    alone = stored(FENCE + BAR)
+    found = kinds(replace(alone, grid=(2, 1, 1)))
+    assert set(found) == {"stored-twice"}
+    assert "CTAs 0 and 1 both store A[0:64, 0:64]; the grid has 2 CTAs" in found["stored-twice"].detail
+    pair = kinds(replace(alone, grid=(2, 1, 1), cluster=(2, 1, 1)))
+    assert "they are one cluster" in pair["stored-twice"].detail
+    own = alone.ptx.replace("[%rd51, {0, 0}]", "[%rd51, {0, %r20}]")
+    own = own.replace("mov.b64 %rd51", "mov.u32 %r20, %ctaid.x;\nshl.b32 %r20, %r20, 6;\nmov.b64 %rd51")
+    assert kinds(replace(alone, ptx=own, grid=(2, 1, 1))) == {}
+
+
+@pytest.mark.parametrize("shift, twice", [(2, False), (1, True)])
+def test_two_ctas_that_store_the_same_elements_by_threads(shift, twice):
+    """256 bytes in each CTA's 128 threads: their own 512, or half of the next one's."""
+    body = f"""
+ld.param.u64 %rd0, [k_param_0];
+mov.u32 %r0, %tid.x;
+mov.u32 %r1, %ctaid.x;
+shl.b32 %r1, %r1, {5 + shift};
+add.s32 %r0, %r0, %r1;
+mul.wide.u32 %rd1, %r0, 4;
+add.s64 %rd0, %rd0, %rd1;
+st.global.u32 [%rd0], %r0;
+"""
+    found = kinds(kernel(body, tensors=[A], pointers=["A"], grid=(2, 1, 1)))
+    assert set(found) == ({"stored-twice"} if twice else set())
+    assert not twice or "both store A[" in found["stored-twice"].detail
+
+
+def test_two_loads_of_one_phase_over_each_other():
+    first = loaded(WAIT_0)
+    again = load_tile("%r1", "%r3")
+    twice = replace(first, ptx=first.ptx.replace(again, again + again).replace(f"], {BYTES};", "], 16384;"))
+    found = kinds(twice)
+    assert set(found) == {"load-twice"} and "one phase of full[0]" in found["load-twice"].detail
+    other = again + again.replace("[%r1]", "[%r7]")
+    apart = first.ptx.replace(again, "add.s32 %r7, %r1, 16384;\n" + other).replace(
+        f"], {BYTES};", "], 16384;"
+    )
+    assert kinds(replace(first, ptx=apart, dynamic_shared=24576)) == {}
+
+
+@pytest.mark.parametrize(
+    "place, kind", [(0, "overwrite-before-use"), (1024, "ring-overrun"), (16384, "")], ids=str
+)
+def test_the_load_of_another_stage_over_a_load(place, kind):
+    """Stage 1 in the slot of stage 0, past a ring of one slot, and in a slot of its own."""
+    second = (
+        "add.s32 %r7, %r3, 8;\n"
+        + EXPECT.replace("%r3", "%r7")
+        + f"add.s32 %r8, %r1, {place};\n"
+        + load_tile("%r8", "%r7")
+    )
+    body = THREAD_0 + "@%p1 bra LOADED;\n" + EXPECT + load_tile("%r1", "%r3") + second + "LOADED:\n"
+    waits = WAIT_0 + "add.s32 %r7, %r3, 8;\n" + wait("[%r7]", 0, "OTHER")
+    found = kinds(
+        tma(init(1, 1, first=12288) + BARRIER.replace("8192", "12288") + body + waits, dynamic=24576)
+    )
+    assert set(found) == ({kind} if kind else set())
+    assert not kind or "loads over the bytes of full[0]: this load of A is for full[1]" in found[kind].detail
+
+
+def test_a_store_of_another_buffer_than_the_one_written():
+    far = STORE.replace("[%r1]", "[%r7]")
+    body = "add.s32 %r7, %r1, 16384;\n" + THREAD_0 + "@%p1 bra STORED;\n" + far + "STORED:\n" + DONE
+    found = kinds(tma(init(first=32768) + FILL + FENCE + BAR + body, dynamic=40000))
+    assert set(found) == {"stale-store", "uninitialised-read"}
+    assert "reads shared bytes 16,384 to 24,576" in found["stale-store"].detail
+    assert "written 0 to 8,192" in found["stale-store"].detail
 
 
 def test_a_cta_must_outlive_its_transfers():

@@ -1,0 +1,63 @@
+"""Who moves registers with ``setmaxnreg``, and which way: a producer gives some, a consumer takes some."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from course_utils.artifact import Artifact, file_name
+from course_utils.ptx.added import authors
+from course_utils.ptx.families import Family, family
+from course_utils.ptx.parser import Imm, PtxError
+from course_utils.ptx.receipts import edges, reached
+
+LOADS = {Family.TENSOR_LOAD, Family.MULTICAST_LOAD, Family.BULK_LOAD}
+
+
+@dataclass(frozen=True)
+class Move:
+    """One ``setmaxnreg``: ``way`` is inc or dec, ``role`` "" where it stands before the roles part, ``place``
+    the author's line in words.
+    """
+
+    way: str
+    count: int
+    role: str
+    place: str
+
+    @property
+    def astray(self) -> bool:
+        """Does a producer take registers, or a consumer give some back?"""
+        return (self.role, self.way) in (("producer", "inc"), ("consumer", "dec"))
+
+    def __str__(self) -> str:
+        return f"{self.way} {self.count}" + f" by the {self.role}" * bool(self.role)
+
+
+def moves(artifact: Artifact) -> Iterator[Move]:
+    """Each ``setmaxnreg`` of the kernel, in the order of its PTX; none of PTX that cannot be read."""
+    try:
+        found = list(authors(artifact))
+    except PtxError:
+        return
+    body = [instruction for instruction, _ in found]
+    after = edges(body)
+    for at, (instruction, origin) in enumerate(found):
+        if family(instruction) is not Family.SETMAXNREG:
+            continue
+        ahead = {family(body[to]) for to in reached(at, after)}
+        loads, multiplies = bool(ahead & LOADS), Family.WGMMA in ahead
+        role = "" if loads == multiplies else "producer" if loads else "consumer"
+        place = ""
+        if origin is not None:
+            place = f"{file_name(origin.file)}, line {origin.line}: {artifact.code(origin)}"
+        count = next((operand.value for operand in instruction.operands if isinstance(operand, Imm)), 0)
+        yield Move(instruction.opcode[1], count, role, place)
+
+
+def told(artifact: Artifact) -> str:
+    """What the kernel moves and what ptxas says of it, and below it the line of the first that is astray."""
+    found = list(moves(artifact))
+    texts = [*dict.fromkeys(map(str, found)), *(w for w in artifact.resources.warnings if "setmaxnreg" in w)]
+    place = next((move.place for move in found if move.astray and move.place), "")
+    return (", ".join(texts) or "none") + f"\n  at {place}" * bool(place)
