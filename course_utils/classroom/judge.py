@@ -5,12 +5,12 @@ It asks the same questions as a check in a notebook, at sizes, inputs and schedu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from course_utils.classroom import drawn, workshop
 from course_utils.classroom.workshop import Made
+from course_utils.grading import conditions, gemm, maps, steps
 from course_utils.grading import copy as copies
-from course_utils.grading import gemm, maps, steps
 from course_utils.grading.steps import CopyCase, MapCase, Step
 from course_utils.grading.verdict import Verdict, not_compiled, still_open
 from course_utils.run.backends import Backend, Emulator, Launch
@@ -69,6 +69,9 @@ def _verdict(
     for _, answer in answered:
         if answer.error == "not_run" and "process died" in answer.detail:
             raise MachineFault(answer.detail)
-    if isinstance(wanted, Step):
-        return gemm.judge(wanted, dsl, machine, answered)
-    return copies.judge(wanted, dsl, machine, answered, source)
+    if not isinstance(wanted, Step):
+        return copies.judge(wanted, dsl, machine, answered, source, strict=True)
+    verdict = gemm.judge(wanted, dsl, machine, answered, strict=True)
+    if conditions.idle(wanted.requires, (answer.facts or {} for _, answer in answered)):
+        return replace(verdict, checks=tuple(replace(part, points=0.0) for part in verdict.checks))
+    return verdict

@@ -8,7 +8,7 @@ kernel where no run could show it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -401,3 +401,25 @@ def told(
                 "them"
             )
     return sentences
+
+
+def unseen(requires: Iterable[str], runs: Sequence[tuple[Artifact, Facts]]) -> dict[str, str]:
+    """By name: a sentence for each condition whose instructions did not run in each of ``runs``, and for each
+    property that none of them gave a chance to show.
+    """
+    sentences = {}
+    for name in requires:
+        if name in PROPERTIES:
+            if not any(facts.get(PROPERTIES[name].chances, 0) for _, facts in runs):
+                sentences[name] = f"needs {PROPERTIES[name].sentence}; nothing of it was seen in a run"
+        elif name in CONDITIONS:
+            asked = [facts for artifact, facts in runs if CONDITIONS[name].asked(artifact)]
+            if not all(map(CONDITIONS[name].ran, asked)):
+                sentences[name] = f"needs {CONDITIONS[name].sentence}; no thread was seen to run it"
+    return sentences
+
+
+def idle(requires: Iterable[str], runs: Iterable[Facts]) -> bool:
+    """Has none of the instructions that are asked for run, in any of ``runs``?"""
+    asked = [CONDITIONS[name] for name in requires if name in CONDITIONS and CONDITIONS[name].families]
+    return not any(condition.ran(facts) for facts in runs for condition in asked)

@@ -72,12 +72,20 @@ def check_copy(
 
 
 def judge(
-    case: CopyCase, dsl: str, machine: Backend, answered: Sequence[tuple[Launch, Answer]], source: str
+    case: CopyCase,
+    dsl: str,
+    machine: Backend,
+    answered: Sequence[tuple[Launch, Answer]],
+    source: str,
+    strict: bool = False,
 ) -> Verdict:
     """The verdict on a copy that was run: ``answered`` are its launches, ``source`` is the factory's own
-    Python.
+    Python. ``strict``: a path that was not seen to run is none.
     """
     parts = [*_without_a_run(case, [launch for launch, _ in answered], source)]
+    if strict and (unseen := _unseen(case, [answer for _, answer in answered])):
+        card = cards.of_text(unseen, "tma")
+        parts = [score(case, part.name, False, "", card if part.name == "path" else None) for part in parts]
     parts.append(_results(case, machine, answered))
     first = answered[0][0].artifact
     table = receipts.table(receipts.read_ptx(first.ptx), first)
@@ -123,6 +131,15 @@ def _path(case: CopyCase, launches: Sequence[Launch], source: str) -> Part:
     return score(
         case, "path", not missed, row, cards.of_text(missed[0], "tma", missed[1:]) if missed else None
     )
+
+
+def _unseen(case: CopyCase, answers: Sequence[Answer]) -> str:
+    """Which way no thread was seen to take in some run, in words; empty where all were."""
+    ways = (("X", case.load, "TENSOR_LOAD"), ("Y", case.store, "TENSOR_STORE"))
+    for tensor, path, family in ways:
+        if path == "tensor TMA" and not all((answer.facts or {}).get(f"ran {family}") for answer in answers):
+            return f"This case asks for {paths.WORDS[path]} of {tensor}; no thread was seen to run one."
+    return ""
 
 
 def _results(case: CopyCase, machine: Backend, answered: Sequence[tuple[Launch, Answer]]) -> Part:

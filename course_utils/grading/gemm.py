@@ -117,16 +117,26 @@ def _first(step: Step, launches: Sequence[Launch]) -> Artifact:
 
 
 def judge(
-    step: Step, dsl: str, machine: Backend, answered: Answered, timed: Timed = (), going: Going | None = None
+    step: Step,
+    dsl: str,
+    machine: Backend,
+    answered: Answered,
+    timed: Timed = (),
+    going: Going | None = None,
+    strict: bool = False,
 ) -> Verdict:
     """The verdict on a kernel that was run: ``answered`` are its launches, ``timed`` is what to time if it is
-    right; ``going`` is told the parts.
+    right; ``going`` is told the parts. ``strict``: what was not seen to run is missing, also of a kernel that
+    is wrong or did not come to its end.
     """
     going = going or Going(step, dsl, machine.name)
     going.works("instructions", "looking for the step's idea")
     first = _first(step, [launch for launch, _ in answered])
     receipt = receipts.read_ptx(first.ptx)
     unmet = _unmet(step, answered, first, receipt)
+    if strict:
+        seen = [(launch.artifact, answer.facts or {}) for launch, answer in answered]
+        unmet |= conditions.unseen(step.requires, seen)
     results = _results(step, machine, answered)
     own = conditions.asks_for_own(step.requires, first)
     if results.passed and own and (restored := _restored(machine, *answered[0])):
@@ -208,7 +218,7 @@ def _instructions(step: Step, answered: Answered, unmet: dict[str, str]) -> Part
         card = cards.of_text(f"This step {first}", "missing", others)
         return score(step, "instructions", False, detail, card, share)
     detail = "all that the step is about survived the compiler"
-    seen = any(answer.facts for _, answer in answered)
+    seen = any(answer.facts and answer.finished for _, answer in answered)
     if not seen and not conditions.PROPERTIES.keys().isdisjoint(step.requires):
         detail += "; their order was not looked at, only the emulator sees it"
     return score(step, "instructions", True, detail)

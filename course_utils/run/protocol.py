@@ -27,9 +27,9 @@ class Answer:
     ``ok`` says whether the results are right and nothing else was found, and ``diagnosis`` what is wrong.
     ``finished`` is False where the emulated kernel could not come to its end, ``findings`` are the
     emulator's, as data (see ``emulator.worker``), ``kinds`` theirs, ``schedule`` the seed that showed them,
-    ``executed`` the warp instructions, ``facts`` what it saw of order (see ``emulator.facts``; None where
-    nothing was emulated to its end), ``printed`` what its threads printed. ``timing`` holds the figures of a
-    timed run (see ``run.gpu.timing``).
+    ``executed`` the warp instructions, ``facts`` what it saw of order (see ``emulator.facts``; only what ran
+    where it did not finish, None where nothing was emulated), ``printed`` what its threads printed.
+    ``timing`` holds the figures of a timed run (see ``run.gpu.timing``).
     """
 
     ok: bool = False

@@ -138,7 +138,8 @@ def test_a_fault_of_the_machine_is_no_zero(tmp_path):
     tried = tmp_path / "bin" / "tried"
     program = tmp_path / "bin" / "bwrap"  # works while it is asked whether it does, and then no more
     program.write_text(
-        f"#!/bin/sh\necho >> {tried}\n[ $(wc -l < {tried}) -gt 1 ] && echo 'no namespaces left' >&2 && exit 1\n"
+        f"#!/bin/sh\necho >> {tried}\n"
+        f"[ $(wc -l < {tried}) -gt 1 ] && echo 'no namespaces left' >&2 && exit 1\n"
         'PATH=/usr/bin:/bin exec bwrap "$@"\n'
     )
     program.chmod(0o755)

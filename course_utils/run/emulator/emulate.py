@@ -45,7 +45,8 @@ class Emulation:
 
     ``finished`` is False where the kernel could not come to its end; the last finding says why. ``executed``
     counts warp instructions. ``spans`` and ``arrivals`` are the timeline, in emulated order. ``facts`` are
-    the counts of ``facts``, empty where it did not finish. ``printed`` is what its threads printed.
+    the counts of ``facts``; where it did not finish, only those of instructions that ran. ``printed`` is what
+    its threads printed.
     """
 
     finished: bool
@@ -109,7 +110,7 @@ def emulate(
         seed,
         machine.trace.spans,
         machine.trace.arrivals,
-        machine.facts.end() if finished else {},
+        machine.facts.end() if finished else machine.facts.ran(),
         str(machine.printed),
     )
 

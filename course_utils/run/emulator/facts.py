@@ -241,6 +241,10 @@ class Facts:
                 self._moved_registers(cta)
         self._clear()
 
+    def ran(self) -> dict[str, int]:
+        """How often instructions ran, of a launch that did not come to its end."""
+        return {name: count for name, count in self.counts.items() if name.startswith("ran ")}
+
     def end(self) -> dict[str, int]:
         """The counts, once all clusters have run."""
         counts = self.counts

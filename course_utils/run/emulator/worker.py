@@ -35,7 +35,7 @@ def run(
         executed += emulation.executed
         facts.update(emulation.facts)
         answer = tried.fields() | {"executed": executed, "ok": emulation.ok and tried.ok}
-        answer["facts"] = dict(facts) if emulation.finished else None
+        answer["facts"] = dict(facts)
         answer["printed"] = emulation.printed
         if not answer["ok"]:
             numbers = [*tried.touched, *([] if tried.found.ok else [tried.found.diagnosis])]
