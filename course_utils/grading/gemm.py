@@ -232,7 +232,7 @@ def _results(step: Step, machine: Backend, answered: Answered) -> Part:
         if answer.ok:
             right += 1
             continue
-        wrong.append((launch, answer))
+        wrong.append((launch, conditions.located(answer)))
         if answer.error or not answer.finished:  # the next size would say the same
             break
     sizes = f"{right} size{'s' * (right != 1)}"

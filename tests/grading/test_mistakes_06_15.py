@@ -212,6 +212,34 @@ MISTAKES = {
         says=("persistent grid", "684 x 1 x 1"),
         **MANY,
     ),
+    **{
+        f"{step[-2:]} a grid of {ctas} CTAs, {dsl}": Mistake(
+            step,
+            dsl,
+            (("sm_count = 132", f"sm_count = {ctas}"),),
+            "instructions",
+            says=("persistent grid", f"{ctas} of 132 SMs have a CTA"),
+            **EPILOGUES,
+        )
+        for step, dsl, ctas in (
+            ("step06", TL, 131),
+            ("step06", CUTE, 66),
+            ("step09", TL, 66),
+            ("step09", CUTE, 130),
+        )
+    },
+    "06 a grid of 128 CTAs, as step 10 has it": Mistake(
+        "step06", TL, (("sm_count = 132", "sm_count = 128"),), "", **EPILOGUES
+    ),
+    "06 no more CTAs than tiles": Mistake(
+        "step06",
+        TL,
+        (
+            ("T.Kernel(sm_count,", "T.Kernel(min(sm_count, M // block_M * (N // block_N)),"),
+            ("num_workers=sm_count", "num_workers=min(sm_count, M // block_M * (N // block_N))"),
+        ),
+        "",
+    ),
     "06 the load goes to the stage of done alone": Mistake(
         "step06",
         TL,
@@ -1585,6 +1613,20 @@ MISTAKES |= {
         says=("wait_group.read",),
         **ONE_TILE,
     ),
+    **{
+        f"15 every store is waited for before the next slice is filled, {dsl}": Mistake(
+            "case15",
+            dsl,
+            (edit,),
+            "instructions",
+            says=("stores in flight", "0 of 6 slices that follow one"),
+            **ONE_TILE,
+        )
+        for dsl, edit in (
+            (TL, ("T.tma_store_wait(1)", "T.tma_store_wait(0)")),
+            (CUTE, ("cp_async_bulk_wait_group(1, read=True)", "cp_async_bulk_wait_group(0, read=True)")),
+        )
+    },
     "15 the wait after the barrier [Predict; row: the same, though the wait is there]": Mistake(
         "case15",
         CUTE,
@@ -1799,7 +1841,7 @@ COPIES = {
         CUTE,
         [(ROW_12, "row_of_tiles = (z * slabs + slab) * d1 + y")],
         "results",
-        ("elements of Y differ", "never written"),
+        ("14 TMA stores lie outside Y", "row 3,600 of 256", "they are dropped", "all of Y[1:8, 0:32, 0:64]"),
         "",
     ),
     "12 group_modes for the view [Predict; row: rows come in another order]": (
