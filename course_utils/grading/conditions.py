@@ -344,7 +344,7 @@ PROPERTIES = {
     ),
     "tile order": Property(
         "an order of tiles for L2: CTAs that run at one time share rows of A and of B. Walk D in panels of "
-        "a few tiles (`swizzle_size`, or a layout of panels), not row by row",
+        "2 to 8 tiles (`swizzle_size`, or a layout of panels): not row by row, nor in panels as wide as D",
         "neighbouring CTAs that share",
         "neighbouring CTAs",
         _panels,

@@ -132,8 +132,8 @@ def _diagnose(
         if typical < 0.02:
             parts.append(_small_errors(norm, ""))
         elif story := (
-            _zero_story(D, computed)
-            or _tile_story(D, A, B, ref, computed, n_unwritten > 0)
+            _tile_story(D, A, B, ref, computed, n_unwritten > 0)
+            or _zero_story(D, computed)
             or _moved_story(D, ref, computed)
             or _k_story(D, A, B, computed)
         ):

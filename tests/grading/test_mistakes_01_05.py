@@ -293,7 +293,7 @@ STEP_2 = {
     "no second barrier [02 Predict: the compiler puts it back]": tilelang(
         "step02",
         "",
-        ("                T.sync_threads()  # nobody refills a tile that a warp still multiplies\n", ""),
+        ("                T.sync_threads()  # all warps together; the wait alone frees the tile\n", ""),
         size=FIVE,
     ),
     "an fp16 accumulator [02, map]": tilelang(
@@ -317,6 +317,12 @@ STEP_2 = {
         size=FIVE,
         says=("operand A", "no barrier orders"),
         line="cute.gemm(",
+    ),
+    "C: no barrier before the refill [02 Predict: one warp's wait is enough]": cute(
+        "step02",
+        "",
+        ("            cute.arch.sync_threads()  # all warps together; the wait alone frees the tile\n", ""),
+        size=FIVE,
     ),
     "C: no fence [02]": cute(
         "step02",

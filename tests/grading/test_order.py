@@ -45,7 +45,7 @@ EVERY_STEP = [
     ("                if i >= num_stages - 1:\n", "                if i >= 0:\n"),
     ("k = i - (num_stages - 1)", "k = i"),
 ]  # what step 5 asks for it multiplies at once
-STAGE_FREE = "                    T.sync_threads()  # the stage is free: the next step loads into it\n"
+STAGE_FREE = "                    T.sync_threads()  # all warps together; the wait alone frees the stage\n"
 B_FOR_BOTH = """                            T.tma_copy(
                                 B[ns, ks],
                                 B_shared[stage, :, :],
