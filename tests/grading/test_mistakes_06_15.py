@@ -228,6 +228,78 @@ MISTAKES = {
             ("step09", CUTE, 130),
         )
     },
+    "06 the sum is cleared in the CTA's first tile alone [row: sums of earlier tiles as well]": Mistake(
+        "step06",
+        TL,
+        (("clear_accum=(k == 0)", "clear_accum=(done + k == 0)"),),
+        "results",
+        says=("its own sum and", "a former tile's sum was not cleared"),
+        size=(2176, 1024, 64),  # 136 tiles: CTA 0 has a second one
+        ctas=(0,),
+    ),
+    "06 the same in CuTe DSL [row: sums of earlier tiles as well]": Mistake(
+        "step06",
+        CUTE,
+        (
+            (
+                "            mma.set(warpgroup.Field.ACCUMULATE, False)\n",
+                "            if tile == cta:\n                mma.set(warpgroup.Field.ACCUMULATE, False)\n",
+            ),
+        ),
+        "results",
+        says=("its own sum and", "a former tile's sum was not cleared"),
+        size=(2176, 1024, 64),  # 136 tiles: CTA 0 has a second one
+        ctas=(0,),
+    ),
+    "06 fewer CTAs than the scheduler has workers [row: tiles never written, far apart]": Mistake(
+        "step06",
+        TL,
+        (("T.Kernel(sm_count,", "T.Kernel(4,"),),
+        "results",
+        says=("wrote D[0:128, 0:512] alone, of 256 x 512", "tiles of all CTAs (by the grid"),
+        size=(256, 512, 64),
+    ),
+    "06 the loop ends a tile early [row: the last tile never written]": Mistake(
+        "step06",
+        CUTE,
+        (("range(cta, tiles_M * tiles_N, sm_count", "range(cta, tiles_M * tiles_N - 1, sm_count"),),
+        "results",
+        says=("16,384 of 131,072 elements were never written", "rows 128..255, columns 384..511"),
+        size=(256, 512, 64),
+    ),
+    "07 both roles stop a K tile early [row: wrong by about one K tile's part]": Mistake(
+        "step07",
+        TL,
+        (("k_tiles = K // block_K", "k_tiles = K // block_K - 1"),),
+        "results",
+        says=("without K tile 2", "the loop ends too early"),
+        size=(128, 256, 192),
+    ),
+    "07 the same in CuTe DSL [row: wrong by about one K tile's part]": Mistake(
+        "step07",
+        CUTE,
+        (("k_tiles = K // block_K", "k_tiles = K // block_K - 1"),),
+        "results",
+        says=("without K tile 2", "the loop ends too early"),
+        size=(128, 256, 192),
+    ),
+    "08 empty counts an arrival more [row: never ends after four K tiles]": Mistake(
+        "step08",
+        TL,
+        (("empty = T.alloc_barrier([1]", "empty = T.alloc_barrier([2]"),),
+        "results",
+        says=("producer warp 0 waits for empty[0]", "lacks 1 of 2 arrivals"),
+        line="empty = T.alloc_barrier([2]",
+        size=(128, 256, 576),
+    ),
+    "06 panels of 16 on a D of 14 columns of tiles": Mistake(
+        "step06",
+        TL,
+        (("swizzle_size=4", "swizzle_size=16"),),
+        "instructions",
+        says=("an order of tiles for L2",),
+        size=(1536, 1792, 64),
+    ),
     "06 a grid of 128 CTAs, as step 10 has it": Mistake(
         "step06", TL, (("sm_count = 132", "sm_count = 128"),), "", **EPILOGUES
     ),
