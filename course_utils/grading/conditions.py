@@ -8,14 +8,16 @@ kernel where no run could show it.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from course_utils.artifact import SM_COUNT, Artifact
 from course_utils.ptx import registers
 from course_utils.ptx.families import Family
 from course_utils.ptx.receipts import Receipt
+from course_utils.run.protocol import Answer
 
 Facts: TypeAlias = dict[str, int]  # see emulator.facts
 
@@ -24,6 +26,9 @@ OWN = "own barriers and fences"
 
 LARGEST_TILE = 256 * 256  # elements of D; no CTA of this course holds a larger accumulator
 BLOCK_K = 64  # of the course's tiles
+# A grid of fewer CTAs than SMs that costs no round: it divides the tiles of a D whose sides are powers of
+# two, and 132 CTAs would take as many rounds.
+EVEN = 128
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,7 @@ class Property:
     """Something that a step requires of a run: ``shown`` in at least a share ``least`` of ``chances``, both
     facts.
 
-    ``found`` says in words what was seen instead.
+    ``found`` says in words what was seen instead. ``unless`` is a fact with which no run can show it.
     """
 
     sentence: str
@@ -60,6 +65,7 @@ class Property:
     chances: str
     found: Callable[[Facts], str]
     least: float = 1.0
+    unless: str = ""
 
     def lacks(self, facts: Facts) -> bool:
         chances = facts.get(self.chances, 0)
@@ -89,6 +95,12 @@ def _grid(r: Receipt, a: Artifact) -> str:
     return f"a grid of {' x '.join(map(str, a.grid))} for M, N = {a.problem[0]}, {a.problem[1]}"
 
 
+def _persistent(r: Receipt, a: Artifact) -> str:
+    if not 0 < _ctas(a) < SM_COUNT:
+        return _grid(r, a)
+    return f"a grid of {' x '.join(map(str, a.grid))}: {_ctas(a)} of {SM_COUNT} SMs have a CTA"
+
+
 def _pipeline(a: Artifact) -> bool:
     return any("PipelineTma" in text for text in a.python.values())
 
@@ -109,9 +121,9 @@ CONDITIONS = {
         "a grid that covers D, one tile a CTA", lambda r, a: _tile_of_a_cta(a) <= LARGEST_TILE, _grid
     ),
     "fixed grid": Condition(
-        "a persistent grid: a CTA for each SM or fewer, whatever M and N are",
-        lambda r, a: _tile_of_a_cta(a) > LARGEST_TILE or 0 < _ctas(a) and _few_tiles(a),
-        _grid,
+        f"a persistent grid: {SM_COUNT} CTAs, one for each SM (or {EVEN}), whatever M and N are",
+        lambda r, a: _ctas(a) in (EVEN, SM_COUNT) or 0 < _ctas(a) and _few_tiles(a),
+        _persistent,
     ),
     "tensor loads": Condition(
         "TMA loads, `cp.async.bulk.tensor` from global to shared",
@@ -243,13 +255,13 @@ def _operands(f: Facts) -> str:
         "1-D bulk copies": "ran BULK_LOAD",
     }
     ran = ", ".join(words for words, name in others.items() if f.get(name))
-    found = f"{f.get('operands by TMA', 0):,} of {f['operands']:,} that came so"
+    found = f"{_once(f, 'operands by TMA'):,} of {_once(f, 'operands'):,} that came so"
     return f"{found}, and {ran} in the run" if ran else found
 
 
 def _stores(f: Facts) -> str:
     stored, once, wanted = (
-        f.get(name, 0) for name in ("elements stored by TMA", "elements of D by TMA", "elements stored")
+        _once(f, name) for name in ("elements stored by TMA", "elements of D by TMA", "elements stored")
     )
     if stored > once:
         return f"{stored:,} elements stored by TMA where {once:,} would do: who issues the store?"
@@ -259,8 +271,8 @@ def _stores(f: Facts) -> str:
 def _registers(f: Facts) -> str:
     ways = {"dec": "given back", "inc": "taken"}
     found = (
-        f"`{word}` by {f.get(f'registers {name}, whole warpgroups', 0)} whole warpgroups of "
-        f"{f[f'registers {name}, warpgroups']}"
+        f"`{word}` by {_once(f, f'registers {name}, whole warpgroups')} whole warpgroups of "
+        f"{_once(f, f'registers {name}, warpgroups')}"
         for word, name in ways.items()
     )
     return ", ".join(found)
@@ -271,8 +283,30 @@ def _panels(f: Facts) -> str:
     return f"{mean:.1f} rows and columns of tiles for 16 CTAs; panels of 4 make 10"
 
 
+def _rounds(f: Facts) -> str:
+    busiest, even = _once(f, "rounds"), _once(f, "rounds of all SMs")
+    with_one, ctas = _once(f, "CTAs with a tile"), _once(f, "CTAs")
+    return (
+        f"{busiest} tiles for the busiest CTA, where {even} would do; {with_one} of {ctas} CTAs have a tile"
+    )
+
+
+def _stages(f: Facts, count: int) -> str:
+    used = f.get(f"stages of rings of {count}", 0) / f[f"rings of {count} wanted"]
+    return f"{used:.2g} in use"
+
+
+def _once(f: Facts, name: str) -> int:
+    """A fact of one run; ``f`` adds up several that are alike."""
+    return f.get(name, 0) // f.get("runs", 1)
+
+
 def _of(shown: str, chances: str, things: str) -> Callable[[Facts], str]:
-    return lambda f: f"it in {f.get(shown, 0):,} of {f[chances]:,} {things}"
+    def found(f: Facts) -> str:
+        ctas = f", in {_once(f, 'CTAs')} CTAs" if things != "CTAs" and "CTAs" in f else ""
+        return f"it in {_once(f, shown):,} of {_once(f, chances):,} {things}{ctas}"
+
+    return found
 
 
 PROPERTIES = {
@@ -296,16 +330,10 @@ PROPERTIES = {
         _of("fills of their barrier's stage", "fills", "loads of a stage"),
     ),
     "two stages used": Property(
-        "a ring of two stages or more in use",
-        "rings of 2",
-        "rings of 2 wanted",
-        _of("rings of 2", "rings of 2 wanted", "warpgroups"),
+        "a ring of two stages or more in use", "rings of 2", "rings of 2 wanted", lambda f: _stages(f, 2)
     ),
     "four stages used": Property(
-        "a ring of four stages or more in use",
-        "rings of 4",
-        "rings of 4 wanted",
-        _of("rings of 4", "rings of 4 wanted", "warpgroups"),
+        "a ring of four stages or more in use", "rings of 4", "rings of 4 wanted", lambda f: _stages(f, 4)
     ),
     "loads ahead": Property(
         "loads ahead: while `wgmma` multiplies K tile k, the load of a later tile is under way. Ask for it "
@@ -317,11 +345,18 @@ PROPERTIES = {
     ),
     "tile order": Property(
         "an order of tiles for L2: CTAs that run at one time share rows of A and of B. Walk D in panels of "
-        "a few tiles (`swizzle_size`, or a layout of panels), not row by row",
+        "2 to 8 tiles (`swizzle_size`, or a layout of panels): not row by row, nor in panels as wide as D",
         "neighbouring CTAs that share",
         "neighbouring CTAs",
         _panels,
         0.5,
+    ),
+    "a share for each CTA": Property(
+        f"even shares: no CTA takes more tiles than each of {SM_COUNT} that take turns",
+        "rounds of all SMs",
+        "rounds",
+        _rounds,
+        unless="ran ATOM",
     ),
     "registers by warpgroup": Property(
         "`setmaxnreg` both ways, by all four warps of a warpgroup (`T.dec_max_nreg`, "
@@ -352,6 +387,14 @@ PROPERTIES = {
         "multicast loads",
         _of("multicast loads shared", "multicast loads", "multicast loads"),
     ),
+    "stores in flight": Property(
+        "stores in flight: the next slice of D is written while TMA still stores this one "
+        "(`T.tma_store_wait(1)`, `cp_async_bulk_wait_group(1, ...)`)",
+        "slices filled while a store flies",
+        "slices after another",
+        _of("slices filled while a store flies", "slices after another", "slices that follow one"),
+        0.5,
+    ),
     "two consumers": Property(
         "two consumer warpgroups that multiply in every CTA",
         "CTAs with two consumers",
@@ -359,6 +402,32 @@ PROPERTIES = {
         _of("CTAs with two consumers", "CTAs that multiply", "CTAs"),
     ),
 }
+
+
+def outside(facts: Facts) -> str:
+    """Sentences on TMA loads and stores that left their tensors, with the farthest; "" where none did."""
+    told = []
+    for name in facts:
+        if not (found := re.fullmatch(r"(loads|stores) outside (\w+), axis (\d)", name)):
+            continue
+        kind, tensor, axis = found.groups()
+        where = {"0": "column", "1": "row"}.get(axis, f"coordinate {axis} =")
+        count, at, dim = (_once(facts, name + what) for what in ("", ", at", ", of"))
+        if count == 1:
+            said, lost = f"1 TMA {kind[:-1]} lies", ("it brings zeros", "it is dropped")
+        else:
+            said, lost = f"{count:,} TMA {kind} lie", ("they bring zeros", "they are dropped")
+        told.append(f"{said} outside {tensor}, one from {where} {at:,} of {dim:,}: {lost[kind == 'stores']}.")
+    return " ".join(told)
+
+
+def located(answer: Answer) -> Answer:
+    """A wrong answer whose diagnosis begins with what lay outside, where that explains it."""
+    if answer.findings or not answer.finished or not (told := outside(answer.facts or {})):
+        return answer
+    explains = any(words in answer.diagnosis for words in ("zeros", "K tile", "never written"))
+    both = (told, answer.diagnosis) if explains else (answer.diagnosis, told)
+    return replace(answer, diagnosis=" ".join(both))
 
 
 def asks_for_own(requires: Iterable[str], artifact: Artifact) -> bool:
@@ -410,8 +479,9 @@ def unseen(requires: Iterable[str], runs: Sequence[tuple[Artifact, Facts]]) -> d
     sentences = {}
     for name in requires:
         if name in PROPERTIES:
-            if not any(facts.get(PROPERTIES[name].chances, 0) for _, facts in runs):
-                sentences[name] = f"needs {PROPERTIES[name].sentence}; nothing of it was seen in a run"
+            own = PROPERTIES[name]
+            if not any(facts.get(own.chances, 0) or facts.get(own.unless, 0) for _, facts in runs):
+                sentences[name] = f"needs {own.sentence}; nothing of it was seen in a run"
         elif name in CONDITIONS:
             asked = [facts for artifact, facts in runs if CONDITIONS[name].asked(artifact)]
             if not all(map(CONDITIONS[name].ran, asked)):

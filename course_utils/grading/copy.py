@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS, NotYet, compile_sizes, open_places, source_of
-from course_utils.grading import cards, maps, steps
+from course_utils.grading import cards, conditions, maps, steps
 from course_utils.grading.going import Going, Told, nobody
 from course_utils.grading.steps import CopyCase
 from course_utils.grading.verdict import (
@@ -150,6 +150,8 @@ def _results(case: CopyCase, machine: Backend, answered: Sequence[tuple[Launch, 
         if not answer.ok:
             ended = "wrong" if answer.finished else "no end"
             at = f"{ended} at {' x '.join(map(str, launch.size))}"
-            return score(case, "results", False, at, cards.of_answer(answer, launch.artifact))
+            return score(
+                case, "results", False, at, cards.of_answer(conditions.located(answer), launch.artifact)
+            )
     prefix = "emulated: " * (machine.name == "emulator")
     return score(case, "results", True, f"{prefix}every element in its place, at {len(answered)} shapes")

@@ -242,7 +242,7 @@ def _results(step: Step, machine: Backend, answered: Answered) -> Part:
         if answer.ok:
             right += 1
             continue
-        wrong.append((launch, answer))
+        wrong.append((launch, _in_memory(conditions.located(answer), launch.artifact)))
         if answer.error or not answer.finished:  # the next size would say the same
             break
     sizes = f"{right} size{'s' * (right != 1)}"
@@ -259,6 +259,31 @@ def _results(step: Step, machine: Backend, answered: Answered) -> Part:
     also.append(f"Seen at M, N, K = {_size(launch)}{schedule}.")
     card = cards.of_answer(answer, launch.artifact, also)
     return score(step, "results", False, detail, card, 0.5 * right / len(answered) if ended else 0.0)
+
+
+def _in_memory(answer: Answer, artifact: Artifact) -> Answer:
+    """The answer, whose first finding says why registers of a running wgmma are used where the cause is that
+    the sums have no fixed registers and lie in local memory.
+    """
+    if not answer.findings or not artifact.resources.stack_frame:
+        return answer
+    first, *others = answer.findings
+    if first["kind"] != "accumulator-before-wait":
+        return answer
+    if re.search(r"wgmma_ss<[^;]*desc_b[^;]*threadIdx", artifact.source):
+        shape = next(iter(receipts.read_ptx(artifact.ptx).wgmma), "").partition(".")[0]
+        text = (
+            f"each consumer warpgroup has a share of the tile's columns ({shape}), not of its rows. Slices "
+            "are no fixed registers of it, and registers that a wgmma may still write go to memory"
+        )
+    else:
+        text = (
+            "sums lie in local memory, for want of a constant index: their registers are copied there while "
+            "a wgmma may still write them"
+        )
+    return replace(
+        answer, findings=({**first, "text": text, "more": [first["text"], *first["more"]]}, *others)
+    )
 
 
 def _size(launch: Launch) -> str:

@@ -68,7 +68,7 @@ _TMA = (
 )
 _RING = (*_TMA, "two full barriers", "stage barriers", "two stages used", "loads ahead")
 _ROLES = (
-    *(*_RING, "fixed grid", "empty barriers", "setmaxnreg"),
+    *(*_RING, "fixed grid", "a share for each CTA", "empty barriers", "setmaxnreg"),
     *("registers by warpgroup", "loads in the epilogue"),
 )
 _DEEP = (*_ROLES, "four stages", "wgmma in flight", "four stages used", "group in flight")
@@ -94,7 +94,8 @@ STEPS = {step.id: step for step in (
     Step("step05", "software pipeline", 10, (*_RING, "grid grows"), (), "pipeline", speed_floor=0.40,
          owned={"tilelang": "stage and parity of each load and wait",
                 "cute": "a pipeline object, its arrival counts, its two states"}),
-    Step("step06", "persistent kernel", 10, (*_RING, "fixed grid", "tile order"), (), "persistent",
+    Step("step06", "persistent kernel", 10,
+         (*_RING, "fixed grid", "a share for each CTA", "tile order"), (), "persistent",
          emulated=PERSISTENT, speed_floor=0.42,
          owned={"tilelang": "the scheduler's panel, stage and parity across tiles",
                 "cute": "the order of tiles, as a layout"}),
@@ -107,8 +108,9 @@ STEPS = {step.id: step for step in (
     Step("step09", "two-CTA cluster", 15, _CLUSTER, (), "cluster", emulated=CLUSTER, speed_floor=0.78,
          owned={"tilelang": "mask, remote arrivals, cluster_sync at the end",
                 "cute": "mask, each CTA's half of B, the cluster's layout, producer_tail"}),
-    Step("step10", "multi-consumer", 15, (*_CLUSTER, "three warpgroups", "two consumers"), (),
-         "multi-cons.", emulated=MULTI_CONSUMER, speed_floor=0.90,
+    Step("step10", "multi-consumer", 15,
+         (*_CLUSTER, "three warpgroups", "two consumers", "stores in flight"), (), "multi-cons.",
+         emulated=MULTI_CONSUMER, speed_floor=0.90,
          owned={"tilelang": "rows to warpgroups by a policy, D in chunks",
                 "cute": "rows to warpgroups by the MMA's layout, each chunk's registers and stores"}),
 )}
@@ -140,7 +142,9 @@ GEMM_CASES = {
     )
     for name, (fault, _, step) in _REPAIRED.items()
 }
-GEMM_CASES["case15"] = Step("case15", "TMA epilogue", 10, (*_TMA, "grid grows", "four stores", "read wait"))
+GEMM_CASES["case15"] = Step(
+    "case15", "TMA epilogue", 10, (*_TMA, "grid grows", "four stores", "read wait", "stores in flight")
+)
 
 
 @dataclass(frozen=True)

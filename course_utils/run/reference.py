@@ -133,6 +133,7 @@ def _diagnose(
             parts.append(_small_errors(norm, ""))
         elif story := (
             _tile_story(D, A, B, ref, computed, n_unwritten > 0)
+            or _zero_story(D, computed)
             or _moved_story(D, ref, computed)
             or _k_story(D, A, B, computed)
         ):
@@ -242,6 +243,24 @@ def _pattern_hint(wrong: torch.Tensor) -> str:
 
 def _span(tile: int, width: int = TILE) -> str:
     return f"{tile * width}:{(tile + 1) * width}"
+
+
+def _zero_story(D: torch.Tensor, wrong: torch.Tensor) -> str:
+    """Explain the first wrong tile that holds nothing but zeros, as a load of what no tensor has does."""
+    M, N = D.shape
+    hit = (_counts(wrong & (D == 0)) > 0.99 * TILE * TILE).nonzero()
+    if len(hit) == 0:
+        return ""
+    i, j = (int(v) for v in hit[0])
+    told = f"D[{_span(i)}, {_span(j)}] holds zeros:"
+    if i * TILE >= N:
+        return f"{told} B has only {N:,} rows. Does the index of A's rows cut it too?"
+    if j * TILE >= M:
+        return f"{told} A has only {M:,} rows. Does the index of B's rows cut it too?"
+    return (
+        f"{told} no K tile was multiplied, or an operand's tile lies outside its tensor, where TMA brings "
+        "zeros. Is its index too large, or are M and N mixed up?"
+    )
 
 
 def _tile_story(
@@ -467,14 +486,26 @@ def compare_copy(Y: torch.Tensor, X: torch.Tensor) -> Comparison:
     first = int(differs.nonzero()[0])
     text = f"{wrong:,} of {got.numel():,} elements of Y differ from X, the first at {_index(first, Y.shape)}"
     if unwritten == wrong:
-        text += ": these were never written"
+        text += f": these were never written, {_box(differs.view(Y.shape))}"
     else:
         if first + 8 <= got.numel():
             places = (wanted.unfold(0, 8, 1) == got[first : first + 8]).all(1).nonzero().flatten().tolist()
             if len(places) == 1:
                 text += f", which holds what belongs at {_index(places[0], Y.shape)}"
-        text += f"; {unwritten:,} were never written" if unwritten else ""
-    return Comparison(False, wrong, unwritten, math.inf, math.inf, text)
+        if unwritten:
+            text += f"; {unwritten:,} were never written, {_box((got == POISON).view(Y.shape))}"
+    return Comparison(False, wrong, unwritten, math.inf, math.inf, text + ".")
+
+
+def _box(mask: torch.Tensor) -> str:
+    """The smallest box that holds a mask: "all of Y[1:8, 0:32]", or "in" it where it is not full."""
+    spans = []
+    for axis in range(mask.dim()):
+        others = [a for a in range(mask.dim()) if a != axis]
+        hit = (mask.any(others) if others else mask).nonzero().flatten()
+        spans.append((int(hit[0]), int(hit[-1]) + 1))
+    full = int(mask.sum()) == math.prod(end - begin for begin, end in spans)
+    return f"{'all of' if full else 'in'} Y[{', '.join(f'{begin}:{end}' for begin, end in spans)}]"
 
 
 def _index(position: int, shape: Sequence[int]) -> str:

@@ -69,7 +69,7 @@ def gemm(M, N, K):
                 mma.set(warpgroup.Field.ACCUMULATE, True)
             warpgroup.commit_group()
             warpgroup.wait_group(0)
-            cute.arch.sync_threads()
+            cute.arch.sync_threads()  # all warps together; the wait alone frees the tile
 
         out.store(acc.load().to(cutlass.Float16))
         ### BEGIN SOLUTION: registers to D_shared, visible to TMA; one warp stores it and waits

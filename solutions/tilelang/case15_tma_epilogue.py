@@ -44,7 +44,7 @@ def gemm(M, N, K):
                     operands = A_shared[stage, :, :], B_shared[stage, :, :]
                     T.wgmma_gemm(*operands, acc, transpose_B=True, clear_accum=(k == 0))
                     T.wait_wgmma(0)
-                    T.sync_threads()  # the stage is free: the next step loads into it
+                    T.sync_threads()  # all warps together; the wait alone frees the stage
 
             ### BEGIN SOLUTION: D in slices, by both buffers; stay until the last store has read
             for c in T.unroll(block_N // epi_N):

@@ -36,7 +36,7 @@ def gemm(M, N, K):
                 operands = A_shared[0, :, :], B_shared[0, :, :]
                 T.wgmma_gemm(*operands, acc, transpose_B=True, clear_accum=(k == 0))
                 T.wait_wgmma(0)
-                T.sync_threads()
+                T.sync_threads()  # all warps together; the wait alone frees the tile
 
             ### BEGIN SOLUTION: write acc to this CTA's place in D
             T.copy(acc, D[m : m + block_M, n : n + block_N])

@@ -38,7 +38,7 @@ def gemm(M, N, K):
                 operands = A_shared[0, :, :], B_shared[0, :, :]
                 T.wgmma_gemm(*operands, acc, transpose_B=True, clear_accum=(k == 0))
                 T.wait_wgmma(0)
-                T.sync_threads()
+                T.sync_threads()  # all warps together; the wait alone frees the tile
                 ### END SOLUTION
 
             ### BEGIN SOLUTION: D out: registers to D_shared, made visible to TMA, store, wait

@@ -56,7 +56,7 @@ def gemm(M, N, K):
                         operands = A_shared[stage, :, :], B_shared[stage, :, :]
                         T.wgmma_gemm(*operands, acc, transpose_B=True, clear_accum=(k == 0))
                         T.wait_wgmma(0)
-                        T.sync_threads()
+                        T.sync_threads()  # all warps together; the wait alone frees the stage
                 ### BEGIN SOLUTION: count on; D out, once the last store has read; the next tile
                 done = done + k_tiles
 

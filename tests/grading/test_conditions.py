@@ -6,11 +6,12 @@ from dataclasses import replace
 import pytest
 
 from course_utils.artifact import Tensor
-from course_utils.grading.conditions import CONDITIONS, OWN, PROPERTIES, told
+from course_utils.grading.conditions import CONDITIONS, OWN, PROPERTIES, located, outside, told
 from course_utils.grading.steps import GEMM_CASES, STEPS
 from course_utils.ptx.families import Family
 from course_utils.ptx.receipts import Receipt
 from course_utils.run.emulator.facts import COUNTED
+from course_utils.run.protocol import Answer
 from tests.ptx.test_receipts import PLAIN, kernel
 
 BOTH_WAYS = Receipt(setmaxnreg={"dec 40": 1, "inc 232": 2})
@@ -32,7 +33,7 @@ NEIGHBOURS = {
     ),
     "one CTA": ((Receipt(), kernel(grid=(1, 1, 1))), (Receipt(), kernel(grid=(1, 2, 1)))),
     "grid grows": ((Receipt(), kernel(grid=(30, 38, 1))), (Receipt(), kernel(grid=(30, 37, 1)))),
-    "fixed grid": ((Receipt(), kernel(grid=(30, 37, 1))), (Receipt(), kernel(grid=(30, 38, 1)))),
+    "fixed grid": ((Receipt(), kernel(grid=(11, 12, 1))), (Receipt(), kernel(grid=(131, 1, 1)))),
     "tensor loads": (
         (Receipt(tensor_loads={2: 1}), PLAIN),
         (Receipt(tensor_stores={2: 1}, bulk_1d=1, cp_async=1), PLAIN),
@@ -109,9 +110,45 @@ def test_words():
         "needs at least two mbarriers, one for each stage of the ring; found 1 `mbarrier.init`",
         "needs a `wgmma.wait_group` above 0, so that one group stays in flight; found `wgmma.wait_group` 0 "
         "only",
-        "needs a persistent grid: a CTA for each SM or fewer, whatever M and N are; found a grid of "
-        "60 x 76 x 1 for M, N = 9728, 7680",
+        "needs a persistent grid: 132 CTAs, one for each SM (or 128), whatever M and N are; found a "
+        "grid of 60 x 76 x 1 for M, N = 9728, 7680",
     ]
+
+
+@pytest.mark.parametrize("grid", [(132, 1, 1), (128, 1, 1), (2, 66, 1), (64, 2, 1)])
+def test_a_grid_that_leaves_no_sm_idle_for_nothing(grid):
+    assert unmet(Receipt(), kernel(grid=grid), ["fixed grid"]) == []
+
+
+@pytest.mark.parametrize("ctas", [1, 16, 66, 127, 129, 131])
+def test_a_persistent_grid_says_how_many_sms_have_a_cta(ctas):
+    (sentence,) = unmet(Receipt(), kernel(grid=(ctas, 1, 1)), ["fixed grid"])
+    assert f": {ctas} of 132 SMs have a CTA" in sentence
+
+
+def test_more_ctas_than_sms_are_not_persistent():
+    (sentence,) = unmet(Receipt(), kernel(grid=(148, 1, 1)), ["fixed grid"])
+    assert "a grid of 148 x 1 x 1" in sentence and "have a CTA" not in sentence
+
+
+def test_what_lay_outside_its_tensor():
+    name = "loads outside B, axis 1"
+    facts = {name: 24, f"{name}, at": 9472, f"{name}, of": 4608, "runs": 2}
+    assert outside(facts) == "12 TMA loads lie outside B, one from row 4,736 of 2,304: they bring zeros."
+    name = "stores outside Y, axis 0"
+    facts = {name: 1, f"{name}, at": -64, f"{name}, of": 128, "runs": 1}
+    assert outside(facts) == "1 TMA store lies outside Y, one from column -64 of 128: it is dropped."
+    assert outside({}) == outside({"loads": 3}) == ""
+
+
+def test_what_lay_outside_comes_first_where_it_explains_the_values():
+    name = "loads outside B, axis 1"
+    answer = Answer(diagnosis="D holds zeros.", facts={name: 1, f"{name}, at": 512, f"{name}, of": 256})
+    assert located(answer).diagnosis.endswith("zeros. D holds zeros.")
+    moved = located(replace(answer, diagnosis="D holds another tile."))
+    assert moved.diagnosis.startswith("D holds another tile. 1 TMA load lies")
+    for other in (replace(answer, facts=None), replace(answer, findings=({"kind": "deadlock"},))):
+        assert located(other) is other
 
 
 # -- properties of a run, by its facts

@@ -65,7 +65,7 @@ LEFT_OUT = {
     "step 5 without the barrier that nothing needs": Mistake(  # one warp's wait covers its warpgroup's wgmma
         "step05",
         "tilelang",
-        (("                    T.sync_threads()  # the stage is free: the next step loads into it\n", ""),),
+        (("T.sync_threads()  # all warps together; the wait alone frees the stage\n", "\n"),),
         "",
     ),
     "step 7 with a barrier that TileLang narrows to the role": Mistake(

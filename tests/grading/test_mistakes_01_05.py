@@ -293,7 +293,7 @@ STEP_2 = {
     "no second barrier [02 Predict: the compiler puts it back]": tilelang(
         "step02",
         "",
-        ("                T.sync_threads()  # nobody refills a tile that a warp still multiplies\n", ""),
+        ("                T.sync_threads()  # all warps together; the wait alone frees the tile\n", ""),
         size=FIVE,
     ),
     "an fp16 accumulator [02, map]": tilelang(
@@ -317,6 +317,12 @@ STEP_2 = {
         size=FIVE,
         says=("operand A", "no barrier orders"),
         line="cute.gemm(",
+    ),
+    "C: no barrier before the refill [02 Predict: one warp's wait is enough]": cute(
+        "step02",
+        "",
+        ("            cute.arch.sync_threads()  # all warps together; the wait alone frees the tile\n", ""),
+        size=FIVE,
     ),
     "C: no fence [02]": cute(
         "step02",
@@ -544,6 +550,22 @@ C_COMMIT = "            cute.arch.cp_async_bulk_commit_group()\n"
 C_STORED = "            cute.arch.cp_async_bulk_wait_group(0)\n"
 NOT_WAITED = ("full", "not waited for")
 STEP_4 = {
+    "B's rows by m, past its end": tilelang(
+        "step04",
+        "results",
+        ("T.tma_copy(B[ns, ks]", "T.tma_copy(B[ms, ks]"),
+        says=("TMA loads lie outside B", "row 384 of 256", "zeros"),
+        never=("ends too early",),
+        size=(512, 256, 192),
+        ctas=(-1,),
+    ),
+    "columns twice as far as k says": tilelang(
+        "step04",
+        "results",
+        ("ks = slice(k * block_K, (k + 1) * block_K)", "ks = slice(2 * k * block_K, (2 * k + 1) * block_K)"),
+        says=("TMA loads lie outside A", "column 512 of 320", "zeros"),
+        never=("ends too early",),
+    ),
     "nobody arrives [04, Predict, map]": tilelang(
         "step04",
         "results",
@@ -666,6 +688,24 @@ STEP_4 = {
         ("(block_M, block_N), T.float16)", "(block_M, block_N), T.float32)"),
         says=("TMA is not available from D_shared to D", "element type"),
         line="T.tma_copy(D_shared, D[",
+    ),
+    "C: A's rows by n, past its end": cute(
+        "step04",
+        "results",
+        ("A_src[None, m, k]", "A_src[None, n, k]"),
+        says=("TMA loads lie outside A", "row 384 of 256", "zeros"),
+        never=("ends too early",),
+        size=(256, 512, 192),
+        ctas=(-1,),
+    ),
+    "C: B's rows by m, past its end": cute(
+        "step04",
+        "results",
+        ("B_src[None, n, k]", "B_src[None, m, k]"),
+        says=("TMA loads lie outside B", "row 384 of 256", "zeros"),
+        never=("ends too early",),
+        size=(512, 256, 192),
+        ctas=(-1,),
     ),
     "C: nobody is elected": cute(
         "step04",

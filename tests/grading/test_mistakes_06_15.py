@@ -212,6 +212,106 @@ MISTAKES = {
         says=("persistent grid", "684 x 1 x 1"),
         **MANY,
     ),
+    **{
+        f"{step[-2:]} a grid of {ctas} CTAs, {dsl}": Mistake(
+            step,
+            dsl,
+            (("sm_count = 132", f"sm_count = {ctas}"),),
+            "instructions",
+            says=("persistent grid", f"{ctas} of 132 SMs have a CTA"),
+            **EPILOGUES,
+        )
+        for step, dsl, ctas in (
+            ("step06", TL, 131),
+            ("step06", CUTE, 66),
+            ("step09", TL, 66),
+            ("step09", CUTE, 130),
+        )
+    },
+    "06 the sum is cleared in the CTA's first tile alone [row: sums of earlier tiles as well]": Mistake(
+        "step06",
+        TL,
+        (("clear_accum=(k == 0)", "clear_accum=(done + k == 0)"),),
+        "results",
+        says=("its own sum and", "a former tile's sum was not cleared"),
+        size=(2176, 1024, 64),  # 136 tiles: CTA 0 has a second one
+        ctas=(0,),
+    ),
+    "06 the same in CuTe DSL [row: sums of earlier tiles as well]": Mistake(
+        "step06",
+        CUTE,
+        (
+            (
+                "            mma.set(warpgroup.Field.ACCUMULATE, False)\n",
+                "            if tile == cta:\n                mma.set(warpgroup.Field.ACCUMULATE, False)\n",
+            ),
+        ),
+        "results",
+        says=("its own sum and", "a former tile's sum was not cleared"),
+        size=(2176, 1024, 64),  # 136 tiles: CTA 0 has a second one
+        ctas=(0,),
+    ),
+    "06 fewer CTAs than the scheduler has workers [row: tiles never written, far apart]": Mistake(
+        "step06",
+        TL,
+        (("T.Kernel(sm_count,", "T.Kernel(4,"),),
+        "results",
+        says=("wrote D[0:128, 0:512] alone, of 256 x 512", "tiles of all CTAs (by the grid"),
+        size=(256, 512, 64),
+    ),
+    "06 the loop ends a tile early [row: the last tile never written]": Mistake(
+        "step06",
+        CUTE,
+        (("range(cta, tiles_M * tiles_N, sm_count", "range(cta, tiles_M * tiles_N - 1, sm_count"),),
+        "results",
+        says=("16,384 of 131,072 elements were never written", "rows 128..255, columns 384..511"),
+        size=(256, 512, 64),
+    ),
+    "07 both roles stop a K tile early [row: wrong by about one K tile's part]": Mistake(
+        "step07",
+        TL,
+        (("k_tiles = K // block_K", "k_tiles = K // block_K - 1"),),
+        "results",
+        says=("without K tile 2", "the loop ends too early"),
+        size=(128, 256, 192),
+    ),
+    "07 the same in CuTe DSL [row: wrong by about one K tile's part]": Mistake(
+        "step07",
+        CUTE,
+        (("k_tiles = K // block_K", "k_tiles = K // block_K - 1"),),
+        "results",
+        says=("without K tile 2", "the loop ends too early"),
+        size=(128, 256, 192),
+    ),
+    "08 empty counts an arrival more [row: never ends after four K tiles]": Mistake(
+        "step08",
+        TL,
+        (("empty = T.alloc_barrier([1]", "empty = T.alloc_barrier([2]"),),
+        "results",
+        says=("producer warp 0 waits for empty[0]", "lacks 1 of 2 arrivals"),
+        line="empty = T.alloc_barrier([2]",
+        size=(128, 256, 576),
+    ),
+    "06 panels of 16 on a D of 14 columns of tiles": Mistake(
+        "step06",
+        TL,
+        (("swizzle_size=4", "swizzle_size=16"),),
+        "instructions",
+        says=("an order of tiles for L2",),
+        size=(1536, 1792, 64),
+    ),
+    "06 a grid of 128 CTAs, as step 10 has it": Mistake(
+        "step06", TL, (("sm_count = 132", "sm_count = 128"),), "", **EPILOGUES
+    ),
+    "06 no more CTAs than tiles": Mistake(
+        "step06",
+        TL,
+        (
+            ("T.Kernel(sm_count,", "T.Kernel(min(sm_count, M // block_M * (N // block_N)),"),
+            ("num_workers=sm_count", "num_workers=min(sm_count, M // block_M * (N // block_N))"),
+        ),
+        "",
+    ),
     "06 the load goes to the stage of done alone": Mistake(
         "step06",
         TL,
@@ -1186,11 +1286,23 @@ MISTAKES |= {
         never=("producer", "cluster barrier"),
         line="T.sync_threads(1, threads)",
     ),
+    "10 policy FullCol: 128 columns for each warpgroup [row: registers used]": Mistake(
+        "step10",
+        TL,
+        (("T.GemmWarpPolicy.FullRow", "T.GemmWarpPolicy.FullCol"),),
+        "results",
+        says=("a share of the tile's columns (m64n128k16), not of its rows", "fixed registers"),
+        never=("producer",),
+        line="T.wgmma_gemm(",
+        size=(256, 512, 192),
+        ctas=(0, 1),
+    ),
     "10 no policy: each warpgroup has 128 columns, and a chunk is no fixed registers": Mistake(
         "step10",
         TL,
         ((", policy=rows\n", "\n"),),
         "results",
+        says=("a share of the tile's columns",),
         never=("producer",),
         line="T.wgmma_gemm(",
         size=(256, 512, 192),
@@ -1585,6 +1697,20 @@ MISTAKES |= {
         says=("wait_group.read",),
         **ONE_TILE,
     ),
+    **{
+        f"15 every store is waited for before the next slice is filled, {dsl}": Mistake(
+            "case15",
+            dsl,
+            (edit,),
+            "instructions",
+            says=("stores in flight", "0 of 6 slices that follow one"),
+            **ONE_TILE,
+        )
+        for dsl, edit in (
+            (TL, ("T.tma_store_wait(1)", "T.tma_store_wait(0)")),
+            (CUTE, ("cp_async_bulk_wait_group(1, read=True)", "cp_async_bulk_wait_group(0, read=True)")),
+        )
+    },
     "15 the wait after the barrier [Predict; row: the same, though the wait is there]": Mistake(
         "case15",
         CUTE,
@@ -1799,7 +1925,7 @@ COPIES = {
         CUTE,
         [(ROW_12, "row_of_tiles = (z * slabs + slab) * d1 + y")],
         "results",
-        ("elements of Y differ", "never written"),
+        ("14 TMA stores lie outside Y", "row 3,600 of 256", "they are dropped", "all of Y[1:8, 0:32, 0:64]"),
         "",
     ),
     "12 group_modes for the view [Predict; row: rows come in another order]": (

@@ -22,6 +22,8 @@ from course_utils.run.protocol import Answer
 SMALL = (256, 768, 320)  # a tile or none for each CTA, five K tiles
 MANY_TILES = (2048, 1280, 192)  # 160 tiles of 128 x 128 for 132 CTAs: 28 have a second one
 
+PAIR = (256, 512, 192)  # two cluster tiles of step 10
+
 LOAD = """                if i < k_tiles:
                     load = i % num_stages
                     ks = slice(i * block_K, (i + 1) * block_K)
@@ -43,7 +45,7 @@ EVERY_STEP = [
     ("                if i >= num_stages - 1:\n", "                if i >= 0:\n"),
     ("k = i - (num_stages - 1)", "k = i"),
 ]  # what step 5 asks for it multiplies at once
-STAGE_FREE = "                    T.sync_threads()  # the stage is free: the next step loads into it\n"
+STAGE_FREE = "                    T.sync_threads()  # all warps together; the wait alone frees the stage\n"
 B_FOR_BOTH = """                            T.tma_copy(
                                 B[ns, ks],
                                 B_shared[stage, :, :],
@@ -52,6 +54,7 @@ B_FOR_BOTH = """                            T.tma_copy(
                             )
 """  # of step 9
 B_ALONE = "                            T.tma_copy(B[ns, ks], B_shared[stage, :, :], barrier=full[stage])\n"
+STORE_SLICE = "                        T.tma_copy(D_shared[c % 2, :, :], D[m : m + block_M, part])\n"
 AN_IDLE_WARPGROUP = [
     ("block=(256, 1, 1)", "block=(384, 1, 1)"),
     ("        else:  # consumer warpgroup\n", "        elif warp_idx < 8:  # consumer warpgroup\n"),
@@ -150,6 +153,44 @@ LACKING = {
             ("stride=(panel, (1, panel * tiles_M))", "stride=(tiles_N, 1)"),
         ],
         {"tile order"},
+    ),
+    "half of the CTAs take no tile": (
+        "step06",
+        "tilelang",
+        (2048, 1280, 64),
+        [
+            ("num_workers=sm_count", "num_workers=66"),
+            ("tiles.init(cta)", "tiles.init(cta + cta // 66 * 10000)"),
+        ],
+        {"a share for each CTA"},
+    ),
+    "half of the CTAs take no tile, CuTe DSL": (
+        "step06",
+        "cute",
+        (2048, 1280, 64),
+        [("range(cta, tiles_M * tiles_N, sm_count", "range(cta + cta // 66 * 10000, tiles_M * tiles_N, 66")],
+        {"a share for each CTA"},
+    ),
+    "every slice's store waited for before the next is filled": (
+        "step10",
+        "tilelang",
+        PAIR,
+        [("T.tma_store_wait(1)", "T.tma_store_wait(0)")],
+        {"stores in flight"},
+    ),
+    "the same wait right after the store": (
+        "step10",
+        "tilelang",
+        PAIR,
+        [(STORE_SLICE, STORE_SLICE + "                        T.tma_store_wait(0)\n")],
+        {"stores in flight"},
+    ),
+    "every slice's store waited for, CuTe DSL": (
+        "step10",
+        "cute",
+        PAIR,
+        [("cp_async_bulk_wait_group(1, read=True)", "cp_async_bulk_wait_group(0, read=True)")],
+        {"stores in flight"},
     ),
     "registers given back by one warp": (
         "step07",
@@ -292,6 +333,42 @@ def test_a_kernel_lacks_one_property_and_that_alone(name):
     step, _, source = step.partition(" from ")
     artifact = compile_factory(plant(source or step, dsl, *edits), dsl, size)
     assert lacks(step, artifact, ctas=(0, 1) if size == MANY_TILES else None) == missing
+
+
+@pytest.mark.parametrize(
+    "dsl, edits",
+    [
+        (
+            "tilelang",
+            [
+                ("T.tma_store_wait(1)  # all", "pass  # all"),
+                (STORE_SLICE, "                        T.tma_store_wait(0)\n" + STORE_SLICE),
+            ],
+        ),
+        (
+            "cute",
+            [
+                (
+                    "                    if warp_idx == 4:\n"
+                    "                        cute.arch.cp_async_bulk_wait_group(1, read=True)\n",
+                    "",
+                ),
+                (
+                    "                    if warp_idx == 4:\n                        cute.copy(\n",
+                    "                    if warp_idx == 4:\n"
+                    "                        cute.arch.cp_async_bulk_wait_group(0, read=True)\n"
+                    "                        cute.copy(\n",
+                ),
+            ],
+        ),
+    ],
+)
+def test_a_store_waited_for_after_the_next_slice_is_filled_was_in_flight(dsl, edits):
+    """The buffers take turns: a wait for the other buffer's store, before this one's, comes early enough."""
+    artifact = compile_factory(plant("step10", dsl, *edits), dsl, PAIR)
+    emulation, _ = emulated(artifact, torch.Generator().manual_seed(0), 0)
+    facts = emulation.facts or {}
+    assert facts["slices after another"] == facts["slices filled while a store flies"] == 3 * 4
 
 
 def test_every_property_has_a_kernel_that_lacks_it():

@@ -5,7 +5,17 @@ import math
 import pytest
 import torch
 
-from course_utils.run.reference import NORM, POISON, RELATIVE, TILE, compare, inputs, reference
+from course_utils.run.reference import (
+    NORM,
+    POISON,
+    RELATIVE,
+    TILE,
+    compare,
+    compare_copy,
+    inputs,
+    numbered,
+    reference,
+)
 
 
 def operands(M, N, K):
@@ -375,3 +385,28 @@ def test_a_tile_at_its_mirror_place_is_told_beside_tiles_that_nobody_wrote():
     D = unwritten(slice(None), slice(256, None))
     D[:128, 128:256], D[128:, :128] = RIGHT[128:, :128], RIGHT[:128, 128:256]
     assert_wrong(D, ["D[0:64, 128:192] holds A[128:192] @ B[0:64]^T: D's tile is stored at its mirror place"])
+
+
+def test_zeros_are_of_an_operand_that_lies_outside_its_tensor():
+    zeros = changed(slice(64, 128), slice(0, 64), 0)
+    words = "D[64:128, 0:64] holds zeros: no K tile was multiplied, or an operand's tile lies outside"
+    assert assert_wrong(zeros, [words]).diagnosis.startswith(words)
+    assert_wrong(changed(slice(None), slice(256, None), 0), ["holds zeros: A has only 256 rows"])
+    found = compare(changed(slice(None), slice(256, None), 0).T, B, A)
+    assert "D[256:320, 0:64] holds zeros: B has only 256 rows" in found.diagnosis
+    never = assert_wrong(changed(slice(64, 128), slice(0, 63), 0), [])
+    assert "zeros" not in never.diagnosis
+
+
+def test_a_box_of_y_that_was_never_written_is_named():
+    X = numbered(8 * 32 * 64, torch.Generator().manual_seed(0), "cpu").view(8, 32, 64)
+    Y = X.clone()
+    Y.view(torch.int16)[1:8, :, :] = POISON
+    assert "these were never written, all of Y[1:8, 0:32, 0:64]." in compare_copy(Y, X).diagnosis
+    Y[2, 3, 4] = X[2, 3, 4]
+    assert "never written, in Y[1:8, 0:32, 0:64]." in compare_copy(Y, X).diagnosis
+    Y[0, 0, 0] = X[0, 0, 1]
+    assert "; 14,335 were never written, in Y[1:8, 0:32, 0:64]." in compare_copy(Y, X).diagnosis
+    flat = X.reshape(-1).clone()
+    flat.view(torch.int16)[5:9] = POISON
+    assert "all of Y[5:9]" in compare_copy(flat, X.reshape(-1)).diagnosis

@@ -16,11 +16,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from course_utils.artifact import WARP_THREADS, WARPGROUP_THREADS
+from course_utils.artifact import SM_COUNT, WARP_THREADS, WARPGROUP_THREADS
 from course_utils.ptx.families import Family, expects_bytes, family
 from course_utils.ptx.parser import Instr
 from course_utils.run.emulator.arithmetic import LANES
@@ -66,6 +66,8 @@ def counted(instruction: Instr, function: Callable[..., Any]) -> Callable[..., A
     name = f"ran {kind.name}"
     if expects_bytes(instruction):
         name = "ran EXPECT_TX"
+    elif instruction.opcode[0] == "atom":
+        name = "ran ATOM"
     elif kind not in COUNTED:
         return function
 
@@ -120,6 +122,17 @@ class KTile:
     last: int
 
 
+@dataclass(slots=True)
+class Slice:
+    """A part of D that a warp stored by TMA. ``tile`` is how many wgmmas it had issued, ``time`` when it
+    stored; ``filled`` whether it wrote on before it waited for the store.
+    """
+
+    tile: int
+    time: int
+    filled: bool = False
+
+
 class Facts:
     """Counts of one launch. ``counts`` are complete once the last cluster has ended."""
 
@@ -128,6 +141,7 @@ class Facts:
         self.counts: Counter[str] = Counter()
         self._stored: set[tuple[str, Coordinates]] = set()
         self._first: dict[int, Coordinates] = {}  # where each CTA's first store to D begins
+        self._taken: dict[int, int] = {}  # tiles of D by CTA
         self._second = False  # whether a CTA has a second tile of D
         self._now = 0
         self._clear()
@@ -138,6 +152,7 @@ class Facts:
         self._tiles: dict[Warpgroup, list[KTile]] = {}
         self._waits: dict[Warp, list[tuple[int, Moment]]] = {}  # with how many wgmmas were done
         self._epilogues: dict[Warp, list[tuple[int, Moment]]] = {}  # with how many wgmmas were issued
+        self._slices: dict[Warp, Slice] = {}  # the last one that each warp stored
         self._registers: dict[tuple[CTA, bool], set[int]] = {}  # warps that gave (False) or took (True) some
 
     def _moment(self, path: Path, seen: bool = False) -> Moment:
@@ -159,6 +174,8 @@ class Facts:
             fill.issued.append(moment)
             fill.offsets.add(load.offset)
             targets.append((fill, load.offset, load.offset + load.view.extent))
+        for load in loads[:1]:
+            self._leaves("loads", cast("TensorView", load.view), load.coordinates)
         if multicast:
             self._multicast.append(targets)
 
@@ -203,6 +220,9 @@ class Facts:
     def stored(self, path: Path, view: TensorView, coordinates: Coordinates) -> None:
         """A tensor store was issued."""
         self._first.setdefault(path.cta.number, coordinates)
+        if path.warp.multiplies and not path.warp.bulk:  # the first store of its group
+            self._slice(path.warp)
+        self._leaves("stores", view, coordinates)
         inside = view.slices(coordinates)
         if inside is None:
             return
@@ -214,6 +234,29 @@ class Facts:
         if key not in self._stored:
             self._stored.add(key)
             self.counts["elements of D by TMA"] += elements
+
+    def _leaves(self, kind: str, view: TensorView, coordinates: Coordinates) -> None:
+        """Count a box that leaves its tensor, by axis, and keep where the farthest begins."""
+        box = zip(coordinates, view.map.dims, view.map.steps, view.map.extents, strict=True)
+        for axis, (at, dim, step, count) in enumerate(box):
+            if at < 0 or at + (count - 1) * step >= dim:
+                name = f"{kind} outside {view.name}, axis {axis}"
+                self.counts[name] += 1
+                self.counts[f"{name}, at"] = max(self.counts[f"{name}, at"], at, key=abs)
+                self.counts[f"{name}, of"] = dim
+
+    def _slice(self, warp: Warp) -> None:
+        tile, before = warp.wgmma_index, self._slices.get(warp)
+        if before and before.tile == tile:
+            flies = any(group for groups in warp.bulk_groups.values() for group in groups)
+            self.counts["slices after another"] += 1
+            self.counts["slices filled while a store flies"] += before.filled or flies
+        self._slices[warp] = Slice(tile, self.machine.executed)
+
+    def drained(self, warp: Warp) -> None:
+        """A warp has waited for TMA stores of its own."""
+        if warp.epilogue and (stored := self._slices.get(warp)):
+            stored.filled |= warp.epilogue[1].end > stored.time
 
     def registers(self, path: Path, grows: bool) -> None:
         self._registers.setdefault((path.cta, grows), set()).add(path.warp.index)
@@ -233,6 +276,10 @@ class Facts:
             self.counts["multicast loads shared"] += shares
         for cta in cluster.ctas:
             groups = [tiles for group, tiles in self._tiles.items() if group.cta is cta]
+            self.counts["CTAs"] += 1
+            self.counts["CTAs with a tile"] += bool(groups)
+            # consumers that share a tile have it each
+            self._taken[cta.number] = max((sum(tile.first for tile in tiles) for tiles in groups), default=0)
             if groups:
                 # consumers may take turns; then a CTA with a single tile of D has nothing for the second
                 if len(groups) > 1 or sum(tile.first for tile in groups[0]) > 1:
@@ -254,7 +301,19 @@ class Facts:
         through = 0 if others else counts["operands in registers"]  # of tiles that ldmatrix read
         counts["operands by TMA alone"] = counts["operands by TMA"] + through
         self._panels()
+        self._rounds()
+        counts["runs"] = 1
         return dict(counts)
+
+    def _rounds(self) -> None:
+        """How many tiles does the busiest CTA take, and how many would it with a CTA on every SM?
+        Unknown where not all CTAs ran, or CTAs draw tiles from a counter: they run one after the other here.
+        """
+        x, y, z = self.machine.artifact.grid
+        if len(self._taken) < x * y * z or self.counts["ran ATOM"]:
+            return
+        self.counts["rounds"] = max(self._taken.values())
+        self.counts["rounds of all SMs"] = -(-sum(self._taken.values()) // SM_COUNT)
 
     def _panels(self) -> None:
         """How many rows and columns of tiles do CTAs that run at one time read between them? Where each has
@@ -281,6 +340,7 @@ class Facts:
         for count in RINGS:
             if longest >= count:
                 self.counts[f"rings of {count} wanted"] += 1
+                self.counts[f"stages of rings of {count}"] += len(stages)
                 self.counts[f"rings of {count}"] += len(stages) >= count
 
     def _own_barriers(self) -> None:

@@ -622,5 +622,6 @@ def wait(instruction: Instr) -> Lowered:
                 store.finish(p)
             if done:
                 groups[lane] = mine[len(done) :]
+                p.machine.facts.drained(p.warp)
 
     return Lowered("warp", function, cut=True)
