@@ -62,11 +62,12 @@ def _size(size: tuple[int, int, int], draws: random.Random) -> tuple[int, int, i
         return M, N, _depth(K, draws)
     tiles = M * N // EXTENT**2
     slim = max(SLIM, M / N, N / M)
+    most = max(tiles + 1, int(MORE * tiles))
     found = [
         (m * EXTENT, n * EXTENT)
         for m in range(1, tiles + 1)
-        for n in range(2, tiles + 1)
-        if m != n and tiles <= m * n <= max(tiles + 1, MORE * tiles) and 1 / slim <= m / n <= slim
+        for n in range(max(2, -(-tiles // m)), most // m + 1)
+        if m != n and 1 / slim <= m / n <= slim
     ]
     return *draws.choice(found), _depth(K, draws)
 

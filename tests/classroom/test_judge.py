@@ -1,0 +1,158 @@
+"""The judge: what it draws, what right kernels get, and kernels that are right only where one looks."""
+
+import random
+from math import prod
+from pathlib import Path
+
+import pytest
+
+from course_utils.classroom import drawn, judge, sandbox
+from course_utils.compile.load import edited, solution_path
+from course_utils.grading import gemm, steps
+from course_utils.run.backends import Launch
+from course_utils.run.protocol import Answer
+
+ROOT = Path(__file__).parents[2]
+needs_sandbox = pytest.mark.skipif(not sandbox.available(), reason="no sandbox on this machine")
+SEEDS = [f"seed {n}" for n in range(40)]
+
+
+@pytest.mark.parametrize("row", [*steps.STEPS.values(), *steps.GEMM_CASES.values()], ids=lambda row: row.id)
+def test_drawn_sizes_are_good_for_what_the_tables_are(row):
+    others = set()
+    for seed in SEEDS:
+        made = drawn.step(row, seed)
+        assert made == drawn.step(row, seed)
+        assert len(made.emulated) == len(row.emulated) and made.points == row.points
+        for (M, N, K), (m, n, k) in zip(
+            [size for size, _ in row.emulated] + list(row.check_sizes),
+            [size for size, _ in made.emulated] + list(made.check_sizes),
+            strict=True,
+        ):
+            others.add((m, n, k))
+            assert M * N <= m * n <= max(1.12 * M * N, M * N + 256 * 256)
+            assert (m, n) == (M, N) if M % 256 else m % 256 == n % 256 == 0 and m != n
+            assert k % 64 == 0 and (k == 64) == (K == 64)
+            assert (k < 256) == (K < 256)  # shorter than a ring of four, or not
+    fixed = row.id == "step01"
+    assert len(others) == 1 if fixed else len(others) > len(row.emulated)
+
+
+@pytest.mark.parametrize("case", steps.COPY_CASES.values(), ids=lambda case: case.id)
+def test_drawn_shapes_are_as_the_tables(case):
+    for seed in SEEDS:
+        for old, new in zip(case.shapes, drawn.copy(case, seed).shapes, strict=True):
+            assert new[1:] == old[1:] and new[0] % old[0] == 0 and prod(new) <= 3 * prod(old)
+
+
+def test_two_seeds_draw_differently():
+    sizes = {drawn.step(steps.STEPS["step10"], seed).emulated for seed in SEEDS}
+    assert len(sizes) > 20
+    assert len({drawn.inputs(seed) for seed in SEEDS}) == len(SEEDS)
+    assert len({drawn.schedules(seed, 2) for seed in SEEDS}) == len(SEEDS)
+    random.seed(1)
+    assert drawn.inputs("a") == drawn.inputs("a")
+
+
+# -- kernels
+
+
+def judged(name, dsl, source, seed="seed"):
+    return judge.judge(name, dsl, source, seed).verdict
+
+
+def solution(step, dsl="cute"):
+    return solution_path(step, dsl).read_text()
+
+
+def parts(verdict):
+    return {part.name: round(part.points, 2) for part in verdict.checks}
+
+
+EMPTY = """
+import tilelang.language as T
+
+def gemm(M, N, K):
+    @T.prim_func
+    def main(A: T.Tensor((M, K), "float16"), B: T.Tensor((N, K), "float16"), D: T.Tensor((M, N), "float16")):
+        with T.Kernel(N // 128, M // 128, threads=128) as (n, m):
+            D[m * 128, n * 128] = T.float16(0)
+
+    return main
+"""
+
+# Another kernel wherever the course's own tables do not look.
+TWO_FACED = """
+{right}
+right = gemm
+{other}
+other = gemm
+
+def gemm(M, N, K):
+    return right(M, N, K) if (M, N, K) in {sizes} else other(M, N, K)
+"""
+
+
+@needs_sandbox
+@pytest.mark.parametrize("step", ["step03", "step04"])
+def test_an_empty_kernel_gets_nothing(step):
+    verdict = judged(step, "tilelang", EMPTY)
+    assert verdict.points == 0, parts(verdict)
+
+
+@needs_sandbox
+def test_a_kernel_for_the_tables_sizes_is_another_at_the_drawn_ones():
+    row = steps.STEPS["step05"]
+    sizes = {size for size, _ in row.emulated} | set(row.check_sizes) | set(row.timed_sizes)
+    source = TWO_FACED.format(right=solution("step05"), other=solution("step03"), sizes=sizes)
+    verdict = judged("step05", "cute", source)
+    assert parts(verdict)["instructions"] < 1.5 and parts(verdict)["results"] <= 2
+
+
+@needs_sandbox
+def test_a_kernel_that_waits_for_ever_has_shown_nothing_of_what_follows():
+    source = edited(solution("step04"), ("mbarrier_init(full, 1)", "mbarrier_init(full, 2)"))
+    verdict = judged("step04", "cute", source)
+    assert parts(verdict)["results"] == 0 and parts(verdict)["instructions"] < 3
+
+
+@needs_sandbox
+def test_an_open_exercise_and_one_that_does_not_compile():
+    verdict = judged("step05", "cute", "def gemm(M, N, K):\n    raise NotImplementedError")
+    assert verdict.open and verdict.points == 0
+    verdict = judged("step05", "cute", "def gemm(M, N, K):\n    return 1 / 0")
+    assert verdict.points == 0 and "ZeroDivisionError" in verdict.diagnosis
+
+
+def test_what_no_emulator_could_run_shows_nothing(honest_step03):
+    launch = Launch(honest_step03.problem, honest_step03)
+    verdict = gemm.judge(
+        steps.STEPS["step03"], "cute", judge.Emulator(), [(launch, Answer(error="not_run", detail="no"))],
+        strict=True,
+    )  # fmt: skip
+    assert parts(verdict)["results"] == 0 and parts(verdict)["instructions"] < 3
+    lenient = gemm.judge(
+        steps.STEPS["step03"], "cute", judge.Emulator(), [(launch, Answer(error="not_run", detail="no"))]
+    )
+    assert parts(lenient)["instructions"] == 3
+
+
+@pytest.fixture(scope="module")
+def honest_step03():
+    from course_utils.compile.factory import compile_factory
+    from course_utils.compile.load import load_factory
+
+    return compile_factory(load_factory(solution_path("step03", "cute")), "cute", (256, 256, 64))
+
+
+@needs_sandbox
+@pytest.mark.thorough
+@pytest.mark.parametrize("dsl", ["tilelang", "cute"])
+@pytest.mark.parametrize("name", [*steps.STEPS, "case12", "case14", "case15"])
+def test_a_solution_loses_nothing_but_the_speed(name, dsl):
+    if name == "case14" and dsl == "tilelang":
+        pytest.skip("a case of CuTe DSL alone")
+    row = steps.row(name)
+    verdict = judged(name, dsl, solution(name, dsl), f"{name} {dsl}")
+    timed = isinstance(row, steps.Step) and row.speed_floor
+    assert verdict.points == pytest.approx(row.points * (0.9 if timed else 1.0)), verdict.diagnosis
