@@ -4,6 +4,7 @@ Tests marked `gpu` run on a Hopper GPU and skip everywhere else.
 """
 
 import fcntl
+import gc
 import os
 import re
 import shutil
@@ -16,6 +17,9 @@ from xdist.scheduler import LoadScopeScheduling
 
 PROCESSES = 4  # at most: each holds a GB of torch and both DSLs
 WORKER = "PYTEST_XDIST_WORKER"  # in the environment of a process that runs tests for another
+
+
+gc.disable()  # what is imported and collected from here on stays: to look at it again and again finds nothing
 
 
 def hopper_missing():
@@ -119,6 +123,11 @@ def pytest_collection_modifyitems(config, items):
     if reason:
         for item in marked:
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")
