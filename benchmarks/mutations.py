@@ -87,6 +87,11 @@ MUTATIONS = (
         "~(error <= RELATIVE * ref.abs() + ABSOLUTE_PER_K * K)",
         "error > RELATIVE * ref.abs() + ABSOLUTE_PER_K * K",
         "reference",
+        now=(
+            "_errors",
+            "~(error <= RELATIVE * ref.abs() + ABSOLUTE_PER_K * K)",
+            "error > RELATIVE * ref.abs() + ABSOLUTE_PER_K * K",
+        ),
     ),
     _m(
         "reference: the bound does not grow with K",
@@ -94,6 +99,7 @@ MUTATIONS = (
         "RELATIVE * ref.abs() + ABSOLUTE_PER_K * K",
         "RELATIVE * ref.abs() + ABSOLUTE_PER_K",
         "reference",
+        now=("_errors", "RELATIVE * ref.abs() + ABSOLUTE_PER_K * K", "RELATIVE * ref.abs() + ABSOLUTE_PER_K"),
     ),
     _m(
         "reference: some CTAs may write nothing",
@@ -331,9 +337,9 @@ MUTATIONS = (
         "True",
         "grading",
         now=(
-            "_tensor_maps",
-            'score(step, "tensor maps", False, f"{len(broken)} of {count} illegal", card)',
-            'score(step, "tensor maps", True, "")',
+            "part",
+            'score(row, "tensor maps", False, f"{len(broken)} illegal", card)',
+            'score(row, "tensor maps", True, "")',
         ),
     ),
     _m(

@@ -4,6 +4,7 @@ Tests marked `gpu` run on a Hopper GPU and skip everywhere else.
 """
 
 import fcntl
+import gc
 import os
 import re
 import shutil
@@ -16,6 +17,9 @@ from xdist.scheduler import LoadScopeScheduling
 
 PROCESSES = 4  # at most: each holds a GB of torch and both DSLs
 WORKER = "PYTEST_XDIST_WORKER"  # in the environment of a process that runs tests for another
+
+
+gc.disable()  # what is imported and collected from here on stays: to look at it again and again finds nothing
 
 
 def hopper_missing():
@@ -37,14 +41,17 @@ def pytest_xdist_auto_num_workers():
 
 class Together(LoadScopeScheduling):
     """One test after the other to whichever process is free, but for those that belong together: whatever
-    needs a GPU, or the browser, and what asks for the run of one notebook. (pytest-xdist 3.8.0 has a mark for
-    groups, which pytest 9.2 does not let it set.)
+    needs a GPU, or the browser, what asks for the run of one notebook, and what asks for the same kernel,
+    which one process then compiles once. (pytest-xdist 3.8.0 has a mark for groups, which pytest 9.2 does
+    not let it set.)
     """
 
     def _split_scope(self, nodeid):
         file, _, name = nodeid.partition("::")
-        if "run/gpu/" in file or file.endswith("test_browser.py"):
+        if "run/gpu/" in file or file.endswith(("test_browser.py", "test_case_15.py")):
             return file
+        if file.endswith("test_solutions.py"):
+            return f"{file}[{name.partition('[')[2]}"  # by step and DSL
         notebook = (
             re.search(r"\[(\d\d_\w+?)(?:-\w+)?\]$", name) if file.endswith("test_notebooks.py") else None
         )
@@ -116,6 +123,11 @@ def pytest_collection_modifyitems(config, items):
     if reason:
         for item in marked:
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ import.
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import sys
 from importlib import import_module
@@ -26,6 +27,7 @@ def process() -> None:
 
     Freeing torch and a DSL object by object would take another second; the system does it at once.
     """
+    gc.set_threshold(100_000, 20, 20)  # what torch and a DSL make as they are imported all stays
     code = main()
     atexit._run_exitfuncs()  # workers and temporary folders end here, as at any process's end
     try:

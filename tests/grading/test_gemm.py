@@ -402,6 +402,7 @@ def test_an_endless_factory_is_a_verdict(monkeypatch):
 
 
 def test_the_interrupt_key_ends_a_check():
+    tilelang.prepare()  # else it is its import, seconds in a new process, that is interrupted
     threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
         check_gemm("step01", lambda M, N, K: time.sleep(60), backend="compile")
