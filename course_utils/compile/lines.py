@@ -23,6 +23,7 @@ from course_utils.artifact import Origin
 
 SPANS = "TILELANG_ENABLE_IR_SPAN"  # TileLang reads it anew for each function that it builds
 _DIRECTIVE = re.compile(r'#line (\d+) "(.*)"')
+_EVERY_DIRECTIVE = re.compile(rf"^{_DIRECTIVE.pattern}$", re.M)
 _LOC = re.compile(r"(\s*\.loc\s+\d+\s+)(\d+)\s+(\d+)(.*)")
 _INIT = re.compile(r"(\w+?)(?:\[\d+\])?\.init\(")  # of an mbarrier
 _BARRIER = re.compile(r"__syncthreads\(\)|tl::__sync_thread_partial\(")
@@ -69,6 +70,19 @@ def directives() -> Iterator[None]:
             del os.environ[SPANS]
         else:
             os.environ[SPANS] = before
+
+
+def numbered(source: str, files: list[str]) -> str:
+    """The source with directives that name each file by its place in ``files``.
+
+    Raises ValueError for a file that is not among them.
+    """
+    return _EVERY_DIRECTIVE.sub(lambda found: f'#line {found[1]} "{files.index(found[2])}"', source)
+
+
+def named(source: str, files: list[str]) -> str:
+    """What ``numbered`` made, with the files' names again."""
+    return _EVERY_DIRECTIVE.sub(lambda found: f'#line {found[1]} "{files[int(found[2])]}"', source)
 
 
 def read(source: str, barriers: dict[str, tuple[str, int]]) -> tuple[str, tuple[Origin | None, ...]]:

@@ -7,18 +7,25 @@ Seen on tilelang 0.1.15.
 
 from __future__ import annotations
 
+import inspect
+import json
 import logging
+import os
 import re
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import cache as once
 from importlib import import_module
 from importlib.metadata import version
 from math import prod
 from pathlib import Path
 from typing import Any
 
-from course_utils.artifact import Artifact, Parameter, Tensor, TensorMap
-from course_utils.compile import lines, nvrtc
+from course_utils import artifact
+from course_utils.artifact import Artifact, Parameter, Resources, Tensor, TensorMap
+from course_utils.compile import cache, lines, nvrtc
 from course_utils.compile.errors import CompileError
 from course_utils.compile.guard import at, quiet, text_of, where
 from course_utils.compile.limits import require_fits
@@ -44,6 +51,9 @@ HEADERS = tuple(
         "debug",
     )
 )
+SETTINGS = ("TILELANG_", "TL_", "TVM_")  # what the environment variables that it reads begin with
+# a function that an author may have TileLang call on the CUDA source (tilelang.engine.callback)
+CALLBACK = "tilelang_callback_cuda_postproc"
 BLOCK_AXES = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 
 
@@ -93,33 +103,87 @@ def compile_prim_func(prim_func: Any) -> Artifact:
         )
         for b in buffers
     )
+    bare = _kept_or_lowered(prim_func, tensors)
+    shape = bare.grid, bare.block, bare.cluster
+    require_fits(*shape, bare.dynamic_shared)
+    marked = "#include <tl_templates/cuda/nvrtc_std.h>\n" + bare.source
+    source, origins = lines.read(marked, lines.barriers_of(prim_func))
+    python = lines.texts({origin.file for origin in origins if origin})
+    ptx, cubin, resources = nvrtc.compile_source(source, _include_dirs(), HEADERS, ["tilelang"])
+    require_fits(*shape, bare.dynamic_shared + resources.static_shared)
+    return replace(
+        bare,
+        ptx=ptx,
+        cubin=cubin,
+        resources=resources,
+        source=source,
+        origins=lines.claimed(source, origins, python),
+        python=python,
+        pipelined=_pipelined(prim_func),
+    )
+
+
+def _kept_or_lowered(prim_func: Any, tensors: tuple[Tensor, ...]) -> Artifact:
+    """The launch and the CUDA source with its directives, not assembled yet: from the cache, or lowered
+    now.
+    """
+    key, files = _key(prim_func)
+    found = cache.read(key) if key else None
+    if found is not None:
+        bare = Artifact.from_bytes(found)
+        return replace(bare, source=lines.named(bare.source, files))
     lowered = _lower(prim_func)
     kernels = list(lowered.device_mod.functions.values())
     if len(kernels) != 1:
         raise CompileError(
             "lower", f"this program has {len(kernels)} kernels; a step is one `with T.Kernel(...)`"
         )
-    launch = _read_launch(lowered.host_mod, kernels[0], {t.name for t in tensors})
-    shape = launch["grid"], launch["block"], launch["cluster"]
-    require_fits(*shape, launch["dynamic_shared"])
-    marked = "#include <tl_templates/cuda/nvrtc_std.h>\n" + lowered.kernel_source
-    source, origins = lines.read(marked, lines.barriers_of(prim_func))
-    python = lines.texts({origin.file for origin in origins if origin})
-    ptx, cubin, resources = nvrtc.compile_source(source, _include_dirs(), HEADERS, ["tilelang"])
-    require_fits(*shape, launch["dynamic_shared"] + resources.static_shared)
-    return Artifact(
+    bare = Artifact(
         dsl="tilelang",
-        ptx=ptx,
-        cubin=cubin,
+        ptx="",
+        cubin=b"",
         tensors=tensors,
-        resources=resources,
-        source=source,
-        origins=lines.claimed(source, origins, python),
-        python=python,
-        pipelined=_pipelined(prim_func),
+        resources=Resources(0, 0, 0, 0, 0),
+        source=lowered.kernel_source,
         versions={"tilelang": version("tilelang"), "nvrtc": version("nvidia-cuda-nvrtc")},
-        **launch,
+        **_read_launch(lowered.host_mod, kernels[0], {t.name for t in tensors}),
     )
+    if key:
+        with suppress(ValueError):  # a directive names a file that the trace does not
+            cache.write(key, replace(bare, source=lines.numbered(bare.source, files)).to_bytes())
+    return bare
+
+
+def _key(prim_func: Any) -> tuple[str, list[str]]:
+    """Names all that lowering depends on: the traced function with its lines, settings, versions, and what
+    reads the result; "" where nobody can tell. And the author's files: what is kept has their numbers, for a
+    cell has another file in each kernel of Jupyter's.
+
+    The pass configuration is ours (``lines.directives``): a context around it does not count.
+    """
+    from tilelang import tvm
+
+    if tvm.ffi.get_global_func(CALLBACK, allow_missing=True):
+        return "", []
+    files: list[str] = []
+
+    def number(found: re.Match) -> str:
+        name = json.loads(found[2])
+        if name not in files:
+            files.append(name)
+        return f"{found[1]}{files.index(name)}"
+
+    text = re.sub(
+        r'("type": "ir\.SourceName",\s+"data": )("(?:[^"\\]|\\.)*")', number, tvm.ir.save_json(prim_func)
+    )
+    settings = sorted(f"{name}={value}" for name, value in os.environ.items() if name.startswith(SETTINGS))
+    made_by = [f"{name} {version(name)}" for name in ("tilelang", "nvidia-cuda-nvrtc")]
+    return cache.key_of("tilelang", text, str(settings), *made_by, _own_source()), files
+
+
+@once
+def _own_source() -> str:
+    return "".join(map(inspect.getsource, (sys.modules[__name__], lines, artifact)))
 
 
 def _pipelined(prim_func: Any) -> bool:
@@ -140,6 +204,7 @@ def prepare() -> None:
     """Import and look up what every compile needs, so that forked children need not. Raises ImportError."""
     import_module("tilelang")
     nvrtc.prepare(_include_dirs())
+    _own_source()
 
 
 def _include_dirs() -> list[str]:

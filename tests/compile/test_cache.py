@@ -306,6 +306,70 @@ def test_a_kept_cute_kernel_is_the_compiled_one(tmp_path, monkeypatch):
     assert cache.contents().kernels == 3
 
 
+TILELANG = """import tilelang.language as T
+
+scale = 2.0
+
+
+def gemm(M, N, K):
+    @T.prim_func
+    def main(A: T.Tensor((M, K), "float16"), B: T.Tensor((N, K), "float16"), D: T.Tensor((M, N), "float16")):
+        with T.Kernel(1, threads=128):
+            thread = T.get_thread_binding()
+            D[thread, 0] = A[thread, 0] + B[thread, 0] * T.float16(scale)
+
+    return main
+"""
+
+
+def test_a_kept_tilelang_kernel_is_the_compiled_one(tmp_path, monkeypatch):
+    """Its key has the traced function with the author's lines, and all else that lowering reads. The name of
+    the author's file may be another: a cell's is, whenever Jupyter starts a kernel.
+    """
+    from course_utils.compile.load import load_module
+
+    lower, count = tilelang_compiler._lower, []
+    monkeypatch.setattr(tilelang_compiler, "_lower", lambda func: count.append(1) or lower(func))
+
+    def compiled(name="mine.py", text=TILELANG, scale=2.0):
+        """The kernel, and whether it was lowered now."""
+        path = tmp_path / name
+        path.write_text(text)
+        module = load_module(path)
+        module.scale = scale
+        before = len(count)
+        return tilelang_compiler.compile_gemm(module.gemm, 128, 192, 64), len(count) > before
+
+    made, lowered = compiled()
+    assert lowered and compiled() == (made, False)
+    other, lowered = compiled("digits.py")
+    places = {one.file for one in other.origins if one}
+    assert not lowered and places == set(other.python) == {str(tmp_path / "digits.py")}
+    assert [one and one.line for one in other.origins] == [one and one.line for one in made.origins]
+    assert compiled(scale=3.0)[0].ptx != made.ptx
+    below, lowered = compiled("below.py", "\n" + TILELANG)  # the same kernel, a line further down
+    assert lowered and below.ptx == made.ptx and below.origins[-3].line == made.origins[-3].line + 1
+    monkeypatch.setenv("TILELANG_DISABLE_SWIZZLE", "1")
+    assert compiled()[1] and not compiled()[1]
+    with monkeypatch.context() as patch:
+        patch.setattr(tilelang_compiler, "version", lambda package: "99")
+        assert compiled()[1]
+    with monkeypatch.context() as patch:  # an author's own hand on the CUDA source
+        patch.setattr(tilelang_compiler, "CALLBACK", "tilelang_callback_cuda_validate")
+        assert compiled()[1] and compiled()[1]
+
+
+def test_a_tilelang_kernel_that_does_not_lower_is_not_kept(tmp_path, folder):
+    from course_utils.compile.load import load_module
+
+    path = tmp_path / "mine.py"
+    path.write_text(TILELANG.replace("T.Kernel(1, threads=128)", "T.Kernel(1, threads=128), T.Kernel(2)"))
+    for _ in range(2):
+        with pytest.raises(CompileError):
+            tilelang_compiler.compile_gemm(load_module(path).gemm, 128, 192, 64)
+    assert files(folder / cache.KERNELS) == []
+
+
 # -- the precompiled header
 
 
@@ -452,7 +516,7 @@ def test_a_killed_compile_leaves_nothing(case, folder, tmp_path):
     temporary = killed(KILLED[case] + run, tmp_path / "marker", tmp_path)
     assert files(temporary) == []
     left = list((folder / cache.WORK).glob("*-*"))
-    assert len(left) == (case != "tilelang without a header")  # that one has nothing in its hands
+    assert len(left) == 1
     mine = cache.work_folder()
     assert list((folder / cache.WORK).glob("*-*")) == [mine]
 
