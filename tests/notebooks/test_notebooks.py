@@ -27,6 +27,7 @@ from course_utils.recordings import measured
 from course_utils.run import backends
 from course_utils.run.emulator.findings import KINDS
 from tests.notebooks import forked_kernels
+from tests.notebooks.depending import depending
 
 PATHS = sorted(sync.NOTEBOOKS.glob("*.ipynb"))
 STEPS = [path for path in PATHS if f"step{path.stem[:2]}" in steps.STEPS]
@@ -264,7 +265,9 @@ def kernelspecs(tmp_path_factory):
 def executed(classroom, once, kernelspecs):
     """The path of a student's executed copy of a notebook: ``executed("blank", path)``, or "solver".
 
-    All of a student's notebooks run in one folder, as nbgrader runs them, each once in a whole test run.
+    All of a student's notebooks run in one folder, as nbgrader runs them, each once in a whole test run. The
+    solver's run executes every cell. A blank one leaves out those that show the same there, whatever the
+    exercises hold: to run them again would find nothing.
     """
     work = {"blank": classroom / "release" / "ladder", "solver": classroom / "solved"}
 
@@ -274,6 +277,10 @@ def executed(classroom, once, kernelspecs):
                 folder = done.parents[3] / "running" / student
                 shutil.copytree(work[student], folder, dirs_exist_ok=True)
                 notebook = read(folder / path.name)
+                if student == "blank":
+                    kept = depending(notebook.cells)
+                    for place, cell in enumerate(code(notebook)):
+                        cell.metadata["tags"] = [] if place in kept else ["skip-execution"]
                 specs = KernelSpecManager(kernel_dirs=[str(kernelspecs)], ensure_native_kernel=False)
                 manager = AsyncKernelManager(kernel_name=forked_kernels.NAME, kernel_spec_manager=specs)
                 client = NotebookClient(notebook, km=manager, timeout=LIMIT, allow_errors=True)
@@ -328,10 +335,25 @@ def test_released_notebooks_are_the_exercises_with_nbgraders_own_stub(classroom)
 @pytest.mark.parametrize("path", PATHS, ids=lambda p: p.stem)
 def test_notebook_runs_to_its_end_without_an_error(executed, student, path):
     cells = code(read(executed(student, path)))
-    assert all(cell.execution_count for cell in cells if cell.source)
+    run = depending(cells) if student == "blank" else range(len(cells))
+    assert all(cells[place].execution_count for place in run if cells[place].source)
     assert [
         o for cell in cells for o in cell.outputs if o.output_type == "error" or o.get("name") == "stderr"
     ] == []
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda p: p.stem)
+def test_a_blank_run_has_all_that_reads_an_exercise(path):
+    """Exercises, checks and calls on a learner's function run; experiments with planted kernels do not."""
+    cells = code(read(path))
+    run = depending(cells)
+    for place, cell in enumerate(cells):
+        calls = re.search(
+            r"(check|check_maps|check_copy)\(\"|timeline\(.*\bgemm\b|at_sizes\(gemm", cell.source
+        )
+        theirs = place in run or "wrong.gemm" in cell.source or "copies.check_copy" in cell.source
+        assert theirs if calls or "### BEGIN SOLUTION" in cell.source else True, cell.source
+        assert not (place in run and re.search(r"^what_if\(", cell.source, re.M)), cell.source
 
 
 @pytest.mark.slow
