@@ -107,6 +107,7 @@ def _write(out: Path, graded: Sequence[Graded], exercises: Sequence[str], seed: 
     for one in graded:
         pages.write(out / "feedback" / f"{one.learner}.html", one, seed, exercises)
         reports.write_gradescope(out / "gradescope" / f"{one.learner}.json", one, exercises)
+    pages.write_symptoms(out / "feedback")
     with open(out / "findings.csv", "w", newline="") as file:
         table = csv.writer(file)
         table.writerow(["learner", "finding"])

@@ -134,15 +134,16 @@ def judge(
     first = _first(step, [launch for launch, _ in answered])
     receipt = receipts.read_ptx(first.ptx)
     unmet = _unmet(step, answered, first, receipt)
+    unseen: dict[str, str] = {}
     if strict:
         seen = [(launch.artifact, answer.facts or {}) for launch, answer in answered]
-        unmet |= conditions.unseen(step.requires, seen)
+        unseen = conditions.unseen(step.requires, seen)
     results = _results(step, machine, answered)
     own = conditions.asks_for_own(step.requires, first)
     if results.passed and own and (restored := _restored(machine, *answered[0])):
         unmet[conditions.OWN] = restored
-    results = _gated(results, unmet)
-    instructions = _instructions(step, answered, unmet)
+    results = _gated(results, unmet | unseen)
+    instructions = _instructions(step, answered, unmet, unseen)
     going.ends(instructions, results)
     speed, timing = _speed(step, machine, results.passed, timed, going)
     parts = (_compiles(step, first), _tensor_maps(step, first), instructions, results, speed)
@@ -210,13 +211,19 @@ def _restored(machine: Backend, launch: Launch, answer: Answer) -> str:
     )
 
 
-def _instructions(step: Step, answered: Answered, unmet: dict[str, str]) -> Part:
-    share = 1 - len(unmet) / (len(step.requires) + len(step.forbids))
+def _instructions(step: Step, answered: Answered, unmet: dict[str, str], unseen: dict[str, str]) -> Part:
+    asked = len(step.requires) + len(step.forbids)
+    share = 1 - len(unmet | unseen) / asked
     if unmet:
         first, *others = unmet.values()
-        detail = f"{len(unmet)} of {len(step.requires) + len(step.forbids)} missing"
+        others += [text for name, text in unseen.items() if name not in unmet]
         card = cards.of_text(f"This step {first}", "missing", others)
-        return score(step, "instructions", False, detail, card, share)
+        return score(step, "instructions", False, f"{len(unmet | unseen)} of {asked} missing", card, share)
+    if unseen:  # why they did not run is what the results tell
+        detail = f"{len(unseen)} of {asked} were not seen to run: {', '.join(unseen)}"
+        wrong = any(not answer.ok and not answer.error for _, answer in answered)
+        why = None if wrong else cards.of_text(f"This step {next(iter(unseen.values()))}", "missing")
+        return score(step, "instructions", False, detail, why, share)
     detail = "all that the step is about survived the compiler"
     seen = any(answer.facts and answer.finished for _, answer in answered)
     if not seen and not conditions.PROPERTIES.keys().isdisjoint(step.requires):
