@@ -127,7 +127,7 @@ def _right(verdict: Verdict) -> bool:
 @contextlib.contextmanager
 def _whole_gpu(worker: client.Worker) -> Iterator[dict]:
     """The GPU that this worker has, for it alone among those that grade on this machine: what the worker says
-    of it. Raises MachineFault where there is none to use.
+    of it. The worker ends before the next one's turn. Raises MachineFault where there is none to use.
     """
     device, reason = find_gpu(worker)
     if device is None:
@@ -144,7 +144,10 @@ def _whole_gpu(worker: client.Worker) -> Iterator[dict]:
             raise MachineFault(
                 f"another process holds the memory of {device['name']}: {free:.1f} GB are free"
             )
-        yield device
+        try:
+            yield device
+        finally:
+            worker.close()
 
 
 def on_gpu(machine: Backend, checks: Sequence[Launch], timed: Sequence[Launch], expected: float) -> Answered:

@@ -2,15 +2,19 @@
 machines.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from course_utils.artifact import Artifact, Resources
 from course_utils.classroom import judge as judging
 from course_utils.classroom.judge import CUBLAS_SHARE, TIMINGS, MachineFault, on_gpu, recorded, unsteady
+from course_utils.compile.factory import compile_factory
+from course_utils.compile.load import load_factory, solution_path
 from course_utils.grading import copy, gemm, steps
 from course_utils.grading.verdict import Verdict, score
 from course_utils.run import backends, client
-from course_utils.run.backends import Gpu, Launch
+from course_utils.run.backends import Emulator, Gpu, Launch
 from course_utils.run.client import Worker, WorkerDied, WorkerNotUp, WorkerTimeout
 from course_utils.run.protocol import Answer
 
@@ -275,3 +279,22 @@ def test_only_what_the_emulator_found_right_is_asked_of_the_gpu():
         score(STEP, "results", False, "") if part.name == "results" else part for part in emulated().checks
     ]
     assert not judging._right(Verdict.of(STEP.id, "cute", "gpu", wrong))
+
+
+@pytest.mark.slow
+def test_another_kernel_at_another_size_loses():
+    """Step 3's kernel, right and with no ring, at the second size, as it could be where it is timed."""
+    small, other_size = (256, 768, 320), (512, 768, 192)
+    wanted = replace(STEP, emulated=((small, None), (other_size, steps.FIRST_AND_LAST)))
+    first, other = (
+        compile_factory(load_factory(solution_path(step, "cute")), "cute", size)
+        for step, size in (("step05", small), ("step03", other_size))
+    )
+    launches = [Launch(small, first), Launch(other_size, other, ctas=steps.FIRST_AND_LAST)]
+    machine = Emulator(schedules=(1,), seed=1)
+    honest = judging._emulated(
+        replace(wanted, emulated=wanted.emulated[:1]), "cute", machine, launches[:1], ""
+    )
+    assert honest.points == 9
+    verdict = judging._emulated(wanted, "cute", machine, launches, "")
+    assert verdict.points < 6 and "at M, N, K = 512 x 768 x 192" in verdict.diagnosis

@@ -176,8 +176,8 @@ def _sample(current: Round, draws: random.Random, least: float) -> tuple[float, 
 def _least_seconds(size: tuple[int, int, int]) -> float:
     """Seconds that this GPU needs at the least: all SMs at the highest clock that the driver names."""
     attribute = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_CLOCK_RATE
-    status, kilohertz = driver.cuDeviceGetAttribute(attribute, torch.cuda.current_device())
+    status, kilohertz = driver.cuDeviceGetAttribute(attribute, 0)
     if status != driver.CUresult.CUDA_SUCCESS:
         raise DriverError(status.name, "asking for the highest clock")
-    sms = torch.cuda.get_device_properties().multi_processor_count
+    sms = torch.cuda.get_device_properties(0).multi_processor_count
     return 2 * prod(size) / (sms * FLOP_PER_CLOCK * kilohertz * 1e3)

@@ -94,7 +94,11 @@ def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     torch.cuda.init()
     torch.zeros(1, device="cuda")
-    modes = {"burst": timing.burst, "sustained": timing.sustained, "graded": graded.graded}
+    modes: dict[str, Callable[..., dict]] = {
+        "burst": timing.burst,
+        "sustained": timing.sustained,
+        "graded": graded.graded,
+    }
     work = {"run": run} | {name: _timed(mode) for name, mode in modes.items()}
     protocol.serve(requests, answers, work, device, fault)
 
