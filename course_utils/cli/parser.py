@@ -127,7 +127,12 @@ def _add_grade(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "--step", action="append", metavar="STEP", help="step01 ... case15; repeat for several (default: all)"
     )
-    sub.add_argument("--backend", default="emulator", choices=("emulator", "gpu"))
+    sub.add_argument(
+        "--backend",
+        default="emulator",
+        choices=("emulator", "gpu"),
+        help="gpu: results and speed on the Hopper GPU of this machine too",
+    )
     sub.add_argument(
         "--jobs",
         type=int,

@@ -152,6 +152,24 @@ def judge(
     return replace(Verdict.of(step.id, dsl, machine.name, parts, step.whole, timing, table), output=output)
 
 
+def together(step: Step, verdict: Verdict, machine: Backend, answered: Answered) -> Verdict:
+    """The ``verdict`` on a kernel that is right where it was emulated, with what a GPU, ``machine``, says of
+    it: results are right where both say so. Speed is of the launch that was timed, where there is one.
+    """
+    *parts, emulated, speed = verdict.checks
+    results = _results(step, machine, answered)
+    timing = [answer.timing for _, answer in answered if answer.timing]
+    if not results.passed:
+        speed = _untimed(step)
+    elif timing:
+        speed = _rate(step, timing[0])
+    if results.passed:
+        results = replace(emulated, detail=f"{emulated.detail}; on the GPU {results.detail}")
+    parts += [results, speed]
+    whole = Verdict.of(step.id, verdict.dsl, machine.name, parts, step.whole, timing, verdict.receipt)
+    return replace(whole, printed=verdict.printed, output=verdict.output)
+
+
 def _tensor_maps(step: Step, artifact: Artifact) -> Part:
     return maps.part(step, artifact, "tensor loads" in step.requires)
 
@@ -319,13 +337,15 @@ def _speed(
         idle = "not timed: speed is not what this one is about"
         return score(step, "speed", None, machine.lacks if step.speed_floor else idle), []
     if not right:
-        return score(step, "speed", None, "not timed: a wrong result has no speed", idle=NOT_REACHED), []
+        return _untimed(step), []
     if machine.lacks and step.speed_floor:
         return score(step, "speed", None, machine.lacks), []
     timing: list[dict] = []
     for artifact, mode in timed:
         going.works("speed", f"timing {_words_of(artifact.problem)} beside cuBLAS")
         answer = machine.time(artifact, mode)
+        if answer.error == "not_run":
+            return score(step, "speed", None, answer.detail), timing
         if answer.timing is None:
             return score(step, "speed", False, "", cards.of_answer(answer, artifact)), timing
         timing.append(answer.timing)
@@ -334,18 +354,26 @@ def _speed(
         return score(step, "speed", True, text), timing
     if not timing:
         return score(step, "speed", None, "not timed in this run"), timing
-    run = timing[0]
+    return _rate(step, timing[0]), timing
+
+
+def _untimed(step: Step) -> Part:
+    return score(step, "speed", None, "not timed: a wrong result has no speed", idle=NOT_REACHED)
+
+
+def _rate(step: Step, run: dict) -> Part:
+    """A timed run, held against the step's floor."""
+    floor = step.speed_floor or 0.0
     text = (
         f"{run['tflops']:.0f} TFLOP/s at {' x '.join(map(str, run['size']))}, {run['ratio']:.2f} of cuBLAS "
-        f"({run['cublas_tflops']:.0f}); the step asks for {step.speed_floor:.2f}"
+        f"({run['cublas_tflops']:.0f}); the step asks for {floor:.2f}"
     )
     low, high = run["ratio_quartiles"]
     if high - low > UNSTEADY:
         text += f". The timing is unsteady (half of the samples outside {low:.2f} to {high:.2f}): "
         text += "is another program on this GPU?"
-    if run["ratio"] >= step.speed_floor:
-        return score(step, "speed", True, text), timing
-    slow = f"It is right, and slow: {run['ratio']:.2f} of cuBLAS; the step asks for {step.speed_floor:.2f}."
-    return score(
-        step, "speed", False, text, cards.of_text(f"{slow} Compare your receipt with the step's.", "slow")
-    ), timing
+    if run["ratio"] >= floor:
+        return score(step, "speed", True, text)
+    slow = f"It is right, and slow: {run['ratio']:.2f} of cuBLAS; the step asks for {floor:.2f}."
+    card = cards.of_text(f"{slow} Compare your receipt with the step's.", "slow")
+    return score(step, "speed", False, text, card)
