@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1]
+TRY = "import course_utils.artifact; print(6 * 7)"
 TICK = 0.05  # seconds between two looks at the processes
 CHUNK = 1 << 16
 USER = 65534  # nobody, inside
@@ -92,7 +93,7 @@ def problem(form: str) -> str:
     if shutil.which(program) is None:
         return f"there is no {program} on the PATH"
     try:
-        ended = run([sys.executable, "-c", "print(6 * 7)"], b"", Limits(seconds=60), form)
+        ended = run([sys.executable, "-c", TRY], b"", Limits(seconds=60), form)
     except SandboxError as error:
         return str(error)
     return "" if ended.output == b"42\n" else (ended.why or ended.said or "it ran nothing")
@@ -368,15 +369,15 @@ def _bubblewrap(
             wrapped += ["--symlink", os.readlink(name), name]
         elif os.path.isdir(name):
             wrapped += ["--ro-bind", name, name]
+    wrapped += ["--proc", "/proc", "--dev", "/dev"]
+    for place in ("/dev/shm", "/tmp", HOME):
+        wrapped += ["--perms", "1777", "--size", size, "--tmpfs", place]
     for path in _visible():
         for parent in reversed(path.parents[:-1]):
             wrapped += ["--dir", str(parent)]  # of mode 0755; what bubblewrap makes by itself is its owner's
         wrapped += ["--ro-bind", str(path), str(path)]
     for path in _hidden():
         wrapped += ["--size", "4096", "--tmpfs", str(path), "--remount-ro", str(path)]
-    wrapped += ["--proc", "/proc", "--dev", "/dev"]
-    for place in ("/dev/shm", "/tmp", HOME):
-        wrapped += ["--perms", "1777", "--size", size, "--tmpfs", place]
     for path, inside in readable:
         for parent in reversed(Path(inside).relative_to(HOME).parents[:-1]):
             wrapped += ["--perms", "1777", "--dir", f"{HOME}/{parent}"]
