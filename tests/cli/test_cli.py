@@ -526,14 +526,19 @@ def test_doctor_looks_at_python_packages_compiler_and_gpu(course):
     rows = [line.split()[:2] for line in out.splitlines()]
     assert rows[0][1] == "python" and [what for _, what in rows[-3:]] == ["compiler", "cute", "gpu"]
     assert ["fine", "compiler"] in rows and err == ""
-    assert code == (FAILED if any(state == "look" for state, what in rows if what != "gpu") else PASSED)
+    optional = ("gpu", "sandbox")
+    assert [what for _, what in rows].count("sandbox") == 2
+    assert code == (
+        FAILED if any(state == "look" for state, what in rows if what not in optional) else PASSED
+    )
 
 
 @pytest.mark.parametrize(
-    "bad, code", [(None, PASSED), ("gpu", PASSED), ("torch", FAILED), ("compiler", FAILED), ("cute", FAILED)]
+    "bad, code",
+    [(None, PASSED), ("gpu", PASSED), ("sandbox", PASSED), ("torch", FAILED), ("compiler", FAILED)],
 )
 def test_doctor_exits_1_where_something_but_the_gpu_is_missing(bad, code, course, monkeypatch):
-    kinds = ("torch", "compiler", "cute", "gpu")
+    kinds = ("torch", "sandbox", "compiler", "cute", "gpu")
     monkeypatch.setattr(doctor, "findings", lambda: [(what, what != bad, "[words]") for what in kinds])
     got, out, _ = course("doctor")
     assert got == code
