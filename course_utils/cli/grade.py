@@ -161,8 +161,8 @@ def _form(options: argparse.Namespace, console: Console) -> str:
     why = "; ".join(f"{form}: {sandbox.problem(form)}" for form in sandbox.FORMS[:-1])
     say(
         console,
-        f"there is no sandbox here ({why}). Install bubblewrap (`apt install bubblewrap`), or grade "
-        "submissions that you trust with --unsafe.",
+        f"there is no sandbox here ({why}). Install bubblewrap ({sandbox.GET['bubblewrap']}), or grade "
+        "submissions that you trust with --unsafe. `course doctor` says more.",
     )
     return ""
 
