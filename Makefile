@@ -69,7 +69,7 @@ $(ALL): pyproject.toml requirements.lock
 # lock is for the oldest Python we support, because what has a version for that one has it for the newer ones.
 lock:
 	@test -x build/lock/bin/uv || { $(PYTHON) -m venv --clear build/lock && build/lock/bin/pip install -q uv -c requirements.lock; }
-	@build/lock/bin/uv pip compile -q pyproject.toml --extra lab --extra teach --extra test --python-version 3.11.5 \
+	@build/lock/bin/uv pip compile -q pyproject.toml --extra lab --extra teach --extra ray --extra test --python-version 3.11.5 \
 	  --python-platform linux --custom-compile-command "make lock" $(UPGRADE) -o requirements.lock
 	@$(PYTHON) -m authoring.environment
 

@@ -14,7 +14,7 @@ sys.path.insert(0, str(ROOT))
 
 from course_utils.compile.factory import compile_factory  # noqa: E402
 from course_utils.compile.load import plant  # noqa: E402
-from course_utils.recordings import bundle  # noqa: E402
+from course_utils.recordings import bundle, signing  # noqa: E402
 
 RING_1 = ("ring = 4", "ring = 1")
 NO_MULTICAST = ("                                cluster_mask=0b11,\n", "")
@@ -136,4 +136,5 @@ def kernels() -> list[dict]:
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         raise SystemExit(__doc__)
-    bundle.write(sys.argv[1], kernels(), compile_factory, lambda item: print(*item, flush=True))
+    key = signing.key(Path("build/bundle.key"))  # that of `course bundle`, for `course import`
+    bundle.write(sys.argv[1], kernels(), compile_factory, lambda item: print(*item, flush=True), key)

@@ -10,6 +10,9 @@ from __future__ import annotations
 import contextlib
 import difflib
 import html
+import os
+import sys
+import textwrap
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -49,6 +52,8 @@ OUTCOMES = {
     "refused": "refused: the driver takes no such tensor map, and nothing is launched",
     "no kernel": "no kernel: it does not compile",
 }
+VALIDATING = "NBGRADER_VALIDATING"  # nbgrader sets it while a learner's Validate runs the notebook
+VALIDATE_WIDTH = 80  # it cuts longer lines
 _CELL = "padding:2px 10px;text-align:left;vertical-align:top"
 
 
@@ -146,7 +151,21 @@ def _graded(name: str, dsl: str, check: Callable[[Told], Verdict]) -> float:
                 f"This verdict could not be kept in {progress.FILE} ({error}): the ladder will not know of "
                 "it."
             )
-    return round(float(verdict.points), 1)  # as the verdict prints them
+    points = _validated(verdict) if os.environ.get(VALIDATING) else verdict.points
+    return round(float(points), 1)  # as the verdict prints them
+
+
+def _validated(verdict: Verdict) -> float:
+    """What nbgrader's Validate is told, which calls whatever is below all points a failure: all of them where
+    nothing is left but a speed that this machine cannot measure. Else stderr says what Validate then shows.
+    """
+    left = [part for part in verdict.checks if not part.passed]
+    if verdict.max_points and all(part.name == "speed" and part.passed is None for part in left):
+        return verdict.max_points
+    text = verdict.diagnosis or "not all parts could be tried here"
+    lines = [part for line in text.splitlines() for part in textwrap.wrap(line, VALIDATE_WIDTH) or [""]]
+    print("\n".join(lines), file=sys.stderr)
+    return verdict.points
 
 
 def try_out(step: str, gemm: object, dsl: str = "tilelang", backend: str = "auto") -> None:

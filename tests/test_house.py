@@ -64,7 +64,7 @@ def test_figures_need_what_notebooks_draw_with():
 
 def test_a_teachers_rooms_need_what_a_teacher_has():
     assert imported(ROOT / "authoring") <= packages("lab", "teach")
-    assert imported(ROOT / "course_utils" / "classroom") <= packages("teach")
+    assert imported(ROOT / "course_utils" / "classroom") <= packages("teach", "ray")
 
 
 def test_kernels_need_the_two_languages_only():

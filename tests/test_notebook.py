@@ -2,6 +2,8 @@
 and never raises.
 """
 
+from dataclasses import replace
+
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
@@ -11,6 +13,7 @@ from course_utils.compile.errors import CompileError
 from course_utils.compile.load import file_source, load_factory, load_planted, planted, solution_path
 from course_utils.grading import gemm as gemms
 from course_utils.grading import steps
+from course_utils.grading.cards import Card
 from course_utils.grading.going import Going
 from course_utils.grading.verdict import Part, Verdict
 from course_utils.recordings import measured, progress
@@ -52,6 +55,32 @@ def test_check_ends_in_points_and_keeps_them(monkeypatch):
     assert points == 4.0 and repr(points) == "4.0"
     assert "right at 3 sizes" in text and "<table" in html
     assert progress.find(progress.read(), "step04", "tilelang")["points"] == 4
+
+
+SPEED = Part("speed", None, 0, 1, "no GPU: nothing was timed")
+WRONG = Part("results", False, 2, 4, "wrong", card=Card("The ring has one barrier too few. " * 9, topic=""))
+
+
+@pytest.mark.parametrize(
+    "parts, points, says",
+    [
+        ((RIGHT.checks[0],), 4.0, ""),
+        ((RIGHT.checks[0], SPEED), 5.0, ""),  # nothing that can be tried here is left
+        ((WRONG, SPEED), 2.0, "one barrier too few"),
+        ((RIGHT.checks[0], replace(SPEED, passed=False)), 4.0, "not all parts"),
+        ((replace(RIGHT.checks[0], passed=None, points=0), SPEED), 0.0, "not all parts"),
+    ],
+)
+def test_validate_hears_of_what_can_be_mended(parts, points, says, monkeypatch, capsys):
+    """nbgrader's Validate calls whatever is below all points a failure, and shows stderr with it."""
+    answering(monkeypatch, Verdict.of("step04", "tilelang", "emulator", parts))
+    monkeypatch.setenv(notebook.VALIDATING, "1")
+    with capture_output() as captured:
+        assert notebook.check("step04", None) == points
+    assert says in captured.stderr and bool(captured.stderr) == bool(says)
+    assert max(map(len, captured.stderr.splitlines()), default=0) <= notebook.VALIDATE_WIDTH
+    monkeypatch.delenv(notebook.VALIDATING)
+    assert shown(notebook.check, "step04", None)[0] == sum(part.points for part in parts)
 
 
 def test_check_of_a_real_kernel():

@@ -33,8 +33,8 @@ def test_locked_to_one_version_each():
     assert len(LOCKED) == len(PINS)
 
 
-def test_four_sets_of_packages():
-    assert set(EXTRAS) == {"lab", "teach", "test"}
+def test_five_sets_of_packages():
+    assert set(EXTRAS) == {"lab", "teach", "ray", "test"}
     names = [canonicalize_name(want.name) for want in DIRECT]
     assert sorted(names) == sorted(set(names))
 
@@ -94,7 +94,8 @@ def installed(name):
 
 
 def test_every_direct_package_is_installed():
-    assert [want.name for want in DIRECT if installed(want.name) is None] == []
+    apart = {Requirement(line).name for line in EXTRAS["ray"]}  # for a cluster; `make` does not bring it
+    assert [want.name for want in DIRECT if installed(want.name) is None and want.name not in apart] == []
 
 
 def test_installed_is_what_is_locked():

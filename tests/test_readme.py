@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 from course_utils import cli
+from course_utils.classroom import sandbox
 from course_utils.cli.parser import parser
 from course_utils.compile import load as loading
 from course_utils.compile.factory import DSLS
@@ -18,6 +19,7 @@ from course_utils.run.backends import find_gpu
 
 ROOT = SOLUTIONS.parent
 README = (ROOT / "README.md").read_text()
+CLASSROOM = ROOT / "course_utils" / "classroom" / "README.md"
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 MAKEFILE = (ROOT / "Makefile").read_text()
 BLOCKS = re.findall(r"```sh\n(.*?)```", README, re.S)
@@ -32,6 +34,16 @@ LINES = [
 @pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)#]+)\)", README + CONTRIBUTING))))
 def test_link_leads_to_a_file(link):
     assert link.startswith("https://") or (ROOT / link).exists()
+
+
+@pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)#]+)[^)]*\)", CLASSROOM.read_text()))))
+def test_link_of_the_page_on_classes_leads_to_a_file(link):
+    assert (CLASSROOM.parent / link).exists() or link.endswith("classroom.json")
+
+
+@pytest.mark.parametrize("line", re.findall(r"(?:^|\s)course (grade .*)", CLASSROOM.read_text()))
+def test_command_of_the_page_on_classes_parses(line):
+    parser().parse_args(shlex.split(line.split("#")[0].split("`")[0]))
 
 
 @pytest.mark.parametrize("line", [line for line in LINES if line.startswith("make ")])
@@ -72,6 +84,8 @@ def expected(line):
         return {1}  # the files differ, and are there
     if find_gpu()[0] is None and ("ladder.pyz --out" in line or "bin/course import" in line):
         return {2}  # the bundle ran nowhere, so there are no results to import
+    if "bin/course grade" in line and not sandbox.available():
+        return {cli.EXIT_USAGE}
     return {0, cli.EXIT_NOT_ALL_TRIED} if "bin/course check" in line else {0}
 
 

@@ -131,7 +131,7 @@ def judge_one(job: Job, settings: Settings) -> tuple[dict | None, str]:
     name, _, dsl = job.entry.exercise.partition("-")
     began = time.monotonic()
     try:
-        judged = judge(name, dsl, job.source, settings.seed, settings.form)
+        judged = judge(name, dsl, job.source, settings.seed, settings.form, settings.backend)
     except (MachineFault, SandboxError) as error:
         return None, str(error)
     except Exception as error:  # of the course's own: no zero follows from it

@@ -1,21 +1,43 @@
 """The judge: a submission's kernels, which it takes as data, to a verdict. It never imports the submission.
 
-It asks the same questions as a check in a notebook, at sizes, inputs and schedules of its own.
+It asks the same questions as a check in a notebook, at sizes, inputs and schedules of its own. The emulator
+is asked first, since it alone sees what runs and in which order; then, where it is asked for, the GPU.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import statistics
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from course_utils.classroom import drawn, workshop
-from course_utils.classroom.workshop import Made
+from course_utils.compile import cache
 from course_utils.grading import conditions, gemm, maps, steps
 from course_utils.grading import copy as copies
 from course_utils.grading.steps import CopyCase, MapCase, Step
 from course_utils.grading.verdict import Verdict, not_compiled, still_open
-from course_utils.run.backends import Backend, Emulator, Launch
+from course_utils.recordings import measured
+from course_utils.run import client
+from course_utils.run.backends import Backend, Emulator, Gpu, Launch, find_gpu
+from course_utils.run.protocol import Answer
 
 SCHEDULES = 2  # of each small size
+TIMINGS = 3  # of one kernel, until one is steady
+CUBLAS_SHARE = 0.85  # of the TFLOP/s recorded on the same GPU; below, something else is on it
+NEEDED = 8 << 30  # bytes of the GPU's memory; the largest check needs a third
+# what a kernel can do to itself; whatever else ends a run on the GPU is the machine's
+OWN_FAULTS = ("timeout", "timed_output", "refused", "CUDA_ERROR_")
+MACHINE_FAULTS = (
+    "CUDA_ERROR_ECC_UNCORRECTABLE", "CUDA_ERROR_NVLINK_UNCORRECTABLE", "CUDA_ERROR_NO_DEVICE",
+    "CUDA_ERROR_DEVICE_UNAVAILABLE", "CUDA_ERROR_SYSTEM_NOT_READY", "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
+    "CUDA_ERROR_NOT_INITIALIZED", "CUDA_ERROR_DEINITIALIZED", "CUDA_ERROR_OPERATING_SYSTEM",
+    "CUDA_ERROR_NOT_SUPPORTED",
+)  # fmt: skip
+
+Answered = list[tuple[Launch, Answer]]
+Plan = tuple[tuple[tuple[int, ...], tuple[int, ...] | None], ...]  # a size, and which CTAs: None for all
 
 
 class MachineFault(RuntimeError):
@@ -31,10 +53,13 @@ class Judged:
     memory: int
 
 
-def judge(name: str, dsl: str, source: str, seed: str, form: str = "bubblewrap") -> Judged:
+def judge(
+    name: str, dsl: str, source: str, seed: str, form: str = "bubblewrap", backend: str = "emulator"
+) -> Judged:
     """Judge the source of one exercise: ``name`` is a step's or a case's, ``dsl`` "maps" for case 11.
 
-    Raises MachineFault and SandboxError where the machine is at fault, and KeyError for no such exercise.
+    ``backend`` "gpu" asks the emulator, and then the GPU of this machine. Raises MachineFault and
+    SandboxError where the machine is at fault, and KeyError for no such exercise.
     """
     row = steps.row(name)
     if isinstance(row, MapCase):
@@ -42,29 +67,47 @@ def judge(name: str, dsl: str, source: str, seed: str, form: str = "bubblewrap")
         return Judged(maps.judge(row, made.maps, made.text, made.open), made.seconds, made.memory)
     wanted = drawn.step(row, seed) if isinstance(row, Step) else drawn.copy(row, seed)
     kind = "gemm" if isinstance(wanted, Step) else "copy"
-    machine = Emulator(schedules=drawn.schedules(seed, SCHEDULES), seed=drawn.inputs(seed))
-    plan = wanted.emulated if isinstance(wanted, Step) else tuple((shape, None) for shape in wanted.shapes)
-    made = workshop.make(source, kind, dsl, [size for size, _ in plan], (), form)
-    return Judged(_verdict(wanted, dsl, machine, made, source, kind, plan), made.seconds, made.memory)
-
-
-def _verdict(
-    wanted: Step | CopyCase,
-    dsl: str,
-    machine: Backend,
-    made: Made,
-    source: str,
-    kind: str,
-    plan: tuple[tuple[tuple[int, ...], tuple[int, ...] | None], ...],
-) -> Verdict:
+    plan, checks, timed = _sizes(wanted, backend)
+    sizes = list(dict.fromkeys([*(size for size, _ in plan), *checks, *timed]))
+    made = workshop.make(source, kind, dsl, sizes, (), form)
+    took = made.seconds, made.memory
     if made.open:
-        return still_open(wanted, dsl, machine.name, made.open)
+        return Judged(still_open(wanted, dsl, backend, made.open), *took)
     if made.text:
-        return not_compiled(wanted, dsl, machine.name, made.text)
-    launches = [
-        Launch(size, artifact, kind, ctas)
-        for (size, ctas), artifact in zip(plan, made.artifacts, strict=True)
-    ]
+        return Judged(not_compiled(wanted, dsl, backend, made.text), *took)
+    artifacts = dict(zip(sizes, made.artifacts, strict=True))
+    machine = Emulator(schedules=drawn.schedules(seed, SCHEDULES), seed=drawn.inputs(seed))
+    launches = [Launch(size, artifacts[size], kind, ctas) for size, ctas in plan]
+    verdict = replace(_emulated(wanted, dsl, machine, launches, source), backend=backend)
+    if backend != "gpu" or not _right(verdict):
+        return Judged(verdict, *took)
+    launches = [Launch(size, artifacts[size], kind) for size in checks]
+    with client.Worker(client.GPU) as worker, _whole_gpu(worker) as device:
+        timings = [Launch(size, artifacts[size], kind) for size in timed]
+        answered = on_gpu(Gpu(worker=worker), launches, timings, recorded(device["name"]))
+    if isinstance(wanted, Step):
+        return Judged(gemm.together(wanted, verdict, Gpu(), answered), *took)
+    return Judged(copies.together(wanted, verdict, Gpu(), answered), *took)
+
+
+def _sizes(
+    wanted: Step | CopyCase, backend: str
+) -> tuple[Plan, tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]:
+    """What is emulated, what the GPU checks, and what it times. A few CTAs of what is to be timed are
+    emulated: it is to be the same kernel.
+    """
+    if not isinstance(wanted, Step):
+        return tuple((shape, None) for shape in wanted.shapes), wanted.shapes, ()
+    if backend != "gpu":
+        return wanted.emulated, (), ()
+    timed = wanted.timed_sizes[:1] if wanted.speed_floor else ()
+    return ((*wanted.emulated, *((size, steps.FIRST_AND_LAST) for size in timed)), wanted.check_sizes, timed)
+
+
+def _emulated(
+    wanted: Step | CopyCase, dsl: str, machine: Backend, launches: Sequence[Launch], source: str
+) -> Verdict:
+    """The verdict of the emulator."""
     answered = machine.run(launches)
     for _, answer in answered:
         if answer.error == "not_run" and "process died" in answer.detail:
@@ -75,3 +118,92 @@ def _verdict(
     if conditions.idle(wanted.requires, (answer.facts or {} for _, answer in answered)):
         return replace(verdict, checks=tuple(replace(part, points=0.0) for part in verdict.checks))
     return verdict
+
+
+def _right(verdict: Verdict) -> bool:
+    """The emulator found right results, of a kernel that has points to lose."""
+    return verdict.points > 0 and any(part.name == "results" and part.passed for part in verdict.checks)
+
+
+@contextlib.contextmanager
+def _whole_gpu(worker: client.Worker) -> Iterator[dict]:
+    """The GPU that this worker has, for it alone among those that grade on this machine: what the worker says
+    of it. The worker ends before the next one's turn. Raises MachineFault where there is none to use.
+    """
+    device, reason = find_gpu(worker)
+    if device is None:
+        raise MachineFault(reason)
+    place = cache.folder() / f"gpu-{device['uuid']}.lock"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with open(place, "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        device, reason = find_gpu(worker)  # what is free now
+        if device is None:
+            raise MachineFault(reason)
+        if device["free_bytes"] < NEEDED:
+            free = device["free_bytes"] / (1 << 30)
+            raise MachineFault(
+                f"another process holds the memory of {device['name']}: {free:.1f} GB are free"
+            )
+        try:
+            yield device
+        finally:
+            worker.close()
+
+
+def on_gpu(machine: Backend, checks: Sequence[Launch], timed: Sequence[Launch], expected: float) -> Answered:
+    """What the GPU says: of each of ``checks``, and in front of them of what is timed once they are right.
+
+    ``expected`` are cuBLAS's TFLOP/s there. Raises MachineFault.
+    """
+    answered = machine.run(checks)
+    for _, answer in answered:
+        _hold(answer)
+    if all(answer.ok for _, answer in answered):
+        answered = [(launch, time(machine, launch, expected)) for launch in timed] + answered
+    return answered
+
+
+def time(machine: Backend, launch: Launch, expected: float) -> Answer:
+    """A steady timed run, or what the kernel did instead. ``expected`` are cuBLAS's TFLOP/s. Raises
+    MachineFault where no run is steady.
+    """
+    for _ in range(TIMINGS):
+        answer = machine.time(launch.artifact, "graded")
+        _hold(answer)
+        if answer.timing is None:
+            return answer
+        problem = unsteady(answer.timing, expected)
+        if not problem:
+            return answer
+    raise MachineFault(f"the timing is unsteady: {problem}")
+
+
+def unsteady(run: dict, expected: float) -> str:
+    """Why this timed run says nothing of its kernel; empty where it does."""
+    low, high = run["ratio_quartiles"]
+    if not high - low <= gemm.UNSTEADY:
+        return f"half of the samples are outside {low:.2f} to {high:.2f} of cuBLAS"
+    if run["cublas_tflops"] < CUBLAS_SHARE * expected:
+        return f"cuBLAS reaches {run['cublas_tflops']:.0f} TFLOP/s, and {expected:.0f} were recorded"
+    return ""
+
+
+def recorded(gpu: str) -> float:
+    """cuBLAS's TFLOP/s at the size that is timed, as the recorded ladder has them; 0 for another GPU."""
+    ladder = measured.load()
+    size = list(steps.TIMED_SIZES[0])
+    found = [
+        run["cublas_tflops"]
+        for entry in ladder["entries"]
+        for run in entry["timings"]
+        if run["mode"] == "burst" and list(run["size"]) == size
+    ]
+    return statistics.median(found) if found and ladder["provenance"].get("gpu") == gpu else 0.0
+
+
+def _hold(answer: Answer) -> None:
+    """Raises MachineFault where this answer is no kernel's doing."""
+    own = not answer.error or answer.error.startswith(OWN_FAULTS)
+    if not own or answer.error in MACHINE_FAULTS:
+        raise MachineFault(f"{answer.error}: {answer.detail}")

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import hmac
 import json
 import os
-import secrets
 import socket
 import tempfile
 import time
@@ -21,15 +19,12 @@ from functools import cache as once
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from course_utils.recordings import signing
+
 PACKAGE = Path(__file__).parents[1]
 JUDGES = ("artifact.py", "ptx", "tma", "compile", "run", "grading", "classroom")  # what a grade depends on
 COMPILERS = ("tilelang", "nvidia-cutlass-dsl", "nvidia-cuda-nvrtc", "nvidia-cuda-nvcc")
-KEY_BYTES = 32
 RECORD_LIMIT = 4 << 20  # bytes
-
-
-class LedgerError(ValueError):
-    """A ledger that cannot be used. The text says what to do."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +50,10 @@ class Ledger:
     """The records below one folder, signed with the key in a file that only its owner may read."""
 
     def __init__(self, folder: Path, key: Path | None = None) -> None:
-        """Make the folder and the key where there is none yet. Raises LedgerError, OSError."""
+        """Make the folder and the key where there is none yet. Raises KeyFileError, OSError."""
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        self._key = _key(key or folder / "key")
+        self._key = signing.key(key or folder / "key")
 
     def read(self, entry: Entry) -> dict | None:
         """The record of this entry; None where there is none, or none that this key signed."""
@@ -66,7 +61,7 @@ class Ledger:
             with open(self._place(entry), "rb") as file:
                 record = json.loads(file.read(RECORD_LIMIT))
             signature = record.pop("signature")
-            right = hmac.compare_digest(signature, self._sign(record))
+            right = signing.right(self._key, record, signature)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
         return record if right and record.get("entry") == asdict(entry) else None
@@ -85,7 +80,7 @@ class Ledger:
             "date": time.strftime("%Y-%m-%d %H:%M:%S"),
         }
         record = json.loads(json.dumps(record))  # as it will be read
-        _replace(self._place(entry), record | {"signature": self._sign(record)})
+        _replace(self._place(entry), record | {"signature": signing.sign(self._key, record)})
         return record
 
     def fault(self, entry: Entry, text: str) -> None:
@@ -103,28 +98,6 @@ class Ledger:
 
     def _place(self, entry: Entry) -> Path:
         return self.folder / entry.name[:2] / f"{entry.name}.json"
-
-    def _sign(self, record: dict) -> str:
-        data = json.dumps(record, sort_keys=True, separators=(",", ":")).encode()
-        return hmac.new(self._key, data, hashlib.sha256).hexdigest()
-
-
-def _key(path: Path) -> bytes:
-    with contextlib.suppress(FileExistsError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, made = tempfile.mkstemp(dir=path.parent)  # 0600
-        with open(descriptor, "w") as file:
-            file.write(secrets.token_hex(KEY_BYTES))
-        try:
-            os.link(made, path)  # of two that make it at once, one does; and nobody reads half a key
-        finally:
-            os.unlink(made)
-    if path.stat().st_mode & 0o077:
-        raise LedgerError(f"others may read the key {path}: `chmod 600 {path}`, or grade with another --key")
-    text = path.read_text().strip()
-    if len(text) < 2 * KEY_BYTES:
-        raise LedgerError(f"{path} is no key: remove it, and a new one is made; old records are judged anew")
-    return text.encode()
 
 
 def _replace(path: Path, record: dict) -> None:

@@ -6,10 +6,12 @@ import html
 from collections.abc import Sequence
 from pathlib import Path
 
-from course_utils.classroom.reports import Graded, points_of, worth
+from course_utils.classroom.reports import NOTEBOOKS, Graded, points_of, worth
 from course_utils.classroom.submissions import EXERCISES
 from course_utils.grading import steps
+from course_utils.grading.verdict import MAP
 
+SYMPTOMS = "symptom_map.html"
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #1b1b1b }
 body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
@@ -27,18 +29,15 @@ def write(path: Path, one: Graded, seed: str, exercises: Sequence[str] = EXERCIS
         row = steps.row(name.partition("-")[0])
         title = f"{name}: {row.title}"
         if name not in one.records:
-            rows.append(_row(title, "not handed in", worth(name), "faint"))
+            rows.append(_row(html.escape(title), "not handed in", "faint"))
             continue
         record = one.records[name]
         if record is None:
-            rows.append(_row(title, "not judged yet", worth(name), "odd"))
+            rows.append(_row(html.escape(title), "not judged yet", "odd"))
             continue
-        rows.append(
-            _row(
-                f"<a href='#{name}'>{html.escape(title)}</a>", f"{points_of(record):g}", worth(name), raw=True
-            )
-        )
-        parts.append(f"<h2 id='{name}'>{html.escape(title)}</h2>\n{record['page']}")
+        link = f"<a href='#{name}'>{html.escape(title)}</a>"
+        rows.append(_row(link, f"{points_of(record):g} of {worth(name)}"))
+        parts.append(f"<h2 id='{name}'>{html.escape(title)}</h2>\n{record['page'].replace(MAP, SYMPTOMS)}")
     odd = "".join(f"<li>{html.escape(text)}</li>" for text in one.submission.findings)
     odd = f"<h2>About your files</h2><ul class='odd'>{odd}</ul>" if odd else ""
     total = sum(map(worth, exercises))
@@ -55,6 +54,16 @@ def write(path: Path, one: Graded, seed: str, exercises: Sequence[str] = EXERCIS
     )
 
 
-def _row(title: str, points: str, most: int, kind: str = "", raw: bool = False) -> str:
-    shown = title if raw else html.escape(title)
-    return f"<tr class='{kind}'><td>{shown}</td><td class='points'>{points} of {most}</td></tr>"
+def _row(title: str, points: str, kind: str = "") -> str:
+    return f"<tr class='{kind}'><td>{title}</td><td class='points'>{points}</td></tr>"
+
+
+def write_symptoms(folder: Path) -> None:
+    """The symptom map beside the pages, which their cards link to."""
+    from nbconvert.filters import markdown2html
+
+    text = markdown2html((NOTEBOOKS / MAP).read_text())
+    (folder / SYMPTOMS).write_text(
+        "<!doctype html><html lang='en'><head><meta charset='utf-8'><title>The symptom map</title>"
+        f"<style>{STYLE}</style></head><body>{text}</body></html>\n"
+    )

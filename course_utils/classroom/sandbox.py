@@ -26,15 +26,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1]
+TRY = "import course_utils.artifact; print(6 * 7)"
 TICK = 0.05  # seconds between two looks at the processes
 CHUNK = 1 << 16
 USER = 65534  # nobody, inside
 NOFILE = 512
+NPROC = 4096  # of one user, so of all sandboxes together; each is counted by itself
 SPARE = 1 << 30  # bytes of memory that the machine must keep; below, the sandbox that was looked at ends
 BECOME_NOBODY = (
     *("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "--no-new-privs"),
     *("--bounding-set=-all", "--inh-caps=-all"),
 )
+PIDFILE = "pid"  # in the folder of a sandbox of podman's: which process is its first
 HOME = "/home/learner"
 CACHE = f"{HOME}/.cache"
 
@@ -42,10 +45,20 @@ Readable = Sequence[tuple[Path, str]]  # where a file or folder is outside, and 
 
 FORMS = ("bubblewrap", "podman", "unsafe")
 LACKS = {
-    "bubblewrap": "no limit by the system on memory and processes: they are counted from outside",
-    "podman": "slower to start than bubblewrap, by a second",
+    "bubblewrap": "a limit by the system on memory and processes: they are counted from outside",
+    "podman": "what bubblewrap lacks, and half a second for each start",
     "unsafe": "any wall: a submission can read and write what whoever grades can, and use the network",
 }
+
+PROGRAMS = {"bubblewrap": "bwrap", "podman": "podman"}
+GET = {
+    "bubblewrap": "`apt install bubblewrap` or `dnf install bubblewrap`",
+    "podman": "`apt install podman` or `dnf install podman`, with your line in /etc/subuid and /etc/subgid",
+}
+NAMESPACES = (  # what most often stands in the way of one that is installed
+    "the system may keep user namespaces from you: see sysctl user.max_user_namespaces and, on Ubuntu, "
+    "kernel.apparmor_restrict_unprivileged_userns"
+)
 
 
 class SandboxError(RuntimeError):
@@ -88,14 +101,21 @@ def available() -> list[str]:
 
 def problem(form: str) -> str:
     """Why this form does not work here, in words; empty where it does."""
-    program = {"bubblewrap": "bwrap", "podman": "podman"}[form]
-    if shutil.which(program) is None:
-        return f"there is no {program} on the PATH"
+    if shutil.which(PROGRAMS[form]) is None:
+        return f"there is no {PROGRAMS[form]} on the PATH"
     try:
-        ended = run([sys.executable, "-c", "print(6 * 7)"], b"", Limits(seconds=60), form)
+        ended = run([sys.executable, "-c", TRY], b"", Limits(seconds=60), form)
     except SandboxError as error:
         return str(error)
     return "" if ended.output == b"42\n" else (ended.why or ended.said or "it ran nothing")
+
+
+def version(form: str) -> str:
+    """The number that the form's program gives itself; empty where there is none."""
+    with contextlib.suppress(OSError, subprocess.SubprocessError, IndexError):
+        asked = [PROGRAMS[form], "--version"]
+        return subprocess.run(asked, capture_output=True, text=True, timeout=20).stdout.split()[-1]
+    return ""
 
 
 def run(
@@ -123,7 +143,7 @@ def run(
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                env=_environment(folder) if form == "unsafe" else {"PATH": os.environ.get("PATH", "")},
+                env=_environment(folder) if form == "unsafe" else _outside(),
                 pass_fds=(writing,),
                 start_new_session=True,
                 preexec_fn=lambda: _lower(limits),
@@ -132,15 +152,18 @@ def run(
             raise SandboxError(f"{form} could not be started: {error}") from error
         finally:
             os.close(writing)
-        with _Watch(process, reading, limits, form) as watch:
+        with _Watch(process, reading, limits, form, folder) as watch:
             return watch.until_it_ends(given)
 
 
 class _Watch:
     """A command that runs, looked at from outside."""
 
-    def __init__(self, process: subprocess.Popen[bytes], info: int, limits: Limits, form: str) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], info: int, limits: Limits, form: str, folder: Path
+    ) -> None:
         self._process, self._info, self._limits, self._form = process, info, limits, form
+        self._folder = folder
         self._first = 0  # of the sandbox's own processes; the kernel ends the others with it
         self._highest = 0
 
@@ -192,7 +215,7 @@ class _Watch:
         seconds = time.monotonic() - began
         words = bytes(said).decode(errors="replace").strip()
         self._root()
-        if code and self._form == "bubblewrap" and not self._first:  # it never came to the command
+        if code and self._form != "unsafe" and not self._first:  # it never came to the command
             raise SandboxError(f"{self._form}: {words.splitlines()[-1] if words else 'it ended at once'}")
         return Ended(code, why, bytes(output[: self._limits.output]), words, seconds, self._highest)
 
@@ -228,12 +251,13 @@ class _Watch:
             with contextlib.suppress(BlockingIOError, ValueError):
                 if told := os.read(self._info, 4096):
                     self._first = int(json.loads(told)["child-pid"])
+        elif not self._first and self._form == "podman":
+            with contextlib.suppress(OSError, ValueError):
+                self._first = int((self._folder / PIDFILE).read_text())
         return self._first or self._process.pid
 
     def _end(self) -> None:
-        if self._form == "podman":
-            name = f"course-grade-{self._process.pid}"
-            subprocess.run(["podman", "rm", "--force", "--time", "0", name], capture_output=True)
+        ended = self._process.poll() is not None
         for pid in filter(None, (self._root(), self._process.pid)):
             if self._process.poll() is None or self._form == "unsafe":
                 with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -242,6 +266,9 @@ class _Watch:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+        if self._form == "podman" and not ended:  # what --rm would have done
+            rest = ["podman", "rm", "--force", "--ignore", "--time", "0", self._folder.name]
+            subprocess.run(rest, capture_output=True, env=_outside(), timeout=self._limits.seconds)
         for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
             if stream:
                 with contextlib.suppress(OSError):
@@ -368,15 +395,15 @@ def _bubblewrap(
             wrapped += ["--symlink", os.readlink(name), name]
         elif os.path.isdir(name):
             wrapped += ["--ro-bind", name, name]
+    wrapped += ["--proc", "/proc", "--dev", "/dev"]
+    for place in ("/dev/shm", "/tmp", HOME):  # before what is visible, which may lie below one of them
+        wrapped += ["--perms", "1777", "--size", size, "--tmpfs", place]
     for path in _visible():
         for parent in reversed(path.parents[:-1]):
             wrapped += ["--dir", str(parent)]  # of mode 0755; what bubblewrap makes by itself is its owner's
         wrapped += ["--ro-bind", str(path), str(path)]
     for path in _hidden():
         wrapped += ["--size", "4096", "--tmpfs", str(path), "--remount-ro", str(path)]
-    wrapped += ["--proc", "/proc", "--dev", "/dev"]
-    for place in ("/dev/shm", "/tmp", HOME):
-        wrapped += ["--perms", "1777", "--size", size, "--tmpfs", place]
     for path, inside in readable:
         for parent in reversed(Path(inside).relative_to(HOME).parents[:-1]):
             wrapped += ["--perms", "1777", "--dir", f"{HOME}/{parent}"]
@@ -388,31 +415,43 @@ def _bubblewrap(
 
 
 def _podman(command: Sequence[str], limits: Limits, folder: Path, readable: Readable, info: int) -> list[str]:
-    """The same files over an empty root, so no image is needed."""
+    """The same files over an empty root, so no image is needed; the limits are those that it inherits."""
     size = limits.file + (64 << 20)
-    wrapped = ["podman", "run", "--rm", "--interactive", "--network", "none", "--read-only"]
+    root = folder / "root"
+    root.mkdir()
+    wrapped = ["podman", "run", "--rm", "--interactive", "--name", folder.name, "--pidfile"]
+    wrapped += [str(folder / PIDFILE), "--network", "none", "--hostname", "course", "--log-driver", "none"]
+    wrapped += ["--read-only", "--read-only-tmpfs=false", "--no-hosts", "--passwd=false"]
+    for name, most in (("nofile", NOFILE), ("nproc", NPROC)):  # podman's own may be above what is allowed
+        wrapped += ["--ulimit", f"{name}={most}:{most}"]
+    wrapped += ["--cgroups", "disabled"]  # without systemd's delegation, only root has any
     wrapped += ["--cap-drop", "all", "--security-opt", "no-new-privileges", "--user", f"{USER}:{USER}"]
-    wrapped += ["--memory", str(limits.memory), "--pids-limit", str(limits.processes)]
-    wrapped += ["--ulimit", f"fsize={limits.file}", "--ulimit", f"nofile={NOFILE}", "--workdir", HOME]
-    wrapped += ["--timeout", str(int(limits.seconds) + 5), "--unsetenv-all"]
+    wrapped += ["--security-opt", "label=disable"]  # SELinux would refuse the machine's own files
+    wrapped += ["--workdir", HOME, "--timeout", str(int(limits.seconds) + 5), "--unsetenv-all"]
     for name in ("/bin", "/sbin", "/lib", "/lib64", "/lib32"):
         if os.path.islink(name):
-            (folder / name.lstrip("/")).symlink_to(os.readlink(name))
+            (root / name.lstrip("/")).symlink_to(os.readlink(name))
         elif os.path.isdir(name):
             wrapped += ["--volume", f"{name}:{name}:ro"]
     for path, inside in (*((path, str(path)) for path in _visible()), *readable):
         wrapped += ["--volume", f"{path}:{inside}:ro"]
     for path in _hidden():
         wrapped += ["--tmpfs", f"{path}:ro,size=4k"]
-    for place in ("/tmp", HOME):
+    for place in ("/dev/shm", "/tmp", HOME):
         wrapped += ["--tmpfs", f"{place}:rw,size={size},mode=1777"]
     for name, value in _variables().items():
         wrapped += ["--env", f"{name}={value}"]
-    return [*wrapped, "--rootfs", str(folder), *command]
+    return [*wrapped, "--rootfs", str(root), *command]
 
 
 def _unsafe(command: Sequence[str], limits: Limits, folder: Path, readable: Readable, info: int) -> list[str]:
     return list(command)
+
+
+def _outside() -> dict[str, str]:
+    """The environment of the program that makes the sandbox; nothing of it goes inside."""
+    names = ("PATH", "HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
+    return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def _environment(folder: Path) -> dict[str, str]:

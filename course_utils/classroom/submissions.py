@@ -35,8 +35,10 @@ EXERCISES = (
 DEFINES = {"maps": "mend", "copy": "copy", "gemm": "gemm"}
 _FILE = re.compile(r"(step\d\d|case\d\d[a-f]?)(?![0-9])")
 _CHECK = re.compile(r"""^\s*(?:\w+\s*=\s*)?check\w*\(\s*["'](step\d\d|case\d\d[a-f]?)["']([^)\n]*)\)""", re.M)
-# how learning platforms name what they export: Moodle a folder a learner, Canvas a file
+# how learning platforms name what they export: Moodle a folder a learner, Canvas a file, Gradescope a folder
+# of folders, one a submission
 _MOODLE = re.compile(r"(.+?_\d+)_assignsubmission_\w+")
+_GRADESCOPE = re.compile(r"submission_\d+")
 _CANVAS = re.compile(r"(.+?)_(?:LATE_)?\d+_\d+_.+")
 
 
@@ -305,6 +307,8 @@ def _learner(member: str, archive: str) -> str:
     parts = PurePosixPath(member).parts
     if found := _MOODLE.match(parts[0]):
         return found[1]
+    if len(parts) > 2 and _GRADESCOPE.fullmatch(parts[1]):
+        return parts[1]
     if len(parts) > 1:
         return parts[0]
     found = _CANVAS.match(parts[0])

@@ -10,21 +10,23 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from packaging.requirements import Requirement
 from rich.console import Console
 
+from course_utils.classroom import sandbox
 from course_utils.cli import EXIT_FAILED
 from course_utils.cli.terminal import say
 from course_utils.compile import cache
 from course_utils.run import backends
 
 PACKAGE = "hopper-gemm-course"
+OPTIONAL = ("gpu", "sandbox")
 ADVICE = "run `make venv` again, or `pip install -e .` in your own environment"
 
 
 def doctor(options: argparse.Namespace, console: Console) -> int:
-    """Say what there is, a line each. A missing GPU is no failure."""
+    """Say what there is, a line each. A missing GPU is no failure, nor is a sandbox: graders need one."""
     rows = findings()
     for name, fine, text in rows:
         say(console, f"{'fine' if fine else 'look':5} {name:10} {text}")
-    return EXIT_FAILED if any(not fine for name, fine, _ in rows if name != "gpu") else 0
+    return EXIT_FAILED if any(not fine for name, fine, _ in rows if name not in OPTIONAL) else 0
 
 
 def clean(options: argparse.Namespace, console: Console) -> int:
@@ -36,7 +38,7 @@ def clean(options: argparse.Namespace, console: Console) -> int:
 
 def findings() -> list[tuple[str, bool, str]]:
     """Rows of (what, fine or not, in words). Raises nothing."""
-    return [_python(), *_packages(), _cache(), *_compilers(), _gpu()]
+    return [_python(), *_packages(), _cache(), *_sandboxes(), *_compilers(), _gpu()]
 
 
 def _python() -> tuple[str, bool, str]:
@@ -122,6 +124,27 @@ def _gpu() -> tuple[str, bool, str]:
         f"{device['name']}, {device['sms']} SMs, driver {device['driver']}, CUDA "
         f"{device['cuda_driver']}{busy}",
     )
+
+
+def _sandboxes() -> list[tuple[str, bool, str]]:
+    """What `course grade` can run submissions in: each form, whether it works, and what it lacks.
+
+    Nothing is to be looked at while one of them works.
+    """
+    problems = {form: sandbox.problem(form) for form in sandbox.PROGRAMS}
+    rows = []
+    for form, problem in problems.items():
+        number = sandbox.version(form)
+        name = f"{form} {number}".rstrip()
+        if not problem:
+            rows.append(("sandbox", True, f"{name} works. It lacks {sandbox.LACKS[form]}"))
+            continue
+        text = f"{name} does not work: {problem}"
+        if none := all(problems.values()):
+            advice = sandbox.NAMESPACES if number else f"{sandbox.GET[form]} brings it"
+            text = f"{text}; {advice}. Only `course grade` needs a sandbox"
+        rows.append(("sandbox", not none, text))
+    return rows
 
 
 def _busy(device: dict) -> str:

@@ -107,6 +107,7 @@ def _write(out: Path, graded: Sequence[Graded], exercises: Sequence[str], seed: 
     for one in graded:
         pages.write(out / "feedback" / f"{one.learner}.html", one, seed, exercises)
         reports.write_gradescope(out / "gradescope" / f"{one.learner}.json", one, exercises)
+    pages.write_symptoms(out / "feedback")
     with open(out / "findings.csv", "w", newline="") as file:
         table = csv.writer(file)
         table.writerow(["learner", "finding"])
@@ -160,8 +161,8 @@ def _form(options: argparse.Namespace, console: Console) -> str:
     why = "; ".join(f"{form}: {sandbox.problem(form)}" for form in sandbox.FORMS[:-1])
     say(
         console,
-        f"there is no sandbox here ({why}). Install bubblewrap (`apt install bubblewrap`), or grade "
-        "submissions that you trust with --unsafe.",
+        f"there is no sandbox here ({why}). Install bubblewrap ({sandbox.GET['bubblewrap']}), or grade "
+        "submissions that you trust with --unsafe. `course doctor` says more.",
     )
     return ""
 

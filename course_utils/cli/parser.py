@@ -104,6 +104,9 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument(
         "--wrong", action="store_true", help="the wrong kernels of solutions/wrong instead of the solutions"
     )
+    sub.add_argument(
+        "--key", metavar="FILE", help="what its results are signed for (default: build/bundle.key)"
+    )
     sub = command(
         "import", "records.import_results", "record the results file of a bundle, with where it comes from"
     )
@@ -115,6 +118,10 @@ def parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help="solutions/measured/NAME.json (default: ladder)",
     )
+    sub.add_argument(
+        "--key", metavar="FILE", help="with which the bundle was made (default: build/bundle.key)"
+    )
+    sub.add_argument("--unsigned", action="store_true", help="also what no bundle of yours has signed")
     return course
 
 
@@ -127,7 +134,12 @@ def _add_grade(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "--step", action="append", metavar="STEP", help="step01 ... case15; repeat for several (default: all)"
     )
-    sub.add_argument("--backend", default="emulator", choices=("emulator", "gpu"))
+    sub.add_argument(
+        "--backend",
+        default="emulator",
+        choices=("emulator", "gpu"),
+        help="gpu: results and speed on the Hopper GPU of this machine too",
+    )
     sub.add_argument(
         "--jobs",
         type=int,

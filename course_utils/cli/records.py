@@ -14,7 +14,7 @@ from course_utils.compile.factory import DSLS
 from course_utils.compile.load import load_factory, load_planted, planted, solution_path
 from course_utils.grading import steps
 from course_utils.recordings import bundle as archives
-from course_utils.recordings import measured, model
+from course_utils.recordings import measured, model, signing
 
 
 def plot(options: argparse.Namespace, console: Console) -> int:
@@ -51,13 +51,18 @@ def bundle(options: argparse.Namespace, console: Console) -> int:
         def show(item: tuple[str, tuple[int, ...]]) -> None:
             progress.update(task, advance=1, description=f"{item[0]} at {'x'.join(map(str, item[1]))}")
 
-        archives.write(options.out, kernels, factory.compile_factory, show)
+        key = signing.key(_key(options))
+        archives.write(options.out, kernels, factory.compile_factory, show, key)
     say(
         console,
         f"wrote {options.out}: {len(kernels)} kernels. On the GPU machine: python {Path(options.out).name} "
         "--out results.json",
     )
     return 0
+
+
+def _key(options: argparse.Namespace) -> Path:
+    return Path(options.key) if options.key else BUILD / "bundle.key"
 
 
 def _sizes(kernel: dict) -> set[tuple[int, int, int]]:
@@ -96,6 +101,6 @@ def _wrong_kernels(dsls: list[str]) -> list[dict]:
 
 def import_results(options: argparse.Namespace, console: Console) -> int:
     """Record what a bundle found."""
-    path = measured.record(options.results, options.name)
+    path = measured.record(options.results, options.name, _key(options), options.unsigned)
     say(console, f"recorded {path}")
     return 0

@@ -93,6 +93,18 @@ def judge(
     return replace(verdict, output=cards.output(answer for _, answer in answered))
 
 
+def together(
+    case: CopyCase, verdict: Verdict, machine: Backend, answered: Sequence[tuple[Launch, Answer]]
+) -> Verdict:
+    """The ``verdict`` on a copy that is right where it was emulated, with what a GPU, ``machine``, says."""
+    *parts, emulated = verdict.checks
+    results = _results(case, machine, answered)
+    if results.passed:
+        results = replace(emulated, detail=f"{emulated.detail}; on the GPU {results.detail}")
+    whole = Verdict.of(case.id, verdict.dsl, machine.name, [*parts, results], receipt=verdict.receipt)
+    return replace(whole, printed=verdict.printed, output=verdict.output)
+
+
 def _launches(case: CopyCase, copy: object, dsl: str, printed: list[str], going: Going) -> Iterator[Launch]:
     """What a machine is to run, compiled as it is asked for; ``printed`` gets what the factory printed."""
     made = going.compiling(compile_sizes(copy, dsl, case.shapes, "copy"), len(case.shapes))

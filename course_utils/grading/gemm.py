@@ -134,21 +134,40 @@ def judge(
     first = _first(step, [launch for launch, _ in answered])
     receipt = receipts.read_ptx(first.ptx)
     unmet = _unmet(step, answered, first, receipt)
+    unseen: dict[str, str] = {}
     if strict:
         seen = [(launch.artifact, answer.facts or {}) for launch, answer in answered]
-        unmet |= conditions.unseen(step.requires, seen)
+        unseen = conditions.unseen(step.requires, seen)
     results = _results(step, machine, answered)
     own = conditions.asks_for_own(step.requires, first)
     if results.passed and own and (restored := _restored(machine, *answered[0])):
         unmet[conditions.OWN] = restored
-    results = _gated(results, unmet)
-    instructions = _instructions(step, answered, unmet)
+    results = _gated(results, unmet | unseen)
+    instructions = _instructions(step, answered, unmet, unseen)
     going.ends(instructions, results)
     speed, timing = _speed(step, machine, results.passed, timed, going)
     parts = (_compiles(step, first), _tensor_maps(step, first), instructions, results, speed)
     table = receipts.table(receipt, first)
     output = cards.output(answer for _, answer in answered)
     return replace(Verdict.of(step.id, dsl, machine.name, parts, step.whole, timing, table), output=output)
+
+
+def together(step: Step, verdict: Verdict, machine: Backend, answered: Answered) -> Verdict:
+    """The ``verdict`` on a kernel that is right where it was emulated, with what a GPU, ``machine``, says of
+    it: results are right where both say so. Speed is of the launch that was timed, where there is one.
+    """
+    *parts, emulated, speed = verdict.checks
+    results = _results(step, machine, answered)
+    timing = [answer.timing for _, answer in answered if answer.timing]
+    if not results.passed:
+        speed = _untimed(step)
+    elif timing:
+        speed = _rate(step, timing[0])
+    if results.passed:
+        results = replace(emulated, detail=f"{emulated.detail}; on the GPU {results.detail}")
+    parts += [results, speed]
+    whole = Verdict.of(step.id, verdict.dsl, machine.name, parts, step.whole, timing, verdict.receipt)
+    return replace(whole, printed=verdict.printed, output=verdict.output)
 
 
 def _tensor_maps(step: Step, artifact: Artifact) -> Part:
@@ -210,13 +229,19 @@ def _restored(machine: Backend, launch: Launch, answer: Answer) -> str:
     )
 
 
-def _instructions(step: Step, answered: Answered, unmet: dict[str, str]) -> Part:
-    share = 1 - len(unmet) / (len(step.requires) + len(step.forbids))
+def _instructions(step: Step, answered: Answered, unmet: dict[str, str], unseen: dict[str, str]) -> Part:
+    asked = len(step.requires) + len(step.forbids)
+    share = 1 - len(unmet | unseen) / asked
     if unmet:
         first, *others = unmet.values()
-        detail = f"{len(unmet)} of {len(step.requires) + len(step.forbids)} missing"
+        others += [text for name, text in unseen.items() if name not in unmet]
         card = cards.of_text(f"This step {first}", "missing", others)
-        return score(step, "instructions", False, detail, card, share)
+        return score(step, "instructions", False, f"{len(unmet | unseen)} of {asked} missing", card, share)
+    if unseen:  # why they did not run is what the results tell
+        detail = f"{len(unseen)} of {asked} were not seen to run: {', '.join(unseen)}"
+        wrong = any(not answer.ok and not answer.error for _, answer in answered)
+        why = None if wrong else cards.of_text(f"This step {next(iter(unseen.values()))}", "missing")
+        return score(step, "instructions", False, detail, why, share)
     detail = "all that the step is about survived the compiler"
     seen = any(answer.facts and answer.finished for _, answer in answered)
     if not seen and not conditions.PROPERTIES.keys().isdisjoint(step.requires):
@@ -312,13 +337,15 @@ def _speed(
         idle = "not timed: speed is not what this one is about"
         return score(step, "speed", None, machine.lacks if step.speed_floor else idle), []
     if not right:
-        return score(step, "speed", None, "not timed: a wrong result has no speed", idle=NOT_REACHED), []
+        return _untimed(step), []
     if machine.lacks and step.speed_floor:
         return score(step, "speed", None, machine.lacks), []
     timing: list[dict] = []
     for artifact, mode in timed:
         going.works("speed", f"timing {_words_of(artifact.problem)} beside cuBLAS")
         answer = machine.time(artifact, mode)
+        if answer.error == "not_run":
+            return score(step, "speed", None, answer.detail), timing
         if answer.timing is None:
             return score(step, "speed", False, "", cards.of_answer(answer, artifact)), timing
         timing.append(answer.timing)
@@ -327,18 +354,26 @@ def _speed(
         return score(step, "speed", True, text), timing
     if not timing:
         return score(step, "speed", None, "not timed in this run"), timing
-    run = timing[0]
+    return _rate(step, timing[0]), timing
+
+
+def _untimed(step: Step) -> Part:
+    return score(step, "speed", None, "not timed: a wrong result has no speed", idle=NOT_REACHED)
+
+
+def _rate(step: Step, run: dict) -> Part:
+    """A timed run, held against the step's floor."""
+    floor = step.speed_floor or 0.0
     text = (
         f"{run['tflops']:.0f} TFLOP/s at {' x '.join(map(str, run['size']))}, {run['ratio']:.2f} of cuBLAS "
-        f"({run['cublas_tflops']:.0f}); the step asks for {step.speed_floor:.2f}"
+        f"({run['cublas_tflops']:.0f}); the step asks for {floor:.2f}"
     )
     low, high = run["ratio_quartiles"]
     if high - low > UNSTEADY:
         text += f". The timing is unsteady (half of the samples outside {low:.2f} to {high:.2f}): "
         text += "is another program on this GPU?"
-    if run["ratio"] >= step.speed_floor:
-        return score(step, "speed", True, text), timing
-    slow = f"It is right, and slow: {run['ratio']:.2f} of cuBLAS; the step asks for {step.speed_floor:.2f}."
-    return score(
-        step, "speed", False, text, cards.of_text(f"{slow} Compare your receipt with the step's.", "slow")
-    ), timing
+    if run["ratio"] >= floor:
+        return score(step, "speed", True, text)
+    slow = f"It is right, and slow: {run['ratio']:.2f} of cuBLAS; the step asks for {floor:.2f}."
+    card = cards.of_text(f"{slow} Compare your receipt with the step's.", "slow")
+    return score(step, "speed", False, text, card)

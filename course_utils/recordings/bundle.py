@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import hashlib
 import json
 import sys
 import zipfile
@@ -18,11 +19,13 @@ from course_utils.artifact import Artifact
 from course_utils.grading import hints, steps
 from course_utils.grading.gemm import judge
 from course_utils.grading.verdict import Verdict
+from course_utils.recordings import signing
 from course_utils.run import backends
 from course_utils.run.backends import TIME_LIMIT, Gpu, Launch
 
 MAIN = "import sys\nfrom course_utils.recordings.bundle import main\nsys.exit(main())\n"
 PACKAGES = ("ptx", "tma", "compile", "run", "grading", "recordings")  # what a check needs, whole
+SIGNING = "signing.json"  # of an archive: which kernels it holds, and the key that signs their results
 SUSTAINED_SIZES = tuple(size for size in steps.TIMED_SIZES if len(set(size)) == 1)
 
 
@@ -31,13 +34,15 @@ def write(
     kernels: list[dict],
     compile_kernel: Callable[..., Artifact],
     progress: Callable[[tuple], object] = lambda item: None,
+    own_key: bytes | None = None,
 ) -> None:
     """Write a bundle. A kernel is a dict of ``name``, ``step``, ``dsl``, ``factory``, and ``timed``: whether
     to time it.
 
-    ``compile_kernel(factory, dsl, size)`` makes an Artifact. Raises CompileError and OSError.
+    ``compile_kernel(factory, dsl, size)`` makes an Artifact. With ``own_key`` the archive carries a key that
+    is derived from it for these kernels, and signs what it finds. Raises CompileError and OSError.
     """
-    manifest = []
+    manifest, found = [], hashlib.sha256()
     with contextlib.ExitStack() as undo, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         undo.callback(Path(path).unlink)  # half an archive is none
         root = Path(__file__).parents[1]
@@ -54,12 +59,18 @@ def write(
             for size in dict.fromkeys(sizes):
                 artifact = compile_kernel(kernel["factory"], kernel["dsl"], size)
                 versions = artifact.versions
-                archive.writestr(_entry(kernel["name"], size), artifact.to_bytes())
+                blob = artifact.to_bytes()
+                found.update(f"{_entry(kernel['name'], size)} {len(blob)}\n".encode() + blob)
+                archive.writestr(_entry(kernel["name"], size), blob)
                 progress((kernel["name"], size))
             manifest.append(
                 {key: kernel[key] for key in ("name", "step", "dsl", "timed")} | {"versions": versions}
             )
         archive.writestr("manifest.json", json.dumps(manifest, indent=1))
+        if own_key:
+            bundle = found.hexdigest()
+            key = signing.derived(own_key, bundle).decode()
+            archive.writestr(SIGNING, json.dumps({"bundle": bundle, "key": key}))
         undo.pop_all()
 
 
@@ -104,7 +115,19 @@ def run(
                 else:
                     done["timings"].append(answer.timing)
             say(summary(done, "sustained"))
-    return {"provenance": provenance(device, {k["dsl"]: k["versions"] for k in manifest}), "entries": entries}
+    where = provenance(device, {k["dsl"]: k["versions"] for k in manifest})
+    return _signed(path, {"provenance": where, "entries": entries})
+
+
+def _signed(path: str | Path, results: dict) -> dict:
+    """The results with the archive's signature, where it carries a key."""
+    with zipfile.ZipFile(path) as archive:
+        if SIGNING not in archive.namelist():
+            return results
+        told = json.loads(archive.read(SIGNING))
+    results = {**results, "provenance": {**results["provenance"], "bundle": told["bundle"]}}
+    results = json.loads(json.dumps(results))  # as it will be read
+    return {**results, "signature": signing.sign(told["key"].encode(), results)}
 
 
 def _artifacts(archive: zipfile.ZipFile, name: str) -> dict[tuple[int, ...], Artifact]:

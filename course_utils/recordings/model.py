@@ -16,6 +16,7 @@ import msgspec
 # Finite and above 0: TFLOP/s, or a share of cuBLAS's.
 Rate = Annotated[float, msgspec.Meta(gt=0, lt=1e6)]
 Points = Annotated[float, msgspec.Meta(ge=0, lt=1e6)]
+LIMIT = 16 << 20  # bytes of a results file; the largest of the course has 0.1 MB
 
 
 class MeasuredError(ValueError):
@@ -88,7 +89,11 @@ def read(path: str | Path, timed: bool = True) -> dict:
     With ``timed=False`` its provenance may be empty or missing.
     """
     try:
-        results = json.loads(Path(path).read_text())
+        with open(path, "rb") as file:
+            text = file.read(LIMIT + 1)
+        if len(text) > LIMIT:
+            raise ValueError(f"it is larger than {LIMIT >> 20} MB")
+        results = json.loads(text)
     except (OSError, ValueError, RecursionError) as error:
         raise MeasuredError(f"{path} is not a results file: {error}") from error
     if not isinstance(results, dict) or not isinstance(results.get("entries"), list):
@@ -109,8 +114,12 @@ def read(path: str | Path, timed: bool = True) -> dict:
 
 
 def write(path: str | Path, results: dict) -> None:
-    """Write a results file. Raises OSError."""
-    Path(path).write_text(json.dumps(results, indent=1) + "\n")
+    """Write a results file. Raises OSError, and MeasuredError where a number is none or it nests too deep."""
+    try:
+        text = json.dumps(results, indent=1, allow_nan=False)
+    except (ValueError, RecursionError) as error:
+        raise MeasuredError(f"{path} is not written, it could not be read again: {error}") from error
+    Path(path).write_text(text + "\n")
 
 
 def usable(raw: object, kind: type) -> object | None:

@@ -16,7 +16,7 @@ from typing import Protocol, runtime_checkable
 
 from course_utils.artifact import Artifact
 from course_utils.run import client
-from course_utils.run.client import WorkerDied, WorkerTimeout
+from course_utils.run.client import Worker, WorkerDied, WorkerNotUp, WorkerTimeout
 from course_utils.run.protocol import Answer
 
 NAMES = ("auto", "gpu", "emulator", "compile")
@@ -63,16 +63,18 @@ class Backend(Protocol):
         """
 
     def time(self, artifact: Artifact, mode: str) -> Answer:
-        """One timed run beside cuBLAS; ``mode`` is "burst" or "sustained"."""
+        """One timed run beside cuBLAS; ``mode`` is "burst", "sustained" or "graded"."""
 
 
 class Gpu:
-    """The Hopper GPU of this machine. ``limit`` is seconds for one launch."""
+    """The Hopper GPU of this machine. ``limit`` is seconds for one launch, ``worker`` the process that asks
+    it, None for the one that all of this process share.
+    """
 
     name, lacks = "gpu", ""
 
-    def __init__(self, limit: float = TIME_LIMIT) -> None:
-        self.limit = limit
+    def __init__(self, limit: float = TIME_LIMIT, worker: Worker | None = None) -> None:
+        self.limit, self._worker = limit, worker
 
     def run(self, launches: Iterable[Launch], heard: Heard = _ignored) -> list[tuple[Launch, Answer]]:
         answered = []
@@ -85,7 +87,10 @@ class Gpu:
         return answered
 
     def ask(self, launch: Launch) -> Answer:
-        """One launch, checked. What ended it has an ``error``, and the next launch gets a fresh process."""
+        """One launch, checked. What ended it has an ``error``, and the next launch gets a fresh process.
+
+        What never reached the GPU has ``error`` "not_run" and a ``detail``.
+        """
         return self._request("run", launch.artifact, self.limit, kind=launch.kind)
 
     def time(self, artifact: Artifact, mode: str) -> Answer:
@@ -94,8 +99,10 @@ class Gpu:
     def _request(self, op: str, artifact: Artifact, limit: float, **fields: object) -> Answer:
         try:
             seed = secrets.randbits(31)
-            worker = client.worker(client.GPU)
+            worker = self._worker or client.worker(client.GPU)
             return Answer.from_fields(worker.request(op, artifact, limit, seed=seed, **fields))
+        except (WorkerNotUp, OSError) as error:
+            return Answer(error="not_run", detail=f"not run: the GPU's process did not start: {error}")
         except WorkerTimeout:
             return Answer(error="timeout", detail=f"{limit:g}")
         except WorkerDied as error:
@@ -227,12 +234,12 @@ def _driver() -> bool:
     return True
 
 
-def find_gpu() -> tuple[dict | None, str]:
-    """The Hopper GPU here, or None and the reason there is none to use."""
+def find_gpu(worker: Worker | None = None) -> tuple[dict | None, str]:
+    """The Hopper GPU here, or None and the reason there is none to use. ``worker`` as ``Gpu`` takes it."""
     if not _driver():
         return None, "there is no NVIDIA driver here"
     try:
-        device = client.worker(client.GPU).device()
+        device = (worker or client.worker(client.GPU)).device()
     except WorkerTimeout:
         return None, "the GPU did not answer within two minutes"
     except (WorkerDied, OSError) as error:

@@ -34,6 +34,10 @@ class WorkerDied(Exception):
     """The worker ended without an answer. The text holds the end of what it printed."""
 
 
+class WorkerNotUp(WorkerDied):
+    """The worker never came up: no kernel was launched yet, so this machine is at fault."""
+
+
 class Worker:
     """A warm worker process that runs ``module``.
 
@@ -61,7 +65,8 @@ class Worker:
     def request(self, op: str, artifact: Artifact, limit: float, **fields: object) -> dict:
         """One answer of the module's ``serve``. ``limit`` is seconds, a start of the process not counted.
 
-        Raises WorkerTimeout and WorkerDied; after either, the next request starts a fresh process.
+        Raises WorkerTimeout and WorkerDied; after either, the next request starts a fresh process. Of the
+        latter, WorkerNotUp is raised before the kernel reaches the GPU.
         """
         self._up()
         return self._ask({"op": op, **fields}, artifact.to_bytes(), limit)
@@ -96,7 +101,12 @@ class Worker:
     def _up(self) -> None:
         self.start()
         if not self._answered:
-            self._ask({"op": "device"}, b"", START_LIMIT)
+            try:
+                self._ask({"op": "device"}, b"", START_LIMIT)
+            except WorkerTimeout:
+                raise WorkerNotUp(f"it did not answer within {START_LIMIT:g} s") from None
+            except WorkerDied as error:
+                raise WorkerNotUp(str(error)) from error
             self._answered = True
 
     @staticmethod

@@ -23,7 +23,8 @@ class Answer:
     """What a machine says of one Artifact.
 
     ``error`` says why there is no result: a CUresult's name, "timeout", "died", "out_of_memory",
-    "timed_output" or "not_run" (this machine cannot), and ``detail`` is the machine's own word on it. Else
+    "timed_output", "refused" (a timed run that is no measurement, see ``run.gpu.graded``) or "not_run" (this
+    machine cannot), and ``detail`` is the machine's own word on it. Else
     ``ok`` says whether the results are right and nothing else was found, and ``diagnosis`` what is wrong.
     ``finished`` is False where the emulated kernel could not come to its end, ``findings`` are the
     emulator's, as data (see ``emulator.worker``), ``kinds`` theirs, ``schedule`` the seed that showed them,

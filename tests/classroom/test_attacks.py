@@ -4,12 +4,17 @@ Each source runs in the sandbox as a learner's would. What it forges is data; th
 which it cannot reach.
 """
 
+import contextlib
+import io
 import json
+import re
 import struct
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from course_utils.artifact import Artifact, Parameter
 from course_utils.classroom import sandbox, workshop
@@ -17,6 +22,8 @@ from course_utils.classroom.judge import judge
 from course_utils.classroom.sandbox import Limits
 from course_utils.compile.factory import compile_factory
 from course_utils.compile.load import load_factory, solution_path
+from course_utils.run.emulator.emulate import EmulatorError
+from course_utils.run.emulator.launch import emulated
 
 pytestmark = pytest.mark.skipif(not sandbox.available(), reason="no sandbox on this machine")
 ROOT = Path(__file__).parents[2]
@@ -152,9 +159,6 @@ def taken(blob, size=SIZES[0], source=""):
 
 def of_fields(artifact, **fields):
     """An Artifact's bytes with fields of its JSON changed."""
-    import io
-    import zipfile
-
     source = zipfile.ZipFile(io.BytesIO(artifact.to_bytes()))
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w") as archive:
@@ -268,3 +272,36 @@ def mend(maps): return [Two(**m.__dict__) for m in maps]
     assert verdict.points == 0 and "mend must return" in verdict.diagnosis
     solution = (ROOT / "solutions" / "maps" / "case11_contract.py").read_text()
     assert judge("case11", "maps", solution, "seed").verdict.points == 10
+
+
+def test_maps_that_never_come_are_waited_for_from_outside(monkeypatch):
+    monkeypatch.setattr(workshop, "LIMITS", Limits(seconds=2))
+    verdict = judge("case11", "maps", "def mend(maps):\n    while True: pass", "seed").verdict
+    assert verdict.points == 0 and "did not end within 2 s" in verdict.diagnosis
+
+
+# -- PTX that would be Python
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        r"(?<=, )%tid\.x",
+        r"(?<=mov)\.u32",
+        r"(?<=\.reg \.b32 \t%r<)\d+",
+        r"(?<=wgmma\.mma_async)\.sync",
+        r"(?m)(?<=\.loc\t)1",
+        r'(?m)(?<=\.file\t1 ")[^"]*',
+        r"(?<=\.visible \.entry )\w+",
+        r"(?<=\.align )\d+",
+        r"(?<=\[%rd)\d+(?=\])",
+    ],
+)
+@pytest.mark.parametrize("form", ["{}", '"+{}+"', "1);{}#", "0\n{}\n"])
+def test_ptx_is_never_run_as_python(honest, place, form, tmp_path):
+    payload = form.format(f"__import__('pathlib').Path('{tmp_path}/ran').touch()")
+    ptx = re.sub(place, lambda _: payload, honest.ptx, count=1)
+    assert ptx != honest.ptx
+    with contextlib.suppress(EmulatorError):
+        emulated(replace(honest, ptx=ptx), torch.Generator().manual_seed(0), 0)
+    assert not (tmp_path / "ran").exists()

@@ -6,7 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from course_utils.classroom.ledger import Entry, Ledger, LedgerError, digest
+from course_utils.classroom.ledger import Entry, Ledger, digest
+from course_utils.recordings.signing import KeyFileError
 
 ENTRY = Entry(digest("def gemm"), "step05-cute", "seed", "emulator", "bubblewrap", "checker")
 VERDICT = {"points": 9.0, "max_points": 10.0}
@@ -83,11 +84,11 @@ def test_a_key_that_others_read_is_refused(tmp_path):
     Ledger(tmp_path)
     assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
     (tmp_path / "key").chmod(0o644)
-    with pytest.raises(LedgerError, match="chmod 600"):
+    with pytest.raises(KeyFileError, match="chmod 600"):
         Ledger(tmp_path)
     (tmp_path / "key").chmod(0o600)
     (tmp_path / "key").write_text("short")
-    with pytest.raises(LedgerError, match="is no key"):
+    with pytest.raises(KeyFileError, match="is no key"):
         Ledger(tmp_path)
 
 

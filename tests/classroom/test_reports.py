@@ -9,6 +9,7 @@ from course_utils.classroom import pages, reports, similar, submissions
 from course_utils.classroom.reports import Graded
 from course_utils.classroom.submissions import EXERCISES, Submission
 from course_utils.compile.load import solution_path
+from course_utils.grading.verdict import MAP
 
 
 def record(points=9.0, diagnosis="", page="<p>page</p>", sandbox="bubblewrap"):
@@ -77,6 +78,15 @@ def test_a_page_shows_what_a_learner_wrote_as_text(class_, tmp_path):
     assert "<script>" not in text and "&lt;script&gt;" in text and "&lt;seed&gt;" in text
     assert "13.7 of 290" in text and "not judged yet" in text and "not handed in" in text
     assert text.count("<p>page</p>") == 2
+
+
+def test_what_a_card_links_to_lies_beside_the_pages(class_, tmp_path):
+    linked = record(page=f"<a href='{MAP}#races'>What this can mean</a>")
+    pages.write(tmp_path / "ada.html", Graded(class_[0].submission, {"step05-cute": linked}), "seed")
+    pages.write_symptoms(tmp_path)
+    assert "href='symptom_map.html#races'" in (tmp_path / "ada.html").read_text()
+    text = (tmp_path / "symptom_map.html").read_text()
+    assert '<a id="races"' in text and "<table>" in text
 
 
 SOLUTION = solution_path("step05", "cute").read_text()

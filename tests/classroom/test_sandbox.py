@@ -1,6 +1,7 @@
 """What a command in the sandbox cannot do, and what ends it."""
 
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -158,3 +159,44 @@ def test_what_it_cannot_start_is_the_machines_fault(monkeypatch, tmp_path):
 def test_unsafe_keeps_the_clock_alone():
     ended = run("while True: pass", limits=Limits(seconds=1), form="unsafe")
     assert "did not end within 1 s" in ended.why
+
+
+needs_podman = pytest.mark.skipif(bool(sandbox.problem("podman")), reason="no podman that works")
+ATTEMPTS = """import os, socket
+def refused(what, *arguments):
+    try:
+        what(*arguments)
+    except OSError:
+        return True
+places = COURSE, "/usr/planted", "/planted", "/proc/sys/kernel/core_pattern"
+print([refused(open, path, "a") for path in places],
+      refused(socket.create_connection, ("1.1.1.1", 53), 2), refused(os.setuid, 0), os.getuid(),
+      "solutions" in os.listdir(ROOT), "SECRET" in os.environ, sorted(os.listdir("/run")))
+""".replace("COURSE", repr(str(ROOT / "course_utils" / "artifact.py"))).replace("ROOT", repr(str(ROOT)))
+
+
+@needs_podman
+def test_podman_walls_off_the_same(monkeypatch):
+    monkeypatch.setenv("SECRET", "token")
+    ended = run(ATTEMPTS, form="podman")
+    words = f"[True, True, True, True] True True {sandbox.USER} False False []\n"
+    assert ended.output.decode().replace("['.containerenv']", "[]") == words, ended.said
+
+
+@needs_podman
+@pytest.mark.parametrize("bomb", ["time", "memory", "output"])
+def test_podman_is_ended_from_outside(bomb):
+    code, why = BOMBS[bomb]
+    limits = Limits(2 if "1 s" in why else 20, 1 << 29, 32, 1 << 20, 1 << 26)
+    assert why.replace("1 s", "2 s") in run(code, limits=limits, form="podman").why
+    left = subprocess.run(["podman", "ps", "--all", "--format", "{{.Names}}"], capture_output=True, text=True)
+    assert "course-grade" not in left.stdout
+
+
+def test_a_podman_that_starts_nothing_is_the_machines_fault(monkeypatch, tmp_path):
+    (tmp_path / "podman").write_text("#!/bin/sh\necho 'crun: cgroups in hybrid mode' >&2\nexit 126\n")
+    (tmp_path / "podman").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(SandboxError, match="podman: crun: cgroups in hybrid mode"):
+        run("print(1)", form="podman")
+    assert "hybrid mode" in sandbox.problem("podman") and "podman" not in sandbox.available()

@@ -159,8 +159,11 @@ def test_a_class_of_folders_files_and_archives(tmp_path):
          ["Ada L_17", "Bob_18"]),
         (["lovelaceada_LATE_1234_5678_step05_cute.py", "bob_1_2_step05_cute.py"], ["bob", "lovelaceada"]),
         (["ada/step05_cute.py", "bob/step05_cute.py", "__MACOSX/ada/._step05_cute.py"], ["ada", "bob"]),
+        ([f"assignment_1_export/{name}" for name in
+          ("submission_12/step05_cute.py", "submission_13/a/step05_cute.py", "submission_metadata.yml")],
+         ["submission_12", "submission_13"]),
     ],
-    ids=["Moodle", "Canvas", "folders"],
+    ids=["Moodle", "Canvas", "folders", "Gradescope"],
 )  # fmt: skip
 def test_an_export_of_a_platform(tmp_path, names, learners):
     with zipfile.ZipFile(tmp_path / "export.zip", "w") as archive:

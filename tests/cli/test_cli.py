@@ -526,14 +526,19 @@ def test_doctor_looks_at_python_packages_compiler_and_gpu(course):
     rows = [line.split()[:2] for line in out.splitlines()]
     assert rows[0][1] == "python" and [what for _, what in rows[-3:]] == ["compiler", "cute", "gpu"]
     assert ["fine", "compiler"] in rows and err == ""
-    assert code == (FAILED if any(state == "look" for state, what in rows if what != "gpu") else PASSED)
+    optional = ("gpu", "sandbox")
+    assert [what for _, what in rows].count("sandbox") == 2
+    assert code == (
+        FAILED if any(state == "look" for state, what in rows if what not in optional) else PASSED
+    )
 
 
 @pytest.mark.parametrize(
-    "bad, code", [(None, PASSED), ("gpu", PASSED), ("torch", FAILED), ("compiler", FAILED), ("cute", FAILED)]
+    "bad, code",
+    [(None, PASSED), ("gpu", PASSED), ("sandbox", PASSED), ("torch", FAILED), ("compiler", FAILED)],
 )
 def test_doctor_exits_1_where_something_but_the_gpu_is_missing(bad, code, course, monkeypatch):
-    kinds = ("torch", "compiler", "cute", "gpu")
+    kinds = ("torch", "sandbox", "compiler", "cute", "gpu")
     monkeypatch.setattr(doctor, "findings", lambda: [(what, what != bad, "[words]") for what in kinds])
     got, out, _ = course("doctor")
     assert got == code
@@ -577,22 +582,30 @@ def test_import_records_a_good_file(course):
     entry = {"name": "step03 tilelang", "step": "step03", "dsl": "tilelang", "checks": [], "timings": []}
     good = {"provenance": PROVENANCE, "entries": [entry]}
     write("results.json", json.dumps(good))
-    code, out, _ = course("import", "results.json")
+    code, out, _ = course("import", "results.json", "--unsigned")
     assert (code, out) == (PASSED, f"recorded {measured.FOLDER / 'ladder.json'}\n")
     assert measured.load() == good
-    assert course("import", "results.json", "--as", "wrong")[0] == PASSED
+    assert course("import", "results.json", "--as", "wrong", "--unsigned")[0] == PASSED
     assert measured.load("wrong") == good
     for name in ("../wrong", "", "Wrong"):
-        assert course("import", "results.json", "--as", name)[0] == USAGE
+        assert course("import", "results.json", "--as", name, "--unsigned")[0] == USAGE
 
 
 def test_import_of_no_entries_exits_2_and_keeps_what_was_recorded(course):
     entry = {"name": "step03 tilelang", "step": "step03", "dsl": "tilelang", "checks": [], "timings": []}
     write("results.json", json.dumps({"provenance": PROVENANCE, "entries": [entry]}))
-    course("import", "results.json")
+    course("import", "results.json", "--unsigned")
     write("empty.json", json.dumps({"provenance": PROVENANCE, "entries": []}))
-    assert course("import", "empty.json")[0] == USAGE
+    assert course("import", "empty.json", "--unsigned")[0] == USAGE
     assert measured.load()["entries"] == [entry]
+
+
+def test_import_refuses_what_no_bundle_signed(course):
+    entry = {"name": "step03 tilelang", "step": "step03", "dsl": "tilelang", "checks": [], "timings": []}
+    write("results.json", json.dumps({"provenance": PROVENANCE, "entries": [entry]}))
+    code, out, err = course("import", "results.json")
+    assert (code, out) == (USAGE, "") and not measured.FOLDER.exists()
+    assert "results.json is not signed" in err and "`course import --unsigned` records it" in err
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"entries": []}', '{"provenance": 5, "entries": []}'])
@@ -622,6 +635,7 @@ def test_bundle_of_a_step(course):
     (kernel,) = manifest("out.pyz")
     assert kernel.pop("versions")["tilelang"]
     assert kernel == {"name": "step01 tilelang", "step": "step01", "dsl": "tilelang", "timed": True}
+    assert os.stat("build/bundle.key").st_mode & 0o077 == 0
     with zipfile.ZipFile("out.pyz") as archive:
         assert Artifact.from_bytes(archive.read("artifacts/step01 tilelang/128x128x64.zip")).problem == (
             128,

@@ -6,6 +6,7 @@ from importlib.metadata import PackageNotFoundError
 import pytest
 
 from course_utils import cli
+from course_utils.classroom import sandbox
 from course_utils.cli import doctor
 
 VERSIONS = {"torch": "2.8.0+cu128", "numpy": "2.0.2", "tilelang": "0.1.14"}
@@ -54,3 +55,22 @@ def test_a_command_that_misses_a_package_says_which_extra_has_it(monkeypatch, tm
     monkeypatch.setitem(sys.modules, "course_utils.figures.ladder", None)
     assert cli.main(["plot"]) == cli.EXIT_USAGE
     assert "pip install -e '.[lab]'" in capsys.readouterr().err
+
+
+def test_each_sandbox_is_said_with_its_version_and_what_it_lacks(monkeypatch):
+    monkeypatch.setattr(sandbox, "problem", lambda form: "no /proc" if form == "podman" else "")
+    monkeypatch.setattr(sandbox, "version", lambda form: "1.2")
+    (good, bad) = doctor._sandboxes()
+    assert good == ("sandbox", True, f"bubblewrap 1.2 works. It lacks {sandbox.LACKS['bubblewrap']}")
+    assert bad == ("sandbox", True, "podman 1.2 does not work: no /proc")  # one is enough
+    monkeypatch.setattr(sandbox, "problem", lambda form: "no /proc")
+    for _, fine, words in doctor._sandboxes():
+        assert not fine and "no /proc; the system may keep user namespaces from you" in words
+
+
+def test_a_machine_without_a_sandbox_is_told_how_to_get_one(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    rows = doctor._sandboxes()
+    assert [(name, fine) for name, fine, _ in rows] == [("sandbox", False)] * 2
+    assert "there is no bwrap on the PATH; `apt install bubblewrap`" in rows[0][2]
+    assert "there is no podman on the PATH; `apt install podman`" in rows[1][2]

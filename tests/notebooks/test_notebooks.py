@@ -194,16 +194,15 @@ def test_each_dsl_has_100_points():
 # -- what happens when they run: each notebook once as released and once solved
 
 
+NBGRADER_CONFIG = sync.NOTEBOOKS.parent / "course_utils" / "classroom" / "nbgrader_config.py"
 LIMIT = 120  # seconds for a cell: one that hangs ends; the longest needs ten on an idle machine
-NO_EXECUTION = """from nbgrader.preprocessors import (
-    AssignLatePenalties, CheckCellMetadata, DeduplicateIds, IgnorePattern, LimitOutput, OverwriteCells,
-    OverwriteKernelspec, SaveAutoGrades)
+NO_EXECUTION = """
+from nbgrader.preprocessors import AssignLatePenalties, IgnorePattern, LimitOutput, SaveAutoGrades
 
-c = get_config()
-c.Autograde.sanitize_preprocessors = [DeduplicateIds, OverwriteKernelspec, OverwriteCells, CheckCellMetadata]
+c.Autograde.sanitize_preprocessors.remove(ClearOutput)
 c.Autograde.autograde_preprocessors = [
     IgnorePattern, LimitOutput, SaveAutoGrades, AssignLatePenalties, CheckCellMetadata]
-"""  # nbgrader's own lists without ClearOutput and Execute: what was handed in has been executed already
+"""  # without ClearOutput and Execute: what was handed in has been executed already
 # Of the kernels that notebook 13 gives for repair: what the check says in the emulator, the parts that fail
 SYMPTOMS = {
     "case13a": ("lacks 16,384 of 49,152 bytes", {"results"}),
@@ -415,18 +414,36 @@ def test_nbgrader_itself_runs_and_validates(classroom, path):
 
 
 @pytest.mark.slow
+def test_validate_passes_a_right_kernel_whose_speed_this_machine_cannot_measure(tmp_path):
+    """The smallest notebook that has one: what step 3 imports, its solution in TileLang, and the check."""
+    notebook = read(sync.NOTEBOOKS / "03_spatial_tiling.ipynb")
+    first, *_ = code(notebook)
+    mine = [cell for cell in code(notebook) if "step03-tilelang" in str(cell.metadata)]
+    mine[0].source = sync.exercise("step03", "tilelang", solved=True)
+    notebook.cells = [first, *mine]
+    nbformat.write(notebook, tmp_path / "03.ipynb")
+    assert "Success!" in nbgrader(tmp_path, "validate", "03.ipynb")
+
+
+@pytest.mark.slow
 def test_nbgrader_adds_up_the_same_points(classroom, executed, tmp_path):
     """Executed work handed in: nbgrader puts its own cells back, reads every score and adds up. Five
-    notebooks: steps, a copy, maps and repairs.
+    notebooks: steps, a copy, maps and repairs. With the course's configuration, a check cell that the first
+    learner has copied costs nobody anything.
     """
     some = [path for path in PATHS if path.stem[:2] in ("01", "10", "11", "12", "13")]
     shutil.copytree(classroom, tmp_path, dirs_exist_ok=True)
-    (tmp_path / "nbgrader_config.py").write_text(NO_EXECUTION)
+    (tmp_path / "nbgrader_config.py").write_text(NBGRADER_CONFIG.read_text() + NO_EXECUTION)
     for student in ("blank", "solver"):
         folder = tmp_path / "submitted" / student / "ladder"
         folder.mkdir(parents=True)
         for path in some:
             shutil.copy(executed(student, path), folder)
+    twice = tmp_path / "submitted" / "blank" / "ladder" / some[0].name
+    notebook = read(twice)
+    (*_, check) = graded(notebook).values()
+    notebook.cells.append(nbformat.from_dict({**check, "id": "copied"}))
+    nbformat.write(notebook, twice)
     nbgrader(tmp_path, "autograde", "ladder")
     nbgrader(tmp_path, "export")
     rows = {row["student_id"]: row for row in csv.DictReader((tmp_path / "grades.csv").open())}

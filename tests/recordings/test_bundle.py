@@ -14,7 +14,8 @@ import pytest
 from course_utils.artifact import Artifact, Parameter, Resources, Tensor
 from course_utils.compile.errors import CompileError
 from course_utils.grading import steps
-from course_utils.recordings import bundle, measured
+from course_utils.recordings import bundle, measured, signing
+from course_utils.recordings.model import MeasuredError
 from course_utils.run import backends, client
 
 PACKAGE = Path(bundle.__file__).parents[1]
@@ -246,7 +247,7 @@ def test_results_are_what_measured_reads(archive, gpu, tmp_path, monkeypatch):
     results = bundle.run(archive, 5.0, say=said.append)
     (tmp_path / "results.json").write_text(json.dumps(results))
     monkeypatch.setattr(measured, "FOLDER", tmp_path / "measured")
-    measured.record(tmp_path / "results.json")
+    measured.record(tmp_path / "results.json", unsigned=True)
     (entry,) = measured.load()["entries"]
     assert (entry["name"], entry["step"], entry["dsl"], entry["passed"]) == (
         "step01 tilelang",
@@ -265,6 +266,71 @@ def test_results_are_what_measured_reads(archive, gpu, tmp_path, monkeypatch):
     assert provenance["versions"] == {"tilelang": "0.1.15"}
     assert "NVIDIA H200" in said[0] and "1 kernels" in said[0]
     assert said[1].startswith("step01 tilelang") and "1.5" in said[1] and "0.500" in said[1]
+
+
+@pytest.fixture
+def signed(gpu, tmp_path, monkeypatch):
+    """The results of a bundle that was made with a key, as its archive writes them."""
+    monkeypatch.setattr(measured, "FOLDER", tmp_path / "measured")
+    bundle.write(tmp_path / "out.pyz", [KERNEL], artifact, own_key=signing.key(tmp_path / "key"))
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "out.pyz")])
+    assert bundle.main(["--out", str(tmp_path / "results.json")]) == 0
+    return tmp_path / "results.json"
+
+
+def test_a_bundle_signs_what_its_run_found(signed, tmp_path):
+    measured.record(signed, own_key=tmp_path / "key")
+    kept = measured.load()
+    assert kept["entries"][0]["timings"] == [TIMING] and "signature" not in kept
+    assert len(kept["provenance"]["bundle"]) == 64
+    own = (tmp_path / "key").read_bytes()
+    with zipfile.ZipFile(tmp_path / "out.pyz") as archive:  # our own key stays here
+        assert all(own not in archive.read(name) for name in archive.namelist())
+
+
+def faster(results):
+    results["entries"][0]["timings"][0]["tflops"] = 1500.0
+
+
+def of_another_bundle(results):
+    """Signed with the key that one bundle carries, as another one's."""
+    key = signing.derived(b"k" * 64, results["provenance"]["bundle"])
+    fields = {name: value for name, value in results.items() if name != "signature"}
+    results["signature"] = signing.sign(key, fields)
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        (lambda results: results.pop("signature"), "is not signed"),
+        (lambda results: results["provenance"].pop("bundle"), "is not signed"),
+        (lambda results: results["provenance"].update(bundle=5), "is not signed"),
+        (lambda results: results.update(signature="0" * 64), "not right"),
+        (lambda results: results.update(signature="\u00e4"), "not right"),
+        (lambda results: results.update(signature=["x"]), "not right"),
+        (lambda results: results["provenance"].update(bundle="0" * 64), "not right"),
+        (lambda results: results.update(more=[]), "not right"),
+        (faster, "not right"),
+        (of_another_bundle, "not right"),
+    ],
+)
+def test_what_our_bundle_did_not_sign_is_refused_unless_told(change, words, signed, tmp_path):
+    results = json.loads(signed.read_text())
+    change(results)
+    signed.write_text(json.dumps(results))
+    with pytest.raises(MeasuredError, match=rf"{words}.*--unsigned"):
+        measured.record(signed, own_key=tmp_path / "key")
+    assert not measured.FOLDER.exists()
+    measured.record(signed, unsigned=True)
+
+
+def test_without_the_key_nothing_is_known_to_be_ours(signed, tmp_path):
+    with pytest.raises(MeasuredError, match="cannot be read here.*No such file.*--unsigned"):
+        measured.record(signed, own_key=tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+    signing.key(tmp_path / "other")
+    with pytest.raises(MeasuredError, match="not right.*other did not make its bundle.*--unsigned"):
+        measured.record(signed, own_key=tmp_path / "other")
 
 
 @pytest.mark.parametrize("quick", [True, False])

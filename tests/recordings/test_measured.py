@@ -21,9 +21,11 @@ GOOD = {"provenance": PROVENANCE, "entries": [ENTRY]}
 CHECK = {"name": "results", "passed": None, "points": 0, "max_points": 4.0, "detail": ""}
 TIMING = {"mode": "burst", "size": [4096] * 3, "tflops": 700.0, "cublas_tflops": 720.0, "ratio": 0.97}
 FULL = {**ENTRY, "checks": [CHECK], "timings": [TIMING], "points": 5.0, "receipt": [["wgmma", "8"]]}
-# that one compares two runs
+# those compare two runs, and say what a class takes
 COMMITTED = [
-    path for path in sorted(measured.FOLDER.glob("*.json")) if path.stem not in ("emulator", "proxy_fence")
+    path
+    for path in sorted(measured.FOLDER.glob("*.json"))
+    if path.stem not in ("emulator", "proxy_fence", "classroom")
 ]
 
 
@@ -48,27 +50,27 @@ def test_nothing_recorded_is_empty():
 
 
 def test_record_then_load(tmp_path, folder):
-    target = measured.record(write(tmp_path / "results.json", GOOD))
+    target = measured.record(write(tmp_path / "results.json", GOOD), unsigned=True)
     assert target == folder / "ladder.json"
     assert measured.load() == GOOD
 
 
 def test_record_under_another_name(tmp_path):
-    measured.record(write(tmp_path / "results.json", GOOD), "wrong")
+    measured.record(write(tmp_path / "results.json", GOOD), "wrong", unsigned=True)
     assert measured.load("wrong") == GOOD
     assert measured.load()["entries"] == []
 
 
 def test_record_replaces(tmp_path):
-    measured.record(write(tmp_path / "results.json", GOOD))
+    measured.record(write(tmp_path / "results.json", GOOD), unsigned=True)
     newer = {**GOOD, "provenance": {**PROVENANCE, "date": "2026-02-03"}}
-    measured.record(write(tmp_path / "results.json", newer))
+    measured.record(write(tmp_path / "results.json", newer), unsigned=True)
     assert measured.load() == newer
 
 
 def test_what_the_course_does_not_know_is_kept(tmp_path):
     more = {"provenance": {**PROVENANCE, "sms": 132}, "entries": [{**ENTRY, "diagnosis": "none"}]}
-    measured.record(write(tmp_path / "results.json", more))
+    measured.record(write(tmp_path / "results.json", more), unsigned=True)
     assert measured.load() == more
 
 
@@ -127,9 +129,33 @@ def test_every_committed_record_is_one():
 
 
 def test_a_bad_file_leaves_the_record_as_it_was(tmp_path):
-    measured.record(write(tmp_path / "results.json", GOOD))
+    measured.record(write(tmp_path / "results.json", GOOD), unsigned=True)
     with pytest.raises(MeasuredError):
         measured.record(write(tmp_path / "bad.json", {}))
+    assert measured.load() == GOOD
+
+
+UNWRITABLE = {
+    "a NaN where nobody looks": json.dumps({**GOOD, "power": float("nan")}),
+    "an infinity that JSON spells": json.dumps(GOOD)[:-1] + ', "power": 1e999}',
+    "lists in lists": json.dumps(GOOD)[:-1] + ', "more": ' + "[" * 99_000 + "]" * 99_000 + "}",
+    "too large": json.dumps({**GOOD, "more": "x" * model.LIMIT}),
+}
+
+
+@pytest.mark.parametrize("name", UNWRITABLE)
+def test_what_could_not_be_read_again_is_not_recorded(name, tmp_path):
+    path = write(tmp_path / "results.json", UNWRITABLE[name].encode())
+    with pytest.raises(MeasuredError, match="results.json is not a results file|is not written"):
+        measured.record(path, unsigned=True)
+    assert not list(measured.FOLDER.glob("*"))
+
+
+def test_a_results_file_that_nobody_signed_is_recorded_when_told(tmp_path):
+    path = write(tmp_path / "results.json", GOOD)
+    with pytest.raises(MeasuredError, match="results.json is not signed.*`course import --unsigned`"):
+        measured.record(path)
+    measured.record(path, unsigned=True)
     assert measured.load() == GOOD
 
 

@@ -18,7 +18,8 @@ class DriverError(RuntimeError):
         self.name, self.call = name, call
 
 
-def _check(result: tuple, call: str) -> Any:
+def checked(result: tuple, call: str) -> Any:
+    """What a driver call returned behind its status. Raises DriverError, with what the course was doing."""
     status, *values = result
     if status != driver.CUresult.CUDA_SUCCESS:
         raise DriverError(status.name, call)
@@ -32,7 +33,7 @@ def encode(tensor_map: TensorMap, address: int) -> driver.CUtensorMap:
     """
     t = tensor_map
     strides = t.strides or (0,)  # of rank 1 the driver reads none, and yet refuses an empty array
-    return _check(
+    return checked(
         driver.cuTensorMapEncodeTiled(
             driver.CUtensorMapDataType(t.data_type),
             t.rank,
@@ -57,11 +58,11 @@ class Kernel:
     """
 
     def __init__(self, artifact: Artifact, addresses: dict[str, int]):
-        self.module = _check(driver.cuModuleLoadData(artifact.cubin), "loading the kernel")
-        self.function = _check(
+        self.module = checked(driver.cuModuleLoadData(artifact.cubin), "loading the kernel")
+        self.function = checked(
             driver.cuModuleGetFunction(self.module, artifact.kernel.encode()), "finding the kernel"
         )
-        _check(
+        checked(
             driver.cuFuncSetAttribute(
                 self.function,
                 driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
@@ -98,11 +99,11 @@ class Kernel:
     def launch(self, stream: int) -> None:
         """Queue one launch on a CUstream handle. Raises DriverError where the launch is refused."""
         self.config.hStream = stream
-        _check(
+        checked(
             driver.cuLaunchKernelEx(self.config, self.function, ctypes.addressof(self._array), 0),
             "launching the kernel",
         )
 
     def unload(self) -> None:
         """Free the module. The kernel must not be running."""
-        _check(driver.cuModuleUnload(self.module), "unloading the kernel")
+        checked(driver.cuModuleUnload(self.module), "unloading the kernel")

@@ -9,10 +9,11 @@ draw allows. The score is the median of the paired ratios, cuBLAS's time over th
 
 from __future__ import annotations
 
+import math
 import statistics
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
@@ -47,10 +48,10 @@ class Problem:
     """
 
     def __init__(self, artifact: Artifact, sets: int, seed: int) -> None:
-        self.M, self.N, self.K = artifact.problem
+        M, N, K = artifact.problem
         self.generator = torch.Generator(device="cuda").manual_seed(seed)
-        self.pairs = [reference.inputs(self.M, self.N, self.K, self.generator, "cuda") for _ in range(sets)]
-        self.D = torch.empty(self.M, self.N, device="cuda", dtype=torch.float16)
+        self.pairs = [reference.inputs(M, N, K, self.generator, "cuda") for _ in range(sets)]
+        self.D = torch.empty(M, N, device="cuda", dtype=torch.float16)
         self.D_cublas = torch.empty_like(self.D)
         names = [t.name for t in artifact.tensors]
         self.kernels = [
@@ -86,9 +87,6 @@ class Problem:
         if not norm <= TIMED_NORM:
             raise TimedOutputWrong(f"a timed output was wrong (relative norm {norm:.1e})")
 
-    def tflops(self, seconds: float) -> float:
-        return 2 * self.M * self.N * self.K / seconds / 1e12
-
 
 def burst(artifact: Artifact, seed: int, samples: int = 45) -> dict:
     """Time single launches. Returns TFLOP/s of both sides, the median paired ratio and its spread, and the
@@ -111,7 +109,7 @@ def burst(artifact: Artifact, seed: int, samples: int = 45) -> dict:
                 pairs += [_burst_pair(problem, index) for index in range(-(-samples // ROUNDS))]
             finally:
                 problem.unload()
-    return _summary(problem, pairs, state, mode="burst")
+    return summary(artifact.problem, pairs, state, mode="burst")
 
 
 def _burst_pair(problem: Problem, index: int) -> tuple[float, float]:
@@ -123,7 +121,7 @@ def _burst_pair(problem: Problem, index: int) -> tuple[float, float]:
     for side in sides if index % 2 == 0 else reversed(sides):
         torch.cuda._sleep(LEAD_CYCLES)
         problem.flush.zero_()
-        marks[side] = _elapsed(partial(side, 0))
+        marks[side] = elapsed(partial(side, 0))
     torch.cuda.synchronize()
     problem.check()
     time.sleep(REST_SECONDS)
@@ -138,7 +136,7 @@ def sustained(artifact: Artifact, seed: int, heat_seconds: float = 4.0, samples:
         pairs, state = _sustained_pairs(problem, heat_seconds, samples)
     finally:
         problem.unload()
-    return _summary(problem, pairs, state, mode="sustained")
+    return summary(artifact.problem, pairs, state, mode="sustained")
 
 
 def _sustained_pairs(problem: Problem, heat_seconds: float, samples: int) -> tuple[Pairs, GpuState]:
@@ -151,7 +149,7 @@ def _sustained_pairs(problem: Problem, heat_seconds: float, samples: int) -> tup
     torch.cuda.synchronize()
     lengths = []
     for side in sides:
-        begin, end = _elapsed(partial(_batch, side, 8))
+        begin, end = elapsed(partial(_batch, side, 8))
         torch.cuda.synchronize()
         lengths.append(max(1, round(8 * BATCH_SECONDS / 2 / (begin.elapsed_time(end) / 1e3))))
     order = list(zip(sides, lengths, strict=True))
@@ -164,7 +162,7 @@ def _sustained_pairs(problem: Problem, heat_seconds: float, samples: int) -> tup
             marks = {}
             for side, length in order if len(pairs) % 2 == 0 else reversed(order):
                 _batch(side, length)
-                marks[side] = _elapsed(partial(_batch, side, length))
+                marks[side] = elapsed(partial(_batch, side, length))
                 side(0)  # both end on the same inputs, so that the two outputs can be compared
             torch.cuda.synchronize()
             problem.check()
@@ -181,7 +179,8 @@ def _batch(side: Callable[[int], None], length: int) -> None:
         side(i % INPUT_SETS)
 
 
-def _elapsed(work: Callable[[], object]) -> tuple[torch.cuda.Event, torch.cuda.Event]:
+def elapsed(work: Callable[[], object]) -> tuple[torch.cuda.Event, torch.cuda.Event]:
+    """Queue ``work`` between two events, which know its time once both have passed."""
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     begin.record()
     work()
@@ -189,20 +188,26 @@ def _elapsed(work: Callable[[], object]) -> tuple[torch.cuda.Event, torch.cuda.E
     return begin, end
 
 
-def _summary(problem: Problem, pairs: Pairs, state: GpuState, mode: str) -> dict:
+def tflops(size: Sequence[int], seconds: float) -> float:
+    """TFLOP/s of a GEMM of ``size`` M, N, K."""
+    return 2 * math.prod(size) / seconds / 1e12
+
+
+def summary(size: Sequence[int], pairs: Pairs, state: GpuState, mode: str) -> dict:
+    """The fields of a timed run: TFLOP/s of both sides, the median paired ratio and its spread."""
     ratios = sorted(cublas / kernel for kernel, cublas in pairs)
     kernel = statistics.median(k for k, _ in pairs)
     cublas = statistics.median(c for _, c in pairs)
     quartiles = statistics.quantiles(ratios, n=4)
     return {
         "mode": mode,
-        "size": [problem.M, problem.N, problem.K],
+        "size": list(size),
         "samples": len(pairs),
         "seconds": kernel,
-        "tflops": problem.tflops(kernel),
-        "cublas_tflops": problem.tflops(cublas),
+        "tflops": tflops(size, kernel),
+        "cublas_tflops": tflops(size, cublas),
         "tflops_quartiles": [
-            problem.tflops(t) for t in reversed(statistics.quantiles([k for k, _ in pairs], n=4))
+            tflops(size, t) for t in reversed(statistics.quantiles([k for k, _ in pairs], n=4))
         ][::2],
         "ratio": statistics.median(ratios),
         "ratio_quartiles": [quartiles[0], quartiles[2]],

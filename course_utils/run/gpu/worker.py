@@ -14,7 +14,7 @@ RUNS = 2  # each on fresh inputs: a kernel that is right once and wrong once is 
 
 
 def device() -> dict:
-    """Name, compute capability, SM count, memory, driver and library versions of GPU 0."""
+    """Name, UUID, compute capability, SM count, memory, driver and library versions of GPU 0."""
     import torch
     from cuda.bindings import driver
 
@@ -23,6 +23,7 @@ def device() -> dict:
     free, total = torch.cuda.mem_get_info(0)
     return {
         "name": properties.name,
+        "uuid": str(properties.uuid),
         "capability": [properties.major, properties.minor],
         "sms": properties.multi_processor_count,
         "l2_bytes": properties.L2_cache_size,
@@ -74,7 +75,7 @@ def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
     """Answer requests until the stream ends. After a CUDA error the answer says so and the process exits."""
     import torch
 
-    from course_utils.run.gpu import timing
+    from course_utils.run.gpu import graded, timing
     from course_utils.run.gpu.launch import DriverError
 
     def fault(error: Exception) -> tuple[dict, bool]:
@@ -82,6 +83,8 @@ def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
             return {"error": "out_of_memory", "detail": _first_line(error)}, False
         if isinstance(error, timing.TimedOutputWrong):
             return {"error": "timed_output", "detail": str(error)}, False
+        if isinstance(error, graded.Refused):
+            return {"error": "refused", "detail": str(error)}, False
         if isinstance(error, DriverError):
             return {"error": error.name, "detail": str(error)}, True
         # torch raises AcceleratorError, a RuntimeError, for a kernel that faulted
@@ -91,7 +94,12 @@ def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     torch.cuda.init()
     torch.zeros(1, device="cuda")
-    work = {"run": run, "burst": _timed(timing.burst), "sustained": _timed(timing.sustained)}
+    modes: dict[str, Callable[..., dict]] = {
+        "burst": timing.burst,
+        "sustained": timing.sustained,
+        "graded": graded.graded,
+    }
+    work = {"run": run} | {name: _timed(mode) for name, mode in modes.items()}
     protocol.serve(requests, answers, work, device, fault)
 
 
@@ -112,6 +120,8 @@ def _cuda_error_name(error: Exception) -> str:
         "unspecified launch failure": "CUDA_ERROR_LAUNCH_FAILED",
         "invalid address space": "CUDA_ERROR_INVALID_ADDRESS_SPACE",
         "device-side assert": "CUDA_ERROR_ASSERT",
+        "hardware stack error": "CUDA_ERROR_HARDWARE_STACK_ERROR",
+        "invalid program counter": "CUDA_ERROR_INVALID_PC",
     }
     return next((name for phrase, name in words.items() if phrase in str(error)), type(error).__name__)
 

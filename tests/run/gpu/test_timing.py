@@ -7,7 +7,7 @@ import types
 import pytest
 
 from course_utils.run.gpu import timing
-from course_utils.run.gpu.timing import GpuState, Problem, _summary
+from course_utils.run.gpu.timing import GpuState, Problem, summary, tflops
 
 IDLE = {"clock_mhz": None, "power_w": None, "temperature_c": None}
 
@@ -22,22 +22,16 @@ class Bound:
         self.unloaded += 1
 
 
-@pytest.fixture
-def problem():
-    fake = types.SimpleNamespace(M=4096, N=2048, K=1024, kernels=[Bound(), Bound()])
-    fake.tflops = lambda seconds: Problem.tflops(fake, seconds)
-    return fake
-
-
+SIZE = (4096, 2048, 1024)
 STATE = types.SimpleNamespace(summary=lambda: {"clock_mhz": 1700.0, "power_w": 400.0, "temperature_c": 45.0})
 
 
-def test_tflops_are_two_operations_a_product(problem):
-    assert problem.tflops(1e-3) == pytest.approx(2 * 4096 * 2048 * 1024 / 1e-3 / 1e12)
+def test_tflops_are_two_operations_a_product():
+    assert tflops(SIZE, 1e-3) == pytest.approx(2 * 4096 * 2048 * 1024 / 1e-3 / 1e12)
 
 
-def test_a_kernel_in_half_of_cublas_time_has_ratio_two(problem):
-    run = _summary(problem, [(1e-3, 2e-3)] * 5, STATE, "burst")
+def test_a_kernel_in_half_of_cublas_time_has_ratio_two():
+    run = summary(SIZE, [(1e-3, 2e-3)] * 5, STATE, "burst")
     assert run["ratio"] == pytest.approx(2)
     assert run["ratio_quartiles"] == pytest.approx([2, 2])
     assert run["tflops"] == pytest.approx(2 * run["cublas_tflops"])
@@ -50,22 +44,22 @@ def test_a_kernel_in_half_of_cublas_time_has_ratio_two(problem):
     assert run["gpu"] == STATE.summary()
 
 
-def test_ratio_is_the_median_of_pairs_not_the_ratio_of_medians(problem):
+def test_ratio_is_the_median_of_pairs_not_the_ratio_of_medians():
     pairs = [(1.0, 1.0), (2.0, 4.0), (9.0, 3.0)]  # ratios 1, 2, 1/3; medians 2 and 3
-    run = _summary(problem, pairs, STATE, "burst")
+    run = summary(SIZE, pairs, STATE, "burst")
     assert run["ratio"] == 1.0
     assert run["tflops"] / run["cublas_tflops"] == pytest.approx(3 / 2)
 
 
-def test_one_slow_sample_moves_no_median(problem):
-    steady = _summary(problem, [(1e-3, 1e-3)] * 9, STATE, "burst")
-    disturbed = _summary(problem, [(1e-3, 1e-3)] * 8 + [(1.0, 1e-3)], STATE, "burst")
+def test_one_slow_sample_moves_no_median():
+    steady = summary(SIZE, [(1e-3, 1e-3)] * 9, STATE, "burst")
+    disturbed = summary(SIZE, [(1e-3, 1e-3)] * 8 + [(1.0, 1e-3)], STATE, "burst")
     assert disturbed["tflops"] == steady["tflops"]
     assert disturbed["ratio"] == steady["ratio"]
 
 
-def test_quartiles_rise_and_hold_the_median_between_them(problem):
-    run = _summary(problem, [(t * 1e-3, 2e-3) for t in (1, 2, 3, 4, 5, 6, 7)], STATE, "burst")
+def test_quartiles_rise_and_hold_the_median_between_them():
+    run = summary(SIZE, [(t * 1e-3, 2e-3) for t in (1, 2, 3, 4, 5, 6, 7)], STATE, "burst")
     for low, middle, high in (
         (run["tflops_quartiles"][0], run["tflops"], run["tflops_quartiles"][1]),
         (run["ratio_quartiles"][0], run["ratio"], run["ratio_quartiles"][1]),
@@ -73,7 +67,8 @@ def test_quartiles_rise_and_hold_the_median_between_them(problem):
         assert low < middle < high
 
 
-def test_unload_frees_every_kernel(problem):
+def test_unload_frees_every_kernel():
+    problem = types.SimpleNamespace(kernels=[Bound(), Bound()])
     Problem.unload(problem)
     assert [kernel.unloaded for kernel in problem.kernels] == [1, 1]
 

@@ -1,0 +1,191 @@
+"""Grade a generated class: how long it takes, how much memory, and whether a killed run changes a grade.
+
+    python benchmarks/classroom.py --learners 60 --jobs 2 --out build/classroom.json
+
+Each learner hands in the 20 steps: right (a solution with a comment of their own, so that no two are equal),
+wrong (the step before, or a planted fault), unsolved (the cell as it was given) or hostile, as a notebook a
+step or as Python files. The class is graded in one run, and once more in a run that is killed twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import platform
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import nbformat
+
+from course_utils.classroom import submissions
+from course_utils.compile.load import file_source, load_planted, planted, solution_path, without_markers
+from course_utils.grading import steps
+
+ROOT = Path(__file__).parents[1]
+EXERCISES = [f"{step}-{dsl}" for step in steps.STEPS for dsl in steps.DSL_NAMES]
+KINDS = {"right": 0.5, "wrong": 0.25, "unsolved": 0.15, "hostile": 0.1}
+HOSTILE = (
+    "import os\nos._exit(0)",
+    "while True: pass",
+    "x = []\nwhile True: x.append(bytearray(1 << 26))",
+    "import os\nwhile True: os.fork()",
+    "from course_utils.grading import verdict\nverdict.Verdict.points = 15.0\ngemm = None",
+    "import os\nwhile True: os.write(1, bytes(1 << 20))",
+    "raise KeyboardInterrupt",
+    "import ctypes\nctypes.string_at(0)",
+)
+
+
+def faults() -> dict[str, list[str]]:
+    """Sources of planted faults by exercise."""
+    found: dict[str, list[str]] = {}
+    for dsl in steps.DSL_NAMES:
+        for path in planted(dsl).values():
+            fault = load_planted(path)
+            found.setdefault(f"{fault.step}-{dsl}", []).append(file_source(fault.gemm))
+    return found
+
+
+def sources(draws: random.Random, learner: str, wrong: dict[str, list[str]], given: dict[str, str]) -> dict:
+    """What one learner hands in: (kind, source) by exercise."""
+    made = {}
+    for exercise in EXERCISES:
+        step, _, dsl = exercise.partition("-")
+        (kind,) = draws.choices(list(KINDS), list(KINDS.values()))
+        if kind == "right":
+            text = without_markers(solution_path(step, dsl).read_text())
+        elif kind == "wrong":
+            text = draws.choice(wrong.get(exercise) or [_before(step, dsl)])
+        else:
+            text = given[exercise] if kind == "unsolved" else draws.choice(HOSTILE)
+        made[exercise] = kind, f"{text}\n# {learner}\n"
+    return made
+
+
+def _before(step: str, dsl: str) -> str:
+    """The solution of the step before; of the first, one that loads by TMA, which it must not."""
+    names = list(steps.STEPS)
+    at = names.index(step)
+    return solution_path(names[at - 1 if at else 3], dsl).read_text()
+
+
+def write(folder: Path, made: dict, notebook: bool) -> None:
+    """One learner's folder."""
+    folder.mkdir(parents=True)
+    if not notebook:
+        for exercise, (_, source) in made.items():
+            (folder / f"{exercise.replace('-', '_')}.py").write_text(source)
+        return
+    book = nbformat.v4.new_notebook()
+    for exercise, (_, source) in made.items():
+        cell = nbformat.v4.new_code_cell(source)
+        cell.metadata["nbgrader"] = {"grade_id": exercise}
+        book.cells.append(cell)
+    nbformat.write(book, folder / "ladder.ipynb")
+
+
+def grade(folder: Path, out: Path, jobs: int, kill_after: float | None = None) -> dict:
+    """One run of the command: seconds by the clock, processor seconds, and the most memory of a process of
+    its. ``kill_after``: end it then, with all that it started.
+    """
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    command = [sys.executable, "-m", "course_utils.cli", "grade", str(folder), "--out", str(out)]
+    run = subprocess.Popen(
+        [*command, "--jobs", str(jobs), "--seed", "benchmark"], cwd=ROOT, start_new_session=True
+    )
+    try:
+        code = run.wait(kill_after)
+    except subprocess.TimeoutExpired:
+        os.killpg(run.pid, signal.SIGKILL)
+        code = run.wait()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return {
+        "code": code,
+        "seconds": round(time.monotonic() - began, 1),
+        "processor_seconds": round(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 1),
+    }
+
+
+def points(out: Path) -> dict[str, dict[str, str]]:
+    """grades.csv by learner."""
+    with open(out / "grades.csv", newline="") as file:
+        return {row.pop("learner"): row for row in csv.DictReader(file)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--learners", type=int, default=60)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--kills", type=float, nargs="*", default=[0.2, 0.3], help="shares of the first run")
+    parser.add_argument("--out", default="build/classroom.json")
+    options = parser.parse_args()
+    work = Path(tempfile.mkdtemp(prefix="course-class-"))
+    draws, given, wrong = random.Random(13), submissions.given(), faults()
+    class_ = {
+        f"learner{n:03d}": sources(draws, f"learner{n:03d}", wrong, given) for n in range(options.learners)
+    }
+    for number, (learner, made) in enumerate(class_.items()):
+        write(work / "class" / learner, made, notebook=number % 2 == 0)
+    whole = grade(work / "class", work / "one", options.jobs)
+    killed = [
+        grade(work / "class", work / "two", options.jobs, share * whole["seconds"]) for share in options.kills
+    ]
+    killed.append(grade(work / "class", work / "two", options.jobs))
+    one, two = points(work / "one"), points(work / "two")
+    records = [json.loads(path.read_text()) for path in (work / "one" / "ledger").glob("??/*.json")]
+    kinds = Counter(kind for made in class_.values() for kind, _ in made.values())
+    unexpected = [
+        f"{learner} {exercise} {kind}: {one[learner][exercise]}"
+        for learner, made in class_.items()
+        for exercise, (kind, _) in made.items()
+        if not _as_expected(kind, exercise, one[learner][exercise])
+    ]
+    results = {
+        "learners": options.learners,
+        "exercises": len(EXERCISES),
+        "kinds": dict(kinds),
+        "jobs": options.jobs,
+        "machine": {"processors": os.cpu_count(), "python": platform.python_version()},
+        "date": time.strftime("%Y-%m-%d"),
+        "run": whole,
+        "killed": killed,
+        "same_grades": one == two,
+        "unexpected": unexpected,
+        "seconds_a_source": _quartiles([record["seconds"] for record in records]),
+        "sandbox_seconds": _quartiles([record["sandbox"]["seconds"] for record in records]),
+        "sandbox_memory_mb": _quartiles([record["sandbox"]["memory"] / 2**20 for record in records]),
+        "processor_seconds_a_source": round(whole["processor_seconds"] / max(1, len(records)), 2),
+    }
+    Path(options.out).parent.mkdir(parents=True, exist_ok=True)
+    Path(options.out).write_text(json.dumps(results, indent=1) + "\n")
+    print(json.dumps(results, indent=1))
+    shutil.rmtree(work)
+
+
+def _as_expected(kind: str, exercise: str, got: str) -> bool:
+    """Right kernels have all but the tenth for speed, unsolved and hostile ones nothing."""
+    row = steps.STEPS[exercise.partition("-")[0]]
+    full = row.points * (0.9 if row.speed_floor else 1.0)
+    if kind == "wrong":
+        return float(got or 0) < full
+    return float(got or 0) == (full if kind == "right" else 0.0)
+
+
+def _quartiles(values: list[float]) -> dict[str, float]:
+    ordered = sorted(values)
+    at = {"least": 0.0, "quarter": 0.25, "half": 0.5, "three quarters": 0.75, "most": 1.0}
+    return {name: round(ordered[int(share * (len(ordered) - 1))], 2) for name, share in at.items()}
+
+
+if __name__ == "__main__":
+    main()

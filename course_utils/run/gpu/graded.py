@@ -1,0 +1,183 @@
+"""The timing protocol of a class's grades: "burst", against a kernel that owns the GPU.
+
+A kernel can write wherever this process has memory, and keep what it likes in its module. So each round loads
+the module and allocates memory anew; each sample has fresh inputs, others for cuBLAS than for the kernel, in
+random order; and after each sample all of it is held against inputs generated again, and against the D of
+these. A kernel is launched once on the same inputs, and that launch is the one that is timed.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from math import prod
+from typing import Protocol
+
+import torch
+from cuda.bindings import driver
+
+from course_utils.artifact import Artifact
+from course_utils.run import reference
+from course_utils.run.gpu import timing
+from course_utils.run.gpu.launch import Kernel, checked
+from course_utils.run.gpu.timing import (
+    FLUSH_BYTES,
+    LEAD_CYCLES,
+    REST_SECONDS,
+    ROUNDS,
+    SPACER_BYTES,
+    TIMED_NORM,
+    GpuState,
+    Pairs,
+)
+
+SIDES = ("kernel", "cublas")
+WARM = 3  # samples of each round that are checked and not counted
+FLOP_PER_CLOCK = 4096  # of one SM, dense fp16 by wgmma: NVIDIA H100 white paper, 989.4 TFLOP/s at 1,830 MHz
+SEED_BITS = 63  # of one side's inputs of one sample: nobody guesses them
+
+
+class Refused(RuntimeError):
+    """A timed run that is no measurement of a GEMM. The text says why."""
+
+
+class Round(Protocol):
+    """What ``measure`` needs of one round: memory of both sides, and the kernel in it."""
+
+    def fill(self, seeds: dict[str, int]) -> None:
+        """Put each side's inputs into its memory, generated from its seed, and poison both outputs."""
+
+    def seconds(self, side: str) -> float:
+        """Time one launch of this side, from memory."""
+
+    def check(self, seeds: dict[str, int]) -> None:
+        """Raises Refused unless the inputs are still those of the seeds, and both outputs theirs."""
+
+    def close(self) -> None:
+        """Unload the kernel."""
+
+
+class Memory:
+    """The round on ``device``: of each side A, B and D, M x N x K, which are no part of the other's."""
+
+    def __init__(self, size: tuple[int, int, int], device: str = "cuda") -> None:
+        M, N, K = self.size = size
+        self.device = device
+        self.tensors = {
+            side: [
+                torch.empty(shape, device=device, dtype=torch.float16) for shape in ((M, K), (N, K), (M, N))
+            ]
+            for side in SIDES
+        }
+        self.kernel: Kernel | None = None
+
+    def load(self, artifact: Artifact) -> Memory:
+        """Load the kernel anew, over this memory. Raises DriverError. Returns itself."""
+        self.flush = torch.empty(FLUSH_BYTES, device=self.device, dtype=torch.uint8)
+        addresses = [tensor.data_ptr() for tensor in self.tensors["kernel"]]
+        names = [tensor.name for tensor in artifact.tensors]
+        self.kernel = Kernel(artifact, dict(zip(names, addresses, strict=True)))
+        return self
+
+    def fill(self, seeds: dict[str, int]) -> None:
+        for side in SIDES:
+            A, B, D = self.tensors[side]
+            for tensor, values in zip((A, B), self._inputs(seeds[side]), strict=True):
+                tensor.copy_(values)
+            D.view(torch.int16).fill_(reference.POISON)
+
+    def seconds(self, side: str) -> float:
+        # lines that a kernel asked L2 to keep would outlive the flush, and be missing to cuBLAS
+        checked(driver.cuCtxResetPersistingL2Cache(), "giving L2 back")
+        torch.cuda._sleep(LEAD_CYCLES)
+        self.flush.zero_()
+        begin, end = timing.elapsed(self._launch if side == "kernel" else self._multiply)
+        torch.cuda.synchronize()
+        return begin.elapsed_time(end) / 1e3
+
+    def check(self, seeds: dict[str, int]) -> None:
+        whose = {"kernel": "the kernel", "cublas": "cuBLAS"}
+        for side in SIDES:
+            A, B, D = self.tensors[side]
+            given = self._inputs(seeds[side])
+            for name, tensor, values in zip("AB", (A, B), given, strict=True):
+                if not torch.equal(tensor.view(torch.int16), values.view(torch.int16)):
+                    text = f"the input {name} of {whose[side]} was changed while it was timed"
+                    raise Refused(f"{text}: a kernel must not write to it")
+            expected = torch.matmul(given[0], given[1].T).float()
+            norm = float((D.float() - expected).norm() / expected.norm())
+            if not norm <= TIMED_NORM:
+                raise Refused(f"a timed output of {whose[side]} was wrong (relative norm {norm:.1e})")
+        time.sleep(REST_SECONDS)
+
+    def close(self) -> None:
+        if self.kernel is not None:
+            self.kernel.unload()
+
+    def _inputs(self, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """A and B of this seed, in memory of their own."""
+        generator = torch.Generator(device=self.device).manual_seed(seed)
+        return reference.inputs(*self.size, generator, self.device)
+
+    def _launch(self) -> None:
+        assert self.kernel is not None  # load() was called
+        self.kernel.launch(torch.cuda.current_stream().cuda_stream)
+
+    def _multiply(self) -> None:
+        A, B, D = self.tensors["cublas"]
+        torch.matmul(A, B.T, out=D)
+
+
+def graded(artifact: Artifact, seed: int, samples: int = 45) -> dict:
+    """Time single launches. Returns as ``timing.burst``.
+
+    Raises Refused, DriverError and torch.cuda.OutOfMemoryError.
+    """
+    spacers = []
+
+    def opened(turn: int) -> Memory:
+        torch.cuda.empty_cache()
+        spacers.append(torch.empty(turn * SPACER_BYTES, device="cuda", dtype=torch.uint8))
+        return Memory(artifact.problem).load(artifact)
+
+    with GpuState() as state:
+        pairs = measure(opened, random.Random(seed), samples, _least_seconds(artifact.problem))
+    return timing.summary(artifact.problem, pairs, state, mode="graded")
+
+
+def measure(opened: Callable[[int], Round], draws: random.Random, samples: int, least: float) -> Pairs:
+    """Seconds of the kernel and of cuBLAS in each sample, all of them checked, over ROUNDS rounds.
+
+    ``opened`` makes a round, ``least`` is seconds below which no GPU can do it. Raises Refused.
+    """
+    pairs: Pairs = []
+    for turn in range(ROUNDS):
+        current = opened(turn)
+        try:
+            taken = [_sample(current, draws, least) for _ in range(WARM - (-samples // ROUNDS))]
+        finally:
+            current.close()
+        pairs += taken[WARM:]
+    return pairs
+
+
+def _sample(current: Round, draws: random.Random, least: float) -> tuple[float, float]:
+    seeds = {side: draws.getrandbits(SEED_BITS) for side in SIDES}
+    current.fill(seeds)
+    took = {side: current.seconds(side) for side in draws.sample(SIDES, len(SIDES))}
+    current.check(seeds)
+    if took["kernel"] < least:
+        text = (
+            f"{took['kernel'] * 1e6:.0f} us for what takes this GPU {least * 1e6:.0f} us at its highest clock"
+        )
+        raise Refused(f"the kernel took {text}: what was timed is no whole GEMM")
+    return took["kernel"], took["cublas"]
+
+
+def _least_seconds(size: tuple[int, int, int]) -> float:
+    """Seconds that this GPU needs at the least: all SMs at the highest clock that the driver names."""
+    attribute = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_CLOCK_RATE
+    kilohertz = checked(driver.cuDeviceGetAttribute(attribute, 0), "asking for the highest clock")
+    sms = torch.cuda.get_device_properties(0).multi_processor_count
+    return 2 * prod(size) / (sms * FLOP_PER_CLOCK * kilohertz * 1e3)
