@@ -9,13 +9,17 @@ import pytest
 from course_utils.compile.factory import compile_factory
 from course_utils.compile.load import load_factory, solution_path
 from course_utils.grading import steps
+from course_utils.grading.gemm import judge
 from course_utils.ptx import added
+from course_utils.run.backends import Emulator, Launch
+from course_utils.run.protocol import Answer
 from tests.grading.mistakes import SIZE, Mistake, require_said
 
 MANY_TILES = (1536, 1536, 192)  # CTAs 0 to 11 have a second tile of 128 x 128
 STORE_WAIT = "                    T.tma_store_wait(0)\n"
 FIRST_SYNC = "                    T.sync_threads(1, 128)  # named barrier 1: the consumer's threads only\n"
 SAID = ("that you left out and TileLang put back", "without it")
+RIGHT = Answer(ok=True, facts={"ran": 1})
 LEFT_OUT = {
     "step 1 without its fence": Mistake(
         "step01",
@@ -86,6 +90,27 @@ def test_what_the_compiler_put_back_is_not_the_authors(name):
         parts["instructions"].max_points * (1 - lost / wanted)
     )
     assert parts["results"].points == parts["results"].max_points / (1 + lost)
+
+
+def test_the_launch_that_is_tried_again_is_the_one_that_shows_most():
+    """A few CTAs of a large size: in a persistent step the first of them has several tiles."""
+
+    class Machine(Emulator):
+        asked = ()
+
+        def run(self, launches):
+            self.asked = tuple(launches)
+            return super().run(self.asked)
+
+    step, machine = steps.find("step04"), Machine()
+    gemm = load_factory(solution_path("step04", "tilelang"))
+    few, every = (
+        Launch(size, compile_factory(gemm, "tilelang", size), ctas=ctas) for size, ctas in step.emulated[:2]
+    )
+    assert few.ctas and not every.ctas
+    judge(step, "tilelang", machine, [(every, RIGHT), (few, RIGHT)])
+    (tried,) = machine.asked
+    assert (tried.size, tried.ctas) == (few.size, few.ctas) and tried.artifact.ptx != few.artifact.ptx
 
 
 @pytest.mark.parametrize(
