@@ -2,16 +2,21 @@
 
 import csv
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from course_utils.classroom import sandbox
+from course_utils import cli
+from course_utils.classroom import grading, sandbox
 from course_utils.classroom.grading import Settings, jobs
 from course_utils.classroom.submissions import Submission
 from course_utils.cli import EXIT_NOT_ALL_TRIED, EXIT_USAGE
@@ -58,11 +63,39 @@ def test_another_seed_or_sandbox_is_another_judgement(tmp_path):
 # -- the command
 
 
-def grade(folder, out, *more, **variables):
+@dataclass
+class Run:
+    """What became of one ``course grade``."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def grade(capsys, monkeypatch, tmp_path_factory):
+    """Runs ``course grade`` in this process, and its job in a fork of one that has imported the judge. Tests
+    of what becomes of processes start the command itself.
+    """
+    forks = multiprocessing.get_context("forkserver")
+    forks.set_forkserver_preload(["course_utils.classroom.judge"])
+    # what serves forks leaves its folder when this process ends, which this run's temporary one does not see
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path_factory.getbasetemp()))
+    monkeypatch.setattr(grading, "multiprocessing", SimpleNamespace(get_context=lambda _: forks))
+
+    def run(folder, out, *more):
+        code = cli.main(["grade", str(folder), "--out", str(out), "--jobs", "1", "--seed", "s", *more])
+        return Run(code, *capsys.readouterr())
+
+    return run
+
+
+def grade_elsewhere(folder, out, **variables):
+    """The command as a process of its own, with these environment variables."""
+    command = [*COMMAND, str(folder), "--out", str(out), "--jobs", "1", "--seed", "s"]
     return subprocess.run(
-        [*COMMAND, str(folder), "--out", str(out), "--jobs", "2", "--seed", "s", *more],
-        cwd=ROOT, text=True, capture_output=True, timeout=300, env=os.environ | variables,
-    )  # fmt: skip
+        command, cwd=ROOT, text=True, capture_output=True, timeout=300, env=os.environ | variables
+    )
 
 
 def hand_in(folder, **files):
@@ -78,7 +111,7 @@ def points(out):
 
 
 @needs_sandbox
-def test_a_run_that_is_killed_goes_on_where_it_was(tmp_path):
+def test_a_run_that_is_killed_goes_on_where_it_was(tmp_path, grade):
     hand_in(
         tmp_path / "class",
         **{f"l{n}": f"import time\ntime.sleep(0.5)\nraise ValueError({n})" for n in range(8)},
@@ -89,7 +122,7 @@ def test_a_run_that_is_killed_goes_on_where_it_was(tmp_path):
         "--out",
         str(tmp_path / "out"),
         "--jobs",
-        "2",
+        "1",
         "--seed",
         "s",
     ]
@@ -119,7 +152,7 @@ def records(out):
 
 
 @needs_sandbox
-def test_shards_make_one_class(tmp_path):
+def test_shards_make_one_class(tmp_path, grade):
     hand_in(
         tmp_path / "class", ada="raise ValueError(1)", bob="raise ValueError(2)", cyd="raise ValueError(3)"
     )
@@ -132,7 +165,7 @@ def test_shards_make_one_class(tmp_path):
 
 
 @needs_sandbox
-def test_a_fault_of_the_machine_is_no_zero(tmp_path):
+def test_a_fault_of_the_machine_is_no_zero(tmp_path, grade):
     hand_in(tmp_path / "class", ada="raise ValueError(1)")
     (tmp_path / "bin").mkdir()
     tried = tmp_path / "bin" / "tried"
@@ -144,7 +177,7 @@ def test_a_fault_of_the_machine_is_no_zero(tmp_path):
     )
     program.chmod(0o755)
     path = f"{program.parent}:{os.environ['PATH']}"
-    run = grade(tmp_path / "class", tmp_path / "out", PATH=path)
+    run = grade_elsewhere(tmp_path / "class", tmp_path / "out", PATH=path)
     assert run.returncode == EXIT_NOT_ALL_TRIED
     assert "3 times: bubblewrap: no namespaces left" in " ".join(run.stdout.split())
     assert points(tmp_path / "out") == {"ada": ""}
@@ -152,14 +185,15 @@ def test_a_fault_of_the_machine_is_no_zero(tmp_path):
     assert points(tmp_path / "out") == {"ada": "0"}
 
 
-def test_without_a_sandbox_it_refuses_unless_told(tmp_path):
+def test_without_a_sandbox_it_refuses_unless_told(tmp_path, grade, monkeypatch):
     hand_in(tmp_path / "class", ada="raise ValueError(1)")
     empty = tmp_path / "bin"
     empty.mkdir()
-    run = grade(tmp_path / "class", tmp_path / "out", PATH=str(empty))
+    monkeypatch.setenv("PATH", str(empty))
+    run = grade(tmp_path / "class", tmp_path / "out")
     assert run.returncode == EXIT_USAGE and "apt install bubblewrap" in " ".join(run.stdout.split())
     assert not (tmp_path / "out").exists()
-    run = grade(tmp_path / "class", tmp_path / "out", "--unsafe", PATH=str(empty))
+    run = grade(tmp_path / "class", tmp_path / "out", "--unsafe")
     assert run.returncode == 0, run.stdout + run.stderr
     (row,) = csv.DictReader(open(tmp_path / "out" / "grades.csv", newline=""))
     assert (row["step05-cute"], row["sandbox"]) == ("0", "unsafe")
@@ -173,19 +207,19 @@ def test_without_a_sandbox_it_refuses_unless_told(tmp_path):
         (["--shard", "x"], "a shard is i/n"),
     ],
 )
-def test_a_wrong_call_is_said(tmp_path, more, words):
+def test_a_wrong_call_is_said(tmp_path, grade, more, words):
     hand_in(tmp_path / "class", ada="")
     run = grade(tmp_path / "class", tmp_path / "out", "--unsafe", *more)
     assert run.returncode == EXIT_USAGE and words in " ".join(run.stderr.split())
 
 
-def test_a_folder_that_is_not_there_is_said(tmp_path):
+def test_a_folder_that_is_not_there_is_said(tmp_path, grade):
     run = grade(tmp_path / "class", tmp_path / "out", "--unsafe")
     assert run.returncode == EXIT_USAGE and "there is no folder" in " ".join(run.stderr.split())
 
 
 @needs_sandbox
-def test_a_right_kernel_gets_what_a_check_gives(tmp_path):
+def test_a_right_kernel_gets_what_a_check_gives(tmp_path, grade):
     text = (ROOT / "solutions" / "cute" / "step05_pipeline.py").read_text()
     hand_in(tmp_path / "class", ada=text)
     run = grade(tmp_path / "class", tmp_path / "out", "--step", "step05")
