@@ -41,14 +41,18 @@ def pytest_xdist_auto_num_workers():
 
 class Together(LoadScopeScheduling):
     """One test after the other to whichever process is free, but for those that belong together: whatever
-    needs a GPU, or the browser, what asks for the run of one notebook, and what asks for the same kernel,
-    which one process then compiles once. (pytest-xdist 3.8.0 has a mark for groups, which pytest 9.2 does
-    not let it set.)
+    needs a GPU, or the browser, the README's commands, what asks for the run of one notebook, and what asks
+    for the same kernel, which one process then compiles once. (pytest-xdist 3.8.0 has a mark for groups,
+    which pytest 9.2 does not let it set.)
     """
 
     def _split_scope(self, nodeid):
         file, _, name = nodeid.partition("::")
-        if "run/gpu/" in file or file.endswith(("test_browser.py", "test_case_15.py")):
+        if (
+            name.startswith("test_commands_run[")
+            or "run/gpu/" in file
+            or file.endswith(("test_browser.py", "test_case_15.py"))
+        ):
             return file
         if file.endswith("test_solutions.py"):
             return f"{file}[{name.partition('[')[2]}"  # by step and DSL
