@@ -79,7 +79,7 @@ MISTAKES = {
         size=(4864, 2304, 64),
         ctas=(0, 131),
     ),
-    "03 two CTAs for each tile": Mistake(
+    "03 two CTAs for each tile [the one of its kind]": Mistake(
         "step03",
         TL,
         (("T.Kernel(N // block_N,", "T.Kernel(2 * N // block_N,"), ("bx * block_N", "bx // 2 * block_N")),
@@ -140,7 +140,7 @@ MISTAKES = {
         says=("two loads of one phase of full", "A by warp 0", "B by warp 0", "which buffer has each"),
         line="T.tma_copy(B[ns, ks], A_shared",
     ),
-    "04 B goes to A's buffer, CuTe DSL": Mistake(
+    "04 B goes to A's buffer, CuTe DSL [the one of its kind]": Mistake(
         "step04",
         CUTE,
         (("B_dst[None, 0], tma_bar_ptr=full)", "A_dst[None, 0], tma_bar_ptr=full)"),),
@@ -163,7 +163,7 @@ MISTAKES = {
         line="T.tma_copy(A[ms, ks]",
     ),
     # -- more stages than slots
-    "05 five stages, four slots": Mistake(
+    "05 five stages, four slots [the one of its kind]": Mistake(
         "step05",
         TL,
         (("num_stages, ring = 2, 4", "num_stages, ring = 5, 4"),),
@@ -305,7 +305,7 @@ MISTAKES = {
         for dsl, index in ((TL, "T.tma_copy(D_shared[c % 2, :, :]"), (CUTE, "D_src[None, c % 2]"))
     },
     # -- registers in the wrong role
-    "07 registers taken by the producer, too": Mistake(
+    "07 registers taken by the producer, too [the one of its kind]": Mistake(
         "step07",
         TL,
         (("dec_max_nreg(40)", "inc_max_nreg(232)"),),
