@@ -165,6 +165,10 @@ def _key(prim_func: Any) -> tuple[str, list[str]]:
 
     if tvm.ffi.get_global_func(CALLBACK, allow_missing=True):
         return "", []
+    try:
+        written = tvm.ir.save_json(prim_func)
+    except Exception:  # something in it has no form as text
+        return "", []
     files: list[str] = []
 
     def number(found: re.Match) -> str:
@@ -173,9 +177,7 @@ def _key(prim_func: Any) -> tuple[str, list[str]]:
             files.append(name)
         return f"{found[1]}{files.index(name)}"
 
-    text = re.sub(
-        r'("type": "ir\.SourceName",\s+"data": )("(?:[^"\\]|\\.)*")', number, tvm.ir.save_json(prim_func)
-    )
+    text = re.sub(r'("type": "ir\.SourceName",\s+"data": )("(?:[^"\\]|\\.)*")', number, written)
     settings = sorted(f"{name}={value}" for name, value in os.environ.items() if name.startswith(SETTINGS))
     made_by = [f"{name} {version(name)}" for name in ("tilelang", "nvidia-cuda-nvrtc")]
     return cache.key_of("tilelang", text, str(settings), *made_by, _own_source()), files
