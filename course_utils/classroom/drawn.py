@@ -14,7 +14,7 @@ from course_utils.grading.steps import CopyCase, Step
 EXTENT, BLOCK_K = 256, 64  # what M and N are multiples of, and K
 MORE = 1.12  # at most so many times the tiles of the table's size: the emulator takes as much longer
 SLIM = 3  # the longer side of D against the shorter, or what the table's size has
-SHORT = 4  # K tiles; below, a K is there to be shorter than the ring
+SHORT = 4  # K tiles; below, a K is there to be shorter than the ring, and stays
 SCHEDULES = 1 << 16
 
 
@@ -73,7 +73,6 @@ def _size(size: tuple[int, int, int], draws: random.Random) -> tuple[int, int, i
 
 
 def _depth(K: int, draws: random.Random) -> int:
+    """As long a K or a little longer, of an even number of K tiles where the table's is even."""
     tiles = K // BLOCK_K
-    if tiles == 1:
-        return K
-    return BLOCK_K * draws.choice((tiles, tiles - 1) if tiles < SHORT else (tiles, tiles + 1, tiles + 2))
+    return K if tiles < SHORT else BLOCK_K * draws.choice((tiles, tiles + 2))

@@ -14,7 +14,7 @@ from course_utils.grading import hints
 from course_utils.run.protocol import Answer
 
 WORDS = 40  # of a card, its line included
-CODE = 60  # characters of a quoted line
+CODE = 80  # characters of a quoted line
 LETTERS = 400  # of its text, where words have no end
 ALSO = 4  # further findings that are told
 # Where the symptom map goes on, by the emulator's kind of finding.
@@ -29,6 +29,9 @@ TOPICS = {
         "races",
     ),
 }
+
+# Findings of a kernel that never ends; any other that stops one is a fault.
+ENDLESS = {"deadlock", "livelock", "register-budget", "instruction-limit", "absent-lanes"}
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ def of_answer(answer: Answer, artifact: Artifact, also: Sequence[str] = ()) -> C
     """What is wrong with a run. ``also`` is what is to be said of other runs."""
     if not answer.findings:
         topic = "wrong" if not answer.error else "never-ends" if answer.error == "timeout" else "crashes"
-        return of_text(hints.words(answer, artifact), topic, also)
+        return of_text(hints.words(answer, artifact), topic, (*map(_sentence, answer.remarks), *also))
     first, *others = answer.findings
     if first["kind"] == "stored-twice" and answer.finished and answer.diagnosis:
         return _of_numbers(answer.diagnosis, first, also)
@@ -95,6 +98,7 @@ def of_answer(answer: Answer, artifact: Artifact, also: Sequence[str] = ()) -> C
     more += [f"Also {other['kind']}: {other['text']} ({other['where']})" for other in others[:ALSO]]
     if len(others) > ALSO:
         more.append(f"And {len(others) - ALSO} more findings; `course trace` tells them all.")
+    more += map(_sentence, answer.remarks)
     if answer.finished and answer.diagnosis:
         more.append(answer.diagnosis)
     place = f"{first['file']}, line {first['line']}" if first["file"] else ""
@@ -119,6 +123,15 @@ def _of_numbers(diagnosis: str, twice: dict, also: Sequence[str]) -> Card:
     return replace(card, text=both) if len(both.split()) <= WORDS else card
 
 
+def ended(answer: Answer) -> str:
+    """How a run that is wrong came to its end, in a word or two."""
+    if answer.error:
+        return "no end" if answer.error == "timeout" else "ended with an error"
+    if answer.finished:
+        return "wrong"
+    return "no end" if not answer.kinds or ENDLESS.intersection(answer.kinds) else "stopped by a fault"
+
+
 def output(answers: Iterable[Answer]) -> str:
     """What the kernel printed: in the first run that is wrong, else in the first one."""
     ordered = sorted(answers, key=lambda answer: answer.ok)
@@ -135,7 +148,13 @@ def _sentence(text: str) -> str:
 
 
 def _short(code: str) -> str:
-    return code if len(code) <= CODE else code[: CODE - 3] + "..."
+    """The line, without its middle where it is long: a call's name is first, what matters is often last."""
+    if len(code) <= CODE:
+        return code
+    tail, words = "", code.split(" ")
+    while len(words[-1]) + len(tail) < CODE // 2:
+        tail = f" {words.pop()}{tail}"
+    return f"{code[: CODE - len(tail) - 4].rstrip()} ...{tail}"
 
 
 def _cut(text: str, room: int) -> tuple[str, str]:

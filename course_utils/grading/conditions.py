@@ -156,10 +156,10 @@ CONDITIONS = {
         lambda r, a: "none" if not r.bulk_waits else "none in the loop that stores",
         (Family.BULK_WAIT,),
     ),
-    "four stores": Condition(
-        "D in slices: four TMA stores or more for a tile",
-        lambda r, a: sum(r.tensor_stores.values()) >= 4,
-        lambda r, a: str(sum(r.tensor_stores.values())),
+    "slices": Condition(
+        "D in slices: two groups of TMA stores or more for a tile, each with its own commit",
+        lambda r, a: sum(r.tensor_stores.values()) >= 2 and r.bulk_commits >= 2,
+        lambda r, a: f"{r.bulk_commits} group{'s' * (r.bulk_commits != 1)}",
     ),
     "read wait": Condition(
         "a `cp.async.bulk.wait_group.read`: a staging buffer is written again once it has been read",
@@ -189,7 +189,7 @@ CONDITIONS = {
         lambda r, a: (
             {v.split()[0] for v in r.setmaxnreg} == {"dec", "inc"}
             and not any("setmaxnreg" in w for w in a.resources.warnings)
-            and not any(move.astray for move in registers.moves(a))
+            and not any(move.astray or move.idle for move in registers.moves(a))
         ),
         lambda r, a: registers.told(a),
     ),
@@ -393,6 +393,14 @@ PROPERTIES = {
         "slices filled while a store flies",
         "slices after another",
         _of("slices filled while a store flies", "slices after another", "slices that follow one"),
+        0.5,
+    ),
+    "store under loads": Property(
+        "the store of a tile under the next tile's loads: wait for it before its buffer is written again, "
+        "not at once",
+        "stores under the next tile",
+        "stores that a tile follows",
+        _of("stores under the next tile", "stores that a tile follows", "tiles that another follows"),
         0.5,
     ),
     "two consumers": Property(

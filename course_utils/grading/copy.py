@@ -135,14 +135,29 @@ def _path(case: CopyCase, launches: Sequence[Launch], source: str) -> Part:
             found = crossings.get((tensor, direction))
             told.append(f"{tensor}, {direction}: {found or 'no copy'}")
             if found is None or set(found.paths) != {path}:
-                missed.append(
-                    f"{tensor}, {direction}: this case asks for {paths.WORDS[path]}; the compiler made "
-                    f"{found or 'no copy'} (at {' x '.join(map(str, launch.size))})"
-                )
+                missed.append(_missed(launch, f"{tensor}, {direction}", paths.WORDS[path], found))
+            elif direction == paths.LOAD and case.one_load and (pieces := _pieces(launch, tensor, found)):
+                missed.append(_missed(launch, f"{tensor}, {direction}", "one load of a tile", pieces))
     row = "; ".join(dict.fromkeys(told))
     return score(
         case, "path", not missed, row, cards.of_text(missed[0], "tma", missed[1:]) if missed else None
     )
+
+
+def _missed(launch: Launch, crossing: str, wanted: str, found: object) -> str:
+    where = " x ".join(map(str, launch.size))
+    return f"{crossing}: this case asks for {wanted}; the compiler made {found or 'no copy'} (at {where})"
+
+
+def _pieces(launch: Launch, tensor: str, found: paths.Copy) -> str:
+    """In what pieces a tile comes, in words; "" where it comes whole: by one load, and by a box of more than
+    one of the outermost dimension, where the map has that.
+    """
+    boxes = [p.tensor_map.box for p in launch.artifact.parameters if p.tensor == tensor and p.tensor_map]
+    thin = any(len(box) == len(launch.size) and box[-1] == 1 for box in boxes)
+    if sum(found.paths.values()) == 1 and not thin:
+        return ""
+    return f"{found}, in boxes of {' and '.join(' x '.join(map(str, box[::-1])) for box in boxes)}"
 
 
 def _unseen(case: CopyCase, answers: Sequence[Answer]) -> str:
@@ -160,8 +175,7 @@ def _results(case: CopyCase, machine: Backend, answered: Sequence[tuple[Launch, 
         if answer.error == "not_run":
             return score(case, "results", None, answer.detail)
         if not answer.ok:
-            ended = "wrong" if answer.finished else "no end"
-            at = f"{ended} at {' x '.join(map(str, launch.size))}"
+            at = f"{cards.ended(answer)} at {' x '.join(map(str, launch.size))}"
             return score(
                 case, "results", False, at, cards.of_answer(conditions.located(answer), launch.artifact)
             )

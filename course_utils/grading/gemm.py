@@ -280,9 +280,11 @@ def _results(step: Step, machine: Backend, answered: Answered) -> Part:
     sizes = f"{right} size{'s' * (right != 1)}"
     if not wrong:
         last = answered[-1][1].relative_norm
-        return score(step, "results", True, f"{prefix}right at {sizes}, last relative error {last:.1e}")
+        detail = f"{prefix}right at {sizes}, last relative error {last:.1e}"
+        remarks = dict.fromkeys(remark for _, answer in answered for remark in answer.remarks)
+        return score(step, "results", True, "; ".join((detail, *list(remarks)[:1])))
     ended = not wrong[-1][1].error and wrong[-1][1].finished
-    detail = prefix + "; ".join(f"{_how(answer)} at {_size(launch)}" for launch, answer in wrong)
+    detail = prefix + "; ".join(f"{cards.ended(answer)} at {_size(launch)}" for launch, answer in wrong)
     if right:
         detail += f"; right at {sizes}"
     also = [f"at M, N, K = {_size(launch)}: {_words(answer, launch)}" for launch, answer in wrong[1:]]
@@ -324,12 +326,6 @@ def _size(launch: Launch) -> str:
 
 def _words_of(size: Sequence[int]) -> str:
     return " x ".join(map(str, size))
-
-
-def _how(answer: Answer) -> str:
-    if answer.error:
-        return "no end" if answer.error == "timeout" else "ended with an error"
-    return "wrong" if answer.finished else "no end"
 
 
 def _words(answer: Answer, launch: Launch) -> str:

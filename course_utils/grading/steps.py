@@ -18,19 +18,20 @@ COPY_PARTS = {"compiles": 1, "tensor maps": 2, "path": 4, "results": 3}  # the s
 # Correctness sizes (M, N, K): all different, no power of two, multiples of 256 in M and N and of 64 in K, so
 # that any sensible tile divides them. The first has many more tiles than an H200 has SMs and an odd number of
 # K tiles: what a persistent kernel carries from tile to tile shows there, and the receipt is taken from it.
-# The last, with its K of 64, makes epilogues follow each other so closely that a missing wait between them
-# shows.
-CHECK_SIZES = ((9728, 7680, 320), (768, 1280, 576), (1792, 768, 448), (1280, 2304, 1088), (4864, 3840, 64))
+# The third has an even number of them, as the timed sizes have. The last, with its K of 64, makes epilogues
+# follow each other so closely that a missing wait between them shows.
+CHECK_SIZES = ((9728, 7680, 320), (768, 1280, 576), (1792, 768, 384), (1280, 2304, 1088), (4864, 3840, 64))
 # What the emulator runs: a size, and which CTAs of it (None: all). The receipt is taken from the first, which
-# has several tiles for each SM of an H200; its first and its last cluster are enough for what one tile leaves
-# to the next. No N is a tile's width: TileLang would store whole rows of D, by bulk copies without a map.
+# has several tiles for each SM of an H200 and an odd number of K tiles; its first and its last cluster are
+# enough for what one tile leaves to the next. The second has an even number of K tiles, as the timed sizes
+# have. No N is a tile's width: TileLang would store whole rows of D, by bulk copies without a map.
 MANY_TILES, FIRST_AND_LAST = (4864, 2304, 192), (0, -1)
-EMULATED = ((MANY_TILES, FIRST_AND_LAST), ((256, 768, 320), None), ((256, 512, 64), None))
+EMULATED = ((MANY_TILES, FIRST_AND_LAST), ((256, 768, 384), None), ((256, 512, 64), None))
 # For persistent kernels, in place of the last: more tiles than CTAs, or clusters of two, and all of them, so
 # that a forgotten one shows. For a ring of six stages, in place of the second: a K longer than that; the K of
 # the others is shorter.
 PERSISTENT = (*EMULATED[:2], ((1536, 1792, 64), None))
-CLUSTER = (EMULATED[0], ((256, 768, 576), None), ((1792, 1280, 64), None))
+CLUSTER = (EMULATED[0], ((256, 768, 640), None), ((1792, 1280, 64), None))
 MULTI_CONSUMER = (*CLUSTER[:2], ((1280, 3584, 64), None))
 TRACE_SIZE = (256, 256, 320)  # a tile or two for each CTA, and more K tiles than stages
 TIMED_SIZES = ((4096, 4096, 4096), (8192, 8192, 8192), (8192, 2304, 5120))
@@ -81,8 +82,9 @@ STEPS = {step.id: step for step in (
          owned={"tilelang": "the tile, the order of copy, fence and wgmma",
                 "cute": "the same, and swizzles, copy layout, MMA atom, fragments, fp16 conversion"}),
     Step("step02", "K loop", 5, (*_FIRST, "one CTA"), ("tensor loads",), "K loop",
-         check_sizes=((128, 128, 320), (128, 128, 64), (128, 128, 576), (128, 128, 1088)),
-         timed_sizes=((128, 128, 4096),), emulated=(((128, 128, 320), None), ((128, 128, 64), None)),
+         check_sizes=((128, 128, 320), (128, 128, 64), (128, 128, 384), (128, 128, 1088)),
+         timed_sizes=((128, 128, 4096),),
+         emulated=(((128, 128, 320), None), ((128, 128, 384), None), ((128, 128, 64), None)),
          owned={"tilelang": "when to clear the accumulator",
                 "cute": "the accumulate field, one wgmma for every 16 of K"}),
     Step("step03", "spatial tiling", 10, (*_FIRST, "grid grows"), ("tensor loads",), "tiling",
@@ -95,7 +97,7 @@ STEPS = {step.id: step for step in (
          owned={"tilelang": "stage and parity of each load and wait",
                 "cute": "a pipeline object, its arrival counts, its two states"}),
     Step("step06", "persistent kernel", 10,
-         (*_RING, "fixed grid", "a share for each CTA", "tile order"), (), "persistent",
+         (*_RING, "fixed grid", "a share for each CTA", "tile order", "store under loads"), (), "persistent",
          emulated=PERSISTENT, speed_floor=0.42,
          owned={"tilelang": "the scheduler's panel, stage and parity across tiles",
                 "cute": "the order of tiles, as a layout"}),
@@ -143,7 +145,7 @@ GEMM_CASES = {
     for name, (fault, _, step) in _REPAIRED.items()
 }
 GEMM_CASES["case15"] = Step(
-    "case15", "TMA epilogue", 10, (*_TMA, "grid grows", "four stores", "read wait", "stores in flight")
+    "case15", "TMA epilogue", 10, (*_TMA, "grid grows", "slices", "read wait", "stores in flight")
 )
 
 
@@ -151,7 +153,8 @@ GEMM_CASES["case15"] = Step(
 class CopyCase:
     """A kernel that copies X to Y through shared memory.
 
-    ``shapes`` are tried; ``load`` and ``store`` are paths of ``copies``.
+    ``shapes`` are tried; ``load`` and ``store`` are paths of ``copies``. ``one_load``: a tile of X comes
+    by one load.
     """
 
     id: str
@@ -160,12 +163,13 @@ class CopyCase:
     shapes: tuple[tuple[int, ...], ...]
     load: str = "tensor TMA"
     store: str = "tensor TMA"
+    one_load: bool = False
 
 
 COPY_CASES = {
     case.id: case
     for case in (
-        CopyCase("case12", "a 3-D tile by TMA", 10, ((8, 32, 64), (4, 48, 128))),
+        CopyCase("case12", "a 3-D tile by TMA", 10, ((8, 32, 64), (4, 48, 96)), one_load=True),
         CopyCase("case14", "modes grouped into a tile", 10, ((128, 64), (256, 128))),
     )
 }

@@ -11,27 +11,38 @@ from course_utils.ptx.families import Family, family
 from course_utils.ptx.parser import Imm, PtxError
 from course_utils.ptx.receipts import edges, reached
 
+REGISTERS, MOST = 65_536, 255  # of an SM, and of a thread
 LOADS = {Family.TENSOR_LOAD, Family.MULTICAST_LOAD, Family.BULK_LOAD}
 
 
 @dataclass(frozen=True)
 class Move:
     """One ``setmaxnreg``: ``way`` is inc or dec, ``role`` "" where it stands before the roles part, ``place``
-    the author's line in words.
+    the author's line in words. ``share`` is what each thread could have without any of them, 0 where
+    all could have the most that there is.
     """
 
     way: str
     count: int
     role: str
     place: str
+    share: int = 0
 
     @property
     def astray(self) -> bool:
         """Does a producer take registers, or a consumer give some back?"""
         return (self.role, self.way) in (("producer", "inc"), ("consumer", "dec"))
 
+    @property
+    def idle(self) -> bool:
+        """Does it ask for no more than a thread could have without it, or give none of that back?"""
+        return self.share > 0 and (
+            self.count <= self.share if self.way == "inc" else self.count >= self.share
+        )
+
     def __str__(self) -> str:
-        return f"{self.way} {self.count}" + f" by the {self.role}" * bool(self.role)
+        text = f"{self.way} {self.count}" + f" by the {self.role}" * bool(self.role)
+        return text + f", where each thread could have {self.share} without it" * self.idle
 
 
 def moves(artifact: Artifact) -> Iterator[Move]:
@@ -41,6 +52,8 @@ def moves(artifact: Artifact) -> Iterator[Move]:
     except PtxError:
         return
     body = [instruction for instruction, _ in found]
+    even = REGISTERS // max(artifact.threads, 1) // 8 * 8
+    share = even if even < MOST else 0
     after = edges(body)
     for at, (instruction, origin) in enumerate(found):
         if family(instruction) is not Family.SETMAXNREG:
@@ -52,12 +65,14 @@ def moves(artifact: Artifact) -> Iterator[Move]:
         if origin is not None:
             place = f"{file_name(origin.file)}, line {origin.line}: {artifact.code(origin)}"
         count = next((operand.value for operand in instruction.operands if isinstance(operand, Imm)), 0)
-        yield Move(instruction.opcode[1], count, role, place)
+        yield Move(instruction.opcode[1], count, role, place, share)
 
 
 def told(artifact: Artifact) -> str:
-    """What the kernel moves and what ptxas says of it, and below it the line of the first that is astray."""
+    """What the kernel moves and what ptxas says of it, and below it the line of the first that is astray or
+    moves nothing.
+    """
     found = list(moves(artifact))
     texts = [*dict.fromkeys(map(str, found)), *(w for w in artifact.resources.warnings if "setmaxnreg" in w)]
-    place = next((move.place for move in found if move.astray and move.place), "")
+    place = next((move.place for move in found if (move.astray or move.idle) and move.place), "")
     return (", ".join(texts) or "none") + f"\n  at {place}" * bool(place)

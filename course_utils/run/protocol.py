@@ -30,6 +30,7 @@ class Answer:
     emulator's, as data (see ``emulator.worker``), ``kinds`` theirs, ``schedule`` the seed that showed them,
     ``executed`` the warp instructions, ``facts`` what it saw of order (see ``emulator.facts``; only what ran
     where it did not finish, None where nothing was emulated), ``printed`` what its threads printed.
+    ``remarks`` are the emulator's warnings, a sentence each.
     ``timing`` holds the figures of a timed run (see ``run.gpu.timing``).
     """
 
@@ -47,6 +48,7 @@ class Answer:
     executed: int = 0
     facts: dict[str, int] | None = None
     printed: str = ""
+    remarks: tuple[str, ...] = ()
     timing: dict | None = None
 
     @classmethod
@@ -54,7 +56,7 @@ class Answer:
         """The JSON form of an answer; a field that this release does not know is left out."""
         known = {f.name for f in fields(cls)}
         given: dict[str, Any] = {k: v for k, v in answer.items() if k in known}
-        lists = {name: tuple(given.get(name, ())) for name in ("kinds", "findings")}
+        lists = {name: tuple(given.get(name, ())) for name in ("kinds", "findings", "remarks")}
         return cls(**given | lists)
 
 

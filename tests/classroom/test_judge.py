@@ -33,6 +33,7 @@ def test_drawn_sizes_are_good_for_what_the_tables_are(row):
             assert M * N <= m * n <= max(1.12 * M * N, M * N + 256 * 256)
             assert (m, n) == (M, N) if M % 256 else m % 256 == n % 256 == 0 and m != n
             assert k % 64 == 0 and (k == 64) == (K == 64)
+            assert k // 64 % 2 == K // 64 % 2  # a table has odd and even numbers of K tiles
             assert (k < 256) == (K < 256)  # shorter than a ring of four, or not
     fixed = row.id == "step01"
     assert len(others) == 1 if fixed else len(others) > len(row.emulated)

@@ -104,6 +104,34 @@ def test_the_place_of_a_text_is_its_own():
     assert str(card) == "gemm raised ValueError: no\n  at mine.py, line 3: return a // b"
 
 
+def test_a_long_line_keeps_its_call_and_its_end():
+    line = "T.wgmma_gemm(A_shared[s, :, :], B_shared[s, :, :], acc, transpose_B=True, clear_accum=(k == 0))"
+    code = of(FINDING | {"code": line}).code
+    assert code.startswith("T.wgmma_gemm(A_shared[s, :, :], B_sh") and code.endswith(
+        " ... clear_accum=(k == 0))"
+    )
+    assert len(of(FINDING | {"code": "x" * 200}).code) <= cards.CODE
+    assert of(FINDING | {"code": "x" * cards.CODE}).code == "x" * cards.CODE
+
+
+@pytest.mark.parametrize(
+    "answer, words",
+    [
+        (Answer(finished=False, kinds=("deadlock",)), "no end"),
+        (Answer(finished=False, kinds=("out-of-bounds",)), "stopped by a fault"),
+        (Answer(kinds=("proxy-fence",)), "wrong"),
+        (Answer(error="timeout"), "no end"),
+        (Answer(error="died"), "ended with an error"),
+    ],
+)
+def test_only_what_waits_or_loops_for_ever_has_no_end(answer, words):
+    assert cards.ended(answer) == words
+
+
+def test_a_warning_folds_below_what_is_wrong():
+    assert "A tile starts at 128." in of(FINDING, remarks=("a tile starts at 128",)).more
+
+
 def test_empty_text_is_no_fault():
     assert cards.of_text("", "wrong").told == ""
 

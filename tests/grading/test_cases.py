@@ -18,7 +18,7 @@ from course_utils.tma.rules import violations
 
 HEAD = "import tilelang.language as T\n\n\ndef gemm(d0, d1, d2):\n    b0, b1, b2 = 2, 16, 64\n\n    @T.prim_func\n"
 SIGNATURE = "    def main(X: T.Tensor((d0, d1, d2), T.float16), Y: T.Tensor((d0, d1, d2), T.float16)):\n"
-BODY = """        with T.Kernel(d2 // b2, d1 // b1, d0 // b0, threads=128) as (bx, by, bz):
+BODY = """        with T.Kernel(T.ceildiv(d2, b2), d1 // b1, d0 // b0, threads=128) as (bx, by, bz):
             S = T.alloc_shared((b0, b1, b2), T.float16)
             full = T.alloc_barrier(1)
             T.tma_copy(X[bz * b0 : (bz + 1) * b0, by * b1 : (by + 1) * b1, bx * b2 : (bx + 1) * b2], S, barrier=full)
@@ -88,8 +88,8 @@ def test_a_flattened_view_of_the_tensors_is_welcome():
     flat = SIGNATURE.replace("(d0, d1, d2)", "(d0 * d1, d2)")
     body = BODY.replace("bz * b0 : (bz + 1) * b0, by * b1 : (by + 1) * b1", "by * b1 : (by + 1) * b1")
     body = body.replace(
-        "(d2 // b2, d1 // b1, d0 // b0, threads=128) as (bx, by, bz)",
-        "(d2 // b2, d0 * d1 // b1, threads=128) as (bx, by)",
+        "(T.ceildiv(d2, b2), d1 // b1, d0 // b0, threads=128) as (bx, by, bz)",
+        "(T.ceildiv(d2, b2), d0 * d1 // b1, threads=128) as (bx, by)",
     ).replace("(b0, b1, b2)", "(b1, b2)")
     # a tile that is one piece of memory: tilelang 0.1.15 leaves TMA's map out
     whole_rows = checked(HEAD + flat + body)[1]["path"]

@@ -45,7 +45,10 @@ NEIGHBOURS = {
     "expect-tx": ((Receipt(expect_tx=1), PLAIN), (Receipt(arrives=1), PLAIN)),
     "proxy fence": ((Receipt(proxy_fences=1), PLAIN), (Receipt(), PLAIN)),
     "store wait": ((Receipt(bulk_waits=1), PLAIN), (Receipt(bulk_waits=1, unawaited_store_loops=1), PLAIN)),
-    "four stores": ((Receipt(tensor_stores={2: 4}), PLAIN), (Receipt(tensor_stores={2: 3}), PLAIN)),
+    "slices": (
+        (Receipt(tensor_stores={2: 2}, bulk_commits=2), PLAIN),
+        (Receipt(tensor_stores={2: 4}, bulk_commits=1), PLAIN),
+    ),
     "read wait": ((Receipt(bulk_waits=1, bulk_read_waits=1), PLAIN), (Receipt(bulk_waits=1), PLAIN)),
     "two full barriers": ((Receipt(mbarrier_inits=2), PLAIN), (Receipt(mbarrier_inits=1), PLAIN)),
     "empty barriers": ((Receipt(mbarrier_inits=4), PLAIN), (Receipt(mbarrier_inits=3), PLAIN)),

@@ -32,7 +32,7 @@ def left_open(b0, b1, b2):
     def copy(d0, d1, d2):
         @T.prim_func
         def main(X: T.Tensor((d0, d1, d2), T.float16), Y: T.Tensor((d0, d1, d2), T.float16)):
-            with T.Kernel(d2 // b2, d1 // b1, d0 // b0, threads=128) as (bx, by, bz):
+            with T.Kernel(T.ceildiv(d2, b2), d1 // b1, d0 // b0, threads=128) as (bx, by, bz):
                 S = T.alloc_shared((b0, b1, b2), T.float16)
                 x, y, z = bx * b2, by * b1, bz * b0
                 T.copy(X[z : z + b0, y : y + b1, x : x + b2], S)

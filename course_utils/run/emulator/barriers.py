@@ -57,6 +57,12 @@ class MBarrier:
         self.arrived_last: tuple[Warp, int] | None = None
         self.released_by: tuple[Warp, int] | None = None
 
+    @property
+    def used(self) -> bool:
+        """Has anyone arrived on it, told it of bytes, or waited for it?"""
+        account = self.account
+        return bool(self.phase or self.carries_bytes or self.waiting or account.arrivals or account.waits)
+
     def name(self) -> str:
         return names.of_barrier(self)
 
@@ -273,6 +279,13 @@ def _init(p: Path, m: Mask, address: Value, count: Value) -> None:
         )
     if not 1 <= count <= MAX_COUNT:
         p.fault("barrier-init-count", f"{p.name()} initialises an mbarrier for {count:,} arrivals")
+    if (former := cta.mbarriers.get(offset)) and (former.used or former.init[0] == p.warp.agent):
+        p.fault(
+            "barrier-init-again",
+            f"{p.name()} initialises {former.name()} again: what it has counted is lost",
+            (former,),
+            (f"its first init: {p.machine.findings.place(former.init_at)}",),
+        )
     words = slice(offset >> 2, (offset >> 2) + 2)
     cta.shared.written[words] = cta.shared.taken[words] = p.warp.code
     barrier = cta.mbarriers[offset] = MBarrier(p, cta, offset, count)

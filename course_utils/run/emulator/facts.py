@@ -125,12 +125,14 @@ class KTile:
 @dataclass(slots=True)
 class Slice:
     """A part of D that a warp stored by TMA. ``tile`` is how many wgmmas it had issued, ``time`` when it
-    stored; ``filled`` whether it wrote on before it waited for the store.
+    stored; ``filled`` whether it wrote on before it waited for the store, ``waited`` whether it waited for it
+    before it multiplied on.
     """
 
     tile: int
     time: int
     filled: bool = False
+    waited: bool = False
 
 
 class Facts:
@@ -247,6 +249,9 @@ class Facts:
 
     def _slice(self, warp: Warp) -> None:
         tile, before = warp.wgmma_index, self._slices.get(warp)
+        if before and before.tile != tile:
+            self.counts["stores that a tile follows"] += 1
+            self.counts["stores under the next tile"] += not before.waited
         if before and before.tile == tile:
             flies = any(group for groups in warp.bulk_groups.values() for group in groups)
             self.counts["slices after another"] += 1
@@ -255,8 +260,9 @@ class Facts:
 
     def drained(self, warp: Warp) -> None:
         """A warp has waited for TMA stores of its own."""
-        if warp.epilogue and (stored := self._slices.get(warp)):
-            stored.filled |= warp.epilogue[1].end > stored.time
+        if stored := self._slices.get(warp):
+            stored.waited |= stored.tile == warp.wgmma_index and not any(warp.bulk_groups.values())
+            stored.filled |= warp.epilogue is not None and warp.epilogue[1].end > stored.time
 
     def registers(self, path: Path, grows: bool) -> None:
         self._registers.setdefault((path.cta, grows), set()).add(path.warp.index)

@@ -98,6 +98,9 @@ KINDS = {
         "An mbarrier gets more arrivals in a phase than it was initialised for. Count who arrives: "
         "threads, or one elected thread, or both CTAs of a cluster."),
     "barrier-init-count": ("error", "An mbarrier's count must be 1 to 1,048,575."),
+    "barrier-init-again": ("error",
+        "An mbarrier is initialised again, which the PTX ISA leaves undefined: what it has counted is lost. "
+        "Initialise it once, before the loops; its phases go on by themselves."),
     "barrier-uninitialised": ("error",
         "An address is used as an mbarrier that no mbarrier.init has made one. A stage counts from 0, modulo "
         "the number of barriers."),

@@ -51,6 +51,9 @@ def _placed(barrier: MBarrier) -> tuple[str, int, int]:
     if own is not None:
         return own
     kinds = _kinds(barrier.cta)
+    if barrier not in kinds:  # one that was initialised anew, or that is no mbarrier any more
+        now = barrier.cta.mbarriers.get(barrier.offset)
+        return _placed(now) if now else ("barrier", 0, 1)
     alike = [b for b in kinds if kinds[b] == kinds[barrier]]
     return kinds[barrier], alike.index(barrier), len(alike)
 

@@ -37,6 +37,8 @@ def run(
         answer = tried.fields() | {"executed": executed, "ok": emulation.ok and tried.ok}
         answer["facts"] = dict(facts)
         answer["printed"] = emulation.printed
+        warnings = (finding for finding in emulation.findings if finding.severity == "warning")
+        answer["remarks"] = [f"{finding.detail} ({finding.place})" for finding in warnings]
         if not answer["ok"]:
             numbers = [*tried.touched, *([] if tried.found.ok else [tried.found.diagnosis])]
             return answer | {
