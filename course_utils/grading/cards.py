@@ -16,6 +16,7 @@ from course_utils.run.protocol import Answer
 WORDS = 40  # of a card, its line included
 CODE = 60  # characters of a quoted line
 LETTERS = 400  # of its text, where words have no end
+NEVER = "never written"  # a part of D
 ALSO = 4  # further findings that are told
 # Where the symptom map goes on, by the emulator's kind of finding.
 TOPICS = {
@@ -85,6 +86,10 @@ def of_answer(answer: Answer, artifact: Artifact, also: Sequence[str] = ()) -> C
     first, *others = answer.findings
     if first["kind"] == "stored-twice" and answer.finished and answer.diagnosis:
         return _of_numbers(answer.diagnosis, first, also)
+    if first["kind"] == "overwrite-while-read" and answer.finished and NEVER in answer.diagnosis:
+        # a race overwrites what is stored, and leaves nothing out
+        more = (f"{_sentence(first['text'])} ({first['where']})", first["advice"], *first["more"])
+        return of_text(answer.diagnosis, "wrong", (*more, *also))
     more = [first["advice"], *first["more"]]
     if first["generated"]:
         more.append(f"in the generated code: {first['generated']}")
