@@ -139,7 +139,7 @@ def _diagnose(
     corner, hint = _corner(~unwritten), _unwritten_hint(unwritten) if n_unwritten else ""
     if n_unwritten == n_wrong:
         never = f"{n_wrong:,} {share} were never written, {_place(wrong)}."
-        return f"{hint} {never}" if corner else f"{never} {hint}"
+        return f"{hint} {never}" if corner or hint.startswith("Columns") else f"{never} {hint}"
     parts = [f"{n_wrong:,} {share} are wrong ({100 * n_wrong / total:.3g}%), {_place(wrong)}."]
     if n_unwritten and corner:
         parts = [hint, *parts, f"{n_unwritten:,} of them were never written, {_place(unwritten)}."]
@@ -236,8 +236,8 @@ def _unwritten_hint(unwritten: torch.Tensor, stacked: bool = False) -> str:
     if found := _columns(unwritten):
         begin, end, period = found
         return (
-            f"Columns {begin}:{end} of each {period} are missing: does the store take all of a tile, with "
-            "all of its slices?"
+            f"Columns {begin}:{end} of each {period} were never written: does the store take all of a tile, "
+            "with all of its slices?"
         )
     if bool((tiles == full).all()):
         return (
