@@ -320,13 +320,7 @@ MUTATIONS = (
         "r.cluster_barriers >= 1",
         "receipts",
     ),
-    _m(
-        "receipts: one group of stores",
-        "",
-        "r.bulk_commits >= 2",
-        "r.bulk_commits >= 1",
-        "receipts",
-    ),
+    _m("receipts: one group of stores", "", "r.bulk_commits >= 2", "r.bulk_commits >= 1", "receipts"),
     _m("receipts: a wait_group of 0 is in flight", "", "n > 0", "n >= 0", "receipts", "grading"),
     _m("paths: only the first path of a copy counts", "origins", "before |= tensors_there", "pass", "paths"),
     # grading

@@ -11,11 +11,17 @@ from pathlib import Path
 
 from course_utils.artifact import Artifact, file_name
 from course_utils.grading import hints
+from course_utils.ptx.families import Family, family
+from course_utils.ptx.parser import parse
+from course_utils.run.emulator.findings import Findings
 from course_utils.run.protocol import Answer
 
 WORDS = 40  # of a card, its line included
 CODE = 80  # characters of a quoted line
 LETTERS = 400  # of its text, where words have no end
+OF_STORE = r"never written|kernel wrote|mirror place|places the store|its own product, transposed"
+STORES = {Family.GLOBAL_STORE, Family.TENSOR_STORE, Family.BULK_STORE}
+NEVER = "never written"  # a part of D
 ALSO = 4  # further findings that are told
 # Where the symptom map goes on, by the emulator's kind of finding.
 TOPICS = {
@@ -84,10 +90,16 @@ def of_answer(answer: Answer, artifact: Artifact, also: Sequence[str] = ()) -> C
     """What is wrong with a run. ``also`` is what is to be said of other runs."""
     if not answer.findings:
         topic = "wrong" if not answer.error else "never-ends" if answer.error == "timeout" else "crashes"
-        return of_text(hints.words(answer, artifact), topic, (*map(_sentence, answer.remarks), *also))
+        card = of_text(hints.words(answer, artifact), topic, (*map(_sentence, answer.remarks), *also))
+        asks = answer.finished and not answer.error and re.search(OF_STORE, card.text)
+        return _at(card, *_store_of(artifact)) if asks else card
     first, *others = answer.findings
     if first["kind"] == "stored-twice" and answer.finished and answer.diagnosis:
         return _of_numbers(answer.diagnosis, first, also)
+    if first["kind"] == "overwrite-while-read" and answer.finished and NEVER in answer.diagnosis:
+        # a race overwrites what is stored, and leaves nothing out
+        under = (f"{_sentence(first['text'])} ({first['where']})", first["advice"], *first["more"])
+        return of_text(answer.diagnosis, "wrong", (*under, *also))
     more = [first["advice"], *first["more"]]
     if first["generated"]:
         more.append(f"in the generated code: {first['generated']}")
@@ -116,11 +128,44 @@ def of_answer(answer: Answer, artifact: Artifact, also: Sequence[str] = ()) -> C
 
 
 def _of_numbers(diagnosis: str, twice: dict, also: Sequence[str]) -> Card:
-    """Two CTAs have stored one place, and the numbers are wrong: they say more. Both, where there is room."""
-    more = (f"{_sentence(twice['text'])} ({twice['where']})", twice["advice"], *also)
+    """Two CTAs have stored one place, and the numbers are wrong: they say more. Both, where there is room;
+    where other places got nothing, it is the place of the store that is wrong.
+    """
+    said, line = _sentence(twice["text"]), f"{twice['file']}, line {twice['line']}" if twice["file"] else ""
+    code = twice["code"]
+    if NEVER in diagnosis:
+        return _at(of_text(said, "wrong", (diagnosis, twice["advice"], *also)), line, code)
+    more = (f"{said} ({twice['where']})", twice["advice"], *also)
     card = of_text(diagnosis, "wrong", more)
     both = f"{_sentence(twice['text'].partition(';')[0])} {card.text}"
-    return replace(card, text=both) if len(both.split()) <= WORDS else card
+    return _at(replace(card, text=both) if len(both.split()) <= WORDS else card, line, code)
+
+
+def _at(card: Card, place: str, code: str) -> Card:
+    """The card with its line, as far as there is room for it."""
+    if card.place or not place:
+        return card
+    room = WORDS - len(card.text.split())
+    for quoted in (_short(code), ""):
+        if len(f"{place} {quoted}".split()) <= room:
+            return replace(card, place=place, code=quoted)
+    return card
+
+
+def _store_of(artifact: Artifact) -> tuple[str, str]:
+    """The place and the code of the author's one line that stores to global memory; "" of none or several."""
+    kernel = parse(artifact.ptx, artifact.kernel)
+    findings = Findings(kernel, artifact)
+    stores = {
+        (place.file, place.line, place.code)
+        for at, instruction in enumerate(kernel.instructions)
+        if family(instruction) in STORES
+        for place in (findings.place(at),)
+    }
+    if len(stores) != 1:
+        return "", ""
+    [(file, line, code)] = stores
+    return (f"{file}, line {line}", code) if file else ("", "")
 
 
 def ended(answer: Answer) -> str:

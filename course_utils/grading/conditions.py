@@ -434,6 +434,7 @@ def located(answer: Answer) -> Answer:
     if answer.findings or not answer.finished or not (told := outside(answer.facts or {})):
         return answer
     explains = any(words in answer.diagnosis for words in ("zeros", "K tile", "never written"))
+    explains &= not answer.diagnosis.startswith("The kernel wrote")  # which asks for x and y, M and N
     both = (told, answer.diagnosis) if explains else (answer.diagnosis, told)
     return replace(answer, diagnosis=" ".join(both))
 

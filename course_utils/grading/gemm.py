@@ -230,8 +230,8 @@ def _restored(machine: Backend, launch: Launch, answer: Answer) -> str:
     what = "fence" if found["kind"] == "proxy-fence" else "barrier"
     text = re.sub(r" of CTA \d+", "", found["text"])  # any of them does the same
     return (
-        f"needs the {what} that you left out and {steps.DSL_NAMES[launch.artifact.dsl]} put back: without it "
-        f"{text}"
+        f"needs a {what} that your code lacks here and {steps.DSL_NAMES[launch.artifact.dsl]} put back: "
+        f"without it {text}"
         f"\n  at {found['file']}, line {found['line']}: {found['code']}"
     )
 

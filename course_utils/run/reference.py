@@ -139,7 +139,7 @@ def _diagnose(
     corner, hint = _corner(~unwritten), _unwritten_hint(unwritten) if n_unwritten else ""
     if n_unwritten == n_wrong:
         never = f"{n_wrong:,} {share} were never written, {_place(wrong)}."
-        return f"{hint} {never}" if corner else f"{never} {hint}"
+        return f"{hint} {never}" if corner or hint.startswith("Columns") else f"{never} {hint}"
     parts = [f"{n_wrong:,} {share} are wrong ({100 * n_wrong / total:.3g}%), {_place(wrong)}."]
     if n_unwritten and corner:
         parts = [hint, *parts, f"{n_unwritten:,} of them were never written, {_place(unwritten)}."]
@@ -233,6 +233,12 @@ def _unwritten_hint(unwritten: torch.Tensor, stacked: bool = False) -> str:
         )
     tiles = _tiles(unwritten)
     full = _counts(unwritten) == TILE * TILE
+    if found := _columns(unwritten):
+        begin, end, period = found
+        return (
+            f"Columns {begin}:{end} of each {period} were never written: does the store take all of a tile, "
+            "with all of its slices?"
+        )
     if bool((tiles == full).all()):
         return (
             "Whole tiles are missing: does the grid, or the tile loop's bound, cover every tile, and does "
@@ -243,6 +249,24 @@ def _unwritten_hint(unwritten: torch.Tensor, stacked: bool = False) -> str:
         "Parts of tiles are missing: does every thread store all of its elements, and does each wait for its "
         "store?"
     )
+
+
+def _columns(unwritten: torch.Tensor) -> tuple[int, int, int] | None:
+    """(begin, end, period) where the same columns of each tile, and nothing else, were never written: TILE
+    times a power of 2 is the width of a tile.
+    """
+    cols, N = unwritten.any(0), unwritten.shape[1]
+    if not bool(torch.equal(unwritten.all(0), cols)):
+        return None
+    for period in (2 * TILE, 4 * TILE):
+        if N % period or N == period:
+            continue
+        every = cols.view(-1, period)
+        if bool((every == every[0]).all()) and 0 < int(every[0].sum()) < period:
+            hit = every[0].nonzero().flatten()
+            begin, end = int(hit[0]), int(hit[-1]) + 1
+            return (begin, end, period) if end - begin == len(hit) else None
+    return None
 
 
 def _pattern_hint(wrong: torch.Tensor) -> str:
@@ -329,6 +353,8 @@ def _tile_story(
     if other := nearest(held):
         return f"{told} {product(other)}: {_misplaced((i, j), other, gaps)}"
     if other := nearest(held - products[i, j]):
+        if other == (i, j):
+            return f"{told} twice its own product: is it multiplied twice, or the sum not cleared between?"
         return f"{told} its own sum and {product(other)}: a former tile's sum was not cleared."
     if other := nearest(held.T):
         if other == (i, j):

@@ -18,7 +18,7 @@ from tests.grading.mistakes import SIZE, Mistake, require_said
 MANY_TILES = (1536, 1536, 192)  # CTAs 0 to 11 have a second tile of 128 x 128
 STORE_WAIT = "                    T.tma_store_wait(0)\n"
 FIRST_SYNC = "                    T.sync_threads(1, 128)  # named barrier 1: the consumer's threads only\n"
-SAID = ("that you left out and TileLang put back", "without it")
+SAID = ("that your code lacks here and TileLang put back", "without it")
 RIGHT = Answer(ok=True, facts={"ran": 1})
 LEFT_OUT = {
     "step 1 without its fence": Mistake(

@@ -69,7 +69,7 @@ STEP_1 = {
         "instructions",
         ("            T.fence_proxy_async()  # wgmma reads shared memory through the async proxy\n", ""),
         size=ONE,
-        says=("fence that you left out", "TileLang put back", "operand A", "ordinary stores"),
+        says=("fence that your code lacks here", "TileLang put back", "operand A", "ordinary stores"),
         line="T.wgmma_gemm(",
     ),
     "no multiplication at all": tilelang(
@@ -598,7 +598,7 @@ STEP_4 = {
         "step04",
         "results",
         ("T.shuffle_elect(128)", "T.shuffle_elect(32)"),
-        says=("arrives on full", "all its 1 arrivals already"),
+        says=("4 arrivals a phase on full", "from warps 0-3", "init counts 1"),
         line="T.mbarrier_arrive(full)",
     ),
     "the barrier's parity never changes [04]": tilelang(
@@ -718,7 +718,7 @@ STEP_4 = {
         "step04",
         "results",
         ("            if warp_idx == 0:\n" + C_ELECT, "            if warp_idx < 4:\n" + C_ELECT),
-        says=("arrives on full", "all its 1 arrivals already"),
+        says=("4 arrivals a phase on full", "from warps 0-3", "init counts 1"),
         line="mbarrier_arrive_and_expect_tx",
     ),
     "C: the bytes of A alone [map: an expect-tx for n bytes]": cute(
@@ -902,8 +902,8 @@ STEP_5 = {
         "step05",
         "results",
         (T_LOAD_IF, "if i <= k_tiles:"),
-        says=("TMA load still fills",),
-        line="T.copy(acc, D_shared)",
+        says=("nobody waits for the load of A[", "320:384]", "lies outside", "5 of 6 fills"),
+        line="T.tma_copy(A[ms, ks]",
     ),
     "the multiplication begins a step late": tilelang(
         "step05",
@@ -916,8 +916,8 @@ STEP_5 = {
         "step05",
         "results",
         ("T.serial(k_tiles + num_stages - 1)", "T.serial(k_tiles)"),
-        says=("TMA load still fills",),
-        line="T.copy(acc, D_shared)",
+        says=("nobody waits for the load of A[", "256:320]", "4 of 5 fills"),
+        line="T.tma_copy(A[ms, ks]",
     ),
     "loads take all four slots [05: a stage past the ring]": tilelang(
         "step05",
@@ -946,7 +946,7 @@ STEP_5 = {
         "results",
         ("                use.advance()\n", ""),
         never=(),
-        says=NOT_WAITED,
+        says=("for full[0] 3 times", "filled twice", "never for full[1]", "does the stage go on"),
         line="pipe.consumer_wait(use)",
     ),
     "C: no release": cute(
@@ -1049,7 +1049,7 @@ STEP_5 = {
         "results",
         ("                if warp_idx == 0:\n" + C_ACQUIRE, "                if warp_idx < 4:\n" + C_ACQUIRE),
         never=("consumer warp",),
-        says=("arrives on full", "all its 1 arrivals already"),
+        says=("4 arrivals a phase on full[0]", "from warps 0-3", "init counts 1"),
         line="pipe.producer_acquire(load)",
     ),
     "C: producer_acquire under elect_one": cute(

@@ -249,7 +249,12 @@ MISTAKES = {
         TL,
         ((RELEASE, RELEASE.replace("(128):", "(128) and stage == 0:")),),
         "results",
-        says=("empty[1]", "nobody arrives on it after consumer warps 4-7 read the stage (line 65)"),
+        says=(
+            "empty[1]",
+            "nobody arrives on it after consumer warps 4-7 read the stage",
+            "released empty[0]",
+        ),
+        line="T.mbarrier_arrive(empty[stage])",
         ctas=(0,),
     ),
     "07 one stage of two is given back, CuTe DSL": Mistake(
@@ -263,7 +268,12 @@ MISTAKES = {
             ),
         ),
         "results",
-        says=("empty[1]", "nobody arrives on it after consumer warps 4-7 read the stage (line 96)"),
+        says=(
+            "empty[1]",
+            "nobody arrives on it after consumer warps 4-7 read the stage",
+            "released empty[0]",
+        ),
+        line="pipe.consumer_release(use)",
         ctas=(0,),
     ),
     "08 the last stage of a tile is kept, CuTe DSL": Mistake(

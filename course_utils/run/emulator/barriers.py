@@ -56,6 +56,9 @@ class MBarrier:
         # the last arrival of all: its warp and instruction; and the one that ended the last phase
         self.arrived_last: tuple[Warp, int] | None = None
         self.released_by: tuple[Warp, int] | None = None
+        # phases that ended with bytes expected; the first that ended with none, and its last arrival
+        self.expects = 0
+        self.bare: tuple[int, Warp, int] | None = None
 
     @property
     def used(self) -> bool:
@@ -197,6 +200,10 @@ class MBarrier:
                     barriers=(self,),
                 )
         self.clock.join(self.gathering)
+        if self.expected or self.issued:
+            self.expects += 1
+        elif self.bare is None and self.arrived_last:
+            self.bare = self.phase, *self.arrived_last
         self.released_by = self.arrived_last
         self.phase += 1
         self.clock.seen[self.agent] = self.clock.fenced[self.agent] = self.phase
@@ -256,7 +263,14 @@ def find_barrier(path: Path, address: int) -> MBarrier:
         )
     barrier = cta.mbarriers.get(offset)
     if barrier is None:
-        what = names.outside(cta, path.at, offset) or f"shared address {offset:,} as an mbarrier"
+        outside = names.outside(cta, path.at, offset)
+        what = outside or f"shared address {offset:,} as an mbarrier"
+        if not outside and (at := _init_ahead(cta, path)) is not None:
+            place = path.machine.findings.place(at)
+            line = f", line {place.line}," * bool(place.line)
+            who = path.name()
+            text = f"{who} uses an mbarrier, whose init{line} may be still to come: no barrier is between"
+            path.fault("barrier-init-race", text, more=(f"the init: {place}",))
         path.fault("barrier-uninitialised", f"{path.name()} uses {what}", cta.mbarriers.values())
     seen = path.machine.barriers_used
     if (path.at, offset) not in seen:
@@ -266,6 +280,17 @@ def find_barrier(path: Path, address: int) -> MBarrier:
     if cta is not path.cta:
         cta.touch(path, path.warp.agent, path.warp.time)
     return barrier
+
+
+def _init_ahead(cta: CTA, path: Path) -> int | None:
+    """An initialisation of an mbarrier that another warp of this CTA may still come to."""
+    machine = path.machine
+    for other in (*machine.ready, *machine.waiting):
+        if other.cta is cta and other.warp is not path.warp:
+            for at in machine.program.reached(other.pc):
+                if machine.program.kernel.instructions[at].opcode[:2] == ("mbarrier", "init"):
+                    return at
+    return None
 
 
 def _init(p: Path, m: Mask, address: Value, count: Value) -> None:

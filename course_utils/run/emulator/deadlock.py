@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from course_utils.artifact import REGISTER_LIMIT
 from course_utils.ptx.families import expects_bytes
-from course_utils.run.emulator import names
+from course_utils.run.emulator import causes, names
 from course_utils.run.emulator.arithmetic import LANES
 from course_utils.run.emulator.barriers import PhaseWait
 from course_utils.run.emulator.threads import RegisterWait, ThreadWait
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from course_utils.run.emulator.barriers import MBarrier
     from course_utils.run.emulator.machine import Cluster, Machine
     from course_utils.run.emulator.threads import ThreadBarrier
+    from course_utils.run.emulator.tma import Load
     from course_utils.run.emulator.warp import Path, Warp
 
 
@@ -150,10 +151,12 @@ def _phase(reason: PhaseWait, path: Path) -> dict:
     lacking = " and ".join(missing) or "nothing"
     text = f"for {barrier.name()}{where}, {parity}: its phase {barrier.phase} lacks {lacking}"
     could, hopeless = _could(barrier, path)
-    late = _out_of_step(reason, path)
-    kept, read = ("", "") if late else _kept(barrier, path)
+    late = _out_of_step(reason, path) or _began_again(barrier, path)
+    kept, read, release = ("", "", None) if late else _kept(barrier, path)
     if kept:
         late = kept
+    elif _nobody_multiplies(path):
+        late = "; " + causes.nobody_multiplies(path.machine)
     elif hopeless and barrier.account.arrivals:
         late += "; " + could.removeprefix("arrivals came from ").replace(", which", ", which arrived before,")
     return {
@@ -166,8 +169,19 @@ def _phase(reason: PhaseWait, path: Path) -> dict:
         "could": could,
         "read": read,
         **_blame(barrier, path, partial and not kept and barrier.account.arrivals.keys() <= busy),
+        **({} if release is None else {"blame": release}),
         "lacks": 3 if hopeless or late else 2 if barrier.pending == 0 else int(partial),
     }
+
+
+def _nobody_multiplies(path: Path) -> bool:
+    """Has no warp multiplied, and can none of those that are left, while the kernel has roles?"""
+    machine = path.machine
+    return (
+        machine.program.has_roles
+        and not any(warp.multiplies for cta in path.cta.cluster.ctas for warp in cta.warps)
+        and not any("wgmma" in machine.program.abilities(p.pc) for p in machine.waiting)
+    )
 
 
 def _blame(barrier: MBarrier, path: Path, counted: bool) -> dict:
@@ -180,11 +194,34 @@ def _blame(barrier: MBarrier, path: Path, counted: bool) -> dict:
         told = barrier.told_bytes(path)
         if told is not None:
             return {"blame": told, "why": f"; its loads bring {barrier.issued:,}"}
+    if not barrier.pending and barrier.tx > 0 and (missed := _multicast_elsewhere(barrier)):
+        load, ctas = missed
+        return {"blame": load.at, "why": f"; this multicast of {load.view.name} goes to {ctas} alone"}
     return {"blame": path.at}
 
 
-def _kept(barrier: MBarrier, path: Path) -> tuple[str, str]:
-    """Who has read the stage that this barrier frees and not arrived on it since; and where they read."""
+def _multicast_elsewhere(barrier: MBarrier) -> tuple[Load, str] | None:
+    """A multicast that signals this barrier of other CTAs of the cluster and not of this one; and which."""
+    instructions, reached = barrier.cta.machine.program.kernel.instructions, [barrier.cta]
+    found: Load | None = None
+    for cta in barrier.cta.cluster.ctas:
+        other = cta.mbarriers.get(barrier.offset)
+        for load in other.loads if other is not None else ():
+            if "multicast::cluster" in instructions[load.at].opcode and load.phase == barrier.phase:
+                if cta is barrier.cta:
+                    return None
+                found = found or load
+                reached.append(cta)
+    if found is None:
+        return None
+    numbers = {cta.number for cta in reached[1:]}
+    return found, f"CTA{'s' * (len(numbers) > 1)} {names.spans(numbers)}"
+
+
+def _kept(barrier: MBarrier, path: Path) -> tuple[str, str, int | None]:
+    """Who has read the stage that this barrier frees and not arrived on it since; where they read; and the
+    release that went elsewhere, or that they have not run.
+    """
     _, stage, count = names.stage_of(barrier)
     full = next(
         (
@@ -195,7 +232,7 @@ def _kept(barrier: MBarrier, path: Path) -> tuple[str, str]:
         None,
     )
     if full is None or barrier.carries_bytes or not barrier.pending:
-        return "", ""
+        return "", "", None
     arrived = {(warp.cta, warp.index // 4) for warp in barrier.this_phase}
     filled = [cta.mbarriers[full.offset] for cta in path.cta.cluster.ctas if full.offset in cta.mbarriers]
     readers = [
@@ -205,7 +242,7 @@ def _kept(barrier: MBarrier, path: Path) -> tuple[str, str]:
         if passed.count > barrier.phase and (warp.cta, warp.index // 4) not in arrived
     ]
     if not readers:
-        return "", ""
+        return "", "", None
     who = names.of_warps(sorted(readers, key=lambda warp: (warp.cta.number, warp.index)), path.cta)
     at = full.account.waits[readers[0]].at if readers[0] in full.account.waits else -1
     for load in full.loads:
@@ -215,8 +252,40 @@ def _kept(barrier: MBarrier, path: Path) -> tuple[str, str]:
     place = path.machine.findings.place(at)
     line = f" (line {place.line})" * (place.line > 0)
     if arrived:
-        return f"; {who} have read the stage{line} and do not arrive", str(place)
-    return f"; nobody arrives on it after {who} read the stage{line}", str(place)
+        return f"; {who} have read the stage{line} and do not arrive", str(place), None
+    told, release = _release(barrier, readers)
+    if release is not None:  # its line is quoted, and there is room for no other
+        line = ""
+        who = names.of_warps([warp for warp in readers if warp.cta is path.cta] or readers, path.cta)
+    return f"; nobody arrives on it after {who} read the stage{line}{told}", str(place), release
+
+
+def _release(barrier: MBarrier, readers: list[Warp]) -> tuple[str, int | None]:
+    """Where the last release of those who have read a stage went, or that they have run none; and its
+    instruction, where it can be told.
+    """
+    array, cta = barrier.array(), barrier.cta
+    groups = {(warp.cta, warp.index // 4) for warp in readers}
+    others = [
+        (mine.round, one.name(), mine.at)
+        for home in cta.cluster.ctas
+        for one in home.mbarriers.values()
+        if one.array() == array and not one.carries_bytes
+        for warp, mine in one.account.arrivals.items()
+        if (warp.cta, warp.index // 4) in groups
+    ]
+    if others:
+        _, name, at = max(others)
+        return (f"; they last released {name}", at) if name != barrier.name() else ("", None)
+    machine = cta.machine
+    static = {
+        at
+        for at in machine.program.arrivals(0)
+        if names.array_meant(cta, at) == array and not expects_bytes(machine.program.kernel.instructions[at])
+    }
+    if len({str(machine.findings.place(at)) for at in static}) != 1:
+        return "", None
+    return "; none of them ran the release", static.pop()
 
 
 def _out_of_step(reason: PhaseWait, path: Path) -> str:
@@ -230,6 +299,23 @@ def _out_of_step(reason: PhaseWait, path: Path) -> str:
     return f"; this {nth} wait's turn is phase {count}, parity {count & 1}"
 
 
+def _began_again(barrier: MBarrier, path: Path) -> str:
+    """A warp that goes round a ring waits for a stage again, and has left another out."""
+
+    def passes(one: MBarrier) -> int:
+        passed = one.account.waits.get(path.warp)
+        return passed.count if passed else 0
+
+    array, mine = barrier.array(), passes(barrier)
+    ring = sorted(barrier.cta.mbarriers.values(), key=lambda b: b.offset)
+    left = [one for one in ring if one.array() == array and passes(one) < mine]
+    if barrier.cta is not path.cta or not left or barrier.carries_bytes:
+        return ""
+    never = "never" if not passes(left[0]) else "less often"
+    again = "again" if mine == 1 else "over and over"
+    return f"; it waits for this one {again}, and {never} for {left[0].name()}: does its stage begin anew?"
+
+
 def _could(barrier: MBarrier, path: Path) -> tuple[str, bool]:
     """Who has arrived before, or else who has an arrive on it still ahead, and what they do now; and whether
     this wait can be told to be the one that is in vain.
@@ -239,7 +325,10 @@ def _could(barrier: MBarrier, path: Path) -> tuple[str, bool]:
     busy = {p.warp: p for p in path.machine.waiting}
     arrived = list(barrier.account.arrivals)
     if arrived:
-        return f"arrivals came from {_states(arrived, busy, path)}", not busy.keys() & set(arrived)
+        gone = not busy.keys() & set(arrived)
+        # the missing ones are another's, who waits for something else
+        other = any(p.warp not in barrier.this_phase and _arrives(p, barrier) for p in path.machine.waiting)
+        return f"arrivals came from {_states(arrived, busy, path)}", gone and not other
     ahead = {p.warp: _arrives(p, barrier) for p in path.machine.waiting}
     able = [warp for warp, can in ahead.items() if can]
     if able and all(p.waits_for.barrier is barrier for p in map(busy.__getitem__, able) if _for_phase(p)):

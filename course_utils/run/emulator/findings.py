@@ -56,6 +56,10 @@ KINDS = {
         "Two loads that signal one phase of an mbarrier write the same bytes, so one of them is lost. Look "
         "at the stage index and the buffer of each. Where the CTAs of a cluster multicast, each loads the "
         "part that its rank says, of the tile and of the buffer, and nobody loads that tile again."),
+    "load-unwaited": ("error",
+        "A load that nobody waits for is still under way when its memory is used again, or when the CTA "
+        "ends. Whoever multiplies a tile waits for it: do the loop that loads and the loop that multiplies "
+        "go over the same tiles, with the same stage and phase, and as many of them?"),
     "ring-overrun": ("error",
         "A stage past the last slot of a ring lies in what follows in shared memory. The buffers of A and B "
         "need a slot for each stage: num_stages may not be more than the slots that they were made with."),
@@ -217,6 +221,7 @@ class Finding:
     waiting: list[dict] = field(default_factory=list)
     more: tuple[str, ...] = ()  # what else there is to say, a sentence each
     ledger: tuple[Row, ...] = ()  # the mbarriers that it is about
+    apart: bool = False  # no count of arrivals is its cause
 
     def __str__(self) -> str:
         where = str(self.place)

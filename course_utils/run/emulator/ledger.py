@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING
 
-from course_utils.run.emulator import names
+from course_utils.run.emulator import causes, names
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.barriers import MBarrier
@@ -135,6 +135,12 @@ def table(found: Iterable[Row]) -> str:
 
 
 def blame(machine: Machine, cluster: Cluster) -> None:
+    """What is wrong with mbarriers comes before what that leads to."""
+    _overrun(machine, cluster)
+    causes.lead(machine, cluster)
+
+
+def _overrun(machine: Machine, cluster: Cluster) -> None:
     """Where something is wrong with barriers, and one gets more arrivals than it counts, or than there are
     rounds, that comes first. Others where bytes count too are found as they come.
     """
@@ -142,6 +148,8 @@ def blame(machine: Machine, cluster: Cluster) -> None:
     if not any(finding.kind in SUFFER for finding in found):
         return
     _lead(machine.findings)
+    if any(finding.apart for finding in found):  # what is read with no wait at all is given back too often
+        return
     slips = next(iter(found)).kind in SLIPS
     for cta in cluster.ctas:
         barriers = sorted(cta.mbarriers.values(), key=lambda b: b.offset)

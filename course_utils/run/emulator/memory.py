@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from course_utils.run.emulator import names
 from course_utils.run.emulator.arithmetic import LANES, UNSIGNED
 from course_utils.run.emulator.findings import STORED, StopEmulation
 from course_utils.run.emulator.lowered import Mask, Value
@@ -142,6 +143,8 @@ class SharedMemory(Region):
         self.async_reads: dict[tuple, AsyncRead] = {}
         self.loads_in_flight = 0
         self.was_read = False
+        # the first write of threads over those of another warp, with no order: that one's agent, who, where
+        self.clash: tuple[int, Warp, int] | None = None
 
     @staticmethod
     def cells(shadow: np.ndarray, offsets: Value, count: int) -> tuple[np.ndarray, Value]:
@@ -164,6 +167,10 @@ class SharedMemory(Region):
         """A generic-proxy write by ``path``: nothing asynchronous may still use the bytes."""
         written, index = self.cells(self.written, offsets, count)
         seen = path.warp.clock.seen
+        code = int(self.written[(offsets if offsets.__class__ is int else int(offsets[0])) >> 2])
+        agent = code & AGENT_MASK
+        if 0 < agent <= path.cta.cluster.warps_end and seen[agent] < code >> AGENT_BITS and not self.clash:
+            self.clash = agent, path.warp, path.at
         if self.loads_in_flight:
             codes = np.atleast_1d(written[index])
             if ((codes & AGENT_MASK) > path.cta.cluster.warps_end).any() and unordered(codes, seen).any():
@@ -281,15 +288,32 @@ class SharedMemory(Region):
                     ),
                 )
         if not codes.all():
-            path.find(
-                "uninitialised-read",
-                lambda: f"{reader} ({path.name()}) reads shared memory that nothing has written",
-            )
+            _read_nothing(path, reader)
 
 
 def _is_new(written: np.ndarray, taken: np.ndarray, warps: int) -> np.ndarray:
     """Which words have threads written since something took them?"""
     return (written != taken) & ((written & AGENT_MASK) <= warps)
+
+
+def _read_nothing(path: Path, reader: str) -> None:
+    """The reader's line is to blame, or its wait for a load where no phase had ended by then."""
+    text = f"{reader} ({path.name()}) reads shared memory that nothing has written"
+    if reader == "a TMA store" and path.cta.shared.clash:
+        agent, warp, at = path.cta.shared.clash
+        both = names.of_warps([*(w for w in path.cta.warps if w.agent == agent), warp], path.cta)
+        store = f"the store: {path.machine.findings.place(path.at)}"
+        path.find("uninitialised-read", f"{text}, and {both} write to the same place", (), (store,), at)
+        return
+    barrier, at = path.warp.waited or (None, -1)
+    passed = barrier.account.waits.get(path.warp) if barrier else None
+    if barrier is None or passed is None or passed.phases or passed.parity is None:
+        path.find("uninitialised-read", text)
+        return
+    read = f"the read: {path.machine.findings.place(path.at)}"
+    first = "on a new barrier a wait for parity 1 passes at once: a first wait for a load asks for parity 0"
+    asked = f"its wait for {barrier.name()} asked for parity {passed.parity}, which a new barrier has passed"
+    path.find("uninitialised-read", f"{text}: {asked}", (barrier,), (first, read), at)
 
 
 def _read_before_load(
@@ -301,7 +325,8 @@ def _read_before_load(
     if barrier is None or passed is None:
         about = () if barrier is None else (barrier,)
         which = "this warp has" if len(warps) == 1 else "these warps have"
-        path.find("read-before-load", f"{text}which {which} not waited for", about)
+        finding = path.find("read-before-load", f"{text}which {which} not waited for", about)
+        finding.apart = barrier is not None
         return
     findings = path.machine.findings
     behind = f"phase {passed.phases - 1} had passed" if passed.phases else "a new barrier has passed"

@@ -31,6 +31,8 @@ class ThreadBarrier:
         self.expected: int | None = None
         self.waiting: list[Path] = []
         self.whole = False  # all threads meet here, so one that ends is no longer expected
+        # by the instruction and the count that it gives: who has come
+        self.came: dict[tuple[int, int], set[Warp]] = {}
         self.clock = order.clock()
         self.released = order.clock()
 
@@ -96,6 +98,8 @@ def cta_barrier(instruction: Instr) -> Lowered:
             )
         barrier.expected, barrier.whole = expected, count is None
         barrier.add(p, _threads(p, m))
+        if count is not None:
+            barrier.came.setdefault((p.at, count), set()).add(p.warp)
         needed = count or p.cta.threads_left()
         if action == "sync":
             barrier.waiting.append(p)

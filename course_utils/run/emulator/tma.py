@@ -126,6 +126,13 @@ class TensorView:
             inside, within = found
             self.elements[inside] = units.reshape(-1).view(self.elements.dtype).reshape(self.shape)[within]
 
+    def region_at(self, coordinates: Coordinates) -> str:
+        """The box at these coordinates as an index: "A[0:128, 64:128]"."""
+        t = self.map
+        ranges = [f"{c}:{c + n * s}" for c, n, s in zip(coordinates, t.extents, t.steps, strict=True)][::-1]
+        outside = ", which lies outside it" if self.slices(coordinates) is None else ""
+        return f"{self.name}[{', '.join(ranges)}]{outside}"
+
     def claim(self, path: Path, coordinates: Coordinates) -> None:
         """The box is stored by this CTA."""
         region, t, size = self.region, self.map, ELEMENT_BYTES[self.map.data_type]
@@ -149,6 +156,10 @@ class PlainView:
 
     def read(self, coordinates: Coordinates) -> np.ndarray:
         return self.region.data[self.offset : self.offset + self.bytes].copy().view(np.uint64).reshape(-1, 2)
+
+    def region_at(self, coordinates: Coordinates) -> str:
+        """Its bytes in words."""
+        return f"bytes {self.offset:,} to {self.offset + self.bytes:,} of {self.name}"
 
     def claim(self, path: Path, coordinates: Coordinates) -> None:
         """The bytes are stored by this CTA."""

@@ -23,7 +23,7 @@ from course_utils.run.emulator.order import AGENT_BITS
 if TYPE_CHECKING:
     from course_utils.run.emulator.barriers import MBarrier
     from course_utils.run.emulator.copies import CopyGroup
-    from course_utils.run.emulator.findings import Detail
+    from course_utils.run.emulator.findings import Detail, Finding
     from course_utils.run.emulator.machine import CTA
     from course_utils.run.emulator.tma import Store
     from course_utils.run.emulator.trace import Span
@@ -160,8 +160,10 @@ class Path:
         barriers: Iterable[MBarrier] = (),
         more: tuple[str, ...] = (),
         at: int | None = None,
-    ) -> None:
-        self.machine.findings.add(kind, self.at if at is None else at, detail, barriers=barriers, more=more)
+    ) -> Finding:
+        return self.machine.findings.add(
+            kind, self.at if at is None else at, detail, barriers=barriers, more=more
+        )
 
     def find_early_release(
         self, kind: str, detail: str, reader: str = "", barriers: tuple[MBarrier, ...] = (), advice: str = ""

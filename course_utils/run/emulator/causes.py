@@ -1,0 +1,227 @@
+"""What is wrong with waits and loads although its harm shows elsewhere: it leads over what it leads to.
+
+All of it is read from the accounts of the mbarriers once a cluster has ended, or cannot go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from course_utils.run.emulator import names
+from course_utils.run.emulator.arithmetic import LANES
+
+if TYPE_CHECKING:
+    from course_utils.run.emulator.barriers import MBarrier
+    from course_utils.run.emulator.findings import Finding
+    from course_utils.run.emulator.machine import CTA, Cluster, Machine
+    from course_utils.run.emulator.warp import Warp
+
+# Findings that a load may lead to that nobody waits for.
+LEFT = {"exit-in-flight", "write-unordered"}
+# ... and a wait for the wrong barrier, or for one phase over and over.
+WAITED_WRONG = {
+    *("overwrite-while-read", "overwrite-before-use", "read-before-load", "deadlock", "barrier-overrun"),
+    *("phase-lapped", "expect-tx"),
+}
+# ... and a phase that ends before its bytes are expected.
+BARE = {
+    *("read-before-load", "overwrite-before-use", "overwrite-while-read", "phase-lapped", "deadlock"),
+    "barrier-overrun",
+}
+
+
+# ... and warps that go on from a barrier where they should have met others.
+UNMET = {
+    *("uninitialised-read", "read-before-write", "overwrite-while-read", "write-unordered", "deadlock"),
+    *("proxy-fence", "stale-store"),
+}
+
+
+def lead(machine: Machine, cluster: Cluster) -> None:
+    """Put the first of these causes before what was found, where that is what it leads to."""
+    if _of(machine) in UNMET and _too_many_meet(machine, cluster):
+        return
+    if machine.findings.found and _of(machine) in LEFT | WAITED_WRONG | BARE:
+        _arrived_wrong(machine, cluster) or _waits_for_its_own(machine, cluster)
+    _not_waited_for(machine, cluster)
+
+
+def _of(machine: Machine) -> str:
+    """The kind of what leads now."""
+    first: Finding | None = next(iter(machine.findings.found.values()), None)
+    return first.kind if first else ""
+
+
+def _arrays(cta: CTA) -> dict[str, list[MBarrier]]:
+    """A CTA's mbarriers by the array that they are in."""
+    arrays: dict[str, list[MBarrier]] = {}
+    for barrier in sorted(cta.mbarriers.values(), key=lambda b: b.offset):
+        arrays.setdefault(barrier.array(), []).append(barrier)
+    return arrays
+
+
+def _too_many_meet(machine: Machine, cluster: Cluster) -> bool:
+    """More threads come to one call of a named barrier than it counts, so they go on by halves."""
+    for cta in cluster.ctas:
+        for number, barrier in cta.named.items():
+            for (at, count), warps in barrier.came.items():
+                if len(warps) * LANES > count:
+                    who = names.of_warps(sorted(warps, key=lambda warp: warp.index), cta)
+                    text = (
+                        f"{len(warps) * LANES} threads, {who}, come to barrier {number}, which counts {count}"
+                    )
+                    machine.findings.add("named-barrier", at, text, first=True)
+                    return True
+    return False
+
+
+def _arrived_wrong(machine: Machine, cluster: Cluster) -> bool:
+    """An mbarrier that counts bytes gets arrivals of more warps than it counts, or one before its bytes are
+    expected, which ends a phase.
+    """
+    if _of(machine) not in BARE:
+        return False
+    findings = machine.findings
+    overrun = any(finding.kind == "barrier-overrun" for finding in findings.found.values())
+    for cta in cluster.ctas:
+        for barrier in cta.mbarriers.values():
+            arrivals, name = barrier.account.arrivals, barrier.name()
+            if not barrier.carries_bytes or not arrivals or not (overrun or barrier.bare):
+                continue
+            init = f"its init: {findings.place(barrier.init_at)}"
+            total = sum(mine.most for mine in arrivals.values())
+            if max(mine.at_once for mine in arrivals.values()) > barrier.count:
+                return False  # found as it came
+            if len(arrivals) > 1 and total > barrier.count:
+                who = names.of_warps(sorted(arrivals, key=lambda w: (w.cta.number, w.index)), cta)
+                text = (
+                    f"{total} arrivals a phase on {name} come from {who}, and its init counts {barrier.count}"
+                )
+                at = next(iter(arrivals.values())).at
+                about = (barrier,)
+                findings.add("barrier-overrun", at, text, "all", more=(init,), barriers=about, first=True)
+                return True
+            if barrier.bare is not None and barrier.expects:
+                phase, warp, at = barrier.bare
+                who = names.of_warps([warp], cta)
+                text = (
+                    f"{who} arrives on {name} with no bytes expected, which ends phase {phase} before its "
+                    "loads: expect the bytes, or issue the copies, before the arrival"
+                )
+                findings.add("expect-tx", at, text, more=(init,), barriers=(barrier,), first=True)
+                return True
+    return False
+
+
+def _waits_for_its_own(machine: Machine, cluster: Cluster) -> bool:
+    """A producer waits for the barrier that its own loads end, and nobody for the one that consumers
+    arrive on.
+    """
+    if _of(machine) not in WAITED_WRONG or not machine.program.has_roles:
+        return False
+    for cta in cluster.ctas:
+        arrays = _arrays(cta)
+        idle = next(
+            (
+                name
+                for name, barriers in arrays.items()
+                if not any(b.carries_bytes or b.account.waits or b.waiting for b in barriers)
+                and any(b.account.arrivals for b in barriers)
+            ),
+            "",
+        )
+        for barrier in cta.mbarriers.values() if idle else ():
+            for warp, passed in barrier.account.waits.items():
+                own = warp.cta is cta and warp in barrier.account.arrivals
+                if barrier.carries_bytes and own and names.of_role(warp) == "producer":
+                    who = names.of_warps([warp], cta)
+                    text = f"{who} waits for {barrier.name()}, which its own loads end"
+                    text += f", and nobody waits for {idle}"
+                    machine.findings.add(
+                        "overwrite-before-use",
+                        passed.at,
+                        text,
+                        barriers=(barrier, arrays[idle][0]),
+                        first=True,
+                    )
+                    return True
+    return False
+
+
+def _not_waited_for(machine: Machine, cluster: Cluster) -> None:
+    """A load that nobody waits for: by the time all have ended, or while those who should wait for another
+    phase again and again.
+    """
+    for cta in cluster.ctas:
+        for name, barriers in _arrays(cta).items():
+            left = [b for b in barriers if b.loads and not _taken(b) and not b.waiting]
+            again = next(_again(left, barriers), None)
+            if again is not None:
+                leads = _of(machine) in LEFT | WAITED_WRONG | {""}
+                _tell_again(machine, *again, leads)
+            elif left and not cluster.warps_left:
+                _tell_left(machine, name, barriers, left[0], _of(machine) in LEFT | {""})
+            else:
+                continue
+            return
+
+
+def _again(left: list[MBarrier], barriers: list[MBarrier]) -> Iterator[tuple[MBarrier, Warp, MBarrier]]:
+    """Who waits for a barrier more often than it was filled, and never for another one of its array that was
+    left.
+    """
+    for barrier in barriers:
+        for warp, passed in barrier.account.waits.items():
+            if passed.count > barrier.phase:
+                yield from ((barrier, warp, one) for one in left if not one.account.waits)
+
+
+def _taken(barrier: MBarrier) -> bool:
+    """Has anyone waited for the last phase that has loads?"""
+    last = barrier.loads[0].phase
+    return any(passed.phases > last for passed in barrier.account.waits.values())
+
+
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
+
+
+def _tell_again(machine: Machine, again: MBarrier, warp: Warp, barrier: MBarrier, leads: bool) -> None:
+    passed = again.account.waits[warp]
+    alike = [w for w, p in again.account.waits.items() if (p.count, p.at) == (passed.count, passed.at)]
+    text = (
+        f"{names.of_warps(alike, again.cta)} wait{'s' * (len(alike) == 1)} for {again.name()} "
+        f"{_times(passed.count)}, which was filled {_times(again.phase)}, and never for {barrier.name()}: "
+        "does the stage go on?"
+    )
+    load = f"a load that nobody waits for: {machine.findings.place(barrier.loads[0].at)}"
+    machine.findings.add(
+        "load-unwaited", passed.at, text, more=(load,), barriers=(again, barrier), first=leads
+    )
+
+
+def _tell_left(machine: Machine, name: str, barriers: list[MBarrier], barrier: MBarrier, leads: bool) -> None:
+    load = barrier.loads[0]
+    where = load.view.region_at(load.coordinates)
+    text = f"nobody waits for the load of {where} ({barrier.name()}, phase {load.phase})"
+    waits: dict[Warp, int] = {}
+    for one in barriers:
+        for warp, passed in one.account.waits.items():
+            waits[warp] = waits.get(warp, 0) + passed.count
+    ctas = barrier.cta.cluster.ctas
+    if not any(warp.multiplies for cta in ctas for warp in cta.warps):
+        text += "; " + nobody_multiplies(machine)
+    elif waits and (most := max(waits.values())) < (
+        fills := sum(b.loads[0].phase + 1 for b in barriers if b.loads)
+    ):
+        who = names.of_warps([warp for warp, count in waits.items() if count == most], barrier.cta)
+        each = "fill" if name == "full" else f"fill of {name}"
+        text += f"; {who} wait for {most} of {fills} {each}s"
+    machine.findings.add("load-unwaited", load.at, text, barriers=(barrier,), first=leads)
+
+
+def nobody_multiplies(machine: Machine) -> str:
+    """What to say where no warp of a kernel does what its consumers are for."""
+    threads = machine.artifact.threads
+    return f"no warp of the launch's {threads} threads multiplies: does any take the consumer's branch?"
