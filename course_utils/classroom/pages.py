@@ -50,7 +50,8 @@ def write(path: Path, one: Graded, seed: str, exercises: Sequence[str] = EXERCIS
         f"<h1>{html.escape(one.learner)}: {one.points:g} of {total}</h1>"
         f"<p class='faint'>Judged at sizes, inputs and schedules drawn from the seed {html.escape(seed)}. "
         "Without a GPU nothing was timed, and the tenth for speed is not given.</p>"
-        f"<table>{''.join(rows)}</table>{odd}{''.join(parts)}</body></html>\n"
+        f"<table>{''.join(rows)}</table>{odd}{''.join(parts)}</body></html>\n",
+        errors="replace",
     )
 
 
@@ -65,5 +66,6 @@ def write_symptoms(folder: Path) -> None:
     text = markdown2html((NOTEBOOKS / MAP).read_text())
     (folder / SYMPTOMS).write_text(
         "<!doctype html><html lang='en'><head><meta charset='utf-8'><title>The symptom map</title>"
-        f"<style>{STYLE}</style></head><body>{text}</body></html>\n"
+        f"<style>{STYLE}</style></head><body>{text}</body></html>\n",
+        errors="replace",
     )

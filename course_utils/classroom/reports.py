@@ -53,7 +53,7 @@ def write_csv(path: Path, class_: Sequence[Graded], exercises: Sequence[str] = E
     """One row a learner: points of each exercise, empty where nothing was handed in or judged; the sum; the
     sandbox, where it was none; and how many findings there are about what was handed in.
     """
-    with open(path, "w", newline="") as file:
+    with open(path, "w", newline="", errors="replace") as file:
         table = csv.writer(file)
         table.writerow(["learner", *exercises, "points", "of", "not judged", "sandbox", "findings"])
         for one in class_:
@@ -101,7 +101,7 @@ def write_gradescope(path: Path, one: Graded, exercises: Sequence[str] = EXERCIS
         )
     results = {"tests": tests, "score": round(one.points, 1), "output": "\n".join(one.submission.findings)}
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(results, indent=1))
+    path.write_text(json.dumps(results, indent=1), errors="replace")
 
 
 def write_gradebook(url: str, assignment: str, class_: Sequence[Graded]) -> int:

@@ -27,6 +27,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1]
 TRY = "import course_utils.artifact; print(6 * 7)"
+OUT_OF_MEMORY = "the machine ran out of memory"
 TICK = 0.05  # seconds between two looks at the processes
 CHUNK = 1 << 16
 USER = 65534  # nobody, inside
@@ -209,6 +210,8 @@ class _Watch:
                 if now - looked >= TICK:
                     looked = now
                     why = self._look(len(output), now - began)
+        if why == OUT_OF_MEMORY:  # of the machine, whoever took it
+            raise SandboxError(why)
         code = None if why else self._wait(began)
         if code is None and not why:
             why = f"it did not end within {self._limits.seconds:g} s"
@@ -242,7 +245,7 @@ class _Watch:
         if memory > limits.memory:
             return f"it took more than {limits.memory >> 30} GB of memory"
         if _free() < SPARE:
-            return "the machine ran out of memory"
+            return OUT_OF_MEMORY
         return ""
 
     def _root(self) -> int:
@@ -288,7 +291,9 @@ def _used(root: int) -> tuple[int, int]:
         with contextlib.suppress(OSError, ValueError, IndexError):
             fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
             threads += int(fields["Threads"])
-            memory += sum(int(fields.get(name, "0 kB").split()[0]) << 10 for name in ("RssAnon", "VmSwap"))
+            memory += sum(
+                int(fields.get(name, "0 kB").split()[0]) << 10 for name in ("RssAnon", "RssShmem", "VmSwap")
+            )
             _count_files(pid, files)
             for task in os.listdir(f"/proc/{pid}/task"):
                 waiting += map(int, Path(f"/proc/{pid}/task/{task}/children").read_text().split())

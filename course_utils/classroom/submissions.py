@@ -10,6 +10,7 @@ import json
 import re
 import stat
 import zipfile
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -23,7 +24,8 @@ FILE_LIMIT = 32 << 20  # bytes of one notebook or archive member; figures in a w
 ARCHIVE_LIMIT = 1 << 30  # bytes of all members of one archive, unpacked
 FILES = 400  # files of one learner
 ENTRIES = 40_000  # files of a class
-NAME_LIMIT = 120  # characters of a learner's name
+NAME_LIMIT = 120  # bytes of a learner's name
+RESERVED = ("symptom_map",)  # names of pages that are no learner's
 
 EXERCISES = (
     *(f"{name}-{dsl}" for name in steps.STEPS for dsl in steps.DSL_NAMES),
@@ -34,12 +36,15 @@ EXERCISES = (
 )
 DEFINES = {"maps": "mend", "copy": "copy", "gemm": "gemm"}
 _FILE = re.compile(r"(step\d\d|case\d\d[a-f]?)(?![0-9])")
-_CHECK = re.compile(r"""^\s*(?:\w+\s*=\s*)?check\w*\(\s*["'](step\d\d|case\d\d[a-f]?)["']([^)\n]*)\)""", re.M)
+_CHECK = re.compile(
+    r"""^[ \t]*(?:\w{1,80}[ \t]*=[ \t]*)?check\w{0,20}\([ \t]*["'](step\d\d|case\d\d[a-f]?)["']([^)\n]*)\)""",
+    re.M,
+)
 # how learning platforms name what they export: Moodle a folder a learner, Canvas a file, Gradescope a folder
 # of folders, one a submission
 _MOODLE = re.compile(r"(.+?_\d+)_assignsubmission_\w+")
 _GRADESCOPE = re.compile(r"submission_\d+")
-_CANVAS = re.compile(r"(.+?)_(?:LATE_)?\d+_\d+_.+")
+_CANVAS = re.compile(r"(.+?)_(?:LATE_)?(\d+)_\d+_.+")
 
 
 @dataclass
@@ -72,14 +77,13 @@ def read(folder: Path) -> list[Submission]:
         raise ValueError(f"there is no folder or archive {folder}")
     by_learner: dict[str, list[Handed]] = {}
     if folder.is_dir():
-        for path in sorted(folder.iterdir()):
-            if path.name.startswith("."):
-                continue
-            if path.suffix == ".zip" and not path.is_symlink():
-                members = list(_members(path))
-                many = {_learner(name, path.stem) for name, _ in members} - {path.stem}
-                for name, handed in members:
-                    by_learner.setdefault(_learner(name, path.stem) if many else path.stem, []).append(handed)
+        entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+        for path in entries:
+            if path.suffix == ".zip" and _regular(path):
+                alone = len(entries) == 1  # else it is one learner's, whatever names stand in it
+                for name, handed in _members(path):
+                    whose = _learner(name, path.stem) if alone else path.stem
+                    by_learner.setdefault(whose, []).append(handed)
             elif path.is_dir() and not path.is_symlink():
                 by_learner.setdefault(path.name, []).extend(_files(path))
             elif path.suffix in (".py", ".ipynb") or path.is_symlink():
@@ -254,11 +258,15 @@ def _files(folder: Path) -> Iterator[Handed]:
         if count > FILES:
             yield Handed(name, None, f"more than {FILES} files; the rest was left out")
             return
-        if path.suffix == ".zip":
+        if path.suffix == ".zip" and _regular(path):
             for _, handed in _members(path):
                 yield handed
         else:
             yield _handed(path, name)
+
+
+def _regular(path: Path) -> bool:
+    return stat.S_ISREG(path.lstat().st_mode)
 
 
 def _handed(path: Path, name: str) -> Handed:
@@ -292,14 +300,17 @@ def _members(path: Path) -> Iterator[tuple[str, Handed]]:
                 elif entry.file_size > FILE_LIMIT or total > ARCHIVE_LIMIT:
                     yield name, Handed(short, None, f"{entry.file_size >> 20} MB unpacked are too much")
                 else:
-                    yield name, Handed(short, _unpacked(archive, entry))
-    except (zipfile.BadZipFile, OSError, NotImplementedError, RuntimeError) as error:
+                    yield name, _unpacked(archive, entry, short)
+    except Exception as error:  # whatever zipfile and its decompressors make of it
         yield path.name, Handed(path.name, None, f"is no archive that can be read: {error}")
 
 
-def _unpacked(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
-    with archive.open(entry) as file:
-        return file.read(FILE_LIMIT)
+def _unpacked(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, name: str) -> Handed:
+    try:
+        with archive.open(entry) as file:
+            return Handed(name, file.read(FILE_LIMIT))
+    except Exception as error:
+        return Handed(name, None, f"cannot be unpacked: {type(error).__name__}")
 
 
 def _learner(member: str, archive: str) -> str:
@@ -312,16 +323,20 @@ def _learner(member: str, archive: str) -> str:
     if len(parts) > 1:
         return parts[0]
     found = _CANVAS.match(parts[0])
-    return found[1] if found else archive
+    return f"{found[1]}_{found[2]}" if found else archive  # two learners may have one name
 
 
 def _printable_names(learners: Iterable[str]) -> dict[str, str]:
     """A name for each learner that can stand in a table and be a file's name, no two the same."""
     names: dict[str, str] = {}
+    used = Counter(RESERVED)
     for learner in sorted(learners):
-        shown = re.sub(r"[^\w .@+-]", "_", learner)[:NAME_LIMIT].strip(". ") or "_"
-        while shown.casefold() in {name.casefold() for name in names.values()}:
-            shown += "_"
+        shown = re.sub(r"[^\w .@+-]", "_", learner).encode()[:NAME_LIMIT].decode(errors="ignore")
+        shown = shown.strip(". ") or "_"
+        while used[shown.casefold()]:
+            used[shown.casefold()] += 1
+            shown = f"{shown}_{used[shown.casefold()]}"
+        used[shown.casefold()] = 1
         names[learner] = shown
     return names
 

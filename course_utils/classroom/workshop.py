@@ -7,6 +7,7 @@ that was handed in.
 
 from __future__ import annotations
 
+import ast
 import io
 import json
 import re
@@ -32,10 +33,13 @@ from course_utils.artifact import (
 from course_utils.classroom import sandbox
 from course_utils.classroom.sandbox import Ended, Limits
 from course_utils.compile import cache, nvrtc
+from course_utils.ptx.parser import entries
 
 SOURCE_LIMIT = 1 << 20  # characters; the longest solution has 9,000
 TEXT_LIMIT = 4_000  # characters of a message
 ARTIFACT_LIMIT = 8 << 20  # bytes, unpacked; the largest of the course has 1 MB
+NAME = re.compile(r"[A-Za-z0-9_$]{1,2000}")
+RANK = 5  # of a tensor map (cuTensorMapEncodeTiled)
 SMALLEST_TILE = 32 * 32  # elements of D; nobody gives a CTA less
 LIMITS = Limits()
 ASSEMBLE = Limits(seconds=60, processes=16, output=ARTIFACT_LIMIT)
@@ -164,9 +168,12 @@ def _blocks(data: bytes) -> list[bytes]:
 
 def _map(fields: dict) -> TensorMap:
     try:
-        return msgspec.convert(fields, TensorMap)
+        found = msgspec.convert(fields, TensorMap)
     except msgspec.ValidationError as error:
         raise Refused(f"a map of these is none: {cut(str(error), 200)}") from error
+    if max(map(len, (found.dims, found.strides, found.box, found.element_strides))) > RANK:
+        raise Refused(f"a map of more than {RANK} dimensions")
+    return found
 
 
 def _kernel(blob: bytes, source: str, kind: str, dsl: str, size: tuple[int, ...], form: str) -> Artifact:
@@ -179,11 +186,23 @@ def _kernel(blob: bytes, source: str, kind: str, dsl: str, size: tuple[int, ...]
         artifact = msgspec.convert(msgspec.to_builtins(found), Artifact)  # every field of its type
     except (zipfile.BadZipFile, ArtifactError, msgspec.ValidationError, TypeError, RecursionError) as error:
         raise Refused(f"what came at {_at(size)} is no kernel: {cut(str(error), 200)}") from error
-    if artifact.dsl != dsl:
-        raise Refused(f"this is a kernel of {cut(artifact.dsl, 20)}; the exercise asks for {dsl}")
+    if artifact.dsl != dsl or bool(artifact.source) != (dsl == "tilelang"):
+        raise Refused(f"this is no kernel of {dsl}, which the exercise asks for")
+    _hold_names(artifact)
     _hold_tensors(artifact, kind, size)
     _hold_launch(artifact, size)
     return _assembled(_as_written(artifact, source), form)
+
+
+def _hold_names(artifact: Artifact) -> None:
+    """Raises Refused for names that no compiler gives, and where the PTX has another kernel beside."""
+    for name in (artifact.kernel, *(t.name for t in artifact.tensors)):
+        if not NAME.fullmatch(name):
+            raise Refused(f"a name that no compiler gives: {cut(ascii(name), 60)}")
+    if entries(artifact.ptx) != [artifact.kernel]:
+        raise Refused("the PTX has another kernel beside the one that is launched")
+    if any(len(p.tensor_map.dims) > RANK for p in artifact.parameters if p.tensor_map is not None):
+        raise Refused(f"a tensor map of more than {RANK} dimensions")
 
 
 def _hold_tensors(artifact: Artifact, kind: str, size: tuple[int, ...]) -> None:
@@ -235,6 +254,7 @@ def _at(size: Sequence[int]) -> str:
 
 _BARRIER = re.compile(r"__syncthreads\(\)|__sync_thread_partial\(|fence_proxy_async|fence\.proxy\.async")
 _CALL = re.compile(r"sync_threads|fence|barrier|arrive")
+FILES = 8  # that a kernel's lines come from
 
 
 def _as_written(artifact: Artifact, source: str) -> Artifact:
@@ -243,27 +263,45 @@ def _as_written(artifact: Artifact, source: str) -> Artifact:
     A barrier of the generated code is the author's only where the line that it is said to come from, in the
     source that was handed in, calls for one.
     """
-    lines = source.splitlines()
-    files = {one.file for one in artifact.origins if one}
-    generated = artifact.source.split("\n")
-
-    def honest(number: int, origin: Origin | None) -> Origin | None:
-        if (
-            origin is None
-            or origin.added
-            or number >= len(generated)
-            or not _BARRIER.search(generated[number])
-        ):
-            return origin
-        near = lines[max(0, origin.line - 1) : origin.line + 1] if origin.line > 0 else []
-        return origin if any(map(_CALL.search, near)) else replace(origin, added=True)
-
+    calls, pipelined = _calls(source)
+    generated = artifact.source.split("\n") if artifact.source else []
+    given = artifact.origins[: len(generated)]
+    origins = list(given) + [None] * (len(generated) - len(given))
+    for number, text in enumerate(generated):
+        origin = origins[number]
+        if not _BARRIER.search(text) or origin is not None and origin.added:
+            continue
+        if origin is None:
+            origins[number] = Origin("", 0, added=True)
+        elif not calls & {origin.line, origin.line + 1}:
+            origins[number] = replace(origin, added=True)
+    files = dict.fromkeys([*(one.file for one in origins if one and one.file), *artifact.python])
     return replace(
         artifact,
-        origins=tuple(honest(n, origin) for n, origin in enumerate(artifact.origins)),
-        python={file: source for file in files | set(artifact.python)},
-        pipelined=artifact.pipelined and ".Pipelined(" in source,
+        origins=tuple(origins),
+        python={file: source for file in list(files)[:FILES]},
+        pipelined=artifact.pipelined and pipelined,
     )
+
+
+def _calls(source: str) -> tuple[set[int], bool]:
+    """The lines on which this source calls for a barrier or a fence, and whether it calls ``T.Pipelined``."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return set(), False
+    names = [
+        (node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", ""), node)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+    ]
+    lines = {
+        line
+        for name, node in names
+        if _CALL.search(name)
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+    return lines, any(name == "Pipelined" for name, _ in names)
 
 
 def _assembled(artifact: Artifact, form: str) -> Artifact:

@@ -203,7 +203,7 @@ def parse(ptx: str, kernel: str = "") -> Kernel:
         reader.instructions,
         reader.widths,
         reader.names,
-        {int(n): path for n, path in re.findall(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', ptx, re.M)},
+        {int(n): path for n, path in re.findall(r'^[ \t]*\.file\s+(\d+)\s+"([^"]*)"', ptx, re.M)},
         _functions(text),
         reader.unmodelled,
     )
@@ -217,6 +217,11 @@ def signature(ptx: str, kernel: str = "") -> tuple[str, list[Variable]]:
     text = _bare(ptx)
     name, head, opened = _entry(text, kernel)
     return name, _parameters(head, _line(text, opened))
+
+
+def entries(ptx: str) -> list[str]:
+    """The names of the kernels in a module."""
+    return _ENTRY.findall(_bare(ptx))
 
 
 def _bare(ptx: str) -> str:
@@ -326,7 +331,10 @@ class _Reader:
                     return found
                 scope, position = scope.parent, position + 1
             elif text.startswith((".loc\t", ".loc ", ".file"), position):
-                end = text.index("\n", position)
+                end = text.find("\n", position)
+                end = len(text) if end < 0 else end
+                if set(";{}") & set(text[position:end]):  # ptxas would take what follows for code
+                    self.fail("something follows a .loc or a .file on its line")
                 if not text.startswith(".file", position):
                     location = self.location(text[position:end])
                 position = end

@@ -2,12 +2,21 @@
 
 import io
 import json
+import time
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from course_utils.classroom.submissions import EXERCISES, FILE_LIMIT, Handed, function_of, read, submission
+from course_utils.classroom.submissions import (
+    EXERCISES,
+    FILE_LIMIT,
+    Handed,
+    _printable_names,
+    function_of,
+    read,
+    submission,
+)
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 
@@ -157,7 +166,7 @@ def test_a_class_of_folders_files_and_archives(tmp_path):
     [
         (["Ada L_17_assignsubmission_file/a/step05_cute.py", "Bob_18_assignsubmission_file/step05_cute.py"],
          ["Ada L_17", "Bob_18"]),
-        (["lovelaceada_LATE_1234_5678_step05_cute.py", "bob_1_2_step05_cute.py"], ["bob", "lovelaceada"]),
+        (["lovelaceada_LATE_12_5678_step05_cute.py", "bob_1_2_step05_cute.py"], ["bob_1", "lovelaceada_12"]),
         (["ada/step05_cute.py", "bob/step05_cute.py", "__MACOSX/ada/._step05_cute.py"], ["ada", "bob"]),
         ([f"assignment_1_export/{name}" for name in
           ("submission_12/step05_cute.py", "submission_13/a/step05_cute.py", "submission_metadata.yml")],
@@ -171,7 +180,7 @@ def test_an_export_of_a_platform(tmp_path, names, learners):
             archive.writestr(name, KERNEL)
     for place in (tmp_path / "export.zip", tmp_path):
         class_ = read(place)
-        assert [one.learner for one in class_] == learners
+        assert sorted(one.learner for one in class_) == sorted(learners)
         assert all(list(one.sources) == ["step05-cute"] for one in class_)
 
 
@@ -232,3 +241,47 @@ def test_nothing_to_read_is_said(tmp_path):
         read(tmp_path / "missing")
     with pytest.raises(ValueError, match="holds no submission"):
         read(tmp_path)
+
+
+def test_an_archive_among_others_is_one_learners_whatever_names_stand_in_it(tmp_path):
+    (tmp_path / "alice").mkdir()
+    (tmp_path / "alice" / "step05_cute.py").write_text(KERNEL)
+    moodle, canvas = "alice_1_assignsubmission_file/step05_cute.py", "alice_1_2_step05_cute.py"
+    for name in ("alice/step05_cute.py", moodle, canvas):
+        with zipfile.ZipFile(tmp_path / "mallory.zip", "w") as archive:
+            archive.writestr(name, "stolen")
+        found = {one.learner: one.sources for one in read(tmp_path)}
+        assert set(found) == {"alice", "mallory"} and found["alice"] == {"step05-cute": KERNEL}
+
+
+def test_a_link_to_an_archive_is_not_followed(tmp_path):
+    for learner in ("alice", "mallory"):
+        (tmp_path / learner).mkdir()
+    with zipfile.ZipFile(tmp_path / "alice" / "work.zip", "w") as archive:
+        archive.writestr("step05_cute.py", KERNEL)
+    (tmp_path / "mallory" / "work.zip").symlink_to(tmp_path / "alice" / "work.zip")
+    found = {one.learner: one.sources for one in read(tmp_path)}
+    assert found["alice"] and not found["mallory"]
+
+
+def test_a_member_that_is_broken_costs_itself_alone(tmp_path):
+    data = bytearray(_archive(("a/step05_cute.py", 0o644, KERNEL * 50), ("b/step05_cute.py", 0o644, KERNEL)))
+    data[40:60] = bytes(20)
+    (tmp_path / "export.zip").write_bytes(bytes(data))
+    found = {one.learner: one for one in read(tmp_path)}
+    assert "cannot be unpacked" in found["a"].findings[0] and found["b"].sources
+
+
+def test_names_are_made_quickly_and_fit_a_file(tmp_path):
+    names = _printable_names([f"{chr(0x4E00 + n)}?" * 90 for n in range(2000)] + ["symptom_map", "?" * 50])
+    assert len(set(names.values())) == 2002 and "symptom_map" not in names.values()
+    assert max(len(f"{name}.html".encode()) for name in names.values()) < 200
+    many = _printable_names(["/" * n for n in range(1, 3000)])
+    assert len(set(many.values())) == 2999
+
+
+@pytest.mark.parametrize("text", ["\n" * 300_000, "x" * 300_000, "check" * 60_000, "x=" * 100_000])
+def test_a_long_cell_is_read_in_no_time(text):
+    began = time.monotonic()
+    of(notebook(cell(text)))
+    assert time.monotonic() - began < 5

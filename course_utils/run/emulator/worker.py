@@ -72,7 +72,9 @@ def _fault(error: Exception) -> tuple[dict, bool]:
     if isinstance(error, MemoryError):
         detail = "this machine has too little memory to emulate the kernel"
         return {"error": "not_run", "detail": detail}, False
-    raise error
+    # a fault of the emulator's own; who asks for this kernel again would only meet it again
+    detail = f"the emulator failed at this kernel ({type(error).__name__}: {error}); please report it"
+    return {"error": "not_run", "detail": detail}, True
 
 
 def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
