@@ -108,7 +108,7 @@ def test_a_long_line_keeps_its_call_and_its_end():
     line = "T.wgmma_gemm(A_shared[s, :, :], B_shared[s, :, :], acc, transpose_B=True, clear_accum=(k == 0))"
     code = of(FINDING | {"code": line}).code
     assert code.startswith("T.wgmma_gemm(A_shared[s, :, :], B_sh") and code.endswith(
-        " ... clear_accum=(k == 0))"
+        " ... transpose_B=True, clear_accum=(k == 0))"
     )
     assert len(of(FINDING | {"code": "x" * 200}).code) <= cards.CODE
     assert of(FINDING | {"code": "x" * cards.CODE}).code == "x" * cards.CODE

@@ -330,7 +330,7 @@ MISTAKES = {
         says=("wrote D[0:128, 0:128] alone, of 128 x 256", "tiles of all CTAs", "cover D"),
         size=(128, 256, 64),
     ),
-    "06 waits for the store at once [row: right, and slower]": Mistake(
+    "06 waits for the store at once [row: the store under the next tile's loads]": Mistake(
         "step06",
         TL,
         (
@@ -341,7 +341,8 @@ MISTAKES = {
                 "                tiles.next_tile()",
             ),
         ),
-        "",
+        "instructions",
+        says=("under the next tile's loads", "not at once"),
         **MANY,
     ),
     "06 strides of the order that give two tiles one number": Mistake(
@@ -1677,7 +1678,7 @@ MISTAKES |= {
         TL,
         (("T.unroll(block_N // epi_N)", "T.unroll(block_N // epi_N - 1)"),),
         "results",
-        says=("never written", "columns 96..127"),
+        says=("8,192 of 32,768 elements were never written",),
         **ONE_TILE,
     ),
     "15 a loop that is not asked to be written out": Mistake(

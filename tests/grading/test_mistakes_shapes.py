@@ -97,7 +97,7 @@ MISTAKES = {
         says=("under the next tile's loads", "not at once", "found it in 0 of 1"),
         **TILES,
     ),
-    "06 the store is waited for at once [row: asks for the store under the next tile's loads]": Mistake(
+    "06 the store is waited for at once, CuTe DSL": Mistake(
         "step06",
         CUTE,
         ((COMMIT, COMMIT + "                cute.arch.cp_async_bulk_wait_group(0)\n"),),
