@@ -41,8 +41,15 @@ def run(path, dsl, size, seed, ctas=None):
 
 
 @pytest.mark.parametrize("step, dsl", [(step, dsl) for step in STEPS for dsl in ("tilelang", "cute")])
-def test_solutions_are_right_and_without_a_finding_on_any_schedule(step, dsl):
-    for seed in SEEDS if dsl == "tilelang" else SEEDS[:2]:
+def test_solutions_are_right_and_without_a_finding_on_any_schedule(step, dsl, pytestconfig):
+    """The checks of the solved notebooks hold each of them under seeds 0 and 1, at three sizes: here those
+    are run for `make thorough`, and one of them for CuTe DSL.
+    """
+    if pytestconfig.getoption("--thorough"):
+        seeds = SEEDS
+    else:
+        seeds = SEEDS[2:] if dsl == "tilelang" else SEEDS[:1]
+    for seed in seeds:
         result, comparison = run(loading.solution_path(step, dsl), dsl, SIZES.get(step, SMALL), seed)
         assert result.finished and result.findings == []
         assert comparison.ok, comparison.diagnosis
