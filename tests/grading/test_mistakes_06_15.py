@@ -855,8 +855,8 @@ MISTAKES |= {
         TL,
         ((DRAIN, "                    T.wait_wgmma(0)\n"),),
         "results",
-        says=("producer warp 0", "empty[2]", "1 of 1 arrivals"),
-        line="T.mbarrier_wait_parity(empty[stage]",
+        says=("producer warp 0", "empty[2]", "1 of 1 arrivals", "last released empty[0]"),
+        line="T.mbarrier_arrive(empty[",
         **MANY,
     ),
     "08 no wait for the last group [row: D lacks parts of the last K tile]": Mistake(
@@ -1104,7 +1104,7 @@ MISTAKES |= {
         TL,
         tuple((text, text.replace(" + rank", "")) for text in (ROW_LOADED, ROW_STORED)),
         "results",
-        says=("wrote D[0:128, 0:512] alone, of 256 x 512", "tiles of all CTAs", "cover D"),
+        says=("both store D[", "one cluster", "count the CTA's rank"),
     ),
     "09 the rank is not in the row that is loaded [row: two rows of tiles the same]": Mistake(
         "step09",
