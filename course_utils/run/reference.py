@@ -233,8 +233,8 @@ def _unwritten_hint(unwritten: torch.Tensor, stacked: bool = False) -> str:
         )
     tiles = _tiles(unwritten)
     full = _counts(unwritten) == TILE * TILE
-    if found := _columns(unwritten):
-        begin, end, period = found
+    if columns := _columns(unwritten):
+        begin, end, period = columns
         return (
             f"Columns {begin}:{end} of each {period} were never written: does the store take all of a tile, "
             "with all of its slices?"
