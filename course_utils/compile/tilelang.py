@@ -128,7 +128,8 @@ def _kept_or_lowered(prim_func: Any, tensors: tuple[Tensor, ...]) -> Artifact:
     now.
     """
     key, files = _key(prim_func)
-    found = cache.read(key) if key else None
+    with quiet():  # as lowering is: an author who closed the output is told so each time
+        found = cache.read(key) if key else None
     if found is not None:
         bare = Artifact.from_bytes(found)
         return replace(bare, source=lines.named(bare.source, files))

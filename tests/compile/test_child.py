@@ -130,7 +130,7 @@ def test_memory_that_grows_without_end(monkeypatch):
 
 def test_the_course_itself_at_fault(monkeypatch):
     """Is no fault of the learner's: ``check_gemm`` says that the checker failed."""
-    monkeypatch.setattr(tilelang_compiler, "_read_launch", lambda *_: {}["nothing"])
+    monkeypatch.setattr(tilelang_compiler, "_pipelined", lambda *_: {}["nothing"])
     with pytest.raises(RuntimeError, match="KeyError: 'nothing'"):
         compile_factory(solution("tilelang"), "tilelang", SIZE)
 
