@@ -11,6 +11,7 @@ The command answers on its standard output alone, so nothing that it writes outl
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import resource
@@ -27,6 +28,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1]
 TRY = "import course_utils.artifact; print(6 * 7)"
+PR_SET_PDEATHSIG = 1  # prctl(2)
 OUT_OF_MEMORY = "the machine ran out of memory"
 TICK = 0.05  # seconds between two looks at the processes
 CHUNK = 1 << 16
@@ -60,6 +62,9 @@ NAMESPACES = (  # what most often stands in the way of one that is installed
     "the system may keep user namespaces from you: see sysctl user.max_user_namespaces and, on Ubuntu, "
     "kernel.apparmor_restrict_unprivileged_userns"
 )
+
+
+libc = ctypes.CDLL(None)
 
 
 class SandboxError(RuntimeError):
@@ -136,6 +141,7 @@ def run(
         ]
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="course-grade-")))
         reading, writing = os.pipe()
+        parent = os.getpid()
         stack.callback(os.close, reading)
         try:
             full = wrap(command, limits, folder, readable, writing)
@@ -147,7 +153,7 @@ def run(
                 env=_environment(folder) if form == "unsafe" else _outside(),
                 pass_fds=(writing,),
                 start_new_session=True,
-                preexec_fn=lambda: _lower(limits),
+                preexec_fn=lambda: _prepare(limits, parent),
             )
         except OSError as error:
             raise SandboxError(f"{form} could not be started: {error}") from error
@@ -317,8 +323,11 @@ def _free() -> int:
     return SPARE
 
 
-def _lower(limits: Limits) -> None:
-    """In the child, before the sandbox is made: limits that hold for each process."""
+def _prepare(limits: Limits, parent: int) -> None:
+    """In the child, before the sandbox is made: it ends with its parent, and limits hold for each process."""
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # which has ended meanwhile
+        os._exit(1)
     for which, value in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, limits.file),
