@@ -13,7 +13,6 @@ from course_utils.artifact import Artifact, file_name
 from course_utils.grading import hints
 from course_utils.ptx.families import Family, family
 from course_utils.ptx.parser import parse
-from course_utils.run.emulator.findings import Findings
 from course_utils.run.protocol import Answer
 
 WORDS = 40  # of a card, its line included
@@ -22,6 +21,7 @@ LETTERS = 400  # of its text, where words have no end
 OF_STORE = r"never written|kernel wrote|mirror place|places the store|its own product, transposed"
 STORES = {Family.GLOBAL_STORE, Family.TENSOR_STORE, Family.BULK_STORE}
 NEVER = "never written"  # a part of D
+ALONE = "The kernel wrote"  # one place: the diagnosis then says more
 ALSO = 4  # further findings that are told
 # Where the symptom map goes on, by the emulator's kind of finding.
 TOPICS = {
@@ -133,7 +133,7 @@ def _of_numbers(diagnosis: str, twice: dict, also: Sequence[str]) -> Card:
     """
     said, line = _sentence(twice["text"]), f"{twice['file']}, line {twice['line']}" if twice["file"] else ""
     code = twice["code"]
-    if NEVER in diagnosis:
+    if NEVER in diagnosis and not diagnosis.startswith(ALONE):
         return _at(of_text(said, "wrong", (diagnosis, twice["advice"], *also)), line, code)
     more = (f"{said} ({twice['where']})", twice["advice"], *also)
     card = of_text(diagnosis, "wrong", more)
@@ -154,6 +154,8 @@ def _at(card: Card, place: str, code: str) -> Card:
 
 def _store_of(artifact: Artifact) -> tuple[str, str]:
     """The place and the code of the author's one line that stores to global memory; "" of none or several."""
+    from course_utils.run.emulator.findings import Findings  # a bundle starts without numpy
+
     kernel = parse(artifact.ptx, artifact.kernel)
     findings = Findings(kernel, artifact)
     stores = {

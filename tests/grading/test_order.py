@@ -55,6 +55,7 @@ B_FOR_BOTH = """                            T.tma_copy(
                             )
 """  # of step 9
 B_ALONE = "                            T.tma_copy(B[ns, ks], B_shared[stage, :, :], barrier=full[stage])\n"
+STORE_TILE = "                T.tma_copy(D_shared, D[ms, ns])\n"
 STORE_SLICE = "                        T.tma_copy(D_shared[c % 2, :, :], D[m : m + block_M, part])\n"
 AN_IDLE_WARPGROUP = [
     ("block=(256, 1, 1)", "block=(384, 1, 1)"),
@@ -171,6 +172,13 @@ LACKING = {
         (2048, 1280, 64),
         [("range(cta, tiles_M * tiles_N, sm_count", "range(cta + cta // 66 * 10000, tiles_M * tiles_N, 66")],
         {"a share for each CTA"},
+    ),
+    "the store of a tile waited for at once": (
+        "step06",
+        "tilelang",
+        (1664, 1536, 64),
+        [(STORE_TILE, STORE_TILE + "                T.tma_store_wait(0)\n")],
+        {"store under loads"},
     ),
     "every slice's store waited for before the next is filled": (
         "step10",
