@@ -17,6 +17,7 @@ from course_utils.run.protocol import Answer
 
 WORDS = 40  # of a card, its line included
 CODE = 80  # characters of a quoted line
+BRIEF = 48  # ... where a sentence needs the room
 LETTERS = 400  # of its text, where words have no end
 OF_STORE = r"never written|kernel wrote|mirror place|places the store|its own product, transposed"
 STORES = {Family.GLOBAL_STORE, Family.TENSOR_STORE, Family.BULK_STORE}
@@ -119,6 +120,9 @@ def of_answer(answer: Answer, artifact: Artifact, also: Sequence[str] = ()) -> C
     text, code = _sentence(first["text"].strip()), _short(first["code"])
     room = _room(place, code)
     if len(text.split()) > room:
+        code = _short(code, BRIEF)
+        room = _room(place, code)
+    if len(text.split()) > room:
         text, rest = _cut(text, room)
         more.insert(0, rest)
     if path := next((path for path in artifact.python if file_name(path) == first["file"]), ""):
@@ -194,14 +198,14 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "?")) else ".")
 
 
-def _short(code: str) -> str:
+def _short(code: str, most: int = CODE) -> str:
     """The line, without its middle where it is long: a call's name is first, what matters is often last."""
-    if len(code) <= CODE:
+    if len(code) <= most:
         return code
     tail, words = "", code.split(" ")
-    while len(words[-1]) + len(tail) < CODE // 2:
+    while len(words[-1]) + len(tail) < most // 2:
         tail = f" {words.pop()}{tail}"
-    return f"{code[: CODE - len(tail) - 4].rstrip()} ...{tail}"
+    return f"{code[: most - len(tail) - 4].rstrip()} ...{tail}"
 
 
 def _cut(text: str, room: int) -> tuple[str, str]:
