@@ -67,6 +67,17 @@ def entry_of(exercise: str, source: str, settings: Settings) -> Entry:
     )
 
 
+def unknown(todo: Sequence[Job], ledger: Ledger, done: Callable[[Job, dict | None], object]) -> list[Job]:
+    """Those of the jobs that the ledger does not have; ``done`` hears of the others."""
+    left = []
+    for job in todo:
+        if record := ledger.read(job.entry):
+            done(job, record)
+        else:
+            left.append(job)
+    return left
+
+
 def judge_all(
     todo: Sequence[Job], settings: Settings, processes: int, done: Callable[[Job, dict | None], object]
 ) -> None:
@@ -75,12 +86,7 @@ def judge_all(
     Raises OSError where the ledger cannot be written.
     """
     ledger = Ledger(settings.ledger, settings.key)
-    left: list[tuple[Job, int]] = []
-    for job in todo:
-        if record := ledger.read(job.entry):
-            done(job, record)
-        else:
-            left.append((job, TRIES))
+    left = [(job, TRIES) for job in unknown(todo, ledger, done)]
     while left:
         left = list(_round(left, ledger, settings, processes, done))
 

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import json
 import os
-import struct
 import sys
 from contextlib import closing
 from dataclasses import asdict
-from typing import IO
 
 import msgspec
 
@@ -20,6 +18,7 @@ from course_utils.artifact import TensorMap
 from course_utils.compile import factory, guard
 from course_utils.compile.errors import CompileError
 from course_utils.compile.load import load_factory_source
+from course_utils.run.protocol import write_block
 
 NAMES = {"gemm": "gemm", "copy": "copy", "maps": "mend"}  # what an exercise of each kind defines
 
@@ -47,10 +46,8 @@ def main() -> None:
         head |= {"stage": error.stage, "text": str(error), "printed": error.printed}
     except BaseException as error:  # a learner's code: SystemExit, KeyboardInterrupt, one of its own
         head |= {"stage": "trace", "text": f"{type(error).__name__}: {guard.text_of(error)}"}
-    _write(answers, json.dumps(head).encode())
-    for blob in made:
-        _write(answers, blob)
-    answers.flush()
+    for block in (json.dumps(head).encode(), *made):
+        write_block(answers, block)
     os._exit(0)  # threads of the learner's may never end
 
 
@@ -63,10 +60,6 @@ def _mended(mend: object, given: list[dict]) -> list[dict]:
             "trace", f"mend must return a list of {len(maps)} maps, in the order in which they came"
         )
     return [asdict(one) for one in mended]
-
-
-def _write(stream: IO[bytes], data: bytes) -> None:
-    stream.write(struct.pack("<Q", len(data)) + data)
 
 
 if __name__ == "__main__":

@@ -6,16 +6,13 @@ lost. What is known stands in the ledger, on a file system that all nodes share,
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import ray
 
-from course_utils.classroom.grading import TRIES, Job, Settings, judge_one
+from course_utils.classroom.grading import TRIES, Job, Settings, judge_one, unknown
 from course_utils.classroom.ledger import Ledger
-
-ROOT = Path(__file__).parents[2]
+from course_utils.run.client import python_path
 
 
 def judge_all(
@@ -28,17 +25,8 @@ def judge_all(
     ledger cannot be written, and what ``ray.init`` raises.
     """
     ledger = Ledger(settings.ledger, settings.key)
-    left = []
-    for job in todo:
-        if record := ledger.read(job.entry):
-            done(job, record)
-        else:
-            left.append(job)
-    variables = {
-        "env_vars": {
-            "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-        }
-    }
+    left = unknown(todo, ledger, done)
+    variables = {"env_vars": {"PYTHONPATH": python_path()}}
     ray.init(**{"runtime_env": variables, "log_to_driver": False, "include_dashboard": False} | cluster)
     try:
         task = ray.remote(

@@ -6,8 +6,8 @@ import html
 from collections.abc import Sequence
 from pathlib import Path
 
-from course_utils.classroom.reports import NOTEBOOKS, Graded, points_of, worth
-from course_utils.classroom.submissions import EXERCISES
+from course_utils.classroom.reports import Graded, points_of, worth
+from course_utils.classroom.submissions import EXERCISES, NOTEBOOKS
 from course_utils.grading import steps
 from course_utils.grading.verdict import MAP
 

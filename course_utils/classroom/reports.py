@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_utils.classroom.submissions import EXERCISES, Submission
+from course_utils.classroom.submissions import EXERCISES, NOTEBOOKS, Submission
 from course_utils.grading import steps
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a spreadsheet would compute
-NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ The command answers on its standard output alone, so nothing that it writes outl
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import resource
@@ -26,9 +25,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from course_utils.compile.child import end_with
+
 PACKAGE = Path(__file__).parents[1]
 TRY = "import course_utils.artifact; print(6 * 7)"
-PR_SET_PDEATHSIG = 1  # prctl(2)
 OUT_OF_MEMORY = "the machine ran out of memory"
 TICK = 0.05  # seconds between two looks at the processes
 CHUNK = 1 << 16
@@ -62,9 +62,6 @@ NAMESPACES = (  # what most often stands in the way of one that is installed
     "the system may keep user namespaces from you: see sysctl user.max_user_namespaces and, on Ubuntu, "
     "kernel.apparmor_restrict_unprivileged_userns"
 )
-
-
-libc = ctypes.CDLL(None)
 
 
 class SandboxError(RuntimeError):
@@ -325,9 +322,7 @@ def _free() -> int:
 
 def _prepare(limits: Limits, parent: int) -> None:
     """In the child, before the sandbox is made: it ends with its parent, and limits hold for each process."""
-    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # which has ended meanwhile
-        os._exit(1)
+    end_with(parent)
     for which, value in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, limits.file),

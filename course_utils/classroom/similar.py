@@ -13,18 +13,11 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from course_utils.classroom.submissions import Submission
+from course_utils.compile.load import NO_CODE
 
 RUN = 6  # tokens
 ALIKE = 0.8  # of the smaller source's runs
 FEWEST = 30  # runs of one's own; below, everybody's kernel looks like everybody's
-SKIPPED = {
-    tokenize.COMMENT,
-    tokenize.NL,
-    tokenize.NEWLINE,
-    tokenize.INDENT,
-    tokenize.DEDENT,
-    tokenize.ENDMARKER,
-}
 
 
 @dataclass(frozen=True)
@@ -42,7 +35,7 @@ def runs(source: str) -> frozenset[tuple[str, ...]]:
     tokens: list[str] = []
     try:
         for token in tokenize.generate_tokens(io.StringIO(source).readline):
-            if token.type not in SKIPPED:
+            if token.type not in NO_CODE:
                 tokens.append(token.string)
     except (tokenize.TokenError, SyntaxError):
         pass

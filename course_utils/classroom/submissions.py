@@ -18,6 +18,7 @@ from typing import Any
 
 import nbformat
 
+from course_utils.classroom.inside import NAMES
 from course_utils.grading import steps
 
 FILE_LIMIT = 32 << 20  # bytes of one notebook or archive member; figures in a worked notebook take a few MB
@@ -34,7 +35,7 @@ EXERCISES = (
     *(f"{name}-{dsl}" for name, (_, dsl) in steps.REPAIRS.items()),
     *("case14-cute", "case15-tilelang", "case15-cute"),
 )
-DEFINES = {"maps": "mend", "copy": "copy", "gemm": "gemm"}
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"  # as everybody gets them
 _FILE = re.compile(r"(step\d\d|case\d\d[a-f]?)(?![0-9])")
 _CHECK = re.compile(
     r"""^[ \t]*(?:\w{1,80}[ \t]*=[ \t]*)?check\w{0,20}\([ \t]*["'](step\d\d|case\d\d[a-f]?)["']([^)\n]*)\)""",
@@ -101,8 +102,7 @@ def read(folder: Path) -> list[Submission]:
 
 def given() -> dict[str, str]:
     """The exercises as everybody gets them: the cells of this checkout's notebooks, by id."""
-    notebooks = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
-    return submission("", (_handed(path, path.name) for path in notebooks)).sources
+    return submission("", (_handed(path, path.name) for path in sorted(NOTEBOOKS.glob("*.ipynb")))).sources
 
 
 def submission(learner: str, files: Iterable[Handed]) -> Submission:
@@ -198,8 +198,8 @@ def function_of(exercise: str) -> str:
     """The name of the function that an exercise defines."""
     row = steps.row(exercise.partition("-")[0])
     if isinstance(row, steps.MapCase):
-        return DEFINES["maps"]
-    return DEFINES["copy" if isinstance(row, steps.CopyCase) else "gemm"]
+        return NAMES["maps"]
+    return NAMES["copy" if isinstance(row, steps.CopyCase) else "gemm"]
 
 
 def _hold_check(made: Submission, exercise: str, source: str) -> None:

@@ -16,6 +16,7 @@ import sys
 import zipfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache as once
 from math import prod
 from pathlib import Path
 
@@ -171,8 +172,7 @@ def _map(fields: dict) -> TensorMap:
         found = msgspec.convert(fields, TensorMap)
     except msgspec.ValidationError as error:
         raise Refused(f"a map of these is none: {cut(str(error), 200)}") from error
-    if max(map(len, (found.dims, found.strides, found.box, found.element_strides))) > RANK:
-        raise Refused(f"a map of more than {RANK} dimensions")
+    _hold_rank(found)
     return found
 
 
@@ -201,7 +201,14 @@ def _hold_names(artifact: Artifact) -> None:
             raise Refused(f"a name that no compiler gives: {cut(ascii(name), 60)}")
     if entries(artifact.ptx) != [artifact.kernel]:
         raise Refused("the PTX has another kernel beside the one that is launched")
-    if any(len(p.tensor_map.dims) > RANK for p in artifact.parameters if p.tensor_map is not None):
+    for parameter in artifact.parameters:
+        if parameter.tensor_map is not None:
+            _hold_rank(parameter.tensor_map)
+
+
+def _hold_rank(given: TensorMap) -> None:
+    """Raises Refused for a map of more dimensions than there are."""
+    if max(map(len, (given.dims, given.strides, given.box, given.element_strides))) > RANK:
         raise Refused(f"a tensor map of more than {RANK} dimensions")
 
 
@@ -315,6 +322,7 @@ def _assembled(artifact: Artifact, form: str) -> Artifact:
     return replace(artifact, cubin=ended.output, resources=nvrtc.parse_ptxas_log(ended.said))
 
 
+@once
 def _ptxas() -> Path:
     """The assembler of the package nvidia-cuda-nvcc. Raises SandboxError where it is not installed."""
     from importlib.metadata import PackageNotFoundError, files

@@ -40,11 +40,9 @@ def grade(options: argparse.Namespace, console: Console) -> int:
     settings = Settings(out / "ledger", key, seed, form, options.backend)
     todo = jobs(class_, settings, wanted, shard)
     say(console, f"{len(class_)} learners, {len(todo)} sources to judge, seed {seed}, sandbox: {form}")
-    faults = _judge(todo, settings, options.jobs, options.ray, console)
+    missing, faults = _judge(todo, settings, options.jobs, options.ray, console)
     for text, times in Counter(faults).items():
         say(console, f"a fault of this machine, {times} times: {text}")
-    ledger = Ledger(settings.ledger, settings.key)
-    missing = sum(ledger.read(job.entry) is None for job in todo)
     if missing:
         say(console, f"{missing} sources are not judged yet: run this again")
     if shard != (1, 1):
@@ -64,8 +62,12 @@ def grade(options: argparse.Namespace, console: Console) -> int:
     return EXIT_NOT_ALL_TRIED if missing else 0
 
 
-def _judge(todo: Sequence[Job], settings: Settings, processes: int, ray: bool, console: Console) -> list[str]:
-    """Judge, with a bar of what is left. Returns the machine's faults of this run."""
+def _judge(
+    todo: Sequence[Job], settings: Settings, processes: int, ray: bool, console: Console
+) -> tuple[int, list[str]]:
+    """Judge, with a bar of what is left. Returns how many were not judged, and the machine's faults of this
+    run.
+    """
     ledger = Ledger(settings.ledger, settings.key)
     before = len(ledger.faults())
     if any(ledger.read(job.entry) is None and "tilelang" in job.entry.exercise for job in todo):
@@ -73,7 +75,11 @@ def _judge(todo: Sequence[Job], settings: Settings, processes: int, ray: bool, c
     with bar(console) as progress:
         task = progress.add_task("judging", total=len(todo))
 
+        missing = 0
+
         def done(job: Job, record: dict | None) -> None:
+            nonlocal missing
+            missing += record is None
             progress.update(task, advance=1, description=f"judging: {job.entry.exercise}")
 
         if ray:
@@ -82,7 +88,7 @@ def _judge(todo: Sequence[Job], settings: Settings, processes: int, ray: bool, c
             on_ray.judge_all(todo, settings, done)
         else:
             judge_all(todo, settings, processes, done)
-    return [fault["fault"] for fault in ledger.faults()[before:]]
+    return missing, [fault["fault"] for fault in ledger.faults()[before:]]
 
 
 def collect(class_: Sequence[Submission], settings: Settings, wanted: Sequence[str]) -> list[Graded]:
@@ -155,14 +161,16 @@ def _form(options: argparse.Namespace, console: Console) -> str:
     if options.unsafe:
         say(console, f"--unsafe: these grades lack {sandbox.LACKS['unsafe']}. They are marked so.")
         return "unsafe"
-    forms = sandbox.available()
-    if forms:
-        return forms[0]
-    why = "; ".join(f"{form}: {sandbox.problem(form)}" for form in sandbox.FORMS[:-1])
+    why = []
+    for form in sandbox.FORMS[:-1]:
+        problem = sandbox.problem(form)
+        if not problem:
+            return form
+        why.append(f"{form}: {problem}")
     say(
         console,
-        f"there is no sandbox here ({why}). Install bubblewrap ({sandbox.GET['bubblewrap']}), or grade "
-        "submissions that you trust with --unsafe. `course doctor` says more.",
+        f"there is no sandbox here ({'; '.join(why)}). Install bubblewrap ({sandbox.GET['bubblewrap']}), or "
+        "grade submissions that you trust with --unsafe. `course doctor` says more.",
     )
     return ""
 

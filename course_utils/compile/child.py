@@ -285,9 +285,7 @@ class _Child:
     def _settle(self, parent: int, mask: Any) -> None:
         """Cut the child off from its parent's terminal, signals, output and folders, and set its limits."""
         os.setsid()
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)
+        end_with(parent)
         with contextlib.suppress(ValueError):
             signal.set_wakeup_fd(-1)
         for number in signal.valid_signals():
@@ -317,6 +315,13 @@ class _Child:
         sys.settrace(None)  # a debugger's other half stayed in the parent
         gc.freeze()  # collections would copy what the child shares with its parent
         gc.disable()  # it lives for seconds, within its limits
+
+
+def end_with(parent: int) -> None:
+    """Have the system end this process with the thread that forked it, a thread of ``parent``."""
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it has ended meanwhile
+        os._exit(1)
 
 
 def _block(head: dict, blob: bytes) -> bytes:

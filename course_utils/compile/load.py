@@ -21,6 +21,14 @@ from course_utils.compile.guard import text_of, time_limit
 LOAD_LIMIT = 60.0  # seconds a file may take to run, imports of the DSL included
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"  # around what a learner writes
 SOLUTIONS = Path(__file__).parents[2] / "solutions"
+NO_CODE = {  # tokens that are layout or comment
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+}
 
 
 def solution_path(step_id: str, dsl: str) -> Path:
@@ -36,18 +44,10 @@ def solution_path(step_id: str, dsl: str) -> Path:
 def code_lines(path: str | Path) -> int:
     """Lines of a Python file that hold code: no blank line, no comment, no docstring."""
     source = Path(path).read_text()
-    skip = {
-        tokenize.COMMENT,
-        tokenize.NL,
-        tokenize.NEWLINE,
-        tokenize.INDENT,
-        tokenize.DEDENT,
-        tokenize.ENDMARKER,
-    }
     lines = {
         number
         for token in tokenize.generate_tokens(io.StringIO(source).readline)
-        if token.type not in skip
+        if token.type not in NO_CODE
         for number in range(token.start[0], token.end[0] + 1)
     }
     for node in ast.walk(ast.parse(source)):

@@ -38,6 +38,12 @@ class WorkerNotUp(WorkerDied):
     """The worker never came up: no kernel was launched yet, so this machine is at fault."""
 
 
+def python_path() -> str:
+    """PYTHONPATH for a process that is to find this course: its checkout or bundle (.pyz) comes first."""
+    root = str(Path(__file__).parents[2])
+    return os.pathsep.join(p for p in (root, os.environ.get("PYTHONPATH")) if p)
+
+
 class Worker:
     """A warm worker process that runs ``module``.
 
@@ -86,16 +92,13 @@ class Worker:
         if self._process is not None and self._process.poll() is None:
             return
         self.close()
-        # the checkout, or the .pyz of a bundle: both can stand on PYTHONPATH
-        root = str(Path(__file__).parents[2])
-        path = os.pathsep.join(p for p in (root, os.environ.get("PYTHONPATH")) if p)
         self._log, self._answered = tempfile.TemporaryFile(), False
         self._process = subprocess.Popen(
             (*COMMAND, self._module),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            env={**os.environ, "PYTHONPATH": path, **ENVIRONMENT.get(self._module, {})},
+            env={**os.environ, "PYTHONPATH": python_path(), **ENVIRONMENT.get(self._module, {})},
         )
 
     def _up(self) -> None:

@@ -137,10 +137,10 @@ def test_the_course_itself_at_fault(monkeypatch):
 
 def test_words_in_the_pipe_of_answers():
     body = """
-        pipes = [n for n in map(int, os.listdir('/proc/self/fd')) if os.path.exists(f'/proc/self/fd/{n}')
-                 and 'pipe' in os.readlink(f'/proc/self/fd/{n}')
-                 and '02000001' in open(f'/proc/self/fdinfo/{n}').read().split('flags:')[1]]  # not inherited
-        os.write(max(pipes), b'\\0' * 100)
+        frame = sys._getframe()
+        while not hasattr(frame.f_locals.get('self'), '_writing'):
+            frame = frame.f_back
+        os.write(frame.f_locals['self']._writing, b'\\0' * 100)
     """
     refused(factory(body), "wrote into the pipe that its compiler answers through")
 
