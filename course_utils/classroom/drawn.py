@@ -56,6 +56,13 @@ def inputs(seed: str) -> int:
     return of(seed, "inputs").randrange(1 << 31)
 
 
+def signs(seed: str) -> int:
+    """The seed of the signs by which the judge's ``wgmma`` multiplies operands, so that D shows what it came
+    out of.
+    """
+    return of(seed, "signs").randrange(1 << 31)
+
+
 def _size(size: tuple[int, int, int], draws: random.Random) -> tuple[int, int, int]:
     M, N, K = size
     if M % EXTENT or N % EXTENT:  # of a step with one tile: it has no other

@@ -19,7 +19,7 @@ from course_utils.grading import copy as copies
 from course_utils.grading.steps import CopyCase, MapCase, Step
 from course_utils.grading.verdict import Verdict, not_compiled, still_open
 from course_utils.recordings import measured
-from course_utils.run import client
+from course_utils.run import client, trial
 from course_utils.run.backends import Backend, Emulator, Gpu, Launch, find_gpu
 from course_utils.run.protocol import Answer
 
@@ -76,7 +76,9 @@ def judge(
     if made.text:
         return Judged(not_compiled(wanted, dsl, backend, made.text), *took)
     artifacts = dict(zip(sizes, made.artifacts, strict=True))
-    machine = Emulator(schedules=drawn.schedules(seed, SCHEDULES), seed=drawn.inputs(seed))
+    machine = Emulator(
+        schedules=drawn.schedules(seed, SCHEDULES), seed=drawn.inputs(seed), signs=drawn.signs(seed)
+    )
     launches = [Launch(size, artifacts[size], kind, ctas) for size, ctas in plan]
     verdict = replace(_emulated(wanted, dsl, machine, launches, source), backend=backend)
     if backend != "gpu" or not _right(verdict):
@@ -116,7 +118,8 @@ def _emulated(
         return copies.judge(wanted, dsl, machine, answered, source, strict=True)
     verdict = gemm.judge(wanted, dsl, machine, answered, strict=True)
     stopped = any(answer.error for _, answer in answered)  # never seen to come to its end
-    if stopped or conditions.idle(wanted.requires, (answer.facts or {} for _, answer in answered)):
+    elsewhere = any(trial.ELSEWHERE in answer.diagnosis for _, answer in answered)
+    if stopped or elsewhere or conditions.idle(wanted.requires, (answer.facts or {} for _, answer in answered)):
         return replace(verdict, checks=tuple(replace(part, points=0.0) for part in verdict.checks))
     return verdict
 

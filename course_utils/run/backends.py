@@ -112,7 +112,8 @@ class Gpu:
 class Emulator:
     """The emulator, in a process of its own. Launches run while the next is compiled.
 
-    ``schedules`` are the seeds of its schedules, ``seed`` is that of the inputs, None for any.
+    ``schedules`` are the seeds of its schedules, ``seed`` is that of the inputs, None for any. ``signs`` is the
+    seed of those by which its ``wgmma`` multiplies operands; None for a tensor core as it is.
     """
 
     name = "emulator"
@@ -122,8 +123,9 @@ class Emulator:
         lacks: str = "not run: the emulator knows no time",
         schedules: Sequence[int] = SCHEDULES,
         seed: int | None = None,
+        signs: int | None = None,
     ) -> None:
-        self.lacks, self.schedules, self.seed = lacks, schedules, seed
+        self.lacks, self.schedules, self.seed, self.signs = lacks, schedules, seed, signs
 
     def run(self, launches: Iterable[Launch], heard: Heard = _ignored) -> list[tuple[Launch, Answer]]:
         warm_up(self.name)
@@ -159,6 +161,8 @@ class Emulator:
         fields: dict[str, object] = {"schedules": list(self.schedules[:1] if large else self.schedules)}
         if launch.ctas is not None:
             fields["ctas"] = list(launch.ctas)
+        if self.signs is not None:
+            fields["signs"] = self.signs
         try:
             worker = client.worker(client.EMULATOR)
             seed = secrets.randbits(31) if self.seed is None else self.seed

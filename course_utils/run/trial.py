@@ -6,7 +6,7 @@ The output is poisoned and guarded on both sides before the launch. Inputs are h
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import torch
@@ -18,6 +18,13 @@ from course_utils.run.reference import Comparison
 GUARD_ELEMENTS = 1 << 16  # fp16 elements on each side of the output that no kernel may touch
 
 Launch = Callable[[dict[str, torch.Tensor]], None]  # takes the tensors by name, in the kernel's order
+Changed = Callable[
+    [torch.Tensor], torch.Tensor
+]  # A or B as wgmma multiplies it, where that is not as it lies
+ELSEWHERE = (
+    "D is A @ B^T, and it did not come out of `wgmma`: a judge's tensor cores multiply other numbers than lie in "
+    "memory, and D shows nothing of it. Which instruction computed it?"
+)
 
 
 @dataclass(frozen=True)
@@ -45,15 +52,27 @@ class Trial:
 
 
 def gemm(
-    artifact: Artifact, generator: torch.Generator, launch: Launch, device: str, partial: bool = False
+    artifact: Artifact,
+    generator: torch.Generator,
+    launch: Launch,
+    device: str,
+    partial: bool = False,
+    changed: Changed | None = None,
 ) -> Trial:
-    """D = A @ B^T on the generator's next A and B. ``partial``: some CTAs run, see ``reference.compare``."""
+    """D = A @ B^T on the generator's next A and B. ``partial``: some CTAs run, see ``reference.compare``;
+    ``changed`` is what the machine's ``wgmma`` makes of A and B, and D is to be their product.
+    """
     a, b, d = artifact.tensors
     given = dict(zip((a.name, b.name), reference.inputs(*artifact.problem, generator, device), strict=True))
 
     def compare(D: torch.Tensor, inputs: list[torch.Tensor]) -> Comparison:
         A, B = inputs
-        return reference.compare(D, A, B, partial)
+        if changed is None:
+            return reference.compare(D, A, B, partial)
+        found = reference.compare(D, changed(A), changed(B), partial)
+        if not found.ok and reference.compare(D, A, B, partial).ok:
+            return replace(found, diagnosis=ELSEWHERE)
+        return found
 
     return _trial(d, given, launch, compare)
 

@@ -101,6 +101,21 @@ def test_an_empty_kernel_gets_nothing(step):
     assert verdict.points == 0, parts(verdict)
 
 
+BESIDE = """            T.clear(acc)
+            for i, j in T.Parallel(block_M, block_N):
+                for k in T.serial(K):
+                    acc[i, j] += T.cast(A[i, k], T.float32) * T.cast(B[j, k], T.float32)
+            T.copy(acc, D)
+"""
+
+
+@needs_sandbox
+def test_a_wgmma_that_D_shows_nothing_of_gets_nothing():
+    source = edited(solution("step01", "tilelang"), ("            T.copy(acc, D)\n", BESIDE))
+    verdict = judged("step01", "tilelang", source)
+    assert verdict.points == 0 and "did not come out of `wgmma`" in verdict.diagnosis
+
+
 @needs_sandbox
 def test_a_kernel_for_the_tables_sizes_is_another_at_the_drawn_ones():
     row = steps.STEPS["step05"]

@@ -68,14 +68,21 @@ class Emulation:
 
 
 def emulate(
-    artifact: Artifact, tensors: dict, seed: int = 0, limit: int = LIMIT, ctas: Iterable[int] | None = None
+    artifact: Artifact,
+    tensors: dict,
+    seed: int = 0,
+    limit: int = LIMIT,
+    ctas: Iterable[int] | None = None,
+    signs: np.ndarray | None = None,
 ) -> Emulation:
     """Run the kernel on ``tensors``: by name, NumPy arrays or CPU torch tensors of the artifact's shapes and
     dtypes.
 
     Outputs are written in place. The same seed gives the same run. ``limit`` is in warp instructions.
     ``ctas`` names the CTAs to run, by number, with the clusters they are in; None is all. Some of a
-    persistent kernel's are enough to see what one tile leaves to the next. Raises EmulatorError for PTX that
+    persistent kernel's are enough to see what one tile leaves to the next. ``signs`` (65536 of 1 or -1, by
+    the bit pattern of an fp16 number) make another tensor core of it: ``wgmma`` multiplies each element of A
+    and B by its sign, and no other instruction does. Raises EmulatorError for PTX that
     is not modelled (the text names the line) and for tensors that do not fit; what is wrong with the program
     itself is in the result's findings.
     """
@@ -94,6 +101,7 @@ def emulate(
             seed,
             limit,
             None if ctas is None else set(ctas),
+            signs,
         )
         for view in machine.maps.values():
             if view.broken:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
+import numpy as np
 import torch
 
 from course_utils.artifact import Artifact
@@ -18,17 +20,31 @@ def emulated(
     schedule: int,
     ctas: Sequence[int] | None = None,
     kind: str = "gemm",
+    signs: int | None = None,
 ) -> tuple[Emulation, Trial]:
     """Emulate on the generator's next inputs under ``schedule``, a seed; ``ctas`` as in ``emulate``.
 
-    Where ``ctas`` are named, only what was written is judged. Raises EmulatorError.
+    Where ``ctas`` are named, only what was written is judged. ``signs`` is the seed of the signs by which
+    ``wgmma`` multiplies its operands, and the reference with it: what did not come out of ``wgmma`` is then
+    wrong. Raises EmulatorError.
     """
     done: list[Emulation] = []
-    tried = trial.KINDS[kind](
+    table = (
+        None if signs is None else np.random.default_rng(signs).choice(np.array([1, -1], np.int8), 1 << 16)
+    )
+    run = trial.KINDS[kind]
+    if table is not None and kind == "gemm":
+        run = partial(trial.gemm, changed=partial(_changed, torch.from_numpy(table)))
+    tried = run(
         artifact,
         generator,
-        lambda tensors: done.append(emulate(artifact, tensors, schedule, ctas=ctas)),
+        lambda tensors: done.append(emulate(artifact, tensors, schedule, ctas=ctas, signs=table)),
         "cpu",
         partial=ctas is not None,
     )
     return done[0], tried
+
+
+def _changed(signs: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """fp16 numbers, each by the sign of its bit pattern."""
+    return values * signs[values.view(torch.int16).int() & 0xFFFF]

@@ -15,7 +15,7 @@ import numpy as np
 
 from course_utils.artifact import REGISTER_LIMIT, SM_COUNT, Artifact
 from course_utils.ptx.parser import Instr, PtxError, Reg
-from course_utils.run.emulator import deadlock, ledger, memory, names, printing
+from course_utils.run.emulator import deadlock, ledger, memory, names, printing, wgmma
 from course_utils.run.emulator.arithmetic import LANES
 from course_utils.run.emulator.facts import Facts
 from course_utils.run.emulator.findings import Findings, StopEmulation
@@ -37,7 +37,9 @@ SPIN_LIMIT = 200_000
 
 
 class Machine:
-    """One launch of a program on tensors. ``regions`` are the tensors by name."""
+    """One launch of a program on tensors. ``regions`` are the tensors by name, ``signs`` as ``emulate`` has
+    them.
+    """
 
     def __init__(
         self,
@@ -47,7 +49,9 @@ class Machine:
         seed: int,
         limit: int,
         ctas: set[int] | None = None,
+        signs: np.ndarray | None = None,
     ) -> None:
+        self.decoders = wgmma.decoders(signs)
         self.program, self.artifact, self.limit, self.only = program, artifact, limit, ctas
         self.findings = Findings(program.kernel, artifact, program.has_roles)
         self.schedule = Schedule(seed)

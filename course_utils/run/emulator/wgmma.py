@@ -43,7 +43,7 @@ WARPS = WARPGROUP_THREADS // WARP_THREADS
 COMMIT = "wgmma.commit_group"
 
 Decoder: TypeAlias = Callable[[np.ndarray], np.ndarray]  # 16-bit words to float32
-Form: TypeAlias = tuple[int, Decoder, int, bool, bool]  # N, how to read A and B, sign, is A, is B MN-major
+Form: TypeAlias = tuple[int, str, int, bool, bool]  # N, type of A and B, sign, is A, is B MN-major
 
 
 class Pending:
@@ -98,6 +98,16 @@ def decode_f16(bits: np.ndarray) -> np.ndarray:
 
 def decode_bf16(bits: np.ndarray) -> np.ndarray:
     return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+def decoders(signs: np.ndarray | None) -> dict[str, Decoder]:
+    """How operands are read, by type. ``signs`` has 1 or -1 for each bit pattern of an fp16 operand, which is
+    multiplied by it.
+    """
+    if signs is None:
+        return {"f16": decode_f16, "bf16": decode_bf16}
+    values = decode_f16(np.arange(1 << 16, dtype=np.uint16)) * signs.astype(np.float32)
+    return {"f16": values.take, "bf16": decode_bf16}
 
 
 class Accumulator:
@@ -191,7 +201,7 @@ class Warpgroup:
         """Run the first ``count`` operations: products of one accumulator are summed in one matrix
         product.
         """
-        shared = self.cta.shared
+        shared, decoders = self.cta.shared, self.cta.machine.decoders
         batch: dict[Accumulator, list[tuple[np.ndarray, np.ndarray]]] = {}
         operands: dict[tuple[int, int, bool], np.ndarray] = {}
 
@@ -214,7 +224,8 @@ class Warpgroup:
 
         while self.ran < count:
             op = self.operations[self.ran]
-            N, decode, sign, a_major, b_major = op.shape
+            N, kind, sign, a_major, b_major = op.shape
+            decode = decoders[kind]
             accumulator = op.accumulator
             if not op.accumulate:
                 batch.pop(accumulator, None)
@@ -283,8 +294,8 @@ def multiply(instruction: Instr) -> Lowered:
     registers = tuple(r.index for r in target.items)
     if len(registers) != N // (4 if half else 2) or not 8 <= N <= 256 or N % 8:
         raise ValueError("another number of accumulator registers than its shape has")
-    decode = decode_bf16 if parts[6] == "bf16" else decode_f16
-    form = N, decode, sign, *majors
+    kind = parts[6]
+    form = N, kind, sign, *majors
 
     def function(p: Path, m: Mask, a_value: Value, b_value: Value, adds: Value) -> None:
         all_lanes(p, m, "wgmma")
@@ -322,7 +333,7 @@ def multiply(instruction: Instr) -> Lowered:
             accumulator.holds[w] = accumulator.pending[w]
         accumulator.in_flight[w] += 1
         if from_registers:
-            op.fragments[w] = _a_fragment(a_value, decode)
+            op.fragments[w] = _a_fragment(a_value, p.machine.decoders[kind])
         if op.clock is None:
             op.clock = warp.clock.copy()
             op.span = p.machine.trace.begin(p, "wgmma", f"m64n{N}k16")

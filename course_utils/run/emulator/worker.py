@@ -19,11 +19,17 @@ from course_utils.run.emulator.ledger import table
 
 
 def run(
-    artifact: Artifact, kind: str, seed: int, schedules: list[int], ctas: list[int] | None = None
+    artifact: Artifact,
+    kind: str,
+    seed: int,
+    schedules: list[int],
+    ctas: list[int] | None = None,
+    signs: int | None = None,
 ) -> dict:
     """Emulate on fresh inputs under each of ``schedules`` (seeds of the emulator) while all is right.
 
-    ``kind`` is of ``trial.KINDS``; ``ctas`` None runs them all, -1 is the last one. The answer's ``executed``
+    ``kind`` is of ``trial.KINDS``; ``ctas`` None runs them all, -1 is the last one; ``signs`` as in
+    ``emulated``. The answer's ``executed``
     counts the warp instructions of all runs, ``facts`` adds up what each saw, ``printed`` is the last one's.
     """
     count = artifact.grid[0] * artifact.grid[1] * artifact.grid[2]
@@ -31,7 +37,7 @@ def run(
     generator = torch.Generator().manual_seed(seed)
     executed, facts = 0, Counter[str]()
     for schedule in schedules:
-        emulation, tried = emulated(artifact, generator, schedule, some, kind)
+        emulation, tried = emulated(artifact, generator, schedule, some, kind, signs)
         executed += emulation.executed
         facts.update(emulation.facts)
         answer = tried.fields() | {"executed": executed, "ok": emulation.ok and tried.ok}
