@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import resource
+import signal
 import statistics
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from course_utils.artifact import Artifact
 from course_utils.classroom import drawn, workshop
 from course_utils.compile import cache
+from course_utils.compile.child import data_bytes, lower_limit
 from course_utils.grading import conditions, gemm, maps, steps
 from course_utils.grading import copy as copies
 from course_utils.grading.steps import CopyCase, MapCase, Step
@@ -23,6 +28,7 @@ from course_utils.run import client, trial
 from course_utils.run.backends import Backend, Emulator, Gpu, Launch, find_gpu
 from course_utils.run.protocol import Answer
 
+READING, MEMORY = 60.0, 4 << 30  # seconds of this process, and bytes, for what a submission made
 SCHEDULES = 2  # of each small size
 TIMINGS = 3  # of one kernel, until one is steady
 CUBLAS_SHARE = 0.85  # of the TFLOP/s recorded on the same GPU; below, something else is on it
@@ -62,34 +68,87 @@ def judge(
     SandboxError where the machine is at fault, and KeyError for no such exercise.
     """
     row = steps.row(name)
-    if isinstance(row, MapCase):
-        made = workshop.make(source, "maps", dsl, (), row.given, form)
-        return Judged(maps.judge(row, made.maps, made.text, made.open), made.seconds, made.memory)
-    wanted = drawn.step(row, seed) if isinstance(row, Step) else drawn.copy(row, seed)
-    kind = "gemm" if isinstance(wanted, Step) else "copy"
-    plan, checks, timed = _sizes(wanted, backend)
-    sizes = list(dict.fromkeys([*(size for size, _ in plan), *checks, *timed]))
-    made = workshop.make(source, kind, dsl, sizes, (), form)
-    took = made.seconds, made.memory
-    if made.open:
-        return Judged(still_open(wanted, dsl, backend, made.open), *took)
-    if made.text:
-        return Judged(not_compiled(wanted, dsl, backend, made.text), *took)
-    artifacts = dict(zip(sizes, made.artifacts, strict=True))
-    machine = Emulator(
-        schedules=drawn.schedules(seed, SCHEDULES), seed=drawn.inputs(seed), signs=drawn.signs(seed)
-    )
-    launches = [Launch(size, artifacts[size], kind, ctas) for size, ctas in plan]
-    verdict = replace(_emulated(wanted, dsl, machine, launches, source), backend=backend)
-    if backend != "gpu" or not _right(verdict):
-        return Judged(verdict, *took)
-    launches = [Launch(size, artifacts[size], kind) for size in checks]
+    if isinstance(row, Step):
+        wanted: Step | CopyCase | MapCase = drawn.step(row, seed)
+    else:
+        wanted = row if isinstance(row, MapCase) else drawn.copy(row, seed)
+    try:
+        with _limited():
+            judged, artifacts = _without_gpu(wanted, dsl, source, seed, form, backend)
+    except (_TooMuch, MemoryError, RecursionError):
+        text = f"this was given up while it was read: it takes more than {READING:g} s"
+        text += f" or {MEMORY >> 30} GB of memory"
+        if isinstance(wanted, MapCase):
+            return Judged(maps.judge(wanted, (), text, ""), 0.0, 0)
+        return Judged(not_compiled(wanted, dsl, backend, text), 0.0, 0)
+    if backend != "gpu" or isinstance(wanted, MapCase) or not _right(judged.verdict):
+        return judged
+    _, checks, timed = _sizes(wanted, backend)
+    kind = _kind(wanted)
     with client.Worker(client.GPU) as worker, _whole_gpu(worker) as device:
+        launches = [Launch(size, artifacts[size], kind) for size in checks]
         timings = [Launch(size, artifacts[size], kind) for size in timed]
         answered = on_gpu(Gpu(worker=worker), launches, timings, recorded(device["name"]))
     if isinstance(wanted, Step):
-        return Judged(gemm.together(wanted, verdict, Gpu(), answered), *took)
-    return Judged(copies.together(wanted, verdict, Gpu(), answered), *took)
+        return replace(judged, verdict=gemm.together(wanted, judged.verdict, Gpu(), answered))
+    return replace(judged, verdict=copies.together(wanted, judged.verdict, Gpu(), answered))
+
+
+class _TooMuch(Exception):
+    pass
+
+
+@contextlib.contextmanager
+def _limited() -> Iterator[None]:
+    """Limits for a block in which this process reads what a submission made: raises _TooMuch after
+    ``READING`` seconds of its own processor time, and MemoryError. Only the main thread can be ended.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(*_: object) -> None:
+        raise _TooMuch
+
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    lower_limit(resource.RLIMIT_DATA, data_bytes() + MEMORY)
+    previous = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, READING)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, previous)
+        resource.setrlimit(resource.RLIMIT_DATA, before)
+
+
+def _kind(wanted: Step | CopyCase) -> str:
+    return "gemm" if isinstance(wanted, Step) else "copy"
+
+
+def _without_gpu(
+    wanted: Step | CopyCase | MapCase, dsl: str, source: str, seed: str, form: str, backend: str
+) -> tuple[Judged, dict[tuple[int, ...], Artifact]]:
+    """The emulator's judgement, and the kernels by size."""
+    if isinstance(wanted, MapCase):
+        made = workshop.make(source, "maps", dsl, (), wanted.given, form)
+        return Judged(maps.judge(wanted, made.maps, made.text, made.open), made.seconds, made.memory), {}
+    plan, checks, timed = _sizes(wanted, backend)
+    sizes = list(dict.fromkeys([*(size for size, _ in plan), *checks, *timed]))
+    made = workshop.make(source, _kind(wanted), dsl, sizes, (), form)
+    if made.open:
+        verdict = still_open(wanted, dsl, backend, made.open)
+    elif made.text:
+        verdict = not_compiled(wanted, dsl, backend, made.text)
+    else:
+        artifacts = dict(zip(sizes, made.artifacts, strict=True))
+        machine = Emulator(
+            schedules=drawn.schedules(seed, SCHEDULES), seed=drawn.inputs(seed), signs=drawn.signs(seed)
+        )
+        launches = [Launch(size, artifacts[size], _kind(wanted), ctas) for size, ctas in plan]
+        verdict = replace(_emulated(wanted, dsl, machine, launches, source), backend=backend)
+        return Judged(verdict, made.seconds, made.memory), artifacts
+    return Judged(verdict, made.seconds, made.memory), {}
 
 
 def _sizes(
@@ -119,7 +178,11 @@ def _emulated(
     verdict = gemm.judge(wanted, dsl, machine, answered, strict=True)
     stopped = any(answer.error for _, answer in answered)  # never seen to come to its end
     elsewhere = any(trial.ELSEWHERE in answer.diagnosis for _, answer in answered)
-    if stopped or elsewhere or conditions.idle(wanted.requires, (answer.facts or {} for _, answer in answered)):
+    if (
+        stopped
+        or elsewhere
+        or conditions.idle(wanted.requires, (answer.facts or {} for _, answer in answered))
+    ):
         return replace(verdict, checks=tuple(replace(part, points=0.0) for part in verdict.checks))
     return verdict
 

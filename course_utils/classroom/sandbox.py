@@ -25,31 +25,35 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from course_utils.classroom import seccomp
 from course_utils.compile.child import end_with
 
 PACKAGE = Path(__file__).parents[1]
 TRY = "import course_utils.artifact; print(6 * 7)"
 OUT_OF_MEMORY = "the machine ran out of memory"
+TOO_BUSY = "the machine was too busy: what ran in the sandbox waited for a processor most of its time"
+STARVED = 30.0  # seconds without a processor; who waits for less is not held up
 TICK = 0.05  # seconds between two looks at the processes
 CHUNK = 1 << 16
+TICKS = os.sysconf("SC_CLK_TCK")  # of /proc in a second
 USER = 65534  # nobody, inside
+# Users that no machine has, where root makes the sandbox: one for each process that grades, so that the
+# system counts the processes of each sandbox by itself.
+USERS = 0x7000_0000
 NOFILE = 512
-NPROC = 4096  # of one user, so of all sandboxes together; each is counted by itself
+NPROC = 4096  # processes and threads of a user beside those that are there, where that user is not our own
 SPARE = 1 << 30  # bytes of memory that the machine must keep; below, the sandbox that was looked at ends
-BECOME_NOBODY = (
-    *("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "--no-new-privs"),
-    *("--bounding-set=-all", "--inh-caps=-all"),
-)
 PIDFILE = "pid"  # in the folder of a sandbox of podman's: which process is its first
 HOME = "/home/learner"
 CACHE = f"{HOME}/.cache"
+WRITABLE = ("/dev/shm", "/tmp", HOME)  # each a file system in memory
 
 Readable = Sequence[tuple[Path, str]]  # where a file or folder is outside, and below HOME inside
 
 FORMS = ("bubblewrap", "podman", "unsafe")
 LACKS = {
     "bubblewrap": "a limit by the system on memory and processes: they are counted from outside",
-    "podman": "what bubblewrap lacks, and half a second for each start",
+    "podman": "what bubblewrap lacks, a count of System V shared memory, and half a second for each start",
     "unsafe": "any wall: a submission can read and write what whoever grades can, and use the network",
 }
 
@@ -71,7 +75,8 @@ class SandboxError(RuntimeError):
 @dataclass(frozen=True)
 class Limits:
     """What a command and all that it starts may use: seconds by the clock, bytes of memory, processes, bytes
-    of output, and bytes of a single file. NVRTC's precompiled header is the largest file.
+    of output, bytes of a single file, and seconds of processors. NVRTC's precompiled header is the largest
+    file.
     """
 
     seconds: float = 180.0
@@ -79,6 +84,7 @@ class Limits:
     processes: int = 128
     output: int = 64 << 20
     file: int = 320 << 20
+    work: float = 120.0
 
 
 @dataclass(frozen=True)
@@ -95,6 +101,18 @@ class Ended:
     said: str
     seconds: float
     memory: int
+
+
+@dataclass
+class _Used:
+    """What a tree of processes uses: threads, bytes of memory, seconds of processors, and seconds for which
+    threads were ready to run and did not.
+    """
+
+    threads: int = 0
+    memory: int = 0
+    work: float = 0.0
+    ready: float = 0.0
 
 
 def available() -> list[str]:
@@ -122,33 +140,41 @@ def version(form: str) -> str:
 
 
 def run(
-    command: Sequence[str], given: bytes, limits: Limits, form: str = "bubblewrap", readable: Readable = ()
+    command: Sequence[str],
+    given: bytes,
+    limits: Limits,
+    form: str = "bubblewrap",
+    readable: Readable = (),
+    hidden: Sequence[Path] = (),
 ) -> Ended:
     """Run ``command`` with ``given`` on its standard input.
 
     Its Python finds ``course_utils``, and no solutions. ``readable`` are more files and folders for it: where
-    each is outside, and inside. Raises SandboxError where the sandbox cannot be made, and ValueError for
-    another form.
+    each is outside, and inside. ``hidden`` are folders that it is to find empty. Raises SandboxError where
+    the sandbox cannot be made, and ValueError for another form.
     """
     if form not in FORMS:
         raise ValueError(f"there is no sandbox {form!r}; the forms are {', '.join(FORMS)}")
     with contextlib.ExitStack() as stack:
-        wrap: Callable[..., list[str]] = {"bubblewrap": _bubblewrap, "podman": _podman, "unsafe": _unsafe}[
-            form
-        ]
+        wraps: dict[str, Callable[..., list[str]]]
+        wraps = {"bubblewrap": _bubblewrap, "podman": _podman, "unsafe": _unsafe}
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="course-grade-")))
         reading, writing = os.pipe()
+        rules = os.memfd_create("seccomp")
+        os.write(rules, seccomp.filter_of())
+        os.lseek(rules, 0, os.SEEK_SET)
         parent = os.getpid()
         stack.callback(os.close, reading)
+        hidden = [*_hidden(), *hidden]
         try:
-            full = wrap(command, limits, folder, readable, writing)
+            full = wraps[form](command, limits, folder, readable, hidden, writing, rules)
             process = subprocess.Popen(
                 full,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env=_environment(folder) if form == "unsafe" else _outside(),
-                pass_fds=(writing,),
+                pass_fds=(writing, rules),
                 start_new_session=True,
                 preexec_fn=lambda: _prepare(limits, parent),
             )
@@ -156,6 +182,7 @@ def run(
             raise SandboxError(f"{form} could not be started: {error}") from error
         finally:
             os.close(writing)
+            os.close(rules)
         with _Watch(process, reading, limits, form, folder) as watch:
             return watch.until_it_ends(given)
 
@@ -170,6 +197,7 @@ class _Watch:
         self._folder = folder
         self._first = 0  # of the sandbox's own processes; the kernel ends the others with it
         self._highest = 0
+        self._used = _Used()
 
     def __enter__(self) -> _Watch:
         return self
@@ -216,8 +244,11 @@ class _Watch:
         if why == OUT_OF_MEMORY:  # of the machine, whoever took it
             raise SandboxError(why)
         code = None if why else self._wait(began)
+        slow = f"it did not end within {self._limits.seconds:g} s"
         if code is None and not why:
-            why = f"it did not end within {self._limits.seconds:g} s"
+            why = slow
+        if why == slow and self._used.ready > max(STARVED, self._limits.seconds / 2):
+            raise SandboxError(TOO_BUSY)
         seconds = time.monotonic() - began
         words = bytes(said).decode(errors="replace").strip()
         self._root()
@@ -241,15 +272,27 @@ class _Watch:
             return f"it did not end within {limits.seconds:g} s"
         if output > limits.output:
             return f"it answered with more than {limits.output >> 20} MB"
-        count, memory = _used(self._root())
-        self._highest = max(self._highest, memory)
-        if count > limits.processes:
+        used = self._used = _used(self._root())
+        used.memory += self._files_in_memory()
+        self._highest = max(self._highest, used.memory)
+        if used.threads > limits.processes:
             return f"it started more than {limits.processes} processes and threads"
-        if memory > limits.memory:
+        if used.memory > limits.memory:
             return f"it took more than {limits.memory >> 30} GB of memory"
+        if used.work > limits.work:
+            return f"it took more than {limits.work:g} s of processor time"
         if _free() < SPARE:
             return OUT_OF_MEMORY
         return ""
+
+    def _files_in_memory(self) -> int:
+        """Bytes of the files in the sandbox's own folders, which live in memory."""
+        found, root = 0, f"/proc/{self._first}/root"
+        with contextlib.suppress(OSError):
+            if self._first and os.stat(root).st_dev != os.stat("/").st_dev:  # it has its own by now
+                for told in (os.statvfs(root + place) for place in WRITABLE):
+                    found += (told.f_blocks - told.f_bfree) * told.f_frsize
+        return found
 
     def _root(self) -> int:
         if not self._first and self._form == "bubblewrap":
@@ -284,23 +327,29 @@ class _Watch:
 # -- what a tree of processes uses
 
 
-def _used(root: int) -> tuple[int, int]:
-    """Threads of a process and all below it, and bytes of memory: their own, and files that live in it."""
-    threads, memory = 0, 0
+def _used(root: int) -> _Used:
+    """What a process and all below it use: of memory their own, and files without a name that live in it."""
+    used = _Used()
     files: dict[int, int] = {}
     waiting = [root]
     while waiting:
         pid = waiting.pop()
         with contextlib.suppress(OSError, ValueError, IndexError):
             fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-            threads += int(fields["Threads"])
-            memory += sum(
+            used.threads += int(fields["Threads"])
+            used.memory += sum(
                 int(fields.get(name, "0 kB").split()[0]) << 10 for name in ("RssAnon", "RssShmem", "VmSwap")
             )
+            # proc(5): its own time in user and system mode, and that of its children which have ended
+            told = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            used.work += sum(map(int, told[11:15])) / TICKS
             _count_files(pid, files)
             for task in os.listdir(f"/proc/{pid}/task"):
                 waiting += map(int, Path(f"/proc/{pid}/task/{task}/children").read_text().split())
-    return threads, memory + sum(files.values())
+                with contextlib.suppress(OSError):  # where the system keeps no such count
+                    used.ready += int(Path(f"/proc/{pid}/task/{task}/schedstat").read_text().split()[1]) / 1e9
+    used.memory += sum(files.values())
+    return used
 
 
 def _count_files(pid: int, files: dict[int, int]) -> None:
@@ -310,6 +359,16 @@ def _count_files(pid: int, files: dict[int, int]) -> None:
             if os.readlink(entry.path).startswith("/memfd:"):
                 status = entry.stat()
                 files[status.st_ino] = status.st_blocks * 512
+
+
+def _threads() -> int:
+    """Threads of this process's user."""
+    found = 0
+    for entry in os.scandir("/proc"):
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and entry.stat().st_uid == os.geteuid():
+                found += len(os.listdir(f"{entry.path}/task"))
+    return found
 
 
 def _free() -> int:
@@ -328,8 +387,9 @@ def _prepare(limits: Limits, parent: int) -> None:
         (resource.RLIMIT_FSIZE, limits.file),
         (resource.RLIMIT_NOFILE, NOFILE),
         (resource.RLIMIT_DATA, limits.memory),
-        (resource.RLIMIT_CPU, int(8 * limits.seconds)),
+        (resource.RLIMIT_CPU, int(limits.work) + 1),
         (resource.RLIMIT_MSGQUEUE, 0),
+        (resource.RLIMIT_NPROC, limits.processes + 8 if os.geteuid() == 0 else _threads() + NPROC),
     ):
         _, hard = resource.getrlimit(which)
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
@@ -372,7 +432,13 @@ def _variables() -> dict[str, str]:
 
 
 def _bubblewrap(
-    command: Sequence[str], limits: Limits, folder: Path, readable: Readable, info: int
+    command: Sequence[str],
+    limits: Limits,
+    folder: Path,
+    readable: Readable,
+    hidden: Sequence[Path],
+    info: int,
+    rules: int,
 ) -> list[str]:
     size = str(limits.file + (64 << 20))
     wrapped = [
@@ -395,23 +461,27 @@ def _bubblewrap(
     if os.geteuid() == 0:
         # root within a user namespace is still root to the files of /proc/sys: become nobody instead
         wrapped += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_SETPCAP"]
-        command = [*BECOME_NOBODY, *command]
+        user = USERS + os.getpid()
+        become = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--no-new-privs"]
+        command = [*become, "--bounding-set=-all", "--inh-caps=-all", *command]
     else:
         wrapped += ["--unshare-user", "--disable-userns", "--uid", str(USER), "--gid", str(USER)]
     wrapped += ["--info-fd", str(info)]
+    if os.fstat(rules).st_size:
+        wrapped += ["--seccomp", str(rules)]
     for name in ("/bin", "/sbin", "/lib", "/lib64", "/lib32"):
         if os.path.islink(name):
             wrapped += ["--symlink", os.readlink(name), name]
         elif os.path.isdir(name):
             wrapped += ["--ro-bind", name, name]
     wrapped += ["--proc", "/proc", "--dev", "/dev"]
-    for place in ("/dev/shm", "/tmp", HOME):  # before what is visible, which may lie below one of them
+    for place in WRITABLE:  # before what is visible, which may lie below one of them
         wrapped += ["--perms", "1777", "--size", size, "--tmpfs", place]
     for path in _visible():
         for parent in reversed(path.parents[:-1]):
             wrapped += ["--dir", str(parent)]  # of mode 0755; what bubblewrap makes by itself is its owner's
         wrapped += ["--ro-bind", str(path), str(path)]
-    for path in _hidden():
+    for path in hidden:
         wrapped += ["--size", "4096", "--tmpfs", str(path), "--remount-ro", str(path)]
     for path, inside in readable:
         for parent in reversed(Path(inside).relative_to(HOME).parents[:-1]):
@@ -423,7 +493,15 @@ def _bubblewrap(
     return [*wrapped, "--", *command]
 
 
-def _podman(command: Sequence[str], limits: Limits, folder: Path, readable: Readable, info: int) -> list[str]:
+def _podman(
+    command: Sequence[str],
+    limits: Limits,
+    folder: Path,
+    readable: Readable,
+    hidden: Sequence[Path],
+    info: int,
+    rules: int,
+) -> list[str]:
     """The same files over an empty root, so no image is needed; the limits are those that it inherits."""
     size = limits.file + (64 << 20)
     root = folder / "root"
@@ -444,16 +522,16 @@ def _podman(command: Sequence[str], limits: Limits, folder: Path, readable: Read
             wrapped += ["--volume", f"{name}:{name}:ro"]
     for path, inside in (*((path, str(path)) for path in _visible()), *readable):
         wrapped += ["--volume", f"{path}:{inside}:ro"]
-    for path in _hidden():
+    for path in hidden:
         wrapped += ["--tmpfs", f"{path}:ro,size=4k"]
-    for place in ("/dev/shm", "/tmp", HOME):
+    for place in WRITABLE:
         wrapped += ["--tmpfs", f"{place}:rw,size={size},mode=1777"]
     for name, value in _variables().items():
         wrapped += ["--env", f"{name}={value}"]
     return [*wrapped, "--rootfs", str(root), *command]
 
 
-def _unsafe(command: Sequence[str], limits: Limits, folder: Path, readable: Readable, info: int) -> list[str]:
+def _unsafe(command: Sequence[str], *_: object) -> list[str]:
     return list(command)
 
 

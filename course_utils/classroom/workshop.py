@@ -17,6 +17,7 @@ import zipfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache as once
+from importlib.util import find_spec
 from math import prod
 from pathlib import Path
 
@@ -42,8 +43,9 @@ ARTIFACT_LIMIT = 8 << 20  # bytes, unpacked; the largest of the course has 1 MB
 NAME = re.compile(r"[A-Za-z0-9_$]{1,2000}")
 RANK = 5  # of a tensor map (cuTensorMapEncodeTiled)
 SMALLEST_TILE = 32 * 32  # elements of D; nobody gives a CTA less
+LANGUAGES = {"tilelang": ("tilelang", "tilelang"), "nvidia_cutlass_dsl": ("cute", "cutlass")}
 LIMITS = Limits()
-ASSEMBLE = Limits(seconds=60, processes=16, output=ARTIFACT_LIMIT)
+ASSEMBLE = Limits(seconds=60, work=60, processes=16, output=ARTIFACT_LIMIT)
 
 
 class Refused(Exception):
@@ -99,7 +101,8 @@ def make(
         "maps": [asdict(one) for one in maps],
     }  # fmt: skip
     command = (sys.executable, "-P", "-m", "course_utils.classroom.inside")
-    ended = sandbox.run(command, json.dumps(request).encode(), LIMITS, form, _headers())
+    hidden = _other_language(dsl, source)
+    ended = sandbox.run(command, json.dumps(request).encode(), LIMITS, form, _headers(), hidden)
     made = _read(ended, source, kind, dsl, sizes, form)
     return replace(made, seconds=ended.seconds, memory=ended.memory)
 
@@ -143,6 +146,17 @@ def cut(text: str, most: int = TEXT_LIMIT) -> str:
     """Text of at most so many characters, all of them printable."""
     text = "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text[: most + 1])
     return text if len(text) <= most else f"{text[: most - 4]} ..."
+
+
+def _other_language(dsl: str, source: str) -> list[Path]:
+    """The folder of the other language's package, which a source that never names it has no use for: what it
+    compiles is then the language that it was asked for.
+    """
+    found = []
+    for package in (name for name, words in LANGUAGES.items() if words[0] != dsl and words[1] not in source):
+        spec = find_spec(package)
+        found += list(map(Path, spec.submodule_search_locations or ())) if spec else []
+    return found
 
 
 def _headers() -> list[tuple[Path, str]]:

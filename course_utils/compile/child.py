@@ -298,9 +298,9 @@ class _Child:
         for limit, value in (
             (resource.RLIMIT_CORE, 0),
             (resource.RLIMIT_FSIZE, FILE),
-            (resource.RLIMIT_DATA, _data() + MEMORY),
+            (resource.RLIMIT_DATA, data_bytes() + MEMORY),
         ):
-            _lower_limit(limit, value)
+            lower_limit(limit, value)
         with open(os.devnull) as nothing:
             os.dup2(nothing.fileno(), 0)
         os.dup2(self._printed, 1)
@@ -349,12 +349,13 @@ def _too_much(call: str) -> str:
     return f"{told}: does a list or a loop in it grow without end?"
 
 
-def _data() -> int:
+def data_bytes() -> int:
     """Bytes that count against RLIMIT_DATA now (proc(5), statm)."""
     return int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
 
 
-def _lower_limit(which: int, value: int) -> None:
+def lower_limit(which: int, value: int) -> None:
+    """Lower a soft limit of this process (setrlimit(2)) to ``value``, where it is higher."""
     soft, hard = resource.getrlimit(which)
     resource.setrlimit(which, (value if soft == resource.RLIM_INFINITY else min(value, soft), hard))
 

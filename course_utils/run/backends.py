@@ -112,8 +112,8 @@ class Gpu:
 class Emulator:
     """The emulator, in a process of its own. Launches run while the next is compiled.
 
-    ``schedules`` are the seeds of its schedules, ``seed`` is that of the inputs, None for any. ``signs`` is the
-    seed of those by which its ``wgmma`` multiplies operands; None for a tensor core as it is.
+    ``schedules`` are the seeds of its schedules, ``seed`` is that of the inputs, None for any. ``signs`` is
+    the seed of those by which its ``wgmma`` multiplies operands; None for a tensor core as it is.
     """
 
     name = "emulator"

@@ -18,12 +18,10 @@ from course_utils.run.reference import Comparison
 GUARD_ELEMENTS = 1 << 16  # fp16 elements on each side of the output that no kernel may touch
 
 Launch = Callable[[dict[str, torch.Tensor]], None]  # takes the tensors by name, in the kernel's order
-Changed = Callable[
-    [torch.Tensor], torch.Tensor
-]  # A or B as wgmma multiplies it, where that is not as it lies
+Changed = Callable[[torch.Tensor], torch.Tensor]  # A or B as a wgmma multiplies it that changes numbers
 ELSEWHERE = (
-    "D is A @ B^T, and it did not come out of `wgmma`: a judge's tensor cores multiply other numbers than lie in "
-    "memory, and D shows nothing of it. Which instruction computed it?"
+    "D is A @ B^T, and it did not come out of `wgmma`: a judge's tensor cores multiply other numbers than "
+    "lie in memory, and D shows nothing of it. Which instruction computed it?"
 )
 
 

@@ -1,12 +1,17 @@
 """The judge: what it draws, what right kernels get, and kernels that are right only where one looks."""
 
 import random
+import resource
+import signal
+import time
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 
 import pytest
 
 from course_utils.classroom import drawn, judge, sandbox
+from course_utils.classroom.workshop import Made
 from course_utils.compile.load import edited, solution_path
 from course_utils.grading import gemm, steps
 from course_utils.run.backends import Launch
@@ -159,6 +164,27 @@ def honest_step03():
     from course_utils.compile.load import load_factory
 
     return compile_factory(load_factory(solution_path("step03", "cute")), "cute", (256, 256, 64))
+
+
+def test_ptx_that_is_slow_to_read_is_given_up(monkeypatch, honest_step03):
+    ptx = honest_step03.ptx.replace(".reg .b32", ".reg .pred %slow;\n\t.reg .b32", 1)
+    many = "".join(f"$X{n}:\n\t@%slow bra \t$X0;\n" for n in range(1000))
+    slow = replace(honest_step03, ptx=ptx.replace("\tret;", f"{many}\tret;"))
+    monkeypatch.setattr(judge.workshop, "make", lambda _, kind, dsl, sizes, *__: Made((slow,) * len(sizes)))
+    monkeypatch.setattr(judge, "READING", 0.3)
+    began = time.process_time()
+    verdict = judged("step03", "cute", "")
+    assert verdict.points == 0 and "was given up" in verdict.diagnosis
+    assert time.process_time() - began < 20 and signal.getitimer(signal.ITIMER_PROF) == (0, 0)
+
+
+def test_memory_for_reading_is_limited(monkeypatch):
+    monkeypatch.setattr(judge, "MEMORY", 1 << 28)
+    monkeypatch.setattr(judge.workshop, "make", lambda *_: bytearray(1 << 29))
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    assert "GB of memory" in judged("step03", "cute", "").diagnosis
+    assert judged("case11", "maps", "").points == 0
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before
 
 
 @needs_sandbox

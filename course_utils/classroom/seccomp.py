@@ -1,0 +1,68 @@
+"""System calls that a sandbox refuses, as the filter that bubblewrap's --seccomp takes (seccomp(2), bpf(4)).
+
+Two kinds: those whose memory no process holds, so that nobody could count it, and those that make or enter
+namespaces, with which a process would be root again, in one of its own.
+"""
+
+from __future__ import annotations
+
+import errno
+import platform
+import struct
+
+CLONE_NEWUSER = 0x1000_0000  # clone(2)
+X32 = 0x4000_0000  # numbers of x86-64's other calling convention begin there
+
+# AUDIT_ARCH of linux/audit.h, then the numbers of asm/unistd.h
+ARCHITECTURES = {
+    "x86_64": (
+        0xC000_003E,
+        {
+            "clone": 56, "clone3": 435, "unshare": 272, "setns": 308, "mount": 165, "umount2": 166,
+            "shmget": 29, "semget": 64, "msgget": 68, "add_key": 248, "request_key": 249, "keyctl": 250,
+            "bpf": 321, "perf_event_open": 298, "userfaultfd": 323, "io_uring_setup": 425,
+        },
+    ),
+    "aarch64": (
+        0xC000_00B7,
+        {
+            "clone": 220, "clone3": 435, "unshare": 97, "setns": 268, "mount": 40, "umount2": 39,
+            "shmget": 194, "semget": 190, "msgget": 186, "add_key": 217, "request_key": 218, "keyctl": 219,
+            "bpf": 280, "perf_event_open": 241, "userfaultfd": 282, "io_uring_setup": 425,
+        },
+    ),
+}  # fmt: skip
+
+# instructions of bpf(4): load a word of struct seccomp_data; jump; return
+LOAD, EQUAL, ABOVE, MASKED, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+NUMBER, ARCH, FLAGS = 0, 4, 16  # offsets in seccomp_data: the call, the architecture, the first argument
+ALLOW, REFUSE = 0x7FFF_0000, 0x0005_0000  # SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO
+
+
+def filter_of(machine: str = platform.machine()) -> bytes:
+    """The program for this kind of machine; empty for one that is not known here."""
+    if machine not in ARCHITECTURES:
+        return b""
+    arch, numbers = ARCHITECTURES[machine]
+    plain = [number for name, number in numbers.items() if name not in ("clone", "clone3")]
+    # each test goes on to the next line where it does not hold, and else to a line from the end
+    lines: list[tuple[int, int, str, str]] = [
+        (LOAD, ARCH, "", ""),
+        (EQUAL, arch, "", "refuse"),
+        (LOAD, NUMBER, "", ""),
+        (ABOVE, X32, "refuse", ""),
+        *((EQUAL, number, "refuse", "") for number in plain),
+        (EQUAL, numbers["clone3"], "unknown", ""),  # its flags lie in memory; who is told so uses clone
+        (EQUAL, numbers["clone"], "", "allow"),
+        (LOAD, FLAGS, "", ""),
+        (MASKED, CLONE_NEWUSER, "refuse", "allow"),
+    ]
+    ends = {"refuse": REFUSE | errno.EPERM, "unknown": REFUSE | errno.ENOSYS, "allow": ALLOW}
+    places = {name: len(lines) + at for at, name in enumerate(ends)}
+
+    def jump(at: int, to: str) -> int:
+        return places[to] - at - 1 if to else 0
+
+    program = [(code, jump(at, yes), jump(at, no), k) for at, (code, k, yes, no) in enumerate(lines)]
+    program += [(RETURN, 0, 0, value) for value in ends.values()]
+    return b"".join(struct.pack("=HBBI", *line) for line in program)
