@@ -6,6 +6,7 @@ judge, and writes the ledger; a job that dies takes its process along and is tri
 
 from __future__ import annotations
 
+import html
 import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,11 +14,14 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from course_utils.classroom import ledger as ledgers
 from course_utils.classroom.ledger import Entry, Ledger
 from course_utils.classroom.submissions import Submission
 
+PAGE_LIMIT = 1 << 20  # characters of one verdict as HTML; a right one has 10,000
+LIST_LIMIT, TEXT_LIMIT = 200, 20_000  # entries of a list in a record, characters of a text
 TRIES = 3  # of one exercise in one run, where the machine is at fault
 
 
@@ -133,6 +137,7 @@ def judge_one(job: Job, settings: Settings) -> tuple[dict | None, str]:
     """Judge one source and write it down: its record, or None and the machine's fault."""
     from course_utils.classroom.judge import MachineFault, judge
     from course_utils.classroom.sandbox import SandboxError
+    from course_utils.classroom.workshop import cut
 
     name, _, dsl = job.entry.exercise.partition("-")
     began = time.monotonic()
@@ -145,4 +150,16 @@ def judge_one(job: Job, settings: Settings) -> tuple[dict | None, str]:
     took = {"seconds": round(judged.seconds, 3), "memory": judged.memory}
     ledger = Ledger(settings.ledger, settings.key)
     page = judged.verdict._repr_html_()
-    return ledger.write(job.entry, judged.verdict.to_dict(), page, time.monotonic() - began, took), ""
+    if len(page) > PAGE_LIMIT:  # names and lines of the submission's own, as many as it likes
+        page = f"<p>{html.escape(cut(judged.verdict.diagnosis))}</p>"
+    fields = _short(judged.verdict.to_dict())
+    return ledger.write(job.entry, fields, page, time.monotonic() - began, took), ""
+
+
+def _short(value: Any) -> Any:
+    """JSON with no text and no list that is too long for a record."""
+    if isinstance(value, dict):
+        return {key: _short(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_short(one) for one in value[:LIST_LIMIT]]
+    return value[:TEXT_LIMIT] if isinstance(value, str) else value

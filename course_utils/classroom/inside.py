@@ -20,6 +20,7 @@ from course_utils.compile.errors import CompileError
 from course_utils.compile.load import load_factory_source
 from course_utils.run.protocol import write_block
 
+OTHER = {"cute": "tilelang", "tilelang": "cutlass"}  # by language, the package of the other one
 NAMES = {"gemm": "gemm", "copy": "copy", "maps": "mend"}  # what an exercise of each kind defines
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import nbformat
 
-from course_utils.classroom.inside import NAMES
+from course_utils.classroom.inside import NAMES, OTHER
 from course_utils.grading import steps
 
 FILE_LIMIT = 32 << 20  # bytes of one notebook or archive member; figures in a worked notebook take a few MB
@@ -115,6 +115,11 @@ def submission(learner: str, files: Iterable[Handed]) -> Submission:
             _notebook(made, file)
         elif file.name.endswith(".py"):
             _python(made, file)
+    for name, source in made.sources.items():
+        if (other := OTHER.get(name.partition("-")[2], "")) and other in source:
+            made.findings.append(
+                f"{name} names {other}, the package of the other language: look at its source"
+            )
     if not made.sources:
         made.findings.append("no exercise was found in what was handed in")
     return made

@@ -33,6 +33,7 @@ from course_utils.artifact import (
     TensorMap,
 )
 from course_utils.classroom import sandbox
+from course_utils.classroom.inside import OTHER
 from course_utils.classroom.sandbox import Ended, Limits
 from course_utils.compile import cache, nvrtc
 from course_utils.ptx.parser import entries
@@ -43,7 +44,6 @@ ARTIFACT_LIMIT = 8 << 20  # bytes, unpacked; the largest of the course has 1 MB
 NAME = re.compile(r"[A-Za-z0-9_$]{1,2000}")
 RANK = 5  # of a tensor map (cuTensorMapEncodeTiled)
 SMALLEST_TILE = 32 * 32  # elements of D; nobody gives a CTA less
-LANGUAGES = {"tilelang": ("tilelang", "tilelang"), "nvidia_cutlass_dsl": ("cute", "cutlass")}
 LIMITS = Limits()
 ASSEMBLE = Limits(seconds=60, work=60, processes=16, output=ARTIFACT_LIMIT)
 
@@ -149,14 +149,12 @@ def cut(text: str, most: int = TEXT_LIMIT) -> str:
 
 
 def _other_language(dsl: str, source: str) -> list[Path]:
-    """The folder of the other language's package, which a source that never names it has no use for: what it
-    compiles is then the language that it was asked for.
+    """The folders of the other language's package. A source that does not name it finds it empty, so that a
+    kernel comes out of the language that it was asked for.
     """
-    found = []
-    for package in (name for name, words in LANGUAGES.items() if words[0] != dsl and words[1] not in source):
-        spec = find_spec(package)
-        found += list(map(Path, spec.submodule_search_locations or ())) if spec else []
-    return found
+    other = OTHER.get(dsl)
+    spec = find_spec(other) if other and other not in source else None
+    return list(map(Path, spec.submodule_search_locations or ())) if spec else []
 
 
 def _headers() -> list[tuple[Path, str]]:

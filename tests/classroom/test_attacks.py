@@ -95,6 +95,9 @@ ATTACKS = {
         f"from pathlib import Path\nexec(next(Path({str(ROOT)!r}).glob('solutions/cute/step04*')).read_text())",
         "StopIteration",
     ),
+    "compiles in the other language": (
+        "import importlib\nimportlib.import_module('tile' + 'lang.language')", "No module named 'tilelang.language'"
+    ),
     "imports the solution": ("from solutions.cute.step04_tma import gemm", "which is not installed"),
     "edits the checker": (
         f"open({str(ROOT / 'course_utils/grading/gemm.py')!r}, 'w').write('')",

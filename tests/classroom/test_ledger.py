@@ -6,7 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from course_utils.classroom.ledger import Entry, Ledger, digest
+from course_utils.classroom import grading, judge
+from course_utils.classroom.ledger import RECORD_LIMIT, Entry, Ledger, digest
+from course_utils.grading import steps
+from course_utils.grading.verdict import not_compiled
 from course_utils.recordings.signing import KeyFileError
 
 ENTRY = Entry(digest("def gemm"), "step05-cute", "seed", "emulator", "bubblewrap", "checker")
@@ -112,3 +115,13 @@ def test_a_fault_of_the_machine_is_no_judgement(tmp_path):
     ledger.fault(ENTRY, "the emulator's process died")
     assert ledger.read(ENTRY) is None
     assert [fault["fault"] for fault in ledger.faults()] == ["the emulator's process died"]
+
+
+def test_a_verdict_of_any_length_is_a_record_that_can_be_read(tmp_path, monkeypatch):
+    long = not_compiled(steps.STEPS["step05"], "cute", "emulator", "x" * (RECORD_LIMIT + 1))
+    monkeypatch.setattr(judge, "judge", lambda *_: judge.Judged(long, 1.0, 5))
+    settings = grading.Settings(tmp_path, None, "seed", "bubblewrap")
+    job = grading.Job(grading.entry_of("step05-cute", "def gemm", settings), "def gemm")
+    record, fault = grading.judge_one(job, settings)
+    assert not fault and Ledger(tmp_path).read(job.entry) == record
+    assert record["verdict"]["points"] == 0 and "xxx" in record["page"]

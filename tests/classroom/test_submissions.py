@@ -285,3 +285,13 @@ def test_a_long_cell_is_read_in_no_time(text):
     began = time.monotonic()
     of(notebook(cell(text)))
     assert time.monotonic() - began < 30
+
+
+@pytest.mark.parametrize("exercise, other", [("step05-cute", "tilelang"), ("step05-tilelang", "cutlass")])
+def test_a_source_that_names_the_other_language_is_for_a_person_to_see(exercise, other):
+    step, _, dsl = exercise.partition("-")
+    made = submission("ada", [Handed(f"{step}_{dsl}.py", f"import {other}\n{KERNEL}".encode())])
+    assert made.sources.keys() == {exercise}
+    assert made.findings == [
+        f"{exercise} names {other}, the package of the other language: look at its source"
+    ]
