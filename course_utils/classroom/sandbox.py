@@ -84,7 +84,7 @@ class Limits:
     processes: int = 128
     output: int = 64 << 20
     file: int = 320 << 20
-    work: float = 120.0
+    work: float = 60.0
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ NAME = re.compile(r"[A-Za-z0-9_$]{1,2000}")
 RANK = 5  # of a tensor map (cuTensorMapEncodeTiled)
 SMALLEST_TILE = 32 * 32  # elements of D; nobody gives a CTA less
 LIMITS = Limits()
-ASSEMBLE = Limits(seconds=60, work=60, processes=16, output=ARTIFACT_LIMIT)
+ASSEMBLE = Limits(seconds=60, processes=16, output=ARTIFACT_LIMIT)
 
 
 class Refused(Exception):
