@@ -1,6 +1,7 @@
 """Grade a generated class: how long it takes, how much memory, and whether a killed run changes a grade.
 
     python benchmarks/classroom.py --learners 60 --jobs 2 --out build/classroom.json
+    python benchmarks/classroom.py --learners 2 --jobs 4 --backend gpu --kills --out build/classroom_gpu.json
 
 Each learner hands in the 20 steps: right (a solution with a comment of their own, so that no two are equal),
 wrong (the step before, or a planted fault), unsolved (the cell as it was given) or hostile, as a notebook a
@@ -94,15 +95,14 @@ def write(folder: Path, made: dict, notebook: bool) -> None:
     nbformat.write(book, folder / "ladder.ipynb")
 
 
-def grade(folder: Path, out: Path, jobs: int, kill_after: float | None = None) -> dict:
+def grade(folder: Path, out: Path, options: argparse.Namespace, kill_after: float | None = None) -> dict:
     """One run of the command: seconds by the clock, processor seconds, and the most memory of a process of
     its. ``kill_after``: end it then, with all that it started.
     """
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     command = [sys.executable, "-m", "course_utils.cli", "grade", str(folder), "--out", str(out)]
-    run = subprocess.Popen(
-        [*command, "--jobs", str(jobs), "--seed", "benchmark"], cwd=ROOT, start_new_session=True
-    )
+    command += ["--jobs", str(options.jobs), "--seed", "benchmark", "--backend", options.backend]
+    run = subprocess.Popen(command, cwd=ROOT, start_new_session=True)
     try:
         code = run.wait(kill_after)
     except subprocess.TimeoutExpired:
@@ -126,6 +126,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--learners", type=int, default=60)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--backend", choices=("emulator", "gpu"), default="emulator")
     parser.add_argument("--kills", type=float, nargs="*", default=[0.2, 0.3], help="shares of the first run")
     parser.add_argument("--out", default="build/classroom.json")
     options = parser.parse_args()
@@ -136,30 +137,31 @@ def main() -> None:
     }
     for number, (learner, made) in enumerate(class_.items()):
         write(work / "class" / learner, made, notebook=number % 2 == 0)
-    whole = grade(work / "class", work / "one", options.jobs)
-    killed = [
-        grade(work / "class", work / "two", options.jobs, share * whole["seconds"]) for share in options.kills
-    ]
-    killed.append(grade(work / "class", work / "two", options.jobs))
-    one, two = points(work / "one"), points(work / "two")
+    whole = grade(work / "class", work / "one", options)
+    one, killed, same = points(work / "one"), [], None
+    if options.kills:
+        shares = [*(share * whole["seconds"] for share in options.kills), None]
+        killed = [grade(work / "class", work / "two", options, after) for after in shares]
+        same = points(work / "two") == one
     records = [json.loads(path.read_text()) for path in (work / "one" / "ledger").glob("??/*.json")]
     kinds = Counter(kind for made in class_.values() for kind, _ in made.values())
     unexpected = [
         f"{learner} {exercise} {kind}: {one[learner][exercise]}"
         for learner, made in class_.items()
         for exercise, (kind, _) in made.items()
-        if not _as_expected(kind, exercise, one[learner][exercise])
+        if not _as_expected(kind, exercise, one[learner][exercise], options.backend)
     ]
     results = {
         "learners": options.learners,
         "exercises": len(EXERCISES),
         "kinds": dict(kinds),
         "jobs": options.jobs,
+        "backend": options.backend,
         "machine": {"processors": os.cpu_count(), "python": platform.python_version()},
         "date": time.strftime("%Y-%m-%d"),
         "run": whole,
         "killed": killed,
-        "same_grades": one == two,
+        "same_grades": same,
         "unexpected": unexpected,
         "seconds_a_source": _quartiles([record["seconds"] for record in records]),
         "sandbox_seconds": _quartiles([record["sandbox"]["seconds"] for record in records]),
@@ -172,10 +174,12 @@ def main() -> None:
     shutil.rmtree(work)
 
 
-def _as_expected(kind: str, exercise: str, got: str) -> bool:
-    """Right kernels have all but the tenth for speed, unsolved and hostile ones nothing."""
+def _as_expected(kind: str, exercise: str, got: str, backend: str) -> bool:
+    """Right kernels have all their points, without a GPU but the tenth for speed; unsolved and hostile ones
+    have none.
+    """
     row = steps.STEPS[exercise.partition("-")[0]]
-    full = row.points * (0.9 if row.speed_floor else 1.0)
+    full = row.points * (0.9 if row.speed_floor and backend == "emulator" else 1.0)
     if kind == "wrong":
         return float(got or 0) < full
     return float(got or 0) == (full if kind == "right" else 0.0)
