@@ -274,7 +274,8 @@ def _results(step: Step, machine: Backend, answered: Answered) -> Part:
         if answer.ok:
             right += 1
             continue
-        wrong.append((launch, _in_memory(conditions.located(answer), launch.artifact)))
+        told = conditions.left_over(conditions.located(answer), launch.artifact)
+        wrong.append((launch, _in_memory(told, launch.artifact)))
         if answer.error or not answer.finished:  # the next size would say the same
             break
     sizes = f"{right} size{'s' * (right != 1)}"
