@@ -24,6 +24,8 @@ Facts: TypeAlias = dict[str, int]  # see emulator.facts
 # Required of a run of the kernel without what its compiler added (``ptx.added``): it must be as right.
 OWN = "own barriers and fences"
 
+# How a diagnosis begins that has found no cause.
+GUESS = "(?:Every tile is|Some tiles are wholly) wrong"
 LARGEST_TILE = 256 * 256  # elements of D; no CTA of this course holds a larger accumulator
 BLOCK_K = 64  # of the course's tiles
 # A grid of fewer CTAs than SMs that costs no round: it divides the tiles of a D whose sides are powers of
@@ -472,13 +474,16 @@ def not_loaded(answer: Answer, artifact: Artifact) -> Answer:
     return replace(answer, diagnosis=told, remarks=(*answer.remarks, answer.diagnosis))
 
 
+def guesses(answer: Answer) -> bool:
+    """Has a wrong answer's diagnosis no cause to tell, only where to look?"""
+    return not answer.findings and re.match(GUESS, answer.diagnosis) is not None
+
+
 def located(answer: Answer) -> Answer:
     """A wrong answer whose diagnosis begins with what lay outside, where that explains it."""
     if answer.findings or not answer.finished or not (told := outside(answer.facts or {})):
         return answer
-    diagnosis, guesses = re.subn(
-        r"^(Every tile is|Some tiles are wholly) wrong[^.]*\. ", "", answer.diagnosis
-    )
+    diagnosis, guesses = re.subn(rf"^{GUESS}[^.]*\. ", "", answer.diagnosis)
     explains = guesses or any(words in diagnosis for words in ("zeros", "K tile", "never written"))
     # those that ask for x and y, M and N
     explains = explains and not diagnosis.startswith("The kernel wrote") and "mirror place" not in diagnosis

@@ -25,7 +25,7 @@ ABOUT = (
     (r"TMA loads? lies? outside (\w+)", LOADS),
     (r"index cuts ([ABX])\b|([AB]) has only|slice of ([AB]) scaled|does ([AB])'s slice follow", LOADS),
     (r"index cuts the sums\?", SUMS),
-    (r"same columns of K|index is off by one|slices follow one index", LOADS),
+    (r"same columns of K|slice of K scaled|index is off by one|slices follow one index", LOADS),
     (r"elements of Y differ", STORE),
 )
 SCHEDULER = "TileScheduler("  # sets out the order of tiles in TileLang

@@ -22,6 +22,7 @@ ABSOLUTE_PER_K = 2.0**-20
 NORM = 3.2e-4
 TILE = 64
 SLICE = 16  # of K, in one wgmma of fp16
+FITTED = 640  # columns of K that are weighed one by one
 PAIRED = 20  # K tiles whose columns are tried against each other
 LARGE = 1 << 22  # elements of D
 
@@ -445,6 +446,7 @@ def _k_story(D: torch.Tensor, A: torch.Tensor, B: torch.Tensor, wrong: torch.Ten
         or _pairs(name, a, b, held, TILE)
         or _pairs(name, a, b, held, SLICE)
         or _unscaled(name, a, b, held)
+        or _columns_of_k(name, a, b, held)
     )
 
 
@@ -563,6 +565,23 @@ def _unscaled(name: str, a: torch.Tensor, b: torch.Tensor, held: torch.Tensor) -
                 f"the slice of {other} scaled by the tile's width?"
             )
     return ""
+
+
+def _columns_of_k(name: str, a: torch.Tensor, b: torch.Tensor, held: torch.Tensor) -> str:
+    """As a sum of products of its columns of K, some of them missing and others used more than once."""
+    some, K = slice(0, TILE // 2), a.shape[1]
+    if not TILE < K <= FITTED:
+        return ""
+    weights = _fit((a[some, None, :] * b[None, :, :]).flatten(0, 1), held[some].flatten())
+    if weights is None or 0 not in weights or max(weights) < 2:
+        return ""
+    missing = weights.index(0)
+    end = next((k for k in range(missing, K) if weights[k]), K)
+    most = weights.index(max(weights))
+    told = (
+        f"In {name}, columns {missing}:{end} of K are left out, and column {most} comes {weights[most]} times"
+    )
+    return f"{told}: is the slice of K scaled by the tile's width?"
 
 
 def _met_at(rows: torch.Tensor) -> int:

@@ -233,6 +233,14 @@ MISTAKES = {
         line="T.copy(A[:, k :",
         **LONG,
     ),
+    "04 both slices count elements": Mistake(
+        "step04",
+        TL,
+        (("ks = slice(k * block_K, (k + 1) * block_K)", "ks = slice(k, k + block_K)"),),
+        "results",
+        says=("columns 68:320 of K are left out", "comes 5 times", "slice of K scaled"),
+        line="T.tma_copy(A[ms, ks]",
+    ),
     "01 half of the slices of K": Mistake(
         "step01",
         CUTE,
