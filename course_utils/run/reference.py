@@ -229,8 +229,8 @@ def _unwritten_hint(unwritten: torch.Tensor, stacked: bool = False) -> str:
         if rows < M and cols < N:
             return f"{told} does every CTA store to its own place, and does the grid cover D?"
         return (
-            f"{told} are x and y of the grid mixed up, or M and N? Do the tiles of all CTAs (by the grid, or "
-            "the order of tiles) cover D?"
+            f"{told} are x and y of the grid mixed up, or M and N? Do tiles of all CTAs (by the grid, or "
+            "order of tiles) cover D?"
         )
     tiles = _tiles(unwritten)
     full = _counts(unwritten) == TILE * TILE
