@@ -59,6 +59,11 @@ MEANING = (
         "share (`partition_S`, `partition_D`, `retile`)?",
     ),
     (
+        r"mbarrier must be a cluster barrier, but got <.*?of (\w+)>",
+        r"`\1` is a barrier of one CTA, and this arrives on another CTA's: allocate it with "
+        "`T.alloc_cluster_barrier`.",
+    ),
+    (
         r"`copy` currently only supports equal source and destination element type bit width",
         "`copy` needs equal element types. Convert to fp16 first: registers `out`, not `acc`.",
     ),

@@ -10,19 +10,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from course_utils.artifact import Artifact, file_name
-from course_utils.grading import hints
-from course_utils.ptx.families import Family, family
-from course_utils.ptx.parser import parse
+from course_utils.grading import hints, lines
 from course_utils.run.protocol import Answer
 
 WORDS = 40  # of a card, its line included
 CODE = 80  # characters of a quoted line
 BRIEF = 48  # ... where a sentence needs the room
 LETTERS = 400  # of its text, where words have no end
-OF_STORE = r"never written|kernel wrote|mirror place|places the store|its own product, transposed"
-STORES = {Family.GLOBAL_STORE, Family.TENSOR_STORE, Family.BULK_STORE}
 NEVER = "never written"  # a part of D
 ALONE = "The kernel wrote"  # one place: the diagnosis then says more
+MIXED = "mixed up"  # ... than that two CTAs store one place, but for this guess, where
+OWN_TILE = "which tile has each|one cluster"  # no loop over tiles can be why
+COUNT = r" [\d,]+ (?:of [\d,]+ elements|of them|others) (?:are wrong|were never written)[^?]*\.$"
 ALSO = 4  # further findings that are told
 # Where the symptom map goes on, by the emulator's kind of finding.
 TOPICS = {
@@ -92,8 +91,9 @@ def of_answer(answer: Answer, artifact: Artifact, also: Sequence[str] = ()) -> C
     if not answer.findings:
         topic = "wrong" if not answer.error else "never-ends" if answer.error == "timeout" else "crashes"
         card = of_text(hints.words(answer, artifact), topic, (*map(_sentence, answer.remarks), *also))
-        asks = answer.finished and not answer.error and re.search(OF_STORE, card.text)
-        return _at(card, *_store_of(artifact)) if asks else card
+        if answer.error or not answer.finished:
+            return card
+        return _at(card, *lines.of_numbers(card.text, artifact))
     first, *others = answer.findings
     if first["kind"] == "stored-twice" and answer.finished and answer.diagnosis:
         return _of_numbers(answer.diagnosis, first, also)
@@ -137,7 +137,8 @@ def _of_numbers(diagnosis: str, twice: dict, also: Sequence[str]) -> Card:
     """
     said, line = _sentence(twice["text"]), f"{twice['file']}, line {twice['line']}" if twice["file"] else ""
     code = twice["code"]
-    if NEVER in diagnosis and not diagnosis.startswith(ALONE):
+    guessed = MIXED in diagnosis and re.search(OWN_TILE, said)
+    if NEVER in diagnosis and (guessed or not diagnosis.startswith(ALONE)):
         return _at(of_text(said, "wrong", (diagnosis, twice["advice"], *also)), line, code)
     more = (f"{said} ({twice['where']})", twice["advice"], *also)
     card = of_text(diagnosis, "wrong", more)
@@ -146,32 +147,22 @@ def _of_numbers(diagnosis: str, twice: dict, also: Sequence[str]) -> Card:
 
 
 def _at(card: Card, place: str, code: str) -> Card:
-    """The card with its line, as far as there is room for it."""
+    """The card with its line, as far as there is room for it: how many elements are wrong gives way to it."""
     if card.place or not place:
         return card
-    room = WORDS - len(card.text.split())
-    for quoted in (_short(code), ""):
-        if len(f"{place} {quoted}".split()) <= room:
-            return replace(card, place=place, code=quoted)
+    count = "".join(re.findall(COUNT, card.text))
+    cause = card.text.removesuffix(count)
+    for text, quoted in (
+        (card.text, _short(code)),
+        (cause, _short(code)),
+        (cause, _short(code, BRIEF)),
+        (card.text, ""),
+        (cause, ""),
+    ):
+        if len(text.split()) <= _room(place, quoted):
+            more = card.more if text == card.text else (count.strip(), *card.more)
+            return replace(card, text=text, place=place, code=quoted, more=more)
     return card
-
-
-def _store_of(artifact: Artifact) -> tuple[str, str]:
-    """The place and the code of the author's one line that stores to global memory; "" of none or several."""
-    from course_utils.run.emulator.findings import Findings  # a bundle starts without numpy
-
-    kernel = parse(artifact.ptx, artifact.kernel)
-    findings = Findings(kernel, artifact)
-    stores = {
-        (place.file, place.line, place.code)
-        for at, instruction in enumerate(kernel.instructions)
-        if family(instruction) in STORES
-        for place in (findings.place(at),)
-    }
-    if len(stores) != 1:
-        return "", ""
-    [(file, line, code)] = stores
-    return (f"{file}, line {line}", code) if file else ("", "")
 
 
 def ended(answer: Answer) -> str:

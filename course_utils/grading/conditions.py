@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from course_utils.artifact import SM_COUNT, Artifact
+from course_utils.artifact import CLUSTER_LIMIT, SM_COUNT, Artifact
 from course_utils.ptx import registers
 from course_utils.ptx.families import Family
 from course_utils.ptx.receipts import Receipt
@@ -24,6 +24,8 @@ Facts: TypeAlias = dict[str, int]  # see emulator.facts
 # Required of a run of the kernel without what its compiler added (``ptx.added``): it must be as right.
 OWN = "own barriers and fences"
 
+# How a diagnosis begins that has found no cause.
+GUESS = "(?:Every tile is|Some tiles are wholly) wrong"
 LARGEST_TILE = 256 * 256  # elements of D; no CTA of this course holds a larger accumulator
 BLOCK_K = 64  # of the course's tiles
 # A grid of fewer CTAs than SMs that costs no round: it divides the tiles of a D whose sides are powers of
@@ -426,17 +428,66 @@ def outside(facts: Facts) -> str:
             said, lost = f"1 TMA {kind[:-1]} lies", ("it brings zeros", "it is dropped")
         else:
             said, lost = f"{count:,} TMA {kind} lie", ("they bring zeros", "they are dropped")
-        told.append(f"{said} outside {tensor}, one from {where} {at:,} of {dim:,}: {lost[kind == 'stores']}.")
+        ranks = [rank for rank in range(CLUSTER_LIMIT) if facts.get(f"{name}, rank {rank}")]
+        told.append(
+            f"{said} outside {tensor}, one from {where} {at:,} of {dim:,}"
+            + (f", all by CTAs of rank {ranks[0]}" if ranks and ranks[0] else "")
+            + f": {lost[kind == 'stores']}."
+            + " Which index counts the rank?" * bool(ranks and ranks[0])
+        )
     return " ".join(told)
+
+
+def left_over(answer: Answer, artifact: Artifact) -> Answer:
+    """A wrong answer whose diagnosis begins with how many tiles the CTAs of a persistent grid took, where no
+    CTA took as many as it had to, and that is all that is wrong.
+    """
+    facts, (M, N, _) = answer.facts or {}, artifact.problem
+    taken = _once(facts, "tiles taken")
+    if (
+        answer.findings
+        or answer.diagnosis.startswith("The kernel wrote")
+        or not taken
+        or not answer.unwritten
+        or answer.wrong != answer.unwritten
+    ):
+        return answer
+    tile, rest = divmod(M * N - answer.unwritten, taken)
+    (x, y, z), size, rounds = artifact.grid, math.prod(artifact.cluster), _once(facts, "rounds")
+    if rest or answer.unwritten % tile or y * z > 1 or outside(facts) or rounds * x >= M * N // tile:
+        return answer
+    told = f"{x} CTAs" + (f" ({x // size} clusters)" if size > 1 else "")
+    told += f" took {taken} of D's {M * N // tile} tiles, none more than {rounds}"
+    ask = "by how many does the tile loop go on"
+    if size > 1:
+        ask = "does the tile loop go on by clusters, not by CTAs"
+    return replace(answer, diagnosis=f"{told}: {ask}? {answer.diagnosis}")
+
+
+def not_loaded(answer: Answer, artifact: Artifact) -> Answer:
+    """A wrong copy whose diagnosis begins with how much of X its TMA loads leave out, where they do."""
+    x, facts = artifact.tensors[0], answer.facts or {}
+    loaded, count = _once(facts, f"elements of {x.name} loaded"), math.prod(x.shape)
+    if answer.findings or not answer.finished or not 0 < loaded < count:
+        return answer
+    told = f"The loads bring {loaded:,} of {x.name}'s {count:,} elements: which index cuts {x.name}?"
+    return replace(answer, diagnosis=told, remarks=(*answer.remarks, answer.diagnosis))
+
+
+def guesses(answer: Answer) -> bool:
+    """Has a wrong answer's diagnosis no cause to tell, only where to look?"""
+    return not answer.findings and re.match(GUESS, answer.diagnosis) is not None
 
 
 def located(answer: Answer) -> Answer:
     """A wrong answer whose diagnosis begins with what lay outside, where that explains it."""
     if answer.findings or not answer.finished or not (told := outside(answer.facts or {})):
         return answer
-    explains = any(words in answer.diagnosis for words in ("zeros", "K tile", "never written"))
-    explains &= not answer.diagnosis.startswith("The kernel wrote")  # which asks for x and y, M and N
-    both = (told, answer.diagnosis) if explains else (answer.diagnosis, told)
+    diagnosis, guesses = re.subn(rf"^{GUESS}[^.]*\. ", "", answer.diagnosis)
+    explains = guesses or any(words in diagnosis for words in ("zeros", "K tile", "never written"))
+    # those that ask for x and y, M and N
+    explains = explains and not diagnosis.startswith("The kernel wrote") and "mirror place" not in diagnosis
+    both = (told, diagnosis) if explains else (diagnosis, told)
     return replace(answer, diagnosis=" ".join(both))
 
 

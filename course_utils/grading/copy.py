@@ -176,8 +176,12 @@ def _results(case: CopyCase, machine: Backend, answered: Sequence[tuple[Launch, 
             return score(case, "results", None, answer.detail)
         if not answer.ok:
             at = f"{cards.ended(answer)} at {' x '.join(map(str, launch.size))}"
-            return score(
-                case, "results", False, at, cards.of_answer(conditions.located(answer), launch.artifact)
+            card = cards.of_answer(
+                conditions.not_loaded(conditions.located(answer), launch.artifact), launch.artifact
             )
+            if answer.finished and (told := maps.disagree(launch.artifact)):
+                text, line = told
+                card = cards.of_text(f"{text}\n  at {line}" if line else text, "tma", (card.told,))
+            return score(case, "results", False, at, card)
     prefix = "emulated: " * (machine.name == "emulator")
     return score(case, "results", True, f"{prefix}every element in its place, at {len(answered)} shapes")

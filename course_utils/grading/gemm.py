@@ -274,7 +274,8 @@ def _results(step: Step, machine: Backend, answered: Answered) -> Part:
         if answer.ok:
             right += 1
             continue
-        wrong.append((launch, _in_memory(conditions.located(answer), launch.artifact)))
+        told = conditions.left_over(conditions.located(answer), launch.artifact)
+        wrong.append((launch, _in_memory(told, launch.artifact)))
         if answer.error or not answer.finished:  # the next size would say the same
             break
     sizes = f"{right} size{'s' * (right != 1)}"
@@ -287,6 +288,8 @@ def _results(step: Step, machine: Backend, answered: Answered) -> Part:
     detail = prefix + "; ".join(f"{cards.ended(answer)} at {_size(launch)}" for launch, answer in wrong)
     if right:
         detail += f"; right at {sizes}"
+    # a size at which the cause shows leads
+    wrong.sort(key=lambda run: conditions.guesses(run[1]))
     also = [f"at M, N, K = {_size(launch)}: {_words(answer, launch)}" for launch, answer in wrong[1:]]
     launch, answer = wrong[0]
     schedule = "" if answer.schedule is None else f", emulated schedule {answer.schedule}"

@@ -8,7 +8,7 @@ from dataclasses import fields
 from course_utils.artifact import ELEMENT_BYTES, SWIZZLE_BYTES, Artifact, TensorMap
 from course_utils.compile.factory import open_places
 from course_utils.compile.guard import text_of
-from course_utils.grading import cards, steps
+from course_utils.grading import cards, lines, steps
 from course_utils.grading.steps import CopyCase, MapCase, Step
 from course_utils.grading.verdict import OPEN, Part, Verdict, score
 from course_utils.tma.rules import violations
@@ -37,6 +37,30 @@ def part(row: Step | CopyCase, artifact: Artifact, wanted: bool) -> Part:
     return score(
         row, "tensor maps", True, f"{count} tensor maps, all legal" if count else "the kernel uses none"
     )
+
+
+def disagree(artifact: Artifact) -> tuple[str, str] | None:
+    """How a map of a copy that goes wrong overlaps itself, or disagrees with the other, in a sentence; and
+    the line that makes it, "" where it is not known. None where both are good.
+    """
+    maps = {p.tensor or "": p.tensor_map for p in artifact.parameters if p.tensor_map is not None}
+    for tensor in artifact.tensors:
+        mine = maps.get(tensor.name)
+        if mine is None:
+            continue
+        if overlap := _overlap(mine):
+            _, own, following = overlap
+            text = f"The map of {tensor.name} has rows of {own:,} bytes, {following:,} bytes apart"
+            return f"{text}: are the strides of its layout swapped?", lines.of_layout(tensor.name, artifact)
+    (one, first), (other, second) = [*maps.items(), *[("", None)] * 2][:2]
+    if first is None or second is None or first.swizzle == second.swizzle:
+        return None
+    names = [
+        f"{name}'s has {f'{SWIZZLE_BYTES[m.swizzle]}B' if m.swizzle else 'none'}"
+        for name, m in ((one, first), (other, second))
+    ]
+    text = f"The maps of {one} and {other} disagree on swizzle, for one buffer: {' and '.join(names)}."
+    return text, lines.of_map(one if first.swizzle < second.swizzle else other, artifact)
 
 
 def check_maps(case: str, mend: Callable) -> Verdict:
@@ -113,17 +137,24 @@ def _another_tensor(old: TensorMap, new: TensorMap) -> str:
     for name in ("data_type", "dims"):
         if getattr(new, name) != getattr(old, name):
             return f"it is legal, and describes another tensor: {name} was {getattr(old, name)}"
-    size = ELEMENT_BYTES[new.data_type]
-    inner = size, *new.strides
-    for dim, stride, following in zip(new.dims, inner, new.strides, strict=False):
-        if following < dim * stride:
-            return (
-                f"it is legal, and its rows overlap: {dim:,} elements {stride:,} bytes apart need a stride "
-                f"of {dim * stride:,} or more, not {following:,}"
-            )
+    if overlap := _overlap(new):
+        dim, own, following = overlap
+        return (
+            f"it is legal, and its rows overlap: {dim:,} elements {own // dim:,} bytes apart need a stride "
+            f"of {own:,} or more, not {following:,}"
+        )
     if new.strides != old.strides and not any("stride" in v.rule for v in violations(old)):
         return f"it is legal, and describes another tensor: strides were {old.strides}"
     return ""
+
+
+def _overlap(tensor_map: TensorMap) -> tuple[int, int, int] | None:
+    """(elements, their bytes, the stride that is less) of the first dimension that overlaps the next one."""
+    inner = ELEMENT_BYTES[tensor_map.data_type], *tensor_map.strides
+    for dim, stride, following in zip(tensor_map.dims, inner, tensor_map.strides, strict=False):
+        if following < dim * stride:
+            return dim, dim * stride, following
+    return None
 
 
 def _poor_tile(old: TensorMap, new: TensorMap) -> str:

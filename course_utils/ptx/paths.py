@@ -15,7 +15,7 @@ from typing import Any
 
 from course_utils.artifact import TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES, Artifact
 from course_utils.ptx.families import TENSOR_COPIES, Family, accesses_memory, family, reads_parameter
-from course_utils.ptx.parser import Instr, Mem, PtxError, Reg, Sym, Vec, parse
+from course_utils.ptx.parser import Instr, Kernel, Mem, PtxError, Reg, Sym, Vec, parse
 
 LOAD, STORE = "global to shared", "shared to global"
 TENSOR, MULTICAST, BULK, CP_ASYNC, THREADS = (
@@ -88,6 +88,24 @@ class Copy:
         )
 
 
+def crossings(kernel: Kernel, artifact: Artifact) -> dict[tuple[str, str], list[int]]:
+    """The instructions that cross, by their index: of each direction and tensor."""
+    tensors = {
+        variable.name: parameter.tensor
+        for variable, parameter in zip(kernel.parameters, artifact.parameters, strict=False)
+        if parameter.tensor
+    }
+    known = origins(kernel.instructions, tensors)
+    found: dict[tuple[str, str], list[int]] = {}
+    for at, instruction in enumerate(kernel.instructions):
+        if (crossing := _CROSSINGS.get(family(instruction))) is None:
+            continue
+        direction, _, place = crossing
+        for tensor in tensors_of(_operand(instruction, place), known, tensors) or {"?"}:
+            found.setdefault((direction, tensor), []).append(at)
+    return found
+
+
 def copies(artifact: Artifact, source: str = "") -> list[Copy]:
     """Every tensor's copies, loads before stores. ``source`` is the author's Python; "" where it is not
     known.
@@ -95,21 +113,11 @@ def copies(artifact: Artifact, source: str = "") -> list[Copy]:
     Copies in functions that the kernel calls are not followed. Raises PtxError where the PTX cannot be read.
     """
     kernel = parse(artifact.ptx, artifact.kernel)
-    tensors = {
-        variable.name: parameter.tensor
-        for variable, parameter in zip(kernel.parameters, artifact.parameters, strict=False)
-        if parameter.tensor
-    }
     ranks = {p.tensor: p.tensor_map.rank for p in artifact.parameters if p.tensor_map}
-    known = origins(kernel.instructions, tensors)
-    found: dict[tuple[str, str], Counter[str]] = {}
-    for instruction in kernel.instructions:
-        if (crossing := _CROSSINGS.get(family(instruction))) is None:
-            continue
-        direction, path, place = crossing
-        address = _operand(instruction, place)
-        for tensor in tensors_of(address, known, tensors) or {"?"}:
-            found.setdefault((direction, tensor), Counter())[path] += 1
+    found = {
+        key: Counter(_CROSSINGS[family(kernel.instructions[at])][1] for at in instructions)
+        for key, instructions in crossings(kernel, artifact).items()
+    }
     wanted = asked(source, [t.name for t in artifact.tensors])
     keys = sorted(set(found) | set(wanted))
     return [

@@ -22,6 +22,7 @@ ABSOLUTE_PER_K = 2.0**-20
 NORM = 3.2e-4
 TILE = 64
 SLICE = 16  # of K, in one wgmma of fp16
+FITTED = 640  # columns of K that are weighed one by one
 PAIRED = 20  # K tiles whose columns are tried against each other
 LARGE = 1 << 22  # elements of D
 
@@ -228,8 +229,8 @@ def _unwritten_hint(unwritten: torch.Tensor, stacked: bool = False) -> str:
         if rows < M and cols < N:
             return f"{told} does every CTA store to its own place, and does the grid cover D?"
         return (
-            f"{told} are x and y of the grid mixed up, or M and N? Do the tiles of all CTAs (by the grid, or "
-            "the order of tiles) cover D?"
+            f"{told} are x and y of the grid mixed up, or M and N? Do tiles of all CTAs (by the grid, or "
+            "order of tiles) cover D?"
         )
     tiles = _tiles(unwritten)
     full = _counts(unwritten) == TILE * TILE
@@ -423,7 +424,9 @@ def _moved(D: torch.Tensor, ref: torch.Tensor, wrong: torch.Tensor, row: int, co
         return ""
     here, own = f"{begin}:{begin + count}", f"{source}:{source + count}"
     place = f"D[{row}:{row + TILE}, {here}]" if things == "columns" else f"D[{here}, {row}:{row + TILE}]"
-    return f"{place} holds what belongs in {things} {own}: which index cuts the sums, or {_STORE}?"
+    there = not bool(wrong[rows, source : source + count].any())  # in its own place too: it was cut twice
+    ask = "which index cuts the sums?" if there else f"which index cuts the sums, or {_STORE}?"
+    return f"{place} holds what belongs in {things} {own}: {ask}"
 
 
 def _k_story(D: torch.Tensor, A: torch.Tensor, B: torch.Tensor, wrong: torch.Tensor) -> str:
@@ -442,6 +445,8 @@ def _k_story(D: torch.Tensor, A: torch.Tensor, B: torch.Tensor, wrong: torch.Ten
         or _weights(name, a, b, held, SLICE)
         or _pairs(name, a, b, held, TILE)
         or _pairs(name, a, b, held, SLICE)
+        or _unscaled(name, a, b, held)
+        or _columns_of_k(name, a, b, held)
     )
 
 
@@ -475,7 +480,7 @@ def _weights(name: str, a: torch.Tensor, b: torch.Tensor, held: torch.Tensor, wi
                 f"{name} holds the same {SLICE} columns of K, {_span(kept[0], SLICE)}, {weights[kept[0]]} "
                 "times: does the slice's index follow the loop?"
             )
-        return ""
+        return _slices(name, kept) if not extra else ""
     story = f"{name} is the exact sum of its {steps} K tiles of {TILE}"
     if missing:
         story += ", without K tile " + ", ".join(map(str, missing))
@@ -483,6 +488,18 @@ def _weights(name: str, a: torch.Tensor, b: torch.Tensor, held: torch.Tensor, wi
         times = ", ".join(f"{k} ({w} times)" for k, w in extra.items())
         story += (", and" if missing else ", but") + f" with K tile {times}"
     return f"{story}: {_lost(steps, missing, extra)}."
+
+
+def _slices(name: str, kept: list[int]) -> str:
+    """The same slices of each K tile, and no others, were multiplied."""
+    each = TILE // SLICE
+    inside = sorted({k % each for k in kept})
+    if len(kept) % len(inside) or kept != [k for k in range(max(kept) + 1) if k % each in inside]:
+        return ""
+    columns = " and ".join(_span(k, SLICE) for k in inside)
+    return (
+        f"{name} holds columns {columns} of each {TILE} of K alone: does the loop over the slices take all?"
+    )
 
 
 def _lost(steps: int, missing: list[int], extra: dict[int, int]) -> str:
@@ -517,10 +534,60 @@ def _pairs(name: str, a: torch.Tensor, b: torch.Tensor, held: torch.Tensor, widt
     if not odd:
         return ""
     k, m = odd[0]
-    return (
-        f"In {name}, columns {_span(k, width)} of A are multiplied by columns {_span(m, width)} of B: do "
-        "both slices follow the same index?"
+    used = [pair for pair, weight in zip(pairs, weights or (), strict=False) if weight]
+    lost = [operand for operand, side in (("A", 0), ("B", 1)) if len({pair[side] for pair in used}) < steps]
+    ask = f"does {lost[0]}'s slice follow the loop?" if len(lost) == 1 else "do both slices follow one index?"
+    told = f"In {name}, columns {_span(k, width)} of A are multiplied by columns {_span(m, width)} of B"
+    return f"{told}: {ask}"
+
+
+def _unscaled(name: str, a: torch.Tensor, b: torch.Tensor, held: torch.Tensor) -> str:
+    """As a sum of products of one operand's K tiles with any columns of the other's: those begin at k, where
+    they should at ``TILE`` times k.
+
+    A^T D B is large where a column of A and one of B were multiplied, so along the diagonal that a tile's
+    columns make with those they met.
+    """
+    steps = a.shape[1] // TILE
+    if not 2 <= steps <= PAIRED:
+        return ""
+    met = a.T @ held @ b
+    for this, other, where, one, two in (("A", "B", met, a, b), ("B", "A", met.T, b, a)):
+        begins = [_met_at(where[k * TILE : (k + 1) * TILE]) for k in range(steps)]
+        moved = [k for k, at in enumerate(begins) if at != k * TILE]
+        parts = [one[:, k * TILE : (k + 1) * TILE] @ two[:, at : at + TILE].T for k, at in enumerate(begins)]
+        product = torch.stack(parts).sum(0)
+        if moved and _near(product if this == "A" else product.T, held):
+            k = moved[0]
+            columns = f"{begins[k]}:{begins[k] + TILE}"
+            return (
+                f"In {name}, columns {_span(k)} of {this} are multiplied by columns {columns} of {other}: is "
+                f"the slice of {other} scaled by the tile's width?"
+            )
+    return ""
+
+
+def _columns_of_k(name: str, a: torch.Tensor, b: torch.Tensor, held: torch.Tensor) -> str:
+    """As a sum of products of its columns of K, some of them missing and others used more than once."""
+    some, K = slice(0, TILE // 2), a.shape[1]
+    if not TILE < K <= FITTED:
+        return ""
+    weights = _fit((a[some, None, :] * b[None, :, :]).flatten(0, 1), held[some].flatten())
+    if weights is None or 0 not in weights or max(weights) < 2:
+        return ""
+    missing = weights.index(0)
+    end = next((k for k in range(missing, K) if weights[k]), K)
+    most = weights.index(max(weights))
+    told = (
+        f"In {name}, columns {missing}:{end} of K are left out, and column {most} comes {weights[most]} times"
     )
+    return f"{told}: is the slice of K scaled by the tile's width?"
+
+
+def _met_at(rows: torch.Tensor) -> int:
+    """Where the diagonal of the largest sum begins, in a matrix of ``TILE`` rows."""
+    sums = sum(rows[t, t : rows.shape[1] - TILE + t + 1] for t in range(TILE))
+    return int(torch.as_tensor(sums).argmax())
 
 
 def numbered(count: int, generator: torch.Generator, device: str) -> torch.Tensor:

@@ -2098,8 +2098,8 @@ COPIES = {
             ("make_tiled_tma_atom(s2g, Y, layout,", "make_tiled_tma_atom(s2g, Y, plain,"),
         ],
         "results",
-        ("the first at [1, 0]", "belongs at [1, 8]"),
-        "",
+        ("maps of X and Y disagree on swizzle", "X's has 128B and Y's has none"),
+        "store_Y, Y =",
     ),
 }
 

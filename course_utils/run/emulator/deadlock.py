@@ -148,9 +148,10 @@ def _phase(reason: PhaseWait, path: Path) -> dict:
     where = "" if barrier.cta is path.cta else f" of CTA {barrier.cta.number}"
     partial = 0 < barrier.pending < barrier.count
     busy = {other.warp for other in path.machine.waiting}
-    lacking = " and ".join(missing) or "nothing"
-    text = f"for {barrier.name()}{where}, {parity}: its phase {barrier.phase} lacks {lacking}"
     could, hopeless = _could(barrier, path)
+    unloaded = hopeless and not barrier.account.arrivals and _nobody_loads(barrier)
+    lacking = " and ".join(missing[:1] if unloaded else missing) or "nothing"
+    text = f"for {barrier.name()}{where}, {parity}: its phase {barrier.phase} lacks {lacking}"
     late = _out_of_step(reason, path) or _began_again(barrier, path)
     kept, read, release = ("", "", None) if late else _kept(barrier, path)
     if kept:
@@ -159,6 +160,10 @@ def _phase(reason: PhaseWait, path: Path) -> dict:
         late = "; " + causes.nobody_multiplies(path.machine)
     elif hopeless and barrier.account.arrivals:
         late += "; " + could.removeprefix("arrivals came from ").replace(", which", ", which arrived before,")
+        counted = barrier.pending < barrier.count and not barrier.this_phase.keys() & busy
+        late = f", and its init counts {barrier.count}{late}" if counted else late
+    elif unloaded:
+        late = f"; no warp of CTA {barrier.cta.number} loads a tile: do both roles take the same tiles?"
     return {
         "barrier": barrier.name(),
         "parity": reason.parity,
@@ -182,6 +187,13 @@ def _nobody_multiplies(path: Path) -> bool:
         and not any(warp.multiplies for cta in path.cta.cluster.ctas for warp in cta.warps)
         and not any("wgmma" in machine.program.abilities(p.pc) for p in machine.waiting)
     )
+
+
+def _nobody_loads(barrier: MBarrier) -> bool:
+    """Has no warp of the barrier's CTA issued a TMA load by now, where others wait for one?"""
+    machine = barrier.cta.machine
+    loads = any(warp.loads for warp in barrier.cta.warps)
+    return machine.program.has_roles and barrier.array() == "full" and not loads
 
 
 def _blame(barrier: MBarrier, path: Path, counted: bool) -> dict:

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import prod
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -135,6 +136,12 @@ class Slice:
     waited: bool = False
 
 
+def _elements(view: TensorView, coordinates: Coordinates) -> int:
+    """How many elements of its tensor a box has."""
+    inside = view.slices(coordinates)
+    return 0 if inside is None else prod(extent.stop - extent.start for extent in inside[1])
+
+
 class Facts:
     """Counts of one launch. ``counts`` are complete once the last cluster has ended."""
 
@@ -142,6 +149,7 @@ class Facts:
         self.machine = machine
         self.counts: Counter[str] = Counter()
         self._stored: set[tuple[str, Coordinates]] = set()
+        self._loaded: set[tuple[str, Coordinates]] = set()
         self._first: dict[int, Coordinates] = {}  # where each CTA's first store to D begins
         self._taken: dict[int, int] = {}  # tiles of D by CTA
         self._second = False  # whether a CTA has a second tile of D
@@ -177,7 +185,11 @@ class Facts:
             fill.offsets.add(load.offset)
             targets.append((fill, load.offset, load.offset + load.view.extent))
         for load in loads[:1]:
-            self._leaves("loads", cast("TensorView", load.view), load.coordinates)
+            view = cast("TensorView", load.view)
+            self._leaves("loads", view, load.coordinates, path.cta)
+            if (view.name, load.coordinates) not in self._loaded:
+                self._loaded.add((view.name, load.coordinates))
+                self.counts[f"elements of {view.name} loaded"] += _elements(view, load.coordinates)
         if multicast:
             self._multicast.append(targets)
 
@@ -224,21 +236,18 @@ class Facts:
         self._first.setdefault(path.cta.number, coordinates)
         if path.warp.multiplies and not path.warp.bulk:  # the first store of its group
             self._slice(path.warp)
-        self._leaves("stores", view, coordinates)
-        inside = view.slices(coordinates)
-        if inside is None:
-            return
-        elements = 1
-        for extent in inside[1]:
-            elements *= extent.stop - extent.start
+        self._leaves("stores", view, coordinates, path.cta)
+        elements = _elements(view, coordinates)
         self.counts["elements stored by TMA"] += elements
         key = view.name, coordinates
-        if key not in self._stored:
+        if elements and key not in self._stored:
             self._stored.add(key)
             self.counts["elements of D by TMA"] += elements
 
-    def _leaves(self, kind: str, view: TensorView, coordinates: Coordinates) -> None:
-        """Count a box that leaves its tensor, by axis, and keep where the farthest begins."""
+    def _leaves(self, kind: str, view: TensorView, coordinates: Coordinates, cta: CTA) -> None:
+        """Count a box that leaves its tensor, by axis and by the CTA's rank, and keep where the farthest
+        begins.
+        """
         box = zip(coordinates, view.map.dims, view.map.steps, view.map.extents, strict=True)
         for axis, (at, dim, step, count) in enumerate(box):
             if at < 0 or at + (count - 1) * step >= dim:
@@ -246,6 +255,7 @@ class Facts:
                 self.counts[name] += 1
                 self.counts[f"{name}, at"] = max(self.counts[f"{name}, at"], at, key=abs)
                 self.counts[f"{name}, of"] = dim
+                self.counts[f"{name}, rank {cta.rank}"] += 1
 
     def _slice(self, warp: Warp) -> None:
         tile, before = warp.wgmma_index, self._slices.get(warp)
@@ -318,6 +328,7 @@ class Facts:
         x, y, z = self.machine.artifact.grid
         if len(self._taken) < x * y * z or self.counts["ran ATOM"]:
             return
+        self.counts["tiles taken"] = sum(self._taken.values())
         self.counts["rounds"] = max(self._taken.values())
         self.counts["rounds of all SMs"] = -(-sum(self._taken.values()) // SM_COUNT)
 

@@ -235,10 +235,13 @@ class Machine:
         kernel = self.program.kernel
         for register in read:
             if registers[register].__class__ is Pending:
+                text = wgmma.still_writes(path, registers[register].accumulator)
+                if self.findings.place(at).added:
+                    path.at = self._store_of(at)
                 path.fault(
                     "accumulator-before-wait",
-                    f"{path.name()} uses register {kernel.register_names[register]}, which a wgmma may still "
-                    f"write{memory.uncommitted(path.warp.wgmma_missing) if path.warp.wgmma_missing else ''}",
+                    f"{path.name()} reads the accumulator, {text}",
+                    more=(f"the register: {kernel.register_names[register]}",),
                 )
         for register in read:
             if registers[register] is None:

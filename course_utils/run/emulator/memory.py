@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from course_utils.artifact import WARPGROUP_THREADS
 from course_utils.run.emulator import names
 from course_utils.run.emulator.arithmetic import LANES, UNSIGNED
 from course_utils.run.emulator.findings import STORED, StopEmulation
@@ -98,6 +99,9 @@ def _stored_twice(cta: CTA, other: int, what: str) -> str:
     if y * z > 1:
         grid = f"{x} x {y}" + f" x {z}" * (z > 1)
         return f"{text}; the grid has {grid} CTAs: which tile has each?"
+    if (size := cta.cluster.size) > 1:
+        text = f"{text}; the grid has {x} CTAs in {x // size} clusters: at which tile does each cluster begin"
+        return f"{text}, and by how many does it go on?"
     return f"{text}; the grid has {x} CTAs: at which tile does each begin, and by how many does it go on?"
 
 
@@ -288,7 +292,8 @@ class SharedMemory(Region):
                     ),
                 )
         if not codes.all():
-            _read_nothing(path, reader)
+            by_threads = bool(((codes != 0) & ((codes & AGENT_MASK) <= path.cta.cluster.warps_end)).any())
+            _read_nothing(path, reader, by_threads)
 
 
 def _is_new(written: np.ndarray, taken: np.ndarray, warps: int) -> np.ndarray:
@@ -296,14 +301,19 @@ def _is_new(written: np.ndarray, taken: np.ndarray, warps: int) -> np.ndarray:
     return (written != taken) & ((written & AGENT_MASK) <= warps)
 
 
-def _read_nothing(path: Path, reader: str) -> None:
-    """The reader's line is to blame, or its wait for a load where no phase had ended by then."""
+def _read_nothing(path: Path, reader: str, by_threads: bool) -> None:
+    """The reader's line is to blame, or its wait for a load where no phase had ended by then. ``by_threads``:
+    threads have written the rest of it.
+    """
     text = f"{reader} ({path.name()}) reads shared memory that nothing has written"
     if reader == "a TMA store" and path.cta.shared.clash:
         agent, warp, at = path.cta.shared.clash
         both = names.of_warps([*(w for w in path.cta.warps if w.agent == agent), warp], path.cta)
         store = f"the store: {path.machine.findings.place(path.at)}"
         path.find("uninitialised-read", f"{text}, and {both} write to the same place", (), (store,), at)
+        return
+    if by_threads:
+        path.find("uninitialised-read", f"{text} in a part of the tile: do all threads' copies cover it?")
         return
     barrier, at = path.warp.waited or (None, -1)
     passed = barrier.account.waits.get(path.warp) if barrier else None
@@ -431,8 +441,26 @@ def _region(path: Path, address: int, space: str, mask: Mask) -> tuple[Region, i
 
 
 def _out_of_bounds(path: Path, region: Region, offset: int, count: int) -> NoReturn:
-    path.find("out-of-bounds", f"{path.name()} accesses {region.describe(offset)}")
+    path.find(
+        "out-of-bounds", f"{path.name()} accesses {region.describe(offset)}{_asked(path, region, offset)}"
+    )
     raise StopEmulation
+
+
+def _asked(path: Path, region: Region, offset: int) -> str:
+    """What to ask of an access outside: which index it is that goes too far."""
+    artifact = path.machine.artifact
+    if isinstance(region, SharedMemory):
+        late = path.machine.program.has_roles and path.warp.index >= WARPGROUP_THREADS // LANES
+        return ": does a slice take the thread's number in the CTA, and not in its role?" * late
+    if not isinstance(region, Tensor):
+        return ""
+    if artifact.grid == (1, 1, 1):
+        return f": are the shares of {artifact.threads} threads, as its layout makes them, one tile?"
+    shape = next(tensor.shape for tensor in artifact.tensors if tensor.name == region.name)
+    rows = offset // region.element // shape[-1]
+    mixed = any(shape[0] <= rows < other for other in artifact.problem)
+    return ": are M and N, or x and y of the grid, mixed up?" if mixed else ": does its index count tiles?"
 
 
 def _misaligned(path: Path, offset: int, count: int) -> NoReturn:

@@ -306,10 +306,12 @@ def _check_tile(path: Path, view: View, cta: CTA, offset: int) -> None:
             ),
         )
     if offset < 0 or offset + view.extent > cta.shared.size:
+        by_rank = path.cta.number >= (size := cta.cluster.size) > 1
+        ask = f"does its slice go by the CTA's number, not its rank in the cluster of {size}"
         path.fault(
             "out-of-bounds",
             f"a TMA transfer of {view.name} uses shared bytes {offset:,} to {offset + view.extent:,} of "
-            f"{cta.shared.size:,}",
+            f"{cta.shared.size:,}: {ask if by_rank else 'has its buffer a slot for this stage'}?",
         )
 
 

@@ -56,6 +56,11 @@ class Warp:
         self.wgmma_open: list[int] = []
         self.wgmma_groups: list[list[int]] = []
         self.wgmma_wait: list[list[int]] = []
+        self.wgmma_waited = (
+            -1,
+            0,
+            0,
+        )  # its last wait_group: where, wgmmas issued by then, groups that it leaves
         self.wgmma_missing = ""  # the commit_group that wgmmas lacked at the last wait_group
         self.cluster_generation = 0
         # cp.async: not committed, committed

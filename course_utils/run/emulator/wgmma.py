@@ -23,7 +23,7 @@ from course_utils.run.emulator.arithmetic import LANES, vector
 from course_utils.run.emulator.copies import waited_for
 from course_utils.run.emulator.findings import StopEmulation
 from course_utils.run.emulator.lowered import Lowered, Mask, Value
-from course_utils.run.emulator.memory import SHARED_BASE, AsyncRead
+from course_utils.run.emulator.memory import SHARED_BASE, AsyncRead, uncommitted
 from course_utils.run.emulator.order import AGENT_MASK, unordered
 from course_utils.run.emulator.threads import all_lanes
 from course_utils.tma.layouts import UNIT, swizzled
@@ -347,6 +347,27 @@ def multiply(instruction: Instr) -> Lowered:
     return Lowered("warp", function, sources=sources, hidden_reads=registers, hidden_writes=registers)
 
 
+def still_writes(p: Path, accumulator: Accumulator) -> str:
+    """Why this warp may not touch the accumulator yet: which wgmma writes it, which wait leaves it."""
+    warp, findings = p.warp, p.machine.findings
+    group = p.cta.warpgroup(warp.index // WARPS)
+    left = [n for numbers in (*warp.wgmma_groups, warp.wgmma_open) for n in numbers]
+    mine = [n for n in left if group.operations[n].accumulator is accumulator]
+    if not mine:
+        return "which a wgmma may still write"
+    line = findings.place(group.operations[mine[-1]].at).line
+    text = "which a wgmma may still write" + (f" (that of line {line})" if line else "")
+    if warp.wgmma_missing:
+        return text + uncommitted(warp.wgmma_missing)
+    at, issued, kept = warp.wgmma_waited
+    if issued <= mine[-1]:
+        return f"{text}: no wgmma.wait_group is between"
+    wait = findings.place(at).line
+    return (
+        f"{text}: the wait{f' on line {wait}' if wait else ''} leaves {kept} group{'s' * (kept > 1)} running"
+    )
+
+
 def _starts_from(p: Path, held: Sequence[Any], w: int) -> Accumulator | list[Value]:
     """What a wgmma adds to where its registers do not hold its own last sums: another accumulator in flight,
     or plain values.
@@ -466,6 +487,7 @@ def wait(instruction: Instr) -> Lowered:
         all_lanes(p, m, "wgmma.wait_group")
         warp = p.warp
         warp.wgmma_missing = COMMIT if warp.wgmma_open else ""
+        warp.wgmma_waited = p.at, warp.wgmma_index, left
         for n in warp.wgmma_open:
             for record in p.cta.warpgroup(warp.index // WARPS).operations[n].records:
                 record.missing = COMMIT
@@ -516,8 +538,8 @@ def _finish(p: Path, group: Warpgroup, count: int) -> None:
             if value.__class__ is not Pending:
                 p.find(
                     "accumulator-before-wait",
-                    f"{p.name()} writes {p.machine.program.kernel.register_names[register]}, which a wgmma "
-                    "may still write",
+                    f"{p.name()} writes to the accumulator of the wgmma that this waits for",
+                    more=(f"the register: {p.machine.program.kernel.register_names[register]}",),
                 )
                 break
         values = accumulator.fragment(w)
