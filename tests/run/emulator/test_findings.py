@@ -551,7 +551,7 @@ def test_a_lane_that_waits_for_lanes_in_another_branch(body):
 
 def test_every_kind_says_what_it_means():
     for severity, advice in KINDS.values():
-        assert severity in ("error", "warning") and advice.endswith((".", "?"))
+        assert severity in ("error", "warning", "cause") and advice.endswith((".", "?"))
 
 
 @pytest.mark.parametrize(
