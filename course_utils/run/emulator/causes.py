@@ -52,7 +52,8 @@ def lead(machine: Machine, cluster: Cluster) -> None:
         _arrived_wrong(machine, cluster) or _waits_for_its_own(machine, cluster)
     _not_waited_for(machine, cluster)
     if _of(machine) == "overwrite-while-read":
-        _stored_by_several(machine, cluster) or _stored_other(machine) or _not_met(machine, cluster)
+        if not _stored_by_several(machine, cluster) and not _stored_other(machine):
+            _not_met(machine, cluster)
 
 
 def _stored_by_several(machine: Machine, cluster: Cluster) -> bool:
