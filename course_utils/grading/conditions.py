@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from course_utils.artifact import CLUSTER_LIMIT, SM_COUNT, Artifact
+from course_utils.artifact import CLUSTER_LIMIT, SM_COUNT, WARPGROUP_THREADS, Artifact
 from course_utils.ptx import registers
 from course_utils.ptx.families import Family
 from course_utils.ptx.receipts import Receipt
@@ -107,6 +107,12 @@ def _pipeline(a: Artifact) -> bool:
     return any("PipelineTma" in text for text in a.python.values())
 
 
+def _no_wgmma(r: Receipt, a: Artifact) -> str:
+    if r.setmaxnreg and a.threads <= WARPGROUP_THREADS:  # it has roles
+        return f"no wgmma: does any of the launch's {a.threads} threads take the consumer's branch?"
+    return "no wgmma"
+
+
 def _loads(r: Receipt) -> int:
     return sum(r.tensor_loads.values()) + sum(r.multicast_loads.values())
 
@@ -115,7 +121,7 @@ CONDITIONS = {
     "wgmma": Condition(
         "`wgmma.mma_async` with an fp32 accumulator",
         lambda r, a: any(".f32." in shape for shape in r.wgmma),
-        lambda r, a: ", ".join(r.wgmma) or "no wgmma",
+        lambda r, a: ", ".join(r.wgmma) or _no_wgmma(r, a),
         (Family.WGMMA,),
     ),
     "one CTA": Condition("a grid of one CTA", lambda r, a: _ctas(a) == 1, _grid),

@@ -210,7 +210,8 @@ def _unmet(step: Step, answered: Answered, read: Artifact, receipt: Receipt) -> 
             step.forbids,
             answer.facts if answer.ok else None,
         )
-        where = "" if first else f" (at M, N, K = {_size(launch)})"
+        one = ", one K tile: look at what follows the K loop" * (launch.size[2] <= conditions.BLOCK_K)
+        where = "" if first else f" (at M, N, K = {_size(launch)}{one})"
         for name in found.keys() - unmet.keys():
             unmet[name] = found[name] + where
     return {name: unmet[name] for name in (*step.requires, *step.forbids) if name in unmet}

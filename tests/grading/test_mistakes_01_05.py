@@ -909,8 +909,8 @@ STEP_5 = {
         "step05",
         "results",
         ("if i >= num_stages - 1:", "if i >= num_stages:"),
-        says=("full[0]", "before anyone has used them"),
-        line="T.tma_copy(A[ms, ks]",
+        says=("warps 0-3 wait for full[1] as the first stage", "fills full[0] as the first"),
+        line="T.mbarrier_wait_parity(full[stage]",
     ),
     "the loop ends a step early [05, map: the last K tile]": tilelang(
         "step05",
@@ -931,7 +931,7 @@ STEP_5 = {
         "step05",
         "results",
         ("A_shared[stage, :, :], B_shared[stage, :, :]", "A_shared[0, :, :], B_shared[0, :, :]"),
-        says=NOT_WAITED,
+        says=("wgmma reads A as loaded for full[0]", "the wait before it (line 45) is for full[1]"),
         line="T.wgmma_gemm(",
     ),
     "the load's stage used outside its branch": tilelang(
@@ -1020,15 +1020,16 @@ STEP_5 = {
         "results",
         ("k_block, use.index)", "k_block, 0)"),
         never=(),
-        says=NOT_WAITED,
+        says=("wgmma reads A as loaded for full[0]", "the wait before it (line 81) is for full[1]"),
         line="cute.gemm(",
     ),
     "C: wgmma reads the load's stage [05]": cute(
         "step05",
         "results",
         ("k_block, use.index)", "k_block, load.index)"),
-        says=("without K tile 4, and with K tile 3 (2 times)",),
+        says=("wgmma reads A as loaded for full[1]", "the wait before it (line 81) is for full[0]"),
         never=(),
+        line="cute.gemm(",
     ),
     "C: A's load goes to stage 0 [05]": cute(
         "step05",
@@ -1065,8 +1066,8 @@ STEP_5 = {
         "results",
         (C_RELEASE, "                if warp_idx == 0:\n    " + C_RELEASE),
         never=("consumer warp",),
-        says=("empty[0], parity 0", "lacks 3 of 4 arrivals", "init counts 4"),
-        line="PipelineTmaAsync.create(",
+        says=("empty[0], parity 0", "lacks 3 of 4 arrivals", "warps 1-3 have read the stage"),
+        line="pipe.consumer_release(use)",
     ),
     "C: released before the wait [05]": cute(
         "step05",
@@ -1217,10 +1218,8 @@ DOUBLED = {  # by what is run instead of it
         "5 C: use is not advanced [05: whether both states advance]",
     "4 C: fp32 bytes [04, map: n of m bytes]":
         "5 C: tx_count is the ring's [05, map: n of m bytes]",
-    "5 wgmma reads stage 0 in every step [05]":
-        "5 the parity is inverted [map: a first wait that passes]",
     "5 C: wgmma reads stage 0 in every step [05]":
-        "5 C: use is not advanced [05: whether both states advance]",
+        "5 C: wgmma reads the load's stage [05]",
     "5 a load too many [05: one too many]":
         "5 the loop ends a step early [05, map: the last K tile]",
 }

@@ -33,6 +33,15 @@ ARRIVAL = """                if T.shuffle_elect(128):
                     T.mbarrier_arrive(full)  # the one arrival; bytes are the rest of the phase
 """
 
+READ_WAIT = """            if warp_idx == 0:
+                cute.arch.cp_async_bulk_wait_group(0, read=True)
+"""
+IN_LOOP = "                            T.mbarrier_arrive(empty[(it - 1) % num_stages], thread % 128)\n"
+AFTER_LOOP = """                    if thread % 128 < cluster:
+                        T.mbarrier_arrive(empty[(it - 1) % num_stages], thread % 128)
+"""
+A_LOAD = "T.tma_copy(A[ms, ks], A_shared[stage, :, :], barrier=full[stage])"
+
 MISTAKES = {
     # -- a load that nobody waits for
     "07 the consumer keeps its turn [07: it]": Mistake(
@@ -73,6 +82,14 @@ MISTAKES = {
         "results",
         says=("waits for empty[0]", "no warp of the launch's 128 threads multiplies", "branch"),
         ctas=(0,),
+    ),
+    "07 a launch of 128 threads, TileLang": Mistake(
+        "step07",
+        TL,
+        (("threads=256", "threads=128"),),
+        "instructions",
+        says=("found no wgmma", "any of the launch's 128 threads take the consumer's branch"),
+        **WIDE,
     ),
     # -- a wait for the wrong barrier, or none
     "07 the producer waits for full": Mistake(
@@ -210,6 +227,80 @@ MISTAKES = {
         line="cute.copy(to_shared",
         ctas=(0,),
         **SHORT,
+    ),
+    **{
+        f"{step[-2:]} no barrier before the buffer is written again{more}": Mistake(
+            step,
+            CUTE,
+            ((wait + barrier, wait),),
+            "results",
+            says=(
+                "overwrites shared memory",
+                "store of D may still read",
+                f"{waits} waits for it",
+                "no barrier",
+            ),
+            never=("not waited for",),
+            line="cute.copy(to_shared",
+            **size,
+        )
+        for step, wait, barrier, waits, size, more in (
+            ("step06", READ_WAIT, "            cute.arch.sync_threads()\n", "warp 0", WIDE, ""),
+            (
+                "step10",
+                "                        cute.arch.cp_async_bulk_wait_group(1, read=True)\n",
+                "                    consumers.arrive_and_wait()\n",
+                "warp 4",
+                {"size": (256, 768, 64), "ctas": (0,)},
+                ", of two",
+            ),
+        )
+    },
+    "10 both consumers store": Mistake(
+        "step10",
+        CUTE,
+        (
+            (
+                "                    if warp_idx == 4:\n                        cute.copy(\n",
+                "                    if warp_idx % 4 == 0:\n                        cute.copy(\n",
+            ),
+        ),
+        "results",
+        says=("consumer warps 4, 8 each store D[", "one warp issues the store"),
+        line="cute.copy(store_D",
+        ctas=(0,),
+        **SHORT,
+    ),
+    # -- a pair of CTAs
+    "09 both arrivals at the own rank": Mistake(
+        "step09",
+        TL,
+        tuple((text, text.replace("thread % 128)\n", "rank)\n")) for text in (IN_LOOP, AFTER_LOOP)),
+        "results",
+        says=("all arrivals on empty[0]", "come from its own CTA, none from the other"),
+        never=("too early",),
+        line="T.mbarrier_arrive(empty[",
+        ctas=(0,),
+        **CLUSTER,
+    ),
+    "09 A by multicast, too": Mistake(
+        "step09",
+        TL,
+        ((A_LOAD, A_LOAD.replace("full[stage])", "full[stage], cluster_mask=0b11)")),),
+        "results",
+        says=("both CTAs of the cluster the same tiles of A and B", "(lines 55, 57)", "of its own"),
+        line="T.tma_copy(A[ms, ks]",
+        ctas=(0,),
+        **SHORT,
+    ),
+    # -- a first wait
+    "05 the load's state is a consumer's": Mistake(
+        "step05",
+        CUTE,
+        ((f"load = {STATE}Producer", f"load = {STATE}Consumer"),),
+        "results",
+        says=("empty[0], parity 0", "on a new barrier a wait for parity 1 passes at once"),
+        line="pipe.producer_acquire(load)",
     ),
     # -- what the values tell
     "01 multiplied twice": Mistake(

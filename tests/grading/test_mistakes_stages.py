@@ -29,6 +29,12 @@ def shifted(text: str) -> tuple[tuple[str, str], ...]:
     return tuple((t, t.replace("clusters,", text)) for t in (first, second))
 
 
+USE = "        use = pipeline.make_pipeline_state(pipeline.PipelineUserType.Consumer, num_stages)"
+TURN = """                                T.mbarrier_arrive(full[stage])
+                            it = it + 1
+"""  # of step 7
+WIDE = {"size": (1536, 1792, 64), "ctas": (0, 1)}  # a CTA has two tiles of one K tile each
+
 MISTAKES = {
     # -- two CTAs compute one tile
     "06 the loop goes on by 131": Mistake(
@@ -300,6 +306,109 @@ MISTAKES = {
         "results",
         says=("empty[0]", "nobody arrives on it after warps 0-3 read the stage"),
     ),
+    "05 warp 0 alone gives stages back": Mistake(
+        "step05",
+        CUTE,
+        (
+            (
+                "                pipe.consumer_release(use)\n",
+                "                if warp_idx == 0:\n                    pipe.consumer_release(use)\n",
+            ),
+        ),
+        "results",
+        says=("empty[0]", "lacks 3 of 4 arrivals", "warps 1-3 have read the stage and do not arrive"),
+        never=("init counts",),
+        line="pipe.consumer_release(use)",
+    ),
+    "07 a full barrier that counts 32": Mistake(
+        "step07",
+        CUTE,
+        (
+            (
+                "producer_group=pipeline.CooperativeGroup(pipeline.Agent.Thread)",
+                "producer_group=pipeline.CooperativeGroup(pipeline.Agent.Thread, 32)",
+            ),
+        ),
+        "results",
+        says=("full[0]", "lacks 31 of 32 arrivals", "producer warp 0", "its init counts 32"),
+        line="PipelineTmaAsync.create(",
+        **WIDE,
+    ),
+    # -- two sides that take other stages
+    "05 the wait counts from the loop's first step": Mistake(
+        "step05",
+        TL,
+        (("stage = k % num_stages", "stage = i % num_stages"),),
+        "results",
+        says=("warps 0-3 wait for full[1] as the first stage", "fills full[0] as the first (line 38)"),
+        never=("before anyone",),
+        line="T.mbarrier_wait_parity(full[stage]",
+    ),
+    "05 the consumer's state is one ahead": Mistake(
+        "step05",
+        CUTE,
+        ((f"{USE}\n", f"{USE}\n        use.advance()\n"),),
+        "results",
+        says=("warps 0-3 wait for full[1] as the first stage", "fills full[0] as the first"),
+        line="pipe.consumer_wait(use)",
+    ),
+    "06 the load's stage begins anew with each tile": Mistake(
+        "step06",
+        TL,
+        (("load = (done + i) % num_stages", "load = i % num_stages"),),
+        "results",
+        says=("warp 0 fills full[0] as the 2nd stage", "warps 0-3 wait for full[1] as the 2nd (line 54)"),
+        line="T.tma_copy(A[ms, ks]",
+        **WIDE,
+    ),
+    "07 the producer keeps its turn": Mistake(
+        "step07",
+        TL,
+        ((TURN, TURN.partition("\n")[0] + "\n"),),
+        "results",
+        says=("producer warp 0 fills full[0] as the 2nd stage", "wait for full[1] as the 2nd"),
+        never=("before anyone",),
+        line="T.tma_copy(A[ms, ks]",
+        **WIDE,
+    ),
+    "07 the producer keeps its turn, CuTe DSL": Mistake(
+        "step07",
+        CUTE,
+        (("                        load.advance()\n", ""),),
+        "results",
+        says=("producer warp 0 arrives on full[0] again", "wait for empty[0] passed again", "stage go on"),
+        never=("who arrives",),
+        line="pipe.producer_acquire(load)",
+        ctas=(0,),
+    ),
+    "05 B goes to the other stage": Mistake(
+        "step05",
+        TL,
+        (("B_shared[load, :, :], barrier", "B_shared[(load + 1) % num_stages, :, :], barrier"),),
+        "results",
+        says=("loads B for full[1] into slot 0", "wgmma (line 47) reads slot 1", "which stage index"),
+        line="T.tma_copy(B[ns, ks]",
+        ctas=(0,),
+    ),
+    "08 wgmma reads the next stage of B": Mistake(
+        "step08",
+        TL,
+        (("B_shared[stage, :, :]\n", "B_shared[(it + 1) % num_stages, :, :]\n"),),
+        "results",
+        says=("wgmma reads B as loaded for full[1] (line 48)", "the wait before it (line 61) is for full[0]"),
+        line="T.wgmma_gemm(",
+        ctas=(0,),
+    ),
+    "05 wgmma reads the load's stage": Mistake(
+        "step05",
+        CUTE,
+        (("k_block, use.index)", "k_block, load.index)"),),
+        "results",
+        says=("wgmma reads A as loaded for full[", "the wait before it", "which stage index has each"),
+        never=("too early, too late",),
+        line="cute.gemm(",
+        size=(256, 512, 384),
+    ),
     # -- a store of the other buffer
     **{
         f"{step[-2:]} stores the other buffer{', CuTe DSL' * (dsl == CUTE)}": Mistake(
@@ -314,6 +423,16 @@ MISTAKES = {
         for step, other in (("step10", "0"), ("case15", "(c + 1) % 2"))
         for dsl, index in ((TL, "T.tma_copy(D_shared[c % 2, :, :]"), (CUTE, "D_src[None, c % 2]"))
     },
+    "15 writes two slices to one buffer": Mistake(
+        "case15",
+        CUTE,
+        (("out_dst[None, None, i, c % 2]", "out_dst[None, None, i, c // 2]"),),
+        "results",
+        says=("store of D reads shared bytes", "threads have just written", "same index"),
+        never=("may still read",),
+        line="store_D, D_src",
+        ctas=(0,),
+    ),
     # -- registers in the wrong role
     "07 registers taken by the producer, too [the one of its kind]": Mistake(
         "step07",

@@ -111,10 +111,24 @@ class MBarrier:
         if count > self.count:
             name = self.name()
             return f"{path.name()} makes {count} arrivals a phase on {name}, and its init counts {self.count}"
+        if told := self._filled_again(path):
+            return told
         return (
             f"{path.name()} arrives on {self.name()}, whose phase {self.phase} has all its "
             f"{self.count} arrivals already"
         )
+
+    def _filled_again(self, path: Path) -> str:
+        """What to say of a warp that has gone round its loop and fills the same phase again."""
+        mine = self.account.arrivals[path.warp]
+        if not self.carries_bytes or mine.now == self.this_phase[path.warp]:
+            return ""
+        text = f"{path.name()} arrives on {self.name()} again, whose phase {self.phase} has all its "
+        text += f"{self.count} arrivals already"
+        barrier, _ = path.warp.waited or (self, -1)
+        if barrier is self:
+            return f"{text}: does its stage go on?"
+        return f"{text}: its wait for {barrier.name()} passed again; does its stage go on, or begin anew?"
 
     def expect(self, path: Path, count: int) -> None:
         self.use(path)
@@ -244,6 +258,7 @@ class PhaseWait:
         if result:
             path.warp.clock.join(self.barrier.clock)
             path.warp.waited = self.barrier, path.at
+            path.warp.takes.append(path.warp.waited)
             path.warp.rounds += 1
             self.barrier.account.passed(path, self.parity, self.barrier.phase)
         if self.target is not None:

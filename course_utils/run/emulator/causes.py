@@ -30,12 +30,18 @@ BARE = {
     "barrier-overrun",
 }
 
-
 # ... and warps that go on from a barrier where they should have met others.
 UNMET = {
     *("uninitialised-read", "read-before-write", "overwrite-while-read", "write-unordered", "deadlock"),
     *("proxy-fence", "stale-store"),
 }
+
+
+UNMET_STORE = "and no barrier follows"
+STORED_ONCE = (
+    "Each warp waits for the stores that it has issued itself, so a store that another warp issues too is "
+    "under way longer than the wait says. Let one warp store, commit and wait."
+)
 
 
 def lead(machine: Machine, cluster: Cluster) -> None:
@@ -45,6 +51,47 @@ def lead(machine: Machine, cluster: Cluster) -> None:
     if machine.findings.found and _of(machine) in LEFT | WAITED_WRONG | BARE:
         _arrived_wrong(machine, cluster) or _waits_for_its_own(machine, cluster)
     _not_waited_for(machine, cluster)
+    if _of(machine) == "overwrite-while-read":
+        if not _stored_by_several(machine, cluster) and not _stored_other(machine):
+            _not_met(machine, cluster)
+
+
+def _stored_by_several(machine: Machine, cluster: Cluster) -> bool:
+    """Several warps of a CTA store one box: only one of them can be the one that is waited for."""
+    for cta in cluster.ctas:
+        written = {read.store for read in cta.shared.overwritten}
+        for box, warps in cta.shared.stored.items():
+            if len(warps) > 1 and written & warps.keys():
+                who = names.of_warps(sorted(warps, key=lambda warp: warp.index), cta)
+                text = f"{who} each store {box}: one warp issues the store, and waits for it"
+                findings = machine.findings
+                findings.add(
+                    "overwrite-while-read", max(warps.values()), text, advice=STORED_ONCE, first=True
+                )
+                return True
+    return False
+
+
+def _stored_other(machine: Machine) -> bool:
+    """Threads write one buffer and the store reads another: then the one written may still be read."""
+    found = machine.findings.found.values()
+    stale = next((finding for finding in found if finding.kind == "stale-store"), None)
+    if stale is not None:
+        machine.findings.lead(stale)
+    return stale is not None
+
+
+def _not_met(machine: Machine, cluster: Cluster) -> None:
+    """What threads write over too soon is a TMA store whose warp does wait for it: a barrier is missing."""
+    first = next(iter(machine.findings.found.values()))
+    for cta in cluster.ctas:
+        for read in cta.shared.overwritten:
+            if read.over is not first:
+                continue
+            assert read.store is not None
+            if read.done and not read.unwaited and UNMET_STORE not in first.detail:
+                first.detail += f": {names.of_warps([read.store], cta)} waits for it, {UNMET_STORE}"
+            return
 
 
 def _of(machine: Machine) -> str:

@@ -66,6 +66,7 @@ def describe(machine: Machine, cluster: Cluster) -> None:
     machine.findings.add("deadlock", at, text, waiting=rows, more=(*more, *others), barriers=barriers)
 
 
+NEW = "on a new barrier a wait for parity 1 passes at once"
 ROWS = 6  # groups of waiting warps that the text names; Finding.waiting has them all
 _RANK = {RegisterWait: 0, PhaseWait: 1, WgmmaWait: 2, ThreadWait: 3}
 
@@ -152,6 +153,8 @@ def _phase(reason: PhaseWait, path: Path) -> dict:
     unloaded = hopeless and not barrier.account.arrivals and _nobody_loads(barrier)
     lacking = " and ".join(missing[:1] if unloaded else missing) or "nothing"
     text = f"for {barrier.name()}{where}, {parity}: its phase {barrier.phase} lacks {lacking}"
+    # who loads has arrived in every phase, and is done
+    ended = hopeless and barrier.carries_bytes and len(barrier.account.arrivals) == 1
     late = _out_of_step(reason, path) or _began_again(barrier, path)
     kept, read, release = ("", "", None) if late else _kept(barrier, path)
     if kept:
@@ -160,10 +163,10 @@ def _phase(reason: PhaseWait, path: Path) -> dict:
         late = "; " + causes.nobody_multiplies(path.machine)
     elif hopeless and barrier.account.arrivals:
         late += "; " + could.removeprefix("arrivals came from ").replace(", which", ", which arrived before,")
-        counted = barrier.pending < barrier.count and not barrier.this_phase.keys() & busy
-        late = f", and its init counts {barrier.count}{late}" if counted else late
     elif unloaded:
         late = f"; no warp of CTA {barrier.cta.number} loads a tile: do both roles take the same tiles?"
+    elif hopeless and NEW in could:
+        late += f"; {NEW}"
     return {
         "barrier": barrier.name(),
         "parity": reason.parity,
@@ -173,7 +176,7 @@ def _phase(reason: PhaseWait, path: Path) -> dict:
         "text": text + late,
         "could": could,
         "read": read,
-        **_blame(barrier, path, partial and not kept and barrier.account.arrivals.keys() <= busy),
+        **_blame(barrier, path, partial and not kept and (ended or barrier.account.arrivals.keys() <= busy)),
         **({} if release is None else {"blame": release}),
         "lacks": 3 if hopeless or late else 2 if barrier.pending == 0 else int(partial),
     }
@@ -247,12 +250,15 @@ def _kept(barrier: MBarrier, path: Path) -> tuple[str, str, int | None]:
         return "", "", None
     arrived = {(warp.cta, warp.index // 4) for warp in barrier.this_phase}
     filled = [cta.mbarriers[full.offset] for cta in path.cta.cluster.ctas if full.offset in cta.mbarriers]
-    readers = [
+    took = [
         warp
         for one in filled
         for warp, passed in one.account.waits.items()
-        if passed.count > barrier.phase and (warp.cta, warp.index // 4) not in arrived
+        if passed.count > barrier.phase and warp not in barrier.this_phase
     ]
+    readers = [warp for warp in took if (warp.cta, warp.index // 4) not in arrived]
+    if not readers and len(took) == barrier.pending and _each_arrives(barrier):
+        readers = took
     if not readers:
         return "", "", None
     who = names.of_warps(sorted(readers, key=lambda warp: (warp.cta.number, warp.index)), path.cta)
@@ -263,13 +269,20 @@ def _kept(barrier: MBarrier, path: Path) -> tuple[str, str, int | None]:
                 at = read.at
     place = path.machine.findings.place(at)
     line = f" (line {place.line})" * (place.line > 0)
-    if arrived:
-        return f"; {who} have read the stage{line} and do not arrive", str(place), None
+    if arrived:  # the others' release is quoted
+        release = barrier.arrived_last[1] if barrier.arrived_last else None
+        return f"; {who} have read the stage and do not arrive", str(place), release
     told, release = _release(barrier, readers)
     if release is not None:  # its line is quoted, and there is room for no other
         line = ""
         who = names.of_warps([warp for warp in readers if warp.cta is path.cta] or readers, path.cta)
     return f"; nobody arrives on it after {who} read the stage{line}{told}", str(place), release
+
+
+def _each_arrives(barrier: MBarrier) -> bool:
+    """Is the last arrival a pipeline's, which counts the warps that call it?"""
+    findings = barrier.cta.machine.findings
+    return barrier.arrived_last is not None and "release(" in findings.place(barrier.arrived_last[1]).code
 
 
 def _release(barrier: MBarrier, readers: list[Warp]) -> tuple[str, int | None]:
@@ -352,7 +365,7 @@ def _could(barrier: MBarrier, path: Path) -> tuple[str, bool]:
         if not first or barrier.carries_bytes or path.waits_for.parity != 0:
             return text, False
         vain = names.of_role(path.warp) == "producer" or barrier.array() == "empty"
-        return f"{text}; on a new barrier a wait for parity 1 passes at once", vain
+        return f"{text}; {NEW}", vain
     if None in ahead.values():
         return "nobody has arrived on it yet", False
     return "nobody has arrived on it, and no code ahead of any warp does", True

@@ -304,6 +304,10 @@ class Facts:
                 self._moved_registers(cta)
         self._clear()
 
+    def unread(self) -> bool:
+        """Has this cluster a fill that no wgmma has read?"""
+        return any(not fill.read for fill in self._fills.values())
+
     def ran(self) -> dict[str, int]:
         """How often instructions ran, of a launch that did not come to its end."""
         return {name: count for name, count in self.counts.items() if name.startswith("ran ")}

@@ -2,7 +2,7 @@
 
 ``KINDS`` is the whole list: id, severity, what it means and what to try. An error is a fault of the program
 on some schedule, even where this run's numbers came out right; a warning is something that experts disagree
-on.
+on; a cause explains numbers that are wrong, and is nothing where they are right.
 """
 
 from __future__ import annotations
@@ -60,6 +60,15 @@ KINDS = {
         "A load that nobody waits for is still under way when its memory is used again, or when the CTA "
         "ends. Whoever multiplies a tile waits for it: do the loop that loads and the loop that multiplies "
         "go over the same tiles, with the same stage and phase, and as many of them?"),
+    "stage-mismatch": ("error",
+        "The load, the wait and the read of one tile take one stage: that of one count, modulo the number of "
+        "stages. Its slots in shared memory and its barrier have the same index."),
+    "stage-unread": ("cause",
+        "The load, the wait and the read of one tile take one stage: that of one count, modulo the number of "
+        "stages. Its slots in shared memory and its barrier have the same index."),
+    "same-tiles": ("cause",
+        "A tile that both CTAs of a pair need is loaded once and multicast. The other operand's tile is each "
+        "CTA's own, and each loads it for itself alone."),
     "ring-overrun": ("error",
         "A stage past the last slot of a ring lies in what follows in shared memory. The buffers of A and B "
         "need a slot for each stage: num_stages may not be more than the slots that they were made with."),

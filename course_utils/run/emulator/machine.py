@@ -15,7 +15,7 @@ import numpy as np
 
 from course_utils.artifact import REGISTER_LIMIT, SM_COUNT, Artifact
 from course_utils.ptx.parser import Instr, PtxError, Reg
-from course_utils.run.emulator import deadlock, ledger, memory, names, printing, wgmma
+from course_utils.run.emulator import deadlock, ledger, memory, names, printing, stages, wgmma
 from course_utils.run.emulator.arithmetic import LANES
 from course_utils.run.emulator.facts import Facts
 from course_utils.run.emulator.findings import Findings, StopEmulation
@@ -29,7 +29,7 @@ from course_utils.run.emulator.wgmma import Pending, Warpgroup
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.barriers import MBarrier
-    from course_utils.run.emulator.tma import Flying, Load
+    from course_utils.run.emulator.tma import Coordinates, Flying, Load
     from course_utils.run.emulator.translate import Program
 
 # Warp instructions without any effect on memory or barriers before a loop counts as endless.
@@ -65,6 +65,7 @@ class Machine:
         self.flying: list[Flying] = []
         self.waiting: dict[Path, None] = {}  # in order, so that a seed repeats
         self.barriers_used: set[tuple[int, int]] = set()  # by which instruction, at which offset
+        self.mismatch: stages.Told | None = None  # a read of another stage than the one waited for
         self.last_progress = 0, 0
         registers = artifact.resources.registers if artifact.resources else 0
         self.registers = -(-max(registers, 8) // 8) * 8
@@ -159,12 +160,16 @@ class Machine:
                             run(self, cluster)
                         finally:
                             ledger.blame(self, cluster)
+                            stages.lead(self, cluster)
                         self.flying.clear()
                         self.facts.close(cluster)
                         self.trace.name()
         except StopEmulation:
             self.trace.name()
             return False
+        if self.mismatch is not None and not self.findings.found:
+            at, text, barriers = self.mismatch
+            self.findings.add("stage-unread" if barriers else "same-tiles", at, text, barriers=barriers)
         return True
 
     def _wanted(self, origin: tuple[int, int, int]) -> bool:
@@ -362,6 +367,14 @@ class CTA:
         self.warps: list[Warp] = []
         self.registers_free = REGISTER_LIMIT - machine.registers * machine.artifact.threads
         self.register_waiters: list[Path] = []
+        # of TMA loads, by tensor and offset: the barriers that they signal, with the load's instruction and
+        # warp; and the bytes that each takes
+        self.loaded: dict[tuple[str, int], dict[MBarrier, tuple[int, Warp]]] = {}
+        self.extents: dict[tuple[str, int], int] = {}
+        self.boxes: dict[tuple[str, Coordinates], int] = {}  # what multicast brings, and its instruction
+        self.fills: list[tuple[MBarrier, int, Warp]] = []  # each fill by a warp of this CTA, in order
+        # wgmma's reads, by the barrier waited for last and where they begin: the instruction
+        self.reads: dict[tuple[MBarrier, int], int] = {}
         self.exited = False
         # other agents that have used this CTA's shared memory: time, instruction, path of the last use
         self.touched: dict[int, tuple[int, int, Path]] = {}

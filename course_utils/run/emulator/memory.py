@@ -24,6 +24,7 @@ from course_utils.run.emulator.order import AGENT_BITS, AGENT_MASK, NEVER, unord
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.barriers import MBarrier
+    from course_utils.run.emulator.findings import Finding
     from course_utils.run.emulator.machine import CTA
     from course_utils.run.emulator.warp import Path, Warp
 
@@ -109,14 +110,19 @@ class AsyncRead:
     """Shared memory that wgmma or a TMA store reads.
 
     ``done`` holds (agent, time) of each wait that covered it. ``missing`` is the commit_group that it lacked
-    at a wait_group, which so passed it by.
+    at a wait_group, which so passed it by. Of a TMA store: ``store`` is its warp, ``unwaited``
+    whether that warp went on to the next use of the bytes without a wait, ``over`` the finding of another
+    warp's write over it.
     """
 
-    __slots__ = ("low", "high", "who", "at", "done", "last", "missing")
+    __slots__ = ("low", "high", "who", "at", "done", "last", "missing", "store", "unwaited", "over")
 
     def __init__(self, low: int, high: int, who: str, at: int) -> None:
         self.low, self.high, self.who, self.at, self.last, self.missing = low, high, who, at, 0, ""
         self.done: list[tuple[int, int]] = []
+        self.store: Warp | None = None
+        self.unwaited = False
+        self.over: Finding | None = None
 
     def ordered_before(self, seen: np.ndarray) -> bool:
         return any(seen[agent] >= time for agent, time in self.done)
@@ -145,6 +151,9 @@ class SharedMemory(Region):
         self.read[:] = 0
         self.taken[:] = 0
         self.async_reads: dict[tuple, AsyncRead] = {}
+        self.overwritten: list[AsyncRead] = []  # TMA stores whose bytes another warp wrote too soon
+        # boxes that TMA stores from here: which warps, at which instruction each
+        self.stored: dict[str, dict[Warp, int]] = {}
         self.loads_in_flight = 0
         self.was_read = False
         # the first write of threads over those of another warp, with no order: that one's agent, who, where
@@ -212,12 +221,17 @@ class SharedMemory(Region):
                         else "is not waited for"
                     )
                     place = path.machine.findings.place(read.at)
-                    path.find_early_release(
+                    if read.store is path.warp:
+                        read.unwaited = not read.done
+                    finding = path.find_early_release(
                         "overwrite-while-read",
                         f"{path.name()} overwrites shared memory that {read.who} may still read",
                         f"the read, which {state}: {place}; shared bytes {low:,} to {high:,}",
                         advice=STORED if key[0] == "store" else "",
                     )
+                    if read.store not in (None, path.warp) and read.over is None:
+                        read.over = finding
+                        self.overwritten.append(read)
 
     def _stored(self, path: Path, offset: int) -> bool:
         """Has this warp started a TMA store of what begins here?"""

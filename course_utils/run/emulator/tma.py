@@ -466,7 +466,15 @@ def _issue(
         loads.append(load)
         if barrier.loads and barrier.loads[0].phase != phase:
             barrier.loads.clear()
+        mine = [one for one in barrier.loads if one.path.warp is path.warp]
+        again = mine and mine[0].view is view and offset in [one.offset for one in mine]  # round its loop
+        if path.cta is cta and (not mine or again):
+            cta.fills.append((barrier, path.at, path.warp))
         barrier.loads.append(load)
+        cta.loaded.setdefault((view.name, offset), {}).setdefault(barrier, (path.at, path.warp))
+        cta.extents[view.name, offset] = view.extent
+        if multicast is not None:
+            cta.boxes.setdefault((view.name, coordinates), path.at)
         path.machine.fly(load)
         path.machine.trace.issued(path, load)
     if isinstance(view, TensorView):
@@ -484,13 +492,17 @@ def _release_store(path: Path, lane: int, view: View, coordinates: Coordinates, 
         path.find(
             "stale-store",
             lambda: (
-                f"the TMA store of {view.name} reads shared bytes {offset:,} to "
-                f"{offset + view.extent:,}, but threads have just written {other[0]:,} to {other[1]:,}; "
-                "have both the same index?"
+                f"the TMA store of {view.name} reads shared bytes {offset:,}-{offset + view.extent:,}, but "
+                f"threads have just written {other[0]:,}-{other[1]:,}; have both the same index?"
             ),
         )
     shared.check_codes(path, shared.written[words], warp.clock.seen, warp.clock.fenced, "a TMA store")
     record = AsyncRead(offset, offset + view.extent, f"the TMA store of {view.name}", path.at)
+    record.store = warp
+    shared.stored.setdefault(view.region_at(coordinates), {})[warp] = path.at
+    former = shared.async_reads.get(("store", warp.agent, lane, offset))
+    if former is not None and not former.done:
+        former.unwaited = True
     shared.async_reads["store", warp.agent, lane, offset] = record
     store = Store(view, coordinates, cta, offset, record, path.at)
     store.span = path.machine.trace.begin(path, "TMA store", view.name)

@@ -74,6 +74,7 @@ class Warp:
         self.kind: str | None = None
         self.seen_at: int | None = None  # where a path of it waited last, or was named
         self.waited: tuple[MBarrier, int] | None = None  # its last wait that passed, and the instruction
+        self.takes: list[tuple[MBarrier, int]] = []  # all of those
         self.rounds = 0  # its waits that have passed, for mbarriers and other threads
         self.local_size = program.local_size
         self._local: Region | None = None
@@ -172,7 +173,7 @@ class Path:
 
     def find_early_release(
         self, kind: str, detail: str, reader: str = "", barriers: tuple[MBarrier, ...] = (), advice: str = ""
-    ) -> None:
+    ) -> Finding:
         """A stage is written too soon: what is to blame is the arrival that let this warp's last wait pass,
         where it came from another warp; else the write, with ``advice`` where that of its kind does not fit.
         """
@@ -185,14 +186,17 @@ class Path:
             if untold and kind == "overwrite-before-use":
                 advice = UNTOLD
             about = (reader,) if reader else ()
-            findings.add(kind, self.at, detail, more=about, barriers=barriers, advice=advice)
-            return
+            return findings.add(kind, self.at, detail, more=about, barriers=barriers, advice=advice)
         wait = f"its wait for {barrier.name()}: {findings.place(waited_at)}"
         warp, at = barrier.released_by
         who = names.of_warps([warp], self.cta)
         text = f"{detail}; {who} released {barrier.name()} too early"
+        if (alone := _all_from_one_cta(barrier)) is not None:
+            whose = "its own" if alone is barrier.cta else "the other"
+            others = "the other" if alone is barrier.cta else "its own"
+            text = f"{detail}: all arrivals on {barrier.name()} come from {whose} CTA, none from {others}"
         more = tuple(filter(None, (wait, here, reader)))
-        findings.add(kind, at, text, more=more, barriers=(*barriers, barrier), advice=EARLY)
+        return findings.add(kind, at, text, more=more, barriers=(*barriers, barrier), advice=EARLY)
 
     def fault(
         self, kind: str, detail: Detail, barriers: Iterable[MBarrier] = (), more: tuple[str, ...] = ()
@@ -323,6 +327,13 @@ class Path:
         self.pc = following
         self.machine.ready.append(self)
         return STOP
+
+
+def _all_from_one_cta(barrier: MBarrier) -> CTA | None:
+    """The CTA that alone has ended a phase of an mbarrier which counts arrivals of both CTAs of a pair."""
+    homes = {warp.cta for warp in barrier.last_phase}
+    pair = barrier.cta.cluster.size == 2 and sum(barrier.last_phase.values()) > 1
+    return homes.pop() if pair and len(homes) == 1 else None
 
 
 def both(predicate: np.ndarray, mask: Mask) -> np.ndarray | bool:

@@ -446,6 +446,8 @@ def _begin(p: Path, group: Warpgroup, op: Operation, n: int, clock: Clock) -> No
             words = slice(low * UNIT // 4, high * UNIT // 4)
             shared.taken[words] = shared.written[words]
         reads.append((codes, low * UNIT, high * UNIT))
+        if p.warp.waited is not None:
+            p.cta.reads.setdefault((p.warp.waited[0], low * UNIT), p.at)
         pattern = SWIZZLE_PATTERN_BYTES[DESCRIPTOR_SWIZZLES[descriptor >> 62]]
         low, high = low * UNIT // pattern * pattern, -(-high * UNIT // pattern) * pattern
         key = "wgmma", group.number, low, high

@@ -46,11 +46,12 @@ def run(
         warnings = (finding for finding in emulation.findings if finding.severity == "warning")
         answer["remarks"] = [f"{finding.detail} ({finding.place})" for finding in warnings]
         if not answer["ok"]:
+            told = emulation.errors or [f for f in emulation.findings if f.severity == "cause"]
             numbers = [*tried.touched, *([] if tried.found.ok else [tried.found.diagnosis])]
             return answer | {
                 "finished": emulation.finished,
-                "kinds": [finding.kind for finding in emulation.errors],
-                "findings": [fields_of(finding) for finding in emulation.errors],
+                "kinds": [finding.kind for finding in told],
+                "findings": [fields_of(finding) for finding in told],
                 "diagnosis": " ".join(numbers) if emulation.finished else "",
                 "schedule": schedule,
             }

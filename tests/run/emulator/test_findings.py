@@ -321,8 +321,8 @@ def test_a_store_of_another_buffer_than_the_one_written():
     body = "add.s32 %r7, %r1, 16384;\n" + THREAD_0 + "@%p1 bra STORED;\n" + far + "STORED:\n" + DONE
     found = kinds(tma(init(first=32768) + FILL + FENCE + BAR + body, dynamic=40000))
     assert set(found) == {"stale-store", "uninitialised-read"}
-    assert "reads shared bytes 16,384 to 24,576" in found["stale-store"].detail
-    assert "written 0 to 8,192" in found["stale-store"].detail
+    assert "reads shared bytes 16,384-24,576" in found["stale-store"].detail
+    assert "written 0-8,192" in found["stale-store"].detail
 
 
 def test_a_cta_must_outlive_its_transfers():
@@ -551,7 +551,7 @@ def test_a_lane_that_waits_for_lanes_in_another_branch(body):
 
 def test_every_kind_says_what_it_means():
     for severity, advice in KINDS.values():
-        assert severity in ("error", "warning") and advice.endswith((".", "?"))
+        assert severity in ("error", "warning", "cause") and advice.endswith((".", "?"))
 
 
 @pytest.mark.parametrize(
