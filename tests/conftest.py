@@ -124,12 +124,18 @@ def pytest_collection_modifyitems(config, items):
     if not config.getoption("--thorough"):
         config.hook.pytest_deselected(items=[i for i in items if i.get_closest_marker("thorough")])
         items[:] = [item for item in items if not item.get_closest_marker("thorough")]
-    items.sort(key=lambda item: not item.get_closest_marker("slow"))  # so that no long one is left at the end
+    items.sort(key=_turn)
     marked = [item for item in items if item.get_closest_marker("gpu")]
     reason = hopper_missing() if marked else None
     if reason:
         for item in marked:
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _turn(item):
+    """What others wait for comes first, then what is long, so that no process is idle at the end."""
+    slow = item.get_closest_marker("slow")
+    return 2 if slow is None else 0 if slow.kwargs.get("first") else 1
 
 
 def pytest_collection_finish():

@@ -167,7 +167,13 @@ def _compile(host: Any, tensors: tuple[Tensor, ...]) -> Compiled:
     with cache.scratch() as folder:
         try:
             with silence:
-                compiled = cute.compile(host, *fakes, options=f"{OPTIONS}{folder}", trace_finalize_hooks=look)
+                compiled = cute.compile(
+                    host,
+                    *fakes,
+                    options=f"{OPTIONS}{folder}",
+                    trace_finalize_hooks=look,
+                    no_jit_engine=True,  # the host function runs in an engine of ours
+                )
         except _Found as found:
             return found.compiled
         except CompileError:

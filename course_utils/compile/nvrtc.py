@@ -126,6 +126,7 @@ def _compile_with_headers(ahead: str, text: str, options: list[str], made_by: li
 
 def _precompiled(ahead: str, options: list[str], made_by: list[str]) -> Path | None:
     """The precompiled header of the lines ``ahead``, made now if need be; None where there can be none."""
+    _load()
     address = header.heap(_take_heap)
     if not address:
         return None
@@ -139,6 +140,14 @@ def _precompiled(ahead: str, options: list[str], made_by: list[str]) -> Path | N
         return path.is_file()
 
     return header.path_of(key) or header.make(key, create)
+
+
+@once
+def _load() -> None:
+    """Load NVRTC itself wherever Linux puts it: beside the heap it would move that."""
+    from cuda.bindings import nvrtc
+
+    nvrtc.nvrtcVersion()
 
 
 def _take_heap() -> None:

@@ -401,12 +401,12 @@ HEADERS = f"""
 
 
 def test_one_header_serves_all_processes(folder, monkeypatch):
-    """Made by the first, used by the second, whose addresses Linux chose anew; the PTX is the same
-    without.
+    """Made by the first, used by the second, whose addresses Linux chose anew, and which has more libraries;
+    the PTX is the same without.
     """
     said, found = [], set()
-    for name in ("kernel_one", "kernel_two"):
-        words, _, rest = finish(start(HEADERS.replace("NAME", name))).partition("\n")
+    for name, more in (("kernel_one", ""), ("kernel_two", "    import cuda.bindings.nvrtc, numpy\n")):
+        words, _, rest = finish(start(more + HEADERS.replace("NAME", name))).partition("\n")
         said.append(words)
         found.add(rest.replace(name, "scale"))
     held = cache.contents()

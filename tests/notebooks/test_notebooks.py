@@ -315,7 +315,7 @@ def words(cell):
     return "\n".join(o.get("text") or o.get("data", {}).get("text/plain", "") for o in cell.outputs)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(first=True)  # every notebook's run waits for the class that it makes
 def test_released_notebooks_are_the_exercises_with_nbgraders_own_stub(classroom):
     for path in PATHS:
         released = (classroom / "release" / "ladder" / path.name).read_text()

@@ -302,6 +302,7 @@ def _matrix(instruction: Instr) -> tuple[int, bool, str]:
 
 
 _ROW, _COLUMN = np.arange(LANES) // 4, np.arange(LANES) % 4
+_WORDS, _HALVES = np.arange(4), np.arange(8)  # of a row
 
 
 def _matrix_rows(
@@ -344,12 +345,13 @@ def store_matrix(instruction: Instr) -> Lowered:
         region.before_write(p, rows, 16)
         p.machine.progress += 1
         p.machine.trace.writes(p)
-        for i in range(count):
-            row, data = rows[8 * i : 8 * i + 8], vector(v[i], 32)
-            if transposed:
-                halves = np.ascontiguousarray(data).view(np.uint16).reshape(8, 8).T
-                region.views[16][(row[:, None] >> 1) + np.arange(8)] = halves
-            else:
-                region.views[32][(row[_ROW] >> 2) + _COLUMN] = data
+        data: np.ndarray = np.empty((count, LANES), np.uint32)
+        for i, value in enumerate(v):
+            data[i] = value
+        if transposed:
+            halves = data.view(np.uint16).reshape(count, 8, 8).transpose(0, 2, 1).reshape(-1, 8)
+            region.views[16][(rows[:, None] >> 1) + _HALVES] = halves
+        else:
+            region.views[32][(rows[:, None] >> 2) + _WORDS] = data.reshape(-1, 4)
 
     return Lowered("warp", function, sources=((address, 32), *((v, 32) for v in values)))

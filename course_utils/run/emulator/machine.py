@@ -25,7 +25,7 @@ from course_utils.run.emulator.threads import ThreadBarrier
 from course_utils.run.emulator.tma import COMMIT, TensorView
 from course_utils.run.emulator.trace import Trace
 from course_utils.run.emulator.warp import Path, Warp
-from course_utils.run.emulator.wgmma import Pending, Warpgroup
+from course_utils.run.emulator.wgmma import Accumulator, Pending, Warpgroup
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.barriers import MBarrier
@@ -72,6 +72,8 @@ class Machine:
         self._parameters(regions)
         self._variables()
         self._shared: list[memory.SharedMemory] = []
+        # by rank and warpgroup, for one cluster after another
+        self.accumulators: dict[tuple, Accumulator] = {}
 
     def _parameters(self, regions: dict[str, memory.Region]) -> None:
         """Lay the kernel's parameters out in memory, and find its tensor maps."""

@@ -119,7 +119,7 @@ class Accumulator:
 
     def __init__(self, registers: tuple[int, ...], N: int, half: bool) -> None:
         self.registers, self.N, self.half = registers, N, half
-        self.matrix = np.zeros((WARPS, 16, N), np.float32)
+        self.matrix: np.ndarray = np.empty((WARPS, 16, N), np.float32)
         self.get = itemgetter(*registers)
         first = registers[0]
         self.slice = (
@@ -128,6 +128,10 @@ class Accumulator:
             else None
         )
         self.pending = [tuple(Pending(self, w, i) for i in range(len(registers))) for w in range(WARPS)]
+        self.reset()
+
+    def reset(self) -> None:
+        self.matrix[:] = 0
         self.holds: list[tuple | None] = [None] * WARPS  # what each warp's registers were given last
         self.in_flight = [0] * WARPS
 
@@ -196,6 +200,17 @@ class Warpgroup:
         """As findings call its multiplications; once its warps have issued one."""
         warps = self.cta.warps[self.number * WARPS : (self.number + 1) * WARPS]
         return f"wgmma of {names.of_warps(warps, self.cta)}"
+
+    def fresh(self, registers: tuple[int, ...], N: int, half: bool) -> Accumulator:
+        """An accumulator: that of the CTA of this rank in the cluster before, which has ended, or a new
+        one.
+        """
+        key, used = (self.cta.rank, self.number, registers, N, half), self.cta.machine.accumulators
+        if key in used:
+            used[key].reset()
+        else:
+            used[key] = Accumulator(registers, N, half)
+        return used[key]
 
     def run(self, count: int) -> None:
         """Run the first ``count`` operations: products of one accumulator are summed in one matrix
@@ -311,7 +326,7 @@ def multiply(instruction: Instr) -> Lowered:
         b_bits = _scalar(p, b_value, "descriptors")
         accumulator = group.accumulators.get(registers)
         if accumulator is None:
-            accumulator = group.accumulators[registers] = Accumulator(registers, N, half)
+            accumulator = group.accumulators[registers] = group.fresh(registers, N, half)
         if n == len(group.operations):
             group.operations.append(Operation(form, accumulator, adds, a_bits, b_bits, p.at))
         op = group.operations[n]
