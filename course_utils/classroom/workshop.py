@@ -271,8 +271,13 @@ def _at(size: Sequence[int]) -> str:
     return " x ".join(map(str, size))
 
 
-_BARRIER = re.compile(r"__syncthreads\(\)|__sync_thread_partial\(|fence_proxy_async|fence\.proxy\.async")
-_CALL = re.compile(r"sync_threads|fence|barrier|arrive")
+# what TileLang generates that orders threads or proxies, and the calls that ask for it
+_ORDERS = {
+    re.compile(r"__syncthreads|__sync_thread_partial\("): re.compile(
+        r"sync_?threads\w*|sync_grid|tvm_storage_sync"
+    ),
+    re.compile(r"fence_proxy_async|fence\.proxy\.async"): re.compile(r"fence_proxy\w*"),
+}
 FILES = 8  # that a kernel's lines come from
 
 
@@ -280,47 +285,47 @@ def _as_written(artifact: Artifact, source: str) -> Artifact:
     """The Artifact with the learner's source as it was handed in.
 
     A barrier of the generated code is the author's only where the line that it is said to come from, in the
-    source that was handed in, calls for one.
+    source that was handed in, calls for one by TileLang's own name.
     """
-    calls, pipelined = _calls(source)
+    calls = _calls(source)
     generated = artifact.source.split("\n") if artifact.source else []
     given = artifact.origins[: len(generated)]
     origins = list(given) + [None] * (len(generated) - len(given))
     for number, text in enumerate(generated):
         origin = origins[number]
-        if not _BARRIER.search(text) or origin is not None and origin.added:
-            continue
-        if origin is None:
-            origins[number] = Origin("", 0, added=True)
-        elif not calls & {origin.line, origin.line + 1}:
-            origins[number] = replace(origin, added=True)
+        for order, call in _ORDERS.items():
+            if not order.search(text) or origin is not None and origin.added:
+                continue
+            if origin is None:
+                origins[number] = origin = Origin("", 0, added=True)
+            elif not any(
+                {origin.line, origin.line + 1} & lines for name, lines in calls if call.fullmatch(name)
+            ):
+                origins[number] = origin = replace(origin, added=True)
     files = dict.fromkeys([*(one.file for one in origins if one and one.file), *artifact.python])
     return replace(
         artifact,
         origins=tuple(origins),
         python={file: source for file in list(files)[:FILES]},
-        pipelined=artifact.pipelined and pipelined,
+        pipelined=artifact.pipelined and any(name == "Pipelined" for name, _ in calls),
     )
 
 
-def _calls(source: str) -> tuple[set[int], bool]:
-    """The lines on which this source calls for a barrier or a fence, and whether it calls ``T.Pipelined``."""
+def _calls(source: str) -> list[tuple[str, set[int]]]:
+    """Each call of this source with its lines, by the name that is called; none of functions of its own."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return set(), False
-    names = [
-        (node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", ""), node)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
-    ]
-    lines = {
-        line
-        for name, node in names
-        if _CALL.search(name)
-        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
-    }
-    return lines, any(name == "Pipelined" for name, _ in names)
+        return []
+    nodes = list(ast.walk(tree))
+    own = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    found = []
+    for node in nodes:
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if name not in own:
+                found.append((name, set(range(node.lineno, (node.end_lineno or node.lineno) + 1))))
+    return found
 
 
 def _assembled(artifact: Artifact, form: str) -> Artifact:

@@ -59,7 +59,7 @@ class Property:
     """Something that a step requires of a run: ``shown`` in at least a share ``least`` of ``chances``, both
     facts.
 
-    ``found`` says in words what was seen instead. ``unless`` is a fact with which no run can show it.
+    ``found`` says in words what was seen instead.
     """
 
     sentence: str
@@ -67,7 +67,6 @@ class Property:
     chances: str
     found: Callable[[Facts], str]
     least: float = 1.0
-    unless: str = ""
 
     def lacks(self, facts: Facts) -> bool:
         chances = facts.get(self.chances, 0)
@@ -142,7 +141,9 @@ CONDITIONS = {
     "tensor stores": Condition(
         "TMA stores of D, `cp.async.bulk.tensor` from shared to global",
         lambda r, a: sum(r.tensor_stores.values()) > 0,
-        lambda r, a: f"none, but {r.global_stores} plain `st.global`",
+        lambda r, a: (
+            f"none, but {r.global_stores} plain `st.global`" if r.global_stores else "no store of D at all"
+        ),
         (Family.TENSOR_STORE,),
     ),
     "expect-tx": Condition(
@@ -365,7 +366,6 @@ PROPERTIES = {
         "rounds of all SMs",
         "rounds",
         _rounds,
-        unless="ran ATOM",
     ),
     "registers by warpgroup": Property(
         "`setmaxnreg` both ways, by all four warps of a warpgroup (`T.dec_max_nreg`, "
@@ -460,7 +460,14 @@ def left_over(answer: Answer, artifact: Artifact) -> Answer:
         return answer
     tile, rest = divmod(M * N - answer.unwritten, taken)
     (x, y, z), size, rounds = artifact.grid, math.prod(artifact.cluster), _once(facts, "rounds")
-    if rest or answer.unwritten % tile or y * z > 1 or outside(facts) or rounds * x >= M * N // tile:
+    if (
+        rest
+        or not tile
+        or answer.unwritten % tile
+        or y * z > 1
+        or outside(facts)
+        or rounds * x >= M * N // tile
+    ):
         return answer
     told = f"{x} CTAs" + (f" ({x // size} clusters)" if size > 1 else "")
     told += f" took {taken} of D's {M * N // tile} tiles, none more than {rounds}"
@@ -547,7 +554,7 @@ def unseen(requires: Iterable[str], runs: Sequence[tuple[Artifact, Facts]]) -> d
     for name in requires:
         if name in PROPERTIES:
             own = PROPERTIES[name]
-            if not any(facts.get(own.chances, 0) or facts.get(own.unless, 0) for _, facts in runs):
+            if not any(facts.get(own.chances, 0) for _, facts in runs):
                 sentences[name] = f"needs {own.sentence}; nothing of it was seen in a run"
         elif name in CONDITIONS:
             asked = [facts for artifact, facts in runs if CONDITIONS[name].asked(artifact)]

@@ -27,12 +27,13 @@ CHECK_SIZES = ((9728, 7680, 320), (768, 1280, 576), (1792, 768, 384), (1280, 230
 # have. No N is a tile's width: TileLang would store whole rows of D, by bulk copies without a map.
 MANY_TILES, FIRST_AND_LAST = (4864, 2304, 192), (0, -1)
 EMULATED = ((MANY_TILES, FIRST_AND_LAST), ((256, 768, 384), None), ((256, 512, 64), None))
-# For persistent kernels, in place of the last: more tiles than CTAs, or clusters of two, and all of them, so
-# that a forgotten one shows. For a ring of six stages, in place of the second: a K longer than that; the K of
-# the others is shorter.
-PERSISTENT = (*EMULATED[:2], ((1536, 1792, 64), None))
-CLUSTER = (EMULATED[0], ((256, 768, 640), None), ((1792, 1280, 64), None))
-MULTI_CONSUMER = (*CLUSTER[:2], ((1280, 3584, 64), None))
+# For a ring, in place of the second: a K that is longer than any ring, so that it has to come round; no
+# shared memory holds all of it. For persistent kernels, in place of the last: more tiles than CTAs, or
+# clusters of two, and all of them, so that a forgotten one shows.
+RING = (EMULATED[0], ((256, 768, 1152), (0, 1)), EMULATED[2])
+PERSISTENT = (*RING[:2], ((1536, 1792, 64), None))
+CLUSTER = (*RING[:2], ((1792, 1280, 64), None))
+MULTI_CONSUMER = (*RING[:2], ((1280, 3584, 64), None))
 TRACE_SIZE = (256, 256, 320)  # a tile or two for each CTA, and more K tiles than stages
 TIMED_SIZES = ((4096, 4096, 4096), (8192, 8192, 8192), (8192, 2304, 5120))
 
@@ -93,7 +94,8 @@ STEPS = {step.id: step for step in (
     Step("step04", "TMA load and TMA store", 10, (*_TMA, "grid grows"), (), "TMA", speed_floor=0.22,
          owned={"tilelang": "a barrier, one arrival, fence and store",
                 "cute": "TMA atoms, partitions, expected bytes, who is elected, stmatrix"}),
-    Step("step05", "software pipeline", 10, (*_RING, "grid grows"), (), "pipeline", speed_floor=0.40,
+    Step("step05", "software pipeline", 10, (*_RING, "grid grows"), (), "pipeline", emulated=RING,
+         speed_floor=0.40,
          owned={"tilelang": "stage and parity of each load and wait",
                 "cute": "a pipeline object, its arrival counts, its two states"}),
     Step("step06", "persistent kernel", 10,

@@ -39,6 +39,23 @@ BOTH_LOOPS = tuple(
 )
 
 MISTAKES = {
+    # -- nothing stored
+    "01 D is never stored [the one of its kind]": Mistake(
+        "step01",
+        TL,
+        (("            T.copy(acc, D)\n", ""),),
+        "results",
+        says=("wrote no element of D",),
+        **ONE,
+    ),
+    "04 D is never stored": Mistake(
+        "step04",
+        TL,
+        (("            T.tma_copy(D_shared, D[ms, ns])\n", ""),),
+        "results",
+        says=("wrote no element of D",),
+        **FEW,
+    ),
     # -- accumulators of a wgmma that may still run
     "01 wait_wgmma(1) leaves the only group [the one of its kind]": Mistake(
         "step01",
