@@ -19,6 +19,7 @@ BRIEF = 48  # ... where a sentence needs the room
 LETTERS = 400  # of its text, where words have no end
 NEVER = "never written"  # a part of D
 ALONE = "The kernel wrote"  # one place: the diagnosis then says more
+PAIR = "they are one cluster"  # two that store one place: then it is their rank
 MIXED = "mixed up"  # ... than that two CTAs store one place, but for this guess, where
 OWN_TILE = "which tile has each|one cluster"  # no loop over tiles can be why
 COUNT = r" [\d,]+ (?:of [\d,]+ elements|of them|others) (?:are wrong|were never written)[^?]*\.$"
@@ -137,8 +138,8 @@ def _of_numbers(diagnosis: str, twice: dict, also: Sequence[str]) -> Card:
     """
     said, line = _sentence(twice["text"]), f"{twice['file']}, line {twice['line']}" if twice["file"] else ""
     code = twice["code"]
-    guessed = MIXED in diagnosis and re.search(OWN_TILE, said)
-    if NEVER in diagnosis and (guessed or not diagnosis.startswith(ALONE)):
+    sure = MIXED in diagnosis and re.search(OWN_TILE, said) or PAIR in said
+    if NEVER in diagnosis and (sure or not diagnosis.startswith(ALONE)):
         return _at(of_text(said, "wrong", (diagnosis, twice["advice"], *also)), line, code)
     more = (f"{said} ({twice['where']})", twice["advice"], *also)
     card = of_text(diagnosis, "wrong", more)

@@ -350,7 +350,7 @@ MISTAKES = {
         CUTE,
         (("stride=(panel, (1, panel * tiles_M))", "stride=(panel, (1, tiles_M))"),),
         "results",
-        says=("were never written", "columns 256..767"),
+        says=("CTAs 6 and 14 both store D[", "at which tile does each begin"),
         size=(256, 1024, 64),
     ),
     "06 m and n exchanged": Mistake(
@@ -413,7 +413,7 @@ MISTAKES = {
         "results",
         says=("consumer warps 4-7", "full[0], phase 0", "not waited for", "its last wait asked for parity 1"),
         never=("nothing has written",),
-        line="T.mbarrier_wait_parity(full[stage]",
+        line="// num_stages) & 1 ^ 1)",
         ctas=(0,),
     ),
     "07 the consumer's count starts again for each tile [row: the second tile of D]": Mistake(
@@ -653,7 +653,7 @@ MISTAKES = {
         TL,
         (("if thread < 32:", "if thread < 128:"),),
         "results",
-        says=("producer warp", "arrives on full[0]", "1 arrivals already"),
+        says=("4 arrivals a phase on full[0]", "producer warps 0-3", "its init counts 1"),
         never=("barrier[0]",),
         line="T.mbarrier_arrive(full[stage])",
         ctas=(0,),
@@ -672,8 +672,8 @@ MISTAKES = {
         TL,
         ((RELEASE + "                        it = it + 1\n", RELEASE),),
         "results",
-        says=("consumer warp", "arrives on empty[0]", "times, and full[0] was filled"),
-        line="T.mbarrier_arrive(empty[stage])",
+        says=("consumer warps 4-7 wait for full[0] 5 times", "never for full[1]", "does the stage go on"),
+        line="T.mbarrier_wait_parity(full[",
         ctas=(0,),
     ),
     "07 the producer's parity is that of it, not of its round": Mistake(
@@ -725,8 +725,8 @@ MISTAKES = {
         CUTE,
         (("                    use.advance()\n", ""),),
         "results",
-        says=("consumer warp", "released empty[0]"),
-        line="pipe.consumer_release(use)",
+        says=("consumer warps 4-7 wait for full[0] 5 times", "never for full[1]", "does the stage go on"),
+        line="pipe.consumer_wait(use)",
         ctas=(0,),
     ),
     "07 release before the group is committed": Mistake(
@@ -782,7 +782,7 @@ MISTAKES = {
             ),
         ),
         "results",
-        says=("producer warp", "arrives on full[0]", "1 arrival"),
+        says=("4 arrivals a phase on full[0]", "producer warps 0-3", "its init counts 1"),
         never=("consumer",),
         line="pipe.producer_acquire(load)",
         ctas=(0,),
@@ -980,8 +980,8 @@ MISTAKES |= {
         CUTE,
         ((FREE_LAST, "                ###"),),
         "results",
-        says=("producer warp 0", "empty[2]", "4 of 4 arrivals"),
-        line="pipe.producer_acquire(load)",
+        says=("producer warp 0", "empty[2]", "4 of 4 arrivals", "they last released empty[1]"),
+        line="pipe.consumer_release(free)",
         **MANY,
     ),
     "08 a release in every round, CuTe DSL": Mistake(
@@ -1085,9 +1085,9 @@ MISTAKES |= {
         TL,
         ((TELL_LAST, ""),),
         "results",
-        says=("producer warp 0", "empty[2]", "2 of 2 arrivals"),
+        says=("producer warp 0", "empty[2]", "2 of 2 arrivals", "they last released empty[0]"),
         never=("cluster barrier",),
-        line="T.mbarrier_wait_parity(empty[stage]",
+        line="T.mbarrier_arrive(empty[",
         **MANY,
     ),
     "09 a mask of rank 1 alone": Mistake(
@@ -1158,7 +1158,7 @@ MISTAKES |= {
         TL,
         (("alloc_cluster_barrier([cluster]", "alloc_barrier([cluster]"),),
         "compiles",
-        says=("must be a cluster barrier",),
+        says=("is a barrier of one CTA", "T.alloc_cluster_barrier"),
         line="T.mbarrier_arrive(empty[(it - 1) % num_stages], thread %",
     ),
     "09 tells a rank that the cluster does not have [row: crash]": Mistake(
@@ -1182,7 +1182,7 @@ MISTAKES |= {
         TL,
         (("k, k_tiles - 1 - k)", "k, k_tiles - k)"),),
         "results",
-        says=("without K tile 0",),
+        says=("lie outside A", "from column 192 of 192"),
         **MANY,
     ),
     # -- step 9, CuTe DSL
@@ -1275,7 +1275,7 @@ MISTAKES |= {
         TL,
         tuple((text, text.replace("128 * consumers", "128")) for text in (BEFORE_CHUNK, BEFORE_STORE)),
         "results",
-        says=("TMA store", "consumer warp"),
+        says=("256 threads, consumer warps 4-11", "barrier 1, which counts 128"),
         never=("producer",),
     ),
     "10 the named barrier counts the producer [row: hangs in the first epilogue]": Mistake(
@@ -1365,7 +1365,7 @@ MISTAKES |= {
         TL,
         (("T.unroll(block_N // epi_N)", "T.unroll(block_N // epi_N - 1)"),),
         "results",
-        says=("never written", "columns 192..511"),
+        says=("never written", "columns 192:256 of each 256"),
         size=(256, 512, 192),
     ),
     "10 one consumer warpgroup tells [row: hangs in the second round]": Mistake(
@@ -1592,7 +1592,7 @@ MISTAKES |= {
         "results",
         says=("full[1], phase 0", "not waited for", "its last wait asked for parity 1"),
         never=("producer", "consumer", "empty"),
-        line="T.mbarrier_wait_parity(full[stage], (done + k) & 1)",
+        line="(done + k) & 1)",
         **MANY,
     ),
     "13F waits for every group": Mistake(
@@ -1916,7 +1916,7 @@ COPIES = {
         TL,
         [("Y[row : row + rows, x : x + columns]", "Y[row : row + rows, 0:columns]")],
         "results",
-        ("belongs at [0, 64]", "never written"),
+        ("CTAs 0 and 1 both store Y[0:16, 0:64]", "which tile has each"),
         "",
     ),
     "12 nobody arrives [row: never ends]": (
@@ -1948,7 +1948,7 @@ COPIES = {
         CUTE,
         [(ROW_12, "row_of_tiles = (z + slab) * (d1 // rows) + y")],
         "results",
-        ("the first at [1, 0, 0]", "belongs at [2, 0, 0]"),
+        ("CTAs 4 and 6 both store Y[96:112, 0:64]", "which tile has each"),
         "",
     ),
     "12 rows counted, not tiles of rows": (
@@ -1969,7 +1969,7 @@ COPIES = {
             )
         ],
         "results",
-        ("the first at [0, 1, 0]", "belongs at [0, 8, 0]"),
+        ("The map of Y has rows of 32,768 bytes, 128 bytes apart", "strides"),
         "",
     ),
     "12 all 32 lanes arrive": (

@@ -106,7 +106,7 @@ MISTAKES = {
         TL,
         ((WAIT, "                        if k == 0:\n    " + WAIT),),
         "results",
-        says=("consumer warps 4-7", "full[1]", "have not waited for"),
+        says=("as loaded for full[1]", "the wait before it", "is for full[0]"),
         never=("3 arrivals",),
         line="T.wgmma_gemm(",
         ctas=(0,),

@@ -52,8 +52,8 @@ MISTAKES = {
         "step04",
         TL,
         (("            T.tma_copy(D_shared, D[ms, ns])\n", ""),),
-        "results",
-        says=("wrote no element of D",),
+        "instructions",
+        says=("TMA stores of D", "no store of D at all"),
         **FEW,
     ),
     # -- accumulators of a wgmma that may still run
@@ -319,7 +319,7 @@ MISTAKES = {
             ),
         ),
         "results",
-        says=("lacks 31 of 32 arrivals, and its init counts 32",),
+        says=("lacks 31 of 32 arrivals", "its init counts 32"),
         **FEW,
     ),
     "09 empty is a barrier of one CTA": Mistake(
