@@ -29,6 +29,7 @@ TOPICS = {
     **dict.fromkeys(("deadlock", "livelock", "register-budget"), "never-ends"),
     **dict.fromkeys(("expect-tx", "barrier-overrun", "phase-lapped"), "bytes"),
     **dict.fromkeys(("cluster-exit", "cluster-rank"), "cluster"),
+    **dict.fromkeys(("swizzle-mismatch", "same-tiles", "stage-unread"), "wrong"),
     **dict.fromkeys(
         ("read-before-load", "read-before-write", "overwrite-while-read", "overwrite-before-use")
         + ("load-twice", "ring-overrun", "stored-twice")

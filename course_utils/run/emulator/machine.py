@@ -65,7 +65,9 @@ class Machine:
         self.flying: list[Flying] = []
         self.waiting: dict[Path, None] = {}  # in order, so that a seed repeats
         self.barriers_used: set[tuple[int, int]] = set()  # by which instruction, at which offset
-        self.mismatch: stages.Told | None = None  # a read of another stage than the one waited for
+        self.mismatch: tuple[str, stages.Told] | None = (
+            None  # what explains wrong numbers: its kind, and what
+        )
         self.last_progress = 0, 0
         registers = artifact.resources.registers if artifact.resources else 0
         self.registers = -(-max(registers, 8) // 8) * 8
@@ -170,8 +172,8 @@ class Machine:
             self.trace.name()
             return False
         if self.mismatch is not None and not self.findings.found:
-            at, text, barriers = self.mismatch
-            self.findings.add("stage-unread" if barriers else "same-tiles", at, text, barriers=barriers)
+            kind, (at, text, barriers) = self.mismatch
+            self.findings.add(kind, at, text, barriers=barriers)
         return True
 
     def _wanted(self, origin: tuple[int, int, int]) -> bool:
@@ -373,6 +375,9 @@ class CTA:
         # warp; and the bytes that each takes
         self.loaded: dict[tuple[str, int], dict[MBarrier, tuple[int, Warp]]] = {}
         self.extents: dict[tuple[str, int], int] = {}
+        self.swizzles: dict[
+            int, tuple[int, int]
+        ] = {}  # by where wgmma read: that of its descriptor, and where
         self.boxes: dict[tuple[str, Coordinates], int] = {}  # what multicast brings, and its instruction
         self.fills: list[tuple[MBarrier, int, Warp]] = []  # each fill by a warp of this CTA, in order
         # wgmma's reads, by the barrier waited for last and where they begin: the instruction

@@ -359,13 +359,15 @@ def _read_before_load(
     wrong = passed.count > phase and passed.parity != phase & 1
     wait = findings.place(passed.at)
     which = "its last wait" + (f", line {wait.line}," if wait.line and not wrong else "")
-    path.find(
+    finding = path.find(
         "read-before-load",
         f"{text}not waited for: {which} asked for {asked}, which {behind}",
         (barrier,),
         (f"the read: {findings.place(path.at)}" if wrong else f"its last wait: {wait}",),
         passed.at if wrong else None,
     )
+    if wrong and finding.count == 1:  # what it released too early comes of it
+        findings.lead(finding)
 
 
 def uncommitted(instruction: str) -> str:

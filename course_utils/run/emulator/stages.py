@@ -1,4 +1,4 @@
-"""Which stage each side takes: where loads and those who multiply disagree, both are named.
+"""Which stage each side takes, and which swizzle: where loads and those who multiply disagree, both are named.
 
 A ring's order is 0, 1, 2, ... and again: who departs from it is to blame. All of it is read once a cluster
 has ended, or cannot go on.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
+from course_utils.artifact import SWIZZLES
 from course_utils.run.emulator import names
 
 if TYPE_CHECKING:
@@ -30,12 +31,18 @@ def lead(machine: Machine, cluster: Cluster) -> None:
     another stage than the one waited for: it explains wrong numbers.
     """
     first = next(iter(machine.findings.found.values()), None)
-    if first is None and machine.mismatch is None:
-        machine.mismatch = _same_tiles(machine, cluster)
+    if first is None and machine.mismatch is None and (told := _same_tiles(machine, cluster)):
+        machine.mismatch = "same-tiles", told
     for cta in cluster.ctas:
         if first is None:
-            if machine.mismatch is None and machine.facts.unread():
-                machine.mismatch = _read_elsewhere(machine, cta)
+            if machine.mismatch is None and (told := _other_swizzle(machine, cta)):
+                machine.mismatch = "swizzle-mismatch", told
+            if (
+                machine.mismatch is None
+                and machine.facts.unread()
+                and (told := _read_elsewhere(machine, cta))
+            ):
+                machine.mismatch = "stage-unread", told
             continue
         told = None
         if first.kind in LEADS:
@@ -60,6 +67,22 @@ def _same_tiles(machine: Machine, cluster: Cluster) -> Told | None:
     where = f" (lines {', '.join(map(str, lines))})" if all(lines) else ""
     text = f"multicast brings both CTAs of the cluster the same tiles of {tiles}{where}"
     return at, f"{text}: each has rows, or columns, of its own to load", ()
+
+
+def _other_swizzle(machine: Machine, cta: CTA) -> Told | None:
+    """A tile is loaded by a map of one swizzle, and read by a descriptor of another."""
+    maps = {view.name: view.map for view in machine.maps.values()}
+    for name, offset in sorted(cta.loaded):
+        for low, (swizzle, read) in cta.swizzles.items():
+            if maps[name].swizzle == swizzle or _loaded_at(cta, name, [offset], low) is None:
+                continue
+            load, _ = next(iter(cta.loaded[name, offset].values()))
+            theirs, its = SWIZZLES[maps[name].swizzle], SWIZZLES[swizzle]
+            text = (
+                f"TMA loads {name} with swizzle {theirs}, and wgmma{_line(machine, read)} reads it with {its}"
+            )
+            return load, f"{text}: do the map and the multiplication take one layout?", ()
+    return None
 
 
 def _line(machine: Machine, at: int) -> str:

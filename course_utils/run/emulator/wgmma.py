@@ -463,7 +463,9 @@ def _begin(p: Path, group: Warpgroup, op: Operation, n: int, clock: Clock) -> No
         reads.append((codes, low * UNIT, high * UNIT))
         if p.warp.waited is not None:
             p.cta.reads.setdefault((p.warp.waited[0], low * UNIT), p.at)
-        pattern = SWIZZLE_PATTERN_BYTES[DESCRIPTOR_SWIZZLES[descriptor >> 62]]
+        swizzle = DESCRIPTOR_SWIZZLES[descriptor >> 62]
+        p.cta.swizzles.setdefault(low * UNIT, (swizzle, p.at))
+        pattern = SWIZZLE_PATTERN_BYTES[swizzle]
         low, high = low * UNIT // pattern * pattern, -(-high * UNIT // pattern) * pattern
         key = "wgmma", group.number, low, high
         record = shared.async_reads.get(key)
