@@ -47,20 +47,20 @@ def python(source: str) -> tuple[str, list[str]]:
             continue
         body = line.lstrip()
         indent = line[: len(line) - len(body)]
-        if state.is_start and (instead := _instead(body, indent)) is not None:
+        if state.is_start and (timed := _TIMED.match(body)):
+            left_out.append(body.strip())
+            line = indent + body[timed.end() :]
+        elif state.is_start and (instead := _instead(body, indent)) is not None:
             left_out.append(body.strip())
             goes_on = line.endswith("\\")
-            made.append(indent + instead)
-        else:
-            state.read(line)
-            made.append(line)
+            line = indent + instead
+        state.read(line)
+        made.append(line)
     return "\n".join(made), left_out
 
 
 def _instead(body: str, indent: str) -> str | None:
     """What stands for a line that is no Python; None for one that may be."""
-    if timed := _TIMED.match(body):
-        return body[timed.end() :]
     if _MAGIC.match(body) or _HELP.match(body):
         return f"pass  # {body}" if indent else f"# {body}"
     if found := _ASSIGNED.match(body):

@@ -109,8 +109,7 @@ def _class_folder(folder: Path, opened: ExitStack) -> dict[str, list[Iterable[_P
     entries = [
         path
         for path in sorted(folder.iterdir())
-        if not path.name.startswith(".")
-        and (path.is_symlink() or path.is_dir() or not _NOBODYS.match(path.name))
+        if not path.name.startswith(".") and (path.is_symlink() or path.is_dir() or not _nobodys(path.name))
     ]
     for path in entries:
         archive = path.name.lower().endswith(".zip") and _regular(path)
@@ -151,10 +150,15 @@ def _wrapped(members: list[tuple[str, ...]]) -> bool:
     """Whether an archive holds one folder, and that one the learners."""
     if len({parts[0] for parts in members}) != 1 or _MOODLE.match(members[0][0]):
         return False
-    inner = {parts[1] for parts in members if len(parts) > 1 and not _NOBODYS.match(parts[1])}
+    inner = {parts[1] for parts in members if len(parts) > 1 and not _nobodys(parts[1])}
     if any(_GRADESCOPE.fullmatch(name) for name in inner):
         return True
     return len(inner) > 1 and ".." not in inner and sum(map(_courses, inner)) <= len(inner) / 2
+
+
+def _nobodys(name: str) -> bool:
+    """Whether a file that lies beside the learners' is no submission, as README.txt and grades.csv."""
+    return not _KIND.search(name) and _NOBODYS.match(name) is not None
 
 
 def _courses(name: str) -> bool:
@@ -175,7 +179,7 @@ def _learner(parts: tuple[str, ...], is_folder: bool, archive: str) -> str:
         return f"{found[1]}_{found[2]}"  # two learners may have one name
     if _courses(top):
         return archive
-    return "" if _NOBODYS.match(top) else _stem(top)
+    return "" if _nobodys(top) else _stem(top)
 
 
 def _stem(name: str) -> str:

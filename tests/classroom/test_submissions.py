@@ -208,7 +208,8 @@ MAGICS = """%%time
   something
 files = !ls
 home = %env HOME
-%time kernel = 1
+%time kernel = max(0, \\
+  1)
 text = '''
 %a "
 !b
