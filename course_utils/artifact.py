@@ -243,7 +243,7 @@ class Artifact:
         where its file is not known.
         """
         text = ""
-        lines = self.python.get(origin.file, "").splitlines()
+        lines = self.python.get(origin.file, "").split("\n")
         for line in lines[origin.line - 1 : origin.line + 3] if origin.line > 0 else ():
             text = f"{text} {line.partition('  #')[0].strip()}".strip()
             if text.count("(") <= text.count(")"):

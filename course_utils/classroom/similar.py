@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from course_utils.classroom.submissions import Submission
+from course_utils.classroom.workshop import SOURCE_LIMIT
 from course_utils.compile.load import NO_CODE
 
 RUN = 6  # tokens
@@ -30,16 +31,20 @@ class Pair:
     share: float
 
 
-def runs(source: str) -> frozenset[tuple[str, ...]]:
-    """All runs of tokens in a source, as far as it can be read as Python."""
+def runs(source: str) -> frozenset[int]:
+    """Hashes of all runs of tokens in a source, as far as it can be read as Python. One that is too long to
+    be judged has none.
+    """
     tokens: list[str] = []
+    if len(source) > SOURCE_LIMIT:
+        return frozenset()
     try:
         for token in tokenize.generate_tokens(io.StringIO(source).readline):
             if token.type not in NO_CODE:
                 tokens.append(token.string)
-    except (tokenize.TokenError, SyntaxError):
+    except (tokenize.TokenError, SyntaxError, ValueError):
         pass
-    return frozenset(tuple(tokens[i : i + RUN]) for i in range(len(tokens) - RUN + 1))
+    return frozenset(hash(tuple(tokens[i : i + RUN])) for i in range(len(tokens) - RUN + 1))
 
 
 def pairs(class_: Sequence[Submission], solutions: dict[str, str], given: dict[str, str]) -> list[Pair]:

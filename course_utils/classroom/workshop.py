@@ -93,9 +93,7 @@ def make(
     Raises SandboxError for a fault of the machine; whatever the source does is an answer.
     """
     if len(source) > SOURCE_LIMIT:
-        return Made(
-            stage="load", text=f"this source has {len(source):,} characters; {SOURCE_LIMIT:,} are the most"
-        )
+        return Made(stage="load", text=f"this source has more than {SOURCE_LIMIT:,} characters")
     request = {
         "kind": kind, "dsl": dsl, "source": source, "name": dsl, "sizes": [list(size) for size in sizes],
         "maps": [asdict(one) for one in maps],

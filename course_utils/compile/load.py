@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import hashlib
 import inspect
 import io
@@ -62,9 +63,7 @@ def code_lines(path: str | Path) -> int:
 
 def without_markers(source: str) -> str:
     """Python source with the lines of the markers left out."""
-    return "".join(
-        line for line in source.splitlines(keepends=True) if not line.strip().startswith((BEGIN, END))
-    )
+    return "".join(line for line in io.StringIO(source) if not line.strip().startswith((BEGIN, END)))
 
 
 def load_module(path: str | Path) -> types.ModuleType:
@@ -93,7 +92,10 @@ def _run(source: str, path: Path) -> types.ModuleType:
     # compiled here, past the bytecode cache, which takes a file edited twice in a second for the same one
     try:
         with time_limit(LOAD_LIMIT, f"running {path.name}"):
-            exec(compile(source, str(path), "exec", dont_inherit=True), module.__dict__)
+            code = compile(source, str(path), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+            waits = eval(code, module.__dict__)  # a coroutine where it awaits at its top, as a notebook may
+            if inspect.iscoroutine(waits):
+                asyncio.run(waits)
     except CompileError as error:
         raise CompileError("load", str(error)) from error
     except SyntaxError as error:
@@ -133,11 +135,13 @@ def load_factory_source(source: str, name: str, wanted: str = "gemm") -> Callabl
 
     Raises CompileError, as if the file were kernel_NAME.py.
 
-    The DSLs and tracebacks read the source again from linecache, where any file name will do.
+    The DSLs and tracebacks read the source again from linecache, where any file name will do, and its lines
+    must end where Python's own end: a form feed ends none.
     """
+    source = io.StringIO(source, newline=None).read()
     digest = hashlib.sha256(source.encode()).hexdigest()[:12]
     path = Path("/no-file", digest, "kernel_" + "".join(c if c.isalnum() else "_" for c in name) + ".py")
-    linecache.cache[str(path)] = (len(source), None, source.splitlines(keepends=True), str(path))
+    linecache.cache[str(path)] = (len(source), None, list(io.StringIO(source)), str(path))
     return _defined(_run(source, path), wanted)
 
 

@@ -62,7 +62,7 @@ def _said(pattern: str, artifact: Artifact) -> str:
     found = [
         Origin(file, number)
         for file, python in artifact.python.items()
-        for number, line in enumerate(python.splitlines(), 1)
+        for number, line in enumerate(python.split("\n"), 1)
         if call and call[0] in line and re.search(pattern, artifact.code(Origin(file, number)))
     ]
     if len(found) != 1:
@@ -102,7 +102,7 @@ def _line_with(artifact: Artifact, text: str) -> Line | None:
     found = [
         (file, number)
         for file, python in artifact.python.items()
-        for number, line in enumerate(python.splitlines(), 1)
+        for number, line in enumerate(python.split("\n"), 1)
         if text in line.partition("#")[0]
     ]
     return found[0] if len(found) == 1 else None

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from course_utils.classroom import pages, reports, similar, submissions
+from course_utils.classroom import pages, reports, similar, submissions, workshop
 from course_utils.classroom.reports import Graded
 from course_utils.classroom.submissions import EXERCISES, Submission
 from course_utils.compile.load import solution_path
@@ -117,6 +117,11 @@ def test_a_solution_is_named():
     assert [(one.one, one.other) for one in found] == [("the solution", "ada")]
 
 
-@pytest.mark.parametrize("text", ["", "def (", "'''", "\0", "\t \t(" * 1000, "\\\n" * 1000])
+def test_a_source_that_is_too_long_is_like_nothing():
+    padded = SOLUTION + "#" * workshop.SOURCE_LIMIT
+    assert not pair(padded, padded) and not similar.runs(padded)
+
+
+@pytest.mark.parametrize("text", ["", "def (", "'''", "\0", "\ud800", "\t \t(" * 1000, "\\\n" * 1000])
 def test_what_is_no_python_is_like_nothing(text):
     assert not pair(text, text)

@@ -3,20 +3,16 @@
 import io
 import json
 import time
+import tracemalloc
 import zipfile
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 
-from course_utils.classroom.submissions import (
-    EXERCISES,
-    FILE_LIMIT,
-    Handed,
-    _printable_names,
-    function_of,
-    read,
-    submission,
-)
+from course_utils.classroom import cells, files
+from course_utils.classroom.files import FILE_LIMIT, Handed
+from course_utils.classroom.submissions import EXERCISES, _printable_names, function_of, read, submission
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 
@@ -59,12 +55,41 @@ def test_a_patient_of_notebook_13_is_taken_by_the_courses_id():
     assert made.sources == {"case13a-tilelang": KERNEL}
 
 
+def parts(*sources):
+    """A notebook whose cell of step 5 is there several times, and what was made of it."""
+    cells = [cell(source, "step05-tilelang") for source in sources]
+    made = of(notebook(*cells, cell(KERNEL, "step05-cute")))
+    assert len(made.findings) == 1 and f"{len(sources)} times" in made.findings[0]
+    return made.sources["step05-tilelang"], made.findings[0]
+
+
 def test_of_a_cell_that_is_there_twice_the_last_counts():
-    made = of(
-        notebook(cell("x = 1", "step05-tilelang"), cell(KERNEL, "step05-tilelang"), cell("", "step05-cute"))
-    )
+    old = KERNEL.replace("1", "0")
+    assert parts(old, KERNEL)[0] == KERNEL
+    source, told = parts(old, KERNEL, "", "gemm(1, 2, 3)")
+    assert source == KERNEL and "the last one counts that defines gemm" in told
+
+
+def test_a_cell_that_was_split_is_joined():
+    """Both halves have its id."""
+    head, body = KERNEL.split("\n")
+    for sources in (("import os", KERNEL), ("", KERNEL, "\n  "), (head, body), (KERNEL, "def f():\n  pass")):
+        source, told = parts(*sources)
+        assert "of them were joined" in told or sources[0] == ""
+        assert all(part.strip() in source for part in sources)
+        names = {}
+        exec(source, names)
+        assert names["gemm"](1, 2, 3) == 1
+    assert parts(KERNEL, "")[0] == KERNEL  # an empty half, and one that only tries the kernel out
+    assert parts(KERNEL, "gemm(1, 2, 3).run()")[0] == KERNEL
+
+
+def test_an_empty_cell_leaves_the_one_above_its_check():
+    made = of(notebook(cell("", "step05-tilelang"), cell(KERNEL), CHECK, cell(KERNEL, "step05-cute")))
     assert made.sources["step05-tilelang"] == KERNEL
-    assert "2 times; the last one counts" in made.findings[0]
+    assert made.findings == [
+        "05_pipeline.ipynb: the cell step05-tilelang is empty; the one above its check was taken"
+    ]
 
 
 def test_a_missing_cell_is_named():
@@ -82,7 +107,8 @@ def test_a_cell_that_lost_its_id_is_found_above_its_check():
     made = of(notebook(cell("import os"), cell(KERNEL), cell("gemm(1, 2, 3)"), cell('check("step05", gemm)')))
     assert made.sources["step05-tilelang"] == KERNEL
     assert "has lost its id" in made.findings[0]
-    made = of(notebook(cell(KERNEL), cell("check('step05', gemm, dsl='cute')")))
+    kernel = KERNEL.replace("gemm(", "gemm (")
+    made = of(notebook(cell(kernel), cell("check('step05', gemm, dsl='cute')")))
     assert set(made.sources) == {"step05-cute"}
 
 
@@ -130,7 +156,14 @@ def test_odd_metadata_is_no_id(metadata):
         ("step07.py", "import tilelang.language as T\n", "step07-tilelang"),
         ("case11_contract.py", "", "case11-maps"),
         ("case13c.py", "from cutlass import cute\n", "case13c-cute"),
-        ("Case14_cute.py", "", None),
+        ("Case14_cute.py", "", "case14-cute"),
+        ("Step01_CuTe.PY", "", "step01-cute"),
+        ("STEP05.py.txt", "", "step05-tilelang"),
+        ("step01_cuteDSL.py", "", "step01-cute"),
+        ("step01_executed.py", "import tilelang\n", "step01-tilelang"),
+        ("acute/step01.py", "import tilelang\n", "step01-tilelang"),
+        ("tilelang_and_cute/step01.py", "import cutlass\n", "step01-cute"),
+        ("my tilelang work/cute/step01.py", "", "step01-cute"),
         ("step99_cute.py", "", None),
         ("case14_tilelang.py", "", None),
         ("notes.py", "", None),
@@ -141,6 +174,76 @@ def test_a_file_is_taken_by_its_name(name, source, exercise):
     made = submission("ada", [Handed(name, source.encode())])
     assert list(made.sources) == ([exercise] if exercise else [])
     assert bool(made.findings) == (exercise is None)
+
+
+@pytest.mark.parametrize("dsl, used", [("cute", "@cute.jit\n"), ("tilelang", "@T.prim_func\n")])
+def test_a_file_that_imports_both_languages_is_of_the_one_it_uses(dsl, used):
+    imports = "import tilelang.language as T\nfrom cutlass import cute, Float16\nimport cutlass.cute\n"
+    made = submission("ada", [Handed("step01.py", f"{imports}{used * 2}{KERNEL}".encode())])
+    assert list(made.sources) == [f"step01-{dsl}"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_source_has_one_form_of_line_ends(encoding, end):
+    source = KERNEL.replace("\n", end)
+    made = submission("ada", [Handed("step01_cute.py", source.encode(encoding))])
+    book = of(notebook(cell(source, "step05-cute")).encode(encoding))
+    assert made.sources == {"step01-cute": KERNEL} and book.sources == {"step05-cute": KERNEL}
+
+
+@pytest.mark.parametrize("version", [3, 4, 5])
+def test_a_notebook_of_another_version_is_read(version):
+    cells = [cell(["def gemm(M, N, K):\n", "    return 1"], "step05-cute"), None, {"cell_type": "code"}]
+    book = {"nbformat": version, "nbformat_minor": 0, "metadata": {}, "cells": cells}
+    if version == 3:
+        cells[0]["input"] = cells[0].pop("source")
+        book["worksheets"] = [{"cells": book.pop("cells")}]
+    assert of(json.dumps(book)).sources == {"step05-cute": KERNEL}
+
+
+MAGICS = """%%time
+%matplotlib inline
+!pip install \\
+  something
+files = !ls
+home = %env HOME
+%time kernel = max(0, \\
+  1)
+text = '''
+%a "
+!b
+'''
+rest = (7
+% 4)
+long = 7 \\
+% 5
+if rest:
+    %timeit 1
+def gemm(M, N, K):
+    return text, rest, long, files, kernel
+gemm?
+?gemm
+"""
+
+
+def test_lines_that_only_a_notebook_runs_are_left_out_of_a_cell():
+    made = of(notebook(cell(MAGICS, "step05-tilelang"), cell(KERNEL, "step05-cute")))
+    source, names = made.sources["step05-tilelang"], {}
+    exec(source, names)
+    assert names["gemm"](1, 2, 3) == ('\n%a "\n!b\n', 3, 2, None, 1)
+    assert source.split("\n").index("def gemm(M, N, K):") == MAGICS.split("\n").index("def gemm(M, N, K):")
+    assert len(made.findings) == 1 and "9 in all; the first is '%%time'" in made.findings[0]
+
+
+@pytest.mark.parametrize("source", [indent(KERNEL, "    "), ">>> " + KERNEL.replace("\n", "\n... ")])
+def test_a_cell_that_was_pasted_is_taken_as_a_notebook_takes_it(source):
+    assert of(notebook(cell(source, "step05-cute"))).sources == {"step05-cute": KERNEL}
+
+
+def test_no_source_of_the_courses_is_changed():
+    for path in sorted((NOTEBOOKS.parent / "solutions").rglob("*.py")):
+        assert cells.python(path.read_text()) == (path.read_text(), [])
 
 
 def test_a_class_of_folders_files_and_archives(tmp_path):
@@ -171,8 +274,11 @@ def test_a_class_of_folders_files_and_archives(tmp_path):
         ([f"assignment_1_export/{name}" for name in
           ("submission_12/step05_cute.py", "submission_13/a/step05_cute.py", "submission_metadata.yml")],
          ["submission_12", "submission_13"]),
+        (["c/ada step05_cute.PY", "c/bob/Step05_cute.py", "c/grades.csv"], ["ada step05_cute", "bob"]),
+        (["a_step05_cute.py", "b_step05_cute.py", "README.txt"], ["a_step05_cute", "b_step05_cute"]),
+        (["ada\\step05_cute.py", "bob\\x\\step05_cute.py"], ["ada", "bob"]),
     ],
-    ids=["Moodle", "Canvas", "folders", "Gradescope"],
+    ids=["Moodle", "Canvas", "folders", "Gradescope", "a folder of files", "files", "Windows"],
 )  # fmt: skip
 def test_an_export_of_a_platform(tmp_path, names, learners):
     with zipfile.ZipFile(tmp_path / "export.zip", "w") as archive:
@@ -182,6 +288,79 @@ def test_an_export_of_a_platform(tmp_path, names, learners):
         class_ = read(place)
         assert sorted(one.learner for one in class_) == sorted(learners)
         assert all(list(one.sources) == ["step05-cute"] for one in class_)
+
+
+CLASS = {
+    "Ada_1_assignsubmission_file/ada.zip": "zip",
+    "Bob_2_assignsubmission_file/step05_cute.py": "",
+    "Cyd_3_assignsubmission_file/Step05_CuTe.PY": "",
+    "Dan_4_assignsubmission_file/notes.txt": "notes.txt: left out, as it is no notebook",
+    "Eve_5_assignsubmission_file/work.7z": "work.7z: left out, as it is no notebook",
+    "Fay_6_assignsubmission_file/A.IPYNB": "A.IPYNB is no notebook",
+    "Gus_7_assignsubmission_file/": "no exercise was found",
+}
+
+
+def test_no_learner_vanishes(tmp_path):
+    inner = _archive(("cute/step05.py", 0o644, KERNEL), ("b.png", 0o644, ""), ("c.zip", 0o644, _archive()))
+    with zipfile.ZipFile(tmp_path / "class.zip", "w") as archive:
+        for name, text in CLASS.items():
+            archive.writestr(name, inner if text == "zip" else "" if name[-1] == "/" else KERNEL)
+    from_archive = read(tmp_path / "class.zip")
+    with zipfile.ZipFile(tmp_path / "class.zip") as archive:
+        archive.extractall(tmp_path / "class")
+    assert read(tmp_path / "class") == from_archive
+    assert [one.learner[:3] for one in from_archive] == [name[:3] for name in CLASS]
+    for one, text in zip(from_archive, CLASS.values(), strict=True):
+        if text in ("", "zip"):
+            assert list(one.sources) == ["step05-cute"]
+        else:
+            assert one.findings[0].startswith(text)
+    assert from_archive[0].findings == [
+        "ada.zip/b.png: left out, as it is no notebook, Python file or zip archive"
+    ]
+
+
+def test_archives_in_archives_have_an_end(tmp_path):
+    data = _archive(("step05_cute.py", 0o644, KERNEL))
+    for _ in range(files.DEEP):
+        data = _archive(("a.zip", 0o644, data))
+    (tmp_path / "ada.zip").write_bytes(data)
+    (tmp_path / "bob.7z").write_bytes(b"")
+    ada, bob = read(tmp_path)
+    assert not ada.sources and "archives in one another" in ada.findings[0]
+    assert not bob.sources and "bob.7z" in bob.findings[0]
+
+
+def test_a_learners_limits_are_over_all_of_their_archives(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "LEARNER_LIMIT", 3 << 20)
+    for learner in ("ada", "bob"):
+        for n in range(4):
+            (tmp_path / learner).mkdir(exist_ok=True)
+            entry = (f"step0{n + 1}_cute.py", 0o644, b"#" * (1 << 20))
+            (tmp_path / learner / f"{n}.zip").write_bytes(_archive(entry))
+    for one in read(tmp_path):
+        assert len(one.sources) == 3 and "more than 3 MB in all" in one.findings[0]
+
+
+def test_files_of_a_learner_are_counted_and_those_left_out_are_named(tmp_path):
+    entries = [(f"{n}/step01_cute.py", 0o644, KERNEL) for n in range(files.FILES + 1)]
+    pictures = [(f"{n:03}.png", 0o644, "") for n in range(files.NAMED + 7)]
+    (tmp_path / "ada.zip").write_bytes(_archive(*entries))
+    (tmp_path / "bob.zip").write_bytes(_archive(*pictures, ("step01_cute.py", 0o644, KERNEL)))
+    ada, bob = read(tmp_path)
+    assert ada.sources and f"more than {files.FILES} notebooks" in ada.findings[0]
+    assert bob.sources and len(bob.findings) == files.NAMED + 1
+    assert bob.findings[-1] == "7 more files were left out"
+
+
+def test_an_archive_that_lists_too_many_files_is_not_opened(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "LIST_LIMIT", 100)
+    (tmp_path / "ada").mkdir()
+    entries = [(f"{n}/step01_cute.py", 0o644, KERNEL) for n in range(2)]
+    (tmp_path / "ada" / "work.zip").write_bytes(_archive(*entries))
+    (ada,) = read(tmp_path)
+    assert not ada.sources and ada.findings[0] == "work.zip: left out, as it lists too many files"
 
 
 def test_links_and_what_is_too_large_are_not_read(tmp_path):
@@ -278,6 +457,20 @@ def test_names_are_made_quickly_and_fit_a_file(tmp_path):
     assert max(len(f"{name}.html".encode()) for name in names.values()) < 200
     many = _printable_names(["/" * n for n in range(1, 3000)])
     assert len(set(many.values())) == 2999
+
+
+def test_a_notebook_of_checks_is_read_in_no_time():
+    """Each check looks for the definition above it."""
+    made = of(notebook(cell("x\n" * (1 << 20)), *[cell('check("step01")\n' * 500)] * 4))
+    assert not made.sources
+
+
+def test_objects_of_a_notebook_are_not_multiplied():
+    tracemalloc.start()
+    of(notebook(metadata={"a": [{}] * 100_000}))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 20 << 20
 
 
 @pytest.mark.parametrize("text", ["\n" * 300_000, "x" * 300_000, "check" * 60_000, "x=" * 100_000])

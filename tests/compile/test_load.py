@@ -41,6 +41,24 @@ def test_the_source_stays_readable(tmp_path):
     assert loading.file_source(factory) == GOOD
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_lines_end_where_pythons_own_end(end):
+    """CuTe DSL takes a function's lines by their numbers: a form feed or U+2028 in a comment ends none."""
+    source = "# a\x0cb\u2028c\x85d\x1ce\n\x0c\n\x0cdef gemm(M, N, K):\n    return M / 0\n"
+    factory = loading.load_factory_source(source.replace("\n", end), "mine")
+    assert loading.file_source(factory) == source
+    lines, first = inspect.getsourcelines(factory)
+    assert first == 3 and lines == ["\x0cdef gemm(M, N, K):\n", "    return M / 0\n"]
+    assert loading.without_markers(source) == source
+
+
+def test_a_source_may_wait_at_its_top_as_a_notebook_may(tmp_path):
+    source = f"import asyncio\nawait asyncio.sleep(0)\n{GOOD}"
+    assert loading.load_factory(write(tmp_path, source))(1, 2, 3) == 6
+    with pytest.raises(CompileError, match="step.py, line 2: ZeroDivisionError"):
+        loading.load_factory(write(tmp_path, "import asyncio\nawait asyncio.sleep(1 / 0)\n"))
+
+
 def test_source_in_no_file_is_read_again_and_leaves_nothing_behind(tmp_path, monkeypatch):
     """Two sources of one name stay two; a traceback and an error name their lines."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

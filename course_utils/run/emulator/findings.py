@@ -346,7 +346,7 @@ class Findings:
         found = [
             (file, number)
             for file, python in self.artifact.python.items()
-            for number, line in enumerate(python.splitlines(), 1)
+            for number, line in enumerate(python.split("\n"), 1)
             if text in line.partition("#")[0]
         ]
         if len(found) != 1:
@@ -399,7 +399,7 @@ class Findings:
         arrivals = [
             Origin(file, number)
             for file in dict.fromkeys(origin.file for _, origin in calls)
-            for number, text in enumerate(self.artifact.python.get(file, "").splitlines(), 1)
+            for number, text in enumerate(self.artifact.python.get(file, "").split("\n"), 1)
             if "mbarrier_arrive(" in text.partition("#")[0] and (file, number) not in known
         ]
         if len(calls) != len(arrivals):

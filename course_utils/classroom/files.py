@@ -1,0 +1,306 @@
+"""The files of a class, by learner: from folders, files and archives, as learning platforms export them.
+
+None of it is trusted: no link is followed, and the files and bytes of one learner are counted over all of
+their archives. One learner's files are read at a time, each when it is asked for.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import stat
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+FILE_LIMIT = 32 << 20  # bytes of one notebook or Python file; figures in a worked notebook take a few MB
+LEARNER_LIMIT = 256 << 20  # bytes of all files of one learner, unpacked
+FILES = 400  # notebooks and Python files of one learner
+NAMED = 40  # files of one learner that are left out and named
+DEEP = 2  # archives in one another
+LIST_LIMIT = 4 << 20  # bytes of the list at the end of a learner's archive; some 50,000 files
+
+EXERCISE = re.compile(r"(step\d\d|case\d\d[a-f]?)(?![0-9])", re.I)
+LANGUAGE = re.compile(r"(?<![a-z])(cute|tilelang)(?:dsl)?(?![a-z])", re.I)
+_KIND = re.compile(r"\.(py|ipynb|zip)(?:\.txt|\.json)?$", re.I)  # a browser adds the second
+_NOBODYS = re.compile(r"(readme|license)|.*\.(csv|ya?ml|json|md|xlsx?|log|db|ini)$", re.I)  # beside learners
+_OURS = re.compile(r"\d\d_|(notebooks|solutions|src)$", re.I)  # how the course calls what lies in it
+# how learning platforms name what they export: Moodle a folder a learner, Canvas a file, Gradescope a folder
+# of folders, one a submission
+_MOODLE = re.compile(r"(.+?_\d+)_assignsubmission_\w+")
+_GRADESCOPE = re.compile(r"submission_\d+")
+_CANVAS = re.compile(r"(.+?)_(?:LATE_)?(\d+)_\d+_.+")
+
+
+@dataclass(frozen=True)
+class Handed:
+    """A file that was handed in: its name below its learner's folder, and what is in it, None for one that
+    is not read, of which ``why`` tells.
+    """
+
+    name: str
+    data: bytes | None
+    why: str = ""
+
+    @property
+    def kind(self) -> str:
+        """ "py", "ipynb", "zip", or "" for anything else."""
+        found = _KIND.search(self.name)
+        return found[1].lower() if found else ""
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A file that is not read yet, or ``why`` it is not to be."""
+
+    name: str
+    open: Callable[[], IO[bytes]]
+    why: str = ""
+
+
+@dataclass
+class _Room:
+    """What is left of a learner's limits."""
+
+    bytes: int
+    files: int = FILES
+    named: int = NAMED
+    unnamed: int = 0  # files that were left out beyond those
+
+
+class _Full(Exception):
+    """A learner's limit was reached."""
+
+
+def by_learner(folder: Path) -> Iterator[tuple[str, Iterator[Handed]]]:
+    """Each learner of a class and their files. ``folder`` holds a folder or a file a learner, or is the zip
+    archive of a learning platform, or holds such an archive alone.
+
+    The files of one learner are to be taken before the next is asked for. Raises ValueError where there is
+    nothing to read.
+    """
+    if not folder.exists():
+        raise ValueError(f"there is no folder or archive {folder}")
+    with ExitStack() as opened:
+        if folder.is_dir():
+            found = _class_folder(folder, opened)
+        else:
+            found = _class_archive(folder, opened)
+        if not found:
+            text = f"{folder} holds no submission: a folder, a notebook, a Python file or a zip a learner"
+            raise ValueError(text)
+        for learner in sorted(found):
+            yield learner, _handed(place for places in found[learner] for place in places)
+
+
+def one(path: Path) -> Handed:
+    """A file of a folder, read."""
+    return next(_handed([_place(path, path.name)]))
+
+
+# -- whose a file is
+
+
+def _class_folder(folder: Path, opened: ExitStack) -> dict[str, list[Iterable[_Place]]]:
+    found: dict[str, list[Iterable[_Place]]] = {}
+    entries = [
+        path
+        for path in sorted(folder.iterdir())
+        if not path.name.startswith(".") and (path.is_symlink() or path.is_dir() or not _nobodys(path.name))
+    ]
+    for path in entries:
+        archive = path.name.lower().endswith(".zip") and _regular(path)
+        if archive and len(entries) == 1:  # else it is one learner's, whatever names stand in it
+            return _class_archive(path, opened)
+        is_folder = path.is_dir() and not path.is_symlink()
+        moodle = _MOODLE.match(path.name)
+        learner = moodle[1] if moodle else path.name if is_folder else _stem(path.name)
+        found.setdefault(learner, []).append(_folder(path) if is_folder else [_place(path, path.name)])
+    return found
+
+
+def _class_archive(path: Path, opened: ExitStack) -> dict[str, list[Iterable[_Place]]]:
+    try:
+        archive = opened.enter_context(zipfile.ZipFile(path))
+        members = [(_parts(entry), entry) for entry in archive.infolist()]
+    except Exception as error:  # whatever zipfile makes of it
+        why = f"is no archive that can be read: {error}"
+        return {path.stem: [[_Place(path.name, lambda: path.open("rb"), why)]]}
+    members = [(parts, entry) for parts, entry in members if parts and not _hidden(parts)]
+    if _wrapped([parts for parts, _ in members]):
+        members = [(parts[1:], entry) for parts, entry in members if len(parts) > 1]
+    found: dict[str, list[Iterable[_Place]]] = {}
+    for parts, entry in sorted(members, key=lambda member: member[0]):
+        learner = _learner(parts, entry.is_dir(), path.stem)
+        if learner:
+            places = found.setdefault(learner, [])
+            if not entry.is_dir():
+                places.append([_member(archive, entry, "/".join(parts[1:]) or parts[0])])
+    return found
+
+
+def _parts(entry: zipfile.ZipInfo) -> tuple[str, ...]:
+    return PurePosixPath(entry.filename.replace("\\", "/")).parts
+
+
+def _wrapped(members: list[tuple[str, ...]]) -> bool:
+    """Whether an archive holds one folder, and that one the learners."""
+    if len({parts[0] for parts in members}) != 1 or _MOODLE.match(members[0][0]):
+        return False
+    inner = {parts[1] for parts in members if len(parts) > 1 and not _nobodys(parts[1])}
+    if any(_GRADESCOPE.fullmatch(name) for name in inner):
+        return True
+    return len(inner) > 1 and ".." not in inner and sum(map(_courses, inner)) <= len(inner) / 2
+
+
+def _nobodys(name: str) -> bool:
+    """Whether a file that lies beside the learners' is no submission, as README.txt and grades.csv."""
+    return not _KIND.search(name) and _NOBODYS.match(name) is not None
+
+
+def _courses(name: str) -> bool:
+    """Whether a folder or a file has a name of the course's, as 05_pipeline.ipynb and cute."""
+    return bool(_OURS.match(name) or EXERCISE.match(name) or LANGUAGE.match(name))
+
+
+def _learner(parts: tuple[str, ...], is_folder: bool, archive: str) -> str:
+    """Whose a member of an archive is: its top folder's, or by the name that a platform gave the file; ""
+    for nobody's.
+    """
+    top = parts[0]
+    if found := _MOODLE.match(top):
+        return found[1]
+    if len(parts) > 1 or is_folder:
+        return top
+    if found := _CANVAS.match(top):
+        return f"{found[1]}_{found[2]}"  # two learners may have one name
+    if _courses(top):
+        return archive
+    return "" if _nobodys(top) else _stem(top)
+
+
+def _stem(name: str) -> str:
+    return _KIND.sub("", name) if _KIND.search(name) else PurePosixPath(name).stem
+
+
+# -- what a learner handed in
+
+
+def _handed(places: Iterable[_Place]) -> Iterator[Handed]:
+    room = _Room(LEARNER_LIMIT)
+    try:
+        yield from _read(places, room, DEEP)
+    except _Full as full:
+        yield Handed("", None, str(full))
+    except (OSError, RecursionError) as error:  # of a folder
+        yield Handed("", None, f"a folder cannot be read: {type(error).__name__}")
+    if room.unnamed:
+        yield Handed("", None, f"{room.unnamed} more files were left out")
+
+
+def _read(places: Iterable[_Place], room: _Room, deep: int) -> Iterator[Handed]:
+    """``deep`` is how many archives in one another are opened."""
+    for place in places:
+        if _hidden(PurePosixPath(place.name).parts):
+            continue
+        kind = Handed(place.name, None).kind
+        why = place.why
+        if not kind:
+            why = why or "left out, as it is no notebook, Python file or zip archive"
+        elif kind == "zip" and not deep:
+            why = why or f"left out, as it lies in {DEEP} archives in one another"
+        if why:
+            room.named -= 1
+            room.unnamed += room.named < 0
+            if room.named >= 0:
+                yield Handed(place.name, None, why)
+        elif kind == "zip":
+            yield from _unzipped(place, room, deep - 1)
+        else:
+            yield _whole(place, room)
+
+
+def _whole(place: _Place, room: _Room) -> Handed:
+    if not room.files:
+        raise _Full(f"more than {FILES} notebooks and Python files; the rest was left out")
+    room.files -= 1
+    try:
+        with place.open() as file:
+            data = file.read(FILE_LIMIT + 1)
+    except Exception as error:  # whatever zipfile and its decompressors make of it
+        return Handed(place.name, None, f"cannot be unpacked or read: {type(error).__name__}")
+    _take(room, len(data))
+    if len(data) > FILE_LIMIT:
+        return Handed(place.name, None, f"more than {FILE_LIMIT >> 20} MB are not read")
+    return Handed(place.name, data)
+
+
+def _unzipped(place: _Place, room: _Room, deep: int) -> Iterator[Handed]:
+    try:
+        with place.open() as file:
+            data: IO[bytes] = file
+            if isinstance(file, zipfile.ZipExtFile):  # it would be unpacked anew for each step back
+                data = io.BytesIO(file.read(room.bytes + 1))
+                _take(room, data.seek(0, io.SEEK_END))
+            end = zipfile._EndRecData(data)  # type: ignore[attr-defined]
+            if end and end[5] > LIST_LIMIT:
+                yield Handed(place.name, None, "left out, as it lists too many files")
+                return
+            with zipfile.ZipFile(data) as archive:
+                entries = [(_parts(entry), entry) for entry in archive.infolist() if not entry.is_dir()]
+                entries.sort(key=lambda member: member[0])
+                members = (
+                    _member(archive, entry, "/".join((place.name, *parts))) for parts, entry in entries
+                )
+                yield from _read(members, room, deep)
+    except _Full:
+        raise
+    except Exception as error:  # whatever zipfile makes of it
+        yield Handed(place.name, None, f"is no archive that can be read: {error}")
+
+
+def _take(room: _Room, count: int) -> None:
+    room.bytes -= count
+    if room.bytes < 0:
+        raise _Full(f"more than {LEARNER_LIMIT >> 20} MB in all; the rest was left out")
+
+
+def _hidden(parts: tuple[str, ...]) -> bool:
+    return any(part in ("__MACOSX", "__pycache__") or part.startswith(".") and part != ".." for part in parts)
+
+
+# -- one file
+
+
+def _folder(folder: Path) -> Iterator[_Place]:
+    for path in sorted(folder.rglob("*")):
+        if path.is_symlink() or not path.is_dir():
+            yield _place(path, path.relative_to(folder).as_posix())
+
+
+def _regular(path: Path) -> bool:
+    return stat.S_ISREG(path.lstat().st_mode)
+
+
+def _place(path: Path, name: str) -> _Place:
+    status = path.lstat()
+    why = ""
+    if not stat.S_ISREG(status.st_mode):
+        why = "a link or a special file is not read"
+    elif status.st_size > FILE_LIMIT and not name.lower().endswith(".zip"):
+        why = f"{status.st_size >> 20} MB; more than {FILE_LIMIT >> 20} are not read"
+    return _Place(name, lambda: path.open("rb"), why)
+
+
+def _member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, name: str) -> _Place:
+    why = ""
+    if ".." in _parts(entry) or _parts(entry)[:1] == ("/",):
+        why = "a name that leads out of the archive"
+    elif stat.S_ISLNK(entry.external_attr >> 16):
+        why = "a link is not read"
+    elif entry.file_size > FILE_LIMIT and not name.lower().endswith(".zip"):
+        why = f"{entry.file_size >> 20} MB unpacked are too much"
+    return _Place(name, lambda: archive.open(entry), why)
