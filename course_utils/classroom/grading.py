@@ -7,13 +7,14 @@ judge, and writes the ledger; a job that dies takes its process along and is tri
 from __future__ import annotations
 
 import html
+import json
 import multiprocessing
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -154,12 +155,13 @@ def to_look_at(todo: Sequence[Job], ledger: Ledger) -> dict[Job, str]:
     judged = len(todo) - len(left)
     faults: dict[str, list[str]] = {}
     for told in ledger.faults():
-        faults.setdefault(Entry(**told["entry"]).name, []).append(told["fault"])
+        faults.setdefault(json.dumps(told["entry"], sort_keys=True), []).append(told["fault"])
+    found = {job: faults.get(json.dumps(asdict(job.entry), sort_keys=True), []) for job in left}
     return {
         job: f"{job.entry.exercise} was tried {len(texts)} times and is not judged, while {judged} other "
         f"sources were: {texts[-1]}. A person has to look at this source."
-        for job in left
-        if judged and len(texts := faults.get(job.entry.name, [])) >= TRIES
+        for job, texts in found.items()
+        if judged and len(texts) >= TRIES
     }
 
 

@@ -220,6 +220,31 @@ def test_a_fault_of_the_machine_is_no_zero(tmp_path, grade):
     assert points(tmp_path / "out") == {"ada": "0"}
 
 
+def test_the_run_names_the_learner_at_whose_source_the_machine_is_always_at_fault(
+    tmp_path, grade, monkeypatch
+):
+    hand_in(tmp_path / "class", ada="raise ValueError(1)", bob="raise ValueError(2)")
+
+    def judge_all(todo, settings, processes, done):
+        ledger = Ledger(settings.ledger)
+        for job in todo:
+            record = None
+            if "2" in job.source:
+                for _ in range(grading.TRIES):
+                    ledger.fault(job.entry, sandbox.TOO_BUSY)
+            else:
+                record = ledger.write(job.entry, {"points": 0.0, "diagnosis": ""}, "", 1.0, {})
+            done(job, record)
+
+    monkeypatch.setattr("course_utils.cli.grade.judge_all", judge_all)
+    run = grade(tmp_path / "class", tmp_path / "out", "--unsafe")
+    assert run.returncode == EXIT_NOT_ALL_TRIED
+    assert "bob: step05-cute was tried 3 times and is not judged" in " ".join(run.stdout.split())
+    assert points(tmp_path / "out") == {"ada": "0", "bob": ""}
+    (found,) = csv.DictReader(open(tmp_path / "out" / "findings.csv", newline=""))
+    assert found["learner"] == "bob" and "A person has to look" in found["finding"]
+
+
 def test_without_a_sandbox_it_refuses_unless_told(tmp_path, grade, monkeypatch):
     hand_in(tmp_path / "class", ada="raise ValueError(1)")
     empty = tmp_path / "bin"
