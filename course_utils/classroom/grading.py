@@ -7,18 +7,21 @@ judge, and writes the ledger; a job that dies takes its process along and is tri
 from __future__ import annotations
 
 import html
+import json
 import multiprocessing
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from course_utils.classroom import ledger as ledgers
 from course_utils.classroom.ledger import Entry, Ledger
 from course_utils.classroom.submissions import Submission
+from course_utils.run.client import ONE_THREAD
 
 PAGE_LIMIT = 1 << 20  # characters of one verdict as HTML; a right one has 10,000
 LIST_LIMIT, TEXT_LIMIT = 200, 20_000  # entries of a list in a record, characters of a text
@@ -103,15 +106,14 @@ def _round(
     done: Callable[[Job, dict | None], object],
 ) -> Iterator[tuple[Job, int]]:
     """Judge these; yields what is to be tried again, and with how many tries."""
-    context = multiprocessing.get_context("spawn")
     waiting = iter(left)
-    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+    with pool(processes) as executor:
         running: dict[Future, tuple[Job, int]] = {}
         broken = False
         try:
             while True:
                 while not broken and len(running) < processes and (item := next(waiting, None)):
-                    running[pool.submit(judge_one, item[0], settings)] = item
+                    running[executor.submit(judge_one, item[0], settings)] = item
                 if not running:
                     break
                 finished, _ = wait(running, return_when=FIRST_COMPLETED)
@@ -128,9 +130,39 @@ def _round(
                             continue
                     done(job, record)
         except KeyboardInterrupt:
-            pool.shutdown(wait=False, cancel_futures=True)
+            executor.shutdown(wait=False, cancel_futures=True)
             raise
     yield from waiting  # of a pool that broke
+
+
+def pool(processes: int) -> ProcessPoolExecutor:
+    """Fresh processes to judge in, each of which computes in one thread: a core is a process's."""
+    return ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _one_thread)
+
+
+def _one_thread() -> None:
+    """In a process of the pool, before it imports what would start a thread for each core."""
+    os.environ.update(ONE_THREAD)
+
+
+def to_look_at(todo: Sequence[Job], ledger: Ledger) -> dict[Job, str]:
+    """Sources at which machines were at fault again and again, while others were judged: with a sentence.
+
+    What a submission does to its machine can look like a fault of it. That is no zero, and nothing to pass
+    over either: a person looks at these.
+    """
+    left = [job for job in todo if ledger.read(job.entry) is None]
+    judged = len(todo) - len(left)
+    faults: dict[str, list[str]] = {}
+    for told in ledger.faults():
+        faults.setdefault(json.dumps(told["entry"], sort_keys=True), []).append(told["fault"])
+    found = {job: faults.get(json.dumps(asdict(job.entry), sort_keys=True), []) for job in left}
+    return {
+        job: f"{job.entry.exercise} was tried {len(texts)} times and is not judged, while {judged} other "
+        f"sources were: {texts[-1]}. A person has to look at this source."
+        for job, texts in found.items()
+        if judged and len(texts) >= TRIES
+    }
 
 
 def judge_one(job: Job, settings: Settings) -> tuple[dict | None, str]:

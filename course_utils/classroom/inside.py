@@ -17,7 +17,7 @@ from dataclasses import asdict
 import msgspec
 
 from course_utils.artifact import TensorMap
-from course_utils.compile import factory, guard
+from course_utils.compile import child, factory, guard, load
 from course_utils.compile.errors import CompileError
 from course_utils.compile.load import load_factory_source
 from course_utils.run.protocol import write_block
@@ -28,6 +28,8 @@ IN_A_NOTEBOOK = (
     *("ladder", "recorded", "what_if"),
 )
 OTHER = {"cute": "tilelang", "tilelang": "cutlass"}  # by language, the package of the other one
+# seconds, more than there are: the clock that counts is outside, and knows who was kept from a processor
+OWN_CLOCK = 3600.0
 NAMES = {"gemm": "gemm", "copy": "copy", "maps": "mend"}  # what an exercise of each kind defines
 
 
@@ -62,6 +64,7 @@ def main() -> None:
     """Answer the one request: a block of JSON, then blocks of Artifacts; then leave, whatever still runs."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what a learner prints is no answer
+    load.LOAD_LIMIT = child.LIMIT = OWN_CLOCK
     request = json.load(sys.stdin.buffer)
     kind, dsl = request["kind"], request["dsl"]
     made: list[bytes] = []

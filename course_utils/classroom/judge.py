@@ -25,7 +25,7 @@ from course_utils.grading.steps import CopyCase, MapCase, Step
 from course_utils.grading.verdict import Verdict, not_compiled, still_open
 from course_utils.recordings import measured
 from course_utils.run import client, trial
-from course_utils.run.backends import Backend, Emulator, Gpu, Launch, find_gpu
+from course_utils.run.backends import TOO_BUSY, Backend, Emulator, Gpu, Launch, find_gpu
 from course_utils.run.protocol import Answer
 
 READING, MEMORY = 60.0, 4 << 30  # seconds of this process, and bytes, for what a submission made
@@ -171,20 +171,27 @@ def _emulated(
     """The verdict of the emulator."""
     answered = machine.run(launches)
     for _, answer in answered:
-        if answer.error == "not_run" and "process died" in answer.detail:
+        if answer.error == "not_run" and (
+            "process died" in answer.detail or answer.detail.startswith(TOO_BUSY)
+        ):
             raise MachineFault(answer.detail)
-    if not isinstance(wanted, Step):
-        return copies.judge(wanted, dsl, machine, answered, source, strict=True)
-    verdict = gemm.judge(wanted, dsl, machine, answered, strict=True)
     stopped = any(answer.error for _, answer in answered)  # never seen to come to its end
+    if not isinstance(wanted, Step):
+        verdict = copies.judge(wanted, dsl, machine, answered, source, strict=True)
+        return _nothing_of(verdict) if stopped else verdict
+    verdict = gemm.judge(wanted, dsl, machine, answered, strict=True)
     elsewhere = any(trial.ELSEWHERE in answer.diagnosis for _, answer in answered)
     if (
         stopped
         or elsewhere
         or conditions.idle(wanted.requires, (answer.facts or {} for _, answer in answered))
     ):
-        return replace(verdict, checks=tuple(replace(part, points=0.0) for part in verdict.checks))
+        return _nothing_of(verdict)
     return verdict
+
+
+def _nothing_of(verdict: Verdict) -> Verdict:
+    return replace(verdict, checks=tuple(replace(part, points=0.0) for part in verdict.checks))
 
 
 def _right(verdict: Verdict) -> bool:

@@ -89,9 +89,10 @@ class Ledger:
         _replace(place, {"entry": asdict(entry), "fault": text, "machine": socket.gethostname()})
 
     def faults(self) -> list[dict]:
-        """The faults that were noted."""
+        """The faults that were noted, the oldest first."""
         found = []
-        for path in sorted((self.folder / "faults").glob("*.json")):
+        noted = (self.folder / "faults").glob("*.json")
+        for path in sorted(noted, key=lambda path: path.stem.rpartition("-")[2]):
             with contextlib.suppress(OSError, ValueError):
                 found.append(json.loads(path.read_text()))
         return found

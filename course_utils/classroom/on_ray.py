@@ -12,7 +12,7 @@ import ray
 
 from course_utils.classroom.grading import TRIES, Job, Settings, judge_one, unknown
 from course_utils.classroom.ledger import Ledger
-from course_utils.run.client import python_path
+from course_utils.run.client import ONE_THREAD, python_path
 
 
 def judge_all(
@@ -26,7 +26,7 @@ def judge_all(
     """
     ledger = Ledger(settings.ledger, settings.key)
     left = unknown(todo, ledger, done)
-    variables = {"env_vars": {"PYTHONPATH": python_path()}}
+    variables = {"env_vars": {"PYTHONPATH": python_path()} | ONE_THREAD}
     ray.init(**{"runtime_env": variables, "log_to_driver": False, "include_dashboard": False} | cluster)
     try:
         task = ray.remote(

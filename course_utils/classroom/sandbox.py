@@ -11,6 +11,7 @@ The command answers on its standard output alone, so nothing that it writes outl
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import resource
@@ -24,8 +25,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from course_utils.classroom import seccomp
+from course_utils.compile import cache
 from course_utils.compile.child import end_with
 
 PACKAGE = Path(__file__).parents[1]
@@ -33,6 +36,7 @@ TRY = "import course_utils.artifact; print(6 * 7)"
 OUT_OF_MEMORY = "the machine ran out of memory"
 TOO_BUSY = "the machine was too busy: what ran in the sandbox waited for a processor most of its time"
 STARVED = 30.0  # seconds without a processor; who waits for less is not held up
+NICE = 19  # of what runs inside: judges go first (sched(7))
 TICK = 0.05  # seconds between two looks at the processes
 CHUNK = 1 << 16
 TICKS = os.sysconf("SC_CLK_TCK")  # of /proc in a second
@@ -43,6 +47,8 @@ USERS = 0x7000_0000
 NOFILE = 512
 NPROC = 4096  # processes and threads of a user beside those that are there, where that user is not our own
 SPARE = 1 << 30  # bytes of memory that the machine must keep; below, the sandbox that was looked at ends
+INODE = 1 << 10  # bytes of a file in memory with nothing in it
+FREEING = 0.5  # seconds in which a sandbox that has ended gives its memory back
 PIDFILE = "pid"  # in the folder of a sandbox of podman's: which process is its first
 HOME = "/home/learner"
 CACHE = f"{HOME}/.cache"
@@ -53,7 +59,8 @@ Readable = Sequence[tuple[Path, str]]  # where a file or folder is outside, and 
 FORMS = ("bubblewrap", "podman", "unsafe")
 LACKS = {
     "bubblewrap": "a limit by the system on memory and processes: they are counted from outside",
-    "podman": "what bubblewrap lacks, a count of System V shared memory, and half a second for each start",
+    "podman": "what bubblewrap lacks, a count of System V shared memory and of sockets' buffers, and half a "
+    "second for each start",
     "unsafe": "any wall: a submission can read and write what whoever grades can, and use the network",
 }
 
@@ -106,7 +113,7 @@ class Ended:
 @dataclass
 class _Used:
     """What a tree of processes uses: threads, bytes of memory, seconds of processors, and seconds for which
-    threads were ready to run and did not.
+    the one thread that waited longest was ready to run and did not.
     """
 
     threads: int = 0
@@ -198,12 +205,15 @@ class _Watch:
         self._first = 0  # of the sandbox's own processes; the kernel ends the others with it
         self._highest = 0
         self._used = _Used()
+        self._turn: IO[str] | None = None  # to end a sandbox for want of memory
 
     def __enter__(self) -> _Watch:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._end()
+        if self._turn:
+            self._turn.close()
 
     def until_it_ends(self, given: bytes) -> Ended:
         began = time.monotonic()
@@ -241,13 +251,12 @@ class _Watch:
                 if now - looked >= TICK:
                     looked = now
                     why = self._look(len(output), now - began)
-        if why == OUT_OF_MEMORY:  # of the machine, whoever took it
-            raise SandboxError(why)
-        code = None if why else self._wait(began)
-        slow = f"it did not end within {self._limits.seconds:g} s"
-        if code is None and not why:
-            why = slow
-        if why == slow and self._used.ready > max(STARVED, self._limits.seconds / 2):
+        code = None
+        if not why:
+            code, why = self._wait(began)
+        if why == OUT_OF_MEMORY:
+            why = self._took_it()
+        if why == self._slow() and self._starved():
             raise SandboxError(TOO_BUSY)
         seconds = time.monotonic() - began
         words = bytes(said).decode(errors="replace").strip()
@@ -256,20 +265,63 @@ class _Watch:
             raise SandboxError(f"{self._form}: {words.splitlines()[-1] if words else 'it ended at once'}")
         return Ended(code, why, bytes(output[: self._limits.output]), words, seconds, self._highest)
 
-    def _wait(self, began: float) -> int | None:
-        """Its exit code, once its output is closed; None at the end of its time."""
+    def _wait(self, began: float) -> tuple[int | None, str]:
+        """Its exit code, once its output is closed; else None, and why it has to end."""
         while (left := self._limits.seconds - (time.monotonic() - began)) > 0:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                return self._process.wait(min(left, TICK))
-            if self._look(0, 0.0):
-                return None
-        return None
+                return self._process.wait(min(left, TICK)), ""
+            if why := self._look(0, 0.0):
+                return None, why
+        return None, self._slow()
+
+    def _slow(self) -> str:
+        return f"it did not end within {self._limits.seconds:g} s"
+
+    def _starved(self) -> bool:
+        """Did others keep it from the processors? Its own threads can keep one of them waiting, and each
+        other all at once, but one no longer than they may work in all. So one is asked, and for that long.
+        """
+        return self._used.ready > max(STARVED, min(self._limits.work, self._limits.seconds / 2))
+
+    def _took_it(self) -> str:
+        """End it for want of memory on this machine, and see who took it: with its life goes what it held,
+        also what no process is charged for. Returns why it had to end; raises SandboxError where the memory
+        is that of others.
+        """
+        before, limit = _free(), self._limits.memory
+        self._end()
+        most = time.monotonic() + 10 * FREEING
+        deadline = time.monotonic() + FREEING
+        while _free() - before <= limit:
+            now = time.monotonic()
+            if os.path.exists(f"/proc/{self._first}"):  # the kernel still ends the others of them
+                deadline = now + FREEING
+            if now > min(deadline, most):
+                raise SandboxError(OUT_OF_MEMORY)
+            time.sleep(TICK / 10)
+        return _too_much(limit)
+
+    def _may_end(self) -> bool:
+        """Is it this sandbox's turn to end for want of memory? One ends at a time: that may be enough for
+        the others, and what comes back was that one's.
+        """
+        place = cache.folder() / f"memory-{os.uname().nodename}.lock"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.ExitStack() as stack:
+            turn = stack.enter_context(open(place, "w"))
+            try:
+                fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            stack.pop_all()
+            self._turn = turn
+        return True
 
     def _look(self, output: int, seconds: float) -> str:
         """Why it has to end now, in words; empty where it may go on."""
         limits = self._limits
         if seconds > limits.seconds:
-            return f"it did not end within {limits.seconds:g} s"
+            return self._slow()
         if output > limits.output:
             return f"it answered with more than {limits.output >> 20} MB"
         used = self._used = _used(self._root())
@@ -278,10 +330,10 @@ class _Watch:
         if used.threads > limits.processes:
             return f"it started more than {limits.processes} processes and threads"
         if used.memory > limits.memory:
-            return f"it took more than {limits.memory >> 30} GB of memory"
+            return _too_much(limits.memory)
         if used.work > limits.work:
             return f"it took more than {limits.work:g} s of processor time"
-        if _free() < SPARE:
+        if _free() < SPARE and self._may_end():
             return OUT_OF_MEMORY
         return ""
 
@@ -292,6 +344,7 @@ class _Watch:
             if self._first and os.stat(root).st_dev != os.stat("/").st_dev:  # it has its own by now
                 for told in (os.statvfs(root + place) for place in WRITABLE):
                     found += (told.f_blocks - told.f_bfree) * told.f_frsize
+                    found += (told.f_files - told.f_ffree) * INODE
         return found
 
     def _root(self) -> int:
@@ -327,8 +380,13 @@ class _Watch:
 # -- what a tree of processes uses
 
 
+COUNTED = ("RssAnon", "RssShmem", "VmSwap", "VmPTE")  # of /proc/<pid>/status
+
+
 def _used(root: int) -> _Used:
-    """What a process and all below it use: of memory their own, and files without a name that live in it."""
+    """What a process and all below it use: of memory their own, the page tables for it, and files without a
+    name that live in it.
+    """
     used = _Used()
     files: dict[int, int] = {}
     waiting = [root]
@@ -337,9 +395,7 @@ def _used(root: int) -> _Used:
         with contextlib.suppress(OSError, ValueError, IndexError):
             fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
             used.threads += int(fields["Threads"])
-            used.memory += sum(
-                int(fields.get(name, "0 kB").split()[0]) << 10 for name in ("RssAnon", "RssShmem", "VmSwap")
-            )
+            used.memory += sum(int(fields.get(name, "0 kB").split()[0]) << 10 for name in COUNTED)
             # proc(5): its own time in user and system mode, and that of its children which have ended
             told = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             used.work += sum(map(int, told[11:15])) / TICKS
@@ -347,7 +403,8 @@ def _used(root: int) -> _Used:
             for task in os.listdir(f"/proc/{pid}/task"):
                 waiting += map(int, Path(f"/proc/{pid}/task/{task}/children").read_text().split())
                 with contextlib.suppress(OSError):  # where the system keeps no such count
-                    used.ready += int(Path(f"/proc/{pid}/task/{task}/schedstat").read_text().split()[1]) / 1e9
+                    told = Path(f"/proc/{pid}/task/{task}/schedstat").read_text().split()
+                    used.ready = max(used.ready, int(told[1]) / 1e9)
     used.memory += sum(files.values())
     return used
 
@@ -359,6 +416,10 @@ def _count_files(pid: int, files: dict[int, int]) -> None:
             if os.readlink(entry.path).startswith("/memfd:"):
                 status = entry.stat()
                 files[status.st_ino] = status.st_blocks * 512
+
+
+def _too_much(memory: int) -> str:
+    return f"it took more than {memory >> 30} GB of memory"
 
 
 def _threads() -> int:
@@ -380,8 +441,13 @@ def _free() -> int:
 
 
 def _prepare(limits: Limits, parent: int) -> None:
-    """In the child, before the sandbox is made: it ends with its parent, and limits hold for each process."""
+    """In the child, before the sandbox is made: it ends with its parent, others go first, and limits hold for
+    each process.
+    """
     end_with(parent)
+    os.nice(NICE)
+    with contextlib.suppress(OSError):  # where the system groups by sessions, a number of the whole group
+        Path("/proc/self/autogroup").write_text(str(NICE))
     for which, value in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, limits.file),
@@ -450,8 +516,7 @@ def _bubblewrap(
         "--unshare-cgroup-try",
     ]
     wrapped += [
-        "--die-with-parent",
-        "--new-session",
+        "--die-with-parent",  # its session is new already
         "--clearenv",
         "--hostname",
         "course",

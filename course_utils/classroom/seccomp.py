@@ -1,7 +1,9 @@
 """System calls that a sandbox refuses, as the filter that bubblewrap's --seccomp takes (seccomp(2), bpf(4)).
 
-Two kinds: those whose memory no process holds, so that nobody could count it, and those that make or enter
-namespaces, with which a process would be root again, in one of its own.
+Those whose memory no process holds, so that nobody could count it, sockets' buffers among them; those that
+make or enter namespaces, with which a process would be root again, in one of its own; and sockets also since
+not all of them end with the network (vsock(7)). A new session is a scheduling group of its own where the
+system groups by sessions (sched(7), autogroup), so who asks for one is told that it has it, and stays.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ ARCHITECTURES = {
             "clone": 56, "clone3": 435, "unshare": 272, "setns": 308, "mount": 165, "umount2": 166,
             "shmget": 29, "semget": 64, "msgget": 68, "add_key": 248, "request_key": 249, "keyctl": 250,
             "bpf": 321, "perf_event_open": 298, "userfaultfd": 323, "io_uring_setup": 425,
+            "socket": 41, "socketpair": 53, "setsid": 112,
         },
     ),
     "aarch64": (
@@ -29,6 +32,7 @@ ARCHITECTURES = {
             "clone": 220, "clone3": 435, "unshare": 97, "setns": 268, "mount": 40, "umount2": 39,
             "shmget": 194, "semget": 190, "msgget": 186, "add_key": 217, "request_key": 218, "keyctl": 219,
             "bpf": 280, "perf_event_open": 241, "userfaultfd": 282, "io_uring_setup": 425,
+            "socket": 198, "socketpair": 199, "setsid": 157,
         },
     ),
 }  # fmt: skip
@@ -44,7 +48,7 @@ def filter_of(machine: str = platform.machine()) -> bytes:
     if machine not in ARCHITECTURES:
         return b""
     arch, numbers = ARCHITECTURES[machine]
-    plain = [number for name, number in numbers.items() if name not in ("clone", "clone3")]
+    plain = [number for name, number in numbers.items() if name not in ("clone", "clone3", "setsid")]
     # each test goes on to the next line where it does not hold, and else to a line from the end
     lines: list[tuple[int, int, str, str]] = [
         (LOAD, ARCH, "", ""),
@@ -52,12 +56,18 @@ def filter_of(machine: str = platform.machine()) -> bytes:
         (LOAD, NUMBER, "", ""),
         (ABOVE, X32, "refuse", ""),
         *((EQUAL, number, "refuse", "") for number in plain),
+        (EQUAL, numbers["setsid"], "nothing", ""),
         (EQUAL, numbers["clone3"], "unknown", ""),  # its flags lie in memory; who is told so uses clone
         (EQUAL, numbers["clone"], "", "allow"),
         (LOAD, FLAGS, "", ""),
         (MASKED, CLONE_NEWUSER, "refuse", "allow"),
     ]
-    ends = {"refuse": REFUSE | errno.EPERM, "unknown": REFUSE | errno.ENOSYS, "allow": ALLOW}
+    ends = {
+        "refuse": REFUSE | errno.EPERM,
+        "unknown": REFUSE | errno.ENOSYS,
+        "nothing": REFUSE,
+        "allow": ALLOW,
+    }
     places = {name: len(lines) + at for at, name in enumerate(ends)}
 
     def jump(at: int, to: str) -> int:

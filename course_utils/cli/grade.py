@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 from course_utils.classroom import pages, reports, sandbox, similar, submissions, workshop
-from course_utils.classroom.grading import Job, Settings, entry_of, jobs, judge_all
+from course_utils.classroom.grading import Job, Settings, entry_of, jobs, judge_all, to_look_at
 from course_utils.classroom.ledger import Ledger
 from course_utils.classroom.reports import Graded
 from course_utils.classroom.submissions import EXERCISES, Submission
@@ -45,6 +45,11 @@ def grade(options: argparse.Namespace, console: Console) -> int:
         say(console, f"a fault of this machine, {times} times: {text}")
     if missing:
         say(console, f"{missing} sources are not judged yet: run this again")
+    for job, text in to_look_at(todo, Ledger(settings.ledger, key)).items():
+        for one in class_:
+            if one.sources.get(job.entry.exercise) == job.source:
+                one.findings.append(text)
+                say(console, f"{one.learner}: {text}")
     if shard != (1, 1):
         say(console, "once every shard has run, the same without --shard writes the grades")
         return EXIT_NOT_ALL_TRIED if missing else 0

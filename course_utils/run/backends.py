@@ -25,6 +25,7 @@ TIME_LIMIT = (
 )
 TIMING_LIMIT = 60.0  # seconds for one timed run
 EMULATOR_LIMIT = 120.0  # seconds for one emulated launch; a right kernel of this course needs less than ten
+TOO_BUSY = "not run: this machine was too busy"  # how the detail of an answer begins that says so
 SCHEDULES = (0, 1)  # seeds of the emulator for a small size; for a large one the first alone
 LARGE_OUTPUT = 1 << 20  # elements
 
@@ -57,7 +58,7 @@ class Backend(Protocol):
     lacks: str
 
     def run(self, launches: Iterable[Launch], heard: Heard = _ignored) -> list[tuple[Launch, Answer]]:
-        """An answer for each launch, in order, and none after a hang or a fault.
+        """An answer for each launch, in order, and none after a hang or a fault, or "not_run".
 
         ``launches`` may compile as it goes. ``heard`` gets each answer as it comes, in the caller's thread.
         """
@@ -131,6 +132,16 @@ class Emulator:
         warm_up(self.name)
         answered: list[tuple[Launch, Answer]] = []
         asked: deque[tuple[Launch, Future[Answer]]] = deque()
+        endless: list[Launch] = []
+
+        def ask(launch: Launch) -> Answer:
+            if endless:  # the next one would only take its time again
+                size = " x ".join(map(str, endless[0].size))
+                return Answer(error="not_run", detail=f"not run: the emulation did not end at {size}")
+            answer = self.ask(launch)
+            if answer.error and not answer.finished:
+                endless.append(launch)
+            return answer
 
         def hear() -> None:
             launch, answer = asked.popleft()
@@ -140,7 +151,7 @@ class Emulator:
         with ThreadPoolExecutor(1) as pool:
             try:
                 for launch in launches:
-                    asked.append((launch, pool.submit(self.ask, launch)))
+                    asked.append((launch, pool.submit(ask, launch)))
                     while asked and asked[0][1].done():
                         hear()
                 while asked:
@@ -154,7 +165,8 @@ class Emulator:
     def ask(self, launch: Launch) -> Answer:
         """One launch, under each schedule.
 
-        What could not be tried has ``error`` "not_run" and a ``detail``.
+        What could not be tried has ``error`` "not_run" and a ``detail``; where its time was over, it has not
+        ``finished``.
         """
         shape = launch.artifact.tensors[-1].shape
         large = launch.kind == "gemm" and shape[0] * shape[1] > LARGE_OUTPUT
@@ -170,8 +182,12 @@ class Emulator:
                 "run", launch.artifact, EMULATOR_LIMIT, kind=launch.kind, seed=seed, **fields
             )
             return Answer.from_fields(answer)
-        except WorkerTimeout:
+        except WorkerTimeout as late:
             detail = f"not run: the emulation did not end within {EMULATOR_LIMIT:g} s"
+            if late.work is not None and late.work < EMULATOR_LIMIT / 2:
+                detail = f"{TOO_BUSY}: the emulation did not end within {EMULATOR_LIMIT:g} s, "
+                detail += f"in {late.work:.0f} s of which it had a processor"
+            return Answer(error="not_run", detail=detail, finished=False)
         except (WorkerDied, OSError) as error:
             detail = f"not run: the emulator's process died: {error}"
         return Answer(error="not_run", detail=detail)

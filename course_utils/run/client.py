@@ -23,11 +23,19 @@ START_LIMIT = 120.0  # seconds to import torch and open a CUDA context on a cold
 COMMAND = (sys.executable, "-P", "-m", __package__)  # -P: a learner's folder holds no module of ours
 GPU, EMULATOR = "course_utils.run.gpu.worker", "course_utils.run.emulator.worker"
 # the emulator's matrices are small: threads for them cost more than they bring, and the other core compiles
-ENVIRONMENT = {EMULATOR: {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}}
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+ENVIRONMENT = {EMULATOR: ONE_THREAD}
+TICKS = os.sysconf("SC_CLK_TCK")  # of /proc in a second
 
 
 class WorkerTimeout(Exception):
-    """No answer came within the limit; the worker was killed."""
+    """No answer came within the limit; the worker was killed. ``work`` are the seconds that it had of a
+    processor for it, None where that is not known.
+    """
+
+    def __init__(self, work: float | None = None) -> None:
+        super().__init__()
+        self.work = work
 
 
 class WorkerDied(Exception):
@@ -120,7 +128,7 @@ class Worker:
     def _ask(self, request: dict, blob: bytes, limit: float) -> dict:
         assert self._process is not None
         requests, answers = self._pipes(self._process)
-        deadline = time.monotonic() + limit
+        deadline, before = time.monotonic() + limit, _work(self._process)
         try:
             for block in (json.dumps(request).encode(), blob):
                 protocol.write_block(requests, block)
@@ -129,7 +137,9 @@ class Worker:
             if answer.pop("fatal", False):
                 self.close()
             return answer
-        except WorkerTimeout:
+        except WorkerTimeout as late:
+            after = _work(self._process)
+            late.work = after - before if after is not None and before is not None else None
             self.close()
             raise
         except (BrokenPipeError, EOFError) as error:
@@ -145,6 +155,15 @@ class Worker:
         lines = self._log.read().decode(errors="replace").strip().splitlines()
         self.close()
         return lines[-1] if lines else "the worker process ended without a word"
+
+
+def _work(process: subprocess.Popen) -> float | None:
+    """Seconds of a processor that a process has had (proc(5), stat); None where nobody says."""
+    try:
+        told = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(told[11]) + int(told[12])) / TICKS
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def _read(stream: IO[bytes], count: int, deadline: float) -> bytes:

@@ -96,7 +96,7 @@ ATTACKS = {
         "StopIteration",
     ),
     "compiles in the other language": (
-        "import importlib\nimportlib.import_module('tile' + 'lang.language')", "No module named 'tilelang.language'"
+        "import importlib\nimportlib.import_module('tile' + 'lang.language')", "imports tilelang.language, which is not installed"
     ),
     "imports the solution": ("from solutions.cute.step04_tma import gemm", "which is not installed"),
     "edits the checker": (

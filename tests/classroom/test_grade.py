@@ -18,6 +18,7 @@ import pytest
 from course_utils import cli
 from course_utils.classroom import grading, sandbox
 from course_utils.classroom.grading import Settings, jobs
+from course_utils.classroom.ledger import Ledger
 from course_utils.classroom.submissions import Submission
 from course_utils.cli import EXIT_NOT_ALL_TRIED, EXIT_USAGE
 
@@ -58,6 +59,39 @@ def test_another_seed_or_sandbox_is_another_judgement(tmp_path):
     for fields in ({"seed": "t"}, {"form": "unsafe"}, {"backend": "gpu"}):
         (other,) = jobs([Submission("ada", {"step05-cute": "a"})], settings(tmp_path, **fields))
         assert other.entry.name != one.entry.name
+
+
+def test_a_source_at_which_the_machine_is_always_at_fault_is_to_be_looked_at(tmp_path):
+    known = settings(tmp_path)
+    ledger, todo = Ledger(known.ledger), jobs(CLASS, known)
+    for _ in range(grading.TRIES):
+        for job in todo[1:]:
+            ledger.fault(job.entry, sandbox.TOO_BUSY)
+    assert not grading.to_look_at(todo, ledger)  # nobody is judged: it is the machine
+    ledger.write(todo[0].entry, {"points": 0.0}, "", 1.0, {})
+    ledger.write(todo[1].entry, {"points": 0.0}, "", 1.0, {})  # in the end
+    ((job, text),) = grading.to_look_at(todo, ledger).items()
+    assert job == todo[2] and "step06-cute was tried 3 times" in text and sandbox.TOO_BUSY in text
+
+
+def test_faults_are_told_in_the_order_in_which_they_came(tmp_path):
+    known = settings(tmp_path)
+    ledger = Ledger(known.ledger)
+    for number, job in enumerate([*jobs(CLASS, known), *jobs(CLASS, known)[::-1]]):
+        ledger.fault(job.entry, str(number))
+    assert [told["fault"] for told in ledger.faults()] == list("012345")
+
+
+def threads_of_a_judge():
+    import torch
+
+    torch.zeros(1 << 20).add(1).sum(), torch.ones(512, 512) @ torch.ones(512, 512)
+    return torch.get_num_threads(), os.environ["OPENBLAS_NUM_THREADS"]
+
+
+def test_a_judge_computes_in_one_thread():
+    with grading.pool(1) as pool:
+        assert pool.submit(threads_of_a_judge).result() == (1, "1")
 
 
 # -- the command
@@ -179,10 +213,36 @@ def test_a_fault_of_the_machine_is_no_zero(tmp_path, grade):
     path = f"{program.parent}:{os.environ['PATH']}"
     run = grade_elsewhere(tmp_path / "class", tmp_path / "out", PATH=path)
     assert run.returncode == EXIT_NOT_ALL_TRIED
+    assert "A person has to look" not in run.stdout  # nobody else was judged either
     assert "3 times: bubblewrap: no namespaces left" in " ".join(run.stdout.split())
     assert points(tmp_path / "out") == {"ada": ""}
     assert grade(tmp_path / "class", tmp_path / "out").returncode == 0
     assert points(tmp_path / "out") == {"ada": "0"}
+
+
+def test_the_run_names_the_learner_at_whose_source_the_machine_is_always_at_fault(
+    tmp_path, grade, monkeypatch
+):
+    hand_in(tmp_path / "class", ada="raise ValueError(1)", bob="raise ValueError(2)")
+
+    def judge_all(todo, settings, processes, done):
+        ledger = Ledger(settings.ledger)
+        for job in todo:
+            record = None
+            if "2" in job.source:
+                for _ in range(grading.TRIES):
+                    ledger.fault(job.entry, sandbox.TOO_BUSY)
+            else:
+                record = ledger.write(job.entry, {"points": 0.0, "diagnosis": ""}, "", 1.0, {})
+            done(job, record)
+
+    monkeypatch.setattr("course_utils.cli.grade.judge_all", judge_all)
+    run = grade(tmp_path / "class", tmp_path / "out", "--unsafe")
+    assert run.returncode == EXIT_NOT_ALL_TRIED
+    assert "bob: step05-cute was tried 3 times and is not judged" in " ".join(run.stdout.split())
+    assert points(tmp_path / "out") == {"ada": "0", "bob": ""}
+    (found,) = csv.DictReader(open(tmp_path / "out" / "findings.csv", newline=""))
+    assert found["learner"] == "bob" and "A person has to look" in found["finding"]
 
 
 def test_without_a_sandbox_it_refuses_unless_told(tmp_path, grade, monkeypatch):

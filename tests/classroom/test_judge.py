@@ -14,6 +14,7 @@ from course_utils.classroom import drawn, judge, sandbox
 from course_utils.classroom.workshop import Made
 from course_utils.compile.load import edited, solution_path
 from course_utils.grading import gemm, steps
+from course_utils.run import client
 from course_utils.run.backends import Launch
 from course_utils.run.protocol import Answer
 
@@ -164,6 +165,35 @@ def honest_step03():
     from course_utils.compile.load import load_factory
 
     return compile_factory(load_factory(solution_path("step03", "cute")), "cute", (256, 256, 64))
+
+
+@pytest.mark.parametrize("name", ["step03", "case12"])
+def test_an_emulation_without_end_gets_nothing_and_one_without_a_processor_is_no_zero(
+    name, monkeypatch, honest_step03
+):
+    monkeypatch.setattr(
+        judge.workshop, "make", lambda _, kind, dsl, sizes, *__: Made((honest_step03,) * len(sizes))
+    )
+    late = Late(110.0)
+    monkeypatch.setattr(client, "worker", lambda _: late)
+    assert judged(name, "cute", "def copy(): pass").points == 0 and late.asked == 1
+    monkeypatch.setattr(client, "worker", lambda _: Late(3.0))
+    with pytest.raises(judge.MachineFault, match="too busy"):
+        judged(name, "cute", "def copy(): pass")
+
+
+class Late:
+    """A worker that never answers, and had a processor for ``work`` seconds."""
+
+    def __init__(self, work):
+        self.work, self.asked = work, 0
+
+    def start(self):
+        pass
+
+    def request(self, *_, **__):
+        self.asked += 1
+        raise client.WorkerTimeout(self.work)
 
 
 def test_ptx_that_is_slow_to_read_is_given_up(monkeypatch, honest_step03):

@@ -1,9 +1,11 @@
 """What a command in the sandbox cannot do, and what ends it."""
 
+import fcntl
 import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from course_utils.classroom import sandbox
 from course_utils.classroom.sandbox import Limits, SandboxError
 from course_utils.classroom.seccomp import CLONE_NEWUSER, filter_of
+from course_utils.compile import cache
 
 pytestmark = pytest.mark.skipif(not sandbox.available(), reason="no sandbox on this machine")
 ROOT = Path(__file__).parents[2]
@@ -81,6 +84,8 @@ def test_it_cannot(code):
         ("clone", (CLONE_NEWUSER | 17, 0, 0, 0, 0)),
         ("keyctl", (0, 0)),
         ("io_uring_setup", (1, 0)),
+        ("socket", (40, 1, 0)),  # AF_VSOCK: to the machine below a virtual one
+        ("socketpair", (1, 1, 0, 0)),
     ],
 )
 def test_system_calls_that_are_refused(name, arguments):
@@ -94,6 +99,18 @@ thread = threading.Thread(target=lambda: print(told, os.strerror(ctypes.get_errn
 print(told, os.strerror(ctypes.get_errno()))
 thread.start(); thread.join()"""
     assert run(code).output.startswith(b"-1 Operation not permitted\n-1"), run(code).said
+
+
+def test_it_stays_one_group_to_the_scheduler_and_lets_others_go_first():
+    code = """import os
+group = '/proc/self/autogroup'
+def where(): print(os.nice(0), open(group).read() if os.path.exists(group) else '', flush=True)
+where()
+if not os.fork(): os.setsid(); where()
+else: os.wait()
+"""
+    first, second = run(code).output.decode().strip().split("\n\n")
+    assert first == second and first.startswith(f"{sandbox.NICE} ")
 
 
 def test_a_machine_without_a_filter_of_ours_has_none():
@@ -124,6 +141,21 @@ BOMBS = {
         "of memory",
     ),
     "files in memory": ("import os\nwhile True: os.write(os.memfd_create('x'), bytes(1 << 25))", "of memory"),
+    "empty files": (
+        "import os, time\nfor i in range(200_000): os.mknod(f'/tmp/{i}')\ntime.sleep(99)",
+        "of memory",
+    ),
+    "page tables": (
+        "import mmap, time\nn = 1 << 37\n"
+        "m = mmap.mmap(-1, n, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000, prot=mmap.PROT_READ)\n"
+        "for i in range(0, n, 1 << 21): m[i]\ntime.sleep(99)",
+        "of memory",
+    ),
+    "memory, with its streams closed": (
+        "import os, time\nos.close(1); os.close(2)\nfor _ in range(8):\n"
+        "  if not os.fork(): x = bytearray(100 << 20); time.sleep(9)\ntime.sleep(9)",
+        "of memory",
+    ),
     "processes": (
         "import os\nwhile True:\n  try: os.fork()\n  except OSError: pass",
         "more than 32 processes",
@@ -143,7 +175,7 @@ def test_it_is_ended_from_outside(bomb):
     code, why = BOMBS[bomb]
     seconds = 1 if "1 s" in why else 60
     began = time.monotonic()
-    memory = 1 << 27 if "folders" in bomb else 1 << 29
+    memory = 1 << 27 if bomb in ("files in its folders", "empty files", "page tables") else 1 << 29
     ended = run(code, limits=Limits(seconds, memory, 32, 1 << 20, 1 << 26, work=2))
     assert ended.code is None
     assert why in ended.why
@@ -182,6 +214,55 @@ def _running(name):
         except OSError:
             pass
     return any(found)
+
+
+@pytest.mark.parametrize("freed", [2, 0])
+def test_who_took_the_machines_memory_ends_and_for_others_it_is_a_fault(freed, monkeypatch, tmp_path):
+    """``freed``: how often its limit comes back with its end, though nothing of it was counted."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    ended, free = [], sandbox.SPARE - 1
+    end = sandbox._Watch._end
+    monkeypatch.setattr(sandbox._Watch, "_end", lambda watch: (end(watch), ended.append(watch)))
+    monkeypatch.setattr(sandbox, "_free", lambda: free + (freed * SMALL.memory if ended else 0))
+    if freed:
+        assert "of memory" in run("import time; time.sleep(99)").why
+    else:
+        with pytest.raises(SandboxError, match=sandbox.OUT_OF_MEMORY):
+            run("import time; time.sleep(99)")
+
+
+def test_one_ends_at_a_time_for_want_of_memory(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / cache.NAME).mkdir()
+    monkeypatch.setattr(sandbox, "_free", lambda: sandbox.SPARE - 1)
+    with open(tmp_path / cache.NAME / f"memory-{os.uname().nodename}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another one's turn
+        assert run("import time; time.sleep(0.3); print(3)").output == b"3\n"
+
+
+def test_of_threads_that_wait_for_each_other_one_counts():
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4)]
+    try:
+        time.sleep(0.5)
+        told = sandbox._used(os.getpid()).ready
+        tasks = [task for pid in (os.getpid(), *(one.pid for one in busy)) for task in _tasks(pid)]
+        waited = [int((task / "schedstat").read_text().split()[1]) / 1e9 for task in tasks]
+        assert 0 < told <= max(waited) and len(waited) > 4
+    finally:
+        for one in busy:
+            one.kill()
+            one.wait()
+
+
+def _tasks(pid):
+    return Path(f"/proc/{pid}/task").iterdir()
+
+
+def test_who_waits_for_others_was(monkeypatch):
+    used = sandbox._used
+    monkeypatch.setattr(sandbox, "_used", lambda root: replace(used(root), ready=61.0))
+    with pytest.raises(SandboxError, match="too busy"):
+        run("import time; time.sleep(99)", limits=replace(SMALL, seconds=0.5, work=60))
 
 
 def test_what_it_cannot_start_is_the_machines_fault(monkeypatch, tmp_path):

@@ -273,6 +273,16 @@ def test_an_emulator_that_dies_or_never_answers_is_a_verdict(error, words, offli
     assert not verdict.failed
 
 
+@pytest.mark.parametrize("work, words", [(110.0, "did not end within"), (3.0, "too busy")])
+def test_an_emulation_without_end_is_waited_for_once(work, words, offline, monkeypatch):
+    worker = FakeWorker(runs=(WorkerTimeout(work),))
+    monkeypatch.setattr(client, "worker", lambda _: worker)
+    verdict = check_gemm("step03", "step03", backend="emulator")
+    assert len(worker.asked) == 1 < len(steps.find("step03").emulated)
+    assert parts(verdict)["results"].passed is None and words in parts(verdict)["results"].detail
+    assert parts(verdict)["instructions"].passed and not verdict.failed
+
+
 def test_the_emulators_process_really_runs_a_kernel():
     launch = Launch(steps.find("step01").check_sizes[0], compiled("step01"))
     answer = Emulator().ask(launch)

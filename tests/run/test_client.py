@@ -27,6 +27,9 @@ def serve(requests, answers):
         answer = {"pid": os.getpid(), "request": request, "bytes": len(blob)}
         if request["op"] == "sleep":
             time.sleep(request["seconds"])
+        elif request["op"] == "spin":
+            while True:
+                pass
         elif request["op"] == "chatter":
             os.write(1, b"\x00\xff garbage" * 100)
             print("{not json", flush=True)
@@ -127,6 +130,14 @@ def test_kills_the_process_after_the_limit_and_serves_on(worker):
     assert 0.2 < time.monotonic() - began < 3
     assert not alive(first)
     assert pid(worker) != first
+
+
+def test_a_limit_tells_how_long_the_process_had_a_processor(worker):
+    pid(worker)
+    for op, least, most in (("sleep", 0.0, 0.1), ("spin", 0.1, 0.5)):
+        with pytest.raises(WorkerTimeout) as late:
+            worker.request(op, artifact(), 0.4, seconds=600)
+        assert least <= late.value.work <= most
 
 
 def test_says_the_last_words_of_a_process_that_died(worker):

@@ -67,8 +67,8 @@ KINDS = {
         "The load, the wait and the read of one tile take one stage: that of one count, modulo the number of "
         "stages. Its slots in shared memory and its barrier have the same index."),
     "swizzle-mismatch": ("cause",
-        "TMA lays a tile out by the swizzle of its map, and wgmma reads it by that of its descriptor. Both come "
-        "from the layout of the shared tensor: give the map and the multiplication the same one."),
+        "TMA lays a tile out by the swizzle of its map, and wgmma reads it by that of its descriptor. Both "
+        "come from the layout of the shared tensor: give the map and the multiplication the same one."),
     "same-tiles": ("cause",
         "A tile that both CTAs of a pair need is loaded once and multicast. The other operand's tile is each "
         "CTA's own, and each loads it for itself alone."),

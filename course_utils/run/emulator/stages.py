@@ -1,4 +1,4 @@
-"""Which stage each side takes, and which swizzle: where loads and those who multiply disagree, both are named.
+"""Which stage and which swizzle each side takes: where loads and those who multiply disagree, both are named.
 
 A ring's order is 0, 1, 2, ... and again: who departs from it is to blame. All of it is read once a cluster
 has ended, or cannot go on.
