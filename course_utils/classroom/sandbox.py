@@ -24,6 +24,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache as once
 from pathlib import Path
 from typing import IO
 
@@ -36,7 +37,7 @@ TRY = "import course_utils.artifact; print(6 * 7)"
 OUT_OF_MEMORY = "the machine ran out of memory"
 TOO_BUSY = "the machine was too busy: what ran in the sandbox waited for a processor most of its time"
 STARVED = 30.0  # seconds without a processor; who waits for less is not held up
-NICE = 19  # of what runs inside: judges go first (sched(7))
+NICE = 10  # of what runs inside: judges go first, by nine to one (sched(7)); at 19 a busy machine starves it
 TICK = 0.05  # seconds between two looks at the processes
 CHUNK = 1 << 16
 TICKS = os.sysconf("SC_CLK_TCK")  # of /proc in a second
@@ -59,8 +60,7 @@ Readable = Sequence[tuple[Path, str]]  # where a file or folder is outside, and 
 FORMS = ("bubblewrap", "podman", "unsafe")
 LACKS = {
     "bubblewrap": "a limit by the system on memory and processes: they are counted from outside",
-    "podman": "what bubblewrap lacks, a count of System V shared memory and of sockets' buffers, and half a "
-    "second for each start",
+    "podman": "what bubblewrap lacks, a count of System V shared memory, and half a second for each start",
     "unsafe": "any wall: a submission can read and write what whoever grades can, and use the network",
 }
 
@@ -410,12 +410,26 @@ def _used(root: int) -> _Used:
 
 
 def _count_files(pid: int, files: dict[int, int]) -> None:
-    """Add the files in memory that a process holds open, by inode: they count against nobody's memory."""
+    """Add the files in memory that a process holds open, by inode: they count against nobody's memory. A
+    socket is as large as its buffer may be (socket(7), SO_SNDBUF: twice what is asked for).
+    """
     for entry in os.scandir(f"/proc/{pid}/fd"):
         with contextlib.suppress(OSError):
-            if os.readlink(entry.path).startswith("/memfd:"):
+            link = os.readlink(entry.path)
+            if link.startswith("/memfd:"):
                 status = entry.stat()
                 files[status.st_ino] = status.st_blocks * 512
+            elif link.startswith("socket:"):
+                files[entry.stat().st_ino] = 2 * _sends()
+
+
+@once
+def _sends() -> int:
+    """Bytes that a process may ask for as a socket's buffer (socket(7))."""
+    try:
+        return int(Path("/proc/sys/net/core/wmem_max").read_text())
+    except (OSError, ValueError):
+        return 1 << 18
 
 
 def _too_much(memory: int) -> str:

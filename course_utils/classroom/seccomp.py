@@ -1,9 +1,11 @@
 """System calls that a sandbox refuses, as the filter that bubblewrap's --seccomp takes (seccomp(2), bpf(4)).
 
-Those whose memory no process holds, so that nobody could count it, sockets' buffers among them; those that
-make or enter namespaces, with which a process would be root again, in one of its own; and sockets also since
-not all of them end with the network (vsock(7)). A new session is a scheduling group of its own where the
-system groups by sessions (sched(7), autogroup), so who asks for one is told that it has it, and stays.
+Those whose memory no process holds, so that nobody could count it; those that make or enter namespaces, with
+which a process would be root again, in one of its own; and sockets, since not all of them end with the
+network (vsock(7)). A pair of them is allowed, and counted: asyncio begins with one.
+
+A new session is a scheduling group of its own where the system groups by sessions (sched(7), autogroup). So
+who asks for one is told that it has it, and stays.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ ARCHITECTURES = {
             "clone": 56, "clone3": 435, "unshare": 272, "setns": 308, "mount": 165, "umount2": 166,
             "shmget": 29, "semget": 64, "msgget": 68, "add_key": 248, "request_key": 249, "keyctl": 250,
             "bpf": 321, "perf_event_open": 298, "userfaultfd": 323, "io_uring_setup": 425,
-            "socket": 41, "socketpair": 53, "setsid": 112,
+            "socket": 41, "setsid": 112,
         },
     ),
     "aarch64": (
@@ -32,7 +34,7 @@ ARCHITECTURES = {
             "clone": 220, "clone3": 435, "unshare": 97, "setns": 268, "mount": 40, "umount2": 39,
             "shmget": 194, "semget": 190, "msgget": 186, "add_key": 217, "request_key": 218, "keyctl": 219,
             "bpf": 280, "perf_event_open": 241, "userfaultfd": 282, "io_uring_setup": 425,
-            "socket": 198, "socketpair": 199, "setsid": 157,
+            "socket": 198, "setsid": 157,
         },
     ),
 }  # fmt: skip
