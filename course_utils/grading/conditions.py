@@ -448,7 +448,7 @@ def left_over(answer: Answer, artifact: Artifact) -> Answer:
     """A wrong answer whose diagnosis begins with how many tiles the CTAs of a persistent grid took, where no
     CTA took as many as it had to, and that is all that is wrong.
     """
-    facts, (M, N, _) = answer.facts or {}, artifact.problem
+    facts = answer.facts or {}
     taken = _once(facts, "tiles taken")
     if (
         answer.findings
@@ -458,6 +458,7 @@ def left_over(answer: Answer, artifact: Artifact) -> Answer:
         or answer.wrong != answer.unwritten
     ):
         return answer
+    M, N, _ = artifact.problem
     tile, rest = divmod(M * N - answer.unwritten, taken)
     (x, y, z), size, rounds = artifact.grid, math.prod(artifact.cluster), _once(facts, "rounds")
     if (
@@ -479,9 +480,11 @@ def left_over(answer: Answer, artifact: Artifact) -> Answer:
 
 def not_loaded(answer: Answer, artifact: Artifact) -> Answer:
     """A wrong copy whose diagnosis begins with how much of X its TMA loads leave out, where they do."""
-    x, facts = artifact.tensors[0], answer.facts or {}
-    loaded, count = _once(facts, f"elements of {x.name} loaded"), math.prod(x.shape)
-    if answer.findings or not answer.finished or not 0 < loaded < count:
+    if answer.findings or not answer.finished or not answer.facts:
+        return answer
+    x = artifact.tensors[0]
+    loaded, count = _once(answer.facts, f"elements of {x.name} loaded"), math.prod(x.shape)
+    if not 0 < loaded < count:
         return answer
     told = f"The loads bring {loaded:,} of {x.name}'s {count:,} elements: which index cuts {x.name}?"
     return replace(answer, diagnosis=told, remarks=(*answer.remarks, answer.diagnosis))
