@@ -14,6 +14,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import resource
 import selectors
 import shutil
@@ -498,6 +499,16 @@ def _hidden() -> Iterator[Path]:
                 yield folder / name
 
 
+@once
+def _driver() -> tuple[Path, ...]:
+    """The GPU's driver as the loader finds it. No GPU is inside, and compilers ask what they find."""
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        listed = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, timeout=20).stdout
+        found = {Path(path).resolve() for path in re.findall(r"=> (/\S*/libcuda\.so\S*)", listed)}
+        return tuple(path for path in sorted(found) if any(path.is_relative_to(p) for p in _visible()))
+    return ()
+
+
 def _variables() -> dict[str, str]:
     return {
         "PATH": "/usr/bin:/bin",
@@ -562,6 +573,8 @@ def _bubblewrap(
         wrapped += ["--ro-bind", str(path), str(path)]
     for path in hidden:
         wrapped += ["--size", "4096", "--tmpfs", str(path), "--remount-ro", str(path)]
+    for path in _driver():
+        wrapped += ["--ro-bind", "/dev/null", str(path)]
     for path, inside in readable:
         for parent in reversed(Path(inside).relative_to(HOME).parents[:-1]):
             wrapped += ["--perms", "1777", "--dir", f"{HOME}/{parent}"]
@@ -603,6 +616,8 @@ def _podman(
         wrapped += ["--volume", f"{path}:{inside}:ro"]
     for path in hidden:
         wrapped += ["--tmpfs", f"{path}:ro,size=4k"]
+    for path in _driver():
+        wrapped += ["--volume", f"/dev/null:{path}:ro"]
     for place in WRITABLE:
         wrapped += ["--tmpfs", f"{place}:rw,size={size},mode=1777"]
     for name, value in _variables().items():

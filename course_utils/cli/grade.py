@@ -6,7 +6,7 @@ import argparse
 import csv
 import secrets
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -23,6 +23,7 @@ from course_utils.compile.load import solution_path
 from course_utils.grading import steps
 
 SEED_BYTES = 8
+OWN = "step01"  # whose solutions are judged first
 
 
 def grade(options: argparse.Namespace, console: Console) -> int:
@@ -40,7 +41,10 @@ def grade(options: argparse.Namespace, console: Console) -> int:
     settings = Settings(out / "ledger", key, seed, form, options.backend)
     todo = jobs(class_, settings, wanted, shard)
     say(console, f"{len(class_)} learners, {len(todo)} sources to judge, seed {seed}, sandbox: {form}")
-    missing, faults = _judge(todo, settings, options.jobs, options.ray, console)
+    if problem := _problem(todo, settings, options):
+        say(console, f"this machine cannot grade: {problem}. Nobody has been judged. See `course doctor`.")
+        return EXIT_NOT_ALL_TRIED
+    missing, faults = _judge(todo, settings, options, console)
     for text, times in Counter(faults).items():
         say(console, f"a fault of this machine, {times} times: {text}")
     if missing:
@@ -67,16 +71,54 @@ def grade(options: argparse.Namespace, console: Console) -> int:
     return EXIT_NOT_ALL_TRIED if missing else 0
 
 
+def _problem(todo: Sequence[Job], settings: Settings, options: argparse.Namespace) -> str:
+    """What is wrong with a solution of the course's own, judged here, in a language that is to be judged;
+    empty where nothing is. Compilers that do not fit each other would be zeros for a whole class.
+    """
+    ledger = Ledger(settings.ledger, settings.key)
+    own = []
+    for dsl in {job.entry.exercise.partition("-")[2] for job in todo if ledger.read(job.entry) is None}:
+        if dsl in steps.DSL_NAMES:
+            source = solution_path(OWN, dsl).read_text()
+            own.append(Job(entry_of(f"{OWN}-{dsl}", source, settings), source))
+    told: list[str] = []
+
+    def heard(job: Job, record: dict | None) -> None:
+        which = f"the course's own solution of {job.entry.exercise}"
+        if record is None:
+            told.append(f"{which} could not be judged: {ledger.faults()[-1]['fault']}")
+        elif not record["verdict"]["passed"]:
+            told.append(f"{which} gets {record['verdict']['points']:g}: {record['verdict']['diagnosis']}")
+
+    _judge_all(own, settings, options, heard)
+    return "; ".join(told)
+
+
+def _judge_all(
+    todo: Sequence[Job],
+    settings: Settings,
+    options: argparse.Namespace,
+    done: Callable[[Job, dict | None], object],
+) -> None:
+    ledger = Ledger(settings.ledger, settings.key)
+    if any("tilelang" in job.entry.exercise and ledger.read(job.entry) is None for job in todo):
+        workshop.prepare()
+    if options.ray:
+        from course_utils.classroom import on_ray
+
+        on_ray.judge_all(todo, settings, done)
+    else:
+        judge_all(todo, settings, options.jobs, done)
+
+
 def _judge(
-    todo: Sequence[Job], settings: Settings, processes: int, ray: bool, console: Console
+    todo: Sequence[Job], settings: Settings, options: argparse.Namespace, console: Console
 ) -> tuple[int, list[str]]:
     """Judge, with a bar of what is left. Returns how many were not judged, and the machine's faults of this
     run.
     """
     ledger = Ledger(settings.ledger, settings.key)
     before = len(ledger.faults())
-    if any(ledger.read(job.entry) is None and "tilelang" in job.entry.exercise for job in todo):
-        workshop.prepare()
     with bar(console) as progress:
         task = progress.add_task("judging", total=len(todo))
 
@@ -87,12 +129,7 @@ def _judge(
             missing += record is None
             progress.update(task, advance=1, description=f"judging: {job.entry.exercise}")
 
-        if ray:
-            from course_utils.classroom import on_ray
-
-            on_ray.judge_all(todo, settings, done)
-        else:
-            judge_all(todo, settings, processes, done)
+        _judge_all(todo, settings, options, done)
     return missing, [fault["fault"] for fault in ledger.faults()[before:]]
 
 

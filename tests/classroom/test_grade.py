@@ -117,6 +117,8 @@ def grade(capsys, monkeypatch, tmp_path_factory):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path_factory.getbasetemp()))
     monkeypatch.setattr(grading, "multiprocessing", SimpleNamespace(get_context=lambda _: forks))
 
+    monkeypatch.setattr("course_utils.cli.grade._problem", lambda *_: "")  # a judging more for each run
+
     def run(folder, out, *more):
         code = cli.main(["grade", str(folder), "--out", str(out), "--jobs", "1", "--seed", "s", *more])
         return Run(code, *capsys.readouterr())
@@ -203,10 +205,12 @@ def test_a_fault_of_the_machine_is_no_zero(tmp_path, grade):
     hand_in(tmp_path / "class", ada="raise ValueError(1)")
     (tmp_path / "bin").mkdir()
     tried = tmp_path / "bin" / "tried"
-    program = tmp_path / "bin" / "bwrap"  # works while it is asked whether it does, and then no more
+    program = (
+        tmp_path / "bin" / "bwrap"
+    )  # works while it is asked whether it does, and for the own solution, and then no more
     program.write_text(
         f"#!/bin/sh\necho >> {tried}\n"
-        f"[ $(wc -l < {tried}) -gt 1 ] && echo 'no namespaces left' >&2 && exit 1\n"
+        f"[ $(wc -l < {tried}) -gt 3 ] && echo 'no namespaces left' >&2 && exit 1\n"
         'PATH=/usr/bin:/bin exec bwrap "$@"\n'
     )
     program.chmod(0o755)
@@ -243,6 +247,34 @@ def test_the_run_names_the_learner_at_whose_source_the_machine_is_always_at_faul
     assert points(tmp_path / "out") == {"ada": "0", "bob": ""}
     (found,) = csv.DictReader(open(tmp_path / "out" / "findings.csv", newline=""))
     assert found["learner"] == "bob" and "A person has to look" in found["finding"]
+
+
+@pytest.mark.parametrize("points", [0.0, None, 5.0])
+def test_a_machine_that_judges_the_courses_own_solution_wrong_judges_nobody(
+    tmp_path, capsys, monkeypatch, points
+):
+    hand_in(tmp_path / "class", ada="raise ValueError(1)")
+    judged = []
+
+    def judge_all(todo, settings, processes, done):
+        ledger = Ledger(settings.ledger)
+        for job in todo:
+            judged.append(job.entry.exercise)
+            verdict = {"points": points, "passed": points == 5, "diagnosis": "ptxas does not take this PTX"}
+            if points is None:
+                ledger.fault(job.entry, sandbox.TOO_BUSY)
+            done(job, None if points is None else ledger.write(job.entry, verdict, "", 1.0, {}))
+
+    monkeypatch.setattr("course_utils.cli.grade.judge_all", judge_all)
+    out = tmp_path / "out"
+    code = cli.main(["grade", str(tmp_path / "class"), "--out", str(out), "--jobs", "1", "--unsafe"])
+    said = " ".join(capsys.readouterr().out.split())
+    if points == 5:
+        assert judged == ["step01-cute", "step05-cute"] and (out / "grades.csv").exists()
+    else:
+        assert judged == ["step01-cute"] and code == EXIT_NOT_ALL_TRIED and not (out / "grades.csv").exists()
+        assert "this machine cannot grade: the course's own solution of step01-cute" in said
+        assert ("too busy" if points is None else "gets 0: ptxas does not take this PTX") in said
 
 
 def test_without_a_sandbox_it_refuses_unless_told(tmp_path, grade, monkeypatch):
