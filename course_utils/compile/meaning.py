@@ -31,6 +31,11 @@ MEANING = (
         "element type, rows a multiple of 16 bytes.",
     ),
     (
+        r"(?s:.*)wgmma_gemm\(\) requires Hopper WGMMA lowering(?s:.*)",
+        "T.wgmma_gemm takes whole warpgroups: 128 threads for each 64 rows of the tile, or more rows, have "
+        "to come to it, and no part of a warpgroup.",
+    ),
+    (
         r"(?s:.*)Immutable variable `(\w+)` is used outside its defining region(?s:.*)",
         r"`\1` is set inside an `if` or a loop and used outside it. Set it before, or use it inside.",
     ),

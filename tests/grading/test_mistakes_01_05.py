@@ -472,7 +472,7 @@ STEP_3 = {
         "step03",
         "results",
         (C_MN, "m, n, _ = cute.arch.block_idx()"),
-        says=("of A (row", "which has the shape 256 x 320"),
+        says=("element 84,480 of A (row", "which has the shape 256 x 320"),
         line="cute.copy(copy, A_src[",
     ),
     "C: B cut by m [03]": cute(
@@ -577,7 +577,7 @@ STEP_4 = {
         "step04",
         "results",
         (T_ARRIVE, "                T.mbarrier_arrive(full)\n"),
-        says=("32 arrivals", "on full", "init counts 1"),
+        says=("makes 32 arrivals a phase on full", "its init counts 1"),
         line="T.mbarrier_arrive(full)",
     ),
     "init counts the threads [map: 127 of 128]": tilelang(

@@ -1,8 +1,9 @@
-"""Words in italics on the symptom map are the check's own: each occurs in a text of the course, or in what a
-test asks a verdict to say.
+"""Words in italics on the symptom map, and in each notebook's table of what can go wrong, are the check's
+own: each occurs in a text of the course, or in what a test asks a verdict to say.
 """
 
 import ast
+import json
 import re
 from pathlib import Path
 
@@ -48,7 +49,19 @@ def alike(text):
 
 
 TEXTS = [alike(text) for text in (*templates(), *THEIRS)]
-PHRASES = sorted({words for words in re.findall(r"(?<!\*)\*([^*|\n]+)\*(?!\*)", MAP)} - set(PLAIN))
+
+
+def rows():
+    """The rows of each notebook's table of what can go wrong."""
+    for path in sorted((ROOT / "notebooks").glob("[01]*.ipynb")):
+        for cell in json.loads(path.read_text())["cells"]:
+            text = "".join(cell["source"])
+            if "## What can go wrong" in text:
+                yield from (line for line in text.splitlines() if line.startswith("|"))
+
+
+ITALICS = re.findall(r"(?<!\*)\*([^*|\n]+)\*(?!\*)", "\n".join([MAP, *rows()]))
+PHRASES = sorted(set(ITALICS) - set(PLAIN))
 
 
 @pytest.mark.parametrize("words", PHRASES)

@@ -279,7 +279,7 @@ def find_barrier(path: Path, address: int) -> MBarrier:
     barrier = cta.mbarriers.get(offset)
     if barrier is None:
         outside = names.outside(cta, path.at, offset)
-        what = outside or f"shared address {offset:,} as an mbarrier"
+        what = outside or f"shared address {offset:,} as an mbarrier, which no init has made one"
         if not outside and (at := _init_ahead(cta, path)) is not None:
             place = path.machine.findings.place(at)
             line = f", line {place.line}," * bool(place.line)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from course_utils.run.emulator.threads import ThreadBarrier
     from course_utils.run.emulator.tma import Load
     from course_utils.run.emulator.warp import Path, Warp
+    from course_utils.run.emulator.wgmma import Warpgroup
 
 
 def describe(machine: Machine, cluster: Cluster) -> None:
@@ -108,11 +109,14 @@ def _row(path: Path) -> dict:
         row.update(_phase(reason, path))
     elif isinstance(reason, ThreadWait):
         barrier, vain = reason.barrier, not _met(path, reason.barrier)
+        alone = ""
+        if path.mask is not None and 0 < (lanes := int(path.mask.sum())) < int(path.warp.alive.sum()):
+            alone = f": it stands where {lanes} lane{'s' * (lanes > 1)} of the warp came"
         row.update(
             barrier=barrier.label,
             text=f"at {barrier.label}, where {barrier.arrived} of {reason.needed} threads are"
-            + ", and no other warp comes to it" * vain,
-            lacks=3 * vain,
+            + (alone or ", and no other warp comes to it" * vain),
+            lacks=4 if alone else 3 * vain,
         )
     elif isinstance(reason, RegisterWait):
         row["text"] = (
@@ -120,9 +124,25 @@ def _row(path: Path) -> dict:
             f"{path.cta.registers_free:,} of the CTA's are free"
         )
     elif isinstance(reason, WgmmaWait):
-        joined = reason.group.operations[reason.count - 1].joined
-        row["text"] = f"for a wgmma that {joined} of the 4 warps of its warpgroup have issued"
+        operation = reason.group.operations[reason.count - 1]
+        row["text"] = f"for a wgmma that {operation.joined} of the 4 warps of its warpgroup have issued"
+        if late := _went_on(reason.group, path):
+            who = names.of_warps(late, path.cta)
+            row.update(text=f"{row['text']}; {who} went on without it", blame=operation.at, lacks=4)
     return row
+
+
+def _went_on(group: Warpgroup, path: Path) -> list[Warp]:
+    """Warps of a warpgroup that have waited for as many loads as this one has, and do not wait for the
+    wgmma that it waits for.
+    """
+
+    def loads(warp: Warp) -> int:
+        return sum(barrier.carries_bytes for barrier, _ in warp.takes)
+
+    waiting = {other.warp for other in path.machine.waiting if isinstance(other.waits_for, WgmmaWait)}
+    warps = path.cta.warps[group.number * 4 : group.number * 4 + 4]
+    return [warp for warp in warps if warp not in waiting and loads(warp) >= loads(path.warp) > 0]
 
 
 def _met(path: Path, barrier: ThreadBarrier) -> bool:

@@ -52,7 +52,7 @@ def run(
                 "finished": emulation.finished,
                 "kinds": [finding.kind for finding in told],
                 "findings": [fields_of(finding) for finding in told],
-                "diagnosis": " ".join(numbers) if emulation.finished else "",
+                "diagnosis": "; ".join(numbers) if emulation.finished else "",
                 "schedule": schedule,
             }
     return answer
