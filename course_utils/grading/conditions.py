@@ -141,9 +141,7 @@ CONDITIONS = {
     "tensor stores": Condition(
         "TMA stores of D, `cp.async.bulk.tensor` from shared to global",
         lambda r, a: sum(r.tensor_stores.values()) > 0,
-        lambda r, a: (
-            f"none, but {r.global_stores} plain `st.global`" if r.global_stores else "no store of D at all"
-        ),
+        lambda r, a: _other_stores(r),
         (Family.TENSOR_STORE,),
     ),
     "expect-tx": Condition(
@@ -256,6 +254,12 @@ def _other_loads(r: Receipt) -> str:
     others = {"1-D bulk copies": r.bulk_1d, "`cp.async`": r.cp_async, "plain `ld.global`": r.global_loads}
     found = ", ".join(f"{n} {name}" for name, n in others.items() if n)
     return f"but {found}" if found else "and no other copies"
+
+
+def _other_stores(r: Receipt) -> str:
+    if r.global_stores:
+        return f"none, but {r.global_stores} plain `st.global`"
+    return f"none, but {r.bulk_1d} 1-D bulk copies" if r.bulk_1d else "no store of D at all"
 
 
 def _operands(f: Facts) -> str:
