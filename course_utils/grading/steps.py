@@ -30,7 +30,7 @@ EMULATED = ((MANY_TILES, FIRST_AND_LAST), ((256, 768, 384), None), ((256, 512, 6
 # For a ring, in place of the second: a K that is longer than any ring, so that it has to come round; no
 # shared memory holds all of it. For persistent kernels, in place of the last: more tiles than CTAs, or
 # clusters of two, and all of them, so that a forgotten one shows.
-RING = (EMULATED[0], ((256, 768, 1152), (0, 1)), EMULATED[2])
+RING = (EMULATED[0], ((256, 512, 1152), None), EMULATED[2])
 PERSISTENT = (*RING[:2], ((1536, 1792, 64), None))
 CLUSTER = (*RING[:2], ((1792, 1280, 64), None))
 MULTI_CONSUMER = (*RING[:2], ((1280, 3584, 64), None))

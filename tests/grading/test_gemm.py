@@ -241,7 +241,7 @@ def test_a_single_tile_has_all_its_points_from_the_emulator(offline, monkeypatch
 def test_a_finding_is_a_failure_though_the_numbers_are_right(offline, monkeypatch):
     verdict = emulated([EMULATED_RIGHT, RACE, EMULATED_RIGHT])
     assert parts(verdict)["results"].points == pytest.approx(0.5 * 4 * 2 / 3)
-    assert verdict.card.text == "no fence" and "256 x 768 x 1152" in verdict.diagnosis
+    assert verdict.card.text == "no fence" and "256 x 512 x 1152" in verdict.diagnosis
 
 
 def test_a_deadlock_gives_no_points_and_its_words(offline, monkeypatch):
@@ -509,7 +509,7 @@ def test_rows_fill_as_parts_end(offline):
     known = [sum(state == "passed" for state in states(so_far)) for so_far in told]
     assert known == sorted(known)
     assert [part.detail for part in told[-1].checks[:4]] == [part.detail for part in verdict.checks[:4]]
-    assert any("emulating 256 x 768 x 1152 (1 of 3)" in so_far.doing for so_far in told)
+    assert any("emulating 256 x 512 x 1152 (1 of 3)" in so_far.doing for so_far in told)
     assert not verdict.doing and "checking" in str(told[-1]) and "9 of 10" in str(verdict)
 
 
