@@ -206,7 +206,7 @@ c.Autograde.autograde_preprocessors = [
 # Of the kernels that notebook 13 gives for repair: what the check says in the emulator, the parts that fail
 SYMPTOMS = {
     "case13a": ("lacks 16,384 of 49,152 bytes", {"results"}),
-    "case13b": ("this 2nd wait's turn is phase 1, parity 1", {"results"}),
+    "case13b": ("its last wait asked for parity 0", {"results"}),
     "case13c": ("fence.proxy.async", {"instructions", "results"}),
     "case13d": ("wait_group", {"instructions", "results"}),
     "case13e": ("has not waited for", {"results"}),
