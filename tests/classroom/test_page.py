@@ -1,0 +1,23 @@
+"""The figures of the page on grading a class are the recorded ones."""
+
+import json
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_page_has_the_recorded_figures():
+    page = (ROOT / "course_utils" / "classroom" / "README.md").read_text()
+    found = json.loads((ROOT / "solutions" / "measured" / "classroom.json").read_text())
+    sources, seconds = sum(found["kinds"].values()), found["run"]["seconds"]
+    assert found["run"]["code"] == 0 and found["same_grades"] and not found["unexpected"]
+    for words in (
+        f"class of {found['learners']} learners",
+        f"{sources:,} sources",
+        f"{seconds / 60:.1f} minutes, {seconds / sources:.1f} s a source",
+        f"{found['sandbox_seconds']['half']:.1f} s and {found['sandbox_memory_mb']['half']:.0f} MB",
+        f"{found['sandbox_memory_mb']['most']:,.0f} MB at most",
+        f"about {6000 * seconds / sources / 3600:.1f} hours for two cores",
+        f"about {6000 * 2 * seconds / sources / 16 / 60:.0f} minutes for 16",
+    ):
+        assert words in page, words
