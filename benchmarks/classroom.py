@@ -16,7 +16,6 @@ import json
 import os
 import platform
 import random
-import resource
 import shutil
 import signal
 import subprocess
@@ -96,10 +95,10 @@ def write(folder: Path, made: dict, notebook: bool) -> None:
 
 
 def grade(folder: Path, out: Path, options: argparse.Namespace, kill_after: float | None = None) -> dict:
-    """One run of the command: seconds by the clock, processor seconds, and the most memory of a process of
-    its. ``kill_after``: end it then, with all that it started.
+    """One run of the command: its exit code, and seconds by the clock. ``kill_after``: end it then, with all
+    that it started. (What a sandbox's processes took of the processors is lost with their namespace.)
     """
-    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    began = time.monotonic()
     command = [sys.executable, "-m", "course_utils.cli", "grade", str(folder), "--out", str(out)]
     command += ["--jobs", str(options.jobs), "--seed", "benchmark", "--backend", options.backend]
     run = subprocess.Popen(command, cwd=ROOT, start_new_session=True)
@@ -108,12 +107,7 @@ def grade(folder: Path, out: Path, options: argparse.Namespace, kill_after: floa
     except subprocess.TimeoutExpired:
         os.killpg(run.pid, signal.SIGKILL)
         code = run.wait()
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return {
-        "code": code,
-        "seconds": round(time.monotonic() - began, 1),
-        "processor_seconds": round(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 1),
-    }
+    return {"code": code, "seconds": round(time.monotonic() - began, 1)}
 
 
 def points(out: Path) -> dict[str, dict[str, str]]:
@@ -166,7 +160,6 @@ def main() -> None:
         "seconds_a_source": _quartiles([record["seconds"] for record in records]),
         "sandbox_seconds": _quartiles([record["sandbox"]["seconds"] for record in records]),
         "sandbox_memory_mb": _quartiles([record["sandbox"]["memory"] / 2**20 for record in records]),
-        "processor_seconds_a_source": round(whole["processor_seconds"] / max(1, len(records)), 2),
     }
     Path(options.out).parent.mkdir(parents=True, exist_ok=True)
     Path(options.out).write_text(json.dumps(results, indent=1) + "\n")
