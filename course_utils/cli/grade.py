@@ -41,7 +41,11 @@ def grade(options: argparse.Namespace, console: Console) -> int:
     settings = Settings(out / "ledger", key, seed, form, options.backend)
     todo = jobs(class_, settings, wanted, shard)
     say(console, f"{len(class_)} learners, {len(todo)} sources to judge, seed {seed}, sandbox: {form}")
-    if problem := _problem(todo, settings, options):
+    ledger = Ledger(settings.ledger, key)
+    languages = {job.entry.exercise.partition("-")[2] for job in todo if ledger.read(job.entry) is None}
+    if "tilelang" in languages:
+        workshop.prepare()
+    if problem := _problem(languages, settings, options):
         say(console, f"this machine cannot grade: {problem}. Nobody has been judged. See `course doctor`.")
         return EXIT_NOT_ALL_TRIED
     missing, faults = _judge(todo, settings, options, console)
@@ -49,7 +53,7 @@ def grade(options: argparse.Namespace, console: Console) -> int:
         say(console, f"a fault of this machine, {times} times: {text}")
     if missing:
         say(console, f"{missing} sources are not judged yet: run this again")
-    for job, text in to_look_at(todo, Ledger(settings.ledger, key)).items():
+    for job, text in to_look_at(todo, ledger).items():
         for one in class_:
             if one.sources.get(job.entry.exercise) == job.source:
                 one.findings.append(text)
@@ -71,16 +75,15 @@ def grade(options: argparse.Namespace, console: Console) -> int:
     return EXIT_NOT_ALL_TRIED if missing else 0
 
 
-def _problem(todo: Sequence[Job], settings: Settings, options: argparse.Namespace) -> str:
-    """What is wrong with a solution of the course's own, judged here, in a language that is to be judged;
-    empty where nothing is. Compilers that do not fit each other would be zeros for a whole class.
+def _problem(languages: set[str], settings: Settings, options: argparse.Namespace) -> str:
+    """What is wrong with a solution of the course's own, judged here, in one of these languages; empty where
+    nothing is. Compilers that do not fit each other would be zeros for a whole class.
     """
     ledger = Ledger(settings.ledger, settings.key)
     own = []
-    for dsl in {job.entry.exercise.partition("-")[2] for job in todo if ledger.read(job.entry) is None}:
-        if dsl in steps.DSL_NAMES:
-            source = solution_path(OWN, dsl).read_text()
-            own.append(Job(entry_of(f"{OWN}-{dsl}", source, settings), source))
+    for dsl in sorted(languages & steps.DSL_NAMES.keys()):
+        source = solution_path(OWN, dsl).read_text()
+        own.append(Job(entry_of(f"{OWN}-{dsl}", source, settings), source))
     told: list[str] = []
 
     def heard(job: Job, record: dict | None) -> None:
@@ -100,9 +103,6 @@ def _judge_all(
     options: argparse.Namespace,
     done: Callable[[Job, dict | None], object],
 ) -> None:
-    ledger = Ledger(settings.ledger, settings.key)
-    if any("tilelang" in job.entry.exercise and ledger.read(job.entry) is None for job in todo):
-        workshop.prepare()
     if options.ray:
         from course_utils.classroom import on_ray
 
