@@ -6,9 +6,10 @@ as a whole. Nothing is run here, and a cell is read once from its top to its end
 
 from __future__ import annotations
 
-import io
 import re
 import textwrap
+
+from course_utils.compile.load import unified
 
 # what a line begins with that no line of Python begins with (IPython.core.inputtransformer2)
 _MAGIC = re.compile(r"[%!?]|[,;/]\S")
@@ -21,11 +22,6 @@ _PROMPT = re.compile(r"^(?:>>>|\.\.\.)(?: |$)", re.M)
 _PART = re.compile(
     r'''("""|\'\'\')|"(?:[^"\\\n]|\\.)*"?|'(?:[^'\\\n]|\\.)*'?|\#.*|[(\[{]|[)\]}]|\\$|[^"'#()\[\]{}\\]+|\\.?'''
 )
-
-
-def unified(source: str) -> str:
-    """Source whose every line ends in \\n, whatever the machine that it was written on ended them with."""
-    return io.StringIO(source, newline=None).read()
 
 
 def python(source: str) -> tuple[str, list[str]]:

@@ -19,6 +19,7 @@ from course_utils.classroom import cells, files
 from course_utils.classroom.files import Handed
 from course_utils.classroom.inside import NAMES, OTHER
 from course_utils.classroom.workshop import SOURCE_LIMIT
+from course_utils.compile.load import unified
 from course_utils.grading import steps
 
 NAME_LIMIT = 120  # bytes of a learner's name
@@ -82,7 +83,7 @@ def submission(learner: str, handed: Iterable[Handed]) -> Submission:
             text = file.data.decode(
                 "utf-16" if file.data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
             )
-            text = cells.unified(text)
+            text = unified(text)
         except UnicodeDecodeError:
             made.findings.append(f"{_shown(file.name)} is no text in UTF-8: save it in that form")
             continue
@@ -150,7 +151,7 @@ def _code_cells(text: str) -> list[tuple[dict, str]]:
         if isinstance(source, list) and all(isinstance(line, str) for line in source):
             source = "".join(source)
         if cell.get("cell_type") == "code" and isinstance(source, str):
-            made.append((metadata if isinstance(metadata, dict) else {}, cells.unified(source)))
+            made.append((metadata if isinstance(metadata, dict) else {}, unified(source)))
     return made
 
 

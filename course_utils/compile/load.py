@@ -130,6 +130,11 @@ def _defined(module: types.ModuleType, wanted: str) -> Callable:
     return getattr(module, wanted)
 
 
+def unified(source: str) -> str:
+    """Source whose every line ends in \\n, whatever the machine that it was written on ended them with."""
+    return io.StringIO(source, newline=None).read()
+
+
 def load_factory_source(source: str, name: str, wanted: str = "gemm") -> Callable:
     """What Python source that is in no file defines under the name ``wanted``: "gemm", "copy" or "mend".
 
@@ -138,7 +143,7 @@ def load_factory_source(source: str, name: str, wanted: str = "gemm") -> Callabl
     The DSLs and tracebacks read the source again from linecache, where any file name will do, and its lines
     must end where Python's own end: a form feed ends none.
     """
-    source = io.StringIO(source, newline=None).read()
+    source = unified(source)
     digest = hashlib.sha256(source.encode()).hexdigest()[:12]
     path = Path("/no-file", digest, "kernel_" + "".join(c if c.isalnum() else "_" for c in name) + ".py")
     linecache.cache[str(path)] = (len(source), None, list(io.StringIO(source)), str(path))
