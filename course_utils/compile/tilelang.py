@@ -54,6 +54,7 @@ HEADERS = tuple(
 SETTINGS = ("TILELANG_", "TL_", "TVM_")  # what the environment variables that it reads begin with
 # a function that an author may have TileLang call on the CUDA source (tilelang.engine.callback)
 CALLBACK = "tilelang_callback_cuda_postproc"
+MULTIPLIES, WAITS = r"gemm|ptx_wgmma", "mbarrier_wait"  # in the names of TileLang's operations
 BLOCK_AXES = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 
 
@@ -190,17 +191,31 @@ def _own_source() -> str:
 
 
 def _pipelined(prim_func: Any) -> bool:
-    """Is one of its loops a ``T.Pipelined`` of some stages?"""
+    """Is the ring the compiler's: does it multiply in a ``T.Pipelined`` of some stages, nowhere else, and with
+    no wait of the author's in there?
+    """
     from tilelang import tvm
 
-    stages: list[int] = []
+    def calls(tree: Any, what: str) -> set[int]:
+        found = set()
+
+        def visit(node: Any) -> None:
+            if isinstance(node, tvm.tirx.Call) and re.search(what, getattr(node.op, "name", "")):
+                found.add(hash(node))
+
+        tvm.tirx.stmt_functor.post_order_visit(tree, visit)
+        return found
+
+    loops: list[Any] = []
 
     def visit(node: Any) -> None:
-        if isinstance(node, tvm.tirx.For) and "num_stages" in node.annotations:
-            stages.append(int(node.annotations["num_stages"]))
+        if isinstance(node, tvm.tirx.For) and int(node.annotations.get("num_stages", 0)):
+            loops.append(node)
 
     tvm.tirx.stmt_functor.post_order_visit(prim_func.body, visit)
-    return any(stages)
+    inside = set().union(*(calls(loop, MULTIPLIES) for loop in loops))
+    waits = any(calls(loop, WAITS) for loop in loops)
+    return bool(inside) and inside == calls(prim_func.body, MULTIPLIES) and not waits
 
 
 def prepare() -> None:

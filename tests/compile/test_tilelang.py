@@ -457,3 +457,24 @@ def test_tilelang_puts_a_missing_proxy_fence_back():
     """
     gemm = loading.plant("step04", "tilelang", ("            T.fence_proxy_async()", "            "))
     assert read_ptx(compiler.compile_gemm(gemm, 256, 512, 128).ptx).proxy_fences > 0
+
+
+LOOP = """            T.clear(acc)
+            for k in T.Pipelined(K // 64, num_stages=2):
+                T.copy(A[by * 64 : (by + 1) * 64, k * 64 : (k + 1) * 64], A_shared)
+                T.copy(B[bx * 64 : (bx + 1) * 64, k * 64 : (k + 1) * 64], B_shared)
+                T.gemm(A_shared, B_shared, acc, transpose_B=True)
+"""
+OWN = BODY[BODY.index("            T.copy(A[") : BODY.index("            T.copy(acc")]
+WAIT = "                T.mbarrier_wait_parity(bar, 0)\n                T.gemm("
+WAITED = LOOP.replace("                T.gemm(", WAIT).replace(
+    "            T.clear", "            bar = T.alloc_barrier(1)\n            T.clear"
+)
+
+
+@pytest.mark.parametrize(
+    "body, compilers", [(LOOP, True), (LOOP + LOOP, True), (OWN, False), (LOOP + OWN, False), (WAITED, False)]
+)
+def test_a_ring_is_the_compilers_where_all_is_multiplied_in_its_loop(factory, body, compilers):
+    """A pipelined loop beside the author's own, or around it, leaves nothing to the compiler."""
+    assert compiler._pipelined(factory(KERNEL.replace(OWN, body))(64, 64, 128)) is compilers
