@@ -1,10 +1,10 @@
 """Exercise cells are cut from solutions/, so that the two cannot drift.
 
 A solution marks what the learner is to write: ``### BEGIN SOLUTION: <the task>`` to ``### END SOLUTION``. In
-a notebook the task is a comment, and between nbgrader's markers stands ``raise NotImplementedError`` instead
-of the solution. Cells are found by their nbgrader ``grade_id``: ``step04-tilelang`` is an exercise,
-``step04-tilelang-check`` its check. A kernel to repair is given as it is broken, so its cell has no holes and
-is none of nbgrader's: it is found by ``metadata.course.exercise``.
+a notebook the task is a comment, and ``raise NotImplementedError`` stands below it; a solved copy has the
+solution there, between nbgrader's markers. Cells are found by their nbgrader ``grade_id``:
+``step04-tilelang`` is an exercise, ``step04-tilelang-check`` its check. A kernel to repair is given as it is
+broken, so its cell has no holes and is none of nbgrader's: it is found by ``metadata.course.exercise``.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ def exercise(step_id: str, dsl: str, solved: bool = False) -> str:
                     f"{text}"
                 )
             tasks, inside = tasks + 1, True
-            lines += [f"{indent}# TODO {tasks}: {task}", indent + BEGIN]
-            if not solved:
-                lines.append(f'{indent}{OPEN}("TODO {tasks}")')
+            hole = BEGIN if solved else f'{OPEN}("TODO {tasks}")'
+            lines += [f"{indent}# TODO {tasks}: {task}", indent + hole]
         elif text == END:
             if not inside:
                 raise SyncError(f"{path.name}: {END} without {BEGIN}")
             inside = False
-            lines.append(indent + END)
+            if solved:
+                lines.append(indent + END)
         elif solved or not inside:
             lines.append(line)
     if inside or not tasks:

@@ -8,9 +8,14 @@ from nbformat.notebooknode import NotebookNode
 from nbgrader.preprocessors import (
     CheckCellMetadata,
     ClearOutput,
+    ClearSolutions,
+    ComputeChecksums,
+    IncludeHeaderFooter,
+    LockCells,
     NbGraderPreprocessor,
     OverwriteCells,
     OverwriteKernelspec,
+    SaveCells,
 )
 
 c = get_config()  # type: ignore[name-defined]  # noqa: F821  nbgrader gives it
@@ -44,6 +49,29 @@ class OneOfEach(NbGraderPreprocessor):
                 )
         return nb, resources
 
+
+class AsGiven(ClearSolutions):
+    """Cuts what stands between markers, and leaves an exercise without markers as it is.
+
+    nbgrader's own would put one stub in the place of the whole cell.
+    """
+
+    def preprocess_cell(
+        self, cell: NotebookNode, resources: dict, cell_index: int
+    ) -> tuple[NotebookNode, dict]:
+        self._replace_solution_region(cell, resources["language"])
+        return cell, resources
+
+
+c.GenerateAssignment.preprocessors = [
+    IncludeHeaderFooter,
+    LockCells,
+    AsGiven,
+    ClearOutput,
+    CheckCellMetadata,
+    ComputeChecksums,
+    SaveCells,
+]
 
 c.Autograde.sanitize_preprocessors = [
     ClearOutput,

@@ -191,8 +191,8 @@ def _own_source() -> str:
 
 
 def _pipelined(prim_func: Any) -> bool:
-    """Is the ring the compiler's: does it multiply in a ``T.Pipelined`` of some stages, nowhere else, and with
-    no wait of the author's in there?
+    """Is the ring the compiler's: is all multiplied in a ``T.Pipelined`` of some stages, with no wait of the
+    author's in there?
     """
     from tilelang import tvm
 
