@@ -24,7 +24,7 @@ climb: venv
 	@$(BIN)/course climb
 
 lab: venv
-	@$(BIN)/jupyter lab notebooks/ $$(test "$$(id -u)" != 0 || echo --allow-root)  # root: in a container
+	@$(BIN)/course lab
 
 test: $(ALL)
 	@$(BIN)/python -m pytest -q

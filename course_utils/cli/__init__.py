@@ -1,4 +1,4 @@
-"""The ``course`` command: doctor, clean, check, climb, receipt, source, trace, plot, tensormap, sync, bundle,
+"""The ``course`` command: doctor, clean, lab, check, climb, receipt, source, trace, plot, tensormap, sync, bundle,
 import.
 
 ``parser`` says what can be asked; each group of commands is a module, loaded when it is asked for.

@@ -27,6 +27,10 @@ def parser() -> argparse.ArgumentParser:
 
     command("doctor", "doctor.doctor", "what this machine can do, and what is missing")
     command("clean", "doctor.clean", "empty the cache of compiled kernels")
+    sub = command("lab", "lab.lab", "open the notebooks in JupyterLab, the first one first")
+    sub.add_argument(
+        "options", nargs="*", metavar="OPTION", help="JupyterLab's own, after --: course lab -- --no-browser"
+    )
     sub = command("check", "check.check", "check one step, a file of yours or the solution")
     sub.add_argument("step", metavar="STEP", help="step01 ... step10")
     sub.add_argument("--dsl", default="tilelang", choices=DSLS)
