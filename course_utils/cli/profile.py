@@ -72,13 +72,10 @@ def _profile(options: argparse.Namespace, console: Console, device: dict, record
             raise ValueError("course profile reads GEMMs: a kernel of the tensors A, B and D")
         size = artifact.problem
         kernel = Kernel(f"{options.what} {artifact.dsl}", options.what, artifact.dsl, {size: artifact})
-        say_now(f"{options.what} and cuBLAS under ncu, then in a loop")
         where = provenance(device, {artifact.dsl: artifact.versions})
-        notes: list[str] = []
-        found = counters.measure([kernel], where, notes.append)
-    for note in notes[1:]:
-        if not note.startswith("power of"):
-            say(console, note)
+        found = counters.measure([kernel], where, say_now)
+    for text in found["lost"]:
+        say(console, text)
     columns: list[Column] = [
         (head, launch, found["provenance"])
         for entry, head in ((_entry(found, kernel.name), "this kernel"), (_entry(found, "cuBLAS"), "cuBLAS"))

@@ -149,34 +149,42 @@ def measure(
 
     ``where`` is the provenance as ``bundle.provenance`` has it. ``raw`` hears what ncu printed, ``keep`` the
     recording as far as it is; ``child`` stands in for ``ncu.CHILD`` in tests. A launch that has
-    no counters is left out. Raises NcuError where none can be read.
+    no counters is left out, and why stands under "lost". Raises NcuError where none can be read.
     """
     child = ncu.CHILD if child is None else child
     program = ncu.find()
     where = {**where, "ncu": ncu.version(program), **limits()}
     items, places = _items(kernels)
     say(f"{where['gpu']}, driver {where['driver']}, ncu {where['ncu']}: counters of {len(items)} launches")
-    found = ncu.count(items, program, child, raw, lambda now: keep(_recording(items, places, where, now, {})))
-    for index, why in found.failed.items():
-        say(f"{items[index].name} at {_times(items[index].artifact.problem)} has no counters: {why}")
-    if lost := [name for name in ncu.COUNTERS if name not in found.metrics]:
-        say(f"this ncu does not know: {', '.join(lost)}")
-    say(f"power of {len(found.rows)} launches")
+    lost: list[str] = []
     powers: dict[int, dict] = {}
-    for index, power in _powers(items, list(found.rows), child, say):
+
+    def known(found: ncu.Found) -> dict:
+        return _recording(items, places, found, powers) | {"provenance": where, "lost": lost}
+
+    def lose(text: str) -> None:
+        say(text)
+        lost.append(text)
+
+    found = ncu.count(items, program, child, raw, lambda now: keep(known(now)))
+    for index, why in found.failed.items():
+        lose(f"{_named(items[index])} has no counters: {why}")
+    if unknown := [name for name in ncu.COUNTERS if name not in found.metrics]:
+        lose(f"this ncu does not know: {', '.join(unknown)}")
+    say(f"power of {len(found.rows)} launches")
+    for index, power in _powers(items, list(found.rows), child, lose):
         powers[index] = power
-        keep(_recording(items, places, where, found, powers))
-    return _recording(items, places, where, found, powers)
+        keep(known(found))
+    return known(found)
 
 
 def _recording(
     items: Sequence[ncu.Item],
     places: Sequence[tuple[str, str, str]],
-    where: dict,
     found: ncu.Found,
     powers: dict[int, dict],
 ) -> dict:
-    """What is known until now, in the form of a recording."""
+    """What is found until now, in the form of a recording."""
     entries: dict[str, dict] = {}
     for index, (name, step, dsl) in enumerate(places):
         if index in found.rows:
@@ -188,7 +196,7 @@ def _recording(
             }
             entry = entries.setdefault(name, {"name": name, "step": step, "dsl": dsl, "launches": []})
             entry["launches"].append(launch)
-    return {"provenance": where, "metrics": found.metrics, "entries": list(entries.values())}
+    return {"metrics": found.metrics, "entries": list(entries.values())}
 
 
 def _items(kernels: Sequence[Kernel]) -> tuple[list[ncu.Item], list[tuple[str, str, str]]]:
@@ -205,7 +213,7 @@ def _items(kernels: Sequence[Kernel]) -> tuple[list[ncu.Item], list[tuple[str, s
 
 
 def _powers(
-    items: Sequence[ncu.Item], todo: list[int], child: Sequence[str], say: Say
+    items: Sequence[ncu.Item], todo: list[int], child: Sequence[str], lose: Say
 ) -> Iterator[tuple[int, dict]]:
     """What each of these launches takes in a loop, without ncu. One that fails is told, and has none."""
     while todo:
@@ -214,11 +222,11 @@ def _powers(
             ncu.watched([*child, str(folder), "power"], folder / "done.jsonl", ncu.LAUNCH_LIMIT)
             done = ncu.reported(folder)
         if not done:
-            say("power was not read: the program that launches in a loop did not start")
+            lose("power was not read: the program that launches in a loop did not start")
             return
         yield from ((index, fields["power"]) for index, fields in done.items() if fields.get("power"))
         for index, why in ncu.failures(done, ncu.LAUNCH_LIMIT).items():
-            say(f"the power of {items[index].name} at {_times(items[index].artifact.problem)}: {why}")
+            lose(f"{_named(items[index])} has no power: {why}")
         todo = [index for index in now if index not in done] + later
 
 
@@ -234,5 +242,5 @@ def limits() -> dict:
     return dict(zip(names, values, strict=False))
 
 
-def _times(size: Sequence[int]) -> str:
-    return "x".join(map(str, size))
+def _named(item: ncu.Item) -> str:
+    return f"{item.name} at {'x'.join(map(str, item.artifact.problem))}"

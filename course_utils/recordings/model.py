@@ -125,11 +125,14 @@ class Counted(msgspec.Struct, frozen=True):
 
 
 class Counters(msgspec.Struct, frozen=True):
-    """A file of counters. ``metrics`` says which metric of ncu each counter was read as."""
+    """A file of counters. ``metrics`` says which metric of ncu each counter was read as, ``lost`` what was
+    not read, and why.
+    """
 
     provenance: CountersProvenance
     metrics: dict[str, str]
     entries: list[Counted]
+    lost: list[str] = []
 
 
 ENTRIES = {Results: Entry, Untimed: Entry, Counters: Counted}
