@@ -119,7 +119,7 @@ def _panel(axes: Axes, size: int, bars: Bars, highlight: str | None, named: bool
             begin += width
         axes.plot([found.measured * 1e6] * 2, [place - 0.4, place + 0.4], color=INK, linewidth=0.8)
         axes.text(
-            begin + longest * 0.015,
+            begin + longest * 0.02,
             place,
             f"{found.activity:.0%} x {found.clock / 1e9:.2f} GHz: {found.measured * 1e6:,.0f} us",
             size=7,
