@@ -4,6 +4,11 @@ machine.
     python benchmarks/variants.py build/variants.pyz
     python variants.pyz --quick --out variants.json         # there
     course import variants.json --as variants               # here
+
+With --solutions behind OUT.pyz the ladder's kernels come first: one archive for the counters of all.
+
+    python counters.pyz --counters --out counters.json      # there
+    course import counters.json --as counters               # here
 """
 
 import sys
@@ -12,7 +17,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from course_utils.compile.factory import compile_factory  # noqa: E402
+from course_utils.cli.records import solution_kernels  # noqa: E402
+from course_utils.compile.factory import DSLS, compile_factory  # noqa: E402
 from course_utils.compile.load import plant  # noqa: E402
 from course_utils.recordings import bundle, signing  # noqa: E402
 
@@ -134,7 +140,8 @@ def kernels() -> list[dict]:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    if len(sys.argv) not in (2, 3) or sys.argv[2:] not in ([], ["--solutions"]):
         raise SystemExit(__doc__)
+    chosen = (solution_kernels(None, DSLS) if sys.argv[2:] else []) + kernels()
     key = signing.key(Path("build/bundle.key"))  # that of `course bundle`, for `course import`
-    bundle.write(sys.argv[1], kernels(), compile_factory, lambda item: print(*item, flush=True), key)
+    bundle.write(sys.argv[1], chosen, compile_factory, lambda item: print(*item, flush=True), key)

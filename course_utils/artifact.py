@@ -43,6 +43,7 @@ GRID_LIMITS = (2**31 - 1, 65535, 65535)
 # Of a CTA after setmaxnreg: 65,536 less what the hardware keeps; observed on H200, driver 580.
 REGISTER_LIMIT = 64_512
 SM_COUNT = 132  # H100 SXM and H200
+FLOP_PER_CLOCK = 4096  # of one SM, dense fp16 by wgmma: NVIDIA H100 white paper, 989.4 TFLOP/s at 1,830 MHz
 
 TENSOR_MAP_BYTES, TENSOR_MAP_ALIGNMENT = 128, 64  # of a CUtensorMap (CUDA driver API)
 TMA_ALIGNMENT = 128  # bytes, of a tile in shared memory (PTX ISA, cp.async.bulk.tensor)

@@ -58,15 +58,22 @@ def compiled(options: argparse.Namespace, size: tuple[int, int, int]) -> Artifac
                 f"there is no step and no file {options.what!r}; the steps are {', '.join(steps.STEPS)}"
             )
         return Artifact.load(options.what)
-    if options.size:
-        try:
-            size = tuple(int(n) for n in options.size.lower().split("x"))
-        except ValueError:
-            size = ()
-        if len(size) != 3 or min(size) <= 0:
-            raise ValueError(f"--size is MxNxK, for example 4096x4096x4096, not {options.size}")
+    size = named_size(options) or size
     path = solution_path(options.what, options.dsl) if options.what in steps.STEPS else options.what
     return factory.compile_factory(load_factory(path), options.dsl, size)
+
+
+def named_size(options: argparse.Namespace) -> tuple[int, int, int] | None:
+    """The --size that the learner named, or None. Raises ValueError for what is none."""
+    if not options.size:
+        return None
+    try:
+        size = tuple(int(n) for n in options.size.lower().split("x"))
+    except ValueError:
+        size = ()
+    if len(size) != 3 or min(size) <= 0:
+        raise ValueError(f"--size is MxNxK, for example 4096x4096x4096, not {options.size}")
+    return size
 
 
 def trace(options: argparse.Namespace, console: Console) -> int:

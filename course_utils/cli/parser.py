@@ -77,6 +77,14 @@ def parser() -> argparse.ArgumentParser:
     )
     sub.add_argument("--out", default=str(BUILD / "trace.png"), metavar="PNG")
     sub = command(
+        "profile", "profile.profile", "hardware counters of one launch beside cuBLAS's, and what bounds it"
+    )
+    sub.add_argument("what", metavar="STEP|FILE", help=WHAT)
+    sub.add_argument("--dsl", default="tilelang", choices=DSLS)
+    sub.add_argument(
+        "--size", metavar="MxNxK", help="problem size (default: the first that the step is timed at)"
+    )
+    sub = command(
         "plot",
         "records.plot",
         "draw the ladder: yours, if build/climb.json has timings, over the recorded one",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -43,7 +44,7 @@ def draw(path: str | Path, recorded: dict, mine: dict) -> None:
 def bundle(options: argparse.Namespace, console: Console) -> int:
     """Compile here, to run there."""
     dsls = options.dsl or list(DSLS)
-    kernels = _wrong_kernels(dsls) if options.wrong else _solution_kernels(options.step, dsls)
+    kernels = _wrong_kernels(dsls) if options.wrong else solution_kernels(options.step, dsls)
     total = sum(len(_sizes(kernel)) for kernel in kernels)
     with bar(console) as progress:
         task = progress.add_task("compiling", total=total)
@@ -70,7 +71,8 @@ def _sizes(kernel: dict) -> set[tuple[int, int, int]]:
     return {*step.check_sizes, *(step.timed_sizes if kernel["timed"] else ())}
 
 
-def _solution_kernels(named: list[str] | None, dsls: list[str]) -> list[dict]:
+def solution_kernels(named: list[str] | None, dsls: Sequence[str]) -> list[dict]:
+    """The solutions of these steps, or of all, as ``bundle.write`` takes them."""
     names = [
         s if s.startswith("step") else f"step{int(s):02d}" if s.isdigit() else s for s in named or steps.STEPS
     ]

@@ -19,7 +19,7 @@ from course_utils.artifact import Artifact
 from course_utils.grading import hints, steps
 from course_utils.grading.gemm import judge
 from course_utils.grading.verdict import Verdict
-from course_utils.recordings import signing
+from course_utils.recordings import counters, signing
 from course_utils.run import backends
 from course_utils.run.backends import TIME_LIMIT, Gpu, Launch
 
@@ -119,6 +119,31 @@ def run(
     return _signed(path, {"provenance": where, "entries": entries})
 
 
+def count(
+    path: str | Path,
+    say: Callable[[str], object] = print,
+    raw: Callable[[str], object] = lambda text: None,
+    keep: Callable[[dict], object] = lambda results: None,
+) -> dict:
+    """Read the hardware counters of every kernel of a bundle that is timed, at the sizes that it is timed at.
+
+    Returns the recording with its provenance; ``raw`` and ``keep`` as ``counters.measure`` has them. Raises
+    RuntimeError where there is no Hopper GPU, and NcuError where counters cannot be read.
+    """
+    device, reason = backends.find_gpu()
+    if device is None:
+        raise RuntimeError(reason)
+    kernels = []
+    with zipfile.ZipFile(path) as archive:
+        manifest = [kernel for kernel in json.loads(archive.read("manifest.json")) if kernel["timed"]]
+        for kernel in manifest:
+            artifacts, sizes = _artifacts(archive, kernel["name"]), steps.find(kernel["step"]).timed_sizes
+            named = (kernel["name"], kernel["step"], kernel["dsl"])
+            kernels.append(counters.Kernel(*named, {size: artifacts[size] for size in sizes}))
+    where = provenance(device, {k["dsl"]: k["versions"] for k in manifest})
+    return _signed(path, counters.measure(kernels, where, say, raw, lambda found: keep(_signed(path, found))))
+
+
 def _signed(path: str | Path, results: dict) -> dict:
     """The results with the archive's signature, where it carries a key."""
     with zipfile.ZipFile(path) as archive:
@@ -172,7 +197,8 @@ def summary(entry: dict, mode: str = "burst") -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The command of the archive itself: ``python OUT.pyz --out results.json [--time-limit S] [--quick]``."""
+    """The command of the archive itself: ``python OUT.pyz --out results.json [--time-limit S] [--quick]``,
+    or ``--counters --out counters.json``."""
     import argparse
 
     parser = argparse.ArgumentParser(
@@ -188,14 +214,29 @@ def main(argv: list[str] | None = None) -> int:
         help=f"seconds one launch may take (default: {TIME_LIMIT:g})",
     )
     parser.add_argument("--quick", action="store_true", help="leave out the sustained runs")
+    parser.add_argument(
+        "--counters",
+        action="store_true",
+        help="read hardware counters by ncu instead; its table goes to OUT.csv",
+    )
     options = parser.parse_args(argv)
+    out = Path(options.out)
+
+    def say(line: str) -> None:
+        print(line, flush=True)
+
+    def keep(results: dict) -> None:
+        out.write_text(json.dumps(results, indent=1))
+
     try:
-        results = run(
-            sys.argv[0], options.time_limit, options.quick, say=lambda line: print(line, flush=True)
-        )
-    except (RuntimeError, ModuleNotFoundError) as error:
+        if options.counters:
+            with open(out.with_suffix(".csv"), "w", buffering=1) as table:
+                keep(count(sys.argv[0], say, table.write, keep))
+        else:
+            keep(run(sys.argv[0], options.time_limit, options.quick, say))
+    except (RuntimeError, ModuleNotFoundError) as error:  # an NcuError is a RuntimeError
         print(f"cannot run: {error}", file=sys.stderr)
         return 2
-    Path(options.out).write_text(json.dumps(results, indent=1))
-    print(f"wrote {options.out}; `course import {Path(options.out).name}` records it")
+    recorded_as = " --as counters" if options.counters else ""
+    print(f"wrote {out}; `course import {out.name}{recorded_as}` records it")
     return 0

@@ -2,7 +2,8 @@
 
 A bundle, ``course climb`` and a notebook's check write the same form; ``bundle.entry`` and
 ``bundle.provenance`` make it as plain dicts, since a GPU machine need not have msgspec. What the course does
-not know is kept, so readers hand on dicts: these classes say what stands in them.
+not know is kept, so readers hand on dicts: these classes say what stands in them. Counters have a form of
+their own, which ``recordings.counters`` makes.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import msgspec
 # Finite and above 0: TFLOP/s, or a share of cuBLAS's.
 Rate = Annotated[float, msgspec.Meta(gt=0, lt=1e6)]
 Points = Annotated[float, msgspec.Meta(ge=0, lt=1e6)]
+Amount = Annotated[float, msgspec.Meta(ge=0, lt=1e18)]  # of a counter
 LIMIT = 16 << 20  # bytes of a results file; the largest of the course has 0.1 MB
 
 
@@ -83,8 +85,61 @@ class Untimed(msgspec.Struct, frozen=True):
     entries: list[Entry]
 
 
-def read(path: str | Path, timed: bool = True) -> dict:
-    """Read and validate a results file. Raises MeasuredError.
+class CountersProvenance(Provenance, frozen=True, kw_only=True):
+    """Where counters come from. ``max_clock_mhz`` and ``power_limit_w`` are null where nvidia-smi was not
+    there.
+    """
+
+    sms: Annotated[int, msgspec.Meta(gt=0, lt=10_000)]
+    ncu: str
+    max_clock_mhz: Rate | None = None
+    power_limit_w: Rate | None = None
+
+
+class Power(msgspec.Struct, frozen=True):
+    """A loop of launches of about a second: watts, seconds and joules a launch, MHz and degrees Celsius."""
+
+    seconds: Rate
+    power_w: Rate | None
+    joules: Rate | None
+    clock_mhz: Rate | None
+    temperature_c: Rate | None
+
+
+class Launch(msgspec.Struct, frozen=True):
+    """One launch at ``size`` M, N, K: what ``run.ncu.COUNTERS`` names, and what it takes in a loop."""
+
+    size: tuple[int, int, int]
+    counters: dict[str, Amount]
+    kernel: str = ""
+    power: Power | None = None
+
+
+class Counted(msgspec.Struct, frozen=True):
+    """One kernel's launches. cuBLAS is one too, of the DSL and the step "cublas"."""
+
+    name: str
+    step: str
+    dsl: str
+    launches: list[Launch]
+
+
+class Counters(msgspec.Struct, frozen=True):
+    """A file of counters. ``metrics`` says which metric of ncu each counter was read as, ``lost`` what was
+    not read, and why.
+    """
+
+    provenance: CountersProvenance
+    metrics: dict[str, str]
+    entries: list[Counted]
+    lost: list[str] = []
+
+
+ENTRIES = {Results: Entry, Untimed: Entry, Counters: Counted}
+
+
+def read(path: str | Path, timed: bool = True, counters: bool = False) -> dict:
+    """Read and validate a results file, or with ``counters`` one of counters. Raises MeasuredError.
 
     With ``timed=False`` its provenance may be empty or missing.
     """
@@ -100,12 +155,15 @@ def read(path: str | Path, timed: bool = True) -> dict:
         raise MeasuredError(
             f"{path} is not a results file: it needs an object with `provenance` and `entries`"
         )
-    kind = Results if timed or results.get("provenance") else Untimed
-    if kind is Results and (missing := _missing(results.get("provenance"), Provenance)):
+    kind = Counters if counters else Results if timed or results.get("provenance") else Untimed
+    where = CountersProvenance if counters else Provenance
+    if kind is not Untimed and (missing := _missing(results.get("provenance"), where)):
         raise MeasuredError(f"{path} does not say where it comes from: provenance lacks {missing}")
     for index, entry in enumerate(results["entries"]):
-        if missing := _missing(entry, Entry):
-            raise MeasuredError(f"{path}: entry {index} lacks {missing}")
+        if missing := _missing(entry, ENTRIES[kind]):
+            of_counters = not counters and not _missing(entry, Counted)
+            hint = "; it holds counters: `course import --as counters`" if of_counters else ""
+            raise MeasuredError(f"{path}: entry {index} lacks {missing}{hint}")
     try:
         msgspec.convert(results, kind)
     except msgspec.ValidationError as error:

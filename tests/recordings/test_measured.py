@@ -125,7 +125,9 @@ def test_unreadable_file_is_refused(path, tmp_path):
 
 
 def test_every_committed_record_is_one():
-    assert [path for path in COMMITTED if not model.read(path)["entries"]] == []
+    assert [
+        path for path in COMMITTED if not model.read(path, counters=path.stem == "counters")["entries"]
+    ] == []
 
 
 def test_a_bad_file_leaves_the_record_as_it_was(tmp_path):

@@ -17,7 +17,7 @@ from typing import Protocol
 import torch
 from cuda.bindings import driver
 
-from course_utils.artifact import Artifact
+from course_utils.artifact import FLOP_PER_CLOCK, Artifact
 from course_utils.run import reference
 from course_utils.run.gpu import timing
 from course_utils.run.gpu.launch import Kernel, checked
@@ -34,7 +34,6 @@ from course_utils.run.gpu.timing import (
 
 SIDES = ("kernel", "cublas")
 WARM = 3  # samples of each round that are checked and not counted
-FLOP_PER_CLOCK = 4096  # of one SM, dense fp16 by wgmma: NVIDIA H100 white paper, 989.4 TFLOP/s at 1,830 MHz
 SEED_BITS = 63  # of one side's inputs of one sample: nobody guesses them
 
 

@@ -230,7 +230,7 @@ class GpuState:
                     "--format=csv,noheader,nounits",
                     "-lms",
                     "100",
-                    f"--id={_smi_id()}",
+                    f"--id={smi_id()}",
                 ],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -265,6 +265,6 @@ class GpuState:
         return dict(zip(("clock_mhz", "power_w", "temperature_c"), medians, strict=True))
 
 
-def _smi_id() -> str:
+def smi_id() -> str:
     uuid = str(torch.cuda.get_device_properties(0).uuid)
     return uuid if uuid.startswith("GPU-") else f"GPU-{uuid}"

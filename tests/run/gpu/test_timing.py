@@ -84,7 +84,7 @@ def smi(monkeypatch):
             terminate=lambda: None, communicate=lambda: ("\n".join(lines) + "\n", None)
         )
         clock = iter([0.0, seconds] if restart_at is None else [0.0, restart_at, seconds])
-        monkeypatch.setattr(timing, "_smi_id", lambda: "GPU-0")
+        monkeypatch.setattr(timing, "smi_id", lambda: "GPU-0")
         monkeypatch.setattr(
             timing,
             "subprocess",
@@ -128,7 +128,7 @@ def test_a_line_cut_off_at_the_end_is_left_out(smi):
 
 
 def test_state_is_none_where_nvidia_smi_is_missing(monkeypatch, tmp_path):
-    monkeypatch.setattr(timing, "_smi_id", lambda: "GPU-0")
+    monkeypatch.setattr(timing, "smi_id", lambda: "GPU-0")
     monkeypatch.setenv("PATH", str(tmp_path))
     with GpuState() as state:
         state.restart()
@@ -139,7 +139,7 @@ def test_nvidia_smi_ends_with_the_run(monkeypatch, tmp_path):
     program = tmp_path / "nvidia-smi"
     program.write_text("#!/bin/sh\nwhile :; do echo '1980, 300, 40'; sleep 0.05; done\n")
     program.chmod(0o755)
-    monkeypatch.setattr(timing, "_smi_id", lambda: "GPU-0")
+    monkeypatch.setattr(timing, "smi_id", lambda: "GPU-0")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     with GpuState() as state:
         state._process.stdout.read(1)  # it runs
