@@ -21,3 +21,15 @@ def test_the_page_has_the_recorded_figures():
         f"about {6000 * 2 * seconds / sources / 16 / 60:.0f} minutes for 16",
     ):
         assert words in page, words
+
+
+def test_the_page_has_the_recorded_figures_of_a_gpu():
+    page = (ROOT / "course_utils" / "classroom" / "README.md").read_text()
+    found = json.loads((ROOT / "solutions" / "measured" / "classroom_gpu.json").read_text())
+    each = found["seconds"] / len(found["sources"])
+    assert found["points"] == 200
+    for words in (
+        f"took {found['seconds']} s, {each:.1f} s a source",
+        f"about {6000 * each / 3600:.1f} hours for one such machine, and about {6000 * each / 3600 / 8:.1f} hours",
+    ):
+        assert words in page.replace("\n", " "), words
