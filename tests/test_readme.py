@@ -40,7 +40,7 @@ def test_link_leads_to_a_file(link):
 
 @pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)#]+)[^)]*\)", CLASSROOM.read_text()))))
 def test_link_of_the_page_on_classes_leads_to_a_file(link):
-    assert (CLASSROOM.parent / link).exists() 
+    assert (CLASSROOM.parent / link).exists()
 
 
 @pytest.mark.parametrize("line", re.findall(r"(?:^|\s)course (grade .*)", CLASSROOM.read_text()))
