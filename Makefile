@@ -7,7 +7,7 @@ ALL := .venv/.all
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help venv climb test thorough lab lint lock clean
+.PHONY: help venv climb test thorough lab site lint lock clean
 .DEFAULT_GOAL := help
 
 help:
@@ -15,6 +15,7 @@ help:
 	@echo "make lab     set up, then open the notebooks in JupyterLab"
 	@echo "make test    set up, then run the tests (those that need a Hopper GPU skip where there is none)"
 	@echo "make thorough the same with every planted mistake: some minutes more"
+	@echo "make site    set up, then run all notebooks and build the site: build/site/html/index.html"
 	@echo "make lint    set up, then look at the code's form, its types, and which room imports which"
 	@echo "make venv    only set up .venv; PYTHON=python3.12 names another Python"
 	@echo "make lock    after a change of pyproject.toml: write requirements.lock and environment.yml"
@@ -31,6 +32,9 @@ test: $(ALL)
 
 thorough: $(ALL)
 	@$(BIN)/python -m pytest -q --thorough
+
+site: $(ALL)
+	@$(BIN)/python -m authoring.site.build
 
 lint: $(ALL)
 	@$(BIN)/ruff check -q
@@ -61,7 +65,7 @@ $(LAB): pyproject.toml requirements.lock
 
 # nbgrader's menus are for teachers: where learners may open JupyterLab from the same .venv they stay off.
 $(ALL): pyproject.toml requirements.lock
-	$(call install,lab$(comma)teach$(comma)test)
+	$(call install,lab$(comma)teach$(comma)site$(comma)test)
 	@$(BIN)/jupyter labextension disable --level=sys_prefix --log-level=ERROR @jupyter/nbgrader
 	@touch $(LAB) $(ALL)
 
@@ -69,7 +73,7 @@ $(ALL): pyproject.toml requirements.lock
 # lock is for the oldest Python we support, because what has a version for that one has it for the newer ones.
 lock:
 	@test -x build/lock/bin/uv || { $(PYTHON) -m venv --clear build/lock && build/lock/bin/pip install -q uv -c requirements.lock; }
-	@build/lock/bin/uv pip compile -q pyproject.toml --extra lab --extra teach --extra ray --extra test --python-version 3.11.5 \
+	@build/lock/bin/uv pip compile -q pyproject.toml --extra lab --extra teach --extra ray --extra site --extra test --python-version 3.11.5 \
 	  --python-platform linux --custom-compile-command "make lock" $(UPGRADE) -o requirements.lock
 	@$(PYTHON) -m authoring.environment
 

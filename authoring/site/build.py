@@ -1,0 +1,138 @@
+"""Build the site.
+
+    python -m authoring.site.build [--out build/site] [--only 05 ...] [--jobs 2]
+
+Each notebook runs once with the solutions in it, in the emulator where there is no GPU; what came out is kept
+beside the site and used again as long as the notebook and the course are the same. The page shows the exercise
+as it is given, the verdict of the solution, and that of one wrong attempt.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import shutil
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+from nbformat import NotebookNode
+
+from authoring import sync
+from authoring.site import pages
+from course_utils.recordings import measured
+
+ROOT = Path(__file__).parents[2]
+HERE = Path(__file__).parent
+CELL_LIMIT = 900  # seconds; a check of step 10 takes 15 on an idle core
+
+
+class SiteError(ValueError):
+    """A site that cannot be built. The text names the notebook or page."""
+
+
+def build(out: Path, only: tuple[str, ...] = (), jobs: int = 2) -> Path:
+    """Write the site to ``out/html`` and return its first page.
+
+    ``only`` names the notebooks to run, by the beginnings of their names ("05"); none: all.
+    Raises SiteError where a notebook raised, or where a page has a link that leads nowhere.
+    """
+    paths = [
+        path for path in sorted(sync.NOTEBOOKS.glob("*.ipynb")) if not only or path.name.startswith(only)
+    ]
+    if not paths:
+        raise SiteError(f"no notebook begins with {' or '.join(only)}")
+    source = out / "source"
+    shutil.rmtree(source, ignore_errors=True)
+    notebooks = source / "notebooks"
+    notebooks.mkdir(parents=True)
+    shutil.copytree(sync.NOTEBOOKS / "images", notebooks / "images")
+    shutil.copytree(HERE / "static", source / "_static")
+    shutil.copy(measured.FOLDER / "ladder.png", source / "_static")
+    with ThreadPoolExecutor(jobs) as pool:
+        for path, ran in zip(
+            paths, pool.map(lambda path: executed(path, out / "executed"), paths), strict=True
+        ):
+            given = nbformat.read(path, as_version=4)
+            nbformat.write(pages.page(given, ran), notebooks / path.name)
+    for name in ("symptom_map.md", "glossary.md"):
+        text = (sync.NOTEBOOKS / name).read_text()
+        (notebooks / name).write_text(
+            pages.symptoms(text) if name == "symptom_map.md" else pages.glossary(text)
+        )
+    (source / "index.md").write_text(pages.front(paths))
+    return _sphinx(source, out / "html")
+
+
+def executed(path: Path, kept: Path) -> NotebookNode:
+    """The notebook with the solutions in it, run; or what an earlier run of the same left in ``kept``."""
+    solved = pages.with_wrong_attempts(sync.synchronised(nbformat.read(path, as_version=4), solved=True))
+    digest = hashlib.sha256(nbformat.writes(solved).encode() + _course()).hexdigest()[:16]
+    done = kept / f"{path.stem}-{digest}.ipynb"
+    if done.exists():
+        return nbformat.read(done, as_version=4)
+    folder = kept / "running" / path.stem  # progress.json is the working directory's
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    shutil.copytree(sync.NOTEBOOKS / "images", folder / "images")
+    NotebookClient(solved, timeout=CELL_LIMIT, allow_errors=True).execute(cwd=str(folder))
+    for cell in solved.cells:
+        for output in cell.get("outputs", []):
+            if output.output_type == "error":
+                raise SiteError(f"{path.name}: {output.ename}: {output.evalue}\n{cell.source[:200]}")
+    for old in kept.glob(f"{path.stem}-*.ipynb"):
+        old.unlink()
+    nbformat.write(solved, done)
+    shutil.rmtree(folder)
+    return solved
+
+
+def _course() -> bytes:
+    """What a notebook's outputs depend on besides itself."""
+    found = hashlib.sha256()
+    for folder in ("course_utils", "solutions"):
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix in (".py", ".json", ".html", ".js", ".css"):
+                found.update(path.read_bytes())
+    return found.digest()
+
+
+def _sphinx(source: Path, html: Path) -> Path:
+    from sphinx.cmd.build import build_main
+
+    options = [
+        "-q",
+        "-W",
+        "--keep-going",
+        "-b",
+        "html",
+        "-c",
+        str(HERE),
+        "-d",
+        str(html.with_name("doctrees")),
+    ]
+    if build_main([*options, str(source), str(html)]):
+        raise SiteError("Sphinx found something wrong with a page: see above")
+    return html / "index.html"
+
+
+def main() -> int:
+    """Build as the command line asks. Returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "site")
+    parser.add_argument("--only", nargs="*", default=(), metavar="NN", help="these notebooks, as 05")
+    parser.add_argument("--jobs", type=int, default=2, help="notebooks that run at once")
+    options = parser.parse_args()
+    try:
+        first = build(options.out, tuple(options.only), max(1, options.jobs))
+    except (SiteError, sync.SyncError, OSError) as error:
+        print(f"the site was not built: {error}", file=sys.stderr)
+        return 1
+    print(f"wrote {first}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

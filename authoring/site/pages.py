@@ -1,0 +1,141 @@
+"""What a page of the site shows: a notebook as it is given, with what came out of the solved one."""
+
+from __future__ import annotations
+
+import ast
+import html
+import re
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+from course_utils.compile.load import planted
+from course_utils.grading import steps
+
+WRONG = "wrong"  # of a cell's metadata.course: the planted fault whose verdict it shows
+SEARCH = """<p class="filter"><label for="symptom">Search this page</label>
+<input id="symptom" type="search" placeholder="words of your verdict" autocomplete="off">
+<span id="symptom-found" role="status"></span></p>
+"""
+ENTRY = re.compile(r"^- \*\*(?P<term>[^*]+)\*\*: (?P<text>.*?) \[\d\d\]\((?P<where>[^)]+)\)$", re.M)
+
+
+def with_wrong_attempts(solved: NotebookNode) -> NotebookNode:
+    """The notebook with a cell behind each check that checks a planted fault of the same step and language."""
+    cells = []
+    for cell in solved.cells:
+        cells.append(cell)
+        name = cell.metadata.get("nbgrader", {}).get("grade_id", "")
+        step, _, rest = name.partition("-")
+        dsl, is_check, _ = rest.partition("-check")
+        if is_check and step in steps.STEPS and (fault := _fault(step, dsl)):
+            source = (
+                "from course_utils.compile.load import load_planted, planted\n"
+                "from course_utils.grading.gemm import check_gemm\n"
+                f'check_gemm("{step}", load_planted(planted("{dsl}")["{fault}"]).gemm, "{dsl}")'
+            )
+            cells.append(nbformat.v4.new_code_cell(source, metadata={"course": {WRONG: f"{dsl}/{fault}"}}))
+    return nbformat.from_dict({**solved, "cells": cells})
+
+
+def _fault(step: str, dsl: str) -> str:
+    """The first planted fault of a step, "" where it has none."""
+    return next((name for name, path in planted(dsl).items() if f'STEP = "{step}"' in path.read_text()), "")
+
+
+def page(given: NotebookNode, ran: NotebookNode) -> NotebookNode:
+    """The page of a notebook: its cells as they are ``given``, outputs of the ``ran`` one.
+
+    An exercise keeps its holes. Links of outputs lead to the site's own pages.
+    """
+    unsolved = {_name(cell): cell.source for cell in given.cells if _name(cell)}
+    cells = []
+    for cell in ran.cells:
+        if fault := cell.metadata.get("course", {}).get(WRONG):
+            cells.append(_attempt(cell, fault))
+            continue
+        name = _name(cell)
+        if name in unsolved and not name.endswith("-check"):
+            cell.source = unsolved[name]
+            cell.outputs = []
+        for output in cell.get("outputs", []):
+            data = output.get("data", {})
+            if "text/html" in data:
+                data["text/html"] = _linked(data["text/html"])
+        cells.append(cell)
+    return nbformat.from_dict({**given, "cells": cells})
+
+
+def _name(cell: NotebookNode) -> str:
+    return cell.metadata.get("nbgrader", {}).get("grade_id") or cell.metadata.get("course", {}).get(
+        "exercise", ""
+    )
+
+
+def _linked(text: str) -> str:
+    return text.replace("symptom_map.md#", "symptom_map.html#")
+
+
+def _attempt(cell: NotebookNode, fault: str) -> NotebookNode:
+    """A wrong attempt and its verdict, folded."""
+    dsl, _, name = fault.partition("/")
+    what = ast.get_docstring(ast.parse(planted(dsl)[name].read_text())) or name
+    verdict = next(
+        (output.data.get("text/html", "") for output in cell.outputs if "data" in output), "<p>no verdict</p>"
+    )
+    text = html.escape(" ".join(what.split()))
+    source = (
+        f"<details class='attempt'><summary>One wrong attempt: {text}</summary>{_linked(verdict)}</details>"
+    )
+    return nbformat.v4.new_markdown_cell(source.replace("\n", "&#10;"))
+
+
+def symptoms(text: str) -> str:
+    """The symptom map with a box that leaves only the rows with its words."""
+    title, _, rest = text.partition("\n\n")
+    return f"{title}\n\n{SEARCH}\n{rest}"
+
+
+def terms(text: str) -> dict[str, str]:
+    """The glossary's definitions by their terms, without links."""
+    return {found["term"]: found["text"].replace("`", "").replace("*", "") for found in ENTRY.finditer(text)}
+
+
+def anchor(term: str) -> str:
+    """The place of a term on the glossary's page."""
+    return "term-" + re.sub(r"\W+", "-", term.lower())
+
+
+def glossary(text: str) -> str:
+    """The glossary with a place for each term to lead to."""
+    return ENTRY.sub(lambda found: f'- <a id="{anchor(found["term"])}"></a>{found[0][2:]}', text)
+
+
+def front(paths: list[Path]) -> str:
+    """The first page: what this is, the ladder, and all notebooks."""
+    names = "\n".join(f"notebooks/{path.stem}" for path in paths)
+    return f"""# Hopper GEMM, step by step
+
+Ten steps from one tile to a matrix product as fast as NVIDIA's own library, on a Hopper GPU, in TileLang and in CuTe DSL. After each step you see what
+was checked, which instructions survived the compiler, and how far up the ladder you stand. You need CUDA threads, warps and shared memory, and no GPU.
+
+![The ladder: TFLOP/s of each step in both languages beside cuBLAS, recorded on an H200.](_static/ladder.png)
+
+These pages show each notebook as it is given, with the verdict of a right answer and of one wrong attempt. The solutions are in the repository.
+
+```{{toctree}}
+:caption: Notebooks
+:maxdepth: 1
+
+{names}
+```
+
+```{{toctree}}
+:caption: Look up
+:maxdepth: 1
+
+notebooks/symptom_map
+notebooks/glossary
+```
+"""
