@@ -47,13 +47,13 @@ class Barrier:
             self.phase, self.pending = self.phase + 1, self.count
 
 
-def phases(now: int, label: str = "phase", look: str = "wait") -> Picture:
-    """The phases around the present one, over their parities."""
-    shown = range(max(0, now - 2), max(0, now - 2) + 5)
+def phases(now: int) -> Picture:
+    """The phases up to the present one, with their parities."""
+    shown = range(max(0, now - 3), now + 1)
     return (
-        Row(label, tuple(Cell(str(one), look if one < now else "", one == now) for one in shown)),
-        Row("parity", tuple(Cell(str(one & 1), look if one < now else "", one == now) for one in shown)),
-        Row("", tuple(Cell("over" if one < now else "now" if one == now else "") for one in shown)),
+        Row("phase", tuple(Cell(str(one), "wait" * (one < now), one == now) for one in shown)),
+        Row("parity", tuple(Cell(str(one & 1), "wait" * (one < now), one == now) for one in shown)),
+        Row("", tuple(Cell("over" if one < now else "now", "wait" * (one < now)) for one in shown)),
     )
 
 
@@ -129,7 +129,10 @@ def expected_bytes(rng: Random) -> Question:
         lambda answer: (
             Row("lands", (Cell(f"A {HALF * a:,}", "load"), Cell(f"B {HALF * b:,}", "load"))),
             Row("expected", (Cell(f"{answer:,}", here=True),)),
-            Row("left over", (Cell(f"{answer - HALF * (a + b):,}", "fault" * (answer != HALF * (a + b))),)),
+            Row(
+                "never comes" if answer > HALF * (a + b) else "not expected",
+                (Cell(f"{abs(answer - HALF * (a + b)):,}", "fault" * (answer != HALF * (a + b))),),
+            ),
         ),
         LARGEST,
     )
@@ -148,7 +151,6 @@ def parity_of_round(rng: Random) -> Question:
         lambda answer: (
             Row("round", tuple(Cell(str(turn + i), here=i == 0) for i in range(-2, 2))),
             Row("parity", tuple(Cell(str((answer + i) & 1), "wait", here=i == 0) for i in range(-2, 2))),
-            Row("right", tuple(Cell(str((turn + i) & 1)) for i in range(-2, 2))),
         ),
         label=lambda parity: f"parity {parity}",
     )

@@ -51,8 +51,8 @@ def accumulator_registers(rng: Random) -> Question:
 
 def register_budget(rng: Random) -> Question:
     """Which registers fit the pool."""
-    consumers = rng.choice((1, 2, 2, 3))
-    each = rng.choice({1: (112, 120, 128), 2: (152, 160, 168), 3: (112, 120)}[consumers])
+    consumers = rng.choice((1, 2, 2, 2, 3))
+    each = rng.choice({1: (112, 120, 128), 2: (160, 168, 168), 3: (112, 120)}[consumers])
     pool = WARPGROUP * (1 + consumers) * each
     low = rng.choice((24, 32, 40))
     most = (pool // WARPGROUP - low) // consumers // 8 * 8

@@ -23,7 +23,7 @@ def read_by_then(rng: Random) -> Question:
             left: "The number says how many may be unfinished.",
             right - 1: "That is one too careful.",
         },
-        f"At most the {left} newest groups are unfinished: {newest} - {left} = {right}."
+        f"Only the {'newest' if left == 1 else '2 newest'} may be unfinished: {newest} - {left} = {right}."
         if left
         else f"None may be unfinished, so {newest} has been read too.",
         lambda answer: (
@@ -169,11 +169,11 @@ def weakest_wait(rng: Random) -> Question:
     want = rng.choice(sorted(wants))
     right = wants[want]
     reads = (
-        ".read waits until shared memory has been read;"
+        "With .read it waits until shared memory has been read,"
         if ".read" in right
-        else "Without .read it waits until D is written;"
+        else "Without .read it waits until D is written,"
     )
-    leaves = f"{right[-1]} leaves {'the newest group' if right.endswith('1') else 'no group'} out."
+    leaves = f"and {right[-1]} leaves {'the newest group' if right.endswith('1') else 'no group'} out."
     said = {
         "wait_group.read 0": "It waits until every buffer has been read, and says nothing about D.",
         "wait_group.read 1": "The newest store may still read its buffer, and nothing is said about D.",

@@ -52,6 +52,7 @@ def legal_map(rng: Random) -> Question:
         broken = _rules(made, address)
     right = SAID[broken[0]] if broken else LEGAL
     wide, apart = made.box[0], made.strides[0]
+    where = f"beginning {address} bytes past an aligned address" if address else "at an aligned address"
     facts = {
         LEGAL: "One rule is broken.",
         "stride-multiple-of-16": f"{apart} is a multiple of 16.",
@@ -75,8 +76,8 @@ def legal_map(rng: Random) -> Question:
         "box-range": f"{made.box[1]} rows; a box has at most 256 each way.",
     }[broken[0] if broken else LEGAL]
     return choice(
-        f"An {NAMES[data_type]} matrix of {columns} columns, rows {apart} bytes apart, address {address} "
-        f"past an aligned one. The box: {wide} "
+        f"An {NAMES[data_type]} matrix of {columns} columns, rows {apart} bytes apart, {where}. The box: "
+        f"{wide} "
         f"columns, {made.box[1]} rows, swizzle {SWIZZLES[made.swizzle]}. Legal?",
         right,
         {name: wrong[name] for name in shown},
@@ -107,7 +108,7 @@ def legal_map(rng: Random) -> Question:
 def loads_of_tile(rng: Random) -> Question:
     """How many loads a tile takes."""
     box = rng.choice((32, 64)), rng.choice((64, 128))
-    tile = box[0] * rng.choice((1, 2, 4)), box[1] * rng.choice((1, 2, 3))
+    tile = box[0] * rng.choice((1, 2, 4)), box[1] * rng.choice((2, 3, 4))
     right = boxes(box, tile)
     across, down = tile[0] // box[0], tile[1] // box[1]
     return number(
@@ -116,9 +117,8 @@ def loads_of_tile(rng: Random) -> Question:
         right,
         {
             across + down: "Boxes across and boxes down multiply.",
-            across: "That is one row of boxes.",
+            across: "That is one row of boxes." if across > 1 else "The box is not as tall as the tile.",
             down: "That is one column of boxes.",
-            2 * right: "Bytes and elements: both sizes count elements.",
         },
         f"{tile[0]} / {box[0]} = {across} across, {tile[1]} / {box[1]} = {down} down.",
         lambda answer: (
@@ -392,7 +392,7 @@ def lanes_missing(rng: Random) -> Question:
     right = 32 - there
     return number(
         "cute.copy with a TMA load elects by itself: elect.sync waits for all 32 lanes of the warp. It "
-        f"stands in `{branch}:`. For how many "
+        f"stands in “{branch}:”. For how many "
         "lanes does it wait for ever?",
         right,
         {

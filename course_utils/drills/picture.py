@@ -6,8 +6,9 @@ import html
 
 from course_utils.drills.question import Cell, Picture
 
-LETTER, LINE, GAP, EDGE = 7.3, 26, 4, 6  # pixels: of a letter at 13 px, of a row, between boxes, inside them
-LEAST = 30  # pixels, the narrowest box
+LINE, GAP, EDGE = 26, 4, 7  # pixels: of a row, between boxes, inside them
+LETTER, BROAD = 7.4, 11.5  # pixels: of a letter at 13 px, of a broad one
+LEAST = 32  # pixels, the narrowest box
 
 
 def colours() -> dict[str, str]:
@@ -26,14 +27,15 @@ def colours() -> dict[str, str]:
 def svg(picture: Picture, words: str) -> str:
     """The picture as an SVG; ``words`` for who cannot see it. Raises ImportError as ``colours`` does."""
     paint = colours()
-    left = max((len(row.label) for row in picture), default=0) * LETTER + EDGE
+    left = max((_length(row.label) for row in picture), default=0) + EDGE
+    grid = _width([cell for row in picture if len(row.cells) > 1 for cell in row.cells])
     parts, width = [], left
     for number, row in enumerate(picture):
         top = number * (LINE + GAP) + GAP
         parts.append(f'<text x="0" y="{top + 18}" fill="currentColor">{html.escape(row.label)}</text>')
         at = left
         for cell in row.cells:
-            wide = _width(cell, picture)
+            wide = grid if len(row.cells) > 1 else _width([cell])
             parts.append(_box(cell, at, top, wide, paint))
             at += wide + GAP
         width = max(width, at)
@@ -45,11 +47,13 @@ def svg(picture: Picture, words: str) -> str:
     )
 
 
-def _width(cell: Cell, picture: Picture) -> float:
-    """Boxes of a grid are as wide as its widest; those of a single column are as wide as their words."""
-    grid = max(len(row.cells) for row in picture) > 1
-    longest = max(len(other.text) for row in picture for other in row.cells) if grid else len(cell.text)
-    return max(LEAST, longest * LETTER + 2 * EDGE)
+def _length(words: str) -> float:
+    return sum(BROAD if letter in "mwMW" else LETTER for letter in words)
+
+
+def _width(cells: list[Cell]) -> float:
+    """How wide boxes are that are all alike; a box that is alone in its row is as wide as its own words."""
+    return max([LEAST, *(_length(cell.text) + 2 * EDGE for cell in cells)])
 
 
 def _box(cell: Cell, x: float, y: float, width: float, paint: dict[str, str]) -> str:
@@ -68,11 +72,11 @@ def _box(cell: Cell, x: float, y: float, width: float, paint: dict[str, str]) ->
 def text(picture: Picture) -> str:
     """The same for a terminal: what is marked stands in brackets."""
     label = max((len(row.label) for row in picture), default=0)
-    grid = max((len(row.cells) for row in picture), default=0) > 1
-    wide = max((len(cell.text) for row in picture for cell in row.cells), default=0) if grid else 0
+    columns = [cell for row in picture if len(row.cells) > 1 for cell in row.cells]
+    wide = max((len(cell.text) for cell in columns), default=0)
     lines = []
     for row in picture:
-        cells = [_marked(cell, wide) for cell in row.cells]
+        cells = [_marked(cell, wide if len(row.cells) > 1 else 0) for cell in row.cells]
         lines.append(f"  {row.label:{label}} {' '.join(cells)}".rstrip())
     return "\n".join(lines)
 

@@ -266,13 +266,13 @@ def over_after_wait(rng: Random) -> Question:
             issued - left - 1: "That is one too careful: at most that many of the newest may run.",
             issued + 1: "Nobody has issued that one.",
         },
-        f"At most the {left} newest of them still run: {issued} - {left} = {right}."
+        f"Only the {'newest' if left == 1 else '2 newest'} may still run: {issued} - {left} = {right}."
         if left
         else f"None may still run, so {issued} is over too.",
         lambda answer: (
             Row(
                 "K tile",
-                tuple(Cell(str(one), here=one == answer) for one in range(max(0, issued - 4), issued + 2)),
+                tuple(Cell(str(one), here=one == answer) for one in range(max(0, issued - 4), issued + 1)),
             ),
             Row(
                 "",
@@ -281,7 +281,7 @@ def over_after_wait(rng: Random) -> Question:
                         "over" if one <= answer else "runs" if one <= issued else "",
                         "wgmma" * (answer < one <= issued),
                     )
-                    for one in range(max(0, issued - 4), issued + 2)
+                    for one in range(max(0, issued - 4), issued + 1)
                 ),
             ),
         ),
@@ -304,7 +304,7 @@ def free_stage(rng: Random) -> Question:
             (tile + 1) % stages: "That is the stage of the next tile.",
         },
         f"Tile {tile - left} is the newest that is surely over, and {tile - left} % {stages} = {right}.",
-        lambda answer: boxes(holds(tile + stages - 1 - left, stages) | holds(tile, stages), stages, answer),
+        lambda answer: boxes(holds(tile, stages), stages, answer),
         99,
     )
 

@@ -194,22 +194,18 @@ def _list(name: str) -> Shown:
     """All questions of a notebook; as HTML with folded answers, for a page that nobody can run."""
     count = len(deck.DECK[name])
     asked = [deck.question(name, number) for number in range(1, count + 1)]
-    head = f"{count} drills, under a minute each. {_call(name, 1, 0)} asks one, " + (
-        f"{_call(name, 1, 0, _sample(asked[0]))} answers it."
-    )
+    ask, answer = _call(name, 1, 0), _call(name, 1, 0, _sample(asked[0]))
+    head = f"{count} drills, under a minute each. {ask} asks one, {answer} answers it."
     text = "\n".join([head, *(f"  {number}. {one.text}" for number, one in enumerate(asked, 1))])
 
     def markup() -> str:
         parts = [f"<p>{html.escape(head)}</p>"]
         for number, one in enumerate(asked, 1):
             lines = "".join(f"<br>{html.escape(option)}" for option in _options(one))
-            answer = f"<p>{html.escape(one.says(one.right))}. "
-            f"{html.escape(one.why)}</p>{_drawn(one, one.right)}"
-            parts.append(
-                f"<p><b>{number}.</b> "
-                f"{html.escape(one.text)}{lines}</p><details><summary>Answer</summary>{answer}"
-                "</details>"
-            )
+            said = html.escape(f"{one.says(one.right)}. {one.why}")
+            fold = f"<summary>Answer</summary><p>{said}</p>{_drawn(one, one.right)}"
+            asks = f"<b>{number}.</b> {html.escape(one.text)}{lines}"
+            parts.append(f"<p>{asks}</p><details>{fold}</details>")
         return "".join(parts)
 
     return Shown(text, markup)
@@ -217,9 +213,8 @@ def _list(name: str) -> Shown:
 
 def _sample(asked: Question) -> str:
     """An answer as it is written, which need not be right."""
-    return {"choice": '"a"', "number": "64", "order": f'"{" ".join(LETTERS[: len(asked.options)])}"'}[
-        asked.kind
-    ]
+    letters = " ".join(LETTERS[: len(asked.options)])
+    return {"choice": '"a"', "number": "64", "order": f'"{letters}"'}[asked.kind]
 
 
 class Form:

@@ -37,10 +37,13 @@ def wgmma_count(rng: Random) -> Question:
         f"{rows} / {WGMMA_M} = {down} times {block_k} / {WGMMA_K} = {along}.",
         lambda answer: (
             *(
-                Row(f"rows {WGMMA_M * i}", tuple(Cell(f"k {WGMMA_K * j}", "wgmma") for j in range(along)))
+                Row(
+                    f"rows {WGMMA_M * i}",
+                    tuple(Cell(f"k {WGMMA_K * j}", "wgmma" * (i * along + j < answer)) for j in range(along)),
+                )
                 for i in range(down)
             ),
-            Row("wgmma", (Cell(str(answer), "" if answer == down * along else "fault", True),)),
+            Row("wgmma", (Cell(str(answer), "fault" * (answer > down * along), True),)),
         ),
     )
 
@@ -89,31 +92,36 @@ def fp16_sum(rng: Random) -> Question:
     """Where an fp16 sum stops to count."""
     import numpy as np
 
-    top = rng.choice((1024, 2048, 4096, 8192))
-    start = top + rng.choice((0, 2, 4, 8)) * (top // 1024)
-    add = rng.choice((1, 1, 2, 3))
+    apart = rng.choice((2, 4, 8))
+    start = 1024 * apart + apart * rng.randrange(6)
+    add = rng.choice([one for one in range(1, 2 * apart) if one != apart])
+    exact = start + add
+    low = exact // apart * apart
     right = int(np.float16(start) + np.float16(add))
-    apart = int(np.spacing(np.float16(start)))
+    half = 2 * (exact - low) == apart
+    said = f"{exact:,} lies half way between {low:,} and {low + apart:,}, and goes to the one whose last bit "
+    "is 0."
+    if not half:
+        said = f"{exact:,} lies between {low:,} and {low + apart:,}, and goes to the nearer one."
     return number(
-        f"An fp16 sum is {start:,}, and {add} is added. From {top:,} on, neighbouring fp16 numbers are "
-        f"{apart} apart. "
-        "What is the sum now?",
+        f"An fp16 sum is {start:,}, and {add} is added. Here neighbouring fp16 numbers are {apart} apart. "
+        "What is the "
+        "sum now?",
         right,
         {
-            start + add: "That is no fp16 number; fp32 would hold it.",
-            start: "It is more than half way to the next number.",
-            start + apart: "It rounds to the nearest, and half way to the even one.",
+            exact: "That is no fp16 number; fp32 would hold it.",
+            low: "The sum is rounded to the nearest, and not down.",
+            low + apart: "The sum is rounded to the nearest, and not up.",
+            start: "What is added is more than half of the distance.",
         },
-        f"{start + add:,} rounds to the nearest of {start:,} and {start + apart:,}, or is one of them; half "
-        "way goes to "
-        "the one whose last bit is 0.",
+        said,
         lambda answer: (
             Row(
                 "fp16",
-                tuple(Cell(f"{start + i * apart:,}", here=answer == start + i * apart) for i in range(-1, 4)),
+                tuple(Cell(f"{low + i * apart:,}", here=answer == low + i * apart) for i in range(-1, 3)),
             ),
-            Row("exact", (Cell(f"{start + add:,}"),)),
-            Row("kept", (Cell(f"{answer:,}", here=True),)),
+            Row("exact", (Cell(f"{exact:,}"),)),
+            Row("kept", (Cell(f"{answer:,}", "fault" * (answer % apart > 0), True),)),
         ),
         99_999,
     )
@@ -267,28 +275,16 @@ def owner(rng: Random) -> Question:
         (right[0], right[1] - 1): "That is one tile of rows before it.",
         (right[0] - 1, right[1]): "That is one tile of columns before it.",
     }
-    left, top = max(0, right[0] - 2), max(0, right[1] - 2)
 
     def draw(answer: tuple[int, int]) -> Picture:
-        columns, rows = range(left, left + 5), range(top, top + 4)
-        head = Row("", tuple(Cell(f"x {one}") for one in columns))
+        columns, rows = (_around(answer[axis], right[axis]) for axis in (0, 1))
         return (
-            head,
-            *(
-                Row(
-                    f"y {row}",
-                    tuple(
-                        Cell(
-                            f"{column},{row}" if (column, row) == answer else "",
-                            "wgmma" * ((column, row) == right),
-                            (column, row) == answer,
-                        )
-                        for column in columns
-                    ),
-                )
-                for row in rows
-            ),
+            Row("", tuple(Cell(f"x {column}") for column in columns)),
+            *(Row(f"y {row}", tuple(box((column, row), answer) for column in columns)) for row in rows),
         )
+
+    def box(place: tuple[int, int], answer: tuple[int, int]) -> Cell:
+        return Cell(f"{place[0]},{place[1]}" * (place == answer), "wgmma" * (place == right), place == answer)
 
     return choice(
         f"Tiles of D are {block_m} rows by {block_n} columns. Which CTA (x, y) computes D[{m}, {n}]?",
@@ -299,6 +295,11 @@ def owner(rng: Random) -> Question:
         rng,
         lambda one: f"({one[0]}, {one[1]})",
     )
+
+
+def _around(one: int, other: int) -> range:
+    """Indices that hold both, and a neighbour."""
+    return range(max(0, min(one, other) - 1), max(one, other) + 2)
 
 
 def waves(rng: Random) -> Question:
@@ -336,7 +337,7 @@ def _waves(tiles: int, answer: int) -> Picture:
 
 def last_wave(rng: Random) -> Question:
     """How many SMs the last wave leaves idle."""
-    rows, columns = rng.choice((8, 12, 16, 24, 32)), rng.choice((10, 12, 14, 16, 20, 28))
+    rows, columns = rng.choice((12, 16, 20, 24, 32)), rng.choice((12, 14, 16, 18, 20, 28))
     tiles = rows * columns
     busy = (tiles - 1) % SM_COUNT + 1
     right = SM_COUNT - busy
@@ -399,7 +400,7 @@ def intensity(rng: Random) -> Question:
 # A persistent kernel
 
 
-def grid(tiles_m: int, tiles_n: int, panel: int, marked: tuple[int, int], words: str = "") -> Picture:
+def grid(tiles_m: int, tiles_n: int, panel: int, marked: tuple[int, int]) -> Picture:
     """D's tiles with their numbers; one of them is marked."""
     numbers = {order(tile, tiles_m, tiles_n, panel): tile for tile in range(tiles_m * tiles_n)}
     return (
@@ -420,27 +421,24 @@ def grid(tiles_m: int, tiles_n: int, panel: int, marked: tuple[int, int], words:
 def tile_place(rng: Random) -> Question:
     """Where a CTA's tile lies."""
     tiles_m, tiles_n, panel = rng.choice((3, 4, 5)), rng.choice((4, 6, 8)), rng.choice((2, 2, 3, 4))
-    ctas = rng.choice((3, 5, 6))
-    cta = rng.randrange(ctas)
-    turn = rng.randrange(1, (tiles_m * tiles_n - 1 - cta) // ctas + 1)
-    tile = cta + turn * ctas
+    tile = rng.randrange(panel + 1, tiles_m * tiles_n - 1)
     right = order(tile, tiles_m, tiles_n, panel)
     wrong = {
         (tile // tiles_n, tile % tiles_n): "That goes through whole rows of D, without panels.",
         (tile % tiles_m, tile // tiles_m): "That goes down columns.",
         right[::-1]: "m is the row, n the column.",
-        order((cta + (turn - 1) * ctas), tiles_m, tiles_n, panel): "That was its tile before.",
-        order((tile + 1) % (tiles_m * tiles_n), tiles_m, tiles_n, panel): "That is the next CTA's tile.",
+        order(tile - 1, tiles_m, tiles_n, panel): f"That is number {tile - 1}: numbers begin at 0.",
+        order(tile + 1, tiles_m, tiles_n, panel): f"That is number {tile + 1}: numbers begin at 0.",
     }
     inside = {place: words for place, words in wrong.items() if place[0] < tiles_m and place[1] < tiles_n}
     return choice(
-        f"D has {tiles_m} x {tiles_n} tiles, numbered in panels {panel} columns wide, row after row in each. "
-        f"CTA {cta} of {ctas} "
-        f"takes number {cta}, {cta + ctas}, {cta + 2 * ctas}, and so on. Where is number {tile}, (m, n)?",
+        f"D has {tiles_m} x {tiles_n} tiles, numbered from 0 in panels {panel} columns wide, row after row "
+        "within each "
+        f"panel. Where does number {tile} lie, (m, n)?",
         right,
         inside,
-        f"{tile} = {tile // (tiles_m * panel)} x {tiles_m * panel} + {tile % (tiles_m * panel)}: panel "
-        f"{tile // (tiles_m * panel)}, row {right[0]} of it.",
+        f"A panel has {tiles_m} x {panel} tiles: number {tile} is {tile % (tiles_m * panel)} in panel "
+        f"{tile // (tiles_m * panel)}.",
         lambda answer: grid(tiles_m, tiles_n, panel, answer),
         rng,
         lambda one: f"({one[0]}, {one[1]})",
