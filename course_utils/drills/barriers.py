@@ -96,8 +96,7 @@ def which_wait(rng: Random) -> Question:
         right,
         {
             count: f"That barrier is in phase {count}, of parity {parity}: just the phase that the wait "
-            "blocks "
-            "in."
+            "blocks in."
             for count in shut
         },
         f"{right} phases have ended, so phase {right} is under way. Its parity is {right & 1}, and the one "
@@ -115,8 +114,7 @@ def expected_bytes(rng: Random) -> Question:
     a, b = block_m * block_k, block_n * block_k
     return number(
         f"One stage holds a tile of A, {block_m} x {block_k}, and one of B, {block_n} x {block_k}, both "
-        "fp16. "
-        "How many bytes does its full barrier expect in a phase?",
+        "fp16. How many bytes does its full barrier expect in a phase?",
         HALF * (a + b),
         {
             a + b: "That counts elements; TMA counts bytes, two for each fp16.",
@@ -199,8 +197,7 @@ def state(rng: Random) -> Question:
     some = f"Then {landed} of them land{'s' * (landed == 1)}, and {threads} arrive{'s' * (arrivals < 2)}."
     return choice(
         f"An mbarrier, init {count}, enters phase {first} and is told to expect {2 * tile:,} bytes, two "
-        "tiles. "
-        f"{some} Its state?",
+        f"tiles. {some} Its state?",
         right,
         wrong,
         f"It needed {count} arrival{'s' * (count > 1)} and {2 * tile:,} bytes; "
@@ -226,8 +223,8 @@ def arrival_count(rng: Random) -> Question:
     who, right = rng.choice(sorted(ARRIVING.items()))
     copies = rng.choice((2, 3, 4))
     return number(
-        f"{copies} TMA loads signal full. In each round, after asking for them, {who} arrive"
-        f"{'s' * who.startswith(('one elected', 'every'))}. For how many arrivals is full initialised?",
+        f"{copies} TMA loads signal full. In each round, after asking for them, {who} "
+        f"arrive{'s' * who.startswith(('one elected', 'every'))}. For how many arrivals is full initialised?",
         right,
         {
             copies: "Loads bring bytes, not arrivals.",
@@ -342,8 +339,7 @@ def empty_count(rng: Random) -> Question:
     right = ctas * groups * each
     return number(
         f"A cluster of {ctas} CTAs, each with {groups} consumer warpgroup{'s' * (groups > 1)}. Multicasts "
-        "fill a "
-        f"stage in all CTAs, and {who} arrives at every CTA's empty. For how many arrivals is one "
+        f"fill a stage in all CTAs, and {who} arrives at every CTA's empty. For how many arrivals is one "
         "initialised?",
         right,
         {
@@ -377,8 +373,7 @@ def cluster_bytes(rng: Random) -> Question:
     a, b = (HALF * extent * BLOCK_K for extent in (block_m, block_n))
     return number(
         f"Each of {ctas} CTAs loads {block_m} x {BLOCK_K} of A for itself and multicasts 1/{ctas} of B's "
-        "tile "
-        f"of {block_n} x {BLOCK_K} to all, fp16. How many bytes does each CTA's full expect?",
+        f"tile of {block_n} x {BLOCK_K} to all, fp16. How many bytes does each CTA's full expect?",
         a + b,
         {
             a + b // ctas: "That is what a CTA asks for. The other parts of B land in it too.",
@@ -469,13 +464,11 @@ def release_to(rng: Random) -> Question:
     }
     return choice(
         f"A cluster of 4. {told} Rank {rank}'s consumer has left a stage. Whose empty must hear of it, at "
-        "the "
-        "least?",
+        "the least?",
         right,
         {some: words for some, words in wrong.items() if some},
         f"Into rank {rank}'s stage write the producers of rank {', '.join(map(str, right))}, and each waits "
-        "at "
-        "home.",
+        "at home.",
         lambda answer: (
             Row("rank", tuple(Cell(str(one), here=one == rank) for one in range(4))),
             Row(
@@ -522,10 +515,9 @@ def missing_bytes(rng: Random) -> Question:
         "bytes land that nobody expected": "No more bytes land than were expected.",
     }
     return choice(
-        f"full was initialised for {count} and expects {expects * tile:,} bytes. {arrive} thread"
-        f"{'s arrive' if arrive > 1 else ' arrives'}, and {brings} loads of {tile:,} bytes signal it. What "
-        "becomes of "
-        "the phase?",
+        f"full was initialised for {count} and expects {expects * tile:,} bytes. {arrive} "
+        f"thread{'s arrive' if arrive > 1 else ' arrives'}, and {brings} loads of {tile:,} bytes signal it. "
+        "What becomes of the phase?",
         right,
         {name: words for name, words in wrong.items() if name != right},
         f"{count} - {arrive} = {count - arrive} arrivals and {expects * tile:,} - {brings * tile:,} = "

@@ -29,8 +29,7 @@ def accumulator_registers(rng: Random) -> Question:
     right = block_m * block_n // threads
     return number(
         f"A {block_m} x {block_n} tile of fp32 sums, held by {groups} warpgroup{'s' * (groups > 1)}. How "
-        "many registers of "
-        "a thread hold sums?",
+        "many registers of a thread hold sums?",
         right,
         {
             right // 2: "That is two sums in a register: fp16, and these are fp32.",
@@ -74,9 +73,8 @@ def register_budget(rng: Random) -> Question:
     }
     return choice(
         f"A producer and {consumers} consumer warpgroup{'s' * (consumers > 1)} of 128 threads start with "
-        f"{each} registers a thread, "
-        f"{pool:,} in all. setmaxnreg asks for (producer, consumer) registers a thread. Which asks for no "
-        "more than there are?",
+        f"{each} registers a thread, {pool:,} in all. setmaxnreg asks for (producer, consumer) registers a "
+        "thread. Which asks for no more than there are?",
         right,
         wrong,
         f"128 x {low} + {128 * consumers} x {most} = {total(right):,}, of {pool:,}.",
@@ -103,8 +101,7 @@ def stages_that_fit(rng: Random) -> Question:
     right = (room - out) // stage
     return number(
         f"A stage holds tiles of A, {block_m} x 64, and B, {block_n} x 64, in fp16: {stage} KiB. Buffers for "
-        f"D take {out} KiB, and a CTA "
-        f"has {room} KiB. How many stages fit?",
+        f"D take {out} KiB, and a CTA has {room} KiB. How many stages fit?",
         right,
         {
             room // stage: "D's buffers need room too.",
@@ -150,8 +147,7 @@ def role_of_thread(rng: Random) -> Question:
     }
     return choice(
         "384 threads: warpgroup 0 is the producer's, of which warp 0 works, 1 and 2 are consumers with 64 "
-        "rows each of a 128 x 256 tile. What "
-        f"does thread {thread} work at?",
+        f"rows each of a 128 x 256 tile. What does thread {thread} work at?",
         right,
         {name: words for name, words in wrong.items() if name != right},
         f"{thread} // 128 = {group}"

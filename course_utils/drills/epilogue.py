@@ -15,8 +15,7 @@ def read_by_then(rng: Random) -> Question:
     right = newest - left
     return number(
         f"One thread has stored and committed chunks 0 to {newest}, a group each. Its wait_group.read {left} "
-        "returns. Up to which chunk "
-        "have the stores surely read their buffers?",
+        "returns. Up to which chunk have the stores surely read their buffers?",
         right,
         {
             newest: "The newest may still be reading.",
@@ -48,8 +47,7 @@ def wait_before_write(rng: Random) -> Question:
     right = buffers - 1
     return number(
         f"{buffers} buffer{'s' * (buffers > 1)} take chunks of D in turn, one store and one group each. "
-        f"Chunk {chunk} is about to be written. The "
-        "largest n for which wait_group.read n is enough?",
+        f"Chunk {chunk} is about to be written. The largest n for which wait_group.read n is enough?",
         right,
         {
             buffers: "Then the store that reads this very buffer may be unfinished.",
@@ -106,8 +104,7 @@ def chunk_place(rng: Random) -> Question:
     }
     return choice(
         f"A tile of D begins at column {first} and leaves in chunks of {wide} columns, through {buffers} "
-        f"buffers in turn. Chunk {chunk}, "
-        "counted from 0: which buffer, and from which column of D on?",
+        f"buffers in turn. Chunk {chunk}, counted from 0: which buffer, and from which column of D on?",
         right,
         wrong,
         f"{chunk} % {buffers} = {right[0]}, and {first} + {chunk} x {wide} = {at}.",
@@ -139,8 +136,7 @@ def buffer_bytes(rng: Random) -> Question:
     right = rows * wide * HALF * buffers
     return number(
         f"A tile of {rows} rows of D leaves in fp16, {wide} columns at a time, through {buffers} "
-        f"buffer{'s' * (buffers > 1)}. How many bytes of "
-        "shared memory?",
+        f"buffer{'s' * (buffers > 1)}. How many bytes of shared memory?",
         right,
         {
             right // HALF: "That counts elements, and not bytes.",
@@ -182,8 +178,7 @@ def weakest_wait(rng: Random) -> Question:
     }
     return choice(
         f"A thread has stored chunks 0 to {newest}, each a group, through buffers of their own. It wants to "
-        f"{want}. Which wait is enough "
-        "and no longer than needed?",
+        f"{want}. Which wait is enough and no longer than needed?",
         right,
         {name: words for name, words in said.items() if name != right},
         " ".join((reads, leaves)),

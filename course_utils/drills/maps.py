@@ -77,8 +77,7 @@ def legal_map(rng: Random) -> Question:
     }[broken[0] if broken else LEGAL]
     return choice(
         f"An {NAMES[data_type]} matrix of {columns} columns, rows {apart} bytes apart, {where}. The box: "
-        f"{wide} "
-        f"columns, {made.box[1]} rows, swizzle {SWIZZLES[made.swizzle]}. Legal?",
+        f"{wide} columns, {made.box[1]} rows, swizzle {SWIZZLES[made.swizzle]}. Legal?",
         right,
         {name: wrong[name] for name in shown},
         why,
@@ -233,8 +232,7 @@ def boxes_when_flat(rng: Random) -> Question:
     right = 1 if tall == rows or deep == 1 else deep
     return number(
         f"X has {slabs} slabs of {rows} rows. A tile is {deep} slab{'s' * (deep > 1)} x {tall} rows. How "
-        "many boxes does it take in the "
-        "flattened tensor, at the least?",
+        "many boxes does it take in the flattened tensor, at the least?",
         right,
         {
             deep: "All rows of neighbouring slabs are one run.",
@@ -328,8 +326,7 @@ def bytes_ungrouped(rng: Random) -> Question:
     right = columns * box
     return number(
         f"The map's box is {rows} x {columns} halves. The tile was not grouped, so cute.copy loads once for "
-        f"each of its {columns} columns. How many bytes "
-        "come?",
+        f"each of its {columns} columns. How many bytes come?",
         right,
         {
             box: "That is one load, and each of them brings the whole box.",
@@ -365,8 +362,7 @@ def coordinates(rng: Random) -> Question:
     contiguous = "rows" if turned else "columns"
     return choice(
         f"X has the shape (rows, columns), its {contiguous} are contiguous. The tile is {tile[0]} rows x "
-        f"{tile[1]} columns. A load of tile (m, n) = ({m}, {n}) "
-        "names which coordinates?",
+        f"{tile[1]} columns. A load of tile (m, n) = ({m}, {n}) names which coordinates?",
         right,
         wrong,
         f"First the contiguous dimension, {contiguous}: {right[0]}, then {right[1]}.",
@@ -392,8 +388,7 @@ def lanes_missing(rng: Random) -> Question:
     right = 32 - there
     return number(
         "cute.copy with a TMA load elects by itself: elect.sync waits for all 32 lanes of the warp. It "
-        f"stands in “{branch}:”. For how many "
-        "lanes does it wait for ever?",
+        f"stands in “{branch}:”. For how many lanes does it wait for ever?",
         right,
         {
             there: "Those come; it waits for the others.",

@@ -48,8 +48,7 @@ def swizzled_piece(rng: Random) -> Question:
     right = piece_of(row, piece, 3)
     return number(
         f"A tile with rows of {LINE} bytes, {PIECES} pieces of 16 each, under the 128B swizzle. At which "
-        f"place of row {row}, 0 to 7, does "
-        f"piece {piece} lie?",
+        f"place of row {row}, 0 to 7, does piece {piece} lie?",
         right,
         {
             piece: "That is where it lies without a swizzle.",
@@ -81,8 +80,8 @@ def narrow_swizzle(rng: Random) -> Question:
     }
     return number(
         f"Rows of {span} bytes lie one after the other, under the {SWIZZLES[swizzle]} swizzle: a piece of 16 "
-        "changes places by xor with the "
-        f"number of its 128-byte line, modulo {count}. At which place of row {row} does piece {piece} lie?",
+        f"changes places by xor with the number of its 128-byte line, modulo {count}. At which place of row "
+        f"{row} does piece {piece} lie?",
         right,
         wrong,
         f"Row {row} is in line {line}: {piece} xor {line % count} = {right}.",
@@ -101,8 +100,7 @@ def first_bank(rng: Random) -> Question:
     return number(
         f"32 banks of {BANK_BYTES} bytes. Rows have {LINE} bytes, "
         f"{'swizzled with 128B (place = piece xor row % 8)' if swizzle else 'without a swizzle'}. In which "
-        f"bank does piece {piece} (16 bytes) "
-        f"of row {row} begin?",
+        f"bank does piece {piece} (16 bytes) of row {row} begin?",
         right,
         {
             4 * piece: "That is without the swizzle.",
@@ -151,8 +149,8 @@ def turns(rng: Random) -> Question:
     right = conflicts(offsets)
     return choice(
         f"Rows of {row_bytes} bytes, {'swizzle ' + SWIZZLES[swizzle] if swizzle else 'no swizzle'}. Eight "
-        f"lanes read piece {piece} (16 bytes) of eight rows. "
-        "32 banks give 128 bytes in a turn. How many turns?",
+        f"lanes read piece {piece} (16 bytes) of eight rows. 32 banks give 128 bytes in a turn. How many "
+        "turns?",
         right,
         {
             1: "Some pieces lie in the same banks.",
@@ -179,8 +177,7 @@ def expect_or_allocate(rng: Random) -> Question:
     right, other = (told, taken) if expect else (taken, told)
     return number(
         f"A box of {rows} rows of {halves} halves, {width} bytes, under the 128B swizzle. How many bytes "
-        "must "
-        f"{'expect_tx say' if expect else 'you allocate'}?",
+        f"must {'expect_tx say' if expect else 'you allocate'}?",
         right,
         {
             other: "That is what you allocate: rows lie 128 bytes apart, and the gaps are not written."
@@ -248,8 +245,7 @@ def disagreeing(rng: Random) -> Question:
     right = next(piece for piece in range(PIECES) if piece_of(row, piece, 3) == place)
     return number(
         "The load's map swizzles with 128B, and the reader's layout has no swizzle. Rows have 8 pieces of "
-        f"16 bytes. The reader takes piece {place} of row "
-        f"{row}. Which piece does it get?",
+        f"16 bytes. The reader takes piece {place} of row {row}. Which piece does it get?",
         right,
         {
             place: "That would be so if both said the same.",
@@ -330,8 +326,8 @@ def who_may_write(rng: Random) -> Question:
     right = min(stores, left) if same else stores
     return number(
         f"Thread {issuer} has issued {stores} TMA store{'s' * (stores > 1)}, one group each; no other thread "
-        f"has. Thread {who} calls "
-        f"wait_group.read {left}. How many of the stores may still be reading when its call returns?",
+        f"has. Thread {who} calls wait_group.read {left}. How many of the stores may still be reading when "
+        "its call returns?",
         right,
         {
             0: "That holds for the thread that issued them, and for wait_group.read 0.",

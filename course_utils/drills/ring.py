@@ -61,13 +61,11 @@ def stage_and_parity(rng: Random) -> Question:
     }
     return choice(
         f"A ring of {stages} stages, each with a full barrier of its own. For K tile {tile}: which stage, "
-        "and which "
-        "parity does its wait name?",
+        "and which parity does its wait name?",
         right,
         wrong,
         f"{tile} = {tile // stages} x {stages} + {stage}: stage {stage}, round {tile // stages}, and its "
-        "parity "
-        f"is {parity}.",
+        f"parity is {parity}.",
         lambda answer: line(tile, stages, answer),
         rng,
         lambda one: f"stage {one[0]}, parity {one[1]}",
@@ -83,8 +81,7 @@ def ring_holds(rng: Random) -> Question:
     right = held[stage]
     return number(
         f"A ring of {stages} stages; K tiles go round it in order. Tile {newest} has just been asked for. "
-        "Which "
-        f"tile is in stage {stage}, landed or on its way?",
+        f"Which tile is in stage {stage}, landed or on its way?",
         right,
         {
             newest: f"Tile {newest} went to stage {newest % stages}.",
@@ -161,13 +158,11 @@ def old_formula(rng: Random) -> Question:
     there = "has landed" if landed else "has not landed"
     return choice(
         f"A ring of {stages} stages, and a wait for K tile {tile} at full[{stage}] that says parity k & 1. "
-        "The tile "
-        f"{there}. What does the wait do?",
+        f"The tile {there}. What does the wait do?",
         right,
         {name: words for name, words in wrong.items() if name != right},
         f"full[{stage}] is in phase {barrier.phase}, the wait names parity {tile & 1}, and (k // {stages}) & "
-        "1 "
-        f"would be {parity}.",
+        f"1 would be {parity}.",
         lambda answer: (
             Row("phase now", (Cell(f"{barrier.phase}, parity {barrier.phase & 1}"),)),
             Row("wait", (Cell(f"parity {tile & 1}", "wait"),)),
@@ -194,13 +189,11 @@ def across_tiles(rng: Random) -> Question:
     }
     return choice(
         f"A persistent CTA, {stages} stages, {k_tiles} K tiles for each tile of D. K tile {k} of its {nth} "
-        "tile "
-        "of D: which stage and parity?",
+        "tile of D: which stage and parity?",
         right,
         wrong,
         f"It has been through {turn} x {k_tiles} K tiles, so this is number {count} = {count // stages} x "
-        f"{stages} + "
-        f"{right[0]}.",
+        f"{stages} + {right[0]}.",
         lambda answer: line(count, stages, answer),
         rng,
         lambda one: f"stage {one[0]}, parity {one[1]}",
@@ -230,13 +223,11 @@ def restart(rng: Random) -> Question:
 
     return choice(
         f"A persistent kernel sets stage and parity back to 0 at each tile of D. Its ring has {stages} "
-        "stages. "
-        "With how many K tiles does nobody notice?",
+        "stages. With how many K tiles does nobody notice?",
         right,
         {one: reason(one) for one in there if one != right},
         f"{right} K tiles are {right // stages} rounds of {stages}, an even number: stage and parity are "
-        "where they "
-        "began.",
+        "where they began.",
         lambda answer: (
             Row("K tiles", (Cell(str(answer), here=True),)),
             Row(
@@ -295,8 +286,7 @@ def free_stage(rng: Random) -> Question:
     right = (tile - left) % stages
     return number(
         f"A ring of {stages} stages. The product of K tile {tile} has just been issued, and "
-        f"wait_wgmma({left}) has "
-        "returned. Which stage is the newest that may be given back?",
+        f"wait_wgmma({left}) has returned. Which stage is the newest that may be given back?",
         right,
         {
             tile % stages: f"That is the stage of tile {tile}, which may still be read.",
@@ -327,8 +317,7 @@ def releases(rng: Random) -> Question:
     )
     return number(
         f"A tile of D has {k_tiles} K tile{'s' * (k_tiles > 1)}. The consumer gives a stage back {condition} "
-        "of the loop "
-        f"over k, and {after}. How many stages does it give back?",
+        f"of the loop over k, and {after}. How many stages does it give back?",
         right,
         {
             k_tiles: "It ought to be as many as K tiles; count what this one does.",
@@ -352,8 +341,7 @@ def time_of_a_load(rng: Random) -> Question:
     right = (stages - 1) * clocks
     return number(
         f"A ring of {stages} stages, and one K tile keeps the tensor cores busy for {clocks} clocks. How "
-        "many clocks may a "
-        "load take before the consumer has to wait?",
+        "many clocks may a load take before the consumer has to wait?",
         right,
         {
             stages
@@ -387,8 +375,7 @@ def may_fill(rng: Random) -> Question:
     right = given + stages - 1
     return number(
         f"A ring of {stages} stages. The consumer has given back the stages of K tiles 0 to {given - 1}, and "
-        "no more. What is "
-        "the last K tile that the producer may ask for?",
+        "no more. What is the last K tile that the producer may ask for?",
         right,
         {
             given + stages: "Its stage still holds a tile that nobody gave back.",

@@ -259,8 +259,8 @@ class Form:
         said = " (answered)" if self.number in done else ""
         self.head.value = (
             f"<p>Drill {self.number} of {len(deck.DECK[self.name])}{said} &nbsp; <span "
-            f"style='opacity:0.65'>{marks}</span></p>"
-            f"<p style='line-height:1.4'>{html.escape(self.asked.text)}</p>"
+            f"style='opacity:0.65'>{marks}</span></p><p "
+            f"style='line-height:1.4'>{html.escape(self.asked.text)}</p>"
         )
 
     def _fields(self) -> list[Any]:

@@ -25,8 +25,7 @@ def wgmma_count(rng: Random) -> Question:
     down, along = rows // WGMMA_M, block_k // WGMMA_K
     return number(
         f"A tile: {rows} rows of A, {block_n} rows of B, {block_k} of K. One wgmma takes {WGMMA_M} x "
-        f"{block_n} x "
-        f"{WGMMA_K}. How many wgmma?",
+        f"{block_n} x {WGMMA_K}. How many wgmma?",
         down * along,
         {
             along: f"That is {WGMMA_M} rows; A has {rows}.",
@@ -99,22 +98,19 @@ def fp16_sum(rng: Random) -> Question:
     low = exact // apart * apart
     right = int(np.float16(start) + np.float16(add))
     half = 2 * (exact - low) == apart
-    said = f"{exact:,} lies half way between {low:,} and {low + apart:,}, and goes to the one whose last bit "
-    "is 0."
-    if not half:
-        said = f"{exact:,} lies between {low:,} and {low + apart:,}, and goes to the nearer one."
+    where = "lies half way" if half else "lies"
+    goes = "to the one whose last bit is 0" if half else "to the nearer one"
     return number(
         f"An fp16 sum is {start:,}, and {add} is added. Here neighbouring fp16 numbers are {apart} apart. "
-        "What is the "
-        "sum now?",
+        "What is the sum now?",
         right,
         {
             exact: "That is no fp16 number; fp32 would hold it.",
-            low: "The sum is rounded to the nearest, and not down.",
-            low + apart: "The sum is rounded to the nearest, and not up.",
+            low: "It does not always go down.",
+            low + apart: "It does not always go up.",
             start: "What is added is more than half of the distance.",
         },
-        said,
+        f"{exact:,} {where} between {low:,} and {low + apart:,}, and goes {goes}.",
         lambda answer: (
             Row(
                 "fp16",
@@ -249,13 +245,12 @@ def cta_rows(rng: Random) -> Question:
 
     return choice(
         f"Tiles of D are {block_m} x {block_n}; the grid has N / {block_n} CTAs in x and M / {block_m} in y. "
-        "Which rows of "
-        f"{of} does CTA x = {x}, y = {y} need?",
+        f"Which rows of {of} does CTA x = {x}, y = {y} need?",
         right,
         wrong,
         f"Rows of {of} belong to "
-        f"{'rows of D, which y counts' if of == 'A' else 'columns of D, which x counts'}: {at} x "
-        f"{block} = {right[0]}.",
+        f"{'rows of D, which y counts' if of == 'A' else 'columns of D, which x counts'}: {at} x {block} = "
+        f"{right[0]}.",
         draw,
         rng,
         lambda one: f"{one[0]} : {one[1]}",
@@ -378,8 +373,7 @@ def intensity(rng: Random) -> Question:
     right = block_m * block_n // (block_m + block_n)
     return number(
         f"A {block_m} x {block_n} tile loads ({block_m} + {block_n}) x 64 fp16 and does 2 x {block_m} x "
-        f"{block_n} x 64 operations "
-        "for each K tile. How many operations a byte?",
+        f"{block_n} x 64 operations for each K tile. How many operations a byte?",
         right,
         {
             2 * right: "That is for each element, and an fp16 has two bytes.",
@@ -433,8 +427,7 @@ def tile_place(rng: Random) -> Question:
     inside = {place: words for place, words in wrong.items() if place[0] < tiles_m and place[1] < tiles_n}
     return choice(
         f"D has {tiles_m} x {tiles_n} tiles, numbered from 0 in panels {panel} columns wide, row after row "
-        "within each "
-        f"panel. Where does number {tile} lie, (m, n)?",
+        f"within each panel. Where does number {tile} lie, (m, n)?",
         right,
         inside,
         f"A panel has {tiles_m} x {panel} tiles: number {tile} is {tile % (tiles_m * panel)} in panel "
@@ -489,8 +482,8 @@ def shared_strips(rng: Random) -> Question:
     right = rows + columns
     return number(
         f"D has {tiles_m} x {tiles_n} tiles, in panels {panel} wide. {count} CTAs compute tiles 0 to "
-        f"{count - 1} together. How "
-        "many different tiles of A and of B do they load in a round of K, both added?",
+        f"{count - 1} together. How many different tiles of A and of B do they load in a round of K, both "
+        "added?",
         right,
         {
             2 * count: "That is every load; CTAs in a row share A, and CTAs in a column share B.",
@@ -523,8 +516,7 @@ def pair_row(rng: Random) -> Question:
     right = (pair * ctas + rank) * block_m
     return number(
         f"Clusters of {ctas} CTAs, one above the other; tiles have {block_m} rows. The scheduler hands out "
-        f"row {pair} of clusters. At "
-        f"which row of D does rank {rank}'s tile begin?",
+        f"row {pair} of clusters. At which row of D does rank {rank}'s tile begin?",
         right,
         {
             (pair + rank)
@@ -559,8 +551,7 @@ def forth_and_back(rng: Random) -> Question:
     right = k if turn % 2 == 0 else k_tiles - 1 - k
     return number(
         f"K has {k_tiles} tiles, 0 to {k_tiles - 1}. Tiles of D are counted from 0; even ones go through K "
-        "forwards, odd ones "
-        f"backwards. Which K tile does load {k} of tile {turn} fetch?",
+        f"forwards, odd ones backwards. Which K tile does load {k} of tile {turn} fetch?",
         right,
         {
             k: "This one goes backwards.",
