@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -439,7 +439,7 @@ def multicast_mask(rng: Random) -> Question:
     )
 
 
-def writers(rank: int, loads: dict[int, Sequence[int]]) -> set[int]:
+def writers(rank: int, loads: Mapping[int, Sequence[int]]) -> set[int]:
     """The ranks whose loads write into the stage of ``rank``. ``loads``: a rank, and where its loads land."""
     return {source for source, into in loads.items() if rank in into}
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from itertools import permutations
 from math import prod
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
-Answer = int | tuple[int, ...]
+Answer = Any  # int, or a tuple of them
 LETTERS = "abcdefgh"
 LONGEST = 60  # characters of an answer
 V = TypeVar("V")

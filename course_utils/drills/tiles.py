@@ -154,9 +154,6 @@ def k_slice(rng: Random) -> Question:
     )
 
 
-OUTCOMES = ("right", "wrong", "race", "hang", "fault")
-
-
 def flag_outcome(rng: Random) -> Question:
     """How a run ends with a wrong accumulate flag."""
     rounds = rng.choice((1, 1, 2, 3, 5, 8))
