@@ -61,7 +61,8 @@ def passes(rng: Random) -> Question:
     """A barrier that has come so far, and a wait for a parity."""
     phase, parity = rng.randrange(7), rng.randrange(2)
     barrier = Barrier(1, phase)
-    state = "is new" if phase == 0 else f"has ended {phase} phase{'s' * (phase > 1)}"
+    ended = f"has ended {phase} phase{'s' * (phase > 1)}, and the next is under way"
+    state = ended if phase else "is new"
     right = barrier.passes(parity)
     words = {True: "passes at once", False: "blocks"}
     before = f"phase {phase - 1}" if phase else "the phase before phase 0, which counts as over"
@@ -71,7 +72,7 @@ def passes(rng: Random) -> Question:
         return (*phases(phase), wait)
 
     return choice(
-        f"An mbarrier {state}; the next one is under way. A wait for parity {parity}: does it pass?",
+        f"An mbarrier {state}. A wait for parity {parity}: does it pass?",
         right,
         {not right: "A wait names the parity of the phase that must be over, not of the one under way."},
         f"The barrier is in phase {phase}, of parity {phase & 1}: a wait for {phase & 1} blocks, and one for "
@@ -399,8 +400,8 @@ def mask(ranks: Sequence[int]) -> int:
 
 def multicast_mask(rng: Random) -> Question:
     """Ranks to a mask."""
-    ctas = rng.choice((2, 4, 4, 8))
-    ranks = sorted(rng.sample(range(ctas), rng.choice((2, 2, 3)) if ctas > 2 else 2))
+    ctas = rng.choice((4, 4, 8))
+    ranks = sorted(rng.sample(range(ctas), rng.choice((2, 2, 3))))
     right = mask(ranks)
     wrong = {
         mask(ranks) << 1: "Rank 0 is bit 0: this counts from 1.",
@@ -409,30 +410,20 @@ def multicast_mask(rng: Random) -> Question:
         mask(ranks[1:]): f"Bit {ranks[0]} is missing.",
         len(ranks): "That counts the CTAs, and a mask names them.",
     }
-    wide = ctas + 1
+
+    def bit(rank: int, answer: int) -> Cell:
+        one = answer >> rank & 1
+        return Cell(str(one), "load" * one, rank in ranks)
+
     return choice(
         f"A cluster of {ctas} CTAs. A tile is to land in those of rank {', '.join(map(str, ranks[:-1]))} and "
         f"{ranks[-1]}. Which multicast mask?",
         right,
-        {value: words for value, words in wrong.items() if value},
+        {value: words for value, words in wrong.items() if 0 < value < 1 << ctas},
         f"Bit r stands for rank r: {' + '.join(str(1 << rank) for rank in ranks)} = {right}.",
         lambda answer: (
-            Row(
-                "rank",
-                tuple(
-                    Cell(str(rank), here=rank in ranks)
-                    for rank in reversed(range(wide))
-                    if rank < ctas or answer >> rank & 1
-                ),
-            ),
-            Row(
-                "bit",
-                tuple(
-                    Cell(str(answer >> rank & 1), "load" * (answer >> rank & 1), rank in ranks)
-                    for rank in reversed(range(wide))
-                    if rank < ctas or answer >> rank & 1
-                ),
-            ),
+            Row("rank", tuple(Cell(str(rank), here=rank in ranks) for rank in reversed(range(ctas)))),
+            Row("bit", tuple(bit(rank, answer) for rank in reversed(range(ctas)))),
         ),
         rng,
         lambda value: f"0b{value:0{ctas}b}",
@@ -489,7 +480,9 @@ def missing_bytes(rng: Random) -> Question:
     """Why a phase does not end."""
     tile = rng.choice((8192, 16384, 24576))
     expects, brings = rng.choice(((3, 2), (2, 2), (4, 3), (2, 2), (2, 3)))
-    count, arrive = rng.choice(((1, 1), (2, 1), (1, 1), (4, 4), (4, 1)))
+    count, arrive = rng.choice(
+        ((1, 1), (2, 2), (4, 4)) if brings > expects else ((1, 1), (2, 1), (4, 4), (4, 1))
+    )
     barrier = Barrier(count)
     barrier.expect(expects * tile)
     barrier.arrive(arrive)

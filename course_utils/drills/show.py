@@ -8,6 +8,7 @@ questions and says how to answer: ``drill("05", 2)`` asks one, ``drill("05", 2, 
 from __future__ import annotations
 
 import html
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -136,7 +137,7 @@ def _call(name: str, number: int, seed: int, answer: str = "") -> str:
 
 
 def _words(text: str, faint: bool = False) -> Shown:
-    style = " style='opacity:0.65;margin:0'" if faint else ""
+    style = " style='opacity:0.65;margin:0;font-size:12px'" if faint else ""
     return Shown(text, lambda: f"<p{style}>{html.escape(text)}</p>")
 
 
@@ -223,7 +224,7 @@ class Form:
     def __init__(self, name: str, widgets: Any) -> None:
         self.name, self.widgets, self.number, self.seed = name, widgets, 1, 0
         self.head, self.below = widgets.HTML(), widgets.HTML()
-        self.field = widgets.VBox()
+        self.field = widgets.VBox(layout=widgets.Layout(align_items="flex-start"))
         self.answer = self._button("Answer", "primary", lambda _: self._read())
         self.again = self._button("Again, other numbers", "", lambda _: self._ask(self.number, self.seed + 1))
         self.before = self._button("Previous", "", lambda _: self._ask(self.number - 1, 0))
@@ -264,20 +265,41 @@ class Form:
         )
 
     def _fields(self) -> list[Any]:
-        """What takes the answer: radio buttons, a line of text, or that and a button for each event."""
+        """A line that takes the answer, and radio buttons or a button for each event that fill it.
+
+        JupyterLab keeps the arrow keys of radio buttons to itself, so a letter can be typed as well.
+        """
         asked, widgets = self.asked, self.widgets
-        wide = widgets.Layout(width="auto")
+        hint = {"choice": "a letter", "number": "a number, or 2*3", "order": "c a b"}[asked.kind]
+        self.entry = widgets.Text(placeholder=hint, description="Answer", style={"description_width": "auto"})
+        with warnings.catch_warnings():  # the Enter key; ipywidgets 8 has no other way to hear of it
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self.entry.on_submit(lambda _: self._read())
         if asked.kind == "choice":
-            self.entry = widgets.RadioButtons(options=_options(asked), value=None, layout=wide)
-            return [self.entry]
-        hint = "a number, or 2*3" if asked.kind == "number" else "c a b"
-        self.entry = widgets.Text(placeholder=hint, description="Answer", continuous_update=True)
+            return [self._radios(), self.entry]
         if asked.kind == "number":
             return [self.entry]
-        return [
-            *(self._event(letter, option) for letter, option in zip(LETTERS, asked.options, strict=False)),
-            self.entry,
-        ]
+        events = zip(LETTERS, asked.options, strict=False)
+        return [*(self._event(letter, option) for letter, option in events), self.entry]
+
+    def _radios(self) -> Any:
+        """Radio buttons, which write the letter of the chosen one and follow a letter that is typed."""
+        letters = LETTERS[: len(self.asked.options)]
+        layout = self.widgets.Layout(width="auto")
+        radios = self.widgets.RadioButtons(options=_options(self.asked), value=None, layout=layout)
+        entry = self.entry
+
+        def chosen(change: Any) -> None:
+            if change.new is not None:
+                entry.value = letters[change.new]
+
+        def typed(change: Any) -> None:
+            letter = change.new.strip().lower()
+            radios.index = letters.index(letter) if len(letter) == 1 and letter in letters else None
+
+        radios.observe(chosen, "index")
+        entry.observe(typed, "value")
+        return radios
 
     def _event(self, letter: str, option: str) -> Any:
         def add(_: Any) -> None:
@@ -289,11 +311,8 @@ class Form:
     def _read(self) -> None:
         if not self.open:
             return  # a click that came twice
-        value = self.entry.value
-        if self.asked.kind == "choice":
-            value = (value or "")[:1]
         try:
-            given = self.asked.read(value)
+            given = self.asked.read(self.entry.value)
         except AnswerError as error:
             self.below.value = f"<p>{html.escape(str(error))}</p>"
             return

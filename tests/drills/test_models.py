@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from course_utils.artifact import TensorMap
 from course_utils.drills import barriers, deck, maps, memory, ring, tiles
 from course_utils.figures.tiles import order
 from course_utils.run.emulator.barriers import MBarrier, PhaseWait
 from course_utils.run.emulator.order import Order
-from course_utils.tma.layouts import swizzled
+from course_utils.tma.layouts import flattened, same_payload, swizzled
 
 SEEDS = 40
 
@@ -141,7 +142,11 @@ def flatten(slabs, rows, y, z):
 
 
 def over(rows, tall, y, z, _):
-    return sum(row // rows == z + 1 for row in range(z * rows + y, z * rows + y + tall))
+    beyond = sum(row // rows == z + 1 for row in range(z * rows + y, z * rows + y + tall))
+    natural = TensorMap(6, (64, rows, 4), (128, 128 * rows), (64, tall, 1), (1, 1, 1), swizzle=3)
+    if tall <= rows:  # the course's own count of every element
+        assert same_payload(natural, flattened(natural), (0, y, z), (0, z * rows + y)) == (beyond == 0)
+    return beyond
 
 
 def accumulate(*words):

@@ -165,14 +165,25 @@ def test_a_second_click_changes_nothing(form):
     assert form.below.value == before
 
 
-def test_nothing_chosen_is_told_and_can_be_chosen_then(form):
+def test_an_option_is_chosen_or_its_letter_typed(form):
     for _ in range(2):
         form.next.click()
-    assert form.entry.value is None
+    radios, entry = form.field.children
+    assert radios.value is None
     form.answer.click()
     assert "This asks for a letter" in form.below.value and not form.answer.disabled
-    form.entry.value = form.entry.options[form.asked.right]
+    for typed, index in (("b", 1), (" A ", 0), ("z", None), ("", None)):
+        entry.value = typed
+        assert radios.index == index
+    radios.index = form.asked.right
+    assert entry.value == "abcd"[form.asked.right]
     form.answer.click()
+    assert "<b>Right.</b>" in form.below.value
+
+
+def test_enter_answers_as_the_button_does(form):
+    form.entry.value = right("05", 1)
+    form.entry._handle_string_msg(None, {"event": "submit"}, [])  # what the browser sends
     assert "<b>Right.</b>" in form.below.value
 
 
