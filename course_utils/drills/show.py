@@ -90,7 +90,7 @@ def _seed(seed: object) -> int:
 
 def _all(name: str) -> None:
     """All drills of a notebook: a form for a person, else a list that answers nothing."""
-    if _attended():
+    if attended():
         try:
             import ipywidgets
         except ImportError:
@@ -102,7 +102,7 @@ def _all(name: str) -> None:
     display(_list(name))
 
 
-def _attended() -> bool:
+def attended() -> bool:
     """Does a person run this cell in a notebook? Who runs one for nobody allows it no input."""
     shell = get_ipython()
     if not hasattr(shell, "kernel"):
