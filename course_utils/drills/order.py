@@ -96,13 +96,13 @@ STAGE = (
     "empty lets the producer in, full lets the consumer in, and each ends with the other's signal.",
 )
 FLIGHT = (
-    "Step 8's consumer at K tile it, with one group in flight.",
+    "Step 8's consumer at K tile 7, with one group in flight.",
     (
-        ("the wait on full of it passes", "the tile must have landed."),
-        ("issue the product of it", "the wait counts groups that were issued."),
-        ("wait_wgmma(1)", "that says that the product of it - 1 is over."),
-        ("arrive on empty of it - 1", "the round ends with the release."),
-        ("the wait on full of it + 1 passes", ""),
+        ("the wait on full for tile 7 passes", "the tile must have landed."),
+        ("issue the product of tile 7", "the wait counts groups that were issued."),
+        ("wait_wgmma(1) returns", "it says that the product of tile 6 is over."),
+        ("arrive on empty for tile 6", "the round ends with the release."),
+        ("the wait on full for tile 8 passes", ""),
     ),
     "Issue the next product first, then wait for the one before and give its stage back.",
 )

@@ -21,7 +21,7 @@ from course_utils.drills.question import LETTERS, Answer, AnswerError, Question
 from course_utils.recordings import progress
 
 MOST_SEEDS = 10**9
-DEAD = "Buttons that do nothing belong to a kernel that has ended: run this cell again."
+DEAD = "Where buttons do nothing or show a broken link, the kernel has ended: run this cell again."
 _SIDES = "display:flex;flex-wrap:wrap;gap:8px 40px"
 
 
