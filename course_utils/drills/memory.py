@@ -334,7 +334,7 @@ def who_may_write(rng: Random) -> Question:
             left: f"Groups belong to the thread that issued them, and thread {who} has none.",
             stores: "They are its own groups, and the call waits for them.",
         },
-        f"They are its own: all but the newest {left} have been read."
+        f"They are its own: all {'but the newest ' * left}have been read."
         if same
         else f"Thread {who} has no group: its call returns at once.",
         lambda answer: (

@@ -133,12 +133,12 @@ CHUNK = (
 COPY = (
     "A copy kernel: one box in, one box out, by one warp.",
     (
-        ("elect one: expect bytes, arrive", "the bytes are told before they can all be there."),
-        ("the whole warp: load", "nothing lands that nobody asked for."),
+        ("tell the bytes, arrive, load", "nothing lands that nobody asked for."),
         ("full's phase ends", "the wait for parity 0 blocks until phase 0 is over."),
         ("the wait passes", "the tile is surely there only then."),
         ("store", "a group closes over stores that were issued."),
-        ("commit, wait", ""),
+        ("commit_group", "there is no group to wait for before it is closed."),
+        ("wait_group", ""),
     ),
     "Tell, load, land, wait, store, commit. No fence: TMA wrote S and TMA reads it.",
 )

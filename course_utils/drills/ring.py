@@ -301,10 +301,8 @@ def free_stage(rng: Random) -> Question:
 
 def releases(rng: Random) -> Question:
     """How often a loop gives a stage back."""
-    tiles = sorted(rng.sample(range(1, 12), 2))
-    late, early = rng.random() < 0.5, rng.random() < 0.35
-    k_tiles = rng.choice(tiles)
-    condition = "if k > 0" if late else "in every round"
+    k_tiles, late, early = rng.randrange(1, 12), rng.random() < 0.5, rng.random() < 0.35
+    condition = "in every round but the first" if late else "in every round"
     after = "once more after it" if not early else "not after it"
     loop = sum(1 for k in range(k_tiles) if k > 0 or not late)
     right = loop + (not early)

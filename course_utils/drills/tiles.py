@@ -187,7 +187,7 @@ def flag_outcome(rng: Random) -> Question:
         f"K is {rounds} tile{'s' * (rounds > 1)} of 64. The accumulate flag {where}. How does the run end?",
         right,
         {name: words for name, words in wrong.items() if name != right},
-        f"{sum(kept)} of {rounds} product{'s' * (rounds > 1)} {'are' if rounds > 1 else 'is'} in the sum.",
+        f"The sum holds {sum(kept)} of {rounds} product{'s' * (rounds > 1)}.",
         lambda answer: (
             Row("round", tuple(Cell(str(i)) for i in range(rounds))),
             Row("flag", tuple(Cell("+" if add else "=", "wgmma" if add else "store") for add in adds)),
@@ -342,7 +342,7 @@ def last_wave(rng: Random) -> Question:
             tiles // SM_COUNT: "That is the number of full waves.",
             SM_COUNT: "An SM with a tile is not idle.",
         },
-        f"{ceil(tiles / SM_COUNT) - 1} full waves leave {busy} tiles, and {SM_COUNT} - {busy} = {right}.",
+        f"What full waves leave are {busy} tiles, and {SM_COUNT} - {busy} = {right}.",
         lambda answer: (
             Row("full waves", (Cell(str(ceil(tiles / SM_COUNT) - 1), "wgmma"),)),
             Row("last: busy", (Cell(str(SM_COUNT - answer), "wgmma"),)),
