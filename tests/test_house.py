@@ -53,13 +53,14 @@ def test_every_room_has_its_place():
     assert placed == {"authoring"} | {f"course_utils.{room}" for room in ROOMS}
 
 
-@pytest.mark.parametrize("room", [room for room in ROOMS if room not in ("figures", "classroom")])
+@pytest.mark.parametrize("room", [room for room in ROOMS if room not in ("drills", "figures", "classroom")])
 def test_a_room_needs_the_core_only(room):
     assert imported(ROOT / "course_utils" / room) <= packages()
 
 
-def test_figures_need_what_notebooks_draw_with():
-    assert imported(ROOT / "course_utils" / "figures") <= packages("lab")
+@pytest.mark.parametrize("room", ["drills", "figures"])
+def test_figures_and_drills_need_what_notebooks_show_them_with(room):
+    assert imported(ROOT / "course_utils" / room) <= packages("lab")
 
 
 def test_a_teachers_rooms_need_what_a_teacher_has():
@@ -74,7 +75,7 @@ def test_kernels_need_the_two_languages_only():
 
 def test_a_check_needs_no_extra():
     """The command and a notebook's check load where neither JupyterLab nor matplotlib is."""
-    missing = ["matplotlib", "jupyterlab", "nbformat", "nbgrader"]
+    missing = ["matplotlib", "jupyterlab", "ipywidgets", "nbformat", "nbgrader"]
     code = f"import sys; sys.modules.update(dict.fromkeys({missing})); "
     code += "import course_utils.cli, course_utils.notebook"
     run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, text=True, capture_output=True, timeout=120)

@@ -1,7 +1,8 @@
 """What a learner has reached, kept beside the notebooks in progress.json: the best verdict of each step and
-DSL.
+DSL, and the drills that were answered.
 
-The file has the form of solutions/measured/ladder.json, so the ladder is drawn from either.
+The file has the form of solutions/measured/ladder.json, so the ladder is drawn from either, and beside it
+``drills``: a notebook's number to the numbers of its drills, ``{"05": [1, 3]}``.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from course_utils.grading.verdict import Verdict
@@ -55,10 +58,9 @@ def keep(verdict: Verdict, device: dict | None, path: Path = FILE) -> None:
 
     A file that cannot be read as progress is moved aside to NAME.broken first.
     """
-    with open(path.with_name(f".{path.name}.lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # two notebooks may check at once
-        kept = read(path)
-        if path.exists() and not kept["entries"]:
+    with _alone(path):
+        kept, answered = read(path), drills(path)
+        if path.exists() and not kept["entries"] and not answered:
             os.replace(path, path.with_suffix(".broken"))
         old = find(kept, verdict.step, verdict.dsl)
         if old is not None and old["points"] > verdict.points:
@@ -67,9 +69,49 @@ def keep(verdict: Verdict, device: dict | None, path: Path = FILE) -> None:
             entry(f"{verdict.step} {verdict.dsl}", verdict)
         ]
         where = provenance(device, {}) if device and verdict.timing else kept["provenance"]
-        fresh = path.with_suffix(".new")
-        write(fresh, {"provenance": where, "entries": entries})
-        os.replace(fresh, path)
+        _replace(path, {"provenance": where, "entries": entries}, answered)
+
+
+def keep_drill(notebook: str, number: int, path: Path = FILE) -> set[int]:
+    """Keep that a drill of a notebook ("05") was answered rightly; returns all of its drills that were.
+
+    Points stay as they are. Raises OSError where nothing can be written. A file that cannot be read as
+    progress is moved aside to NAME.broken first.
+    """
+    with _alone(path):
+        kept, answered = read(path), drills(path)
+        if path.exists() and not kept["entries"] and not answered:
+            os.replace(path, path.with_suffix(".broken"))
+        answered[notebook] = answered.get(notebook, set()) | {number}
+        _replace(path, kept, answered)
+        return answered[notebook]
+
+
+def drills(path: Path = FILE) -> dict[str, set[int]]:
+    """The drills that were answered, a notebook's number to theirs. Raises nothing; what is broken counts as
+    not answered.
+    """
+    try:
+        there = json.loads(path.read_text())["drills"].items()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
+    lists = {notebook: numbers for notebook, numbers in there if isinstance(numbers, list)}
+    return {notebook: {one for one in numbers if type(one) is int} for notebook, numbers in lists.items()}
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Nobody else writes the file meanwhile: two notebooks may check at once."""
+    with open(path.with_name(f".{path.name}.lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _replace(path: Path, kept: dict, answered: dict[str, set[int]]) -> None:
+    fresh = path.with_suffix(".new")
+    there = {notebook: sorted(numbers) for notebook, numbers in sorted(answered.items())}
+    write(fresh, kept | ({"drills": there} if there else {}))
+    os.replace(fresh, path)
 
 
 def find(kept: dict, step_id: str, dsl: str) -> dict | None:

@@ -19,6 +19,7 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from authoring import sync
+from course_utils.drills import deck
 from course_utils.grading import steps
 
 pytestmark = pytest.mark.slow
@@ -330,3 +331,62 @@ def test_interrupted_check_leaves_a_usable_notebook(lab, page):
     cells = page.locator(".jp-Notebook .jp-CodeCell")
     assert "you stopped this check" in outputs(cells.nth(2)).first.inner_text()
     assert score(cells.nth(4)) == "9.0"
+
+
+def test_a_drill_is_answered_by_mouse_and_by_keyboard(lab, page, pictures):
+    """A number and a letter typed, an option chosen, an order clicked: each shows its picture."""
+    folder, address = lab
+    cells = ["from course_utils.notebook import drill", 'drill("05")', "print(6 * 7)"]
+    nbformat.write(
+        nbformat.v4.new_notebook(
+            cells=[nbformat.v4.new_code_cell(source) for source in cells],
+            metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}},
+        ),
+        folder / "drills.ipynb",
+    )
+    start_all(page, address, "drills.ipynb")
+    page.wait_for_function(ENDED)
+    assert_all_ran_well(page)
+    form = page.locator(".jp-Notebook .jp-CodeCell").nth(1)
+    drawn, answer = form.locator("svg[role=img]"), form.get_by_role("button", name="Answer")
+
+    asked = deck.question("05", 1)
+    form.get_by_role("textbox").nth(-1).focus()
+    page.keyboard.type(str(asked.right + 1))
+    page.keyboard.press("Enter")
+    drawn.nth(1).wait_for()  # the wrong answer beside the right one
+    assert "Your answer" in form.inner_text()
+
+    form.get_by_role("button", name="Again").click()
+    form.get_by_text(deck.question("05", 1, 1).text).wait_for()
+    for number in (2, 3):
+        form.get_by_role("button", name="Next").click()
+        form.get_by_text(deck.question("05", number).text).wait_for()
+    asked = deck.question("05", 3)
+    chosen = form.get_by_role("radio").nth(asked.right)
+    chosen.check()
+    answer.click()
+    form.get_by_text("Right.", exact=True).wait_for()
+    assert drawn.count() == 1
+    keep(form, pictures / "drill.png")
+
+    for number in (4, 5, 6):
+        form.get_by_role("button", name="Next").click()
+        form.get_by_text(deck.question("05", number).text).wait_for()
+        if number == 4:
+            form.get_by_role("textbox").nth(-1).focus()
+            page.keyboard.type("abcd"[deck.question("05", 4).right])
+            page.keyboard.press("Tab")
+            page.keyboard.press("Enter")
+            form.get_by_text("Right.", exact=True).wait_for()
+    asked = deck.question("05", 6)
+    for place in asked.right:
+        form.get_by_role("button", name=asked.options[place]).click()
+    answer.click()
+    form.get_by_text("Right.", exact=True).wait_for()
+    keep(form, pictures / "drill_order.png")
+    page.evaluate(
+        "() => { window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'}); }"
+    )
+    page.wait_for_selector("body[data-jp-theme-light=false]", state="attached")
+    keep(form, pictures / "drill_dark.png")

@@ -1,0 +1,167 @@
+"""Questions on what a CTA has: registers, shared memory, threads."""
+
+from __future__ import annotations
+
+from random import Random
+
+from course_utils.artifact import SHARED_LIMIT
+from course_utils.drills.question import Cell, Question, Row, choice, number
+
+WARPGROUP, HALF = 128, 2  # threads, and bytes of an fp16
+
+
+def accumulator_registers(rng: Random) -> Question:
+    """How many registers of a thread the sums take."""
+    block_m, block_n, groups = rng.choice(
+        (
+            (64, 64, 1),
+            (64, 128, 1),
+            (64, 256, 1),
+            (128, 64, 1),
+            (128, 128, 1),
+            (128, 192, 2),
+            (128, 256, 2),
+            (256, 128, 2),
+            (192, 128, 1),
+        )
+    )
+    threads = groups * WARPGROUP
+    right = block_m * block_n // threads
+    return number(
+        f"A {block_m} x {block_n} tile of fp32 sums, held by {groups} warpgroup{'s' * (groups > 1)}. How "
+        "many registers of a thread hold sums?",
+        right,
+        {
+            right // 2: "That is two sums in a register: fp16, and these are fp32.",
+            right * groups: "That is one warpgroup for all of the tile.",
+            block_m * block_n // 32: "That is one warp; a warpgroup has four.",
+            block_n: "Rows are spread over threads too.",
+        },
+        f"{block_m} x {block_n} sums of one register each, over {threads} threads: {right}.",
+        lambda answer: (
+            Row("sums", (Cell(f"{block_m * block_n:,}", "wgmma"),)),
+            Row("threads", (Cell(str(threads)),)),
+            Row("each", (Cell(str(answer), "fault" * (answer > 255), True),)),
+            Row("of at most", (Cell("255"),)),
+        ),
+        9999,
+    )
+
+
+def register_budget(rng: Random) -> Question:
+    """Which registers fit the pool."""
+    consumers = rng.choice((1, 2, 2, 2, 3))
+    each = rng.choice({1: (112, 120, 128), 2: (160, 168, 168), 3: (112, 120)}[consumers])
+    pool = WARPGROUP * (1 + consumers) * each
+    low = rng.choice((24, 32, 40))
+    most = (pool // WARPGROUP - low) // consumers // 8 * 8
+
+    def total(one: tuple[int, int]) -> int:
+        return WARPGROUP * (one[0] + consumers * one[1])
+
+    right = low, most
+    wrong = {
+        one: f"That is {total(one):,}, and the pool has {pool:,}: somebody waits for registers that nobody "
+        "gives back."
+        for one in (
+            (low, most + 8),
+            (low + 16, most + 8),
+            (low + 8 * (consumers + 1), most),
+            (low + 8, most + 16),
+        )
+        if total(one) > pool and one[1] <= 256
+    }
+    return choice(
+        f"A producer and {consumers} consumer warpgroup{'s' * (consumers > 1)} of 128 threads start with "
+        f"{each} registers a thread, {pool:,} in all. setmaxnreg asks for (producer, consumer) registers a "
+        "thread. Which asks for no more than there are?",
+        right,
+        wrong,
+        f"128 x {low} + {128 * consumers} x {most} = {total(right):,}, of {pool:,}.",
+        lambda answer: (
+            Row("producer", (Cell(f"{WARPGROUP * answer[0]:,}", "load"),)),
+            *(
+                Row(f"consumer {i + 1}", (Cell(f"{WARPGROUP * answer[1]:,}", "wgmma"),))
+                for i in range(consumers)
+            ),
+            Row("together", (Cell(f"{total(answer):,}", "fault" * (total(answer) > pool), True),)),
+            Row("pool", (Cell(f"{pool:,}"),)),
+        ),
+        rng,
+        lambda one: f"({one[0]}, {one[1]})",
+    )
+
+
+def stages_that_fit(rng: Random) -> Question:
+    """How many stages shared memory holds."""
+    block_m, block_n = rng.choice(((128, 128), (128, 256), (256, 128), (128, 192), (64, 256)))
+    out = rng.choice((16, 32, 64))
+    stage = (block_m + block_n) * 64 * HALF >> 10
+    room = SHARED_LIMIT >> 10
+    right = (room - out) // stage
+    return number(
+        f"A stage holds tiles of A, {block_m} x 64, and B, {block_n} x 64, in fp16: {stage} KiB. Buffers for "
+        f"D take {out} KiB, and a CTA has {room} KiB. How many stages fit?",
+        right,
+        {
+            room // stage: "D's buffers need room too.",
+            right + 1: "The last one does not fit.",
+            right - 1: "One more fits.",
+        },
+        f"({room} - {out}) / {stage} = {(room - out) / stage:.2f}.",
+        lambda answer: (
+            Row(
+                "stages",
+                tuple(
+                    Cell(f"{stage}", "load" if (i + 1) * stage + out <= room else "fault")
+                    for i in range(min(answer, 12))
+                ),
+            ),
+            Row("D", (Cell(f"{out}", "store"),)),
+            Row(
+                "KiB in all",
+                (Cell(f"{answer * stage + out}", "fault" * (answer * stage + out > room), True),),
+            ),
+            Row("of", (Cell(f"{room}"),)),
+        ),
+        99,
+    )
+
+
+def role_of_thread(rng: Random) -> Question:
+    """Who a thread is in step 10."""
+    thread = rng.choice((5, 40, 100, 127, 128, 150, 200, 255, 256, 300, 383))
+    group = thread // WARPGROUP
+    names = (
+        "the producer's warp",
+        "nothing: it ends",
+        "consumer 1, rows 0 : 64",
+        "consumer 2, rows 64 : 128",
+    )
+    right = names[0 if thread < 32 else group + 1]
+    wrong = {
+        names[0]: "The producer is warp 0, threads 0 to 31.",
+        names[1]: "Only warps 1 to 3 have nothing to do.",
+        names[2]: "Consumer 1 is warpgroup 1, threads 128 to 255.",
+        names[3]: "Consumer 2 is warpgroup 2, threads 256 to 383.",
+    }
+    return choice(
+        "384 threads: warpgroup 0 is the producer's, of which warp 0 works, 1 and 2 are consumers with 64 "
+        f"rows each of a 128 x 256 tile. What does thread {thread} work at?",
+        right,
+        {name: words for name, words in wrong.items() if name != right},
+        f"{thread} // 128 = {group}"
+        + (f", and {thread} // 32 = {thread // 32} is its warp." if not group else "."),
+        lambda answer: (
+            Row("warpgroup", tuple(Cell(str(one), here=one == group) for one in range(3))),
+            Row(
+                "threads",
+                tuple(
+                    Cell(f"{one * 128} to {one * 128 + 127}", ("load", "wgmma", "wgmma")[one], one == group)
+                    for one in range(3)
+                ),
+            ),
+            Row("so", (Cell(answer, here=True),)),
+        ),
+        rng,
+    )

@@ -1,0 +1,135 @@
+"""Which drills each notebook has, and the question that a seed makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from course_utils.drills import barriers, budget, epilogue, maps, memory, order, ring, tiles
+from course_utils.drills.question import Question
+
+DECK: dict[str, tuple[Callable[[Random], Question], ...]] = {
+    "01": (
+        tiles.wgmma_count,
+        tiles.accumulator,
+        budget.accumulator_registers,
+        memory.swizzled_piece,
+        order.told(order.IN),
+    ),
+    "02": (tiles.k_slice, tiles.accumulator, tiles.flag_outcome, tiles.fp16_sum, order.told(order.ROUND)),
+    "03": (tiles.owner, tiles.cta_rows, tiles.intensity, tiles.waves, tiles.last_wave),
+    "04": (
+        barriers.expected_bytes,
+        barriers.arrival_count,
+        barriers.state,
+        barriers.passes,
+        barriers.parity_of_round,
+        order.told(order.OUT),
+    ),
+    "05": (
+        ring.ring_holds,
+        ring.multiplied_in_step,
+        ring.stage_and_parity,
+        barriers.which_wait,
+        ring.old_formula,
+        order.told(order.PREFETCH),
+    ),
+    "06": (
+        tiles.tile_place,
+        tiles.tiles_of_cta,
+        ring.across_tiles,
+        ring.restart,
+        tiles.shared_strips,
+        order.told(order.NEXT_TILE),
+    ),
+    "07": (
+        barriers.first_waits,
+        barriers.passes,
+        barriers.arrival_count,
+        ring.may_fill,
+        budget.register_budget,
+        order.told(order.STAGE),
+    ),
+    "08": (
+        ring.time_of_a_load,
+        ring.over_after_wait,
+        ring.free_stage,
+        ring.releases,
+        order.told(order.FLIGHT),
+    ),
+    "09": (
+        tiles.pair_row,
+        barriers.multicast_mask,
+        barriers.cluster_bytes,
+        barriers.release_to,
+        tiles.forth_and_back,
+        order.told(order.CLUSTER),
+    ),
+    "10": (
+        budget.register_budget,
+        budget.stages_that_fit,
+        budget.role_of_thread,
+        barriers.empty_count,
+        tiles.cluster_rounds,
+        order.told(order.CHUNK),
+    ),
+    "11": (
+        maps.legal_map,
+        maps.loads_of_tile,
+        memory.expect_or_allocate,
+        memory.turns,
+        memory.narrow_swizzle,
+        memory.tail,
+    ),
+    "12": (maps.flat_row, maps.can_flatten, maps.boxes_when_flat, maps.over_the_edge),
+    "13": (
+        memory.handover,
+        barriers.blocked_phases,
+        barriers.missing_bytes,
+        memory.who_may_write,
+        ring.old_formula,
+        order.told(order.LOAD),
+    ),
+    "14": (
+        maps.loads_ungrouped,
+        maps.bytes_ungrouped,
+        maps.lanes_missing,
+        maps.coordinates,
+        memory.disagreeing,
+        order.told(order.COPY),
+    ),
+    "15": (
+        epilogue.chunk_place,
+        epilogue.buffer_bytes,
+        epilogue.read_by_then,
+        epilogue.wait_before_write,
+        epilogue.weakest_wait,
+        order.told(order.OUT),
+    ),
+}
+TRIES = 100  # draws until one differs from its neighbours
+
+
+def question(notebook: str, number: int, seed: int = 0) -> Question:
+    """Drill ``number``, from 1, of a notebook. No seed makes the question of the seed before or after it.
+
+    Raises KeyError, and IndexError for a number that the notebook has not.
+    """
+    if not 1 <= number <= len(DECK[notebook]):
+        raise IndexError(number)
+    found = _draw(notebook, number, seed, 0)
+    if seed % 2:  # a seed with an even number takes its first draw, so its neighbours know it
+        beside = [_face(_draw(notebook, number, seed + step, 0)) for step in (-1, 1)]
+        tries = iter(range(1, TRIES))
+        while _face(found) in beside:
+            found = _draw(notebook, number, seed, next(tries))
+    return found
+
+
+def _draw(notebook: str, number: int, seed: int, turn: int) -> Question:
+    return DECK[notebook][number - 1](Random(f"{notebook} {number} {seed} {turn}"))
+
+
+def _face(one: Question) -> tuple[str, tuple[str, ...]]:
+    """What a learner sees of a question."""
+    return one.text, one.options

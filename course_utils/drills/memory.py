@@ -1,0 +1,351 @@
+"""Questions on shared memory: swizzles, banks, proxies, and the bytes that a tile takes."""
+
+from __future__ import annotations
+
+from random import Random
+
+from course_utils.artifact import SWIZZLE_BYTES, SWIZZLES, TensorMap
+from course_utils.drills.question import Cell, Picture, Question, Row, choice, number
+from course_utils.tma.layouts import (
+    BANK_BYTES,
+    UNIT,
+    bank,
+    conflicts,
+    expected_bytes,
+    row_pitch,
+    store_tail,
+    swizzled,
+    tile_bytes,
+)
+
+LINE = 128  # bytes: all banks once, and a row of a tile of 64 halves
+PIECES = LINE // UNIT
+HALF, FP16 = 2, 6  # bytes of an element, and its code in a tensor map
+
+
+def piece_of(row: int, piece: int, swizzle: int) -> int:
+    """Where in its row the 16-byte piece lies after a swizzle; the rows are those of the swizzle's span."""
+    span = SWIZZLE_BYTES[swizzle]
+    return swizzled(row * span + piece * UNIT, swizzle) % span // UNIT
+
+
+def _row(row: int, swizzle: int, piece: int, at: int) -> Picture:
+    """A row's pieces where they lie, and an answer's place in it."""
+    count = SWIZZLE_BYTES[swizzle] // UNIT
+    lies = {piece_of(row, one, swizzle): one for one in range(count)}
+    return (
+        Row("place", tuple(Cell(str(one), here=one == at) for one in range(count))),
+        Row(
+            f"row {row}",
+            tuple(Cell(f"p{lies[one]}", "load" * (lies[one] == piece), one == at) for one in range(count)),
+        ),
+    )
+
+
+def swizzled_piece(rng: Random) -> Question:
+    """Where a piece of a row lies under the 128-byte swizzle."""
+    row, piece = rng.randrange(1, 16), rng.randrange(PIECES)
+    right = piece_of(row, piece, 3)
+    return number(
+        f"A tile with rows of {LINE} bytes, {PIECES} pieces of 16 each, under the 128B swizzle. At which "
+        f"place of row {row}, 0 to 7, does piece {piece} lie?",
+        right,
+        {
+            piece: "That is where it lies without a swizzle.",
+            (piece + row)
+            % PIECES: "The two are not added: bit by bit, equal bits give 0 and unequal ones 1.",
+            row % PIECES: "That is the row's number alone.",
+            row: "That is the row's number alone.",
+        },
+        f"piece xor row % 8: {piece:03b} xor {row % 8:03b} = {right:03b}, which is {right}.",
+        lambda answer: _row(row, 3, piece, answer),
+        PIECES - 1,
+    )
+
+
+def narrow_swizzle(rng: Random) -> Question:
+    """Where a piece lies under a narrower swizzle."""
+    swizzle = rng.choice((1, 2, 2))
+    span = SWIZZLE_BYTES[swizzle]
+    count = span // UNIT
+    row, piece = rng.randrange(1, 16), rng.randrange(count)
+    line = row * span // LINE
+    right = piece_of(row, piece, swizzle)
+    wrong = {
+        piece: "That is where it lies without a swizzle.",
+        piece
+        ^ row % count: f"{LINE // span} rows share a line of {LINE} bytes, and the line's number counts.",
+        (piece + 1) % count: "The two are combined by an exclusive or.",
+        (piece + 2) % count: "The two are combined by an exclusive or.",
+    }
+    return number(
+        f"Rows of {span} bytes lie one after the other, under the {SWIZZLES[swizzle]} swizzle: a piece of 16 "
+        f"changes places by xor with the number of its 128-byte line, modulo {count}. At which place of row "
+        f"{row} does piece {piece} lie?",
+        right,
+        wrong,
+        f"Row {row} is in line {line}: {piece} xor {line % count} = {right}.",
+        lambda answer: _row(row, swizzle, piece, answer),
+        count - 1,
+    )
+
+
+def first_bank(rng: Random) -> Question:
+    """In which bank a piece begins."""
+    swizzle = rng.choice((0, 3, 3))
+    row, piece = rng.randrange(1, 8), rng.randrange(PIECES)
+    offset = swizzled(row * LINE + piece * UNIT, swizzle)
+    right = bank(offset)
+    at = offset % LINE // UNIT
+    return number(
+        f"32 banks of {BANK_BYTES} bytes. Rows have {LINE} bytes, "
+        f"{'swizzled with 128B (place = piece xor row % 8)' if swizzle else 'without a swizzle'}. In which "
+        f"bank does piece {piece} (16 bytes) of row {row} begin?",
+        right,
+        {
+            4 * piece: "That is without the swizzle.",
+            at: "A piece takes four banks.",
+            16 * at % 32: "A bank has 4 bytes, not one.",
+            (4 * piece + row) % 32: f"A row has {LINE} bytes: exactly once through all banks.",
+            4 * (piece ^ row): "Nothing is swizzled here.",
+        },
+        f"It lies at place {at} of its row, and a piece takes four banks: 4 x {at} = {right}.",
+        lambda answer: (
+            Row("place", tuple(Cell(str(one), "load" * (one == at)) for one in range(PIECES))),
+            Row(
+                "banks",
+                tuple(
+                    Cell(f"{4 * one}-{4 * one + 3}", "load" * (one == at), 4 * one <= answer < 4 * one + 4)
+                    for one in range(PIECES)
+                ),
+            ),
+        ),
+        31,
+    )
+
+
+def turns(rng: Random) -> Question:
+    """How many turns eight lanes take to read a column."""
+    row_bytes, swizzle = rng.choice(
+        (
+            (32, 0),
+            (64, 0),
+            (128, 0),
+            (128, 3),
+            (64, 2),
+            (32, 1),
+            (48, 0),
+            (80, 0),
+            (16, 0),
+            (112, 0),
+            (96, 0),
+            (160, 0),
+            (256, 0),
+            (144, 0),
+        )
+    )
+    piece = rng.randrange(row_bytes // UNIT)
+    offsets = [swizzled(row * row_bytes + piece * UNIT, swizzle) for row in range(8)]
+    right = conflicts(offsets)
+    return choice(
+        f"Rows of {row_bytes} bytes, {'swizzle ' + SWIZZLES[swizzle] if swizzle else 'no swizzle'}. Eight "
+        f"lanes read piece {piece} (16 bytes) of eight rows. 32 banks give 128 bytes in a turn. How many "
+        "turns?",
+        right,
+        {
+            1: "Some pieces lie in the same banks.",
+            2: "Mark where each row's piece begins, modulo 128.",
+            4: "Mark where each row's piece begins, modulo 128.",
+            8: "They do not all lie in the same banks.",
+        },
+        "Modulo 128, the pieces begin at " + ", ".join(str(offset % LINE) for offset in offsets) + ".",
+        lambda answer: (
+            Row("row", tuple(Cell(str(row)) for row in range(8))),
+            Row("place", tuple(Cell(str(offset % LINE // UNIT), "load") for offset in offsets)),
+            Row("turns", (Cell(str(answer), "" if answer == right else "fault", True),)),
+        ),
+    )
+
+
+def expect_or_allocate(rng: Random) -> Question:
+    """What a narrow tile expects, and what it takes."""
+    rows, halves, swizzle = rng.choice((8, 16, 32, 64, 128)), rng.choice((8, 16, 24, 32, 40, 48, 56)), 3
+    expect = rng.random() < 0.5
+    width = halves * HALF
+    tensor_map = TensorMap(FP16, (1024, 1024), (2048,), (halves, rows), (1, 1), swizzle=swizzle)
+    told, taken = expected_bytes([tensor_map]), tile_bytes(rows, width, swizzle)
+    right, other = (told, taken) if expect else (taken, told)
+    return number(
+        f"A box of {rows} rows of {halves} halves, {width} bytes, under the 128B swizzle. How many bytes "
+        f"must {'expect_tx say' if expect else 'you allocate'}?",
+        right,
+        {
+            other: "That is what you allocate: rows lie 128 bytes apart, and the gaps are not written."
+            if expect
+            else "That is what lands; rows lie a whole span of 128 bytes apart.",
+            rows * halves: "That counts elements, and not bytes.",
+        },
+        f"{rows} x {width} = {told:,} bytes land."
+        if expect
+        else f"Rows lie 128 bytes apart: {rows} x 128 = {taken:,}.",
+        lambda answer: (
+            Row(
+                "one row",
+                tuple(
+                    Cell("data" if i < width // UNIT else "", "load" * (i < width // UNIT))
+                    for i in range(PIECES)
+                ),
+            ),
+            Row("rows", (Cell(str(rows)),)),
+            Row(
+                "expect" if expect else "allocate",
+                (Cell(f"{answer:,}", "" if answer == right else "fault", True),),
+            ),
+        ),
+        1 << 24,
+    )
+
+
+def tail(rng: Random) -> Question:
+    """What a 1-D bulk copy leaves."""
+    elements, size, name = (
+        rng.randrange(100, 2000),
+        *rng.choice(((2, "halves"), (4, "floats"), (1, "bytes"), (2, "halves"))),
+    )
+    right = store_tail(elements, size)
+    return number(
+        f"A 1-D bulk copy moves a multiple of 16 bytes. A kernel stores {elements} {name}. How many bytes "
+        "are left for the threads?",
+        right,
+        {
+            elements % 16: "That counts elements." if size > 1 else "",
+            16 - right: "That is what is missing to the next 16: it would write past the end.",
+            right // size: "That counts elements, and not bytes.",
+        },
+        f"{elements} x {size} = {elements * size} = {elements * size // 16} x 16 + {right}.",
+        lambda answer: (
+            Row("bytes", (Cell(f"{elements * size:,}", "store"),)),
+            Row(
+                "by the copy",
+                (
+                    Cell(
+                        f"{elements * size - answer:,}",
+                        "store" if (elements * size - answer) % 16 == 0 else "fault",
+                    ),
+                ),
+            ),
+            Row("by threads", (Cell(str(answer), here=True),)),
+        ),
+    )
+
+
+def disagreeing(rng: Random) -> Question:
+    """What a reader finds where two swizzles disagree."""
+    row, place = rng.randrange(1, 8), rng.randrange(PIECES)
+    right = next(piece for piece in range(PIECES) if piece_of(row, piece, 3) == place)
+    return number(
+        "The load's map swizzles with 128B, and the reader's layout has no swizzle. Rows have 8 pieces of "
+        f"16 bytes. The reader takes piece {place} of row {row}. Which piece does it get?",
+        right,
+        {
+            place: "That would be so if both said the same.",
+            (place + row)
+            % PIECES: "The two are not added: bit by bit, equal bits give 0 and unequal ones 1.",
+            (place - row) % PIECES: "Nothing is shifted: piece and row are combined bit by bit.",
+        },
+        f"TMA puts piece p at place p xor {row}; at place {place} lies {place} xor {row} = {right}.",
+        lambda answer: _row(row, 3, answer, place),
+        PIECES - 1,
+    )
+
+
+# Two proxies: (who did what, who goes on, through which proxy each)
+GENERIC, ASYNC = "generic", "async"
+ACCESSES = {
+    "threads wrote the tile with ordinary stores": GENERIC,
+    "threads read the tile with ordinary loads": GENERIC,
+    "a TMA load wrote the tile, and its phase is over": ASYNC,
+    "wgmma read the tile, and its group is over": ASYNC,
+    "stmatrix wrote the tile": GENERIC,
+}
+NEXT = {
+    "wgmma reads it": ASYNC,
+    "a TMA store reads it": ASYNC,
+    "a TMA load fills it again": ASYNC,
+    "other threads read it": GENERIC,
+}
+HANDOVER = {
+    True: "fence.proxy.async by each of them, then a barrier",
+    False: "no proxy fence: the wait or a barrier is enough",
+}
+
+
+def needs_fence(before: str, after: str) -> bool:
+    """Does a handover need a proxy fence? From the generic to the async proxy alone (PTX ISA, "Async
+    proxy").
+    """
+    return ACCESSES[before] == GENERIC and NEXT[after] == ASYNC
+
+
+def handover(rng: Random) -> Question:
+    """Fence or no fence."""
+    pairs = [(one, then) for one in ACCESSES for then in NEXT if not (" read " in one and " read" in then)]
+    before, after = rng.choice(pairs)
+    right = needs_fence(before, after)
+    return choice(
+        f"{before[0].upper()}{before[1:]}. Next, {after}. What must be between?",
+        right,
+        {
+            not right: "A barrier orders threads, and the async proxy is no thread."
+            if right
+            else "Nothing goes from the generic proxy to the async one here."
+        },
+        f"From the {ACCESSES[before]} proxy to the {NEXT[after]} one: "
+        + (
+            "ordinary accesses may still be under way."
+            if right
+            else "the mbarrier, the group or the barrier orders them."
+        ),
+        lambda answer: (
+            Row("before", (Cell(before, "wait" if ACCESSES[before] == GENERIC else "load"),)),
+            Row("proxy", (Cell(ACCESSES[before]),)),
+            Row("between", (Cell("proxy fence, barrier" if answer else "no proxy fence", here=True),)),
+            Row("proxy", (Cell(NEXT[after]),)),
+            Row("after", (Cell(after, "wait" if NEXT[after] == GENERIC else "load"),)),
+        ),
+        label=HANDOVER.__getitem__,
+    )
+
+
+def who_may_write(rng: Random) -> Question:
+    """Whose stores a wait for groups waits for."""
+    stores, left = rng.choice((1, 2, 3)), rng.choice((0, 1))
+    issuer, asker = rng.sample(range(128), 2)
+    same = rng.random() < 0.5
+    who = issuer if same else asker
+    right = min(stores, left) if same else stores
+    return number(
+        f"Thread {issuer} has issued {stores} TMA store{'s' * (stores > 1)}, one group each; no other thread "
+        f"has. Thread {who} calls wait_group.read {left}. How many of the stores may still be reading when "
+        "its call returns?",
+        right,
+        {
+            0: "That holds for the thread that issued them, and for wait_group.read 0.",
+            left: f"Groups belong to the thread that issued them, and thread {who} has none.",
+            stores: "They are its own groups, and the call waits for them.",
+        },
+        f"They are its own: all {'but the newest ' * left}have been read."
+        if same
+        else f"Thread {who} has no group: its call returns at once.",
+        lambda answer: (
+            Row("stores", tuple(Cell(f"thread {issuer}", "store") for _ in range(stores))),
+            Row("waits", (Cell(f"thread {who}", "wait"),)),
+            Row("may read", (Cell(str(answer), here=True),)),
+        ),
+        99,
+    )
+
+
+def row_apart(row_bytes: int, swizzle: int) -> int:
+    """Bytes from row to row in shared memory."""
+    return row_pitch(row_bytes, swizzle)

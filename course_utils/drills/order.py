@@ -1,0 +1,158 @@
+"""Questions on the order of events, each with one right order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from course_utils.drills.question import Question, order
+
+# Each: the question, (event, why it comes before the next) in order, and a sentence on the whole.
+IN = (
+    "Threads copy a tile to shared memory, and wgmma multiplies it.",
+    (
+        ("threads store the tile", "a fence makes visible what was written before it."),
+        ("fence.proxy.async in each thread", "after the barrier everybody has written and fenced."),
+        ("the CTA's barrier", "wgmma reads what all threads wrote."),
+        ("wgmma", "a group closes over what was issued."),
+        ("commit_group", "there is no group to wait for before it is closed."),
+        ("wait_group 0", "the accumulator may still be written before."),
+        ("threads read the sums", ""),
+    ),
+    "Write, fence, meet; multiply, commit, wait; only then read.",
+)
+ROUND = (
+    "One round of a loop over K, tiles copied by threads.",
+    (
+        ("copy tile k", "a fence makes visible what was written before it."),
+        ("fence.proxy.async", "after the barrier everybody has written and fenced."),
+        ("barrier 1", "wgmma reads what all threads wrote."),
+        ("wgmma on tile k", "one waits for what was issued."),
+        ("wait_group 0", "the barrier tells the others what each warp has waited for."),
+        ("barrier 2", "the slot may be read until everybody is here."),
+        ("copy tile k + 1", ""),
+    ),
+    "Barrier 1 keeps copies from products, the wait and barrier 2 products from the next copy.",
+)
+LOAD = (
+    "One K tile of step 4, as the barrier sees it.",
+    (
+        ("init(1)", "nobody may signal a barrier before it is one."),
+        ("expect_tx, load, arrive", "nothing lands that nobody asked for."),
+        ("the last byte lands", "the phase needs all of its bytes."),
+        ("phase 0 ends", "the wait for parity 0 blocks until phase 0 is over."),
+        ("the wait for parity 0 passes", "the tile is surely there only after the wait."),
+        ("wgmma", ""),
+    ),
+    "Ask and arrive; bytes land; the phase ends; the wait passes; multiply.",
+)
+OUT = (
+    "D leaves registers by a TMA store.",
+    (
+        ("round the sums into D_shared", "a fence makes visible what was written before it."),
+        ("fence.proxy.async by each writer", "after the barrier everybody has written and fenced."),
+        ("the barrier", "TMA reads what all threads wrote."),
+        ("one thread stores", "a group closes over stores that were issued."),
+        ("commit_group", "there is no group to wait for before it is closed."),
+        ("wait_group", "TMA may still read D_shared."),
+        ("the CTA ends", ""),
+    ),
+    "Write, fence, meet; one stores, commits and waits.",
+)
+PREFETCH = (
+    "Two stages, three K tiles, tile i is asked for one step before it is multiplied.",
+    (
+        ("ask for tile 0", "tiles are asked for in order."),
+        ("ask for tile 1", "step 1 asks for tile 1, then multiplies tile 0."),
+        ("multiply tile 0", "tile 2 goes to the stage of tile 0."),
+        ("ask for tile 2", "step 2 asks for tile 2, then multiplies tile 1."),
+        ("multiply tile 1", "tiles are multiplied in order."),
+        ("multiply tile 2", ""),
+    ),
+    "Each step asks first and multiplies the tile before, so one load runs under each product.",
+)
+NEXT_TILE = (
+    "A persistent CTA goes from one tile of D to the next, as in step 6.",
+    (
+        ("store of the last tile issued", "loads of the next tile run under the store."),
+        ("the next tile's K loop", "D_shared is needed only when its sums are ready."),
+        ("wait_group.read 0 by the storing thread", "only that thread has waited: the others must be told."),
+        ("the barrier", "now everybody knows that D_shared is free."),
+        ("write D_shared", "a fence makes visible what was written before it."),
+        ("fence.proxy.async", ""),
+    ),
+    "The wait moves behind the next loop, and the barrier behind the wait.",
+)
+STAGE = (
+    "One stage between producer and consumer, as in step 7.",
+    (
+        ("the wait on empty passes", "the stage may be overwritten only then."),
+        ("the producer asks for the tile", "nothing lands that nobody asked for."),
+        ("full's phase ends", "the consumer waits for full."),
+        ("the wait on full passes", "the tile is surely there only then."),
+        ("wgmma reads the stage", "the stage may be read until the product is over."),
+        ("the consumer arrives on empty", ""),
+    ),
+    "empty lets the producer in, full lets the consumer in, and each ends with the other's signal.",
+)
+FLIGHT = (
+    "Step 8's consumer at K tile 7, with one group in flight.",
+    (
+        ("the wait on full for tile 7 passes", "the tile must have landed."),
+        ("issue the product of tile 7", "the wait counts groups that were issued."),
+        ("wait_wgmma(1) returns", "it says that the product of tile 6 is over."),
+        ("arrive on empty for tile 6", "the round ends with the release."),
+        ("the wait on full for tile 8 passes", ""),
+    ),
+    "Issue the next product first, then wait for the one before and give its stage back.",
+)
+CLUSTER = (
+    "The life of a CTA in a cluster, as in step 9.",
+    (
+        ("initialise the barriers", "they must be visible before anybody signals them."),
+        ("the first cluster barrier", "the other CTA's barriers exist only after it."),
+        ("multicast into both CTAs", "a consumer needs the tile."),
+        ("consumers of both multiply", "a stage is given back when its product is over."),
+        ("the last arrivals on both empty", "nobody may still signal a CTA that ends."),
+        ("the last cluster barrier", ""),
+    ),
+    "Nobody signals before the first barrier, and nobody leaves before the last.",
+)
+CHUNK = (
+    "One chunk of D through one of two buffers.",
+    (
+        ("wait_group.read 1 by the storing thread", "only that thread has waited: the others must be told."),
+        ("all consumers meet", "the buffer may still be read before."),
+        ("write the buffer", "a fence makes visible what was written before it."),
+        ("everybody fences", "after the barrier everybody has written and fenced."),
+        ("all meet again", "TMA reads what all threads wrote."),
+        ("one thread stores and commits", ""),
+    ),
+    "Wait, meet, write, fence, meet, store.",
+)
+COPY = (
+    "A copy kernel: one box in, one box out, by one warp.",
+    (
+        ("tell the bytes, arrive, load", "nothing lands that nobody asked for."),
+        ("full's phase ends", "the wait for parity 0 blocks until phase 0 is over."),
+        ("the wait passes", "the tile is surely there only then."),
+        ("store", "a group closes over stores that were issued."),
+        ("commit_group", "there is no group to wait for before it is closed."),
+        ("wait_group", ""),
+    ),
+    "Tell, load, land, wait, store, commit. No fence: TMA wrote S and TMA reads it.",
+)
+
+
+def told(story: tuple) -> Callable[[Random], Question]:
+    """A question about some neighbouring events of a story."""
+    text, events, whole = story
+
+    def ask(rng: Random) -> Question:
+        count = min(rng.choice((4, 5)), len(events))
+        first = rng.randrange(len(events) - count + 1)
+        part = events[first : first + count]
+        names, because = [name for name, _ in part], [why for _, why in part[:-1]]
+        return order(f"{text} In which order?", names, because, whole, rng)
+
+    return ask

@@ -1,0 +1,323 @@
+"""``drill``: a notebook's drills one at a time with buttons, or each in plain Python where there are none.
+
+Where ipywidgets is and somebody sits at the notebook, ``drill("05")`` is a form. Elsewhere it lists the
+questions and says how to answer: ``drill("05", 2)`` asks one, ``drill("05", 2, answer="b")`` answers it,
+``drill("05", 2, seed=1)`` asks it with other numbers.
+"""
+
+from __future__ import annotations
+
+import html
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from IPython import get_ipython
+from IPython.display import display
+
+from course_utils.drills import deck, picture
+from course_utils.drills.question import LETTERS, Answer, AnswerError, Question
+from course_utils.recordings import progress
+
+MOST_SEEDS = 10**9
+DEAD = "Where buttons do nothing or show a broken link, the kernel has ended: run this cell again."
+_SIDES = "display:flex;flex-wrap:wrap;gap:8px 40px"
+
+
+@dataclass(frozen=True, repr=False)
+class Shown:
+    """Words for a terminal, and the same as HTML. The HTML is made only where it is shown."""
+
+    text: str
+    markup: Callable[[], str]
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return self.markup()
+
+
+def drill(notebook: str, number: int | None = None, answer: object = None, seed: int = 0) -> None:
+    """A notebook's drills, such as ``drill("05")``; or one of them, asked or answered. Raises nothing.
+
+    ``number`` counts from 1. ``answer`` is a letter, a number, or letters in order ("c a b"). Another
+    ``seed`` gives other numbers. Answers count towards progress and give no points.
+    """
+    try:
+        name = _notebook(notebook)
+        if number is None:
+            _all(name)
+            return
+        one = _number(name, number)
+        seed = _seed(seed)
+        asked = deck.question(name, one, seed)
+        if answer is None:
+            display(_asked(name, one, seed, asked))
+            return
+        given = asked.read(answer)
+        kept = _keep(name, one) if given == asked.right else ""
+        more = f"{kept} Other numbers: {_call(name, one, seed + 1)}".strip()
+        display(_answered(asked, given, more))
+    except AnswerError as error:
+        display(_words(str(error)))
+    except Exception as error:
+        display(_words(f"The drill cannot be shown: {type(error).__name__}: {error}"))
+
+
+def _notebook(name: object) -> str:
+    """The deck's key for "05", "5", 5 or "05_pipeline". Raises AnswerError."""
+    text = str(name).partition("_")[0].strip() if type(name) in (int, str) else ""
+    key = text.zfill(2)
+    if key not in deck.DECK:
+        raise AnswerError(f'There are no drills for {name!r}. Notebooks 01 to 15 have some: drill("05").')
+    return key
+
+
+def _number(name: str, number: object) -> int:
+    count = len(deck.DECK[name])
+    if type(number) is not int or not 1 <= number <= count:
+        raise AnswerError(f'Notebook {name} has drills 1 to {count}, not {number!r}: drill("{name}", 1).')
+    return number
+
+
+def _seed(seed: object) -> int:
+    if type(seed) is not int or not 0 <= seed <= MOST_SEEDS:
+        raise AnswerError(f"A seed is a whole number, 0 to {MOST_SEEDS:,}, not {seed!r}.")
+    return seed
+
+
+def _all(name: str) -> None:
+    """All drills of a notebook: a form for a person, else a list that answers nothing."""
+    if attended():
+        try:
+            import ipywidgets
+        except ImportError:
+            pass
+        else:
+            display(Form(name, ipywidgets).box)
+            display(_words(DEAD, faint=True))
+            return
+    display(_list(name))
+
+
+def attended() -> bool:
+    """Does a person run this cell in a notebook? Who runs one for nobody allows it no input."""
+    shell = get_ipython()
+    if not hasattr(shell, "kernel"):
+        return False
+    try:
+        return bool(shell.get_parent()["content"]["allow_stdin"])
+    except (AttributeError, KeyError, TypeError):
+        return False
+
+
+def _keep(name: str, number: int) -> str:
+    """Keep that a drill was answered; says how many of the notebook's were."""
+    try:
+        done = progress.keep_drill(name, number)
+    except OSError as error:
+        return f"This answer could not be kept in {progress.FILE} ({error})."
+    there = set(range(1, len(deck.DECK[name]) + 1))
+    return f"{len(done & there)} of {len(there)} drills of this notebook answered."
+
+
+# What is shown
+
+
+def _call(name: str, number: int, seed: int, answer: str = "") -> str:
+    parts = [
+        f'"{name}"',
+        str(number),
+        *([f"answer={answer}"] if answer else []),
+        *([f"seed={seed}"] if seed else []),
+    ]
+    return f"drill({', '.join(parts)})"
+
+
+def _words(text: str, faint: bool = False) -> Shown:
+    style = " style='opacity:0.65;margin:0;font-size:12px'" if faint else ""
+    return Shown(text, lambda: f"<p{style}>{html.escape(text)}</p>")
+
+
+def _options(asked: Question) -> list[str]:
+    return [f"{letter}. {option}" for letter, option in zip(LETTERS, asked.options, strict=False)]
+
+
+def _asked(name: str, number: int, seed: int, asked: Question) -> Shown:
+    """A question, and how to answer it."""
+    head = f"Drill {number} of {len(deck.DECK[name])}, notebook {name}"
+    how = f"Answer with {asked.how()}: {_call(name, number, seed, _sample(asked))}"
+    text = "\n".join([head, asked.text, *(f"  {option}" for option in _options(asked)), how])
+
+    def markup() -> str:
+        lines = "".join(f"<br>{html.escape(option)}" for option in _options(asked))
+        return f"<p><b>{head}.</b> {html.escape(asked.text)}{lines}</p><p>{html.escape(how)}</p>"
+
+    return Shown(text, markup)
+
+
+def _answered(asked: Question, given: Answer, more: str = "") -> Shown:
+    """Right or not, the picture of the answer beside the right one, and why."""
+    is_right = given == asked.right
+    verdict = "Right" if is_right else f"Not {asked.says(given)}"
+    right = f"Right is {asked.says(asked.right)}"
+    why = asked.sentence(given)
+    lines = [f"{verdict}." + ("" if is_right else f" {right}."), why]
+    if not is_right:
+        lines += ["Your answer:", picture.text(asked.draw(given))]
+    lines += ["Right:", picture.text(asked.draw(asked.right)), *([more] if more else [])]
+
+    def markup() -> str:
+        sides = [] if is_right else [("Your answer", given)]
+        drawn = "".join(
+            f"<div><div>{title}</div>{_drawn(asked, one)}</div>"
+            for title, one in [*sides, ("Right", asked.right)]
+        )
+        said = html.escape(lines[0])
+        below = f"<p>{html.escape(more)}</p>" if more else ""
+        return f"<p><b>{said}</b> {html.escape(why)}</p><div style='{_SIDES}'>{drawn}</div>{below}"
+
+    return Shown("\n".join(lines), markup)
+
+
+def _drawn(asked: Question, answer: Answer) -> str:
+    """The picture of an answer; as text where the course's colours cannot be loaded."""
+    drawing = asked.draw(answer)
+    try:
+        return picture.svg(drawing, picture.text(drawing))
+    except ImportError:
+        return f"<pre>{html.escape(picture.text(drawing))}</pre>"
+
+
+def _list(name: str) -> Shown:
+    """All questions of a notebook; as HTML with folded answers, for a page that nobody can run."""
+    count = len(deck.DECK[name])
+    asked = [deck.question(name, number) for number in range(1, count + 1)]
+    ask, answer = _call(name, 1, 0), _call(name, 1, 0, _sample(asked[0]))
+    head = f"{count} drills, under a minute each. {ask} asks one, {answer} answers it."
+    text = "\n".join([head, *(f"  {number}. {one.text}" for number, one in enumerate(asked, 1))])
+
+    def markup() -> str:
+        parts = [f"<p>{html.escape(head)}</p>"]
+        for number, one in enumerate(asked, 1):
+            lines = "".join(f"<br>{html.escape(option)}" for option in _options(one))
+            said = html.escape(f"{one.says(one.right)}. {one.why}")
+            fold = f"<summary>Answer</summary><p>{said}</p>{_drawn(one, one.right)}"
+            asks = f"<b>{number}.</b> {html.escape(one.text)}{lines}"
+            parts.append(f"<p>{asks}</p><details>{fold}</details>")
+        return "".join(parts)
+
+    return Shown(text, markup)
+
+
+def _sample(asked: Question) -> str:
+    """An answer as it is written, which need not be right."""
+    letters = " ".join(LETTERS[: len(asked.options)])
+    return {"choice": '"a"', "number": "64", "order": f'"{letters}"'}[asked.kind]
+
+
+class Form:
+    """A notebook's drills, one at a time, with buttons. ``box`` is the widget."""
+
+    def __init__(self, name: str, widgets: Any) -> None:
+        self.name, self.widgets, self.number, self.seed = name, widgets, 1, 0
+        self.head, self.below = widgets.HTML(), widgets.HTML()
+        self.field = widgets.VBox(layout=widgets.Layout(align_items="flex-start"))
+        self.answer = self._button("Answer", "primary", lambda _: self._read())
+        self.again = self._button("Again, other numbers", "", lambda _: self._ask(self.number, self.seed + 1))
+        self.before = self._button("Previous", "", lambda _: self._ask(self.number - 1, 0))
+        self.next = self._button("Next", "", lambda _: self._ask(self.number + 1, 0))
+        buttons = widgets.HBox([self.answer, self.again, self.before, self.next])
+        self.box = widgets.VBox([self.head, self.field, buttons, self.below])
+        self._ask(1, 0)
+
+    def _button(self, words: str, style: str, act: Callable[[Any], None]) -> Any:
+        button = self.widgets.Button(description=words, button_style=style)
+        button.layout.width = "auto"
+        button.on_click(act)
+        return button
+
+    def _ask(self, number: int, seed: int) -> None:
+        count = len(deck.DECK[self.name])
+        if not 1 <= number <= count:
+            return  # a click that came twice
+        self.number, self.seed = number, seed
+        self.asked = deck.question(self.name, number, seed)
+        self.open = True
+        self.below.value = ""
+        self.before.disabled, self.next.disabled, self.answer.disabled = number == 1, number == count, False
+        self.field.children = self._fields()
+        self._title()
+
+    def _title(self) -> None:
+        done = progress.drills().get(self.name, set())
+        marks = " ".join(
+            f"<b>{one}</b>" if one == self.number else str(one) + ("&#10003;" * (one in done))
+            for one in range(1, len(deck.DECK[self.name]) + 1)
+        )
+        said = " (answered)" if self.number in done else ""
+        self.head.value = (
+            f"<p>Drill {self.number} of {len(deck.DECK[self.name])}{said} &nbsp; <span "
+            f"style='opacity:0.65'>{marks}</span></p><p "
+            f"style='line-height:1.4'>{html.escape(self.asked.text)}</p>"
+        )
+
+    def _fields(self) -> list[Any]:
+        """A line that takes the answer, and radio buttons or a button for each event that fill it.
+
+        JupyterLab keeps the arrow keys of radio buttons to itself, so a letter can be typed as well.
+        """
+        asked, widgets = self.asked, self.widgets
+        hint = {"choice": "a letter", "number": "a number, or 2*3", "order": "c a b"}[asked.kind]
+        self.entry = widgets.Text(placeholder=hint, description="Answer", style={"description_width": "auto"})
+        with warnings.catch_warnings():  # the Enter key; ipywidgets 8 has no other way to hear of it
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self.entry.on_submit(lambda _: self._read())
+        if asked.kind == "choice":
+            return [self._radios(), self.entry]
+        if asked.kind == "number":
+            return [self.entry]
+        events = zip(LETTERS, asked.options, strict=False)
+        return [*(self._event(letter, option) for letter, option in events), self.entry]
+
+    def _radios(self) -> Any:
+        """Radio buttons, which write the letter of the chosen one and follow a letter that is typed."""
+        letters = LETTERS[: len(self.asked.options)]
+        layout = self.widgets.Layout(width="auto")
+        radios = self.widgets.RadioButtons(options=_options(self.asked), value=None, layout=layout)
+        entry = self.entry
+
+        def chosen(change: Any) -> None:
+            if change.new is not None:
+                entry.value = letters[change.new]
+
+        def typed(change: Any) -> None:
+            letter = change.new.strip().lower()
+            radios.index = letters.index(letter) if len(letter) == 1 and letter in letters else None
+
+        radios.observe(chosen, "index")
+        entry.observe(typed, "value")
+        return radios
+
+    def _event(self, letter: str, option: str) -> Any:
+        def add(_: Any) -> None:
+            if self.open and letter not in self.entry.value:
+                self.entry.value = f"{self.entry.value} {letter}".strip()
+
+        return self._button(f"{letter}. {option}", "", add)
+
+    def _read(self) -> None:
+        if not self.open:
+            return  # a click that came twice
+        try:
+            given = self.asked.read(self.entry.value)
+        except AnswerError as error:
+            self.below.value = f"<p>{html.escape(str(error))}</p>"
+            return
+        self.open = False
+        self.answer.disabled = True
+        more = _keep(self.name, self.number) if given == self.asked.right else ""
+        self.below.value = _answered(self.asked, given, more)._repr_html_()
+        self._title()

@@ -1,0 +1,596 @@
+"""Questions on tiles of D: which CTA, which rows, how many waves, what registers hold, what leaves when."""
+
+from __future__ import annotations
+
+from math import ceil
+from random import Random
+
+from course_utils.artifact import SM_COUNT
+from course_utils.drills.question import Cell, Picture, Question, Row, choice, number
+from course_utils.figures.tiles import order
+
+WGMMA_M, WGMMA_K = 64, 16
+
+
+# One tile
+
+
+def wgmma_count(rng: Random) -> Question:
+    """How many instructions a tile takes."""
+    rows, block_n, block_k = (
+        rng.choice((64, 128, 192, 256)),
+        rng.choice((64, 128, 256)),
+        rng.choice((32, 64, 128)),
+    )
+    down, along = rows // WGMMA_M, block_k // WGMMA_K
+    return number(
+        f"A tile: {rows} rows of A, {block_n} rows of B, {block_k} of K. One wgmma takes {WGMMA_M} x "
+        f"{block_n} x {WGMMA_K}. How many wgmma?",
+        down * along,
+        {
+            along: f"That is {WGMMA_M} rows; A has {rows}.",
+            down: f"That is one slice of K; each wgmma takes {WGMMA_K} of {block_k}.",
+            down + along: "Rows and slices multiply.",
+            1: "One instruction does not take the whole tile.",
+        },
+        f"{rows} / {WGMMA_M} = {down} times {block_k} / {WGMMA_K} = {along}.",
+        lambda answer: (
+            *(
+                Row(
+                    f"rows {WGMMA_M * i}",
+                    tuple(Cell(f"k {WGMMA_K * j}", "wgmma" * (i * along + j < answer)) for j in range(along)),
+                )
+                for i in range(down)
+            ),
+            Row("wgmma", (Cell(str(answer), "fault" * (answer > down * along), True),)),
+        ),
+    )
+
+
+def accumulated(products: list[int], adds: list[bool]) -> int:
+    """What the accumulator holds after these products; a flag that is off overwrites."""
+    total = 0
+    for product, add in zip(products, adds, strict=True):
+        total = total + product if add else product
+    return total
+
+
+def accumulator(rng: Random) -> Question:
+    """What the accumulate flag leaves."""
+    products = rng.sample(range(1, 10), 5)
+    adds = [False, *(rng.random() < 0.6 for _ in range(4))]
+    adds[rng.randrange(2, 4)] = False
+    adds[4] = True
+    right = accumulated(products, adds)
+    words = [("+" if add else "=") + str(product) for product, add in zip(products, adds, strict=True)]
+    running = [accumulated(products[: i + 1], adds[: i + 1]) for i in range(5)]
+    return number(
+        f"Five wgmma on one accumulator; = overwrites, + adds: {', '.join(words)}. What is left?",
+        right,
+        {
+            sum(products): "That adds them all; an overwrite forgets what was there.",
+            products[-1]: "That is the last product alone, and it is added.",
+            products[0]: "That is the first product; it was overwritten later.",
+            sum(products) - right: "That is what was thrown away.",
+        },
+        "The sum begins anew at the last overwrite.",
+        lambda answer: (
+            Row(
+                "wgmma",
+                tuple(Cell(word, "wgmma" if add else "store") for word, add in zip(words, adds, strict=True)),
+            ),
+            Row(
+                "acc",
+                tuple(Cell(str(answer if i == 4 else one), here=i == 4) for i, one in enumerate(running)),
+            ),
+        ),
+    )
+
+
+def fp16_sum(rng: Random) -> Question:
+    """Where an fp16 sum stops to count."""
+    import numpy as np
+
+    apart = rng.choice((2, 4, 8))
+    start = 1024 * apart + apart * rng.randrange(6)
+    add = rng.choice([one for one in range(1, 2 * apart) if one != apart])
+    exact = start + add
+    low = exact // apart * apart
+    right = int(np.float16(start) + np.float16(add))
+    half = 2 * (exact - low) == apart
+    where = "lies half way" if half else "lies"
+    goes = "to the one whose last bit is 0" if half else "to the nearer one"
+    return number(
+        f"An fp16 sum is {start:,}, and {add} is added. Here neighbouring fp16 numbers are {apart} apart. "
+        "What is the sum now?",
+        right,
+        {
+            exact: "That is no fp16 number; fp32 would hold it.",
+            low: "It does not always go down.",
+            low + apart: "It does not always go up.",
+            start: "What is added is more than half of the distance.",
+        },
+        f"{exact:,} {where} between {low:,} and {low + apart:,}, and goes {goes}.",
+        lambda answer: (
+            Row(
+                "fp16",
+                tuple(Cell(f"{low + i * apart:,}", here=answer == low + i * apart) for i in range(-1, 3)),
+            ),
+            Row("exact", (Cell(f"{exact:,}"),)),
+            Row("kept", (Cell(f"{answer:,}", "fault" * (answer % apart > 0), True),)),
+        ),
+        99_999,
+    )
+
+
+def k_slice(rng: Random) -> Question:
+    """Which columns a round takes."""
+    block_k, k = rng.choice((32, 64, 128)), rng.randrange(2, 9)
+    first = k * block_k
+    wrong = {
+        (first - block_k, first): "That is the round before: rounds count from 0.",
+        (k, k + block_k): "k counts tiles, and a slice counts columns.",
+        (first, first + block_k - 1): "The end of a slice is not in it.",
+        (0, first): "That is all that came before.",
+        (first + block_k, first + 2 * block_k): "That is the next round: rounds count from 0.",
+    }
+    right = first, first + block_k
+
+    def draw(answer: tuple[int, int]) -> Picture:
+        return (
+            Row("round", tuple(Cell(str(k + i), here=i == 0) for i in (-1, 0, 1))),
+            Row("begins at", tuple(Cell(str(first + i * block_k), "load", i == 0) for i in (-1, 0, 1))),
+            Row("slice", (Cell(f"{answer[0]} : {answer[1]}, {answer[1] - answer[0]} columns", here=True),)),
+        )
+
+    return choice(
+        f"K tiles are {block_k} wide, rounds count from 0. Which columns of A does round {k} copy?",
+        right,
+        wrong,
+        f"It begins at {k} x {block_k} = {first} and takes {block_k} columns.",
+        draw,
+        rng,
+        lambda one: f"{one[0]} : {one[1]}",
+    )
+
+
+def flag_outcome(rng: Random) -> Question:
+    """How a run ends with a wrong accumulate flag."""
+    rounds = rng.choice((1, 1, 2, 3, 5, 8))
+    where = rng.choice(
+        (
+            "overwrites in every round",
+            "adds in every round, to sums that were set to 0 before",
+            "overwrites in round 0 only",
+            "overwrites in the last round only, and the sums were set to 0 before",
+        )
+    )
+    adds = {
+        "overwrites in every round": [False] * rounds,
+        "adds in every round, to sums that were set to 0 before": [True] * rounds,
+        "overwrites in round 0 only": [i > 0 for i in range(rounds)],
+        "overwrites in the last round only, and the sums were set to 0 before": [
+            i < rounds - 1 for i in range(rounds)
+        ],
+    }[where]
+    products = [2**i for i in range(rounds)]  # each subset has its own sum
+    got = accumulated(products, adds)
+    right = "right" if got == sum(products) else "wrong"
+    kept = [bool(got & product) for product in products]
+    wrong = {
+        "right": "Look at what is left after the last round.",
+        "wrong": "No round's product is lost.",
+        "race": "Nothing is out of order: each wgmma adds or overwrites after the one before.",
+        "hang": "A flag keeps nobody waiting.",
+    }
+    return choice(
+        f"K is {rounds} tile{'s' * (rounds > 1)} of 64. The accumulate flag {where}. How does the run end?",
+        right,
+        {name: words for name, words in wrong.items() if name != right},
+        f"The sum holds {sum(kept)} of {rounds} product{'s' * (rounds > 1)}.",
+        lambda answer: (
+            Row("round", tuple(Cell(str(i)) for i in range(rounds))),
+            Row("flag", tuple(Cell("+" if add else "=", "wgmma" if add else "store") for add in adds)),
+            Row("in the sum", tuple(Cell("yes" if one else "no", "" if one else "fault") for one in kept)),
+            Row("ends", (Cell(answer, here=True),)),
+        ),
+    )
+
+
+# Tiles of D
+
+
+def cta_rows(rng: Random) -> Question:
+    """Which rows of A or B a CTA needs."""
+    block_m, block_n = rng.choice(((128, 128), (128, 256), (64, 128), (256, 128)))
+    x, y = rng.sample(range(1, 7), 2)
+    of = rng.choice("AB")
+    block, at, other, across = (block_m, y, x, block_n) if of == "A" else (block_n, x, y, block_m)
+    wrong = {
+        (
+            other * block,
+            (other + 1) * block,
+        ): "x counts columns of D, along N, and y rows, along M. A's rows are D's rows, "
+        "B's rows are D's columns.",
+        (at, at + block): "An index counts tiles, and a slice counts rows.",
+        (other * across, (other + 1) * across): "x and y have changed places.",
+        ((at - 1) * block, at * block): "Indices count from 0.",
+        ((at + 1) * block, (at + 2) * block): "Indices count from 0.",
+    }
+    right = at * block, (at + 1) * block
+
+    def draw(answer: tuple[int, int]) -> Picture:
+        return (
+            Row("CTA", (Cell(f"x {x}", here=of == "B"), Cell(f"y {y}", here=of == "A"))),
+            *(
+                Row(
+                    f"{of} tile {tile}",
+                    (
+                        Cell(
+                            f"{tile * block} : {(tile + 1) * block}",
+                            "load" * ((tile * block, (tile + 1) * block) == answer),
+                            tile == at,
+                        ),
+                    ),
+                )
+                for tile in range(
+                    max(0, min(at, answer[0] // block) - 0), max(at, min(answer[0] // block, at + 3)) + 1
+                )
+            ),
+            Row("rows", (Cell(f"{answer[0]} : {answer[1]}", "load", True),)),
+        )
+
+    return choice(
+        f"Tiles of D are {block_m} x {block_n}; the grid has N / {block_n} CTAs in x and M / {block_m} in y. "
+        f"Which rows of {of} does CTA x = {x}, y = {y} need?",
+        right,
+        wrong,
+        f"Rows of {of} belong to "
+        f"{'rows of D, which y counts' if of == 'A' else 'columns of D, which x counts'}: {at} x {block} = "
+        f"{right[0]}.",
+        draw,
+        rng,
+        lambda one: f"{one[0]} : {one[1]}",
+    )
+
+
+def owner(rng: Random) -> Question:
+    """Which CTA computes an element of D."""
+    block_m, block_n = rng.choice(((128, 128), (128, 256), (64, 128)))
+    x, y = rng.sample(range(1, 8), 2)
+    m, n = y * block_m + rng.randrange(block_m), x * block_n + rng.randrange(block_n)
+    right = n // block_n, m // block_m
+    wrong = {
+        right[::-1]: "x counts columns of tiles, along N, and y rows, along M.",
+        (right[0] + 1, right[1] + 1): "Indices count from 0.",
+        (n // block_m, m // block_n): f"A tile has {block_m} rows and {block_n} columns.",
+        (right[0], right[1] - 1): "That is one tile of rows before it.",
+        (right[0] - 1, right[1]): "That is one tile of columns before it.",
+    }
+
+    def draw(answer: tuple[int, int]) -> Picture:
+        columns, rows = (_around(answer[axis], right[axis]) for axis in (0, 1))
+        return (
+            Row("", tuple(Cell(f"x {column}") for column in columns)),
+            *(Row(f"y {row}", tuple(box((column, row), answer) for column in columns)) for row in rows),
+        )
+
+    def box(place: tuple[int, int], answer: tuple[int, int]) -> Cell:
+        return Cell(f"{place[0]},{place[1]}" * (place == answer), "wgmma" * (place == right), place == answer)
+
+    return choice(
+        f"Tiles of D are {block_m} rows by {block_n} columns. Which CTA (x, y) computes D[{m}, {n}]?",
+        right,
+        wrong,
+        f"x = {n} // {block_n} = {right[0]}, y = {m} // {block_m} = {right[1]}.",
+        draw,
+        rng,
+        lambda one: f"({one[0]}, {one[1]})",
+    )
+
+
+def _around(one: int, other: int) -> range:
+    """Indices that hold both, and a neighbour."""
+    return range(max(0, min(one, other) - 1), max(one, other) + 2)
+
+
+def waves(rng: Random) -> Question:
+    """How many waves a grid takes."""
+    rows, columns = rng.choice((8, 10, 12, 16, 20, 24, 32)), rng.choice((10, 12, 14, 16, 20, 24, 32))
+    tiles = rows * columns
+    right = ceil(tiles / SM_COUNT)
+    return number(
+        f"D has {rows} x {columns} = {tiles} tiles, one CTA each. {SM_COUNT} SMs hold one CTA each. How many "
+        "waves?",
+        right,
+        {tiles // SM_COUNT: "The rest needs a wave of its own.", right + 1: "That is one wave too many."},
+        f"{tiles} / {SM_COUNT} = {tiles / SM_COUNT:.2f}, and a part of a wave takes as long as a whole one."
+        if tiles % SM_COUNT
+        else f"{tiles} / {SM_COUNT} = {right}, and nothing is left.",
+        lambda answer: _waves(tiles, answer),
+    )
+
+
+def _waves(tiles: int, answer: int) -> Picture:
+    """Waves and the tiles in each; the one after the answer marks what is left over."""
+    shown = range(max(0, ceil(tiles / SM_COUNT) - 5), max(ceil(tiles / SM_COUNT), min(answer, 12)))
+    counts = {wave: max(0, min(SM_COUNT, tiles - wave * SM_COUNT)) for wave in shown}
+    return (
+        Row("wave", tuple(Cell(str(wave + 1), here=wave + 1 == answer) for wave in shown)),
+        Row(
+            "tiles",
+            tuple(
+                Cell(str(count), ("wgmma" if wave < answer else "fault") if count else "")
+                for wave, count in counts.items()
+            ),
+        ),
+    )
+
+
+def last_wave(rng: Random) -> Question:
+    """How many SMs the last wave leaves idle."""
+    rows, columns = rng.choice((12, 16, 20, 24, 32)), rng.choice((12, 14, 16, 18, 20, 28))
+    tiles = rows * columns
+    busy = (tiles - 1) % SM_COUNT + 1
+    right = SM_COUNT - busy
+    return number(
+        f"D has {tiles} tiles, and {SM_COUNT} SMs hold one CTA each. How many SMs have nothing to do in the "
+        "last wave?",
+        right,
+        {
+            busy: "That many are busy.",
+            tiles // SM_COUNT: "That is the number of full waves.",
+            SM_COUNT: "An SM with a tile is not idle.",
+        },
+        f"What full waves leave are {busy} tiles, and {SM_COUNT} - {busy} = {right}.",
+        lambda answer: (
+            Row("full waves", (Cell(str(ceil(tiles / SM_COUNT) - 1), "wgmma"),)),
+            Row("last: busy", (Cell(str(SM_COUNT - answer), "wgmma"),)),
+            Row("last: idle", (Cell(str(answer), "wait", True),)),
+        ),
+    )
+
+
+def intensity(rng: Random) -> Question:
+    """Operations for each byte that a tile loads."""
+    block_m, block_n = rng.choice(
+        (
+            (64, 64),
+            (128, 128),
+            (64, 192),
+            (256, 256),
+            (192, 192),
+            (96, 96),
+            (128, 384),
+            (32, 96),
+            (64, 320),
+            (256, 768),
+        )
+    )
+    right = block_m * block_n // (block_m + block_n)
+    return number(
+        f"A {block_m} x {block_n} tile loads ({block_m} + {block_n}) x 64 fp16 and does 2 x {block_m} x "
+        f"{block_n} x 64 operations for each K tile. How many operations a byte?",
+        right,
+        {
+            2 * right: "That is for each element, and an fp16 has two bytes.",
+            right // 2: "That leaves out the factor 2: a multiplication and an addition.",
+            block_m: "Both edges are loaded.",
+            64 * right: "K is in both numbers, and falls out.",
+        },
+        f"64 and 2 fall out: {block_m} x {block_n} / ({block_m} + {block_n}) = {right}.",
+        lambda answer: (
+            Row("operations", (Cell(f"{128 * block_m * block_n:,}", "wgmma"),)),
+            Row("bytes", (Cell(f"{128 * (block_m + block_n):,}", "load"),)),
+            Row("for a byte", (Cell(str(answer), here=True),)),
+        ),
+        99_999,
+    )
+
+
+# A persistent kernel
+
+
+def grid(tiles_m: int, tiles_n: int, panel: int, marked: tuple[int, int]) -> Picture:
+    """D's tiles with their numbers; one of them is marked."""
+    numbers = {order(tile, tiles_m, tiles_n, panel): tile for tile in range(tiles_m * tiles_n)}
+    return (
+        Row("", tuple(Cell(f"n {n}") for n in range(tiles_n))),
+        *(
+            Row(
+                f"m {m}",
+                tuple(
+                    Cell(str(numbers[m, n]), "wgmma" * ((m, n) == marked), (m, n) == marked)
+                    for n in range(tiles_n)
+                ),
+            )
+            for m in range(tiles_m)
+        ),
+    )
+
+
+def tile_place(rng: Random) -> Question:
+    """Where a CTA's tile lies."""
+    tiles_m, tiles_n, panel = rng.choice((3, 4, 5)), rng.choice((4, 6, 8)), rng.choice((2, 2, 3, 4))
+    tile = rng.randrange(panel + 1, tiles_m * tiles_n - 1)
+    right = order(tile, tiles_m, tiles_n, panel)
+    wrong = {
+        (tile // tiles_n, tile % tiles_n): "That goes through whole rows of D, without panels.",
+        (tile % tiles_m, tile // tiles_m): "That goes down columns.",
+        right[::-1]: "m is the row, n the column.",
+        order(tile - 1, tiles_m, tiles_n, panel): f"That is number {tile - 1}: numbers begin at 0.",
+        order(tile + 1, tiles_m, tiles_n, panel): f"That is number {tile + 1}: numbers begin at 0.",
+    }
+    inside = {place: words for place, words in wrong.items() if place[0] < tiles_m and place[1] < tiles_n}
+    return choice(
+        f"D has {tiles_m} x {tiles_n} tiles, numbered from 0 in panels {panel} columns wide, row after row "
+        f"within each panel. Where does number {tile} lie, (m, n)?",
+        right,
+        inside,
+        f"A panel has {tiles_m} x {panel} tiles: number {tile} is {tile % (tiles_m * panel)} in panel "
+        f"{tile // (tiles_m * panel)}.",
+        lambda answer: grid(tiles_m, tiles_n, panel, answer),
+        rng,
+        lambda one: f"({one[0]}, {one[1]})",
+    )
+
+
+def tiles_of_cta(rng: Random) -> Question:
+    """How many tiles one CTA of a persistent kernel gets."""
+    ctas = rng.choice((SM_COUNT, 128, 66))
+    tiles = rng.randrange(2 * ctas + 5, 6 * ctas)
+    cta = rng.randrange(ctas)
+    right = len(range(cta, tiles, ctas))
+    return number(
+        f"{ctas} CTAs share {tiles} tiles. CTA c takes tile c, c + {ctas}, and so on. How many does CTA "
+        f"{cta} take?",
+        right,
+        {
+            tiles // ctas: f"There are {tiles % ctas} tiles more, one each for CTAs 0 to {tiles % ctas - 1}.",
+            tiles // ctas + 1: f"Only CTAs 0 to {tiles % ctas - 1} have one more."
+            if tiles % ctas
+            else "Nothing is left over.",
+        },
+        f"{tiles} = {tiles // ctas} x {ctas} + {tiles % ctas}, and {cta} is "
+        f"{'below' if cta < tiles % ctas else 'not below'} {tiles % ctas}.",
+        lambda answer: (
+            Row("turn", tuple(Cell(str(turn + 1)) for turn in range(min(answer, 8)))),
+            Row(
+                "tile",
+                tuple(
+                    Cell(str(cta + turn * ctas), "wgmma" if cta + turn * ctas < tiles else "fault")
+                    for turn in range(min(answer, 8))
+                ),
+            ),
+            Row("last tile", (Cell(str(tiles - 1)),)),
+        ),
+    )
+
+
+def shared_strips(rng: Random) -> Question:
+    """How many different strips of A and B a number of tiles needs."""
+    tiles_n, panel = 8, rng.choice((1, 2, 4, 8))
+    count = panel * rng.choice(
+        [rows for rows in (2, 3, 4, 6, 8) if rows * panel <= 24 and (panel < 8 or rows < 4)]
+    )
+    tiles_m = 8
+    taken = [order(tile, tiles_m, tiles_n, panel) for tile in range(count)]
+    rows, columns = len({m for m, _ in taken}), len({n for _, n in taken})
+    right = rows + columns
+    return number(
+        f"D has {tiles_m} x {tiles_n} tiles, in panels {panel} wide. {count} CTAs compute tiles 0 to "
+        f"{count - 1} together. How many different tiles of A and of B do they load in a round of K, both "
+        "added?",
+        right,
+        {
+            2 * count: "That is every load; CTAs in a row share A, and CTAs in a column share B.",
+            count: "Count rows and columns, not tiles.",
+            rows * columns: "Rows and columns add up here.",
+            rows: "That is A alone.",
+            columns: "That is B alone.",
+        },
+        f"They cover {rows} row{'s' * (rows > 1)} and {columns} column{'s' * (columns > 1)} of D.",
+        lambda answer: (
+            *(
+                Row(
+                    f"m {m}",
+                    tuple(
+                        Cell(str(taken.index((m, n))) if (m, n) in taken else "", "wgmma" * ((m, n) in taken))
+                        for n in range(tiles_n)
+                    ),
+                )
+                for m in range(min(tiles_m, rows + 1))
+            ),
+            Row("loads", (Cell(str(answer), here=True),)),
+        ),
+    )
+
+
+def pair_row(rng: Random) -> Question:
+    """Which row of D a CTA of a cluster has."""
+    ctas, block_m = rng.choice((2, 2, 4)), rng.choice((64, 128, 256))
+    pair, rank = rng.randrange(1, 9), rng.randrange(ctas)
+    right = (pair * ctas + rank) * block_m
+    return number(
+        f"Clusters of {ctas} CTAs, one above the other; tiles have {block_m} rows. The scheduler hands out "
+        f"row {pair} of clusters. At which row of D does rank {rank}'s tile begin?",
+        right,
+        {
+            (pair + rank)
+            * block_m: "The scheduler counts clusters, and each has more rows of tiles than one.",
+            (pair * ctas + rank): "That counts tiles, not rows.",
+            pair * ctas * block_m: "That is rank 0's.",
+            (pair * ctas + rank + 1) * block_m: "Ranks count from 0.",
+            (pair + rank * ctas) * block_m: "Pair and rank have changed places.",
+        },
+        f"({ctas} x {pair} + {rank}) x {block_m} = {right}.",
+        lambda answer: tuple(
+            Row(
+                f"rank {one}",
+                (
+                    Cell(
+                        f"row {(pair * ctas + one) * block_m if one != rank else answer}",
+                        "wgmma" * (one == rank),
+                        one == rank,
+                    ),
+                ),
+            )
+            for one in range(ctas)
+        ),
+        99_999,
+    )
+
+
+def forth_and_back(rng: Random) -> Question:
+    """Which K tile is loaded when every other tile goes back."""
+    k_tiles, turn = rng.randrange(4, 13), rng.randrange(6)
+    k = rng.randrange(k_tiles)
+    right = k if turn % 2 == 0 else k_tiles - 1 - k
+    return number(
+        f"K has {k_tiles} tiles, 0 to {k_tiles - 1}. Tiles of D are counted from 0; even ones go through K "
+        f"forwards, odd ones backwards. Which K tile does load {k} of tile {turn} fetch?",
+        right,
+        {
+            k: "This one goes backwards.",
+            k_tiles - 1 - k: "This one goes forwards.",
+            k_tiles - k: "The last K tile is one below their number.",
+        },
+        f"{turn} is {'even, so it is' if turn % 2 == 0 else f'odd, so it is {k_tiles} - 1 - {k} ='} {right}.",
+        lambda answer: (
+            Row("load", tuple(Cell(str(one), here=one == k) for one in range(k_tiles))),
+            Row(
+                "K tile",
+                tuple(
+                    Cell(
+                        str(answer if one == k else one if turn % 2 == 0 else k_tiles - 1 - one),
+                        "load",
+                        one == k,
+                    )
+                    for one in range(k_tiles)
+                ),
+            ),
+        ),
+    )
+
+
+def cluster_rounds(rng: Random) -> Question:
+    """How many rounds clusters need."""
+    clusters, side = rng.choice((64, 66, 60, 32)), rng.choice((8, 10, 12, 16, 20, 24, 32))
+    tiles = side * side
+    right = ceil(tiles / clusters)
+    return number(
+        f"D has {side} x {side} = {tiles} cluster tiles, and {clusters} clusters of two CTAs share them. How "
+        "many rounds?",
+        right,
+        {
+            tiles // clusters: "The rest needs a round of its own.",
+            ceil(tiles / (2 * clusters)): "A cluster's two CTAs compute one cluster tile together.",
+            right + 1: "That is one round too many.",
+        },
+        f"{tiles} / {clusters} = {tiles / clusters:.2f}, rounded up.",
+        lambda answer: (
+            Row("rounds", (Cell(str(answer), here=True),)),
+            Row("have room for", (Cell(f"{answer * clusters:,}", "fault" * (answer * clusters < tiles)),)),
+            Row("tiles", (Cell(f"{tiles:,}"),)),
+        ),
+    )

@@ -1,0 +1,375 @@
+"""The small models against the emulator's own code, and answers against a count from the question's text."""
+
+import re
+from itertools import count
+from types import SimpleNamespace
+from unittest.mock import MagicMock
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from course_utils.artifact import TensorMap
+from course_utils.drills import barriers, deck, maps, memory, ring, tiles
+from course_utils.figures.tiles import order
+from course_utils.run.emulator.barriers import MBarrier, PhaseWait
+from course_utils.run.emulator.order import Order
+from course_utils.tma.layouts import flattened, same_payload, swizzled
+
+SEEDS = 40
+
+
+def nothing(*_, **__):
+    """What happens around an mbarrier, and is not looked at here."""
+
+
+def emulated_path():
+    """One warp, in the emulator's words, with no machine around it."""
+    order = Order(1)
+    place = SimpleNamespace(file="", line=0, code="")
+    findings = SimpleNamespace(place=lambda at: place, line_with=nothing)
+    machine = SimpleNamespace(progress=0, trace=MagicMock(), findings=findings)
+    warp = Warp()
+    warp.agent, warp.time, warp.clock, warp.waited, warp.rounds = order.new_agent(), 0, order.clock(), None, 0
+    warp.tick = nothing
+    cta = SimpleNamespace(cluster=SimpleNamespace(order=order), number=0)
+    return SimpleNamespace(warp=warp, machine=machine, at=0, cta=cta, find=nothing)
+
+
+class Warp:
+    """A warp can be a key, which a SimpleNamespace cannot."""
+
+
+class Emulated:
+    """The emulator's mbarrier, with one warp and nothing else around it."""
+
+    def __init__(self, count, phases=0):
+        self.path = emulated_path()
+        self.barrier = MBarrier(self.path, self.path.cta, 0, count)
+        for _ in range(phases):
+            self.arrive(count)
+
+    def arrive(self, times=1):
+        self.barrier.arrive(self.path, times)
+
+    def expect(self, number):
+        self.barrier.expect(self.path, number)
+
+    def land(self, number):
+        self.barrier.landed(self.path, number, -1)
+
+    def passes(self, parity):
+        return PhaseWait(self.barrier, parity).holds()
+
+
+EVENTS = st.lists(
+    st.one_of(st.just(("arrive", 1)), st.tuples(st.sampled_from(("expect", "land")), st.integers(1, 4))),
+    max_size=30,
+)
+
+
+@given(init=st.integers(1, 4), events=EVENTS)
+@settings(max_examples=80, deadline=None)
+def test_the_small_mbarrier_is_the_emulators(init, events):
+    small, emulated = barriers.Barrier(init), Emulated(init)
+    for event, number in events:
+        if event == "arrive" and small.pending == 0:
+            continue  # one too many is a finding there
+        getattr(small, event)(number)
+        getattr(emulated, event)(number)
+        there = emulated.barrier
+        assert (small.phase, small.pending, small.bytes) == (there.phase, there.pending, there.tx)
+        assert [small.passes(parity) for parity in (0, 1)] == [emulated.passes(parity) for parity in (0, 1)]
+
+
+@given(row=st.integers(0, 31), piece=st.integers(0, 7))
+def test_a_piece_lies_where_the_whole_tiles_bytes_do(row, piece):
+    bytes_ = swizzled(np.arange(32 * 128), 3)
+    (first,) = np.flatnonzero(bytes_ == bytes_[row * 128 + piece * 16])
+    assert first == row * 128 + piece * 16 and bytes_[first] // 128 == row
+    assert memory.piece_of(row, piece, 3) == bytes_[first] % 128 // 16 == piece ^ row % 8
+
+
+# What a question's text says, and a count of its answer that knows none of the drills' formulas
+
+
+def ring_holds(stages, newest, stage):
+    slots = {}
+    for tile, slot in zip(range(newest + 1), (slot for _ in count() for slot in range(stages)), strict=False):
+        slots[slot] = tile
+    return slots[stage]
+
+
+def wait_of(stages, tile):
+    """Stage of a tile, and the parity whose wait blocks before it lands and passes after."""
+    full = [Emulated(1) for _ in range(stages)]
+    for earlier in range(tile):
+        full[earlier % stages].arrive()
+    stage = tile % stages
+    parity = next(one for one in (0, 1) if not full[stage].passes(one))
+    full[stage].arrive()
+    assert full[stage].passes(parity)
+    return f"stage {stage}, parity {parity}"
+
+
+def may_ask(stages, last_free):
+    free = stages + last_free + 1  # a stage at the beginning, and again for each that came back
+    return free - 1
+
+
+def waves(tiles_, workers):
+    rounds = 0
+    while tiles_ > 0:
+        tiles_, rounds = tiles_ - workers, rounds + 1
+    return rounds
+
+
+def idle(tiles_, workers):
+    while tiles_ > workers:
+        tiles_ -= workers
+    return workers - tiles_
+
+
+def multiplied(k_tiles, stages, _, step):
+    asked = list(range(k_tiles)) + [None] * stages
+    return ([None] * (stages - 1) + asked)[step]
+
+
+def flatten(slabs, rows, y, z):
+    places = [(slab, row) for slab in range(slabs) for row in range(rows)]
+    return places.index((z, y))
+
+
+def over(rows, tall, y, z, _):
+    beyond = sum(row // rows == z + 1 for row in range(z * rows + y, z * rows + y + tall))
+    natural = TensorMap(6, (64, rows, 4), (128, 128 * rows), (64, tall, 1), (1, 1, 1), swizzle=3)
+    if tall <= rows:  # the course's own count of every element
+        assert same_payload(natural, flattened(natural), (0, y, z), (0, z * rows + y)) == (beyond == 0)
+    return beyond
+
+
+def accumulate(*words):
+    total = 0
+    for sign, product in re.findall(r"([=+])(\d)", words[0]):
+        total = int(product) + (total if sign == "+" else 0)
+    return total
+
+
+def lies(tiles_m, tiles_n, panel, number):
+    taken = []
+    for left in range(0, tiles_n, panel):
+        taken += [(m, n) for m in range(tiles_m) for n in range(left, min(left + panel, tiles_n))]
+    assert taken[number] == order(number, tiles_m, tiles_n, panel)
+    return f"({taken[number][0]}, {taken[number][1]})"
+
+
+def strips(tiles_m, tiles_n, panel, number, *_):
+    taken = [order(tile, tiles_m, tiles_n, panel) for tile in range(number)]
+    return len({m for m, _ in taken}) + len({n for _, n in taken})
+
+
+def share(ctas, tiles_, *rest):
+    return sum(tile % ctas == rest[-1] for tile in range(tiles_))
+
+
+def wgmmas(rows, columns, depth, *shape):
+    return len(
+        [
+            1
+            for _ in range(0, rows, shape[0])
+            for _ in range(0, columns, shape[1])
+            for _ in range(0, depth, shape[2])
+        ]
+    )
+
+
+def bytes_of(*sizes):
+    return np.zeros(sizes[0] * sizes[1], np.float16).nbytes + np.zeros(sizes[2] * sizes[3], np.float16).nbytes
+
+
+def rows_left(elements, size):
+    return elements * size % 16
+
+
+COUNTED = [  # notebook, drill, where the numbers stand in its text, what they come to
+    ("01", 1, r"(\d+) rows of A, (\d+) rows of B, (\d+) of K.*takes (\d+) x (\d+) x (\d+)", wgmmas),
+    ("04", 1, r"A, (\d+) x (\d+), and one of B, (\d+) x (\d+)", bytes_of),
+    ("05", 1, r"ring of (\d+) .*Tile (\d+) has.*stage (\d+)", ring_holds),
+    ("05", 2, r"(\d+) K tiles, (\d+) stages.*asked for (\d+) step.*\. Step (\d+) asks", multiplied),
+    ("05", 3, r"ring of (\d+) .*K tile (\d+)", wait_of),
+    ("06", 1, r"D has (\d+) x (\d+) tiles.*panels (\d+) .*number (\d+)", lies),
+    ("06", 2, r"(\d+) CTAs share (\d+) tiles.*CTA (\d+) take", share),
+    ("06", 5, r"D has (\d+) x (\d+) tiles.*panels (\d+) wide\. (\d+) CTAs", strips),
+    ("07", 4, r"ring of (\d+) .*tiles 0 to (\d+)", may_ask),
+    ("03", 4, r"= (\d+) tiles.*?(\d+) SMs", waves),
+    ("03", 5, r"D has (\d+) tiles, and (\d+) SMs", idle),
+    ("10", 5, r"= (\d+) cluster tiles, and (\d+) clusters", waves),
+    ("12", 1, r"X has (\d+) slabs of (\d+) rows.*row (\d+) of slab (\d+)", flatten),
+    ("12", 4, r"Slabs of (\d+) rows.*box of (\d+) rows.*row (\d+) of slab (\d+).*slab (\d+)", over),
+]
+
+
+@pytest.mark.parametrize("name, number, pattern, counted", COUNTED)
+def test_the_answer_is_what_a_count_comes_to(name, number, pattern, counted):
+    for seed in range(SEEDS):
+        asked = deck.question(name, number, seed)
+        found = [int(one) for one in re.search(pattern, asked.text).groups()]
+        right = asked.options[asked.right] if asked.options else asked.right
+        assert counted(*found) == right, asked.text
+
+
+@pytest.mark.parametrize("name", ["01", "02"])
+def test_what_the_flag_leaves(name):
+    for seed in range(SEEDS):
+        asked = deck.question(name, 2, seed)
+        assert accumulate(asked.text) == asked.right
+
+
+@pytest.mark.parametrize("name, number", [("04", 4), ("07", 2)])
+def test_a_wait_passes_where_the_emulators_does(name, number):
+    for seed in range(SEEDS):
+        asked = deck.question(name, number, seed)
+        ended, parity = re.search(r"(?:is new|has ended (\d+)).*parity (\d)", asked.text).groups()
+        passes = Emulated(1, int(ended or 0)).passes(int(parity))
+        assert asked.options[asked.right] == ("passes at once" if passes else "blocks")
+
+
+def test_of_four_waits_one_passes():
+    for seed in range(SEEDS):
+        asked = deck.question("05", 4, seed)
+        parity = int(re.search(r"parity (\d)", asked.text)[1])
+        ended = [int(re.search(r"\d+", option)[0]) for option in asked.options]
+        assert [Emulated(1, one).passes(parity) for one in ended].index(True) == asked.right
+        assert sum(Emulated(1, one).passes(parity) for one in ended) == 1
+
+
+def test_blocking_phases_are_the_emulators():
+    for seed in range(SEEDS):
+        asked = deck.question("13", 2, seed)
+        parity, first, last = map(int, re.search(r"parity (\d).*phases (\d+) to (\d+)", asked.text).groups())
+        blocking = [one for one in range(first, last + 1) if not Emulated(1, one).passes(parity)]
+        assert asked.options[asked.right] == " and ".join(map(str, blocking))
+
+
+def test_the_state_is_the_emulators():
+    pattern = r"init (\d).*phase (\d+) .*expect ([\d,]+) bytes.*Then (\d) of.*and (\d+|nobody)"
+    for seed in range(SEEDS):
+        asked = deck.question("04", 3, seed)
+        init, phase, expected, landed, arrive = re.search(pattern, asked.text).groups()
+        there = Emulated(int(init), int(phase))
+        expected = int(expected.replace(",", ""))
+        there.expect(expected)
+        for _ in range(int(landed)):
+            there.land(expected // 2)
+        for _ in range(0 if arrive == "nobody" else int(arrive)):
+            there.arrive()
+        numbers = [int(one.replace(",", "")) for one in re.findall(r"\d[\d,]*", asked.options[asked.right])]
+        assert numbers == [there.barrier.phase, there.barrier.pending, there.barrier.tx]
+
+
+def test_step_4s_parity_at_a_ring_does_what_the_emulators_barrier_does():
+    pattern = r"ring of (\d+) .*K tile (\d+) .*The tile (has landed|has not landed)"
+    for seed in range(SEEDS):
+        asked = deck.question("05", 5, seed)
+        stages, tile, landed = re.search(pattern, asked.text).groups()
+        there = Emulated(1, sum(one % int(stages) == int(tile) % int(stages) for one in range(int(tile))))
+        if landed == "has landed":
+            there.arrive()
+        passes = there.passes(int(tile) & 1)
+        words = {
+            (True, "has landed"): "it passes, and rightly",
+            (True, "has not landed"): "it passes before the tile is there",
+            (False, "has landed"): "it waits for a later tile",
+            (False, "has not landed"): "it blocks, and rightly",
+        }
+        assert asked.options[asked.right] == words[passes, landed]
+
+
+def test_a_restart_is_unnoticed_where_the_ring_has_come_round_twice():
+    for seed in range(SEEDS):
+        asked = deck.question("06", 4, seed)
+        stages = int(re.search(r"has (\d) stages", asked.text)[1])
+        same = [wait_of(stages, int(k_tiles)) == wait_of(stages, 0) for k_tiles in asked.options]
+        assert same.index(True) == asked.right and sum(same) == 1
+
+
+def test_a_roles_parity_lets_it_pass_just_when_the_other_has_been_there():
+    for seed in range(SEEDS):
+        asked = deck.question("07", 1, seed)
+        role, turn = re.search(r"the (producer|consumer) .*round (\d+)", asked.text).groups()
+        parity = int(asked.options[asked.right][-1])
+        there = Emulated(1, max(0, int(turn) - (role == "producer")))
+        if role == "consumer" or int(turn):
+            assert not there.passes(parity)
+            there.arrive()
+        assert there.passes(parity)
+
+
+RULES = [  # of a map, as the text has them: read anew here
+    ("rows are no multiple of 16 bytes apart", lambda one: one["apart"] % 16),
+    ("the address is no multiple of 16", lambda one: one["past"] % 16),
+    ("the box has more than 256 rows", lambda one: one["rows"] > 256),
+    ("a row of the box is no multiple of 16 bytes", lambda one: one["wide"] * one["size"] % 16),
+    ("a row of the box is wider than the swizzle", lambda one: one["wide"] * one["size"] > one["span"]),
+]
+
+
+def test_a_map_is_legal_as_its_text_says():
+    pattern = r"fp(\d\d) matrix .* rows (\d+) bytes apart.* The box: (\d+) columns, (\d+) rows, swizzle (\w+)"
+    seen = set()
+    for seed in range(6 * SEEDS):
+        asked = deck.question("11", 1, seed)
+        bits, apart, wide, rows, swizzle = re.search(pattern, asked.text).groups()
+        past = int(re.search(r"beginning (\d+)", asked.text)[1]) if "beginning" in asked.text else 0
+        span = {"none": 1 << 20, "32B": 32, "64B": 64, "128B": 128}[swizzle]
+        one = {
+            "size": int(bits) // 8,
+            "apart": int(apart),
+            "past": past,
+            "wide": int(wide),
+            "rows": int(rows),
+            "span": span,
+        }
+        broken = [words for words, rule in RULES if rule(one)] or ["legal"]
+        assert broken == [asked.options[asked.right]], asked.text
+        seen.add(broken[0])
+    assert len(seen) == 6
+
+
+def test_registers_asked_for_fit_in_one_option_only():
+    for seed in range(SEEDS):
+        asked = deck.question("10", 1, seed)
+        consumers, each, pool = re.search(
+            r"and (\d) consumer.*with (\d+) registers.*thread, ([\d,]+) in", asked.text
+        ).groups()
+        pool = int(pool.replace(",", ""))
+        assert pool == 128 * (1 + int(consumers)) * int(each) <= 64_512
+        totals = [
+            128 * int(p) + 128 * int(consumers) * int(c)
+            for p, c in (re.findall(r"\d+", o) for o in asked.options)
+        ]
+        assert [total <= pool for total in totals].index(True) == asked.right and sum(
+            t <= pool for t in totals
+        ) == 1
+        assert all(
+            int(one) % 8 == 0 and 24 <= int(one) <= 256
+            for o in asked.options
+            for one in re.findall(r"\d+", o)
+        )
+
+
+def test_a_mask_has_a_bit_for_each_rank():
+    for seed in range(SEEDS):
+        asked = deck.question("09", 2, seed)
+        ranks = {int(one) for one in re.findall(r"\d", asked.text.split("rank", 1)[1])}
+        bits = asked.options[asked.right][2:][::-1]
+        assert {place for place, bit in enumerate(bits) if bit == "1"} == ranks
+
+
+def test_tile_order_and_writers():
+    assert maps.LEGAL == "legal" and tiles.WGMMA_M == 64
+    assert barriers.writers(1, {0: (0, 1), 1: (1,)}) == {0, 1} and barriers.writers(
+        0, {0: (0, 1), 1: (1,)}
+    ) == {0}
+    assert ring.holds(4, 3) == {0: 3, 1: 4, 2: 2}

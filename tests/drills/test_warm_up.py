@@ -1,0 +1,40 @@
+"""Where the notebooks drill: before their first exercise, and after the words that are asked for."""
+
+import re
+
+import nbformat
+import pytest
+
+from authoring import sync
+from course_utils import notebook
+from course_utils.drills import deck, tiles
+
+PATHS = {path.stem[:2]: path for path in sorted(sync.NOTEBOOKS.glob("*.ipynb"))}
+
+
+def cells(name):
+    return nbformat.read(PATHS[name], as_version=4).cells
+
+
+@pytest.mark.parametrize("name", deck.DECK)
+def test_a_notebook_drills_before_its_first_exercise(name):
+    sources = [cell.source for cell in cells(name)]
+    places = [place for place, source in enumerate(sources) if "drill(" in source]
+    assert [sources[place] for place in places] == [f'drill("{name}")']
+    first = next(
+        place for place, cell in enumerate(cells(name)) if "generated" in cell.metadata.get("course", {})
+    )
+    assert places[0] < first and "**Warm up**" in sources[places[0] - 1]
+    assert re.search(r"^from course_utils.notebook import .*\bdrill\b", "\n".join(sources), re.M)
+
+
+def test_how_a_run_ends_is_defined_before_it_is_asked_for():
+    asks = [name for name in PATHS if any(re.search(r"what_if\(|drill\(\"02", c.source) for c in cells(name))]
+    place = next(place for place, cell in enumerate(cells("02")) if "**hang**" in cell.source)
+    assert asks[0] == "02" and not any("what_if(" in cell.source for cell in cells("02")[:place])
+    words = re.findall(r"^\| \*\*(\w+)\*\* \| (.+) \|$", cells("02")[place].source, re.M)
+    told = list(notebook.OUTCOMES)[:5]
+    assert [word for word, _ in words] == told == ["right", "wrong", "race", "hang", "fault"]
+    assert all(meaning in notebook.OUTCOMES[word] for word, meaning in words[1:])
+    assert cells("02")[place + 1].source == 'drill("02")'
+    assert tiles.flag_outcome in deck.DECK["02"]
