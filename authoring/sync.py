@@ -27,6 +27,7 @@ from course_utils.compile.load import (
     solution_path,
     without_markers,
 )
+from course_utils.figures import strip
 from course_utils.grading import steps
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
@@ -93,27 +94,61 @@ def _repair(case: str, solved: bool) -> str:
     return re.sub(r"\n{3,}", "\n\n\n", "\n".join(lines)).strip()
 
 
-def synchronised(notebook: nbformat.NotebookNode, solved: bool = False) -> nbformat.NotebookNode:
-    """A copy of the notebook with exercise and check cells as they should be, and no outputs."""
+def synchronised(
+    notebook: nbformat.NotebookNode, solved: bool = False, name: str = ""
+) -> nbformat.NotebookNode:
+    """A copy of the notebook with exercise and check cells as they should be, and no outputs; of a file's
+    ``name`` with the strip that leads to the others.
+    """
     notebook = nbformat.from_dict(notebook)
+    if name:
+        notebook.cells = _with_strip(notebook.cells, name)
     for cell in notebook.cells:
         if cell.cell_type != "code":
             continue
         cell.outputs, cell.execution_count = [], None
-        name = cell.metadata.get("nbgrader", {}).get("grade_id") or cell.metadata.get("course", {}).get(
-            "exercise", ""
-        )
-        found = _GRADE_ID.fullmatch(name)
+        grade_id = _grade_id(cell)
+        found = _GRADE_ID.fullmatch(grade_id)
         if not found:
             continue
         case, dsl, is_check = found.groups()
         cell.source = _check(case, dsl) if is_check else exercise(case, dsl, solved)
         cell.metadata["course"] = {"generated": _digest(cell.source)}
         if case in steps.REPAIRS and not is_check:
-            cell.metadata["course"]["exercise"] = name
+            cell.metadata["course"]["exercise"] = grade_id
         else:
-            cell.metadata["nbgrader"] = _metadata(case, name, bool(is_check))
+            cell.metadata["nbgrader"] = _metadata(case, grade_id, bool(is_check))
     return notebook
+
+
+def _grade_id(cell: nbformat.NotebookNode) -> str:
+    """The id of an exercise or of its check; "" of any other cell."""
+    course = cell.metadata.get("course", {})
+    return cell.metadata.get("nbgrader", {}).get("grade_id") or course.get("exercise", "")
+
+
+def _with_strip(cells: list, name: str) -> list:
+    """The cells with the strip: links below the title, which show anywhere, and what shows your points below
+    the first code.
+    """
+    there = strip.notebooks(NOTEBOOKS)
+    numbers, number = list(there), name[:2]
+    if there.get(number) != name:  # somebody's own, beside the course's
+        return cells
+    at = numbers.index(number)
+    beside = [there[one] for one in numbers[max(0, at - 1) : at + 2] if one != number]
+    links = [(strip.title(one), one) for one in beside] + list(strip.LOOK_UP.items())
+    row = " \u00b7 ".join(f"[{words}]({target})" for words, target in links)
+    call = f'from course_utils.notebook import strip\n\nstrip("{number}")'
+    kept = [cell for cell in cells if not cell.metadata.get("course", {}).get("strip")]
+    code = next((place for place, cell in enumerate(kept) if cell.cell_type == "code"), len(kept) - 1)
+    made = [
+        nbformat.v4.new_markdown_cell(row, id=f"strip-links-{number}"),
+        nbformat.v4.new_code_cell(call, id=f"strip-points-{number}"),
+    ]
+    for cell in made:
+        cell.metadata["course"] = {"strip": True}
+    return [*kept[:1], made[0], *kept[1 : code + 1], made[1], *kept[code + 1 :]]
 
 
 def _check(case: str, dsl: str) -> str:
@@ -160,7 +195,7 @@ def sync(
             before = nbformat.read(path, as_version=4)
         except Exception as error:
             raise SyncError(f"{path} is not a notebook: {error}") from error
-        after = synchronised(before, solved)
+        after = synchronised(before, solved, path.name)
         target = (out or folder) / path.name
         if out is None and after == before:
             continue
@@ -182,9 +217,14 @@ def sync(
 def _work(before, after) -> list[str]:
     """The exercise cells that would change, and that are not as an earlier ``sync`` wrote them."""
     return [
-        (old.metadata.get("nbgrader", {}).get("grade_id") or old.metadata["course"]["exercise"])
-        for old, new in zip(before.cells, after.cells, strict=True)
+        _grade_id(old)
+        for old, new in zip(_exercises(before), _exercises(after), strict=True)
         if old.source != new.source
         and not new.metadata.get("nbgrader", {}).get("grade")
         and old.metadata.get("course", {}).get("generated") != _digest(old.source)
     ]
+
+
+def _exercises(notebook: nbformat.NotebookNode) -> list:
+    """The cells that a learner's work may stand in, and their checks."""
+    return [cell for cell in notebook.cells if _grade_id(cell)]

@@ -64,7 +64,7 @@ def test_figures_and_drills_need_what_notebooks_show_them_with(room):
 
 
 def test_a_teachers_rooms_need_what_a_teacher_has():
-    assert imported(ROOT / "authoring") <= packages("lab", "teach")
+    assert imported(ROOT / "authoring") <= packages("lab", "teach", "site")
     assert imported(ROOT / "course_utils" / "classroom") <= packages("teach", "ray")
 
 

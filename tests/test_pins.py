@@ -33,8 +33,8 @@ def test_locked_to_one_version_each():
     assert len(LOCKED) == len(PINS)
 
 
-def test_five_sets_of_packages():
-    assert set(EXTRAS) == {"lab", "teach", "ray", "test"}
+def test_six_sets_of_packages():
+    assert set(EXTRAS) == {"lab", "teach", "ray", "site", "test"}
     names = [canonicalize_name(want.name) for want in DIRECT]
     assert sorted(names) == sorted(set(names))
 

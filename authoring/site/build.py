@@ -2,9 +2,9 @@
 
     python -m authoring.site.build [--out build/site] [--only 05 ...] [--jobs 2]
 
-Each notebook runs once with the solutions in it, in the emulator where there is no GPU; what came out is kept
-beside the site and used again as long as the notebook and the course are the same. The page shows the exercise
-as it is given, the verdict of the solution, and that of one wrong attempt.
+Each notebook runs once with the solutions in it, in the emulator where there is no GPU. What came out is kept
+beside the site, and used again as long as the notebook and the course are the same. The page shows the
+exercise as it is given, the verdict of the solution, and that of one wrong attempt.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def build(out: Path, only: tuple[str, ...] = (), jobs: int = 2) -> Path:
         (notebooks / name).write_text(
             pages.symptoms(text) if name == "symptom_map.md" else pages.glossary(text)
         )
-    (source / "index.md").write_text(pages.front(paths))
+    shutil.copy(HERE / "index.md", source)
     return _sphinx(source, out / "html")
 
 

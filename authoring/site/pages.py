@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import html
 import re
-from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
@@ -22,7 +21,7 @@ ENTRY = re.compile(r"^- \*\*(?P<term>[^*]+)\*\*: (?P<text>.*?) \[\d\d\]\((?P<whe
 
 
 def with_wrong_attempts(solved: NotebookNode) -> NotebookNode:
-    """The notebook with a cell behind each check that checks a planted fault of the same step and language."""
+    """The notebook with a cell behind each check, which checks a planted fault of that step and language."""
     cells = []
     for cell in solved.cells:
         cells.append(cell)
@@ -110,32 +109,3 @@ def anchor(term: str) -> str:
 def glossary(text: str) -> str:
     """The glossary with a place for each term to lead to."""
     return ENTRY.sub(lambda found: f'- <a id="{anchor(found["term"])}"></a>{found[0][2:]}', text)
-
-
-def front(paths: list[Path]) -> str:
-    """The first page: what this is, the ladder, and all notebooks."""
-    names = "\n".join(f"notebooks/{path.stem}" for path in paths)
-    return f"""# Hopper GEMM, step by step
-
-Ten steps from one tile to a matrix product as fast as NVIDIA's own library, on a Hopper GPU, in TileLang and in CuTe DSL. After each step you see what
-was checked, which instructions survived the compiler, and how far up the ladder you stand. You need CUDA threads, warps and shared memory, and no GPU.
-
-![The ladder: TFLOP/s of each step in both languages beside cuBLAS, recorded on an H200.](_static/ladder.png)
-
-These pages show each notebook as it is given, with the verdict of a right answer and of one wrong attempt. The solutions are in the repository.
-
-```{{toctree}}
-:caption: Notebooks
-:maxdepth: 1
-
-{names}
-```
-
-```{{toctree}}
-:caption: Look up
-:maxdepth: 1
-
-notebooks/symptom_map
-notebooks/glossary
-```
-"""

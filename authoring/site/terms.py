@@ -53,8 +53,8 @@ def _above(node: nodes.Node) -> list[nodes.Node]:
 
 def _link(words: str, term: str, definition: str) -> nodes.raw:
     told = html.escape(definition, quote=True)
-    text = f'<a class="term" href="glossary.html#{anchor(term)}" data-told="{told}" aria-description="{told}">{words}</a>'
-    return nodes.raw("", text, format="html")
+    attributes = f'href="glossary.html#{anchor(term)}" data-told="{told}" aria-description="{told}"'
+    return nodes.raw("", f'<a class="term" {attributes}>{words}</a>', format="html")
 
 
 def setup(app: Sphinx) -> dict:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from course_utils.classroom.reports import Graded, points_of, worth
-from course_utils.classroom.submissions import EXERCISES, NOTEBOOKS
+from course_utils.classroom.submissions import NOTEBOOKS
 from course_utils.grading import steps
+from course_utils.grading.steps import EXERCISES
 from course_utils.grading.verdict import MAP
 
 SYMPTOMS = "symptom_map.html"

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_utils.classroom.submissions import EXERCISES, NOTEBOOKS, Submission
+from course_utils.classroom.submissions import NOTEBOOKS, Submission
 from course_utils.grading import steps
+from course_utils.grading.steps import EXERCISES
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a spreadsheet would compute
 

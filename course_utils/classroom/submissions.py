@@ -21,17 +21,11 @@ from course_utils.classroom.inside import NAMES, OTHER
 from course_utils.classroom.workshop import SOURCE_LIMIT
 from course_utils.compile.load import unified
 from course_utils.grading import steps
+from course_utils.grading.steps import EXERCISES
 
 NAME_LIMIT = 120  # bytes of a learner's name
 RESERVED = ("symptom_map",)  # names of pages that are no learner's
 
-EXERCISES = (
-    *(f"{name}-{dsl}" for name in steps.STEPS for dsl in steps.DSL_NAMES),
-    *(f"{name}-maps" for name in steps.MAP_CASES),
-    *("case12-tilelang", "case12-cute"),
-    *(f"{name}-{dsl}" for name, (_, dsl) in steps.REPAIRS.items()),
-    *("case14-cute", "case15-tilelang", "case15-cute"),
-)
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"  # as everybody gets them
 _CHECK = re.compile(
     r"""^[ \t]*(?:\w{1,80}[ \t]*=[ \t]*)?check\w{0,20}\([ \t]*["'](step\d\d|case\d\d[a-f]?)["']([^)\n]*)\)""",

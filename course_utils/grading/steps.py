@@ -208,6 +208,15 @@ MAP_CASES = {
     )
 }
 
+# by the ids of their cells
+EXERCISES = (
+    *(f"{name}-{dsl}" for name in STEPS for dsl in DSL_NAMES),
+    *(f"{name}-maps" for name in MAP_CASES),
+    *("case12-tilelang", "case12-cute"),
+    *(f"{name}-{dsl}" for name, (_, dsl) in REPAIRS.items()),
+    *("case14-cute", "case15-tilelang", "case15-cute"),
+)
+
 
 def find(step_id: str) -> Step:
     """The step of this id, or the case with a GEMM kernel. Raises ValueError, naming the steps there are."""

@@ -41,19 +41,19 @@ def folder(tmp_path, solution):
     cells += [nbformat.v4.new_markdown_cell("text"), nbformat.v4.new_code_cell("1 + 1")]
     folder = tmp_path / "notebooks"
     folder.mkdir()
-    nbformat.write(nbformat.v4.new_notebook(cells=cells), folder / "04_tma.ipynb")
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), folder / "04_own.ipynb")
     sync.sync(folder, force=True)
     return folder
 
 
 def read(folder):
-    return nbformat.read(folder / "04_tma.ipynb", as_version=4)
+    return nbformat.read(folder / "04_own.ipynb", as_version=4)
 
 
 def write(folder, source, cell=0):
     notebook = read(folder)
     notebook.cells[cell].source = source
-    nbformat.write(notebook, folder / "04_tma.ipynb")
+    nbformat.write(notebook, folder / "04_own.ipynb")
 
 
 def test_exercise_has_the_task_and_a_hole(solution):
@@ -123,8 +123,8 @@ def test_outputs_are_cleared(folder):
     notebook = read(folder)
     notebook.cells[3].outputs = [nbformat.v4.new_output("stream", text="2")]
     notebook.cells[3].execution_count = 7
-    nbformat.write(notebook, folder / "04_tma.ipynb")
-    assert [path.name for path in sync.sync(folder)] == ["04_tma.ipynb"]
+    nbformat.write(notebook, folder / "04_own.ipynb")
+    assert [path.name for path in sync.sync(folder)] == ["04_own.ipynb"]
     assert read(folder).cells[3].outputs == [] and read(folder).cells[3].execution_count is None
 
 
@@ -141,7 +141,7 @@ def test_changed_solution_is_written_over_an_untouched_exercise(folder, solution
 @pytest.mark.parametrize("work", ["def gemm(M, N, K):\n    return 42", "", MARKED])
 def test_work_is_not_overwritten(folder, solution, work):
     write(folder, work)
-    with pytest.raises(sync.SyncError, match="04_tma.ipynb holds your work in step04-tilelang"):
+    with pytest.raises(sync.SyncError, match="04_own.ipynb holds your work in step04-tilelang"):
         sync.sync(folder)
     assert read(folder).cells[0].source == work
 
@@ -149,17 +149,17 @@ def test_work_is_not_overwritten(folder, solution, work):
 def test_force_keeps_a_copy_of_the_work(folder):
     write(folder, "my work")
     sync.sync(folder, force=True)
-    assert "my work" in (folder / "04_tma.ipynb.bak").read_text() and OPEN in read(folder).cells[0].source
+    assert "my work" in (folder / "04_own.ipynb.bak").read_text() and OPEN in read(folder).cells[0].source
 
 
 def test_solved_copies_leave_the_notebooks_alone(folder, tmp_path):
-    before = (folder / "04_tma.ipynb").read_text()
+    before = (folder / "04_own.ipynb").read_text()
     (folder / "images").mkdir()
     (folder / "images" / "a.svg").write_text("<svg/>")
     sync.sync(folder, tmp_path / "out", solved=True)
-    assert (folder / "04_tma.ipynb").read_text() == before
+    assert (folder / "04_own.ipynb").read_text() == before
     assert (
-        "answer = 42" in (tmp_path / "out" / "04_tma.ipynb").read_text()
+        "answer = 42" in (tmp_path / "out" / "04_own.ipynb").read_text()
         and (tmp_path / "out" / "images" / "a.svg").exists()
     )
 
@@ -177,3 +177,25 @@ def test_every_solution_has_an_exercise_that_is_python_with_holes(step_id, dsl):
     ast.parse(given), ast.parse(solved)
     assert given.count(OPEN) == given.count("# TODO ") == solved.count(sync.BEGIN) > 0 == solved.count(OPEN)
     assert max(map(len, solved.splitlines())) <= 132
+
+
+def test_each_notebook_has_the_strip_below_its_title_and_its_first_code():
+    for path in sorted(sync.NOTEBOOKS.glob("*.ipynb")):
+        cells = nbformat.read(path, as_version=4).cells
+        links, points = (
+            place for place, cell in enumerate(cells) if cell.metadata.get("course", {}).get("strip")
+        )
+        first = next(place for place, cell in enumerate(cells) if cell.cell_type == "code")
+        assert (links, points) == (1, first + 1)
+        assert cells[points].source.endswith(f'strip("{path.name[:2]}")')
+        targets = re.findall(r"\]\(([^)]+)\)", cells[links].source)
+        assert all((sync.NOTEBOOKS / target).exists() for target in targets)
+        beside = [target for target in targets if target.endswith(".ipynb")]
+        assert len(beside) == (1 if path.name[:2] in ("00", "15") else 2)
+
+
+def test_a_strip_is_written_once(folder):
+    notebook = nbformat.read(sync.NOTEBOOKS / "05_pipeline.ipynb", as_version=4)
+    once = sync.synchronised(notebook, name="05_pipeline.ipynb")
+    assert sync.synchronised(once, name="05_pipeline.ipynb") == once
+    assert sync.synchronised(read(folder), name="04_own.ipynb") == read(folder)
