@@ -296,6 +296,63 @@ def recorded(*names: str) -> None:
         _say(f"The recorded figures cannot be shown: {type(error).__name__}: {error}")
 
 
+def time_parts(step: str | None = None) -> None:
+    """Draw where the time of each step goes, by its recorded counters: tensor cores at work, the clock, and
+    tensor cores idle; ``step`` in full colour. Raises nothing.
+    """
+    with _at_work("drawing the time", "The time cannot be drawn") as place:
+        from course_utils.figures import counters as drawn
+
+        place.shows(drawn.time_parts(measured.load("counters"), step))
+
+
+COUNTED = {  # a counter's name, to its column and unit
+    "seconds": ("us", 1e-6),
+    "tensor_active": ("tensor cores active, %", 1e-2),
+    "clock_hz": ("GHz", 1e9),
+    "instructions": ("instructions, million", 1e6),
+    "l2_bytes": ("L2, MB", 1e6),
+    "dram_read_bytes": ("DRAM read, MB", 1e6),
+}
+
+
+def counters(*names: str, size: int = 4096) -> None:
+    """Show recorded counters of one launch of ``size`` cubed for steps ("step05"), variants ("step09, no
+    multicast") or "cublas". Raises nothing.
+    """
+    try:
+        data = measured.load("counters")
+        rows = []
+        for name in names:
+            # a variant is an entry of its own name; a step's are "step05 tilelang" and "step05 cute"
+            found = [e for e in data["entries"] if name in (e["name"], e["step"])]
+            for e in [e for e in found if e["name"] == name] or [e for e in found if "," not in e["name"]]:
+                launch = next((one for one in e["launches"] if list(one["size"]) == [size] * 3), None)
+                counted = launch["counters"] if launch else {}
+                cells = [
+                    _figure(counted[key] / unit) if key in counted else "not read"
+                    for key, (_, unit) in COUNTED.items()
+                ]
+                watts = ((launch or {}).get("power") or {}).get("power_w")
+                dsl = steps.DSL_NAMES.get(e["dsl"], "")
+                rows.append([name, dsl, *cells, f"{watts:.0f}" if watts else "not read"])
+        head = ["", "DSL", *(words for words, _ in COUNTED.values()), "W in a loop"]
+        display(_table(head, rows))
+        missing = [name for name in names if not any(name == row[0] for row in rows)]
+        where = data["provenance"]
+        _say(
+            f"One launch at {size}, caches cold. Recorded: counters.json: {where['gpu']}, {where['date']}, "
+            f"driver {where['driver']}, ncu {where['ncu']}."
+            + (f" Nothing is recorded as {', '.join(missing)}." if missing else "")
+        )
+    except Exception as error:
+        _say(f"The recorded counters cannot be shown: {type(error).__name__}: {error}")
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def _run(timing: dict) -> str:
     """ "4096 burst" or "8192 x 2304 x 5120 burst"."""
     size = timing["size"]

@@ -193,6 +193,20 @@ def test_recorded_shows_the_files_figures():
     assert "step09, no multicast" in text and "variants.json: NVIDIA H200" in text
 
 
+def test_counters_shows_the_files_figures():
+    _, text, html = shown(notebook.counters, "step09", "step09, no multicast", "cublas", "step77")
+    entries = {e["name"]: e["launches"] for e in measured.load("counters")["entries"]}
+    for name in ("step09 cute", "step09 tilelang", "step09, no multicast"):
+        launch = next(one for one in entries[name] if one["size"] == [4096] * 3)
+        seconds, active = launch["counters"]["seconds"], launch["counters"]["tensor_active"]
+        assert f"{seconds * 1e6:,.0f}" in text and f"{active * 100:.3g}" in html
+    assert "Nothing is recorded as step77" in text
+
+
+def test_counters_of_another_size_were_not_read():
+    assert "not read" in shown(notebook.counters, "step09", size=77)[1]
+
+
 def test_recorded_names_what_is_not_there():
     assert "Nothing is recorded as step77" in shown(notebook.recorded, "step77")[1]
 

@@ -1,6 +1,7 @@
 """Exercise cells are cut from solutions/, and a notebook that somebody worked in is not overwritten."""
 
 import ast
+import re
 
 import nbformat
 import pytest
