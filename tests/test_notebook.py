@@ -204,7 +204,7 @@ def test_counters_shows_the_files_figures():
 
 
 def test_counters_of_another_size_were_not_read():
-    assert "not read" in shown(notebook.counters, "step09", size=77)[1]
+    assert "not read" in shown(lambda: notebook.counters("step09", size=77))[1]
 
 
 def test_recorded_names_what_is_not_there():
