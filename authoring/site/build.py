@@ -1,6 +1,6 @@
 """Build the site.
 
-    python -m authoring.site.build [--out build/site] [--only 05 ...] [--jobs 2]
+    python -m authoring.site.build [--out build/site] [--only 05 ...] [--jobs 2] [--repository URL]
 
 Each notebook runs once with the solutions in it, in the emulator where there is no GPU. What came out is kept
 beside the site, and used again as long as the notebook and the course are the same. The page shows the
@@ -33,16 +33,16 @@ class SiteError(ValueError):
     """A site that cannot be built. The text names the notebook or page."""
 
 
-def build(out: Path, only: tuple[str, ...] = (), jobs: int = 2) -> Path:
+def build(out: Path, only: tuple[str, ...] = (), jobs: int = 2, repository: str = "") -> Path:
     """Write the site to ``out/html`` and return its first page.
 
-    ``only`` names the notebooks to run, by the beginnings of their names ("05"); none: all.
+    ``only`` names the notebooks to run, by the beginnings of their names ("05"); the others' pages come
+    without outputs. ``repository`` is where links to files beside the notebooks lead: a tree on GitHub.
     Raises SiteError where a notebook raised, or where a page has a link that leads nowhere.
     """
-    paths = [
-        path for path in sorted(sync.NOTEBOOKS.glob("*.ipynb")) if not only or path.name.startswith(only)
-    ]
-    if not paths:
+    paths = sorted(sync.NOTEBOOKS.glob("*.ipynb"))
+    run = [path for path in paths if not only or path.name.startswith(only)]
+    if not run:
         raise SiteError(f"no notebook begins with {' or '.join(only)}")
     source = out / "source"
     shutil.rmtree(source, ignore_errors=True)
@@ -52,16 +52,13 @@ def build(out: Path, only: tuple[str, ...] = (), jobs: int = 2) -> Path:
     shutil.copytree(HERE / "static", source / "_static")
     shutil.copy(measured.FOLDER / "ladder.png", source / "_static")
     with ThreadPoolExecutor(jobs) as pool:
-        for path, ran in zip(
-            paths, pool.map(lambda path: executed(path, out / "executed"), paths), strict=True
-        ):
-            given = nbformat.read(path, as_version=4)
-            nbformat.write(pages.page(given, ran), notebooks / path.name)
-    for name in ("symptom_map.md", "glossary.md"):
+        ran = dict(zip(run, pool.map(lambda path: executed(path, out / "executed"), run), strict=True))
+    for path in paths:
+        given = nbformat.read(path, as_version=4)
+        nbformat.write(pages.page(given, ran.get(path, given), repository), notebooks / path.name)
+    for name, made in (("symptom_map.md", pages.symptoms), ("glossary.md", pages.glossary)):
         text = (sync.NOTEBOOKS / name).read_text()
-        (notebooks / name).write_text(
-            pages.symptoms(text) if name == "symptom_map.md" else pages.glossary(text)
-        )
+        (notebooks / name).write_text(pages.linked(made(text), repository))
     shutil.copy(HERE / "index.md", source)
     return _sphinx(source, out / "html")
 
@@ -123,10 +120,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "site")
     parser.add_argument("--only", nargs="*", default=(), metavar="NN", help="these notebooks, as 05")
+    parser.add_argument("--repository", default="", metavar="URL", help="where links to solutions/ lead")
     parser.add_argument("--jobs", type=int, default=2, help="notebooks that run at once")
     options = parser.parse_args()
     try:
-        first = build(options.out, tuple(options.only), max(1, options.jobs))
+        first = build(options.out, tuple(options.only), max(1, options.jobs), options.repository)
     except (SiteError, sync.SyncError, OSError) as error:
         print(f"the site was not built: {error}", file=sys.stderr)
         return 1

@@ -43,10 +43,10 @@ def _fault(step: str, dsl: str) -> str:
     return next((name for name, path in planted(dsl).items() if f'STEP = "{step}"' in path.read_text()), "")
 
 
-def page(given: NotebookNode, ran: NotebookNode) -> NotebookNode:
+def page(given: NotebookNode, ran: NotebookNode, repository: str = "") -> NotebookNode:
     """The page of a notebook: its cells as they are ``given``, outputs of the ``ran`` one.
 
-    An exercise keeps its holes. Links of outputs lead to the site's own pages.
+    An exercise keeps its holes. Links lead to the site's own pages, or into the ``repository``.
     """
     unsolved = {_name(cell): cell.source for cell in given.cells if _name(cell)}
     cells = []
@@ -58,10 +58,12 @@ def page(given: NotebookNode, ran: NotebookNode) -> NotebookNode:
         if name in unsolved and not name.endswith("-check"):
             cell.source = unsolved[name]
             cell.outputs = []
+        if cell.cell_type == "markdown":
+            cell.source = linked(cell.source, repository)
         for output in cell.get("outputs", []):
             data = output.get("data", {})
             if "text/html" in data:
-                data["text/html"] = _linked(data["text/html"])
+                data["text/html"] = _on_the_site(data["text/html"])
         cells.append(cell)
     return nbformat.from_dict({**given, "cells": cells})
 
@@ -72,8 +74,24 @@ def _name(cell: NotebookNode) -> str:
     )
 
 
-def _linked(text: str) -> str:
-    return text.replace("symptom_map.md#", "symptom_map.html#")
+def linked(text: str, repository: str) -> str:
+    """Markdown whose links to places in a page are HTML, as MyST knows no ``<a id>``, and whose links out of
+    the notebooks' folder lead into the ``repository``, or nowhere where there is none.
+    """
+    text = re.sub(r"\[([^\]]*)\]\((?:(\w+)\.(?:md|ipynb))?#([\w-]+)\)", _place, text)
+    outside = rf"[\1]({repository}/\2)" if repository else r"\1"
+    return re.sub(r"\[([^\]]*)\]\(\.\./([^)]*)\)", outside, text)
+
+
+def _place(found: re.Match) -> str:
+    words, name, anchor = found.groups()
+    return f'<a href="{f"{name}.html" if name else ""}#{anchor}">{words}</a>'
+
+
+def _on_the_site(text: str) -> str:
+    """An output's HTML, whose links lead to pages."""
+    text = re.sub(r"(href=['\"])(symptom_map|glossary)\.md", r"\1\2.html", text)
+    return re.sub(r"(href=['\"]\d\d_\w+)\.ipynb", r"\1.html", text)
 
 
 def _attempt(cell: NotebookNode, fault: str) -> NotebookNode:
@@ -83,10 +101,9 @@ def _attempt(cell: NotebookNode, fault: str) -> NotebookNode:
     verdict = next(
         (output.data.get("text/html", "") for output in cell.outputs if "data" in output), "<p>no verdict</p>"
     )
-    text = html.escape(" ".join(what.split()))
-    source = (
-        f"<details class='attempt'><summary>One wrong attempt: {text}</summary>{_linked(verdict)}</details>"
-    )
+    summary = f"<summary>One wrong attempt: {html.escape(' '.join(what.split()))}</summary>"
+    source = f"<details class='attempt'>{summary}{_on_the_site(verdict)}</details>"
+    # a line break would end the block of HTML
     return nbformat.v4.new_markdown_cell(source.replace("\n", "&#10;"))
 
 
