@@ -34,7 +34,7 @@ thorough: $(ALL)
 	@$(BIN)/python -m pytest -q --thorough
 
 site: $(ALL)
-	@$(BIN)/python -m authoring.site.build
+	@$(BIN)/python -m authoring.site.build --repository '$(REPOSITORY)'
 
 lint: $(ALL)
 	@$(BIN)/ruff check -q

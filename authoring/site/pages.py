@@ -54,6 +54,8 @@ def page(given: NotebookNode, ran: NotebookNode, repository: str = "") -> Notebo
         if fault := cell.metadata.get("course", {}).get(WRONG):
             cells.append(_attempt(cell, fault))
             continue
+        if cell.cell_type == "code" and cell.metadata.get("course", {}).get("strip"):
+            continue  # a reader of the site has no points, and its pages have links of their own
         name = _name(cell)
         if name in unsolved and not name.endswith("-check"):
             cell.source = unsolved[name]
