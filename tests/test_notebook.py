@@ -236,7 +236,7 @@ def test_every_change_of_a_planted_fault_is_short_enough_to_read():
 def test_timeline_is_drawn_and_names_findings():
     wrong = load_planted(planted("tilelang")["wrong_initial_phase"])
     _, text, _ = shown(notebook.timeline, "step07", wrong.gemm)
-    assert "Picture" in text and "wait" in text
+    assert "Timeline of step07" in text and "wait" in text and "'image/png'" not in text
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_timeline_is_drawn_and_names_findings():
 )
 def test_timeline_of_nonsense_is_words(arguments):
     _, text, _ = shown(notebook.timeline, *arguments)
-    assert text and "Picture" not in text
+    assert text and "Timeline of" not in text
 
 
 def test_text_without_a_notebook(monkeypatch, capsys):
@@ -375,7 +375,7 @@ def test_what_takes_time_says_what_it_is_at_and_gives_its_place_to_the_answer():
         "emulating step01 (tilelang) at 128 x 128 x 64 ...",
         "drawing the timeline ...",
     ]
-    assert "Picture" in drawn[3][0] and drawn[3][1]
+    assert "Timeline of step01" in drawn[3][0] and drawn[3][1]
     _, tabled = updates(notebook.receipt, "step01", gemm)
     assert [update for _, update in tabled] == [False, True] and "TileLang" in tabled[1][0]
     _, ladder = updates(notebook.ladder, "step01")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from course_utils.run.emulator.replay import Replay, replays
+from course_utils.run.emulator.trace import COPY
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.emulate import Emulation
@@ -58,8 +59,10 @@ def _spans(played: Replay, names: dict[tuple[int, str], int]) -> list[dict]:
         while ends.get((lane.cta, f"{row} {number}"), begin) > begin:
             number += 1
         ends[lane.cta, f"{row} {number}"] = end
-        name = f"waits for {bar.label}" if bar.kind == "wait" else f"{bar.kind} {bar.label}".strip()
-        args = {"line": str(places[played.steps[bar.begin]["line"]])}
+        name = f"waits for {bar.label}" if bar.kind == "wait" else f"{bar.kind} {bar.label}"
+        if bar.kind in ("epilogue", COPY):
+            name = bar.kind
+        args = {"line": str(places[bar.line])}
         if bar.stage is not None:
             name, args["stage"] = f"{name}, stage {bar.stage}", str(bar.stage)
         tid = _thread(names, lane.cta, f"{row} {number}" if number > 1 else row)

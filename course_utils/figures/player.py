@@ -14,6 +14,7 @@ import hashlib
 import html
 import io
 import json
+import re
 from functools import cache, cached_property
 from importlib.resources import files
 from typing import TYPE_CHECKING
@@ -52,10 +53,7 @@ class Player:
             "PICTURE": self._still(),
             "DATA": data,
         }
-        made = _template()
-        for name, text in filled.items():  # the data last: it may hold anything
-            made = made.replace("{{" + name + "}}", text)
-        return made
+        return re.sub(r"\{\{(\w+)\}\}", lambda hole: filled[hole[1]], _template())
 
     def _still(self) -> str:
         if self.picture is None:

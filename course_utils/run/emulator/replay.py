@@ -12,7 +12,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, zip_longest
 from typing import TYPE_CHECKING, TypeAlias
 
 from course_utils.run.emulator import names
@@ -75,6 +75,7 @@ class Bar:
     """A span of work or of waiting, in steps. ``level`` is its row among those of its lane."""
 
     lane: int
+    line: int  # its place, by its number among the places
     kind: str
     begin: int
     end: int
@@ -113,7 +114,7 @@ class Replay:
         self._multiplies: dict[int, tuple[Bar, list[Slot]]] = {}  # the K tile that a lane has issued last
         self._runs: dict[tuple[int, tuple[int, ...]], list[tuple[Bar, list[Slot]]]] = {}
         self._stores: dict[tuple[int, int, str], Bar] = {}
-        for event, following in zip(self.events, [*self.events[1:], None], strict=True):
+        for event, following in zip_longest(self.events, self.events[1:]):
             if event.kind == "finding":
                 self._finding(event, following)
             else:
@@ -152,7 +153,18 @@ class Replay:
             stages[spot] = max(numbers) + 1
         return rings, stages
 
+    def lane_of(self, row: dict) -> int:
+        """The lane of a waiting group of warps; -1 for warps that do nothing else."""
+        for number, lane in enumerate(self.lanes):
+            here = (lane.cta, lane.group) == (row["cta"], row["warps"][0] // 4)
+            if here and row["role"] in ("", lane.role) and lane.warps.issuperset(row["warps"]):
+                return number
+        return -1
+
     # -- a step
+
+    def _line(self, event: Event) -> int:
+        return self.places.setdefault(event.place, len(self.places))
 
     def _who(self, event: Event) -> int:
         return self._lane.get((event.cta, event.warp // 4, event.role), -1)
@@ -166,7 +178,7 @@ class Replay:
             last["warps"].add(event.warp)
             last["count"] += 1
             return last
-        line = self.places.setdefault(event.place, len(self.places))
+        line = self._line(event)
         step = {"time": event.time, "kind": event.kind, "lane": lane, "cta": event.cta, "key": key}
         step |= {"warps": {event.warp}, "count": 1, "text": text, "line": line}
         self.steps.append(step)
@@ -260,7 +272,7 @@ class Replay:
             return
         if key not in self._waits:
             where = f" of CTA {event.home}" * (event.home not in (-1, event.cta))
-            bar = Bar(lane, "wait", self._now, -1, f"{event.what}{where}")
+            bar = Bar(lane, self._line(event), "wait", self._now, -1, f"{event.what}{where}")
             self.bars.append(bar)
             self._waits[key] = set(), bar
         self._waits[key][0].add(event.warp)
@@ -294,7 +306,7 @@ class Replay:
         flying = (bar for _, bar in self._loads.values())
         bar = next((bar for bar in flying if (bar.lane, bar.label) == (lane, event.barrier)), None)
         if bar is None:
-            bar = Bar(lane, "TMA load", self._now, -1, event.barrier, stage)
+            bar = Bar(lane, self._line(event), "TMA load", self._now, -1, event.barrier, stage)
             if lane >= 0:
                 self.bars.append(bar)
         self._loads[event.key] = slot, bar
@@ -343,7 +355,16 @@ class Replay:
             text = f"{{who}} multipl{{ies}} {' and '.join(tiles) or 'a tile of shared memory'}{where}"
             self._step(event, text)
             stage = stages[0] if len(stages) == 1 else None
-            bar = Bar(lane, "wgmma", self._now, -1, " ".join(tiles) or event.what, stage, fills=fills)
+            bar = Bar(
+                lane,
+                self._line(event),
+                "wgmma",
+                self._now,
+                -1,
+                " ".join(tiles) or event.what,
+                stage,
+                fills=fills,
+            )
             if lane >= 0:
                 self.bars.append(bar)
             current = self._multiplies[lane] = bar, slots
@@ -373,7 +394,7 @@ class Replay:
 
     def _store(self, event: Event) -> None:
         self._step(event, f"{{who}} stores {event.what} by TMA")
-        bar = Bar(self._who(event), "TMA store", self._now, -1, event.what)
+        bar = Bar(self._who(event), self._line(event), "TMA store", self._now, -1, event.what)
         if bar.lane >= 0:
             self.bars.append(bar)
             self._stores[event.cta, event.warp, event.what] = bar
@@ -397,7 +418,7 @@ class Replay:
             mine[-1].until = max(mine[-1].until, event.end)
         elif lane >= 0:
             short = {COPY: "copy"}.get(event.kind, event.kind)
-            self.bars.append(Bar(lane, event.kind, self._now, -1, short, until=event.end))
+            self.bars.append(Bar(lane, self._line(event), event.kind, self._now, -1, short, until=event.end))
 
     def _fence(self, event: Event) -> None:
         self._step(event, "{who} run{s} fence.proxy.async", "fence")
@@ -453,11 +474,11 @@ def replay(emulation: Emulation, ctas: Sequence[int] | None = None, title: str =
     clusters = [e.cluster for e in emulation.events if e.cta in ctas]
     last = clusters[-1] if clusters else -1
     events = [e for e in emulation.events if e.cluster == last]
-    told = {e.role for e in events} | {row["role"] for row in (finding.waiting if finding else ())}
-    played = Replay(events, ctas, "producer" in told)
+    played = Replay(events, ctas, any(e.role == "producer" for e in events))
     if not played.steps:
         raise ValueError(f"CTA {', '.join(map(str, ctas))} did nothing that was recorded")
-    fault = None if finding is None else _fault(played, finding)
+    waiting = next((one.waiting for one in emulation.errors if one.waiting), [])
+    fault = None if finding is None else _fault(played, finding, waiting)
     end = min(len(played.steps), fault["step"] + 1 + MOST // 10 if fault else MOST)
     return _data(played, max(end - MOST, 0), end, fault, title)
 
@@ -487,23 +508,22 @@ def _chosen(emulation: Emulation, finding: Finding | None) -> list[int]:
     return sorted({e.cta for e in events if e.cluster == first.cluster and e.cta >= 0})[:CTAS]
 
 
-def _fault(played: Replay, finding: Finding) -> dict:
-    """Where the figure opens, and who waits for whom, or what was found."""
+def _fault(played: Replay, finding: Finding, waiting: Sequence[dict]) -> dict:
+    """Where the figure opens, what was found, and who waits for whom in the end."""
     chain = []
-    for row in finding.waiting:
-        lane = next(
-            (i for i, one in enumerate(played.lanes)
-             if one.cta == row["cta"] and one.group == row["warps"][0] // 4
-             and (not row["role"] or row["role"] == one.role)),
-            -1,
-        )  # fmt: skip
-        if row["cta"] not in played.ctas:
-            continue
+    rows = [row for row in waiting if row["cta"] in played.ctas]
+    for row in rows:
+        lane = played.lane_of(row)
         many = len(row["warps"]) > 1
         who = f"{row['role']} warp{'s' * many} {names.spans(row['warps'])}".strip()
         of = f" of CTA {row['cta']}" * (len(played.ctas) > 1)
         text = f"{who}{of} wait{'s' * (not many)} {row['text']}"
-        chain.append({"lane": lane, "to": _suppliers(played, row, lane), "text": text, "line": row["line"]})
+        others = _suppliers(played, row, lane)
+        chain.append({"lane": lane, "to": others, "text": text, "line": row["line"], "at": row["barrier"]})
+    for one, row in zip(chain, rows, strict=True):
+        if row["barrier"] and "phase" not in row:  # where threads meet: for those who wait elsewhere
+            elsewhere = {other["lane"] for other in chain if other["at"] != row["barrier"]}
+            one["to"] = sorted(elsewhere - {one["lane"], -1})
     step = played.found.get((finding.kind, str(finding.place)), len(played.steps) - 1)
     if finding.waiting:
         step = len(played.steps) - 1
@@ -544,10 +564,10 @@ def _data(played: Replay, begin: int, end: int, fault: dict | None, title: str) 
 
     steps = played.steps[begin:end]
     works = (i for i, step in enumerate(steps) if step["kind"] in ("load", "wgmma", COPY))
-    used = sorted({step["line"] for step in steps})
+    bars = [bar for bar in played.bars if bar.end >= begin and bar.begin < end]
+    used = sorted({step["line"] for step in steps} | {bar.line for bar in bars})
     places = list(played.places)
     lines = [_line(places[i]) for i in used]
-    bars = [bar for bar in played.bars if bar.end >= begin and bar.begin < end]
     return {
         "title": title,
         "total": len(played.steps),
@@ -558,6 +578,7 @@ def _data(played: Replay, begin: int, end: int, fault: dict | None, title: str) 
         "lanes": [{"cta": one.cta, "name": one.name(played.roles)} for one in played.lanes],
         "bars": [
             [b.lane, b.kind, max(b.begin - begin, 0), min(b.end, end - 1) - begin, b.label, b.stage, b.level]
+            + [used.index(b.line)]
             for b in bars
         ],
         "barriers": [
