@@ -48,6 +48,7 @@ PLAYED = {
     "lines": [["a.py, line 3", "x = '</script>'"]],
     "lanes": [{"cta": 0, "name": "warp 0"}],
     "bars": [],
+    "edges": [],
     "barriers": [],
     "slots": [],
     "fault": FAULT,

@@ -107,6 +107,11 @@ class Replay:
             for (cta, name), count in self.stages.items()
             for stage in range(count)
         }
+        # the last arrival of each lane in a phase, by barrier and phase: lane and step; and from there to the
+        # first wait of another lane that it lets go: [step, lane, step, lane]
+        self.edges: list[list[int]] = []
+        self._arrivals: dict[tuple[Spot, int], dict[int, int]] = {}
+        self._let_go: set[tuple[Spot, int, int]] = set()
         self.found: dict[tuple[str, str], int] = {}  # the step of each finding, by kind and place
         self._fills: dict[Slot, Fill] = {}
         self._loads: dict[int, tuple[Slot, Bar]] = {}
@@ -228,6 +233,8 @@ class Replay:
             text += f" and expect{{s}} {expected['count']:,} bytes"
         self._step(event, text, None if expected is not None else (event.home, event.what))
         self._change(event, arrived=last[2] + event.count)
+        by = self._arrivals.setdefault(((event.home, event.what), last[1]), {})
+        by[self._who(event)] = self._now
 
     def _expect(self, event: Event) -> None:
         last = self._last(event)
@@ -280,7 +287,13 @@ class Replay:
     def _pass(self, event: Event) -> None:
         what = f"{{their}} wait for {self._of(event) if event.home >= 0 else event.what}"
         self._step(event, f"{{who}} pass{{es}} {what}", (event.home, event.what))
-        key = self._who(event), event.what, event.home
+        lane, spot = self._who(event), (event.home, event.what)
+        phase = self._last(event)[1] - 1
+        if event.home >= 0 and lane >= 0 and (spot, phase, lane) not in self._let_go:
+            self._let_go.add((spot, phase, lane))
+            come = self._arrivals.get((spot, phase), {})
+            self.edges += [[step, by, self._now, lane] for by, step in come.items() if by not in (-1, lane)]
+        key = lane, event.what, event.home
         if key in self._waits:
             warps, bar = self._waits[key]
             warps.discard(event.warp)
@@ -464,9 +477,10 @@ class Replay:
 def replay(emulation: Emulation, ctas: Sequence[int] | None = None, title: str = "") -> dict:
     """The events of ``ctas`` (default: those of the fault, else the first that work together) as data.
 
-    Keys: ``title``, ``steps`` ([time, kind, lane, text, line]), ``lines``, ``lanes``, ``bars``,
-    ``barriers`` and ``slots`` (each with its ``states`` by step), ``fault`` (or None), ``start``: the first
-    step of work, ``total`` steps and the ``first`` one of these.
+    Keys: ``title``; ``steps`` ([time, kind, lane, text, line]) and ``lines``; ``lanes``; ``bars`` ([lane,
+    kind, begin, end, label, stage, level, line]); ``edges`` from an arrival to the wait that it lets go
+    ([step, lane, step, lane]); ``barriers`` and ``slots``, each with its ``states`` by step; ``fault``, or
+    None; ``start``, the first step of work; ``total`` steps and the ``first`` one of these.
     Raises ValueError where these CTAs did nothing that was recorded.
     """
     finding = next(iter(emulation.errors), None)
@@ -580,6 +594,11 @@ def _data(played: Replay, begin: int, end: int, fault: dict | None, title: str) 
             [b.lane, b.kind, max(b.begin - begin, 0), min(b.end, end - 1) - begin, b.label, b.stage, b.level]
             + [used.index(b.line)]
             for b in bars
+        ],
+        "edges": [
+            [one - begin, by, other - begin, lane]
+            for one, by, other, lane in played.edges
+            if begin <= one and other < end
         ],
         "barriers": [
             {"cta": cta, "name": name, "count": played.counts.get((cta, name), 0), "states": window(states)}
