@@ -2,6 +2,7 @@
 and never raises.
 """
 
+import sys
 from dataclasses import replace
 
 import pytest
@@ -237,6 +238,37 @@ def test_timeline_is_drawn_and_names_findings():
     wrong = load_planted(planted("tilelang")["wrong_initial_phase"])
     _, text, _ = shown(notebook.timeline, "step07", wrong.gemm)
     assert "Timeline of step07" in text and "wait" in text and "'image/png'" not in text
+
+
+PLAYED = {
+    "title": "This run",
+    "total": 1,
+    "first": 0,
+    "ctas": [0],
+    "steps": [[1, "wait", 0, "Warp 0 waits", 0]],
+    "lines": [["a.py, line 3", "wait()"]],
+    "lanes": [{"cta": 0, "name": "warp 0"}],
+    **dict.fromkeys(("bars", "edges", "barriers", "slots"), ()),
+    "fault": None,
+    "start": 0,
+}
+
+
+def test_a_failed_verdict_has_its_run_to_step_through_below_it(monkeypatch):
+    answering(monkeypatch, replace(RIGHT, figure=PLAYED))
+    _, text, html = shown(notebook.check, "step04", None)
+    assert html.index("<table") < html.index("<details><summary>Step through this run</summary>")
+    assert 'class="course-player"' in html and "Warp 0 waits" in html and "Warp 0 waits" not in text
+    assert progress.find(progress.read(), "step04", "tilelang")["points"] == 4
+    answering(monkeypatch, RIGHT)
+    assert "course-player" not in shown(notebook.check, "step04", None)[2]
+
+
+def test_a_check_without_anything_to_draw_with_has_no_figure(monkeypatch):
+    answering(monkeypatch, replace(RIGHT, figure=PLAYED))
+    monkeypatch.setitem(sys.modules, "course_utils.figures.player", None)
+    _, text, html = shown(notebook.check, "step04", None)
+    assert "right at 3 sizes" in text and "<table" in html and "course-player" not in html
 
 
 @pytest.mark.parametrize(

@@ -456,7 +456,7 @@ class Replay:
         for step in self.steps:
             step["text"] = self._told(step)
         for lane in range(len(self.lanes)):
-            for kinds in (("TMA load",), ("wgmma", "epilogue", COPY, "TMA store")):
+            for kinds in (("TMA load", "TMA store"), ("wgmma", "epilogue", COPY)):
                 ends: list[int] = []
                 for bar in (bar for bar in self.bars if bar.lane == lane and bar.kind in kinds):
                     free = next((i for i, end in enumerate(ends) if end <= bar.begin), len(ends))
