@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 MOST = 1500  # steps of one figure: those up to the fault, or the first ones
 CTAS = 2  # drawn at once: a pair of a cluster
 TOGETHER = {"init", "wait", "pass", "arrive", "registers", "fence", "wgmma", "read", "epilogue", COPY}
+IDLE = {"init", "registers", "fence"}  # what warps do that have no work of their own
 _INDEX = re.compile(r"(.+)\[(\d+)\]$")
 
 Spot: TypeAlias = tuple[int, str]  # an mbarrier or a tensor's ring: CTA and name
@@ -127,13 +128,15 @@ class Replay:
         self._close()
 
     def _lanes(self) -> list[Lane]:
-        """A lane for each role that does something; producers above their consumers."""
+        """A lane for each role that does something, or else for each that waits; producers above their
+        consumers.
+        """
         lanes: dict[tuple[int, int, str], Lane] = {}
-        for e in self.events:
-            idle = e.kind in ("init", "registers", "fence") or e.kind in ("wait", "pass") and e.home < 0
-            if e.role and e.cta in self.ctas and not idle:
-                key = e.cta, e.warp // 4, e.role
-                lanes.setdefault(key, Lane(*key)).warps.add(e.warp)
+        mine = [e for e in self.events if e.role and e.cta in self.ctas]
+        busy = [e for e in mine if e.kind not in IDLE and (e.kind not in ("wait", "pass") or e.home >= 0)]
+        for e in busy or mine:
+            key = e.cta, e.warp // 4, e.role
+            lanes.setdefault(key, Lane(*key)).warps.add(e.warp)
         return sorted(lanes.values(), key=lambda lane: (lane.cta, lane.role != "producer", lane.group))
 
     def _rings(self) -> tuple[dict[Spot, dict[int, tuple[int, int]]], dict[Spot, int]]:
@@ -337,7 +340,8 @@ class Replay:
     def _hold(self, slot: Slot, state: str, later: int = 0) -> None:
         """What a stage holds from this step on, or from the next (``later``)."""
         fill = self._fills[slot]
-        readers = " and ".join(self.lanes[lane].name(self.roles) for lane in sorted(fill.readers))
+        warps = {warp for lane in fill.readers for warp in self.lanes[lane].warps}
+        readers = f"warp{'s' * (len(warps) > 1)} {names.spans(warps)}" if warps else ""
         row = [self._now + later, state, fill.tile(), readers]
         states = self.slots[slot]
         if states[-1][1:] == row[1:]:
@@ -493,7 +497,7 @@ def replay(emulation: Emulation, ctas: Sequence[int] | None = None, title: str =
         raise ValueError(f"CTA {', '.join(map(str, ctas))} did nothing that was recorded")
     waiting = next((one.waiting for one in emulation.errors if one.waiting), [])
     fault = None if finding is None else _fault(played, finding, waiting)
-    end = min(len(played.steps), fault["step"] + 1 + MOST // 10 if fault else MOST)
+    end = min(len(played.steps), max(MOST, fault["step"] + 1 + MOST // 10 if fault else 0))
     return _data(played, max(end - MOST, 0), end, fault, title)
 
 

@@ -165,6 +165,16 @@ def test_a_figure_is_bounded_and_a_launch_without_events_is_none():
         replay(emulation("step05"), ctas=[99])
 
 
+def test_who_only_waits_has_a_lane_where_nobody_works():
+    data = played("register_budget")
+    assert data["fault"]["kind"] == "register-budget"
+    stuck = [one for one in data["fault"]["chain"] if "registers a thread" in one["text"]]
+    assert stuck and all(
+        data["lanes"][one["lane"]]["cta"] in data["ctas"] for one in stuck if one["lane"] >= 0
+    )
+    assert {one["lane"] for one in stuck} == set(range(len(data["lanes"])))
+
+
 def test_a_long_run_shows_what_led_to_its_fault(monkeypatch):
     monkeypatch.setattr("course_utils.run.emulator.replay.MOST", 40)
     data = replay(emulation("arrival_count"))
