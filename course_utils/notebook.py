@@ -192,7 +192,7 @@ def _shown(name: str, dsl: str, check: Callable[[Told], Verdict]) -> Verdict:
     except KeyboardInterrupt:
         client.close_all()  # so that the next check starts clean
         verdict = interrupted(str(name), str(dsl), known)
-    place.shows(verdict)
+    place.shows(_with_figure(verdict) if verdict.figure else verdict)
     return verdict
 
 
@@ -202,6 +202,16 @@ def strip(here: str) -> None:
         from course_utils.figures import strip as strips
 
         place.shows(Words(strips.text(here, Path()), strips.markup(here, Path())))
+
+
+def _with_figure(verdict: Verdict) -> Words | Verdict:
+    """The verdict, and below it, folded, the run that it is about, to step through."""
+    try:
+        from course_utils.figures.player import Player
+    except ImportError:  # a check needs nothing to draw with
+        return verdict
+    fold = f"<details><summary>Step through this run</summary>{Player(verdict.figure).html()}</details>"
+    return Words(str(verdict), verdict._repr_html_() + fold)
 
 
 def ladder(step: str | None = None) -> None:
@@ -397,6 +407,10 @@ def _what_if(name: str, guess: str | None, dsl: str | None, place: Place) -> Non
         _say(f"{part.name}: {part.card or part.detail}")
     if not left:
         _say("The emulator finds nothing wrong, and every required instruction is there.")
+    if verdict.figure:
+        from course_utils.figures.player import Player
+
+        display(Player(verdict.figure))
     on_gpu = measured.load("wrong")
     entry = next((e for e in on_gpu["entries"] if e["name"] == f"{name} {dsl}"), None)
     if entry:
@@ -425,21 +439,27 @@ def _changes(solution: str, wrong: str) -> list[str]:
 def timeline(
     step: str, gemm: object, dsl: str = "tilelang", size: tuple[int, int, int] | None = None, seed: int = 0
 ) -> None:
-    """Emulate one launch of ``gemm`` and draw who worked and who waited for whom. Raises nothing."""
+    """Emulate one launch of ``gemm`` and show it step by step: who works, who waits for whom, what each
+    mbarrier and each stage holds. Raises nothing.
+    """
     doing, failed = f"compiling {step} ({dsl})", "The timeline cannot be drawn"
     with _at_work(doing, failed, "There is nothing to draw yet, the kernel does not compile") as place:
         import torch
 
         from course_utils.figures import timeline as timelines
+        from course_utils.figures.player import Player
         from course_utils.run.emulator.launch import emulated
+        from course_utils.run.emulator.replay import replay
 
         size = size or steps.trace_size(step)
         artifact = compile_factory(gemm, dsl, size)
         at = " x ".join(map(str, size))
         place.says(f"emulating {step} ({dsl}) at {at}")
-        emulation, tried = emulated(artifact, torch.Generator().manual_seed(seed), seed)
+        emulation, tried = emulated(artifact, torch.Generator().manual_seed(seed), seed, record=True)
         place.says("drawing the timeline")
-        place.shows(timelines.timeline(emulation, title=f"{step}, {steps.DSL_NAMES[dsl]}, M, N, K = {at}"))
+        played = replay(emulation, title=f"{step}, {steps.DSL_NAMES[dsl]}, M, N, K = {at}")
+        picture = timelines.timeline(emulation, played["ctas"], played["title"])
+        place.shows(Player(played, picture))
         for finding in emulation.findings:
             _say(str(finding))
         if emulation.finished and not tried.found.ok:

@@ -2,6 +2,7 @@
 and never raises.
 """
 
+import sys
 from dataclasses import replace
 
 import pytest
@@ -250,7 +251,38 @@ def test_every_change_of_a_planted_fault_is_short_enough_to_read():
 def test_timeline_is_drawn_and_names_findings():
     wrong = load_planted(planted("tilelang")["wrong_initial_phase"])
     _, text, _ = shown(notebook.timeline, "step07", wrong.gemm)
-    assert "Picture" in text and "wait" in text
+    assert "Timeline of step07" in text and "wait" in text and "'image/png'" not in text
+
+
+PLAYED = {
+    "title": "This run",
+    "total": 1,
+    "first": 0,
+    "ctas": [0],
+    "steps": [[1, "wait", 0, "Warp 0 waits", 0]],
+    "lines": [["a.py, line 3", "wait()"]],
+    "lanes": [{"cta": 0, "name": "warp 0"}],
+    **dict.fromkeys(("bars", "edges", "barriers", "slots"), ()),
+    "fault": None,
+    "start": 0,
+}
+
+
+def test_a_failed_verdict_has_its_run_to_step_through_below_it(monkeypatch):
+    answering(monkeypatch, replace(RIGHT, figure=PLAYED))
+    _, text, html = shown(notebook.check, "step04", None)
+    assert html.index("<table") < html.index("<details><summary>Step through this run</summary>")
+    assert 'class="course-player"' in html and "Warp 0 waits" in html and "Warp 0 waits" not in text
+    assert progress.find(progress.read(), "step04", "tilelang")["points"] == 4
+    answering(monkeypatch, RIGHT)
+    assert "course-player" not in shown(notebook.check, "step04", None)[2]
+
+
+def test_a_check_without_anything_to_draw_with_has_no_figure(monkeypatch):
+    answering(monkeypatch, replace(RIGHT, figure=PLAYED))
+    monkeypatch.setitem(sys.modules, "course_utils.figures.player", None)
+    _, text, html = shown(notebook.check, "step04", None)
+    assert "right at 3 sizes" in text and "<table" in html and "course-player" not in html
 
 
 @pytest.mark.parametrize(
@@ -258,7 +290,7 @@ def test_timeline_is_drawn_and_names_findings():
 )
 def test_timeline_of_nonsense_is_words(arguments):
     _, text, _ = shown(notebook.timeline, *arguments)
-    assert text and "Picture" not in text
+    assert text and "Timeline of" not in text
 
 
 def test_text_without_a_notebook(monkeypatch, capsys):
@@ -389,7 +421,7 @@ def test_what_takes_time_says_what_it_is_at_and_gives_its_place_to_the_answer():
         "emulating step01 (tilelang) at 128 x 128 x 64 ...",
         "drawing the timeline ...",
     ]
-    assert "Picture" in drawn[3][0] and drawn[3][1]
+    assert "Timeline of step01" in drawn[3][0] and drawn[3][1]
     _, tabled = updates(notebook.receipt, "step01", gemm)
     assert [update for _, update in tabled] == [False, True] and "TileLang" in tabled[1][0]
     _, ladder = updates(notebook.ladder, "step01")

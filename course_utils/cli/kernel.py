@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
 from course_utils.artifact import Artifact
-from course_utils.cli import EXIT_FAILED
+from course_utils.cli import BUILD, EXIT_FAILED
 from course_utils.cli.terminal import at_work, say
 from course_utils.compile import factory
 from course_utils.compile.load import load_factory, solution_path
 from course_utils.grading import steps
 from course_utils.ptx import paths, receipts
+
+if TYPE_CHECKING:
+    from course_utils.run.emulator import Emulation
 
 
 def receipt(options: argparse.Namespace, console: Console) -> int:
@@ -76,12 +81,21 @@ def named_size(options: argparse.Namespace) -> tuple[int, int, int] | None:
     return size
 
 
+def _perfetto(out: Path, emulation: Emulation, console: Console) -> None:
+    """Write what happened for Perfetto. Raises ValueError where nothing did, and OSError."""
+    from course_utils.figures import perfetto
+
+    events = perfetto.events(emulation)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}))
+    say(console, f"wrote {out}: open it at ui.perfetto.dev; a microsecond there is a warp instruction here")
+
+
 def trace(options: argparse.Namespace, console: Console) -> int:
     """Emulate one launch, say what is wrong with it, and draw who waited for whom."""
     with at_work(console, f"compiling {options.what}") as say_now:
         import torch
 
-        from course_utils.figures.timeline import save_timeline
         from course_utils.run.emulator import EmulatorError
         from course_utils.run.emulator.launch import emulated
 
@@ -90,7 +104,8 @@ def trace(options: argparse.Namespace, console: Console) -> int:
         say_now(f"emulating {options.what} at {size}")
         try:
             generator = torch.Generator().manual_seed(options.seed)
-            emulation, tried = emulated(artifact, generator, options.seed)
+            record = options.perfetto is not None
+            emulation, tried = emulated(artifact, generator, options.seed, record=record)
         except EmulatorError as error:
             raise ValueError(f"the emulator cannot run this: {error}") from error
     say(
@@ -105,8 +120,14 @@ def trace(options: argparse.Namespace, console: Console) -> int:
         say(console, f"Printed by the kernel:\n{emulation.printed.rstrip()}")
     if emulation.finished:
         say(console, "D is right" if tried.found.ok else f"D is wrong: {tried.found.diagnosis}")
-    Path(options.out).parent.mkdir(parents=True, exist_ok=True)
-    with at_work(console, "drawing the timeline"):
-        save_timeline(options.out, emulation, title=f"{options.what}, {size}, schedule {options.seed}")
-    say(console, f"wrote {options.out}")
+    if options.perfetto is not None:
+        _perfetto(Path(options.perfetto), emulation, console)
+    if options.out is not None or options.perfetto is None:
+        out = Path(options.out or BUILD / "trace.png")
+        with at_work(console, "drawing the timeline"):
+            from course_utils.figures.timeline import save_timeline
+
+            out.parent.mkdir(parents=True, exist_ok=True)
+            save_timeline(out, emulation, title=f"{options.what}, {size}, schedule {options.seed}")
+        say(console, f"wrote {out}")
     return 0 if emulation.ok and tried.found.ok else EXIT_FAILED

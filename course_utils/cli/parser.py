@@ -75,7 +75,10 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument(
         "--seed", type=int, default=0, help="of the schedule; the same seed gives the same run (default: 0)"
     )
-    sub.add_argument("--out", default=str(BUILD / "trace.png"), metavar="PNG")
+    sub.add_argument("--out", metavar="PNG", help="the picture (default: build/trace.png, unless --perfetto)")
+    sub.add_argument(
+        "--perfetto", metavar="OUT.json", help="every event of every CTA, as ui.perfetto.dev reads it"
+    )
     sub = command(
         "profile", "profile.profile", "hardware counters of one launch beside cuBLAS's, and what bounds it"
     )

@@ -24,6 +24,25 @@ WORK = {"TMA load": BLUE, "wgmma": GREEN, "epilogue": ORANGE, "TMA store": PURPL
 DSLS = {dsl: (name, {"tilelang": BLUE, "cute": ORANGE}[dsl]) for dsl, name in DSL_NAMES.items()}
 DSL_TEXT = {"tilelang": "#2f5c99", "cute": "#a65c00"}  # the same two, dark enough for small text on white
 
+# the same meanings for a page, by name, on white and on dark; parities are grounds, so they stay pale
+PAGE = {
+    "ink": (INK, "#e8e8e8"),
+    "grey": ("#5f5f5f", "#b4b4b4"),
+    "grid": ("#cfcfcf", "#4a4d50"),
+    "pale": ("#eef0f2", "#2b2f33"),
+    "lane": (LANE, "#23272a"),
+    "paper": ("#ffffff", "#191c1e"),
+    "blue": (BLUE, "#6ea3ea"),
+    "green": (GREEN, "#58bd86"),
+    "orange": (ORANGE, "#f0a646"),
+    "purple": (PURPLE, "#bf92d6"),
+    "teal": (TEAL, "#4bbcbc"),
+    "red": (RED, "#ff8278"),
+    "wait": (WORK["wait"], "#74787c"),
+    "even": ("#e6ebf3", "#2a3340"),
+    "odd": ("#f6e7cf", "#443722"),
+}
+
 FONT = "DejaVu Sans"
 STYLE = {"font.family": FONT, "font.size": 8, "text.color": INK, "axes.labelcolor": INK}
 DPI = 160
@@ -32,6 +51,11 @@ DPI = 160
 def tint(colour: str, share: float = 0.22) -> tuple[float, float, float]:
     """``share`` of ``colour`` on white: 1 is the colour itself. Opaque, so no line shines through."""
     return tuple(1 - share * (1 - channel) for channel in to_rgb(colour))
+
+
+def variables(dark: bool) -> str:
+    """``PAGE`` as CSS variables: "--ink: #222222; ..."."""
+    return " ".join(f"--{name}: {pair[dark]};" for name, pair in PAGE.items())
 
 
 class Picture(Figure):

@@ -182,6 +182,11 @@ def output(answers: Iterable[Answer]) -> str:
     return next((answer.printed for answer in ordered if answer.printed), "")
 
 
+def figure(answers: Iterable[Answer]) -> dict | None:
+    """What a figure plays of the first run that has something, None where none has."""
+    return next((answer.figure for answer in answers if answer.figure), None)
+
+
 def _room(place: str, code: str) -> int:
     """Words that a card has left beside its line."""
     return WORDS - len(f"{place} {code}".split())

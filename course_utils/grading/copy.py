@@ -90,7 +90,8 @@ def judge(
     first = answered[0][0].artifact
     table = receipts.table(receipts.read_ptx(first.ptx), first)
     verdict = Verdict.of(case.id, dsl, machine.name, parts, receipt=table)
-    return replace(verdict, output=cards.output(answer for _, answer in answered))
+    answers = [answer for _, answer in answered]
+    return replace(verdict, output=cards.output(answers), figure=cards.figure(answers))
 
 
 def together(

@@ -155,8 +155,9 @@ def judge(
     speed, timing = _speed(step, machine, results.passed, timed, going)
     parts = (_compiles(step, first), _tensor_maps(step, first), instructions, results, speed)
     table = receipts.table(receipt, first)
-    output = cards.output(answer for _, answer in answered)
-    return replace(Verdict.of(step.id, dsl, machine.name, parts, step.whole, timing, table), output=output)
+    verdict = Verdict.of(step.id, dsl, machine.name, parts, step.whole, timing, table)
+    answers = [answer for _, answer in answered]
+    return replace(verdict, output=cards.output(answers), figure=cards.figure(answers))
 
 
 def together(step: Step, verdict: Verdict, machine: Backend, answered: Answered) -> Verdict:

@@ -47,7 +47,8 @@ class Verdict:
 
     ``card`` is the one next thing to look at, None where nothing failed. ``timing`` holds the measured runs
     of this check (see ``gpu.timing``), empty where nothing was timed. ``printed`` is what the learner's
-    factory printed while it was traced, ``output`` what the kernel's threads printed in the emulator.
+    factory printed while it was traced, ``output`` what the kernel's threads printed in the emulator;
+    ``figure`` what a figure plays of the run in which something was found, None where there is none.
     """
 
     step: str
@@ -59,6 +60,7 @@ class Verdict:
     receipt: tuple[tuple[str, str], ...] = field(default=())
     printed: str = ""
     output: str = ""
+    figure: dict | None = field(default=None, compare=False)
 
     @classmethod
     def of(

@@ -25,6 +25,7 @@ TIME_LIMIT = (
 )
 TIMING_LIMIT = 60.0  # seconds for one timed run
 EMULATOR_LIMIT = 120.0  # seconds for one emulated launch; a right kernel of this course needs less than ten
+NO_GPU = "not run: there is no Hopper GPU here"
 TOO_BUSY = "not run: this machine was too busy"  # how the detail of an answer begins that says so
 SCHEDULES = (0, 1)  # seeds of the emulator for a small size; for a large one the first alone
 LARGE_OUTPUT = 1 << 20  # elements
@@ -114,7 +115,8 @@ class Emulator:
     """The emulator, in a process of its own. Launches run while the next is compiled.
 
     ``schedules`` are the seeds of its schedules, ``seed`` is that of the inputs, None for any. ``signs`` is
-    the seed of those by which its ``wgmma`` multiplies operands; None for a tensor core as it is.
+    the seed of those by which its ``wgmma`` multiplies operands; None for a tensor core as it is. ``figure``:
+    what is found comes with what a figure plays.
     """
 
     name = "emulator"
@@ -125,8 +127,10 @@ class Emulator:
         schedules: Sequence[int] = SCHEDULES,
         seed: int | None = None,
         signs: int | None = None,
+        figure: bool = False,
     ) -> None:
         self.lacks, self.schedules, self.seed, self.signs = lacks, schedules, seed, signs
+        self.figure = figure
 
     def run(self, launches: Iterable[Launch], heard: Heard = _ignored) -> list[tuple[Launch, Answer]]:
         warm_up(self.name)
@@ -175,6 +179,8 @@ class Emulator:
             fields["ctas"] = list(launch.ctas)
         if self.signs is not None:
             fields["signs"] = self.signs
+        if self.figure:
+            fields["figure"] = True
         try:
             worker = client.worker(client.EMULATOR)
             seed = secrets.randbits(31) if self.seed is None else self.seed
@@ -225,13 +231,13 @@ def choose(name: str | Backend, time_limit: float = TIME_LIMIT) -> Backend:
     if name not in NAMES:
         raise ValueError(f"there is no backend {name!r}; the backends are {', '.join(NAMES)}")
     if name == "emulator":
-        return Emulator()
+        return Emulator(figure=True)
     if name == "compile":
         return Compiler()
     device, reason = find_gpu()
     if device is not None:
         return Gpu(time_limit)
-    return Compiler(reason) if name == "gpu" else Emulator("not run: there is no Hopper GPU here")
+    return Compiler(reason) if name == "gpu" else Emulator(NO_GPU, figure=True)
 
 
 def warm_up(name: str = "auto") -> None:

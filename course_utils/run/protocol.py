@@ -31,7 +31,8 @@ class Answer:
     ``executed`` the warp instructions, ``facts`` what it saw of order (see ``emulator.facts``; only what ran
     where it did not finish, None where nothing was emulated), ``printed`` what its threads printed.
     ``remarks`` are the emulator's warnings, a sentence each.
-    ``timing`` holds the figures of a timed run (see ``run.gpu.timing``).
+    ``figure`` is what a figure plays of a run in which something was found (see ``emulator.replay``), None
+    where nobody asked for it. ``timing`` holds the figures of a timed run (see ``run.gpu.timing``).
     """
 
     ok: bool = False
@@ -49,6 +50,7 @@ class Answer:
     facts: dict[str, int] | None = None
     printed: str = ""
     remarks: tuple[str, ...] = ()
+    figure: dict | None = None
     timing: dict | None = None
 
     @classmethod

@@ -684,6 +684,43 @@ def test_trace_of_a_deadlock_says_who_waits_and_draws_it(course):
     assert Path("build/trace.png").exists()
 
 
+def test_trace_writes_its_events_for_perfetto_and_no_picture_that_nobody_asked_for(course):
+    code, out, err = course("trace", "step02", "--perfetto", "deep/events.json")
+    assert (code, err) == (PASSED, "") and "wrote deep/events.json: open it at ui.perfetto.dev" in out
+    events = json.loads(Path("deep/events.json").read_text())["traceEvents"]
+    assert {"copy by threads", "wgmma", "epilogue", "wait"} == {e["cat"] for e in events if e["ph"] == "X"}
+    assert not Path("build/trace.png").exists()
+
+
+IDLE = """import tilelang.language as T
+def gemm(M, N, K):
+    @T.prim_func
+    def main(A: T.Tensor((M, K), T.float16), B: T.Tensor((N, K), T.float16), D: T.Tensor((M, N), T.float16)):
+        with T.Kernel(1, threads=128):
+            if T.get_thread_binding() > 1024:
+                D[0, 0] = A[0, 0] + B[0, 0]
+    return main
+"""
+
+
+@pytest.mark.parametrize(
+    "what, out, words",
+    [
+        ("step01", "file/events.json", "file"),
+        ("step01", ".", "directory"),
+        ("broken.py", "events.json", "broken.py"),
+        ("idle.py", "events.json", "did nothing that could be written"),
+    ],
+)
+def test_trace_that_cannot_be_written_for_perfetto_exits_2(what, out, words, course):
+    Path("file").touch()
+    Path("broken.py").write_text("def gemm(M, N, K):\n    return 1 / 0\n")
+    Path("idle.py").write_text(IDLE)
+    code, _, err = course("trace", what, "--perfetto", out)
+    assert code == USAGE and words in err and "Traceback" not in err
+    assert not Path("events.json").exists()
+
+
 def test_trace_says_that_a_finished_kernel_is_wrong(course):
     path = loading.planted("cute")["swizzle_disagrees"]
     code, out, _ = course("trace", path, "--dsl", "cute", "--size", "128x128x64")

@@ -100,7 +100,7 @@ class MBarrier:
         self.gathering.join(warp.clock)
         warp.tick()
         path.machine.progress += 1
-        path.machine.trace.arrived(path, self)
+        path.machine.trace.arrived(path, self, count)
         if count > self.pending:
             path.find("barrier-overrun", lambda: self._too_many(path, count), barriers=(self,))
             count = self.pending
@@ -136,6 +136,7 @@ class MBarrier:
         self.tx += count
         self.expected += count
         self.expected_by.append(path.at)
+        path.machine.trace.note("expect", path, self, count)
         path.machine.progress += 1
 
     def asked(self, path: Path, count: int) -> int:
@@ -150,6 +151,7 @@ class MBarrier:
     def landed(self, path: Path, count: int, phase: int) -> None:
         """Bytes of a load that was issued in ``phase`` have arrived (complete-tx)."""
         self.tx -= count
+        path.machine.trace.note("bytes", path, self, count)
         if phase == self.phase:
             self.flying -= count
         self.settle(path)
@@ -219,6 +221,7 @@ class MBarrier:
         elif self.bare is None and self.arrived_last:
             self.bare = self.phase, *self.arrived_last
         self.released_by = self.arrived_last
+        path.machine.trace.note("flip", path, self, self.phase)
         self.phase += 1
         self.clock.seen[self.agent] = self.clock.fenced[self.agent] = self.phase
         self.pending, self.expected, self.issued, self.flying = self.count, 0, 0, 0
@@ -261,6 +264,7 @@ class PhaseWait:
             path.warp.takes.append(path.warp.waited)
             path.warp.rounds += 1
             self.barrier.account.passed(path, self.parity, self.barrier.phase)
+            path.machine.trace.note("pass", path, self)
         if self.target is not None:
             path.write(self.target.index, result, 1, self.mask)
 
@@ -330,6 +334,7 @@ def _init(p: Path, m: Mask, address: Value, count: Value) -> None:
     cta.shared.written[words] = cta.shared.taken[words] = p.warp.code
     barrier = cta.mbarriers[offset] = MBarrier(p, cta, offset, count)
     p.warp.unfenced_barriers.append(barrier)
+    p.machine.trace.note("init", p, barrier, count)
     p.machine.progress += 1
 
 

@@ -50,6 +50,8 @@ def copy(instruction: Instr) -> Lowered:
             origin, positions = memory.locate(p, m, where, "global", count)
             data[:, :keep] = origin.data[np.atleast_1d(positions)[:, None] + np.arange(keep)]
         p.warp.copies.append((region, cells, data))
+        p.warp.fetched = p.warp.multiplies
+        p.machine.trace.copies(p)
         p.machine.progress += 1
 
     sources = ((target, 32), (source, 64), *((r, 32) for r in rest))

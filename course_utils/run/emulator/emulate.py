@@ -14,7 +14,7 @@ from course_utils.ptx.parser import PtxError, parse
 from course_utils.run.emulator.findings import Finding
 from course_utils.run.emulator.machine import Machine
 from course_utils.run.emulator.memory import Tensor as TensorRegion
-from course_utils.run.emulator.trace import Arrival, Span
+from course_utils.run.emulator.trace import Arrival, Event, Span
 from course_utils.run.emulator.translate import Program
 
 LIMIT = 50_000_000  # warp instructions; the course's largest emulated check needs under one million
@@ -44,9 +44,10 @@ class Emulation:
     """What one emulated launch did. Outputs are in the tensors that were passed in.
 
     ``finished`` is False where the kernel could not come to its end; the last finding says why. ``executed``
-    counts warp instructions. ``spans`` and ``arrivals`` are the timeline, in emulated order. ``facts`` are
-    the counts of ``facts``; where it did not finish, only those of instructions that ran. ``printed`` is what
-    its threads printed.
+    counts warp instructions. ``spans`` and ``arrivals`` are the timeline, in emulated order, and ``events``
+    all that ``replay`` plays: of every cluster where it was recorded, else of those in which something was
+    found. ``facts`` are the counts of ``facts``; where it did not finish, only those of instructions that
+    ran. ``printed`` is what its threads printed.
     """
 
     finished: bool
@@ -55,6 +56,7 @@ class Emulation:
     seed: int
     spans: list[Span] = field(default_factory=list, repr=False)
     arrivals: list[Arrival] = field(default_factory=list, repr=False)
+    events: list[Event] = field(default_factory=list, repr=False)
     facts: dict[str, int] = field(default_factory=dict, repr=False)
     printed: str = ""
 
@@ -74,6 +76,7 @@ def emulate(
     limit: int = LIMIT,
     ctas: Iterable[int] | None = None,
     signs: np.ndarray | None = None,
+    record: bool = False,
 ) -> Emulation:
     """Run the kernel on ``tensors``: by name, NumPy arrays or CPU torch tensors of the artifact's shapes and
     dtypes.
@@ -82,9 +85,9 @@ def emulate(
     ``ctas`` names the CTAs to run, by number, with the clusters they are in; None is all. Some of a
     persistent kernel's are enough to see what one tile leaves to the next. ``signs`` (65536 of 1 or -1, by
     the bit pattern of an fp16 number) make another tensor core of it: ``wgmma`` multiplies each element of A
-    and B by its sign, and no other instruction does. Raises EmulatorError for PTX that
-    is not modelled (the text names the line) and for tensors that do not fit; what is wrong with the program
-    itself is in the result's findings.
+    and B by its sign, and no other instruction does. ``record`` keeps the events of all clusters.
+    Raises EmulatorError for PTX that is not modelled (the text names the line) and for tensors that do not
+    fit; what is wrong with the program itself is in the result's findings.
     """
     regions = {}
     for tensor in artifact.tensors:
@@ -102,6 +105,7 @@ def emulate(
             limit,
             None if ctas is None else set(ctas),
             signs,
+            record,
         )
         for view in machine.maps.values():
             if view.broken:
@@ -118,6 +122,7 @@ def emulate(
         seed,
         machine.trace.spans,
         machine.trace.arrivals,
+        machine.trace.events,
         machine.facts.end() if finished else machine.facts.ran(),
         str(machine.printed),
     )

@@ -259,6 +259,7 @@ class Findings:
         self.kernel, self.artifact, self.generated = kernel, artifact, artifact.source.splitlines()
         self.found: dict[tuple[str, str, str], Finding] = {}
         self._places: dict[int, Place] = {}
+        self.heard: Callable[[Finding, int], object] = lambda finding, at: None  # of each new one
 
     def add(
         self,
@@ -300,6 +301,7 @@ class Findings:
             ledger=ledger.rows(barriers),
         )
         self.found[key] = finding
+        self.heard(finding, at)
         if first:
             self.lead(finding)
         return finding

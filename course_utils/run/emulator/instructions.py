@@ -25,7 +25,8 @@ from course_utils.run.emulator import floats as fl
 from course_utils.run.emulator.lowered import Builder, Lowered, Source, Value, items_of
 
 if TYPE_CHECKING:
-    pass
+    from course_utils.run.emulator.lowered import Mask
+    from course_utils.run.emulator.warp import Path
 
 
 def lower(instruction: Instr, kernel: Kernel) -> Lowered:
@@ -326,7 +327,12 @@ def _proxy_fence(i: Instr) -> Lowered:
     """Only fences that cover shared memory count; one of global memory alone orders nothing that is tracked
     here.
     """
-    return _nothing(i) if i.opcode[-1] == "global" else _warp(lambda p, m: p.warp.fence_proxy(), cut=True)(i)
+
+    def fence(p: Path, m: Mask) -> None:
+        p.machine.trace.note("fence", p, "fence.proxy.async")
+        p.warp.fence_proxy()
+
+    return _nothing(i) if i.opcode[-1] == "global" else _warp(fence, cut=True)(i)
 
 
 TABLE = {

@@ -21,8 +21,10 @@ def emulated(
     ctas: Sequence[int] | None = None,
     kind: str = "gemm",
     signs: int | None = None,
+    record: bool = False,
 ) -> tuple[Emulation, Trial]:
-    """Emulate on the generator's next inputs under ``schedule``, a seed; ``ctas`` as in ``emulate``.
+    """Emulate on the generator's next inputs under ``schedule``, a seed; ``ctas`` and ``record`` as in
+    ``emulate``.
 
     Where ``ctas`` are named, only what was written is judged. ``signs`` is the seed of the signs by which
     ``wgmma`` multiplies its operands, and the reference with it: what did not come out of ``wgmma`` is then
@@ -38,7 +40,9 @@ def emulated(
     tried = run(
         artifact,
         generator,
-        lambda tensors: done.append(emulate(artifact, tensors, schedule, ctas=ctas, signs=table)),
+        lambda tensors: done.append(
+            emulate(artifact, tensors, schedule, ctas=ctas, signs=table, record=record)
+        ),
         "cpu",
         partial=ctas is not None,
     )

@@ -37,8 +37,8 @@ SPIN_LIMIT = 200_000
 
 
 class Machine:
-    """One launch of a program on tensors. ``regions`` are the tensors by name, ``signs`` as ``emulate`` has
-    them.
+    """One launch of a program on tensors. ``regions`` are the tensors by name, ``signs`` and ``record`` as
+    ``emulate`` has them.
     """
 
     def __init__(
@@ -50,13 +50,15 @@ class Machine:
         limit: int,
         ctas: set[int] | None = None,
         signs: np.ndarray | None = None,
+        record: bool = False,
     ) -> None:
         self.decoders = wgmma.decoders(signs)
         self.program, self.artifact, self.limit, self.only = program, artifact, limit, ctas
         self.findings = Findings(program.kernel, artifact, program.has_roles)
         self.schedule = Schedule(seed)
         self.choose = self.schedule.chance
-        self.trace, self.facts = Trace(self), Facts(self)
+        self.trace, self.facts = Trace(self, record), Facts(self)
+        self.findings.heard = self.trace.found
         data, self.constants = printing.constants(artifact.ptx)
         self.tensors = [*regions.values(), memory.Region("the kernel's constants", data)]
         self.printed = printing.Printed()

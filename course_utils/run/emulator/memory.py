@@ -499,6 +499,8 @@ def load(
     region, offsets = locate(path, mask, _local(path, address) if space == "local" else address, space, count)
     if checked:
         region.before_read(path, offsets, count)
+    if region.__class__ is Tensor:
+        path.warp.fetched = path.warp.multiplies
     view = region.views[bits]
     if offsets.__class__ is int:
         first = offsets // (bits // 8)

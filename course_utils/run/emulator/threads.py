@@ -145,6 +145,7 @@ def set_registers(instruction: Instr) -> Lowered:
         if count % 8 or not 24 <= count <= 256:
             p.find("setmaxnreg-count", f"{p.name()} asks for {count} registers")
         p.machine.facts.registers(p, grows)
+        p.machine.trace.note("registers", p, count)
         need = (count - warp.register_count) * LANES
         if grows and need > cta.registers_free:
             cta.register_waiters.append(p)

@@ -133,6 +133,11 @@ class TensorView:
         outside = ", which lies outside it" if self.slices(coordinates) is None else ""
         return f"{self.name}[{', '.join(ranges)}]{outside}"
 
+    def box(self, coordinates: Coordinates) -> tuple[tuple[int, int], ...]:
+        """The box at these coordinates: where it starts and its size, by axis, outermost first."""
+        t = self.map
+        return tuple((c, n * s) for c, n, s in zip(coordinates, t.extents, t.steps, strict=True))[::-1]
+
     def claim(self, path: Path, coordinates: Coordinates) -> None:
         """The box is stored by this CTA."""
         region, t, size = self.region, self.map, ELEMENT_BYTES[self.map.data_type]
@@ -160,6 +165,10 @@ class PlainView:
     def region_at(self, coordinates: Coordinates) -> str:
         """Its bytes in words."""
         return f"bytes {self.offset:,} to {self.offset + self.bytes:,} of {self.name}"
+
+    def box(self, coordinates: Coordinates) -> tuple[tuple[int, int], ...]:
+        """Its bytes, as ``TensorView.box``."""
+        return ((self.offset, self.bytes),)
 
     def claim(self, path: Path, coordinates: Coordinates) -> None:
         """The bytes are stored by this CTA."""
@@ -505,7 +514,7 @@ def _release_store(path: Path, lane: int, view: View, coordinates: Coordinates, 
         former.unwaited = True
     shared.async_reads["store", warp.agent, lane, offset] = record
     store = Store(view, coordinates, cta, offset, record, path.at)
-    store.span = path.machine.trace.begin(path, "TMA store", view.name)
+    path.machine.trace.stores(path, store)
     view.claim(path, coordinates)
     if isinstance(view, TensorView):
         path.machine.facts.stored(path, view, coordinates)
@@ -646,6 +655,7 @@ def wait(instruction: Instr) -> Lowered:
             for store in (store for group in done for store in group):
                 store.finish(p)
             if done:
+                p.machine.trace.note("pass", p, "the TMA stores")
                 groups[lane] = mine[len(done) :]
                 p.machine.facts.drained(p.warp)
 

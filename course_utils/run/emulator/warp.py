@@ -71,6 +71,8 @@ class Warp:
         self.bulk_groups: dict[int, list[list[Store]]] = {}
         self.unfenced_barriers: list[MBarrier] = []
         self.epilogue: tuple[int, Span] | None = None
+        self.copying: tuple[int, Span] | None = None  # the same of cp.async, and before its first wgmma
+        self.fetched = -1  # wgmmas that it had issued when it last read a tensor of global memory
         self.kind: str | None = None
         self.seen_at: int | None = None  # where a path of it waited last, or was named
         self.waited: tuple[MBarrier, int] | None = None  # its last wait that passed, and the instruction
@@ -242,6 +244,7 @@ class Path:
         self.pc, self.waits_for, self.began = resume, reason, self.machine.executed
         self.warp.seen_at = resume
         self.machine.waiting[self] = None
+        self.machine.trace.note("wait", self, reason)
         return STOP
 
     def wake(self) -> None:

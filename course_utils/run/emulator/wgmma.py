@@ -262,7 +262,7 @@ class Warpgroup:
             parts.append((left * np.float32(sign) if sign != 1 else left, fetch(op.b, N, b_major, decode)))
             if 16 * N * 16 * (len(parts) + 1) > SMALL_PRODUCT:
                 flush(accumulator)
-            self.cta.machine.trace.end(op.span)
+            self.cta.machine.trace.multiplied(self, op)
             op.initial, op.fragments = {}, {}
             self.ran += 1
         for accumulator in list(batch):
@@ -351,7 +351,7 @@ def multiply(instruction: Instr) -> Lowered:
             op.fragments[w] = _a_fragment(a_value, p.machine.decoders[kind])
         if op.clock is None:
             op.clock = warp.clock.copy()
-            op.span = p.machine.trace.begin(p, "wgmma", f"m64n{N}k16")
+            p.machine.trace.multiplies(p, op)
         else:
             op.clock.meet(warp.clock)
         op.joined += 1
@@ -524,6 +524,7 @@ def wait(instruction: Instr) -> Lowered:
             return p.wait(following, waits)
         warp.wgmma_wait = done
         _finish(p, group, count)
+        p.machine.trace.note("pass", p, "wgmma")
         return following
 
     return Lowered("blocking", function, cut=True)

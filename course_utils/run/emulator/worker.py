@@ -4,6 +4,7 @@ sends data.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import asdict
 from typing import IO
@@ -12,10 +13,13 @@ import torch
 
 from course_utils.artifact import Artifact
 from course_utils.run import protocol
-from course_utils.run.emulator.emulate import EmulatorError
+from course_utils.run.emulator.emulate import Emulation, EmulatorError
 from course_utils.run.emulator.findings import Finding
 from course_utils.run.emulator.launch import emulated
 from course_utils.run.emulator.ledger import table
+from course_utils.run.emulator.replay import replay
+
+FIGURE_LIMIT = 400_000  # characters of what a figure plays
 
 
 def run(
@@ -25,12 +29,14 @@ def run(
     schedules: list[int],
     ctas: list[int] | None = None,
     signs: int | None = None,
+    figure: bool = False,
 ) -> dict:
     """Emulate on fresh inputs under each of ``schedules`` (seeds of the emulator) while all is right.
 
     ``kind`` is of ``trial.KINDS``; ``ctas`` None runs them all, -1 is the last one; ``signs`` as in
     ``emulated``. The answer's ``executed``
     counts the warp instructions of all runs, ``facts`` adds up what each saw, ``printed`` is the last one's.
+    ``figure``: of a run in which something was found, what a figure plays (see ``replay``).
     """
     count = artifact.grid[0] * artifact.grid[1] * artifact.grid[2]
     some = None if ctas is None else [number % count for number in ctas]
@@ -54,8 +60,20 @@ def run(
                 "findings": [fields_of(finding) for finding in told],
                 "diagnosis": "; ".join(numbers) if emulation.finished else "",
                 "schedule": schedule,
+                "figure": _played(emulation, artifact, kind, schedule) if figure and told else None,
             }
     return answer
+
+
+def _played(emulation: Emulation, artifact: Artifact, kind: str, schedule: int) -> dict | None:
+    """The run as a figure plays it; None where no CTA did anything, or it would be too much to send."""
+    size = artifact.problem if kind == "gemm" else artifact.tensors[-1].shape
+    title = f"This run at {' x '.join(map(str, size))}, emulated schedule {schedule}"
+    try:
+        played = replay(emulation, title=title)
+    except ValueError:
+        return None
+    return played if len(json.dumps(played)) <= FIGURE_LIMIT else None
 
 
 def fields_of(finding: Finding) -> dict:
