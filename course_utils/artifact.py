@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import struct
 import zipfile
 from dataclasses import asdict, dataclass, field
@@ -205,6 +206,25 @@ class Origin:
 
 
 @dataclass(frozen=True)
+class Allocation:
+    """Shared memory that the author asked for, at ``file`` and ``line``: ``size`` bytes from ``offset`` on,
+    which is a multiple of ``alignment``. ``swizzle`` is the driver's code of the tile in it, 0 where it has
+    none.
+    """
+
+    offset: int
+    size: int
+    alignment: int
+    swizzle: int
+    file: str
+    line: int
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.size
+
+
+@dataclass(frozen=True)
 class Artifact:
     """A compiled kernel and its launch.
 
@@ -212,6 +232,7 @@ class Artifact:
     CUDA, where the DSL makes some, and ``origins`` has where each of its lines comes from, None where nobody
     knows. ``python`` is the text of the author's files by name, as they were when the kernel was traced.
     ``pipelined``: the author left a loop's ring and its barriers to the compiler (``T.Pipelined``).
+    ``allocations`` are the author's, where it is the author who places them.
     """
 
     dsl: str
@@ -230,6 +251,7 @@ class Artifact:
     origins: tuple[Origin | None, ...] = ()
     python: dict[str, str] = field(default_factory=dict)
     pipelined: bool = False
+    allocations: tuple[Allocation, ...] = ()
 
     def author(self, file: str, line: int) -> Origin | None:
         """The author's line of one that the compiler names: itself, or what that line of the generated CUDA
@@ -250,6 +272,12 @@ class Artifact:
             if text.count("(") <= text.count(")"):
                 break
         return text.replace("( ", "(")
+
+    def name_of(self, allocation: Allocation) -> str:
+        """What the author calls it; "an allocation" where its line does not say."""
+        code = self.code(Origin(allocation.file, allocation.line))
+        named = re.match(r"(\w+)\s*=[^=]", code)
+        return named[1] if named else "an allocation"
 
     @property
     def threads(self) -> int:
@@ -297,6 +325,7 @@ class Artifact:
                 **{**fields["resources"], "warnings": tuple(fields["resources"]["warnings"])}
             )
             fields["origins"] = tuple(one and Origin(**one) for one in fields.get("origins", ()))
+            fields["allocations"] = tuple(Allocation(**one) for one in fields.get("allocations", ()))
             for name in ("grid", "block", "cluster"):
                 fields[name] = tuple(fields[name])
             return cls(**fields)

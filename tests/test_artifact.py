@@ -10,7 +10,16 @@ from dataclasses import fields, replace
 import pytest
 
 from course_utils import artifact as module
-from course_utils.artifact import Artifact, ArtifactError, Origin, Parameter, Resources, Tensor, TensorMap
+from course_utils.artifact import (
+    Allocation,
+    Artifact,
+    ArtifactError,
+    Origin,
+    Parameter,
+    Resources,
+    Tensor,
+    TensorMap,
+)
 
 MAP = TensorMap(
     data_type=6,
@@ -46,6 +55,7 @@ ARTIFACT = Artifact(
     origins=(None, Origin("kernel.py", 7, added=True)),
     python={"kernel.py": "a = 1\n"},
     pipelined=True,
+    allocations=(Allocation(1024, 512, 1024, 3, "kernel.py", 4),),
     parameters=(
         Parameter("tensor_map", tensor="A", tensor_map=MAP),
         Parameter("pointer", tensor="B"),

@@ -13,6 +13,7 @@ import ctypes
 import inspect
 import io
 import json
+import linecache
 import os
 import re
 import signal
@@ -25,12 +26,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from course_utils.artifact import TENSOR_MAP_BYTES, Artifact, Parameter, Tensor
-from course_utils.compile import cache, lines, nvrtc
+from course_utils.artifact import TENSOR_MAP_BYTES, Allocation, Artifact, Parameter, Tensor
+from course_utils.compile import allocations, cache, lines, nvrtc
 from course_utils.compile.errors import CompileError
 from course_utils.compile.guard import at, quiet, text_of, where
 from course_utils.compile.limits import require_fits
-from course_utils.compile.meaning import explained
+from course_utils.compile.meaning import explained, refused
 from course_utils.ptx.parser import signature
 from course_utils.tma.encoding import decode
 
@@ -93,7 +94,7 @@ def compile_host(host: Any, tensors: tuple[Tensor, ...]) -> Artifact:
 
     Raises CompileError.
     """
-    ptx, cubin, log, launch, values = _compile(host, tensors)
+    (ptx, cubin, log, launch, values), allocated = _compile(host, tensors)
     ptx = lines.mended(ptx)
     resources = nvrtc.parse_ptxas_log(log)
     kernel, _ = _entry(ptx)
@@ -111,6 +112,7 @@ def compile_host(host: Any, tensors: tuple[Tensor, ...]) -> Artifact:
         resources=resources,
         python=lines.texts(set(re.findall(r'^\s*\.file\s+\d+\s+"([^"]+)"', ptx, re.M))),
         versions={"nvidia-cutlass-dsl": version("nvidia-cutlass-dsl")},
+        allocations=tuple(allocated),
         **launch,
     )
 
@@ -148,16 +150,20 @@ def _trace(factory: Callable, name: str, size: tuple[int, ...], arguments: str) 
     return host
 
 
-def _compile(host: Any, tensors: tuple[Tensor, ...]) -> Compiled:
-    """Compile the host function, or find in the cache what the same MLIR made before."""
+def _compile(host: Any, tensors: tuple[Tensor, ...]) -> tuple[Compiled, list[Allocation]]:
+    """Compile the host function, or find in the cache what the same MLIR made before. With what it allocates
+    in shared memory.
+    """
     cute = import_cute()
     fakes = [_fake(t) for t in tensors]
     addresses = list(_addresses(tensors))
     key, silence = "", contextlib.ExitStack()
     said: list[str] = []
+    allocated: list[Allocation] = []
 
     def look(dsl: Any, module: Any, _name: str) -> None:
         nonlocal key
+        allocated[:] = allocations.of_module(module)
         key = _key(dsl, module, str(folder), addresses)
         if found := _unpack(cache.read(key)):
             raise _Found(found)
@@ -175,7 +181,7 @@ def _compile(host: Any, tensors: tuple[Tensor, ...]) -> Compiled:
                     no_jit_engine=True,  # the host function runs in an engine of ours
                 )
         except _Found as found:
-            return found.compiled
+            return found.compiled, allocated
         except CompileError:
             raise
         except Exception as error:
@@ -193,7 +199,7 @@ def _compile(host: Any, tensors: tuple[Tensor, ...]) -> Compiled:
     made = (ptx, cubin, log, *_catch_launch(compiled, addresses, sizes))
     if key:
         cache.write(key, _pack(*made))
-    return made
+    return made, allocated
 
 
 def find_line(compile_one: Callable[[], Artifact]) -> Artifact:
@@ -490,4 +496,25 @@ def tidy_error(error: BaseException) -> str:
 
 def _with_place(error: BaseException) -> str:
     text, at_, place = tidy_error(error).partition("\n  at ")
-    return explained(text) + (at_ + place or where(error))
+    return refused(explained(text), _call(error, text) or at_ + place or where(error))
+
+
+# what is in the line of a call whose operand the assembler refuses, which names no line
+CALLS = (
+    (r"Barrier number '(\d+)'", r"(?:NamedBarrier\(|barrier_id=)\s*{}\b"),
+    (r"Number of threads participating in barrier", r"NamedBarrier\(|number_of_threads="),
+    (r"'wgmma\.wait_group': unexpected value '(-?\d+)'", r"wait_group\({}\b"),
+)
+
+
+def _call(error: BaseException, text: str) -> str:
+    """The one line of the learner's file whose call the assembler refuses; "" where it is not sure."""
+    file = re.search(r"-->[ \t]*(\S.*?):\d+", re.sub(r"\x1b\[[0-9;]*m", "", text_of(error)))
+    for words, call in CALLS:
+        found = re.search(words, text)
+        if found and file:
+            pattern = call.format(*found.groups())
+            lines = linecache.getlines(file[1])
+            hits = [n for n, line in enumerate(lines, 1) if re.search(pattern, line.partition("#")[0])]
+            return at(file[1], hits[0]) if len(hits) == 1 else ""
+    return ""

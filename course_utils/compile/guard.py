@@ -93,8 +93,8 @@ def where(error: BaseException) -> str:
 
 def is_learners(path: str) -> bool:
     """Whether a frame of this file is the learner's, and none of a library's, Python's or the course's."""
-    elsewhere = ("site-packages", "course_utils", "/lib/python", "<unknown>", "<frozen")
-    return not any(part in path for part in elsewhere) and not path.endswith((".cc", ".h", ".pxi"))
+    elsewhere = ("site-packages", "course_utils", "/lib/python", "<unknown>", "<frozen", "<string>")
+    return not any(part in path for part in elsewhere) and not path.endswith((".cc", ".h", ".pxi", ".pyx"))
 
 
 def at(path: str, line: int) -> str:

@@ -75,6 +75,76 @@ MEANING = (
 )
 
 
+# what an assembler refuses, and what to say of it; CuTe DSL's verifier says some of it first
+_REFUSED = (
+    (
+        r"'setmaxnreg\.\w+': .*?value '(-?\d+)'",
+        r"setmaxnreg takes a multiple of 8 from 24 to 256, and \1 is none.",
+    ),
+    (
+        r"'nvvm\.setmaxregister' op new register size must be",
+        "setmaxnreg takes a multiple of 8 from 24 to 256, and this is none.",
+    ),
+    (
+        r"Barrier number '(\d+)' out of range",
+        r"A CTA has 16 named barriers, 0 to 15, and \1 is none of them.",
+    ),
+    (
+        r"NamedBarrier ID must be in \[0,15\]",
+        "A CTA has 16 named barriers, 0 to 15, and this is none of them.",
+    ),
+    (
+        r"Number of threads participating in barrier must be in multiple of warp size",
+        "Whole warps come to a named barrier: its count is a multiple of 32 threads.",
+    ),
+    (
+        r"WGMMA wait: N must be in range \[0, 7\]",
+        "A wait for wgmma leaves 0 to 7 groups in flight, and this number is none of them.",
+    ),
+    (
+        r"'(?:nvvm\.)?(?:wgmma|cp\.async\.bulk)\.wait[._]group\S* (?:unexpected value|op attribute)",
+        "A wait_group leaves as many groups in flight as it says: 0 or more.",
+    ),
+    (
+        r"\(C7602\) Insufficient registers \((\d+)\)",
+        r"\1 registers a thread do not hold this kernel. A CTA has 65,536 for at most 1,024 threads: launch "
+        "fewer, or give each a smaller share of the tile.",
+    ),
+    (
+        r"Register allocation failed with register count of '(\d+)'",
+        r"\1 registers a thread do not hold this kernel. A CTA has 65,536 for at most 1,024 threads: launch "
+        "fewer, or give each a smaller share of the tile.",
+    ),
+    (
+        r"uses too much shared data \(0x(\w+) bytes, 0x(\w+) max\)",
+        "Shared memory that is part of the program has at most 48 KB: leave `scope` out of `T.alloc_shared`.",
+    ),
+    (
+        r"Failed to dlopen libcuda",
+        "`min_blocks_per_mp` above 1 asks for a GPU's driver, which this machine lacks: leave it 1.",
+    ),
+)
+_PTXAS = re.compile(r"(?s)\A(?:PTX assembly failed: |ptxas [^;]*; error\s*: )(.*)")
+_NVRTC = re.compile(r"\A\S+\(\d+\): error: (.*)")
+
+
+def refused(message: str, place: str = "") -> str:
+    """What an assembler or a verifier says, as a sentence of ours with its place; their own words follow in
+    a line of their own. What it is none of is as it was.
+    """
+    told = ""
+    for pattern, meaning in _REFUSED:
+        if found := re.search(pattern, message):
+            told = found.expand(meaning)
+            break
+    else:
+        if found := _PTXAS.match(message):
+            told = f"The assembler refuses an instruction of this kernel: {found[1]}"
+        elif found := _NVRTC.match(message):
+            told = f"The CUDA that TileLang makes of this kernel does not compile: {found[1]}"
+    return f"{told}{place}\n{message}" if told else message + place
+
+
 def explained(message: str) -> str:
     """A compiler's message, in words that say what to change where they are known."""
     for pattern, meaning in MEANING:

@@ -18,9 +18,10 @@ from importlib.metadata import PackageNotFoundError, files, version
 from pathlib import Path
 from typing import Any
 
-from course_utils.artifact import Resources
+from course_utils.artifact import GENERATED, Resources
 from course_utils.compile import cache, header
 from course_utils.compile.errors import CompileError
+from course_utils.ptx.parser import PtxError, parse
 
 ARCH = "sm_90a"
 FILE = "/kernel.cu"  # a relative name would put the current folder into the PTX
@@ -171,7 +172,9 @@ def _compile(text: str, options: list[str]) -> Compiled:
             .replace(FILE, Path(FILE).name)
         )
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            raise CompileError("assemble", _first_errors(log) or f"NVRTC failed: {status.name}")
+            ptx = _fetch(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program).decode().rstrip("\0")
+            text = _first_errors(log) or f"NVRTC failed: {status.name}"
+            raise CompileError("assemble", text, line=_refused(log, ptx))
         ptx = _fetch(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program).decode().rstrip("\0")
         cubin = _fetch(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
     finally:
@@ -233,4 +236,21 @@ def _fetch(size_of: Callable, read: Callable, program: Any) -> bytes:
 
 def _first_errors(log: str) -> str:
     lines = [line for line in log.splitlines() if re.search(r"\b(error|fatal)\b", line)]
+    lines = [re.sub(r"^/\S+/(?=[^/\s]+\(\d+\): )", "", line) for line in lines]  # a header of a package
     return "\n".join(lines[:5])
+
+
+def _refused(log: str, ptx: str) -> int:
+    """The line of the source that NVRTC refuses, or ptxas, by its line of ``ptx``; 0 where neither says."""
+    if found := re.search(rf"{GENERATED}\((\d+)\): error|at line (\d+) of {GENERATED}", log):
+        return int(found[1] or found[2])
+    found = re.search(r"ptx input, line (\d+); error", log)
+    try:
+        kernel = parse(ptx) if found else None
+    except PtxError:
+        return 0
+    for instruction in kernel.instructions if kernel and found else ():
+        if instruction.line == int(found[1]) and instruction.source:
+            file, line = instruction.source
+            return line if Path(kernel.files.get(file, "")).name == GENERATED else 0
+    return 0

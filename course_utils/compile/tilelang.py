@@ -29,7 +29,7 @@ from course_utils.compile import cache, lines, nvrtc
 from course_utils.compile.errors import CompileError
 from course_utils.compile.guard import at, quiet, text_of, where
 from course_utils.compile.limits import require_fits
-from course_utils.compile.meaning import explained
+from course_utils.compile.meaning import explained, refused
 
 DTYPE = "float16"  # of every tensor
 CLUSTER_AXES = ("tir.cluster_dim_x", "tir.cluster_dim_y", "tir.cluster_dim_z")
@@ -110,7 +110,12 @@ def compile_prim_func(prim_func: Any) -> Artifact:
     marked = "#include <tl_templates/cuda/nvrtc_std.h>\n" + bare.source
     source, origins = lines.read(marked, lines.barriers_of(prim_func))
     python = lines.texts({origin.file for origin in origins if origin})
-    ptx, cubin, resources = nvrtc.compile_source(source, _include_dirs(), HEADERS, ["tilelang"])
+    try:
+        ptx, cubin, resources = nvrtc.compile_source(source, _include_dirs(), HEADERS, ["tilelang"])
+    except CompileError as error:
+        origin = origins[error.line - 1] if 0 < error.line <= len(origins) else None
+        place = at(origin.file, origin.line) if origin else ""
+        raise CompileError(error.stage, refused(str(error), place)) from error
     require_fits(*shape, bare.dynamic_shared + resources.static_shared)
     return replace(
         bare,
@@ -335,6 +340,8 @@ def _place(prim_func: Any, target: Any, message: str) -> str:
                 found.append(node)
 
     tvm.tirx.stmt_functor.post_order_visit(prim_func.body, visit)
+    if re.search(r"[Cc]opy|global tile", message):  # other operations change the words of these, too
+        found.sort(key=lambda node: "copy" not in node.value.op.name)
     for node in found:
 
         def erased(other: Any, node: Any = node) -> Any:

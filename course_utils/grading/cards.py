@@ -23,6 +23,7 @@ PAIR = "they are one cluster"  # two that store one place: then it is their rank
 MIXED = "mixed up"  # ... than that two CTAs store one place, but for this guess, where
 OWN_TILE = "which tile has each|one cluster"  # no loop over tiles can be why
 COUNT = r" [\d,]+ (?:of [\d,]+ elements|of them|others) (?:are wrong|were never written)[^?]*\.$"
+GAPS = r"^[\d,]+ of [\d,]+ elements were never written[^?]*?\. (?=D\[)"
 ALSO = 4  # further findings that are told
 # Where the symptom map goes on, by the emulator's kind of finding.
 TOPICS = {
@@ -32,7 +33,7 @@ TOPICS = {
     **dict.fromkeys(("swizzle-mismatch", "same-tiles", "stage-unread"), "wrong"),
     **dict.fromkeys(
         ("read-before-load", "read-before-write", "overwrite-while-read", "overwrite-before-use")
-        + ("load-twice", "ring-overrun", "stored-twice")
+        + ("load-twice", "ring-overrun", "stored-twice", "store-wait-elsewhere")
         + ("write-unordered", "proxy-fence", "proxy-fence-overwrite", "accumulator-before-wait"),
         "races",
     ),
@@ -154,15 +155,18 @@ def _at(card: Card, place: str, code: str) -> Card:
         return card
     count = "".join(re.findall(COUNT, card.text))
     cause = card.text.removesuffix(count)
+    gaps = "".join(re.findall(GAPS, cause))
     for text, quoted in (
         (card.text, _short(code)),
         (cause, _short(code)),
+        (cause.removeprefix(gaps), _short(code)),
         (cause, _short(code, BRIEF)),
         (card.text, ""),
         (cause, ""),
     ):
         if len(text.split()) <= _room(place, quoted):
-            more = card.more if text == card.text else (count.strip(), *card.more)
+            left = (gaps if gaps and not text.startswith(gaps) else "", count)
+            more = card.more if text == card.text else (*filter(None, map(str.strip, left)), *card.more)
             return replace(card, text=text, place=place, code=quoted, more=more)
     return card
 

@@ -13,9 +13,21 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from course_utils.artifact import CLUSTER_LIMIT, SM_COUNT, WARPGROUP_THREADS, Artifact
+from course_utils.artifact import (
+    CLUSTER_LIMIT,
+    LAST_HOPPER_SWIZZLE,
+    SM_COUNT,
+    SWIZZLE_PATTERN_BYTES,
+    WARPGROUP_THREADS,
+    Artifact,
+    Origin,
+    file_name,
+)
+from course_utils.grading import lines
 from course_utils.ptx import registers
-from course_utils.ptx.families import Family
+from course_utils.ptx.added import authors
+from course_utils.ptx.families import Family, family
+from course_utils.ptx.parser import PtxError
 from course_utils.ptx.receipts import Receipt
 from course_utils.run.protocol import Answer
 
@@ -27,6 +39,11 @@ OWN = "own barriers and fences"
 # How a diagnosis begins that has found no cause.
 GUESS = "(?:Every tile is|Some tiles are wholly) wrong"
 LARGEST_TILE = 256 * 256  # elements of D; no CTA of this course holds a larger accumulator
+# of a launch and of an order of tiles, in either DSL
+LAUNCH, ORDER = r"T\.\w*Kernel\(|\.launch\(", r"TileScheduler\(|^\s*order ="
+MOVED = "registers by warpgroup"
+LOADS = Family.GLOBAL_LOAD, Family.CP_ASYNC, Family.BULK_LOAD  # that are not of a tensor map
+STORES = Family.GLOBAL_STORE, Family.BULK_STORE
 BLOCK_K = 64  # of the course's tiles
 # A grid of fewer CTAs than SMs that costs no round: it divides the tiles of a D whose sides are powers of
 # two, and 132 CTAs would take as many rounds.
@@ -59,7 +76,8 @@ class Property:
     """Something that a step requires of a run: ``shown`` in at least a share ``least`` of ``chances``, both
     facts.
 
-    ``found`` says in words what was seen instead.
+    ``found`` says in words what was seen instead. The first instruction of ``families`` is what is to blame:
+    its line is quoted; or the one line with the text ``call``.
     """
 
     sentence: str
@@ -67,6 +85,8 @@ class Property:
     chances: str
     found: Callable[[Facts], str]
     least: float = 1.0
+    families: tuple[Family, ...] = ()
+    call: str = ""
 
     def lacks(self, facts: Facts) -> bool:
         chances = facts.get(self.chances, 0)
@@ -93,13 +113,26 @@ def _few_tiles(artifact: Artifact) -> bool:
 
 
 def _grid(r: Receipt, a: Artifact) -> str:
-    return f"a grid of {' x '.join(map(str, a.grid))} for M, N = {a.problem[0]}, {a.problem[1]}"
+    grid = " x ".join(map(str, a.grid))
+    return f"a grid of {grid} for M, N = {a.problem[0]}, {a.problem[1]}" + lines.below(LAUNCH, a)
 
 
 def _persistent(r: Receipt, a: Artifact) -> str:
     if not 0 < _ctas(a) < SM_COUNT:
         return _grid(r, a)
-    return f"a grid of {' x '.join(map(str, a.grid))}: {_ctas(a)} of {SM_COUNT} SMs have a CTA"
+    grid = " x ".join(map(str, a.grid))
+    return f"a grid of {grid}: {_ctas(a)} of {SM_COUNT} SMs have a CTA" + lines.below(LAUNCH, a)
+
+
+def _misplaced(a: Artifact) -> str:
+    """The first tile whose allocation asks for less than its swizzle's pattern, and its line; "" for none."""
+    for one in a.allocations:
+        needs = SWIZZLE_PATTERN_BYTES[one.swizzle] if 0 < one.swizzle <= LAST_HOPPER_SWIZZLE else 0
+        if one.alignment < needs:
+            text = f"{a.name_of(one)} with an alignment of {one.alignment}, where it needs {needs:,}"
+            code = a.code(Origin(one.file, one.line))
+            return f"{text}\n  at {file_name(one.file)}, line {one.line}: {code}"
+    return ""
 
 
 def _pipeline(a: Artifact) -> bool:
@@ -123,6 +156,11 @@ CONDITIONS = {
         lambda r, a: ", ".join(r.wgmma) or _no_wgmma(r, a),
         (Family.WGMMA,),
     ),
+    "aligned tiles": Condition(
+        "each swizzled tile at a multiple of its pattern, 1,024 bytes for 128B, 512 for 64B",
+        lambda r, a: not _misplaced(a),
+        lambda r, a: _misplaced(a),
+    ),
     "one CTA": Condition("a grid of one CTA", lambda r, a: _ctas(a) == 1, _grid),
     "grid grows": Condition(
         "a grid that covers D, one tile a CTA", lambda r, a: _tile_of_a_cta(a) <= LARGEST_TILE, _grid
@@ -135,13 +173,13 @@ CONDITIONS = {
     "tensor loads": Condition(
         "TMA loads, `cp.async.bulk.tensor` from global to shared",
         lambda r, a: _loads(r) > 0,
-        lambda r, a: f"{_loads(r)} of them, {_other_loads(r)}",
+        lambda r, a: f"{_loads(r)} of them, {_other_loads(r)}" + _line(a, *LOADS),
         (Family.TENSOR_LOAD, Family.MULTICAST_LOAD),
     ),
     "tensor stores": Condition(
         "TMA stores of D, `cp.async.bulk.tensor` from shared to global",
         lambda r, a: sum(r.tensor_stores.values()) > 0,
-        lambda r, a: _other_stores(r),
+        lambda r, a: _other_stores(r) + _line(a, *STORES),
         (Family.TENSOR_STORE,),
     ),
     "expect-tx": Condition(
@@ -233,14 +271,33 @@ CONDITIONS = {
     "cluster of two": Condition(
         "a cluster of two CTAs",
         lambda r, a: a.cluster[0] * a.cluster[1] * a.cluster[2] == 2,
-        lambda r, a: f"a cluster of {' x '.join(map(str, a.cluster))}",
+        lambda r, a: f"a cluster of {' x '.join(map(str, a.cluster))}" + lines.below(LAUNCH, a),
     ),
     "three warpgroups": Condition(
         "three warpgroups or more: a producer and two consumers",
         lambda r, a: a.threads >= 384,
-        lambda r, a: f"{a.threads} threads",
+        lambda r, a: f"{a.threads} threads" + lines.below(LAUNCH, a),
     ),
 }
+
+
+def _line(a: Artifact, *families: Family, last: bool = False) -> str:
+    """The author's line of the kernel's first instruction of these families, which come in their order; of
+    waits for stores, the one that follows a store most closely. "" where it has none, or nobody knows.
+    ``last``: the last of them.
+    """
+    try:
+        found = [(family(instruction), origin) for instruction, origin in authors(a)]
+    except PtxError:
+        return ""
+    for kind in families:
+        mine = [(at, origin) for at, (one, origin) in enumerate(found) if one is kind and origin]
+        if kind is Family.BULK_WAIT:
+            stores = [at for at, (one, _) in enumerate(found) if one is Family.TENSOR_STORE]
+            mine.sort(key=lambda one: min((one[0] - at for at in stores if at < one[0]), default=len(found)))
+        for _, origin in mine[-1:] if last else mine[:1]:
+            return f"\n  at {file_name(origin.file)}, line {origin.line}: {a.code(origin)}"
+    return ""
 
 
 def _waits_for_all(r: Receipt) -> bool:
@@ -330,12 +387,14 @@ PROPERTIES = {
         "operands by TMA alone",
         "operands",
         _operands,
+        families=LOADS,
     ),
     "D once": Property(
         "all of D by TMA, each element stored once: one warp or thread stores a tile, not all of them",
         "elements of D by TMA",
         "elements stored",
         _stores,
+        families=(*STORES, Family.TENSOR_STORE),
     ),
     "stage barriers": Property(
         "a full barrier of its own for each stage: two stages that share one could not be told apart",
@@ -364,6 +423,7 @@ PROPERTIES = {
         "neighbouring CTAs",
         _panels,
         0.5,
+        call=ORDER,
     ),
     "a share for each CTA": Property(
         f"even shares: no CTA takes more tiles than each of {SM_COUNT} that take turns",
@@ -371,12 +431,13 @@ PROPERTIES = {
         "rounds",
         _rounds,
     ),
-    "registers by warpgroup": Property(
+    MOVED: Property(
         "`setmaxnreg` both ways, by all four warps of a warpgroup (`T.dec_max_nreg`, "
         "`cute.arch.setmaxregister_decrease` before any branch that one warp takes)",
         "registers moved by whole warpgroups",
         "registers moved",
         _registers,
+        families=(Family.SETMAXNREG,),
     ),
     "loads in the epilogue": Property(
         "loads during the epilogue: the producer asks for the next tile of D's operands while consumers "
@@ -407,6 +468,7 @@ PROPERTIES = {
         "slices after another",
         _of("slices filled while a store flies", "slices after another", "slices that follow one"),
         0.5,
+        (Family.BULK_WAIT,),
     ),
     "store under loads": Property(
         "the store of a tile under the next tile's loads: wait for it before its buffer is written again, "
@@ -415,6 +477,7 @@ PROPERTIES = {
         "stores that a tile follows",
         _of("stores under the next tile", "stores that a tile follows", "tiles that another follows"),
         0.5,
+        (Family.BULK_WAIT,),
     ),
     "two consumers": Property(
         "two consumer warpgroups that multiply in every CTA",
@@ -535,7 +598,15 @@ def told(
             continue  # asked for once, of the kernel without what its compiler added
         if name in PROPERTIES:
             if facts and PROPERTIES[name].lacks(facts):
-                sentences[name] = f"needs {PROPERTIES[name].sentence}; found {PROPERTIES[name].found(facts)}"
+                own = PROPERTIES[name]
+                line = _line(artifact, *own.families) if own.families else lines.below(own.call, artifact)
+                if name == MOVED and facts.get("registers given back, whole warpgroups"):
+                    line = _line(artifact, Family.SETMAXNREG, last=True)
+                said, found = own.sentence, own.found(facts)
+                if "T.copy(" in line and Family.BULK_WAIT in own.families:
+                    said, _, _ = said.partition(":")
+                    found = "`T.copy`, which waits for its store at once; `T.tma_copy` does not"
+                sentences[name] = f"needs {said}; found {found}{line}"
             continue
         condition = CONDITIONS[name]
         if not condition.asked(artifact):

@@ -214,7 +214,8 @@ def _unmet(step: Step, answered: Answered, read: Artifact, receipt: Receipt) -> 
         one = ", one K tile: look at what follows the K loop" * (launch.size[2] <= conditions.BLOCK_K)
         where = "" if first else f" (at M, N, K = {_size(launch)}{one})"
         for name in found.keys() - unmet.keys():
-            unmet[name] = found[name] + where
+            text, at, place = found[name].partition("\n  at ")
+            unmet[name] = text + where + at + place
     return {name: unmet[name] for name in (*step.requires, *step.forbids) if name in unmet}
 
 

@@ -21,7 +21,10 @@ ABOUT = (
     (r"does the loop over the slices|same 16 columns|accumulate flag|overwrote the sum", MULTIPLICATION),
     (r"its own product, transposed|twice its own product|tile's sum was not cleared", MULTIPLICATION),
     (r"does the tile loop", TILES),
-    (r"never written|kernel wrote|mirror place|places the store|stores? lies? outside", STORE),
+    (
+        r"does the store take|never written|kernel wrote|mirror place|places the store|stores? lies? outside",
+        STORE,
+    ),
     (r"TMA loads? lies? outside (\w+)", LOADS),
     (r"index cuts ([ABX])\b|([AB]) has only|slice of ([AB]) scaled|does ([AB])'s slice follow", LOADS),
     (r"index cuts the sums\?", SUMS),
@@ -56,6 +59,22 @@ def of_layout(tensor: str, artifact: Artifact) -> str:
     return _said(rf"make_tensor\({tensor}\W", artifact) or of_map(tensor, artifact)
 
 
+def below(pattern: str, artifact: Artifact) -> str:
+    """The one line with this pattern, as it stands below a text: without the operands of a long call; ""
+    where there is none, or several.
+    """
+    found = [
+        Origin(file, number)
+        for file, python in artifact.python.items()
+        for number, line in enumerate(python.split("\n"), 1)
+        if pattern and re.search(pattern, line.partition("#")[0])
+    ]
+    if len(found) != 1:
+        return ""
+    code = re.sub(r"\((?:[^()]|\([^()]*\)){60,}\)?", "(...)", artifact.code(found[0]))
+    return f"\n  at {file_name(found[0].file)}, line {found[0].line}: {code}"
+
+
 def _said(pattern: str, artifact: Artifact) -> str:
     """The one statement with this pattern, as a place in words."""
     call = re.match(r"\w+", pattern)
@@ -84,6 +103,11 @@ def _line(artifact: Artifact, what: str, tensor: str) -> Line | None:
         direction = paths.STORE if stores else paths.LOAD
         key = direction, tensor or names[-1 if stores else 0]
         instructions = paths.crossings(kernel, artifact).get(key, [])
+    instructions = list(instructions)
+    if what == SUMS and not instructions:  # plain stores to shared memory
+        instructions = [
+            at for at, one in enumerate(kernel.instructions) if one.opcode[:2] == ("st", "shared")
+        ]
     lines = set()
     for source in {kernel.instructions[at].source for at in instructions}:
         origin = artifact.author(kernel.files.get(source[0], ""), source[1]) if source else None

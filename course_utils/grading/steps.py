@@ -63,7 +63,7 @@ class Step:
 
 
 # What a step's PTX shows, then what its run shows: properties of ``conditions.PROPERTIES``, the step's idea
-_FIRST = ("wgmma", "own barriers and fences")
+_FIRST = ("wgmma", "own barriers and fences", "aligned tiles")
 _TMA = (
     *(*_FIRST, "tensor loads", "tensor stores", "expect-tx", "proxy fence", "store wait"),
     *("operands by TMA", "D once"),

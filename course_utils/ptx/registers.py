@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from course_utils.artifact import Artifact, file_name
+from course_utils.artifact import Artifact, Origin, file_name
 from course_utils.ptx.added import authors
 from course_utils.ptx.families import Family, family
 from course_utils.ptx.parser import Imm, PtxError
 from course_utils.ptx.receipts import edges, reached
 
 REGISTERS, MOST = 65_536, 255  # of an SM, and of a thread
+UNKNOWN = "unable to determine register count at entry"  # ptxas, of a setmaxnreg that it ignores
 LOADS = {Family.TENSOR_LOAD, Family.MULTICAST_LOAD, Family.BULK_LOAD}
 
 
@@ -72,7 +73,24 @@ def told(artifact: Artifact) -> str:
     """What the kernel moves and what ptxas says of it, and below it the line of the first that is astray or
     moves nothing.
     """
+    if any(UNKNOWN in warning for warning in artifact.resources.warnings) and artifact.dsl == "cute":
+        text = "both ignored, for want of `min_blocks_per_mp=1` in the launch"
+        return text + _launch(artifact)
     found = list(moves(artifact))
     texts = [*dict.fromkeys(map(str, found)), *(w for w in artifact.resources.warnings if "setmaxnreg" in w)]
     place = next((move.place for move in found if (move.astray or move.idle) and move.place), "")
     return (", ".join(texts) or "none") + f"\n  at {place}" * bool(place)
+
+
+def _launch(artifact: Artifact) -> str:
+    """The line of the author's launch, below a text; "" where there is none, or several."""
+    found = [
+        Origin(file, number)
+        for file, python in artifact.python.items()
+        for number, line in enumerate(python.split("\n"), 1)
+        if ".launch(" in line.partition("#")[0]
+    ]
+    if len(found) != 1:
+        return ""
+    kernel = artifact.code(found[0]).partition("(")[0]
+    return f"\n  at {file_name(found[0].file)}, line {found[0].line}: {kernel}(...).launch(...)"

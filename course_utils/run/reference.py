@@ -25,6 +25,7 @@ SLICE = 16  # of K, in one wgmma of fp16
 FITTED = 640  # columns of K that are weighed one by one
 PAIRED = 20  # K tiles whose columns are tried against each other
 LARGE = 1 << 22  # elements of D
+SEARCHED = 5 << 20  # ... whose tiles are compared with one another: all that are emulated whole have fewer
 
 
 @dataclass(frozen=True)
@@ -163,6 +164,8 @@ def _diagnose(
         )
         if typical < 0.02:
             parts.append(_small_errors(norm, ""))
+        elif story := _operand_story(D, A, B, computed):
+            parts.insert(0, story)
         elif story := (
             _tile_story(D, A, B, ref, computed, n_unwritten > 0)
             or _zero_story(D, computed)
@@ -226,6 +229,8 @@ def _unwritten_hint(unwritten: torch.Tensor, stacked: bool = False) -> str:
             return f"{told} does every CTA, and every slice, store to its own place?"
         if rows % TILE or cols % TILE:
             return f"{told} do slices count elements, where a CTA's index counts tiles?"
+        if max(M, N) <= 2 * TILE:
+            return f"{told} does the store take the whole tile?"
         if rows < M and cols < N:
             return f"{told} does every CTA store to its own place, and does the grid cover D?"
         return (
@@ -319,6 +324,26 @@ def _zero_story(D: torch.Tensor, wrong: torch.Tensor) -> str:
     )
 
 
+def _operand_story(D: torch.Tensor, A: torch.Tensor, B: torch.Tensor, wrong: torch.Tensor) -> str:
+    """Explain the first tile that is wrong all over by an operand's own elements."""
+    hit = (_counts(wrong) > 0.9 * TILE * TILE).nonzero()
+    if len(hit) == 0:
+        return ""
+    i, j = (int(v) for v in hit[0])
+    held = D[i * TILE : (i + 1) * TILE, j * TILE : (j + 1) * TILE]
+    for name, operand in (("A", A), ("B", B)):
+        rows, K = len(operand) // TILE, operand.shape[1] // TILE
+        blocks = operand[: rows * TILE, : K * TILE].reshape(rows, TILE, K, TILE).transpose(1, 2)
+        same = (blocks == held.to(operand.dtype)).all(3).all(2).nonzero()
+        if len(same):
+            row, k = (int(v) for v in same[0])
+            return (
+                f"D[{_span(i)}, {_span(j)}] holds {name}[{_span(row)}, {_span(k)}] itself: does the store "
+                f"take the sums, or {name}'s tile?"
+            )
+    return ""
+
+
 def _tile_story(
     D: torch.Tensor,
     A: torch.Tensor,
@@ -332,7 +357,7 @@ def _tile_story(
     """
     M, N = ref.shape
     hit = (_counts(wrong) > 0.9 * TILE * TILE).nonzero()
-    if len(hit) == 0 or M * N > LARGE:
+    if len(hit) == 0 or M * N > SEARCHED:
         return ""
     products = ref[: M // TILE * TILE, : N // TILE * TILE].double().cpu()
     products = products.reshape(M // TILE, TILE, N // TILE, TILE).transpose(1, 2)

@@ -506,7 +506,7 @@ TRACE_ERRORS = {  # source, words of the message, words of the line that it name
     "assembler": (
         in_kernel("cute.arch.barrier(barrier_id=17, number_of_threads=128)"),
         "PTX assembly failed: Barrier number '17' out of range, expected to be in range [0..15]",
-        "@cute.kernel",
+        "barrier_id=17",
     ),
     "verifier": (
         in_kernel("cute.arch.setmaxregister_decrease(41)"),
@@ -522,7 +522,10 @@ def test_error_while_tracing_names_the_line(factory, case):
     text = refusal(factory(source), "lower")
     assert text.startswith("CuTe DSL could not compile this kernel: ") and words in text
     number = line_of(source, line)
-    assert text.endswith(f"at mine.py, line {number}: {source.splitlines()[number - 1].strip()}")
+    place = f"at mine.py, line {number}: {source.splitlines()[number - 1].strip()}"
+    # below it are the assembler's or verifier's own words, where a sentence of ours leads
+    _, _, below = text.partition(place)
+    assert place in text and (not below or case in ("assembler", "verifier") and words in below)
 
 
 def test_error_tells_what_to_do(factory):

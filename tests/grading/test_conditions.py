@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from course_utils.artifact import Tensor
+from course_utils.artifact import Allocation, Tensor
 from course_utils.grading.conditions import CONDITIONS, OWN, PROPERTIES, located, outside, told
 from course_utils.grading.steps import GEMM_CASES, STEPS
 from course_utils.ptx.families import Family
@@ -30,6 +30,10 @@ NEIGHBOURS = {
     "wgmma": (
         (Receipt(wgmma={"m64n8k16.f32.f16.f16": 1}), PLAIN),
         (Receipt(wgmma={"m64n8k16.f16.f16.f16": 1}), PLAIN),
+    ),
+    "aligned tiles": (
+        (Receipt(), kernel(allocations=(Allocation(512, 4096, 512, 2, "k.py", 1),))),
+        (Receipt(), kernel(allocations=(Allocation(512, 4096, 512, 3, "k.py", 1),))),
     ),
     "one CTA": ((Receipt(), kernel(grid=(1, 1, 1))), (Receipt(), kernel(grid=(1, 2, 1)))),
     "grid grows": ((Receipt(), kernel(grid=(30, 38, 1))), (Receipt(), kernel(grid=(30, 37, 1)))),

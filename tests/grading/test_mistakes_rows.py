@@ -134,7 +134,7 @@ NEVER_ENDS = {
         "step07",
         "compiles",
         ("setmaxregister_increase(232)", "setmaxregister_increase(236)"),
-        says=("new register size must be multiple of 8",),
+        says=("setmaxnreg takes a multiple of 8 from 24 to 256",),
         line="setmaxregister_increase(236)",
     ),
     "10 a named barrier of all three warpgroups": cute(
@@ -532,7 +532,7 @@ COMPILES = {
         "compiles",
         ("block=(128, 1, 1)", "block=(2048, 1, 1)"),
         size=TWO,
-        says=("Insufficient registers",),
+        says=("registers a thread do not hold this kernel", "at most 1,024 threads"),
     ),
     "09 131 CTAs in pairs [map: a multiple of the cluster's]": tilelang(
         "step09",

@@ -7,6 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import nbformat
+import numpy as np
 import pytest
 import tilelang.language as T
 
@@ -15,13 +16,17 @@ from course_utils.artifact import Tensor, TensorMap
 from course_utils.compile.cute import compile_host
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS, compile_factory
-from course_utils.compile.load import SOLUTIONS, load_factory, load_module, planted, solution_path
+from course_utils.compile.load import SOLUTIONS, load_factory, load_module, plant, planted, solution_path
 from course_utils.compile.nvrtc import compile_source
 from course_utils.compile.tilelang import compile_prim_func
 from course_utils.grading import maps, steps
+from course_utils.grading.conditions import CONDITIONS
 from course_utils.grading.maps import check_maps
 from course_utils.ptx import paths as copies
 from course_utils.ptx.paths import passed_by_value
+from course_utils.ptx.receipts import Receipt
+from course_utils.run.emulator.emulate import emulate
+from course_utils.tma.layouts import swizzled
 from course_utils.tma.rules import RULES, violations
 
 NOTEBOOK = Path(sync.NOTEBOOKS) / "11_tma_contract.ipynb"
@@ -154,6 +159,64 @@ def test_dims_that_make_a_map_legal_are_another_tensor():
     )
 
 
+def printed_by(cells: list[str], word: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """What the one cell with this word prints, after those that import what it needs and draw the tile."""
+    names: dict[str, object] = {"TensorMap": TensorMap, "replace": replace}
+    tile = "(6, (1024, 4096), (2048,), (64, 128), (1, 1), swizzle=3)"
+    exec(f"tile = TensorMap{tile}\nfrom course_utils.artifact import SWIZZLE_BYTES", names)
+    wanted = [cell for cell in cells if word in cell]
+    assert len(wanted) == 1
+    for cell in [cell for cell in cells if "from course_utils.tma.layouts import" in cell] + wanted:
+        exec(cell, names)
+    return capsys.readouterr().out
+
+
+# Predict: a word of the cell that answers it, and what that prints
+PREDICTED = {
+    "def turns(": (
+        "rows of  32 bytes: 2 without",
+        "rows of  48 bytes: 1 without",
+        "rows of  64 bytes: 4 without",
+        "rows of 128 bytes: 8 without",
+    ),
+    "the place of each piece": (
+        "swizzle 128B  start at a multiple of 1,024 bytes",
+        "    0: [0, 1, 2, 3, 4, 5, 6, 7]",
+        "  128: [1, 0, 3, 2, 5, 4, 7, 6]",
+        "1,024: [0, 1, 2, 3, 4, 5, 6, 7]",
+    ),
+    "narrow = replace(": ("expect 6,144 bytes, allocate 16,384",),
+    "loads = boxes(": ("4 loads of 16,384 bytes: expect 65,536",),
+    "store_tail(elements, 2)": (
+        "1000 halves are 2000 bytes: 0 left over",
+        "1001 halves are 2002 bytes: 2 left over",
+        "1004 halves are 2008 bytes: 8 left over",
+    ),
+}
+
+
+@pytest.mark.parametrize("word", PREDICTED)
+def test_what_the_cells_answer_to_predict(word, capsys):
+    cells = [c.source for c in nbformat.read(NOTEBOOK, as_version=4).cells if c.cell_type == "code"]
+    told = printed_by(cells, word, capsys)
+    assert [words for words in PREDICTED[word] if words not in told] == []
+
+
+def test_a_tile_128_bytes_past_its_pattern_is_reported_by_nobody():
+    """The map is legal, all bytes come, the kernel ends and no error is found; TMA's pieces lie where a
+    reader who counts from the tile's start does not look. The check asks for the 1,024 bytes all the same.
+    """
+    gemm = plant("step04", "cute", ("layout_A.outer, 1024,", "layout_A.outer, 128,"))
+    artifact = compile_factory(gemm, "cute", (128, 128, 64))
+    A, B = (np.random.default_rng(0).random((128, 64)).astype(np.float16) for _ in range(2))
+    emulation = emulate(artifact, {"A": A, "B": B, "D": np.zeros((128, 128), np.float16)}, 0)
+    assert maps.findings(artifact) == [] and emulation.ok and emulation.finished
+    assert [finding.kind for finding in emulation.findings] == ["swizzle-alignment"]
+    places = [swizzled(128 + 16 * piece, 3) - 128 for piece in range(8)]
+    assert places != [swizzled(16 * piece, 3) for piece in range(8)]
+    assert "A_shared with an alignment of 128" in CONDITIONS["aligned tiles"].found(Receipt(), artifact)
+
+
 # -- the compilers
 
 
@@ -205,6 +268,22 @@ def test_cute_drops_the_remainder_of_a_stride():
     )
     found = maps_of(compile_host(load_factory(solution_path("step04", "cute"))(256, 128, 64), tensors))["A"]
     assert found.dims == (68, 256) and found.strides == (128,) and violations(found) == []
+
+
+def test_rows_of_such_a_map_are_read_too_early():
+    """Row r of the matrix that the legal map describes begins 8 * r bytes before A's."""
+    shapes = {"A": (256, 68), "B": (128, 68), "D": (256, 128)}
+    tensors = tuple(Tensor(name, shape, "float16") for name, shape in shapes.items())
+    artifact = compile_host(load_factory(solution_path("step04", "cute"))(256, 128, 64), tensors)
+    drawn = np.random.default_rng(0)
+    A, B, D = (drawn.random(shape).astype(np.float16) for shape in shapes.values())
+    emulate(artifact, {"A": A, "B": B, "D": D}, ctas=[0])
+
+    def as_described(matrix):
+        rows = [matrix.reshape(-1)[r * 68 - 4 * r :][:64] for r in range(128)]
+        return np.stack(rows).astype(np.float32)
+
+    assert np.allclose(D[:128], as_described(A) @ as_described(B).T, rtol=2e-3)
 
 
 def test_tilelang_passes_a_map_made_by_hand_on_as_it_was_written():

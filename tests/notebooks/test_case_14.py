@@ -88,6 +88,12 @@ def test_ungrouped_modes_are_64_boxes(cell):
     assert {b - a for a, b in zip(offsets, offsets[1:], strict=False)} == {128}
 
 
+def test_the_tile_begins_1024_bytes_after_the_barrier(cell):
+    """As the notebook reads %r4: the barrier, the tile, and the spare room behind it."""
+    kernel = compiled(cell.suspect(grouped=True, nested=False))
+    assert [(one.offset, one.size) for one in kernel.allocations] == [(0, 8), (1024, 8192), (9216, 8192)]
+
+
 def test_grouped_modes_are_one_box(cell):
     """4.8.1: one mode, one box, one instruction."""
     kernel = compiled(cell.suspect(grouped=True, nested=False))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from course_utils.artifact import Allocation, Origin
 from course_utils.ptx.parser import Instr, Reg, Vec
 from course_utils.run.emulator import memory, names
 from course_utils.run.emulator.arithmetic import split_type
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from course_utils.run.emulator.tma import Load
     from course_utils.run.emulator.warp import Path, Warp
 
-MAX_COUNT = (1 << 20) - 1
+CLUSTER_BARRIER = "T.alloc_cluster_barrier"
+MAX_COUNT, BYTES = (1 << 20) - 1, 8
 
 
 class MBarrier:
@@ -174,15 +176,18 @@ class MBarrier:
             at = self.arrived_last[1]
         if told is not None and "producer_acquire" in findings.place(told).code:
             more.insert(0, findings.line_with("tx_count="))
+        pair = CLUSTER_BARRIER in self.line[2]
         path.find(
             "expect-tx",
             lambda: (
                 f"phase {self.phase} of {self._from(path)} expects {self.expected:,} bytes, but loads of "
                 f"{self.issued:,} bytes signal it"
+                + f": `{CLUSTER_BARRIER}` has rank 0 alone told; TMA's is each CTA's own, `T.alloc_barrier`"
+                * pair
             ),
             (self,),
             tuple(filter(None, more)),
-            at,
+            self.init_at if pair else at,
         )
 
     def told_bytes(self, path: Path) -> int | None:
@@ -330,12 +335,40 @@ def _init(p: Path, m: Mask, address: Value, count: Value) -> None:
             (former,),
             (f"its first init: {p.machine.findings.place(former.init_at)}",),
         )
+    _require_allocated(p, offset)
     words = slice(offset >> 2, (offset >> 2) + 2)
     cta.shared.written[words] = cta.shared.taken[words] = p.warp.code
     barrier = cta.mbarriers[offset] = MBarrier(p, cta, offset, count)
     p.warp.unfenced_barriers.append(barrier)
     p.machine.trace.note("init", p, barrier, count)
     p.machine.progress += 1
+
+
+def _require_allocated(p: Path, offset: int) -> None:
+    """Find an mbarrier that lies behind what the author allocated for it, or in the buffer of a tile."""
+    artifact, findings = p.machine.artifact, p.machine.findings
+    around = next((one for one in artifact.allocations if one.offset <= offset < one.end), None)
+    if around is not None:
+        if around.swizzle or offset + BYTES > around.end:
+            text = f"{p.name()} initialises an mbarrier in {artifact.name_of(around)}, which holds a tile"
+            if not around.swizzle:
+                text = f"{p.name()} initialises an mbarrier of which {artifact.name_of(around)} holds a part"
+            p.find("barrier-outside", text)
+        return
+    before = max((one for one in artifact.allocations if one.end <= offset), default=None, key=_end)
+    if before is not None:
+        room = before.size // BYTES
+        text = (
+            f"{p.name()} initialises an mbarrier behind the end of `{artifact.name_of(before)}`, which has "
+            f"room for {room} ({before.size} bytes)"
+        )
+        origin = Origin(before.file, before.line)
+        more = (f"an init: {findings.place(p.at)}",)
+        findings.add("barrier-outside", p.at, text, more=more, origin=origin)
+
+
+def _end(allocation: Allocation) -> int:
+    return allocation.end
 
 
 def fence_init(p: Path, m: Mask) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from course_utils.ptx.parser import Imm
 from course_utils.run.emulator import names
 from course_utils.run.emulator.arithmetic import LANES
 
@@ -37,7 +38,11 @@ UNMET = {
 }
 
 
+# ... and a wait or a commit for TMA stores in a warp that has issued none.
+UNSTORED = {"overwrite-while-read", "exit-in-flight"}
+
 UNMET_STORE = "and no barrier follows"
+LEAVES = "its wait leaves"
 STORED_ONCE = (
     "Each warp waits for the stores that it has issued itself, so a store that another warp issues too is "
     "under way longer than the wait says. Let one warp store, commit and wait."
@@ -51,9 +56,35 @@ def lead(machine: Machine, cluster: Cluster) -> None:
     if machine.findings.found and _of(machine) in LEFT | WAITED_WRONG | BARE:
         _arrived_wrong(machine, cluster) or _waits_for_its_own(machine, cluster)
     _not_waited_for(machine, cluster)
+    if _of(machine) in UNSTORED and _waited_elsewhere(machine, cluster):
+        return
     if _of(machine) == "overwrite-while-read":
         if not _stored_by_several(machine, cluster) and not _stored_other(machine):
-            _not_met(machine, cluster)
+            _not_met(machine, cluster) or _leaves_a_reader(machine, cluster)
+
+
+def _waited_elsewhere(machine: Machine, cluster: Cluster) -> bool:
+    """A commit_group or wait_group runs in warps that have issued no TMA store, and in none that has."""
+    for cta in cluster.ctas:
+        shared = cta.shared
+        stores = {warp: at for warps in shared.stored.values() for warp, at in warps.items()}
+        for calls, what, does in (
+            (shared.store_commits, "commit", "commits"),
+            (shared.store_waits, "wait for", "waits for"),
+        ):
+            for at, warps in calls.items() if stores else ():
+                if warps & stores.keys():
+                    continue
+                line = machine.findings.place(min(stores.values())).line
+                one = len(warps) == 1
+                text = (
+                    f"{names.of_warps(warps, cta)} {does if one else what} TMA stores here, and "
+                    f"{'has' if one else 'have'} issued none: {names.of_warps(stores, cta)} "
+                    f"issue{'s' * (len(stores) == 1)} them" + f" (line {line})" * bool(line)
+                )
+                machine.findings.add("store-wait-elsewhere", at, text, first=True)
+                return True
+    return False
 
 
 def _stored_by_several(machine: Machine, cluster: Cluster) -> bool:
@@ -81,7 +112,24 @@ def _stored_other(machine: Machine) -> bool:
     return stale is not None
 
 
-def _not_met(machine: Machine, cluster: Cluster) -> None:
+def _leaves_a_reader(machine: Machine, cluster: Cluster) -> bool:
+    """A wait for TMA stores leaves as many in flight as there are buffers, so one that reads the next."""
+    first = next(iter(machine.findings.found.values()))
+    for cta in cluster.ctas:
+        for read in cta.shared.overwritten:
+            if read.over is not first or read.store is None or LEAVES in first.detail:
+                continue
+            buffers = {key[-1] for key in cta.shared.async_reads if key[:2] == ("store", read.store.agent)}
+            for at, warps in cta.shared.store_waits.items():
+                operand = machine.program.kernel.instructions[at].operands[0]
+                left = operand.value if isinstance(operand, Imm) else 0
+                if read.store in warps and left >= len(buffers):
+                    first.detail += f": {LEAVES} {left} in flight"
+                    return True
+    return False
+
+
+def _not_met(machine: Machine, cluster: Cluster) -> bool:
     """What threads write over too soon is a TMA store whose warp does wait for it: a barrier is missing."""
     first = next(iter(machine.findings.found.values()))
     for cta in cluster.ctas:
@@ -91,7 +139,9 @@ def _not_met(machine: Machine, cluster: Cluster) -> None:
             assert read.store is not None
             if read.done and not read.unwaited and UNMET_STORE not in first.detail:
                 first.detail += f": {names.of_warps([read.store], cta)} waits for it, {UNMET_STORE}"
-            return
+                return True
+            return False
+    return False
 
 
 def _of(machine: Machine) -> str:

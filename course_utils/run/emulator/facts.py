@@ -12,6 +12,7 @@ multiplies of one fill, or of one each for A and B; it ends where operands of ot
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -101,6 +102,12 @@ class Fill:
     issued: list[Moment] = field(default_factory=list)
     offsets: set[int] = field(default_factory=set)
     read: set[tuple[int, int]] = field(default_factory=set)
+
+    def leaves(self) -> bool:
+        """Has it a load of which no wgmma has read anything?"""
+        begins = sorted(self.offsets)
+        taken = {bisect_right(begins, low) for low, _ in self.read}
+        return not taken.issuperset(range(1, len(begins) + 1))
 
     def reads(self, low: int, high: int) -> bool:
         return any(low < end and begin < high for begin, end in self.read)
@@ -304,7 +311,7 @@ class Facts:
 
     def unread(self) -> bool:
         """Has this cluster a fill that no wgmma has read?"""
-        return any(not fill.read for fill in self._fills.values())
+        return any(fill.leaves() for fill in self._fills.values())
 
     def ran(self) -> dict[str, int]:
         """How often instructions ran, of a launch that did not come to its end."""

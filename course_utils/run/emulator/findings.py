@@ -78,6 +78,9 @@ KINDS = {
     "stale-store": ("error",
         "A TMA store reads another buffer than the one that threads have just written. The write to shared "
         "memory and the store after it take the same buffer: the same index, where there are several."),
+    "store-wait-elsewhere": ("error",
+        "commit_group and wait_group are about the stores of the thread that calls them. One warp issues a "
+        "TMA store, commits it and waits for it; a barrier tells the others."),
     "write-unordered": ("error",
         "Two writers of the same shared memory are not ordered. Put a barrier between them."),
     "accumulator-before-wait": ("error",
@@ -120,6 +123,9 @@ KINDS = {
     "barrier-uninitialised": ("error",
         "An address is used as an mbarrier that no mbarrier.init has made one. A stage counts from 0, modulo "
         "the number of barriers."),
+    "barrier-outside": ("error",
+        "An mbarrier lies in memory that nobody allocated for it: what is placed there next destroys it. "
+        "Each takes 8 bytes. A pipeline has two for each stage, full and empty: allocate 2 * num_stages."),
     "barrier-init-race": ("error",
         "An mbarrier is used before its initialisation is surely visible. After mbarrier.init, fence "
         "(fence.mbarrier_init), then synchronise the CTA, or the cluster where another CTA uses it."),

@@ -154,6 +154,9 @@ class SharedMemory(Region):
         self.overwritten: list[AsyncRead] = []  # TMA stores whose bytes another warp wrote too soon
         # boxes that TMA stores from here: which warps, at which instruction each
         self.stored: dict[str, dict[Warp, int]] = {}
+        # warps that commit TMA stores, and that wait for them, by instruction
+        self.store_commits: dict[int, set[Warp]] = {}
+        self.store_waits: dict[int, set[Warp]] = {}
         self.loads_in_flight = 0
         self.was_read = False
         # the first write of threads over those of another warp, with no order: that one's agent, who, where

@@ -143,11 +143,19 @@ def array_meant(cta: CTA, at: int) -> str:
 
 def strayed(barrier: MBarrier, at: int) -> str:
     """ "stage 2 of full, which has 2", where an address that is made from full's is another array's."""
-    own = _given(barrier)
-    meant = array_meant(barrier.cta, at) if own else ""
-    if own is None or not meant or meant == own[0]:
+    machine = barrier.cta.machine
+    if machine.arrays and _given(barrier) is None:
         return ""
-    first, count = barrier.cta.machine.arrays[meant]
+    meant = array_meant(barrier.cta, at)
+    if not meant or meant == array_of(barrier):
+        return ""
+    if machine.arrays:
+        first, count = machine.arrays[meant]
+    else:  # the two arrays of one pipeline
+        alike = [b for b in _kinds(barrier.cta) if array_of(b) == meant and b.line == barrier.line]
+        if not alike or not _PIPELINE.search(barrier.line[2]):
+            return ""
+        first, count = min(b.offset for b in alike), len(alike)
     return f"stage {(barrier.offset - first) // 8} of {meant}, which has {count}"
 
 

@@ -303,7 +303,7 @@ def _check_tile(path: Path, view: View, cta: CTA, offset: int) -> None:
         path.fault(
             "misaligned",
             f"a TMA transfer of {view.name} uses shared address {offset:,}, which {view.alignment} does not "
-            "divide",
+            "divide: has its buffer this index, and does it begin at such a multiple?",
         )
     swizzle = view.swizzle
     if swizzle and offset % base_alignment(swizzle):
@@ -631,6 +631,7 @@ def bulk(instruction: Instr) -> Lowered:
 def commit(instruction: Instr) -> Lowered:
     def function(p: Path, m: Mask) -> None:
         warp = p.warp
+        p.cta.shared.store_commits.setdefault(p.at, set()).add(warp)
         for lane in memory.lanes_of(m) if warp.bulk or warp.bulk_groups else ():
             for store in warp.bulk.get(lane, ()):
                 store.record.missing = ""
@@ -644,6 +645,7 @@ def wait(instruction: Instr) -> Lowered:
     left = instruction.operands[0].value
 
     def function(p: Path, m: Mask) -> None:
+        p.cta.shared.store_waits.setdefault(p.at, set()).add(p.warp)
         for store in (store for stores in p.warp.bulk.values() for store in stores):
             store.record.missing = COMMIT
         groups = p.warp.bulk_groups

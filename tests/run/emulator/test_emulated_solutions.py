@@ -154,7 +154,7 @@ BLAMED = {
     "arrival_count": "empty = T.alloc_barrier([128]",
     "early_release": "T.mbarrier_arrive(empty[",
     "expect_bytes_too_many": "T.mbarrier_expect_tx(full",
-    "full_cluster_barrier": "T.mbarrier_arrive(full[",
+    "full_cluster_barrier": "full = T.alloc_cluster_barrier(",
     "missing_empty_wait": "T.tma_copy(A[",
     "no_phase_flip": "T.mbarrier_wait_parity(full",
     "register_budget": "T.inc_max_nreg(240)",
