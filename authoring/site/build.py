@@ -49,8 +49,7 @@ def build(out: Path, only: tuple[str, ...] = (), jobs: int = 2, repository: str 
     notebooks = source / "notebooks"
     notebooks.mkdir(parents=True)
     shutil.copytree(sync.NOTEBOOKS / "images", notebooks / "images")
-    shutil.copytree(HERE / "static", source / "_static")
-    shutil.copy(measured.FOLDER / "ladder.png", source / "_static")
+    shutil.copy(measured.FOLDER / "ladder.png", source)
     with ThreadPoolExecutor(jobs) as pool:
         ran = dict(zip(run, pool.map(lambda path: executed(path, out / "executed"), run), strict=True))
     for path in paths:

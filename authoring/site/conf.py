@@ -19,9 +19,10 @@ suppress_warnings = ["myst.header", "mystnb.unknown_mime_type"]
 
 html_theme = "furo"
 html_title = project
-html_static_path = []  # build.py puts _static into the pages' own folder
+html_static_path = ["static"]
 html_css_files = ["course.css"]
 html_js_files = ["course.js"]
 html_copy_source = False
 html_show_sphinx = False
+html_show_search_summary = False  # a file share has no server to fetch them from
 html_theme_options = {"navigation_with_keys": True, "top_of_page_buttons": []}

@@ -34,7 +34,8 @@ def with_wrong_attempts(solved: NotebookNode) -> NotebookNode:
                 "from course_utils.grading.gemm import check_gemm\n"
                 f'check_gemm("{step}", load_planted(planted("{dsl}")["{fault}"]).gemm, "{dsl}")'
             )
-            cells.append(nbformat.v4.new_code_cell(source, metadata={"course": {WRONG: f"{dsl}/{fault}"}}))
+            marked = {"course": {WRONG: f"{dsl}/{fault}"}}
+            cells.append(nbformat.v4.new_code_cell(source, metadata=marked, id=f"{WRONG}-{step}-{dsl}"))
     return nbformat.from_dict({**solved, "cells": cells})
 
 
@@ -110,8 +111,11 @@ def _attempt(cell: NotebookNode, fault: str) -> NotebookNode:
 
 
 def symptoms(text: str) -> str:
-    """The symptom map with a box that leaves only the rows with its words."""
+    """The symptom map with a box that leaves only the rows with its words. What its headings are found by
+    stands above them: in one it would be an empty link of the page's contents.
+    """
     title, _, rest = text.partition("\n\n")
+    rest = re.sub(r"^(#+) (<a id=\"[\w-]+\"></a>)", r"\2\n\n\1 ", rest, flags=re.M)
     return f"{title}\n\n{SEARCH}\n{rest}"
 
 

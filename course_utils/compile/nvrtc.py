@@ -245,11 +245,13 @@ def _refused(log: str, ptx: str) -> int:
     if found := re.search(rf"{GENERATED}\((\d+)\): error|at line (\d+) of {GENERATED}", log):
         return int(found[1] or found[2])
     found = re.search(r"ptx input, line (\d+); error", log)
+    if found is None:
+        return 0
     try:
-        kernel = parse(ptx) if found else None
+        kernel = parse(ptx)
     except PtxError:
         return 0
-    for instruction in kernel.instructions if kernel and found else ():
+    for instruction in kernel.instructions:
         if instruction.line == int(found[1]) and instruction.source:
             file, line = instruction.source
             return line if Path(kernel.files.get(file, "")).name == GENERATED else 0

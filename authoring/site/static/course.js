@@ -1,3 +1,9 @@
+// Sphinx's captions of the lists of pages are headings that do not say of which level.
+document.addEventListener("DOMContentLoaded", () => {
+  for (const caption of document.querySelectorAll("p.caption[role=heading]")) caption.setAttribute("aria-level", "2");
+  for (const wide of document.querySelectorAll("article pre, article .table-wrapper")) wide.tabIndex = 0;  // scrolled by keys too
+});
+
 // The symptom map's search box: only rows with all of its words stay, and headings of tables that lost all are dimmed.
 document.addEventListener("DOMContentLoaded", () => {
   const box = document.getElementById("symptom");
