@@ -140,6 +140,7 @@ def _turn(item):
 
 def pytest_collection_finish():
     gc.freeze()
+    gc.set_threshold(100_000, 20, 20)  # as in the processes of the course itself
     gc.enable()
 
 

@@ -42,6 +42,7 @@ def serve(address: str) -> None:
     from course_utils.run import client, protocol
 
     gc.freeze()  # a fork's collections neither look at what it shares nor copy it
+    gc.set_threshold(100_000, 20, 20)  # as in the processes of the course itself
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended kernels leave no zombie
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(address)

@@ -113,6 +113,7 @@ def lab(browser, home, tmp_path_factory):
         "JUPYTER_DATA_DIR": f"{home}/data",
         "JUPYTER_RUNTIME_DIR": f"{home}/runtime",
         "JUPYTERLAB_SETTINGS_DIR": f"{home}/settings",
+        "XDG_CACHE_HOME": os.environ["XDG_CACHE_HOME"],  # step 4 is compiled elsewhere in this run too
     }
     token = secrets.token_hex()
     log = home / "server.log"
