@@ -220,25 +220,39 @@ SIZES = {  # at which of the sizes that it tries each of them is right
 }
 
 
-def nbgrader(folder, *command):
-    """Run nbgrader in a course folder; raises with its last words where it fails."""
-    bin_folder = Path(sys.executable).parent
-    path = f"{bin_folder}{os.pathsep}{os.environ['PATH']}"  # it calls alembic by name
-    run = subprocess.run(
-        # a busy machine may take more than the minute that a kernel has to start
-        [bin_folder / "nbgrader", *command, "--Execute.startup_timeout=300"],
-        cwd=folder,
-        env={**os.environ, "PATH": path},
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-    assert run.returncode == 0, run.stdout[-3000:]
-    return run.stdout
+@pytest.fixture(scope="session")
+def forked(tmp_path_factory):
+    """The folder of kernelspecs and the command of ``forked_kernels``."""
+    with forked_kernels.kernels(tmp_path_factory.mktemp("kernels")) as served:
+        yield served
 
 
 @pytest.fixture(scope="session")
-def classroom(once):
+def nbgrader(forked):
+    """Runs nbgrader in a course folder, its kernels forked; raises with its last words where it fails. README's
+    commands run it, and kernels, as processes of their own.
+    """
+    kernelspecs, command = forked
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # it calls alembic by name
+
+    def run(folder, *arguments):
+        ran = subprocess.run(
+            # a busy machine may take more than the minute that a kernel has to start
+            [*command, *arguments, "--Execute.startup_timeout=300"],
+            cwd=folder,
+            env={**os.environ, "PATH": path, "JUPYTER_PATH": str(kernelspecs.parent)},
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        assert ran.returncode == 0, ran.stdout[-3000:]
+        return ran.stdout
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def classroom(once, nbgrader):
     """An nbgrader course with this course as its one assignment, released: source, release, gradebook; and
     the solved copies.
     """
@@ -255,13 +269,7 @@ def classroom(once):
 
 
 @pytest.fixture(scope="session")
-def kernelspecs(tmp_path_factory):
-    with forked_kernels.kernels(tmp_path_factory.mktemp("kernels")) as folder:
-        yield folder
-
-
-@pytest.fixture(scope="session")
-def executed(classroom, once, kernelspecs):
+def executed(classroom, once, forked):
     """The path of a student's executed copy of a notebook: ``executed("blank", path)``, or "solver".
 
     All of a student's notebooks run in one folder, as nbgrader runs them, each once in a whole test run. The
@@ -280,7 +288,7 @@ def executed(classroom, once, kernelspecs):
                     kept = depending(notebook.cells)
                     for place, cell in enumerate(code(notebook)):
                         cell.metadata["tags"] = [] if place in kept else ["skip-execution"]
-                specs = KernelSpecManager(kernel_dirs=[str(kernelspecs)], ensure_native_kernel=False)
+                specs = KernelSpecManager(kernel_dirs=[str(forked[0])], ensure_native_kernel=False)
                 manager = AsyncKernelManager(kernel_name=forked_kernels.NAME, kernel_spec_manager=specs)
                 client = NotebookClient(notebook, km=manager, timeout=LIMIT, allow_errors=True)
                 client.execute(
@@ -406,15 +414,15 @@ def test_nbgrader_validates_every_notebook(executed, path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", [p for p in PATHS if p.stem == "14_group_modes"], ids=lambda p: p.stem)
-def test_nbgrader_itself_runs_and_validates(classroom, path):
-    """The real tools and a fresh kernel. README's commands grade a solved notebook so."""
+def test_nbgrader_itself_runs_and_validates(classroom, nbgrader, path):
+    """nbgrader's own execution, in a kernel of its own. README's commands grade a solved notebook so."""
     checks = len(graded(read(path)))
     text = nbgrader(classroom / "release" / "ladder", "validate", path.name)
     assert f"VALIDATION FAILED ON {checks} CELL(S)" in text
 
 
 @pytest.mark.slow
-def test_validate_passes_a_right_kernel_whose_speed_this_machine_cannot_measure(tmp_path):
+def test_validate_passes_a_right_kernel_whose_speed_this_machine_cannot_measure(nbgrader, tmp_path):
     """The smallest notebook that has one: what step 3 imports, its solution in TileLang, and the check."""
     notebook = read(sync.NOTEBOOKS / "03_spatial_tiling.ipynb")
     first, *_ = code(notebook)
@@ -426,7 +434,7 @@ def test_validate_passes_a_right_kernel_whose_speed_this_machine_cannot_measure(
 
 
 @pytest.mark.slow
-def test_nbgrader_adds_up_the_same_points(classroom, executed, tmp_path):
+def test_nbgrader_adds_up_the_same_points(classroom, executed, nbgrader, tmp_path):
     """Executed work handed in: nbgrader puts its own cells back, reads every score and adds up. Five
     notebooks: steps, a copy, maps and repairs. With the course's configuration, a check cell that the first
     learner has copied costs nobody anything.
