@@ -1,5 +1,6 @@
-"""Notebook kernels and nbgrader without the seconds of their imports: one process imports what they import, and
-forks a kernel, the real ipykernel, whenever one is asked for; for each kernel its worker process; and nbgrader.
+"""Notebook kernels and nbgrader without the seconds of their imports: one process imports what they import,
+and forks a kernel, the real ipykernel, whenever one is asked for; for each kernel its worker process; and
+nbgrader.
 
     forked_kernels.py serve SOCKET                    until its standard input ends
     forked_kernels.py kernel SOCKET CONNECTION_FILE   what the kernelspec names: it stands for the fork
@@ -20,6 +21,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -67,7 +69,7 @@ def serve(address: str) -> None:
                 for number, stream in enumerate(streams):
                     os.dup2(stream, number)
                 if "command" in request:
-                    end(connection, lambda: NbGraderApp.launch_instance(request["command"]))
+                    end(connection, partial(NbGraderApp.launch_instance, request["command"]))
                 if "module" in request:
                     protocol.main(importlib.import_module(request["module"]).serve)
                 client.COMMAND = (sys.executable, "-I", __file__, "worker", address)
@@ -114,7 +116,7 @@ def end(connection: socket.socket, work: Callable[[], object]) -> NoReturn:
 
 
 def kernel(address: str, connection_file: str, *options: str) -> None:
-    """Ask for a kernel, and stand for it. nbconvert gives the option that an ipykernel without history has."""
+    """Ask for a kernel without a history, and stand for it; nbconvert asks for that itself."""
     options = options or ("--HistoryManager.hist_file=:memory:",)
     stand_for(address, [], argv=["-f", connection_file, *options])
 
