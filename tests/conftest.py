@@ -152,6 +152,18 @@ def shared(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def forked(once):
+    """The folder of this run's ``forked_kernels``: kernels of notebooks, and nbgrader."""
+    with once("forked") as folder:
+        if not folder.exists():
+            from tests.notebooks import forked_kernels
+
+            folder.symlink_to(tempfile.mkdtemp(prefix="forked-"), target_is_directory=True)
+            forked_kernels.started(folder, os.getppid() if WORKER in os.environ else os.getpid())
+    return folder
+
+
+@pytest.fixture(scope="session")
 def once(shared):
     """``with once(name) as path``: ``path`` in the shared folder is held by this process alone. Who finds it
     missing makes it, and the others find it made.

@@ -2,7 +2,7 @@
 and forks a kernel, the real ipykernel, whenever one is asked for; for each kernel its worker process; and
 nbgrader.
 
-    forked_kernels.py serve SOCKET                    until its standard input ends
+    forked_kernels.py serve SOCKET OWNER              until that process ends, or its folder is removed
     forked_kernels.py kernel SOCKET CONNECTION_FILE   what the kernelspec names: it stands for the fork
     forked_kernels.py worker SOCKET MODULE            what a kernel starts for its worker
     forked_kernels.py nbgrader SOCKET ARGUMENT...     nbgrader's own command
@@ -20,12 +20,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
 NAME = "python3"  # what the notebooks ask for: nbgrader finds it where JUPYTER_PATH comes first
+SOCKET = "socket"
 IMPORTED = (  # by one notebook or another, sooner or later
     "torch",
     "tilelang.language",
@@ -39,7 +39,8 @@ IMPORTED = (  # by one notebook or another, sooner or later
 )
 
 
-def serve(address: str) -> None:
+def serve(address: str, owner: str) -> None:
+    os.setsid()  # an interrupt is for the tests
     os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"  # as ipykernel sets it
     sys.modules["rfc3987_syntax"] = None  # see tests/conftest.py
     for module in IMPORTED:
@@ -56,10 +57,9 @@ def serve(address: str) -> None:
         listening.bind(address)
         listening.listen()
         print("ready", flush=True)
-        while True:
-            ready, _, _ = select.select([listening, sys.stdin], [], [])
-            if sys.stdin in ready:
-                return
+        while os.path.exists(address) and os.path.exists(f"/proc/{owner}"):
+            if not select.select([listening], [], [], 1.0)[0]:
+                continue
             connection, _ = listening.accept()
             _, streams, _, _ = socket.recv_fds(connection, 1, 3)
             request = json.loads(connection.makefile().readline())
@@ -141,18 +141,18 @@ def stand_for(address: str, streams: list[int], **asked: object) -> None:
         connection.sendall(json.dumps(request).encode() + b"\n")
         told = connection.makefile()
         process = int(told.readline())
-        signal.signal(signal.SIGINT, lambda *_: os.kill(process, signal.SIGINT))
+        # Jupyter interrupts a kernel's whole group
+        signal.signal(signal.SIGINT, lambda *_: os.killpg(process, signal.SIGINT))
         for stream in streams:
             os.close(stream)
         os._exit(int(told.readline() or 0))
 
 
-@contextmanager
-def kernels(folder: Path):
-    """Serve forked kernels, and nbgrader; yields the folder of kernelspecs in which ``NAME`` stands, and the
-    command that stands for ``nbgrader``.
+def started(folder: Path, owner: int) -> None:
+    """Start the server of this folder, in which ``kernels/NAME`` is the kernelspec. It ends with the process
+    ``owner``, or with the folder.
     """
-    address = str(folder / "kernels.socket")
+    address = str(folder / SOCKET)
     spec = folder / "kernels" / NAME / "kernel.json"
     spec.parent.mkdir(parents=True)
     argv = [sys.executable, "-I", __file__, "kernel", address, "{connection_file}"]
@@ -160,19 +160,18 @@ def kernels(folder: Path):
     log = folder / "kernels.log"
     with log.open("w") as errors:
         server = subprocess.Popen(
-            [sys.executable, __file__, "serve", address],
-            stdin=subprocess.PIPE,
+            [sys.executable, __file__, "serve", address, str(owner)],
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
-        try:
-            assert server.stdout.readline() == b"ready\n", log.read_text()[-3000:]
-            yield spec.parents[1], [sys.executable, "-I", __file__, "nbgrader", address]
-        finally:
-            server.stdin.close()
-            server.wait(20)
-            server.stdout.close()
+        assert server.stdout.readline() == b"ready\n", log.read_text()[-3000:]
+
+
+def nbgrader_of(folder: Path) -> list[str]:
+    """The command that stands for ``nbgrader`` where this folder's server runs."""
+    return [sys.executable, "-I", __file__, "nbgrader", str(folder / SOCKET)]
 
 
 if __name__ == "__main__":

@@ -221,26 +221,18 @@ SIZES = {  # at which of the sizes that it tries each of them is right
 
 
 @pytest.fixture(scope="session")
-def forked(tmp_path_factory):
-    """The folder of kernelspecs and the command of ``forked_kernels``."""
-    with forked_kernels.kernels(tmp_path_factory.mktemp("kernels")) as served:
-        yield served
-
-
-@pytest.fixture(scope="session")
 def nbgrader(forked):
     """Runs nbgrader in a course folder, its kernels forked; raises with its last words where it fails.
     README's commands run it, and kernels, as processes of their own.
     """
-    kernelspecs, command = forked
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # it calls alembic by name
 
     def run(folder, *arguments):
         ran = subprocess.run(
             # a busy machine may take more than the minute that a kernel has to start
-            [*command, *arguments, "--Execute.startup_timeout=300"],
+            [*forked_kernels.nbgrader_of(forked), *arguments, "--Execute.startup_timeout=300"],
             cwd=folder,
-            env={**os.environ, "PATH": path, "JUPYTER_PATH": str(kernelspecs.parent)},
+            env={**os.environ, "PATH": path, "JUPYTER_PATH": str(forked)},
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -296,7 +288,7 @@ def executed(classroom, once, forked, pytestconfig):
                 kept = run_by(student, code(notebook), pytestconfig.getoption("--thorough"))
                 for place, cell in enumerate(code(notebook)):
                     cell.metadata["tags"] = [] if place in kept else ["skip-execution"]
-                specs = KernelSpecManager(kernel_dirs=[str(forked[0])], ensure_native_kernel=False)
+                specs = KernelSpecManager(kernel_dirs=[str(forked / "kernels")], ensure_native_kernel=False)
                 manager = AsyncKernelManager(kernel_name=forked_kernels.NAME, kernel_spec_manager=specs)
                 client = NotebookClient(notebook, km=manager, timeout=LIMIT, allow_errors=True)
                 client.execute(
