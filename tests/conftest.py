@@ -140,6 +140,7 @@ def _turn(item):
 
 def pytest_collection_finish():
     gc.freeze()
+    gc.set_threshold(100_000, 20, 20)  # as in the processes of the course itself
     gc.enable()
 
 
@@ -148,6 +149,18 @@ def shared(tmp_path_factory):
     """A folder of this run that all its processes see."""
     own = tmp_path_factory.getbasetemp()
     return own.parent if WORKER in os.environ else own
+
+
+@pytest.fixture(scope="session")
+def forked(once):
+    """The folder of this run's ``forked_kernels``: kernels of notebooks, and nbgrader."""
+    with once("forked") as folder:
+        if not folder.exists():
+            from tests.notebooks import forked_kernels
+
+            folder.symlink_to(tempfile.mkdtemp(prefix="forked-"), target_is_directory=True)
+            forked_kernels.started(folder, os.getppid() if WORKER in os.environ else os.getpid())
+    return folder
 
 
 @pytest.fixture(scope="session")

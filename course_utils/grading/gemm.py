@@ -139,7 +139,7 @@ def judge(
     going = going or Going(step, dsl, machine.name)
     going.works("instructions", "looking for the step's idea")
     first = _first(step, [launch for launch, _ in answered])
-    receipt = receipts.read_ptx(first.ptx)
+    receipt = receipts.read_ptx(first.ptx, first.kernel)
     unmet = _unmet(step, answered, first, receipt)
     unseen: dict[str, str] = {}
     if strict:
@@ -205,7 +205,7 @@ def _unmet(step: Step, answered: Answered, read: Artifact, receipt: Receipt) -> 
         if not first and not answer.ok:
             continue
         found = conditions.told(
-            receipt if first else receipts.read_ptx(launch.artifact.ptx),
+            receipt if first else receipts.read_ptx(launch.artifact.ptx, launch.artifact.kernel),
             launch.artifact,
             step.requires,
             step.forbids,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NoReturn
 
 WIDTHS = {
@@ -184,8 +185,10 @@ class _Scope:
         return None
 
 
+@lru_cache(maxsize=4)  # a verdict asks for the same kernel several times
 def parse(ptx: str, kernel: str = "") -> Kernel:
-    """The kernel of this name, or the first one, with the functions of its module.
+    """The kernel of this name, or the first one, with the functions of its module. All who ask share it, and
+    nobody changes it.
 
     Raises PtxError where the text is not PTX. What ptxas may accept and the emulator does not know is no
     error: it is in ``unmodelled``.

@@ -1,9 +1,11 @@
-"""Notebook kernels without the seconds of their imports: one process imports what every notebook imports, and
-forks a kernel, the real ipykernel, whenever one is asked for; and for each kernel its worker process.
+"""Notebook kernels and nbgrader without the seconds of their imports: one process imports what they import,
+and forks a kernel, the real ipykernel, whenever one is asked for; for each kernel its worker process; and
+nbgrader.
 
-    forked_kernels.py serve SOCKET                    until its standard input ends
+    forked_kernels.py serve SOCKET OWNER              until that process ends, or its folder is removed
     forked_kernels.py kernel SOCKET CONNECTION_FILE   what the kernelspec names: it stands for the fork
     forked_kernels.py worker SOCKET MODULE            what a kernel starts for its worker
+    forked_kernels.py nbgrader SOCKET ARGUMENT...     nbgrader's own command
 """
 
 import atexit
@@ -17,10 +19,13 @@ import socket
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
-NAME = "forked"
+NAME = "python3"  # what the notebooks ask for: nbgrader finds it where JUPYTER_PATH comes first
+SOCKET = "socket"
 IMPORTED = (  # by one notebook or another, sooner or later
     "torch",
     "tilelang.language",
@@ -30,36 +35,42 @@ IMPORTED = (  # by one notebook or another, sooner or later
     "course_utils.compile.tilelang",
     "course_utils.compile.cute",
     "course_utils.run.emulator.worker",
+    "nbgrader.apps",
 )
 
 
-def serve(address: str) -> None:
+def serve(address: str, owner: str) -> None:
+    os.setsid()  # an interrupt is for the tests
     os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"  # as ipykernel sets it
+    sys.modules["rfc3987_syntax"] = None  # see tests/conftest.py
     for module in IMPORTED:
         importlib.import_module(module)
     from ipykernel.kernelapp import IPKernelApp
+    from nbgrader.apps import NbGraderApp
 
     from course_utils.run import client, protocol
 
     gc.freeze()  # a fork's collections neither look at what it shares nor copy it
+    gc.set_threshold(100_000, 20, 20)  # as in the processes of the course itself
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended kernels leave no zombie
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(address)
         listening.listen()
         print("ready", flush=True)
-        while True:
-            ready, _, _ = select.select([listening, sys.stdin], [], [])
-            if sys.stdin in ready:
-                return
+        while os.path.exists(address) and os.path.exists(f"/proc/{owner}"):
+            if not select.select([listening], [], [], 1.0)[0]:
+                continue
             connection, _ = listening.accept()
             _, streams, _, _ = socket.recv_fds(connection, 1, 3)
             request = json.loads(connection.makefile().readline())
             if os.fork() == 0:
                 listening.close()
                 become(request, connection)
+                for number, stream in enumerate(streams):
+                    os.dup2(stream, number)
+                if "command" in request:
+                    end(connection, partial(NbGraderApp.launch_instance, request["command"]))
                 if "module" in request:
-                    for number, stream in enumerate(streams):
-                        os.dup2(stream, number)
                     protocol.main(importlib.import_module(request["module"]).serve)
                 client.COMMAND = (sys.executable, "-I", __file__, "worker", address)
                 IPKernelApp.launch_instance(argv=request["argv"])
@@ -78,7 +89,7 @@ def become(request: dict, connection: socket.socket) -> None:
     os.environ.clear()
     os.environ.update(request["environment"])
     os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
-    sys.argv, sys.path[0] = ["ipykernel_launcher"], ""
+    sys.argv, sys.path[0] = [request.get("program", "ipykernel_launcher")], ""
     connection.sendall(f"{os.getpid()}\n".encode())
 
     def wait():
@@ -88,9 +99,26 @@ def become(request: dict, connection: socket.socket) -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
-def kernel(address: str, connection_file: str) -> None:
-    """Ask for a kernel, and stand for it."""
-    stand_for(address, [], argv=["-f", connection_file, "--HistoryManager.hist_file=:memory:"])
+def end(connection: socket.socket, work: Callable[[], object]) -> NoReturn:
+    """Do this, tell who asked the exit code that it has as a process, and end."""
+    code = 1
+    try:
+        work()
+        code = 0
+    except SystemExit as ended:
+        code = ended.code or 0
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        atexit._run_exitfuncs()
+        connection.sendall(f"{code}\n".encode())
+        os._exit(code)
+
+
+def kernel(address: str, connection_file: str, *options: str) -> None:
+    """Ask for a kernel without a history, and stand for it; nbconvert asks for that itself."""
+    options = options or ("--HistoryManager.hist_file=:memory:",)
+    stand_for(address, [], argv=["-f", connection_file, *options])
 
 
 def worker(address: str, module: str) -> None:
@@ -98,25 +126,33 @@ def worker(address: str, module: str) -> None:
     stand_for(address, [0, 1, 2], module=module)
 
 
+def nbgrader(address: str, *arguments: str) -> None:
+    """Ask for a run of nbgrader on these standard streams, and stand for it."""
+    stand_for(address, [0, 1, 2], command=arguments, program="nbgrader")
+
+
 def stand_for(address: str, streams: list[int], **asked: object) -> None:
-    """Ask for a fork, hand signals on to it, and end when it ends."""
+    """Ask for a fork, hand signals on to it, and end when it ends, with its exit code where it tells one."""
     environment = {**os.environ, "JPY_PARENT_PID": ""}
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(address)
         request = {**asked, "folder": os.getcwd(), "environment": environment}
         socket.send_fds(connection, [b" "], streams)
         connection.sendall(json.dumps(request).encode() + b"\n")
-        process = int(connection.makefile().readline())
-        signal.signal(signal.SIGINT, lambda *_: os.kill(process, signal.SIGINT))
+        told = connection.makefile()
+        process = int(told.readline())
+        # Jupyter interrupts a kernel's whole group
+        signal.signal(signal.SIGINT, lambda *_: os.killpg(process, signal.SIGINT))
         for stream in streams:
             os.close(stream)
-        connection.recv(1)
+        os._exit(int(told.readline() or 0))
 
 
-@contextmanager
-def kernels(folder: Path):
-    """Serve forked kernels; yields the folder of kernelspecs in which ``NAME`` stands."""
-    address = str(folder / "kernels.socket")
+def started(folder: Path, owner: int) -> None:
+    """Start the server of this folder, in which ``kernels/NAME`` is the kernelspec. It ends with the process
+    ``owner``, or with the folder.
+    """
+    address = str(folder / SOCKET)
     spec = folder / "kernels" / NAME / "kernel.json"
     spec.parent.mkdir(parents=True)
     argv = [sys.executable, "-I", __file__, "kernel", address, "{connection_file}"]
@@ -124,20 +160,19 @@ def kernels(folder: Path):
     log = folder / "kernels.log"
     with log.open("w") as errors:
         server = subprocess.Popen(
-            [sys.executable, __file__, "serve", address],
-            stdin=subprocess.PIPE,
+            [sys.executable, __file__, "serve", address, str(owner)],
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
-        try:
-            assert server.stdout.readline() == b"ready\n", log.read_text()[-3000:]
-            yield spec.parents[1]
-        finally:
-            server.stdin.close()
-            server.wait(20)
-            server.stdout.close()
+        assert server.stdout.readline() == b"ready\n", log.read_text()[-3000:]
+
+
+def nbgrader_of(folder: Path) -> list[str]:
+    """The command that stands for ``nbgrader`` where this folder's server runs."""
+    return [sys.executable, "-I", __file__, "nbgrader", str(folder / SOCKET)]
 
 
 if __name__ == "__main__":
-    {"serve": serve, "kernel": kernel, "worker": worker}[sys.argv[1]](*sys.argv[2:])
+    {"serve": serve, "kernel": kernel, "worker": worker, "nbgrader": nbgrader}[sys.argv[1]](*sys.argv[2:])

@@ -94,8 +94,8 @@ def browser(home):
 
 
 @pytest.fixture(scope="module")
-def lab(browser, home, tmp_path_factory):
-    """A JupyterLab server over a copy of the notebooks.
+def lab(browser, home, tmp_path_factory, forked):
+    """A JupyterLab server over a copy of the notebooks, whose kernels are forked.
 
     Yields their folder, and the address of one by its name.
     """
@@ -114,6 +114,8 @@ def lab(browser, home, tmp_path_factory):
         "JUPYTER_DATA_DIR": f"{home}/data",
         "JUPYTER_RUNTIME_DIR": f"{home}/runtime",
         "JUPYTERLAB_SETTINGS_DIR": f"{home}/settings",
+        "JUPYTER_PATH": str(forked),
+        "XDG_CACHE_HOME": os.environ["XDG_CACHE_HOME"],  # step 4 is compiled elsewhere in this run too
     }
     token = secrets.token_hex()
     log = home / "server.log"

@@ -66,7 +66,9 @@ def test_solution_takes_no_more_registers_than_step_5(dsl):
     assert slices.registers <= whole.registers and slices.spill_stores == 0
 
 
-@pytest.mark.parametrize("count", [0, 1, 2])
+@pytest.mark.parametrize(
+    "count", [pytest.param(0, marks=pytest.mark.thorough), 1, pytest.param(2, marks=pytest.mark.thorough)]
+)
 @pytest.mark.parametrize(
     "dsl, call, waiting",
     [

@@ -220,25 +220,31 @@ SIZES = {  # at which of the sizes that it tries each of them is right
 }
 
 
-def nbgrader(folder, *command):
-    """Run nbgrader in a course folder; raises with its last words where it fails."""
-    bin_folder = Path(sys.executable).parent
-    path = f"{bin_folder}{os.pathsep}{os.environ['PATH']}"  # it calls alembic by name
-    run = subprocess.run(
-        # a busy machine may take more than the minute that a kernel has to start
-        [bin_folder / "nbgrader", *command, "--Execute.startup_timeout=300"],
-        cwd=folder,
-        env={**os.environ, "PATH": path},
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-    assert run.returncode == 0, run.stdout[-3000:]
-    return run.stdout
+@pytest.fixture(scope="session")
+def nbgrader(forked):
+    """Runs nbgrader in a course folder, its kernels forked; raises with its last words where it fails.
+    README's commands run it, and kernels, as processes of their own.
+    """
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # it calls alembic by name
+
+    def run(folder, *arguments):
+        ran = subprocess.run(
+            # a busy machine may take more than the minute that a kernel has to start
+            [*forked_kernels.nbgrader_of(forked), *arguments, "--Execute.startup_timeout=300"],
+            cwd=folder,
+            env={**os.environ, "PATH": path, "JUPYTER_PATH": str(forked)},
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        assert ran.returncode == 0, ran.stdout[-3000:]
+        return ran.stdout
+
+    return run
 
 
 @pytest.fixture(scope="session")
-def classroom(once):
+def classroom(once, nbgrader):
     """An nbgrader course with this course as its one assignment, released: source, release, gradebook; and
     the solved copies.
     """
@@ -255,19 +261,22 @@ def classroom(once):
     return folder
 
 
-@pytest.fixture(scope="session")
-def kernelspecs(tmp_path_factory):
-    with forked_kernels.kernels(tmp_path_factory.mktemp("kernels")) as folder:
-        yield folder
+def run_by(student, cells, thorough):
+    """Places of the code cells that a student's run executes: all for the solver, but for the sizes at which
+    notebook 13 tries a kernel ahead of its check, which the blank run has (`make thorough`: all). A blank run
+    leaves out those that show the same there, whatever the exercises hold: to run them again would find
+    nothing.
+    """
+    if student == "blank":
+        return depending(cells)
+    return [n for n, cell in enumerate(cells) if thorough or not cell.source.startswith("at_sizes(")]
 
 
 @pytest.fixture(scope="session")
-def executed(classroom, once, kernelspecs):
+def executed(classroom, once, forked, pytestconfig):
     """The path of a student's executed copy of a notebook: ``executed("blank", path)``, or "solver".
 
-    All of a student's notebooks run in one folder, as nbgrader runs them, each once in a whole test run. The
-    solver's run executes every cell. A blank one leaves out those that show the same there, whatever the
-    exercises hold: to run them again would find nothing.
+    All of a student's notebooks run in one folder, as nbgrader runs them, each once in a whole test run.
     """
     work = {"blank": classroom / "release" / "ladder", "solver": classroom / "solved"}
 
@@ -277,11 +286,10 @@ def executed(classroom, once, kernelspecs):
                 folder = done.parents[3] / "running" / student
                 shutil.copytree(work[student], folder, dirs_exist_ok=True)
                 notebook = read(folder / path.name)
-                if student == "blank":
-                    kept = depending(notebook.cells)
-                    for place, cell in enumerate(code(notebook)):
-                        cell.metadata["tags"] = [] if place in kept else ["skip-execution"]
-                specs = KernelSpecManager(kernel_dirs=[str(kernelspecs)], ensure_native_kernel=False)
+                kept = run_by(student, code(notebook), pytestconfig.getoption("--thorough"))
+                for place, cell in enumerate(code(notebook)):
+                    cell.metadata["tags"] = [] if place in kept else ["skip-execution"]
+                specs = KernelSpecManager(kernel_dirs=[str(forked / "kernels")], ensure_native_kernel=False)
                 manager = AsyncKernelManager(kernel_name=forked_kernels.NAME, kernel_spec_manager=specs)
                 client = NotebookClient(notebook, km=manager, timeout=LIMIT, allow_errors=True)
                 client.execute(
@@ -333,9 +341,9 @@ def test_released_notebooks_are_the_exercises_as_they_are_given(classroom):
 @pytest.mark.slow
 @pytest.mark.parametrize("student", ["blank", "solver"])
 @pytest.mark.parametrize("path", PATHS, ids=lambda p: p.stem)
-def test_notebook_runs_to_its_end_without_an_error(executed, student, path):
+def test_notebook_runs_to_its_end_without_an_error(executed, student, path, pytestconfig):
     cells = code(read(executed(student, path)))
-    run = depending(cells) if student == "blank" else range(len(cells))
+    run = run_by(student, cells, pytestconfig.getoption("--thorough"))
     assert all(cells[place].execution_count for place in run if cells[place].source)
     assert [
         o for cell in cells for o in cell.outputs if o.output_type == "error" or o.get("name") == "stderr"
@@ -407,15 +415,15 @@ def test_nbgrader_validates_every_notebook(executed, path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", [p for p in PATHS if p.stem == "14_group_modes"], ids=lambda p: p.stem)
-def test_nbgrader_itself_runs_and_validates(classroom, path):
-    """The real tools and a fresh kernel. README's commands grade a solved notebook so."""
+def test_nbgrader_itself_runs_and_validates(classroom, nbgrader, path):
+    """nbgrader's own execution, in a kernel of its own. README's commands grade a solved notebook so."""
     checks = len(graded(read(path)))
     text = nbgrader(classroom / "release" / "ladder", "validate", path.name)
     assert f"VALIDATION FAILED ON {checks} CELL(S)" in text
 
 
 @pytest.mark.slow
-def test_validate_passes_a_right_kernel_whose_speed_this_machine_cannot_measure(tmp_path):
+def test_validate_passes_a_right_kernel_whose_speed_this_machine_cannot_measure(nbgrader, tmp_path):
     """The smallest notebook that has one: what step 3 imports, its solution in TileLang, and the check."""
     notebook = read(sync.NOTEBOOKS / "03_spatial_tiling.ipynb")
     first, *_ = code(notebook)
@@ -427,7 +435,7 @@ def test_validate_passes_a_right_kernel_whose_speed_this_machine_cannot_measure(
 
 
 @pytest.mark.slow
-def test_nbgrader_adds_up_the_same_points(classroom, executed, tmp_path):
+def test_nbgrader_adds_up_the_same_points(classroom, executed, nbgrader, tmp_path):
     """Executed work handed in: nbgrader puts its own cells back, reads every score and adds up. Five
     notebooks: steps, a copy, maps and repairs. With the course's configuration, a check cell that the first
     learner has copied costs nobody anything.
