@@ -59,6 +59,7 @@ def build(out: Path, only: tuple[str, ...] = (), jobs: int = 2, repository: str 
         text = (sync.NOTEBOOKS / name).read_text()
         (notebooks / name).write_text(pages.linked(made(text), repository))
     shutil.copy(HERE / "index.md", source)
+    (source / "moving.html").write_text(pages.moving(ran))
     return _sphinx(source, out / "html")
 
 

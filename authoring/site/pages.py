@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import html
 import re
+from collections.abc import Mapping
+from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
@@ -108,6 +110,17 @@ def _attempt(cell: NotebookNode, fault: str) -> NotebookNode:
     source = f"<details class='attempt'>{summary}{_on_the_site(verdict)}</details>"
     # a line break would end the block of HTML
     return nbformat.v4.new_markdown_cell(source.replace("\n", "&#10;"))
+
+
+def moving(ran: Mapping[Path, NotebookNode]) -> str:
+    """The first timeline of the notebook on pipelines, or of any that ran; nothing where there is none."""
+    for path in sorted(ran, key=lambda path: not path.name.startswith("05")):
+        for cell in ran[path].cells:
+            if cell.cell_type == "code" and cell.source.startswith("timeline("):
+                for output in cell.outputs:
+                    if found := output.get("data", {}).get("text/html"):
+                        return found
+    return ""
 
 
 def symptoms(text: str) -> str:

@@ -57,6 +57,14 @@ def test_a_page_shows_one_wrong_attempt_in_each_language_folded():
         assert cell.source.startswith("<details") and "9 of 10 points" in cell.source
 
 
+def test_the_first_page_shows_a_run_that_moves():
+    notebook = read(PATH)
+    cell = next(cell for cell in notebook.cells if cell.source.startswith("timeline("))
+    cell.outputs = [nbformat.v4.new_output("display_data", {"text/html": "<svg></svg>"})]
+    assert pages.moving({PATH: notebook}) == "<svg></svg>"
+    assert pages.moving({}) == ""
+
+
 @pytest.mark.parametrize(
     "text, repository, made",
     [
