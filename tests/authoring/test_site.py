@@ -57,6 +57,16 @@ def test_a_page_shows_one_wrong_attempt_in_each_language_folded():
         assert cell.source.startswith("<details") and "9 of 10 points" in cell.source
 
 
+def test_a_timeline_names_lines_and_shows_no_code_of_a_solution():
+    shown = (
+        '{"steps":[["a","b"]],"lines":[["your cell, line 3","x = \\"1]\\""],["step05.py, line 4","y"]],"z":1}'
+    )
+    page = pages.page(read(PATH), solved(PATH, shown))
+    made = '{"steps":[["a","b"]],"lines":[["your cell, line 3",""],["step05.py, line 4",""]],"z":1}'
+    found = [o.data["text/html"] for cell in page.cells for o in cell.get("outputs", [])]
+    assert found and set(found) == {made}
+
+
 def test_the_first_page_shows_a_run_that_moves():
     notebook = read(PATH)
     cell = next(cell for cell in notebook.cells if cell.source.startswith("timeline("))
