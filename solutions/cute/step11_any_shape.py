@@ -1,4 +1,4 @@
-"""Step 11: a plan for each size: tile, cluster and order by a model; D leaves under the next tile."""
+"""Step 11: a plan for each size, by a model; D leaves while the next tile is multiplied."""
 
 from typing import NamedTuple
 
@@ -28,8 +28,39 @@ class Plan(NamedTuple):
     keep: tuple = (None, None, None)  # L2 policies of A, B and D
 
 
+TILES = (128, 256), (128, 224), (128, 192), (128, 160), (128, 128), (256, 128)
+CLOCK, POWER = 1.62e9, 700  # Hz inside a launch, and watts
+LAUNCH, TURN = 6000, 800  # cycles: of a launch, and between two tiles
+FLOP_J, BYTE_J = 0.74e-12, 18e-12  # joules: of a FLOP, and of a byte from L2
+
+
+def seconds(M, N, K, plan):
+    """What a launch takes by the model: waves of tiles, and bytes that come from L2."""
+    height = plan.block_M * plan.cluster_M
+    clusters = -(-M // height) * -(-N // plan.block_N)
+    waves = -(-clusters // (plan.num_ctas // plan.cluster_M))
+    deep = -(-K // block_K) * block_K
+    tile_flop = 2 * plan.block_M * plan.block_N * deep
+    cycles = LAUNCH + waves * (tile_flop / 4096 + TURN)  # an SM does 4096 FLOP a cycle
+    bytes_moved = clusters * (height + plan.block_N) * deep * 2
+    joules = FLOP_J * clusters * plan.cluster_M * tile_flop + BYTE_J * bytes_moved
+    return max(cycles / CLOCK, joules / POWER)
+
+
+def choose(M, N, K, widest=2):
+    """The plan that takes least by the model, with clusters of up to ``widest`` CTAs."""
+    plans = []
+    for block_M, block_N in TILES:
+        epi_N = 64 if block_N % 64 == 0 else 32
+        for cluster_M in [size for size in (2, 1, 4) if size <= widest]:
+            # a GPC of 16 or 18 SMs has room for four clusters of 4
+            for num_ctas in (128, 132) if cluster_M < 4 else (128,):
+                plans.append(Plan(block_M, block_N, cluster_M, 1, num_ctas, epi_N=epi_N))
+    return min(plans, key=lambda plan: seconds(M, N, K, plan))
+
+
 def gemm(M, N, K, plan=None):
-    plan = plan or Plan()
+    plan = plan or choose(M, N, K)
     block_M, block_N, cluster_M, cluster_N, num_ctas, panel, epi_N, *switches = plan
     max_stages, overlap, back, keep = switches
     assert N % 8 == 0 and K % 8 == 0, "TMA takes rows of a multiple of 16 bytes"
@@ -68,7 +99,9 @@ def gemm(M, N, K, plan=None):
         warpgroup.commit_group()
 
     @cute.jit
-    def store(c, tile, rank, warp_idx, team, to_shared, out_src, out_dst, store_D, D_src, D_dst):
+    def store(
+        c, tile, rank, warp_idx, team, to_shared, out_src, out_dst, store_D, D_src, D_dst
+    ):
         """One chunk of D: from registers to shared memory, and from there by TMA."""
         m, n = place(tile, rank)
         # two buffers take turns, also from tile to tile
@@ -80,9 +113,7 @@ def gemm(M, N, K, plan=None):
         for i in cutlass.range_constexpr(width):
             group = c * width + i
             for j in cutlass.range_constexpr(cute.size(out_src, mode=[1])):
-                cute.copy(
-                    to_shared, out_src[(None, group), j, 0], out_dst[None, j, i, buffer]
-                )
+                cute.copy(to_shared, out_src[(None, group), j, 0], out_dst[None, j, i, buffer])
         cute.arch.fence_view_async_shared()
         team.arrive_and_wait()
         if warp_idx == 4:

@@ -1,4 +1,4 @@
-"""Step 11: a plan for each size: tile, cluster and order by a model; D leaves under the next tile."""
+"""Step 11: a plan for each size, by a model; D leaves while the next tile is multiplied."""
 
 from typing import NamedTuple
 
@@ -11,11 +11,12 @@ rows_each = T.GemmWarpPolicy.FullRow  # a consumer has its share of the tile's r
 
 
 class Plan(NamedTuple):
-    """What the kernel leaves open. A cluster is ``cluster`` tiles of D below each other."""
+    """What the kernel leaves open. A cluster is cluster_M x 1 tiles of D."""
 
     block_M: int = 128
     block_N: int = 256
-    cluster: int = 2  # CTAs that share a tile of B
+    cluster_M: int = 2  # CTAs that share a tile of B
+    cluster_N: int = 1  # TileLang's scheduler clusters rows alone
     num_ctas: int = 128
     panel: int = 8  # cluster tiles, in M, that are walked through N together
     epi_N: int = 64  # columns of D that leave at a time
@@ -25,15 +26,47 @@ class Plan(NamedTuple):
     keep: tuple = (None, None, None)  # L2 policies of A, B and D
 
 
+TILES = (128, 256), (128, 224), (128, 192), (128, 160), (128, 128), (256, 128)
+CLOCK, POWER = 1.62e9, 700  # Hz inside a launch, and watts
+LAUNCH, TURN = 6000, 800  # cycles: of a launch, and between two tiles
+FLOP_J, BYTE_J = 0.74e-12, 18e-12  # joules: of a FLOP, and of a byte from L2
+
+
+def seconds(M, N, K, plan):
+    """What a launch takes by the model: waves of tiles, and bytes that come from L2."""
+    height = plan.block_M * plan.cluster_M
+    clusters = -(-M // height) * -(-N // plan.block_N)
+    waves = -(-clusters // (plan.num_ctas // plan.cluster_M))
+    deep = -(-K // block_K) * block_K
+    tile_flop = 2 * plan.block_M * plan.block_N * deep
+    cycles = LAUNCH + waves * (tile_flop / 4096 + TURN)  # an SM does 4096 FLOP a cycle
+    bytes_moved = clusters * (height + plan.block_N) * deep * 2
+    joules = FLOP_J * clusters * plan.cluster_M * tile_flop + BYTE_J * bytes_moved
+    return max(cycles / CLOCK, joules / POWER)
+
+
+def choose(M, N, K, widest=2):
+    """The plan that takes least by the model, with clusters of up to ``widest`` CTAs."""
+    plans = []
+    for block_M, block_N in TILES:
+        epi_N = 64 if block_N % 64 == 0 else 32
+        for cluster_M in [size for size in (2, 1, 4) if size <= widest]:
+            # a GPC of 16 or 18 SMs has room for four clusters of 4
+            for num_ctas in (128, 132) if cluster_M < 4 else (128,):
+                plans.append(Plan(block_M, block_N, cluster_M, 1, num_ctas, epi_N=epi_N))
+    return min(plans, key=lambda plan: seconds(M, N, K, plan))
+
+
 def gemm(M, N, K, plan=None):
-    plan = plan or Plan()
-    block_M, block_N, cluster, num_ctas, panel, epi_N, max_stages, overlap, back, keep = plan
+    plan = plan or choose(M, N, K)
+    block_M, block_N, cluster, _, num_ctas, panel, epi_N, *switches = plan
+    max_stages, overlap, back, keep = switches
     assert N % 8 == 0 and K % 8 == 0, "TMA takes rows of a multiple of 16 bytes"
     if M <= block_M:  # one tile has no neighbour to share with
         cluster = 1
     left = SHARED - 1024 - 2 * block_M * epi_N * 2  # less barriers, and D's two buffers
     num_stages = min(max_stages, left // ((block_M + block_N) * block_K * 2))
-    # tiles at D's edge hang over it: TMA brings zeros from there, and drops what is stored there
+    # tiles at D's edge hang over it: TMA brings zeros from there, and drops stores to there
     k_tiles, chunks = T.ceildiv(K, block_K), block_N // epi_N
     work = T.ceildiv(M, block_M), T.ceildiv(N, block_N), num_ctas // cluster
     # the first K tiles: each takes a chunk of the tile before along, the last all that are left
@@ -51,9 +84,7 @@ def gemm(M, N, K, plan=None):
         T.fence_proxy_async()
         T.sync_threads(1, 128 * consumers)
         part = slice(n + c * epi_N, n + (c + 1) * epi_N)
-        T.tma_copy(
-            D_shared[buffer, :, :], D[m : m + block_M, part], eviction_policy=keep[2]
-        )
+        T.tma_copy(D_shared[buffer, :, :], D[m : m + block_M, part], eviction_policy=keep[2])
 
     @T.prim_func
     def main(
@@ -115,11 +146,17 @@ def gemm(M, N, K, plan=None):
                         T.mbarrier_wait_parity(full[stage], (it // num_stages) & 1)
                         operands = A_shared[stage, :, :], B_shared[stage, :, :]
                         T.wgmma_gemm(
-                            *operands, acc, transpose_B=True, clear_accum=(k == 0), policy=rows_each
+                            *operands,
+                            acc,
+                            transpose_B=True,
+                            clear_accum=(k == 0),
+                            policy=rows_each,
                         )
                         if overlap and tiles.current_iter > 0:
                             for c in T.unroll(k, chunks if k == peel - 1 else k + 1):
-                                store(c, tiles.current_iter - 1, m_last, n_last, out, D_shared, D)
+                                store(
+                                    c, tiles.current_iter - 1, m_last, n_last, out, D_shared, D
+                                )
                         T.wait_wgmma(1)
                         if k > 0 and thread % 128 < cluster:
                             T.mbarrier_arrive(empty[(it - 1) % num_stages], thread % 128)
