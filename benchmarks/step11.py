@@ -55,11 +55,11 @@ SHAPES = {
     "ragged 7784": (7784, 4680, 3336),
 }
 EVICT_FIRST, EVICT_LAST = 0x12F0000000000000, 0x14F0000000000000  # createpolicy's, as CuTe DSL takes them
-KEEP = {
-    "cute": (EVICT_LAST, EVICT_LAST, EVICT_FIRST),
-    "tilelang": ("evict_last", "evict_last", "evict_first"),
+HINTS = {  # L2 policies of A, B and D
+    "keep A and B": ("last", "last", "first"),
+    "keep A": ("last", "first", "first"),
+    "D first out": (None, None, "first"),
 }
-FIRST = {"cute": (None, None, EVICT_FIRST), "tilelang": (None, None, "evict_first")}
 SLICES = {"epi_N": 32}  # for tiles that are no multiple of 64 wide, or leave room for a stage more
 
 # name: the fields of the plan that differ from step 10's tile, cluster, CTAs and order
@@ -81,8 +81,10 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "overlap, 128x224, 132": {"block_N": 224, "num_ctas": 132, **SLICES},
     "overlap, 128x160, 132": {"block_N": 160, "num_ctas": 132, **SLICES},
     "overlap, no cluster, 132": {"cluster_M": 1, "num_ctas": 132},
-    "overlap, keep A and B": {"keep": "KEEP"},
-    "overlap, D first out": {"keep": "FIRST"},
+    "overlap, keep A": {"keep": "keep A"},
+    "overlap, cluster 4x1, keep A": {"cluster_M": 4, "keep": "keep A"},
+    "overlap, keep A and B": {"keep": "keep A and B"},
+    "overlap, D first out": {"keep": "D first out"},
     "overlap, panel 4": {"panel": 4},
     "overlap, panel 16": {"panel": 16},
     "overlap, K forwards": {"back": False},
@@ -126,6 +128,13 @@ def points(choose: Callable[..., Any]) -> list[tuple[Point, dict[str, Any]]]:
     return list(found.items())
 
 
+def policies(dsl: str, hint: str) -> tuple:
+    """L2 policies of A, B and D as this DSL names them."""
+    names = {"cute": {"first": EVICT_FIRST, "last": EVICT_LAST}}
+    own = names.get(dsl, {"first": "evict_first", "last": "evict_last"})
+    return tuple(own.get(policy) for policy in HINTS.get(hint, (None, None, None)))
+
+
 def build(path: str) -> None:
     """Compile the points and write the archive."""
     from course_utils.compile.errors import CompileError
@@ -146,8 +155,7 @@ def build(path: str) -> None:
         archive.writestr("__main__.py", "import sys, step11\nsys.exit(step11.run())\n")
         wanted = points(step["cute"].choose)
         for index, ((name, dsl, size, mode), fields) in enumerate(wanted):
-            keep = {"KEEP": KEEP, "FIRST": FIRST}.get(fields.get("keep", ""))
-            plan = step[dsl].Plan(**{**fields, **({"keep": keep[dsl]} if keep else {})})
+            plan = step[dsl].Plan(**{**fields, "keep": policies(dsl, fields.get("keep", ""))})
             key = dsl, size, plan
             if key not in made:
                 try:
