@@ -9,7 +9,7 @@ from cutlass.cute.nvgpu import OperandMajorMode, cpasync, warp, warpgroup
 from cutlass.memory import SmemAllocator
 
 block_K, consumers = 64, 2
-SMS, SHARED = 132, 232_448  # of an H200: SMs, and bytes of shared memory that a CTA can have
+SHARED = 232_448  # bytes of shared memory that a CTA can have
 
 
 class Plan(NamedTuple):
@@ -63,7 +63,8 @@ def gemm(M, N, K, plan=None):
     plan = plan or choose(M, N, K)
     block_M, block_N, cluster_M, cluster_N, num_ctas, panel, epi_N, *switches = plan
     max_stages, overlap, back, keep = switches
-    assert N % 8 == 0 and K % 8 == 0, "TMA takes rows of a multiple of 16 bytes"
+    legal = -(-N // 8) * 8, -(-K // 8) * 8
+    assert (N, K) == legal, f"TMA needs rows of whole 16 bytes: the next N and K are {legal}"
     if M <= block_M:  # one tile has no neighbour to share with
         cluster_M = 1
     if N <= block_N:
@@ -117,8 +118,11 @@ def gemm(M, N, K, plan=None):
         cute.arch.fence_view_async_shared()
         team.arrive_and_wait()
         if warp_idx == 4:
-            hint = {"cache_policy": cutlass.Int64(keep[2])} if keep[2] else {}
-            cute.copy(store_D, D_src[None, buffer], D_dst[None, m, n * chunks + c], **hint)
+            chunk = n * chunks + c
+            # D of one chunk alone has no second one: its place would be that of the first
+            if chunk * epi_N < N:
+                hint = {"cache_policy": cutlass.Int64(keep[2])} if keep[2] else {}
+                cute.copy(store_D, D_src[None, buffer], D_dst[None, m, chunk], **hint)
             cute.arch.cp_async_bulk_commit_group()
 
     @cute.kernel

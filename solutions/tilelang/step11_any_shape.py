@@ -61,7 +61,8 @@ def gemm(M, N, K, plan=None):
     plan = plan or choose(M, N, K)
     block_M, block_N, cluster, _, num_ctas, panel, epi_N, *switches = plan
     max_stages, overlap, back, keep = switches
-    assert N % 8 == 0 and K % 8 == 0, "TMA takes rows of a multiple of 16 bytes"
+    legal = -(-N // 8) * 8, -(-K // 8) * 8
+    assert (N, K) == legal, f"TMA needs rows of whole 16 bytes: the next N and K are {legal}"
     if M <= block_M:  # one tile has no neighbour to share with
         cluster = 1
     left = SHARED - 1024 - 2 * block_M * epi_N * 2  # less barriers, and D's two buffers
