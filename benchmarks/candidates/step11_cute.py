@@ -100,7 +100,9 @@ def gemm(M, N, K, plan=None):
         warpgroup.commit_group()
 
     @cute.jit
-    def store(c, tile, rank, warp_idx, team, to_shared, out_src, out_dst, store_D, D_src, D_dst):
+    def store(
+        c, tile, rank, warp_idx, team, to_shared, out_src, out_dst, store_D, D_src, D_dst
+    ):
         """One chunk of D: from registers to shared memory, and from there by TMA."""
         m, n = place(tile, rank)
         # two buffers take turns, also from tile to tile
@@ -139,7 +141,9 @@ def gemm(M, N, K, plan=None):
         pipe = pipeline.PipelineTmaAsync.create(
             num_stages=num_stages,
             producer_group=pipeline.CooperativeGroup(pipeline.Agent.Thread),
-            consumer_group=pipeline.CooperativeGroup(pipeline.Agent.Thread, sharing * consumers * 4),
+            consumer_group=pipeline.CooperativeGroup(
+                pipeline.Agent.Thread, sharing * consumers * 4
+            ),
             tx_count=tile_bytes,
             barrier_storage=barriers,
             cta_layout_vmnk=cute.make_layout((1, cluster_M, cluster_N, 1)),
@@ -195,8 +199,12 @@ def gemm(M, N, K, plan=None):
                         k = step if forth else k_tiles - 1 - step
                         pipe.producer_acquire(load)
                         s, full = load.index, pipe.producer_get_barrier(load)
-                        cute.copy(load_A, A_src[None, m, k], A_dst[None, s], tma_bar_ptr=full, **how_A)
-                        cute.copy(load_B, B_src[None, n, k], B_dst[None, s], tma_bar_ptr=full, **how_B)
+                        cute.copy(
+                            load_A, A_src[None, m, k], A_dst[None, s], tma_bar_ptr=full, **how_A
+                        )
+                        cute.copy(
+                            load_B, B_src[None, n, k], B_dst[None, s], tma_bar_ptr=full, **how_B
+                        )
                         load.advance()
                     if cutlass.const_expr(back):
                         forth = not forth
@@ -260,7 +268,10 @@ def gemm(M, N, K, plan=None):
         load_A, A = cpasync.make_tiled_tma_atom(op_A, A, stage_A, tile_A, cluster_N)
         load_B, B = cpasync.make_tiled_tma_atom(op_B, B, stage_B, tile_B, cluster_M)
         store_D, D = cpasync.make_tiled_tma_atom(
-            cpasync.CopyBulkTensorTileS2GOp(), D, cute.select(layout_D, [0, 1]), (block_M, epi_N)
+            cpasync.CopyBulkTensorTileS2GOp(),
+            D,
+            cute.select(layout_D, [0, 1]),
+            (block_M, epi_N),
         )
         fp16, fp32, shape = cutlass.Float16, cutlass.Float32, (64, block_N, 16)
         source, k_major = warpgroup.OperandSource.SMEM, OperandMajorMode.K

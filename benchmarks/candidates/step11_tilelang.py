@@ -88,7 +88,11 @@ def gemm(M, N, K, plan=None):
         T.tma_copy(D_shared[buffer, :, :], D[m : m + block_M, part], eviction_policy=keep[2])
 
     @T.prim_func
-    def main(A: T.Tensor((M, K), T.float16), B: T.Tensor((N, K), T.float16), D: T.Tensor((M, N), T.float16)):
+    def main(
+        A: T.Tensor((M, K), T.float16),
+        B: T.Tensor((N, K), T.float16),
+        D: T.Tensor((M, N), T.float16),
+    ):
         with T.ClusterKernel(num_ctas, cluster_dims=cluster, threads=threads) as cta:
             A_shared = T.alloc_shared((num_stages, block_M, block_K), T.float16)
             B_shared = T.alloc_shared((num_stages, block_N, block_K), T.float16)
@@ -119,7 +123,10 @@ def gemm(M, N, K, plan=None):
                             j = T.if_then_else(forth, k, k_tiles - 1 - k)
                             ks = slice(j * block_K, (j + 1) * block_K)
                             T.tma_copy(
-                                A[ms, ks], A_shared[stage, :, :], barrier=full[stage], eviction_policy=keep[0]
+                                A[ms, ks],
+                                A_shared[stage, :, :],
+                                barrier=full[stage],
+                                eviction_policy=keep[0],
                             )
                             T.tma_copy(
                                 B[ns, ks],
@@ -139,10 +146,18 @@ def gemm(M, N, K, plan=None):
                         stage = it % num_stages
                         T.mbarrier_wait_parity(full[stage], (it // num_stages) & 1)
                         operands = A_shared[stage, :, :], B_shared[stage, :, :]
-                        T.wgmma_gemm(*operands, acc, transpose_B=True, clear_accum=(k == 0), policy=rows_each)
+                        T.wgmma_gemm(
+                            *operands,
+                            acc,
+                            transpose_B=True,
+                            clear_accum=(k == 0),
+                            policy=rows_each,
+                        )
                         if overlap and tiles.current_iter > 0:
                             for c in T.unroll(k, chunks if k == peel - 1 else k + 1):
-                                store(c, tiles.current_iter - 1, m_last, n_last, out, D_shared, D)
+                                store(
+                                    c, tiles.current_iter - 1, m_last, n_last, out, D_shared, D
+                                )
                         T.wait_wgmma(1)
                         if k > 0 and thread % 128 < cluster:
                             T.mbarrier_arrive(empty[(it - 1) % num_stages], thread % 128)
