@@ -323,21 +323,23 @@ COUNTED = {  # a counter's name, to its column and unit
     "instructions": ("instructions, million", 1e6),
     "l2_bytes": ("L2, MB", 1e6),
     "dram_read_bytes": ("DRAM read, MB", 1e6),
+    "tma_load_bytes": ("TMA loads, MB", 1e6),
 }
 
 
-def counters(*names: str, size: int = 4096) -> None:
-    """Show recorded counters of one launch of ``size`` cubed for steps ("step05"), variants ("step09, no
-    multicast") or "cublas". Raises nothing.
+def counters(*names: str, size: int | tuple[int, int, int] = 4096) -> None:
+    """Show recorded counters of one launch for steps ("step05"), variants ("step09, no multicast") or
+    "cublas". ``size`` is M, N, K, or one number for all three. Raises nothing.
     """
     try:
+        sizes = [size] * 3 if isinstance(size, int) else list(size)
         data = measured.load("counters")
         rows = []
         for name in names:
             # a variant is an entry of its own name; a step's are "step05 tilelang" and "step05 cute"
             found = [e for e in data["entries"] if name in (e["name"], e["step"])]
             for e in [e for e in found if e["name"] == name] or [e for e in found if "," not in e["name"]]:
-                launch = next((one for one in e["launches"] if list(one["size"]) == [size] * 3), None)
+                launch = next((one for one in e["launches"] if list(one["size"]) == sizes), None)
                 counted = launch["counters"] if launch else {}
                 cells = [
                     _figure(counted[key] / unit) if key in counted else "not read"
@@ -351,8 +353,8 @@ def counters(*names: str, size: int = 4096) -> None:
         missing = [name for name in names if not any(name == row[0] for row in rows)]
         where = data["provenance"]
         _say(
-            f"One launch at {size}, caches cold. Recorded: counters.json: {where['gpu']}, {where['date']}, "
-            f"driver {where['driver']}, ncu {where['ncu']}."
+            f"One launch at {_at(sizes)}, caches cold. Recorded: counters.json: {where['gpu']}, "
+            f"{where['date']}, driver {where['driver']}, ncu {where['ncu']}."
             + (f" Nothing is recorded as {', '.join(missing)}." if missing else "")
         )
     except Exception as error:
@@ -365,8 +367,12 @@ def _figure(value: float) -> str:
 
 def _run(timing: dict) -> str:
     """ "4096 burst" or "8192 x 2304 x 5120 burst"."""
-    size = timing["size"]
-    return f"{size[0] if len(set(size)) == 1 else ' x '.join(map(str, size))} {timing['mode']}"
+    return f"{_at(timing['size'])} {timing['mode']}"
+
+
+def _at(size: list[int]) -> str:
+    """ "4096" or "8192 x 2304 x 5120"."""
+    return str(size[0]) if len(set(size)) == 1 else " x ".join(map(str, size))
 
 
 def what_if(name: str, guess: str | None = None, dsl: str | None = None) -> None:
