@@ -22,10 +22,12 @@ from IPython import get_ipython
 from IPython.core.displaypub import DisplayPublisher
 from IPython.display import display
 
+from course_utils.artifact import SM_COUNT
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS, NotYet, compile_factory
 from course_utils.compile.load import file_source, load_planted, planted, solution_path, without_markers
 from course_utils.drills.show import drill as drill
+from course_utils.figures.tiles import order
 from course_utils.grading import copy as copies
 from course_utils.grading import gemm as gemms
 from course_utils.grading import maps, steps
@@ -316,18 +318,19 @@ COUNTED = {  # a counter's name, to its column and unit
 }
 
 
-def counters(*names: str, size: int = 4096) -> None:
-    """Show recorded counters of one launch of ``size`` cubed for steps ("step05"), variants ("step09, no
-    multicast") or "cublas". Raises nothing.
+def counters(*names: str, size: int | tuple[int, int, int] = 4096) -> None:
+    """Show recorded counters of one launch for steps ("step05"), variants ("step09, no multicast") or
+    "cublas". ``size`` is M, N, K, or one number for all three. Raises nothing.
     """
     try:
+        sizes = [size] * 3 if isinstance(size, int) else list(size)
         data = measured.load("counters")
         rows = []
         for name in names:
             # a variant is an entry of its own name; a step's are "step05 tilelang" and "step05 cute"
             found = [e for e in data["entries"] if name in (e["name"], e["step"])]
             for e in [e for e in found if e["name"] == name] or [e for e in found if "," not in e["name"]]:
-                launch = next((one for one in e["launches"] if list(one["size"]) == [size] * 3), None)
+                launch = next((one for one in e["launches"] if list(one["size"]) == sizes), None)
                 counted = launch["counters"] if launch else {}
                 cells = [
                     _figure(counted[key] / unit) if key in counted else "not read"
@@ -341,8 +344,8 @@ def counters(*names: str, size: int = 4096) -> None:
         missing = [name for name in names if not any(name == row[0] for row in rows)]
         where = data["provenance"]
         _say(
-            f"One launch at {size}, caches cold. Recorded: counters.json: {where['gpu']}, {where['date']}, "
-            f"driver {where['driver']}, ncu {where['ncu']}."
+            f"One launch at {_at(sizes)}, caches cold. Recorded: counters.json: {where['gpu']}, "
+            f"{where['date']}, driver {where['driver']}, ncu {where['ncu']}."
             + (f" Nothing is recorded as {', '.join(missing)}." if missing else "")
         )
     except Exception as error:
@@ -355,8 +358,12 @@ def _figure(value: float) -> str:
 
 def _run(timing: dict) -> str:
     """ "4096 burst" or "8192 x 2304 x 5120 burst"."""
-    size = timing["size"]
-    return f"{size[0] if len(set(size)) == 1 else ' x '.join(map(str, size))} {timing['mode']}"
+    return f"{_at(timing['size'])} {timing['mode']}"
+
+
+def _at(size: list[int]) -> str:
+    """ "4096" or "8192 x 2304 x 5120"."""
+    return str(size[0]) if len(set(size)) == 1 else " x ".join(map(str, size))
 
 
 def what_if(name: str, guess: str | None = None, dsl: str | None = None) -> None:
@@ -444,6 +451,26 @@ def timeline(
             _say(str(finding))
         if emulation.finished and not tried.found.ok:
             _say(f"D is wrong: {tried.found.diagnosis}")
+
+
+def panels(tiles_M: int, tiles_N: int, at_once: int = SM_COUNT) -> None:
+    """Show what the first ``at_once`` tiles of D read of A and B in one round of K, by the width of a panel.
+
+    D has ``tiles_M`` x ``tiles_N`` tiles. Raises nothing.
+    """
+    with _at_work("counting tiles", "The tiles cannot be counted") as place:
+        if tiles_M < 1 or tiles_N < 1 or at_once < 1:
+            raise ValueError("rows, columns and tiles at once are numbers from 1 on")
+        widths = sorted({1, 2, 4, 8, 16, 32, tiles_N} & set(range(1, tiles_N + 1)))
+        rows = []
+        for panel in widths:
+            count = min(at_once, tiles_M * tiles_N)
+            tiles = [order(number, tiles_M, tiles_N, panel) for number in range(count)]
+            A, B = len({m for m, _ in tiles}), len({n for _, n in tiles})
+            name = f"{panel}, so row after row" if panel == tiles_N else str(panel)
+            rows.append([name, str(A), str(B), str(A + B)])
+        head = ["columns in a panel", "rows of A", "columns of B", "different tiles"]
+        place.shows(_table(head, rows))
 
 
 def _say(text: str) -> None:

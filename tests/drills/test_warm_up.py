@@ -18,13 +18,16 @@ def cells(name):
 
 @pytest.mark.parametrize("name", deck.DECK)
 def test_a_notebook_drills_before_its_first_exercise(name):
+    """All of its drills at once, or each where the text has made it answerable: none twice, none left out."""
     sources = [cell.source for cell in cells(name)]
     places = [place for place, source in enumerate(sources) if "drill(" in source]
-    assert [sources[place] for place in places] == [f'drill("{name}")']
+    asked = [sources[place] for place in places]
+    each = [f'drill("{name}", {number})' for number in range(1, len(deck.DECK[name]) + 1)]
+    assert asked == [f'drill("{name}")'] or sorted(asked) == each
     first = next(
         place for place, cell in enumerate(cells(name)) if "generated" in cell.metadata.get("course", {})
     )
-    assert places[0] < first and "**Warm up**" in sources[places[0] - 1]
+    assert places[-1] < first and "**Warm up**" in sources[places[0] - 1]
     assert re.search(r"^from course_utils.notebook import .*\bdrill\b", "\n".join(sources), re.M)
 
 
