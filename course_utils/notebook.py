@@ -22,10 +22,12 @@ from IPython import get_ipython
 from IPython.core.displaypub import DisplayPublisher
 from IPython.display import display
 
+from course_utils.artifact import SM_COUNT
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS, NotYet, compile_factory
 from course_utils.compile.load import file_source, load_planted, planted, solution_path, without_markers
 from course_utils.drills.show import drill as drill
+from course_utils.figures.tiles import order
 from course_utils.grading import copy as copies
 from course_utils.grading import gemm as gemms
 from course_utils.grading import maps, steps
@@ -470,6 +472,26 @@ def timeline(
             _say(str(finding))
         if emulation.finished and not tried.found.ok:
             _say(f"D is wrong: {tried.found.diagnosis}")
+
+
+def panels(tiles_M: int, tiles_N: int, at_once: int = SM_COUNT) -> None:
+    """Show what the first ``at_once`` tiles of D read of A and B in one round of K, by the width of a panel.
+
+    D has ``tiles_M`` x ``tiles_N`` tiles. Raises nothing.
+    """
+    with _at_work("counting tiles", "The tiles cannot be counted") as place:
+        if tiles_M < 1 or tiles_N < 1 or at_once < 1:
+            raise ValueError("rows, columns and tiles at once are numbers from 1 on")
+        widths = sorted({1, 2, 4, 8, 16, 32, tiles_N} & set(range(1, tiles_N + 1)))
+        rows = []
+        for panel in widths:
+            count = min(at_once, tiles_M * tiles_N)
+            tiles = [order(number, tiles_M, tiles_N, panel) for number in range(count)]
+            A, B = len({m for m, _ in tiles}), len({n for _, n in tiles})
+            name = f"{panel}, so row after row" if panel == tiles_N else str(panel)
+            rows.append([name, str(A), str(B), str(A + B)])
+        head = ["columns in a panel", "rows of A", "columns of B", "different tiles"]
+        place.shows(_table(head, rows))
 
 
 def _say(text: str) -> None:

@@ -2,6 +2,7 @@
 and never raises.
 """
 
+import re
 import sys
 from dataclasses import replace
 
@@ -206,6 +207,27 @@ def test_counters_shows_the_files_figures():
 
 def test_counters_of_another_size_were_not_read():
     assert "not read" in shown(lambda: notebook.counters("step09", size=77))[1]
+
+
+def test_counters_of_a_size_that_is_no_cube():
+    _, text, _ = shown(lambda: notebook.counters("step06", size=(8192, 2304, 5120)))
+    launches = next(e for e in measured.load("counters")["entries"] if e["name"] == "step06 cute")["launches"]
+    launch = next(one for one in launches if one["size"] == [8192, 2304, 5120])
+    assert f"{launch['counters']['seconds'] * 1e6:,.0f}" in text and "at 8192 x 2304 x 5120" in text
+
+
+def test_panels_counts_what_tiles_share():
+    _, text, html = shown(notebook.panels, 64, 64)
+    lines = [re.split(r"  +", line) for line in text.splitlines()]
+    assert ["4", "33", "4", "37"] in lines and ["8", "17", "8", "25"] in lines
+    assert lines[-1] == ["64, so row after row", "3", "64", "67"] and "<table>" in html
+    assert "18, so row after row" in shown(notebook.panels, 64, 18)[1]
+    assert shown(notebook.panels, 2, 1)[1].splitlines()[-1].endswith("2          1             3")
+
+
+@pytest.mark.parametrize("tiles", [(0, 4), (4, -1), ("a", 4), (4, None)])
+def test_panels_of_no_tiles_are_told_in_words(tiles):
+    assert "The tiles cannot be counted" in shown(notebook.panels, *tiles)[1]
 
 
 def test_recorded_names_what_is_not_there():

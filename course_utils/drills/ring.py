@@ -161,8 +161,8 @@ def old_formula(rng: Random) -> Question:
         f"The tile {there}. What does the wait do?",
         right,
         {name: words for name, words in wrong.items() if name != right},
-        f"full[{stage}] is in phase {barrier.phase}, the wait names parity {tile & 1}, and (k // {stages}) & "
-        f"1 would be {parity}.",
+        f"full[{stage}] is in phase {barrier.phase}, and the wait names parity {tile & 1}. Tile {tile} comes "
+        f"in round {tile // stages} of the ring, which has parity {parity}.",
         lambda answer: (
             Row("phase now", (Cell(f"{barrier.phase}, parity {barrier.phase & 1}"),)),
             Row("wait", (Cell(f"parity {tile & 1}", "wait"),)),

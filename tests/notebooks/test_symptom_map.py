@@ -52,11 +52,14 @@ TEXTS = [alike(text) for text in (*templates(), *THEIRS)]
 
 
 def rows():
-    """The rows of each notebook's table of what can go wrong."""
+    """The rows of each notebook's tables of what can go wrong, in the cells of that section."""
     for path in sorted((ROOT / "notebooks").glob("[01]*.ipynb")):
+        inside = False
         for cell in json.loads(path.read_text())["cells"]:
             text = "".join(cell["source"])
-            if "## What can go wrong" in text:
+            if cell["cell_type"] == "markdown" and (heading := re.search(r"^## (.+)$", text, re.M)):
+                inside = heading[1] == "What can go wrong"
+            if cell["cell_type"] == "markdown" and inside:
                 yield from (line for line in text.splitlines() if line.startswith("|"))
 
 

@@ -10,6 +10,9 @@ from authoring import sync
 CELL = 250  # words of a Markdown cell at most: tables, code, comments and what is folded count too
 RUN = 300  # words at most until the reader runs, moves or answers something
 DONE = [  # notebooks that keep to it, one a line
+    "05_pipeline",
+    "06_persistent",
+    "07_warp_specialization",
     "08_deeper_pipeline",
     "09_cluster",
     "10_multi_consumer",
