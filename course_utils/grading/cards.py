@@ -83,7 +83,14 @@ def of_text(text: str, topic: str, more: Iterable[str] = ()) -> Card:
     head, left = " ".join(sentences[:count]), sentences[count:]
     # one long sentence: as far as its last clause that fits
     if len(head.split()) > room or len(head) > LETTERS:
-        head, cut = _cut(head, room)
+        wanted, found, there = head.partition("; found ")
+        briefs = [re.sub(r" [(][^()]*[)]", "", wanted), re.split(r": | [(]", wanted)[0]]
+        fitting = [one for one in briefs if len(f"{one}{found}{there}".split()) <= room]
+        # what is there says more than all that is wanted; how often an idea was seen says less
+        if found and fitting and not there.startswith("it in "):
+            head, cut = f"{fitting[0]}{found}{there}", head
+        else:
+            head, cut = _cut(head, room)
         left = [cut, *left]
     rest = [" ".join(left)] if left else []
     return Card(head, place, code, topic, (*rest, *under, *more))
