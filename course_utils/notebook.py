@@ -24,7 +24,15 @@ from IPython.display import display
 
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS, NotYet, compile_factory
-from course_utils.compile.load import file_source, load_planted, planted, solution_path, without_markers
+from course_utils.compile.load import (
+    BEGIN,
+    END,
+    file_source,
+    load_planted,
+    planted,
+    solution_path,
+    without_markers,
+)
 from course_utils.drills.show import drill as drill
 from course_utils.grading import copy as copies
 from course_utils.grading import gemm as gemms
@@ -204,6 +212,39 @@ def strip(here: str) -> None:
         place.shows(Words(strips.text(here, Path()), strips.markup(here, Path())))
 
 
+def machine(findings: Callable[[], list[tuple[str, bool, str]]]) -> None:
+    """Show what this machine can do: rows of (what, fine or not, in words), as ``course doctor`` finds them.
+
+    Raises nothing.
+    """
+    with _at_work("looking at this machine", "This machine cannot be looked at") as place:
+        rows = [["ok" if fine else "--", what, words] for what, fine, words in findings()]
+        place.shows(_table(["", "", "what there is"], rows))
+
+
+def points() -> None:
+    """Show what each step and each part of a check is worth. Raises nothing."""
+    try:
+        _show_points()
+    except Exception as error:
+        _say(f"The points cannot be shown: {type(error).__name__}: {error}")
+
+
+def _show_points() -> None:
+    parts = [[part, f"{tenths} of 10"] for part, tenths in steps.PARTS.items()]
+    display(_table(["part of a check", "share"], parts))
+    rows, open_points = [], 0.0
+    for step in steps.STEPS.values():
+        asked = "comes with right results"
+        if step.speed_floor:
+            asked = f"{step.speed_floor:.2f} of cuBLAS at 4096"
+            open_points += steps.part_points(step, "speed")
+        rows.append([step.id, step.title, str(step.points), asked])
+    display(_table(["step", "", "points", "speed"], rows))
+    whole = sum(step.points for step in steps.STEPS.values())
+    _say(f"In all {whole:g} points in each DSL, {whole - open_points:g} of them without a GPU.")
+
+
 def ladder(step: str | None = None) -> None:
     """Draw the ladder: your bars, where you have timed some, over the recorded ones; then your points. Raises
     nothing.
@@ -296,6 +337,29 @@ def recorded(*names: str) -> None:
         _say(f"The recorded figures cannot be shown: {type(error).__name__}: {error}")
 
 
+def cool_and_hot(*names: str) -> None:
+    """Show the SM clock and the power that were read while steps ("step03") were timed, beside cuBLAS, on a
+    cool chip and on a hot one. Raises nothing.
+    """
+    try:
+        data = measured.load()
+        found = [(e, t) for name in names for e in data["entries"] if e["step"] == name for t in e["timings"]]
+        rows = [
+            [
+                *(e["step"], steps.DSL_NAMES[e["dsl"]], _run(t)),
+                *(f"{t['tflops']:.0f}", f"{t['cublas_tflops']:.0f}"),
+                *(f"{t['gpu']['clock_mhz']:.0f}", f"{t['gpu']['power_w']:.0f}"),
+            ]
+            for e, t in found
+            if len(set(t["size"])) == 1
+        ]
+        display(_table(["", "DSL", "run", "TFLOP/s", "cuBLAS", "MHz", "W"], rows))
+        where = data["provenance"]
+        _say(f"Recorded: ladder.json: {where['gpu']}, {where['date']}, driver {where['driver']}.")
+    except Exception as error:
+        _say(f"The recorded clocks cannot be shown: {type(error).__name__}: {error}")
+
+
 def time_parts(step: str | None = None) -> None:
     """Draw where the time of each step goes, by its recorded counters: tensor cores at work, the clock, and
     tensor cores idle; ``step`` in full colour. Raises nothing.
@@ -311,23 +375,25 @@ COUNTED = {  # a counter's name, to its column and unit
     "tensor_active": ("tensor cores active, %", 1e-2),
     "clock_hz": ("GHz", 1e9),
     "instructions": ("instructions, million", 1e6),
+    "issue_active": ("issue slots used, %", 1e-2),
     "l2_bytes": ("L2, MB", 1e6),
     "dram_read_bytes": ("DRAM read, MB", 1e6),
 }
 
 
-def counters(*names: str, size: int = 4096) -> None:
-    """Show recorded counters of one launch of ``size`` cubed for steps ("step05"), variants ("step09, no
-    multicast") or "cublas". Raises nothing.
+def counters(*names: str, size: int | tuple[int, int, int] = 4096) -> None:
+    """Show recorded counters of one launch for steps ("step05"), variants ("step09, no multicast") or
+    "cublas". ``size`` is M, N, K, or one number for all three. Raises nothing.
     """
     try:
+        sizes = [size] * 3 if isinstance(size, int) else list(size)
         data = measured.load("counters")
         rows = []
         for name in names:
             # a variant is an entry of its own name; a step's are "step05 tilelang" and "step05 cute"
             found = [e for e in data["entries"] if name in (e["name"], e["step"])]
             for e in [e for e in found if e["name"] == name] or [e for e in found if "," not in e["name"]]:
-                launch = next((one for one in e["launches"] if list(one["size"]) == [size] * 3), None)
+                launch = next((one for one in e["launches"] if list(one["size"]) == sizes), None)
                 counted = launch["counters"] if launch else {}
                 cells = [
                     _figure(counted[key] / unit) if key in counted else "not read"
@@ -341,8 +407,8 @@ def counters(*names: str, size: int = 4096) -> None:
         missing = [name for name in names if not any(name == row[0] for row in rows)]
         where = data["provenance"]
         _say(
-            f"One launch at {size}, caches cold. Recorded: counters.json: {where['gpu']}, {where['date']}, "
-            f"driver {where['driver']}, ncu {where['ncu']}."
+            f"One launch at {_at(sizes)}, caches cold. Recorded: counters.json: {where['gpu']}, "
+            f"{where['date']}, driver {where['driver']}, ncu {where['ncu']}."
             + (f" Nothing is recorded as {', '.join(missing)}." if missing else "")
         )
     except Exception as error:
@@ -355,8 +421,12 @@ def _figure(value: float) -> str:
 
 def _run(timing: dict) -> str:
     """ "4096 burst" or "8192 x 2304 x 5120 burst"."""
-    size = timing["size"]
-    return f"{size[0] if len(set(size)) == 1 else ' x '.join(map(str, size))} {timing['mode']}"
+    return f"{_at(timing['size'])} {timing['mode']}"
+
+
+def _at(size: list[int]) -> str:
+    """ "4096" or "8192 x 2304 x 5120"."""
+    return str(size[0]) if len(set(size)) == 1 else " x ".join(map(str, size))
 
 
 def what_if(name: str, guess: str | None = None, dsl: str | None = None) -> None:
@@ -405,7 +475,12 @@ def _what_if(name: str, guess: str | None, dsl: str | None, place: Place) -> Non
         _say(
             f"Recorded on {where['gpu']}, {where['date']}: {results['detail'].splitlines()[0].split('. ')[0]}"
         )
-    text = "\n".join(_changes(solution_path(wrong.step, dsl).read_text(), file_source(wrong.gemm)))
+    solution = solution_path(wrong.step, dsl).read_text()
+    changes = _changes(solution, file_source(wrong.gemm))
+    if _is_open(wrong.step) and _tell_answers(solution, changes):
+        _say(f"What was changed is a line that {wrong.step} asks for. It shows here once you have that.")
+        return
+    text = "\n".join(changes)
     title = f"What was changed in the solution of {wrong.step}"
     display(
         Words(
@@ -413,6 +488,24 @@ def _what_if(name: str, guess: str | None, dsl: str | None, place: Place) -> Non
             f"<details><summary>{title}</summary><pre>{html.escape(text)}</pre></details>",
         )
     )
+
+
+def _is_open(step: str) -> bool:
+    """Has neither DSL half of a step's points yet?"""
+    kept = progress.read()
+    found = [progress.find(kept, step, dsl) for dsl in DSLS]
+    return max((entry["points"] for entry in found if entry), default=0) < steps.points_of(step) / 2
+
+
+def _tell_answers(solution: str, changes: list[str]) -> bool:
+    """Is one of the changed lines, in the solution, what its exercise leaves to the learner?"""
+    answers, inside = set(), False
+    for line in map(str.strip, solution.splitlines()):
+        if line.startswith((BEGIN, END)):
+            inside = line.startswith(BEGIN)
+        elif inside and line:
+            answers.add(line)
+    return any(line[1:].strip() in answers for line in changes)
 
 
 def _changes(solution: str, wrong: str) -> list[str]:

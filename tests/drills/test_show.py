@@ -156,6 +156,17 @@ def test_a_drill_is_answered_by_buttons(form):
     assert progress.drills() == {"05": {1}}
 
 
+def test_one_drill_of_a_notebook_is_a_form_of_its_own():
+    form = show.Form("05", pytest.importorskip("ipywidgets"), 3, 1)
+    asked = deck.question("05", 3, 1)
+    assert (
+        asked.text in form.head.value.replace("&#x27;", "'")
+        and form.next not in form.box.children[2].children
+    )
+    form.again.click()
+    assert (form.number, form.seed) == (3, 2)
+
+
 def test_a_second_click_changes_nothing(form):
     form.entry.value = right("05", 1)
     form.answer.click()
