@@ -1,0 +1,70 @@
+"""Notebooks let a reader do something every two minutes: short cells, and never many words in a row."""
+
+import ast
+import re
+
+import nbformat
+import pytest
+
+from authoring import sync
+
+CELL = 250  # words of one Markdown cell
+ROW = 300  # words from one thing to do to the next
+PREDICT = re.compile(r"^> \*\*Predict\.\*\*", re.M)
+DONE = ["00_start_here", "01_single_tile", "02_k_loop", "03_spatial_tiling", "04_tma"]
+
+
+def cells(stem):
+    return nbformat.read(sync.NOTEBOOKS / f"{stem}.ipynb", as_version=4).cells
+
+
+def words(text):
+    """Code, the cells of tables, comments and what is folded count too."""
+    return len(text.split())
+
+
+def shows(cell):
+    """Does a code cell do more than import?"""
+    return not all(isinstance(node, ast.Import | ast.ImportFrom) for node in ast.parse(cell.source).body)
+
+
+def rows(cells):
+    """Words in a row, up to each cell that shows something and each Predict."""
+    row = 0
+    for cell in cells:
+        if cell.cell_type == "code":
+            if shows(cell):
+                yield row
+                row = 0
+            continue
+        first, *rest = PREDICT.split(cell.source)
+        row += words(first)
+        for part in rest:
+            yield row
+            row = words(part)
+    yield row
+
+
+@pytest.mark.parametrize("stem", DONE)
+def test_no_cell_has_more_words_than_a_screen(stem):
+    long = {c.id: words(c.source) for c in cells(stem) if c.cell_type == "markdown"}
+    assert {name: count for name, count in long.items() if count > CELL} == {}
+
+
+@pytest.mark.parametrize("stem", DONE)
+def test_there_is_something_to_do_before_the_words_are_too_many(stem):
+    assert max(rows(cells(stem))) <= ROW
+
+
+@pytest.mark.parametrize("stem", DONE)
+def test_a_notebook_and_the_readme_name_the_same_time(stem):
+    minutes = re.search(r"\*\*Time\*\* (\d+) minutes\.", cells(stem)[0].source)[1]
+    row = re.search(rf"\(notebooks/{stem}\.ipynb\).*", (sync.NOTEBOOKS.parent / "README.md").read_text())[0]
+    assert f"| {minutes} min |" in row
+
+
+@pytest.mark.parametrize("stem", DONE)
+def test_paragraphs_on_blackwell_fold(stem):
+    text = "\n".join(c.source for c in cells(stem) if c.cell_type == "markdown")
+    told = re.sub(r"<details>.*?</details>", "", text, flags=re.S)
+    assert "Blackwell" not in told
