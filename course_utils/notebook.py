@@ -379,6 +379,7 @@ COUNTED = {  # a counter's name, to its column and unit
     "l2_bytes": ("L2, MB", 1e6),
     "dram_read_bytes": ("DRAM read, MB", 1e6),
 }
+LOOPED = {"power_w": ("W in a loop", 1.0), "clock_mhz": ("GHz in a loop", 1e3)}  # the same, without ncu
 
 
 def counters(*names: str, size: int | tuple[int, int, int] = 4096) -> None:
@@ -399,10 +400,13 @@ def counters(*names: str, size: int | tuple[int, int, int] = 4096) -> None:
                     _figure(counted[key] / unit) if key in counted else "not read"
                     for key, (_, unit) in COUNTED.items()
                 ]
-                watts = ((launch or {}).get("power") or {}).get("power_w")
-                dsl = steps.DSL_NAMES.get(e["dsl"], "")
-                rows.append([name, dsl, *cells, f"{watts:.0f}" if watts else "not read"])
-        head = ["", "DSL", *(words for words, _ in COUNTED.values()), "W in a loop"]
+                power = (launch or {}).get("power") or {}
+                looped = [
+                    _figure(power[key] / unit) if power.get(key) else "not read"
+                    for key, (_, unit) in LOOPED.items()
+                ]
+                rows.append([name, steps.DSL_NAMES.get(e["dsl"], ""), *cells, *looped])
+        head = ["", "DSL", *(words for words, _ in (COUNTED | LOOPED).values())]
         display(_table(head, rows))
         missing = [name for name in names if not any(name == row[0] for row in rows)]
         where = data["provenance"]

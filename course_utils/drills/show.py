@@ -152,14 +152,15 @@ def _options(asked: Question) -> list[str]:
 
 
 def _asked(name: str, number: int, seed: int, asked: Question) -> Shown:
-    """A question, and how to answer it."""
+    """A question, and how to answer it; with the answer folded, on a page that nobody can run."""
     head = f"Drill {number} of {len(deck.DECK[name])}, notebook {name}"
     how = f"Answer with {asked.how()}: {_call(name, number, seed, _sample(asked))}"
     text = "\n".join([head, asked.text, *(f"  {option}" for option in _options(asked)), how])
 
     def markup() -> str:
         lines = "".join(f"<br>{html.escape(option)}" for option in _options(asked))
-        return f"<p><b>{head}.</b> {html.escape(asked.text)}{lines}</p><p>{html.escape(how)}</p>"
+        fold = "" if attended() else _folded(asked)
+        return f"<p><b>{head}.</b> {html.escape(asked.text)}{lines}</p><p>{html.escape(how)}</p>{fold}"
 
     return Shown(text, markup)
 
@@ -209,13 +210,18 @@ def _list(name: str) -> Shown:
         parts = [f"<p>{html.escape(head)}</p>"]
         for number, one in enumerate(asked, 1):
             lines = "".join(f"<br>{html.escape(option)}" for option in _options(one))
-            said = html.escape(f"{one.says(one.right)}. {one.why}")
-            fold = f"<summary>Answer</summary><p>{said}</p>{_drawn(one, one.right)}"
             asks = f"<b>{number}.</b> {html.escape(one.text)}{lines}"
-            parts.append(f"<p>{asks}</p><details>{fold}</details>")
+            parts.append(f"<p>{asks}</p>{_folded(one)}")
         return "".join(parts)
 
     return Shown(text, markup)
+
+
+def _folded(asked: Question) -> str:
+    """The right answer, its reason and its picture, to be opened."""
+    said = html.escape(f"{asked.says(asked.right)}. {asked.why}")
+    drawn = _drawn(asked, asked.right)
+    return f"<details><summary>Answer</summary><p>{said}</p>{drawn}</details>"
 
 
 def _sample(asked: Question) -> str:

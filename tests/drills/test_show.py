@@ -53,8 +53,9 @@ def test_a_notebook_goes_by_several_names(name):
 @pytest.mark.parametrize("name", list(deck.DECK))
 def test_every_drill_can_be_asked_and_answered_in_plain_python(name):
     for number in range(1, len(deck.DECK[name]) + 1):
-        text, _ = shown(name, number)
+        text, html = shown(name, number)
         assert text.startswith(f"Drill {number} of") and "Answer with" in text
+        assert html.count("<details>") == html.count("<svg") == 1  # a page that nobody can run
         text, html = shown(name, number, answer=right(name, number))
         assert text.startswith("Right.") and f"{number} of {len(deck.DECK[name])} drills" in text
         assert html.count("<svg") == 1 and "seed=1)" in text
