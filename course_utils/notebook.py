@@ -11,6 +11,7 @@ import contextlib
 import difflib
 import html
 import os
+import re
 import sys
 import textwrap
 import warnings
@@ -467,8 +468,11 @@ def _what_if(name: str, guess: str | None, dsl: str | None, place: Place) -> Non
     judged = "Your guess is right. " if guess == outcome else f'You guessed "{guess}". '
     place.shows(_paragraph(f"{judged}{OUTCOMES[outcome][0].upper()}{OUTCOMES[outcome][1:]}."))
     left = [part for part in verdict.checks if not part.passed and part.name != "speed"]
+    solution, made = solution_path(wrong.step, dsl).read_text(), file_source(wrong.gemm)
+    # what a step still to be solved leaves to the learner is quoted from neither
+    answers = _answers(solution) | _answers(made) if _is_open(wrong.step) else set()
     for part in left:
-        _say(f"{part.name}: {part.card or part.detail}")
+        _say(_without(answers, f"{part.name}: {part.card or part.detail}"))
     if not left:
         _say("The emulator finds nothing wrong, and every required instruction is there.")
     on_gpu = measured.load("wrong")
@@ -479,9 +483,8 @@ def _what_if(name: str, guess: str | None, dsl: str | None, place: Place) -> Non
         _say(
             f"Recorded on {where['gpu']}, {where['date']}: {results['detail'].splitlines()[0].split('. ')[0]}"
         )
-    solution = solution_path(wrong.step, dsl).read_text()
-    changes = _changes(solution, file_source(wrong.gemm))
-    if _is_open(wrong.step) and _tell_answers(solution, changes):
+    changes = _changes(solution, made)
+    if any(line[1:].strip() in answers for line in changes):
         _say(f"What was changed is a line that {wrong.step} asks for. It shows here once you have that.")
         return
     text = "\n".join(changes)
@@ -501,15 +504,25 @@ def _is_open(step: str) -> bool:
     return max((entry["points"] for entry in found if entry), default=0) < steps.points_of(step) / 2
 
 
-def _tell_answers(solution: str, changes: list[str]) -> bool:
-    """Is one of the changed lines, in the solution, what its exercise leaves to the learner?"""
-    answers, inside = set(), False
-    for line in map(str.strip, solution.splitlines()):
+def _answers(source: str) -> set[str]:
+    """The lines of a solution that its exercise leaves to the learner."""
+    found, inside = set(), False
+    for line in map(str.strip, source.splitlines()):
         if line.startswith((BEGIN, END)):
             inside = line.startswith(BEGIN)
         elif inside and line:
-            answers.add(line)
-    return any(line[1:].strip() in answers for line in changes)
+            found.add(line)
+    return found
+
+
+def _without(answers: set[str], text: str) -> str:
+    """Text without its lines that quote an answer ("at kernel.py, line 7: ...")."""
+    lines = []
+    for line in text.splitlines():
+        quoted = re.fullmatch(r"\s*at .+, line \d+: (.+)", line)
+        if not (quoted and any(quoted[1].strip() in answer for answer in answers)):
+            lines.append(line)
+    return "\n".join(lines)
 
 
 def _changes(solution: str, wrong: str) -> list[str]:

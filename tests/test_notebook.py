@@ -232,18 +232,7 @@ def test_what_if_runs_the_fault_and_shows_the_change(name, guess, words, monkeyp
     assert not (progress.FILE.exists() or "STEP =" in text)
 
 
-@pytest.mark.parametrize(
-    "name, dsl, tells",
-    [
-        ("half_tile_stored", "tilelang", True),
-        ("grid_one_short", "tilelang", False),
-        ("nested_elect", "cute", True),
-    ],
-)
-def test_a_change_that_is_an_answer_waits_until_the_step_has_half_of_its_points(name, dsl, tells):
-    wrong = load_planted(planted(dsl)[name])
-    solution = solution_path(wrong.step, dsl).read_text()
-    assert notebook._tell_answers(solution, notebook._changes(solution, file_source(wrong.gemm))) == tells
+def test_a_step_is_open_until_it_has_half_of_its_points():
     assert notebook._is_open("step04") and notebook._is_open("step06")
     progress.keep(RIGHT, None)  # 4 of 10 points
     assert notebook._is_open("step04")
@@ -251,10 +240,26 @@ def test_a_change_that_is_an_answer_waits_until_the_step_has_half_of_its_points(
     assert not notebook._is_open("step04") and notebook._is_open("step06")
 
 
-def test_an_answer_is_not_told_by_what_if(monkeypatch):
+@pytest.mark.parametrize("name, told", [("half_tile_stored", False), ("grid_one_short", True)])
+def test_a_change_of_a_given_line_is_shown_and_an_answer_is_not(name, told, monkeypatch):
+    """The first fault changes a line that step 4 asks for, the second a line that step 6 gives."""
     monkeypatch.setattr(gemms, "check_gemm", lambda *_, told: RIGHT)
-    text = shown(notebook.what_if, "half_tile_stored", "wrong")[1]
-    assert "It shows here once you have that" in text and "T.tma_copy" not in text
+    text = shown(notebook.what_if, name, "wrong")[1]
+    assert ("It shows here once you have that" in text) != told
+    assert ("sm_count - 1" in text) == told and "T.tma_copy" not in text
+
+
+def test_a_finding_does_not_quote_an_answer(monkeypatch):
+    """A finding at a line that is step 6's answer, and step 4's, in a learner's notebook 3."""
+    lost = (
+        "never written\n  at kernel.py, line 68: T.tma_copy(D_shared, D[ms, ns])\n  at k.py, line 9: main()"
+    )
+    wrong = Verdict.of("step06", "tilelang", "emulator", (Part("results", False, 0, 4, lost),))
+    monkeypatch.setattr(gemms, "check_gemm", lambda *_, told: wrong)
+    text = shown(notebook.what_if, "grid_one_short", "wrong")[1]
+    assert "never written" in text and "main()" in text and "T.tma_copy" not in text
+    monkeypatch.setattr(notebook, "_is_open", lambda step: False)
+    assert "T.tma_copy(D_shared" in shown(notebook.what_if, "grid_one_short", "wrong")[1]
 
 
 def test_this_machine_is_a_table_of_what_was_found():
