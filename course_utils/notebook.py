@@ -11,6 +11,7 @@ import contextlib
 import difflib
 import html
 import os
+import re
 import sys
 import textwrap
 import warnings
@@ -25,7 +26,15 @@ from IPython.display import display
 from course_utils.artifact import SM_COUNT
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS, NotYet, compile_factory
-from course_utils.compile.load import file_source, load_planted, planted, solution_path, without_markers
+from course_utils.compile.load import (
+    BEGIN,
+    END,
+    file_source,
+    load_planted,
+    planted,
+    solution_path,
+    without_markers,
+)
 from course_utils.drills.show import drill as drill
 from course_utils.figures.tiles import order
 from course_utils.grading import copy as copies
@@ -216,6 +225,39 @@ def _with_figure(verdict: Verdict) -> Words | Verdict:
     return Words(str(verdict), verdict._repr_html_() + fold)
 
 
+def machine(findings: Callable[[], list[tuple[str, bool, str]]]) -> None:
+    """Show what this machine can do: rows of (what, fine or not, in words), as ``course doctor`` finds them.
+
+    Raises nothing.
+    """
+    with _at_work("looking at this machine", "This machine cannot be looked at") as place:
+        rows = [["ok" if fine else "--", what, words] for what, fine, words in findings()]
+        place.shows(_table(["", "", "what there is"], rows))
+
+
+def points() -> None:
+    """Show what each step and each part of a check is worth. Raises nothing."""
+    try:
+        _show_points()
+    except Exception as error:
+        _say(f"The points cannot be shown: {type(error).__name__}: {error}")
+
+
+def _show_points() -> None:
+    parts = [[part, f"{tenths} of 10"] for part, tenths in steps.PARTS.items()]
+    display(_table(["part of a check", "share"], parts))
+    rows, open_points = [], 0.0
+    for step in steps.STEPS.values():
+        asked = "comes with right results"
+        if step.speed_floor:
+            asked = f"{step.speed_floor:.2f} of cuBLAS at 4096"
+            open_points += steps.part_points(step, "speed")
+        rows.append([step.id, step.title, str(step.points), asked])
+    display(_table(["step", "", "points", "speed"], rows))
+    whole = sum(step.points for step in steps.STEPS.values())
+    _say(f"In all {whole:g} points in each DSL, {whole - open_points:g} of them without a GPU.")
+
+
 def ladder(step: str | None = None) -> None:
     """Draw the ladder: your bars, where you have timed some, over the recorded ones; then your points. Raises
     nothing.
@@ -308,6 +350,29 @@ def recorded(*names: str) -> None:
         _say(f"The recorded figures cannot be shown: {type(error).__name__}: {error}")
 
 
+def cool_and_hot(*names: str) -> None:
+    """Show the SM clock and the power that were read while steps ("step03") were timed, beside cuBLAS, on a
+    cool chip and on a hot one. Raises nothing.
+    """
+    try:
+        data = measured.load()
+        found = [(e, t) for name in names for e in data["entries"] if e["step"] == name for t in e["timings"]]
+        rows = [
+            [
+                *(e["step"], steps.DSL_NAMES[e["dsl"]], _run(t)),
+                *(f"{t['tflops']:.0f}", f"{t['cublas_tflops']:.0f}"),
+                *(f"{t['gpu']['clock_mhz']:.0f}", f"{t['gpu']['power_w']:.0f}"),
+            ]
+            for e, t in found
+            if len(set(t["size"])) == 1
+        ]
+        display(_table(["", "DSL", "run", "TFLOP/s", "cuBLAS", "MHz", "W"], rows))
+        where = data["provenance"]
+        _say(f"Recorded: ladder.json: {where['gpu']}, {where['date']}, driver {where['driver']}.")
+    except Exception as error:
+        _say(f"The recorded clocks cannot be shown: {type(error).__name__}: {error}")
+
+
 def time_parts(step: str | None = None) -> None:
     """Draw where the time of each step goes, by its recorded counters: tensor cores at work, the clock, and
     tensor cores idle; ``step`` in full colour. Raises nothing.
@@ -323,10 +388,12 @@ COUNTED = {  # a counter's name, to its column and unit
     "tensor_active": ("tensor cores active, %", 1e-2),
     "clock_hz": ("GHz", 1e9),
     "instructions": ("instructions, million", 1e6),
+    "issue_active": ("issue slots used, %", 1e-2),
     "l2_bytes": ("L2, MB", 1e6),
     "dram_read_bytes": ("DRAM read, MB", 1e6),
     "tma_load_bytes": ("TMA loads, MB", 1e6),
 }
+LOOPED = {"power_w": ("W in a loop", 1.0), "clock_mhz": ("GHz in a loop", 1e3)}  # the same, without ncu
 
 
 def counters(*names: str, size: int | tuple[int, int, int] = 4096) -> None:
@@ -347,10 +414,13 @@ def counters(*names: str, size: int | tuple[int, int, int] = 4096) -> None:
                     _figure(counted[key] / unit) if key in counted else "not read"
                     for key, (_, unit) in COUNTED.items()
                 ]
-                watts = ((launch or {}).get("power") or {}).get("power_w")
-                dsl = steps.DSL_NAMES.get(e["dsl"], "")
-                rows.append([name, dsl, *cells, f"{watts:.0f}" if watts else "not read"])
-        head = ["", "DSL", *(words for words, _ in COUNTED.values()), "W in a loop"]
+                power = (launch or {}).get("power") or {}
+                looped = [
+                    _figure(power[key] / unit) if power.get(key) else "not read"
+                    for key, (_, unit) in LOOPED.items()
+                ]
+                rows.append([name, steps.DSL_NAMES.get(e["dsl"], ""), *cells, *looped])
+        head = ["", "DSL", *(words for words, _ in (COUNTED | LOOPED).values())]
         display(_table(head, rows))
         missing = [name for name in names if not any(name == row[0] for row in rows)]
         where = data["provenance"]
@@ -411,8 +481,11 @@ def _what_if(name: str, guess: str | None, dsl: str | None, place: Place) -> Non
     judged = "Your guess is right. " if guess == outcome else f'You guessed "{guess}". '
     place.shows(_paragraph(f"{judged}{OUTCOMES[outcome][0].upper()}{OUTCOMES[outcome][1:]}."))
     left = [part for part in verdict.checks if not part.passed and part.name != "speed"]
+    solution, made = solution_path(wrong.step, dsl).read_text(), file_source(wrong.gemm)
+    # what a step still to be solved leaves to the learner is quoted from neither
+    answers = _answers(solution) | _answers(made) if _is_open(wrong.step) else set()
     for part in left:
-        _say(f"{part.name}: {part.card or part.detail}")
+        _say(_without(answers, f"{part.name}: {part.card or part.detail}"))
     if not left:
         _say("The emulator finds nothing wrong, and every required instruction is there.")
     if verdict.figure:
@@ -427,7 +500,11 @@ def _what_if(name: str, guess: str | None, dsl: str | None, place: Place) -> Non
         _say(
             f"Recorded on {where['gpu']}, {where['date']}: {results['detail'].splitlines()[0].split('. ')[0]}"
         )
-    text = "\n".join(_changes(solution_path(wrong.step, dsl).read_text(), file_source(wrong.gemm)))
+    changes = _changes(solution, made)
+    if any(line[1:].strip() in answers for line in changes):
+        _say(f"What was changed is a line that {wrong.step} asks for. It shows here once you have that.")
+        return
+    text = "\n".join(changes)
     title = f"What was changed in the solution of {wrong.step}"
     display(
         Words(
@@ -435,6 +512,34 @@ def _what_if(name: str, guess: str | None, dsl: str | None, place: Place) -> Non
             f"<details><summary>{title}</summary><pre>{html.escape(text)}</pre></details>",
         )
     )
+
+
+def _is_open(step: str) -> bool:
+    """Has neither DSL half of a step's points yet?"""
+    kept = progress.read()
+    found = [progress.find(kept, step, dsl) for dsl in DSLS]
+    return max((entry["points"] for entry in found if entry), default=0) < steps.points_of(step) / 2
+
+
+def _answers(source: str) -> set[str]:
+    """The lines of a solution that its exercise leaves to the learner."""
+    found, inside = set(), False
+    for line in map(str.strip, source.splitlines()):
+        if line.startswith((BEGIN, END)):
+            inside = line.startswith(BEGIN)
+        elif inside and line:
+            found.add(line)
+    return found
+
+
+def _without(answers: set[str], text: str) -> str:
+    """Text without its lines that quote an answer ("at kernel.py, line 7: ...")."""
+    lines = []
+    for line in text.splitlines():
+        quoted = re.fullmatch(r"\s*at .+, line \d+: (.+)", line)
+        if not (quoted and any(quoted[1].strip() in answer for answer in answers)):
+            lines.append(line)
+    return "\n".join(lines)
 
 
 def _changes(solution: str, wrong: str) -> list[str]:

@@ -207,6 +207,8 @@ def test_counters_shows_the_files_figures():
 
 def test_counters_of_another_size_were_not_read():
     assert "not read" in shown(lambda: notebook.counters("step09", size=77))[1]
+    text = shown(lambda: notebook.counters("step01", "cublas", size=(128, 128, 64)))[1]
+    assert "not read" not in text and "One launch at 128 x 128 x 64" in text
 
 
 def test_counters_of_a_size_that_is_no_cube():
@@ -246,10 +248,61 @@ def test_recorded_names_what_is_not_there():
         ("ungrouped_modes", "no kernel", ["Your guess is right", "tma_partition"]),
     ],
 )
-def test_what_if_runs_the_fault_and_shows_the_change(name, guess, words):
+def test_what_if_runs_the_fault_and_shows_the_change(name, guess, words, monkeypatch):
+    monkeypatch.setattr(notebook, "_is_open", lambda step: False)  # the learner has step 4 already
     _, text, _ = shown(notebook.what_if, name, guess)
     assert all(word in text for word in words)
     assert not (progress.FILE.exists() or "STEP =" in text)
+
+
+def test_a_step_is_open_until_it_has_half_of_its_points():
+    assert notebook._is_open("step04") and notebook._is_open("step06")
+    progress.keep(RIGHT, None)  # 4 of 10 points
+    assert notebook._is_open("step04")
+    progress.keep(replace(RIGHT, checks=(Part("results", True, 5, 10, "right"),)), None)
+    assert not notebook._is_open("step04") and notebook._is_open("step06")
+
+
+@pytest.mark.parametrize("name, told", [("half_tile_stored", False), ("grid_one_short", True)])
+def test_a_change_of_a_given_line_is_shown_and_an_answer_is_not(name, told, monkeypatch):
+    """The first fault changes a line that step 4 asks for, the second a line that step 6 gives."""
+    monkeypatch.setattr(gemms, "check_gemm", lambda *_, told: RIGHT)
+    text = shown(notebook.what_if, name, "wrong")[1]
+    assert ("It shows here once you have that" in text) != told
+    assert ("sm_count - 1" in text) == told and "T.tma_copy" not in text
+
+
+def test_a_finding_does_not_quote_an_answer(monkeypatch):
+    """A finding at a line that is step 6's answer, and step 4's, in a learner's notebook 3."""
+    lost = (
+        "never written\n  at kernel.py, line 68: T.tma_copy(D_shared, D[ms, ns])\n  at k.py, line 9: main()"
+    )
+    wrong = Verdict.of("step06", "tilelang", "emulator", (Part("results", False, 0, 4, lost),))
+    monkeypatch.setattr(gemms, "check_gemm", lambda *_, told: wrong)
+    text = shown(notebook.what_if, "grid_one_short", "wrong")[1]
+    assert "never written" in text and "main()" in text and "T.tma_copy" not in text
+    monkeypatch.setattr(notebook, "_is_open", lambda step: False)
+    assert "T.tma_copy(D_shared" in shown(notebook.what_if, "grid_one_short", "wrong")[1]
+
+
+def test_this_machine_is_a_table_of_what_was_found():
+    _, text, html = shown(notebook.machine, lambda: [("gpu", False, "there is <none>")])
+    assert "--  gpu  there is <none>" in text and "there is &lt;none&gt;" in html
+    assert "cannot be looked at" in shown(notebook.machine, None)[1]
+
+
+def test_points_are_those_of_the_steps():
+    _, text, _ = shown(notebook.points)
+    assert "In all 100 points in each DSL" in text and "results" in text
+    assert all(step.id in text and step.title in text for step in steps.STEPS.values())
+
+
+def test_cool_and_hot_shows_what_was_read_during_the_recording():
+    _, text, _ = shown(notebook.cool_and_hot, "step03")
+    entry = next(e for e in measured.load()["entries"] if e["name"] == "step03 cute")
+    for timing in entry["timings"]:
+        assert (f"{timing['gpu']['power_w']:.0f}" in text) or len(set(timing["size"])) > 1
+    assert "4096 burst" in text and "8192 sustained" in text and entry["step"] in text
 
 
 @pytest.mark.parametrize("guess", [None, "maybe", 3, []])

@@ -54,7 +54,8 @@ def drill(notebook: str, number: int | None = None, answer: object = None, seed:
         seed = _seed(seed)
         asked = deck.question(name, one, seed)
         if answer is None:
-            display(_asked(name, one, seed, asked))
+            if not _form(name, one, seed):
+                display(_asked(name, one, seed, asked))
             return
         given = asked.read(answer)
         kept = _keep(name, one) if given == asked.right else ""
@@ -90,16 +91,21 @@ def _seed(seed: object) -> int:
 
 def _all(name: str) -> None:
     """All drills of a notebook: a form for a person, else a list that answers nothing."""
-    if attended():
-        try:
-            import ipywidgets
-        except ImportError:
-            pass
-        else:
-            display(Form(name, ipywidgets).box)
-            display(_words(DEAD, faint=True))
-            return
-    display(_list(name))
+    if not _form(name):
+        display(_list(name))
+
+
+def _form(name: str, number: int | None = None, seed: int = 0) -> bool:
+    """Show a form of one drill or of all, where a person sits and ipywidgets is. Was it shown?"""
+    if not attended():
+        return False
+    try:
+        import ipywidgets
+    except ImportError:
+        return False
+    display(Form(name, ipywidgets, number, seed).box)
+    display(_words(DEAD, faint=True))
+    return True
 
 
 def attended() -> bool:
@@ -146,14 +152,15 @@ def _options(asked: Question) -> list[str]:
 
 
 def _asked(name: str, number: int, seed: int, asked: Question) -> Shown:
-    """A question, and how to answer it."""
+    """A question, and how to answer it; with the answer folded, on a page that nobody can run."""
     head = f"Drill {number} of {len(deck.DECK[name])}, notebook {name}"
     how = f"Answer with {asked.how()}: {_call(name, number, seed, _sample(asked))}"
     text = "\n".join([head, asked.text, *(f"  {option}" for option in _options(asked)), how])
 
     def markup() -> str:
         lines = "".join(f"<br>{html.escape(option)}" for option in _options(asked))
-        return f"<p><b>{head}.</b> {html.escape(asked.text)}{lines}</p><p>{html.escape(how)}</p>"
+        fold = "" if attended() else _folded(asked)
+        return f"<p><b>{head}.</b> {html.escape(asked.text)}{lines}</p><p>{html.escape(how)}</p>{fold}"
 
     return Shown(text, markup)
 
@@ -203,13 +210,18 @@ def _list(name: str) -> Shown:
         parts = [f"<p>{html.escape(head)}</p>"]
         for number, one in enumerate(asked, 1):
             lines = "".join(f"<br>{html.escape(option)}" for option in _options(one))
-            said = html.escape(f"{one.says(one.right)}. {one.why}")
-            fold = f"<summary>Answer</summary><p>{said}</p>{_drawn(one, one.right)}"
             asks = f"<b>{number}.</b> {html.escape(one.text)}{lines}"
-            parts.append(f"<p>{asks}</p><details>{fold}</details>")
+            parts.append(f"<p>{asks}</p>{_folded(one)}")
         return "".join(parts)
 
     return Shown(text, markup)
+
+
+def _folded(asked: Question) -> str:
+    """The right answer, its reason and its picture, to be opened."""
+    said = html.escape(f"{asked.says(asked.right)}. {asked.why}")
+    drawn = _drawn(asked, asked.right)
+    return f"<details><summary>Answer</summary><p>{said}</p>{drawn}</details>"
 
 
 def _sample(asked: Question) -> str:
@@ -219,19 +231,21 @@ def _sample(asked: Question) -> str:
 
 
 class Form:
-    """A notebook's drills, one at a time, with buttons. ``box`` is the widget."""
+    """A notebook's drills, one at a time, with buttons; or only one of them. ``box`` is the widget."""
 
-    def __init__(self, name: str, widgets: Any) -> None:
-        self.name, self.widgets, self.number, self.seed = name, widgets, 1, 0
+    def __init__(self, name: str, widgets: Any, number: int | None = None, seed: int = 0) -> None:
+        self.name, self.widgets, self.alone = name, widgets, number is not None
+        self.number, self.seed = number or 1, seed
         self.head, self.below = widgets.HTML(), widgets.HTML()
         self.field = widgets.VBox(layout=widgets.Layout(align_items="flex-start"))
         self.answer = self._button("Answer", "primary", lambda _: self._read())
         self.again = self._button("Again, other numbers", "", lambda _: self._ask(self.number, self.seed + 1))
         self.before = self._button("Previous", "", lambda _: self._ask(self.number - 1, 0))
         self.next = self._button("Next", "", lambda _: self._ask(self.number + 1, 0))
-        buttons = widgets.HBox([self.answer, self.again, self.before, self.next])
+        beside = [] if self.alone else [self.before, self.next]
+        buttons = widgets.HBox([self.answer, self.again, *beside])
         self.box = widgets.VBox([self.head, self.field, buttons, self.below])
-        self._ask(1, 0)
+        self._ask(self.number, self.seed)
 
     def _button(self, words: str, style: str, act: Callable[[Any], None]) -> Any:
         button = self.widgets.Button(description=words, button_style=style)
@@ -258,9 +272,9 @@ class Form:
             for one in range(1, len(deck.DECK[self.name]) + 1)
         )
         said = " (answered)" if self.number in done else ""
+        beside = "" if self.alone else f" &nbsp; <span style='opacity:0.65'>{marks}</span>"
         self.head.value = (
-            f"<p>Drill {self.number} of {len(deck.DECK[self.name])}{said} &nbsp; <span "
-            f"style='opacity:0.65'>{marks}</span></p><p "
+            f"<p>Drill {self.number} of {len(deck.DECK[self.name])}{said}{beside}</p><p "
             f"style='line-height:1.4'>{html.escape(self.asked.text)}</p>"
         )
 

@@ -53,8 +53,9 @@ def test_a_notebook_goes_by_several_names(name):
 @pytest.mark.parametrize("name", list(deck.DECK))
 def test_every_drill_can_be_asked_and_answered_in_plain_python(name):
     for number in range(1, len(deck.DECK[name]) + 1):
-        text, _ = shown(name, number)
+        text, html = shown(name, number)
         assert text.startswith(f"Drill {number} of") and "Answer with" in text
+        assert html.count("<details>") == html.count("<svg") == 1  # a page that nobody can run
         text, html = shown(name, number, answer=right(name, number))
         assert text.startswith("Right.") and f"{number} of {len(deck.DECK[name])} drills" in text
         assert html.count("<svg") == 1 and "seed=1)" in text
@@ -154,6 +155,17 @@ def test_a_drill_is_answered_by_buttons(form):
     assert form.below.value.startswith("<p><b>Right.</b>") and "<svg" in form.below.value
     assert "(answered)" in form.head.value and form.answer.disabled
     assert progress.drills() == {"05": {1}}
+
+
+def test_one_drill_of_a_notebook_is_a_form_of_its_own():
+    form = show.Form("05", pytest.importorskip("ipywidgets"), 3, 1)
+    asked = deck.question("05", 3, 1)
+    assert (
+        asked.text in form.head.value.replace("&#x27;", "'")
+        and form.next not in form.box.children[2].children
+    )
+    form.again.click()
+    assert (form.number, form.seed) == (3, 2)
 
 
 def test_a_second_click_changes_nothing(form):

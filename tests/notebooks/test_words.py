@@ -1,15 +1,22 @@
-"""How much there is to read at a time: words in a cell, and words until there is something to do."""
+"""Notebooks let a reader do something every two minutes: short cells, and never many words in a row."""
 
 import ast
+import re
 
 import nbformat
 import pytest
 
 from authoring import sync
 
-CELL = 250  # words of a Markdown cell at most: tables, code, comments and what is folded count too
-RUN = 300  # words at most until the reader runs, moves or answers something
-DONE = [  # notebooks that keep to it, one a line
+CELL = 250  # words of one Markdown cell
+ROW = 300  # words from one thing to do to the next
+PREDICT = re.compile(r"^> \*\*Predict\.\*\*", re.M)
+DONE = [
+    "00_start_here",
+    "01_single_tile",
+    "02_k_loop",
+    "03_spatial_tiling",
+    "04_tma",
     "05_pipeline",
     "06_persistent",
     "07_warp_specialization",
@@ -17,52 +24,60 @@ DONE = [  # notebooks that keep to it, one a line
     "09_cluster",
     "10_multi_consumer",
 ]
-PREDICT = "> **Predict.**"
 
 
-def read(stem):
+def cells(stem):
     return nbformat.read(sync.NOTEBOOKS / f"{stem}.ipynb", as_version=4).cells
 
 
 def words(text):
+    """Code, the cells of tables, comments and what is folded count too."""
     return len(text.split())
 
 
 def shows(cell):
-    """Does running this cell show something? Imports and plain settings do not."""
-    return any(isinstance(one, ast.Expr | ast.FunctionDef) for one in ast.parse(cell.source).body)
+    """Does a code cell do more than import?"""
+    return not all(isinstance(node, ast.Import | ast.ImportFrom) for node in ast.parse(cell.source).body)
 
 
-def runs(cells):
-    """How many words a reader meets before each thing to do: a cell that shows something, or a Predict."""
-    read, found = 0, []
+def rows(cells):
+    """Words in a row, up to each cell that shows something and each Predict."""
+    row = 0
     for cell in cells:
         if cell.cell_type == "code":
             if shows(cell):
-                found.append(read)
-                read = 0
+                yield row
+                row = 0
             continue
-        before, *asked = cell.source.split(PREDICT)
-        read += words(before)
-        for text in asked:
-            found.append(read)
-            read = words(text)
-    return [*found, read]
+        first, *rest = PREDICT.split(cell.source)
+        row += words(first)
+        for part in rest:
+            yield row
+            row = words(part)
+    yield row
 
 
 @pytest.mark.parametrize("stem", DONE)
-def test_no_cell_has_too_many_words(stem):
-    cells = [cell for cell in read(stem) if cell.cell_type == "markdown"]
-    assert {cell.source[:40]: words(cell.source) for cell in cells if words(cell.source) > CELL} == {}
+def test_no_cell_has_more_words_than_a_screen(stem):
+    long = {c.id: words(c.source) for c in cells(stem) if c.cell_type == "markdown"}
+    assert {name: count for name, count in long.items() if count > CELL} == {}
 
 
 @pytest.mark.parametrize("stem", DONE)
-def test_there_is_something_to_do_every_few_words(stem):
-    assert max(runs(read(stem))) <= RUN
+def test_there_is_something_to_do_before_the_words_are_too_many(stem):
+    assert max(rows(cells(stem))) <= ROW
 
 
-def test_words_are_counted_up_to_what_there_is_to_do():
-    markdown, code = nbformat.v4.new_markdown_cell, nbformat.v4.new_code_cell
-    cells = [markdown("one two"), code("import ast"), markdown(f"three {PREDICT} four"), code("check(1)")]
-    assert runs(cells) == [3, 1, 0]
-    assert runs([markdown("| a | b |"), markdown("<!-- c -->")]) == [8]
+@pytest.mark.parametrize("stem", DONE)
+def test_a_notebook_and_the_readme_name_the_same_time(stem):
+    minutes = re.search(r"\*\*Time\*\* (\d+) minutes\.", cells(stem)[0].source)[1]
+    row = re.search(rf"\(notebooks/{stem}\.ipynb\).*", (sync.NOTEBOOKS.parent / "README.md").read_text())[0]
+    assert f"| {minutes} min |" in row
+
+
+@pytest.mark.parametrize("stem", DONE)
+def test_paragraphs_on_blackwell_fold(stem):
+    text = "\n".join(c.source for c in cells(stem) if c.cell_type == "markdown")
+    told = re.sub(r"<details>.*?</details>", "", text, flags=re.S)
+    aside = [part for part in told.split("\n\n") if "Blackwell" in part or "sm_100a" in part]
+    assert all(words(part) <= 40 for part in aside), aside  # a sentence or a question may stand open
