@@ -26,6 +26,7 @@ from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS, NotYet, compile_factory
 from course_utils.compile.load import file_source, load_planted, planted, solution_path, without_markers
 from course_utils.drills.show import drill as drill
+from course_utils.figures.moving import moving as moving
 from course_utils.grading import copy as copies
 from course_utils.grading import gemm as gemms
 from course_utils.grading import maps, steps
