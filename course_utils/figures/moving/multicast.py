@@ -8,7 +8,7 @@ from course_utils.figures.moving.still import Cell, Row
 KIB = 1024
 A, B = 16 * KIB, 16 * KIB  # bytes of a 128 x 64 tile of halves
 CTAS, HALVES = (0, 1), (0, 1)
-BY = {  # who asks for which halves of B
+BY: dict[str, dict[int, tuple[int, ...]]] = {  # who asks for which halves of B
     "each half": {0: (0,), 1: (1,)},
     "rank 0": {0: (0, 1), 1: ()},
 }
@@ -53,7 +53,7 @@ class Cluster:
             *arrows,
         )
 
-    def lands(self, half: int, by: int) -> None:
+    def lands(self, half: int) -> None:
         """A half of B lands in both CTAs, and each full counts it."""
         size = B // len(HALVES)
         early = [cta for cta in CTAS if self.full[cta].bytes < size]
@@ -113,14 +113,10 @@ def steps(by: str) -> list[dict]:
     """One K tile in a cluster where ``by`` shares the loads of B."""
     cluster = Cluster()
     cluster.keep("One stage in each of two CTAs. Both are free: both empties are new, and so are both fulls.")
-    cluster.asks(0, BY[by][0])
-    cluster.lands(0, by=0)
-    if by == "rank 0":
-        cluster.lands(1, by=0)
-        cluster.asks(1, BY[by][1])
-    else:
-        cluster.asks(1, BY[by][1])
-        cluster.lands(1, by=1)
+    for cta in CTAS:
+        cluster.asks(cta, BY[by][cta])
+        for half in BY[by][cta]:
+            cluster.lands(half)
     for cta in CTAS:
         cluster.lands_a(cta)
     cluster.reads()

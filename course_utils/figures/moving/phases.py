@@ -71,9 +71,9 @@ def happened(text: str, before: State | None, now: State) -> str:
     return f"{text}."
 
 
-def spans(values: list[object]) -> list[tuple[int, int, object]]:
+def spans(values: list[int]) -> list[tuple[int, int, int]]:
     """(begin, end, value) of each run of equal values."""
-    made: list[tuple[int, int, object]] = []
+    made: list[tuple[int, int, int]] = []
     for i, value in enumerate(values):
         if made and made[-1][2] == value:
             made[-1] = (made[-1][0], i + 1, value)

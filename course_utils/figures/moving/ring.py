@@ -11,7 +11,7 @@ from course_utils.figures.moving.still import Cell, Row
 
 TILES, LOAD, MULTIPLY = 8, 3, 1  # K tiles; ticks
 STAGES = (2, 3, 4)
-ORDERS = {"wait": "Wait for each tile before you ask for the next", "ahead": "Ask ahead"}
+ORDERS = {"wait": "One after the other: ask, wait, multiply", "ahead": "Ask ahead"}
 LOADING, READY, MULTIPLIED, FREE, EMPTY = range(5)
 
 
@@ -114,7 +114,7 @@ def figure(stages: int = 4, empty: bool = True) -> dict:
     return {
         "title": "A ring: the producer fills, the consumer frees",
         "words": f"{TILES} K tiles and {stages} stages; a load takes {LOAD} ticks, a multiplication "
-        f"{MULTIPLY}. Who waits for each tile needs {slow} ticks, who asks ahead {fast}.",
+        f"{MULTIPLY}. One after the other takes {slow} ticks, asking ahead {fast}.",
         "rows": still,
         "controls": [{"name": "stages", "kind": "choice", "value": str(stages), "of": list(runs)}],
         "orders": list(ORDERS.values()),
