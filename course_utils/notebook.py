@@ -36,6 +36,7 @@ from course_utils.compile.load import (
     without_markers,
 )
 from course_utils.drills.show import drill as drill
+from course_utils.figures.moving import moving as moving
 from course_utils.figures.tiles import order
 from course_utils.grading import copy as copies
 from course_utils.grading import gemm as gemms

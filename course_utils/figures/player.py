@@ -3,23 +3,18 @@ outside.
 
 No library draws it: anywidget needs a kernel and an extension, so an exported page and the site would stand
 still; Plotly brings 3 MB a page, and Vega-Lite 0.8 MB, for charts that step through no states. SVG and 250
-lines of script do (``player.html``), in a shadow root, so that its style and the page's stay apart. Where
-scripts do not run, the static picture is what is left of it.
+lines of script do (``player.html``).
 """
 
 from __future__ import annotations
 
 import base64
-import hashlib
 import html
 import io
-import json
-import re
-from functools import cache, cached_property
-from importlib.resources import files
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from course_utils.figures import theme
+from course_utils.figures import shell
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,24 +38,12 @@ class Player:
 
     def html(self) -> str:
         """The figure as a piece of HTML that stands for itself."""
-        data = json.dumps(self.played, separators=(",", ":"), ensure_ascii=False)
-        for letter in "<>&\u2028\u2029":  # so that no text ends the script
-            data = data.replace(letter, f"\\u{ord(letter):04x}")
-        filled = {
-            "KEY": hashlib.sha256(data.encode()).hexdigest()[:12],
-            "LIGHT": theme.variables(dark=False),
-            "DARK": theme.variables(dark=True),
-            "PICTURE": self._still(),
-            "DATA": data,
-        }
-        return re.sub(r"\{\{(\w+)\}\}", lambda hole: filled[hole[1]], _template())
+        return shell.piece("player.html", self.played, self._still())
 
     def _still(self) -> str:
         if self.picture is None:
             return f"<pre>{html.escape(words(self.played))}</pre>"
-        image = base64.b64encode(self._png).decode()
-        text = html.escape(f"Timeline of {self.played['title']}", quote=True)
-        return f'<img alt="{text}" style="max-width:100%" src="data:image/png;base64,{image}">'
+        return shell.image(self._png, "png", f"Timeline of {self.played['title']}")
 
     @cached_property
     def _png(self) -> bytes:
@@ -75,11 +58,6 @@ class Player:
         if self.picture is not None:
             bundle["image/png"] = base64.b64encode(self._png).decode()
         return bundle
-
-
-@cache
-def _template() -> str:
-    return (files("course_utils.figures") / "player.html").read_text(encoding="utf-8")
 
 
 def words(played: dict) -> str:

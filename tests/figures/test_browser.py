@@ -1,4 +1,4 @@
-"""The timeline that moves, in a real browser: by keyboard and by mouse, on light and on dark."""
+"""The timeline and the figures of the text, in a real browser: by keyboard and by mouse, on light and on dark."""
 
 import os
 import shutil
@@ -8,6 +8,7 @@ from playwright.sync_api import sync_playwright
 
 from course_utils.compile import load as loading
 from course_utils.compile.factory import compile_factory
+from course_utils.figures.moving import FIGURES, moving, ring, swizzle, waves
 from course_utils.figures.player import Player
 from course_utils.figures.timeline import timeline
 from course_utils.run.emulator.launch import emulated
@@ -178,3 +179,157 @@ def test_where_scripts_do_not_run_the_picture_stands(opened):
     page, _ = opened("step05", scripts=False)
     picture = page.locator(".course-player img")
     assert picture.is_visible() and picture.bounding_box()["width"] > 600
+
+
+ALL_SMALL_TEXT = """() => [...document.querySelectorAll('.course-moving')].flatMap(host => [...host.shadowRoot.querySelectorAll('text, div, span, button, label, select, output, b')]
+    .filter(one => one.textContent.trim() && one.checkVisibility() && parseFloat(getComputedStyle(one).fontSize) * (one.ownerSVGElement ? one.getScreenCTM().a : 1) < 12).map(one => one.textContent))"""
+MOVED = """([name, values]) => { // what a figure says after its controls are set to each of some values
+    const root = document.querySelector(`#${name} .course-moving`).shadowRoot;
+    return values.map(pairs => {
+        for (const [control, value] of Object.entries(pairs)) {
+            const one = root.querySelector(`[data-name="${control}"]`);
+            one.value = value;
+            one.dispatchEvent(new Event('input', {bubbles: true}));
+        }
+        return root.querySelector('.now').textContent;
+    });
+}"""
+
+
+@pytest.fixture
+def gallery(browser, tmp_path):
+    """A page with every figure that moves, one of them twice. What it says on the console must be nothing."""
+    said, pages = [], []
+
+    def open_all(width, scheme, **options):
+        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme, **options)
+        for event in ("console", "pageerror"):
+            page.on(event, lambda message: said.append(str(message)))
+        page.on(
+            "request",
+            lambda asked: said.append(asked.url) if asked.url[:5] not in ("file:", "data:") else None,
+        )
+        made = [f'<div id="{name}">{moving(name).html()}</div>' for name in FIGURES]
+        made.append(f'<div id="again">{moving("ring").html()}</div>')
+        path = tmp_path / "gallery.html"
+        path.write_text(f"<!doctype html><meta charset=utf-8><body>{''.join(made)}</body>")
+        page.goto(path.as_uri())
+        pages.append(page)
+        return page
+
+    yield open_all
+    folder = os.environ.get("COURSE_SCREENSHOTS")
+    for number, page in enumerate(pages):
+        if folder:
+            page.screenshot(path=f"{folder}/moving_{number}.png", full_page=True)
+        page.close()
+    assert said == []
+
+
+def test_all_figures_that_move_in_one_page(gallery):
+    page = gallery(1280, "light", reduced_motion="reduce")
+    ground = "one => getComputedStyle(one).backgroundColor"
+    for name in (*FIGURES, "again"):
+        figure = page.locator(f"#{name}")
+        assert figure.locator(".frame").evaluate(ground) == "rgb(255, 255, 255)"
+        assert figure.locator("svg").get_attribute("role") == "img" and figure.locator(
+            ".frame"
+        ).get_attribute("aria-label")
+        now, steps = figure.locator(".now"), moving("ring" if name == "again" else name).data.get("steps")
+        if not steps:
+            continue
+        figure.locator(".frame").focus()
+        first = now.inner_text()
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("ArrowLeft")
+        second = now.inner_text()
+        assert second != first and ("Tick 1." in second or "Step 2 of" in second)
+        page.keyboard.press("End")
+        assert figure.locator(".steps").get_attribute(
+            "aria-valuetext"
+        ) == f"step {steps} of {steps}" or name in ("ring", "again")
+        page.keyboard.press("Home")
+        assert now.inner_text() == first
+        slider = figure.locator(".steps").bounding_box()  # to the end, by mouse
+        page.mouse.move(slider["x"] + 8, slider["y"] + slider["height"] / 2)
+        page.mouse.down()
+        page.mouse.move(slider["x"] + slider["width"] + 5, slider["y"] + slider["height"] / 2, steps=3)
+        page.mouse.up()
+        assert (
+            int(figure.locator(".steps").input_value())
+            == int(figure.locator(".steps").get_attribute("max"))
+            > 5
+        )
+
+    page.locator("#ring select").select_option("2")
+    page.locator("#ring .frame").focus()
+    page.keyboard.press("End")
+    told = page.locator("#ring svg").text_content()
+    for ahead in (False, True):
+        assert f"done after {ring.times(2, ahead)[-1].over} ticks" in told
+    assert page.locator("#again select").input_value() == "4"
+
+    places = [
+        (name, row, column)
+        for name in ("none", "32B", "64B", "128B")
+        for row in range(8)
+        for column in (0, 9, 15)
+    ]
+    said = page.evaluate(
+        MOVED, ["swizzle", [{"swizzle": name, "row": row, "column": column} for name, row, column in places]]
+    )
+    for (name, row, column), text in zip(places, said, strict=True):
+        mode = swizzle.mode(("none", "32B", "64B", "128B").index(name))
+        address, ways = mode["lies"][row][column // 8] + column % 8 * 2, mode["ways"][column // 8]
+        assert f"Row {row}, column {column}:" in text and f"Address {address}," in text
+        assert f"bank group {address % 128 // 16} " in text and f"takes {ways} turn" in text
+    page.locator("#swizzle .frame").focus()
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowLeft")
+    assert "Row 6, column 7:" in page.locator("#swizzle .now").inner_text()
+    page.locator('#swizzle [data-at="2 5"]').last.click()
+    assert "Row 2, column 40:" in page.locator("#swizzle .now").inner_text()
+
+    sizes = [(M, N, tile) for M in (256, 1536, 4096, 8192) for N in (512, 1792, 8192) for tile in waves.TILES]
+    said = page.evaluate(MOVED, ["waves", [{"M": M, "N": N, "tile": tile} for M, N, tile in sizes]])
+    for (M, N, tile), text in zip(sizes, said, strict=True):
+        one = waves.count(M, N, *waves.TILES[tile])
+        assert f"{one['tiles']:,} tiles in {one['waves']} wave" in text and f"last has {one['last']}," in text
+        assert f"= {one['places']:,} places {one['idle']:,} stay empty" in text
+
+
+def test_figures_that_move_fit_a_narrow_dark_page_and_the_first_one_plays(gallery):
+    page = gallery(800, "dark")
+    page.wait_for_function(
+        "() => document.querySelector('#first_screen .course-moving').shadowRoot.querySelector('.now').innerText.startsWith('Step 2 ')"
+    )
+    page.locator("#first_screen [data-do=play]").click()
+    assert page.locator("#first_screen [data-do=play]").inner_text() == "Play"
+    assert (
+        page.locator("#waves .frame").evaluate("one => getComputedStyle(one).backgroundColor")
+        == "rgb(25, 28, 30)"
+    )
+    assert page.evaluate(ALL_SMALL_TEXT) == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.evaluate(
+        "[...document.querySelectorAll('.course-moving')].every(host => { const plot = host.shadowRoot.querySelector('.plot'); return plot.scrollWidth <= plot.clientWidth; })"
+    )
+
+
+def test_the_rings_order_is_that_of_the_emulated_step_5(figures):
+    _, played = figures["step05"]
+    found = [
+        (begin, kind == "wgmma", label)
+        for _, kind, begin, _, label, *_ in played["bars"]
+        if kind in ("TMA load", "wgmma")
+    ]
+    order = [
+        (multiplies, int(label.split("(")[1].split(", ")[1].split(")")[0]))
+        for _, multiplies, label in sorted(found)
+    ]
+    order = [one for one in order if one[1] < SIZE[2] // 64][: 2 * (SIZE[2] // 64)]
+    made = ring.times(2, ahead=True)[: SIZE[2] // 64]
+    asked = [(one.asked, False, tile) for tile, one in enumerate(made)]
+    multiplied = [(one.begun, True, tile) for tile, one in enumerate(made)]
+    assert order == [one[1:] for one in sorted(asked + multiplied)]
