@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import io
+import re
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 
 import matplotlib
+
+from course_utils.figures.theme import night
 
 
 def all_pictures() -> dict:
@@ -20,11 +23,24 @@ def all_pictures() -> dict:
 
 
 def svg(draw) -> str:
-    """A drawing as SVG text, the same each time: text as outlines, no date, fixed ids."""
+    """A drawing as SVG text, the same each time: text as outlines, no date, fixed ids, light and dark."""
     buffer = io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": "course"}):
         draw().savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
+    return _with_night("\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n")
+
+
+def _with_night(text: str) -> str:
+    """The same SVG, and what each of its colours becomes where the reader's scheme is dark.
+
+    The colours stay where they are, so a viewer that knows no media query shows the light picture.
+    """
+    colours = sorted(set(re.findall(r"(fill|stroke): (#[0-9a-f]{6})", text)))
+    rules = [
+        f'[style*="{what}: {colour}"] {{{what}: {night(colour)} !important}}' for what, colour in colours
+    ]
+    style = "\n".join(["", "   @media (prefers-color-scheme: dark) {", *rules, "}"])
+    return text.replace("</style>", f"{style}</style>", 1)
 
 
 def write(folder: Path) -> list[Path]:
