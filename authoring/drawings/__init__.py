@@ -35,10 +35,11 @@ def _with_night(text: str) -> str:
 
     The colours stay where they are, so a viewer that knows no media query shows the light picture.
     """
-    colours = sorted(set(re.findall(r"(fill|stroke): (#[0-9a-f]{6})", text)))
-    rules = [
-        f'[style*="{what}: {colour}"] {{{what}: {night(colour)} !important}}' for what, colour in colours
-    ]
+    rules = []
+    for what, colour in sorted(set(re.findall(r"(fill|stroke): (#[0-9a-f]{6})", text))):
+        rules.append(f'[style*="{what}: {colour}"] {{{what}: {night(colour)} !important}}')
+    for colour in sorted(set(re.findall(r'fill="(#[0-9a-f]{6})"', text))):  # the ground of a hatch
+        rules.append(f'[fill="{colour}"] {{fill: {night(colour)}}}')
     style = "\n".join(["", "   @media (prefers-color-scheme: dark) {", *rules, "}"])
     return text.replace("</style>", f"{style}</style>", 1)
 

@@ -133,8 +133,8 @@ def _roof(axes) -> None:
     _dress(axes, "roofline, both axes logarithmic")
     axes.minorticks_off()
     words = "FLOP for each byte of HBM traffic (A, B read once, D written once)"
-    axes.set_xlabel(words, size=SMALL, labelpad=3)
-    axes.set_ylabel("TFLOP/s", size=SMALL, labelpad=1)
+    axes.set_xlabel(words, size=SMALL, color=INK, labelpad=3)
+    axes.set_ylabel("TFLOP/s", size=SMALL, color=INK, labelpad=1)
 
 
 def _close_up(axes) -> None:
@@ -167,7 +167,7 @@ def _close_up(axes) -> None:
     axes.set_yticks([200, 400, 600, 800, 1000])
     names = [f"M = N = K = {s}\n{intensity(s, s, s):,.0f} FLOP for each byte" for s in SIZES]
     axes.set_xticks([0, 1.3], names)
-    axes.set_ylabel("TFLOP/s", size=SMALL, labelpad=1)
+    axes.set_ylabel("TFLOP/s", size=SMALL, color=INK, labelpad=1)
     gpu = measured.load()["provenance"].get("gpu", GPU)
     _dress(axes, f"the same points, closer ({gpu}, cool chip)")
 

@@ -11,7 +11,7 @@ WARPS = (0.08, 0.22, 0.38, 0.56)  # the share of green, by warp
 
 def product():
     """A and B as they lie in memory, cut into four slices of K; D in two halves. One wgmma of the eight is
-    dark.
+    strong.
     """
     figure, axes = sheet(4.4)
     top, high, slice_width = 3.45, 2.4, 0.5
@@ -43,7 +43,7 @@ def product():
     axes.plot([x + 1.75], [top - 0.95], "o", color=INK, markersize=6, zorder=5)
     label(axes, x + 1.6, top - 0.95, "D[m, n]", ha="right")
     label(axes, x + high / 2, top - high - 0.2, "N, 128", GREY)
-    words = "Dark: one wgmma, 64 x 128 x 16. Two halves of A times four slices of K: eight of them.\n"
+    words = "Strong: one wgmma, 64 x 128 x 16. Two halves of A times four slices of K: eight of them.\n"
     label(axes, 4.8, 0.4, words + "The arrows: two rows, each contiguous in memory.")
     return figure
 
@@ -85,7 +85,7 @@ def data_path():
 
 def swizzle():
     """Eight rows of a tile in shared memory: plain, and with the 128-byte swizzle. Piece 2 of every row is
-    dark.
+    strong.
     """
     figure, axes = sheet(4.0)
     side, high = 0.47, 0.3

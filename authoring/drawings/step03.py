@@ -40,8 +40,8 @@ def grid():
     label(axes, x0 - 0.15, top + 1.05, "B, N x K,\nlaid on its side", ha="right")
     right = x0 + columns * size + 0.25
     label(axes, right, top - 1.5 * size, "CTA (3, 1)\nrows from m\ncolumns from n", GREEN, ha="left")
-    label(axes, right, top - 2.6 * size, "pale: tiles that need\nthe same rows of A", BLUE, ha="left")
-    label(axes, right, top - 3.5 * size, "dark: tiles that need\nthe same rows of B", BLUE, ha="left")
+    label(axes, right, top - 2.6 * size, "faint: tiles that need\nthe same rows of A", BLUE, ha="left")
+    label(axes, right, top - 3.5 * size, "strong: tiles that need\nthe same rows of B", BLUE, ha="left")
     return figure
 
 

@@ -100,7 +100,7 @@ def forth_and_back():
             box(axes, second + i * width, y, width - 0.04, 0.44, str(k), BLUE, 0.55 if k >= 5 else 0)
     label(axes, left + 4 * width, 2.65, "a tile, its K tiles in order of time")
     label(axes, second + 4 * width, 2.65, "the next tile, same rows of A")
-    label(axes, 4.8, 0.35, "dark: A's part was read a moment ago and is most likely still in L2", BLUE)
+    label(axes, 4.8, 0.35, "strong: A's part was read a moment ago and is most likely still in L2", BLUE)
     end = second + 8 * width
     time(axes, left, end, 1.52)
     return figure

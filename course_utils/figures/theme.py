@@ -32,7 +32,7 @@ WORK = {"TMA load": BLUE, "wgmma": GREEN, "epilogue": ORANGE, "TMA store": PURPL
 MEMORY = {"global": 0.32, "L2": 0.24, "shared": 0.16, "registers": 0.05}
 
 # a DSL's name and colour, and the same colour dark enough for small text
-DSLS = {dsl: (name, {"tilelang": "#c4458f", "cute": "#8a8c10"}[dsl]) for dsl, name in DSL_NAMES.items()}
+DSLS = {dsl: (name, {"tilelang": "#b83c83", "cute": "#969819"}[dsl]) for dsl, name in DSL_NAMES.items()}
 DSL_TEXT = {"tilelang": "#a52f74", "cute": "#66680a"}
 
 # the same meanings for a page, by name, in light and in dark; parities are grounds, so they stay pale
@@ -83,7 +83,7 @@ def night(colour: str) -> str:
         away = [1 - channel for channel in to_rgb(day)]
         share = sum(a * (1 - p) for a, p in zip(away, paint, strict=True)) / (sum(a * a for a in away) or 1)
         near = tint(day, share)
-        if max(abs(n - p) for n, p in zip(near, paint, strict=True)) < 0.005:
+        if share < 1.01 and max(abs(n - p) for n, p in zip(near, paint, strict=True)) < 0.005:
             # a little less of it than by day: light words stand on it
             return to_hex(_mix(PAGE["card"][1], dark, 0.75 * share))
     raise ValueError(f"{colour} is no colour of the theme, and no tint of one; take one from theme.py")

@@ -97,6 +97,15 @@ def test_words_are_12_pixels_high_where_the_picture_is_800_wide(path):
     assert sizes and min(sizes) * 800 / width >= 12, sizes
 
 
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_colour_has_one_for_the_night(path):
+    style, drawn = path.read_text().split("</style>", 1)
+    rules = re.findall(r"\[([^]]+)\] \{(?:fill|stroke): (#[0-9a-f]{6})", style)
+    known = {colour for selector, _ in rules for colour in re.findall("#[0-9a-f]{6}", selector)}
+    assert "@media (prefers-color-scheme: dark)" in style
+    assert set(re.findall("#[0-9a-f]{6}", drawn)) == known
+
+
 @every_picture
 def test_words_lie_on_the_sheet_and_apart(name):
     drawn = parts(name)
