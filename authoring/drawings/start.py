@@ -19,7 +19,7 @@ HBM_GB, HBM_TB_S, L2_MB = 141, 4.8, 50
 SHARED_KIB, REGISTERS, SMS = 228, 65_536, 132
 TILE = 128, 128, 64  # the tile of steps 1 to 9
 SIDES = {"step01": "left", "step02": "right"}  # of the point, where its words stand
-DOTS = {"tilelang": 9, "cute": 4.5}  # one over the other, where both are at the same place
+HALVES = {"tilelang": "left", "cute": "right"}  # of a dot that both share
 
 
 def memory():
@@ -93,8 +93,11 @@ def roofline():
     return figure
 
 
-def _dot(axes, x: float, tflops: float, dsl: str, size: float) -> None:
-    axes.plot([x], [tflops], "o", color=DSLS[dsl][1], markersize=size, markeredgewidth=0, zorder=4)
+def _dot(axes, x: float, tflops: float, dsl: str, half: str = "full") -> None:
+    """A point, or its left or right half where the other DSL's point is at the same place."""
+    colour = DSLS[dsl][1]
+    look = {"fillstyle": half, "markerfacecoloralt": "none", "markeredgewidth": 0, "zorder": 4}
+    axes.plot([x], [tflops], "o", color=colour, markersize=8 if half != "full" else 6.5, **look)
 
 
 def _roof(axes) -> None:
@@ -118,14 +121,14 @@ def _roof(axes) -> None:
             run = _burst(step, dsl)
             if run:
                 x, at = intensity(*run["size"]), run["tflops"]
-                _dot(axes, x, at, dsl, DOTS[dsl])
+                _dot(axes, x, at, dsl, HALVES[dsl])
         label(axes, x * (0.88 if step == "step02" else 1.14), at, name, ha=SIDES[step])
     for size in SIZES:
         for step in list(LABELS)[2:]:
             for dsl in DSLS:
                 run = _burst(step, dsl, size)
                 if run:
-                    _dot(axes, intensity(*run["size"]), run["tflops"], dsl, DOTS[dsl])
+                    _dot(axes, intensity(*run["size"]), run["tflops"], dsl, HALVES[dsl])
         label(axes, intensity(size, size, size), 130, str(size), weight="bold")
     label(axes, 1930, 65, "steps 3 to 10")
     axes.set_xticks([20, 100, 1000], ["20", "100", "1,000"])
@@ -155,14 +158,14 @@ def _close_up(axes) -> None:
             values = [run["tflops"] for run in runs.values() if run]
             for dsl, shift in zip(DSLS, (-0.12, 0.06), strict=True):
                 if runs[dsl]:
-                    _dot(axes, place + shift, runs[dsl]["tflops"], dsl, 6)
+                    _dot(axes, place + shift, runs[dsl]["tflops"], dsl)
             middle = sum(values) / len(values)
             at = max(middle, free)
             axes.plot([place + 0.1, place + 0.25], [middle, at], color=GREY, lw=0.5, zorder=1)
             label(axes, place + 0.27, at, LABELS[step], ha="left")
             free = at + 48
     for x, dsl in ((-0.35, "tilelang"), (0.15, "cute")):
-        _dot(axes, x, 920, dsl, 7)
+        _dot(axes, x, 920, dsl)
         label(axes, x + 0.05, 920, DSLS[dsl][0], ha="left")
     axes.set_yticks([200, 400, 600, 800, 1000])
     names = [f"M = N = K = {s}\n{intensity(s, s, s):,.0f} FLOP for each byte" for s in SIZES]

@@ -24,10 +24,10 @@ def ring():
     for stage, ((x, y), (state, tile)) in enumerate(zip(places, now, strict=True)):
         _stage(axes, x, y, state, tile)
         label(axes, x + 0.57, y + (0.74 if stage != 2 else -0.15), f"stage {stage}", GREY)
-    arrow(axes, (2.64, 3.45), (3.75, 2.95), "", GREY, via=[(3.75, 3.45)], width=1)
+    arrow(axes, (2.64, 3.45), (3.87, 2.65), "", GREY, via=[(3.87, 3.45)], width=1)
     arrow(axes, (3.42, 2.05), (2.64, 1.05), "", GREY, via=[(3.42, 1.05)], width=1)
     arrow(axes, (1.5, 1.05), (0.72, 2.05), "", GREY, via=[(0.72, 1.05)], width=1)
-    arrow(axes, (0.4, 2.95), (1.5, 3.45), "", GREY, via=[(0.4, 3.45)], width=1)
+    arrow(axes, (0.27, 2.65), (1.5, 3.45), "", GREY, via=[(0.27, 3.45)], width=1)
     label(axes, 2.07, 2.35, "use goes\nround\nthis way", GREY)
 
     left, width = 4.6, 1.2

@@ -47,7 +47,7 @@ PAGE = {
     "blue": (BLUE, "#4a90e6"),
     "green": (GREEN, "#4fbf74"),
     "orange": (ORANGE, "#f0a646"),
-    "purple": (PURPLE, "#d9b0f7"),
+    "purple": (PURPLE, "#d7abf8"),
     "teal": (TEAL, "#8ff0e0"),
     "red": (RED, "#ff6b60"),
     "wait": (WORK["wait"], "#74787c"),
