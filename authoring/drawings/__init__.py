@@ -7,22 +7,24 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 
 import matplotlib
+from matplotlib.figure import Figure
 
 from course_utils.figures.theme import night
 
 
-def all_pictures() -> dict:
+def all_pictures() -> dict[str, Callable[[], Figure]]:
     """File name (no suffix) to the function that returns its Figure, over all modules of this folder."""
     modules = [import_module(f"{__name__}.{m.name}") for m in iter_modules(__path__) if m.name != "canvas"]
     return {name: draw for module in modules for name, draw in module.PICTURES.items()}
 
 
-def svg(draw) -> str:
+def svg(draw: Callable[[], Figure]) -> str:
     """A drawing as SVG text, the same each time: text as outlines, no date, fixed ids, light and dark."""
     buffer = io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": "course"}):

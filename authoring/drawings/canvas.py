@@ -6,6 +6,9 @@ are 12 pixels high in a notebook that is 800 wide.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
@@ -45,7 +48,19 @@ def card(figure: Figure) -> None:
     )
 
 
-def box(axes, x, y, width, height, text="", colour=GREY, share=0.22, dashed=False, lw=1.2, **words) -> None:
+def box(
+    axes: Axes,
+    x: float,
+    y: float,
+    width: float,
+    height: float,
+    text: str = "",
+    colour: str = GREY,
+    share: float | None = 0.22,
+    dashed: bool = False,
+    lw: float = 1.2,
+    **words: Any,
+) -> None:
     """A rounded box with its lower left corner at (x, y), filled with ``share`` of its colour, and centred
     text; ``share`` None leaves it empty.
     """
@@ -66,7 +81,19 @@ def box(axes, x, y, width, height, text="", colour=GREY, share=0.22, dashed=Fals
         label(axes, x + width / 2, y + height / 2, text, **words)
 
 
-def cell(axes, x, y, width, height, text="", colour=GREY, share=0.22, lw=0.7, zorder=2, **words) -> None:
+def cell(
+    axes: Axes,
+    x: float,
+    y: float,
+    width: float,
+    height: float,
+    text: str = "",
+    colour: str = GREY,
+    share: float = 0.22,
+    lw: float = 0.7,
+    zorder: float = 2,
+    **words: Any,
+) -> None:
     """A square-cornered cell, for grids that touch."""
     axes.add_patch(
         Rectangle(
@@ -77,7 +104,17 @@ def cell(axes, x, y, width, height, text="", colour=GREY, share=0.22, lw=0.7, zo
         label(axes, x + width / 2, y + height / 2, text, **words)
 
 
-def label(axes, x, y, text, colour=INK, size=SMALL, ha="center", va="center", **words) -> None:
+def label(
+    axes: Axes,
+    x: float,
+    y: float,
+    text: str,
+    colour: str = INK,
+    size: float = SMALL,
+    ha: str = "center",
+    va: str = "center",
+    **words: Any,
+) -> None:
     """Words at (x, y), in a tone of ``colour`` that is dark enough to read."""
     axes.text(
         x,
@@ -94,13 +131,22 @@ def label(axes, x, y, text, colour=INK, size=SMALL, ha="center", va="center", **
     )
 
 
-def head(axes, x, y, text, ha="left", **words) -> None:
+def head(axes: Axes, x: float, y: float, text: str, ha: str = "left", **words: Any) -> None:
     """A heading at (x, y)."""
     label(axes, x, y, text, size=HEAD, ha=ha, weight="bold", **words)
 
 
 def arrow(
-    axes, start, end, text="", colour=INK, via=(), dashed=False, offset=(0, 0.14), both=False, width=1.4
+    axes: Axes,
+    start: tuple[float, float],
+    end: tuple[float, float],
+    text: str = "",
+    colour: str = INK,
+    via: Sequence[tuple[float, float]] = (),
+    dashed: bool = False,
+    offset: tuple[float, float] = (0, 0.14),
+    both: bool = False,
+    width: float = 1.4,
 ) -> None:
     """An arrow from (x, y) to (x, y), round the corners ``via``; its words at the middle plus ``offset``."""
     style = "--" if dashed else "-"
@@ -126,7 +172,9 @@ def arrow(
         label(axes, x, y, text, colour=colour)
 
 
-def measure(axes, start, end, colour=INK, both=True) -> None:
+def measure(
+    axes: Axes, start: tuple[float, float], end: tuple[float, float], colour: str = INK, both: bool = True
+) -> None:
     """A thin arrow that says how far or which way: an extent, or an axis."""
     style = "<|-|>" if both else "-|>"
     axes.add_patch(
@@ -145,7 +193,7 @@ def measure(axes, start, end, colour=INK, both=True) -> None:
     )
 
 
-def time(axes, left, right, y) -> None:
+def time(axes: Axes, left: float, right: float, y: float) -> None:
     """The axis of time below a picture's lanes."""
     measure(axes, (left, y), (right, y), GREY, both=False)
     label(axes, left - 0.12, y, "time", GREY, ha="right")

@@ -3,6 +3,8 @@ does.
 """
 
 import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from authoring.drawings.canvas import HEAD, SMALL, WIDTH, arrow, box, card, head, label, sheet
 from course_utils.figures.ladder import LABELS, PEAK_TFLOPS, SIZES
@@ -22,7 +24,7 @@ SIDES = {"step01": "left", "step02": "right"}  # of the point, where its words s
 HALVES = {"tilelang": "left", "cute": "right"}  # of a dot that both share
 
 
-def memory():
+def memory() -> Figure:
     """From HBM to the tensor cores: what is how large, and who carries data between them."""
     figure, axes = sheet(5.2)
     words = f"HBM\nglobal memory\n\n{HBM_GB} GB\n{HBM_TB_S} TB/s"
@@ -80,7 +82,7 @@ def _cublas(mode: str, size: int) -> float:
     return runs[len(runs) // 2]
 
 
-def roofline():
+def roofline() -> Figure:
     """Above the roofline with every step in it, both axes logarithmic; below steps 3 to 10 at 4096 and
     8192.
     """
@@ -93,14 +95,14 @@ def roofline():
     return figure
 
 
-def _dot(axes, x: float, tflops: float, dsl: str, half: str = "full") -> None:
+def _dot(axes: Axes, x: float, tflops: float, dsl: str, half: str = "full") -> None:
     """A point, or its left or right half where the other DSL's point is at the same place."""
     colour = DSLS[dsl][1]
     look = {"fillstyle": half, "markerfacecoloralt": "none", "markeredgewidth": 0, "zorder": 4}
     axes.plot([x], [tflops], "o", color=colour, markersize=8 if half != "full" else 6.5, **look)
 
 
-def _roof(axes) -> None:
+def _roof(axes: Axes) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlim(15, 6000)
@@ -140,7 +142,7 @@ def _roof(axes) -> None:
     axes.set_ylabel("TFLOP/s", size=SMALL, color=INK, labelpad=1)
 
 
-def _close_up(axes) -> None:
+def _close_up(axes: Axes) -> None:
     axes.set_xlim(-0.95, 2.1)
     axes.set_ylim(150, 1080)
     axes.axhline(PEAK, color=INK, lw=2)
@@ -175,13 +177,13 @@ def _close_up(axes) -> None:
     _dress(axes, f"the same points, closer ({gpu}, cool chip)")
 
 
-def _dress(axes, title: str) -> None:
+def _dress(axes: Axes, title: str) -> None:
     axes.set_title(title, size=HEAD, weight="bold", loc="left", color=INK)
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(labelsize=SMALL, length=2)
 
 
-def check():
+def check() -> Figure:
     """From a cell to a verdict: what is compiled, what is looked at, where it runs."""
     figure, axes = sheet(3.75)
     box(axes, 0.15, 1.4, 1.35, 0.95, "your cell\ngemm(M, N, K)", GREY, 0)

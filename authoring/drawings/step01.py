@@ -1,5 +1,6 @@
 """Step 1: the product cut into wgmmas, the way of the data, the swizzled tile, and who holds which sums."""
 
+from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from authoring.drawings.canvas import arrow, box, cell, head, label, sheet
@@ -9,7 +10,7 @@ from course_utils.tma.layouts import UNIT, swizzled
 WARPS = (0.08, 0.22, 0.38, 0.56)  # the share of green, by warp
 
 
-def product():
+def product() -> Figure:
     """A and B as they lie in memory, cut into four slices of K; D in two halves. One wgmma of the eight is
     strong.
     """
@@ -48,7 +49,7 @@ def product():
     return figure
 
 
-def data_path():
+def data_path() -> Figure:
     """From global memory to D: threads carry, the fence hands over, tensor cores read, threads carry
     again.
     """
@@ -83,7 +84,7 @@ def data_path():
     return figure
 
 
-def swizzle():
+def swizzle() -> Figure:
     """Eight rows of a tile in shared memory: plain, and with the 128-byte swizzle. Piece 2 of every row is
     strong.
     """
@@ -110,7 +111,7 @@ def swizzle():
     return figure
 
 
-def fragment():
+def fragment() -> Figure:
     """Left the tile of D by warps; right what the 32 lanes of one warp hold of 16 rows and 8 columns."""
     figure, axes = sheet(5.4)
     left, top, wide, high = 1.15, 4.75, 2.9, 3.84

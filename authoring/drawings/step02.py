@@ -1,10 +1,12 @@
 """Step 2: the sum over K tiles in one accumulator; the two barriers of a round."""
 
+from matplotlib.figure import Figure
+
 from authoring.drawings.canvas import arrow, box, label, sheet
 from course_utils.figures.theme import BLUE, GREEN, GREY, INK, ORANGE, TEAL
 
 
-def sum_over_k():
+def sum_over_k() -> Figure:
     """The K tiles of A and B above, the one accumulator below: overwritten by the first product, added to by
     the others.
     """
@@ -32,7 +34,7 @@ def sum_over_k():
     return figure
 
 
-def one_round():
+def one_round() -> Figure:
     """Four warps over one round and the start of the next: copies of different length, barrier, wgmma,
     barrier.
     """

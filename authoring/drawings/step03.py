@@ -1,5 +1,7 @@
 """Step 3: which CTA owns which tile; how tiles fill the SMs; what the tensor cores do while threads copy."""
 
+from matplotlib.figure import Figure
+
 from authoring.drawings.canvas import arrow, box, cell, head, label, sheet
 from course_utils.figures.theme import BLUE, GREEN, GREY, INK, MEMORY
 
@@ -7,7 +9,7 @@ SMS = 132
 A, B = 0.16, 0.5  # the share of blue in what belongs to A, and to B
 
 
-def grid():
+def grid() -> Figure:
     """D as a grid of tiles, with A to its left and B above it; one CTA's tile and what it needs of both."""
     figure, axes = sheet(4.9)
     size, rows, columns, x0, y0 = 0.6, 4, 6, 3.3, 0.6
@@ -45,7 +47,7 @@ def grid():
     return figure
 
 
-def waves():
+def waves() -> Figure:
     """How many of 132 SMs have a tile in each wave, for three square sizes; of 32 waves the middle is left
     out.
     """
@@ -78,7 +80,7 @@ def waves():
     return figure
 
 
-def one_sm():
+def one_sm() -> Figure:
     """The tensor cores of one SM over time: with one CTA, which copies and multiplies in turn, and with
     two.
     """
@@ -86,7 +88,7 @@ def one_sm():
     copy, multiply, left, end = 1.2, 0.9, 1.5, 9.45
     period = copy + multiply
 
-    def turns(y, start):
+    def turns(y: float, start: float) -> None:
         x = start
         while x < end - 0.6:
             for length, name, colour in ((copy, "copy", BLUE), (multiply, "multiply", GREEN)):
@@ -94,7 +96,7 @@ def one_sm():
                     box(axes, x + 0.02, y, min(length, end - x) - 0.04, 0.36, name, colour)
                 x += length
 
-    def tensor_cores(y, starts):
+    def tensor_cores(y: float, starts: list[float]) -> None:
         axes.plot([left, end], [y, y], color=INK, lw=1)
         for start in starts:
             x = start + copy

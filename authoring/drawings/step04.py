@@ -1,10 +1,12 @@
 """Step 4: the way of a tile by thread copies and by TMA; what one phase of an mbarrier counts."""
 
+from matplotlib.figure import Figure
+
 from authoring.drawings.canvas import arrow, box, label, sheet
 from course_utils.figures.theme import BLUE, GREEN, GREY, INK, MEMORY, TEAL
 
 
-def data_path():
+def data_path() -> Figure:
     """Two rows: through the registers of 128 threads, and past them; below, who waits for the bytes."""
     figure, axes = sheet(5.6)
     for y, name in ((3.9, "step 3\nthreads\ncopy"), (1.75, "step 4\nTMA\ncopies")):
@@ -31,7 +33,7 @@ def data_path():
     return figure
 
 
-def one_phase():
+def one_phase() -> Figure:
     """A phase of the full barrier along time: pending arrivals and pending bytes both reach zero, then it
     flips.
     """

@@ -2,6 +2,8 @@
 
 from itertools import pairwise
 
+from matplotlib.figure import Figure
+
 from authoring.drawings.canvas import arrow, box, head, label, sheet, time
 from course_utils.figures.theme import BLUE, GREEN, GREY, TEAL
 
@@ -25,20 +27,20 @@ def schedule(tiles: int, slots: int) -> list[tuple[float, float, float]]:
     return rows
 
 
-def overlap():
+def overlap() -> Figure:
     """Above: one slot, load and multiply in turn. Below: two slots, each does so, shifted against each
     other.
     """
     figure, axes = sheet(4.7)
     left, scale, until = 1.5, 0.88, 9.0
 
-    def bar(y, begin, end, text, colour, share=0.22):
+    def bar(y: float, begin: float, end: float, text: str, colour: str, share: float = 0.22) -> None:
         begin, end = max(begin, 0), min(end, until)
         if begin < end:
             width = (end - begin) * scale - 0.03
             box(axes, left + begin * scale + 0.015, y, width, 0.38, text, colour, share)
 
-    def lanes(top, names, slots, tiles):
+    def lanes(top: float, names: tuple[str, ...], slots: int, tiles: int) -> None:
         for row, name in enumerate(names):
             label(axes, left - 0.12, top - row * 0.5 + 0.19, name, ha="right")
         for tile, (asked, landed, begin) in enumerate(schedule(tiles, slots)):
@@ -57,7 +59,7 @@ def overlap():
     return figure
 
 
-def stage_parity():
+def stage_parity() -> Figure:
     """A row of K tiles with the stage, round and parity of each, between the phases of the two barriers."""
     figure, axes = sheet(4.3)
     left, width, tiles = 2.35, 0.885, 8

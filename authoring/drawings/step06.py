@@ -2,6 +2,7 @@
 tiles.
 """
 
+from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from authoring.drawings.canvas import box, head, label, sheet, time
@@ -12,7 +13,7 @@ SMS = 132
 STAGES = (0.45, 0.14)  # the share of blue, by stage
 
 
-def panels():
+def panels() -> Figure:
     """The first rows of D, 8 columns wide, with each tile's number in panels of four; the tiles of one CTA
     marked.
     """
@@ -21,10 +22,10 @@ def panels():
     numbers = {order(t, tiles_M, tiles_N, panel): t for t in range(tiles_M * tiles_N)}
     head(axes, left + 4 * side, 3.4, "D: 32 rows of tiles, 8 columns", ha="center")
 
-    def corner(m, n):
+    def corner(m: int, n: int) -> tuple[float, float]:
         return left + n * side + (0.12 if n >= panel else 0), top - (min(m, shown + 1) + 1) * side + 0.12
 
-    def tile(m, n, mine):
+    def tile(m: int, n: int, mine: bool) -> None:
         x, y = corner(m, n)
         share, weight = (0.65, "bold") if mine else (0.1 + 0.12 * (n < panel), "normal")
         text = str(numbers[m, n])
@@ -48,7 +49,7 @@ def panels():
     return figure
 
 
-def in_flight():
+def in_flight() -> Figure:
     """64 x 64 tiles of D: the first 132 in three orders, and the rows of A and columns of B that they
     read.
     """
@@ -58,7 +59,7 @@ def in_flight():
     words = "D of 8192 x 8192 is 64 x 64 tiles. The 132 tiles in flight first, in three orders:"
     label(axes, 4.8, 4.35, words)
 
-    def strip(x, y, width, height, colour):
+    def strip(x: float, y: float, width: float, height: float, colour: str) -> None:
         axes.add_patch(Rectangle((x, y), width, height, lw=0.3, edgecolor=PAPER, facecolor=colour))
 
     for place, (name, panel) in enumerate((("row after row", count), ("panels of 4", 4), ("panels of 8", 8))):
@@ -82,7 +83,7 @@ def in_flight():
     return figure
 
 
-def across_tiles():
+def across_tiles() -> Figure:
     """One CTA over two tiles of D with three K tiles each: stages go on, and the store of one runs under the
     loads of the next.
     """
@@ -92,7 +93,7 @@ def across_tiles():
     for name, y in lanes.items():
         label(axes, left - 0.12, y + 0.19, name, ha="right")
 
-    def span(lane, begin, end, text, colour, share=0.22):
+    def span(lane: str, begin: float, end: float, text: str, colour: str, share: float = 0.22) -> None:
         width = (end - begin) * step - 0.04
         box(axes, left + begin * step + 0.02, lanes[lane], width, 0.38, text, colour, share)
 

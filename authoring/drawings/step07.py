@@ -2,12 +2,14 @@
 go.
 """
 
+from matplotlib.figure import Figure
+
 from authoring.drawings.canvas import arrow, box, head, label, sheet
 from course_utils.artifact import REGISTER_LIMIT
 from course_utils.figures.theme import BLUE, GREEN, GREY, INK, MEMORY, ORANGE, TEAL
 
 
-def roles():
+def roles() -> Figure:
     """Producer, ring and consumer; above the way of full, below the way of empty. Arrows end at the rows of
     the ring: every barrier and stage has both roles.
     """
@@ -41,12 +43,12 @@ def roles():
     return figure
 
 
-def over_time():
+def over_time() -> Figure:
     """Two tiles of D of three K tiles each: step 6 starts to load after the epilogue, step 7 during it."""
     figure, axes = sheet(4.9)
     scale, left = 0.9, 1.6
 
-    def span(y, begin, end, text, colour):
+    def span(y: float, begin: float, end: float, text: str, colour: str) -> None:
         box(axes, left + begin * scale, y, (end - begin) * scale - 0.03, 0.34, text, colour)
 
     first = ((0, 1.2, 0, "0"), (2.05, 3.25, 0, "2"), (0.1, 1.4, 1, "1"))
@@ -80,7 +82,7 @@ def over_time():
     return figure
 
 
-def registers():
+def registers() -> Figure:
     """A CTA's registers at launch and after setmaxnreg: two warpgroups, and the three of step 10."""
     figure, axes = sheet(3.7)
     left, scale = 1.9, 7.2 / 65536

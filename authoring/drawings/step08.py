@@ -2,6 +2,9 @@
 in flight.
 """
 
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
 from authoring.drawings.canvas import arrow, box, head, label, sheet
 from course_utils.figures.theme import BLUE, GREEN, GREY, TEAL
 
@@ -10,12 +13,12 @@ STATES = {LOADING: (BLUE, 0.08, True), READY: (BLUE, 0.4, False), RUNS: (GREEN, 
 STATES[OVER] = (TEAL, 0.12, False)
 
 
-def _stage(axes, x, y, state, tile, word=""):
+def _stage(axes: Axes, x: float, y: float, state: str, tile: int, word: str = "") -> None:
     colour, share, dashed = STATES[state]
     box(axes, x, y, 1.14, 0.6, f"K tile {tile}\n{word or state}", colour, share, dashed)
 
 
-def ring():
+def ring() -> Figure:
     """Left the ring at one moment, right the same and the three moments after it as a table."""
     figure, axes = sheet(4.95)
     head(axes, 2.1, 4.55, "the round that issued K tile 5,\nwhen wait(1) has returned", ha="center")
@@ -50,7 +53,7 @@ def ring():
     return figure
 
 
-def order():
+def order() -> Figure:
     """Threads, tensor cores and releases along time: with wait_wgmma(0) there are gaps, with wait_wgmma(1)
     none.
     """
@@ -58,14 +61,13 @@ def order():
     left, issue, release = 1.5, 0.68, 0.56
     high, low = 0.95, 0.2  # of the threads' lane and the tensor cores' lane
 
-    def tensor(y, begin, end, text):
+    def tensor(y: float, begin: float, end: float, text: str) -> None:
         box(axes, left + begin, y + low, end - begin - 0.03, 0.4, text, GREEN)
-        return left + begin
 
-    def event(y, x, text, width, colour):
+    def event(y: float, x: float, text: str, width: float, colour: str) -> None:
         box(axes, left + x, y + high, width - 0.03, 0.36, text, colour, 0.12)
 
-    def waits(y, begin, end, text):
+    def waits(y: float, begin: float, end: float, text: str) -> None:
         axes.plot([left + begin, left + end - 0.03], [y + high + 0.18] * 2, color=GREY, lw=2.5)
         label(axes, left + (begin + end) / 2, y + high + 0.5, text, GREY)
 

@@ -2,13 +2,16 @@
 back.
 """
 
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
 from authoring.drawings.canvas import HEAD, WIDTH, arrow, box, head, label, sheet, time
 from course_utils.figures.theme import BLUE, GREEN, GREY, INK, MEMORY, TEAL
 
 A, B = 0.16, 0.5  # the share of blue in what belongs to A, and to B
 
 
-def cluster():
+def cluster() -> Figure:
     """Two CTAs side by side: one B for both by multicast, bytes on both full barriers, arrivals on both empty
     barriers.
     """
@@ -26,10 +29,10 @@ def cluster():
     return figure
 
 
-def _cta(axes, rank: int) -> None:
+def _cta(axes: Axes, rank: int) -> None:
     """One CTA of the two; CTA 1 is CTA 0's mirror image."""
 
-    def x(left, width=0.0):
+    def x(left: float, width: float = 0.0) -> float:
         return WIDTH - left - width if rank else left
 
     box(axes, x(0.15, 4.5), 0.6, 4.5, 4.2, "", GREY, 0, dashed=True)
@@ -55,7 +58,7 @@ def _cta(axes, rank: int) -> None:
     label(axes, x(0.95), 1.5, "waits\nfor both", TEAL)
 
 
-def bytes_asked():
+def bytes_asked() -> Figure:
     """KiB that each SM asks L2 for in one K tile: without multicast, and in the two ways of multicast."""
     figure, axes = sheet(3.8)
     unit, left = 0.13, 2.85
@@ -87,7 +90,7 @@ def bytes_asked():
     return figure
 
 
-def forth_and_back():
+def forth_and_back() -> Figure:
     """Two tiles in a row, K always forwards and K forth and back: what the second begins with."""
     figure, axes = sheet(3.0)
     width, left, gap = 0.44, 1.45, 0.35

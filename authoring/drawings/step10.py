@@ -1,5 +1,7 @@
 """Step 10: the wide tile and who holds which rows; what an SM has room for; D through two buffers."""
 
+from matplotlib.figure import Figure
+
 from authoring.drawings.canvas import arrow, box, head, label, sheet, time
 from course_utils.artifact import REGISTER_LIMIT
 from course_utils.figures.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, TEAL
@@ -8,7 +10,7 @@ CONSUMERS = (0.22, 0.45)  # the share of green, by consumer
 A, B = 0.16, 0.5  # the share of blue in what belongs to A, and to B
 
 
-def tile():
+def tile() -> Figure:
     """Step 9's tile beside step 10's, one K tile of A and B, at the same scale."""
     figure, axes = sheet(4.4)
     for left, name, columns, wide in (
@@ -34,12 +36,12 @@ def tile():
     return figure
 
 
-def budget():
+def budget() -> Figure:
     """What an SM has room for: registers before and after setmaxnreg, and shared memory."""
     figure, axes = sheet(4.0)
     left, width = 1.75, 7.6
 
-    def bar(y, name, parts, whole, end):
+    def bar(y: float, name: str, parts: list[tuple], whole: float, end: str) -> None:
         label(axes, left - 0.12, y + 0.25, name, ha="right")
         x = left
         for text, amount, colour, share in parts:
@@ -48,7 +50,7 @@ def budget():
             x += size
         label(axes, left + width, y - 0.16, end, GREY, ha="right")
 
-    def roles(*each):
+    def roles(*each: int) -> list[tuple]:
         names = ("producer", "consumer 1", "consumer 2")
         paint = ((BLUE, 0.22), *((GREEN, share) for share in CONSUMERS))
         return [
@@ -66,7 +68,7 @@ def budget():
     return figure
 
 
-def epilogue():
+def epilogue() -> Figure:
     """Four chunks of D through two buffers, one drawn above and one below; what each wait_group 1 is for."""
     figure, axes = sheet(4.1)
     left, unit = 1.75, 0.59

@@ -2,13 +2,14 @@
 is stopped.
 """
 
+from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from authoring.drawings.canvas import arrow, box, cell, head, label, measure, sheet
 from course_utils.figures.theme import BLUE, GREY, INK, MEMORY, PAPER, RED, tint
 
 
-def tensor_map():
+def tensor_map() -> Figure:
     """A matrix in global memory with a box on it, labelled with the arguments of cuTensorMapEncodeTiled."""
     figure, axes = sheet(4.7)
     x, y, wide, high, pad = 1.6, 1.0, 3.3, 2.5, 0.6
@@ -36,11 +37,11 @@ def tensor_map():
             axes.plot([left, right], [line, line], color=GREY, lw=0.4, zorder=3)
     cell(axes, bx, by, bw, bh, "", BLUE, 0.4, lw=1.6, zorder=4)
     head(axes, bx + bw / 2, by + bh / 2, "box", ha="center")
-    ground = {"facecolor": tint(GREY, ground), "edgecolor": "none", "pad": 1.5}
+    behind_words = {"facecolor": tint(GREY, ground), "edgecolor": "none", "pad": 1.5}
     measure(axes, (bx, by - 0.12), (bx + bw, by - 0.12), BLUE)
-    label(axes, bx + bw / 2, by - 0.31, "boxDim[0]", BLUE, bbox=ground)
+    label(axes, bx + bw / 2, by - 0.31, "boxDim[0]", BLUE, bbox=behind_words)
     measure(axes, (bx - 0.12, by), (bx - 0.12, by + bh), BLUE)
-    label(axes, bx - 0.2, by + bh / 2, "boxDim[1]", BLUE, ha="right", bbox=ground)
+    label(axes, bx - 0.2, by + bh / 2, "boxDim[1]", BLUE, ha="right", bbox=behind_words)
     label(axes, 3.2, 0.4, "The kernel names coordinates. All else is in the map.", GREY)
 
     left, width = 5.95, 3.45
@@ -58,13 +59,13 @@ def tensor_map():
         top -= height
         box(axes, left, top, width, height, "", colour, MEMORY["registers"] if colour == GREY else 0.22)
         label(axes, left + 0.15, top + height - 0.19, name, ha="left", weight="bold")
-        for i, line in enumerate(lines):
-            label(axes, left + 0.15, top + height - 0.43 - 0.22 * i, line, ha="left")
+        for i, words in enumerate(lines):
+            label(axes, left + 0.15, top + height - 0.43 - 0.22 * i, words, ha="left")
         top -= 0.12
     return figure
 
 
-def gates():
+def gates() -> Figure:
     """From the request in the source to the bytes: four places where it can end, and what each has to say."""
     figure, axes = sheet(4.9)
     stages = (

@@ -2,13 +2,18 @@
 a flattened tensor.
 """
 
+from collections.abc import Collection
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
 from authoring.drawings.canvas import arrow, box, cell, head, label, measure, sheet
 from course_utils.figures.theme import BLUE, GREY, INK, PURPLE, RED
 
 _ROWS = 8  # of a slab as drawn
 
 
-def _slab(axes, x, y, taken, share, colour):
+def _slab(axes: Axes, x: float, y: float, taken: Collection[int], share: float, colour: str) -> None:
     """A slab as ``_ROWS`` lines; those of ``taken`` are shaded over ``share`` of their width."""
     high, width = 0.085, 0.8
     for row in range(_ROWS):
@@ -18,7 +23,7 @@ def _slab(axes, x, y, taken, share, colour):
             cell(axes, x, at, width * share, high, "", colour, 0.45, lw=0.9, zorder=3)
 
 
-def paths():
+def paths() -> Figure:
     """Five tiles, a row each: the rows they take of two slabs, the same in memory, and what the copy
     becomes.
     """
@@ -92,13 +97,13 @@ def paths():
     return figure
 
 
-def two_runs():
+def two_runs() -> Figure:
     """The exercise at its second shape, (4, 48, 128): one rank-3 box in, two rank-2 boxes out."""
     figure, axes = sheet(4.15)
     # a line is 16 rows; the tile is line ``at`` of slabs 2 and 3
     shares, slabs, lines, wide, at = ((0.2, 0.55), 4, 3, 1.4, 1)
 
-    def line(x, y, high, z, row, order):
+    def line(x: float, y: float, high: float, z: int, row: int, order: float) -> None:
         cell(axes, x, y, wide, high, "", GREY, 0, lw=0.8, zorder=order)
         if z >= 2 and row == at:
             cell(axes, x, y, wide / 2, high, "", BLUE, shares[z - 2], lw=0.8, zorder=order)

@@ -1,12 +1,15 @@
 """Notebook 13: the two proxies and what orders them; when a wait for a parity blocks."""
 
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
 from authoring.drawings.canvas import arrow, box, cell, head, label, sheet
 from course_utils.figures.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, TEAL
 
 LEFT, RIGHT, HEIGHT = 0.95, 9.45, 0.5  # of the lanes, in inches
 
 
-def _lanes(axes, y, title):
+def _lanes(axes: Axes, y: float, title: str) -> tuple[float, float]:
     """Two lanes of one shared buffer: the generic proxy above, the async proxy below. Returns their lower
     edges.
     """
@@ -17,16 +20,16 @@ def _lanes(axes, y, title):
     return y + 0.82, y
 
 
-def two_proxies():
+def two_proxies() -> Figure:
     """Three handovers of shared memory along time: a load in, a store out, and the staging buffer written
     again.
     """
     figure, axes = sheet(6.85)
 
-    def step(x, y, width, text, colour, share=0.22):
+    def step(x: float, y: float, width: float, text: str, colour: str, share: float = 0.22) -> None:
         box(axes, x, y, width, HEIGHT, text, colour, share)
 
-    def follow(y, *pairs):
+    def follow(y: float, *pairs: tuple[float, float]) -> None:
         for begin, end in pairs:
             arrow(axes, (begin, y + HEIGHT / 2), (end, y + HEIGHT / 2), "", TEAL)
 
@@ -69,7 +72,7 @@ def two_proxies():
     return figure
 
 
-def parity_wait():
+def parity_wait() -> Figure:
     """A barrier's phases along time; for each parity, where a wait blocks and where it passes at once."""
     figure, axes = sheet(3.5)
     left, width = 2.0, 1.85

@@ -1,10 +1,15 @@
 """Notebook 14: what a copy does with a tile of one mode and of two; an election inside an election."""
 
+from collections.abc import Collection
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
 from authoring.drawings.canvas import arrow, box, head, label, sheet
 from course_utils.figures.theme import BLUE, GREY, INK, MEMORY, RED, TEAL
 
 
-def modes():
+def modes() -> Figure:
     """Above: two modes, 64 overlapping boxes. Below: one mode, one box. From X to S, and what the barrier
     counts.
     """
@@ -41,7 +46,7 @@ def modes():
     return figure
 
 
-def election():
+def election() -> Figure:
     """Left: an election inside elect_one waits for 31 lanes that are elsewhere. Right: the whole warp comes,
     and it elects.
     """
@@ -67,7 +72,9 @@ def election():
     return figure
 
 
-def _lanes(axes, x, y, there, colour, rest=None):
+def _lanes(
+    axes: Axes, x: float, y: float, there: Collection[int], colour: str, rest: str | None = None
+) -> None:
     """A warp, a bar a lane; ``rest`` outlines those that are not there."""
     for i in range(32):
         if i in there:

@@ -2,13 +2,15 @@
 epilogues in time.
 """
 
+from matplotlib.figure import Figure
+
 from authoring.drawings.canvas import arrow, box, head, label, sheet, time
 from course_utils.figures.theme import GREEN, GREY, INK, MEMORY, ORANGE, PURPLE, TEAL
 
 SLICES = (0.08, 0.22, 0.38, 0.56)  # the share of green, by slice
 
 
-def registers():
+def registers() -> Figure:
     """The tile in four slices, the 128 accumulator registers of a thread, and the two buffers on the way to
     D.
     """
@@ -42,7 +44,7 @@ def registers():
     return figure
 
 
-def waits():
+def waits() -> Figure:
     """One store along time, where each wait returns, and what it allows."""
     figure, axes = sheet(4.3)
     left, right = 1.1, 9.4
@@ -68,27 +70,27 @@ def waits():
     return figure
 
 
-def three_ways():
+def three_ways() -> Figure:
     """The epilogue with one store of all, with slices through one buffer, and with slices through two."""
     figure, axes = sheet(6.0)
     left, unit = 1.5, 0.59
     fill, read, write = 1.0, 1.0, 1.0  # of a slice of 32 columns
 
-    def span(start, length, y, text, colour, share=0.22):
+    def span(start: float, length: float, y: float, text: str, colour: str, share: float = 0.22) -> None:
         box(axes, left + start * unit, y, length * unit - 0.02, 0.36, text, colour, share)
 
-    def rows(top, name, memory):
+    def rows(top: float, name: str, memory: str) -> None:
         head(axes, 0.15, top + 0.47, name)
         label(axes, 9.4, top + 0.47, memory, GREY, ha="right")
         for y, who in ((top - 0.1, "threads fill"), (top - 0.52, "TMA reads"), (top - 0.94, "TMA writes D")):
             label(axes, left - 0.12, y + 0.18, who, ha="right")
 
-    def whole(start, length, top, text):
+    def whole(start: float, length: float, top: float, text: str) -> None:
         span(start, length, top - 0.1, text, ORANGE)
         span(start + fill * length, length, top - 0.52, text, PURPLE)
 
-    def mark(time, top, words):
-        x = left + time * unit + 0.02
+    def mark(when: float, top: float, words: str) -> None:
+        x = left + when * unit + 0.02
         axes.plot([x, x], [top - 1.0, top + 0.28], color=INK, lw=1.4, zorder=5)
         label(axes, x + 0.08, top - 0.35, words, ha="left")
 

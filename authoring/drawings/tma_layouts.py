@@ -2,6 +2,10 @@
 tensor maps.
 """
 
+from collections.abc import Callable
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from authoring.drawings.canvas import arrow, box, cell, head, label, measure, sheet
@@ -24,14 +28,14 @@ from course_utils.tma.layouts import (
 ROWS = 8
 
 
-def _hatched(axes, x, y, width, height) -> None:
+def _hatched(axes: Axes, x: float, y: float, width: float, height: float) -> None:
     """A cell that nobody writes."""
     axes.add_patch(
         Rectangle((x, y), width, height, lw=0.35, edgecolor=GREY, facecolor=PAPER, hatch="////", zorder=2)
     )
 
 
-def swizzle_banks():
+def swizzle_banks() -> Figure:
     """Eight rows of eight pieces over the 32 banks, without and with swizzle 128B, and what each bank gives
     for one column.
     """
@@ -41,7 +45,7 @@ def swizzle_banks():
     return figure
 
 
-def _banks(axes, left: float, swizzle: int) -> None:
+def _banks(axes: Axes, left: float, swizzle: int) -> None:
     row_bytes, column = 128, 2
     width, height, top = 0.47, 0.27, 4.7
     bank_width = width * BANK_BYTES / UNIT
@@ -71,8 +75,7 @@ def _banks(axes, left: float, swizzle: int) -> None:
     axes.plot([left, left + wide], [floor + unit] * 2, color=GREY, lw=0.6, ls=":", zorder=1)
     for b in range(BANKS):
         for word in range(words.count(b)):
-            at = left + b * bank_width
-            cell(axes, at, floor + word * unit, bank_width, unit, "", colour, 0.5, lw=0.5)
+            cell(axes, left + b * bank_width, floor + word * unit, bank_width, unit, "", colour, 0.5, lw=0.5)
     busy = len(set(words))
     said = f"all {BANKS} banks give {turns} word:\none turn"
     if turns > 1:
@@ -89,7 +92,7 @@ def _banks(axes, left: float, swizzle: int) -> None:
     )
 
 
-def narrow_tile():
+def narrow_tile() -> Figure:
     """A box of 48-byte rows under swizzle 128B: in the tensor, in shared memory with its gaps, and the two
     sizes.
     """
@@ -142,7 +145,7 @@ def narrow_tile():
     return figure
 
 
-def three_d_two_d():
+def three_d_two_d() -> Figure:
     """A box of two slabs of a rank-3 tensor, and the same rows as a box of the flattened tensor; their
     contracts below.
     """
@@ -153,7 +156,7 @@ def three_d_two_d():
     at3, at2 = (0, 0, first), (0, middle * first)
     figure, axes = sheet(6.1)
 
-    def row_of(z):
+    def row_of(z: int) -> tuple[str, float, str]:
         taken = first <= z < first + natural.box[2]
         return (BLUE, (0.2, 0.55)[z - first], INK) if taken else (GREY, 0.06, GREY)
 
@@ -184,7 +187,9 @@ def three_d_two_d():
     return figure
 
 
-def _in_shared(axes, natural, first, row_of) -> tuple[float, float]:
+def _in_shared(
+    axes: Axes, natural: TensorMap, first: int, row_of: Callable[[int], tuple[str, float, str]]
+) -> tuple[float, float]:
     """The rows of the box as they lie in shared memory. Returns the lower and upper edge."""
     _, box_middle, box_outer = natural.box
     high, top = 0.27, 5.35
@@ -197,7 +202,9 @@ def _in_shared(axes, natural, first, row_of) -> tuple[float, float]:
     return low, top
 
 
-def _run(axes, flat, middle, outer, row_of) -> None:
+def _run(
+    axes: Axes, flat: TensorMap, middle: int, outer: int, row_of: Callable[[int], tuple[str, float, str]]
+) -> None:
     """The flattened tensor as one run of rows, with a bracket for each slab."""
     head(axes, 7.75, 5.82, "rank 2: one run of rows", ha="center")
     x, wide, high, top = 6.75, 1.3, 0.126, 5.5
@@ -212,7 +219,7 @@ def _run(axes, flat, middle, outer, row_of) -> None:
         label(axes, side + 0.15, (low + end) / 2, words, row_of(z)[2], ha="left")
 
 
-def _contract(axes, left, tensor_map, place, title) -> None:
+def _contract(axes: Axes, left: float, tensor_map: TensorMap, place: tuple[int, ...], title: str) -> None:
     box(axes, left, 0.75, 4.5, 1.75, "", GREY, 0.06)
     label(axes, left + 0.15, 2.3, f"the contract, {title}", ha="left", weight="bold")
     label(axes, left + 4.35, 2.3, "innermost first", GREY, ha="right")
