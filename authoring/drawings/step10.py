@@ -1,128 +1,102 @@
 """Step 10: the wide tile and who holds which rows; what an SM has room for; D through two buffers."""
 
-from authoring.drawings.canvas import arrow, box, label, sheet
+from matplotlib.figure import Figure
+
+from authoring.drawings.canvas import arrow, box, head, label, sheet, time
 from course_utils.artifact import REGISTER_LIMIT
-from course_utils.figures.theme import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, RED, TEAL
+from course_utils.figures.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, TEAL
+
+CONSUMERS = (0.22, 0.45)  # the share of green, by consumer
+A, B = 0.16, 0.5  # the share of blue in what belongs to A, and to B
 
 
-def tile():
+def tile() -> Figure:
     """Step 9's tile beside step 10's, one K tile of A and B, at the same scale."""
-    figure, axes = sheet(9.6, 4.0)
+    figure, axes = sheet(4.4)
     for left, name, columns, wide in (
-        (0.35, "step 9: one consumer", 128, 1.6),
-        (4.35, "step 10: two consumers", 256, 3.2),
+        (0.3, "step 9: one consumer", 128, 1.7),
+        (4.5, "step 10: two consumers", 256, 3.4),
     ):
-        label(axes, left, 3.8, name, size=10, weight="bold", ha="left")
-        box(axes, left + 1.1, 2.6, wide, 0.8, f"B, {columns} columns of D", BLUE, size=8.5)
+        head(axes, left, 4.12, name)
+        box(axes, left + 1.2, 3.05, wide, 0.75, f"B\n{columns} columns", BLUE, B)
         if columns == 128:
-            box(axes, left, 0.75, 0.8, 1.6, "A\n128\nrows", BLUE, size=8.5)
-            box(axes, left + 1.1, 0.75, wide, 1.6, "consumer 1\n128 x 128", GREEN, size=9)
+            box(axes, left, 1.15, 0.9, 1.7, "A\n128 rows", BLUE, A)
+            box(axes, left + 1.2, 1.15, wide, 1.7, "consumer\n128 x 128", GREEN)
+            arrow(axes, (left + 0.9, 2.0), (left + 1.2, 2.0), "", GREEN)
         else:
-            for y, number, colour in ((1.57, 1, GREEN), (0.75, 2, TEAL)):
-                box(axes, left, y, 0.8, 0.78, "A\n64 rows", BLUE, size=8.5)
-                box(axes, left + 1.1, y, wide, 0.78, f"consumer {number}: 64 x 256", colour, size=9)
-                arrow(axes, (left + 0.8, y + 0.39), (left + 1.1, y + 0.39), "", colour)
-    label(axes, 2.25, 0.5, "128 sums a thread", size=8.5, colour=GREY)
-    label(axes, 7.05, 0.5, "128 sums a thread, in each of the two", size=8.5, colour=GREY)
-    label(axes, 1.7, 0.2, "16 KiB of A, 16 KiB of B: 64 operations a byte", size=8.5)
-    label(axes, 6.5, 0.2, "16 KiB of A, 32 KiB of B: 85 operations a byte", size=8.5)
+            for y, number in ((2.02, 1), (1.15, 2)):
+                box(axes, left, y, 0.9, 0.83, "A\n64 rows", BLUE, A)
+                words = f"consumer {number}: 64 x 256"
+                box(axes, left + 1.2, y, wide, 0.83, words, GREEN, CONSUMERS[number - 1])
+                arrow(axes, (left + 0.9, y + 0.41), (left + 1.2, y + 0.41), "", GREEN)
+    label(axes, 1.75, 0.9, "128 sums a thread", GREY)
+    label(axes, 6.8, 0.9, "128 sums a thread, in each of the two", GREY)
+    label(axes, 1.75, 0.42, "16 KiB of A, 16 KiB of B:\n64 operations a byte")
+    label(axes, 6.8, 0.42, "16 KiB of A, 32 KiB of B:\n85 operations a byte")
     return figure
 
 
-def budget():
+def budget() -> Figure:
     """What an SM has room for: registers before and after setmaxnreg, and shared memory."""
-    figure, axes = sheet(9.6, 3.2)
-    left, width = 2.1, 7.1
+    figure, axes = sheet(4.0)
+    left, width = 1.75, 7.6
 
-    def bar(y, name, parts, whole, end):
-        label(axes, 1.95, y + 0.24, name, size=8.5, ha="right")
+    def bar(y: float, name: str, parts: list[tuple], whole: float, end: str) -> None:
+        label(axes, left - 0.12, y + 0.25, name, ha="right")
         x = left
-        for text, amount, colour in parts:
-            share = amount / whole * width
-            box(axes, x + 0.015, y, share - 0.03, 0.48, text, colour, size=8)
-            x += share
-        label(
-            axes,
-            x + 0.03 if x < left + width - 0.6 else left + width,
-            y - 0.15,
-            end,
-            size=8,
-            colour=GREY,
-            ha="left" if x < left + width - 0.6 else "right",
-        )
+        for text, amount, colour, share in parts:
+            size = amount / whole * width
+            box(axes, x + 0.015, y, size - 0.03, 0.5, text, colour, share)
+            x += size
+        label(axes, left + width, y - 0.16, end, GREY, ha="right")
 
-    label(axes, 0.25, 3.02, "registers", size=10, weight="bold", ha="left")
-    bar(
-        2.32,
-        "at launch",
-        [
-            ("producer\n168 x 128", 21504, BLUE),
-            ("consumer 1\n168 x 128", 21504, GREEN),
-            ("consumer 2\n168 x 128", 21504, TEAL),
-        ],
-        REGISTER_LIMIT,
-        f"{REGISTER_LIMIT:,} are the CTA's",
-    )
-    bar(
-        1.46,
-        "after setmaxnreg",
-        [("", 5120, BLUE), ("consumer 1\n232 x 128", 29696, GREEN), ("consumer 2\n232 x 128", 29696, TEAL)],
-        REGISTER_LIMIT,
-        f"{REGISTER_LIMIT:,} again",
-    )
-    label(axes, 2.1, 1.31, "producer: 40 x 128", size=8, colour=BLUE, ha="left")
-    label(axes, 0.25, 0.98, "shared memory", size=10, weight="bold", ha="left")
-    bar(
-        0.3,
-        "of 227 KiB",
-        [part for s in range(4) for part in (("A", 16, BLUE), (f"B, stage {s}", 32, BLUE))]
-        + [("D", 16, ORANGE), ("D", 16, ORANGE)],
-        227,
-        "224 KiB, and the barriers",
-    )
+    def roles(*each: int) -> list[tuple]:
+        names = ("producer", "consumer 1", "consumer 2")
+        paint = ((BLUE, 0.22), *((GREEN, share) for share in CONSUMERS))
+        return [
+            (f"{name}\n{one} x 128" if one > 100 else "", one * 128, *colours)
+            for name, one, colours in zip(names, each, paint, strict=True)
+        ]
+
+    head(axes, 0.15, 3.75, "registers")
+    bar(3.05, "at launch", roles(168, 168, 168), REGISTER_LIMIT, f"{REGISTER_LIMIT:,} are the CTA's")
+    bar(2.1, "after setmaxnreg", roles(40, 232, 232), REGISTER_LIMIT, f"{REGISTER_LIMIT:,} again")
+    label(axes, left, 1.94, "producer: 40 x 128", BLUE, ha="left")
+    head(axes, 0.15, 1.42, "shared memory")
+    stages = [part for s in range(4) for part in (("A", 16, BLUE, A), (f"B, stage {s}", 32, BLUE, B))]
+    bar(0.6, "of 227 KiB", stages + 2 * [("D", 16, ORANGE, 0.22)], 227, "224 KiB, and the barriers")
     return figure
 
 
-def epilogue():
-    """Four chunks of D through two buffers; what each wait_group 1 is for."""
-    figure, axes = sheet(9.6, 3.35)
-    left, unit = 1.9, 0.56
-    for y, name in ((2.3, "threads write"), (1.4, "TMA reads buffer 0"), (0.75, "TMA reads buffer 1")):
-        label(axes, left - 0.15, y + 0.22, name, size=8.5, ha="right")
-    starts = [0, 2.3, 5.0, 8.0]
+def epilogue() -> Figure:
+    """Four chunks of D through two buffers, one drawn above and one below; what each wait_group 1 is for."""
+    figure, axes = sheet(4.1)
+    left, unit = 1.75, 0.59
+    threads, lanes, high = 2.1, (3.0, 1.2), 0.46
+    label(axes, left - 0.12, threads + 0.24, "threads write", ha="right")
+    for buffer, y in enumerate(lanes):
+        label(axes, left - 0.12, y + 0.23, f"TMA reads\nbuffer {buffer}", ha="right")
+    starts = [0, 2.3, 5.1, 8.0]
+    ends = [start + 4.8 for start in starts]
     for c, start in enumerate(starts):
-        colour = ORANGE
-        box(axes, left + start * unit, 2.3, 2.0 * unit, 0.44, f"chunk {c}\nto buffer {c % 2}", colour, size=8)
-        y, begin = (1.4, 0.75)[c % 2], start + 2.1
-        box(axes, left + begin * unit, y, 2.7 * unit, 0.44, f"store {c}", PURPLE, size=8)
-        arrow(axes, (left + (start + 2.0) * unit, 2.3), (left + begin * unit + 0.12, y + 0.44), "", PURPLE)
+        above = c % 2 == 0
+        y = lanes[c % 2]
+        words = f"chunk {c} to\nbuffer {c % 2}"
+        box(axes, left + start * unit, threads, 2.0 * unit, high, words, ORANGE)
+        begin = left + (start + 2.1) * unit
+        box(axes, begin, y, left + ends[c] * unit - begin, high, f"store {c}", PURPLE)
+        down = (threads + high, y) if above else (threads, y + high)
+        arrow(axes, (begin - 0.12, down[0]), (begin + 0.1, down[1]), "", PURPLE)
     for c in (2, 3):
-        end = left + (starts[c - 2] + 4.8) * unit
-        arrow(
-            axes,
-            (end, (1.4, 0.75)[c % 2] + 0.44),
-            (left + starts[c] * unit + 0.05, 2.3),
-            "",
-            RED,
-            dashed=True,
-        )
-    label(
-        axes, left + 4.6 * unit, 3.0, "chunk 2 waits until store 0 has read", size=8, colour=RED, ha="center"
-    )
-    label(
-        axes, left + 9.6 * unit, 3.0, "chunk 3 waits until store 1 has read", size=8, colour=RED, ha="center"
-    )
-    axes.plot([left, 9.3], [0.5, 0.5], color=GREY, lw=1)
-    label(axes, left, 0.28, "time", size=8, colour=GREY, ha="left")
-    label(
-        axes,
-        9.3,
-        0.28,
-        "the next tile's chunk 0 goes to buffer 0: it waits for store 2, not for store 3",
-        size=8,
-        colour=INK,
-        ha="right",
-    )
+        above = c == 2
+        x, y = left + ends[c - 2] * unit, lanes[c % 2]
+        edge = (y, threads + high) if above else (y + high, threads)
+        arrow(axes, (x - 0.05, edge[0]), (left + starts[c] * unit + 0.08, edge[1]), "", TEAL, dashed=True)
+    label(axes, left + 5.2 * unit, 3.72, "chunk 2 waits until store 0 has read", TEAL)
+    label(axes, left + 9 * unit, 0.97, "chunk 3 waits until store 1 has read", TEAL)
+    time(axes, left, 9.4, 0.68)
+    words = "The next tile's chunk 0 goes to buffer 0: it waits for store 2, not for store 3."
+    label(axes, 4.8, 0.33, words)
     return figure
 
 

@@ -1,115 +1,97 @@
 """Notebook 13: the two proxies and what orders them; when a wait for a parity blocks."""
 
-from matplotlib.patches import Rectangle
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from authoring.drawings.canvas import arrow, box, label, sheet
-from course_utils.figures.theme import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, RED, tint
+from authoring.drawings.canvas import arrow, box, cell, head, label, sheet
+from course_utils.figures.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, TEAL
 
-LEFT, RIGHT, HEIGHT = 1.55, 9.5, 0.42  # of the lanes, in inches
+LEFT, RIGHT, HEIGHT = 0.95, 9.45, 0.5  # of the lanes, in inches
 
 
-def _lanes(axes, y, title):
+def _lanes(axes: Axes, y: float, title: str) -> tuple[float, float]:
     """Two lanes of one shared buffer: the generic proxy above, the async proxy below. Returns their lower
     edges.
     """
-    for bottom, colour, name in ((y + 0.68, ORANGE, "generic proxy"), (y, PURPLE, "async proxy")):
-        axes.add_patch(
-            Rectangle(
-                (LEFT, bottom - 0.06),
-                RIGHT - LEFT,
-                HEIGHT + 0.12,
-                facecolor=tint(colour, 0.07),
-                edgecolor="none",
-                zorder=0,
-            )
-        )
-        label(axes, LEFT - 0.1, bottom + HEIGHT / 2, name, size=8, colour=colour, ha="right")
-    label(axes, 0.1, y + 1.38, title, size=9.5, ha="left", weight="bold")
-    return y + 0.68, y
+    for bottom, share, name in ((y + 0.82, 0, "generic\nproxy"), (y, 0.16, "async\nproxy")):
+        cell(axes, LEFT, bottom - 0.08, RIGHT - LEFT, HEIGHT + 0.16, "", GREY, share, lw=0, zorder=0)
+        label(axes, LEFT - 0.08, bottom + HEIGHT / 2, name, GREY, ha="right")
+    head(axes, 0.15, y + 1.65, title)
+    return y + 0.82, y
 
 
-def two_proxies():
+def two_proxies() -> Figure:
     """Three handovers of shared memory along time: a load in, a store out, and the staging buffer written
     again.
     """
-    figure, axes = sheet(9.6, 5.75)
+    figure, axes = sheet(6.85)
 
-    generic, later = _lanes(axes, 4.0, "In: TMA writes a stage, others read it")
-    box(axes, 1.7, generic, 1.35, HEIGHT, "one thread: arrive,\nexpect_tx, ask", ORANGE, size=7.5)
-    box(axes, 3.2, later, 1.6, HEIGHT, "TMA writes the stage", BLUE, size=8)
-    box(axes, 5.1, later + 0.34, 1.3, HEIGHT, "mbarrier: bytes\nand arrivals at 0", RED, size=7.5)
-    box(axes, 7.2, later, 1.6, HEIGHT, "wgmma reads it", GREEN, size=8)
-    box(axes, 7.2, generic, 1.6, HEIGHT, "threads read it", ORANGE, size=8)
-    arrow(axes, (3.05, generic + 0.15), (3.6, later + HEIGHT), "", ORANGE)
-    arrow(axes, (4.8, later + 0.24), (5.1, later + 0.45), "", RED)
-    arrow(axes, (6.4, later + 0.48), (7.2, later + 0.24), "", RED)
-    arrow(axes, (6.4, later + 0.64), (7.2, generic + 0.2), "", RED)
-    label(axes, 6.83, later + 0.56, "wait", size=7.5, colour=RED)
-    label(axes, 9.15, later + 0.58, "no\nfence", size=8, colour=GREY)
+    def step(x: float, y: float, width: float, text: str, colour: str, share: float = 0.22) -> None:
+        box(axes, x, y, width, HEIGHT, text, colour, share)
 
-    generic, later = _lanes(axes, 2.1, "Out: threads write, TMA (or wgmma) reads")
-    box(axes, 1.7, generic, 1.5, HEIGHT, "threads write D_shared", ORANGE, size=7.5)
-    box(axes, 3.45, generic, 1.5, HEIGHT, "each writer:\nfence.proxy.async", RED, size=7.5)
-    box(axes, 5.2, generic, 1.2, HEIGHT, "barrier of all\nwriters", RED, size=7.5)
-    box(axes, 6.65, generic, 1.15, HEIGHT, "one thread:\nTMA store", ORANGE, size=7.5)
-    box(axes, 7.5, later, 1.75, HEIGHT, "TMA reads D_shared", PURPLE, size=8)
-    for begin, end in ((3.2, 3.45), (4.95, 5.2), (6.4, 6.65)):
-        arrow(axes, (begin, generic + HEIGHT / 2), (end, generic + HEIGHT / 2), "", RED)
-    arrow(axes, (7.35, generic), (7.9, later + HEIGHT), "", ORANGE)
-    arrow(axes, (2.45, generic), (7.5, later + 0.16), "", GREY, bend=0.06, dashed=True)
-    label(
-        axes, 3.75, later + 0.16, "without fence and barrier: nothing orders these two", size=8, colour=GREY
-    )
+    def follow(y: float, *pairs: tuple[float, float]) -> None:
+        for begin, end in pairs:
+            arrow(axes, (begin, y + HEIGHT / 2), (end, y + HEIGHT / 2), "", TEAL)
+
+    generic, later = _lanes(axes, 4.9, "In: TMA writes a stage, others read it")
+    step(1.05, generic, 1.75, "one thread: arrive,\nexpect_tx, ask", BLUE)
+    step(2.75, later, 1.2, "TMA writes\nthe stage", BLUE)
+    step(4.45, later + 0.41, 1.65, "mbarrier: bytes\nand arrivals at 0", TEAL, 0.12)
+    step(7.1, later, 1.4, "wgmma reads it", GREEN)
+    step(7.1, generic, 1.4, "threads read it", GREY)
+    arrow(axes, (2.4, generic), (3.0, later + HEIGHT), "", BLUE)
+    arrow(axes, (3.95, later + 0.28), (4.45, later + 0.55), "", TEAL)
+    arrow(axes, (6.1, later + 0.55), (7.1, later + 0.28), "", TEAL)
+    arrow(axes, (6.1, later + 0.77), (7.1, generic + 0.22), "", TEAL)
+    label(axes, 6.85, later + 0.66, "wait", TEAL)
+    label(axes, 9.0, later + 0.66, "no\nfence", TEAL)
+
+    generic, later = _lanes(axes, 2.55, "Out: threads write, TMA (or wgmma) reads")
+    step(1.05, generic, 1.3, "threads write\nD_shared", ORANGE)
+    step(2.6, generic, 1.65, "each writer:\nfence.proxy.async", TEAL, 0.12)
+    step(4.5, generic, 1.15, "barrier of\nall writers", TEAL, 0.12)
+    step(5.9, generic, 1.15, "one thread:\nTMA store", PURPLE)
+    step(7.35, later, 1.2, "TMA reads\nD_shared", PURPLE)
+    follow(generic, (2.35, 2.6), (4.25, 4.5), (5.65, 5.9))
+    arrow(axes, (6.8, generic), (7.6, later + HEIGHT), "", PURPLE)
+    arrow(axes, (1.5, generic), (7.35, later + 0.4), "", GREY, via=[(1.5, later + 0.4)], dashed=True)
+    label(axes, 4.5, later + 0.14, "without fence and barrier: nothing orders these two", GREY)
 
     generic, later = _lanes(axes, 0.2, "Again: the buffer that a store reads is written anew")
-    box(axes, 1.7, generic, 1.3, HEIGHT, "one thread: store,\ncommit_group", ORANGE, size=7.5)
-    box(axes, 2.65, later, 1.5, HEIGHT, "TMA reads D_shared", PURPLE, size=7.5)
-    box(axes, 4.15, later, 2.6, HEIGHT, "TMA writes D in global memory", PURPLE, size=8, fill="white")
-    box(axes, 3.75, generic, 1.3, HEIGHT, "the same thread:\nwait_group.read", RED, size=7.5)
-    box(axes, 5.25, generic, 0.75, HEIGHT, "barrier", RED, size=7.5)
-    box(axes, 6.2, generic, 1.1, HEIGHT, "threads write\nD_shared", ORANGE, size=7.5)
-    box(axes, 7.65, generic, 1.6, HEIGHT, "wait_group (no .read):\nD is written too", RED, size=7.5)
-    arrow(axes, (2.35, generic), (2.9, later + HEIGHT), "", ORANGE)
-    arrow(axes, (4.15, later + HEIGHT), (4.3, generic), "", RED)
-    arrow(axes, (5.05, generic + HEIGHT / 2), (5.25, generic + HEIGHT / 2), "", RED)
-    arrow(axes, (6.0, generic + HEIGHT / 2), (6.2, generic + HEIGHT / 2), "", RED)
-    arrow(axes, (6.75, later + 0.3), (7.9, generic), "", RED)
+    step(1.05, generic, 1.65, "one thread: store,\ncommit_group", PURPLE)
+    step(1.95, later, 1.2, "TMA reads\nD_shared", PURPLE)
+    step(3.15, later, 3.4, "TMA writes D in global memory", PURPLE, 0.06)
+    step(3.05, generic, 1.6, "the same thread:\nwait_group.read", TEAL, 0.12)
+    step(4.9, generic, 0.8, "barrier", TEAL, 0.12)
+    step(5.95, generic, 1.3, "threads write\nD_shared", ORANGE)
+    step(7.5, generic, 1.9, "wait_group, no .read:\nD is written too", TEAL, 0.12)
+    arrow(axes, (1.9, generic), (2.2, later + HEIGHT), "", PURPLE)
+    arrow(axes, (3.1, later + HEIGHT), (3.4, generic), "", TEAL)
+    follow(generic, (4.65, 4.9), (5.7, 5.95))
+    arrow(axes, (6.55, later + 0.3), (8.0, generic), "", TEAL)
     return figure
 
 
-def parity_wait():
+def parity_wait() -> Figure:
     """A barrier's phases along time; for each parity, where a wait blocks and where it passes at once."""
-    figure, axes = sheet(9.6, 2.75)
-    left, width = 2.3, 1.75
-    for i, name in enumerate(("phase 0", "phase 1", "phase 2", "phase 3")):
+    figure, axes = sheet(3.5)
+    left, width = 2.0, 1.85
+    for i in range(4):
         x = left + i * width
-        box(axes, x + 0.03, 2.05, width - 0.06, 0.4, name, BLUE, size=9)
+        box(axes, x + 0.03, 2.5, width - 0.06, 0.42, f"phase {i}", TEAL, (0.06, 0.26)[i % 2])
         if i:
-            axes.plot([x, x], [0.55, 2.52], color=GREY, lw=0.8, ls=":")
-            label(axes, x, 2.63, f"load {i - 1} has landed", size=7.5, colour=GREY)
-        for parity, y in ((0, 1.35), (1, 0.75)):
-            blocks = i % 2 == parity
-            box(
-                axes,
-                x + 0.03,
-                y,
-                width - 0.06,
-                0.4,
-                f"blocks until phase {i} ends" if blocks else "passes at once",
-                RED if blocks else GREEN,
-                size=8,
-            )
-    label(axes, 1.15, 2.25, "the barrier is in", size=9)
-    for parity, y in ((0, 1.55), (1, 0.95)):
-        label(axes, 1.15, y, f"a wait for parity {parity}", size=9)
-    label(
-        axes,
-        left + 2 * width,
-        0.25,
-        "load r has landed when phase r is over: who needs load r waits for parity r & 1",
-        size=8.5,
-        colour=INK,
-    )
+            axes.plot([x, x], [0.65, 3.05], color=GREY, lw=0.8, ls=":")
+            label(axes, x, 3.22, f"load {i - 1} has landed", GREY)
+        for parity, y in ((0, 1.65), (1, 0.85)):
+            if i % 2 == parity:
+                box(axes, x + 0.03, y, width - 0.06, 0.6, f"blocks until\nphase {i} ends", TEAL, 0.26)
+            else:
+                box(axes, x + 0.03, y, width - 0.06, 0.6, "passes at once", TEAL, 0, dashed=True)
+    label(axes, 1.0, 2.71, "the barrier is in")
+    for parity, y in ((0, 1.95), (1, 1.15)):
+        label(axes, 1.0, y, f"a wait for parity {parity}")
+    words = "load r has landed when phase r is over: who needs load r waits for parity r & 1"
+    label(axes, 4.8, 0.35, words)
     return figure
 
 

@@ -14,7 +14,20 @@ from matplotlib.patches import Patch
 
 from course_utils.artifact import FLOP_PER_CLOCK
 from course_utils.figures.ladder import LABELS, ONE_TILE, SIZES
-from course_utils.figures.theme import DPI, DSL_TEXT, DSLS, GREEN, GREY, GRID, INK, STYLE, WORK, Picture, tint
+from course_utils.figures.theme import (
+    CARD,
+    DPI,
+    DSL_TEXT,
+    DSLS,
+    GREEN,
+    GREY,
+    GRID,
+    INK,
+    STYLE,
+    WORK,
+    Picture,
+    tint,
+)
 from course_utils.recordings.counters import CUBLAS, Parts, parts
 
 WIDTH, ROW, TOP, BOTTOM = (
@@ -24,7 +37,7 @@ WIDTH, ROW, TOP, BOTTOM = (
     0.72,
 )  # inches: of the figure, a bar's place, and around the panels
 LEFT, GAP, RIGHT = 1.75, 0.25, 0.1
-AXES = {"axes.facecolor": "white", "axes.edgecolor": GREY, "xtick.color": GREY, "ytick.color": INK}
+AXES = {"axes.facecolor": CARD, "axes.edgecolor": GREY, "xtick.color": GREY, "ytick.color": INK}
 PIECES = {  # of a bar, from the left
     "floor": ("tensor pipe at work, at the highest clock", GREEN),
     "slow": ("what the clock inside the launch adds", tint(GREEN, 0.4)),
@@ -48,7 +61,7 @@ def time_parts(recorded: dict, highlight: str | None = None) -> Figure:
             return _nothing()
         rows = max(len(bars) for bars in panels.values())
         height = TOP + ROW * rows + BOTTOM
-        figure = Picture(figsize=(WIDTH, height), dpi=DPI, facecolor="white")
+        figure = Picture(figsize=(WIDTH, height), dpi=DPI)
         wide = (WIDTH - LEFT - RIGHT - GAP) / 2
         for column, (size, bars) in enumerate(panels.items()):
             x = LEFT + column * (wide + GAP)
@@ -72,7 +85,7 @@ def time_parts(recorded: dict, highlight: str | None = None) -> Figure:
 
 
 def _nothing() -> Figure:
-    figure = Picture(figsize=(WIDTH, 0.6), dpi=DPI, facecolor="white")
+    figure = Picture(figsize=(WIDTH, 0.6), dpi=DPI)
     figure.text(0.1 / WIDTH, 0.5, "Counters are not recorded yet.", size=9, color=GREY, va="center")
     return figure
 

@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 
-from course_utils.figures.theme import DPI, DSL_TEXT, DSLS, GREY, GRID, INK, STYLE, Picture, tint
+from course_utils.figures.theme import CARD, DPI, DSL_TEXT, DSLS, GREY, GRID, INK, STYLE, Picture, tint
 from course_utils.grading import steps
 from course_utils.recordings.model import Entry, Provenance, usable
 
@@ -27,7 +27,7 @@ ONE_TILE = tuple(step.id for step in steps.STEPS.values() if "one CTA" in step.r
 # dense fp16 tensor TFLOP/s, from NVIDIA's H100 and H200 SXM datasheets (they print the sparse 1,979)
 PEAK_TFLOPS = {"NVIDIA H200": 989.5, "NVIDIA H100 80GB HBM3": 989.5}
 
-AXES = {"axes.facecolor": "white", "axes.edgecolor": GREY, "xtick.color": INK, "ytick.color": GREY}
+AXES = {"axes.facecolor": CARD, "axes.edgecolor": GREY, "xtick.color": INK, "ytick.color": GREY}
 WIDTH, HEIGHT = 10.0, 7.8  # inches: 1600 x 1248 pixels
 LEFT, RIGHT, TOP, GAP = 0.62, 1.45, 0.9, 0.78  # inches around and between the panels
 VALUE_POINTS = 7.5  # largest font size of the values on the bars
@@ -97,7 +97,7 @@ def save_ladder(
 
 def _draw(recorded: Source, measured: Source | None, highlight: str | None) -> Figure:
     with matplotlib.rc_context(STYLE | AXES):
-        figure = Picture(figsize=(WIDTH, HEIGHT), dpi=DPI, facecolor="white")
+        figure = Picture(figsize=(WIDTH, HEIGHT), dpi=DPI)
         footer = _footer(recorded, measured)
         bottom = 0.66 + 0.15 * footer.count("\n")
         height = (HEIGHT - TOP - GAP - bottom) / 2
@@ -375,7 +375,7 @@ def _sliver(
         zorder=2.2,
         linewidth=0.8,
         edgecolor=[fill],
-        facecolor="white" if outlined else fill,
+        facecolor=CARD if outlined else fill,
     )
     axes.text(
         place,
@@ -452,7 +452,7 @@ def _value(axes: Axes, x: float, bar: Bar, ink: str, scale: Scale) -> None:
     )
     if not inside:
         drawn.set_color(GREY if ink == GREY else INK)
-        drawn.set_path_effects([withStroke(linewidth=2.5, foreground="white")])
+        drawn.set_path_effects([withStroke(linewidth=2.5, foreground=CARD)])
 
 
 def _legend(recorded: Source, measured: Source | None, dsls: list[str]) -> list:
@@ -467,7 +467,7 @@ def _legend(recorded: Source, measured: Source | None, dsls: list[str]) -> list:
         if dsl in {d for (_, d), _ in new}:
             handles.append(Patch(facecolor=colour, label=f"{name}, measured here"))
         if dsl in {d for (_, d), _ in old}:
-            handles.append(Patch(facecolor="white", edgecolor=tint(colour, 0.6), label=f"{name}, recorded"))
+            handles.append(Patch(facecolor=CARD, edgecolor=tint(colour, 0.6), label=f"{name}, recorded"))
     if any(bar.sustained and step not in ONE_TILE for (step, _), bar in (old if measured is None else new)):
         handles.append(
             Line2D(

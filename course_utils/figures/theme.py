@@ -1,47 +1,64 @@
-"""The course's colours by meaning, its letters, and a figure that a notebook shows without pyplot."""
+"""The course's colours by meaning, its letters, and a figure that a notebook shows without pyplot.
+
+A hue means one thing everywhere: who works, or which DSL. Memories are grey, the farther from the tensor
+cores the darker. ``tests/figures/test_theme.py`` holds that hues stay apart for colour-blind readers.
+"""
 
 from __future__ import annotations
 
 import io
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import to_rgb
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
 from course_utils.grading.steps import DSL_NAMES
 
 # ink and paper
-INK, GREY = "#222222", "#6b6b6b"  # what is said, and what is said beside it
-GRID, PALE, LANE, PAPER = "#e4e4e4", "#f1f1f1", "#f4f4f4", "#fbfbfb"  # grounds, darkest first
-BLUE, GREEN, ORANGE, PURPLE = "#3b6fb6", "#2e8b57", "#e08a1e", "#8e5ba6"
-TEAL = "#1f8a8a"  # a second consumer, beside the first one's green
-RED = "#b3261e"  # a fault, and a wait that never ends
+INK, GREY = "#222222", "#5f5f5f"  # what is said, and what is said beside it; grey is also memory
+GRID, PALE, LANE, PAPER = "#d9dbde", "#eef0f2", "#f4f4f4", "#ffffff"  # grounds, darkest first
+CARD = "#f4f5f7"  # a picture's own ground: readable on any page, and no glare on a dark one
+
+BLUE = "#3f86d6"  # loads, and the tiles of A and B; the producer
+GREEN = "#35a862"  # wgmma and its sums; consumers
+ORANGE = "#de8314"  # epilogue: what threads do with the sums
+PURPLE = "#6d2399"  # TMA stores
+TEAL = "#0b5a62"  # what orders: mbarriers, fences, waits
+RED = "#b3201b"  # a fault, and a wait that never ends
 
 # what a warp does; a picture in the text uses the same
 WORK = {"TMA load": BLUE, "wgmma": GREEN, "epilogue": ORANGE, "TMA store": PURPLE, "wait": "#b5b5b5"}
+# the share of GREY in a box that is a memory
+MEMORY = {"global": 0.32, "L2": 0.24, "shared": 0.16, "registers": 0.05}
 
-# a DSL's name and colour
-DSLS = {dsl: (name, {"tilelang": BLUE, "cute": ORANGE}[dsl]) for dsl, name in DSL_NAMES.items()}
-DSL_TEXT = {"tilelang": "#2f5c99", "cute": "#a65c00"}  # the same two, dark enough for small text on white
+# a DSL's name and colour, and the same colour dark enough for small text
+DSLS = {dsl: (name, {"tilelang": "#b83c83", "cute": "#969819"}[dsl]) for dsl, name in DSL_NAMES.items()}
+DSL_TEXT = {"tilelang": "#a52f74", "cute": "#66680a"}
 
-# the same meanings for a page, by name, on white and on dark; parities are grounds, so they stay pale
+# the same meanings for a page, by name, in light and in dark; parities are grounds, so they stay pale
 PAGE = {
-    "ink": (INK, "#e8e8e8"),
-    "grey": ("#5f5f5f", "#b4b4b4"),
-    "grid": ("#cfcfcf", "#4a4d50"),
-    "pale": ("#eef0f2", "#2b2f33"),
+    "ink": (INK, "#ececec"),
+    "grey": (GREY, "#b4b4b4"),
+    "grid": (GRID, "#4a4d50"),
+    "pale": (PALE, "#2b2f33"),
     "lane": (LANE, "#23272a"),
-    "paper": ("#ffffff", "#191c1e"),
-    "blue": (BLUE, "#6ea3ea"),
-    "green": (GREEN, "#58bd86"),
+    "paper": (PAPER, "#15181a"),
+    "card": (CARD, "#1d2023"),
+    "blue": (BLUE, "#4a90e6"),
+    "green": (GREEN, "#4fbf74"),
     "orange": (ORANGE, "#f0a646"),
-    "purple": (PURPLE, "#bf92d6"),
-    "teal": (TEAL, "#4bbcbc"),
-    "red": (RED, "#ff8278"),
+    "purple": (PURPLE, "#d7abf8"),
+    "teal": (TEAL, "#8ff0e0"),
+    "red": (RED, "#ff6b60"),
     "wait": (WORK["wait"], "#74787c"),
     "even": ("#e6ebf3", "#2a3340"),
     "odd": ("#f6e7cf", "#443722"),
+    "tilelang": (DSLS["tilelang"][1], "#f28fc4"),
+    "cute": (DSLS["cute"][1], "#c9cc55"),
 }
+
+# what words in a colour are written with, in light and in dark: the colour itself has too little contrast
+TEXT = {BLUE: ("#1c5a9e", "#82b4f4"), GREEN: ("#17693a", "#6fce8e"), ORANGE: ("#8a4e00", "#f0a646")}
 
 FONT = "DejaVu Sans"
 STYLE = {"font.family": FONT, "font.size": 8, "text.color": INK, "axes.labelcolor": INK}
@@ -50,7 +67,26 @@ DPI = 160
 
 def tint(colour: str, share: float = 0.22) -> tuple[float, float, float]:
     """``share`` of ``colour`` on white: 1 is the colour itself. Opaque, so no line shines through."""
-    return tuple(1 - share * (1 - channel) for channel in to_rgb(colour))
+    return _mix(PAPER, colour, share)
+
+
+def night(colour: str) -> str:
+    """What stands in the dark for a colour of a picture: of ``PAGE``, of ``TEXT``, or a tint of one of these.
+
+    Raises ValueError for any other colour.
+    """
+    known = dict([*PAGE.values(), *TEXT.values()])
+    if colour in known:
+        return known[colour]
+    paint = to_rgb(colour)
+    for day, dark in known.items():
+        away = [1 - channel for channel in to_rgb(day)]
+        share = sum(a * (1 - p) for a, p in zip(away, paint, strict=True)) / (sum(a * a for a in away) or 1)
+        near = tint(day, share)
+        if share < 1.01 and max(abs(n - p) for n, p in zip(near, paint, strict=True)) < 0.005:
+            # a little less of it than by day: light words stand on it
+            return to_hex(_mix(PAGE["card"][1], dark, 0.75 * share))
+    raise ValueError(f"{colour} is no colour of the theme, and no tint of one; take one from theme.py")
 
 
 def variables(dark: bool) -> str:
@@ -58,11 +94,15 @@ def variables(dark: bool) -> str:
     return " ".join(f"--{name}: {pair[dark]};" for name, pair in PAGE.items())
 
 
+def _mix(ground: str, colour: str, share: float) -> tuple[float, float, float]:
+    return tuple(g + share * (c - g) for g, c in zip(to_rgb(ground), to_rgb(colour), strict=True))
+
+
 class Picture(Figure):
-    """A matplotlib Figure, drawn by Agg, that JupyterLab shows as a PNG."""
+    """A matplotlib Figure on the course's card, drawn by Agg, that JupyterLab shows as a PNG."""
 
     def __init__(self, *args, **options):
-        super().__init__(*args, **options)
+        super().__init__(*args, **{"facecolor": CARD} | options)
         FigureCanvasAgg(self)
 
     def _repr_png_(self) -> bytes:

@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Patch
 
-from course_utils.figures.theme import DPI, GREY, INK, LANE, RED, STYLE, WORK, Picture
+from course_utils.figures.theme import CARD, DPI, GREY, INK, LANE, RED, STYLE, WORK, Picture
 from course_utils.run.emulator.trace import COPY
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ def _draw_stuck(axes: Axes, emulation: Emulation, lanes: Lanes, begin: int, end:
             color=RED,
             fontsize=7.5,
             zorder=7,
-            bbox={"facecolor": "white", "alpha": 0.8, "lw": 0, "pad": 1},
+            bbox={"facecolor": CARD, "alpha": 0.8, "lw": 0, "pad": 1},
         )
         places.append((row, lane, number))
     for row, lane, number in places:
