@@ -4,8 +4,8 @@
 def hilbert(tile, rows, columns, panel):
     """Row and column of the tile that comes at this place of a square D.
 
-    The curve goes over the largest power of two that divides the rows of tiles: each of its points
-    is a square of tiles.
+    The curve goes over the largest power of two that divides the rows of tiles. Each of its
+    points is a square of tiles.
     """
     side = rows & -rows
     inner = rows // side
