@@ -43,17 +43,29 @@ def usable(entry: dict) -> bool:
     return lost != (256, 128) and 2 * np.prod(entry["size"], dtype=float) < MOST
 
 
-def main(paths: list[str]) -> None:
+def read(paths: list[str]) -> list[dict]:
+    """The usable points of recordings."""
     entries = []
-    for path in paths or [str(RECORDED)]:
+    for path in paths:
         entries += [entry for entry in json.loads(Path(path).read_text())["entries"] if usable(entry)]
+    return entries
+
+
+def fit(entries: list[dict]) -> tuple[dict[str, float], np.ndarray]:
+    """The model's constants, Hz and cycles, and each point's relative error."""
     measured = np.array([entry["timing"]["seconds"] for entry in entries])
     matrix = np.array([terms(entry["size"], entry["plan"]) for entry in entries])
     factors = np.linalg.lstsq(matrix / measured[:, None], np.ones(len(entries)), rcond=None)[0]
-    errors = matrix @ factors / measured - 1
-    launch, cycle, turn, row, across = factors
-    print(f"CLOCK {1 / cycle / 1e9:.2f} GHz, LAUNCH {launch / cycle:.0f} cycles, TURN {turn / cycle:.0f}")
-    print(f"ROW {row / cycle:.3f}, across two lines {1 + across / row:.2f} of it")
+    launch, cycle, turn, row, across = map(float, factors)
+    found = {"CLOCK": 1 / cycle, "LAUNCH": launch / cycle, "TURN": turn / cycle, "ROW": row / cycle}
+    return {**found, "lines": 1 + across / row}, matrix @ factors / measured - 1
+
+
+def main(paths: list[str]) -> None:
+    entries = read(paths or [str(RECORDED)])
+    constants, errors = fit(entries)
+    for name, value in constants.items():
+        print(f"{name:8} {value:.3g}")
     off = float(np.sqrt((errors**2).mean()))
     print(f"{len(entries)} points, {off:.1%} off by root mean square, {abs(errors).max():.1%} at most:")
     for index in np.argsort(-abs(errors))[:10]:

@@ -62,6 +62,7 @@ def gemm(M, N, K, plan=None, place=panels):
     block_M, block_N, cluster, num_ctas, panel = plan
     legal = -(-N // 8) * 8, -(-K // 8) * 8
     assert (N, K) == legal, f"TMA needs rows of whole 16 bytes: the next N and K are {legal}"
+    assert M > 1, "CuTe DSL takes a matrix of one row for a vector: give it a second row"
     if M <= block_M:  # one tile has no neighbour to share with
         cluster = 1
     # in clusters' tiles; the last of a row or column may hang over D's edge: TMA brings zeros
