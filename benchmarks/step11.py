@@ -104,14 +104,14 @@ def points(step: ModuleType) -> dict[Point, str]:
         add("tilelang", size, HUGE_PLANS[1])
         for plan in HUGE_PLANS[3:]:
             add("cute", size, plan)
-    for size in CLOSE:
-        for plan in _ranking(step, size)[:3]:
-            add("cute", size, plan)
     for plan in HOT_PLANS:
         add("tilelang", LARGE, plan, "sustained")
     for size in by_work:
         add("tilelang", size, step.choose(*size))
         add("cute", size, step.choose(*size))
+    for size in CLOSE:
+        for plan in _ranking(step, size)[:3]:
+            add("cute", size, plan)
     return found
 
 

@@ -51,7 +51,7 @@ def _made(function: Callable[..., int], *fields: object) -> c_void_p:
 
 def _checked(status: int, function: Callable[..., int]) -> None:
     if status:
-        raise RuntimeError(f"{function.__name__} said {status}")  # type: ignore[attr-defined]
+        raise RuntimeError(f"{function.__name__} said {status}")
 
 
 def prepare(A: torch.Tensor, B: torch.Tensor, D: torch.Tensor) -> Callable[[], torch.Tensor]:
@@ -88,7 +88,7 @@ def prepare(A: torch.Tensor, B: torch.Tensor, D: torch.Tensor) -> Callable[[], t
         stream = c_void_p(torch.cuda.current_stream().cuda_stream)
         operands = pointer(B), of_B, pointer(A), of_A, byref(zero), pointer(D), of_D, pointer(D), of_D
         room = pointer(workspace), c_size_t(WORKSPACE), stream
-        chosen = byref(algorithm.algorithm)  # type: ignore[arg-type]
+        chosen = byref(algorithm.algorithm)
         status = lt.cublasLtMatmul(handle, operation, byref(one), *operands, chosen, *room)
         _checked(status, lt.cublasLtMatmul)
         return D
