@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.peers import NotInstalled, from_file
 
-EXAMPLE = "examples/python/CuTeDSL/hopper/dense_gemm_persistent.py"
+EXAMPLE = "examples/python/CuTeDSL/**/hopper/**/dense_gemm_persistent.py"  # it has moved once
 TILE, CLUSTER, PANEL = (128, 256), (2, 1), 8
 
 
@@ -18,14 +18,17 @@ def prepare(A: torch.Tensor, B: torch.Tensor, D: torch.Tensor) -> Callable[[], t
     home = os.environ.get("CUTLASS_HOME")
     if not home:
         raise NotInstalled("CUTLASS_HOME names no checkout of NVIDIA/cutlass")
-    example = from_file(Path(home) / EXAMPLE, "CUTLASS")
+    found = sorted(Path(home).glob(EXAMPLE)) or [Path(home) / EXAMPLE]
+    example = from_file(found[0], "CUTLASS")
     import cutlass
     import cutlass.cute as cute
     from cuda.bindings import driver
     from cutlass.cute.runtime import from_dlpack
 
     kernel = example.HopperWgmmaGemmPersistentKernel(cutlass.Float32, TILE, CLUSTER, PANEL, True)
-    tensors = [from_dlpack(tensor.unsqueeze(-1), assumed_align=16) for tensor in (A, B, D)]
+    # the example wants a batch's mode, the last and slowest
+    batches = [tensor[None].permute(1, 2, 0) for tensor in (A, B, D)]
+    tensors = [from_dlpack(t, assumed_align=16).mark_layout_dynamic(leading_dim=1) for t in batches]
     most = cutlass.utils.HardwareInfo().get_max_active_clusters(CLUSTER[0] * CLUSTER[1])
     stream = driver.CUstream(torch.cuda.current_stream().cuda_stream)
     compiled = cute.compile(kernel, *tensors, most, stream)
