@@ -2,33 +2,34 @@
 cuBLAS.
 
     python benchmarks/step11.py build/step11.pyz
-    python step11.pyz --out step11.json [--seconds 340] [--only NAME]     # there
+    python step11.pyz --out step11.json [--seconds 280] [--only NAME]     # there
+    python step11.pyz --counters --out counters.json                      # there, where ncu is
 
 The most promising points come first, and results are saved after each: a run that is cut loses nothing.
+Counters are those of the chosen plans and of cuBLAS, at three sizes.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import re
-import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 from course_utils.artifact import Artifact
-from course_utils.recordings import bundle
+from course_utils.recordings import bundle, counters
 from course_utils.run import backends
 
 ROOT = Path(__file__).parents[1]
+Size = tuple[int, int, int]
 SQUARE, LARGE, OBLONG = (4096, 4096, 4096), (8192, 8192, 8192), (8192, 2304, 5120)
+COUNTED = SQUARE, LARGE, OBLONG
 # the fixed set: M, N, K. In 7B and 70B layers M is the tokens of a batch, N what the layer puts out
-SHAPES = {
+SHAPES: dict[str, Size] = {
     "square 2048": (2048, 2048, 2048),
     "square 3072": (3072, 3072, 3072),
     "square 4096": SQUARE,
@@ -54,86 +55,73 @@ SHAPES = {
     "ragged 8200": (8200, 2312, 5128),
     "ragged 7784": (7784, 4680, 3336),
 }
-EVICT_FIRST, EVICT_LAST = 0x12F0000000000000, 0x14F0000000000000  # createpolicy's, as CuTe DSL takes them
-HINTS = {  # L2 policies of A, B and D
-    "keep A and B": ("last", "last", "first"),
-    "keep A": ("last", "first", "first"),
-    "D first out": (None, None, "first"),
-}
-SLICES = {"epi_N": 32}  # for tiles that are no multiple of 64 wide, or leave room for a stage more
-
-# name: the fields of the plan that differ from step 10's tile, cluster, CTAs and order
-CANDIDATES: dict[str, dict[str, Any]] = {
-    "step 10's form": {"overlap": False},
-    "overlap": {},
-    "overlap, cluster 4x1": {"cluster_M": 4},
-    "overlap, 128x192, 132": {"block_N": 192, "num_ctas": 132},
-    "overlap, 128x192, 132, five stages": {"block_N": 192, "num_ctas": 132, **SLICES},
-    "overlap, 132": {"num_ctas": 132},
-    "overlap, cluster 2x2": {"cluster_N": 2},
-    "overlap, cluster 4x2": {"cluster_M": 4, "cluster_N": 2},
-    "overlap, cluster 2x4": {"cluster_M": 2, "cluster_N": 4},
-    "256x192, three stages": {"block_M": 256, "block_N": 192, "overlap": False, **SLICES},
-    "256x192, cluster 1x1": {"block_M": 256, "block_N": 192, "cluster_M": 1, "overlap": False, **SLICES},
-    "overlap, 256x128": {"block_M": 256, "block_N": 128},
-    "overlap, 256x128, cluster 1x2": {"block_M": 256, "block_N": 128, "cluster_M": 1, "cluster_N": 2},
-    "overlap, 128x192, cluster 4x1": {"block_N": 192, "cluster_M": 4},
-    "overlap, 128x224, 132": {"block_N": 224, "num_ctas": 132, **SLICES},
-    "overlap, 128x160, 132": {"block_N": 160, "num_ctas": 132, **SLICES},
-    "overlap, no cluster, 132": {"cluster_M": 1, "num_ctas": 132},
-    "overlap, keep A": {"keep": "keep A"},
-    "overlap, cluster 4x1, keep A": {"cluster_M": 4, "keep": "keep A"},
-    "overlap, keep A and B": {"keep": "keep A and B"},
-    "overlap, D first out": {"keep": "D first out"},
-    "overlap, panel 4": {"panel": 4},
-    "overlap, panel 16": {"panel": 16},
-    "overlap, K forwards": {"back": False},
-    "overlap, three stages": {"max_stages": 3},
-    "step 10's form, cluster 4x1": {"cluster_M": 4, "overlap": False},
-}
-MOST = list(CANDIDATES)
-# what is tried in TileLang, whose cluster is of rows alone, and at the oblong size
-BEST = MOST[:5]
-SUSTAINED = ["overlap", "overlap, cluster 4x1"]
+HUGE = SHAPES["square 12288"], SHAPES["square 16384"]
+RAGGED = [size for name, size in SHAPES.items() if name.startswith("ragged")]
+# where the model's first plans are so near each other that only a measurement says which is the quickest
+CLOSE = [SHAPES[name] for name in ("square 3072", "square 6144", "70B up", "wide, shallow", "7B qkv")]
+HILBERT = "Hilbert"
+# what is in flight, as rows and columns of D: 8 x 8 clusters of 256 x 256 are a square of 2048, 5 x 13 of
+# 512 x 192 one of 2560 x 2496, 10 x 13 tiles of 256 x 192 the same without clusters
+HUGE_PLANS = (
+    (128, 256, 2, 132, 8),
+    (256, 192, 2, 132, 5),
+    (256, 192, 1, 132, 10),
+    (128, 256, 2, 132, 11),
+    (128, 256, 2, 128, 8),
+    (128, 256, 2, 128, 16),
+    (128, 256, 2, 128, 4),
+)
+HOT_PLANS = (128, 256, 2, 128, 8), (256, 192, 1, 128, 10), (128, 256, 2, 132, 8)  # at LARGE, sustained
 HANG_SECONDS = 30.0  # a sustained run takes half of it
-Point = tuple[str, str, tuple[int, int, int], str]  # name, DSL, size, mode
+Point = tuple[
+    str, Size, str, tuple, str
+]  # DSL, size, mode, the plan's fields, and the order if it is HILBERT
 
 
-def points(choose: Callable[..., Any]) -> list[tuple[Point, dict[str, Any]]]:
-    """What is measured, the most promising first, with the plan's fields."""
-    found: dict[Point, dict[str, Any]] = {}
+def points(step: ModuleType) -> dict[Point, str]:
+    """What is measured, the most promising first, and its name."""
+    found: dict[Point, str] = {}
 
-    def add(names: list[str], dsl: str, size: tuple[int, int, int], mode: str = "burst") -> None:
-        for name in names:
-            found.setdefault((name, dsl, size, mode), CANDIDATES[name])
+    def add(dsl: str, size: Size, plan: tuple, mode: str = "burst", order: str = "") -> None:
+        name = "{}x{}, cluster {}, {} CTAs, panel {}".format(*plan)
+        name = f"{name.rpartition(',')[0]}, {order}" if order else name
+        if plan == step.choose(*size) and not order:
+            name = "chosen: " + name
+        found.setdefault((dsl, size, mode, tuple(plan), order), name)
 
-    for size in (SQUARE, LARGE, OBLONG):
-        add(BEST, "cute", size)
-    for size in (SQUARE, LARGE, OBLONG):
-        add(BEST[:4], "tilelang", size)
-    add(MOST, "cute", LARGE)
-    add(SUSTAINED, "cute", LARGE, "sustained")
-    add(SUSTAINED[-1:], "tilelang", LARGE, "sustained")
-    add(MOST, "cute", SQUARE)
-    add([name for name in MOST if re.search(r"\d{3}x\d{3}", name)], "cute", OBLONG)
-    for size in sorted(SHAPES.values(), key=lambda size: size[0] * size[1] * size[2]):
-        add(["overlap"], "cute", size)
-        for widest in (2, 4):
-            plan = choose(*size, widest)._asdict()
-            plan.pop("keep")
-            found.setdefault((f"chosen, clusters up to {widest}", "cute", size, "burst"), plan)
-    for size in SHAPES.values():
-        plan = choose(*size, 2)._asdict()
-        plan.pop("keep")
-        found.setdefault(("chosen, clusters up to 2", "tilelang", size, "burst"), plan)
-    return list(found.items())
+    by_work = sorted(SHAPES.values(), key=lambda size: size[0] * size[1] * size[2])
+    for size in by_work:  # where the choice is another one than step 10's tile
+        if step.choose(*size) != step.Plan():
+            add("cute", size, step.choose(*size))
+            add("tilelang", size, step.choose(*size))
+    for size in (*RAGGED, OBLONG):
+        for plan in _ranking(step, size)[:4]:
+            add("cute", size, plan)
+    for size in HUGE:
+        for plan in HUGE_PLANS[:3]:
+            add("cute", size, plan)
+        add("cute", size, step.Plan(), order=HILBERT)
+        add("tilelang", size, HUGE_PLANS[1])
+        for plan in HUGE_PLANS[3:]:
+            add("cute", size, plan)
+    for plan in HOT_PLANS:
+        add("tilelang", LARGE, plan, "sustained")
+    for size in by_work:
+        add("tilelang", size, step.choose(*size))
+        add("cute", size, step.choose(*size))
+    for size in CLOSE:
+        for plan in _ranking(step, size)[:3]:
+            add("cute", size, plan)
+    return found
 
 
-def policies(dsl: str, hint: str) -> tuple:
-    """L2 policies of A, B and D as this DSL names them."""
-    names = {"cute": {"first": EVICT_FIRST, "last": EVICT_LAST}}
-    own = names.get(dsl, {"first": "evict_first", "last": "evict_last"})
-    return tuple(own.get(policy) for policy in HINTS.get(hint, (None, None, None)))
+def _ranking(step: ModuleType, size: Size) -> list[tuple]:
+    """The best plan of each tile by the model, the quickest first."""
+    plans = [step.Plan(*tile, cluster, n) for tile in step.TILES for cluster in (2, 1) for n in (128, 132)]
+    best: dict[tuple, tuple] = {}
+    for plan in sorted(plans, key=lambda plan: step.seconds(*size, plan)):
+        best.setdefault(plan[:2], plan)
+    return list(best.values())
 
 
 def build(path: str) -> None:
@@ -142,10 +130,9 @@ def build(path: str) -> None:
     from course_utils.compile.factory import compile_factory
     from course_utils.compile.load import load_module
 
-    step = {
-        dsl: load_module(ROOT / "benchmarks" / "candidates" / f"step11_{dsl}.py")
-        for dsl in ("cute", "tilelang")
-    }
+    candidates = ROOT / "benchmarks" / "candidates"
+    step = {dsl: load_module(candidates / f"step11_{dsl}.py") for dsl in ("cute", "tilelang")}
+    hilbert = load_module(candidates / "step11_hilbert.py").hilbert
     root = ROOT / "course_utils"
     made: dict[tuple, str] = {}
     manifest = []
@@ -157,13 +144,14 @@ def build(path: str) -> None:
             archive.write(module, module.relative_to(ROOT).as_posix())
         archive.write(__file__, "step11.py")
         archive.writestr("__main__.py", "import sys, step11\nsys.exit(step11.run())\n")
-        wanted = points(step["cute"].choose)
-        for index, ((name, dsl, size, mode), fields) in enumerate(wanted):
-            plan = step[dsl].Plan(**{**fields, "keep": policies(dsl, fields.get("keep", ""))})
-            key = dsl, size, plan
+        wanted = points(step["cute"])
+        for index, ((dsl, size, mode, fields, order), name) in enumerate(wanted.items()):
+            plan, key = step[dsl].Plan(*fields), (dsl, size, fields, order)
             if key not in made:
+                with_order = {"place": hilbert} if order else {}
                 try:
-                    artifact = compile_factory(partial(step[dsl].gemm, plan=plan), dsl, size)
+                    factory = partial(step[dsl].gemm, plan=plan, **with_order)
+                    artifact = compile_factory(factory, dsl, size)
                 except CompileError as error:
                     print(f"left out: {name} {dsl} {size}: {error}", flush=True)
                     continue
@@ -172,10 +160,6 @@ def build(path: str) -> None:
                     print(f"{name} {dsl} {size}: {spilled} bytes spilled, {artifact.resources.warnings}")
                 made[key] = f"artifacts/{len(made)}.zip"
                 archive.writestr(made[key], artifact.to_bytes())
-            elif mode == "burst":  # the same plan under another name
-                name_there = next(p["name"] for p in manifest if p["artifact"] == made[key])
-                print(f"{name} {dsl} {size} is {name_there}", flush=True)
-                continue
             manifest.append(
                 {
                     "name": name,
@@ -184,6 +168,7 @@ def build(path: str) -> None:
                     "mode": mode,
                     "artifact": made[key],
                     "plan": plan._asdict(),
+                    "order": order,
                     "model_us": round(step[dsl].seconds(*size, plan) * 1e6, 1),
                 }
             )
@@ -193,89 +178,87 @@ def build(path: str) -> None:
 
 
 def run() -> int:
-    """The archive's command: time the points in order, as far as the time goes."""
+    """The archive's command: time the points in order, as far as the time goes, or read counters."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", default="step11.json")
-    parser.add_argument("--seconds", type=float, default=340)
+    parser.add_argument("--seconds", type=float, default=280)
     parser.add_argument("--only", default="", help="points whose name, DSL or size contains this")
-    parser.add_argument("--room", action="store_true", help="say how many clusters run at one time")
+    parser.add_argument("--counters", action="store_true", help="read counters of chosen plans by ncu")
     options = parser.parse_args()
-    if options.room:
-        print(json.dumps(_clusters_at_once()))
-        return 0
-    begin = time.monotonic()
     device, reason = backends.find_gpu()
     if device is None:
         print(f"cannot run: {reason}", file=sys.stderr)
         return 2
-    gpu, entries = backends.Gpu(), []
-    hung: set[tuple[str, int, int]] = set()
-    backends.TIMING_LIMIT = HANG_SECONDS
-    room = _room()
-    print(f"{device['name']}, driver {device['driver']}; clusters that run at one time, by size: {room}")
+    print(f"{device['name']}, driver {device['driver']}", flush=True)
+    out = Path(options.out)
     with zipfile.ZipFile(sys.argv[0]) as archive:
-        for point in json.loads(archive.read("manifest.json")):
-            size = "x".join(map(str, point["size"]))
-            if options.only not in f"{point['name']} {point['dsl']} {size}":
-                continue
-            if time.monotonic() - begin > options.seconds - (14 if point["mode"] == "sustained" else 4):
-                break
-            form = point["dsl"], point["plan"]["cluster_M"], point["plan"]["cluster_N"]
-            if form in hung:  # each would cost its time limit again
-                continue
-            artifact = Artifact.from_bytes(archive.read(point["artifact"]))
-            answer = gpu.time(artifact, point["mode"])
-            if answer.error == "timeout":
-                hung.add(form)
-            why = f"{answer.error} {answer.detail} {answer.diagnosis}".strip()
-            entries.append({**point, "timing": answer.timing, "why": "" if answer.timing else why})
-            where = bundle.provenance(device, {point["dsl"]: artifact.versions})
-            found = {"provenance": where, "clusters_at_once": room, "entries": entries}
-            Path(options.out).write_text(json.dumps(found, indent=1))
-            print(f"{time.monotonic() - begin:4.0f} s  {_line(entries[-1])}", flush=True)
-    print(f"\n{len(entries)} points, by size:")
+        manifest = [
+            {**point, "size": tuple(point["size"])} for point in json.loads(archive.read("manifest.json"))
+        ]
+        if options.counters:
+            return _count(archive, manifest, device, out)
+        wanted = [p for p in manifest if options.only in f"{p['name']} {p['dsl']} {_size(p)}"]
+        entries = _time(archive, wanted, device, out, options.seconds)
+    print(f"\n{len(entries)} points of {len(wanted)}, by size:")
     for entry in sorted(entries, key=lambda e: (e["mode"], e["size"], -_ratio(e))):
         print(_line(entry))
     return 0
 
 
-def _room() -> dict[str, int]:
-    """``_clusters_at_once``, by a process of its own, which alone holds the GPU's context; empty where it
-    fails.
-    """
-    command = [sys.executable, sys.argv[0], "--room"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    except subprocess.TimeoutExpired:
-        print("clusters not counted within 60 s")
-        return {}
-    if done.returncode:
-        print(f"clusters not counted: {done.stderr[-300:]}")
-        return {}
-    return json.loads(done.stdout.splitlines()[-1])
+def _time(
+    archive: zipfile.ZipFile, wanted: list[dict], device: dict, out: Path, seconds: float
+) -> list[dict]:
+    """Each point's timing, or why it has none; written to ``out`` after each."""
+    begin = time.monotonic()
+    gpu, entries = backends.Gpu(), []
+    hung: set[tuple[str, int]] = set()  # each would cost its time limit again
+    backends.TIMING_LIMIT = HANG_SECONDS
+    for point in wanted:
+        form = point["dsl"], point["plan"]["cluster"]
+        if form in hung:
+            continue
+        if time.monotonic() - begin > seconds - (14 if point["mode"] == "sustained" else 4):
+            break
+        artifact = Artifact.from_bytes(archive.read(point["artifact"]))
+        answer = gpu.time(artifact, point["mode"])
+        if answer.error == "timeout":
+            hung.add(form)
+        why = f"{answer.error} {answer.detail} {answer.diagnosis}".strip()
+        entries.append({**point, "timing": answer.timing, "why": "" if answer.timing else why})
+        where = bundle.provenance(device, {point["dsl"]: artifact.versions})
+        out.write_text(json.dumps({"provenance": where, "entries": entries}, indent=1))
+        print(f"{time.monotonic() - begin:4.0f} s  {_line(entries[-1])}", flush=True)
+    return entries
 
 
-def _clusters_at_once() -> dict[str, int]:
-    """By a cluster's CTAs: how many such clusters of this kernel the GPU runs at one time. A grid of more
-    leaves a part of it to a second round.
-    """
-    import torch
-    from cuda.bindings import driver
-
-    from course_utils.run.gpu.launch import Kernel, checked
-
-    memory = torch.empty(1 << 28, device="cuda", dtype=torch.uint8)
-    found = {}
-    with zipfile.ZipFile(sys.argv[0]) as archive:
-        for point in json.loads(archive.read("manifest.json")):
+def _count(archive: zipfile.ZipFile, manifest: list[dict], device: dict, out: Path) -> int:
+    """Counters of the chosen plans at ``COUNTED``, to ``out`` as far as they are read."""
+    kernels, versions = [], {}
+    for point in manifest:
+        if point["mode"] == "burst" and point["name"].startswith("chosen") and point["size"] in COUNTED:
             artifact = Artifact.from_bytes(archive.read(point["artifact"]))
-            size = str(artifact.cluster[0])
-            if size in found or artifact.cluster == (1, 1, 1):
-                continue
-            kernel = Kernel(artifact, {tensor.name: memory.data_ptr() for tensor in artifact.tensors})
-            asked = driver.cuOccupancyMaxActiveClusters(kernel.function, kernel.config)
-            found[size] = checked(asked, "counting clusters")
-    return found
+            name = f"{point['dsl']} {point['name'].removeprefix('chosen: ')}"
+            kernels.append(counters.Kernel(name, "step11", point["dsl"], {point["size"]: artifact}))
+            versions[point["dsl"]] = artifact.versions
+    where = bundle.provenance(device, versions)
+
+    def say(line: str) -> None:
+        print(line, flush=True)
+
+    def keep(found: dict) -> None:
+        out.write_text(json.dumps(found, indent=1))
+
+    try:
+        with open(out.with_suffix(".csv"), "w", buffering=1) as table:
+            keep(counters.measure(kernels, where, say, table.write, keep))
+    except RuntimeError as error:  # an NcuError is one
+        print(f"cannot count: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _size(entry: dict) -> str:
+    return "x".join(map(str, entry["size"]))
 
 
 def _ratio(entry: dict) -> float:
@@ -283,8 +266,7 @@ def _ratio(entry: dict) -> float:
 
 
 def _line(entry: dict) -> str:
-    size = "x".join(map(str, entry["size"]))
-    head = f"{size:18} {entry['dsl']:8} {entry['mode'][:5]} {entry['name']:36}"
+    head = f"{_size(entry):18} {entry['dsl']:8} {entry['mode'][:5]} {entry['name']:44}"
     timing = entry["timing"]
     if not timing:
         return f"{head} {entry['why'][:120]}"
