@@ -256,7 +256,7 @@ def test_step_4_as_a_learner_sees_it(lab, page, pictures):
     widths = page.locator(".jp-RenderedMarkdown img").evaluate_all(
         "images => images.map(image => image.naturalWidth)"
     )
-    assert len(widths) == prose.count("![") > 0 and all(widths)
+    assert len(widths) == prose.count("![") + prose.count("<img ") > 0 and all(widths)
 
     cells.first.scroll_into_view_if_needed()
     page.screenshot(path=pictures / "top.png")
