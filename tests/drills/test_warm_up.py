@@ -9,7 +9,7 @@ from authoring import sync
 from course_utils import notebook
 from course_utils.drills import deck, tiles
 
-PATHS = {path.stem[:2]: path for path in sorted(sync.NOTEBOOKS.glob("*.ipynb"))}
+PATHS = {path.stem.partition("_")[0]: path for path in sorted(sync.NOTEBOOKS.glob("*.ipynb"))}
 
 
 def cells(name):
