@@ -8,6 +8,8 @@ DSL's own functions.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
+from itertools import product
 from math import prod
 from random import Random
 from typing import Any
@@ -124,14 +126,17 @@ def _written(nested: Nested) -> str:
 # Who holds what: (thread, value) to row + rows * column of a tile
 
 ACCUMULATOR = Layout(((4, 8, 4), (2, 2, 16)), ((128, 1, 16), (64, 8, 512)))  # wgmma, 64 x 128
-ACCUMULATOR_ROWS, ACCUMULATOR_COLUMNS = 64, 128
+ACCUMULATOR_ROWS = 64
 
 
 def holder(row: int, column: int) -> tuple[int, int]:
     """(thread, value) of an element of wgmma's 64 x 128 accumulator."""
-    place = row + ACCUMULATOR_ROWS * column
-    everybody = ((thread, value) for thread in range(128) for value in range(64))
-    return next(one for one in everybody if ACCUMULATOR(one) == place)
+    return _holders()[row + ACCUMULATOR_ROWS * column]
+
+
+@cache
+def _holders() -> dict[int, tuple[int, int]]:
+    return {ACCUMULATOR(one): one for one in product(range(128), range(64))}
 
 
 # Pictures
@@ -333,7 +338,7 @@ def left_over(rng: Random) -> Question:
     tile = Layout(take, apart)
     right = complement(tile, whole)
     others = {
-        Layout(whole // take, take): f"A tile reaches over {apart * (take - 1) + 1} places; others begin in its gaps.",
+        Layout(whole // take, take): "Tiles begin in each other's gaps too.",
         Layout(whole // take, 1): "Some tiles would share elements.",
         Layout((apart, times), (1, take)): "Its second step is too short: tiles would share elements.",
         Layout(times, take * apart): f"{times} tiles of {take} leave some of {whole} out.",
