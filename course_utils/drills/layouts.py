@@ -328,7 +328,7 @@ def _places(layout: Layout) -> list[int]:
 
 def _few(layout: Layout) -> str:
     places = _places(layout)
-    return ", ".join(map(str, places[:4])) + (", ..." if len(places) > 4 else "")
+    return ", ".join(map(str, places[:4])) + (" and so on" if len(places) > 4 else "")
 
 
 def left_over(rng: Random) -> Question:
