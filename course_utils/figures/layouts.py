@@ -19,8 +19,6 @@ from course_utils.figures import theme
 
 WIDE, HIGH, HEAD = 34, 30, 26  # pixels: of a box, and of the numbers beside the rows
 MOST = 1024  # boxes of a picture
-# a thread has the colour of its number modulo eight, as CuTe's own pictures have
-COLOURS = (theme.BLUE, theme.ORANGE, theme.GREEN, theme.PURPLE, theme.TEAL, theme.RED, "#8a6d1d", theme.GREY)
 
 Box = tuple[str, str, float]  # its words, a line a word; its colour; the colour's share
 
@@ -123,14 +121,14 @@ def draw_places(place: Callable[[int, int], int], rows: int, columns: int, title
     boxes = {}
     for at in product(range(rows), range(columns)):
         number = int(place(*at))
-        boxes[at] = (str(number), COLOURS[number % len(COLOURS)], 0.35)
+        boxes[at] = (str(number), theme.THREADS[number % len(theme.THREADS)], 0.35)
     display(Grid(title, boxes))
 
 
 def owners(held: Mapping[tuple[int, int], tuple[int, int]], title: str = "") -> Grid:
     """A grid of (row, column) to (thread, value)."""
     boxes = {
-        at: (f"T{thread}\nV{value}", COLOURS[thread % len(COLOURS)], 0.3)
+        at: (f"T{thread}\nV{value}", theme.THREADS[thread % len(theme.THREADS)], 0.3)
         for at, (thread, value) in held.items()
     }
     return Grid(title, boxes)

@@ -1,12 +1,12 @@
 """The model of layouts against CuTe DSL's own functions, and the answers against what those say."""
 
-import os
 import re
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from course_utils.compile.cute import import_cute
 from course_utils.drills import deck, layouts
 from course_utils.drills.layouts import ACCUMULATOR, Layout
 
@@ -42,9 +42,8 @@ COMPLEMENTS = [
 @pytest.fixture(scope="module")
 def cutes():
     """What CuTe DSL says of all of these, from one trace."""
-    os.environ.setdefault("CUTE_DSL_ARCH", "sm_90a")
+    cute = import_cute()
     import cutlass
-    from cutlass import cute
     from cutlass.cute.nvgpu import CopyUniversalOp, OperandMajorMode, warp, warpgroup
 
     said = {}
