@@ -20,9 +20,6 @@ RED = "#b3261e"  # a fault, and a wait that never ends
 # what a warp does; a picture in the text uses the same
 WORK = {"TMA load": BLUE, "wgmma": GREEN, "epilogue": ORANGE, "TMA store": PURPLE, "wait": "#b5b5b5"}
 
-# who holds an element: a thread has the colour of its number modulo eight, as CuTe's own pictures have
-THREADS = (BLUE, ORANGE, GREEN, PURPLE, TEAL, RED, "#8a6d1d", GREY)
-
 # a DSL's name and colour
 DSLS = {dsl: (name, {"tilelang": BLUE, "cute": ORANGE}[dsl]) for dsl, name in DSL_NAMES.items()}
 DSL_TEXT = {"tilelang": "#2f5c99", "cute": "#a65c00"}  # the same two, dark enough for small text on white
@@ -49,6 +46,9 @@ PAGE = {
 FONT = "DejaVu Sans"
 STYLE = {"font.family": FONT, "font.size": 8, "text.color": INK, "axes.labelcolor": INK}
 DPI = 160
+
+# who holds an element: a thread has the colour of its number modulo eight, as CuTe's own pictures have
+THREADS = (BLUE, ORANGE, GREEN, PURPLE, TEAL, RED, "#8a6d1d", GREY)
 
 
 def tint(colour: str, share: float = 0.22) -> tuple[float, float, float]:
