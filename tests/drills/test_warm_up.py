@@ -28,6 +28,11 @@ def test_a_notebook_drills_before_its_first_exercise(name):
     assert re.search(r"^from course_utils.notebook import .*\bdrill\b", "\n".join(sources), re.M)
 
 
+def test_the_notebook_of_puzzles_has_them_all_and_no_exercise():
+    assert [cell.source for cell in cells("01b") if "drill(" in cell.source] == ['drill("01b")']
+    assert not any("generated" in cell.metadata.get("course", {}) for cell in cells("01b"))
+
+
 def test_how_a_run_ends_is_defined_before_it_is_asked_for():
     asks = [name for name in PATHS if any(re.search(r"what_if\(|drill\(\"02", c.source) for c in cells(name))]
     place = next(place for place, cell in enumerate(cells("02")) if "**hang**" in cell.source)
@@ -38,8 +43,3 @@ def test_how_a_run_ends_is_defined_before_it_is_asked_for():
     assert all(meaning in notebook.OUTCOMES[word] for word, meaning in words[1:])
     assert cells("02")[place + 1].source == 'drill("02")'
     assert tiles.flag_outcome in deck.DECK["02"]
-
-
-def test_the_notebook_of_puzzles_has_them_all_and_no_exercise():
-    assert [cell.source for cell in cells("01b") if "drill(" in cell.source] == ['drill("01b")']
-    assert not any("generated" in cell.metadata.get("course", {}) for cell in cells("01b"))
