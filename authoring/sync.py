@@ -132,7 +132,7 @@ def _with_strip(cells: list, name: str) -> list:
     the first code.
     """
     there = strip.notebooks(NOTEBOOKS)
-    numbers, number = list(there), name[:2]
+    numbers, number = list(there), name.partition("_")[0]
     if there.get(number) != name:  # somebody's own, beside the course's
         return cells
     at = numbers.index(number)

@@ -60,7 +60,9 @@ class Together(LoadScopeScheduling):
         if file.endswith("test_solutions.py"):
             return f"{file}[{name.partition('[')[2]}"  # by step and DSL
         notebook = (
-            re.search(r"\[(\d\d_\w+?)(?:-\w+)?\]$", name) if file.endswith("test_notebooks.py") else None
+            re.search(r"\[(\d\d[a-z]?_\w+?)(?:-\w+)?\]$", name)
+            if file.endswith("test_notebooks.py")
+            else None
         )
         return notebook[1] if notebook else nodeid
 

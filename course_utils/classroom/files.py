@@ -27,7 +27,7 @@ EXERCISE = re.compile(r"(step\d\d|case\d\d[a-f]?)(?![0-9])", re.I)
 LANGUAGE = re.compile(r"(?<![a-z])(cute|tilelang)(?:dsl)?(?![a-z])", re.I)
 _KIND = re.compile(r"\.(py|ipynb|zip)(?:\.txt|\.json)?$", re.I)  # a browser adds the second
 _NOBODYS = re.compile(r"(readme|license)|.*\.(csv|ya?ml|json|md|xlsx?|log|db|ini)$", re.I)  # beside learners
-_OURS = re.compile(r"\d\d_|(notebooks|solutions|src)$", re.I)  # how the course calls what lies in it
+_OURS = re.compile(r"\d\d[a-z]?_|(notebooks|solutions|src)$", re.I)  # how the course calls what lies in it
 # how learning platforms name what they export: Moodle a folder a learner, Canvas a file, Gradescope a folder
 # of folders, one a submission
 _MOODLE = re.compile(r"(.+?_\d+)_assignsubmission_\w+")

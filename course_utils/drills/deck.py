@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from course_utils.drills import barriers, budget, epilogue, maps, memory, order, ring, tiles
+from course_utils.drills import barriers, budget, epilogue, layouts, maps, memory, order, ring, tiles
 from course_utils.drills.question import Question
 
 DECK: dict[str, tuple[Callable[[Random], Question], ...]] = {
@@ -15,6 +15,24 @@ DECK: dict[str, tuple[Callable[[Random], Question], ...]] = {
         budget.accumulator_registers,
         memory.swizzled_piece,
         order.told(order.IN),
+    ),
+    "01b": (
+        layouts.offset,
+        layouts.by_one_number,
+        layouts.nested,
+        layouts.room,
+        layouts.joined,
+        layouts.composed,
+        layouts.left_over,
+        layouts.tile_shape,
+        layouts.basis,
+        layouts.swizzled_byte,
+        layouts.copied_by,
+        layouts.accumulates,
+        layouts.value_of,
+        layouts.matrix_lane,
+        layouts.printed,
+        layouts.in_fragment,
     ),
     "02": (tiles.k_slice, tiles.accumulator, tiles.flag_outcome, tiles.fp16_sum, order.told(order.ROUND)),
     "03": (tiles.owner, tiles.cta_rows, tiles.intensity, tiles.waves, tiles.last_wave),

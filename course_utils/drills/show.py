@@ -68,9 +68,9 @@ def drill(notebook: str, number: int | None = None, answer: object = None, seed:
 
 
 def _notebook(name: object) -> str:
-    """The deck's key for "05", "5", 5 or "05_pipeline". Raises AnswerError."""
+    """The deck's key for "05", "5", 5, "05_pipeline" or "1b". Raises AnswerError."""
     text = str(name).partition("_")[0].strip() if type(name) in (int, str) else ""
-    key = text.zfill(2)
+    key = text.zfill(3 if text[-1:].isalpha() else 2)
     if key not in deck.DECK:
         raise AnswerError(f'There are no drills for {name!r}. Notebooks 01 to 15 have some: drill("05").')
     return key

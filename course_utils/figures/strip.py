@@ -9,7 +9,7 @@ from pathlib import Path
 from course_utils.grading import steps
 from course_utils.recordings import progress
 
-_NAME = re.compile(r"(\d\d)_(\w+)\.ipynb")
+_NAME = re.compile(r"(\d\d[a-z]?)_(\w+)\.ipynb")
 LOOK_UP = {"symptom map": "symptom_map.md", "glossary": "glossary.md", "solutions": "../solutions"}
 
 

@@ -64,6 +64,9 @@ FONT = "DejaVu Sans"
 STYLE = {"font.family": FONT, "font.size": 8, "text.color": INK, "axes.labelcolor": INK}
 DPI = 160
 
+# who holds an element: a thread has the colour of its number modulo eight, as CuTe's own pictures have
+THREADS = (BLUE, ORANGE, GREEN, PURPLE, TEAL, RED, "#8a6d1d", GREY)
+
 
 def tint(colour: str, share: float = 0.22) -> tuple[float, float, float]:
     """``share`` of ``colour`` on white: 1 is the colour itself. Opaque, so no line shines through."""

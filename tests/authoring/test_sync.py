@@ -188,7 +188,8 @@ def test_each_notebook_has_the_strip_below_its_title_and_its_first_code():
         )
         first = next(place for place, cell in enumerate(cells) if cell.cell_type == "code")
         assert (links, points) == (1, first + 1)
-        assert cells[points].source.endswith(f'strip("{path.name[:2]}")')
+        number = path.name.partition("_")[0]
+        assert cells[points].source.endswith(f'strip("{number}")')
         targets = re.findall(r"\]\(([^)]+)\)", cells[links].source)
         assert all((sync.NOTEBOOKS / target).exists() for target in targets)
         beside = [target for target in targets if target.endswith(".ipynb")]

@@ -45,6 +45,11 @@ def test_nobody_there_gets_a_list_at_once_and_nothing_is_kept(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("name", ["01b", "1b", "01b_layouts"])
+def test_a_notebook_with_a_letter_goes_by_several_names(name):
+    assert "16 drills" in shown(name)[0]
+
+
 @pytest.mark.parametrize("name", [5, "5", "05", "05_pipeline", " 05"])
 def test_a_notebook_goes_by_several_names(name):
     assert "6 drills" in shown(name)[0]

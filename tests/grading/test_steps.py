@@ -13,7 +13,7 @@ from course_utils.grading import steps
 
 ROOT = SOLUTIONS.parent
 README = (ROOT / "README.md").read_text()
-NOTEBOOKS = re.findall(r"^\| \[(\d\d) [^]]+\]\((notebooks/[^)]+)\) \|[^|]+\|([^|]*)\|", README, re.M)
+NOTEBOOKS = re.findall(r"^\| \[(\d\d[a-z]?) [^]]+\]\((notebooks/[^)]+)\) \|[^|]+\|([^|]*)\|", README, re.M)
 KERNELS = re.findall(
     r"^\| (\d+) \| \[([^]]+)\]\(([^)]+)\) \| \[([^]]+)\]\(([^)]+)\) \| (\d+) \|", README, re.M
 )

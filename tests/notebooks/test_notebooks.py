@@ -30,7 +30,7 @@ from tests.notebooks import forked_kernels
 from tests.notebooks.depending import depending
 
 PATHS = sorted(sync.NOTEBOOKS.glob("*.ipynb"))
-STEPS = [path for path in PATHS if f"step{path.stem[:2]}" in steps.STEPS]
+STEPS = [path for path in PATHS if f"step{path.stem.partition('_')[0]}" in steps.STEPS]
 SECTIONS = [
     "What you will learn",
     "Background",
@@ -441,7 +441,7 @@ def test_nbgrader_adds_up_the_same_points(classroom, executed, nbgrader, tmp_pat
     notebooks: steps, a copy, maps and repairs. With the course's configuration, a check cell that the first
     learner has copied costs nobody anything.
     """
-    some = [path for path in PATHS if path.stem[:2] in ("01", "10", "11", "12", "13")]
+    some = [path for path in PATHS if path.stem.partition("_")[0] in ("01", "10", "11", "12", "13")]
     shutil.copytree(classroom, tmp_path, dirs_exist_ok=True)
     (tmp_path / "nbgrader_config.py").write_text(NBGRADER_CONFIG.read_text() + NO_EXECUTION)
     for student in ("blank", "solver"):
