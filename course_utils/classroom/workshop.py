@@ -39,7 +39,7 @@ from course_utils.compile import cache, nvrtc
 from course_utils.ptx.parser import entries
 
 SOURCE_LIMIT = 1 << 20  # characters; the longest solution has 9,000
-TEXT_LIMIT = 4_000  # characters of a message
+TEXT_LIMIT, NOTE_LIMIT = 4_000, 300  # characters of a message, and of a note to whoever grades
 ARTIFACT_LIMIT = 8 << 20  # bytes, unpacked; the largest of the course has 1 MB
 NAME = re.compile(r"[A-Za-z0-9_$]{1,2000}")
 RANK = 5  # of a tensor map (cuTensorMapEncodeTiled)
@@ -56,8 +56,8 @@ class Refused(Exception):
 class Made:
     """What a submission's Python made: kernels, or maps, or ``text``, the reason that there are none.
 
-    ``stage`` is a CompileError's, ``open`` says what is still to be written. ``seconds`` and ``memory``
-    (bytes) are what the sandbox took.
+    ``stage`` is a CompileError's, ``open`` says what is still to be written, ``note`` what whoever grades
+    should know. ``seconds`` and ``memory`` (bytes) are what the sandbox took.
     """
 
     artifacts: tuple[Artifact, ...] = ()
@@ -66,6 +66,7 @@ class Made:
     text: str = ""
     open: str = ""
     printed: str = ""
+    note: str = ""
     seconds: float = 0.0
     memory: int = 0
 
@@ -77,6 +78,7 @@ class _Head(msgspec.Struct):
     text: str
     open: str
     printed: str
+    note: str = ""
     maps: list[dict] = []
 
 
@@ -117,7 +119,10 @@ def _read(
     except (ValueError, msgspec.MsgspecError):
         text = f"this file ended its process (exit code {ended.code}) before it returned a kernel"
         return Made(stage="trace", text=text)
-    made = Made(stage=cut(told.stage), text=cut(told.text), open=cut(told.open), printed=cut(told.printed))
+    made = Made(
+        stage=cut(told.stage), text=cut(told.text), open=cut(told.open), printed=cut(told.printed),
+        note=cut(told.note, NOTE_LIMIT),
+    )  # fmt: skip
     if told.stage or told.text:
         return replace(made, text=made.text or made.stage)
     try:

@@ -145,7 +145,9 @@ def collect(class_: Sequence[Submission], settings: Settings, wanted: Sequence[s
                 entry = entry_of(exercise, source, settings)
                 if entry.name not in known:
                     known[entry.name] = ledger.read(entry)
-                records[exercise] = known[entry.name]
+                record = records[exercise] = known[entry.name]
+                if record and (note := record["sandbox"].get("note")):
+                    one.findings.append(f"{exercise}: {note}")
         graded.append(Graded(one, records))
     return graded
 
