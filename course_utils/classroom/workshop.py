@@ -33,9 +33,9 @@ from course_utils.artifact import (
     TensorMap,
 )
 from course_utils.classroom import sandbox
-from course_utils.classroom.inside import OTHER
+from course_utils.classroom.inside import NAMES, OTHER
 from course_utils.classroom.sandbox import Ended, Limits
-from course_utils.compile import cache, nvrtc
+from course_utils.compile import cache, lines, nvrtc
 from course_utils.ptx.parser import entries
 
 SOURCE_LIMIT = 1 << 20  # characters; the longest solution has 9,000
@@ -206,7 +206,7 @@ def _kernel(blob: bytes, source: str, kind: str, dsl: str, size: tuple[int, ...]
     _hold_names(artifact)
     _hold_tensors(artifact, kind, size)
     _hold_launch(artifact, size)
-    return _assembled(_as_written(artifact, source), form)
+    return _assembled(_as_written(artifact, source, NAMES[kind]), form)
 
 
 def _hold_names(artifact: Artifact) -> None:
@@ -281,16 +281,20 @@ _ORDERS = {
     ),
     re.compile(r"fence_proxy_async|fence\.proxy\.async"): re.compile(r"fence_proxy\w*"),
 }
+# as compile.tilelang has them, in the names of TileLang's operations
+_MULTIPLIES, _WAITS = re.compile(r"gemm|ptx_wgmma"), re.compile(r"mbarrier_wait|barrier_wait|wait_barrier")
 FILES = 8  # that a kernel's lines come from
 
 
-def _as_written(artifact: Artifact, source: str) -> Artifact:
+def _as_written(artifact: Artifact, source: str, wanted: str = "gemm") -> Artifact:
     """The Artifact with the learner's source as it was handed in.
 
     A barrier of the generated code is the author's only where the line that it is said to come from, in the
-    source that was handed in, calls for one by TileLang's own name.
+    source that was handed in, calls for one of TileLang's.
     """
-    calls = _calls(source)
+    tree = _tree(source)
+    calls = lines.called(tree)
+    at = [(name, set(range(node.lineno, (node.end_lineno or node.lineno) + 1))) for name, node in calls]
     generated = artifact.source.split("\n") if artifact.source else []
     given = artifact.origins[: len(generated)]
     origins = list(given) + [None] * (len(generated) - len(given))
@@ -301,33 +305,67 @@ def _as_written(artifact: Artifact, source: str) -> Artifact:
                 continue
             if origin is None:
                 origins[number] = origin = Origin("", 0, added=True)
-            elif not any(
-                {origin.line, origin.line + 1} & lines for name, lines in calls if call.fullmatch(name)
-            ):
+            elif not any({origin.line, origin.line + 1} & own for name, own in at if call.fullmatch(name)):
                 origins[number] = origin = replace(origin, added=True)
     files = dict.fromkeys([*(one.file for one in origins if one and one.file), *artifact.python])
     return replace(
         artifact,
         origins=tuple(origins),
         python={file: source for file in list(files)[:FILES]},
-        pipelined=artifact.pipelined and any(name == "Pipelined" for name, _ in calls),
+        pipelined=artifact.pipelined and _pipelined(tree, calls, wanted),
     )
 
 
-def _calls(source: str) -> list[tuple[str, set[int]]]:
-    """Each call of this source with its lines, by the name that is called; none of functions of its own."""
+def _tree(source: str) -> ast.Module:
+    """The source's syntax tree; that of nothing where it has none."""
     try:
-        tree = ast.parse(source)
+        return ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
-    nodes = list(ast.walk(tree))
-    own = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    found = []
-    for node in nodes:
-        if isinstance(node, ast.Call):
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if name not in own:
-                found.append((name, set(range(node.lineno, (node.end_lineno or node.lineno) + 1))))
+        return ast.Module([], [])
+
+
+def _pipelined(tree: ast.Module, calls: Sequence[tuple[str, ast.Call]], wanted: str) -> bool:
+    """Does the source leave the ring to ``T.Pipelined``: is all that ``wanted`` multiplies in such loops,
+    with no wait in there? What it names belongs to it, and what nobody names does not.
+    """
+    name_of: dict[ast.AST, str] = {node: name for name, node in calls}
+    defined: dict[str, list[ast.AST]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            defined.setdefault(node.name, []).append(node)
+        elif isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    defined.setdefault(target.id, []).append(node.value)
+    parts = _with_what_they_name(defined.get(wanted, []), defined)
+    inside: set[ast.AST] = set()
+    for node in parts:
+        if isinstance(node, ast.For):
+            over = defined.get(node.iter.id, []) if isinstance(node.iter, ast.Name) else [node.iter]
+            if over and all(name_of.get(one) == "Pipelined" for one in over):
+                inside.update(below for one in node.body for below in ast.walk(one))
+    uses: dict[str, set[ast.AST]] = {}
+    for node in parts:
+        if isinstance(node, ast.Name):
+            uses.setdefault(node.id, set()).add(node)
+    left = [name for name in defined if name in uses and name != wanted]
+    while found := [name for name in left if uses[name] <= inside]:  # a macro that only these loops call
+        inside.update(below for name in found for one in defined[name] for below in ast.walk(one))
+        left = [name for name in left if name not in found]
+    multiplies = {node for node in parts if _MULTIPLIES.search(name_of.get(node, ""))}
+    waits = any(_WAITS.search(name_of.get(node, "")) for node in inside)
+    return bool(multiplies) and multiplies <= inside and not waits
+
+
+def _with_what_they_name(roots: Sequence[ast.AST], defined: dict[str, list[ast.AST]]) -> set[ast.AST]:
+    """All nodes below these, and below what they name of the source's own."""
+    waiting, found, named = list(roots), set(), set()
+    while waiting:
+        for node in ast.walk(waiting.pop()):
+            found.add(node)
+            if isinstance(node, ast.Name) and node.id not in named:
+                named.add(node.id)
+                waiting += defined.get(node.id, [])
     return found
 
 

@@ -4,6 +4,7 @@ Each source runs in the sandbox as a learner's would. What it forges is data; th
 which it cannot reach.
 """
 
+import ast
 import contextlib
 import io
 import json
@@ -20,6 +21,7 @@ from course_utils.artifact import Artifact, Parameter
 from course_utils.classroom import sandbox, workshop
 from course_utils.classroom.judge import judge
 from course_utils.classroom.sandbox import Limits
+from course_utils.compile import lines
 from course_utils.compile.factory import compile_factory
 from course_utils.compile.load import load_factory, solution_path
 from course_utils.run.emulator.emulate import EmulatorError
@@ -286,6 +288,51 @@ def test_who_wrote_a_barrier_is_read_from_what_was_handed_in():
     silent = workshop._as_written(replace(artifact, origins=()), text)  # nothing said is nothing written
     assert any(origin and origin.added for origin in silent.origins)
     assert workshop._as_written(artifact, text).origins == artifact.origins
+
+
+PIPELINED = """
+import tilelang.language as T
+{before}
+def gemm(M, N, K):
+    @T.prim_func
+    def main(A: T.Tensor((M, K), "float16")):
+        for k in {loop}:
+            {body}
+            {multiply}
+        {after}
+    return main
+{below}
+"""
+MULTIPLY, STAGES = "T.wgmma_gemm(A, B, acc)", "T.Pipelined(8, num_stages=3)"
+RING = {"before": "", "loop": STAGES, "body": "pass", "multiply": MULTIPLY, "after": "pass", "below": ""}
+DEAD = f"for _ in T.Pipelined(1): {MULTIPLY}"
+MACRO = "@T.macro\ndef tile(k): T.gemm(A, B, acc)\n"
+
+
+@pytest.mark.parametrize(
+    "fields, believed",
+    [
+        ({}, True),
+        ({"before": "stages = T.Pipelined", "loop": "stages(8)"}, True),
+        ({"before": "from tilelang.language import *", "loop": "Pipelined(8)", "multiply": "gemm(A)"}, False),
+        ({"before": "from tilelang.language import *", "loop": "Pipelined(8)"}, True),
+        ({"before": f"loop = {STAGES}", "loop": "loop"}, True),
+        ({"before": MACRO, "multiply": "tile(k)"}, True),
+        ({"loop": "range(8)", "below": f"def unused():\n    {DEAD}"}, False),
+        ({"loop": "range(8)", "below": "def unused(): T.Pipelined(1)"}, False),
+        ({"loop": "range(8)", "after": DEAD}, False),
+        ({"loop": "range(8)", "before": MACRO, "multiply": "tile(k)", "after": f"for _ in {STAGES}: tile(0)"}, False),
+        ({"loop": "range(8)", "after": f"for _ in {STAGES}: pass"}, False),
+        ({"body": "T.mbarrier_wait_parity(full, 0)"}, False),
+        ({"before": "def Pipelined(n): return range(n)\n", "loop": "Pipelined(8)"}, False),
+        ({"after": MULTIPLY}, False),
+        ({"multiply": "pass"}, False),
+    ],
+)  # fmt: skip
+def test_a_ring_is_the_compilers_where_the_source_says_so(fields, believed):
+    source = PIPELINED.format(**RING | fields)
+    tree = ast.parse(source)
+    assert workshop._pipelined(tree, lines.called(tree), "gemm") == believed, source
 
 
 def test_the_parameter_type_has_not_grown_a_kind():
