@@ -30,6 +30,7 @@ from course_utils.run.protocol import Answer
 
 READING, MEMORY = 60.0, 4 << 30  # seconds of this process, and bytes, for what a submission made
 SCHEDULES = 2  # of each small size
+TOO_LITTLE = "too little memory to emulate"  # what the emulator's worker says of the machine
 TIMINGS = 3  # of one kernel, until one is steady
 CUBLAS_SHARE = 0.85  # of the TFLOP/s recorded on the same GPU; below, something else is on it
 NEEDED = 8 << 30  # bytes of the GPU's memory; the largest check needs a third
@@ -176,7 +177,9 @@ def _emulated(
     answered = machine.run(launches)
     for _, answer in answered:
         if answer.error == "not_run" and (
-            "process died" in answer.detail or answer.detail.startswith(TOO_BUSY)
+            "process died" in answer.detail
+            or answer.detail.startswith(TOO_BUSY)
+            or TOO_LITTLE in answer.detail
         ):
             raise MachineFault(answer.detail)
     stopped = any(answer.error for _, answer in answered)  # never seen to come to its end

@@ -42,6 +42,7 @@ SOURCE_LIMIT = 1 << 20  # characters; the longest solution has 9,000
 TEXT_LIMIT, NOTE_LIMIT = 4_000, 300  # characters of a message, and of a note to whoever grades
 ARTIFACT_LIMIT = 8 << 20  # bytes, unpacked; the largest of the course has 1 MB
 NAME = re.compile(r"[A-Za-z0-9_$]{1,2000}")
+SCALAR = re.compile(r"(?!uint)\w{1,20}|uint(8|16|32|64|128|256|512|1024)")  # of a tensor map's size at most
 RANK = 5  # of a tensor map (cuTensorMapEncodeTiled)
 SMALLEST_TILE = 32 * 32  # elements of D; nobody gives a CTA less
 LIMITS = Limits()
@@ -243,6 +244,8 @@ def _hold_tensors(artifact: Artifact, kind: str, size: tuple[int, ...]) -> None:
     for parameter in artifact.parameters:
         if parameter.kind not in ("tensor_map", "pointer", "scalar"):
             raise Refused(f"a parameter of the kind {cut(parameter.kind, 20)}")
+        if parameter.kind == "scalar" and not SCALAR.fullmatch(parameter.dtype or ""):
+            raise Refused(f"a parameter of the type {cut(str(parameter.dtype), 20)}")
         if parameter.kind != "scalar" and parameter.tensor not in bytes_of:
             raise Refused(f"a parameter over {cut(str(parameter.tensor), 20)}, which is none of the tensors")
         given = parameter.tensor_map
@@ -375,6 +378,8 @@ def _assembled(artifact: Artifact, form: str) -> Artifact:
     script = 'file=$(mktemp) && cat > "$file" && "$0" "$@" "$file" -o "$file.cubin" && cat "$file.cubin"'
     command = ("sh", "-c", script, str(found), f"-arch={nvrtc.ARCH}", "-v", "-lineinfo")
     ended = sandbox.run(command, artifact.ptx.encode(), ASSEMBLE, form)
+    if "Memory allocation failure" in ended.said:
+        raise sandbox.SandboxError(f"ptxas: {cut(ended.said, 300)}")
     if ended.code or ended.why:
         raise Refused(f"ptxas does not take this PTX: {cut(ended.why or ended.said, 300)}")
     return replace(artifact, cubin=ended.output, resources=nvrtc.parse_ptxas_log(ended.said))

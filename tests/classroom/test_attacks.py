@@ -239,6 +239,8 @@ def test_ptx_that_is_none_is_refused(honest):
         (lambda a: {"tensors": [t | {"name": "A"} for t in tensors(a)]}, "are not those"),
         (lambda a: {"parameters": [{"kind": "code", "tensor": "A", "tensor_map": None, "dtype": None, "value": None}]}, "kind code"),
         (lambda a: {"parameters": [{"kind": "pointer", "tensor": "Z", "tensor_map": None, "dtype": None, "value": None}]}, "none of the tensors"),
+        (lambda a: {"parameters": [scalar("uint16000000000")]}, "of the type uint16000000000"),
+        (lambda a: {"parameters": [scalar("uint")]}, "of the type uint"),
         (lambda a: {"kernel": "k\ud800"}, "is no kernel|no compiler gives"),
         (lambda a: {"kernel": "another"}, "another kernel"),
         (lambda a: {"tensors": [t | {"name": "<b>"} if t["name"] == "A" else t for t in tensors(a)]}, "no compiler gives"),
@@ -252,6 +254,10 @@ def test_ptx_that_is_none_is_refused(honest):
 def test_a_launch_that_is_not_the_exercises_is_refused(honest, change, words):
     told = taken(of_fields(honest, **change(honest)))
     assert isinstance(told, str) and any(word in told for word in words.split("|")), told
+
+
+def scalar(dtype):
+    return {"kind": "scalar", "tensor": None, "tensor_map": None, "dtype": dtype, "value": 1}
 
 
 def tensors(artifact):

@@ -17,6 +17,7 @@ from course_utils.grading import gemm, steps
 from course_utils.grading.verdict import still_open
 from course_utils.run import client
 from course_utils.run.backends import Launch
+from course_utils.run.emulator.worker import _fault
 from course_utils.run.protocol import Answer
 
 ROOT = Path(__file__).parents[2]
@@ -147,6 +148,18 @@ def test_an_open_exercise_and_one_that_does_not_compile():
     assert verdict.open and verdict.points == 0
     verdict = judged("step05", "cute", "def gemm(M, N, K):\n    return 1 / 0")
     assert verdict.points == 0 and "ZeroDivisionError" in verdict.diagnosis
+
+
+def test_a_machine_without_memory_is_no_zero(monkeypatch, honest_step03):
+    monkeypatch.setattr(
+        judge.workshop, "make", lambda _, kind, dsl, sizes, *__: Made((honest_step03,) * len(sizes))
+    )
+    answer, _ = _fault(MemoryError())
+    monkeypatch.setattr(
+        judge.Emulator, "run", lambda _, launches: [(launch, Answer(**answer)) for launch in launches]
+    )
+    with pytest.raises(judge.MachineFault, match="too little memory"):
+        judged("step03", "cute", "")
 
 
 def test_the_words_of_an_open_exercise_in_one_that_is_made_cost_nothing(monkeypatch, honest_step03):
