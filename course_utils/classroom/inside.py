@@ -67,7 +67,7 @@ class Nothing:
         return 0
 
     __lt__ = __le__ = __gt__ = __ge__ = __call__  # a test of the points that a check gave says nothing here
-    __eq__ = __ne__ = __call__
+    __eq__ = __ne__ = __call__  # type: ignore[assignment]
     __hash__ = object.__hash__
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __call__
     __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __neg__ = __abs__ = __call__

@@ -27,6 +27,7 @@ from course_utils.artifact import (
     CLUSTER_LIMIT,
     SHARED_LIMIT,
     THREAD_LIMIT,
+    Allocation,
     Artifact,
     ArtifactError,
     Origin,
@@ -286,6 +287,7 @@ _ORDERS = {
 }
 # as compile.tilelang has them, in the names of TileLang's operations
 _MULTIPLIES, _WAITS = re.compile(r"gemm|ptx_wgmma"), re.compile(r"mbarrier_wait|barrier_wait|wait_barrier")
+ALLOCATE = ("element_type", "layout", "byte_alignment", "swizzle")  # what CuTe DSL's allocate_tensor takes
 FILES = 8  # that a kernel's lines come from
 
 
@@ -316,7 +318,39 @@ def _as_written(artifact: Artifact, source: str, wanted: str = "gemm") -> Artifa
         origins=tuple(origins),
         python={file: source for file in list(files)[:FILES]},
         pipelined=artifact.pipelined and _pipelined(tree, calls, wanted),
+        allocations=_allocated(artifact, tree, source),
     )
+
+
+def _allocated(artifact: Artifact, tree: ast.Module, source: str) -> tuple[Allocation, ...]:
+    """The allocations of the Artifact, with each alignment that the source writes as a number; and one for
+    each call that names a swizzle and is told to have allocated no tile.
+    """
+    numbers = {
+        target.id: node.value.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    swizzle = 1 if "SW32" in source else 2 if "SW64" in source else 3  # the least that the source may mean
+    found = list(artifact.allocations)
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") != "allocate_tensor":
+            continue
+        given = dict(zip(ALLOCATE, node.args, strict=False))
+        given |= {one.arg: one.value for one in node.keywords if one.arg}
+        alignment = given.get("byte_alignment", ast.Constant(1))
+        number = numbers.get(getattr(alignment, "id", ""), getattr(alignment, "value", None))
+        if not isinstance(number, int):
+            continue
+        here = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+        found = [replace(one, alignment=number) if one.line in here else one for one in found]
+        swizzled = getattr(given.get("swizzle", ast.Constant(None)), "value", "") is not None
+        if swizzled and not any(one.line in here and one.swizzle for one in found):
+            file = next(iter(artifact.python), "")
+            found.append(Allocation(0, 0, number, swizzle, file, node.lineno))
+    return tuple(found)
 
 
 def _tree(source: str) -> ast.Module:

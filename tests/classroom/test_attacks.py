@@ -17,13 +17,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from course_utils.artifact import Artifact, Parameter
+from course_utils.artifact import Allocation, Artifact, Parameter
 from course_utils.classroom import sandbox, workshop
 from course_utils.classroom.judge import judge
 from course_utils.classroom.sandbox import Limits
 from course_utils.compile import lines
 from course_utils.compile.factory import compile_factory
 from course_utils.compile.load import load_factory, solution_path
+from course_utils.grading import conditions
 from course_utils.run.emulator.emulate import EmulatorError
 from course_utils.run.emulator.launch import emulated
 
@@ -294,6 +295,23 @@ def test_who_wrote_a_barrier_is_read_from_what_was_handed_in():
     silent = workshop._as_written(replace(artifact, origins=()), text)  # nothing said is nothing written
     assert any(origin and origin.added for origin in silent.origins)
     assert workshop._as_written(artifact, text).origins == artifact.origins
+
+
+def test_an_alignment_is_read_from_what_was_handed_in(honest):
+    text = solution_path("step01", "cute").read_text()
+    less = text.replace(", 1024,", ", 128,")
+    named = text.replace(", 1024,", ", byte_alignment=many, swizzle=").replace(
+        "def gemm", "many = 128\n\n\ndef gemm"
+    )
+    line = text[: text.index("smem.allocate_tensor")].count("\n") + 1
+    tile = Allocation(0, 16384, 1024, 3, "k.py", line)
+    for told in ((), (tile,), (replace(tile, swizzle=0),)):
+        forged = replace(honest, allocations=told)
+        assert not conditions._misplaced(workshop._as_written(forged, text))
+        assert "alignment of 128" in conditions._misplaced(workshop._as_written(forged, less))
+        assert "alignment of 128" in conditions._misplaced(workshop._as_written(forged, named))
+    narrow = less.replace(", 128,", ", 512,").replace("K_SW128", "K_SW64")
+    assert not conditions._misplaced(workshop._as_written(replace(honest, allocations=()), narrow))
 
 
 PIPELINED = """
