@@ -179,7 +179,7 @@ def judge_one(job: Job, settings: Settings) -> tuple[dict | None, str]:
         return None, str(error)
     except Exception as error:  # of the course's own: no zero follows from it
         return None, f"{type(error).__name__}: {error}"
-    took = {"seconds": round(judged.seconds, 3), "memory": judged.memory}
+    took = {"seconds": round(judged.seconds, 3), "memory": judged.memory, "note": judged.note}
     ledger = Ledger(settings.ledger, settings.key)
     page = judged.verdict._repr_html_()
     if len(page) > PAGE_LIMIT:  # names and lines of the submission's own, as many as it likes

@@ -30,6 +30,7 @@ IN_A_NOTEBOOK = (
 OTHER = {"cute": "tilelang", "tilelang": "cutlass"}  # by language, the package of the other one
 # seconds, more than there are: the clock that counts is outside, and knows who was kept from a processor
 OWN_CLOCK = 3600.0
+NO_FILE = "/no-file/"  # where compile.load keeps a source that is in no file
 NAMES = {"gemm": "gemm", "copy": "copy", "maps": "mend"}  # what an exercise of each kind defines
 
 
@@ -50,6 +51,28 @@ class Nothing:
     def __iter__(self) -> Iterator[object]:
         return iter(())
 
+    def __enter__(self) -> Nothing:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def __format__(self, _: str) -> str:
+        return ""
+
+    def __float__(self) -> float:
+        return 0.0
+
+    def __int__(self) -> int:
+        return 0
+
+    __lt__ = __le__ = __gt__ = __ge__ = __call__  # a test of the points that a check gave says nothing here
+    __eq__ = __ne__ = __call__  # type: ignore[assignment]
+    __hash__ = object.__hash__
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __call__
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __neg__ = __abs__ = __call__
+    __round__ = __or__ = __ror__ = __and__ = __rand__ = __invert__ = __call__
+
 
 def _as_in_a_notebook(source: str) -> None:
     """Stand-ins for what a notebook's cell need not import; a check that was merged into it is one."""
@@ -68,10 +91,10 @@ def main() -> None:
     request = json.load(sys.stdin.buffer)
     kind, dsl = request["kind"], request["dsl"]
     made: list[bytes] = []
-    head: dict = {"stage": "", "text": "", "open": "", "printed": ""}
+    head: dict = {"stage": "", "text": "", "open": "", "printed": "", "note": ""}
     try:
         _as_in_a_notebook(request["source"])
-        function = load_factory_source(request["source"], request["name"], NAMES[kind])
+        function, head["note"] = _loaded(request["source"], request["name"], NAMES[kind])
         head["open"] = factory.open_places(function)
         if kind == "maps":
             head["maps"] = _mended(function, request["maps"])
@@ -88,6 +111,22 @@ def main() -> None:
     for block in (json.dumps(head).encode(), *made):
         write_block(answers, block)
     os._exit(0)  # threads of the learner's may never end
+
+
+def _loaded(source: str, name: str, wanted: str) -> tuple[object, str]:
+    """What the source defines under ``wanted``; and how it ended, where that was below the definition: a
+    learner's own test, which asks for a GPU or for an answer, is no part of the exercise.
+    """
+    try:
+        return load_factory_source(source, name, wanted), ""
+    except BaseException as error:
+        files = [one for one in sys.modules.values() if str(getattr(one, "__file__", "")).startswith(NO_FILE)]
+        found = getattr(files[-1], wanted, None) if files else None
+        # `from tilelang.language import *` brings names such as gemm and copy
+        if found is None or str(getattr(found, "__module__", "")).startswith(("tilelang", "cutlass")):
+            raise
+        text = str(error) if isinstance(error, CompileError) else type(error).__name__
+        return found, f"the code below {wanted} ended early: {text}"
 
 
 def _mended(mend: object, given: list[dict]) -> list[dict]:

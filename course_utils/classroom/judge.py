@@ -30,6 +30,7 @@ from course_utils.run.protocol import Answer
 
 READING, MEMORY = 60.0, 4 << 30  # seconds of this process, and bytes, for what a submission made
 SCHEDULES = 2  # of each small size
+TOO_LITTLE = "too little memory to emulate"  # what the emulator's worker says of the machine
 TIMINGS = 3  # of one kernel, until one is steady
 CUBLAS_SHARE = 0.85  # of the TFLOP/s recorded on the same GPU; below, something else is on it
 NEEDED = 8 << 30  # bytes of the GPU's memory; the largest check needs a third
@@ -52,11 +53,14 @@ class MachineFault(RuntimeError):
 
 @dataclass(frozen=True)
 class Judged:
-    """A verdict, and what the sandbox took for it: seconds, and bytes of memory."""
+    """A verdict, and what the sandbox took for it: seconds, and bytes of memory. ``note`` is for whoever
+    grades.
+    """
 
     verdict: Verdict
     seconds: float
     memory: int
+    note: str = ""
 
 
 def judge(
@@ -132,11 +136,12 @@ def _without_gpu(
     """The emulator's judgement, and the kernels by size."""
     if isinstance(wanted, MapCase):
         made = workshop.make(source, "maps", dsl, (), wanted.given, form)
-        return Judged(maps.judge(wanted, made.maps, made.text, made.open), made.seconds, made.memory), {}
+        verdict = maps.judge(wanted, made.maps, made.text, made.open if made.text else "")
+        return Judged(verdict, made.seconds, made.memory, made.note), {}
     plan, checks, timed = _sizes(wanted, backend)
     sizes = list(dict.fromkeys([*(size for size, _ in plan), *checks, *timed]))
     made = workshop.make(source, _kind(wanted), dsl, sizes, (), form)
-    if made.open:
+    if made.open and made.text:  # the same words may stand in a kernel that is written: a guard, a docstring
         verdict = still_open(wanted, dsl, backend, made.open)
     elif made.text:
         verdict = not_compiled(wanted, dsl, backend, made.text)
@@ -147,8 +152,8 @@ def _without_gpu(
         )
         launches = [Launch(size, artifacts[size], _kind(wanted), ctas) for size, ctas in plan]
         verdict = replace(_emulated(wanted, dsl, machine, launches, source), backend=backend)
-        return Judged(verdict, made.seconds, made.memory), artifacts
-    return Judged(verdict, made.seconds, made.memory), {}
+        return Judged(verdict, made.seconds, made.memory, made.note), artifacts
+    return Judged(verdict, made.seconds, made.memory, made.note), {}
 
 
 def _sizes(
@@ -172,7 +177,9 @@ def _emulated(
     answered = machine.run(launches)
     for _, answer in answered:
         if answer.error == "not_run" and (
-            "process died" in answer.detail or answer.detail.startswith(TOO_BUSY)
+            "process died" in answer.detail
+            or answer.detail.startswith(TOO_BUSY)
+            or TOO_LITTLE in answer.detail
         ):
             raise MachineFault(answer.detail)
     stopped = any(answer.error for _, answer in answered)  # never seen to come to its end

@@ -491,6 +491,14 @@ def _visible() -> Iterator[Path]:
     yield PACKAGE
 
 
+def seen(place: Path) -> Path | None:
+    """The visible folder that a place lies in, where a command would find it; None where it would not."""
+    real = place.resolve()
+    if any(real.is_relative_to(folder.resolve()) for folder in _hidden()):
+        return None
+    return next((folder for folder in _visible() if real.is_relative_to(folder.resolve())), None)
+
+
 def _hidden() -> Iterator[Path]:
     """Folders inside what is visible that a submission must not read."""
     for folder in map(Path, sys.path):

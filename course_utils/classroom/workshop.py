@@ -27,21 +27,23 @@ from course_utils.artifact import (
     CLUSTER_LIMIT,
     SHARED_LIMIT,
     THREAD_LIMIT,
+    Allocation,
     Artifact,
     ArtifactError,
     Origin,
     TensorMap,
 )
 from course_utils.classroom import sandbox
-from course_utils.classroom.inside import OTHER
+from course_utils.classroom.inside import NAMES, OTHER
 from course_utils.classroom.sandbox import Ended, Limits
-from course_utils.compile import cache, nvrtc
+from course_utils.compile import cache, lines, nvrtc
 from course_utils.ptx.parser import entries
 
 SOURCE_LIMIT = 1 << 20  # characters; the longest solution has 9,000
-TEXT_LIMIT = 4_000  # characters of a message
+TEXT_LIMIT, NOTE_LIMIT = 4_000, 300  # characters of a message, and of a note to whoever grades
 ARTIFACT_LIMIT = 8 << 20  # bytes, unpacked; the largest of the course has 1 MB
 NAME = re.compile(r"[A-Za-z0-9_$]{1,2000}")
+SCALAR = re.compile(r"(?!uint)\w{1,20}|uint(8|16|32|64|128|256|512|1024)")  # of a tensor map's size at most
 RANK = 5  # of a tensor map (cuTensorMapEncodeTiled)
 SMALLEST_TILE = 32 * 32  # elements of D; nobody gives a CTA less
 LIMITS = Limits()
@@ -56,8 +58,8 @@ class Refused(Exception):
 class Made:
     """What a submission's Python made: kernels, or maps, or ``text``, the reason that there are none.
 
-    ``stage`` is a CompileError's, ``open`` says what is still to be written. ``seconds`` and ``memory``
-    (bytes) are what the sandbox took.
+    ``stage`` is a CompileError's, ``open`` says what is still to be written, ``note`` what whoever grades
+    should know. ``seconds`` and ``memory`` (bytes) are what the sandbox took.
     """
 
     artifacts: tuple[Artifact, ...] = ()
@@ -66,6 +68,7 @@ class Made:
     text: str = ""
     open: str = ""
     printed: str = ""
+    note: str = ""
     seconds: float = 0.0
     memory: int = 0
 
@@ -77,6 +80,7 @@ class _Head(msgspec.Struct):
     text: str
     open: str
     printed: str
+    note: str = ""
     maps: list[dict] = []
 
 
@@ -117,7 +121,10 @@ def _read(
     except (ValueError, msgspec.MsgspecError):
         text = f"this file ended its process (exit code {ended.code}) before it returned a kernel"
         return Made(stage="trace", text=text)
-    made = Made(stage=cut(told.stage), text=cut(told.text), open=cut(told.open), printed=cut(told.printed))
+    made = Made(
+        stage=cut(told.stage), text=cut(told.text), open=cut(told.open), printed=cut(told.printed),
+        note=cut(told.note, NOTE_LIMIT),
+    )  # fmt: skip
     if told.stage or told.text:
         return replace(made, text=made.text or made.stage)
     try:
@@ -201,7 +208,7 @@ def _kernel(blob: bytes, source: str, kind: str, dsl: str, size: tuple[int, ...]
     _hold_names(artifact)
     _hold_tensors(artifact, kind, size)
     _hold_launch(artifact, size)
-    return _assembled(_as_written(artifact, source), form)
+    return _assembled(_as_written(artifact, source, NAMES[kind]), form)
 
 
 def _hold_names(artifact: Artifact) -> None:
@@ -238,6 +245,8 @@ def _hold_tensors(artifact: Artifact, kind: str, size: tuple[int, ...]) -> None:
     for parameter in artifact.parameters:
         if parameter.kind not in ("tensor_map", "pointer", "scalar"):
             raise Refused(f"a parameter of the kind {cut(parameter.kind, 20)}")
+        if parameter.kind == "scalar" and not SCALAR.fullmatch(parameter.dtype or ""):
+            raise Refused(f"a parameter of the type {cut(str(parameter.dtype), 20)}")
         if parameter.kind != "scalar" and parameter.tensor not in bytes_of:
             raise Refused(f"a parameter over {cut(str(parameter.tensor), 20)}, which is none of the tensors")
         given = parameter.tensor_map
@@ -276,16 +285,21 @@ _ORDERS = {
     ),
     re.compile(r"fence_proxy_async|fence\.proxy\.async"): re.compile(r"fence_proxy\w*"),
 }
+# as compile.tilelang has them, in the names of TileLang's operations
+_MULTIPLIES, _WAITS = re.compile(r"gemm|ptx_wgmma"), re.compile(r"mbarrier_wait|barrier_wait|wait_barrier")
+ALLOCATE = ("element_type", "layout", "byte_alignment", "swizzle")  # what CuTe DSL's allocate_tensor takes
 FILES = 8  # that a kernel's lines come from
 
 
-def _as_written(artifact: Artifact, source: str) -> Artifact:
+def _as_written(artifact: Artifact, source: str, wanted: str = "gemm") -> Artifact:
     """The Artifact with the learner's source as it was handed in.
 
     A barrier of the generated code is the author's only where the line that it is said to come from, in the
-    source that was handed in, calls for one by TileLang's own name.
+    source that was handed in, calls for one of TileLang's.
     """
-    calls = _calls(source)
+    tree = _tree(source)
+    calls = lines.called(tree)
+    at = [(name, set(range(node.lineno, (node.end_lineno or node.lineno) + 1))) for name, node in calls]
     generated = artifact.source.split("\n") if artifact.source else []
     given = artifact.origins[: len(generated)]
     origins = list(given) + [None] * (len(generated) - len(given))
@@ -296,33 +310,99 @@ def _as_written(artifact: Artifact, source: str) -> Artifact:
                 continue
             if origin is None:
                 origins[number] = origin = Origin("", 0, added=True)
-            elif not any(
-                {origin.line, origin.line + 1} & lines for name, lines in calls if call.fullmatch(name)
-            ):
+            elif not any({origin.line, origin.line + 1} & own for name, own in at if call.fullmatch(name)):
                 origins[number] = origin = replace(origin, added=True)
     files = dict.fromkeys([*(one.file for one in origins if one and one.file), *artifact.python])
     return replace(
         artifact,
         origins=tuple(origins),
         python={file: source for file in list(files)[:FILES]},
-        pipelined=artifact.pipelined and any(name == "Pipelined" for name, _ in calls),
+        pipelined=artifact.pipelined and _pipelined(tree, calls, wanted),
+        allocations=_allocated(artifact, tree, source),
     )
 
 
-def _calls(source: str) -> list[tuple[str, set[int]]]:
-    """Each call of this source with its lines, by the name that is called; none of functions of its own."""
+def _allocated(artifact: Artifact, tree: ast.Module, source: str) -> tuple[Allocation, ...]:
+    """The allocations of the Artifact, with each alignment that the source writes as a number; and one for
+    each call that names a swizzle and is told to have allocated no tile.
+    """
+    numbers = {
+        target.id: node.value.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    swizzle = 1 if "SW32" in source else 2 if "SW64" in source else 3  # the least that the source may mean
+    found = list(artifact.allocations)
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") != "allocate_tensor":
+            continue
+        given = dict(zip(ALLOCATE, node.args, strict=False))
+        given |= {one.arg: one.value for one in node.keywords if one.arg}
+        alignment = given.get("byte_alignment", ast.Constant(1))
+        number = numbers.get(getattr(alignment, "id", ""), getattr(alignment, "value", None))
+        if not isinstance(number, int):
+            continue
+        here = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+        found = [replace(one, alignment=number) if one.line in here else one for one in found]
+        swizzled = getattr(given.get("swizzle", ast.Constant(None)), "value", "") is not None
+        if swizzled and not any(one.line in here and one.swizzle for one in found):
+            file = next(iter(artifact.python), "")
+            found.append(Allocation(0, 0, number, swizzle, file, node.lineno))
+    return tuple(found)
+
+
+def _tree(source: str) -> ast.Module:
+    """The source's syntax tree; that of nothing where it has none."""
     try:
-        tree = ast.parse(source)
+        return ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
-    nodes = list(ast.walk(tree))
-    own = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    found = []
-    for node in nodes:
-        if isinstance(node, ast.Call):
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if name not in own:
-                found.append((name, set(range(node.lineno, (node.end_lineno or node.lineno) + 1))))
+        return ast.Module([], [])
+
+
+def _pipelined(tree: ast.Module, calls: Sequence[tuple[str, ast.Call]], wanted: str) -> bool:
+    """Does the source leave the ring to ``T.Pipelined``: is all that ``wanted`` multiplies in such loops,
+    with no wait in there? What it names belongs to it, and what nobody names does not.
+    """
+    name_of: dict[ast.AST, str] = {node: name for name, node in calls}
+    defined: dict[str, list[ast.AST]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            defined.setdefault(node.name, []).append(node)
+        elif isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    defined.setdefault(target.id, []).append(node.value)
+    parts = _with_what_they_name(defined.get(wanted, []), defined)
+    inside: set[ast.AST] = set()
+    for node in parts:
+        if isinstance(node, ast.For):
+            over = defined.get(node.iter.id, []) if isinstance(node.iter, ast.Name) else [node.iter]
+            if over and all(name_of.get(one) == "Pipelined" for one in over):
+                inside.update(below for one in node.body for below in ast.walk(one))
+    uses: dict[str, set[ast.AST]] = {}
+    for node in parts:
+        if isinstance(node, ast.Name):
+            uses.setdefault(node.id, set()).add(node)
+    left = [name for name in defined if name in uses and name != wanted]
+    while found := [name for name in left if uses[name] <= inside]:  # a macro that only these loops call
+        inside.update(below for name in found for one in defined[name] for below in ast.walk(one))
+        left = [name for name in left if name not in found]
+    multiplies = {node for node in parts if _MULTIPLIES.search(name_of.get(node, ""))}
+    waits = any(_WAITS.search(name_of.get(node, "")) for node in inside)
+    return bool(multiplies) and multiplies <= inside and not waits
+
+
+def _with_what_they_name(roots: Sequence[ast.AST], defined: dict[str, list[ast.AST]]) -> set[ast.AST]:
+    """All nodes below these, and below what they name of the source's own."""
+    waiting, found, named = list(roots), set(), set()
+    while waiting:
+        for node in ast.walk(waiting.pop()):
+            found.add(node)
+            if isinstance(node, ast.Name) and node.id not in named:
+                named.add(node.id)
+                waiting += defined.get(node.id, [])
     return found
 
 
@@ -332,6 +412,8 @@ def _assembled(artifact: Artifact, form: str) -> Artifact:
     script = 'file=$(mktemp) && cat > "$file" && "$0" "$@" "$file" -o "$file.cubin" && cat "$file.cubin"'
     command = ("sh", "-c", script, str(found), f"-arch={nvrtc.ARCH}", "-v", "-lineinfo")
     ended = sandbox.run(command, artifact.ptx.encode(), ASSEMBLE, form)
+    if "Memory allocation failure" in ended.said:
+        raise sandbox.SandboxError(f"ptxas: {cut(ended.said, 300)}")
     if ended.code or ended.why:
         raise Refused(f"ptxas does not take this PTX: {cut(ended.why or ended.said, 300)}")
     return replace(artifact, cubin=ended.output, resources=nvrtc.parse_ptxas_log(ended.said))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
+import os
 import secrets
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -30,14 +33,22 @@ def grade(options: argparse.Namespace, console: Console) -> int:
     """Judge what the ledger does not have, then write grades, pages and the report of what is alike."""
     wanted = [_known(name) for name in options.step or ()]
     shard = _shard(options.shard)
+    if options.jobs < 1:
+        raise ValueError(f"--jobs is how many judge at once, 1 or more; not {options.jobs}")
+    folder, out = Path(options.folder), Path(options.out)
+    key = Path(options.key) if options.key else None
+    given = _given_seed(options.seed)
     form = _form(options, console)
     if not form:
         return EXIT_USAGE
-    class_ = submissions.read(Path(options.folder))
-    out = Path(options.out)
+    _hold_places(folder, out, key, form)
+    class_ = submissions.read(folder)
+    if out.resolve().parent == folder.resolve():  # of the run before
+        class_ = [one for one in class_ if one.learner != out.name]
     out.mkdir(parents=True, exist_ok=True)
-    seed = _seed(out, options.seed)
-    key = Path(options.key) if options.key else None
+    if options.gradebook and shard == (1, 1):
+        _open_gradebook(options)
+    seed = _seed(out, given)
     settings = Settings(out / "ledger", key, seed, form, options.backend)
     todo = jobs(class_, settings, wanted, shard)
     say(console, f"{len(class_)} learners, {len(todo)} sources to judge, seed {seed}, sandbox: {form}")
@@ -72,6 +83,9 @@ def grade(options: argparse.Namespace, console: Console) -> int:
         console,
         f"wrote {out / 'grades.csv'}, {out / 'feedback'}, {out / 'gradescope'} and {out / 'alike.csv'}",
     )
+    if wanted:
+        text = f"they hold {', '.join(dict.fromkeys(wanted))} alone; the same without --step writes all that "
+        say(console, text + "is judged, and judges the rest")
     return EXIT_NOT_ALL_TRIED if missing else 0
 
 
@@ -145,7 +159,9 @@ def collect(class_: Sequence[Submission], settings: Settings, wanted: Sequence[s
                 entry = entry_of(exercise, source, settings)
                 if entry.name not in known:
                     known[entry.name] = ledger.read(entry)
-                records[exercise] = known[entry.name]
+                record = records[exercise] = known[entry.name]
+                if record and (note := record["sandbox"].get("note")):
+                    one.findings.append(f"{exercise}: {note}")
         graded.append(Graded(one, records))
     return graded
 
@@ -198,6 +214,30 @@ def _shard(text: str) -> tuple[int, int]:
     return i, n
 
 
+def _hold_places(folder: Path, out: Path, key: Path | None, form: str) -> None:
+    """Raises ValueError where grades would be written among what is read, or a submission could read them."""
+    if out.resolve() == folder.resolve():
+        raise ValueError(f"--out {out} is the folder of the class; name another one")
+    for place in (folder, out, *([key] if key else [])):
+        seen = sandbox.seen(place) if form != "unsafe" else None
+        if seen:
+            raise ValueError(
+                f"{place} lies below {seen}, which a submission can read in its sandbox: move it to another "
+                "folder, as one below /srv or a home is"
+            )
+
+
+def _open_gradebook(options: argparse.Namespace) -> None:
+    """Raises ValueError where nbgrader's gradebook cannot be written: better now than after the judging."""
+    try:
+        reports.write_gradebook(options.gradebook, options.assignment, ())
+    except ImportError:
+        raise
+    except Exception as error:  # SQLAlchemy's, alembic's and nbgrader's own
+        text = str(error).partition("\n")[0]
+        raise ValueError(f"--gradebook {options.gradebook} cannot be written: {text}") from error
+
+
 def _form(options: argparse.Namespace, console: Console) -> str:
     """The sandbox to grade in; "" where there is none and nobody asked for less."""
     if options.unsafe:
@@ -217,10 +257,41 @@ def _form(options: argparse.Namespace, console: Console) -> str:
     return ""
 
 
-def _seed(out: Path, given: str | None) -> str:
-    """The seed of this grading: the one given, else that of the run before, else a new one."""
+def _given_seed(text: str | None) -> str:
+    """The seed that was asked for, "" where none was. Raises ValueError for one of no characters."""
+    if text is None:
+        return ""
+    if not text.strip() or not text.strip().isprintable():
+        raise ValueError(f"--seed is a line of text, which nobody can guess; not {text!a}")
+    return text.strip()
+
+
+def _seed(out: Path, given: str) -> str:
+    """The seed of this grading: the one given, else that of the run before, else a new one. The file is whole
+    or not there, and of two runs that begin at once one makes it.
+    """
     place = out / "seed"
-    if given is None:
-        given = place.read_text().strip() if place.is_file() else secrets.token_hex(SEED_BYTES)
-    place.write_text(given + "\n")
-    return given
+    kept = _kept_seed(place)
+    if kept and given in ("", kept):
+        return kept
+    descriptor, made = tempfile.mkstemp(dir=out, prefix=".seed-")
+    try:
+        seed = given or secrets.token_hex(SEED_BYTES)
+        with open(descriptor, "w") as file:
+            file.write(seed + "\n")
+        try:
+            if given:
+                os.replace(made, place)
+            else:
+                os.link(made, place)
+        except FileExistsError:
+            if not _kept_seed(place):  # of a run that was killed while it wrote
+                os.replace(made, place)
+        return _kept_seed(place)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(made)
+
+
+def _kept_seed(place: Path) -> str:
+    return place.read_text(errors="replace").strip() if place.is_file() else ""

@@ -28,6 +28,7 @@ _LOC = re.compile(r"(\s*\.loc\s+\d+\s+)(\d+)\s+(\d+)(.*)")
 _INIT = re.compile(r"(\w+?)(?:\[\d+\])?\.init\(")  # of an mbarrier
 _BARRIER = re.compile(r"__syncthreads\(\)|tl::__sync_thread_partial\(")
 _BARRIER_CALL = "sync_threads"
+_PACKAGES = ("tilelang", "tvm", "cutlass")
 
 
 @contextmanager
@@ -141,17 +142,88 @@ def claimed(
 def _calls(text: str) -> list[int]:
     """Lines of a file's calls of ``T.sync_threads`` for the whole CTA or role."""
     try:
-        nodes = ast.walk(ast.parse(text))
+        tree = ast.parse(text)
     except SyntaxError:  # a file that has changed under the factory's feet
         return []
     return sorted(
         node.lineno
-        for node in nodes
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == _BARRIER_CALL
-        and not node.args
+        for name, node in called(tree)
+        if (name == _BARRIER_CALL and not node.args)
+        # what T.sync_threads() itself calls
+        or (name == "tvm_storage_sync" and [getattr(one, "value", "") for one in node.args] == ["shared"])
     )
+
+
+def called(tree: ast.AST) -> list[tuple[str, ast.Call]]:
+    """Each call in a module, by the name that the language has for what is called: behind a dot, imported by
+    itself, or kept under another name. Calls of the module's own functions and objects are left out.
+    """
+    own: set[str] = set()
+    names: dict[str, str] = {}  # what a name stands for in the language
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            own.add(node.name)
+        elif isinstance(node, ast.ImportFrom):
+            for one in node.names:
+                if (node.module or "").startswith(_PACKAGES):
+                    names[one.asname or one.name] = one.name
+                else:
+                    own.add(one.asname or one.name)
+        elif isinstance(node, ast.Import):
+            own.update(one.asname or one.name for one in node.names if not one.name.startswith(_PACKAGES))
+        elif isinstance(node, ast.Assign):
+            for target in node.targets:
+                _assigned(target, node.value, names, own)
+        elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value:
+            _assigned(node.target, node.value, names, own)
+    found = []
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        if isinstance(node.func, ast.Name):
+            if node.func.id not in own:
+                found.append((_stands_for(node.func.id, names), node))
+        elif isinstance(node.func, ast.Attribute):
+            root: ast.expr = node.func
+            while isinstance(root, ast.Attribute):
+                root = root.value
+            if not isinstance(root, ast.Name) or root.id not in own:
+                found.append((node.func.attr, node))
+            elif node.func.attr in names:  # kept in an object of the module's own
+                found.append((_stands_for(node.func.attr, names), node))
+    return found
+
+
+def _assigned(target: ast.expr, value: ast.expr, names: dict[str, str], own: set[str]) -> None:
+    """Note what the names of one assignment stand for."""
+    if isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Tuple | ast.List):
+        for one, other in zip(target.elts, value.elts, strict=False):
+            _assigned(one, other, names, own)
+    elif isinstance(target, ast.Name):
+        function = getattr(value.func, "id", "") if isinstance(value, ast.Call) else ""
+        if isinstance(value, ast.Call) and function == "staticmethod" and value.args:
+            value = value.args[0]
+        if isinstance(value, ast.Attribute):
+            names[target.id] = value.attr
+        elif isinstance(value, ast.Name):
+            names[target.id] = value.id
+        elif isinstance(value, ast.Call):
+            told = [str(getattr(one, "value", "")) for one in value.args]
+            if function == "getattr" and len(told) > 1:
+                names[target.id] = told[1]
+            elif not any(one.startswith(_PACKAGES) for one in told):  # importlib.import_module("...")
+                own.add(target.id)
+        else:
+            own.add(target.id)
+
+
+def _stands_for(name: str, names: dict[str, str]) -> str:
+    """The name at the end of a chain of names."""
+    for _ in range(len(names)):
+        if names.get(name, name) == name:
+            break
+        name = names[name]
+    return name
 
 
 def barriers_of(prim_func: Any) -> dict[str, tuple[str, int]]:

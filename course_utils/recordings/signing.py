@@ -24,7 +24,7 @@ class KeyFileError(ValueError):
 
 def key(path: Path, make: bool = True) -> bytes:
     """The key in this file; with ``make`` a new one where there is none. Raises KeyFileError, OSError."""
-    if make:
+    if make and not path.exists():
         with contextlib.suppress(FileExistsError):
             path.parent.mkdir(parents=True, exist_ok=True)
             descriptor, made = tempfile.mkstemp(dir=path.parent)  # 0600

@@ -4,6 +4,7 @@ Each source runs in the sandbox as a learner's would. What it forges is data; th
 which it cannot reach.
 """
 
+import ast
 import contextlib
 import io
 import json
@@ -16,12 +17,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from course_utils.artifact import Artifact, Parameter
+from course_utils.artifact import Allocation, Artifact, Parameter
 from course_utils.classroom import sandbox, workshop
 from course_utils.classroom.judge import judge
 from course_utils.classroom.sandbox import Limits
+from course_utils.compile import lines
 from course_utils.compile.factory import compile_factory
 from course_utils.compile.load import load_factory, solution_path
+from course_utils.grading import conditions
 from course_utils.run.emulator.emulate import EmulatorError
 from course_utils.run.emulator.launch import emulated
 
@@ -237,6 +240,8 @@ def test_ptx_that_is_none_is_refused(honest):
         (lambda a: {"tensors": [t | {"name": "A"} for t in tensors(a)]}, "are not those"),
         (lambda a: {"parameters": [{"kind": "code", "tensor": "A", "tensor_map": None, "dtype": None, "value": None}]}, "kind code"),
         (lambda a: {"parameters": [{"kind": "pointer", "tensor": "Z", "tensor_map": None, "dtype": None, "value": None}]}, "none of the tensors"),
+        (lambda a: {"parameters": [scalar("uint16000000000")]}, "of the type uint16000000000"),
+        (lambda a: {"parameters": [scalar("uint")]}, "of the type uint"),
         (lambda a: {"kernel": "k\ud800"}, "is no kernel|no compiler gives"),
         (lambda a: {"kernel": "another"}, "another kernel"),
         (lambda a: {"tensors": [t | {"name": "<b>"} if t["name"] == "A" else t for t in tensors(a)]}, "no compiler gives"),
@@ -250,6 +255,10 @@ def test_ptx_that_is_none_is_refused(honest):
 def test_a_launch_that_is_not_the_exercises_is_refused(honest, change, words):
     told = taken(of_fields(honest, **change(honest)))
     assert isinstance(told, str) and any(word in told for word in words.split("|")), told
+
+
+def scalar(dtype):
+    return {"kind": "scalar", "tensor": None, "tensor_map": None, "dtype": dtype, "value": 1}
 
 
 def tensors(artifact):
@@ -286,6 +295,68 @@ def test_who_wrote_a_barrier_is_read_from_what_was_handed_in():
     silent = workshop._as_written(replace(artifact, origins=()), text)  # nothing said is nothing written
     assert any(origin and origin.added for origin in silent.origins)
     assert workshop._as_written(artifact, text).origins == artifact.origins
+
+
+def test_an_alignment_is_read_from_what_was_handed_in(honest):
+    text = solution_path("step01", "cute").read_text()
+    less = text.replace(", 1024,", ", 128,")
+    named = text.replace(", 1024,", ", byte_alignment=many, swizzle=").replace(
+        "def gemm", "many = 128\n\n\ndef gemm"
+    )
+    line = text[: text.index("smem.allocate_tensor")].count("\n") + 1
+    tile = Allocation(0, 16384, 1024, 3, "k.py", line)
+    for told in ((), (tile,), (replace(tile, swizzle=0),)):
+        forged = replace(honest, allocations=told)
+        assert not conditions._misplaced(workshop._as_written(forged, text))
+        assert "alignment of 128" in conditions._misplaced(workshop._as_written(forged, less))
+        assert "alignment of 128" in conditions._misplaced(workshop._as_written(forged, named))
+    narrow = less.replace(", 128,", ", 512,").replace("K_SW128", "K_SW64")
+    assert not conditions._misplaced(workshop._as_written(replace(honest, allocations=()), narrow))
+
+
+PIPELINED = """
+import tilelang.language as T
+{before}
+def gemm(M, N, K):
+    @T.prim_func
+    def main(A: T.Tensor((M, K), "float16")):
+        for k in {loop}:
+            {body}
+            {multiply}
+        {after}
+    return main
+{below}
+"""
+MULTIPLY, STAGES = "T.wgmma_gemm(A, B, acc)", "T.Pipelined(8, num_stages=3)"
+RING = {"before": "", "loop": STAGES, "body": "pass", "multiply": MULTIPLY, "after": "pass", "below": ""}
+DEAD = f"for _ in T.Pipelined(1): {MULTIPLY}"
+MACRO = "@T.macro\ndef tile(k): T.gemm(A, B, acc)\n"
+
+
+@pytest.mark.parametrize(
+    "fields, believed",
+    [
+        ({}, True),
+        ({"before": "stages = T.Pipelined", "loop": "stages(8)"}, True),
+        ({"before": "from tilelang.language import *", "loop": "Pipelined(8)", "multiply": "gemm(A)"}, False),
+        ({"before": "from tilelang.language import *", "loop": "Pipelined(8)"}, True),
+        ({"before": f"loop = {STAGES}", "loop": "loop"}, True),
+        ({"before": MACRO, "multiply": "tile(k)"}, True),
+        ({"loop": "range(8)", "below": f"def unused():\n    {DEAD}"}, False),
+        ({"loop": "range(8)", "below": "def unused(): T.Pipelined(1)"}, False),
+        ({"loop": "range(8)", "after": DEAD}, False),
+        ({"loop": "range(8)", "before": MACRO, "multiply": "tile(k)", "after": f"for _ in {STAGES}: tile(0)"}, False),
+        ({"loop": "range(8)", "after": f"for _ in {STAGES}: pass"}, False),
+        ({"body": "T.mbarrier_wait_parity(full, 0)"}, False),
+        ({"before": "def Pipelined(n): return range(n)\n", "loop": "Pipelined(8)"}, False),
+        ({"after": MULTIPLY}, False),
+        ({"multiply": "pass"}, False),
+    ],
+)  # fmt: skip
+def test_a_ring_is_the_compilers_where_the_source_says_so(fields, believed):
+    source = PIPELINED.format(**RING | fields)
+    tree = ast.parse(source)
+    assert workshop._pipelined(tree, lines.called(tree), "gemm") == believed, source
 
 
 def test_the_parameter_type_has_not_grown_a_kind():

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ from course_utils.classroom.grading import Settings, jobs
 from course_utils.classroom.ledger import Ledger
 from course_utils.classroom.submissions import Submission
 from course_utils.cli import EXIT_NOT_ALL_TRIED, EXIT_USAGE
+from course_utils.cli.grade import _given_seed, _seed
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "course_utils.cli", "grade"]
@@ -276,6 +278,71 @@ def test_a_machine_that_judges_the_courses_own_solution_wrong_judges_nobody(
         assert ("too busy" if points is None else "gets 0: ptxas does not take this PTX") in said
 
 
+@pytest.fixture
+def at_once(monkeypatch):
+    """Each job is judged without a look."""
+
+    def judge_all(todo, settings, processes, done):
+        ledger = Ledger(settings.ledger, settings.key)
+        for job in todo:
+            verdict = {"points": 1.0, "passed": True, "diagnosis": ""}
+            done(job, ledger.write(job.entry, verdict, "", 1.0, {"note": "noted"}))
+
+    monkeypatch.setattr("course_utils.cli.grade.judge_all", judge_all)
+
+
+def test_the_grades_of_the_run_before_are_no_learner(tmp_path, grade, at_once):
+    hand_in(tmp_path, ada="a")
+    for more in ((), ("--step", "step05")):
+        run = grade(tmp_path, tmp_path / "grades", "--unsafe", *more)
+        assert run.returncode == 0 and points(tmp_path / "grades") == {"ada": "1"}
+        assert ("they hold step05 alone" in run.stdout) == bool(more)
+    (found,) = csv.DictReader(open(tmp_path / "grades" / "findings.csv", newline=""))
+    assert found["finding"] == "step05-cute: noted"
+    run = grade(tmp_path, tmp_path, "--unsafe")
+    assert run.returncode == EXIT_USAGE and "is the folder of the class" in " ".join(run.stderr.split())
+
+
+def test_a_gradebook_that_cannot_be_written_is_said_before_anybody_is_judged(tmp_path, grade, monkeypatch):
+    def write(url, *_):
+        raise RuntimeError(f"could not parse {url}\nbackground")
+
+    monkeypatch.setattr("course_utils.classroom.reports.write_gradebook", write)
+    hand_in(tmp_path / "class", ada="a")
+    run = grade(tmp_path / "class", tmp_path / "out", "--unsafe", "--gradebook", "nonsense")
+    assert run.returncode == EXIT_USAGE and not (tmp_path / "out" / "ledger").exists()
+    assert "--gradebook nonsense cannot be written: could not parse" in " ".join(run.stderr.split())
+
+
+def test_what_a_submission_could_read_is_refused(tmp_path, grade, monkeypatch):
+    monkeypatch.setattr(sandbox, "problem", lambda _: "")
+    monkeypatch.setattr(sys, "base_prefix", str(tmp_path / "here"))
+    hand_in(tmp_path / "here", ada="a")
+    hand_in(tmp_path / "class", ada="a")
+    for folder, out in (("here", "out"), ("class", "here/out")):
+        run = grade(tmp_path / folder, tmp_path / out)
+        assert run.returncode == EXIT_USAGE and "can read in its sandbox" in " ".join(run.stderr.split())
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_seed_is_kept_whole_and_made_once(tmp_path):
+    place = tmp_path / "seed"
+    place.write_text("")  # left by a run that was killed
+    made = _seed(tmp_path, "")
+    assert len(made) == 16 and made == _seed(tmp_path, "") == place.read_text().strip()
+    assert _given_seed("  x ") == _seed(tmp_path, "x") == _seed(tmp_path, "")
+    place.unlink()
+    with ThreadPoolExecutor(8) as threads:
+        assert len(set(threads.map(lambda _: _seed(tmp_path, ""), range(64)))) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["seed"]
+
+
+def test_a_key_that_is_there_is_read_where_nothing_can_be_written(tmp_path, monkeypatch):
+    made = Ledger(tmp_path / "one", tmp_path / "key")._key
+    monkeypatch.setattr("tempfile.mkstemp", lambda **_: 1 / 0)
+    assert Ledger(tmp_path / "two", tmp_path / "key")._key == made
+
+
 def test_without_a_sandbox_it_refuses_unless_told(tmp_path, grade, monkeypatch):
     hand_in(tmp_path / "class", ada="raise ValueError(1)")
     empty = tmp_path / "bin"
@@ -296,6 +363,9 @@ def test_without_a_sandbox_it_refuses_unless_told(tmp_path, grade, monkeypatch):
         (["--step", "step99"], "no step or case 'step99'"),
         (["--shard", "3/2"], "a shard is i/n"),
         (["--shard", "x"], "a shard is i/n"),
+        (["--jobs", "0"], "1 or more; not 0"),
+        (["--seed", " "], "--seed is a line of text"),
+        (["--seed", "\udce4"], "--seed is a line of text"),
     ],
 )
 def test_a_wrong_call_is_said(tmp_path, grade, more, words):

@@ -14,8 +14,10 @@ from course_utils.classroom import drawn, judge, sandbox
 from course_utils.classroom.workshop import Made
 from course_utils.compile.load import edited, solution_path
 from course_utils.grading import gemm, steps
+from course_utils.grading.verdict import still_open
 from course_utils.run import client
 from course_utils.run.backends import Launch
+from course_utils.run.emulator.worker import _fault
 from course_utils.run.protocol import Answer
 
 ROOT = Path(__file__).parents[2]
@@ -146,6 +148,37 @@ def test_an_open_exercise_and_one_that_does_not_compile():
     assert verdict.open and verdict.points == 0
     verdict = judged("step05", "cute", "def gemm(M, N, K):\n    return 1 / 0")
     assert verdict.points == 0 and "ZeroDivisionError" in verdict.diagnosis
+
+
+def test_a_machine_without_memory_is_no_zero(monkeypatch, honest_step03):
+    monkeypatch.setattr(
+        judge.workshop, "make", lambda _, kind, dsl, sizes, *__: Made((honest_step03,) * len(sizes))
+    )
+    answer, _ = _fault(MemoryError())
+    monkeypatch.setattr(
+        judge.Emulator, "run", lambda _, launches: [(launch, Answer(**answer)) for launch in launches]
+    )
+    with pytest.raises(judge.MachineFault, match="too little memory"):
+        judged("step03", "cute", "")
+
+
+def test_the_words_of_an_open_exercise_in_one_that_is_made_cost_nothing(monkeypatch, honest_step03):
+    text = "this exercise is still open."
+    made = Made(maps=steps.MAP_CASES["case11"].given, open=text, note="noted")
+    monkeypatch.setattr(judge.workshop, "make", lambda *_: made)
+    found = judge.judge("case11", "maps", "", "seed")
+    assert not found.verdict.open and len(found.verdict.checks) > 1 and found.note == "noted"
+    monkeypatch.setattr(judge.workshop, "make", lambda *_: Made(stage="trace", text="no", open=text))
+    assert judged("case11", "maps", "").open and judged("step03", "cute", "").open
+    monkeypatch.setattr(
+        judge, "_emulated", lambda wanted, dsl, *_: still_open(wanted, dsl, "run", "emulated")
+    )
+    monkeypatch.setattr(
+        judge.workshop,
+        "make",
+        lambda _, kind, dsl, sizes, *__: Made((honest_step03,) * len(sizes), open=text),
+    )
+    assert judged("step03", "cute", "").diagnosis == "emulated"
 
 
 def test_what_no_emulator_could_run_shows_nothing(honest_step03):

@@ -44,6 +44,14 @@ def test_it_has_the_course_and_nothing_else_of_ours():
         assert name not in ended.output
 
 
+def test_it_says_what_a_submission_would_read(tmp_path):
+    assert sandbox.seen(Path("/usr/src/app/class")) == Path("/usr")
+    assert sandbox.seen(Path(sys.prefix) / "grades") and not sandbox.seen(tmp_path)
+    (tmp_path / "link").symlink_to("/usr/share")
+    assert sandbox.seen(tmp_path / "link" / "class") == Path("/usr")
+    assert sandbox.seen(Path(sandbox.__file__)) and not sandbox.seen(ROOT / "solutions")
+
+
 def test_its_environment_is_ours_alone(monkeypatch, tmp_path):
     (tmp_path / "sitecustomize.py").write_text("print('taken')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))

@@ -22,6 +22,35 @@ def test_what_the_compiler_puts_back_is_told_from_what_the_author_wrote(call, ma
         assert {origin.added for line, origin in rows if made in line} == added
 
 
+# ways to call a barrier, and whether each is TileLang's
+CALLS = {
+    "import tilelang.language as T\nT.sync_threads()": True,
+    "T.sync_threads()": True,  # of a cell whose import is in another one
+    "from tilelang.language import *\nsync_threads()": True,
+    "from tilelang.language import sync_threads as barrier\nbarrier()": True,
+    "sync, fence = T.sync_threads, T.fence_proxy_async\nsync()": True,
+    "one = T.sync_threads\ntwo = one\ntwo()": True,
+    "sync = getattr(T, 'sync_threads')\nsync()": True,
+    "class Ops:\n    sync = staticmethod(T.sync_threads)\nOps.sync()": True,
+    "import importlib\nT = importlib.import_module('tilelang.language')\nT.sync_threads()": True,
+    "def sync_threads():\n    T.sync_threads()": True,
+    "T.tvm_storage_sync('shared')": True,
+    "T.tvm_storage_sync('warp')": False,
+    "T.sync_threads(3, 128)": False,
+    "def sync_threads(): pass\nsync_threads()": False,
+    "sync_threads = lambda: None\nsync_threads()": False,
+    "class N:\n    sync_threads = staticmethod(lambda: None)\nN.sync_threads()": False,
+    "import types\nT = types.SimpleNamespace(sync_threads=print)\nT.sync_threads()": False,
+    "a = b\nb = a\na()": False,
+    "(": False,
+}
+
+
+@pytest.mark.parametrize("text", CALLS)
+def test_a_barrier_is_called_by_many_names(text):
+    assert bool(lines._calls(text)) == CALLS[text]
+
+
 def test_directives_are_read_and_taken_out():
     source = 'a();\n#line 7 "k.py"\nb();\nc();\n#line 9 "k.py"\n  full[0].init(1);\n  half[1].init(2);'
     text, origins = lines.read(source, {"full": ("k.py", 3)})
