@@ -12,7 +12,14 @@ import pytest
 
 from course_utils.classroom import cells, files
 from course_utils.classroom.files import FILE_LIMIT, Handed
-from course_utils.classroom.submissions import EXERCISES, _printable_names, function_of, read, submission
+from course_utils.classroom.submissions import (
+    EXERCISES,
+    _printable_names,
+    function_of,
+    given,
+    read,
+    submission,
+)
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 
@@ -488,3 +495,56 @@ def test_a_source_that_names_the_other_language_is_for_a_person_to_see(exercise,
     assert made.findings == [
         f"{exercise} names {other}, the package of the other language: look at its source"
     ]
+
+
+GIVEN = given()["step05-tilelang"]
+MINE = (NOTEBOOKS.parent / "solutions/tilelang/step05_pipeline.py").read_text()
+OWN = MINE + "\nown = 1\n"
+
+
+def book(*sources, exercise="step05-tilelang"):
+    return notebook(*[cell(source, exercise) for source in sources], cell(KERNEL, "step05-cute"))
+
+
+@pytest.mark.parametrize(
+    "handed, counts",
+    [
+        ({"05_pipeline (1).ipynb": book(OWN), "05_pipeline.ipynb": book(GIVEN)}, "05_pipeline (1).ipynb"),
+        ({"05_pipeline-Copy1.ipynb": book(OWN), "05_pipeline.ipynb": book("")}, "05_pipeline-Copy1.ipynb"),
+        ({"my/step05_tilelang.py": OWN, "nb/05.ipynb": book(GIVEN)}, "my/step05_tilelang.py"),
+        ({"step05_tilelang.py": OWN, "~step05_tilelang.py": "# note"}, "step05_tilelang.py"),
+        ({"step05_tilelang.py": OWN, "step05_tilelang_backup.py": MINE}, "step05_tilelang.py"),
+        ({"step05_tilelang.py": OWN, "test_step05_tilelang.py": "import step05"}, "step05_tilelang.py"),
+        ({"step05_tilelang.py": GIVEN + "# seen", "step05_tilelang_old.py": OWN}, "step05_tilelang_old.py"),
+        ({"a.ipynb": book(OWN), "b.ipynb": book(GIVEN.replace("TODO 1", "TODO: 1"))}, "a.ipynb"),
+        ({"step05_tilelang.py": OWN, "step05_tilelang_2.py": "def gemm(:"}, "step05_tilelang.py"),
+        ({"nb/05.ipynb": book(OWN), "solutions/tilelang/step05_pipeline.py": MINE}, "nb/05.ipynb"),
+        ({"nb/05.ipynb": book(GIVEN), "solutions/tilelang/step05_a.py": MINE}, "nb/05.ipynb"),
+        ({"nb/05.ipynb": book(GIVEN), "solutions/step05_tilelang.py": KERNEL},
+         "solutions/step05_tilelang.py"),
+        ({"solutions/tilelang/step05_pipeline.py": MINE}, "solutions/tilelang/step05_pipeline.py"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("order", [1, -1])
+def test_what_is_given_undefined_or_kept_aside_displaces_no_work(handed, counts, order):
+    made = submission("ada", [Handed(name, text.encode()) for name, text in handed.items()][::order])
+    assert made.places["step05-tilelang"][-1] == counts
+    others = [name for name in handed if name != counts]
+    told = [text for text in made.findings if "more than once" in text]
+    assert len(told) == len(others)
+    text = handed[counts]
+    assert made.sources["step05-tilelang"] == (
+        OWN if text.startswith("{") and "own = 1" in text else GIVEN if text.startswith("{") else text
+    )
+
+
+def test_a_copy_of_the_given_cell_below_the_solved_one_does_not_count():
+    assert parts(OWN, GIVEN)[0] == OWN
+    assert "neither as it was given nor open" in parts(OWN, GIVEN, "")[1]
+
+
+def test_a_kernel_in_a_cell_of_its_own_counts_over_the_given_one():
+    made = of(notebook(cell(GIVEN, "step05-tilelang"), cell(OWN), CHECK, cell(KERNEL, "step05-cute")))
+    assert made.sources["step05-tilelang"] == OWN and "is as it was given" in made.findings[0]
+    made = of(notebook(cell(KERNEL, "step05-tilelang"), cell(OWN), CHECK, cell(KERNEL, "step05-cute")))
+    assert made.sources["step05-tilelang"] == KERNEL
