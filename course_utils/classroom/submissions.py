@@ -121,11 +121,14 @@ def _notebook(made: Submission, file: str, text: str) -> None:
     found: dict[str, list[str]] = {}
     above: dict[str, tuple[str, str]] = {}  # by name of a function, id and source of its last cell
     guessed: dict[str, str] = {}
-    for metadata, source in book:
+    ends: dict[str, int] = {}  # by exercise, up to which cell names are looked for that it does not define
+    for at, (metadata, source) in enumerate(book):
         name = _id(metadata)
         if name in EXERCISES:
             found.setdefault(name, []).append(source)
+            ends[name] = at
         elif name and name.endswith("-check"):
+            ends[name.removesuffix("-check")] = at
             _hold_check(made, name.removesuffix("-check"), source)
         begin = source[:SOURCE_LIMIT]
         for check in islice(_CHECK.finditer(begin), CHECKS):
@@ -133,6 +136,7 @@ def _notebook(made: Submission, file: str, text: str) -> None:
             if exercise and (cell := above.get(function_of(exercise))) is not None:
                 if exercise not in found or cell[0] not in EXERCISES:
                     guessed.setdefault(exercise, cell[1])
+                    ends.setdefault(exercise, at)
         above |= dict.fromkeys((one[1] or one[2] for one in _DEFINES.finditer(begin)), (name, source))
     for name in sorted(found.keys() | guessed.keys()):
         source = _counting(made, name, found[name], file) if name in found else ""
@@ -140,10 +144,26 @@ def _notebook(made: Submission, file: str, text: str) -> None:
             how = "is as it was given" if _defines(name, source) else "is empty"
             source, how = guessed[name], how if name in found else "has lost its id"
             made.findings.append(f"{_shown(file)}: the cell {name} {how}; the one above its check was taken")
-        _take(made, name, source, file)
+        above_it = [one for metadata, one in book[: ends[name]] if _id(metadata) != name]
+        _take(made, name, _complete(made, name, source, above_it), file)
     for name in sorted({f"{one.partition('-')[0]}" for one in found}):
         for missing in (one for one in EXERCISES if one.startswith(f"{name}-") and one not in made.sources):
             made.findings.append(f"{_shown(file)}: the cell {missing} is missing")
+
+
+def _complete(made: Submission, name: str, source: str, above: list[str]) -> str:
+    """The source of a cell, and in front what it uses of the learner's other cells, told as a finding."""
+    if len(source) > PARSED:
+        return source
+    complete, names = cells.with_names(cells.python(source)[0], above)
+    if not names or len(complete) > SOURCE_LIMIT:
+        return source
+    lines = complete.count("\n") - source.count("\n")
+    shown = ascii(", ".join(names[:MENTIONED]))[1:-1] + (", ..." if len(names) > MENTIONED else "")
+    made.findings.append(
+        f"{name} uses names of other cells ({shown}); they were put in front of it, {lines} lines in all"
+    )
+    return complete
 
 
 def _code_cells(text: str) -> list[tuple[dict, str]]:
@@ -224,7 +244,7 @@ def _code(source: str) -> str:
         return source
     try:
         return ast.dump(ast.parse(source)) + " "
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except cells.NO_PYTHON:
         return ""
 
 

@@ -548,3 +548,60 @@ def test_a_kernel_in_a_cell_of_its_own_counts_over_the_given_one():
     assert made.sources["step05-tilelang"] == OWN and "is as it was given" in made.findings[0]
     made = of(notebook(cell(KERNEL, "step05-tilelang"), cell(OWN), CHECK, cell(KERNEL, "step05-cute")))
     assert made.sources["step05-tilelang"] == KERNEL
+
+
+def completed(source, *above):
+    """A notebook's exercise with cells above it, run as it was taken; what ``gemm`` answers, and the text."""
+    made = of(
+        notebook(*map(cell, above), cell(source, "step05-tilelang"), CHECK, cell(KERNEL, "step05-cute"))
+    )
+    names = {}
+    exec(made.sources["step05-tilelang"], names)
+    return names["gemm"](1, 2, 3), made
+
+
+@pytest.mark.parametrize(
+    "above, value, answer",
+    [
+        (["import math\nfrom os import path as p\nblock_M, n = 128, 2"], "block_M, p.sep, math.pi", None),
+        (["a = 1", "def twice(x):\n    return x * two", "two = 2", "a = 5"], "twice(a)", 10),
+        (["a = 1\na += 2", "a = a * 2"], "a", 6),
+        (["a = [1]", "a[0] = 4\nunused = 1 / 0\nprint(1 / 0)"], "a[0]", 4),
+        (["from math import *"], "sqrt(4)", 2),
+        (["from functools import cache", "@cache\ndef one(): return 1"], "one()", 1),
+        (["a = 3", "a = check('step05', gemm)", "def f(:", "%time b = 4"], "a + b", 7),
+        (["a: int = 3", "a: str"], "a", 3),
+    ],
+)
+def test_what_an_exercise_uses_of_cells_above_is_put_in_front(above, value, answer):
+    got, made = completed(f"def gemm(M, N, K):\n    return {value}", *above)
+    assert answer is None or got == answer
+    assert len(made.findings) == 1 and "put in front" in made.findings[0]
+    assert all(word not in made.sources["step05-tilelang"] for word in ("unused", "print", "check", "b = 9"))
+
+
+def test_what_an_exercise_defines_or_a_notebook_has_is_not_put_in_front():
+    source = (
+        "from __future__ import annotations\nn = 1\ndef gemm(M, N, K):\n    check(1)\n    return n, M, len"
+    )
+    book = notebook(
+        cell("from course_utils.notebook import check\nn = M = 2"),
+        cell(source, "step05-tilelang"),
+        cell(KERNEL, "step05-cute"),
+    )
+    assert of(book).sources["step05-tilelang"] == source and not of(book).findings
+    got, made = completed(source.replace("n, M", "k, M").replace("    check(1)\n", ""), "k = 7")
+    assert got[0] == 7 and made.sources["step05-tilelang"].startswith("from __future__")
+
+
+def test_a_constant_between_an_exercise_and_its_check_is_put_in_front_and_none_below_it():
+    source = "def gemm(M, N, K):\n    return block_M"
+    book = [cell(source, "step05-tilelang"), cell("block_M = 64"), CHECK, cell("block_M = 32")]
+    made = of(notebook(*book, cell(KERNEL, "step05-cute")))
+    assert made.sources["step05-tilelang"] == f"block_M = 64\n{source}"
+
+
+@pytest.mark.parametrize("text", ["-" * 50_000 + "1", "a" + ".b" * 50_000, "\0", "a = 1" + "+1" * 50_000])
+def test_cells_that_cannot_be_parsed_give_no_names(text):
+    above = cells.with_names("def gemm(): return a", [text])
+    assert above == ("def gemm(): return a", []) and cells.with_names(text, ["a = 1"])[1] == []
