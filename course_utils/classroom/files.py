@@ -23,7 +23,8 @@ NAMED = 40  # files of one learner that are left out and named
 DEEP = 2  # archives in one another
 LIST_LIMIT = 4 << 20  # bytes of the list at the end of a learner's archive; some 50,000 files
 
-EXERCISE = re.compile(r"(step\d\d|case\d\d[a-f]?)(?![0-9])", re.I)
+# step05, step5, "Step 05", case_13a; a letter that begins a word belongs to the word
+EXERCISE = re.compile(r"(step|case)[ _-]?(\d\d?)(?![0-9])([a-f](?![a-z0-9]))?", re.I)
 LANGUAGE = re.compile(r"(?<![a-z])(cute|tilelang)(?:dsl)?(?![a-z])", re.I)
 _KIND = re.compile(r"\.(py|ipynb|zip)(?:\.txt|\.json)?$", re.I)  # a browser adds the second
 _NOBODYS = re.compile(r"(readme|license)|.*\.(csv|ya?ml|json|md|xlsx?|log|db|ini)$", re.I)  # beside learners

@@ -292,20 +292,37 @@ def _hold_check(made: Submission, exercise: str, source: str) -> None:
 
 def _python(made: Submission, file: str, source: str) -> None:
     path = PurePosixPath(file)
-    found = files.EXERCISE.search(path.name)
-    if not found:
+    folders = path.parts[-2::-1]
+    named = (_languages(place) for place in (path.name, *folders))
+    told = next((one.pop() for one in named if len(one) == 1), "")
+    wanted = _step_of(path.name) or (_numbered(path.name) if told else "")
+    if not wanted:
+        wanted = next(filter(None, map(_step_of, folders)), "")  # step05/tilelang.py, and no helper there
+        wanted = wanted if wanted and _defines(wanted, source) else ""
+    if not wanted:
         made.findings.append(
             f"{_shown(file)} was left out: its name has no step or case, as step05_cute.py has"
         )
         return
-    wanted = found[1].lower()
-    named = (_languages(place) for place in (path.name, *reversed(path.parts[:-1])))
-    dsl = next((one.pop() for one in named if len(one) == 1), "") or _language_of(source)
+    dsl = told or _language_of(source)
     name = next((one for one in (f"{wanted}-{dsl}", f"{wanted}-maps") if one in EXERCISES), "")
     if not name:
         made.findings.append(f"{_shown(file)} was left out: there is no {wanted} in {dsl}")
         return
     _take(made, name, source, file)
+
+
+def _step_of(name: str) -> str:
+    """The step or case that a name holds, as the course calls it: "step05" of "Step 5"; "" without one."""
+    found = files.EXERCISE.search(name)
+    return f"{found[1]}{int(found[2]):02}{found[3] or ''}".lower() if found else ""
+
+
+def _numbered(name: str) -> str:
+    """The step or case of a name that begins with its notebook's number, as 05_pipeline_tilelang.py."""
+    found = re.match(r"(\d\d)(?![0-9])", name)
+    number = found[1] if found else ""
+    return next((one.partition("-")[0] for one in EXERCISES if one[4:].startswith(f"{number}-")), "")
 
 
 def _languages(place: str) -> set[str]:
