@@ -26,6 +26,7 @@ from course_utils.grading import steps
 from course_utils.grading.steps import EXERCISES
 
 NAME_LIMIT = 120  # bytes of a learner's name
+NO_STEP = " was left out: its name has no step or case, as step05_cute.py has"
 MENTIONED = 5  # files that a finding names
 RESERVED = ("symptom_map",)  # names of pages that are no learner's
 
@@ -95,6 +96,11 @@ def submission(learner: str, handed: Iterable[Handed]) -> Submission:
             _notebook(made, file.name, text)
         elif file.kind == "py":
             _python(made, file.name, text)
+    unnamed = [text for text in made.findings if text.endswith(NO_STEP)]
+    if len(unnamed) > MENTIONED:
+        rest = set(unnamed[MENTIONED:])
+        made.findings = [text for text in made.findings if text not in rest]
+        made.findings.append(f"{len(unnamed) - MENTIONED} more Python files were left out for their names")
     for name, places in made.places.items():
         if displaced := ", ".join(map(_shown, places[:-1][:MENTIONED])):
             text = f"{name} was handed in more than once; what counts is in {_shown(places[-1])}, not in "
@@ -300,9 +306,7 @@ def _python(made: Submission, file: str, source: str) -> None:
         wanted = next(filter(None, map(_step_of, folders)), "")  # step05/tilelang.py, and no helper there
         wanted = wanted if wanted and _defines(wanted, source) else ""
     if not wanted:
-        made.findings.append(
-            f"{_shown(file)} was left out: its name has no step or case, as step05_cute.py has"
-        )
+        made.findings.append(f"{_shown(file)}{NO_STEP}")
         return
     dsl = told or _language_of(source)
     name = next((one for one in (f"{wanted}-{dsl}", f"{wanted}-maps") if one in EXERCISES), "")

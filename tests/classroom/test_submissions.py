@@ -2,6 +2,8 @@
 
 import io
 import json
+import os
+import shutil
 import time
 import tracemalloc
 import zipfile
@@ -616,3 +618,34 @@ def test_a_constant_between_an_exercise_and_its_check_is_put_in_front_and_none_b
 def test_cells_that_cannot_be_parsed_give_no_names(text):
     above = cells.with_names("def gemm(): return a", [text])
     assert above == ("def gemm(): return a", []) and cells.with_names(text, ["a = 1"])[1] == []
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_installed_packages_and_other_files_cost_no_exercise(tmp_path, zipped):
+    names = [f"env/lib/m{n:03}.py" for n in range(files.FILES + 9)]
+    names += ["venv/pyvenv.cfg", "venv/bin/step06_cute.py", "lib/site-packages/a/step07_cute.py"]
+    ada = tmp_path / "class" / "ada"
+    for name in [*names, "work/step05_cute.py"]:
+        (ada / name).parent.mkdir(parents=True, exist_ok=True)
+        (ada / name).write_text(KERNEL)
+    if zipped:
+        packed = [(str(path.relative_to(ada)), 0o644, KERNEL) for path in ada.rglob("*") if path.is_file()]
+        (tmp_path / "class" / "bob.zip").write_bytes(_archive(*packed))
+    made = read(tmp_path / "class")[-1]
+    assert list(made.sources) == ["step05-cute"] and len(made.findings) < 12
+    assert sum("installed packages" in text for text in made.findings) == 2
+    assert any("more Python files were left out" in text for text in made.findings)
+
+
+def test_a_path_that_is_too_long_costs_itself_alone(tmp_path):
+    (tmp_path / "ada").mkdir()
+    (tmp_path / "ada" / "step05_cute.py").write_text(KERNEL)
+    inner = os.open(tmp_path / "ada", os.O_RDONLY)
+    for _ in range(22):
+        os.mkdir("a" * 200, dir_fd=inner)
+        outer, inner = inner, os.open("a" * 200, os.O_RDONLY, dir_fd=inner)
+        os.close(outer)
+    os.close(inner)
+    (ada,) = read(tmp_path)
+    assert list(ada.sources) == ["step05-cute"] and "cannot be read" in ada.findings[0]
+    shutil.rmtree(tmp_path / "ada")
