@@ -23,8 +23,10 @@ NAMED = 40  # files of one learner that are left out and named
 DEEP = 2  # archives in one another
 LIST_LIMIT = 4 << 20  # bytes of the list at the end of a learner's archive; some 50,000 files
 
-EXERCISE = re.compile(r"(step\d\d|case\d\d[a-f]?)(?![0-9])", re.I)
+# step05, step5, "Step 05", case_13a; a letter that begins a word belongs to the word
+EXERCISE = re.compile(r"(step|case)[ _-]?(\d\d?)(?![0-9])([a-f](?![a-z0-9]))?", re.I)
 LANGUAGE = re.compile(r"(?<![a-z])(cute|tilelang)(?:dsl)?(?![a-z])", re.I)
+_INSTALLED = ("site-packages", "dist-packages", "node_modules")  # folders of installed packages
 _KIND = re.compile(r"\.(py|ipynb|zip)(?:\.txt|\.json)?$", re.I)  # a browser adds the second
 _NOBODYS = re.compile(r"(readme|license)|.*\.(csv|ya?ml|json|md|xlsx?|log|db|ini)$", re.I)  # beside learners
 _OURS = re.compile(r"\d\d[a-z]?_|(notebooks|solutions|src)$", re.I)  # how the course calls what lies in it
@@ -192,13 +194,35 @@ def _stem(name: str) -> str:
 def _handed(places: Iterable[_Place]) -> Iterator[Handed]:
     room = _Room(LEARNER_LIMIT)
     try:
-        yield from _read(places, room, DEEP)
+        yield from _read(_ordered(places), room, DEEP)
     except _Full as full:
         yield Handed("", None, str(full))
     except (OSError, RecursionError) as error:  # of a folder
         yield Handed("", None, f"a folder cannot be read: {type(error).__name__}")
     if room.unnamed:
         yield Handed("", None, f"{room.unnamed} more files were left out")
+
+
+def _ordered(places: Iterable[_Place]) -> Iterator[_Place]:
+    """Notebooks, archives and files named for an exercise before others, by name; of a virtual environment,
+    which holds thousands, no more than its folder.
+    """
+    paths = [(PurePosixPath(place.name), place) for place in places]
+    environments = {path.parent for path, _ in paths if path.name == "pyvenv.cfg" and len(path.parts) > 1}
+    told: set[PurePosixPath] = set()
+    for path, place in sorted(paths, key=lambda one: (_is_other(one[1].name), one[0].parts)):
+        folders = list(path.parents)[::-1]  # the outermost first
+        inside = next((one for one in folders if one in environments or one.name in _INSTALLED), None)
+        if inside is None:
+            yield place
+        elif inside not in told:
+            told.add(inside)
+            yield _Place(f"{inside}", place.open, "left out, as it holds installed packages")
+
+
+def _is_other(name: str) -> bool:
+    """Whether a file is no notebook, no archive and not named for an exercise."""
+    return name.lower().endswith(".py") and not EXERCISE.search(name)
 
 
 def _read(places: Iterable[_Place], room: _Room, deep: int) -> Iterator[Handed]:
@@ -250,12 +274,12 @@ def _unzipped(place: _Place, room: _Room, deep: int) -> Iterator[Handed]:
                 yield Handed(place.name, None, "left out, as it lists too many files")
                 return
             with zipfile.ZipFile(data) as archive:
-                entries = [(_parts(entry), entry) for entry in archive.infolist() if not entry.is_dir()]
-                entries.sort(key=lambda member: member[0])
-                members = (
-                    _member(archive, entry, "/".join((place.name, *parts))) for parts, entry in entries
-                )
-                yield from _read(members, room, deep)
+                members = [
+                    _member(archive, entry, "/".join((place.name, *_parts(entry))))
+                    for entry in archive.infolist()
+                    if not entry.is_dir()
+                ]
+                yield from _read(_ordered(members), room, deep)
     except _Full:
         raise
     except Exception as error:  # whatever zipfile makes of it
@@ -276,9 +300,18 @@ def _hidden(parts: tuple[str, ...]) -> bool:
 
 
 def _folder(folder: Path) -> Iterator[_Place]:
-    for path in sorted(folder.rglob("*")):
-        if path.is_symlink() or not path.is_dir():
-            yield _place(path, path.relative_to(folder).as_posix())
+    waiting = [folder]
+    while waiting:
+        path = waiting.pop()
+        name = path.relative_to(folder).as_posix()
+        try:
+            if path.is_symlink() or not path.is_dir():
+                yield _place(path, name)
+            else:
+                waiting += path.iterdir()
+        except OSError as error:  # among others, a path that is too long; it costs itself alone
+            why = f"a folder or file cannot be read: {type(error).__name__}"
+            yield _Place(name if name != "." else folder.name, io.BytesIO, why)
 
 
 def _regular(path: Path) -> bool:

@@ -6,11 +6,13 @@ name. Whatever is wrong with one file is a finding about its learner, and never 
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -19,11 +21,13 @@ from course_utils.classroom import cells, files
 from course_utils.classroom.files import Handed
 from course_utils.classroom.inside import NAMES, OTHER
 from course_utils.classroom.workshop import SOURCE_LIMIT
-from course_utils.compile.load import unified
+from course_utils.compile.load import BEGIN, SOLUTIONS, unified
 from course_utils.grading import steps
 from course_utils.grading.steps import EXERCISES
 
 NAME_LIMIT = 120  # bytes of a learner's name
+NO_STEP = " was left out: its name has no step or case, as step05_cute.py has"
+MENTIONED = 5  # files that a finding names
 RESERVED = ("symptom_map",)  # names of pages that are no learner's
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"  # as everybody gets them
@@ -37,6 +41,11 @@ _DEFINES = re.compile(r"^(?:def[ \t]+(gemm|copy|mend)[ \t]*\(|(gemm|copy|mend)[ 
 _ANY = re.compile(r"^(?:async[ \t]+def|def|class)\b|^@", re.M)  # of definitions
 _IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+(tilelang|cutlass)\b(.*)", re.M)
 CHECKS = 1_000  # lines of one cell that are looked at for a check
+_OPEN = re.compile(r"""^[ \t]+raise[ \t]+NotImplementedError\(["']TODO""", re.M)
+_SPARE = re.compile(  # what a file is called that is kept beside the one that counts
+    r"^(?:~|_|test_)|(?<![a-z])(?:backup|bak|old|orig|original|conflict\w*|wrong|broken)(?![a-z])", re.I
+)
+PARSED = 100_000  # characters; of a longer source nobody asks whether it is as it was given
 
 
 @dataclass
@@ -46,6 +55,7 @@ class Submission:
     learner: str
     sources: dict[str, str] = field(default_factory=dict)
     findings: list[str] = field(default_factory=list)
+    places: dict[str, list[str]] = field(default_factory=dict)  # by id, files; the one that counts is last
 
 
 def read(folder: Path) -> list[Submission]:
@@ -61,6 +71,7 @@ def read(folder: Path) -> list[Submission]:
     return made
 
 
+@cache
 def given() -> dict[str, str]:
     """The exercises as everybody gets them: the cells of this checkout's notebooks, by id."""
     return submission("", map(files.one, sorted(NOTEBOOKS.glob("*.ipynb")))).sources
@@ -85,6 +96,15 @@ def submission(learner: str, handed: Iterable[Handed]) -> Submission:
             _notebook(made, file.name, text)
         elif file.kind == "py":
             _python(made, file.name, text)
+    unnamed = [text for text in made.findings if text.endswith(NO_STEP)]
+    if len(unnamed) > MENTIONED:
+        rest = set(unnamed[MENTIONED:])
+        made.findings = [text for text in made.findings if text not in rest]
+        made.findings.append(f"{len(unnamed) - MENTIONED} more Python files were left out for their names")
+    for name, places in made.places.items():
+        if displaced := ", ".join(map(_shown, places[:-1][:MENTIONED])):
+            text = f"{name} was handed in more than once; what counts is in {_shown(places[-1])}, not in "
+            made.findings.append(text + displaced)
     for name, source in made.sources.items():
         if (other := OTHER.get(name.partition("-")[2], "")) and other in source:
             made.findings.append(
@@ -105,29 +125,51 @@ def _notebook(made: Submission, file: str, text: str) -> None:
         made.findings.append(f"{_shown(file)} is no notebook: {type(error).__name__}")
         return
     found: dict[str, list[str]] = {}
-    above: dict[str, str] = {}  # by name of a function, the last cell that defines it
+    above: dict[str, tuple[str, str]] = {}  # by name of a function, id and source of its last cell
     guessed: dict[str, str] = {}
-    for metadata, source in book:
+    ends: dict[str, int] = {}  # by exercise, up to which cell names are looked for that it does not define
+    for at, (metadata, source) in enumerate(book):
         name = _id(metadata)
         if name in EXERCISES:
             found.setdefault(name, []).append(source)
+            ends[name] = at
         elif name and name.endswith("-check"):
+            ends[name.removesuffix("-check")] = at
             _hold_check(made, name.removesuffix("-check"), source)
         begin = source[:SOURCE_LIMIT]
         for check in islice(_CHECK.finditer(begin), CHECKS):
             exercise = _exercise(*check.groups())
             if exercise and (cell := above.get(function_of(exercise))) is not None:
-                guessed.setdefault(exercise, cell)
-        above |= dict.fromkeys((one[1] or one[2] for one in _DEFINES.finditer(begin)), source)
+                if exercise not in found or cell[0] not in EXERCISES:
+                    guessed.setdefault(exercise, cell[1])
+                    ends.setdefault(exercise, at)
+        above |= dict.fromkeys((one[1] or one[2] for one in _DEFINES.finditer(begin)), (name, source))
     for name in sorted(found.keys() | guessed.keys()):
         source = _counting(made, name, found[name], file) if name in found else ""
-        if name in guessed and not _defines(name, source):
-            source, how = guessed[name], "is empty" if name in found else "has lost its id"
+        if name in guessed and _worth(name, guessed[name], file) > _worth(name, source, file):
+            how = "is as it was given" if _defines(name, source) else "is empty"
+            source, how = guessed[name], how if name in found else "has lost its id"
             made.findings.append(f"{_shown(file)}: the cell {name} {how}; the one above its check was taken")
-        _take(made, name, source, file)
+        above_it = [one for metadata, one in book[: ends[name]] if _id(metadata) != name]
+        _take(made, name, _complete(made, name, source, above_it), file)
     for name in sorted({f"{one.partition('-')[0]}" for one in found}):
         for missing in (one for one in EXERCISES if one.startswith(f"{name}-") and one not in made.sources):
             made.findings.append(f"{_shown(file)}: the cell {missing} is missing")
+
+
+def _complete(made: Submission, name: str, source: str, above: list[str]) -> str:
+    """The source of a cell, and in front what it uses of the learner's other cells, told as a finding."""
+    if len(source) > PARSED:
+        return source
+    complete, names = cells.with_names(cells.python(source)[0], above)
+    if not names or len(complete) > SOURCE_LIMIT:
+        return source
+    lines = complete.count("\n") - source.count("\n")
+    shown = ascii(", ".join(names[:MENTIONED]))[1:-1] + (", ..." if len(names) > MENTIONED else "")
+    made.findings.append(
+        f"{name} uses names of other cells ({shown}); they were put in front of it, {lines} lines in all"
+    )
+    return complete
 
 
 def _code_cells(text: str) -> list[tuple[dict, str]]:
@@ -158,8 +200,11 @@ def _counting(made: Submission, name: str, sources: list[str], file: str) -> str
     defining = [at for at, source in enumerate(sources) if _defines(name, source)]
     told = f"{_shown(file)} has the cell {name} {len(sources)} times"
     if len(defining) > 1:
-        made.findings.append(f"{told}; the last one counts that defines {function_of(name)}")
-        return sources[defining[-1]]
+        at = max(reversed(defining), key=lambda at: _worth(name, sources[at], file))
+        which = "last one" if at == defining[-1] else "one"
+        but = "" if at == defining[-1] else " and is neither as it was given nor open"
+        made.findings.append(f"{told}; the {which} counts that defines {function_of(name)}{but}")
+        return sources[at]
     last = defining[0] if defining else len(sources) - 1
     parts = sources[: last + 1] + [one for one in sources[last + 1 :] if _continues(one)]
     if len(parts) == 1:
@@ -177,6 +222,42 @@ def _continues(source: str) -> bool:
 
 def _defines(name: str, source: str) -> bool:
     return any(function_of(name) in found.groups() for found in _DEFINES.finditer(source[:SOURCE_LIMIT]))
+
+
+def _worth(name: str, source: str, where: str) -> int:
+    """Which of two sources of one exercise counts: that of more worth, and of equals the later one.
+
+    0: a solution of the course's, where the course has it, 1: the function is not defined, 2: as given,
+    3: with a place still open, or no Python, 4: in a file whose name says that it is kept aside, 5: others.
+    """
+    path = PurePosixPath(where)
+    source = cells.python(source[: SOURCE_LIMIT + 1])[0]
+    code = _code(source)
+    if "solutions" in path.parts[:-1] and (BEGIN in source or code in _solutions(name)):
+        return 0
+    if not _defines(name, source):
+        return 1
+    if code and code == _code(given().get(name, "")):
+        return 2
+    if not code or _OPEN.search(source):
+        return 3
+    return 4 if _SPARE.search(path.stem) or "tests" in path.parts[:-1] else 5
+
+
+def _code(source: str) -> str:
+    """What is the same for two sources that differ in comments and layout alone; "" for what is no Python."""
+    if len(source) > PARSED:
+        return source
+    try:
+        return ast.dump(ast.parse(source)) + " "
+    except cells.NO_PYTHON:
+        return ""
+
+
+@cache
+def _solutions(name: str) -> tuple[str, ...]:
+    step, _, dsl = name.partition("-")
+    return tuple(_code(path.read_text()) for path in sorted((SOLUTIONS / dsl).glob(f"{step}_*.py")))
 
 
 def _id(metadata: dict) -> str:
@@ -217,20 +298,35 @@ def _hold_check(made: Submission, exercise: str, source: str) -> None:
 
 def _python(made: Submission, file: str, source: str) -> None:
     path = PurePosixPath(file)
-    found = files.EXERCISE.search(path.name)
-    if not found:
-        made.findings.append(
-            f"{_shown(file)} was left out: its name has no step or case, as step05_cute.py has"
-        )
+    folders = path.parts[-2::-1]
+    named = (_languages(place) for place in (path.name, *folders))
+    told = next((one.pop() for one in named if len(one) == 1), "")
+    wanted = _step_of(path.name) or (_numbered(path.name) if told else "")
+    if not wanted:
+        wanted = next(filter(None, map(_step_of, folders)), "")  # step05/tilelang.py, and no helper there
+        wanted = wanted if wanted and _defines(wanted, source) else ""
+    if not wanted:
+        made.findings.append(f"{_shown(file)}{NO_STEP}")
         return
-    wanted = found[1].lower()
-    named = (_languages(place) for place in (path.name, *reversed(path.parts[:-1])))
-    dsl = next((one.pop() for one in named if len(one) == 1), "") or _language_of(source)
+    dsl = told or _language_of(source)
     name = next((one for one in (f"{wanted}-{dsl}", f"{wanted}-maps") if one in EXERCISES), "")
     if not name:
         made.findings.append(f"{_shown(file)} was left out: there is no {wanted} in {dsl}")
         return
     _take(made, name, source, file)
+
+
+def _step_of(name: str) -> str:
+    """The step or case that a name holds, as the course calls it: "step05" of "Step 5"; "" without one."""
+    found = files.EXERCISE.search(name)
+    return f"{found[1]}{int(found[2]):02}{found[3] or ''}".lower() if found else ""
+
+
+def _numbered(name: str) -> str:
+    """The step or case of a name that begins with its notebook's number, as 05_pipeline_tilelang.py."""
+    found = re.match(r"(\d\d)(?![0-9])", name)
+    number = found[1] if found else ""
+    return next((one.partition("-")[0] for one in EXERCISES if one[4:].startswith(f"{number}-")), "")
 
 
 def _languages(place: str) -> set[str]:
@@ -256,8 +352,14 @@ def _take(made: Submission, name: str, source: str, where: str) -> None:
             f"{name}: lines that only a notebook runs were left out, {len(left_out)} in all; the first is "
             + ascii(left_out[0])[:80]
         )
-    if name in made.sources and made.sources[name] != source:
-        made.findings.append(f"{name} was handed in more than once; what counts is in {_shown(where)}")
+    places = made.places.setdefault(name, [])
+    if name not in made.sources or made.sources[name] == source:
+        made.places[name] = [*places[:-1], where]
+    elif _worth(name, source, where) >= _worth(name, made.sources[name], places[-1]):
+        places.append(where)
+    else:
+        places.insert(len(places) - 1, where)
+        return
     made.sources[name] = source
 
 

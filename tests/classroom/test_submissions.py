@@ -2,6 +2,8 @@
 
 import io
 import json
+import os
+import shutil
 import time
 import tracemalloc
 import zipfile
@@ -12,7 +14,14 @@ import pytest
 
 from course_utils.classroom import cells, files
 from course_utils.classroom.files import FILE_LIMIT, Handed
-from course_utils.classroom.submissions import EXERCISES, _printable_names, function_of, read, submission
+from course_utils.classroom.submissions import (
+    EXERCISES,
+    _printable_names,
+    function_of,
+    given,
+    read,
+    submission,
+)
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 
@@ -164,6 +173,17 @@ def test_odd_metadata_is_no_id(metadata):
         ("acute/step01.py", "import tilelang\n", "step01-tilelang"),
         ("tilelang_and_cute/step01.py", "import cutlass\n", "step01-cute"),
         ("my tilelang work/cute/step01.py", "", "step01-cute"),
+        ("step5_tilelang.py", "", "step05-tilelang"),
+        ("step_05_tilelang.py", "", "step05-tilelang"),
+        ("Step 05 cute.py", "", "step05-cute"),
+        ("step-10-cute.py", "", "step10-cute"),
+        ("step05/tilelang.py", KERNEL, "step05-tilelang"),
+        ("cute/step05/gemm.py", KERNEL, "step05-cute"),
+        ("step05/tilelang_helpers.py", "x = 1", None),
+        ("05_pipeline_tilelang.py", "", "step05-tilelang"),
+        ("cute/14.py", "", "case14-cute"),
+        ("case14cute.py", "", "case14-cute"),
+        ("05_pipeline.py", "", None),
         ("step99_cute.py", "", None),
         ("case14_tilelang.py", "", None),
         ("notes.py", "", None),
@@ -488,3 +508,144 @@ def test_a_source_that_names_the_other_language_is_for_a_person_to_see(exercise,
     assert made.findings == [
         f"{exercise} names {other}, the package of the other language: look at its source"
     ]
+
+
+GIVEN = given()["step05-tilelang"]
+MINE = (NOTEBOOKS.parent / "solutions/tilelang/step05_pipeline.py").read_text()
+OWN = MINE + "\nown = 1\n"
+
+
+def book(*sources, exercise="step05-tilelang"):
+    return notebook(*[cell(source, exercise) for source in sources], cell(KERNEL, "step05-cute"))
+
+
+@pytest.mark.parametrize(
+    "handed, counts",
+    [
+        ({"05_pipeline (1).ipynb": book(OWN), "05_pipeline.ipynb": book(GIVEN)}, "05_pipeline (1).ipynb"),
+        ({"05_pipeline-Copy1.ipynb": book(OWN), "05_pipeline.ipynb": book("")}, "05_pipeline-Copy1.ipynb"),
+        ({"my/step05_tilelang.py": OWN, "nb/05.ipynb": book(GIVEN)}, "my/step05_tilelang.py"),
+        ({"step05_tilelang.py": OWN, "~step05_tilelang.py": "# note"}, "step05_tilelang.py"),
+        ({"step05_tilelang.py": OWN, "step05_tilelang_backup.py": MINE}, "step05_tilelang.py"),
+        ({"step05_tilelang.py": OWN, "test_step05_tilelang.py": "import step05"}, "step05_tilelang.py"),
+        ({"step05_tilelang.py": GIVEN + "# seen", "step05_tilelang_old.py": OWN}, "step05_tilelang_old.py"),
+        ({"a.ipynb": book(OWN), "b.ipynb": book(GIVEN.replace("TODO 1", "TODO: 1"))}, "a.ipynb"),
+        ({"step05_tilelang.py": OWN, "step05_tilelang_2.py": "def gemm(:"}, "step05_tilelang.py"),
+        ({"nb/05.ipynb": book(OWN), "solutions/tilelang/step05_pipeline.py": MINE}, "nb/05.ipynb"),
+        ({"nb/05.ipynb": book(GIVEN), "solutions/tilelang/step05_a.py": MINE}, "nb/05.ipynb"),
+        ({"nb/05.ipynb": book(GIVEN), "solutions/step05_tilelang.py": KERNEL},
+         "solutions/step05_tilelang.py"),
+        ({"solutions/tilelang/step05_pipeline.py": MINE}, "solutions/tilelang/step05_pipeline.py"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("order", [1, -1])
+def test_what_is_given_undefined_or_kept_aside_displaces_no_work(handed, counts, order):
+    made = submission("ada", [Handed(name, text.encode()) for name, text in handed.items()][::order])
+    assert made.places["step05-tilelang"][-1] == counts
+    others = [name for name in handed if name != counts]
+    told = [text for text in made.findings if "more than once" in text]
+    assert len(told) == len(others)
+    text = handed[counts]
+    assert made.sources["step05-tilelang"] == (
+        OWN if text.startswith("{") and "own = 1" in text else GIVEN if text.startswith("{") else text
+    )
+
+
+def test_a_copy_of_the_given_cell_below_the_solved_one_does_not_count():
+    assert parts(OWN, GIVEN)[0] == OWN
+    assert "neither as it was given nor open" in parts(OWN, GIVEN, "")[1]
+
+
+def test_a_kernel_in_a_cell_of_its_own_counts_over_the_given_one():
+    made = of(notebook(cell(GIVEN, "step05-tilelang"), cell(OWN), CHECK, cell(KERNEL, "step05-cute")))
+    assert made.sources["step05-tilelang"] == OWN and "is as it was given" in made.findings[0]
+    made = of(notebook(cell(KERNEL, "step05-tilelang"), cell(OWN), CHECK, cell(KERNEL, "step05-cute")))
+    assert made.sources["step05-tilelang"] == KERNEL
+
+
+def completed(source, *above):
+    """A notebook's exercise with cells above it, run as it was taken; what ``gemm`` answers, and the text."""
+    made = of(
+        notebook(*map(cell, above), cell(source, "step05-tilelang"), CHECK, cell(KERNEL, "step05-cute"))
+    )
+    names = {}
+    exec(made.sources["step05-tilelang"], names)
+    return names["gemm"](1, 2, 3), made
+
+
+@pytest.mark.parametrize(
+    "above, value, answer",
+    [
+        (["import math\nfrom os import path as p\nblock_M, n = 128, 2"], "block_M, p.sep, math.pi", None),
+        (["a = 1", "def twice(x):\n    return x * two", "two = 2", "a = 5"], "twice(a)", 10),
+        (["a = 1\na += 2", "a = a * 2"], "a", 6),
+        (["a = [1]", "a[0] = 4\nunused = 1 / 0\nprint(1 / 0)"], "a[0]", 4),
+        (["from math import *"], "sqrt(4)", 2),
+        (["from functools import cache", "@cache\ndef one(): return 1"], "one()", 1),
+        (["a = 3", "a = check('step05', gemm)", "def f(:", "%time b = 4"], "a + b", 7),
+        (["a: int = 3", "a: str"], "a", 3),
+    ],
+)
+def test_what_an_exercise_uses_of_cells_above_is_put_in_front(above, value, answer):
+    got, made = completed(f"def gemm(M, N, K):\n    return {value}", *above)
+    assert answer is None or got == answer
+    assert len(made.findings) == 1 and "put in front" in made.findings[0]
+    assert all(word not in made.sources["step05-tilelang"] for word in ("unused", "print", "check", "b = 9"))
+
+
+def test_what_an_exercise_defines_or_a_notebook_has_is_not_put_in_front():
+    source = (
+        "from __future__ import annotations\nn = 1\ndef gemm(M, N, K):\n    check(1)\n    return n, M, len"
+    )
+    book = notebook(
+        cell("from course_utils.notebook import check\nn = M = 2"),
+        cell(source, "step05-tilelang"),
+        cell(KERNEL, "step05-cute"),
+    )
+    assert of(book).sources["step05-tilelang"] == source and not of(book).findings
+    got, made = completed(source.replace("n, M", "k, M").replace("    check(1)\n", ""), "k = 7")
+    assert got[0] == 7 and made.sources["step05-tilelang"].startswith("from __future__")
+
+
+def test_a_constant_between_an_exercise_and_its_check_is_put_in_front_and_none_below_it():
+    source = "def gemm(M, N, K):\n    return block_M"
+    book = [cell(source, "step05-tilelang"), cell("block_M = 64"), CHECK, cell("block_M = 32")]
+    made = of(notebook(*book, cell(KERNEL, "step05-cute")))
+    assert made.sources["step05-tilelang"] == f"block_M = 64\n{source}"
+
+
+@pytest.mark.parametrize("text", ["-" * 50_000 + "1", "a" + ".b" * 50_000, "\0", "a = 1" + "+1" * 50_000])
+def test_cells_that_cannot_be_parsed_give_no_names(text):
+    above = cells.with_names("def gemm(): return a", [text])
+    assert above == ("def gemm(): return a", []) and cells.with_names(text, ["a = 1"])[1] == []
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_installed_packages_and_other_files_cost_no_exercise(tmp_path, zipped):
+    names = [f"env/lib/m{n:03}.py" for n in range(files.FILES + 9)]
+    names += ["venv/pyvenv.cfg", "venv/bin/step06_cute.py", "lib/site-packages/a/step07_cute.py"]
+    ada = tmp_path / "class" / "ada"
+    for name in [*names, "work/step05_cute.py"]:
+        (ada / name).parent.mkdir(parents=True, exist_ok=True)
+        (ada / name).write_text(KERNEL)
+    if zipped:
+        packed = [(str(path.relative_to(ada)), 0o644, KERNEL) for path in ada.rglob("*") if path.is_file()]
+        (tmp_path / "class" / "bob.zip").write_bytes(_archive(*packed))
+    made = read(tmp_path / "class")[-1]
+    assert list(made.sources) == ["step05-cute"] and len(made.findings) < 12
+    assert sum("installed packages" in text for text in made.findings) == 2
+    assert any("more Python files were left out" in text for text in made.findings)
+
+
+def test_a_path_that_is_too_long_costs_itself_alone(tmp_path):
+    (tmp_path / "ada").mkdir()
+    (tmp_path / "ada" / "step05_cute.py").write_text(KERNEL)
+    inner = os.open(tmp_path / "ada", os.O_RDONLY)
+    for _ in range(22):
+        os.mkdir("a" * 200, dir_fd=inner)
+        outer, inner = inner, os.open("a" * 200, os.O_RDONLY, dir_fd=inner)
+        os.close(outer)
+    os.close(inner)
+    (ada,) = read(tmp_path)
+    assert list(ada.sources) == ["step05-cute"] and "cannot be read" in ada.findings[0]
+    shutil.rmtree(tmp_path / "ada")
