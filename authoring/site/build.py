@@ -112,6 +112,8 @@ def _sphinx(source: Path, html: Path) -> Path:
     ]
     if build_main([*options, str(source), str(html)]):
         raise SiteError("Sphinx found something wrong with a page: see above")
+    # Sphinx copies the pictures of Markdown, and not those of HTML, as in a fold
+    shutil.copytree(source / "notebooks" / "images", html / "notebooks" / "images", dirs_exist_ok=True)
     return html / "index.html"
 
 

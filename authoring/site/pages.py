@@ -67,7 +67,7 @@ def page(given: NotebookNode, ran: NotebookNode, repository: str = "") -> Notebo
             cell.source = unsolved[name]
             cell.outputs = []
         if cell.cell_type == "markdown":
-            cell.source = linked(cell.source, repository)
+            cell.source = _on_the_site(linked(cell.source, repository))
         for output in cell.get("outputs", []):
             data = output.get("data", {})
             if "text/html" in data:

@@ -161,7 +161,7 @@ def test_a_deadlock_opens_at_its_end_with_its_circle(opened, width, scheme):
     assert page.locator(".plot path[fill=none]").count() == 2  # each waits for the other
     assert "1 of 128 arrivals" in cell(page, "empty[0]")
     dark = page.locator(".frame").evaluate("one => getComputedStyle(one).backgroundColor")
-    assert dark == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(25, 28, 30)")
+    assert dark == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(21, 24, 26)")
     assert page.evaluate(SMALL_TEXT) == []
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
@@ -308,7 +308,7 @@ def test_figures_that_move_fit_a_narrow_dark_page_and_the_first_one_plays(galler
     assert page.locator("#first_screen [data-do=play]").inner_text() == "Play"
     assert (
         page.locator("#waves .frame").evaluate("one => getComputedStyle(one).backgroundColor")
-        == "rgb(25, 28, 30)"
+        == "rgb(21, 24, 26)"
     )
     assert page.evaluate(ALL_SMALL_TEXT) == []
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
