@@ -153,8 +153,8 @@ def _class_archive(path: Path, opened: ExitStack) -> dict[str, list[Iterable[_Pl
         members = [(parts[1:], entry) for parts, entry in members if len(parts) > 1]
     found: dict[str, list[Iterable[_Place]]] = {}
     if _is_one_learners({parts[0]: len(parts) > 1 or entry.is_dir() for parts, entry in members}):
-        places = [_member(archive, one, "/".join(parts)) for parts, one in members if not one.is_dir()]
-        return {path.stem: [places]}
+        whole = [_member(archive, one, "/".join(parts)) for parts, one in members if not one.is_dir()]
+        return {path.stem: [whole]}
     for parts, entry in sorted(members, key=lambda member: member[0]):
         learner = _learner(parts, entry.is_dir(), path.stem)
         if learner:
