@@ -29,7 +29,12 @@ LANGUAGE = re.compile(r"(?<![a-z])(cute|tilelang)(?:dsl)?(?![a-z])", re.I)
 _INSTALLED = ("site-packages", "dist-packages", "node_modules")  # folders of installed packages
 _KIND = re.compile(r"\.(py|ipynb|zip)(?:\.txt|\.json)?$", re.I)  # a browser adds the second
 _NOBODYS = re.compile(r"(readme|license)|.*\.(csv|ya?ml|json|md|xlsx?|log|db|ini)$", re.I)  # beside learners
-_OURS = re.compile(r"\d\d[a-z]?_|(notebooks|solutions|src)$", re.I)  # how the course calls what lies in it
+# how the course calls what lies in it, and learners the folders of their work
+_OURS = re.compile(
+    r"\d\d[a-z]?_|(notebooks?|solutions?|src|kernels?|notes?|code|work|mine|tests?|docs?|scripts|images|figures|"
+    r"ladder|exercises?|(week|lab|hw|part|day|task|exercise|assignment|homework)[ _-]?\d+)$",
+    re.I,
+)
 # how learning platforms name what they export: Moodle a folder a learner, Canvas a file, Gradescope a folder
 # of folders, one a submission
 _MOODLE = re.compile(r"(.+?_\d+)_assignsubmission_\w+")
@@ -88,7 +93,10 @@ def by_learner(folder: Path) -> Iterator[tuple[str, Iterator[Handed]]]:
         raise ValueError(f"there is no folder or archive {folder}")
     with ExitStack() as opened:
         if folder.is_dir():
-            found = _class_folder(folder, opened)
+            found = _class_folder(_unwrapped(folder), opened)
+        elif folder.suffix.lower() in (".py", ".ipynb"):  # one learner's
+            learner = _learner((folder.name,), False, folder.absolute().parent.name)
+            found = {learner: [[_place(folder, folder.name)]]}
         else:
             found = _class_archive(folder, opened)
         if not found:
@@ -118,10 +126,19 @@ def _class_folder(folder: Path, opened: ExitStack) -> dict[str, list[Iterable[_P
         if archive and len(entries) == 1:  # else it is one learner's, whatever names stand in it
             return _class_archive(path, opened)
         is_folder = path.is_dir() and not path.is_symlink()
-        moodle = _MOODLE.match(path.name)
-        learner = moodle[1] if moodle else path.name if is_folder else _stem(path.name)
+        learner = _learner((path.name,), is_folder, _stem(path.name)) or path.name
         found.setdefault(learner, []).append(_folder(path) if is_folder else [_place(path, path.name)])
     return found
+
+
+def _unwrapped(folder: Path) -> Path:
+    """The folder of the learners, where a platform's export or nbgrader has it in another one alone."""
+    entries = [path for path in folder.iterdir() if not path.name.startswith(".") and not _nobodys(path.name)]
+    if len(entries) != 1 or entries[0].is_symlink() or not entries[0].is_dir():
+        return folder
+    inner = [path.name for path in entries[0].iterdir()]
+    platform = any(_GRADESCOPE.fullmatch(name) or _MOODLE.match(name) for name in inner)
+    return entries[0] if platform or entries[0].name == "submitted" else folder
 
 
 def _class_archive(path: Path, opened: ExitStack) -> dict[str, list[Iterable[_Place]]]:
@@ -135,6 +152,9 @@ def _class_archive(path: Path, opened: ExitStack) -> dict[str, list[Iterable[_Pl
     if _wrapped([parts for parts, _ in members]):
         members = [(parts[1:], entry) for parts, entry in members if len(parts) > 1]
     found: dict[str, list[Iterable[_Place]]] = {}
+    if _is_one_learners({parts[0]: len(parts) > 1 or entry.is_dir() for parts, entry in members}):
+        whole = [_member(archive, one, "/".join(parts)) for parts, one in members if not one.is_dir()]
+        return {path.stem: [whole]}
     for parts, entry in sorted(members, key=lambda member: member[0]):
         learner = _learner(parts, entry.is_dir(), path.stem)
         if learner:
@@ -156,6 +176,16 @@ def _wrapped(members: list[tuple[str, ...]]) -> bool:
     if any(_GRADESCOPE.fullmatch(name) for name in inner):
         return True
     return len(inner) > 1 and ".." not in inner and sum(map(_courses, inner)) <= len(inner) / 2
+
+
+def _is_one_learners(tops: dict[str, bool]) -> bool:
+    """Whether an archive is one learner's, by what lies at its top, and whether that is a folder: a file that
+    is named for an exercise, or folders that are mostly named for work.
+    """
+    if any(not is_folder and EXERCISE.match(name) for name, is_folder in tops.items()):
+        return True
+    folders = [name for name, is_folder in tops.items() if is_folder]
+    return len(folders) > 1 and sum(map(_courses, folders)) > len(folders) / 2
 
 
 def _nobodys(name: str) -> bool:

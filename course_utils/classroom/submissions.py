@@ -37,7 +37,9 @@ _CHECK = re.compile(
 )
 
 
-_DEFINES = re.compile(r"^(?:def[ \t]+(gemm|copy|mend)[ \t]*\(|(gemm|copy|mend)[ \t]*=(?!=))", re.M)
+_DEFINES = re.compile(
+    r"^(?:def[ \t]+(gemm|copy|mend)[ \t]*\(|(gemm|copy|mend)[ \t]*(?::[^=\n]*)?=(?!=))", re.M
+)
 _ANY = re.compile(r"^(?:async[ \t]+def|def|class)\b|^@", re.M)  # of definitions
 _IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+(tilelang|cutlass)\b(.*)", re.M)
 CHECKS = 1_000  # lines of one cell that are looked at for a check

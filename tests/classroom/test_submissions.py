@@ -649,3 +649,47 @@ def test_a_path_that_is_too_long_costs_itself_alone(tmp_path):
     (ada,) = read(tmp_path)
     assert list(ada.sources) == ["step05-cute"] and "cannot be read" in ada.findings[0]
     shutil.rmtree(tmp_path / "ada")
+
+
+@pytest.mark.parametrize(
+    "names, learners",
+    [
+        (["doe_123_456_step01_cute.py", "doe_123_457_step02_cute.py", "roe_LATE_4_8_step01_cute.py"],
+         ["doe_123", "roe_4"]),
+        (["export/submission_1/step01_cute.py", "export/submission_2/step01_cute.py", "export/a.yml"],
+         ["submission_1", "submission_2"]),
+        (["submitted/ada/ladder/step05_cute.py", "submitted/bob/ladder/step05_cute.py"], ["ada", "bob"]),
+        (["ada/kernels/step01_cute.py", "ada/notes/step02_cute.py"], ["ada"]),
+    ],
+    ids=["Canvas", "Gradescope", "nbgrader", "one learner"],
+)  # fmt: skip
+def test_an_unzipped_export(tmp_path, names, learners):
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(KERNEL)
+    class_ = read(tmp_path)
+    assert [one.learner for one in class_] == learners and all(one.sources for one in class_)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["kernels/step01_cute.py", "notes/step02_cute.py"],
+        ["week1/step01_cute.py", "week2/step02_cute.py"],
+        ["step01_cute.py", "other/step02_cute.py"],
+        ["step01/cute.py", "step02/cute.py"],
+        ["ada/step01_cute.py", "ada/again/step02_cute.py"],
+    ],
+)
+def test_an_archive_of_work_is_one_learners(tmp_path, names):
+    (tmp_path / "ada.zip").write_bytes(_archive(*[(name, 0o644, KERNEL) for name in names]))
+    (ada,) = read(tmp_path)
+    assert ada.learner == "ada" and sorted(ada.sources) == ["step01-cute", "step02-cute"]
+
+
+def test_a_file_alone_is_one_learners(tmp_path):
+    (tmp_path / "ada").mkdir()
+    for name, learner in {"step01_cute.py": "ada", "bob step01 cute.PY": "bob step01 cute"}.items():
+        (tmp_path / "ada" / name).write_text(KERNEL)
+        (made,) = read(tmp_path / "ada" / name)
+        assert made.learner == learner and list(made.sources) == ["step01-cute"]
