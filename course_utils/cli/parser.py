@@ -31,6 +31,8 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument(
         "options", nargs="*", metavar="OPTION", help="JupyterLab's own, after --: course lab -- --no-browser"
     )
+    sub = command("track", "track.track", "fold the other language away in every notebook")
+    sub.add_argument("dsl", choices=(*DSLS, "both"), help="what you do; both opens everything")
     sub = command("check", "check.check", "check one step, a file of yours or the solution")
     sub.add_argument("step", metavar="STEP", help="step01 ... step10")
     sub.add_argument("--dsl", default="tilelang", choices=DSLS)

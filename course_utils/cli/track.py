@@ -1,0 +1,59 @@
+"""``course track``: fold away the half of each notebook that somebody does not do."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+
+from rich.console import Console
+
+from course_utils.cli.lab import ROOT
+from course_utils.cli.terminal import say
+from course_utils.grading import steps
+
+FOLDED = "jp-MarkdownHeadingCollapsed"  # of a heading's cell: JupyterLab then hides what is below it
+
+
+def track(options: argparse.Namespace, console: Console) -> int:
+    """Fold the sections of the other language in every notebook; "both" opens them again. Work stays.
+
+    Raises ValueError where a notebook cannot be read, and OSError.
+    """
+    away = {"tilelang": "cute", "cute": "tilelang"}.get(options.dsl, "")
+    changed = []
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        try:
+            notebook = json.loads(path.read_text(encoding="utf-8"))
+            told = fold(notebook["cells"], away)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{path.name} is not a notebook: {error}") from error
+        if told:
+            fresh = path.with_suffix(".new")
+            fresh.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+            os.replace(fresh, path)
+            changed.append(path.name)
+    name = steps.DSL_NAMES.get(away, "")
+    what = f"folded the sections of {name} in" if away else "opened the sections of both languages in"
+    say(console, f"{what} {len(changed)} notebooks; reload those that are open")
+    return 0
+
+
+def fold(cells: list[dict], away: str) -> bool:
+    """Fold each section whose exercises are all of the language ``away`` ("": none), and open all others with
+    exercises. Returns whether anything changed.
+    """
+    sections: list[tuple[dict, set[str]]] = []
+    for cell in cells:
+        if cell["cell_type"] == "markdown" and "".join(cell["source"]).startswith("## "):
+            sections.append((cell, set()))
+        name = cell["metadata"].get("nbgrader", {}).get("grade_id", "").removesuffix("-check")
+        dsl = name.rpartition("-")[2]
+        if sections and dsl in steps.DSL_NAMES:
+            sections[-1][1].add(dsl)
+    before = json.dumps([cell["metadata"] for cell, _ in sections])
+    for cell, languages in sections:
+        cell["metadata"].pop(FOLDED, None)
+        if languages == {away}:
+            cell["metadata"][FOLDED] = True
+    return json.dumps([cell["metadata"] for cell, _ in sections]) != before
