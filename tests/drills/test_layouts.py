@@ -1,5 +1,6 @@
 """The model of layouts against CuTe DSL's own functions, and the answers against what those say."""
 
+import multiprocessing
 import re
 
 import pytest
@@ -41,7 +42,15 @@ COMPLEMENTS = [
 
 @pytest.fixture(scope="module")
 def cutes():
-    """What CuTe DSL says of all of these, from one trace."""
+    """What CuTe DSL says of all of these, in a process of its own: this one forks compilers, and what MLIR
+    has started in it would not be there in them.
+    """
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(_traced)
+
+
+def _traced():
+    """All of it, from one trace."""
     cute = import_cute()
     import cutlass
     from cutlass.cute.nvgpu import CopyUniversalOp, OperandMajorMode, warp, warpgroup
