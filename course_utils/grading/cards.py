@@ -81,7 +81,7 @@ def of_text(text: str, topic: str, more: Iterable[str] = ()) -> Card:
     while count < len(sentences) and len(" ".join(sentences[: count + 1]).split()) <= room:
         count += 1
     head, left = " ".join(sentences[:count]), sentences[count:]
-    if len(head.split()) > room:  # the line says it with less
+    if len(head.split()) > room and "; found " in head:  # the line says it with less
         code = _short(code, CODE // 2)
         room = _room(place, code)
     # one long sentence: as far as its last clause that fits
