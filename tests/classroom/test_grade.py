@@ -11,6 +11,7 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import forkserver
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -115,6 +116,7 @@ def grade(capsys, monkeypatch, tmp_path_factory):
     """
     forks = multiprocessing.get_context("forkserver")
     forks.set_forkserver_preload(["course_utils.classroom.judge"])
+    forkserver.ensure_running()  # now: a test may change PATH, and all that follow would have that one
     # what serves forks leaves its folder when this process ends, which this run's temporary one does not see
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path_factory.getbasetemp()))
     monkeypatch.setattr(grading, "multiprocessing", SimpleNamespace(get_context=lambda _: forks))
