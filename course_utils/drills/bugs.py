@@ -88,9 +88,8 @@ def find_the_bug(
     try:
         name, one = _notebook(notebook), _number(number)
         if learner.on_a_page():
-            display(
-                words(f"A fault is planted in the kernel of step {int(name)}. Run this cell to look for it.")
-            )
+            text = f"Step {int(name)}'s kernel, with one planted fault: run this cell to look for it."
+            display(words(text))
             return
         bug = drawn(name, _dsl(name, dsl), one, learner.number())
         if not show and bug.fault.dsl not in solved(name) and line is None:
@@ -131,9 +130,9 @@ def _dsl(notebook: str, dsl: object) -> str:
         there = notebooks(Path()).get(notebook, f"{notebook}.ipynb")
         own = solved(notebook)
         return own[0] if len(own) == 1 else tracks.kept(Path(there))[0]
-    if dsl not in steps.DSL_NAMES:
+    if not isinstance(dsl, str) or dsl not in steps.DSL_NAMES:
         raise AnswerError(f'There is no language {dsl!r} here: "tilelang" or "cute".')
-    return str(dsl)
+    return dsl
 
 
 def solved(notebook: str) -> list[str]:
@@ -154,7 +153,7 @@ def _closed(bug: Bug) -> str:
 
 def _letter(outcome: object) -> object:
     """An outcome's letter for its name."""
-    name = outcome.strip().lower() if isinstance(outcome, str) else outcome
+    name = outcome.strip().lower() if isinstance(outcome, str) else ""
     return LETTERS[list(OUTCOMES).index(name)] if name in OUTCOMES else outcome
 
 

@@ -41,7 +41,8 @@ def bare(source: str) -> str:
     return "".join(f"{line}\n" for line, _ in _lines(source))
 
 
-def _lines(source: str) -> list[tuple[str, bool]]:
+@cache
+def _lines(source: str) -> tuple[tuple[str, bool], ...]:
     """The lines of the bare kernel, and whether the exercise leaves them to the learner."""
     found: list[tuple[str, bool]] = []
     inside = False
@@ -53,7 +54,7 @@ def _lines(source: str) -> list[tuple[str, bool]]:
         code = line.split("#")[0].rstrip()  # no kernel has a # in a string
         if code or (not text and found and found[-1][0]):
             found.append((code, inside))
-    return found if found[-1][0] else found[:-1]
+    return tuple(found if found[-1][0] else found[:-1])
 
 
 def solution(step: str, dsl: str) -> str:
@@ -122,6 +123,7 @@ def _wanted(step: str, dsl: str) -> frozenset[int]:
     return frozenset(around & set(range(1, len(lines) + 1)))
 
 
+@cache
 def _differences(fault: Fault) -> list[tuple[str, int, int, int, int]]:
     """From the bare solution to the broken kernel, as difflib tells it."""
     right, broken = solution(fault.step, fault.dsl).splitlines(), source(fault).splitlines()

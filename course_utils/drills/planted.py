@@ -479,6 +479,7 @@ FAULTS = (
                 "",
             ),
         ),
+        ctas=(0,),
     ),
     Fault(
         "empty_counts_an_arrival_more",
@@ -715,6 +716,7 @@ FAULTS = (
         "fault",
         (("cluster_mask=0b11", "cluster_mask=0b111"),),
         size=(256, 512, 192),
+        ctas=(0, 1),
     ),
     Fault(
         "always_the_first_chunk_of_the_sums",

@@ -127,9 +127,9 @@ def quiz(name: str = START, number: int | None = None, answer: object = None) ->
 
 
 def _name(name: object) -> str:
-    if name not in (START, END):
+    if not isinstance(name, str) or name not in WHEN:
         raise AnswerError(f'There is no quiz {name!r}. There are two: quiz("start") and quiz("end").')
-    return str(name)
+    return name
 
 
 def _number(name: str, number: object) -> int:

@@ -128,7 +128,7 @@ def quiz(path: Path = FILE) -> dict[str, dict[int, str]]:
     """The answers of each quiz, by the number of the question. Raises nothing; what is broken counts as not
     answered.
     """
-    return {
+    found = {
         name: {
             int(number): answer
             for number, answer in _pairs(given)
@@ -136,6 +136,7 @@ def quiz(path: Path = FILE) -> dict[str, dict[int, str]]:
         }
         for name, given in _pairs(_part(path, "quiz"))
     }
+    return {name: given for name, given in found.items() if given}
 
 
 def _pairs(found: object) -> list[tuple[str, object]]:
