@@ -274,6 +274,7 @@ class Form:
         self.line, first = fields(line, self.widgets, self._read, lambda: self.open)
         self.outcome, second = fields(outcome, self.widgets, self._read, lambda: self.open)
         self.line.description, self.line.placeholder = "Line", "a number"
+        self.outcome.description = "Outcome"
         say = self.widgets.HTML
         self.field.children = [say(f"<p>{WHICH}</p>"), *first, say(f"<p>{WHAT}</p>"), *second]
 

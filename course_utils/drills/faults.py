@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cache
@@ -124,7 +125,7 @@ def _wanted(step: str, dsl: str) -> frozenset[int]:
 
 
 @cache
-def _differences(fault: Fault) -> list[tuple[str, int, int, int, int]]:
+def _differences(fault: Fault) -> Sequence[tuple[str, int, int, int, int]]:
     """From the bare solution to the broken kernel, as difflib tells it."""
     right, broken = solution(fault.step, fault.dsl).splitlines(), source(fault).splitlines()
     return SequenceMatcher(None, right, broken, autojunk=False).get_opcodes()

@@ -214,7 +214,7 @@ def drawn(scores: Mapping[str, Mapping[int, bool]]) -> Picture:
         own = [number for number in NUMBERS if ITEMS[number - 1][0] is topic]
         counts = [sum(found.get(number, False) for number in own) for found in scores.values()]
         cells = (
-            Cell(f"{count} of {len(own)}", {len(own): "wgmma", 0: "fault"}.get(count, "load"))
+            Cell(f"{count} of {len(own)}", "wgmma" if count == len(own) else "wait" * (count > 0))
             for count in counts
         )
         lines.append(Row(topic.name, tuple(cells)))
@@ -261,7 +261,9 @@ def _link(number: str, there: Mapping[str, str]) -> str:
     """A notebook's number, as a link where the notebook is."""
     if number not in there:
         return number
-    return f"<a href='{there[number]}'>{html.escape(title(there[number]))}</a>"
+    return (
+        f"<a style='text-decoration:underline' href='{there[number]}'>{html.escape(title(there[number]))}</a>"
+    )
 
 
 def _told(name: str, number: int, whose: int) -> tuple[str, str]:

@@ -256,15 +256,15 @@ def fields(
     if asked.kind == "number":
         return entry, [entry]
 
-    def add(letter: str) -> None:
-        if is_open() and letter not in entry.value:
-            entry.value = f"{entry.value} {letter}".strip()
+    def adds(letter: str) -> Callable[[Any], None]:
+        def add(_: Any) -> None:
+            if is_open() and letter not in entry.value:
+                entry.value = f"{entry.value} {letter}".strip()
+
+        return add
 
     events = zip(LETTERS, asked.options, strict=False)
-    made = [
-        button(widgets, f"{letter}. {option}", "", lambda _, letter=letter: add(letter))
-        for letter, option in events
-    ]
+    made = [button(widgets, f"{letter}. {option}", "", adds(letter)) for letter, option in events]
     return entry, [*made, entry]
 
 

@@ -137,7 +137,7 @@ def test_the_end_shows_both_sides_by_topic(tmp_path):
     text, html = shown("end")
     assert "Before: 8 of 20, after: 19 of 20 right." in text
     assert re.search(r"ring +0 of 2 +2 of 2", text) and re.search(r"threads and warps +0 of 2 +1 of 2", text)
-    assert "<a href='07_warp_specialization.ipynb'>" in html and "<li>threads and warps: 01 and" in html
+    assert "href='07_warp_specialization.ipynb'>" in html and "<li>threads and warps: 01 and" in html
     assert html.count("<svg") == 1 and "currentColor" in html
 
 
