@@ -35,6 +35,9 @@ from course_utils.compile.load import (
     solution_path,
     without_markers,
 )
+from course_utils.drills import bugs
+from course_utils.drills.bugs import find_the_bug as find_the_bug
+from course_utils.drills.quiz import quiz as quiz
 from course_utils.drills.show import drill as drill
 from course_utils.figures.moving import moving as moving
 from course_utils.figures.tiles import order
@@ -58,11 +61,8 @@ if _shell is not None:  # a check before its cell has run is told so: no NameErr
 backends.warm_up()  # the emulator imports its libraries while the notebook imports a DSL
 
 OUTCOMES = {
-    "right": "right: the numbers are right, and something else is missing",
-    "wrong": "wrong: it ends, and the numbers are wrong",
-    "race": "race: nothing orders two accesses; the numbers may come out right or wrong",
-    "hang": "hang: it never ends",
-    "fault": "fault: the GPU ends it with an error",
+    "right": f"right: {bugs.OUTCOMES['nothing']}",
+    **{name: f"{name}: {bugs.OUTCOMES[name]}" for name in ("wrong", "race", "hang", "fault")},
     "refused": "refused: the driver takes no such tensor map, and nothing is launched",
     "no kernel": "no kernel: it does not compile",
 }
