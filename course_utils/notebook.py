@@ -610,7 +610,7 @@ def panels(tiles_M: int, tiles_N: int, at_once: int = SM_COUNT) -> None:
 def table(head: Iterable[object], rows: Iterable[Iterable[object]]) -> None:
     """Show what a cell has computed: rows, each as long as ``head``. Raises nothing."""
     with _at_work("computing", "The table cannot be shown") as place:
-        made = [[str(cell) for cell in row] for row in rows]
+        made = [[f"{cell:,}" if type(cell) is int else str(cell) for cell in row] for row in rows]
         place.shows(_table([str(cell) for cell in head], made))
 
 
