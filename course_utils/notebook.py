@@ -614,7 +614,7 @@ def table(head: Iterable[object], rows: Iterable[Iterable[object]]) -> None:
         place.shows(_table([str(cell) for cell in head], made))
 
 
-def look(copy: object, *shape: int, dsl: str = "tilelang", title: str = "X of") -> None:
+def look(copy: Callable, *shape: int, dsl: str = "tilelang", title: str = "X of") -> None:
     """Compile ``copy(*shape)`` and show by which path X comes and Y goes, their tensor maps, and whether the
     emulator finds every byte in its place. Raises nothing.
 
@@ -680,8 +680,9 @@ def chart(case: str) -> None:
         results = next(part for part in entry["checks"] if part["name"] == "results")
         rows = []
         for line in results["detail"].splitlines():
-            told = re.fullmatch(r"(?:at M, N, K = ([\d x]+): )?(.*)", line.split(". ")[0])
-            rows.append([told[1] or "all that were tried", told[2]])
+            sentence, at = line.split(". ")[0], "at M, N, K = "
+            size, _, said = sentence.removeprefix(at).partition(": ")
+            rows.append([size, said] if sentence.startswith(at) else ["all that were tried", sentence])
         where = data["provenance"]
         place.shows(_table(["M, N, K", f"{where['gpu']}, {where['date']}"], rows))
 
