@@ -16,26 +16,16 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from playwright.sync_api import sync_playwright
 
 from authoring import sync
 from course_utils.drills import bugs, deck, faults
 from course_utils.grading import steps
 from course_utils.recordings import progress
+from tests.browsers import chromium
 
 pytestmark = pytest.mark.slow
 
 NOTEBOOK = "04_tma.ipynb"
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 SECOND = 1000  # Playwright's timeouts are milliseconds
 FULL_MARKS = re.compile(
     r"step04, (tilelang|cute): (?:9 of 10 points \(backend: emulator\)|10 of 10 points \(backend: gpu\))"
@@ -82,16 +72,8 @@ def home(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def browser(home):
-    path = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if path is None:
-        give_up = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
-        give_up(f"no browser: none of {', '.join(BROWSERS)} is on the PATH")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=path, args=ARGUMENTS, env={**os.environ, "HOME": str(home)}
-        )
+    with chromium(home) as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
