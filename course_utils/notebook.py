@@ -185,9 +185,11 @@ def _validated(verdict: Verdict) -> float:
 def try_out(step: str, gemm: object, dsl: str = "tilelang", backend: str = "auto") -> None:
     """The same check without grading: nothing is kept and there is no score. Raises nothing.
 
-    ``backend="emulator"`` asks the emulator where there is a GPU too: it names races that a GPU may win.
+    ``gemm`` is a step's kernel, or a copy where ``step`` is a case of copies. ``backend="emulator"`` asks the
+    emulator where there is a GPU too: it names races that a GPU may win.
     """
-    _shown(step, dsl, lambda told: gemms.check_gemm(step, gemm, dsl, backend, told=told))
+    grade = copies.check_copy if step in steps.COPY_CASES else gemms.check_gemm
+    _shown(step, dsl, lambda told: grade(step, gemm, dsl, backend, told=told))
 
 
 def _shown(name: str, dsl: str, check: Callable[[Told], Verdict]) -> Verdict:

@@ -23,6 +23,8 @@ DONE = [
     "08_deeper_pipeline",
     "09_cluster",
     "10_multi_consumer",
+    "14_group_modes",
+    "15_tma_epilogue",
 ]
 
 
