@@ -215,16 +215,22 @@ def strip(here: str) -> None:
     with _at_work("reading your points", "Your points cannot be shown") as place:
         from course_utils.figures import strip as strips
 
-        place.shows(Words(strips.text(here, Path()), strips.markup(here, Path())))
+        markup = strips.markup(here, Path())
+        if (
+            "google.colab" in sys.modules
+        ):  # a copy that was saved there does not find the pictures of its text
+            markup += strips.pictures(here, Path())
+        place.shows(Words(strips.text(here, Path()), markup))
 
 
 def _with_figure(verdict: Verdict) -> Words | Verdict:
     """The verdict, and below it, folded, the run that it is about, to step through."""
     try:
+        from course_utils.figures import shell
         from course_utils.figures.player import Player
     except ImportError:  # a check needs nothing to draw with
         return verdict
-    fold = f"<details><summary>Step through this run</summary>{Player(verdict.figure).html()}</details>"
+    fold = shell.folded(Player(verdict.figure).html(), "Step through this run")
     return Words(str(verdict), verdict._repr_html_() + fold)
 
 

@@ -1,4 +1,4 @@
-"""What the Performance sections of notebooks 05 to 07 and 15 say of the recorded counters holds in the record."""
+"""What notebooks 05 to 07 and 15 say of the recorded counters holds in the record."""
 
 import pytest
 
