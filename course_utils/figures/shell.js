@@ -8,7 +8,7 @@ const wide = text => pen.measureText(text).width;
 function theme() {
   const body = document.body, root = document.documentElement;
   if (body.dataset.jpThemeLight) return body.dataset.jpThemeLight === "false" ? "dark" : "light";
-  const words = `${body.className} ${root.className} ${root.getAttribute("theme") || ""} ${root.dataset.theme || ""}`;
+  const words = `${body.className} ${root.className} ${root.getAttribute("theme") || ""} ${root.dataset.theme || ""} ${body.dataset.theme || ""}`;
   if (/\bvscode-high-contrast-light\b/.test(words)) return "light";  // VS Code writes vscode-high-contrast beside it
   if (/\b(vscode-high-contrast|dark)\b/.test(words)) return "dark";
   if (/\blight\b/.test(words)) return "light";
