@@ -365,7 +365,9 @@ def test_figures_in_the_outputs_of_vs_code(browser, figures, tmp_path):
             arg=colour,
         )
         assert [one.evaluate(ground) for one in frame.all()] == [colour] * 2
-    page.evaluate("() => { document.body.className = ''; document.body.dataset.theme = 'dark'; }")  # the site's
+    page.evaluate(
+        "() => { document.body.className = ''; document.body.dataset.theme = 'dark'; }"
+    )  # the site's
     page.wait_for_function("() => document.querySelector('.course-moving').dataset.theme === 'dark'")
     page.locator("summary").click()
     for one in (frame.nth(1), page.locator(".course-player .frame")):
