@@ -7,7 +7,6 @@ import json
 import re
 from pathlib import Path
 
-from course_utils.figures import shell
 from course_utils.grading import steps, verdict
 from course_utils.recordings import progress
 
@@ -68,6 +67,8 @@ def pictures(here: str, folder: Path) -> str:
     """The pictures of a notebook's text, folded, each with its bytes: for a page that finds none, as a
     copy in a Drive. "" where there are none.
     """
+    from course_utils.figures import shell  # needs matplotlib, which the strip does not
+
     name = notebooks(folder).get(here)
     cells = json.loads((folder / name).read_text())["cells"] if name else []
     text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
