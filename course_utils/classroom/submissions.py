@@ -22,7 +22,7 @@ from course_utils.classroom.files import Handed
 from course_utils.classroom.inside import NAMES, OTHER
 from course_utils.classroom.workshop import SOURCE_LIMIT
 from course_utils.compile.load import BEGIN, SOLUTIONS, unified
-from course_utils.grading import steps
+from course_utils.grading import levels, steps
 from course_utils.grading.steps import EXERCISES
 
 NAME_LIMIT = 120  # bytes of a learner's name
@@ -148,8 +148,13 @@ def _notebook(made: Submission, file: str, text: str) -> None:
         above |= dict.fromkeys((one[1] or one[2] for one in _DEFINES.finditer(begin)), (name, source))
     for name in sorted(found.keys() | guessed.keys()):
         source = _counting(made, name, found[name], file) if name in found else ""
-        if name in guessed and _worth(name, guessed[name], file) > _worth(name, source, file):
+        own, other = (
+            (_worth(name, one, file), list(steps.LEVELS).index(levels.of_source(one)))
+            for one in (source, guessed.get(name, ""))
+        )
+        if name in guessed and other > own:
             how = "is as it was given" if _defines(name, source) else "is empty"
+            how = "is at a lower level" if other[0] == own[0] else how
             source, how = guessed[name], how if name in found else "has lost its id"
             made.findings.append(f"{_shown(file)}: the cell {name} {how}; the one above its check was taken")
         above_it = [one for metadata, one in book[: ends[name]] if _id(metadata) != name]
