@@ -44,7 +44,7 @@ from course_utils.grading import maps, steps
 from course_utils.grading.going import Told
 from course_utils.grading.verdict import Verdict, as_html, interrupted
 from course_utils.ptx import receipts
-from course_utils.recordings import measured, progress
+from course_utils.recordings import measured, plans, progress
 from course_utils.run import backends, client
 
 # a DSL imports tqdm, which would say so in a learner's cell
@@ -432,6 +432,52 @@ def counters(*names: str, size: int | tuple[int, int, int] = 4096) -> None:
         )
     except Exception as error:
         _say(f"The recorded counters cannot be shown: {type(error).__name__}: {error}")
+
+
+def bound() -> None:
+    """Draw how busy each step keeps the tensor cores, and at which clock, with lines of equal speed. Raises
+    nothing.
+    """
+    with _at_work("drawing activity and clock", "Activity and clock cannot be drawn") as place:
+        from course_utils.figures import bound as drawn
+
+        place.shows(drawn.bound(measured.load("counters")))
+
+
+def tried() -> None:
+    """Show what was tried for step 11, one thing at a time: the recorded gain or loss of its share of cuBLAS,
+    and why. Raises nothing.
+    """
+    with _at_work("reading the recorded plans", "The recorded plans cannot be shown") as place:
+        from course_utils.figures import candidates
+
+        recorded = plans.load()
+        place.shows(_table(*candidates.table(recorded)))
+        gpu, date, driver = (recorded.provenance.get(name) for name in ("gpu", "date", "driver"))
+        _say(
+            f"Change of the share of cuBLAS, hot where it says so; one within {candidates.NOISE:.1%} is none. "
+            f"Recorded: step11.json: {gpu}, {date}, driver {driver}."
+        )
+
+
+def predicted(seconds: Callable) -> None:
+    """Draw the times that ``seconds(M, N, K, plan)`` says over the recorded ones of all plans. ``plan`` has
+    ``block_M``, ``block_N``, ``cluster``, ``num_ctas`` and ``panel``. Raises nothing.
+    """
+    with _at_work("asking your model", "Your model has no answer for a recorded plan") as place:
+        from course_utils.figures import plans as drawn
+
+        place.shows(drawn.predicted(plans.load(), seconds))
+
+
+def shapes() -> None:
+    """Draw each recorded shape's share of cuBLAS: step 11's, of step 10's tile, and of peers. Raises
+    nothing.
+    """
+    with _at_work("drawing every shape", "The shapes cannot be drawn") as place:
+        from course_utils.figures import plans as drawn
+
+        place.shows(drawn.shapes(plans.load(), *plans.peers()))
 
 
 def _figure(value: float) -> str:

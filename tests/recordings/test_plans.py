@@ -1,0 +1,98 @@
+"""Recorded plans of step 11, in their older and their newer form."""
+
+import json
+
+import pytest
+
+from course_utils.recordings import measured, plans
+from course_utils.recordings.plans import Plan, Rest
+
+TIMING = {"seconds": 2e-4, "tflops": 687.0, "ratio": 0.9}
+OLD = {
+    "block_M": 128,
+    "block_N": 192,
+    "cluster_M": 2,
+    "cluster_N": 1,
+    "num_ctas": 132,
+    "panel": 8,
+    "epi_N": 32,
+    "max_stages": 8,
+    "overlap": True,
+    "back": False,
+    "keep": [1508705875169116160, None, 1364590687093260288],
+}
+NEW = {"block_M": 256, "block_N": 192, "cluster": 1, "num_ctas": 132, "panel": 10}
+
+
+def entry(plan, name="tried", size=(4096, 4096, 4096), **changed):
+    return {
+        "name": name,
+        "dsl": "cute",
+        "size": size,
+        "mode": "burst",
+        "plan": plan,
+        "timing": TIMING,
+    } | changed
+
+
+@pytest.fixture
+def recorded(monkeypatch, tmp_path):
+    """Writes a recording of these entries, and says what is read from it."""
+    monkeypatch.setattr(measured, "FOLDER", tmp_path)
+
+    def write(*entries, **more):
+        (tmp_path / "step11.json").write_text(json.dumps({"provenance": {}, "entries": entries, **more}))
+        return plans.load()
+
+    return write
+
+
+def test_without_a_recording_there_is_nothing(monkeypatch, tmp_path):
+    monkeypatch.setattr(measured, "FOLDER", tmp_path)
+    assert plans.load() == ({}, {}, []) and plans.peers() == ({}, {})
+
+
+def test_both_forms_are_read_into_one(recorded):
+    found = recorded(entry(OLD), entry(NEW, order="Hilbert"), clusters_at_once={"4": 30})
+    old, new = found.points
+    assert (old.plan, new.plan) == (Plan(128, 192, 2, 132, 8), Plan(256, 192, 1, 132, 10))
+    assert old.rest == Rest(back=False, narrow=True, hints=("last", "", "first"))
+    assert new.rest == Rest(overlap=False, order="Hilbert") and found.at_once == {4: 30}
+    assert old.work == 2 * 4096**3
+
+
+def test_the_newer_of_two_counts_and_what_was_not_timed_is_left_out(recorded):
+    faster = entry(NEW, timing={**TIMING, "ratio": 1.1})
+    found = recorded(entry(NEW), entry(OLD), faster, entry(NEW, size=(8, 8, 8), timing=None))
+    assert [point.ratio for point in found.points] == [0.9, 1.1]
+
+
+def test_what_the_chooser_took_is_the_newest_so_named_or_step_10s_tile(recorded):
+    base = {**NEW, "block_M": 128, "block_N": 256, "cluster": 2, "num_ctas": 128, "panel": 8}
+    far = {**base, "cluster": 4}
+    small = (2048, 2048, 2048)
+    found = recorded(
+        entry(base),
+        entry(NEW, "chosen: 256x192"),
+        entry(far, "chosen, clusters up to 4"),
+        entry(base, size=small),
+    )
+    taken = plans.chosen(found.points)
+    assert (
+        taken["cute", (4096, 4096, 4096)].plan == Plan(*NEW.values()) and taken["cute", small].plan == Plan()
+    )
+
+
+def test_peers_are_read_by_name_and_size(recorded, tmp_path):
+    one = {"peer": "cublaslt", "shape": "square 64", "size": [64, 64, 64], "timing": TIMING}
+    lost = {**one, "peer": "tileops_gemm", "timing": None}
+    (tmp_path / "peers.json").write_text(json.dumps({"provenance": {}, "entries": [one, lost]}))
+    assert plans.peers() == ({"cublaslt": {(64, 64, 64): 0.9}}, {(64, 64, 64): "square 64"})
+
+
+@pytest.mark.parametrize("text", ["{", '{"entries": [{}]}', '{"entries": [3]}', '{"entries": 1}'])
+def test_another_file_is_told_by_its_name(monkeypatch, tmp_path, text):
+    monkeypatch.setattr(measured, "FOLDER", tmp_path)
+    (tmp_path / "step11.json").write_text(text)
+    with pytest.raises(measured.MeasuredError, match=r"step11\.json is no"):
+        plans.load()
