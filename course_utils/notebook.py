@@ -455,7 +455,7 @@ def tried() -> None:
         place.shows(_table(*candidates.table(recorded)))
         gpu, date, driver = (recorded.provenance.get(name) for name in ("gpu", "date", "driver"))
         _say(
-            f"Change of the share of cuBLAS, hot where it says so; one within {candidates.NOISE:.1%} is none. "
+            f"Change of the share of cuBLAS, hot where it says so; within {candidates.NOISE:.1%} is none. "
             f"Recorded: step11.json: {gpu}, {date}, driver {driver}."
         )
 
