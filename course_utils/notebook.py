@@ -40,7 +40,7 @@ from course_utils.figures.moving import moving as moving
 from course_utils.figures.tiles import order
 from course_utils.grading import copy as copies
 from course_utils.grading import gemm as gemms
-from course_utils.grading import maps, steps
+from course_utils.grading import maps, plan, steps
 from course_utils.grading.going import Told
 from course_utils.grading.verdict import Verdict, as_html, interrupted
 from course_utils.ptx import receipts
@@ -153,6 +153,14 @@ def check_maps(case: str, mend: Callable) -> float:
     Shown, kept and returned as by ``check``.
     """
     return _graded(case, "maps", lambda told: maps.check_maps(case, mend))
+
+
+def check_plan(case: str, seconds: Callable) -> float:
+    """Grade ``seconds(M, N, K, plan)``, a model of what a launch of step 11 takes, by recorded times.
+
+    Shown, kept and returned as by ``check``.
+    """
+    return _graded(case, "plan", lambda told: plan.check_plan(case, seconds))
 
 
 def _graded(name: str, dsl: str, check: Callable[[Told], Verdict]) -> float:

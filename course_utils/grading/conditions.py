@@ -55,7 +55,8 @@ class Condition:
     """Something a step requires or forbids. ``found`` says in words what the kernel has instead.
 
     ``families`` are the instructions that it asks for: one of them must run. It is asked for where K has at
-    least ``k_tiles`` tiles: a shorter K needs no ring, and its compiler removes what never runs.
+    least ``k_tiles`` tiles: a shorter K needs no ring, and its compiler removes what never runs; where
+    ``of_cluster``, of CTAs that are launched in clusters.
     """
 
     sentence: str
@@ -63,9 +64,11 @@ class Condition:
     found: Callable[[Receipt, Artifact], str]
     families: tuple[Family, ...] = ()
     k_tiles: int = 1
+    of_cluster: bool = False
 
     def asked(self, artifact: Artifact) -> bool:
-        return artifact.problem[2] >= self.k_tiles * BLOCK_K
+        alone = math.prod(artifact.cluster) == 1
+        return artifact.problem[2] >= self.k_tiles * BLOCK_K and not (self.of_cluster and alone)
 
     def ran(self, facts: Facts) -> bool:
         return not self.families or any(facts.get(f"ran {family.name}", 0) for family in self.families)
@@ -132,6 +135,19 @@ def _misplaced(a: Artifact) -> str:
             text = f"{a.name_of(one)} with an alignment of {one.alignment}, where it needs {needs:,}"
             code = a.code(Origin(one.file, one.line))
             return f"{text}\n  at {file_name(one.file)}, line {one.line}: {code}"
+    return ""
+
+
+def _other_map(a: Artifact) -> str:
+    """The first map of a matrix that has another size than the matrix, and its line; "" for none."""
+    maps = {p.tensor: p.tensor_map for p in a.parameters if p.tensor_map is not None}
+    for tensor in a.tensors:
+        mine = maps.get(tensor.name)
+        if mine is not None and len(mine.dims) == 2 and mine.dims != tensor.shape[::-1]:
+            rows, columns = mine.dims[::-1]
+            text = f"a map of {tensor.name} with {rows:,} x {columns:,} elements"
+            text += f", where it has {tensor.shape[0]:,} x {tensor.shape[1]:,}"
+            return text + (f"\n  at {at}" if (at := lines.of_map(tensor.name, a)) else "")
     return ""
 
 
@@ -278,6 +294,15 @@ CONDITIONS = {
         lambda r, a: a.threads >= 384,
         lambda r, a: f"{a.threads} threads" + lines.below(LAUNCH, a),
     ),
+    "exact maps": Condition(
+        "tensor maps as large as A, B and D: TMA clips a tile where its map ends, and nowhere else",
+        lambda r, a: not _other_map(a),
+        lambda r, a: _other_map(a),
+    ),
+}
+CONDITIONS |= {
+    f"{name} of a cluster": replace(CONDITIONS[name], of_cluster=True)
+    for name in ("multicast", "remote arrive", "cluster barrier")
 }
 
 
