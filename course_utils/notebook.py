@@ -44,7 +44,8 @@ from course_utils.grading import maps, plan, steps
 from course_utils.grading.going import Told
 from course_utils.grading.verdict import Verdict, as_html, interrupted
 from course_utils.ptx import receipts
-from course_utils.recordings import measured, plans, progress
+from course_utils.recordings import measured, progress
+from course_utils.recordings import tried as recordings
 from course_utils.run import backends, client
 
 # a DSL imports tqdm, which would say so in a learner's cell
@@ -459,7 +460,7 @@ def tried() -> None:
     with _at_work("reading the recorded plans", "The recorded plans cannot be shown") as place:
         from course_utils.figures import candidates
 
-        recorded = plans.load()
+        recorded = recordings.load()
         place.shows(_table(*candidates.table(recorded)))
         gpu, date, driver = (recorded.provenance.get(name) for name in ("gpu", "date", "driver"))
         _say(
@@ -475,7 +476,7 @@ def predicted(seconds: Callable) -> None:
     with _at_work("asking your model", "Your model has no answer for a recorded plan") as place:
         from course_utils.figures import plans as drawn
 
-        place.shows(drawn.predicted(plans.load(), seconds))
+        place.shows(drawn.predicted(recordings.load(), seconds))
 
 
 def shapes() -> None:
@@ -485,7 +486,7 @@ def shapes() -> None:
     with _at_work("drawing every shape", "The shapes cannot be drawn") as place:
         from course_utils.figures import plans as drawn
 
-        place.shows(drawn.shapes(plans.load(), *plans.peers()))
+        place.shows(drawn.shapes(recordings.load(), *recordings.peers()))
 
 
 def _figure(value: float) -> str:

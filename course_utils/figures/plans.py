@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from course_utils.figures.theme import BLUE, CARD, DPI, DSLS, GREY, GRID, INK, PURPLE, STYLE, TEAL, Picture
-from course_utils.recordings.plans import Plan, Point, Recorded, Rest, Size, chosen, is_plain
+from course_utils.plans import MOST, Plan
+from course_utils.recordings.tried import Point, Recorded, Rest, Size, chosen, is_plain
 
 Seconds = Callable[[int, int, int, Plan], float]
 WIDTH = 10.0  # inches
@@ -22,7 +23,6 @@ MARKS = {"tilelang": "o", "cute": "s"}
 PEER_MARKS = ("^", "v", "P", "X", "*")
 PEER_COLOURS = (BLUE, PURPLE, TEAL, INK, GREY)
 NOTHING = "No plans are recorded yet."
-LARGE = 1.5e12  # operations: above it the power limit lowers the clock
 
 
 def predicted(recorded: Recorded, seconds: Seconds) -> Figure:
@@ -48,11 +48,11 @@ def predicted(recorded: Recorded, seconds: Seconds) -> Figure:
 
 
 def _off(counted: list[tuple[Point, float]]) -> str:
-    """How far the model is off, below and above ``LARGE``."""
+    """How far the model is off, below and above ``MOST``."""
     parts = []
     for words, some in (
-        ("up to 1.5 TFLOP of work", [error for point, error in counted if point.work < LARGE]),
-        ("above it, where the power limit lowers the clock", [e for p, e in counted if p.work >= LARGE]),
+        ("up to 1.5 TFLOP of work", [error for point, error in counted if point.work < MOST]),
+        ("above it, where the power limit lowers the clock", [e for p, e in counted if p.work >= MOST]),
     ):
         if some:
             square = statistics.fmean(error**2 for error in some) ** 0.5
@@ -91,7 +91,7 @@ def _times(axes: Axes, told: list[tuple[Point, float]]) -> None:
 def _errors(axes: Axes, counted: list[tuple[Point, float]]) -> None:
     """By how much the model is off, over the work."""
     axes.axhline(0, color=GREY, linewidth=0.8)
-    axes.axvline(LARGE, color=GREY, linewidth=0.8, linestyle=(0, (4, 2)))
+    axes.axvline(MOST, color=GREY, linewidth=0.8, linestyle=(0, (4, 2)))
     for point, error in counted:
         axes.plot(point.work, error, MARKS[point.dsl], color=DSLS[point.dsl][1], markersize=4)
     axes.set_xscale("log")

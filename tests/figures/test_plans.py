@@ -7,8 +7,9 @@ import pytest
 from course_utils.figures import candidates
 from course_utils.figures.bound import bound
 from course_utils.figures.plans import predicted, shapes
-from course_utils.recordings import measured, plans
-from course_utils.recordings.plans import Plan, Point, Recorded, Rest
+from course_utils.plans import Plan
+from course_utils.recordings import measured, tried
+from course_utils.recordings.tried import Point, Recorded, Rest
 from tests.figures.test_counters import texts
 from tests.recordings.test_counters import entry, recording
 
@@ -57,8 +58,8 @@ def test_an_outcome_within_the_noise_is_none(gains, says):
 
 
 def test_the_committed_recording_has_every_kind_of_candidate():
-    head, rows = candidates.table(plans.load())
-    tried = {row[0]: row[-2] for row in rows}
+    head, rows = candidates.table(tried.load())
+    came = {row[0]: row[-2] for row in rows}
     for words in (
         "132 CTAs",
         "clusters of 4",
@@ -67,9 +68,9 @@ def test_the_committed_recording_has_every_kind_of_candidate():
         "panels of 4",
         "128 x 224, 132 CTAs",
     ):
-        assert tried[words] == "loses", words
-    assert tried["D leaves while the next tile is multiplied"] == "wins"
-    assert tried["K always forwards"] == tried["L2: evict D first"] == "changes nothing"
+        assert came[words] == "loses", words
+    assert came["D leaves while the next tile is multiplied"] == "wins"
+    assert came["K always forwards"] == came["L2: evict D first"] == "changes nothing"
     assert {"4096", "8192", "8192 x 2304 x 5120"} <= set(head)
     assert all("{" not in row[-1] for row in rows)
 

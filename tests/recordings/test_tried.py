@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from course_utils.recordings import measured, plans
-from course_utils.recordings.plans import Plan, Rest
+from course_utils.plans import Plan, choose
+from course_utils.recordings import measured, tried
+from course_utils.recordings.tried import Rest
 
 TIMING = {"seconds": 2e-4, "tflops": 687.0, "ratio": 0.9}
 OLD = {
@@ -42,14 +43,14 @@ def recorded(monkeypatch, tmp_path):
 
     def write(*entries, **more):
         (tmp_path / "step11.json").write_text(json.dumps({"provenance": {}, "entries": entries, **more}))
-        return plans.load()
+        return tried.load()
 
     return write
 
 
 def test_without_a_recording_there_is_nothing(monkeypatch, tmp_path):
     monkeypatch.setattr(measured, "FOLDER", tmp_path)
-    assert plans.load() == ({}, {}, []) and plans.peers() == ({}, {})
+    assert tried.load() == ({}, {}, []) and tried.peers() == ({}, {})
 
 
 def test_both_forms_are_read_into_one(recorded):
@@ -67,27 +68,24 @@ def test_the_newer_of_two_counts_and_what_was_not_timed_is_left_out(recorded):
     assert [point.ratio for point in found.points] == [0.9, 1.1]
 
 
-def test_what_the_chooser_took_is_the_newest_so_named_or_step_10s_tile(recorded):
+def test_what_the_chooser_takes_is_shown_else_what_an_earlier_one_took_else_step_10s_tile(recorded):
     base = {**NEW, "block_M": 128, "block_N": 256, "cluster": 2, "num_ctas": 128, "panel": 8}
-    far = {**base, "cluster": 4}
-    small = (2048, 2048, 2048)
+    square, ragged, small = (4096, 4096, 4096), (4104, 4104, 4104), (2048, 2048, 2056)
+    far = entry({**base, "cluster": 4}, "chosen, clusters up to 4", ragged)
     found = recorded(
-        entry(base),
-        entry(NEW, "chosen: 256x192"),
-        entry(far, "chosen, clusters up to 4"),
-        entry(base, size=small),
+        *(entry(base), entry(NEW, "chosen: 256x192")),
+        *(entry(base, size=ragged), entry(NEW, "chosen: 256x192", ragged), far, entry(base, size=small)),
     )
-    taken = plans.chosen(found.points)
-    assert (
-        taken["cute", (4096, 4096, 4096)].plan == Plan(*NEW.values()) and taken["cute", small].plan == Plan()
-    )
+    taken = {size: point.plan for (_, size), point in tried.chosen(found.points).items()}
+    assert taken == {square: Plan(), ragged: Plan(*NEW.values()), small: Plan()}
+    assert choose(*square) == Plan()
 
 
 def test_peers_are_read_by_name_and_size(recorded, tmp_path):
     one = {"peer": "cublaslt", "shape": "square 64", "size": [64, 64, 64], "timing": TIMING}
     lost = {**one, "peer": "tileops_gemm", "timing": None}
     (tmp_path / "peers.json").write_text(json.dumps({"provenance": {}, "entries": [one, lost]}))
-    assert plans.peers() == ({"cublaslt": {(64, 64, 64): 0.9}}, {(64, 64, 64): "square 64"})
+    assert tried.peers() == ({"cublaslt": {(64, 64, 64): 0.9}}, {(64, 64, 64): "square 64"})
 
 
 @pytest.mark.parametrize("text", ["{", '{"entries": [{}]}', '{"entries": [3]}', '{"entries": 1}'])
@@ -95,4 +93,4 @@ def test_another_file_is_told_by_its_name(monkeypatch, tmp_path, text):
     monkeypatch.setattr(measured, "FOLDER", tmp_path)
     (tmp_path / "step11.json").write_text(text)
     with pytest.raises(measured.MeasuredError, match=r"step11\.json is no"):
-        plans.load()
+        tried.load()

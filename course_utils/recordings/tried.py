@@ -1,4 +1,4 @@
-"""Recorded plans of step 11: which tile, cluster and order was timed at which size, beside cuBLAS.
+"""All that was timed on the way to step 11: which tile, cluster and order at which size, beside cuBLAS.
 
 ``solutions/measured/step11.json`` is what ``benchmarks/step11.py`` wrote. Its older entries name everything
 that was tried on the way, its newer ones the five fields of a plan: both are read into one form. Peers, where
@@ -12,21 +12,12 @@ from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
+from course_utils.plans import Plan, choose
 from course_utils.recordings import measured
 
 Size = tuple[int, int, int]
 HINTS = {None: "", 1364590687093260288: "first", 1508705875169116160: "last"}  # L2: what to evict when
 AS_MANY_AS_FIT = 8  # stages
-
-
-class Plan(NamedTuple):
-    """What step 11 leaves open; the defaults are step 10's."""
-
-    block_M: int = 128
-    block_N: int = 256
-    cluster: int = 2  # CTAs one below another, which share B
-    num_ctas: int = 128
-    panel: int = 8  # rows of clusters' tiles that are walked through N together
 
 
 class Rest(NamedTuple):
@@ -88,12 +79,16 @@ def load() -> Recorded:
 
 
 def chosen(points: list[Point]) -> dict[tuple[str, Size], Point]:
-    """(DSL, size) to the point of the plan that the chooser of its day took, burst: the newest, or else step
-    10's tile.
+    """(DSL, size) to the point, burst, of the plan that ``choose`` takes there. Where that is not recorded,
+    the newest that an earlier chooser took, or else step 10's tile.
     """
     plain = [point for point in points if point.mode == "burst" and is_plain(point)]
-    found = {(p.dsl, p.size): p for p in plain if (p.plan, p.rest) == (Plan(), Rest())}
-    return found | {(p.dsl, p.size): p for p in plain if p.name.startswith("chosen")}
+    ranked = [
+        [p for p in plain if (p.plan, p.rest) == (Plan(), Rest())],
+        [p for p in plain if p.name.startswith("chosen")],
+        [p for p in plain if p.plan == choose(*p.size) and not p.rest.narrow],
+    ]
+    return {(point.dsl, point.size): point for some in ranked for point in some}
 
 
 def is_plain(point: Point) -> bool:
