@@ -139,7 +139,9 @@ def table(recorded: Recorded) -> tuple[list[str], list[list[str]]]:
     """The head, and a row for each candidate and DSL that is recorded beside what it differs from: by how
     much its share of cuBLAS grows at each size, what that comes to, and why.
     """
-    ratios = {(p.dsl, p.size, p.mode, p.plan, p.rest): p.ratio for p in recorded.points}
+    ratios: dict[tuple, dict[int, float]] = {}  # by run
+    for p in recorded.points:
+        ratios.setdefault((p.dsl, p.size, p.mode, p.plan, p.rest), {})[p.run] = p.ratio
     found = []
     for one in TRIED:
         for dsl in DSL_NAMES:
@@ -164,13 +166,16 @@ def table(recorded: Recorded) -> tuple[list[str], list[list[str]]]:
 
 
 def _gains(one: Candidate, dsl: str, points: list[Point], ratios: dict) -> dict[Place, float]:
-    """Where a candidate and what it differs from are both recorded, and what it gains there."""
+    """Where a candidate and what it differs from are both recorded, if possible in one run, and what it gains
+    there.
+    """
     found = {}
     for point in points:
         if (point.dsl, point.plan, point.rest) == (dsl, one.plan, one.rest):
             before = ratios.get((dsl, point.size, point.mode, *one.before))
             if before:
-                found[point.size, point.mode] = point.ratio / before - 1
+                beside = before.get(point.run, before[max(before)])
+                found[point.size, point.mode] = point.ratio / beside - 1
     return found
 
 

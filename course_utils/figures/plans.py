@@ -129,11 +129,9 @@ def shapes(
         axes.axvline(1, color=INK, linewidth=0.9)
         for row, size in enumerate(sizes):
             _row(axes, row, size, here, recorded.points)
-            for index, (_, found) in enumerate(sorted(peers.items())):
-                if size in found:
-                    axes.plot(
-                        found[size], row, PEER_MARKS[index % 5], color=PEER_COLOURS[index % 5], markersize=5
-                    )
+        axes.set_xlim(axes.dataLim.x0 - 0.04, None)
+        for row, size in enumerate(sizes):
+            _peers(axes, row, size, peers)
         axes.set_xlabel("share of cuBLAS, burst", size=8, color=GREY)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:.2f}")
         axes.grid(axis="x", color=GRID, linewidth=0.6)
@@ -173,6 +171,20 @@ def _row(axes: Axes, row: int, size: Size, here: dict[tuple[str, Size], Point], 
             axes.plot([before[0], point.ratio], [row + shift] * 2, color=colour, linewidth=0.9)
             axes.plot(before[0], row + shift, MARKS[dsl], color=colour, markerfacecolor=CARD, markersize=4)
         axes.plot(point.ratio, row + shift, MARKS[dsl], color=colour, markersize=5)
+
+
+def _peers(axes: Axes, row: int, size: Size, peers: Mapping[str, Mapping[Size, float]]) -> None:
+    """Peers' marks; of those that lie farther left than the panel the figures, at its edge."""
+    left, far = axes.get_xlim()[0], 0
+    for index, (_, found) in enumerate(sorted(peers.items())):
+        colour, ratio = PEER_COLOURS[index % 5], found.get(size)
+        if ratio and ratio > left:
+            axes.plot(ratio, row, PEER_MARKS[index % 5], color=colour, markersize=4.5, alpha=0.8)
+        elif ratio:
+            place = (4 + 24 * far, 0)
+            text = {"size": 6.5, "color": colour, "va": "center", "textcoords": "offset points"}
+            axes.annotate(f"{ratio:.2f}", (left, row), place, **text)
+            far += 1
 
 
 def _means(here: dict[tuple[str, Size], Point]) -> str:

@@ -45,6 +45,7 @@ class Point:
     seconds: float
     tflops: float
     ratio: float
+    run: int = 1  # of the recording: shares of cuBLAS are compared within one
 
     @property
     def work(self) -> int:
@@ -61,8 +62,8 @@ class Recorded(NamedTuple):
 
 
 def load() -> Recorded:
-    """The recorded plans, the oldest first; none where none were recorded. Of two of one plan the later
-    counts.
+    """The recorded plans, the oldest first; none where none were recorded. Of two of one plan and run the
+    later counts.
 
     Raises MeasuredError where the file is not what ``benchmarks/step11.py`` writes.
     """
@@ -101,11 +102,13 @@ def peers() -> tuple[dict[str, dict[Size, float]], dict[Size, str]]:
     """Each peer's share of cuBLAS by size, and what the sizes are called; nothing where none is recorded."""
     found: dict[str, dict[Size, float]] = {}
     names: dict[Size, str] = {}
-    for entry in _read("peers")["entries"]:
+    data = _read("peers")
+    for entry in data["entries"]:
         size = _size(entry)
         names[size] = entry["shape"]
         if entry["timing"]:
-            found.setdefault(entry["peer"], {})[size] = entry["timing"]["ratio"]
+            peer = data.get("peers", {}).get(entry["peer"], entry["peer"]).partition(",")[0]
+            found.setdefault(peer, {})[size] = entry["timing"]["ratio"]
     return found, names
 
 
@@ -124,7 +127,7 @@ def _size(entry: dict) -> Size:
 
 
 def _key(point: Point) -> tuple:
-    return point.dsl, point.size, point.mode, point.plan, point.rest
+    return point.dsl, point.size, point.mode, point.plan, point.rest, point.run
 
 
 def _point(entry: dict) -> Point | None:
@@ -149,6 +152,7 @@ def _point(entry: dict) -> Point | None:
         timing["seconds"],
         timing["tflops"],
         timing["ratio"],
+        entry.get("run", 1),
     )
 
 
