@@ -40,7 +40,8 @@ from course_utils.figures.moving import moving as moving
 from course_utils.figures.tiles import order
 from course_utils.grading import copy as copies
 from course_utils.grading import gemm as gemms
-from course_utils.grading import maps, plan, steps
+from course_utils.grading import maps, steps
+from course_utils.grading import plan as models
 from course_utils.grading.going import Told
 from course_utils.grading.verdict import Verdict, as_html, interrupted
 from course_utils.ptx import receipts
@@ -161,7 +162,7 @@ def check_plan(case: str, seconds: Callable) -> float:
 
     Shown, kept and returned as by ``check``.
     """
-    return _graded(case, "plan", lambda told: plan.check_plan(case, seconds))
+    return _graded(case, "plan", lambda told: models.check_plan(case, seconds))
 
 
 def _graded(name: str, dsl: str, check: Callable[[Told], Verdict]) -> float:
@@ -261,11 +262,15 @@ def _show_points() -> None:
         asked = "comes with right results"
         if step.speed_floor:
             asked = f"{step.speed_floor:.2f} of cuBLAS at 4096"
+        if step.speed_floor and step.id not in steps.PAST:
             open_points += steps.part_points(step, "speed")
         rows.append([step.id, step.title, str(step.points), asked])
     display(_table(["step", "", "points", "speed"], rows))
-    whole = sum(step.points for step in steps.STEPS.values())
-    _say(f"In all {whole:g} points in each DSL, {whole - open_points:g} of them without a GPU.")
+    whole = sum(step.points for step in steps.STEPS.values() if step.id not in steps.PAST)
+    _say(
+        f"In all {whole:g} points in each DSL, {whole - open_points:g} of them without a GPU. Step 11 has "
+        "points of its own."
+    )
 
 
 def ladder(step: str | None = None) -> None:
@@ -279,11 +284,14 @@ def ladder(step: str | None = None) -> None:
 
         kept = progress.read()
         mine = kept | {"entries": [e for e in kept["entries"] if e["step"] in steps.STEPS]}
-        cases = sum(e["points"] for e in kept["entries"] if e["step"] not in steps.STEPS)
         timed = any(e["timings"] for e in mine["entries"])
-        place.shows(plots.ladder(measured.load(), mine if timed else None, step))
-        reached = [f"{name} {progress.points(mine, dsl):g} of 100" for dsl, name in steps.DSL_NAMES.items()]
-        reached += [f"TMA cases {cases:g}"] if cases else []
+        place.shows(plots.ladder(measured.ladder(), mine if timed else None, step))
+        reached = [f"{name} {progress.points(kept, dsl):g} of 100" for dsl, name in steps.DSL_NAMES.items()]
+        past = sum(e["points"] for e in kept["entries"] if e["step"] in steps.PAST)
+        cases = sum(e["points"] for e in kept["entries"] if e["step"] not in (*steps.STEPS, *steps.PAST))
+        reached += [
+            f"{what} {points:g}" for what, points in (("step 11", past), ("TMA cases", cases)) if points
+        ]
         _say(
             f"Your points so far: {', '.join(reached)}."
             + ("" if timed else " TFLOP/s are recorded, not yours: nothing was timed on this machine yet.")

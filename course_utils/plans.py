@@ -94,6 +94,12 @@ def plan_of(entry: dict) -> Plan | None:
     return Plan(fields["block_M"], fields["block_N"], cluster, fields["num_ctas"], fields["panel"])
 
 
+def number(time: object) -> object:
+    """A time of numpy's or torch's as Python's; anything else as it is."""
+    item = getattr(time, "item", None)
+    return item() if callable(item) else time
+
+
 def require_addressable(M: int, N: int, K: int) -> None:
     """Raise ValueError where a tensor map cannot have rows of N or K elements, with the nearest legal
     stride.

@@ -38,7 +38,7 @@ _CHECK = re.compile(
 
 
 _DEFINES = re.compile(
-    r"^(?:def[ \t]+(gemm|copy|mend)[ \t]*\(|(gemm|copy|mend)[ \t]*(?::[^=\n]*)?=(?!=))", re.M
+    r"^(?:def[ \t]+(gemm|copy|mend|seconds)[ \t]*\(|(gemm|copy|mend|seconds)[ \t]*(?::[^=\n]*)?=(?!=))", re.M
 )
 _ANY = re.compile(r"^(?:async[ \t]+def|def|class)\b|^@", re.M)  # of definitions
 _IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+(tilelang|cutlass)\b(.*)", re.M)
@@ -274,7 +274,12 @@ def _id(metadata: dict) -> str:
 def _exercise(name: str, rest: str) -> str:
     """The exercise of a check's arguments; "" where there is none."""
     dsl = "cute" if re.search(r"""["']cute["']""", rest) else "tilelang"
-    return next((one for one in (f"{name}-{dsl}", f"{name}-maps") if one in EXERCISES), "")
+    return _one_of(name, dsl)
+
+
+def _one_of(name: str, dsl: str) -> str:
+    """The exercise of a step or case, in this language or in none; "" where there is none."""
+    return next((one for one in (f"{name}-{kind}" for kind in (dsl, "maps", "plan")) if one in EXERCISES), "")
 
 
 def function_of(exercise: str) -> str:
@@ -282,6 +287,8 @@ def function_of(exercise: str) -> str:
     row = steps.row(exercise.partition("-")[0])
     if isinstance(row, steps.MapCase):
         return NAMES["maps"]
+    if isinstance(row, steps.PlanCase):
+        return NAMES["plan"]
     return NAMES["copy" if isinstance(row, steps.CopyCase) else "gemm"]
 
 
@@ -289,7 +296,9 @@ def _hold_check(made: Submission, exercise: str, source: str) -> None:
     if exercise not in EXERCISES:
         return
     name, _, dsl = exercise.partition("-")
-    called = {"gemm": "check", "copy": "check_copy", "mend": "check_maps"}[function_of(exercise)]
+    called = {"gemm": "check", "copy": "check_copy", "mend": "check_maps", "seconds": "check_plan"}[
+        function_of(exercise)
+    ]
     given = f'{called}("{name}", {function_of(exercise)}{", " + repr(dsl) if dsl == "cute" else ""})'
     if "".join(source.split()).replace("'", '"') != "".join(given.split()).replace("'", '"'):
         made.findings.append(f"the check of {exercise} was edited; it changes no grade")
@@ -311,7 +320,7 @@ def _python(made: Submission, file: str, source: str) -> None:
         made.findings.append(f"{_shown(file)}{NO_STEP}")
         return
     dsl = told or _language_of(source)
-    name = next((one for one in (f"{wanted}-{dsl}", f"{wanted}-maps") if one in EXERCISES), "")
+    name = _one_of(wanted, dsl)
     if not name:
         made.findings.append(f"{_shown(file)} was left out: there is no {wanted} in {dsl}")
         return
@@ -328,7 +337,8 @@ def _numbered(name: str) -> str:
     """The step or case of a name that begins with its notebook's number, as 05_pipeline_tilelang.py."""
     found = re.match(r"(\d\d)(?![0-9])", name)
     number = found[1] if found else ""
-    return next((one.partition("-")[0] for one in EXERCISES if one[4:].startswith(f"{number}-")), "")
+    names = [one.partition("-")[0] for one in EXERCISES]
+    return next((one for one in names if number in (one[4:], steps.notebook_of(one) * (len(one) == 6))), "")
 
 
 def _languages(place: str) -> set[str]:

@@ -12,7 +12,7 @@ from course_utils.compile.guard import text_of
 from course_utils.grading import cards, steps
 from course_utils.grading.steps import PlanCase
 from course_utils.grading.verdict import OPEN, Part, Verdict
-from course_utils.plans import Plan, Timed, recorded
+from course_utils.plans import Plan, Timed, number, recorded
 
 PARTS = {"times": 3, "order": 3, "choice": 4}  # and their share of the points, in tenths
 OFF = 0.05  # the middle relative error that a model may have; the fitted one has 0.01
@@ -37,7 +37,7 @@ def check_plan(case: str, seconds: Callable) -> Verdict:
     text, points = "", recorded()
     for size, plan, _ in points:
         try:
-            times.append(seconds(*size, plan))
+            times.append(number(seconds(*size, plan)))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a learner's code: sys.exit() too
@@ -57,14 +57,16 @@ def judge(
     if still:
         part = Part("times", None, 0.0, case.points, "", idle=OPEN)
         return Verdict(case.id, "plan", "recorded times", (part,), cards.of_text(still, ""))
+    guesses: list[_Guess] = []
     for point, time in zip(points, times, strict=False):
-        if type(time) not in (int, float) or not math.isfinite(time) or time <= 0:
+        if not isinstance(time, (int, float)) or not math.isfinite(time) or time <= 0:
             text = text or f"seconds({_at(point.size)}, plan) is {text_of(time)}: it must be a number above 0"
+            break
+        guesses.append((point, float(time)))
     if not text and len(times) != len(points):
         text = "seconds must return one number for each size and plan"
     if text:
         return Verdict.of(case.id, "plan", "recorded times", [_failed("times", case.points, text)])
-    guesses = [(point, float(time)) for point, time in zip(points, times, strict=True)]
     parts = [part(guesses, worth[name]) for name, part in zip(PARTS, (_times, _order, _choice), strict=True)]
     return Verdict.of(case.id, "plan", "recorded times", parts)
 

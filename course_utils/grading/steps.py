@@ -233,6 +233,9 @@ class PlanCase:
 
 PLAN_CASES = {case.id: case for case in (PlanCase("case16", "a model that chooses the plan", 10),)}
 
+# what has points of its own, beside the 100 for each DSL of the steps before
+PAST = ("step11", *PLAN_CASES)
+
 # by the ids of their cells
 EXERCISES = (
     *(f"{name}-{dsl}" for name in STEPS for dsl in DSL_NAMES),

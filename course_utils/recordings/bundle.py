@@ -46,7 +46,7 @@ def write(
     with contextlib.ExitStack() as undo, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         undo.callback(Path(path).unlink)  # half an archive is none
         root = Path(__file__).parents[1]
-        modules = [root / "__init__.py", root / "artifact.py"]
+        modules = [root / "__init__.py", root / "artifact.py", root / "plans.py"]
         for module in modules + [
             path for package in PACKAGES for path in sorted((root / package).rglob("*.py"))
         ]:

@@ -223,9 +223,9 @@ def test_file_that_cannot_be_loaded_is_named(path, course):
 
 
 def test_unknown_step_exits_2_and_names_the_steps(course):
-    code, out, err = course("check", "step11", "--json")
+    code, out, err = course("check", "step12", "--json")
     assert (code, out) == (USAGE, "")
-    assert err.startswith("course check: there is no step 'step11'") and "step10" in err
+    assert err.startswith("course check: there is no step 'step12'") and "step11" in err
 
 
 # -- while it works
@@ -417,7 +417,7 @@ def test_receipt_of_a_bad_size_exits_2(size, course):
 @pytest.mark.parametrize(
     "what, words",
     [
-        ("step11", "step11"),
+        ("step12", "step12"),
         ("missing.zip", "missing.zip"),
         ("missing.py", "there is no file missing.py"),
         (".", "."),
@@ -747,7 +747,7 @@ def test_trace_of_nothing_exits_2(argv, words, course):
 @pytest.mark.parametrize(
     "argv, words",
     [
-        (["out.pyz", "--step", "11"], "step11"),
+        (["out.pyz", "--step", "12"], "step12"),
         (["out.pyz", "--step", "first"], "first"),
         (["no/such/folder/out.pyz", "--step", "1"], "no/such/folder"),
     ],

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from course_utils.artifact import Allocation, Tensor
+from course_utils.artifact import Allocation, Parameter, Tensor, TensorMap
 from course_utils.grading.conditions import CONDITIONS, OWN, PROPERTIES, located, outside, told
 from course_utils.grading.steps import GEMM_CASES, STEPS
 from course_utils.ptx.families import Family
@@ -23,6 +23,13 @@ IGNORED = replace(
 def unmet(*arguments, **named):
     """The sentences that are told, without their names."""
     return list(told(*arguments, **named).values())
+
+
+def mapped(M, N):
+    """A kernel with D of 4104 x 200, and a map of it with so many rows and columns."""
+    d = TensorMap(6, (N, M), (2 * N,), (64, 128), (1, 1), swizzle=3)
+    parameter = Parameter("tensor_map", tensor="D", tensor_map=d)
+    return kernel(tensors=(Tensor("D", (4104, 200), "float16"),), parameters=(parameter,))
 
 
 # Condition: (a receipt and a kernel for which it just holds), (a neighbour for which it just does not).
@@ -67,7 +74,26 @@ NEIGHBOURS = {
     ),
     "cluster of two": ((Receipt(), kernel(cluster=(1, 2, 1))), (Receipt(), kernel(cluster=(2, 2, 1)))),
     "three warpgroups": ((Receipt(), kernel(block=(384, 1, 1))), (Receipt(), kernel(block=(256, 1, 1)))),
+    "exact maps": ((Receipt(), mapped(4104, 200)), (Receipt(), mapped(4352, 200))),
 }
+IN_PAIRS = ("multicast", "remote arrive", "cluster barrier")
+for name in IN_PAIRS:
+    NEIGHBOURS[f"{name} of a cluster"] = tuple(
+        (receipt, kernel(cluster=(2, 1, 1))) for receipt, _ in NEIGHBOURS[name]
+    )
+
+
+@pytest.mark.parametrize("name", IN_PAIRS)
+def test_what_is_of_a_cluster_is_asked_of_a_cluster(name):
+    alone, pair = kernel(cluster=(1, 1, 1)), kernel(cluster=(2, 1, 1))
+    assert not unmet(Receipt(), alone, [f"{name} of a cluster"]) and unmet(Receipt(), alone, [name])
+    assert unmet(Receipt(), pair, [f"{name} of a cluster"])
+
+
+def test_a_map_of_another_size_is_named():
+    assert "a map of D with 4,352 x 200 elements, where it has 4,104 x 200" in unmet(
+        Receipt(), mapped(4352, 200), ["exact maps"]
+    )[0]
 
 
 def test_every_condition_has_neighbours():

@@ -80,5 +80,5 @@ def test_points_of_the_readme_are_read(points, total):
 
 
 def test_a_step_that_is_not_there_is_named_with_those_that_are():
-    with pytest.raises(ValueError, match="'step11'; the steps are step01, .*step10"):
-        steps.find("step11")
+    with pytest.raises(ValueError, match="'step12'; the steps are step01, .*step11"):
+        steps.find("step12")

@@ -16,6 +16,9 @@ RISING = [f"step{n:02d}" for n in range(3, 11)]
 SQUARES = [4096, 8192]
 
 
+# what is past the library has a place, and nothing in it until it was recorded
+RUNGS = [s for s in steps.STEPS if s not in steps.PAST or s in {e["step"] for e in LADDER["entries"]}]
+
 both_dsls = pytest.mark.parametrize("dsl", DSLS)
 
 
@@ -39,7 +42,7 @@ def test_every_file_says_where_it_comes_from(name):
 
 def test_every_solution_was_right_and_got_all_its_points():
     assert [(e["dsl"], e["step"]) for e in LADDER["entries"]] == [
-        (dsl, step) for dsl in DSLS for step in steps.STEPS
+        (dsl, step) for dsl in DSLS for step in RUNGS
     ]
     for entry in LADDER["entries"]:
         assert entry["passed"] and entry["points"] == steps.find(entry["step"]).points, entry["name"]
@@ -111,9 +114,9 @@ def test_every_wrong_kernel_got_its_verdict_on_the_gpu(dsl, path):
 
 def test_every_solution_was_held_against_the_h200_at_three_sizes():
     assert "H200" in EMULATOR["provenance"]["gpu"] and EMULATOR["provenance"]["driver"]
-    sizes = {(dsl, step): 0 for dsl in DSLS for step in steps.STEPS}
+    sizes = {(dsl, step): 0 for dsl in DSLS for step in steps.STEPS if step not in steps.PAST}
     for run in EMULATOR["solutions"]:
-        sizes[run["dsl"], run["step"]] += 1
+        sizes[run["dsl"], run["step"]] = sizes.get((run["dsl"], run["step"]), 0) + 1
     assert all(count == 3 or step == "step01" for (_, step), count in sizes.items())  # step 1 has one size
 
 
