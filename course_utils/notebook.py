@@ -494,7 +494,7 @@ def shapes() -> None:
     with _at_work("drawing every shape", "The shapes cannot be drawn") as place:
         from course_utils.figures import plans as drawn
 
-        place.shows(drawn.shapes(recordings.load(), *recordings.peers()))
+        place.shows(drawn.shapes(recordings.load(), recordings.peers()))
 
 
 def _figure(value: float) -> str:

@@ -5,6 +5,7 @@ cuBLAS.
 from __future__ import annotations
 
 import statistics
+import textwrap
 from collections.abc import Callable, Mapping
 
 import matplotlib
@@ -14,7 +15,7 @@ from matplotlib.lines import Line2D
 
 from course_utils.figures.theme import BLUE, CARD, DPI, DSLS, GREY, GRID, INK, PURPLE, STYLE, TEAL, Picture
 from course_utils.plans import MOST, Plan
-from course_utils.recordings.tried import Point, Recorded, Rest, Size, chosen, is_plain
+from course_utils.recordings.tried import Peers, Point, Recorded, Rest, Size, chosen, is_plain
 
 Seconds = Callable[[int, int, int, Plan], float]
 WIDTH = 10.0  # inches
@@ -107,38 +108,34 @@ def _errors(axes: Axes, counted: list[tuple[Point, float]]) -> None:
 # -- every shape
 
 
-def shapes(
-    recorded: Recorded, peers: Mapping[str, Mapping[Size, float]], names: Mapping[Size, str]
-) -> Figure:
-    """Draw each shape's share of cuBLAS: step 11's, of step 10's tile, and of peers where they are recorded.
-
-    ``names`` are those of shapes that have one.
-    """
-    here = {key: point for key, point in chosen(recorded.points).items()}
+def shapes(recorded: Recorded, peers: Peers) -> Figure:
+    """Draw each shape's share of cuBLAS: step 11's, with step 10's tile, and peers'."""
+    here = chosen(recorded.points)
     sizes = sorted({size for _, size in here}, key=_kind)
-    height = 1.55 + 0.22 * max(len(sizes), 2)
+    height = 1.85 + 0.22 * max(len(sizes), 2)
     with matplotlib.rc_context(STYLE | AXES):
         figure = _figure(height, "Every shape beside cuBLAS")
         if not sizes:
             figure.text(0.1 / WIDTH, 0.5, NOTHING, size=9, color=GREY)
             return figure
-        wide = 2.35 / WIDTH
-        axes = figure.add_axes((wide, 0.85 / height, 0.985 - wide, 1 - 1.5 / height))
-        axes.set_yticks(range(len(sizes)), [_label(size, names) for size in sizes])
+        wide = 2.45 / WIDTH
+        axes = figure.add_axes((wide, 1.15 / height, 0.985 - wide, 1 - 1.8 / height))
+        axes.set_yticks(range(len(sizes)), [_label(size, peers.names) for size in sizes])
         axes.set_ylim(len(sizes) - 0.4, -0.6)
         axes.axvline(1, color=INK, linewidth=0.9)
         for row, size in enumerate(sizes):
             _row(axes, row, size, here, recorded.points)
         axes.set_xlim(axes.dataLim.x0 - 0.04, None)
         for row, size in enumerate(sizes):
-            _peers(axes, row, size, peers)
+            _peers(axes, row, size, peers.ratios)
         axes.set_xlabel("share of cuBLAS, burst", size=8, color=GREY)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:.2f}")
         axes.grid(axis="x", color=GRID, linewidth=0.6)
         axes.set_axisbelow(True)
         _bare(axes)
-        _key(figure, height, list(peers))
-        words = f"{_means(here)}\n{_footer(recorded.provenance)}"
+        _key(figure, height, list(peers.ratios))
+        also = "\n".join(textwrap.wrap(f"peers: {'; '.join(peers.said)}", 150)) if peers.said else ""
+        words = "\n".join(filter(None, (_means(here), also, _footer(recorded.provenance))))
         figure.text(0.1 / WIDTH, 0.1 / height, words, size=7, color=GREY, linespacing=1.35)
     return figure
 
@@ -151,7 +148,7 @@ def _kind(size: Size) -> tuple:
 
 def _label(size: Size, names: Mapping[Size, str]) -> str:
     text = " x ".join(map(str, size))
-    return f"{names[size]}  {text}" if size in names else text
+    return f"{names[size]}  {text}" if names.get(size) else text
 
 
 def _row(axes: Axes, row: int, size: Size, here: dict[tuple[str, Size], Point], points: list[Point]) -> None:

@@ -7,7 +7,6 @@ they are recorded, are in ``peers.json``.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
@@ -65,9 +64,9 @@ def load() -> Recorded:
     """The recorded plans, the oldest first; none where none were recorded. Of two of one plan and run the
     later counts.
 
-    Raises MeasuredError where the file is not what ``benchmarks/step11.py`` writes.
+    Raises MeasuredError.
     """
-    data = _read("step11")
+    data = measured.load("step11")
     try:
         points: dict[tuple, Point] = {}
         for point in filter(None, map(_point, data["entries"])):
@@ -75,7 +74,7 @@ def load() -> Recorded:
             points[_key(point)] = point
         at_once = {int(ctas): count for ctas, count in data.get("clusters_at_once", {}).items()}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise measured.MeasuredError(f"step11.json is no recording of plans: {error!r}") from None
+        raise measured.MeasuredError(f"step11.json has a plan of no known form: {error!r}") from None
     return Recorded(data["provenance"], at_once, list(points.values()))
 
 
@@ -98,27 +97,28 @@ def is_plain(point: Point) -> bool:
     return point.plan.cluster <= 2 and point.rest._replace(narrow=False) == Rest(overlap=overlap)
 
 
-def peers() -> tuple[dict[str, dict[Size, float]], dict[Size, str]]:
-    """Each peer's share of cuBLAS by size, and what the sizes are called; nothing where none is recorded."""
-    found: dict[str, dict[Size, float]] = {}
-    names: dict[Size, str] = {}
-    data = _read("peers")
-    for entry in data["entries"]:
-        size = _size(entry)
-        names[size] = entry["shape"]
-        if entry["timing"]:
-            peer = data.get("peers", {}).get(entry["peer"], entry["peer"]).partition(",")[0]
-            found.setdefault(peer, {})[size] = entry["timing"]["ratio"]
-    return found, names
+class Peers(NamedTuple):
+    """Each peer's share of cuBLAS by size, what the sizes are called, and a sentence on each peer."""
+
+    ratios: dict[str, dict[Size, float]]
+    names: dict[Size, str]
+    said: list[str]
 
 
-def _read(name: str) -> dict:
-    path = measured.FOLDER / f"{name}.json"
-    try:
-        data = json.loads(path.read_text()) if path.exists() else {}
-    except ValueError as error:
-        raise measured.MeasuredError(f"{path.name} is no JSON: {error}") from None
-    return {"provenance": {}, "entries": [], **data}
+def peers() -> Peers:
+    """What is recorded of other libraries, burst; nothing where nothing is. Raises MeasuredError."""
+    found = Peers({}, {}, [])
+    for path in sorted(measured.FOLDER.glob("peers*.json")):
+        data = measured.load(path.stem)
+        said = data.get("peers", {})
+        for entry in data["entries"]:
+            peer = said.get(entry["peer"], entry["peer"])
+            if peer not in found.said:
+                found.said.append(peer)
+            found.names[_size(entry)] = entry.get("shape", "")
+            if entry["timing"]:
+                found.ratios.setdefault(peer.partition(",")[0], {})[_size(entry)] = entry["timing"]["ratio"]
+    return found
 
 
 def _size(entry: dict) -> Size:

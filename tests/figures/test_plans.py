@@ -9,12 +9,16 @@ from course_utils.figures.bound import bound
 from course_utils.figures.plans import predicted, shapes
 from course_utils.plans import Plan
 from course_utils.recordings import measured, tried
-from course_utils.recordings.tried import Point, Recorded, Rest
+from course_utils.recordings.tried import Peers, Point, Recorded, Rest
 from tests.figures.test_counters import texts
 from tests.recordings.test_counters import entry, recording
 
 HERE = {"gpu": "NVIDIA H200", "date": "2026-01-02", "driver": "580"}
+NOBODY = Peers({}, {}, [])
 SQUARE, RAGGED = (4096, 4096, 4096), (4104, 4104, 4104)
+PEERS = Peers(
+    {"cublasLt": {SQUARE: 1.01}, "other": {SQUARE: 0.4}}, {SQUARE: "square 4096"}, ["cublasLt, at its best"]
+)
 
 
 def point(plan=Plan(), rest=Rest(), ratio=1.0, size=SQUARE, dsl="cute", mode="burst", name="tried"):  # noqa: B008
@@ -57,22 +61,19 @@ def test_an_outcome_within_the_noise_is_none(gains, says):
     assert candidates.outcome(gains) == says
 
 
-def test_the_committed_recording_has_every_kind_of_candidate():
+def test_what_the_text_says_of_the_committed_recording():
     head, rows = candidates.table(tried.load())
-    came = {row[0]: row[-2] for row in rows}
-    for words in (
-        "132 CTAs",
-        "clusters of 4",
-        "256 x 128",
-        "three stages",
-        "panels of 4",
-        "128 x 224, 132 CTAs",
-    ):
-        assert came[words] == "loses", words
-    assert came["D leaves while the next tile is multiplied"] == "wins"
-    assert came["K always forwards"] == came["L2: evict D first"] == "changes nothing"
-    assert {"4096", "8192", "8192 x 2304 x 5120"} <= set(head)
+    came: dict[str, set] = {}
+    for row in rows:
+        came.setdefault(row[0], set()).add(row[-2])
+    assert came["D leaves while the next tile is multiplied"] == {"wins"}
+    for words in ("clusters of 4", "256 x 128", "three stages"):
+        assert came[words] == {"loses"}, words
+    assert came["K always forwards"] == came["L2: evict D first"] == {"changes nothing"}
+    assert {"4096", "8192", "8192 x 2304 x 5120", "16384"} <= set(head)
     assert all("{" not in row[-1] for row in rows)
+    large = {row[0]: row[head.index("16384")] for row in rows if row[1] == "CuTe DSL"}
+    assert large["256 x 192, no cluster, 132 CTAs, panels of 10"] > "+4"
 
 
 # -- a model beside the record
@@ -94,7 +95,7 @@ def test_a_model_that_raises_is_not_hidden():
         predicted(recorded(point()), lambda M, N, K, plan: 1 / 0)
 
 
-@pytest.mark.parametrize("draw", [lambda none: predicted(none, None), lambda none: shapes(none, {}, {})])
+@pytest.mark.parametrize("draw", [lambda none: predicted(none, None), lambda none: shapes(none, NOBODY)])
 def test_without_plans_a_picture_says_so(draw):
     assert "No plans are recorded yet." in texts(draw(Recorded({}, {}, [])))
 
@@ -105,7 +106,7 @@ def test_without_plans_a_picture_says_so(draw):
 def test_each_shape_has_a_row_ragged_ones_last():
     fits = point(Plan(128, 208, 1, 132), ratio=0.98, size=RAGGED, name="chosen: 128x208")
     points = [point(size=RAGGED, ratio=0.9), fits, point(ratio=1.02), point(ratio=1.04, dsl="tilelang")]
-    figure = shapes(recorded(*points), {"cublaslt": {SQUARE: 1.01}}, {SQUARE: "square 4096"})
+    figure = shapes(recorded(*points), PEERS)
     (axes,) = figure.axes
     labels = [label.get_text() for label in axes.get_yticklabels()]
     assert labels == ["square 4096  4096 x 4096 x 4096", "4104 x 4104 x 4104"]
@@ -113,7 +114,13 @@ def test_each_shape_has_a_row_ragged_ones_last():
     mean = math.sqrt(1.02 * 0.98)
     assert f"CuTe DSL: 2 shapes, geometric mean {mean:.3f}, least 0.980 at 4104 x 4104 x 4104" in said
     (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()][-2:] == ["with step 10's tile", "cublaslt"]
+    assert [text.get_text() for text in legend.get_texts()][-3:] == [
+        "with step 10's tile",
+        "cublasLt",
+        "other",
+    ]
+    assert "peers: cublasLt, at its best" in said
+    assert "0.40" in [text.get_text() for text in axes.texts]  # too far to the left for a mark
     # cuBLAS's line, three marks, a line from step 10's tile and its mark, a peer
     assert len(axes.lines) == 1 + 3 + 2 + 1
 

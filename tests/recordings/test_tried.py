@@ -8,7 +8,16 @@ from course_utils.plans import Plan, choose
 from course_utils.recordings import measured, tried
 from course_utils.recordings.tried import Rest
 
-TIMING = {"seconds": 2e-4, "tflops": 687.0, "ratio": 0.9}
+SQUARE = [4096] * 3
+TIMING = {
+    "seconds": 2e-4,
+    "tflops": 687.0,
+    "ratio": 0.9,
+    "cublas_tflops": 763.0,
+    "mode": "burst",
+    "size": SQUARE,
+}
+WHERE = {"gpu": "NVIDIA H200", "driver": "580", "torch": None, "date": "2026-01-02", "versions": {}}
 OLD = {
     "block_M": 128,
     "block_N": 192,
@@ -42,7 +51,7 @@ def recorded(monkeypatch, tmp_path):
     monkeypatch.setattr(measured, "FOLDER", tmp_path)
 
     def write(*entries, **more):
-        (tmp_path / "step11.json").write_text(json.dumps({"provenance": {}, "entries": entries, **more}))
+        (tmp_path / "step11.json").write_text(json.dumps({"provenance": WHERE, "entries": entries, **more}))
         return tried.load()
 
     return write
@@ -50,7 +59,7 @@ def recorded(monkeypatch, tmp_path):
 
 def test_without_a_recording_there_is_nothing(monkeypatch, tmp_path):
     monkeypatch.setattr(measured, "FOLDER", tmp_path)
-    assert tried.load() == ({}, {}, []) and tried.peers() == ({}, {})
+    assert tried.load() == ({}, {}, []) and tried.peers() == ({}, {}, [])
 
 
 def test_both_forms_are_read_into_one(recorded):
@@ -82,15 +91,33 @@ def test_what_the_chooser_takes_is_shown_else_what_an_earlier_one_took_else_step
 
 
 def test_peers_are_read_by_name_and_size(recorded, tmp_path):
-    one = {"peer": "cublaslt", "shape": "square 64", "size": [64, 64, 64], "timing": TIMING}
+    one = {"peer": "cublaslt", "shape": "square 4096", "size": SQUARE, "timing": TIMING}
     lost = {**one, "peer": "tileops_gemm", "timing": None}
-    (tmp_path / "peers.json").write_text(json.dumps({"provenance": {}, "entries": [one, lost]}))
-    assert tried.peers() == ({"cublaslt": {(64, 64, 64): 0.9}}, {(64, 64, 64): "square 64"})
+    said = {"cublaslt": "cublasLt, the best of its heuristics"}
+    (tmp_path / "peers.json").write_text(
+        json.dumps({"provenance": WHERE, "peers": said, "entries": [one, lost]})
+    )
+    ratios, names, sentences = tried.peers()
+    assert ratios == {"cublasLt": {(4096,) * 3: 0.9}} and names == {(4096,) * 3: "square 4096"}
+    assert sentences == [said["cublaslt"], "tileops_gemm"]
 
 
-@pytest.mark.parametrize("text", ["{", '{"entries": [{}]}', '{"entries": [3]}', '{"entries": 1}'])
-def test_another_file_is_told_by_its_name(monkeypatch, tmp_path, text):
+def test_what_two_runs_have_is_kept_of_both(recorded):
+    again = entry(NEW, timing={**TIMING, "ratio": 1.1}, run=2)
+    assert [(p.run, p.ratio) for p in recorded(entry(NEW), again).points] == [(1, 0.9), (2, 1.1)]
+
+
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        ("{", "is not a results file"),
+        ('{"entries": 1}', "is not a results file"),
+        (json.dumps({"provenance": WHERE, "entries": [3]}), "entry 0 lacks"),
+        (json.dumps({"provenance": WHERE, "entries": [entry({})]}), "has a plan of no known form"),
+    ],
+)
+def test_another_file_is_told_by_its_name(monkeypatch, tmp_path, text, says):
     monkeypatch.setattr(measured, "FOLDER", tmp_path)
     (tmp_path / "step11.json").write_text(text)
-    with pytest.raises(measured.MeasuredError, match=r"step11\.json is no"):
+    with pytest.raises(measured.MeasuredError, match=f"step11.json.*{says}"):
         tried.load()
