@@ -23,6 +23,7 @@ DONE = [
     "08_deeper_pipeline",
     "09_cluster",
     "10_multi_consumer",
+    "16_past_the_library",
 ]
 
 
