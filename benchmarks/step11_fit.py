@@ -35,6 +35,8 @@ def terms(size: list[int], plan: dict) -> list[float]:
 def usable(entry: dict) -> bool:
     """Whether the model is about this point: a burst, no cluster that waits for room, no L2 hints."""
     plan = entry["plan"]
+    if entry["run"] != 1:  # later runs tried what this fit chose
+        return False
     if not entry["timing"] or entry["mode"] != "burst" or any(plan.get("keep") or ()):
         return False
     if plan.get("cluster_N", 1) > 1 or (plan.get("cluster") or plan["cluster_M"]) > 2:

@@ -16,7 +16,7 @@ def prepare(A: torch.Tensor, B: torch.Tensor, D: torch.Tensor) -> Callable[[], t
         raise NotInstalled(f"pip install of tile-ai/TileOPs brings it ({error})") from error
     (M, K), N = A.shape, B.shape[0]
     if hasattr(ops, "GemmFwdOp"):  # newer releases know sizes by the call, and B as (N, K)
-        gemm = ops.GemmFwdOp()
+        gemm = ops.GemmFwdOp(tune=True)
     else:
         gemm = ops.GemmOp(M, N, K, trans_b=True, dtype=A.dtype, tune=True)
     gemm(A, B)  # compiles
