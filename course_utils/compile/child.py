@@ -43,6 +43,7 @@ MEMORY = 2 << 30  # bytes above what the parent holds; the largest solution take
 FILE = header.HEAP  # bytes in a file, and of what is printed; NVRTC's header is the largest
 PRINTED = 4_000  # characters
 SAID = 300  # characters of a compiler's last words
+ASLEEP = 20.0  # seconds in which a child took no processor time; a compile takes some in each
 TICK = 0.05  # seconds between two looks at a child whose pipe says nothing
 PR_SET_PDEATHSIG = 1  # prctl(2)
 CRASHES = {
@@ -78,15 +79,22 @@ def each(
     ``find_line`` compiles again, in another child, what ended the compiler at no line that Python knows, and
     raises CompileError whose text is the place (``guard.at``) and whose stage is "place".
 
-    Who stops asking closes the iterator, which ends the child. Raises CompileError for whatever the factory
-    or its compiler does, and RuntimeError for a fault of the course's own.
+    A child that sleeps is ended, and another one tried, once. Who stops asking closes the iterator, which
+    ends the child. Raises CompileError for whatever the factory or its compiler does, and RuntimeError for a
+    fault of the course's own.
     """
     calls = [(size, f"{name}({', '.join(map(str, size))})") for size in sizes]
-    with cache.scratch() as folder, contextlib.closing(_Child(folder)) as child:
+    with cache.scratch() as folder, contextlib.ExitStack() as children:
+        child = children.enter_context(contextlib.closing(_Child(folder)))
         child.start(compile_one, calls)
-        for size, call in calls:
+        for done, (size, call) in enumerate(calls):
             try:
-                made = child.answer(call)
+                try:
+                    made = child.answer(call)
+                except _Asleep:  # at a lock, it may be, that a thread of the parent held when it forked
+                    child = children.enter_context(contextlib.closing(_Child(folder)))
+                    child.start(compile_one, calls[done:])
+                    made = child.answer(call)
             except _Crash as crash:
                 if find_line is None:
                     raise
@@ -94,6 +102,10 @@ def each(
                     other.start(lambda *size: find_line(lambda: compile_one(*size)), [(size, call)])
                     raise crash.at(other) from None
             yield made
+
+
+class _Asleep(CompileError):
+    """The child took no processor time for ``ASLEEP`` seconds."""
 
 
 class _Crash(CompileError):
@@ -182,6 +194,7 @@ class _Child:
     def _read(self, call: str) -> bytes:
         """One block of the pipe. Raises CompileError where the child dies or the time is over."""
         deadline, open_ = time.monotonic() + LIMIT, True
+        ticks, since = -1, time.monotonic()
         while True:
             if len(self._received) >= 8:
                 (length,) = struct.unpack_from("<Q", self._received)
@@ -202,9 +215,16 @@ class _Child:
             elif ended := os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 raise self._death(call, ended.si_code == os.CLD_EXITED, ended.si_status)
             elif not left:
-                raise self._late(call)
+                text = f"{call} did not end within {LIMIT:g} s: is there a Python loop in it that never ends?"
+                raise CompileError("trace", text + self._abort(), _cut(self._printed))
+            elif (taken := _ticks(self._pid)) != ticks:
+                ticks, since = taken, time.monotonic()
+            elif time.monotonic() - since > ASLEEP:
+                text = f"{call} did nothing for {ASLEEP:g} s: does it sleep, or wait for something?"
+                raise _Asleep("trace", text + self._abort(), _cut(self._printed))
 
-    def _late(self, call: str) -> CompileError:
+    def _abort(self) -> str:
+        """End the child; the learner's line that it was at."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGABRT)  # faulthandler writes the stack down
         limit = time.monotonic() + 1
@@ -212,8 +232,7 @@ class _Child:
             if os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 break
             time.sleep(TICK / 10)
-        text = f"{call} did not end within {LIMIT:g} s: is there a Python loop in it that never ends?"
-        return CompileError("trace", text + self._place(), _cut(self._printed))
+        return self._place()
 
     def _death(self, call: str, exited: bool, number: int) -> CompileError:
         """What became of a child that ended without an answer."""
@@ -322,6 +341,12 @@ def end_with(parent: int) -> None:
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it has ended meanwhile
         os._exit(1)
+
+
+def _ticks(pid: int) -> int:
+    """Processor time that a process and those it waited for took, in clock ticks (proc(5), stat)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15]))
 
 
 def _block(head: dict, blob: bytes) -> bytes:

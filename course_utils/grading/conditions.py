@@ -38,6 +38,7 @@ OWN = "own barriers and fences"
 
 # How a diagnosis begins that has found no cause.
 GUESS = "(?:Every tile is|Some tiles are wholly) wrong"
+LARGEST_SIDE = 2 * 256  # of a cluster's tile
 LARGEST_TILE = 256 * 256  # elements of D; no CTA of this course holds a larger accumulator
 # of a launch and of an order of tiles, in either DSL
 LAUNCH, ORDER = r"T\.\w*Kernel\(|\.launch\(", r"TileScheduler\(|^\s*order ="
@@ -597,6 +598,40 @@ def located(answer: Answer) -> Answer:
     explains = explains and not diagnosis.startswith("The kernel wrote") and "mirror place" not in diagnosis
     both = (told, diagnosis) if explains else (diagnosis, told)
     return replace(answer, diagnosis=" ".join(both))
+
+
+def at_the_edge(answer: Answer, artifact: Artifact) -> Answer:
+    """A wrong answer of a kernel whose tiles may hang over D's edge, with what leaves a part of it out: TMA
+    that brings zeros from outside, and drops what is stored there, is then as it should be.
+    """
+    facts = answer.facts or {}
+    if answer.findings or not answer.finished or not facts:
+        return answer
+    (M, N, K), told = artifact.problem, ""
+    a = artifact.tensors[0].name
+    columns, left = divmod(_once(facts, f"elements of {a} loaded"), M)
+    wrote = re.match(r"The kernel wrote D\[0:(\d+), 0:(\d+)\] alone", answer.diagnosis)
+    short = [full - int(end) for full, end in zip((M, N), wrote.groups(), strict=True)] if wrote else []
+    busy = _once(facts, "CTAs with a tile")
+    idle = busy - _once(facts, "CTAs that store")
+    if idle > 0:
+        told = (
+            f"{idle} of {busy} CTAs multiply a tile of D and store nothing: where no tile follows that takes "
+            "it along, what stores the last one?"
+        )
+    elif not left and K - BLOCK_K < columns < K:
+        told = (
+            f"The loads bring {columns:,} of {a}'s {K:,} columns: the last K tile is short, and is left out. "
+            "Does the count of K tiles round up?"
+        )
+    elif wrote and max(short) < LARGEST_SIDE:
+        told = (
+            f"{wrote[0]}, of {M} x {N}: tiles at the edge are left "
+            "out. Does their count round up where the last one is not whole?"
+        )
+    if not told:
+        return answer
+    return replace(answer, diagnosis=told, remarks=(*answer.remarks, answer.diagnosis))
 
 
 def asks_for_own(requires: Iterable[str], artifact: Artifact) -> bool:

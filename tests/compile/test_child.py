@@ -114,6 +114,20 @@ def test_a_forgotten_retile():
     assert compile_factory(solution("cute"), "cute", SIZE).grid == (1, 1, 1)
 
 
+def test_a_factory_that_sleeps(monkeypatch):
+    monkeypatch.setattr(child, "ASLEEP", 0.3)
+    refused(factory("time.sleep(9)"), "did nothing for 0.3 s", "line 5: time.sleep(9)")
+
+
+def test_a_child_that_slept_is_tried_again(monkeypatch, tmp_path):
+    """As one does whose parent had a thread that held a lock."""
+    monkeypatch.setattr(child, "ASLEEP", 0.5)
+    once = f"if not os.path.exists({str(tmp_path / 'once')!r}):\n    open({str(tmp_path / 'once')!r}, 'w')\n"
+    gemm = factory(once + "    time.sleep(9)")
+    with closing(compile_sizes(gemm, "tilelang", [SIZE, SIZE])) as made:
+        assert [compiled.artifact.grid for compiled in made] == [(1, 1, 1)] * 2
+
+
 def test_an_endless_factory(monkeypatch):
     monkeypatch.setattr(child, "LIMIT", 0.3)
     ahead = "def spin():\n    while True: pass"
