@@ -469,7 +469,8 @@ def tried() -> None:
         from course_utils.figures import candidates
 
         recorded = recordings.load()
-        place.shows(_table(*candidates.table(recorded)))
+        head, rows = candidates.table(recorded)
+        place.shows(Words(_table(head, rows).text, candidates.markup(head, rows)))
         gpu, date, driver = (recorded.provenance.get(name) for name in ("gpu", "date", "driver"))
         _say(
             f"Change of the share of cuBLAS, hot where it says so; within {candidates.NOISE:.1%} is none. "

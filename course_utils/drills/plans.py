@@ -31,9 +31,9 @@ def waves(rng: Random) -> Question:
     right, at_once = plan_waves(M, N, tile, cluster, ctas), ctas // cluster
     down, across = ceil_div(M, tile[0] * cluster), ceil_div(N, tile[1])
     inside = M // (tile[0] * cluster) * (N // tile[1])
-    what = "clusters of two, one below the other" if cluster == 2 else "CTAs"
+    what = "clusters of two, one CTA below the other," if cluster == 2 else "CTAs"
     return number(
-        f"D is {M} x {N}. Tiles are {tile[0]} x {tile[1]}; {at_once} {what}, share them. How many waves?",
+        f"D is {M} x {N}. Tiles are {tile[0]} x {tile[1]}; {at_once} {what} share them. How many waves?",
         right,
         {
             inside // at_once: "What hangs over the edge is work too, and a part of a wave is one.",

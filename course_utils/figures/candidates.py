@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections import Counter
 from math import prod
 from typing import NamedTuple
@@ -133,6 +134,23 @@ TRIED = (
     Candidate("128 x 160, 132 CTAs", _TILE, Plan(128, 160, num_ctas=132)),
 )
 Place = tuple[Size, str]  # a size and a mode
+
+
+def markup(head: list[str], rows: list[list[str]]) -> str:
+    """The table as HTML: why stands below the last row of what it is about."""
+    around, soft = "padding:2px 10px;text-align:left", "padding:0 10px 8px;text-align:left;opacity:0.75"
+    lines = [_line("th", head[:-1], around)]
+    for row, after in zip(rows, [*rows[1:], [""]], strict=True):
+        lines.append(_line("td", row[:-1], around))
+        if after[0] != row[0]:
+            why = html.escape(row[-1])
+            lines.append(f"<tr><td colspan='{len(head) - 1}' style='{soft}'>{why}</td></tr>")
+    return f"<table>{''.join(lines)}</table>"
+
+
+def _line(tag: str, cells: list[str], style: str) -> str:
+    inside = "".join(f"<{tag} style='{style}'>{html.escape(cell)}</{tag}>" for cell in cells)
+    return f"<tr>{inside}</tr>"
 
 
 def table(recorded: Recorded) -> tuple[list[str], list[list[str]]]:

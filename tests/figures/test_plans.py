@@ -46,6 +46,8 @@ def test_a_candidate_is_held_against_what_it_differs_from(monkeypatch):
         ["clusters of 4", "CuTe DSL", "-50.0%", "loses"],
     ]
     assert "only 30 of them run at once" in rows[1][-1]
+    page = candidates.markup(head, [*rows, rows[1]])
+    assert page.count("<tr>") == 1 + 3 + 2 and page.count("only 30 of them") == 1
 
 
 @pytest.mark.parametrize(
