@@ -12,7 +12,8 @@ gemm = plant(
     STEP,
     "tilelang",
     (
-        "                if overlap and tiles.current_iter > 0:  # the last tile has none after it\n"
+        "                if overlap and tiles.current_iter > 0:"
+        "  # the last tile has none after it\n"
         "                    for c in T.unroll(chunks):\n"
         "                        store(c, tiles.current_iter - 1, m_last, n_last, *way)\n",
         "",
