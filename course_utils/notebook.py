@@ -470,6 +470,9 @@ def tried() -> None:
 
         recorded = recordings.load()
         head, rows = candidates.table(recorded)
+        if not rows:
+            place.shows(_paragraph("No plans are recorded yet."))
+            return
         place.shows(Words(_table(head, rows).text, candidates.markup(head, rows)))
         gpu, date, driver = (recorded.provenance.get(name) for name in ("gpu", "date", "driver"))
         _say(

@@ -140,9 +140,9 @@ def markup(head: list[str], rows: list[list[str]]) -> str:
     """The table as HTML: why stands below the last row of what it is about."""
     around, soft = "padding:2px 10px;text-align:left", "padding:0 10px 8px;text-align:left;opacity:0.75"
     lines = [_line("th", head[:-1], around)]
-    for row, after in zip(rows, [*rows[1:], [""]], strict=True):
+    for place, row in enumerate(rows):
         lines.append(_line("td", row[:-1], around))
-        if after[0] != row[0]:
+        if place + 1 == len(rows) or rows[place + 1][0] != row[0]:
             why = html.escape(row[-1])
             lines.append(f"<tr><td colspan='{len(head) - 1}' style='{soft}'>{why}</td></tr>")
     return f"<table>{''.join(lines)}</table>"

@@ -74,6 +74,10 @@ def test_what_the_text_says_of_the_committed_recording():
     assert came["K always forwards"] == came["L2: evict D first"] == {"changes nothing"}
     assert {"4096", "8192", "8192 x 2304 x 5120", "16384"} <= set(head)
     assert all("{" not in row[-1] for row in rows)
+    for row in rows:
+        if row[0].startswith(("panels", "L2", "K always", "Hilbert", "no cluster")):
+            gains = [row[head.index(size)] for size in ("4096", "8192") if row[head.index(size)]]
+            assert all(float(gain[:-1]) < 0.5 for gain in gains), row
     large = {row[0]: row[head.index("16384")] for row in rows if row[1] == "CuTe DSL"}
     assert large["256 x 192, no cluster, 132 CTAs, panels of 10"] > "+4"
 
