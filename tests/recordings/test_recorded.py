@@ -37,7 +37,7 @@ def test_every_file_says_where_it_comes_from(name):
     assert "H200" in provenance["gpu"]
     assert all(provenance[key] for key in ("driver", "cuda_driver", "torch", "date"))
     assert {"tilelang", "nvrtc"} <= set(provenance["versions"])
-    assert name == "variants" or "nvidia-cutlass-dsl" in provenance["versions"]  # variants are TileLang's
+    assert name == "variants" or "nvidia-cutlass-dsl" in provenance["versions"]
 
 
 def test_every_solution_was_right_and_got_all_its_points():
