@@ -10,12 +10,14 @@ from __future__ import annotations
 import contextlib
 import difflib
 import html
+import inspect
+import json
 import os
 import re
 import sys
 import textwrap
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,18 +25,22 @@ from IPython import get_ipython
 from IPython.core.displaypub import DisplayPublisher
 from IPython.display import display
 
-from course_utils.artifact import SM_COUNT
+from course_utils.artifact import SM_COUNT, TensorMap
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS, NotYet, compile_factory
 from course_utils.compile.load import (
     BEGIN,
     END,
     file_source,
+    load_factory_source,
     load_planted,
     planted,
     solution_path,
     without_markers,
 )
+from course_utils.drills import bugs
+from course_utils.drills.bugs import find_the_bug as find_the_bug
+from course_utils.drills.quiz import quiz as quiz
 from course_utils.drills.show import drill as drill
 from course_utils.figures.moving import moving as moving
 from course_utils.figures.tiles import order
@@ -44,10 +50,11 @@ from course_utils.grading import maps, steps
 from course_utils.grading import plan as models
 from course_utils.grading.going import Told
 from course_utils.grading.verdict import Verdict, as_html, interrupted
-from course_utils.ptx import receipts
+from course_utils.ptx import paths, receipts
 from course_utils.recordings import measured, progress
 from course_utils.recordings import tried as recordings
 from course_utils.run import backends, client
+from course_utils.tma.rules import violations
 
 # a DSL imports tqdm, which would say so in a learner's cell
 warnings.filterwarnings("ignore", message="IProgress not found")
@@ -60,11 +67,8 @@ if _shell is not None:  # a check before its cell has run is told so: no NameErr
 backends.warm_up()  # the emulator imports its libraries while the notebook imports a DSL
 
 OUTCOMES = {
-    "right": "right: the numbers are right, and something else is missing",
-    "wrong": "wrong: it ends, and the numbers are wrong",
-    "race": "race: nothing orders two accesses; the numbers may come out right or wrong",
-    "hang": "hang: it never ends",
-    "fault": "fault: the GPU ends it with an error",
+    "right": f"right: {bugs.OUTCOMES['nothing']}",
+    **{name: f"{name}: {bugs.OUTCOMES[name]}" for name in ("wrong", "race", "hang", "fault")},
     "refused": "refused: the driver takes no such tensor map, and nothing is launched",
     "no kernel": "no kernel: it does not compile",
 }
@@ -322,7 +326,10 @@ def receipt(step: str, gemm: object = None, dsl: str = "tilelang") -> None:
 
 
 def _compiled_receipt(step: str, gemm: object, dsl: str) -> dict[str, str]:
-    artifact = compile_factory(gemm, dsl, steps.find(step).emulated[0][0])
+    if step in steps.COPY_CASES:
+        artifact = compile_factory(gemm, dsl, steps.COPY_CASES[step].shapes[0], "copy")
+    else:
+        artifact = compile_factory(gemm, dsl, steps.find(step).emulated[0][0])
     return dict(receipts.table(receipts.read_ptx(artifact.ptx), artifact))
 
 
@@ -665,6 +672,151 @@ def panels(tiles_M: int, tiles_N: int, at_once: int = SM_COUNT) -> None:
             rows.append([name, str(A), str(B), str(A + B)])
         head = ["columns in a panel", "rows of A", "columns of B", "different tiles"]
         place.shows(_table(head, rows))
+
+
+def table(head: Iterable[object], rows: Iterable[Iterable[object]]) -> None:
+    """Show what a cell has computed: rows, each as long as ``head``. Raises nothing."""
+    with _at_work("computing", "The table cannot be shown") as place:
+        made = [[f"{cell:,}" if type(cell) is int else str(cell) for cell in row] for row in rows]
+        place.shows(_table([str(cell) for cell in head], made))
+
+
+def look(copy: Callable, *shape: int, dsl: str = "tilelang", title: str = "X of") -> None:
+    """Compile ``copy(*shape)`` and show by which path X comes and Y goes, their tensor maps, and whether the
+    emulator finds every byte in its place. Raises nothing.
+
+    ``title`` stands before the shape.
+    """
+    named = f"{title} {_by(shape)}"
+    with _at_work(f"compiling a copy, {named}", f"{named}: the path cannot be told") as place:
+        try:
+            artifact = compile_factory(copy, dsl, shape, "copy")
+        except CompileError as error:
+            place.shows(_paragraph(f"{named}: no kernel. {str(error).splitlines()[0]}"))
+            return
+        maps = {p.tensor: p.tensor_map for p in artifact.parameters if p.tensor_map}
+        rows = []
+        for crossing in paths.copies(artifact, textwrap.dedent(inspect.getsource(copy))):
+            found = maps.get(crossing.tensor)
+            strides = ", ".join(f"{stride:,}" for stride in found.strides) if found else ""
+            vain = "; tensor TMA was asked for" if crossing.finding else ""
+            rows.append([crossing.tensor, f"{crossing}{vain}", str(found or "none"), strides])
+        place.says(f"emulating a copy, {named}")
+        answer = backends.Emulator(schedules=(0,)).ask(backends.Launch(shape, artifact, "copy"))
+        place.shows(_table([named, "path: instructions", "tensor map", "its strides, bytes"], rows))
+        _say("Bytes: " + ("right" if answer.ok else answer.diagnosis or answer.detail))
+
+
+def ask_driver(questions: Iterable[tuple[TensorMap, int]]) -> None:
+    """Ask this machine's driver about tensor maps, each with its address in bytes past an aligned one, and
+    show what it and the rules say. Raises nothing.
+    """
+    with _at_work("asking the driver", "The driver cannot be asked") as place:
+        device, reason = backends.find_gpu()
+        if device is None:
+            place.shows(_paragraph(f"No driver to ask: {reason}. The recorded verdicts have to do."))
+            return
+        rows = [
+            [str(asked), _driver_says(asked, address), "illegal" if violations(asked, address) else "legal"]
+            for asked, address in questions
+        ]
+        place.shows(_table(["tensor map", "the driver", "the rules"], rows))
+
+
+def _driver_says(asked: TensorMap, address: int) -> str:
+    import torch
+
+    from course_utils.run.gpu.launch import DriverError, encode
+
+    torch.zeros(1, device="cuda")  # the driver answers in a context only
+    try:
+        encode(asked, 2**46 + address)
+    except (DriverError, ValueError):  # ValueError: cuda-bindings knows no such code
+        return "illegal"
+    return "legal"
+
+
+def chart(case: str) -> None:
+    """Show what an H200 was recorded to do with a kernel to be repaired ("case13a"): the symptom alone.
+
+    Raises nothing.
+    """
+    with _at_work("reading the chart", "The chart cannot be shown") as place:
+        data = measured.load("wrong")
+        entry = next(e for e in data["entries"] if e["name"] == " ".join(steps.REPAIRS[case]))
+        results = next(part for part in entry["checks"] if part["name"] == "results")
+        rows = []
+        for line in results["detail"].splitlines():
+            sentence, at = line.split(". ")[0], "at M, N, K = "
+            size, _, said = sentence.removeprefix(at).partition(": ")
+            rows.append([size, said] if sentence.startswith(at) else ["all that were tried", sentence])
+        where = data["provenance"]
+        place.shows(_table(["M, N, K", f"{where['gpu']}, {where['date']}"], rows))
+
+
+def at_sizes(gemm: object, *sizes: tuple[int, int, int]) -> None:
+    """Emulate the first and the last CTA of a TileLang kernel at each size, and show how it ends.
+
+    Raises nothing.
+    """
+    with _at_work("compiling", "The sizes cannot be tried") as place:
+        head, rows = ["M, N, K", "in the emulator"], []
+        for size in sizes:
+            place.says(f"emulating {_by(size)}")
+            rows.append([_by(size), _ended(gemm, size)])
+            place.moves(_table(head, rows))
+        place.shows(_table(head, rows))
+
+
+def _ended(gemm: object, size: tuple[int, int, int]) -> str:
+    try:
+        artifact = compile_factory(gemm, "tilelang", size)
+    except CompileError as error:
+        return f"no kernel: {error}"
+    answer = backends.Emulator(schedules=(0,)).ask(backends.Launch(size, artifact, ctas=(0, -1)))
+    return "right" if answer.ok else "not right" if answer.finished else "never ends"
+
+
+def taken_out(step: str, dsl: str, calls: dict[str, str]) -> None:
+    """Count instructions in the PTX of a step's solution, before and after every line that begins with a call
+    is taken out of its source. Raises nothing.
+
+    ``calls`` maps a call ("T.sync_threads") to the instruction that it is counted by ("bar.sync").
+    """
+    with _at_work(f"compiling {step} ({dsl})", "The instructions cannot be counted") as place:
+        lines = solution_path(step, dsl).read_text().splitlines()
+        size = steps.trace_size(step)
+
+        def ptx(without: str) -> str:
+            kept = [line for line in lines if not without or not line.strip().startswith(without)]
+            return compile_factory(load_factory_source("\n".join(kept), step), dsl, size).ptx
+
+        given, rows = ptx(""), []
+        for call, instruction in calls.items():
+            place.says(f"compiling {step} ({dsl}) without {call}")
+            counts = [str(text.count(instruction)) for text in (given, ptx(call))]
+            rows.append([call, instruction, *counts])
+        place.shows(_table([f"taken out of {step}", "counted in the PTX", "before", "after"], rows))
+
+
+def recorded_fences() -> None:
+    """Show in how many launches an H200 got wrong numbers, by where a proxy fence stood. Raises nothing."""
+    with _at_work("reading the record", "The record cannot be shown") as place:
+        data = json.loads((measured.FOLDER / "proxy_fence.json").read_text())
+        counted = {
+            (row["fence"], row["hazard"]): f"{row['launches_wrong']} of {row['launches']}"
+            for row in data["rows"]
+            if row["hand"] == "bar.sync"
+        }
+        fences, hazards = (list(dict.fromkeys(key[i] for key in counted)) for i in (0, 1))
+        rows = [[fence, *(counted[fence, hazard] for hazard in hazards)] for fence in fences]
+        place.shows(_table(["fence", *hazards], rows))
+        _say(f"Launches with wrong numbers. Recorded: {data['device']['name']}, {data['recorded']}.")
+
+
+def _by(size: Iterable[int]) -> str:
+    """ "256 x 768 x 320"."""
+    return " x ".join(map(str, size))
 
 
 def _say(text: str) -> None:

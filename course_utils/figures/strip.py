@@ -6,7 +6,7 @@ import html
 import re
 from pathlib import Path
 
-from course_utils.grading import steps
+from course_utils.grading import steps, verdict
 from course_utils.recordings import progress
 
 _NAME = re.compile(r"(\d\d[a-z]?)_(\w+)\.ipynb")
@@ -64,7 +64,7 @@ def markup(here: str, folder: Path) -> str:
 def _points(kept: dict, number: str) -> str:
     if not (of := most(number)):
         return ""
-    return f"{round(reached(kept, number), 1):g} of {of:g}"
+    return f"{verdict.number(reached(kept, number))} of {of:g}"
 
 
 def _box(kept: dict, number: str, name: str, here: bool) -> str:

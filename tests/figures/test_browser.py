@@ -1,10 +1,8 @@
 """The timeline and the figures of the text, in a real browser: by keyboard and by mouse, on light and on dark."""
 
 import os
-import shutil
 
 import pytest
-from playwright.sync_api import sync_playwright
 
 from course_utils.compile import load as loading
 from course_utils.compile.factory import compile_factory
@@ -13,10 +11,10 @@ from course_utils.figures.player import Player
 from course_utils.figures.timeline import timeline
 from course_utils.run.emulator.launch import emulated
 from course_utils.run.emulator.replay import replay
+from tests.browsers import chromium
 
 pytestmark = pytest.mark.slow
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 SIZE = (256, 512, 320)
 # all text of at least 12 px, and none of a row over that of its neighbour
 SMALL_TEXT = """() => [...document.querySelector('.course-player').shadowRoot.querySelectorAll('svg text, td, th, div, span, button, code')]
@@ -30,17 +28,8 @@ OVERLAPS = """() => {
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    path = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if path is None:
-        give_up = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
-        give_up(f"no browser: none of {', '.join(BROWSERS)} is on the PATH")
-    home = str(tmp_path_factory.mktemp("home"))
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=path, args=["--no-sandbox", "--disable-gpu"], env={**os.environ, "HOME": home}
-        )
+    with chromium(tmp_path_factory.mktemp("home")) as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
