@@ -125,7 +125,8 @@ def shapes(recorded: Recorded, peers: Peers) -> Figure:
         axes.axvline(1, color=INK, linewidth=0.9)
         for row, size in enumerate(sizes):
             _row(axes, row, size, here, recorded.points)
-        axes.set_xlim(axes.dataLim.x0 - 0.04, None)
+        farthest = max([axes.dataLim.x1, *(r for found in peers.ratios.values() for r in found.values())])
+        axes.set_xlim(axes.dataLim.x0 - 0.04, farthest + 0.02)
         for row, size in enumerate(sizes):
             _peers(axes, row, size, peers.ratios)
         axes.set_xlabel("share of cuBLAS, burst", size=8, color=GREY)
