@@ -274,9 +274,7 @@ def test_memory_for_reading_is_limited(monkeypatch):
     "edit, points, words",
     [
         (("", ""), 10, ""),
-        (("return cycles / CLOCK", "return cycles"), 7, "something else than seconds"),
         (("return cycles / CLOCK", "return None"), 0, "seconds must return a number"),
-        (("return cycles / CLOCK", 'raise NotImplementedError("TODO 1")'), 0, "still open"),
     ],
 )
 def test_a_model_is_judged_by_what_it_says_of_recorded_plans(edit, points, words):
