@@ -272,10 +272,7 @@ def test_memory_for_reading_is_limited(monkeypatch):
 @needs_sandbox
 @pytest.mark.parametrize(
     "edit, points, words",
-    [
-        (("", ""), 10, ""),
-        (("return cycles / CLOCK", "return None"), 0, "seconds must return a number"),
-    ],
+    [(("", ""), 10, ""), (("return cycles / CLOCK", "return None"), 0, "seconds must return a number")],
 )
 def test_a_model_is_judged_by_what_it_says_of_recorded_plans(edit, points, words):
     source = next((ROOT / "solutions" / "plan").glob("*.py")).read_text().replace(*edit)
