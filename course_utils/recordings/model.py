@@ -169,7 +169,13 @@ class Peers(msgspec.Struct, frozen=True):
     entries: list[PeerPoint]
 
 
-ENTRIES = {Results: Entry, Untimed: Entry, Counters: Counted, Tuned: Point, Peers: PeerPoint}
+ENTRIES: dict[type, type] = {
+    Results: Entry,
+    Untimed: Entry,
+    Counters: Counted,
+    Tuned: Point,
+    Peers: PeerPoint,
+}
 
 
 def read(path: str | Path, timed: bool = True, counters: bool = False, form: type | None = None) -> dict:
