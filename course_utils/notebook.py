@@ -40,6 +40,7 @@ from course_utils.compile.load import (
 )
 from course_utils.drills import bugs
 from course_utils.drills.bugs import find_the_bug as find_the_bug
+from course_utils.drills.guess import choose
 from course_utils.drills.quiz import quiz as quiz
 from course_utils.drills.show import drill as drill
 from course_utils.figures.moving import moving as moving
@@ -72,6 +73,7 @@ OUTCOMES = {
     "refused": "refused: the driver takes no such tensor map, and nothing is launched",
     "no kernel": "no kernel: it does not compile",
 }
+FAILED = "This experiment failed"
 VALIDATING = "NBGRADER_VALIDATING"  # nbgrader sets it while a learner's Validate runs the notebook
 VALIDATE_WIDTH = 80  # it cuts longer lines
 _CELL = "padding:2px 10px;text-align:left;vertical-align:top"
@@ -199,9 +201,11 @@ def _validated(verdict: Verdict) -> float:
 def try_out(step: str, gemm: object, dsl: str = "tilelang", backend: str = "auto") -> None:
     """The same check without grading: nothing is kept and there is no score. Raises nothing.
 
-    ``backend="emulator"`` asks the emulator where there is a GPU too: it names races that a GPU may win.
+    ``gemm`` is a step's kernel, or a copy where ``step`` is a case of copies. ``backend="emulator"`` asks the
+    emulator where there is a GPU too: it names races that a GPU may win.
     """
-    _shown(step, dsl, lambda told: gemms.check_gemm(step, gemm, dsl, backend, told=told))
+    grade = copies.check_copy if step in steps.COPY_CASES else gemms.check_gemm
+    _shown(step, dsl, lambda told: grade(step, gemm, dsl, backend, told=told))
 
 
 def _shown(name: str, dsl: str, check: Callable[[Told], Verdict]) -> Verdict:
@@ -227,16 +231,22 @@ def strip(here: str) -> None:
     with _at_work("reading your points", "Your points cannot be shown") as place:
         from course_utils.figures import strip as strips
 
-        place.shows(Words(strips.text(here, Path()), strips.markup(here, Path())))
+        markup = strips.markup(here, Path())
+        if (
+            "google.colab" in sys.modules
+        ):  # a copy that was saved there does not find the pictures of its text
+            markup += strips.pictures(here, Path())
+        place.shows(Words(strips.text(here, Path()), markup))
 
 
 def _with_figure(verdict: Verdict) -> Words | Verdict:
     """The verdict, and below it, folded, the run that it is about, to step through."""
     try:
+        from course_utils.figures import shell
         from course_utils.figures.player import Player
     except ImportError:  # a check needs nothing to draw with
         return verdict
-    fold = f"<details><summary>Step through this run</summary>{Player(verdict.figure).html()}</details>"
+    fold = shell.folded(Player(verdict.figure).html(), "Step through this run")
     return Words(str(verdict), verdict._repr_html_() + fold)
 
 
@@ -526,67 +536,82 @@ def what_if(name: str, guess: str | None = None, dsl: str | None = None) -> None
     """Run a kernel with one planted fault in the emulator, and hold the outcome against your guess. Raises
     nothing.
 
-    ``name`` is a file of solutions/wrong; ``guess`` is one of ``OUTCOMES``. Nothing is graded.
+    ``name`` is a file of solutions/wrong; ``guess`` is one of ``OUTCOMES``. Where there is none yet and
+    somebody sits at the notebook, each has a button. Nothing is graded.
     """
-    with _at_work(f"looking for {name}", "This experiment failed") as place:
-        _what_if(name, guess, dsl, place)
+    with _at_work(f"looking for {name}", FAILED) as place:
+        faults = {d: planted(d) for d in DSLS}
+        dsl = next((d for d in ([dsl] if dsl else DSLS) if name in faults.get(d, ())), None)
+        if dsl is None:
+            there = sorted(set().union(*faults.values()))
+            text = f"There is no planted fault {name!r}. There are: {', '.join(there)}."
+            place.shows(_paragraph(text))
+        elif guess in list(OUTCOMES):
+            first, *more = _what_if(name, guess, dsl, place.says)
+            place.shows(first)
+            for part in more:
+                display(part)
+        elif buttons := choose(OUTCOMES, lambda chosen, says: _clicked(name, chosen, dsl, says)):
+            place.shows(_paragraph(f"{name} ({dsl}). Guess first:"))
+            display(buttons)
+        else:
+            choices = "\n".join(f"  {text}" for text in OUTCOMES.values())
+            place.shows(_paragraph(f"Guess first: set `guess` to one of\n{choices}"))
 
 
-def _what_if(name: str, guess: str | None, dsl: str | None, place: Place) -> None:
-    faults = {d: planted(d) for d in DSLS}
-    dsl = next((d for d in ([dsl] if dsl else DSLS) if name in faults.get(d, ())), None)
-    if dsl is None:
-        there = sorted(set().union(*faults.values()))
-        text = f"There is no planted fault {name!r}. There are: {', '.join(there)}."
-        place.shows(_paragraph(text))
-        return
-    if guess not in list(OUTCOMES):
-        choices = "\n".join(f"  {text}" for text in OUTCOMES.values())
-        place.shows(_paragraph(f"Guess first: set `guess` to one of\n{choices}"))
-        return
-    place.says(f"loading {name} ({dsl})")
-    wrong = load_planted(faults[dsl][name])
+def _clicked(name: str, guess: str, dsl: str, says: Callable[[str], None]) -> list[object]:
+    """What a click on a guess brings. Raises nothing."""
+    try:
+        return _what_if(name, guess, dsl, says)
+    except KeyboardInterrupt:
+        client.close_all()
+        return [_paragraph("You stopped this. Run the cell again to repeat it.")]
+    except Exception as error:
+        return [_paragraph(f"{FAILED}: {type(error).__name__}: {error}")]
+
+
+def _what_if(name: str, guess: str, dsl: str, says: Callable[[str], None]) -> list[object]:
+    """What there is to show of a planted fault and of a guess at how it ends; ``says`` takes what is being
+    done.
+    """
+    says(f"loading {name} ({dsl})")
+    wrong = load_planted(planted(dsl)[name])
     outcome = "no kernel" if wrong.fails == "compiles" else wrong.outcome
 
     def told(so_far: Verdict) -> None:
         if so_far.doing:
-            place.says(f"{name} ({dsl}): {so_far.doing}")
+            says(f"{name} ({dsl}): {so_far.doing}")
 
     verdict = gemms.check_gemm(wrong.step, wrong.gemm, dsl, "emulator", told=told)
     judged = "Your guess is right. " if guess == outcome else f'You guessed "{guess}". '
-    place.shows(_paragraph(f"{judged}{OUTCOMES[outcome][0].upper()}{OUTCOMES[outcome][1:]}."))
+    shown: list[object] = [_paragraph(f"{judged}{OUTCOMES[outcome][0].upper()}{OUTCOMES[outcome][1:]}.")]
     left = [part for part in verdict.checks if not part.passed and part.name != "speed"]
     solution, made = solution_path(wrong.step, dsl).read_text(), file_source(wrong.gemm)
     # what a step still to be solved leaves to the learner is quoted from neither
     answers = _answers(solution) | _answers(made) if _is_open(wrong.step) else set()
     for part in left:
-        _say(_without(answers, f"{part.name}: {part.card or part.detail}"))
+        shown.append(_paragraph(_without(answers, f"{part.name}: {part.card or part.detail}")))
     if not left:
-        _say("The emulator finds nothing wrong, and every required instruction is there.")
+        shown.append(_paragraph("The emulator finds nothing wrong, and every required instruction is there."))
     if verdict.figure:
         from course_utils.figures.player import Player
 
-        display(Player(verdict.figure))
+        shown.append(Player(verdict.figure))
     on_gpu = measured.load("wrong")
     entry = next((e for e in on_gpu["entries"] if e["name"] == f"{name} {dsl}"), None)
     if entry:
         results = next(part for part in entry["checks"] if part["name"] == "results")
         where = on_gpu["provenance"]
-        _say(
-            f"Recorded on {where['gpu']}, {where['date']}: {results['detail'].splitlines()[0].split('. ')[0]}"
-        )
+        said = results["detail"].splitlines()[0].split(". ")[0]
+        shown.append(_paragraph(f"Recorded on {where['gpu']}, {where['date']}: {said}"))
     changes = _changes(solution, made)
     if any(line[1:].strip() in answers for line in changes):
-        _say(f"What was changed is a line that {wrong.step} asks for. It shows here once you have that.")
-        return
+        asks = f"What was changed is a line that {wrong.step} asks for. It shows here once you have that."
+        return [*shown, _paragraph(asks)]
     text = "\n".join(changes)
     title = f"What was changed in the solution of {wrong.step}"
-    display(
-        Words(
-            f"{title}:\n{text}",
-            f"<details><summary>{title}</summary><pre>{html.escape(text)}</pre></details>",
-        )
-    )
+    markup = f"<details><summary>{title}</summary><pre>{html.escape(text)}</pre></details>"
+    return [*shown, Words(f"{title}:\n{text}", markup)]
 
 
 def _is_open(step: str) -> bool:

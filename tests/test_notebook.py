@@ -22,6 +22,7 @@ from course_utils.compile.load import (
     planted,
     solution_path,
 )
+from course_utils.drills import show
 from course_utils.grading import gemm as gemms
 from course_utils.grading import steps
 from course_utils.grading.cards import Card
@@ -373,6 +374,33 @@ def test_a_driver_is_asked_where_there_is_one(monkeypatch):
 def test_what_if_asks_for_a_guess_first(guess):
     _, text, _ = shown(notebook.what_if, "nested_elect", guess)
     assert "Guess first" in text and "elect_one" not in text
+
+
+def test_a_guess_has_buttons_where_a_person_sits_and_the_first_click_counts(monkeypatch):
+    widgets = pytest.importorskip("ipywidgets")
+    parent = {"content": {"allow_stdin": True}}
+    monkeypatch.setattr(show, "get_ipython", lambda: SimpleNamespace(kernel=None, get_parent=lambda: parent))
+    made = []
+    monkeypatch.setattr(widgets, "VBox", lambda parts: made.append(parts) or "the buttons")
+    answering(monkeypatch, RIGHT)
+    _, text, _ = shown(notebook.what_if, "nested_elect")
+    assert "nested_elect (cute). Guess first:" in text and "the buttons" in text
+    meant, row, doing, below = made[0]
+    assert [one.description for one in row.children] == list(notebook.OUTCOMES) and "hang: it" in meant.value
+    row.children[0].click()
+    row.children[1].click()
+    told = "\n".join(one["data"]["text/plain"] for one in below.outputs)
+    assert told.count("You guessed") == 1 and 'You guessed "right". Hang: it never ends.' in told
+    assert all(one.disabled for one in row.children) and doing.value == ""
+
+
+def test_a_click_whose_experiment_fails_says_so(monkeypatch):
+    def broken(*_, told):
+        raise ValueError("no emulator")
+
+    monkeypatch.setattr(gemms, "check_gemm", broken)
+    (said,) = notebook._clicked("nested_elect", "hang", "cute", lambda text: None)
+    assert str(said) == "This experiment failed: ValueError: no emulator"
 
 
 def test_what_if_of_an_unknown_fault_lists_those_there_are():

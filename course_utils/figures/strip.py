@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from course_utils.grading import steps, verdict
 from course_utils.recordings import progress
 
 _NAME = re.compile(r"(\d\d[a-z]?)_(\w+)\.ipynb")
+_PICTURE = re.compile(r"!\[([^\]]*)\]\((images/\w+\.svg)\)")
 LOOK_UP = {"symptom map": "symptom_map.md", "glossary": "glossary.md", "solutions": "../solutions"}
 
 
@@ -59,6 +61,24 @@ def markup(here: str, folder: Path) -> str:
     links += list(LOOK_UP.items())
     row = " \u00b7 ".join(f"<a href='{target}'>{html.escape(words)}</a>" for words, target in links)
     return f"<div>{boxes}</div><p>{row}</p>"
+
+
+def pictures(here: str, folder: Path) -> str:
+    """The pictures of a notebook's text, folded, each with its bytes: for a page that finds none, as a
+    copy in a Drive. "" where there are none.
+    """
+    from course_utils.figures import shell  # needs matplotlib, which the strip does not
+
+    name = notebooks(folder).get(here)
+    cells = json.loads((folder / name).read_text())["cells"] if name else []
+    text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    shown = [
+        f"<p>{html.escape(words)}<br>{shell.image((folder / path).read_bytes(), 'svg+xml', words)}</p>"
+        for words, path in _PICTURE.findall(text)
+    ]
+    if not shown:
+        return ""
+    return f"<details><summary>The pictures of this notebook, in order</summary>{''.join(shown)}</details>"
 
 
 def _points(kept: dict, number: str) -> str:

@@ -319,9 +319,11 @@ def test_interrupted_check_leaves_a_usable_notebook(lab, page):
 
 
 def test_a_drill_is_answered_by_mouse_and_by_keyboard(lab, page, pictures):
-    """A number and a letter typed, an option chosen, an order clicked: each shows its picture."""
+    """A number and a letter typed, an option chosen, an order clicked: each shows its picture. A guess at a
+    planted fault is clicked too, and brings the run to step through.
+    """
     folder, address = lab
-    cells = ["from course_utils.notebook import drill", 'drill("05")', "print(6 * 7)"]
+    cells = ["from course_utils.notebook import drill, what_if", 'drill("05")', 'what_if("nested_elect")']
     nbformat.write(
         nbformat.v4.new_notebook(
             cells=[nbformat.v4.new_code_cell(source) for source in cells],
@@ -375,6 +377,13 @@ def test_a_drill_is_answered_by_mouse_and_by_keyboard(lab, page, pictures):
     )
     page.wait_for_selector("body[data-jp-theme-light=false]", state="attached")
     keep(form, pictures / "drill_dark.png")
+
+    guess = page.locator(".jp-Notebook .jp-CodeCell").nth(2)
+    guess.get_by_role("button", name="hang", exact=True).click()
+    guess.get_by_text("Your guess is right.").wait_for()
+    guess.locator(".course-player .frame").wait_for()
+    assert guess.get_by_role("button", name="right", exact=True).is_disabled()
+    keep(guess, pictures / "guess.png")
 
 
 def test_a_quiz_goes_on_after_a_restart_and_a_bug_is_found(lab, page, pictures):

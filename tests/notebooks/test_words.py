@@ -26,6 +26,8 @@ DONE = [
     "11_tma_contract",
     "12_three_d_to_two_d",
     "13_async_proxy",
+    "14_group_modes",
+    "15_tma_epilogue",
     "16_past_the_library",
 ]
 
