@@ -18,9 +18,9 @@ import time
 import zipfile
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 
 from course_utils.artifact import Artifact
+from course_utils.plans import Plan, choose, plans, seconds
 from course_utils.recordings import bundle, counters
 from course_utils.run import backends
 
@@ -78,48 +78,47 @@ Point = tuple[
 ]  # DSL, size, mode, the plan's fields, and the order if it is HILBERT
 
 
-def points(step: ModuleType) -> dict[Point, str]:
+def points() -> dict[Point, str]:
     """What is measured, the most promising first, and its name."""
     found: dict[Point, str] = {}
 
     def add(dsl: str, size: Size, plan: tuple, mode: str = "burst", order: str = "") -> None:
         name = "{}x{}, cluster {}, {} CTAs, panel {}".format(*plan)
         name = f"{name.rpartition(',')[0]}, {order}" if order else name
-        if plan == step.choose(*size) and not order:
+        if plan == choose(*size) and not order:
             name = "chosen: " + name
         found.setdefault((dsl, size, mode, tuple(plan), order), name)
 
     by_work = sorted(SHAPES.values(), key=lambda size: size[0] * size[1] * size[2])
     for size in by_work:  # where the choice is another one than step 10's tile
-        if step.choose(*size) != step.Plan():
-            add("cute", size, step.choose(*size))
-            add("tilelang", size, step.choose(*size))
+        if choose(*size) != Plan():
+            add("cute", size, choose(*size))
+            add("tilelang", size, choose(*size))
     for size in (*RAGGED, OBLONG):
-        for plan in _ranking(step, size)[:4]:
+        for plan in _ranking(size)[:4]:
             add("cute", size, plan)
     for size in HUGE:
         for plan in HUGE_PLANS[:3]:
             add("cute", size, plan)
-        add("cute", size, step.Plan(), order=HILBERT)
+        add("cute", size, Plan(), order=HILBERT)
         add("tilelang", size, HUGE_PLANS[1])
         for plan in HUGE_PLANS[3:]:
             add("cute", size, plan)
     for plan in HOT_PLANS:
         add("tilelang", LARGE, plan, "sustained")
     for size in by_work:
-        add("tilelang", size, step.choose(*size))
-        add("cute", size, step.choose(*size))
+        add("tilelang", size, choose(*size))
+        add("cute", size, choose(*size))
     for size in CLOSE:
-        for plan in _ranking(step, size)[:3]:
+        for plan in _ranking(size)[:3]:
             add("cute", size, plan)
     return found
 
 
-def _ranking(step: ModuleType, size: Size) -> list[tuple]:
+def _ranking(size: Size) -> list[tuple]:
     """The best plan of each tile by the model, the quickest first."""
-    plans = [step.Plan(*tile, cluster, n) for tile in step.TILES for cluster in (2, 1) for n in (128, 132)]
     best: dict[tuple, tuple] = {}
-    for plan in sorted(plans, key=lambda plan: step.seconds(*size, plan)):
+    for plan in sorted(plans(), key=lambda plan: seconds(*size, plan)):
         best.setdefault(plan[:2], plan)
     return list(best.values())
 
@@ -128,29 +127,28 @@ def build(path: str) -> None:
     """Compile the points and write the archive."""
     from course_utils.compile.errors import CompileError
     from course_utils.compile.factory import compile_factory
-    from course_utils.compile.load import load_module
+    from course_utils.compile.load import load_module, solution_path
 
-    candidates = ROOT / "benchmarks" / "candidates"
-    step = {dsl: load_module(candidates / f"step11_{dsl}.py") for dsl in ("cute", "tilelang")}
-    hilbert = load_module(candidates / "step11_hilbert.py").hilbert
+    step = {dsl: load_module(solution_path("step11", dsl)) for dsl in ("cute", "tilelang")}
+    step[HILBERT] = load_module(solution_path("step11", "cute"))  # the same with another order of tiles
+    step[HILBERT].panels = load_module(ROOT / "benchmarks" / "candidates" / "step11_hilbert.py").hilbert
     root = ROOT / "course_utils"
     made: dict[tuple, str] = {}
     manifest = []
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        modules = [root / "__init__.py", root / "artifact.py"]
+        modules = [root / "__init__.py", root / "artifact.py", root / "plans.py"]
         for package in bundle.PACKAGES:
             modules += sorted((root / package).rglob("*.py"))
         for module in modules:
             archive.write(module, module.relative_to(ROOT).as_posix())
         archive.write(__file__, "step11.py")
         archive.writestr("__main__.py", "import sys, step11\nsys.exit(step11.run())\n")
-        wanted = points(step["cute"])
+        wanted = points()
         for index, ((dsl, size, mode, fields, order), name) in enumerate(wanted.items()):
-            plan, key = step[dsl].Plan(*fields), (dsl, size, fields, order)
+            plan, key = Plan(*fields), (dsl, size, fields, order)
             if key not in made:
-                with_order = {"place": hilbert} if order else {}
                 try:
-                    factory = partial(step[dsl].gemm, plan=plan, **with_order)
+                    factory = partial(step[order or dsl].gemm, plan=plan)
                     artifact = compile_factory(factory, dsl, size)
                 except CompileError as error:
                     print(f"left out: {name} {dsl} {size}: {error}", flush=True)
@@ -169,7 +167,7 @@ def build(path: str) -> None:
                     "artifact": made[key],
                     "plan": plan._asdict(),
                     "order": order,
-                    "model_us": round(step[dsl].seconds(*size, plan) * 1e6, 1),
+                    "model_us": round(seconds(*size, plan) * 1e6, 1),
                 }
             )
             print(f"{index + 1} of {len(wanted)}: {dsl} {size} {name}", flush=True)
@@ -233,13 +231,14 @@ def _time(
 
 def _count(archive: zipfile.ZipFile, manifest: list[dict], device: dict, out: Path) -> int:
     """Counters of the chosen plans at ``COUNTED``, to ``out`` as far as they are read."""
-    kernels, versions = [], {}
+    artifacts: dict[str, dict[Size, Artifact]] = {}
+    versions = {}
     for point in manifest:
         if point["mode"] == "burst" and point["name"].startswith("chosen") and point["size"] in COUNTED:
             artifact = Artifact.from_bytes(archive.read(point["artifact"]))
-            name = f"{point['dsl']} {point['name'].removeprefix('chosen: ')}"
-            kernels.append(counters.Kernel(name, "step11", point["dsl"], {point["size"]: artifact}))
+            artifacts.setdefault(point["dsl"], {})[point["size"]] = artifact
             versions[point["dsl"]] = artifact.versions
+    kernels = [counters.Kernel(f"step11 {dsl}", "step11", dsl, made) for dsl, made in artifacts.items()]
     where = bundle.provenance(device, versions)
 
     def say(line: str) -> None:

@@ -50,10 +50,12 @@ from course_utils.figures.tiles import order
 from course_utils.grading import copy as copies
 from course_utils.grading import exercises, levels, maps, steps
 from course_utils.grading import gemm as gemms
+from course_utils.grading import plan as models
 from course_utils.grading.going import Told
 from course_utils.grading.verdict import Verdict, as_html, interrupted
 from course_utils.ptx import paths, receipts
 from course_utils.recordings import measured, progress
+from course_utils.recordings import tried as recordings
 from course_utils.run import backends, client
 from course_utils.tma.rules import violations
 
@@ -161,6 +163,14 @@ def check_maps(case: str, mend: Callable) -> float:
     Shown, kept and returned as by ``check``.
     """
     return _graded(case, "maps", lambda told: maps.check_maps(case, mend))
+
+
+def check_plan(case: str, seconds: Callable) -> float:
+    """Grade ``seconds(M, N, K, plan)``, a model of what a launch of step 11 takes, by recorded times.
+
+    Shown, kept and returned as by ``check``.
+    """
+    return _graded(case, "plan", lambda told: models.check_plan(case, seconds))
 
 
 def _graded(name: str, dsl: str, check: Callable[[Told], Verdict]) -> float:
@@ -302,11 +312,15 @@ def _show_points() -> None:
         asked = "comes with right results"
         if step.speed_floor:
             asked = f"{step.speed_floor:.2f} of cuBLAS at 4096"
+        if step.speed_floor and step.id not in steps.PAST:
             open_points += steps.part_points(step, "speed")
         rows.append([step.id, step.title, str(step.points), asked])
     display(_table(["step", "", "points", "speed"], rows))
-    whole = sum(step.points for step in steps.STEPS.values())
-    _say(f"In all {whole:g} points in each DSL, {whole - open_points:g} of them without a GPU.")
+    whole = sum(step.points for step in steps.STEPS.values() if step.id not in steps.PAST)
+    _say(
+        f"In all {whole:g} points in each DSL, {whole - open_points:g} of them without a GPU. Step 11 has "
+        "points of its own."
+    )
     share = steps.LEVELS["order"]
     _say(f"At level order a step is worth {share:g} of its points, at write and blank all of them.")
 
@@ -322,11 +336,14 @@ def ladder(step: str | None = None) -> None:
 
         kept = progress.read()
         mine = kept | {"entries": [e for e in kept["entries"] if e["step"] in steps.STEPS]}
-        cases = sum(e["points"] for e in kept["entries"] if e["step"] not in steps.STEPS)
         timed = any(e["timings"] for e in mine["entries"])
-        place.shows(plots.ladder(measured.load(), mine if timed else None, step))
-        reached = [f"{name} {progress.points(mine, dsl):g} of 100" for dsl, name in steps.DSL_NAMES.items()]
-        reached += [f"TMA cases {cases:g}"] if cases else []
+        place.shows(plots.ladder(measured.ladder(), mine if timed else None, step))
+        reached = [f"{name} {progress.points(kept, dsl):g} of 100" for dsl, name in steps.DSL_NAMES.items()]
+        past = sum(e["points"] for e in kept["entries"] if e["step"] in steps.PAST)
+        cases = sum(e["points"] for e in kept["entries"] if e["step"] not in (*steps.STEPS, *steps.PAST))
+        reached += [
+            f"{what} {points:g}" for what, points in (("step 11", past), ("TMA cases", cases)) if points
+        ]
         _say(
             f"Your points so far: {', '.join(reached)}."
             + ("" if timed else " TFLOP/s are recorded, not yours: nothing was timed on this machine yet.")
@@ -487,6 +504,56 @@ def counters(*names: str, size: int | tuple[int, int, int] = 4096) -> None:
         )
     except Exception as error:
         _say(f"The recorded counters cannot be shown: {type(error).__name__}: {error}")
+
+
+def bound() -> None:
+    """Draw how busy each step keeps the tensor cores, and at which clock, with lines of equal speed. Raises
+    nothing.
+    """
+    with _at_work("drawing activity and clock", "Activity and clock cannot be drawn") as place:
+        from course_utils.figures import bound as drawn
+
+        place.shows(drawn.bound(measured.load("counters")))
+
+
+def tried() -> None:
+    """Show what was tried for step 11, one thing at a time: the recorded gain or loss of its share of cuBLAS,
+    and why. Raises nothing.
+    """
+    with _at_work("reading the recorded plans", "The recorded plans cannot be shown") as place:
+        from course_utils.figures import candidates
+
+        recorded = recordings.load()
+        head, rows = candidates.table(recorded)
+        if not rows:
+            place.shows(_paragraph("No plans are recorded yet."))
+            return
+        place.shows(Words(_table(head, rows).text, candidates.markup(head, rows)))
+        gpu, date, driver = (recorded.provenance.get(name) for name in ("gpu", "date", "driver"))
+        _say(
+            f"Change of the share of cuBLAS, hot where it says so; within {candidates.NOISE:.1%} is none. "
+            f"Recorded: step11.json: {gpu}, {date}, driver {driver}."
+        )
+
+
+def predicted(seconds: Callable) -> None:
+    """Draw the times that ``seconds(M, N, K, plan)`` says over the recorded ones of all plans. ``plan`` has
+    ``block_M``, ``block_N``, ``cluster``, ``num_ctas`` and ``panel``. Raises nothing.
+    """
+    with _at_work("asking your model", "Your model has no answer for a recorded plan") as place:
+        from course_utils.figures import plans as drawn
+
+        place.shows(drawn.predicted(recordings.load(), seconds))
+
+
+def shapes() -> None:
+    """Draw each recorded shape's share of cuBLAS: step 11's, of step 10's tile, and of peers. Raises
+    nothing.
+    """
+    with _at_work("drawing every shape", "The shapes cannot be drawn") as place:
+        from course_utils.figures import plans as drawn
+
+        place.shows(drawn.shapes(recordings.load(), recordings.peers()))
 
 
 def _figure(value: float) -> str:

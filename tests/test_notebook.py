@@ -691,3 +691,31 @@ def test_what_is_stopped_says_where_it_was(monkeypatch):
     for call in (notebook.timeline, notebook.receipt):
         result, said = updates(call, "step04", print)
         assert result is None and "You stopped this (compiling step04 (tilelang))" in said[-1][0]
+
+
+def raising(M, N, K, plan):
+    raise NotImplementedError("TODO 1")
+
+
+@pytest.mark.parametrize(
+    "call, arguments, says",
+    [
+        (notebook.tried, (), "changes nothing"),
+        (notebook.predicted, (lambda M, N, K, plan: 1e-4,), "Picture"),
+        (notebook.predicted, (raising,), "no answer for a recorded plan: NotImplementedError: TODO 1"),
+        (notebook.predicted, (lambda M, N, K, plan: None,), "no answer for a recorded plan: TypeError"),
+        (notebook.predicted, (None,), "no answer for a recorded plan: TypeError"),
+    ],
+)
+def test_recorded_plans_are_shown_beside_a_model_or_it_is_told_why_not(call, arguments, says):
+    assert says in shown(call, *arguments)[1]
+
+
+@pytest.mark.parametrize("call", [notebook.bound, notebook.shapes, notebook.tried])
+def test_without_a_recording_a_picture_says_so(call, monkeypatch, tmp_path):
+    monkeypatch.setattr(measured, "FOLDER", tmp_path)
+    text = shown(call)[1]
+    assert "cannot" not in text and ("Picture" in text or "No plans are recorded yet." in text)
+    (tmp_path / "step11.json").write_text("{")
+    if call is not notebook.bound:
+        assert "step11.json is not a results file" in shown(call)[1]

@@ -158,6 +158,8 @@ def _close_up(axes: Axes) -> None:
         for step in list(LABELS)[2:]:
             runs = {dsl: _burst(step, dsl, size) for dsl in DSLS}
             values = [run["tflops"] for run in runs.values() if run]
+            if not values:  # not recorded yet
+                continue
             for dsl, shift in zip(DSLS, (-0.12, 0.06), strict=True):
                 if runs[dsl]:
                     _dot(axes, place + shift, runs[dsl]["tflops"], dsl)

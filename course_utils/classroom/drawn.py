@@ -14,6 +14,7 @@ from course_utils.grading.steps import CopyCase, Step
 EXTENT, BLOCK_K = 256, 64  # what M and N are multiples of, and K
 MORE = 1.12  # at most so many times the tiles of the table's size: the emulator takes as much longer
 SLIM = 3  # the longer side of D against the shorter, or what the table's size has
+UNIT, SIDE = 8, 20  # a ragged side is so many elements more, up to a 20th of it
 SHORT = 4  # K tiles; below, a K is there to be shorter than the ring, and stays
 SCHEDULES = 1 << 16
 
@@ -65,6 +66,8 @@ def signs(seed: str) -> int:
 
 def _size(size: tuple[int, int, int], draws: random.Random) -> tuple[int, int, int]:
     M, N, K = size
+    if K % BLOCK_K:  # of the step whose tiles hang over D's edge
+        return _ragged(M, draws), _ragged(N, draws), K // BLOCK_K * BLOCK_K + _ragged(K % BLOCK_K, draws, 56)
     if M % EXTENT or N % EXTENT:  # of a step with one tile: it has no other
         return M, N, _depth(K, draws)
     tiles = M * N // EXTENT**2
@@ -77,6 +80,12 @@ def _size(size: tuple[int, int, int], draws: random.Random) -> tuple[int, int, i
         if m != n and 1 / slim <= m / n <= slim
     ]
     return *draws.choice(found), _depth(K, draws)
+
+
+def _ragged(extent: int, draws: random.Random, most: int = 0) -> int:
+    """As many elements, or a few more, of which no tile is made; ``most`` of them."""
+    longest = min(most or extent + extent // SIDE, extent + 48)
+    return draws.choice([n for n in range(extent, longest + 1, UNIT) if n % 16 == 8] or [extent])
 
 
 def _depth(K: int, draws: random.Random) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import json
+import math
 import os
 import sys
 from collections.abc import Iterator
@@ -20,18 +21,20 @@ from course_utils.artifact import TensorMap
 from course_utils.compile import child, factory, guard, load
 from course_utils.compile.errors import CompileError
 from course_utils.compile.load import load_factory_source
+from course_utils.plans import Plan, number
 from course_utils.run.protocol import write_block
 
 # what a notebook of the course has in another cell than the exercise's, or in every one
 IN_A_NOTEBOOK = (
-    *("display", "get_ipython", "check", "check_copy", "check_maps", "try_out", "timeline", "receipt"),
-    *("ladder", "recorded", "what_if", "level"),
+    *("display", "get_ipython", "check", "check_copy", "check_maps", "check_plan", "try_out", "timeline"),
+    *("receipt", "ladder", "recorded", "what_if", "level"),
 )
 OTHER = {"cute": "tilelang", "tilelang": "cutlass"}  # by language, the package of the other one
 # seconds, more than there are: the clock that counts is outside, and knows who was kept from a processor
 OWN_CLOCK = 3600.0
 NO_FILE = "/no-file/"  # where compile.load keeps a source that is in no file
-NAMES = {"gemm": "gemm", "copy": "copy", "maps": "mend"}  # what an exercise of each kind defines
+# what an exercise of each kind defines
+NAMES = {"gemm": "gemm", "copy": "copy", "maps": "mend", "plan": "seconds"}
 
 
 class Nothing:
@@ -98,6 +101,8 @@ def main() -> None:
         head["open"] = factory.open_places(function)
         if kind == "maps":
             head["maps"] = _mended(function, request["maps"])
+        elif kind == "plan":
+            head["times"] = _modelled(function, request["plans"])
         else:
             sizes = [tuple(size) for size in request["sizes"]]
             with closing(factory.compile_sizes(function, dsl, sizes, kind)) as compiled:
@@ -127,6 +132,17 @@ def _loaded(source: str, name: str, wanted: str) -> tuple[object, str]:
             raise
         text = str(error) if isinstance(error, CompileError) else type(error).__name__
         return found, f"the code below {wanted} ended early: {text}"
+
+
+def _modelled(seconds: object, asked: list[list[list[int]]]) -> list[float]:
+    """What ``seconds`` says of each size and plan."""
+    times: list[float] = []
+    for size, plan in asked:
+        time = number(seconds(*size, Plan(*plan))) if callable(seconds) else None
+        if not isinstance(time, (int, float)) or not math.isfinite(time):
+            raise CompileError("trace", f"seconds must return a number, not {guard.text_of(time)}")
+        times.append(float(time))
+    return times
 
 
 def _mended(mend: object, given: list[dict]) -> list[dict]:

@@ -15,13 +15,15 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from course_utils import plans
 from course_utils.artifact import Artifact
 from course_utils.classroom import drawn, workshop
 from course_utils.compile import cache
 from course_utils.compile.child import data_bytes, lower_limit
 from course_utils.grading import conditions, gemm, maps, steps
 from course_utils.grading import copy as copies
-from course_utils.grading.steps import CopyCase, MapCase, Step
+from course_utils.grading import plan as models
+from course_utils.grading.steps import CopyCase, MapCase, PlanCase, Step
 from course_utils.grading.verdict import Verdict, not_compiled, still_open
 from course_utils.recordings import measured
 from course_utils.run import client, trial
@@ -66,16 +68,17 @@ class Judged:
 def judge(
     name: str, dsl: str, source: str, seed: str, form: str = "bubblewrap", backend: str = "emulator"
 ) -> Judged:
-    """Judge the source of one exercise: ``name`` is a step's or a case's, ``dsl`` "maps" for case 11.
+    """Judge the source of one exercise: ``name`` is a step's or a case's, ``dsl`` "maps" for case 11,
+    "plan" for case 16.
 
     ``backend`` "gpu" asks the emulator, and then the GPU of this machine. Raises MachineFault and
     SandboxError where the machine is at fault, and KeyError for no such exercise.
     """
     row = steps.row(name)
     if isinstance(row, Step):
-        wanted: Step | CopyCase | MapCase = drawn.step(row, seed)
+        wanted: Step | CopyCase | MapCase | PlanCase = drawn.step(row, seed)
     else:
-        wanted = row if isinstance(row, MapCase) else drawn.copy(row, seed)
+        wanted = drawn.copy(row, seed) if isinstance(row, CopyCase) else row
     try:
         with _limited():
             judged, artifacts = _without_gpu(wanted, dsl, source, seed, form, backend)
@@ -84,8 +87,10 @@ def judge(
         text += f" or {MEMORY >> 30} GB of memory"
         if isinstance(wanted, MapCase):
             return Judged(maps.judge(wanted, (), text, ""), 0.0, 0)
+        if isinstance(wanted, PlanCase):
+            return Judged(models.judge(wanted, (), (), text), 0.0, 0)
         return Judged(not_compiled(wanted, dsl, backend, text), 0.0, 0)
-    if backend != "gpu" or isinstance(wanted, MapCase) or not _right(judged.verdict):
+    if backend != "gpu" or isinstance(wanted, (MapCase, PlanCase)) or not _right(judged.verdict):
         return judged
     _, checks, timed = _sizes(wanted, backend)
     kind = _kind(wanted)
@@ -131,12 +136,18 @@ def _kind(wanted: Step | CopyCase) -> str:
 
 
 def _without_gpu(
-    wanted: Step | CopyCase | MapCase, dsl: str, source: str, seed: str, form: str, backend: str
+    wanted: Step | CopyCase | MapCase | PlanCase, dsl: str, source: str, seed: str, form: str, backend: str
 ) -> tuple[Judged, dict[tuple[int, ...], Artifact]]:
     """The emulator's judgement, and the kernels by size."""
     if isinstance(wanted, MapCase):
         made = workshop.make(source, "maps", dsl, (), wanted.given, form)
         verdict = maps.judge(wanted, made.maps, made.text, made.open if made.text else "")
+        return Judged(verdict, made.seconds, made.memory, made.note), {}
+    if isinstance(wanted, PlanCase):
+        made = workshop.make(source, "plan", dsl, (), (), form)
+        verdict = models.judge(
+            wanted, plans.recorded(), made.times, made.text, made.open if made.text else ""
+        )
         return Judged(verdict, made.seconds, made.memory, made.note), {}
     plan, checks, timed = _sizes(wanted, backend)
     sizes = list(dict.fromkeys([*(size for size, _ in plan), *checks, *timed]))

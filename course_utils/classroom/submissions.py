@@ -38,7 +38,7 @@ _CHECK = re.compile(
 
 
 _DEFINES = re.compile(
-    r"^(?:def[ \t]+(gemm|copy|mend)[ \t]*\(|(gemm|copy|mend)[ \t]*(?::[^=\n]*)?=(?!=))", re.M
+    r"^(?:def[ \t]+(gemm|copy|mend|seconds)[ \t]*\(|(gemm|copy|mend|seconds)[ \t]*(?::[^=\n]*)?=(?!=))", re.M
 )
 _ANY = re.compile(r"^(?:async[ \t]+def|def|class)\b|^@", re.M)  # of definitions
 _IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+(tilelang|cutlass)\b(.*)", re.M)
@@ -287,7 +287,12 @@ def _id(metadata: dict) -> str:
 def _exercise(name: str, rest: str) -> str:
     """The exercise of a check's arguments; "" where there is none."""
     dsl = "cute" if re.search(r"""["']cute["']""", rest) else "tilelang"
-    return next((one for one in (f"{name}-{dsl}", f"{name}-maps") if one in EXERCISES), "")
+    return _one_of(name, dsl)
+
+
+def _one_of(name: str, dsl: str) -> str:
+    """The exercise of a step or case, in this language or in none; "" where there is none."""
+    return next((one for one in (f"{name}-{kind}" for kind in (dsl, "maps", "plan")) if one in EXERCISES), "")
 
 
 def function_of(exercise: str) -> str:
@@ -295,6 +300,8 @@ def function_of(exercise: str) -> str:
     row = steps.row(exercise.partition("-")[0])
     if isinstance(row, steps.MapCase):
         return NAMES["maps"]
+    if isinstance(row, steps.PlanCase):
+        return NAMES["plan"]
     return NAMES["copy" if isinstance(row, steps.CopyCase) else "gemm"]
 
 
@@ -302,7 +309,9 @@ def _hold_check(made: Submission, exercise: str, source: str) -> None:
     if exercise not in EXERCISES:
         return
     name, _, dsl = exercise.partition("-")
-    called = {"gemm": "check", "copy": "check_copy", "mend": "check_maps"}[function_of(exercise)]
+    called = {"gemm": "check", "copy": "check_copy", "mend": "check_maps", "seconds": "check_plan"}[
+        function_of(exercise)
+    ]
     given = f'{called}("{name}", {function_of(exercise)}{", " + repr(dsl) if dsl == "cute" else ""})'
     if "".join(source.split()).replace("'", '"') != "".join(given.split()).replace("'", '"'):
         made.findings.append(f"the check of {exercise} was edited; it changes no grade")
@@ -324,7 +333,7 @@ def _python(made: Submission, file: str, source: str) -> None:
         made.findings.append(f"{_shown(file)}{NO_STEP}")
         return
     dsl = told or _language_of(source)
-    name = next((one for one in (f"{wanted}-{dsl}", f"{wanted}-maps") if one in EXERCISES), "")
+    name = _one_of(wanted, dsl)
     if not name:
         made.findings.append(f"{_shown(file)} was left out: there is no {wanted} in {dsl}")
         return
@@ -340,8 +349,11 @@ def _step_of(name: str) -> str:
 def _numbered(name: str) -> str:
     """The step or case of a name that begins with its notebook's number, as 05_pipeline_tilelang.py."""
     found = re.match(r"(\d\d)(?![0-9])", name)
-    number = found[1] if found else ""
-    return next((one.partition("-")[0] for one in EXERCISES if one[4:].startswith(f"{number}-")), "")
+    if not found:
+        return ""
+    # step 11 stands in notebook 16, and notebook 13 has no kernel of its own number
+    names = [name for name in (one.partition("-")[0] for one in EXERCISES) if len(name) == len("step05")]
+    return next((one for one in names if found[1] in (one[4:], steps.notebook_of(one))), "")
 
 
 def _languages(place: str) -> set[str]:

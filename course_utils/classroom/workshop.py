@@ -38,6 +38,7 @@ from course_utils.classroom import sandbox
 from course_utils.classroom.inside import NAMES, OTHER
 from course_utils.classroom.sandbox import Ended, Limits
 from course_utils.compile import cache, lines, nvrtc
+from course_utils.plans import recorded
 from course_utils.ptx.parser import entries
 
 SOURCE_LIMIT = 1 << 20  # characters; the longest solution has 9,000
@@ -65,6 +66,7 @@ class Made:
 
     artifacts: tuple[Artifact, ...] = ()
     maps: tuple[TensorMap, ...] = ()
+    times: tuple[float, ...] = ()
     stage: str = ""
     text: str = ""
     open: str = ""
@@ -83,6 +85,7 @@ class _Head(msgspec.Struct):
     printed: str
     note: str = ""
     maps: list[dict] = []
+    times: list[float] = []
 
 
 def make(
@@ -93,7 +96,7 @@ def make(
     maps: Sequence[TensorMap] = (),
     form: str = "bubblewrap",
 ) -> Made:
-    """Kernels of this source at each size, or its maps. ``kind`` is "gemm", "copy" or "maps".
+    """Kernels of this source at each size, or its maps, or times. ``kind`` is a key of ``NAMES``.
 
     Raises SandboxError for a fault of the machine; whatever the source does is an answer.
     """
@@ -102,6 +105,7 @@ def make(
     request = {
         "kind": kind, "dsl": dsl, "source": source, "name": dsl, "sizes": [list(size) for size in sizes],
         "maps": [asdict(one) for one in maps],
+        "plans": [(one.size, one.plan) for one in recorded()] if kind == "plan" else [],
     }  # fmt: skip
     command = (sys.executable, "-P", "-m", "course_utils.classroom.inside")
     hidden = _other_language(dsl, source)
@@ -131,6 +135,8 @@ def _read(
     try:
         if kind == "maps":
             return replace(made, maps=tuple(_map(fields) for fields in told.maps))
+        if kind == "plan":
+            return replace(made, times=tuple(told.times))
         if len(blobs) != len(sizes):
             raise Refused(f"{len(blobs)} kernels came of {len(sizes)} sizes")
         kernels = (

@@ -76,7 +76,7 @@ def climb(options: argparse.Namespace, console: Console) -> int:
             progress.update(task, description=f"{dsl} {step.id} {step.title}")
             verdicts.append(_verdict(step, dsl, options.backend))
             progress.advance(task)
-    recorded = measured.load()
+    recorded = measured.ladder()
     console.print(_ladder(verdicts, recorded))
     console.print(_side_by_side())
     failed = [v for v in verdicts if v.failed]

@@ -10,7 +10,7 @@ from course_utils.compile.factory import DSLS
 from course_utils.grading import steps
 from course_utils.run import backends
 
-WHAT = "step01 ... step10, a Python file with gemm, or a saved artifact"
+WHAT = "step01 ... step11, a Python file with gemm, or a saved artifact"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -43,7 +43,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--dsl", choices=DSLS, help="in one language (default: in both)")
     sub.add_argument("--seed", type=int, default=0, help="that shuffles the lines of order (default: 0)")
     sub = command("check", "check.check", "check one step, a file of yours or the solution")
-    sub.add_argument("step", metavar="STEP", help="step01 ... step10")
+    sub.add_argument("step", metavar="STEP", help="step01 ... step11")
     sub.add_argument("--dsl", default="tilelang", choices=DSLS)
     sub.add_argument(
         "--file", metavar="FILE", help="a Python file that defines gemm(M, N, K); the solution where left out"
@@ -99,6 +99,16 @@ def parser() -> argparse.ArgumentParser:
         "--size", metavar="MxNxK", help="problem size (default: the first that the step is timed at)"
     )
     sub = command(
+        "tune",
+        "tune.tune",
+        "time plans of step 11 on this GPU, the most promising first; goes on where it was",
+    )
+    sub.add_argument("what", metavar="STEP|FILE", help="step11, or a Python file whose gemm takes a plan")
+    sub.add_argument("--shapes", nargs="+", required=True, metavar="MxNxK", help="one or more")
+    sub.add_argument("--dsl", default="tilelang", choices=DSLS)
+    sub.add_argument("--plans", type=int, default=8, metavar="N", help="at each shape (default: 8)")
+    sub.add_argument("--out", default=str(BUILD / "tuned.json"), metavar="JSON")
+    sub = command(
         "plot",
         "records.plot",
         "draw the ladder: yours, if build/climb.json has timings, over the recorded one",
@@ -124,7 +134,7 @@ def parser() -> argparse.ArgumentParser:
     )
     sub.add_argument("out", metavar="OUT.pyz")
     sub.add_argument(
-        "--step", action="append", metavar="N", help="a step, 1 to 10; repeat for several (default: all)"
+        "--step", action="append", metavar="N", help="a step, 1 to 11; repeat for several (default: all)"
     )
     sub.add_argument("--dsl", action="append", choices=DSLS, help="repeat for several (default: all)")
     sub.add_argument(

@@ -28,7 +28,7 @@ def plot(options: argparse.Namespace, console: Console) -> int:
             f"{climb} is not what `course climb` wrote ({error}); run `course climb` again"
         ) from error
     Path(options.out).parent.mkdir(parents=True, exist_ok=True)
-    draw(options.out, measured.load(), mine)
+    draw(options.out, measured.ladder(), mine)
     say(console, f"wrote {options.out}")
     return 0
 

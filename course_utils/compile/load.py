@@ -124,7 +124,7 @@ def load_factory(path: str | Path) -> Callable:
 def _defined(module: types.ModuleType, wanted: str) -> Callable:
     if not hasattr(module, wanted):
         name = Path(str(module.__file__)).name
-        takes = {"gemm": "M, N, K", "copy": "*shape", "mend": "maps"}[wanted]
+        takes = {"gemm": "M, N, K", "copy": "*shape", "mend": "maps", "seconds": "M, N, K, plan"}[wanted]
         text = f"{name} defines no {wanted}; this file ends in `def {wanted}({takes}): ...`"
         raise CompileError("load", text)
     return getattr(module, wanted)

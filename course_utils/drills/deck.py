@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from course_utils.drills import barriers, budget, epilogue, layouts, maps, memory, order, ring, tiles
+from course_utils.drills import barriers, budget, epilogue, layouts, maps, memory, order, plans, ring, tiles
 from course_utils.drills.question import Question
 
 DECK: dict[str, tuple[Callable[[Random], Question], ...]] = {
@@ -123,6 +123,14 @@ DECK: dict[str, tuple[Callable[[Random], Question], ...]] = {
         epilogue.wait_before_write,
         epilogue.weakest_wait,
         order.told(order.OUT),
+    ),
+    "16": (
+        plans.waves,
+        plans.quickest,
+        order.told(order.UNDER),
+        plans.expected_at_the_edge,
+        plans.written_at_the_edge,
+        plans.next_legal,
     ),
 }
 TRIES = 100  # draws until one differs from its neighbours

@@ -130,6 +130,18 @@ CHUNK = (
     ),
     "Wait, meet, write, fence, meet, store.",
 )
+UNDER = (
+    "Step 11's consumers, from one tile of D to the next.",
+    (
+        ("the tile's last product is over", "its sums are complete only then."),
+        ("its sums become fp16, in other registers", "the next product overwrites the sums."),
+        ("the next tile's first product is issued", "first the tensor cores get work, then D."),
+        ("a chunk of D goes to shared memory", "TMA stores what the threads have written."),
+        ("TMA's store of it is issued", "the wait comes last: threads store while the product runs."),
+        ("wait_group 1 returns", ""),
+    ),
+    "Keep the sums, give the tensor cores work, then let D leave under it.",
+)
 COPY = (
     "A copy kernel: one box in, one box out, by one warp.",
     (

@@ -31,7 +31,7 @@ from course_utils.figures.theme import (
     tint,
 )
 from course_utils.grading import steps
-from course_utils.recordings.model import Entry, Provenance, usable
+from course_utils.recordings.model import Entry, Provenance, Timing, usable
 
 SIZES = (4096, 8192)
 LABELS = {step.id: f"{number} {step.label}" for number, step in enumerate(steps.STEPS.values(), 1)}
@@ -39,19 +39,33 @@ ONE_TILE = tuple(step.id for step in steps.STEPS.values() if "one CTA" in step.r
 # dense fp16 tensor TFLOP/s, from NVIDIA's H100 and H200 SXM datasheets (they print the sparse 1,979)
 PEAK_TFLOPS = {"NVIDIA H200": 989.5, "NVIDIA H100 80GB HBM3": 989.5}
 
+# other libraries, by what benchmarks/peers calls them, with a mark of their own
+PEERS = {
+    "cublaslt": ("cublasLt's best", "^"),
+    "cutlass_dsl": ("CUTLASS", "s"),
+    "triton_persistent": ("Triton", "v"),
+    "tileops_gemm": ("TileOPs", "P"),
+}
+
 AXES = {"axes.facecolor": CARD, "axes.edgecolor": GREY, "xtick.color": INK, "ytick.color": GREY}
 WIDTH, HEIGHT = 10.0, 7.8  # inches: 1600 x 1248 pixels
 LEFT, RIGHT, TOP, GAP = 0.62, 1.45, 0.9, 0.78  # inches around and between the panels
+PEER_LOOK = {"markersize": 5.5, "color": INK, "markeredgecolor": "white", "markeredgewidth": 0.8, "zorder": 4}
 VALUE_POINTS = 7.5  # largest font size of the values on the bars
 
 
 @dataclass(frozen=True)
 class Source:
-    """What of a results file has a place on the ladder; ``others`` names the entries that have none."""
+    """What of a results file has a place on the ladder; ``others`` names the entries that have none.
+
+    ``peers`` are timings of other libraries, ``also`` says where what other files hold comes from.
+    """
 
     provenance: Provenance | None
     entries: list[Entry]
     others: list[str]
+    peers: tuple[tuple[str, Timing], ...] = ()
+    also: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -83,7 +97,8 @@ class Scale:
 def ladder(recorded: dict, measured: dict | None = None, highlight: str | None = None) -> Figure:
     """Draw the ladder at 4096 and 8192.
 
-    ``recorded`` is drawn solid, or as outlines where ``measured`` (same schema) is given and solid.
+    ``recorded``, of ``measured.ladder()``, is drawn solid, or as outlines where ``measured`` (a results file)
+    is given and solid.
     ``highlight`` names a step ("step05") to show in full colour, earlier ones muted and later ones faint; a
     name that is no step is ignored. An entry that is no entry of a results file, or of no step, is named
     below the panels and not drawn. Raises TypeError or ValueError where either dictionary has no list of
@@ -172,7 +187,18 @@ def _source(data: dict, name: str) -> Source:
             entries.append(entry)
         else:
             others.append(f"{raw.get('step')} {raw.get('dsl')}" if isinstance(raw, dict) else repr(raw)[:20])
-    return Source(usable(data.get("provenance"), Provenance), entries, others)
+    peers = [
+        (raw["peer"], timing)
+        for raw in data.get("peers", ())
+        if raw["peer"] in PEERS and (timing := usable(raw, Timing))
+    ]
+    where = usable(data.get("provenance"), Provenance)
+    return Source(where, entries, others, tuple(peers), tuple(data.get("also", ())))
+
+
+def _peers(source: Source, size: int) -> dict[str, float]:
+    """Peers to their burst TFLOP/s at ``size``."""
+    return {peer: t.tflops for peer, t in source.peers if (t.size, t.mode) == ((size,) * 3, "burst")}
 
 
 def _bars(source: Source | None, size: int) -> dict[tuple[str, str], Bar]:
@@ -234,7 +260,8 @@ def _origin(verb: str, source: Source) -> str:
         parts = [f"{verb} on {where.gpu}", where.date]
         parts += [f"driver {where.driver}"] if where.driver else []
         parts += [f"{name} {version}" for name, version in where.versions.items()]
-    return ", ".join(parts) + (f"; not drawn: {', '.join(source.others)}" if source.others else "")
+    text = ", ".join(parts) + "".join(f"; {where}" for where in source.also)
+    return text + (f"; not drawn: {', '.join(source.others)}" if source.others else "")
 
 
 # -- drawing
@@ -282,15 +309,17 @@ def _panel(
     top = 1.08 * max([100.0, *tallest, *(line[0] for line in lines)])
     empty = " (nothing measured here yet)" if measured is not None and old and not climbed else ""
     axes.set_title(f"M = N = K = {size}{empty}", loc="left", size=9, weight="bold", pad=5)
-    _frame(axes, places, highlight, top)
+    _frame(axes, places, highlight, top, bool(recorded.peers))
     if not bars:
         _say_nothing(axes)
         return
     pitch = 0.92 / len(dsls) if len(dsls) > 1 else 0.66  # of a step's place, from bar to bar
     width = pitch * (0.92 if measured is None else 0.87)
-    across = width * (WIDTH - LEFT - RIGHT) * 72 / len(places) - 3  # points; "102%" is 2.9 font sizes wide
+    # points; "102%" is 2.9 font sizes wide
+    across = width * (WIDTH - LEFT - RIGHT) * 72 / (len(places) + bool(recorded.peers)) - 3
     scale = Scale(top / (height * 72), min(VALUE_POINTS, across / 2.9))
     _lines(axes, lines, 11 * scale.point)
+    _marks(axes, len(places), _peers(recorded, size))
     for place, step in enumerate(places):
         strength, foot = _strength(step, highlight), 5 * scale.point
         low = foot
@@ -314,13 +343,22 @@ def _panel(
             )
 
 
-def _frame(axes: Axes, places: list[str], highlight: str | None, top: float) -> None:
-    """Limits, grid, and the steps below the bars, the highlighted one in bold."""
-    axes.set_xlim(-0.55, len(places) - 0.45)
+def _marks(axes: Axes, place: int, found: dict[str, float]) -> None:
+    """The peers, side by side at their place."""
+    for index, (peer, (_, mark)) in enumerate(PEERS.items()):
+        if peer in found:
+            x = place + (index - (len(PEERS) - 1) / 2) * 0.2
+            axes.plot([x], [found[peer]], mark, **PEER_LOOK)
+
+
+def _frame(axes: Axes, places: list[str], highlight: str | None, top: float, peers: bool) -> None:
+    """Limits, grid, and the steps below the bars, the highlighted one in bold; last the peers."""
+    axes.set_xlim(-0.55, len(places) - 0.45 + peers)
     axes.set_ylim(0, top)
     axes.set_ylabel("TFLOP/s", size=8)
-    axes.set_xticks(range(len(places)), [LABELS[step].replace(" ", "\n", 1) for step in places], size=8.5)
-    for step, label in zip(places, axes.get_xticklabels(), strict=True):
+    labels = [LABELS[step].replace(" ", "\n", 1) for step in places] + ["peers"] * peers
+    axes.set_xticks(range(len(labels)), labels, size=8.5 if len(labels) < 12 else 7.8)
+    for step, label in zip(places, axes.get_xticklabels(), strict=False):
         label.set_weight("bold" if step == highlight else "normal")
     axes.tick_params(length=0)
     axes.spines[["top", "right", "left"]].set_visible(False)
@@ -495,4 +533,8 @@ def _legend(recorded: Source, measured: Source | None, dsls: list[str]) -> list:
                 label="sustained",
             )
         )
+    drawn = {peer for size in SIZES for peer in _peers(recorded, size)}
+    for peer, (name, mark) in PEERS.items():
+        if peer in drawn:
+            handles.append(Line2D([], [], linestyle="", marker=mark, label=name, **PEER_LOOK))
     return handles

@@ -38,6 +38,7 @@ OWN = "own barriers and fences"
 
 # How a diagnosis begins that has found no cause.
 GUESS = "(?:Every tile is|Some tiles are wholly) wrong"
+LARGEST_SIDE = 2 * 256  # of a cluster's tile
 LARGEST_TILE = 256 * 256  # elements of D; no CTA of this course holds a larger accumulator
 # of a launch and of an order of tiles, in either DSL
 LAUNCH, ORDER = r"T\.\w*Kernel\(|\.launch\(", r"TileScheduler\(|^\s*order ="
@@ -56,7 +57,8 @@ class Condition:
     """Something a step requires or forbids. ``found`` says in words what the kernel has instead.
 
     ``families`` are the instructions that it asks for: one of them must run. It is asked for where K has at
-    least ``k_tiles`` tiles: a shorter K needs no ring, and its compiler removes what never runs.
+    least ``k_tiles`` tiles: a shorter K needs no ring, and its compiler removes what never runs; where
+    ``of_cluster``, of CTAs that are launched in clusters.
     """
 
     sentence: str
@@ -64,9 +66,11 @@ class Condition:
     found: Callable[[Receipt, Artifact], str]
     families: tuple[Family, ...] = ()
     k_tiles: int = 1
+    of_cluster: bool = False
 
     def asked(self, artifact: Artifact) -> bool:
-        return artifact.problem[2] >= self.k_tiles * BLOCK_K
+        alone = math.prod(artifact.cluster) == 1
+        return artifact.problem[2] >= self.k_tiles * BLOCK_K and not (self.of_cluster and alone)
 
     def ran(self, facts: Facts) -> bool:
         return not self.families or any(facts.get(f"ran {family.name}", 0) for family in self.families)
@@ -133,6 +137,19 @@ def _misplaced(a: Artifact) -> str:
             text = f"{a.name_of(one)} with an alignment of {one.alignment}, where it needs {needs:,}"
             code = a.code(Origin(one.file, one.line))
             return f"{text}\n  at {file_name(one.file)}, line {one.line}: {code}"
+    return ""
+
+
+def _other_map(a: Artifact) -> str:
+    """The first map of a matrix that has another size than the matrix, and its line; "" for none."""
+    maps = {p.tensor: p.tensor_map for p in a.parameters if p.tensor_map is not None}
+    for tensor in a.tensors:
+        mine = maps.get(tensor.name)
+        if mine is not None and len(mine.dims) == 2 and mine.dims != tensor.shape[::-1]:
+            rows, columns = mine.dims[::-1]
+            text = f"a map of {tensor.name} with {rows:,} x {columns:,} elements"
+            text += f", where it has {tensor.shape[0]:,} x {tensor.shape[1]:,}"
+            return text + (f"\n  at {at}" if (at := lines.of_map(tensor.name, a)) else "")
     return ""
 
 
@@ -279,6 +296,15 @@ CONDITIONS = {
         lambda r, a: a.threads >= 384,
         lambda r, a: f"{a.threads} threads" + lines.below(LAUNCH, a),
     ),
+    "exact maps": Condition(
+        "tensor maps as large as A, B and D: TMA clips a tile where its map ends, and nowhere else",
+        lambda r, a: not _other_map(a),
+        lambda r, a: _other_map(a),
+    ),
+}
+CONDITIONS |= {
+    f"{name} of a cluster": replace(CONDITIONS[name], of_cluster=True)
+    for name in ("multicast", "remote arrive", "cluster barrier")
 }
 
 
@@ -595,6 +621,40 @@ def shared_rows(answer: Answer, artifact: Artifact) -> Answer:
         return answer
     text += f": how many 64 rows of it does the MMA give to each?{line}"
     return replace(answer, findings=(), diagnosis=text, remarks=(*answer.remarks, told))
+
+
+def at_the_edge(answer: Answer, artifact: Artifact) -> Answer:
+    """A wrong answer of a kernel whose tiles may hang over D's edge, with what leaves a part of it out: TMA
+    that brings zeros from outside, and drops what is stored there, is then as it should be.
+    """
+    facts = answer.facts or {}
+    if answer.findings or not answer.finished or not facts:
+        return answer
+    (M, N, K), told = artifact.problem, ""
+    a = artifact.tensors[0].name
+    columns, left = divmod(_once(facts, f"elements of {a} loaded"), M)
+    wrote = re.match(r"The kernel wrote D\[0:(\d+), 0:(\d+)\] alone", answer.diagnosis)
+    short = [full - int(end) for full, end in zip((M, N), wrote.groups(), strict=True)] if wrote else []
+    busy = _once(facts, "CTAs with a tile")
+    idle = busy - _once(facts, "CTAs that store")
+    if idle > 0:
+        told = (
+            f"{idle} of {busy} CTAs multiply a tile of D and store nothing: where no tile follows that takes "
+            "it along, what stores the last one?"
+        )
+    elif not left and K - BLOCK_K < columns < K:
+        told = (
+            f"The loads bring {columns:,} of {a}'s {K:,} columns: the last K tile is short, and is left out. "
+            "Does the count of K tiles round up?"
+        )
+    elif wrote and max(short) < LARGEST_SIDE:
+        told = (
+            f"{wrote[0]}, of {M} x {N}: tiles at the edge are left "
+            "out. Does their count round up where the last one is not whole?"
+        )
+    if not told:
+        return answer
+    return replace(answer, diagnosis=told, remarks=(*answer.remarks, answer.diagnosis))
 
 
 def asks_for_own(requires: Iterable[str], artifact: Artifact) -> bool:

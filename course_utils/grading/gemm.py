@@ -277,7 +277,10 @@ def _results(step: Step, machine: Backend, answered: Answered) -> Part:
         if answer.ok:
             right += 1
             continue
-        told = conditions.left_over(conditions.located(answer), launch.artifact)
+        if "exact maps" in step.requires:
+            told = conditions.at_the_edge(answer, launch.artifact)
+        else:
+            told = conditions.left_over(conditions.located(answer), launch.artifact)
         for blames in (conditions.shared_rows, maps.stored_otherwise, maps.one_buffer):
             told = blames(told, launch.artifact)
         wrong.append((launch, _in_memory(told, launch.artifact)))

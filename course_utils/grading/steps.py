@@ -37,6 +37,10 @@ RING = (EMULATED[0], ((256, 512, 1152), None), EMULATED[2])
 PERSISTENT = (*RING[:2], ((1536, 1792, 64), None))
 CLUSTER = (*RING[:2], ((1792, 1280, 64), None))
 MULTI_CONSUMER = (*RING[:2], ((1280, 3584, 64), None))
+# Of step 11: multiples of 8 and not of a tile, each with its own plan. In the first, which has three tiles of
+# 128 rows for a cluster, D leaves under the next tile; the second has a deep K; all CTAs of the third run.
+ANY_SHAPE = (((3224, 3568, 264), FIRST_AND_LAST), ((264, 520, 1160), None), ((1872, 3096, 72), None))
+RAGGED = ((5000, 3000, 2000), (264, 520, 1160), (1001, 1288, 584), (9728, 7680, 320), (1872, 3096, 72))
 TRACE_SIZE = (256, 256, 320)  # a tile or two for each CTA, and more K tiles than stages
 TIMED_SIZES = ((4096, 4096, 4096), (8192, 8192, 8192), (8192, 2304, 5120))
 
@@ -77,6 +81,11 @@ _ROLES = (
     *("registers by warpgroup", "loads in the epilogue"),
 )
 _DEEP = (*_ROLES, "four stages", "wgmma in flight", "four stages used", "group in flight")
+# of any plan: one with tiles of 256 rows has three stages, and not every one has a cluster
+_PLANNED = (
+    *(*_ROLES, "wgmma in flight", "group in flight", "three warpgroups", "two consumers", "stores in flight"),
+    *("multicast of a cluster", "remote arrive of a cluster", "cluster barrier of a cluster", "exact maps"),
+)
 _CLUSTER = (*(*_DEEP, "multicast", "remote arrive", "cluster barrier", "cluster of two"), "multicast shared")
 
 # fmt: off
@@ -120,6 +129,10 @@ STEPS = {step.id: step for step in (
          emulated=MULTI_CONSUMER, speed_floor=0.90,
          owned={"tilelang": "rows to warpgroups by a policy, D in chunks",
                 "cute": "rows to warpgroups by the MMA's layout, each chunk's registers and stores"}),
+    Step("step11", "any shape", 15, _PLANNED, (), "any shape", check_sizes=RAGGED, emulated=ANY_SHAPE,
+         timed_sizes=(*TIMED_SIZES, (8200, 2312, 5128)), speed_floor=0.90,
+         owned={"tilelang": "a plan for M, N, K; tiles at the edge; D a tile later",
+                "cute": "the same, and the order of tiles and the corner of each store"}),
 )}
 # fmt: on
 
@@ -211,6 +224,21 @@ MAP_CASES = {
     )
 }
 
+
+@dataclass(frozen=True)
+class PlanCase:
+    """A model of what a launch takes, held against recorded times."""
+
+    id: str
+    title: str
+    points: int
+
+
+PLAN_CASES = {case.id: case for case in (PlanCase("case16", "a model that chooses the plan", 10),)}
+
+# what has points of its own, beside the 100 for each DSL of the steps before
+PAST = ("step11", *PLAN_CASES)
+
 # by the ids of their cells
 EXERCISES = (
     *(f"{name}-{dsl}" for name in STEPS for dsl in DSL_NAMES),
@@ -218,6 +246,7 @@ EXERCISES = (
     *("case12-tilelang", "case12-cute"),
     *(f"{name}-{dsl}" for name, (_, dsl) in REPAIRS.items()),
     *("case14-cute", "case15-tilelang", "case15-cute"),
+    *(f"{name}-plan" for name in PLAN_CASES),
 )
 
 
@@ -228,9 +257,14 @@ def find(step_id: str) -> Step:
     return (STEPS | GEMM_CASES)[step_id]
 
 
-def row(name: str) -> Step | CopyCase | MapCase:
+def row(name: str) -> Step | CopyCase | MapCase | PlanCase:
     """The row of a step or a case. Raises KeyError."""
-    return (STEPS | GEMM_CASES | COPY_CASES | MAP_CASES)[name]
+    return (STEPS | GEMM_CASES | COPY_CASES | MAP_CASES | PLAN_CASES)[name]
+
+
+def notebook_of(name: str) -> str:
+    """The number of the notebook that a step or case stands in: mostly its own."""
+    return "16" if name == "step11" else name[4:6]
 
 
 def points_of(name: str) -> int:

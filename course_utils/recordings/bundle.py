@@ -46,7 +46,7 @@ def write(
     with contextlib.ExitStack() as undo, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         undo.callback(Path(path).unlink)  # half an archive is none
         root = Path(__file__).parents[1]
-        modules = [root / "__init__.py", root / "artifact.py"]
+        modules = [root / "__init__.py", root / "artifact.py", root / "plans.py"]
         for module in modules + [
             path for package in PACKAGES for path in sorted((root / package).rglob("*.py"))
         ]:
@@ -60,8 +60,8 @@ def write(
                 artifact = compile_kernel(kernel["factory"], kernel["dsl"], size)
                 versions = artifact.versions
                 blob = artifact.to_bytes()
-                found.update(f"{_entry(kernel['name'], size)} {len(blob)}\n".encode() + blob)
-                archive.writestr(_entry(kernel["name"], size), blob)
+                found.update(f"{_entry(kernel, size)} {len(blob)}\n".encode() + blob)
+                archive.writestr(_entry(kernel, size), blob)
                 progress((kernel["name"], size))
             manifest.append(
                 {key: kernel[key] for key in ("name", "step", "dsl", "timed")} | {"versions": versions}
@@ -74,8 +74,8 @@ def write(
         undo.pop_all()
 
 
-def _entry(name: str, size: tuple[int, ...]) -> str:
-    return f"artifacts/{name}/{'x'.join(map(str, size))}.zip"
+def _entry(kernel: dict, size: tuple[int, ...]) -> str:
+    return f"artifacts/{kernel['dsl']}/{kernel['name']}/{'x'.join(map(str, size))}.zip"
 
 
 def run(
@@ -95,7 +95,7 @@ def run(
         say(f"{device['name']}, driver {device['driver']}, torch {device['torch']}: {len(manifest)} kernels")
         for kernel in manifest:
             step = steps.find(kernel["step"])
-            artifacts = _artifacts(archive, kernel["name"])
+            artifacts = _artifacts(archive, kernel)
             answered = gpu.run(Launch(size, artifacts[size]) for size in step.check_sizes)
             timed = [(artifacts[size], "burst") for size in step.timed_sizes if kernel["timed"]]
             verdict = judge(step, kernel["dsl"], gpu, answered, timed)
@@ -106,7 +106,7 @@ def run(
             sizes = [size for size in steps.find(kernel["step"]).timed_sizes if size in SUSTAINED_SIZES]
             if quick or not done["timings"] or not sizes:
                 continue
-            artifacts = _artifacts(archive, kernel["name"])
+            artifacts = _artifacts(archive, kernel)
             for size in sizes:
                 answer = gpu.time(artifacts[size], "sustained")
                 if answer.timing is None:
@@ -137,7 +137,7 @@ def count(
     with zipfile.ZipFile(path) as archive:
         manifest = [kernel for kernel in json.loads(archive.read("manifest.json")) if kernel["timed"]]
         for kernel in manifest:
-            artifacts, sizes = _artifacts(archive, kernel["name"]), steps.find(kernel["step"]).timed_sizes
+            artifacts, sizes = _artifacts(archive, kernel), steps.find(kernel["step"]).timed_sizes
             named = (kernel["name"], kernel["step"], kernel["dsl"])
             kernels.append(counters.Kernel(*named, {size: artifacts[size] for size in sizes}))
     where = provenance(device, {k["dsl"]: k["versions"] for k in manifest})
@@ -155,8 +155,8 @@ def _signed(path: str | Path, results: dict) -> dict:
     return {**results, "signature": signing.sign(told["key"].encode(), results)}
 
 
-def _artifacts(archive: zipfile.ZipFile, name: str) -> dict[tuple[int, ...], Artifact]:
-    prefix = _entry(name, ()).removesuffix(".zip")
+def _artifacts(archive: zipfile.ZipFile, kernel: dict) -> dict[tuple[int, ...], Artifact]:
+    prefix = _entry(kernel, ()).removesuffix(".zip")
     paths = [path for path in archive.namelist() if path.startswith(prefix)]
     sizes = [
         tuple(int(n) for n in path.removeprefix(prefix).removesuffix(".zip").split("x")) for path in paths

@@ -5,19 +5,68 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from course_utils.recordings import signing
+from course_utils import plans
+from course_utils.grading import steps
+from course_utils.recordings import model, signing
 from course_utils.recordings.model import MeasuredError, read, write
 
-COUNTERS = "counters"  # the one recording of another form
+COUNTERS = "counters"
+# recordings of other forms than the ladder's
+FORMS = {COUNTERS: model.Counters, "step11": model.Tuned, "peers": model.Peers}
 FOLDER = Path(__file__).parents[2] / "solutions" / "measured"
 
 
 def load(name: str = "ladder") -> dict:
-    """A recorded file, or ``{"provenance": {}, "entries": []}`` where none was recorded yet. Raises
-    MeasuredError.
+    """A recorded file (see ``FORMS``), or ``{"provenance": {}, "entries": []}`` where none was recorded yet.
+    Raises MeasuredError.
     """
     path = FOLDER / f"{name}.json"
-    return read(path, counters=name == COUNTERS) if path.exists() else {"provenance": {}, "entries": []}
+    if not path.exists():
+        return {"provenance": {}, "entries": []}
+    return read(path, counters=name == COUNTERS, form=_form(name))
+
+
+def _form(name: str) -> type | None:
+    return FORMS.get(name.partition("_")[0])  # peers_triton is one of peers
+
+
+def ladder() -> dict:
+    """The recorded ladder: ``ladder.json``, with step 11's chosen plans of ``step11.json`` where it has no
+    step 11 of its own, and ``peers``, the timings of other libraries, of ``peers*.json``.
+
+    ``also`` says where these come from. Raises MeasuredError.
+    """
+    found = load("ladder")
+    also, peers = [], []
+    if not any(entry["step"] == "step11" for entry in found["entries"]):
+        chosen = load("step11")
+        entries = [_rung(dsl, chosen["entries"]) for dsl in steps.DSL_NAMES]
+        found["entries"] += [entry for entry in entries if entry["timings"]]
+        also += [_where("step 11", chosen)] if any(entry["timings"] for entry in entries) else []
+    for path in sorted(FOLDER.glob("peers*.json")):
+        data = load(path.stem)
+        timed = [entry for entry in data["entries"] if entry["timing"]]
+        peers += [{"peer": entry["peer"], **entry["timing"]} for entry in timed]
+        also += [_where("peers", data)] if timed else []
+    return found | {"peers": peers, "also": list(dict.fromkeys(also))}
+
+
+def _rung(dsl: str, entries: list[dict]) -> dict:
+    """The chosen plans' timings as an entry of the ladder: those of the kernel that the course has now, whose
+    plans name one ``cluster``.
+    """
+    timings = [
+        entry["timing"]
+        for entry in entries
+        if entry["dsl"] == dsl and entry["timing"] and not entry.get("order")
+        if entry["plan"] == plans.choose(*entry["size"])._asdict()
+    ]
+    return {"name": f"step11 {dsl}", "step": "step11", "dsl": dsl, "checks": [], "timings": timings}
+
+
+def _where(what: str, data: dict) -> str:
+    where = data["provenance"]
+    return f"{what}: {where['gpu']}, {where['date']}, driver {where['driver']}"
 
 
 def record(
@@ -31,7 +80,7 @@ def record(
     """
     if not re.fullmatch(r"[a-z0-9_-]+", name):
         raise MeasuredError(f"{name!r} is no name for a recording: use small letters, digits, - and _")
-    results = read(path, counters=name == COUNTERS)
+    results = read(path, counters=name == COUNTERS, form=_form(name))
     if not results["entries"]:
         raise MeasuredError(f"{path} holds no entries; nothing was recorded")
     signature = results.pop("signature", None)

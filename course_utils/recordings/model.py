@@ -136,11 +136,52 @@ class Counters(msgspec.Struct, frozen=True):
     lost: list[str] = []
 
 
-ENTRIES = {Results: Entry, Untimed: Entry, Counters: Counted}
+class Point(msgspec.Struct, frozen=True):
+    """A plan of step 11 at a size, timed, or ``why`` it has no time."""
+
+    dsl: str
+    size: tuple[int, int, int]
+    mode: Literal["burst", "sustained"]
+    plan: dict
+    timing: Timing | None
+    why: str = ""
 
 
-def read(path: str | Path, timed: bool = True, counters: bool = False) -> dict:
-    """Read and validate a results file, or with ``counters`` one of counters. Raises MeasuredError.
+class Tuned(msgspec.Struct, frozen=True):
+    """What plans of step 11 take: benchmarks/step11.py and ``course tune`` write it."""
+
+    provenance: Provenance
+    entries: list[Point]
+
+
+class PeerPoint(msgspec.Struct, frozen=True):
+    """Another library at a size, as benchmarks/peers writes it."""
+
+    peer: str
+    size: tuple[int, int, int]
+    timing: Timing | None
+    why: str = ""
+
+
+class Peers(msgspec.Struct, frozen=True):
+    """What other libraries take."""
+
+    provenance: Provenance
+    entries: list[PeerPoint]
+
+
+ENTRIES: dict[type, type] = {
+    Results: Entry,
+    Untimed: Entry,
+    Counters: Counted,
+    Tuned: Point,
+    Peers: PeerPoint,
+}
+
+
+def read(path: str | Path, timed: bool = True, counters: bool = False, form: type | None = None) -> dict:
+    """Read and validate a results file, or with ``counters`` one of counters, or one of another ``form``.
+    Raises MeasuredError.
 
     With ``timed=False`` its provenance may be empty or missing.
     """
@@ -156,7 +197,7 @@ def read(path: str | Path, timed: bool = True, counters: bool = False) -> dict:
         raise MeasuredError(
             f"{path} is not a results file: it needs an object with `provenance` and `entries`"
         )
-    kind = Counters if counters else Results if timed or results.get("provenance") else Untimed
+    kind = form or (Counters if counters else Results if timed or results.get("provenance") else Untimed)
     where = CountersProvenance if counters else Provenance
     if kind is not Untimed and (missing := _missing(results.get("provenance"), where)):
         raise MeasuredError(f"{path} does not say where it comes from: provenance lacks {missing}")

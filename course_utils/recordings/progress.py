@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from course_utils.grading import steps
 from course_utils.grading.levels import from_blank
 from course_utils.grading.verdict import Verdict
 from course_utils.recordings.bundle import entry, provenance
@@ -196,5 +197,6 @@ def find(kept: dict, step_id: str, dsl: str) -> dict | None:
 
 
 def points(kept: dict, dsl: str) -> float:
-    """Points reached in one DSL, of 100."""
-    return sum(e["points"] for e in kept["entries"] if e["dsl"] == dsl)
+    """Points reached in one DSL in steps 1 to 10, of 100."""
+    hundred = steps.STEPS.keys() - set(steps.PAST)
+    return sum(e["points"] for e in kept["entries"] if e["dsl"] == dsl and e["step"] in hundred)

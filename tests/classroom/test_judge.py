@@ -25,7 +25,24 @@ needs_sandbox = pytest.mark.skipif(not sandbox.available(), reason="no sandbox o
 SEEDS = [f"seed {n}" for n in range(40)]
 
 
-@pytest.mark.parametrize("row", [*steps.STEPS.values(), *steps.GEMM_CASES.values()], ids=lambda row: row.id)
+WHOLE = [row for row in (steps.STEPS | steps.GEMM_CASES).values() if row.id != "step11"]
+
+
+def test_drawn_sizes_of_ragged_tables_are_ragged_and_as_large():
+    row = steps.STEPS["step11"]
+    for seed in SEEDS:
+        made = drawn.step(row, seed)
+        for (M, N, K), (m, n, k) in zip(
+            [size for size, _ in row.emulated] + list(row.check_sizes),
+            [size for size, _ in made.emulated] + list(made.check_sizes),
+            strict=True,
+        ):
+            assert n % 8 == k % 8 == 0 and M * N <= m * n <= 1.12 * M * N
+            assert bool(k % 64) == bool(K % 64) and (k // 64 == K // 64 or K % 64 == 0)
+    assert len({drawn.step(row, seed).emulated for seed in SEEDS}) > 30
+
+
+@pytest.mark.parametrize("row", WHOLE, ids=lambda row: row.id)
 def test_drawn_sizes_are_good_for_what_the_tables_are(row):
     others = set()
     for seed in SEEDS:
@@ -250,6 +267,17 @@ def test_memory_for_reading_is_limited(monkeypatch):
     assert "GB of memory" in judged("step03", "cute", "").diagnosis
     assert judged("case11", "maps", "").points == 0
     assert resource.getrlimit(resource.RLIMIT_DATA) == before
+
+
+@needs_sandbox
+@pytest.mark.parametrize(
+    "edit, points, words",
+    [(("", ""), 10, ""), (("return cycles / CLOCK", "return None"), 0, "seconds must return a number")],
+)
+def test_a_model_is_judged_by_what_it_says_of_recorded_plans(edit, points, words):
+    source = next((ROOT / "solutions" / "plan").glob("*.py")).read_text().replace(*edit)
+    verdict = judged("case16", "plan", source)
+    assert verdict.points == points and words in verdict.diagnosis
 
 
 @needs_sandbox

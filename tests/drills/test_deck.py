@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from course_utils.drills import deck, picture
 from course_utils.drills.question import AnswerError
 
-NOTEBOOKS = ["01", "01b", *(f"{number:02d}" for number in range(2, 16))]
+NOTEBOOKS = ["01", "01b", *(f"{number:02d}" for number in range(2, 17))]
 PUZZLES = "01b"  # a notebook of puzzles, without an exercise
 DRILLS = [(name, number) for name in deck.DECK for number in range(1, len(deck.DECK[name]) + 1)]
 MOST_WORDS = 60
@@ -85,7 +85,7 @@ def test_a_number_that_a_notebook_has_not(name, number):
     with pytest.raises(IndexError):
         deck.question(name, number)
     with pytest.raises(KeyError):
-        deck.question("16", 1)
+        deck.question("17", 1)
 
 
 BAD = [

@@ -192,6 +192,27 @@ def rows_left(elements, size):
     return elements * size % 16
 
 
+def pairs(M, N, rows, columns, at_once, clusters):
+    """Waves, tile by tile: a cluster of two has ``rows`` twice, one below the other."""
+    high = rows * (2 if clusters == "clusters" else 1)
+    tiles_ = [(m, n) for m in range(0, M, high) for n in range(0, N, columns)]
+    return len(range(0, len(tiles_), at_once))
+
+
+def landed(rows, columns, *_):
+    return np.zeros((rows, columns), np.float16).nbytes
+
+
+def in_the_corner(M, N, rows, columns):
+    tall, wide = (size - size // tile * tile for size, tile in ((M, rows), (N, columns)))
+    return np.ones((M, N), bool)[M - tall :, N - wide :].sum()
+
+
+def addressable(columns, name, *_):
+    size = {"fp16": 2, "fp32": 4, "8-bit": 1}[name]
+    return next(one for one in count(columns) if one * size % 16 == 0)
+
+
 COUNTED = [  # notebook, drill, where the numbers stand in its text, what they come to
     ("01", 1, r"(\d+) rows of A, (\d+) rows of B, (\d+) of K.*takes (\d+) x (\d+) x (\d+)", wgmmas),
     ("04", 1, r"A, (\d+) x (\d+), and one of B, (\d+) x (\d+)", bytes_of),
@@ -205,6 +226,10 @@ COUNTED = [  # notebook, drill, where the numbers stand in its text, what they c
     ("03", 4, r"= (\d+) tiles.*?(\d+) SMs", waves),
     ("03", 5, r"D has (\d+) tiles, and (\d+) SMs", idle),
     ("10", 5, r"= (\d+) cluster tiles, and (\d+) clusters", waves),
+    ("16", 1, r"D is (\d+) x (\d+)\..* are (\d+) x (\d+); (\d+) (clusters|CTAs)", pairs),
+    ("16", 4, r"box of (\d+) rows x (\d+) halves", landed),
+    ("16", 5, r"D is (\d+) x (\d+), and tiles are (\d+) x (\d+)", in_the_corner),
+    ("16", 6, r"Rows of (\d+) (\S+) elements", addressable),
     ("12", 1, r"X has (\d+) slabs of (\d+) rows.*row (\d+) of slab (\d+)", flatten),
     ("12", 4, r"Slabs of (\d+) rows.*box of (\d+) rows.*row (\d+) of slab (\d+).*slab (\d+)", over),
 ]
@@ -214,9 +239,18 @@ COUNTED = [  # notebook, drill, where the numbers stand in its text, what they c
 def test_the_answer_is_what_a_count_comes_to(name, number, pattern, counted):
     for seed in range(SEEDS):
         asked = deck.question(name, number, seed)
-        found = [int(one) for one in re.search(pattern, asked.text).groups()]
+        found = [int(one) if one.isdigit() else one for one in re.search(pattern, asked.text).groups()]
         right = asked.options[asked.right] if asked.options else asked.right
         assert counted(*found) == right, asked.text
+
+
+def test_the_quickest_tile_has_the_least_work_in_its_waves():
+    for seed in range(SEEDS):
+        asked = deck.question("16", 2, seed)
+        M, N = map(int, re.search(r"D is (\d+) x (\d+)", asked.text).groups())
+        tiles_ = [tuple(map(int, option.split(" x "))) for option in asked.options]
+        work = [pairs(M, N, *tile, 64, "clusters") * tile[0] * tile[1] for tile in tiles_]
+        assert work.index(min(work)) == asked.right and sorted(work)[1] > 1.04 * min(work)
 
 
 @pytest.mark.parametrize("name", ["01", "02"])

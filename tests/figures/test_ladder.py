@@ -142,7 +142,7 @@ def test_footer_says_recorded_where_when_and_with_what():
 def test_steps_without_an_entry_keep_their_place_and_one_tile_steps_do_not():
     figure = ladder(synthetic(steps=["step03", "step05"]))
     labels = [t.get_text() for t in figure.axes[0].get_xticklabels()]
-    assert len(labels) == 8 and labels[0] == "3\ntiling" and len(values(figure.axes[0])) == 2
+    assert len(labels) == 9 and labels[0] == "3\ntiling" and len(values(figure.axes[0])) == 2
 
 
 def test_no_peak_line_for_a_gpu_we_have_no_datasheet_for():

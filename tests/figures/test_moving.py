@@ -81,6 +81,23 @@ def test_waves_are_what_taking_every_tile_in_turn_gives(M, N, tile):
     assert made["places"] - made["idle"] == len(taken) and 0 <= made["idle"] < SM_COUNT
 
 
+@pytest.mark.parametrize(
+    "M, N, tile, cluster, tiles_, number, last",
+    [
+        (8192, 2304, (128, 256), 2, 288, 5, 24),
+        (8192, 2304, (256, 192), 2, 192, 3, 60),
+        (4104, 4104, (128, 256), 2, 289, 5, 25),
+        (8, 9216, (128, 192), 1, 48, 1, 48),
+    ],
+)
+def test_waves_of_clusters_and_over_the_edge(M, N, tile, cluster, tiles_, number, last):
+    made = waves.count(M, N, *tile, cluster)
+    assert (made["tiles"], made["waves"], made["last"]) == (tiles_, number, last)
+    figure = waves.figure(M, N, tile, cluster)
+    assert [one["name"] for one in figure["controls"]] == ["M", "N", "tile", "in"]
+    assert f"{tiles_} {'pairs of tiles' if cluster == 2 else 'tiles'} in {number} waves" in figure["words"]
+
+
 def test_waves_that_the_text_names():
     said = {size: waves.count(size, size, 128, 128) for size in (1536, 4096, 8192)}
     assert [(one["waves"], one["last"]) for one in said.values()] == [(2, 12), (8, 100), (32, 4)]
@@ -175,6 +192,10 @@ def test_both_fulls_of_a_cluster_count_all_that_lands(by):
         ("waves", {"M": 16384}, ValueError, "up to 8,192, not 16,384"),
         ("waves", {"tile": (64, 64)}, ValueError, "(128, 128), (128, 256), (256, 128), not (64, 64)"),
         ("waves", {"tile": 128}, ValueError, "(256, 128), not 128"),
+        ("waves", {"cluster": 4}, ValueError, "cluster is 1 or 2, not 4"),
+        ("waves", {"M": 4100, "cluster": 2}, ValueError, "M is a multiple of 8, up to 9,216, not 4,100"),
+        ("waves", {"N": 16384, "cluster": 1}, ValueError, "up to 9,216, not 16,384"),
+        ("waves", {"N": "8", "cluster": 1}, ValueError, "N must be a multiple of 8, not '8'"),
     ],
 )
 def test_what_does_not_fit_is_told_what_there_is(name, options, error, says):

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from course_utils.artifact import Allocation, Tensor
-from course_utils.grading.conditions import CONDITIONS, OWN, PROPERTIES, located, outside, told
+from course_utils.artifact import Allocation, Parameter, Tensor, TensorMap
+from course_utils.grading.conditions import CONDITIONS, OWN, PROPERTIES, at_the_edge, located, outside, told
 from course_utils.grading.steps import GEMM_CASES, STEPS
 from course_utils.ptx.families import Family
 from course_utils.ptx.receipts import Receipt
@@ -23,6 +23,33 @@ IGNORED = replace(
 def unmet(*arguments, **named):
     """The sentences that are told, without their names."""
     return list(told(*arguments, **named).values())
+
+
+def mapped(M, N):
+    """A kernel with D of 4104 x 200, and a map of it with so many rows and columns."""
+    d = TensorMap(6, (N, M), (2 * N,), (64, 128), (1, 1), swizzle=3)
+    parameter = Parameter("tensor_map", tensor="D", tensor_map=d)
+    shapes = {"A": (4104, 72), "B": (200, 72), "D": (4104, 200)}
+    tensors = tuple(Tensor(name, shape, "float16") for name, shape in shapes.items())
+    return kernel(tensors=tensors, parameters=(parameter,))
+
+
+WROTE = "The kernel wrote D[0:4096, 0:128] alone, of 4104 x 200: and more"
+
+
+@pytest.mark.parametrize(
+    "diagnosis, facts, words",
+    [
+        (WROTE, {"elements of A loaded": 4104 * 72}, "tiles at the edge are left out"),
+        ("wrong", {"elements of A loaded": 4104 * 64}, "bring 64 of A's 72 columns"),
+        ("wrong", {"CTAs with a tile": 8, "CTAs that store": 5}, "3 of 8 CTAs multiply"),
+        ("wrong", {"CTAs with a tile": 8, "CTAs that store": 8, "elements of A loaded": 4104 * 72}, "wrong"),
+        ("wrong", {}, "wrong"),
+    ],
+)
+def test_what_is_left_out_at_the_edge_is_told(diagnosis, facts, words):
+    wrong = Answer(finished=True, wrong=5, diagnosis=diagnosis, facts=facts)
+    assert words in at_the_edge(wrong, mapped(4104, 200)).diagnosis
 
 
 # Condition: (a receipt and a kernel for which it just holds), (a neighbour for which it just does not).
@@ -67,7 +94,27 @@ NEIGHBOURS = {
     ),
     "cluster of two": ((Receipt(), kernel(cluster=(1, 2, 1))), (Receipt(), kernel(cluster=(2, 2, 1)))),
     "three warpgroups": ((Receipt(), kernel(block=(384, 1, 1))), (Receipt(), kernel(block=(256, 1, 1)))),
+    "exact maps": ((Receipt(), mapped(4104, 200)), (Receipt(), mapped(4352, 200))),
 }
+IN_PAIRS = ("multicast", "remote arrive", "cluster barrier")
+for name in IN_PAIRS:
+    NEIGHBOURS[f"{name} of a cluster"] = tuple(
+        (receipt, kernel(cluster=(2, 1, 1))) for receipt, _ in NEIGHBOURS[name]
+    )
+
+
+@pytest.mark.parametrize("name", IN_PAIRS)
+def test_what_is_of_a_cluster_is_asked_of_a_cluster(name):
+    alone, pair = kernel(cluster=(1, 1, 1)), kernel(cluster=(2, 1, 1))
+    assert not unmet(Receipt(), alone, [f"{name} of a cluster"]) and unmet(Receipt(), alone, [name])
+    assert unmet(Receipt(), pair, [f"{name} of a cluster"])
+
+
+def test_a_map_of_another_size_is_named():
+    assert (
+        "a map of D with 4,352 x 200 elements, where it has 4,104 x 200"
+        in unmet(Receipt(), mapped(4352, 200), ["exact maps"])[0]
+    )
 
 
 def test_every_condition_has_neighbours():

@@ -165,8 +165,9 @@ def test_parts_are_worth_the_step_in_tenths(step):
     assert verdict.points == 0
 
 
-def test_all_steps_are_worth_a_hundred_points():
-    assert sum(step.points for step in steps.STEPS.values()) == 100
+def test_steps_1_to_10_are_worth_a_hundred_points_and_step_11_has_its_own():
+    assert sum(step.points for step in steps.STEPS.values() if step.id not in steps.PAST) == 100
+    assert steps.STEPS.keys() - set(steps.PAST) == {f"step{n:02d}" for n in range(1, 11)}
 
 
 def test_json_fields(offline):
@@ -346,7 +347,7 @@ def assert_refused(verdict, *words):
     assert str(verdict) and verdict._repr_html_() and verdict.to_dict()
 
 
-@pytest.mark.parametrize("step", [None, 5, "", "step11", "step1", ["step01"], {}], ids=repr)
+@pytest.mark.parametrize("step", [None, 5, "", "step12", "step1", ["step01"], {}], ids=repr)
 def test_unknown_step_is_a_verdict(step):
     assert_refused(check_gemm(step, None), *(["step01, step02"] if not isinstance(step, list | dict) else []))
 

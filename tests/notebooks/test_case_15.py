@@ -200,7 +200,7 @@ def variants():
     finally:
         sys.path.remove(str(folder))
     assert all(f'"{name}"' in source for name in MEASURED)
-    return {kernel["name"]: kernel for kernel in module.kernels()}
+    return {kernel["name"]: kernel for kernel in module.kernels() if kernel["dsl"] == "tilelang"}
 
 
 @pytest.mark.parametrize(

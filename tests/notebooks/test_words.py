@@ -28,6 +28,7 @@ DONE = [
     "13_async_proxy",
     "14_group_modes",
     "15_tma_epilogue",
+    "16_past_the_library",
 ]
 
 

@@ -129,6 +129,7 @@ def carried():
     return [
         PACKAGE / "__init__.py",
         PACKAGE / "artifact.py",
+        PACKAGE / "plans.py",
         *(path for package in bundle.PACKAGES for path in (PACKAGE / package).rglob("*.py")),
     ]
 
@@ -197,7 +198,7 @@ def test_manifest_names_every_kernel_and_its_compiler(tmp_path):
 
 
 def sizes_in(archive, name):
-    prefix = f"artifacts/{name}/"
+    prefix = f"artifacts/{KERNEL['dsl']}/{name}/"
     with zipfile.ZipFile(archive) as zipped:
         return {
             tuple(map(int, n.removeprefix(prefix).removesuffix(".zip").split("x"))): Artifact.from_bytes(
@@ -206,6 +207,14 @@ def sizes_in(archive, name):
             for n in zipped.namelist()
             if n.startswith(prefix)
         }
+
+
+def test_one_name_in_two_dsls_is_two_kernels(tmp_path):
+    kernels = [{**KERNEL, "dsl": dsl} for dsl in ("tilelang", "cute")]
+    bundle.write(tmp_path / "out.pyz", kernels, artifact)
+    with zipfile.ZipFile(tmp_path / "out.pyz") as archive:
+        names = [name for name in archive.namelist() if name.startswith("artifacts/")]
+    assert len(names) == len(set(names)) == 2 * len(sizes_in(tmp_path / "out.pyz", KERNEL["name"]))
 
 
 @pytest.mark.parametrize("timed", [True, False])

@@ -325,6 +325,7 @@ class Facts:
         others = any(counts[f"ran {name}"] for name in ("GLOBAL_LOAD", "CP_ASYNC", "BULK_LOAD"))
         through = 0 if others else counts["operands in registers"]  # of tiles that ldmatrix read
         counts["operands by TMA alone"] = counts["operands by TMA"] + through
+        counts["CTAs that store"] = len(self._first)
         self._panels()
         self._rounds()
         counts["runs"] = 1

@@ -21,7 +21,8 @@ from course_utils.run.emulator.schedule import Schedule
 from course_utils.run.protocol import Answer
 from tests.compile.called import misplaced
 
-SIZES = {"step01": (128, 128, 64), "step02": (128, 128, 320)}
+EDGE = (264, 264, 72)  # less than a tile more than two tiles, than one, and than a K tile
+SIZES = {"step01": (128, 128, 64), "step02": (128, 128, 320), "step11": EDGE}
 SMALL = (256, 512, 320)  # five K tiles: an odd number, and more than the four stages of step 8
 MANY_TILES = (1536, 1536, 192)  # 144 tiles of 128 x 128 for 132 CTAs: CTAs 0 to 11 have a second one
 SEEDS = (0, 1, 3, 5, 13)  # they draw every character that a schedule can have
@@ -98,13 +99,16 @@ WRONG = {
     "accumulator_not_cleared": (MANY_TILES, NOTHING, True),
     "arrival_count": (SMALL, {"deadlock"}, True),
     "early_release": (SMALL, {"overwrite-while-read"}, None),
+    "edge_tiles_left_out": (EDGE, NOTHING, True),
     "expect_bytes_short": (SMALL, {"expect-tx"}, True),
     "expect_bytes_too_many": (SMALL, {"deadlock"}, True),
     "fp16_accumulation": (SMALL, NOTHING, True),
     "full_cluster_barrier": (SMALL, {"expect-tx", "deadlock"}, True),
     "grid_one_short": (MANY_TILES, NOTHING, True),
     "half_tile_stored": (SMALL, NOTHING, True),
+    "k_tail_left_out": (EDGE, NOTHING, True),
     "last_k_tile_skipped": (SMALL, NOTHING, True),
+    "last_tile_kept": (EDGE, NOTHING, True),
     "last_tile_skipped": (SMALL, NOTHING, True),
     "missing_empty_wait": (SMALL, {"overwrite-before-use"}, None),
     "multicast_mask": (SMALL, {"cluster-rank"}, True),
@@ -135,11 +139,14 @@ WRONG_CUTE = {
     ),
     "consumer_group_of_one": (SMALL, {"phase-lapped", "overwrite-while-read", "barrier-overrun"}, None),
     "consumer_group_of_threads": (SMALL, {"deadlock"}, True),
+    "edge_tiles_left_out": (EDGE, NOTHING, True),
+    "k_tail_left_out": (EDGE, NOTHING, True),
     "load_never_advances": (SMALL, {"barrier-overrun", "overwrite-before-use"}, None),
     "multicast_mask": (SMALL, {"deadlock"}, True),
     "nested_elect": (SMALL, {"absent-lanes"}, True),
     "no_producer_tail": (SMALL, {"cluster-exit"}, None),
     "no_proxy_fence": (SMALL, {"proxy-fence"}, None),
+    "padded_map": (EDGE, {"tensor-map"}, True),
     "registers_not_given_back": (SMALL, NOTHING, False),  # about speed: right numbers
     "same_half_loaded": (SMALL, {"uninitialised-read"}, None),
     "slice_of_the_cta": (SMALL, {"out-of-bounds"}, True),

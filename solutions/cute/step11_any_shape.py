@@ -1,52 +1,14 @@
-"""Step 11: a tile for each size, by a model; D leaves while the next tile is multiplied."""
-
-from typing import NamedTuple
+"""Step 11: any shape, by a plan for it; D leaves while the next tile is multiplied."""
 
 import cutlass
 import cutlass.cute as cute
+from course_utils.plans import choose, require_addressable
 from cutlass import pipeline
 from cutlass.cute.nvgpu import OperandMajorMode, cpasync, warp, warpgroup
 from cutlass.memory import SmemAllocator
 
 block_K, consumers = 64, 2
 SHARED = 232_448 - 1024  # bytes of shared memory that a CTA can have, less barriers
-
-
-class Plan(NamedTuple):
-    """What the kernel leaves open."""
-
-    block_M: int = 128  # or 256, whose accumulators leave no room for D of the tile before
-    block_N: int = 256  # a multiple of 16
-    cluster: int = 2  # CTAs one below another, which share B
-    num_ctas: int = 128
-    panel: int = 8  # rows of clusters' tiles that are walked through N together
-
-
-TILES = [(128, n) for n in range(256, 127, -16)] + [(256, n) for n in range(192, 143, -16)]
-# fitted to 87 recorded times: 1.6% off by root mean square, 4% at most; above 1.5 TFLOP of work
-# the power limit adds up to 11%. Hz inside a launch, and cycles: of a launch, between two
-# tiles, of a row that TMA loads
-CLOCK, LAUNCH, TURN, ROW = 1.64e9, 9400, 1400, 0.25
-
-
-def seconds(M, N, K, plan):
-    """What a launch takes by the model: waves, each as long as a tile at 4096 FLOP a cycle."""
-    block_M, block_N, cluster, num_ctas, _ = plan
-    tiles = -(-M // (block_M * cluster)) * -(-N // block_N)
-    waves = -(-tiles // (num_ctas // cluster))
-    lines = 1 if K % block_K == 0 else 1.65  # else a row may lie across two lines of 128 bytes
-    load = ROW * lines * (block_M + block_N / cluster)
-    k_tile = 2 * block_M * block_N * block_K / 4096 + load
-    return (LAUNCH + waves * (-(-K // block_K) * k_tile + TURN)) / CLOCK
-
-
-def choose(M, N, K):
-    """The widest of the plans that are, within the model's error, the quickest."""
-    plans = [
-        Plan(*tile, cluster, n) for tile in TILES for cluster in (2, 1) for n in (128, 132)
-    ]
-    best = min(seconds(M, N, K, plan) for plan in plans)
-    return next(plan for plan in plans if seconds(M, N, K, plan) < 1.015 * best)
 
 
 def panels(tile, rows, columns, panel):
@@ -57,21 +19,20 @@ def panels(tile, rows, columns, panel):
     return first + inside % height, inside // height
 
 
-def gemm(M, N, K, plan=None, place=panels):
-    plan = plan or choose(M, N, K)
-    block_M, block_N, cluster, num_ctas, panel = plan
-    legal = -(-N // 8) * 8, -(-K // 8) * 8
-    assert (N, K) == legal, f"TMA needs rows of whole 16 bytes: the next N and K are {legal}"
+def gemm(M, N, K, plan=None):
+    require_addressable(M, N, K)
     assert M > 1, "CuTe DSL takes a matrix of one row for a vector: give it a second row"
+    block_M, block_N, cluster, num_ctas, panel = plan or choose(M, N, K)
     if M <= block_M:  # one tile has no neighbour to share with
         cluster = 1
-    # in clusters' tiles; the last of a row or column may hang over D's edge: TMA brings zeros
-    # from there, and drops what is stored there
-    rows, columns = -(-M // (block_M * cluster)), -(-N // block_N)
-    tiles, clusters, k_tiles = rows * columns, num_ctas // cluster, -(-K // block_K)
-    overlap = block_M == 128
+    overlap = block_M == 128  # 256 rows of sums leave no registers for D of the tile before
     epi_N = 64 if overlap else 32  # columns of D that leave at a time, of two buffers
-    chunks = -(-block_N // epi_N)
+    ### BEGIN SOLUTION: rows of clusters, columns, K tiles; the chunks of a tile
+    # those at an edge hang over it: TMA brings zeros from there, and drops stores to there
+    rows, columns = -(-M // (block_M * cluster)), -(-N // block_N)
+    k_tiles, chunks = -(-K // block_K), -(-block_N // epi_N)
+    ### END SOLUTION
+    tiles, clusters = rows * columns, num_ctas // cluster
     tile_bytes = (block_M + block_N) * block_K * 2  # of A and of B in one stage
     num_stages = (SHARED - 2 * block_M * epi_N * 2) // tile_bytes
     # the first K tiles: each takes a chunk of the tile before along, the last all that are left
@@ -102,7 +63,7 @@ def gemm(M, N, K, plan=None, place=panels):
         cute.arch.fence_view_async_shared()
         team.arrive_and_wait()
         if warp_idx == 4:
-            row, n = place(tile, rows, columns, panel)
+            row, n = panels(tile, rows, columns, panel)
             corner = (row * cluster + rank) * block_M, n * block_N + first
             box = cute.local_tile(cute.domain_offset(corner, D), (block_M, epi_N), (0, 0))
             D_tile, one = cute.group_modes(D_shared, 0, 2), cute.make_layout(1)
@@ -155,7 +116,6 @@ def gemm(M, N, K, plan=None, place=panels):
         copies = to_shared, my_out.retile(out), my_out.partition_D(D_shared)
         way = warp_idx, team, *copies, store_D, D, D_shared
 
-        ### BEGIN SOLUTION: the kernel: the producer, and consumers whose D leaves a tile later
         if warp_idx < 4:
             cute.arch.setmaxregister_decrease(40)
             load = pipeline.make_pipeline_state(pipeline.PipelineUserType.Producer, num_stages)
@@ -163,7 +123,7 @@ def gemm(M, N, K, plan=None, place=panels):
                 mask = {"mcast_mask": cutlass.Int16(0b11)} if cluster > 1 else {}
                 forth = cutlass.Boolean(True)
                 for tile in cutlass.range(cta // cluster, tiles, clusters, unroll=1):
-                    row, n = place(tile, rows, columns, panel)
+                    row, n = panels(tile, rows, columns, panel)
                     m = row * cluster + rank
                     for i in cutlass.range(k_tiles, unroll=1):
                         k = i if forth else k_tiles - 1 - i
@@ -179,6 +139,7 @@ def gemm(M, N, K, plan=None, place=panels):
             cute.arch.setmaxregister_increase(232)
             use = pipeline.make_pipeline_state(pipeline.PipelineUserType.Consumer, num_stages)
             free = pipeline.make_pipeline_state(pipeline.PipelineUserType.Consumer, num_stages)
+            ### BEGIN SOLUTION: the consumers: K tiles, which take the tile before along
             for tile in cutlass.range(cta // cluster, tiles, clusters, unroll=1):
                 for k in cutlass.range_constexpr(peel):
                     pipe.consumer_wait(use)
@@ -211,7 +172,7 @@ def gemm(M, N, K, plan=None, place=panels):
                         store(c, tile, rank, *way)
             if warp_idx == 4:
                 cute.arch.cp_async_bulk_wait_group(0)
-        ### END SOLUTION
+            ### END SOLUTION
 
     @cute.jit
     def main(A: cute.Tensor, B: cute.Tensor, D: cute.Tensor):

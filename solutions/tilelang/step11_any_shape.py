@@ -1,8 +1,7 @@
-"""Step 11: a tile for each size, by a model; D leaves while the next tile is multiplied."""
-
-from typing import NamedTuple
+"""Step 11: any shape, by a plan for it; D leaves while the next tile is multiplied."""
 
 import tilelang.language as T
+from course_utils.plans import choose, require_addressable
 
 block_K, consumers = 64, 2
 threads = 128 * (1 + consumers)
@@ -10,58 +9,22 @@ SHARED = 232_448 - 1024  # bytes of shared memory that a CTA can have, less barr
 rows_each = T.GemmWarpPolicy.FullRow  # a consumer has its share of the tile's rows
 
 
-class Plan(NamedTuple):
-    """What the kernel leaves open."""
-
-    block_M: int = 128  # or 256, whose accumulators leave no room for D of the tile before
-    block_N: int = 256  # a multiple of 16
-    cluster: int = 2  # CTAs one below another, which share B
-    num_ctas: int = 128
-    panel: int = 8  # rows of clusters' tiles that are walked through N together
-
-
-TILES = [(128, n) for n in range(256, 127, -16)] + [(256, n) for n in range(192, 143, -16)]
-# fitted to 87 recorded times: 1.6% off by root mean square, 4% at most; above 1.5 TFLOP of work
-# the power limit adds up to 11%. Hz inside a launch, and cycles: of a launch, between two
-# tiles, of a row that TMA loads
-CLOCK, LAUNCH, TURN, ROW = 1.64e9, 9400, 1400, 0.25
-
-
-def seconds(M, N, K, plan):
-    """What a launch takes by the model: waves, each as long as a tile at 4096 FLOP a cycle."""
-    block_M, block_N, cluster, num_ctas, _ = plan
-    tiles = -(-M // (block_M * cluster)) * -(-N // block_N)
-    waves = -(-tiles // (num_ctas // cluster))
-    lines = 1 if K % block_K == 0 else 1.65  # else a row may lie across two lines of 128 bytes
-    load = ROW * lines * (block_M + block_N / cluster)
-    k_tile = 2 * block_M * block_N * block_K / 4096 + load
-    return (LAUNCH + waves * (-(-K // block_K) * k_tile + TURN)) / CLOCK
-
-
-def choose(M, N, K):
-    """The widest of the plans that are, within the model's error, the quickest."""
-    plans = [
-        Plan(*tile, cluster, n) for tile in TILES for cluster in (2, 1) for n in (128, 132)
-    ]
-    best = min(seconds(M, N, K, plan) for plan in plans)
-    return next(plan for plan in plans if seconds(M, N, K, plan) < 1.015 * best)
-
-
 def gemm(M, N, K, plan=None):
-    plan = plan or choose(M, N, K)
-    block_M, block_N, cluster, num_ctas, panel = plan
-    legal = -(-N // 8) * 8, -(-K // 8) * 8
-    assert (N, K) == legal, f"TMA needs rows of whole 16 bytes: the next N and K are {legal}"
+    require_addressable(M, N, K)
+    block_M, block_N, cluster, num_ctas, panel = plan or choose(M, N, K)
     if M <= block_M:  # one tile has no neighbour to share with
         cluster = 1
-    # tiles at D's edge hang over it: TMA brings zeros from there, and drops stores to there
-    work = T.ceildiv(M, block_M), T.ceildiv(N, block_N), num_ctas // cluster
-    overlap = block_M == 128
+    overlap = block_M == 128  # 256 rows of sums leave no registers for D of the tile before
     epi_N = 64 if overlap else 32  # columns of D that leave at a time, of two buffers
-    k_tiles, chunks = T.ceildiv(K, block_K), -(-block_N // epi_N)
+    ### BEGIN SOLUTION: rows, columns, K tiles; the chunks of a tile
+    # those at an edge hang over it: TMA brings zeros from there, and drops stores to there
+    rows, columns, k_tiles = -(-M // block_M), -(-N // block_N), -(-K // block_K)
+    chunks = -(-block_N // epi_N)
+    ### END SOLUTION
     num_stages = (SHARED - 2 * block_M * epi_N * 2) // ((block_M + block_N) * block_K * 2)
+    work = rows, columns, num_ctas // cluster
     # the first K tiles: each takes a chunk of the tile before along, the last all that are left
-    peel = min(chunks, -(-K // block_K)) if overlap else 1
+    peel = min(chunks, k_tiles) if overlap else 1
     mask = (1 << cluster) - 1
 
     @T.macro
@@ -132,6 +95,7 @@ def gemm(M, N, K, plan=None):
                         tiles.next_tile()
             else:
                 T.inc_max_nreg(232)
+                ### BEGIN SOLUTION: the consumers: K tiles, which take the tile before along
                 while tiles.valid():
                     for k in T.unroll(peel):
                         multiply(it % num_stages, it // num_stages & 1, k == 0, *operands)
@@ -162,6 +126,7 @@ def gemm(M, N, K, plan=None):
                     for c in T.unroll(chunks):
                         store(c, tiles.current_iter - 1, m_last, n_last, *way)
                 T.tma_store_wait(0)
+                ### END SOLUTION
             T.cluster_sync()
 
     return main

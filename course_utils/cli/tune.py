@@ -1,0 +1,105 @@
+"""``course tune``: which plan of step 11 is the quickest at a shape, on this GPU."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+from pathlib import Path
+
+from rich.console import Console
+
+from course_utils.cli import EXIT_NOT_ALL_TRIED
+from course_utils.cli.terminal import say
+from course_utils.compile import factory
+from course_utils.compile.load import load_factory, solution_path
+from course_utils.grading import steps
+from course_utils.plans import choose, require_addressable
+from course_utils.recordings import measured, tuning
+from course_utils.run import backends
+
+STEP = "step11"  # the one whose kernels take a plan
+
+
+def tune(options: argparse.Namespace, console: Console) -> int:
+    """Time plans at each shape, or say which were recorded where there is no GPU."""
+    shapes = [_shape(text) for text in options.shapes]
+    if options.plans < 1:
+        raise ValueError(f"--plans is how many are tried at each shape, 1 or more, not {options.plans}")
+    path = _path(options)
+    device, reason = backends.find_gpu()
+    recorded = measured.load(STEP)
+    where = recorded["provenance"]
+    if device is None:
+        say(console, f"Nothing is tuned here: {reason}.")
+        if where:
+            say(console, f"What follows was recorded on {where['gpu']}, {where['date']}.")
+        _tell(console, recorded, options.dsl, shapes)
+        return EXIT_NOT_ALL_TRIED
+    if where and where["gpu"] != device["name"]:
+        say(
+            console,
+            f"This GPU is {device['name']}. The model that chooses plans was fitted to times of "
+            f"{where['gpu']}: here it only says what to try first.",
+        )
+    out = Path(options.out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    gemm = load_factory(path)
+    if "plan" not in inspect.signature(gemm).parameters:
+        raise ValueError(f"{path}: gemm takes no plan; course tune needs `def gemm(M, N, K, plan=None)`")
+    try:
+        found = tuning.tune(
+            gemm,
+            options.dsl,
+            shapes,
+            options.plans,
+            out,
+            backends.Gpu(),
+            device,
+            factory.compile_factory,
+            lambda text: say(console, text),
+            path.read_text(),
+        )
+    except KeyboardInterrupt:
+        say(console, f"Stopped. What was timed is in {out}; the same command goes on from there.")
+        return EXIT_NOT_ALL_TRIED
+    _tell(console, found, options.dsl, shapes)
+    say(console, f"wrote {out}")
+    return 0
+
+
+def _path(options: argparse.Namespace) -> Path:
+    """The kernel's file. Raises ValueError where it can have no plan."""
+    if options.what == STEP:
+        return solution_path(STEP, options.dsl)
+    if options.what in steps.STEPS:
+        raise ValueError(f"{options.what} has one plan; course tune is for {STEP}, or for a file of yours")
+    if not Path(options.what).is_file():
+        raise ValueError(
+            f"there is no file {options.what!r}; course tune is for {STEP}, or for a file of yours"
+        )
+    return Path(options.what)
+
+
+def _shape(text: str) -> tuple[int, int, int]:
+    """A shape that TMA can address. Raises ValueError."""
+    numbers = text.lower().split("x")
+    if len(numbers) != 3 or not all(number.isdecimal() and int(number) for number in numbers):
+        raise ValueError(f"a shape is MxNxK, for example 4104x4104x4104, not {text}")
+    M, N, K = map(int, numbers)
+    require_addressable(M, N, K)
+    return M, N, K
+
+
+def _tell(console: Console, results: dict, dsl: str, shapes: list[tuple[int, int, int]]) -> None:
+    """For each shape the quickest plan there is a time of, and what the model's choice is."""
+    for size in shapes:
+        chosen = choose(*size)
+        at = " x ".join(map(str, size))
+        entry = tuning.best(results, dsl, size)
+        if entry is None:
+            say(console, f"{at}: no time of {dsl} is recorded; the model takes {tuning.name(chosen)}.")
+            continue
+        plan = entry["plan"]
+        same = all(plan.get(field) == value for field, value in chosen._asdict().items())
+        words = "as the model chooses" if same else f"the model takes {tuning.name(chosen)}"
+        say(console, f"{tuning.line(entry)}; {words}.")

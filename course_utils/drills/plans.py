@@ -1,0 +1,186 @@
+"""Questions on step 11: waves of a plan, the quickest of some tiles, and D's edge."""
+
+from __future__ import annotations
+
+from random import Random
+
+from course_utils.artifact import ELEMENT_BYTES, TensorMap
+from course_utils.drills.question import Cell, Question, Row, choice, number
+from course_utils.tma.rules import violations
+
+BLOCK_K, HALF = 64, 2  # columns of a K tile, and bytes of an fp16
+RAGGED = (8, 16, 24, 40, 56, 72, 104)  # what a size is above a multiple of 128
+
+
+def ceil_div(size: int, by: int) -> int:
+    """How many pieces of at most ``by``."""
+    return -(-size // by)
+
+
+def plan_waves(M: int, N: int, tile: tuple[int, int], cluster: int, ctas: int) -> int:
+    """Rounds of tiles that the busiest cluster has; its CTAs lie one below another."""
+    tiles = ceil_div(M, tile[0] * cluster) * ceil_div(N, tile[1])
+    return ceil_div(tiles, ctas // cluster)
+
+
+def waves(rng: Random) -> Question:
+    """How many waves a plan takes at a size that no tile divides."""
+    tile, cluster = rng.choice(((128, 256), (128, 192), (256, 192))), rng.choice((1, 2))
+    M, N = (128 * rng.randrange(16, 48) + rng.choice(RAGGED) for _ in range(2))
+    ctas = rng.choice((128, 132))
+    right, at_once = plan_waves(M, N, tile, cluster, ctas), ctas // cluster
+    down, across = ceil_div(M, tile[0] * cluster), ceil_div(N, tile[1])
+    inside = M // (tile[0] * cluster) * (N // tile[1])
+    what = "clusters of two, one CTA below the other," if cluster == 2 else "CTAs"
+    return number(
+        f"D is {M} x {N}. Tiles are {tile[0]} x {tile[1]}; {at_once} {what} share them. How many waves?",
+        right,
+        {
+            inside // at_once: "What hangs over the edge is work too, and a part of a wave is one.",
+            ceil_div(inside, at_once): "Tiles that hang over the edge are tiles too.",
+            down * across // at_once: "The rest needs a wave of its own.",
+            ceil_div(down * across * cluster, at_once): "A cluster takes two tiles at a time.",
+        },
+        f"{down} x {across} = {down * across} {'pairs of tiles' if cluster == 2 else 'tiles'} / {at_once}, "
+        "rounded up.",
+        lambda answer: (
+            Row("down", (Cell(f"{M} / {tile[0] * cluster}"), Cell(str(down), "wgmma"))),
+            Row("across", (Cell(f"{N} / {tile[1]}"), Cell(str(across), "wgmma"))),
+            Row("to do", (Cell(f"{down * across:,}"),)),
+            Row("waves", (Cell(str(answer), here=True),)),
+            Row("room for", (Cell(f"{answer * at_once:,}", "fault" * (answer * at_once < down * across)),)),
+        ),
+    )
+
+
+TILES = ((128, 256), (128, 224), (128, 192), (128, 160))
+
+
+def quickest(rng: Random) -> Question:
+    """Which tile has the least work in its waves."""
+    while True:
+        M, N = 256 * rng.randrange(8, 33), 256 * rng.randrange(5, 33)
+        shown = rng.sample(TILES, 3)
+        cost = {tile: plan_waves(M, N, tile, 2, 128) * tile[0] * tile[1] for tile in shown}
+        right = min(cost, key=cost.__getitem__)
+        rest = sorted(cost.values())
+        if rest[1] > 1.05 * rest[0]:
+            break
+    count = {tile: plan_waves(M, N, tile, 2, 128) for tile in shown}
+    return choice(
+        f"D is {M} x {N}; 64 clusters of two CTAs, one below the other. A wave takes as long as its tile is "
+        "large. Which tile is done first?",
+        right,
+        {
+            tile: f"{count[tile]} waves of {tile[0] * tile[1]:,} are {cost[tile]:,}."
+            for tile in shown
+            if tile != right
+        },
+        f"{count[right]} waves of {right[0] * right[1]:,} elements are {cost[right]:,}, the least.",
+        lambda answer: tuple(
+            Row(
+                _by(tile),
+                (
+                    Cell(f"{count[tile]} waves", "wgmma", tile == answer),
+                    Cell(f"{cost[tile]:,}", "" if cost[tile] == cost[right] else "wait"),
+                ),
+            )
+            for tile in shown
+        ),
+        rng,
+        _by,
+    )
+
+
+def _by(tile: tuple[int, int]) -> str:
+    return f"{tile[0]} x {tile[1]}"
+
+
+def expected_at_the_edge(rng: Random) -> Question:
+    """How many bytes a load that hangs over the edge brings."""
+    rows = rng.choice((64, 128, 192, 256))
+    there, left = rng.randrange(8, rows, 8), 8 * rng.randrange(1, 8)
+    right = rows * BLOCK_K * HALF
+    return number(
+        f"A box of {rows} rows x {BLOCK_K} halves hangs over the edge of A: {there} of its rows and {left} "
+        "of its columns are there. How many bytes does the load count on its mbarrier?",
+        right,
+        {
+            there * left * HALF: "That is what it reads; what it fills with zeros lands too.",
+            there * BLOCK_K * HALF: "Columns beyond the edge land as zeros too, and so do rows.",
+            rows * left * HALF: "Columns beyond the edge land as zeros too.",
+            rows * BLOCK_K: "That counts elements, and each has two bytes.",
+        },
+        f"The whole box lands, zeros included: {rows} x {BLOCK_K} x {HALF} = {right:,}.",
+        lambda answer: (
+            Row("of A", (Cell(f"{there} x {left}", "load"),)),
+            Row("zeros", (Cell(f"{rows * BLOCK_K - there * left:,} halves"),)),
+            Row("lands", (Cell(f"{right:,} bytes", "load"),)),
+            Row("expected", (Cell(f"{answer:,}", "" if answer == right else "fault", True),)),
+        ),
+        1 << 20,
+    )
+
+
+def written_at_the_edge(rng: Random) -> Question:
+    """How many elements of D a tile in the corner writes."""
+    tile = rng.choice(((128, 256), (128, 192), (256, 192)))
+    M = tile[0] * rng.randrange(4, 20) + 8 * rng.randrange(1, tile[0] // 8)
+    N = tile[1] * rng.randrange(4, 20) + 8 * rng.randrange(1, tile[1] // 8)
+    rows, columns = M % tile[0], N % tile[1]
+    right = rows * columns
+    return number(
+        f"D is {M} x {N}, and tiles are {tile[0]} x {tile[1]}. The last tile, in the corner, hangs over both "
+        "edges. How many elements of D does TMA write for it?",
+        right,
+        {
+            tile[0] * tile[1]: "What lies beyond the edge is dropped.",
+            rows * tile[1]: "Columns beyond the edge are dropped too.",
+            tile[0] * columns: "Rows beyond the edge are dropped too.",
+            (tile[0] - rows) * (tile[1] - columns): "That is what hangs over in both ways.",
+        },
+        f"{M} leaves {rows} rows, {N} leaves {columns} columns: {right:,}.",
+        lambda answer: (
+            Row("rows", (Cell(f"{rows} of {tile[0]}", "store"),)),
+            Row("columns", (Cell(f"{columns} of {tile[1]}", "store"),)),
+            Row("written", (Cell(f"{answer:,}", "" if answer == right else "fault", True),)),
+        ),
+        1 << 20,
+    )
+
+
+TYPES = {"fp16": 6, "fp32": 7, "8-bit": 0}  # the driver's codes
+
+
+def next_legal(rng: Random) -> Question:
+    """The next row length that TMA can address."""
+    name = rng.choice(("fp16", "fp16", "fp32", "8-bit"))
+    code, size = TYPES[name], ELEMENT_BYTES[TYPES[name]]
+    columns = rng.randrange(1000, 9000)
+    right = next(one for one in range(columns, columns + 16) if legal(code, one))
+    step = 16 // size
+    return number(
+        f"Rows of {columns} {name} elements lie one behind the other. Which is the next length, from "
+        f"{columns} on, whose rows TMA can address?",
+        right,
+        {
+            columns: f"{columns} x {size} = {columns * size} bytes, and {columns * size % 16} is left over.",
+            ceil_div(columns, 16) * 16: f"16 bytes are {step} elements.",
+            ceil_div(columns, BLOCK_K) * BLOCK_K: "The tile's width does not matter: a load may hang over.",
+            columns // step * step: "That is shorter.",
+        },
+        f"Rows begin at multiples of 16 bytes: the next multiple of {step} elements.",
+        lambda answer: (
+            Row("elements", (Cell(str(answer), here=True),)),
+            Row("bytes", (Cell(f"{answer * size:,}", "load"),)),
+            Row("over 16", (Cell(f"{answer * size % 16} left", "fault" * (answer * size % 16 > 0)),)),
+        ),
+        99_999,
+    )
+
+
+def legal(data_type: int, columns: int) -> bool:
+    """Does TMA take a matrix whose rows of ``columns`` elements touch?"""
+    pitch = columns * ELEMENT_BYTES[data_type]
+    box = 16 // ELEMENT_BYTES[data_type], 64
+    return not violations(TensorMap(data_type, (columns, 4096), (pitch,), box, (1, 1)))

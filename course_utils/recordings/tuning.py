@@ -1,0 +1,134 @@
+"""Plans of step 11 tried on a GPU, each beside cuBLAS, in a file that is whole after each of them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from course_utils.artifact import Artifact
+from course_utils.compile.errors import CompileError
+from course_utils.plans import Plan, plans, seconds
+from course_utils.recordings import model
+from course_utils.recordings.bundle import provenance
+from course_utils.recordings.model import MeasuredError, Tuned
+from course_utils.run.backends import Backend
+
+Size = tuple[int, int, int]
+Compile = Callable[[Callable, str, Size], Artifact]
+
+
+def candidates(size: Size, count: int) -> list[Plan]:
+    """The plans that are the quickest by the model, the best first."""
+    return sorted(plans(), key=lambda plan: seconds(*size, plan))[:count]
+
+
+def started(path: Path, device: dict) -> dict:
+    """What an earlier run left in the file, or results without entries. Raises MeasuredError for a file of
+    another GPU, or one that is no such file.
+    """
+    if not path.exists():
+        return {"provenance": provenance(device, {}), "entries": []}
+    found = model.read(path, form=Tuned)
+    there = found["provenance"]["gpu"]
+    if there != device["name"]:
+        raise MeasuredError(
+            f"{path} holds times of {there}, and this GPU is {device['name']}: name another file with --out"
+        )
+    return found
+
+
+def tune(
+    factory: Callable,
+    dsl: str,
+    shapes: Sequence[Size],
+    count: int,
+    path: Path,
+    machine: Backend,
+    device: dict,
+    compile_kernel: Compile,
+    say: Callable[[str], object],
+    source: str,
+) -> dict:
+    """Time the ``count`` most promising plans at each shape, and write ``path`` after each. Returns all that
+    the file holds then.
+
+    ``factory(M, N, K, plan=plan)`` makes the kernel. What the file has of the same ``source``, DSL, size and
+    plan is not timed again. Raises MeasuredError and OSError; a plan that does not compile has no time.
+    """
+    results = started(path, device)
+    kernel = hashlib.sha256(source.encode()).hexdigest()[:16]
+    have = {_key(entry) for entry in results["entries"] if entry["timing"]}
+    for size in shapes:
+        for plan in candidates(size, count):
+            point = {
+                "name": name(plan),
+                "dsl": dsl,
+                "size": list(size),
+                "mode": "burst",
+                "plan": plan._asdict(),
+                "kernel": kernel,
+                "model_us": round(seconds(*size, plan) * 1e6, 1),
+            }
+            if _key(point) in have:
+                continue
+            timing, why = None, ""
+            try:
+                artifact = compile_kernel(partial(factory, plan=plan), dsl, size)
+            except CompileError as error:
+                why = str(error)
+            else:
+                answer = machine.time(artifact, "burst")
+                timing = answer.timing
+                why = "" if timing else f"{answer.error} {answer.detail} {answer.diagnosis}".strip()
+                found = provenance(device, {dsl: artifact.versions})
+                versions = results["provenance"]["versions"] | found["versions"]
+                results["provenance"] = found | {"versions": versions}
+            # a point that had no time is tried anew
+            kept = [entry for entry in results["entries"] if _key(entry) != _key(point)]
+            results["entries"] = [*kept, {**point, "timing": timing, "why": why}]
+            _replace(path, results)
+            say(line(results["entries"][-1]))
+    return results
+
+
+def best(results: dict, dsl: str, size: Size) -> dict | None:
+    """The quickest entry of this DSL and size, or None."""
+    timed = [
+        entry
+        for entry in results["entries"]
+        if entry["timing"] and (entry["dsl"], tuple(entry["size"]), entry["mode"]) == (dsl, size, "burst")
+    ]
+    return min(timed, key=lambda entry: entry["timing"]["seconds"], default=None)
+
+
+def line(entry: dict) -> str:
+    """A point in words."""
+    head = f"{' x '.join(map(str, entry['size']))}  {entry['dsl']}  {entry['name']}"
+    timing = entry["timing"]
+    if not timing:
+        return f"{head}: no time: {entry['why'][:200]}"
+    return (
+        f"{head}: {timing['seconds'] * 1e6:,.1f} us (model {entry['model_us']:,.1f}), "
+        f"{timing['tflops']:.0f} TFLOP/s, {timing['ratio']:.3f} of cuBLAS"
+    )
+
+
+def name(plan: Plan) -> str:
+    """A plan in words."""
+    cluster = "clusters of 2" if plan.cluster == 2 else "no clusters"
+    return f"{plan.block_M} x {plan.block_N}, {cluster}, {plan.num_ctas} CTAs, panels of {plan.panel}"
+
+
+def _key(entry: dict) -> tuple:
+    plan = tuple(sorted(entry["plan"].items()))
+    return entry["dsl"], tuple(entry["size"]), entry["mode"], plan, entry.get("kernel")
+
+
+def _replace(path: Path, results: dict) -> None:
+    """Write the file in one step: who reads it, or ends this, never has half of one."""
+    fresh = path.with_suffix(".new")
+    model.write(fresh, results)
+    os.replace(fresh, path)

@@ -1,0 +1,159 @@
+"""Pictures and tables of step 11's recorded plans, and of how busy the tensor cores are at which clock."""
+
+import math
+
+import pytest
+
+from course_utils.figures import candidates
+from course_utils.figures.bound import bound
+from course_utils.figures.plans import predicted, shapes
+from course_utils.plans import Plan
+from course_utils.recordings import measured, tried
+from course_utils.recordings.tried import Peers, Point, Recorded, Rest
+from tests.figures.test_counters import texts
+from tests.recordings.test_counters import entry, recording
+
+HERE = {"gpu": "NVIDIA H200", "date": "2026-01-02", "driver": "580"}
+NOBODY = Peers({}, {}, [])
+SQUARE, RAGGED = (4096, 4096, 4096), (4104, 4104, 4104)
+PEERS = Peers(
+    {"cublasLt": {SQUARE: 1.01}, "other": {SQUARE: 0.4}}, {SQUARE: "square 4096"}, ["cublasLt, at its best"]
+)
+
+
+def point(plan=Plan(), rest=Rest(), ratio=1.0, size=SQUARE, dsl="cute", mode="burst", name="tried"):  # noqa: B008
+    return Point(dsl, size, mode, name, plan, rest, 1e-4, 700.0, ratio)
+
+
+def recorded(*points):
+    return Recorded(HERE, {4: 30, 8: 15}, list(points))
+
+
+# -- what was tried
+
+
+def test_a_candidate_is_held_against_what_it_differs_from(monkeypatch):
+    monkeypatch.setattr(candidates, "FEWEST", 1)
+    points = [
+        *(point(ratio=1.02), point(rest=Rest(overlap=False), ratio=1.0)),
+        *(point(Plan(cluster=4), ratio=0.51), point(ratio=2.0, size=RAGGED)),
+        point(Plan(num_ctas=132), ratio=1.02, dsl="tilelang"),  # nothing to hold it against
+    ]
+    head, rows = candidates.table(recorded(*points))
+    assert head == ["tried", "DSL", "4096", "so it", "why"]
+    assert [row[:4] for row in rows] == [
+        ["D leaves while the next tile is multiplied", "CuTe DSL", "+2.0%", "wins"],
+        ["clusters of 4", "CuTe DSL", "-50.0%", "loses"],
+    ]
+    assert "only 30 of them run at once" in rows[1][-1]
+    page = candidates.markup(head, [*rows, rows[1]])
+    assert page.count("<tr>") == 1 + 3 + 2 and page.count("only 30 of them") == 1
+
+
+@pytest.mark.parametrize(
+    "gains, says",
+    [
+        ([0.01, 0.0], "wins"),
+        ([-0.01], "loses"),
+        ([0.004, -0.004], "changes nothing"),
+        ([0.01, -0.01], "wins here, loses there"),
+    ],
+)
+def test_an_outcome_within_the_noise_is_none(gains, says):
+    assert candidates.outcome(gains) == says
+
+
+def test_what_the_text_says_of_the_committed_recording():
+    head, rows = candidates.table(tried.load())
+    came: dict[str, set] = {}
+    for row in rows:
+        came.setdefault(row[0], set()).add(row[-2])
+    assert came["D leaves while the next tile is multiplied"] == {"wins"}
+    for words in ("clusters of 4", "256 x 128", "three stages"):
+        assert came[words] == {"loses"}, words
+    assert came["K always forwards"] == came["L2: evict D first"] == {"changes nothing"}
+    assert {"4096", "8192", "8192 x 2304 x 5120", "16384"} <= set(head)
+    assert all("{" not in row[-1] for row in rows)
+    for row in rows:
+        if row[0].startswith(("panels", "L2", "K always", "Hilbert", "no cluster")):
+            gains = [row[head.index(size)] for size in ("4096", "8192") if row[head.index(size)]]
+            assert all(float(gain[:-1]) < 0.5 for gain in gains), row
+    large = {row[0]: row[head.index("16384")] for row in rows if row[1] == "CuTe DSL"}
+    assert large["256 x 192, no cluster, 132 CTAs, panels of 10"] > "+4"
+
+
+# -- a model beside the record
+
+
+def test_a_model_is_drawn_beside_what_is_recorded():
+    points = [point(), point(Plan(cluster=4)), point(size=(16384,) * 3), point(mode="sustained")]
+    figure = predicted(recorded(*points), lambda M, N, K, plan: 1.1e-4)
+    said = " ".join(texts(figure))
+    assert "up to 1.5 TFLOP of work: 1 points, 10.0% off by root mean square, 10.0% at most" in said
+    assert "above it, where the power limit lowers the clock: 1 points" in said and "2026-01-02" in said
+    times, errors = figure.axes
+    assert len(times.lines) == 1 + 3 and len(errors.lines) == 2 + 2
+    assert figure._repr_png_()[:4] == b"\x89PNG"
+
+
+def test_a_model_that_raises_is_not_hidden():
+    with pytest.raises(ZeroDivisionError):
+        predicted(recorded(point()), lambda M, N, K, plan: 1 / 0)
+
+
+@pytest.mark.parametrize("draw", [lambda none: predicted(none, None), lambda none: shapes(none, NOBODY)])
+def test_without_plans_a_picture_says_so(draw):
+    assert "No plans are recorded yet." in texts(draw(Recorded({}, {}, [])))
+
+
+# -- every shape
+
+
+def test_each_shape_has_a_row_ragged_ones_last():
+    fits = point(Plan(128, 208, 1, 132), ratio=0.98, size=RAGGED, name="chosen: 128x208")
+    points = [point(size=RAGGED, ratio=0.9), fits, point(ratio=1.02), point(ratio=1.04, dsl="tilelang")]
+    figure = shapes(recorded(*points), PEERS)
+    (axes,) = figure.axes
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    assert labels == ["square 4096  4096 x 4096 x 4096", "4104 x 4104 x 4104"]
+    said = " ".join(text.get_text() for text in figure.texts)
+    mean = math.sqrt(1.02 * 0.98)
+    assert f"CuTe DSL: 2 shapes, geometric mean {mean:.3f}, least 0.980 at 4104 x 4104 x 4104" in said
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()][-3:] == [
+        "with step 10's tile",
+        "cublasLt",
+        "other",
+    ]
+    assert "peers: cublasLt, at its best" in said
+    assert "0.40" in [text.get_text() for text in axes.texts]  # too far to the left for a mark
+    # cuBLAS's line, three marks, a line from step 10's tile and its mark, a peer
+    assert len(axes.lines) == 1 + 3 + 2 + 1
+
+
+# -- activity and clock
+
+
+def test_each_step_is_a_point_and_a_variant_is_none():
+    other = {**entry("step09"), "name": "step09, no multicast"}
+    figure = bound(recording(entry("step09"), entry("step10", "cute"), other))
+    square = figure.axes[0]
+    assert sum(line.get_marker() in ("o", "s") for line in square.lines) == 2
+    assert {"9", "10", "the highest clock"} <= {text.get_text() for text in square.texts}
+
+
+def test_without_counters_nothing_is_drawn():
+    assert "Counters are not recorded yet." in texts(bound({"provenance": {}, "entries": []}))
+
+
+def test_step_10_gains_over_step_9_by_its_clock():
+    """As the text says beside this picture."""
+    found = measured.load("counters")["entries"]
+    for size in ([4096] * 3, [8192] * 3):
+        read = {
+            e["name"]: one["counters"] for e in found for one in e["launches"] if list(one["size"]) == size
+        }
+        for dsl in ("tilelang", "cute"):
+            before, after = read[f"step09 {dsl}"], read[f"step10 {dsl}"]
+            assert after["clock_hz"] > 1.03 * before["clock_hz"]
+            assert after["tensor_active"] < 1.04 * before["tensor_active"]

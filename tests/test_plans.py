@@ -1,0 +1,93 @@
+"""Plans of step 11: what was recorded of them, and what TMA cannot address."""
+
+import json
+
+import pytest
+
+from course_utils.artifact import SM_COUNT
+from course_utils.plans import Plan, choose, plan_of, plans, recorded, require_addressable, seconds
+
+NEW = {"block_M": 128, "block_N": 240, "cluster": 2, "num_ctas": 132, "panel": 8}
+OLD = {"block_M": 128, "block_N": 256, "cluster_M": 1, "num_ctas": 128, "panel": 4, "overlap": True}
+TIMING = {"seconds": 2e-4}
+
+
+def entry(plan, size=(4104, 4104, 4104), mode="burst", timing=TIMING, **fields):
+    return {"plan": plan, "size": list(size), "mode": mode, "timing": timing, **fields}
+
+
+@pytest.mark.parametrize(
+    "M, N, K, words",
+    [
+        (
+            4096,
+            4096,
+            4100,
+            r"A and B: rows of 4100 .* 8200 bytes .* nearest one is 8208 bytes: .* 4104 elements",
+        ),
+        (4096, 1001, 64, r"D: rows of 1001 .* 2002 bytes .* 2016 bytes: pad rows to 1008"),
+        (4096, 1001, 1001, "A and B"),
+    ],
+)
+def test_what_tma_cannot_address_is_refused_with_the_nearest_stride(M, N, K, words):
+    with pytest.raises(ValueError, match=words):
+        require_addressable(M, N, K)
+
+
+def test_any_number_of_rows_can_be_addressed():
+    for M in (1, 7, 4099):
+        require_addressable(M, 8, 8)
+
+
+def test_plans_fit_the_kernel():
+    for plan in plans():
+        assert plan.block_N % 16 == 0 and plan.num_ctas in (128, SM_COUNT) and plan.cluster in (1, 2)
+        assert plan.num_ctas % plan.cluster == 0
+        sums = plan.block_M // 128 * plan.block_N // 2  # fp32 registers of a consumer's thread
+        assert sums <= 192 and (plan.block_M == 256 or sums + plan.block_N // 4 <= 192)
+
+
+def test_one_k_tile_more_or_one_wave_more_takes_longer():
+    plan = Plan()
+    assert seconds(4096, 4096, 4096, plan) < seconds(4096, 4096, 4160, plan)
+    assert seconds(4096, 4096, 4096, plan) < seconds(4097, 4096, 4096, plan)
+    assert seconds(4000, 4096, 4096, plan) == seconds(4096, 4096, 4096, plan)
+
+
+@pytest.mark.parametrize("size", [(1, 8, 8), (2, 100_000, 8), (100_000, 8, 8), (8, 8, 100_000)])
+def test_there_is_a_plan_for_any_size(size):
+    assert choose(*size) in plans()
+
+
+def test_old_and_new_entries_are_read():
+    assert plan_of(entry(NEW)) == Plan(128, 240, 2, 132, 8)
+    assert plan_of(entry(OLD)) == Plan(128, 256, 1, 128, 4)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        entry(NEW, mode="sustained"),
+        entry(NEW, timing=None),
+        entry(NEW, order="Hilbert"),
+        entry(OLD | {"overlap": False}),
+        entry(OLD | {"back": False}),
+        entry(OLD | {"max_stages": 3}),
+        entry(OLD | {"keep": [None, 1, None]}),
+        entry(OLD | {"cluster_N": 2}),
+    ],
+)
+def test_what_is_no_plan_of_the_kernel_is_left_out(other):
+    assert plan_of(other) is None
+
+
+def test_the_quickest_of_a_plan_counts_and_what_power_bounds_does_not(tmp_path):
+    path = tmp_path / "step11.json"
+    entries = [
+        entry(NEW, timing={"seconds": 3e-4}),
+        entry(NEW),
+        entry(NEW | {"cluster": 4}),
+        entry(NEW, size=(16384, 16384, 16384)),
+    ]
+    path.write_text(json.dumps({"entries": entries}))
+    assert recorded(path) == [((4104, 4104, 4104), Plan(128, 240, 2, 132, 8), 2e-4)]
