@@ -1,4 +1,5 @@
-"""environment.yml, for conda users: a learner's packages at the versions of requirements.lock.
+"""environment.yml, for conda users, and .binder/requirements.txt: a learner's packages at the versions of
+requirements.lock.
 
 ``make lock`` runs ``python -m authoring.environment`` after the lock is written. It needs the standard
 library only.
@@ -22,6 +23,12 @@ dependencies:
   - pip
   - pip:
 """
+BINDER = """\
+# For Binder, whose machines have no GPU and little room: torch without CUDA.
+# Written from pyproject.toml and requirements.lock by make lock; not edited by hand.
+--extra-index-url https://download.pytorch.org/whl/cpu
+-c ../requirements.lock
+"""
 
 
 def name(requirement: str) -> str:
@@ -40,16 +47,30 @@ def environment(project: dict, lock: str) -> str:
     What these pull in is held by the lock, as pip's constraints. Raises KeyError for a package that the lock
     does not have.
     """
+    pins = ["-c requirements.lock", *_pins(project, lock), "-e ."]
+    return HEAD + "".join(f"      - {pin}\n" for pin in pins)
+
+
+def binder(project: dict, lock: str) -> str:
+    """The text of .binder/requirements.txt: the same, with the build of torch for CPUs.
+
+    Raises KeyError as ``environment`` does.
+    """
+    pins = [f"{pin}+cpu" if pin.startswith("torch==") else pin for pin in _pins(project, lock)]
+    return BINDER + "".join(f"{pin}\n" for pin in [*pins, "-e ."])
+
+
+def _pins(project: dict, lock: str) -> list[str]:
     versions = locked(lock)
     direct = [name(line) for line in project["dependencies"] + project["optional-dependencies"]["lab"]]
-    pins = ["-c requirements.lock", *(f"{package}=={versions[package]}" for package in direct), "-e ."]
-    return HEAD + "".join(f"      - {pin}\n" for pin in pins)
+    return [f"{package}=={versions[package]}" for package in direct]
 
 
 def main() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    text = environment(project, (ROOT / "requirements.lock").read_text())
-    (ROOT / "environment.yml").write_text(text)
+    lock = (ROOT / "requirements.lock").read_text()
+    (ROOT / "environment.yml").write_text(environment(project, lock))
+    (ROOT / ".binder" / "requirements.txt").write_text(binder(project, lock))
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import nbformat
 
+from authoring import places
 from course_utils.compile.factory import OPEN
 from course_utils.compile.load import (
     BEGIN,
@@ -95,14 +96,16 @@ def _repair(case: str, solved: bool) -> str:
 
 
 def synchronised(
-    notebook: nbformat.NotebookNode, solved: bool = False, name: str = ""
+    notebook: nbformat.NotebookNode, solved: bool = False, name: str = "", repository: str | None = None
 ) -> nbformat.NotebookNode:
     """A copy of the notebook with exercise and check cells as they should be, and no outputs; of a file's
-    ``name`` with the strip that leads to the others.
+    ``name`` with the strip that leads to the others, and to where it opens without a checkout of the
+    ``repository`` (None: pyproject.toml's).
     """
     notebook = nbformat.from_dict(notebook)
     if name:
-        notebook.cells = _with_strip(notebook.cells, name)
+        url = places.repository() if repository is None else repository
+        notebook.cells = _with_strip(notebook.cells, name, url)
     for cell in notebook.cells:
         if cell.cell_type != "code":
             continue
@@ -127,9 +130,9 @@ def _grade_id(cell: nbformat.NotebookNode) -> str:
     return cell.metadata.get("nbgrader", {}).get("grade_id") or course.get("exercise", "")
 
 
-def _with_strip(cells: list, name: str) -> list:
-    """The cells with the strip: links below the title, which show anywhere, and what shows your points below
-    the first code.
+def _with_strip(cells: list, name: str, url: str) -> list:
+    """The cells with the strip: links below the title, which show anywhere, what brings the course from the
+    repository ``url`` where there is none, and what shows your points below the first code.
     """
     there = strip.notebooks(NOTEBOOKS)
     numbers, number = list(there), name.partition("_")[0]
@@ -142,13 +145,14 @@ def _with_strip(cells: list, name: str) -> list:
     call = f'from course_utils.notebook import strip\n\nstrip("{number}")'
     kept = [cell for cell in cells if not cell.metadata.get("course", {}).get("strip")]
     code = next((place for place, cell in enumerate(kept) if cell.cell_type == "code"), len(kept) - 1)
-    made = [
-        nbformat.v4.new_markdown_cell(row, id=f"strip-links-{number}"),
-        nbformat.v4.new_code_cell(call, id=f"strip-points-{number}"),
-    ]
-    for cell in made:
+    points = nbformat.v4.new_code_cell(call, id=f"strip-points-{number}")
+    above = [nbformat.v4.new_markdown_cell(row, id=f"strip-links-{number}")]
+    if url:
+        above[0].source += "\n\n" + places.row(url, name)
+        above.append(nbformat.v4.new_code_cell(places.bootstrap(url), id=f"strip-brings-{number}"))
+    for cell in (*above, points):
         cell.metadata["course"] = {"strip": True}
-    return [*kept[:1], made[0], *kept[1 : code + 1], made[1], *kept[code + 1 :]]
+    return [*kept[:1], *above, *kept[1 : code + 1], points, *kept[code + 1 :]]
 
 
 def _check(case: str, dsl: str) -> str:

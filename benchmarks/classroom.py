@@ -132,11 +132,20 @@ def main() -> None:
     for number, (learner, made) in enumerate(class_.items()):
         write(work / "class" / learner, made, notebook=number % 2 == 0)
     whole = grade(work / "class", work / "one", options)
-    one, killed, same = points(work / "one"), [], None
+    report(options, work, class_, whole, [], None)  # should the machine go away meanwhile
     if options.kills:
         shares = [*(share * whole["seconds"] for share in options.kills), None]
         killed = [grade(work / "class", work / "two", options, after) for after in shares]
-        same = points(work / "two") == one
+        same = points(work / "two") == points(work / "one")
+        print(report(options, work, class_, whole, killed, same))
+    shutil.rmtree(work)
+
+
+def report(
+    options: argparse.Namespace, work: Path, class_: dict, whole: dict, killed: list, same: bool | None
+) -> str:
+    """Write down what is known so far; the text of it."""
+    one = points(work / "one")
     records = [json.loads(path.read_text()) for path in (work / "one" / "ledger").glob("??/*.json")]
     kinds = Counter(kind for made in class_.values() for kind, _ in made.values())
     unexpected = [
@@ -161,10 +170,10 @@ def main() -> None:
         "sandbox_seconds": _quartiles([record["sandbox"]["seconds"] for record in records]),
         "sandbox_memory_mb": _quartiles([record["sandbox"]["memory"] / 2**20 for record in records]),
     }
+    text = json.dumps(results, indent=1)
     Path(options.out).parent.mkdir(parents=True, exist_ok=True)
-    Path(options.out).write_text(json.dumps(results, indent=1) + "\n")
-    print(json.dumps(results, indent=1))
-    shutil.rmtree(work)
+    Path(options.out).write_text(text + "\n")
+    return text
 
 
 def _as_expected(kind: str, exercise: str, got: str, backend: str) -> bool:

@@ -10,12 +10,14 @@ from __future__ import annotations
 import contextlib
 import difflib
 import html
+import inspect
+import json
 import os
 import re
 import sys
 import textwrap
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,18 +25,23 @@ from IPython import get_ipython
 from IPython.core.displaypub import DisplayPublisher
 from IPython.display import display
 
-from course_utils.artifact import SM_COUNT
+from course_utils.artifact import SM_COUNT, TensorMap
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS, NotYet, compile_factory
 from course_utils.compile.load import (
     BEGIN,
     END,
     file_source,
+    load_factory_source,
     load_planted,
     planted,
     solution_path,
     without_markers,
 )
+from course_utils.drills import bugs
+from course_utils.drills.bugs import find_the_bug as find_the_bug
+from course_utils.drills.guess import choose
+from course_utils.drills.quiz import quiz as quiz
 from course_utils.drills.show import drill as drill
 from course_utils.figures.moving import moving as moving
 from course_utils.figures.tiles import order
@@ -44,9 +51,10 @@ from course_utils.grading import maps, steps
 from course_utils.grading import plan as models
 from course_utils.grading.going import Told
 from course_utils.grading.verdict import Verdict, as_html, interrupted
-from course_utils.ptx import receipts
+from course_utils.ptx import paths, receipts
 from course_utils.recordings import measured, progress
 from course_utils.run import backends, client
+from course_utils.tma.rules import violations
 
 # a DSL imports tqdm, which would say so in a learner's cell
 warnings.filterwarnings("ignore", message="IProgress not found")
@@ -59,14 +67,12 @@ if _shell is not None:  # a check before its cell has run is told so: no NameErr
 backends.warm_up()  # the emulator imports its libraries while the notebook imports a DSL
 
 OUTCOMES = {
-    "right": "right: the numbers are right, and something else is missing",
-    "wrong": "wrong: it ends, and the numbers are wrong",
-    "race": "race: nothing orders two accesses; the numbers may come out right or wrong",
-    "hang": "hang: it never ends",
-    "fault": "fault: the GPU ends it with an error",
+    "right": f"right: {bugs.OUTCOMES['nothing']}",
+    **{name: f"{name}: {bugs.OUTCOMES[name]}" for name in ("wrong", "race", "hang", "fault")},
     "refused": "refused: the driver takes no such tensor map, and nothing is launched",
     "no kernel": "no kernel: it does not compile",
 }
+FAILED = "This experiment failed"
 VALIDATING = "NBGRADER_VALIDATING"  # nbgrader sets it while a learner's Validate runs the notebook
 VALIDATE_WIDTH = 80  # it cuts longer lines
 _CELL = "padding:2px 10px;text-align:left;vertical-align:top"
@@ -194,9 +200,11 @@ def _validated(verdict: Verdict) -> float:
 def try_out(step: str, gemm: object, dsl: str = "tilelang", backend: str = "auto") -> None:
     """The same check without grading: nothing is kept and there is no score. Raises nothing.
 
-    ``backend="emulator"`` asks the emulator where there is a GPU too: it names races that a GPU may win.
+    ``gemm`` is a step's kernel, or a copy where ``step`` is a case of copies. ``backend="emulator"`` asks the
+    emulator where there is a GPU too: it names races that a GPU may win.
     """
-    _shown(step, dsl, lambda told: gemms.check_gemm(step, gemm, dsl, backend, told=told))
+    grade = copies.check_copy if step in steps.COPY_CASES else gemms.check_gemm
+    _shown(step, dsl, lambda told: grade(step, gemm, dsl, backend, told=told))
 
 
 def _shown(name: str, dsl: str, check: Callable[[Told], Verdict]) -> Verdict:
@@ -222,16 +230,22 @@ def strip(here: str) -> None:
     with _at_work("reading your points", "Your points cannot be shown") as place:
         from course_utils.figures import strip as strips
 
-        place.shows(Words(strips.text(here, Path()), strips.markup(here, Path())))
+        markup = strips.markup(here, Path())
+        if (
+            "google.colab" in sys.modules
+        ):  # a copy that was saved there does not find the pictures of its text
+            markup += strips.pictures(here, Path())
+        place.shows(Words(strips.text(here, Path()), markup))
 
 
 def _with_figure(verdict: Verdict) -> Words | Verdict:
     """The verdict, and below it, folded, the run that it is about, to step through."""
     try:
+        from course_utils.figures import shell
         from course_utils.figures.player import Player
     except ImportError:  # a check needs nothing to draw with
         return verdict
-    fold = f"<details><summary>Step through this run</summary>{Player(verdict.figure).html()}</details>"
+    fold = shell.folded(Player(verdict.figure).html(), "Step through this run")
     return Words(str(verdict), verdict._repr_html_() + fold)
 
 
@@ -321,7 +335,10 @@ def receipt(step: str, gemm: object = None, dsl: str = "tilelang") -> None:
 
 
 def _compiled_receipt(step: str, gemm: object, dsl: str) -> dict[str, str]:
-    artifact = compile_factory(gemm, dsl, steps.find(step).emulated[0][0])
+    if step in steps.COPY_CASES:
+        artifact = compile_factory(gemm, dsl, steps.COPY_CASES[step].shapes[0], "copy")
+    else:
+        artifact = compile_factory(gemm, dsl, steps.find(step).emulated[0][0])
     return dict(receipts.table(receipts.read_ptx(artifact.ptx), artifact))
 
 
@@ -468,67 +485,82 @@ def what_if(name: str, guess: str | None = None, dsl: str | None = None) -> None
     """Run a kernel with one planted fault in the emulator, and hold the outcome against your guess. Raises
     nothing.
 
-    ``name`` is a file of solutions/wrong; ``guess`` is one of ``OUTCOMES``. Nothing is graded.
+    ``name`` is a file of solutions/wrong; ``guess`` is one of ``OUTCOMES``. Where there is none yet and
+    somebody sits at the notebook, each has a button. Nothing is graded.
     """
-    with _at_work(f"looking for {name}", "This experiment failed") as place:
-        _what_if(name, guess, dsl, place)
+    with _at_work(f"looking for {name}", FAILED) as place:
+        faults = {d: planted(d) for d in DSLS}
+        dsl = next((d for d in ([dsl] if dsl else DSLS) if name in faults.get(d, ())), None)
+        if dsl is None:
+            there = sorted(set().union(*faults.values()))
+            text = f"There is no planted fault {name!r}. There are: {', '.join(there)}."
+            place.shows(_paragraph(text))
+        elif guess in list(OUTCOMES):
+            first, *more = _what_if(name, guess, dsl, place.says)
+            place.shows(first)
+            for part in more:
+                display(part)
+        elif buttons := choose(OUTCOMES, lambda chosen, says: _clicked(name, chosen, dsl, says)):
+            place.shows(_paragraph(f"{name} ({dsl}). Guess first:"))
+            display(buttons)
+        else:
+            choices = "\n".join(f"  {text}" for text in OUTCOMES.values())
+            place.shows(_paragraph(f"Guess first: set `guess` to one of\n{choices}"))
 
 
-def _what_if(name: str, guess: str | None, dsl: str | None, place: Place) -> None:
-    faults = {d: planted(d) for d in DSLS}
-    dsl = next((d for d in ([dsl] if dsl else DSLS) if name in faults.get(d, ())), None)
-    if dsl is None:
-        there = sorted(set().union(*faults.values()))
-        text = f"There is no planted fault {name!r}. There are: {', '.join(there)}."
-        place.shows(_paragraph(text))
-        return
-    if guess not in list(OUTCOMES):
-        choices = "\n".join(f"  {text}" for text in OUTCOMES.values())
-        place.shows(_paragraph(f"Guess first: set `guess` to one of\n{choices}"))
-        return
-    place.says(f"loading {name} ({dsl})")
-    wrong = load_planted(faults[dsl][name])
+def _clicked(name: str, guess: str, dsl: str, says: Callable[[str], None]) -> list[object]:
+    """What a click on a guess brings. Raises nothing."""
+    try:
+        return _what_if(name, guess, dsl, says)
+    except KeyboardInterrupt:
+        client.close_all()
+        return [_paragraph("You stopped this. Run the cell again to repeat it.")]
+    except Exception as error:
+        return [_paragraph(f"{FAILED}: {type(error).__name__}: {error}")]
+
+
+def _what_if(name: str, guess: str, dsl: str, says: Callable[[str], None]) -> list[object]:
+    """What there is to show of a planted fault and of a guess at how it ends; ``says`` takes what is being
+    done.
+    """
+    says(f"loading {name} ({dsl})")
+    wrong = load_planted(planted(dsl)[name])
     outcome = "no kernel" if wrong.fails == "compiles" else wrong.outcome
 
     def told(so_far: Verdict) -> None:
         if so_far.doing:
-            place.says(f"{name} ({dsl}): {so_far.doing}")
+            says(f"{name} ({dsl}): {so_far.doing}")
 
     verdict = gemms.check_gemm(wrong.step, wrong.gemm, dsl, "emulator", told=told)
     judged = "Your guess is right. " if guess == outcome else f'You guessed "{guess}". '
-    place.shows(_paragraph(f"{judged}{OUTCOMES[outcome][0].upper()}{OUTCOMES[outcome][1:]}."))
+    shown: list[object] = [_paragraph(f"{judged}{OUTCOMES[outcome][0].upper()}{OUTCOMES[outcome][1:]}.")]
     left = [part for part in verdict.checks if not part.passed and part.name != "speed"]
     solution, made = solution_path(wrong.step, dsl).read_text(), file_source(wrong.gemm)
     # what a step still to be solved leaves to the learner is quoted from neither
     answers = _answers(solution) | _answers(made) if _is_open(wrong.step) else set()
     for part in left:
-        _say(_without(answers, f"{part.name}: {part.card or part.detail}"))
+        shown.append(_paragraph(_without(answers, f"{part.name}: {part.card or part.detail}")))
     if not left:
-        _say("The emulator finds nothing wrong, and every required instruction is there.")
+        shown.append(_paragraph("The emulator finds nothing wrong, and every required instruction is there."))
     if verdict.figure:
         from course_utils.figures.player import Player
 
-        display(Player(verdict.figure))
+        shown.append(Player(verdict.figure))
     on_gpu = measured.load("wrong")
     entry = next((e for e in on_gpu["entries"] if e["name"] == f"{name} {dsl}"), None)
     if entry:
         results = next(part for part in entry["checks"] if part["name"] == "results")
         where = on_gpu["provenance"]
-        _say(
-            f"Recorded on {where['gpu']}, {where['date']}: {results['detail'].splitlines()[0].split('. ')[0]}"
-        )
+        said = results["detail"].splitlines()[0].split(". ")[0]
+        shown.append(_paragraph(f"Recorded on {where['gpu']}, {where['date']}: {said}"))
     changes = _changes(solution, made)
     if any(line[1:].strip() in answers for line in changes):
-        _say(f"What was changed is a line that {wrong.step} asks for. It shows here once you have that.")
-        return
+        asks = f"What was changed is a line that {wrong.step} asks for. It shows here once you have that."
+        return [*shown, _paragraph(asks)]
     text = "\n".join(changes)
     title = f"What was changed in the solution of {wrong.step}"
-    display(
-        Words(
-            f"{title}:\n{text}",
-            f"<details><summary>{title}</summary><pre>{html.escape(text)}</pre></details>",
-        )
-    )
+    markup = f"<details><summary>{title}</summary><pre>{html.escape(text)}</pre></details>"
+    return [*shown, Words(f"{title}:\n{text}", markup)]
 
 
 def _is_open(step: str) -> bool:
@@ -614,6 +646,151 @@ def panels(tiles_M: int, tiles_N: int, at_once: int = SM_COUNT) -> None:
             rows.append([name, str(A), str(B), str(A + B)])
         head = ["columns in a panel", "rows of A", "columns of B", "different tiles"]
         place.shows(_table(head, rows))
+
+
+def table(head: Iterable[object], rows: Iterable[Iterable[object]]) -> None:
+    """Show what a cell has computed: rows, each as long as ``head``. Raises nothing."""
+    with _at_work("computing", "The table cannot be shown") as place:
+        made = [[f"{cell:,}" if type(cell) is int else str(cell) for cell in row] for row in rows]
+        place.shows(_table([str(cell) for cell in head], made))
+
+
+def look(copy: Callable, *shape: int, dsl: str = "tilelang", title: str = "X of") -> None:
+    """Compile ``copy(*shape)`` and show by which path X comes and Y goes, their tensor maps, and whether the
+    emulator finds every byte in its place. Raises nothing.
+
+    ``title`` stands before the shape.
+    """
+    named = f"{title} {_by(shape)}"
+    with _at_work(f"compiling a copy, {named}", f"{named}: the path cannot be told") as place:
+        try:
+            artifact = compile_factory(copy, dsl, shape, "copy")
+        except CompileError as error:
+            place.shows(_paragraph(f"{named}: no kernel. {str(error).splitlines()[0]}"))
+            return
+        maps = {p.tensor: p.tensor_map for p in artifact.parameters if p.tensor_map}
+        rows = []
+        for crossing in paths.copies(artifact, textwrap.dedent(inspect.getsource(copy))):
+            found = maps.get(crossing.tensor)
+            strides = ", ".join(f"{stride:,}" for stride in found.strides) if found else ""
+            vain = "; tensor TMA was asked for" if crossing.finding else ""
+            rows.append([crossing.tensor, f"{crossing}{vain}", str(found or "none"), strides])
+        place.says(f"emulating a copy, {named}")
+        answer = backends.Emulator(schedules=(0,)).ask(backends.Launch(shape, artifact, "copy"))
+        place.shows(_table([named, "path: instructions", "tensor map", "its strides, bytes"], rows))
+        _say("Bytes: " + ("right" if answer.ok else answer.diagnosis or answer.detail))
+
+
+def ask_driver(questions: Iterable[tuple[TensorMap, int]]) -> None:
+    """Ask this machine's driver about tensor maps, each with its address in bytes past an aligned one, and
+    show what it and the rules say. Raises nothing.
+    """
+    with _at_work("asking the driver", "The driver cannot be asked") as place:
+        device, reason = backends.find_gpu()
+        if device is None:
+            place.shows(_paragraph(f"No driver to ask: {reason}. The recorded verdicts have to do."))
+            return
+        rows = [
+            [str(asked), _driver_says(asked, address), "illegal" if violations(asked, address) else "legal"]
+            for asked, address in questions
+        ]
+        place.shows(_table(["tensor map", "the driver", "the rules"], rows))
+
+
+def _driver_says(asked: TensorMap, address: int) -> str:
+    import torch
+
+    from course_utils.run.gpu.launch import DriverError, encode
+
+    torch.zeros(1, device="cuda")  # the driver answers in a context only
+    try:
+        encode(asked, 2**46 + address)
+    except (DriverError, ValueError):  # ValueError: cuda-bindings knows no such code
+        return "illegal"
+    return "legal"
+
+
+def chart(case: str) -> None:
+    """Show what an H200 was recorded to do with a kernel to be repaired ("case13a"): the symptom alone.
+
+    Raises nothing.
+    """
+    with _at_work("reading the chart", "The chart cannot be shown") as place:
+        data = measured.load("wrong")
+        entry = next(e for e in data["entries"] if e["name"] == " ".join(steps.REPAIRS[case]))
+        results = next(part for part in entry["checks"] if part["name"] == "results")
+        rows = []
+        for line in results["detail"].splitlines():
+            sentence, at = line.split(". ")[0], "at M, N, K = "
+            size, _, said = sentence.removeprefix(at).partition(": ")
+            rows.append([size, said] if sentence.startswith(at) else ["all that were tried", sentence])
+        where = data["provenance"]
+        place.shows(_table(["M, N, K", f"{where['gpu']}, {where['date']}"], rows))
+
+
+def at_sizes(gemm: object, *sizes: tuple[int, int, int]) -> None:
+    """Emulate the first and the last CTA of a TileLang kernel at each size, and show how it ends.
+
+    Raises nothing.
+    """
+    with _at_work("compiling", "The sizes cannot be tried") as place:
+        head, rows = ["M, N, K", "in the emulator"], []
+        for size in sizes:
+            place.says(f"emulating {_by(size)}")
+            rows.append([_by(size), _ended(gemm, size)])
+            place.moves(_table(head, rows))
+        place.shows(_table(head, rows))
+
+
+def _ended(gemm: object, size: tuple[int, int, int]) -> str:
+    try:
+        artifact = compile_factory(gemm, "tilelang", size)
+    except CompileError as error:
+        return f"no kernel: {error}"
+    answer = backends.Emulator(schedules=(0,)).ask(backends.Launch(size, artifact, ctas=(0, -1)))
+    return "right" if answer.ok else "not right" if answer.finished else "never ends"
+
+
+def taken_out(step: str, dsl: str, calls: dict[str, str]) -> None:
+    """Count instructions in the PTX of a step's solution, before and after every line that begins with a call
+    is taken out of its source. Raises nothing.
+
+    ``calls`` maps a call ("T.sync_threads") to the instruction that it is counted by ("bar.sync").
+    """
+    with _at_work(f"compiling {step} ({dsl})", "The instructions cannot be counted") as place:
+        lines = solution_path(step, dsl).read_text().splitlines()
+        size = steps.trace_size(step)
+
+        def ptx(without: str) -> str:
+            kept = [line for line in lines if not without or not line.strip().startswith(without)]
+            return compile_factory(load_factory_source("\n".join(kept), step), dsl, size).ptx
+
+        given, rows = ptx(""), []
+        for call, instruction in calls.items():
+            place.says(f"compiling {step} ({dsl}) without {call}")
+            counts = [str(text.count(instruction)) for text in (given, ptx(call))]
+            rows.append([call, instruction, *counts])
+        place.shows(_table([f"taken out of {step}", "counted in the PTX", "before", "after"], rows))
+
+
+def recorded_fences() -> None:
+    """Show in how many launches an H200 got wrong numbers, by where a proxy fence stood. Raises nothing."""
+    with _at_work("reading the record", "The record cannot be shown") as place:
+        data = json.loads((measured.FOLDER / "proxy_fence.json").read_text())
+        counted = {
+            (row["fence"], row["hazard"]): f"{row['launches_wrong']} of {row['launches']}"
+            for row in data["rows"]
+            if row["hand"] == "bar.sync"
+        }
+        fences, hazards = (list(dict.fromkeys(key[i] for key in counted)) for i in (0, 1))
+        rows = [[fence, *(counted[fence, hazard] for hazard in hazards)] for fence in fences]
+        place.shows(_table(["fence", *hazards], rows))
+        _say(f"Launches with wrong numbers. Recorded: {data['device']['name']}, {data['recorded']}.")
+
+
+def _by(size: Iterable[int]) -> str:
+    """ "256 x 768 x 320"."""
+    return " x ".join(map(str, size))
 
 
 def _say(text: str) -> None:

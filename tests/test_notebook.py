@@ -5,21 +5,31 @@ and never raises.
 import re
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
 from course_utils import notebook
+from course_utils.artifact import TensorMap
 from course_utils.compile.errors import CompileError
-from course_utils.compile.load import file_source, load_factory, load_planted, planted, solution_path
+from course_utils.compile.load import (
+    file_source,
+    load_factory,
+    load_module,
+    load_planted,
+    planted,
+    solution_path,
+)
+from course_utils.drills import show
 from course_utils.grading import gemm as gemms
 from course_utils.grading import steps
 from course_utils.grading.cards import Card
 from course_utils.grading.going import Going
 from course_utils.grading.verdict import Part, Verdict
 from course_utils.recordings import measured, progress
-from course_utils.run import client
+from course_utils.run import backends, client
 
 RIGHT = Verdict(
     "step04",
@@ -305,10 +315,92 @@ def test_cool_and_hot_shows_what_was_read_during_the_recording():
     assert "4096 burst" in text and "8192 sustained" in text and entry["step"] in text
 
 
+def test_a_table_shows_what_a_cell_computed():
+    _, text, html = shown(notebook.table, ["rows", "turns"], [(2000, 2), (48, "<1>")])
+    assert text.splitlines()[-2:] == ["2,000  2", "48     <1>"] and "&lt;1&gt;" in html
+    assert "cannot be shown" in shown(notebook.table, ["one"], 3)[1]
+    assert "cannot be shown: ZeroDivisionError" in shown(notebook.table, ["one"], ([1 / 0] for _ in "a"))[1]
+
+
+@pytest.mark.parametrize("copy", [None, 3, notebook.NotYet("copy")])
+def test_look_says_why_there_is_no_kernel(copy):
+    assert re.search(r"X of 8 x 32 x 64: no kernel\. \S", shown(notebook.look, copy, 8, 32, 64)[1])
+
+
+def test_look_and_a_receipt_tell_paths_maps_and_bytes_of_a_copy():
+    copy = load_module(solution_path("case12", "tilelang")).copy
+    _, text, _ = shown(notebook.look, copy, 8, 32, 64)
+    assert re.search(r"^X +tensor TMA, rank 3: 1 .* 128, 4,096$", text, re.M)
+    assert re.search(r"^Y +tensor TMA, rank 2: 2 .* 128$", text, re.M) and text.endswith("Bytes: right")
+    text = shown(notebook.receipt, "case12", copy, "tilelang")[1]
+    assert re.search(r"^TMA loads +rank 3: 1$", text, re.M)
+
+
+def test_a_chart_tells_the_symptom_and_not_the_cause():
+    assert "9728 x 7680 x 320  the kernel never ended" in shown(notebook.chart, "case13a")[1]
+    assert "right at 5 sizes" in shown(notebook.chart, "case13c")[1]
+    assert "cannot be shown" in shown(notebook.chart, "case99")[1]
+
+
+def test_at_sizes_says_for_each_size_why_there_is_no_kernel():
+    _, text, _ = shown(notebook.at_sizes, None, (128, 128, 64), (1, 2))
+    assert re.findall(r"^(\S.*?)  +no kernel: ", text, re.M)[-2:] == ["128 x 128 x 64", "1 x 2"]
+
+
+def test_what_is_taken_out_is_counted(monkeypatch):
+    monkeypatch.setattr(notebook, "load_factory_source", lambda source, _: source)
+    monkeypatch.setattr(notebook, "compile_factory", lambda source, *_: SimpleNamespace(ptx=source))
+    _, text, _ = shown(notebook.taken_out, "step04", "tilelang", {"T.wait_wgmma": "T.wait_wgmma(0)"})
+    assert text.endswith("T.wait_wgmma         T.wait_wgmma(0)     1       0")
+    assert "cannot be counted" in shown(notebook.taken_out, "step99", "cute", {})[1]
+
+
+def test_recorded_fences_are_those_of_the_file():
+    _, text, _ = shown(notebook.recorded_fences)
+    assert re.search(r"^none +200 of 200 ", text, re.M) and re.search(r"every thread +0 of 200 ", text)
+
+
+def test_a_driver_is_asked_where_there_is_one(monkeypatch):
+    monkeypatch.setattr(backends, "find_gpu", lambda: (None, "none here"))
+    assert "No driver to ask: none here." in shown(notebook.ask_driver, [])[1]
+    tile = TensorMap(6, (1024, 4096), (2048,), (64, 128), (1, 1), swizzle=3)
+    monkeypatch.setattr(backends, "find_gpu", lambda: ("a GPU", ""))
+    monkeypatch.setattr(notebook, "_driver_says", lambda asked, address: f"answer to {address}")
+    _, text, _ = shown(notebook.ask_driver, [(tile, 8)])
+    assert re.search(r"swizzle 128B +answer to 8 +illegal$", text)
+
+
 @pytest.mark.parametrize("guess", [None, "maybe", 3, []])
 def test_what_if_asks_for_a_guess_first(guess):
     _, text, _ = shown(notebook.what_if, "nested_elect", guess)
     assert "Guess first" in text and "elect_one" not in text
+
+
+def test_a_guess_has_buttons_where_a_person_sits_and_the_first_click_counts(monkeypatch):
+    widgets = pytest.importorskip("ipywidgets")
+    parent = {"content": {"allow_stdin": True}}
+    monkeypatch.setattr(show, "get_ipython", lambda: SimpleNamespace(kernel=None, get_parent=lambda: parent))
+    made = []
+    monkeypatch.setattr(widgets, "VBox", lambda parts: made.append(parts) or "the buttons")
+    answering(monkeypatch, RIGHT)
+    _, text, _ = shown(notebook.what_if, "nested_elect")
+    assert "nested_elect (cute). Guess first:" in text and "the buttons" in text
+    meant, row, doing, below = made[0]
+    assert [one.description for one in row.children] == list(notebook.OUTCOMES) and "hang: it" in meant.value
+    row.children[0].click()
+    row.children[1].click()
+    told = "\n".join(one["data"]["text/plain"] for one in below.outputs)
+    assert told.count("You guessed") == 1 and 'You guessed "right". Hang: it never ends.' in told
+    assert all(one.disabled for one in row.children) and doing.value == ""
+
+
+def test_a_click_whose_experiment_fails_says_so(monkeypatch):
+    def broken(*_, told):
+        raise ValueError("no emulator")
+
+    monkeypatch.setattr(gemms, "check_gemm", broken)
+    (said,) = notebook._clicked("nested_elect", "hang", "cute", lambda text: None)
+    assert str(said) == "This experiment failed: ValueError: no emulator"
 
 
 def test_what_if_of_an_unknown_fault_lists_those_there_are():

@@ -5,17 +5,14 @@
 
 from __future__ import annotations
 
-import io
-import re
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 
-import matplotlib
 from matplotlib.figure import Figure
 
-from course_utils.figures.theme import night
+from course_utils.figures import theme
 
 
 def all_pictures() -> dict[str, Callable[[], Figure]]:
@@ -25,25 +22,8 @@ def all_pictures() -> dict[str, Callable[[], Figure]]:
 
 
 def svg(draw: Callable[[], Figure]) -> str:
-    """A drawing as SVG text, the same each time: text as outlines, no date, fixed ids, light and dark."""
-    buffer = io.StringIO()
-    with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": "course"}):
-        draw().savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    return _with_night("\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n")
-
-
-def _with_night(text: str) -> str:
-    """The same SVG, and what each of its colours becomes where the reader's scheme is dark.
-
-    The colours stay where they are, so a viewer that knows no media query shows the light picture.
-    """
-    rules = []
-    for what, colour in sorted(set(re.findall(r"(fill|stroke): (#[0-9a-f]{6})", text))):
-        rules.append(f'[style*="{what}: {colour}"] {{{what}: {night(colour)} !important}}')
-    for colour in sorted(set(re.findall(r'fill="(#[0-9a-f]{6})"', text))):  # the ground of a hatch
-        rules.append(f'[fill="{colour}"] {{fill: {night(colour)}}}')
-    style = "\n".join(["", "   @media (prefers-color-scheme: dark) {", *rules, "}"])
-    return text.replace("</style>", f"{style}</style>", 1)
+    """A drawing as SVG text, the same each time, light and dark."""
+    return theme.svg(draw())
 
 
 def write(folder: Path) -> list[Path]:

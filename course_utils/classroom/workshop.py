@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import io
 import json
+import operator
 import re
 import struct
 import sys
@@ -294,6 +295,12 @@ _ORDERS = {
 # as compile.tilelang has them, in the names of TileLang's operations
 _MULTIPLIES, _WAITS = re.compile(r"gemm|ptx_wgmma"), re.compile(r"mbarrier_wait|barrier_wait|wait_barrier")
 ALLOCATE = ("element_type", "layout", "byte_alignment", "swizzle")  # what CuTe DSL's allocate_tensor takes
+_ARITHMETIC = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+}
 FILES = 8  # that a kernel's lines come from
 
 
@@ -332,13 +339,10 @@ def _allocated(artifact: Artifact, tree: ast.Module, source: str) -> tuple[Alloc
     """The allocations of the Artifact, with each alignment that the source writes as a number; and one for
     each call that names a swizzle and is told to have allocated no tile.
     """
-    numbers = {
-        target.id: node.value.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
+    numbers: dict[str, int] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and (known := _number(node.value, numbers)) is not None:
+            numbers.update((target.id, known) for target in node.targets if isinstance(target, ast.Name))
     swizzle = 1 if "SW32" in source else 2 if "SW64" in source else 3  # the least that the source may mean
     found = list(artifact.allocations)
     for node in ast.walk(tree):
@@ -346,9 +350,8 @@ def _allocated(artifact: Artifact, tree: ast.Module, source: str) -> tuple[Alloc
             continue
         given = dict(zip(ALLOCATE, node.args, strict=False))
         given |= {one.arg: one.value for one in node.keywords if one.arg}
-        alignment = given.get("byte_alignment", ast.Constant(1))
-        number = numbers.get(getattr(alignment, "id", ""), getattr(alignment, "value", None))
-        if not isinstance(number, int):
+        number = _number(given.get("byte_alignment", ast.Constant(1)), numbers)
+        if number is None:
             continue
         here = range(node.lineno, (node.end_lineno or node.lineno) + 1)
         found = [replace(one, alignment=number) if one.line in here else one for one in found]
@@ -357,6 +360,20 @@ def _allocated(artifact: Artifact, tree: ast.Module, source: str) -> tuple[Alloc
             file = next(iter(artifact.python), "")
             found.append(Allocation(0, 0, number, swizzle, file, node.lineno))
     return tuple(found)
+
+
+def _number(node: ast.AST, numbers: dict[str, int], depth: int = 8) -> int | None:
+    """The value of a sum or product of a few integers and ``numbers``, else None."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, int) else None
+    if isinstance(node, ast.Name):
+        return numbers.get(node.id)
+    if not depth or not isinstance(node, ast.BinOp) or type(node.op) not in _ARITHMETIC:
+        return None
+    left, right = (_number(side, numbers, depth - 1) for side in (node.left, node.right))
+    if left is None or right is None or not right and isinstance(node.op, ast.FloorDiv):
+        return None
+    return _ARITHMETIC[type(node.op)](left, right)
 
 
 def _tree(source: str) -> ast.Module:
@@ -395,9 +412,33 @@ def _pipelined(tree: ast.Module, calls: Sequence[tuple[str, ast.Call]], wanted: 
     while found := [name for name in left if uses[name] <= inside]:  # a macro that only these loops call
         inside.update(below for name in found for one in defined[name] for below in ast.walk(one))
         left = [name for name in left if name not in found]
+    if any(map(_computes_a_name, parts)):
+        return False
     multiplies = {node for node in parts if _MULTIPLIES.search(name_of.get(node, ""))}
     waits = any(_WAITS.search(name_of.get(node, "")) for node in inside)
     return bool(multiplies) and multiplies <= inside and not waits
+
+
+def _computes_a_name(node: ast.AST) -> bool:
+    """May this call anything: is what it calls no name, or one that says nothing of what it finds?"""
+    if isinstance(node, ast.Name):
+        return node.id in (
+            "eval",
+            "exec",
+            "globals",
+            "locals",
+            "vars",
+            "__import__",
+            "attrgetter",
+            "methodcaller",
+        )
+    if isinstance(node, ast.Attribute):
+        return node.attr in ("__dict__", "__getattribute__", "attrgetter", "methodcaller")
+    if not isinstance(node, ast.Call):
+        return False
+    if isinstance(node.func, ast.Name) and node.func.id == "getattr":
+        return len(node.args) < 2 or not isinstance(node.args[1], ast.Constant)
+    return not isinstance(node.func, ast.Name | ast.Attribute)
 
 
 def _with_what_they_name(roots: Sequence[ast.AST], defined: dict[str, list[ast.AST]]) -> set[ast.AST]:

@@ -11,8 +11,7 @@ from rich.console import Console
 from course_utils.cli.lab import ROOT
 from course_utils.cli.terminal import say
 from course_utils.grading import steps
-
-FOLDED = "jp-MarkdownHeadingCollapsed"  # of a heading's cell: JupyterLab then hides what is below it
+from course_utils.recordings.tracks import FOLDED, sections
 
 
 def track(options: argparse.Namespace, console: Console) -> int:
@@ -43,17 +42,10 @@ def fold(cells: list[dict], away: str) -> bool:
     """Fold each section whose exercises are all of the language ``away`` ("": none), and open all others with
     exercises. Returns whether anything changed.
     """
-    sections: list[tuple[dict, set[str]]] = []
-    for cell in cells:
-        if cell["cell_type"] == "markdown" and "".join(cell["source"]).startswith("## "):
-            sections.append((cell, set()))
-        name = cell["metadata"].get("nbgrader", {}).get("grade_id", "").removesuffix("-check")
-        dsl = name.rpartition("-")[2]
-        if sections and dsl in steps.DSL_NAMES:
-            sections[-1][1].add(dsl)
-    before = json.dumps([cell["metadata"] for cell, _ in sections])
-    for cell, languages in sections:
+    found = sections(cells)
+    before = json.dumps([cell["metadata"] for cell, _ in found])
+    for cell, languages in found:
         cell["metadata"].pop(FOLDED, None)
         if languages == {away}:
             cell["metadata"][FOLDED] = True
-    return json.dumps([cell["metadata"] for cell, _ in sections]) != before
+    return json.dumps([cell["metadata"] for cell, _ in found]) != before

@@ -1,9 +1,9 @@
-"""Notebook 11's guesses: is a tensor map legal? By buttons, or from a list in the cell."""
+"""Guesses by buttons: how does a planted fault end, and, for notebook 11, is a tensor map legal?"""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from IPython.display import display
@@ -45,6 +45,49 @@ def predict(questions: Sequence[Asked], guesses: object = ()) -> None:
     except Exception as error:
         text = f"These guesses cannot be held against the rules: {type(error).__name__}: {error}"
         display(Shown(text, lambda: f"<p>{html.escape(text)}</p>"))
+
+
+def choose(options: Mapping[str, str], then: Callable[[str, Callable[[str], None]], Iterable[object]]) -> Any:
+    """A widget with a button for each option and what it means; None where nobody sits, or without
+    ipywidgets.
+
+    The first click is the guess: ``then(option, says)`` gives what is shown below, and says meanwhile what it
+    is at. It must raise nothing.
+    """
+    if not attended():
+        return None
+    try:
+        import ipywidgets
+    except ImportError:
+        return None
+    return _choice(options, then, ipywidgets)
+
+
+def _choice(
+    options: Mapping[str, str], then: Callable[[str, Callable[[str], None]], Iterable[object]], widgets: Any
+) -> Any:
+    doing, shown = widgets.HTML(), widgets.Output()
+    meant = widgets.HTML("<br>".join(map(html.escape, options.values())))
+    buttons = [widgets.Button(description=name, tooltip=words) for name, words in options.items()]
+
+    def says(text: str) -> None:
+        doing.value = f"<p>{html.escape(text)} ...</p>"
+
+    def clicked(button: Any) -> None:
+        if any(one.disabled for one in buttons):
+            return  # a second click
+        for one in buttons:
+            one.disabled = True
+        button.button_style = "primary"
+        for part in then(button.description, says):
+            shown.append_display_data(part)
+        doing.value = ""
+
+    for one in buttons:
+        one.layout.width = "auto"
+        one.on_click(clicked)
+    row = widgets.HBox(buttons, layout=widgets.Layout(flex_flow="row wrap"))
+    return widgets.VBox([meant, row, doing, shown])
 
 
 def _name(number: int, question: Asked) -> str:

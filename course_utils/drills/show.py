@@ -62,9 +62,9 @@ def drill(notebook: str, number: int | None = None, answer: object = None, seed:
         more = f"{kept} Other numbers: {_call(name, one, seed + 1)}".strip()
         display(_answered(asked, given, more))
     except AnswerError as error:
-        display(_words(str(error)))
+        display(words(str(error)))
     except Exception as error:
-        display(_words(f"The drill cannot be shown: {type(error).__name__}: {error}"))
+        display(words(f"The drill cannot be shown: {type(error).__name__}: {error}"))
 
 
 def _notebook(name: object) -> str:
@@ -104,7 +104,7 @@ def _form(name: str, number: int | None = None, seed: int = 0) -> bool:
     except ImportError:
         return False
     display(Form(name, ipywidgets, number, seed).box)
-    display(_words(DEAD, faint=True))
+    display(words(DEAD, faint=True))
     return True
 
 
@@ -142,23 +142,23 @@ def _call(name: str, number: int, seed: int, answer: str = "") -> str:
     return f"drill({', '.join(parts)})"
 
 
-def _words(text: str, faint: bool = False) -> Shown:
+def words(text: str, faint: bool = False) -> Shown:
     style = " style='opacity:0.65;margin:0;font-size:12px'" if faint else ""
     return Shown(text, lambda: f"<p{style}>{html.escape(text)}</p>")
 
 
-def _options(asked: Question) -> list[str]:
+def options_of(asked: Question) -> list[str]:
     return [f"{letter}. {option}" for letter, option in zip(LETTERS, asked.options, strict=False)]
 
 
 def _asked(name: str, number: int, seed: int, asked: Question) -> Shown:
     """A question, and how to answer it; with the answer folded, on a page that nobody can run."""
     head = f"Drill {number} of {len(deck.DECK[name])}, notebook {name}"
-    how = f"Answer with {asked.how()}: {_call(name, number, seed, _sample(asked))}"
-    text = "\n".join([head, asked.text, *(f"  {option}" for option in _options(asked)), how])
+    how = f"Answer with {asked.how()}: {_call(name, number, seed, sample(asked))}"
+    text = "\n".join([head, asked.text, *(f"  {option}" for option in options_of(asked)), how])
 
     def markup() -> str:
-        lines = "".join(f"<br>{html.escape(option)}" for option in _options(asked))
+        lines = "".join(f"<br>{html.escape(option)}" for option in options_of(asked))
         fold = "" if attended() else _folded(asked)
         return f"<p><b>{head}.</b> {html.escape(asked.text)}{lines}</p><p>{html.escape(how)}</p>{fold}"
 
@@ -179,7 +179,7 @@ def _answered(asked: Question, given: Answer, more: str = "") -> Shown:
     def markup() -> str:
         sides = [] if is_right else [("Your answer", given)]
         drawn = "".join(
-            f"<div><div>{title}</div>{_drawn(asked, one)}</div>"
+            f"<div><div>{title}</div>{drawn_as(asked, one)}</div>"
             for title, one in [*sides, ("Right", asked.right)]
         )
         said = html.escape(lines[0])
@@ -189,7 +189,7 @@ def _answered(asked: Question, given: Answer, more: str = "") -> Shown:
     return Shown("\n".join(lines), markup)
 
 
-def _drawn(asked: Question, answer: Answer) -> str:
+def drawn_as(asked: Question, answer: Answer) -> str:
     """The picture of an answer; as text where the course's colours cannot be loaded."""
     drawing = asked.draw(answer)
     try:
@@ -202,14 +202,14 @@ def _list(name: str) -> Shown:
     """All questions of a notebook; as HTML with folded answers, for a page that nobody can run."""
     count = len(deck.DECK[name])
     asked = [deck.question(name, number) for number in range(1, count + 1)]
-    ask, answer = _call(name, 1, 0), _call(name, 1, 0, _sample(asked[0]))
+    ask, answer = _call(name, 1, 0), _call(name, 1, 0, sample(asked[0]))
     head = f"{count} drills, under a minute each. {ask} asks one, {answer} answers it."
     text = "\n".join([head, *(f"  {number}. {one.text}" for number, one in enumerate(asked, 1))])
 
     def markup() -> str:
         parts = [f"<p>{html.escape(head)}</p>"]
         for number, one in enumerate(asked, 1):
-            lines = "".join(f"<br>{html.escape(option)}" for option in _options(one))
+            lines = "".join(f"<br>{html.escape(option)}" for option in options_of(one))
             asks = f"<b>{number}.</b> {html.escape(one.text)}{lines}"
             parts.append(f"<p>{asks}</p>{_folded(one)}")
         return "".join(parts)
@@ -220,14 +220,70 @@ def _list(name: str) -> Shown:
 def _folded(asked: Question) -> str:
     """The right answer, its reason and its picture, to be opened."""
     said = html.escape(f"{asked.says(asked.right)}. {asked.why}")
-    drawn = _drawn(asked, asked.right)
+    drawn = drawn_as(asked, asked.right)
     return f"<details><summary>Answer</summary><p>{said}</p>{drawn}</details>"
 
 
-def _sample(asked: Question) -> str:
+def sample(asked: Question) -> str:
     """An answer as it is written, which need not be right."""
     letters = " ".join(LETTERS[: len(asked.options)])
     return {"choice": '"a"', "number": "64", "order": f'"{letters}"'}[asked.kind]
+
+
+def button(widgets: Any, words: str, style: str, act: Callable[[Any], None]) -> Any:
+    """A button as wide as its words."""
+    made = widgets.Button(description=words, button_style=style)
+    made.layout.width = "auto"
+    made.on_click(act)
+    return made
+
+
+def fields(
+    asked: Question, widgets: Any, submit: Callable[[], None], is_open: Callable[[], bool]
+) -> tuple[Any, list[Any]]:
+    """A line that takes the answer, and all that stands with it: the line itself, and radio buttons or a
+    button for each event that fill it while the question is open. Enter submits.
+
+    JupyterLab keeps the arrow keys of radio buttons to itself, so a letter can be typed as well.
+    """
+    hint = {"choice": "a letter", "number": "a number, or 2*3", "order": "c a b"}[asked.kind]
+    entry = widgets.Text(placeholder=hint, description="Answer", style={"description_width": "auto"})
+    with warnings.catch_warnings():  # the Enter key; ipywidgets 8 has no other way to hear of it
+        warnings.simplefilter("ignore", DeprecationWarning)
+        entry.on_submit(lambda _: submit())
+    if asked.kind == "choice":
+        return entry, [_radios(asked, widgets, entry), entry]
+    if asked.kind == "number":
+        return entry, [entry]
+
+    def adds(letter: str) -> Callable[[Any], None]:
+        def add(_: Any) -> None:
+            if is_open() and letter not in entry.value:
+                entry.value = f"{entry.value} {letter}".strip()
+
+        return add
+
+    events = zip(LETTERS, asked.options, strict=False)
+    made = [button(widgets, f"{letter}. {option}", "", adds(letter)) for letter, option in events]
+    return entry, [*made, entry]
+
+
+def _radios(asked: Question, widgets: Any, entry: Any) -> Any:
+    """Radio buttons, which write the letter of the chosen one and follow a letter that is typed."""
+    letters = LETTERS[: len(asked.options)]
+    radios = widgets.RadioButtons(options=options_of(asked), value=None, layout=widgets.Layout(width="auto"))
+
+    def chosen(change: Any) -> None:
+        if change.new is not None:
+            entry.value = letters[change.new]
+
+    def typed(change: Any) -> None:
+        letter = change.new.strip().lower()
+        radios.index = letters.index(letter) if len(letter) == 1 and letter in letters else None
+
+    radios.observe(chosen, "index")
+    entry.observe(typed, "value")
+    return radios
 
 
 class Form:
@@ -238,20 +294,16 @@ class Form:
         self.number, self.seed = number or 1, seed
         self.head, self.below = widgets.HTML(), widgets.HTML()
         self.field = widgets.VBox(layout=widgets.Layout(align_items="flex-start"))
-        self.answer = self._button("Answer", "primary", lambda _: self._read())
-        self.again = self._button("Again, other numbers", "", lambda _: self._ask(self.number, self.seed + 1))
-        self.before = self._button("Previous", "", lambda _: self._ask(self.number - 1, 0))
-        self.next = self._button("Next", "", lambda _: self._ask(self.number + 1, 0))
+        self.answer = button(widgets, "Answer", "primary", lambda _: self._read())
+        self.again = button(
+            widgets, "Again, other numbers", "", lambda _: self._ask(self.number, self.seed + 1)
+        )
+        self.before = button(widgets, "Previous", "", lambda _: self._ask(self.number - 1, 0))
+        self.next = button(widgets, "Next", "", lambda _: self._ask(self.number + 1, 0))
         beside = [] if self.alone else [self.before, self.next]
         buttons = widgets.HBox([self.answer, self.again, *beside])
         self.box = widgets.VBox([self.head, self.field, buttons, self.below])
         self._ask(self.number, self.seed)
-
-    def _button(self, words: str, style: str, act: Callable[[Any], None]) -> Any:
-        button = self.widgets.Button(description=words, button_style=style)
-        button.layout.width = "auto"
-        button.on_click(act)
-        return button
 
     def _ask(self, number: int, seed: int) -> None:
         count = len(deck.DECK[self.name])
@@ -262,7 +314,7 @@ class Form:
         self.open = True
         self.below.value = ""
         self.before.disabled, self.next.disabled, self.answer.disabled = number == 1, number == count, False
-        self.field.children = self._fields()
+        self.entry, self.field.children = fields(self.asked, self.widgets, self._read, lambda: self.open)
         self._title()
 
     def _title(self) -> None:
@@ -277,50 +329,6 @@ class Form:
             f"<p>Drill {self.number} of {len(deck.DECK[self.name])}{said}{beside}</p><p "
             f"style='line-height:1.4'>{html.escape(self.asked.text)}</p>"
         )
-
-    def _fields(self) -> list[Any]:
-        """A line that takes the answer, and radio buttons or a button for each event that fill it.
-
-        JupyterLab keeps the arrow keys of radio buttons to itself, so a letter can be typed as well.
-        """
-        asked, widgets = self.asked, self.widgets
-        hint = {"choice": "a letter", "number": "a number, or 2*3", "order": "c a b"}[asked.kind]
-        self.entry = widgets.Text(placeholder=hint, description="Answer", style={"description_width": "auto"})
-        with warnings.catch_warnings():  # the Enter key; ipywidgets 8 has no other way to hear of it
-            warnings.simplefilter("ignore", DeprecationWarning)
-            self.entry.on_submit(lambda _: self._read())
-        if asked.kind == "choice":
-            return [self._radios(), self.entry]
-        if asked.kind == "number":
-            return [self.entry]
-        events = zip(LETTERS, asked.options, strict=False)
-        return [*(self._event(letter, option) for letter, option in events), self.entry]
-
-    def _radios(self) -> Any:
-        """Radio buttons, which write the letter of the chosen one and follow a letter that is typed."""
-        letters = LETTERS[: len(self.asked.options)]
-        layout = self.widgets.Layout(width="auto")
-        radios = self.widgets.RadioButtons(options=_options(self.asked), value=None, layout=layout)
-        entry = self.entry
-
-        def chosen(change: Any) -> None:
-            if change.new is not None:
-                entry.value = letters[change.new]
-
-        def typed(change: Any) -> None:
-            letter = change.new.strip().lower()
-            radios.index = letters.index(letter) if len(letter) == 1 and letter in letters else None
-
-        radios.observe(chosen, "index")
-        entry.observe(typed, "value")
-        return radios
-
-    def _event(self, letter: str, option: str) -> Any:
-        def add(_: Any) -> None:
-            if self.open and letter not in self.entry.value:
-                self.entry.value = f"{self.entry.value} {letter}".strip()
-
-        return self._button(f"{letter}. {option}", "", add)
 
     def _read(self) -> None:
         if not self.open:

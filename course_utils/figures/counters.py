@@ -154,6 +154,6 @@ def _footer(where: dict) -> str:
     highest = f"highest clock {where['max_clock_mhz']:.0f} MHz, " if where.get("max_clock_mhz") else ""
     return (
         f"time = work / (tensor pipe active x clock x {where['sms']} SMs x {FLOP_PER_CLOCK:,} FLOP); one "
-        "launch, caches cold; the black mark is the time that ncu measured\n"
+        "launch, caches cold; the upright mark is the time that ncu measured\n"
         f"{highest}recorded on {where['gpu']}, {where['date']}, driver {where['driver']}, ncu {where['ncu']}"
     )

@@ -17,7 +17,19 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 
-from course_utils.figures.theme import CARD, DPI, DSL_TEXT, DSLS, GREY, GRID, INK, STYLE, Picture, tint
+from course_utils.figures.theme import (
+    CARD,
+    DPI,
+    DSL_TEXT,
+    DSLS,
+    GREY,
+    GRID,
+    INK,
+    ON_HUE,
+    STYLE,
+    Picture,
+    tint,
+)
 from course_utils.grading import steps
 from course_utils.recordings.model import Entry, Provenance, Timing, usable
 
@@ -265,7 +277,9 @@ def _ink_on(colour: tuple[float, float, float], strength: float) -> str:
     if strength < 0.3:
         return GREY
     luminance = 0.2126 * colour[0] + 0.7152 * colour[1] + 0.0722 * colour[2]
-    return "white" if luminance < 0.5 else INK
+    if luminance < 0.5:
+        return "white"
+    return ON_HUE[0] if strength == 1 else INK
 
 
 def _panel(
@@ -445,7 +459,7 @@ def _solid(axes: Axes, x: float, width: float, bar: Bar, colour: str, strength: 
                 x,
                 bar.burst,
                 [[bar.burst - low], [high - bar.burst]],
-                ecolor=dark,
+                color=dark,
                 elinewidth=1.0,
                 capsize=5,
                 capthick=1.0,

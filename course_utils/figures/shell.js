@@ -8,9 +8,10 @@ const wide = text => pen.measureText(text).width;
 function theme() {
   const body = document.body, root = document.documentElement;
   if (body.dataset.jpThemeLight) return body.dataset.jpThemeLight === "false" ? "dark" : "light";
-  const words = `${body.className} ${root.className} ${root.getAttribute("theme") || ""} ${root.dataset.theme || ""}`;
-  if (/\b(vscode-dark|vscode-high-contrast(?!-light)|dark)\b/.test(words)) return "dark";
-  if (/\b(vscode-light|vscode-high-contrast-light|light)\b/.test(words)) return "light";
+  const words = `${body.className} ${root.className} ${root.getAttribute("theme") || ""} ${root.dataset.theme || ""} ${body.dataset.theme || ""}`;
+  if (/\bvscode-high-contrast-light\b/.test(words)) return "light";  // VS Code writes vscode-high-contrast beside it
+  if (/\b(vscode-high-contrast|dark)\b/.test(words)) return "dark";
+  if (/\blight\b/.test(words)) return "light";
   return matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
 }
 

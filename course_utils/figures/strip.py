@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from pathlib import Path
 
-from course_utils.grading import steps
+from course_utils.grading import steps, verdict
 from course_utils.recordings import progress
 
 _NAME = re.compile(r"(\d\d[a-z]?)_(\w+)\.ipynb")
+_PICTURE = re.compile(r"!\[([^\]]*)\]\((images/\w+\.svg)\)")
 LOOK_UP = {"symptom map": "symptom_map.md", "glossary": "glossary.md", "solutions": "../solutions"}
 
 
@@ -61,10 +63,28 @@ def markup(here: str, folder: Path) -> str:
     return f"<div>{boxes}</div><p>{row}</p>"
 
 
+def pictures(here: str, folder: Path) -> str:
+    """The pictures of a notebook's text, folded, each with its bytes: for a page that finds none, as a
+    copy in a Drive. "" where there are none.
+    """
+    from course_utils.figures import shell  # needs matplotlib, which the strip does not
+
+    name = notebooks(folder).get(here)
+    cells = json.loads((folder / name).read_text())["cells"] if name else []
+    text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    shown = [
+        f"<p>{html.escape(words)}<br>{shell.image((folder / path).read_bytes(), 'svg+xml', words)}</p>"
+        for words, path in _PICTURE.findall(text)
+    ]
+    if not shown:
+        return ""
+    return f"<details><summary>The pictures of this notebook, in order</summary>{''.join(shown)}</details>"
+
+
 def _points(kept: dict, number: str) -> str:
     if not (of := most(number)):
         return ""
-    return f"{round(reached(kept, number), 1):g} of {of:g}"
+    return f"{verdict.number(reached(kept, number))} of {of:g}"
 
 
 def _box(kept: dict, number: str, name: str, here: bool) -> str:

@@ -6,8 +6,11 @@ cores the darker. ``tests/figures/test_theme.py`` holds that hues stay apart for
 
 from __future__ import annotations
 
+import hashlib
 import io
+import re
 
+import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
@@ -60,6 +63,9 @@ PAGE = {
 # what words in a colour are written with, in light and in dark: the colour itself has too little contrast
 TEXT = {BLUE: ("#1c5a9e", "#82b4f4"), GREEN: ("#17693a", "#6fce8e"), ORANGE: ("#8a4e00", "#f0a646")}
 
+# words on a hue in full that is light by day: it is light in the dark too, so they are dark on either page
+ON_HUE = ("#1c1c1c", "#15181a")
+
 FONT = "DejaVu Sans"
 STYLE = {"font.family": FONT, "font.size": 8, "text.color": INK, "axes.labelcolor": INK}
 DPI = 160
@@ -74,11 +80,12 @@ def tint(colour: str, share: float = 0.22) -> tuple[float, float, float]:
 
 
 def night(colour: str) -> str:
-    """What stands in the dark for a colour of a picture: of ``PAGE``, of ``TEXT``, or a tint of one of these.
+    """What stands in the dark for a colour of a picture: of ``PAGE``, of words, or a tint of one of these.
 
     Raises ValueError for any other colour.
     """
-    known = dict([*PAGE.values(), *TEXT.values()])
+    words = [*TEXT.values(), *((DSL_TEXT[dsl], PAGE[dsl][1]) for dsl in DSL_TEXT), ON_HUE]
+    known = dict([*PAGE.values(), *words])
     if colour in known:
         return known[colour]
     paint = to_rgb(colour)
@@ -101,12 +108,47 @@ def _mix(ground: str, colour: str, share: float) -> tuple[float, float, float]:
     return tuple(g + share * (c - g) for g, c in zip(to_rgb(ground), to_rgb(colour), strict=True))
 
 
+def svg(figure: Figure) -> str:
+    """A figure as SVG text, the same each time: text as outlines, no date, fixed ids, light and dark.
+
+    Raises ValueError for a colour that is not the theme's.
+    """
+    buffer = io.StringIO()
+    with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": "course"}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    return _with_night("\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n")
+
+
+def _with_night(text: str) -> str:
+    """The same SVG, and what each of its colours becomes where the reader's scheme is dark.
+
+    The colours stay where they are, so a viewer that knows no media query shows the light picture.
+    """
+    rules = []
+    for what, colour in sorted(set(re.findall(r"(fill|stroke): (#[0-9a-f]{6})", text))):
+        rules.append(f'[style*="{what}: {colour}"] {{{what}: {night(colour)} !important}}')
+    for colour in sorted(set(re.findall(r'fill="(#[0-9a-f]{6})"', text))):  # the ground of a hatch
+        rules.append(f'[fill="{colour}"] {{fill: {night(colour)}}}')
+    style = "\n".join(["", "   @media (prefers-color-scheme: dark) {", *rules, "}"])
+    return text.replace("</style>", f"{style}</style>", 1)
+
+
 class Picture(Figure):
-    """A matplotlib Figure on the course's card, drawn by Agg, that JupyterLab shows as a PNG."""
+    """A matplotlib Figure on the course's card, drawn by Agg. A notebook shows it as an SVG that is light or
+    dark as the page is, and where HTML cannot be shown as a PNG.
+    """
 
     def __init__(self, *args, **options):
         super().__init__(*args, **{"facecolor": CARD} | options)
         FigureCanvasAgg(self)
+
+    def _repr_html_(self) -> str:
+        from course_utils.figures import shell  # which has its colours from here
+
+        words = next((one.get_text() for one in self.texts), "") or "A picture"
+        drawn = svg(self)
+        key = hashlib.sha256(drawn.encode()).hexdigest()
+        return shell.piece("picture.html", {"key": key}, shell.image(drawn.encode(), "svg+xml", words))
 
     def _repr_png_(self) -> bytes:
         buffer = io.BytesIO()

@@ -148,7 +148,7 @@ class Verdict:
             lines += [f"  {MAP}#{self.card.topic}"] if self.card.topic else []
         timed = any(part.seconds is not None for part in self.checks)
         for part in () if self.open else self.checks:
-            worth = f"{_number(part.points):>4}/{_number(part.max_points):<4}" if _known(part) else ""
+            worth = f"{number(part.points):>4}/{number(part.max_points):<4}" if _known(part) else ""
             took = f"{_seconds(part):>7}  " if timed else ""
             lines.append(f"  {part.state:12}{part.name:14}{worth:9}  {took}{part.detail}".rstrip())
         if self.card and self.card.more:
@@ -166,7 +166,7 @@ class Verdict:
             return "checking ..."
         if STOPPED in states:
             return STOPPED
-        return f"{_number(self.points)} of {_number(self.max_points)} points"
+        return f"{number(self.points)} of {number(self.max_points)} points"
 
     def _repr_html_(self) -> str:
         # white on a colour is readable in any theme; var(...) would not survive in a notebook that is not
@@ -178,7 +178,7 @@ class Verdict:
         rows = "".join(
             f"<tr><td style='text-align:left;{narrow}'>{_badge(p.state)}</td><td "
             f"style='text-align:left;{narrow}'>{html.escape(p.name)}"
-            f"</td><td style='{narrow}'>{f'{_number(p.points)} / {_number(p.max_points)}' * _known(p)}</td>"
+            f"</td><td style='{narrow}'>{f'{number(p.points)} / {number(p.max_points)}' * _known(p)}</td>"
             f"<td style='{left};white-space:pre-wrap'>{as_html(p.detail)}</td>"
             f"<td style='{narrow}'>{_seconds(p)}</td></tr>"
             for p in self.checks
@@ -244,9 +244,10 @@ def _seconds(part: Part) -> str:
     return "" if part.seconds is None else f"{part.seconds:.1f} s"
 
 
-def _number(points: float) -> str:
-    """As people write points: 6.5, 9."""
-    return f"{round(points, 1):g}"
+def number(points: float) -> str:
+    """As people write points: 9, 6.5, 1.25; 5.7 for what has no end."""
+    exact = abs(points - round(points, 2)) < 1e-6
+    return f"{round(points, 2 if exact else 1):g}"
 
 
 def score(

@@ -1,8 +1,10 @@
 """What a learner has reached, kept beside the notebooks in progress.json: the best verdict of each step and
-DSL, and the drills that were answered.
+DSL, the drills that were answered, and the answers of the quiz.
 
-The file has the form of solutions/measured/ladder.json, so the ladder is drawn from either, and beside it
-``drills``: a notebook's number to the numbers of its drills, ``{"05": [1, 3]}``.
+The file has the form of solutions/measured/ladder.json, so the ladder is drawn from either. Beside it stand
+``drills``, a notebook's number to the numbers of its drills, ``{"05": [1, 3]}``; ``quiz``, the answers as
+they were written, ``{"start": {"1": "b"}}``; and ``learner``, a number by which two learners' questions
+differ.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +24,7 @@ from course_utils.recordings.bundle import entry, provenance
 from course_utils.recordings.model import Entry, Points, Provenance, usable, write
 
 FILE = Path("progress.json")  # in the notebook's folder, which is its kernel's working directory
+LEARNERS = 10**9  # a learner's number is below
 
 
 class Kept(Entry, frozen=True, kw_only=True):
@@ -60,9 +65,7 @@ def keep(verdict: Verdict, device: dict | None, path: Path = FILE) -> None:
     A file that cannot be read as progress is moved aside to NAME.broken first.
     """
     with _alone(path):
-        kept, answered = read(path), drills(path)
-        if path.exists() and not kept["entries"] and not answered:
-            os.replace(path, path.with_suffix(".broken"))
+        kept, beside = read(path), _beside(path)
         old = find(kept, verdict.step, verdict.dsl)
         if old is not None and old["points"] > verdict.points:
             return
@@ -70,7 +73,7 @@ def keep(verdict: Verdict, device: dict | None, path: Path = FILE) -> None:
             entry(f"{verdict.step} {verdict.dsl}", verdict)
         ]
         where = provenance(device, {}) if device and verdict.timing else kept["provenance"]
-        _replace(path, {"provenance": where, "entries": entries}, answered)
+        _replace(path, {"provenance": where, "entries": entries}, beside)
 
 
 def keep_drill(notebook: str, number: int, path: Path = FILE) -> set[int]:
@@ -80,24 +83,94 @@ def keep_drill(notebook: str, number: int, path: Path = FILE) -> set[int]:
     progress is moved aside to NAME.broken first.
     """
     with _alone(path):
-        kept, answered = read(path), drills(path)
-        if path.exists() and not kept["entries"] and not answered:
-            os.replace(path, path.with_suffix(".broken"))
+        kept, beside = read(path), _beside(path)
+        answered = drills(path)
         answered[notebook] = answered.get(notebook, set()) | {number}
-        _replace(path, kept, answered)
+        _replace(path, kept, beside | _as_json(answered, {}))
         return answered[notebook]
+
+
+def keep_answer(name: str, number: int, answer: str, path: Path = FILE) -> None:
+    """Keep the answer to one question of a quiz ("start"). The first one stays.
+
+    Points stay as they are. Raises OSError as ``keep_drill`` does.
+    """
+    with _alone(path):
+        kept, beside = read(path), _beside(path)
+        given = quiz(path)
+        given[name] = {number: answer} | given.get(name, {})
+        _replace(path, kept, beside | _as_json({}, given))
+
+
+def learner(path: Path = FILE) -> int:
+    """The learner's number, drawn and kept when it is first asked for. Raises OSError as ``keep_drill``
+    does.
+    """
+    found = _learner(path)
+    if found is not None:
+        return found
+    with _alone(path):
+        kept, beside = read(path), _beside(path)
+        fresh = beside.setdefault("learner", secrets.randbelow(LEARNERS))
+        _replace(path, kept, beside)
+        return fresh
 
 
 def drills(path: Path = FILE) -> dict[str, set[int]]:
     """The drills that were answered, a notebook's number to theirs. Raises nothing; what is broken counts as
     not answered.
     """
+    there = _part(path, "drills")
+    lists = {name: some for name, some in _pairs(there) if isinstance(some, list)}
+    return {name: {one for one in some if type(one) is int} for name, some in lists.items()}
+
+
+def quiz(path: Path = FILE) -> dict[str, dict[int, str]]:
+    """The answers of each quiz, by the number of the question. Raises nothing; what is broken counts as not
+    answered.
+    """
+    found = {
+        name: {
+            int(number): answer
+            for number, answer in _pairs(given)
+            if re.fullmatch("[0-9]{1,3}", number) and isinstance(answer, str)
+        }
+        for name, given in _pairs(_part(path, "quiz"))
+    }
+    return {name: given for name, given in found.items() if given}
+
+
+def _pairs(found: object) -> list[tuple[str, object]]:
+    return list(found.items()) if isinstance(found, dict) else []
+
+
+def _part(path: Path, name: str) -> object:
+    """One part of the file, None where it cannot be read."""
     try:
-        there = json.loads(path.read_text())["drills"].items()
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return {}
-    lists = {notebook: numbers for notebook, numbers in there if isinstance(numbers, list)}
-    return {notebook: {one for one in numbers if type(one) is int} for notebook, numbers in lists.items()}
+        return json.loads(path.read_text())[name]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _learner(path: Path) -> int | None:
+    found = _part(path, "learner")
+    return found if type(found) is int and 0 <= found < LEARNERS else None
+
+
+def _as_json(answered: dict[str, set[int]], given: dict[str, dict[int, str]]) -> dict:
+    """Drills and quiz as they stand in the file; what is empty is left out."""
+    numbers = {name: sorted(answered[name]) for name in sorted(answered)}
+    answers = {name: {str(one): given[name][one] for one in sorted(given[name])} for name in sorted(given)}
+    return ({"drills": numbers} if numbers else {}) | ({"quiz": answers} if answers else {})
+
+
+def _beside(path: Path) -> dict:
+    """What of the file is whole beside verdicts. A file of which nothing is, is moved to NAME.broken."""
+    number = _learner(path)
+    found = _as_json(drills(path), quiz(path)) | ({} if number is None else {"learner": number})
+    if path.exists() and not found and not read(path)["entries"]:
+        os.replace(path, path.with_suffix(".broken"))
+    return found
 
 
 @contextmanager
@@ -108,10 +181,9 @@ def _alone(path: Path) -> Iterator[None]:
         yield
 
 
-def _replace(path: Path, kept: dict, answered: dict[str, set[int]]) -> None:
+def _replace(path: Path, kept: dict, beside: dict) -> None:
     fresh = path.with_suffix(".new")
-    there = {notebook: sorted(numbers) for notebook, numbers in sorted(answered.items())}
-    write(fresh, kept | ({"drills": there} if there else {}))
+    write(fresh, kept | beside)
     os.replace(fresh, path)
 
 

@@ -1,7 +1,6 @@
 """The site: what its pages show and hide, and that it works from a file, by mouse and keyboard."""
 
 import json
-import os
 import re
 import shutil
 from pathlib import Path
@@ -10,13 +9,12 @@ import nbformat
 import pytest
 import yaml
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import sync_playwright
 
 from authoring import sync
 from authoring.site import build, pages
 from course_utils.compile.load import BEGIN, END
+from tests.browsers import chromium
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 VERDICT = "<p><b>step05</b>, tilelang: <b>9 of 10 points</b> <a href='symptom_map.md#never-ends'>What</a></p>"
 PATH = sync.NOTEBOOKS / "05_pipeline.ipynb"
 ROOT = sync.NOTEBOOKS.parent
@@ -149,14 +147,9 @@ def site(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def browser():
-    path = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if path is None:
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("no browser is on the PATH")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+def browser(tmp_path_factory):
+    with chromium(tmp_path_factory.mktemp("home")) as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture

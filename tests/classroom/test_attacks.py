@@ -303,6 +303,7 @@ def test_an_alignment_is_read_from_what_was_handed_in(honest):
     named = text.replace(", 1024,", ", byte_alignment=many, swizzle=").replace(
         "def gemm", "many = 128\n\n\ndef gemm"
     )
+    folded = text.replace(", 1024,", ", 2 * half,").replace("def gemm", "half = 128 // 2\n\n\ndef gemm")
     line = text[: text.index("smem.allocate_tensor")].count("\n") + 1
     tile = Allocation(0, 16384, 1024, 3, "k.py", line)
     for told in ((), (tile,), (replace(tile, swizzle=0),)):
@@ -310,6 +311,7 @@ def test_an_alignment_is_read_from_what_was_handed_in(honest):
         assert not conditions._misplaced(workshop._as_written(forged, text))
         assert "alignment of 128" in conditions._misplaced(workshop._as_written(forged, less))
         assert "alignment of 128" in conditions._misplaced(workshop._as_written(forged, named))
+        assert "alignment of 128" in conditions._misplaced(workshop._as_written(forged, folded))
     narrow = less.replace(", 128,", ", 512,").replace("K_SW128", "K_SW64")
     assert not conditions._misplaced(workshop._as_written(replace(honest, allocations=()), narrow))
 
@@ -351,6 +353,11 @@ MACRO = "@T.macro\ndef tile(k): T.gemm(A, B, acc)\n"
         ({"before": "def Pipelined(n): return range(n)\n", "loop": "Pipelined(8)"}, False),
         ({"after": MULTIPLY}, False),
         ({"multiply": "pass"}, False),
+        ({"body": "getattr(T, 'wgmma' + '_gemm')(A, B, acc)"}, False),
+        ({"before": "name = 'wgmma_' + 'gemm'\nanother = getattr(T, name)", "after": "another(A, B, acc)"}, False),
+        ({"after": "[T.gemm][0](A, B, acc)"}, False),
+        ({"after": "vars(T)['wgmma' '_gemm'](A, B, acc)"}, False),
+        ({"before": "size = getattr(T, 'int32')"}, True),
     ],
 )  # fmt: skip
 def test_a_ring_is_the_compilers_where_the_source_says_so(fields, believed):

@@ -1,22 +1,21 @@
 """The timeline and the figures of the text, in a real browser: by keyboard and by mouse, on light and on dark."""
 
 import os
-import shutil
 
 import pytest
-from playwright.sync_api import sync_playwright
 
 from course_utils.compile import load as loading
 from course_utils.compile.factory import compile_factory
+from course_utils.figures import shell
 from course_utils.figures.moving import FIGURES, moving, ring, swizzle, waves
 from course_utils.figures.player import Player
 from course_utils.figures.timeline import timeline
 from course_utils.run.emulator.launch import emulated
 from course_utils.run.emulator.replay import replay
+from tests.browsers import chromium
 
 pytestmark = pytest.mark.slow
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 SIZE = (256, 512, 320)
 # all text of at least 12 px, and none of a row over that of its neighbour
 SMALL_TEXT = """() => [...document.querySelector('.course-player').shadowRoot.querySelectorAll('svg text, td, th, div, span, button, code')]
@@ -30,17 +29,8 @@ OVERLAPS = """() => {
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    path = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if path is None:
-        give_up = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
-        give_up(f"no browser: none of {', '.join(BROWSERS)} is on the PATH")
-    home = str(tmp_path_factory.mktemp("home"))
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=path, args=["--no-sandbox", "--disable-gpu"], env={**os.environ, "HOME": home}
-        )
+    with chromium(tmp_path_factory.mktemp("home")) as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -315,6 +305,70 @@ def test_figures_that_move_fit_a_narrow_dark_page_and_the_first_one_plays(galler
     assert page.evaluate(
         "[...document.querySelectorAll('.course-moving')].every(host => { const plot = host.shadowRoot.querySelector('.plot'); return plot.scrollWidth <= plot.clientWidth; })"
     )
+
+
+# What the notebook renderer of VS Code does: its page has a base and may have this policy, an output's HTML goes in
+# as text, each script is made anew, run at the end of the output and taken out, and keys that come up to the window
+# are the editor's.
+VS_CODE = """<!doctype html><html><head><meta charset=utf-8>
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval';
+ style-src 'unsafe-inline'; img-src https: http: data:; font-src https:; connect-src https:; child-src https: data:;">
+<style>table, th, td { border: none !important } table { width: 100% }</style></head><body><div id=container></div>
+<script>self.require = {}; window.keys = []; window.addEventListener("keydown", event => keys.push(event.key));
+function shows(html) {
+  const output = document.createElement("div");
+  output.innerHTML = html;
+  document.getElementById("container").appendChild(output);
+  for (const node of [...output.getElementsByTagName("script")]) {
+    const script = document.createElement("script");
+    script.text = node.innerText;
+    output.appendChild(script).parentNode.removeChild(script);
+  }
+}</script></body></html>"""
+
+
+def test_figures_in_the_outputs_of_vs_code(browser, figures, tmp_path):
+    """The same figure twice, a timeline in a fold as a verdict has it; each theme; whose keys are whose."""
+    said = []
+    page = browser.new_page(viewport={"width": 1000, "height": 900}, color_scheme="light")
+    for event in ("console", "pageerror"):
+        page.on(event, lambda message: said.append(str(message)))
+    (tmp_path / "code.html").write_text(VS_CODE)
+    page.goto((tmp_path / "code.html").as_uri())
+    fold = shell.folded(figures["step05"][0], "Step through this run")
+    for html in (moving("ring").html(), moving("ring").html(), fold):
+        page.evaluate("shows", html)
+    ground = "one => getComputedStyle(one).backgroundColor"
+    frame = page.locator(".course-moving .frame")
+    assert frame.count() == 2
+    for classes, colour in (
+        ("vscode-dark", "rgb(21, 24, 26)"),
+        ("vscode-light", "rgb(255, 255, 255)"),
+        ("vscode-high-contrast", "rgb(21, 24, 26)"),
+        ("vscode-high-contrast-light vscode-high-contrast", "rgb(255, 255, 255)"),
+    ):
+        page.evaluate("classes => { document.body.className = classes; }", classes)
+        page.wait_for_function(
+            "colour => getComputedStyle(document.querySelector('.course-moving').shadowRoot.querySelector('.frame'))"
+            ".backgroundColor === colour",
+            arg=colour,
+        )
+        assert [one.evaluate(ground) for one in frame.all()] == [colour] * 2
+    page.evaluate(
+        "() => { document.body.className = ''; document.body.dataset.theme = 'dark'; }"
+    )  # the site's
+    page.wait_for_function("() => document.querySelector('.course-moving').dataset.theme === 'dark'")
+    page.locator("summary").click()
+    for one in (frame.nth(1), page.locator(".course-player .frame")):
+        one.focus()
+        before = one.locator(".now").inner_text()
+        page.keyboard.press("ArrowRight")
+        assert one.locator(".now").inner_text() != before
+        page.keyboard.press("Control+s")
+    assert page.evaluate("keys.filter(key => key !== 'Control')") == ["s", "s"]
+    assert page.locator(".course-player .plot").bounding_box()["width"] > 500
+    page.close()
+    assert said == []
 
 
 def test_the_rings_order_is_that_of_the_emulated_step_5(figures):

@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -48,3 +49,17 @@ def test_progress_that_cannot_be_read_is_none(folder, kept):
 def test_a_notebook_that_is_not_there_is_nowhere(folder, here):
     assert ">" not in strip.text(here, folder)
     assert "Next: 05 pipeline" in strip.markup(here, folder)
+
+
+def test_the_pictures_of_a_notebook_come_with_their_bytes():
+    folder = Path(__file__).parents[2] / "notebooks"
+    shown = strip.pictures("05", folder)
+    assert shown.count("data:image/svg+xml;base64,") == (folder / "05_pipeline.ipynb").read_text().count(
+        "](images/"
+    )
+    assert shown.startswith("<details>") and "src='images" not in shown
+
+
+def test_a_notebook_without_pictures_has_none(folder):
+    (folder / "05_pipeline.ipynb").write_text('{"cells": [{"cell_type": "markdown", "source": ["none"]}]}')
+    assert strip.pictures("05", folder) == strip.pictures("99", folder) == ""

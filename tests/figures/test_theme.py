@@ -66,3 +66,27 @@ def test_the_simulation_keeps_grey_and_takes_red_from_green():
         assert abs(a) < 0.5 and abs(b) < 0.5
     assert distance("#c04040", "#408040", "deuteranopia") < 0.6 * distance("#c04040", "#408040")
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
+
+
+def test_words_on_a_hue_in_full_can_be_read():
+    hues = [PAGE["cute"], PAGE["tilelang"]]
+    words = [theme.ON_HUE, (theme.PAPER, PAGE["paper"][1])]
+    for dark in (False, True):
+        pairs_of = [contrast(word[dark], hue[dark]) for word, hue in zip(words, hues, strict=True)]
+        assert min(pairs_of) >= 4.5
+
+
+def test_a_picture_is_light_or_dark_as_its_page_is():
+    """An SVG with both, on a card, that the page's script sets; and a PNG where HTML is not shown."""
+    from course_utils.figures.counters import time_parts
+    from course_utils.figures.ladder import ladder
+    from course_utils.recordings import measured
+
+    assert theme._with_night('<style></style><g style="fill: #de8314"/>').count("#") == 3
+    for figure in (time_parts(measured.load("counters"), "step08"), ladder(measured.load(), None, "step05")):
+        drawn = theme.svg(figure)  # raises for a colour that has no night
+        assert "@media (prefers-color-scheme: dark)" in drawn and theme.night(theme.CARD) in drawn
+    empty = time_parts({"entries": [], "provenance": {}})
+    html = empty._repr_html_()
+    assert 'class="course-picture"' in html and "data:image/svg+xml;base64," in html
+    assert 'alt="' in html and html == time_parts({"entries": [], "provenance": {}})._repr_html_()

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from course_utils.artifact import Artifact
-from course_utils.grading import cards
+from course_utils.grading import cards, verdict
 from course_utils.grading.cards import Card
 from course_utils.run.protocol import Answer
 
@@ -154,3 +154,10 @@ def test_a_sentence_is_cut_between_its_clauses_before_it_is_cut_inside_one():
         f"warps wait for full[0]; {'and ' * 20}warp 0, which came before, {'so ' * 20}ended", "x"
     )
     assert card.text == "warps wait for full[0]."
+
+
+@pytest.mark.parametrize(
+    "points, text", [(9.0, "9"), (6.5, "6.5"), (10 / 8, "1.25"), (17 / 3, "5.7"), (0.1 + 0.2, "0.3")]
+)
+def test_points_are_written_as_people_do(points: float, text: str) -> None:
+    assert verdict.number(points) == text

@@ -16,25 +16,16 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from playwright.sync_api import sync_playwright
 
 from authoring import sync
-from course_utils.drills import deck
+from course_utils.drills import bugs, deck, faults
 from course_utils.grading import steps
+from course_utils.recordings import progress
+from tests.browsers import chromium
 
 pytestmark = pytest.mark.slow
 
 NOTEBOOK = "04_tma.ipynb"
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 SECOND = 1000  # Playwright's timeouts are milliseconds
 FULL_MARKS = re.compile(
     r"step04, (tilelang|cute): (?:9 of 10 points \(backend: emulator\)|10 of 10 points \(backend: gpu\))"
@@ -81,16 +72,8 @@ def home(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def browser(home):
-    path = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if path is None:
-        give_up = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
-        give_up(f"no browser: none of {', '.join(BROWSERS)} is on the PATH")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=path, args=ARGUMENTS, env={**os.environ, "HOME": str(home)}
-        )
+    with chromium(home) as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -336,9 +319,11 @@ def test_interrupted_check_leaves_a_usable_notebook(lab, page):
 
 
 def test_a_drill_is_answered_by_mouse_and_by_keyboard(lab, page, pictures):
-    """A number and a letter typed, an option chosen, an order clicked: each shows its picture."""
+    """A number and a letter typed, an option chosen, an order clicked: each shows its picture. A guess at a
+    planted fault is clicked too, and brings the run to step through.
+    """
     folder, address = lab
-    cells = ["from course_utils.notebook import drill", 'drill("05")', "print(6 * 7)"]
+    cells = ["from course_utils.notebook import drill, what_if", 'drill("05")', 'what_if("nested_elect")']
     nbformat.write(
         nbformat.v4.new_notebook(
             cells=[nbformat.v4.new_code_cell(source) for source in cells],
@@ -392,3 +377,56 @@ def test_a_drill_is_answered_by_mouse_and_by_keyboard(lab, page, pictures):
     )
     page.wait_for_selector("body[data-jp-theme-light=false]", state="attached")
     keep(form, pictures / "drill_dark.png")
+
+    guess = page.locator(".jp-Notebook .jp-CodeCell").nth(2)
+    guess.get_by_role("button", name="hang", exact=True).click()
+    guess.get_by_text("Your guess is right.").wait_for()
+    guess.locator(".course-player .frame").wait_for()
+    assert guess.get_by_role("button", name="right", exact=True).is_disabled()
+    keep(guess, pictures / "guess.png")
+
+
+def test_a_quiz_goes_on_after_a_restart_and_a_bug_is_found(lab, page, pictures):
+    """One question, a new kernel, the rest; then a planted fault, by its line and its outcome."""
+    folder, address = lab
+    cells = ["from course_utils.notebook import find_the_bug, quiz", 'quiz("start")']
+    cells.append('find_the_bug("07", "cute", show=True)')
+    nbformat.write(
+        nbformat.v4.new_notebook(
+            cells=[nbformat.v4.new_code_cell(source) for source in cells],
+            metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}},
+        ),
+        folder / "quiz.ipynb",
+    )
+    start_all(page, address, "quiz.ipynb")
+    page.wait_for_function(ENDED)
+    code = page.locator(".jp-Notebook .jp-CodeCell")
+    form, bug = code.nth(1), code.nth(2)
+    form.get_by_role("button", name="I do not know").click()
+    form.get_by_text("Question 2 of 20").wait_for()
+    keep(form, pictures / "quiz.png")
+
+    menu(page, "Kernel", "Restart Kernel and Clear Outputs")
+    page.get_by_role("button", name="Confirm Kernel Restart").click()
+    form.get_by_text("Question 2 of 20").wait_for(state="detached")
+    page.wait_for_function(CONNECTED, arg="quiz.ipynb")
+    menu(page, "Run", "Run All Cells")
+    page.wait_for_function(ENDED)
+    assert_all_ran_well(page)
+    form.get_by_text("Question 2 of 20").wait_for()
+    for number in range(2, 21):
+        form.get_by_text(f"Question {number} of 20").wait_for()
+        form.get_by_role("button", name="I do not know").click()
+    form.get_by_text("Before: 0 of 20 right.").wait_for()
+    assert form.locator("svg[role=img]").count() == 1
+    keep(form, pictures / "quiz_result.png")
+
+    whose = progress.learner(folder / progress.FILE)
+    fault = bugs.drawn("07", "cute", 1, whose).fault
+    bug.get_by_placeholder("a number").fill(str(faults.changes(fault)[0].lines[0]))
+    bug.get_by_role("radio").nth(list(bugs.OUTCOMES).index(fault.outcome)).check()
+    keep(bug, pictures / "bug.png")
+    bug.get_by_role("button", name="Answer").click()
+    bug.get_by_text("Repaired:").wait_for()
+    assert bug.inner_text().count("Right, ") == 2
+    keep(bug, pictures / "bug_found.png")

@@ -19,6 +19,7 @@ from course_utils.compile.factory import DSLS, compile_factory
 from course_utils.compile.load import SOLUTIONS, load_factory, load_module, plant, planted, solution_path
 from course_utils.compile.nvrtc import compile_source
 from course_utils.compile.tilelang import compile_prim_func
+from course_utils.drills.barriers import Barrier
 from course_utils.grading import maps, steps
 from course_utils.grading.conditions import CONDITIONS
 from course_utils.grading.maps import check_maps
@@ -159,47 +160,68 @@ def test_dims_that_make_a_map_legal_are_another_tensor():
     )
 
 
-def printed_by(cells: list[str], word: str, capsys: pytest.CaptureFixture[str]) -> str:
-    """What the one cell with this word prints, after those that import what it needs and draw the tile."""
-    names: dict[str, object] = {"TensorMap": TensorMap, "replace": replace}
-    tile = "(6, (1024, 4096), (2048,), (64, 128), (1, 1), swizzle=3)"
-    exec(f"tile = TensorMap{tile}\nfrom course_utils.artifact import SWIZZLE_BYTES", names)
-    wanted = [cell for cell in cells if word in cell]
+def tabled_by(cells: list[str], word: str) -> list[tuple]:
+    """The rows that the one cell with this word shows, after the first, which imports what it needs, and the
+    one that makes the tile.
+    """
+    names: dict[str, object] = {}
+    first, wanted = cells[0], [cell for cell in cells if word in cell]
+    tile = next(cell for cell in cells if cell.startswith("tile = "))
+    exec(f"{first}\n{tile.partition('predict')[0]}", names)
+    rows: list[tuple] = []
+    names["table"] = lambda head, made: rows.extend(tuple(map(str, row)) for row in made)
     assert len(wanted) == 1
-    for cell in [cell for cell in cells if "from course_utils.tma.layouts import" in cell] + wanted:
-        exec(cell, names)
-    return capsys.readouterr().out
+    exec(wanted[0], names)
+    return rows
 
 
-# Predict: a word of the cell that answers it, and what that prints
+# Predict: a word of the cell that answers it, and rows of its tables
 PREDICTED = {
-    "def turns(": (
-        "rows of  32 bytes: 2 without",
-        "rows of  48 bytes: 1 without",
-        "rows of  64 bytes: 4 without",
-        "rows of 128 bytes: 8 without",
-    ),
-    "the place of each piece": (
-        "swizzle 128B  start at a multiple of 1,024 bytes",
-        "    0: [0, 1, 2, 3, 4, 5, 6, 7]",
-        "  128: [1, 0, 3, 2, 5, 4, 7, 6]",
-        "1,024: [0, 1, 2, 3, 4, 5, 6, 7]",
-    ),
-    "narrow = replace(": ("expect 6,144 bytes, allocate 16,384",),
-    "loads = boxes(": ("4 loads of 16,384 bytes: expect 65,536",),
-    "store_tail(elements, 2)": (
-        "1000 halves are 2000 bytes: 0 left over",
-        "1001 halves are 2002 bytes: 2 left over",
-        "1004 halves are 2008 bytes: 8 left over",
-    ),
+    "def turns(": [
+        ("32", "2", "1", "32"),
+        ("48", "1", "1", "128"),
+        ("64", "4", "1", "64"),
+        ("128", "8", "1", "128"),
+    ],
+    "swizzle 128B, tile starts at": [
+        ("128B", "1024"),
+        ("0", *"01234567"),
+        ("128", *"10325476"),
+        ("1024", *"01234567"),
+    ],
+    "narrow = replace(": [("6144", "16384")],
+    "boxes(box, tile_shape)": [
+        ("(128, 256)", "4", "65536"),
+        ("(96, 256)", "box against tile: 64 does not divide 96 in dimension 0", "none"),
+    ],
+    "store_tail(halves, 2)": [("1000", "2000", "0"), ("1001", "2002", "2"), ("1004", "2008", "8")],
 }
 
 
 @pytest.mark.parametrize("word", PREDICTED)
-def test_what_the_cells_answer_to_predict(word, capsys):
+def test_what_the_cells_answer_to_predict(word):
     cells = [c.source for c in nbformat.read(NOTEBOOK, as_version=4).cells if c.cell_type == "code"]
-    told = printed_by(cells, word, capsys)
-    assert [words for words in PREDICTED[word] if words not in told] == []
+    told = tabled_by(cells, word)
+    assert [row for row in PREDICTED[word] if row not in told] == []
+
+
+def test_extents_in_bytes_are_legal_and_describe_rows_that_overlap():
+    mixed = TensorMap(6, (2048, 4096), (2048,), (64, 128), (1, 1), swizzle=3)
+    assert violations(mixed) == [] and 1024 * 2 == mixed.strides[0]  # column 1,024 begins the next row
+
+
+def test_with_too_few_bytes_expected_the_third_phase_never_ends():
+    """A's and B's tiles land on a barrier that expects A's alone: two phases end too early, then none."""
+    barrier, tile, ended = Barrier(1), 16_384, []
+    for _ in range(6):
+        before = barrier.phase
+        barrier.expect(tile)
+        barrier.arrive()
+        early = barrier.phase > before  # over before anything of this round has landed
+        for _ in ("A", "B"):
+            barrier.land(tile)
+        ended.append((barrier.phase - before, early))
+    assert ended == [(1, False), (1, True)] + [(0, False)] * 4 and barrier.bytes < 0
 
 
 def test_a_tile_128_bytes_past_its_pattern_is_reported_by_nobody():

@@ -1,4 +1,4 @@
-"""What the Performance sections of notebooks 05 to 07 say of the recorded counters holds in the record."""
+"""What notebooks 05 to 07 and 15 say of the recorded counters holds in the record."""
 
 import pytest
 
@@ -118,3 +118,35 @@ def test_07_has_the_clock_and_the_bytes_of_step_6(dsl, size):
     assert grows(before, after, size, "dram_read_bytes") == pytest.approx(1, abs=0.04)
     assert grows(before, after, size, "instructions") < 0.9 and idle(after, size) < idle(before, size)
     assert 0.45 < read(after, size, "tensor_active") < 0.55  # half of the time is waiting
+
+
+EPILOGUES = (  # notebook 15's five, from slow to fast
+    "step08, D straight from registers",
+    "step08, D in slices, one buffer, full wait",
+    "step08, D staged whole, waited for at once",
+    "step08, D in slices, two buffers",
+    "step08, unchanged",
+)
+
+
+@pytest.mark.parametrize("size", [*CUBES, OBLONG])
+def test_15_an_epilogue_costs_time_in_which_nobody_multiplies(size):
+    active = [read(name, size, "tensor_active") for name in EPILOGUES]
+    assert active == sorted(active)
+    for name in EPILOGUES:
+        assert grows(EPILOGUES[-1], name, size, "instructions") == pytest.approx(1, abs=0.005)
+        assert grows(EPILOGUES[-1], name, size, "dram_read_bytes") == pytest.approx(1, abs=0.05)
+
+
+def test_15_the_clock_runs_the_other_way_and_registers_lose_most():
+    seconds = [read(name, SMALL, "seconds") for name in EPILOGUES]
+    clocks = [read(name, SMALL, "clock_hz") for name in EPILOGUES]
+    assert clocks == sorted(clocks, reverse=True) and seconds == sorted(seconds, reverse=True)
+    assert seconds[0] - seconds[1] > seconds[1] - seconds[-1]
+
+
+def test_15_one_buffer_in_step_10_costs_next_to_nothing():
+    for counter in ("seconds", "tensor_active", "clock_hz", "instructions", "l2_bytes", "dram_read_bytes"):
+        assert grows("step10, unchanged", "step10, D staged in one buffer", SMALL, counter) == pytest.approx(
+            1, abs=0.011
+        )

@@ -14,13 +14,19 @@ DONE = [  # notebooks whose tables name every call, one a line
     "09_cluster",
     "10_multi_consumer",
 ]
+CASES = ["12_three_d_to_two_d"]  # the same for the kernels of a case
 FORMULAS = r"//\s*num_stages|%\s*num_stages"  # of parity and stage
-exercises = pytest.mark.parametrize("stem, dsl", [(stem, dsl) for stem in DONE for dsl in DSLS])
+exercises = pytest.mark.parametrize("stem, dsl", [(stem, dsl) for stem in DONE + CASES for dsl in DSLS])
+
+
+def named(stem):
+    """ "step08" or "case12"."""
+    return ("case" if stem in CASES else "step") + stem[:2]
 
 
 def asked(stem, dsl):
     """The lines of a solution that its exercise asks for, without comments."""
-    source = solution_path(f"step{stem[:2]}", dsl).read_text()
+    source = solution_path(named(stem), dsl).read_text()
     regions = re.findall(rf"{BEGIN}.*?\n(.*?){END}", source, re.S)
     return re.sub(r"#.*", "", "\n".join(regions))
 
@@ -28,7 +34,7 @@ def asked(stem, dsl):
 def before(stem, dsl):
     """The Markdown right before an exercise."""
     cells = nbformat.read(sync.NOTEBOOKS / f"{stem}.ipynb", as_version=4).cells
-    grade_id = f"step{stem[:2]}-{dsl}"
+    grade_id = f"{named(stem)}-{dsl}"
     end = next(n for n, c in enumerate(cells) if c.metadata.get("nbgrader", {}).get("grade_id") == grade_id)
     start = end
     while cells[start - 1].cell_type == "markdown":

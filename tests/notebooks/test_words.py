@@ -23,6 +23,11 @@ DONE = [
     "08_deeper_pipeline",
     "09_cluster",
     "10_multi_consumer",
+    "11_tma_contract",
+    "12_three_d_to_two_d",
+    "13_async_proxy",
+    "14_group_modes",
+    "15_tma_epilogue",
 ]
 
 

@@ -1,0 +1,52 @@
+"""What notebooks 14 and 15 try, as tables: an ending for each copy, what was printed, what was loaded."""
+
+import nbformat
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
+
+from authoring import sync
+from course_utils import experiments
+from course_utils.compile.load import load_module
+
+
+@pytest.fixture(scope="module")
+def suspect(tmp_path_factory):
+    """The kernel of many switches, of notebook 14's own cell."""
+    notebook = nbformat.read(sync.NOTEBOOKS / "14_group_modes.ipynb", as_version=4)
+    path = tmp_path_factory.mktemp("suspect") / "suspect.py"
+    path.write_text(next(cell.source for cell in notebook.cells if "def suspect(" in cell.source))
+    return load_module(path).suspect
+
+
+def shown(call, *arguments, **named):
+    InteractiveShell.instance()
+    with capture_output() as captured:
+        call(*arguments, **named)
+    last = captured.outputs[-1].data
+    assert captured.stderr == "" and "<" in last["text/html"]
+    return last["text/plain"]
+
+
+def test_each_copy_says_how_it_ends_and_what_is_found(suspect):
+    copies = {
+        "one": suspect(grouped=True, nested=True),
+        "two": suspect(grouped=True, nested=False),
+        "three": suspect(grouped=False, nested=False, direct=False),
+    }
+    head, one, two, three = shown(experiments.endings, copies).splitlines()[:4]
+    assert "never ends" in one and "absent-lanes" in one
+    assert "right" in two and two.endswith("nothing")
+    assert "does not compile" in three and "128-bit" in shown(experiments.endings, {"": copies["three"]})
+
+
+def test_layouts_and_loads_are_of_the_kernel(suspect):
+    copies = {"grouped": suspect(grouped=True, nested=False)}
+    assert "(((64,64),1)):(((1@0,1@1),0))" in shown(experiments.layouts_of, copies)
+    assert "1      8,192" in shown(experiments.loads_of, copies)
+    assert "64 x 64, swizzle none" in shown(experiments.maps_of, copies)
+
+
+def test_what_cannot_be_shown_is_said():
+    assert "cannot be shown" in shown(experiments.layouts_of, {"none": None})
+    assert "cannot be shown" in shown(experiments.epilogues, "step99")
