@@ -1,16 +1,14 @@
 """Exercise cells are cut from solutions/, so that the two cannot drift.
 
-A solution marks what the learner is to write: ``### BEGIN SOLUTION: <the task>`` to ``### END SOLUTION``. In
-a notebook the task is a comment, and ``raise NotImplementedError`` stands below it; a solved copy has the
-solution there, between nbgrader's markers. Cells are found by their nbgrader ``grade_id``:
-``step04-tilelang`` is an exercise, ``step04-tilelang-check`` its check. A kernel to repair is given as it is
-broken, so its cell has no holes and is none of nbgrader's: it is found by ``metadata.course.exercise``.
+``course_utils.grading.exercises`` cuts them, at level write; a solved copy has the solution there, between
+nbgrader's markers. Cells are found by their nbgrader ``grade_id``: ``step04-tilelang`` is an exercise,
+``step04-tilelang-check`` its check. A kernel to repair is given as it is broken, so its cell has no holes and
+is none of nbgrader's: it is found by ``metadata.course.exercise``.
 """
 
 from __future__ import annotations
 
 import ast
-import hashlib
 import re
 import shutil
 from pathlib import Path
@@ -18,18 +16,10 @@ from pathlib import Path
 import nbformat
 
 from authoring import places
-from course_utils.compile.factory import OPEN
-from course_utils.compile.load import (
-    BEGIN,
-    END,
-    file_source,
-    load_planted,
-    planted,
-    solution_path,
-    without_markers,
-)
+from course_utils.compile.load import file_source, load_planted, planted, solution_path, without_markers
 from course_utils.figures import strip
-from course_utils.grading import steps
+from course_utils.grading import exercises, steps
+from course_utils.grading.exercises import digest
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 _GRADE_ID = re.compile(r"((?:step|case)\d\d[a-z]?)-(tilelang|cute|maps|plan)(-check)?")
@@ -46,36 +36,10 @@ def exercise(step_id: str, dsl: str, solved: bool = False) -> str:
     """
     if step_id in steps.REPAIRS:
         return _repair(step_id, solved)
-    path = solution_path(step_id, dsl)
-    source = path.read_text()
-    # the notebook's text stands for the docstring
-    body = source.split("\n")[ast.parse(source).body[0].end_lineno :]
-    lines, tasks, inside = [], 0, False
-    for line in body:
-        indent, text = line[: len(line) - len(line.lstrip())], line.strip()
-        if text.startswith(BEGIN):
-            task = text.removeprefix(BEGIN).removeprefix(":").strip()
-            if inside or not task:
-                raise SyncError(
-                    f"{path.name}: {'a region inside a region' if inside else 'a region without a task'}: "
-                    f"{text}"
-                )
-            tasks, inside = tasks + 1, True
-            hole = BEGIN if solved else f'{OPEN}("TODO {tasks}")'
-            lines += [f"{indent}# TODO {tasks}: {task}", indent + hole]
-        elif text == END:
-            if not inside:
-                raise SyncError(f"{path.name}: {END} without {BEGIN}")
-            inside = False
-            if solved:
-                lines.append(indent + END)
-        elif solved or not inside:
-            lines.append(line)
-    if inside or not tasks:
-        raise SyncError(
-            f"{path.name}: {'a region does not end' if inside else 'no region is marked as the exercise'}"
-        )
-    return "\n".join(lines).strip()
+    try:
+        return exercises.given(step_id, dsl, solved=solved)
+    except ValueError as error:
+        raise SyncError(str(error)) from error
 
 
 def _repair(case: str, solved: bool) -> str:
@@ -116,7 +80,7 @@ def synchronised(
             continue
         case, dsl, is_check = found.groups()
         cell.source = _check(case, dsl) if is_check else exercise(case, dsl, solved)
-        cell.metadata["course"] = {"generated": _digest(cell.source)}
+        cell.metadata["course"] = {"generated": digest(cell.source)}
         if case in steps.REPAIRS and not is_check:
             cell.metadata["course"]["exercise"] = grade_id
         else:
@@ -163,11 +127,6 @@ def _check(case: str, dsl: str) -> str:
     if case in steps.COPY_CASES:
         call, subject = "check_copy", "copy"
     return f'{call}("{case}", {subject}' + (f', "{dsl}")' if dsl == "cute" else ")")
-
-
-def _digest(source: str) -> str:
-    """Says later whether a cell is still as it was written here, or holds a learner's work."""
-    return hashlib.sha256(source.encode()).hexdigest()[:16]
 
 
 def _metadata(step_id: str, grade_id: str, is_check: bool) -> dict:
@@ -227,7 +186,7 @@ def _work(before, after) -> list[str]:
         for old, new in zip(_exercises(before), _exercises(after), strict=True)
         if old.source != new.source
         and not new.metadata.get("nbgrader", {}).get("grade")
-        and old.metadata.get("course", {}).get("generated") != _digest(old.source)
+        and old.metadata.get("course", {}).get("generated") != digest(old.source)
     ]
 
 

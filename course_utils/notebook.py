@@ -7,6 +7,7 @@ takes that place.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import difflib
 import html
@@ -23,6 +24,7 @@ from pathlib import Path
 
 from IPython import get_ipython
 from IPython.core.displaypub import DisplayPublisher
+from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import display
 
 from course_utils.artifact import SM_COUNT, TensorMap
@@ -46,8 +48,8 @@ from course_utils.drills.show import drill as drill
 from course_utils.figures.moving import moving as moving
 from course_utils.figures.tiles import order
 from course_utils.grading import copy as copies
+from course_utils.grading import exercises, levels, maps, steps
 from course_utils.grading import gemm as gemms
-from course_utils.grading import maps, steps
 from course_utils.grading import plan as models
 from course_utils.grading.going import Told
 from course_utils.grading.verdict import Verdict, as_html, interrupted
@@ -144,7 +146,7 @@ def check(step: str, gemm: object, dsl: str = "tilelang") -> float:
 
     ``dsl`` is ``"tilelang"`` or ``"cute"``. Raises nothing.
     """
-    return _graded(step, dsl, lambda told: gemms.check_gemm(step, gemm, dsl, told=told))
+    return _graded(step, dsl, lambda told: levels.check_gemm(step, gemm, dsl, told=told))
 
 
 def check_copy(case: str, copy: object, dsl: str = "tilelang") -> float:
@@ -190,7 +192,7 @@ def _validated(verdict: Verdict) -> float:
     """
     left = [part for part in verdict.checks if not part.passed]
     if verdict.max_points and all(part.name == "speed" and part.passed is None for part in left):
-        return verdict.max_points
+        return verdict.max_points / steps.LEVELS[verdict.level]
     text = verdict.diagnosis or "not all parts could be tried here"
     lines = [part for line in text.splitlines() for part in textwrap.wrap(line, VALIDATE_WIDTH) or [""]]
     print("\n".join(lines), file=sys.stderr)
@@ -203,7 +205,7 @@ def try_out(step: str, gemm: object, dsl: str = "tilelang", backend: str = "auto
     ``gemm`` is a step's kernel, or a copy where ``step`` is a case of copies. ``backend="emulator"`` asks the
     emulator where there is a GPU too: it names races that a GPU may win.
     """
-    grade = copies.check_copy if step in steps.COPY_CASES else gemms.check_gemm
+    grade = copies.check_copy if step in steps.COPY_CASES else levels.check_gemm
     _shown(step, dsl, lambda told: grade(step, gemm, dsl, backend, told=told))
 
 
@@ -223,6 +225,40 @@ def _shown(name: str, dsl: str, check: Callable[[Told], Verdict]) -> Verdict:
         verdict = interrupted(str(name), str(dsl), known)
     place.shows(_with_figure(verdict) if verdict.figure else verdict)
     return verdict
+
+
+def level(step: str, dsl: str = "tilelang", name: str = "write", seed: int = 0) -> None:
+    """Give the exercise of a step ("05") at a level, "order", "write" or "blank": this cell becomes it, or
+    one below where this cell holds more. No other cell changes; a check takes the ``gemm`` that ran last.
+
+    ``seed`` shuffles the lines of "order". Raises nothing.
+    """
+    with _at_work("cutting the exercise", "The exercise cannot be given") as place:
+        step = f"step{step}" if f"step{step}" in steps.STEPS else step
+        text = exercises.given(steps.find(step).id, dsl, name, seed)
+        shell = get_ipython()
+        alone = _is_alone(shell)
+        if shell is not None:
+            shell.set_next_input(text, replace=alone)
+        where = "This cell" if alone else "The cell below"
+        told = f"{where} is now {step} ({dsl}) at level {name}. Write there and run it, then the check."
+        told += " Your other cells stay as they are."
+        fold = f"<details><summary>The same as text</summary><pre>{html.escape(text)}</pre></details>"
+        place.shows(Words(f"{told}\n\n{text}" if shell is None else told, f"<p>{told}</p>{fold}"))
+
+
+def _is_alone(shell: InteractiveShell | None) -> bool:
+    """Whether the cell that runs holds one call of ``level`` and imports of this module alone: nothing is
+    lost when it is replaced.
+    """
+    try:
+        cell = ast.parse(shell.history_manager.input_hist_raw[-1]).body  # type: ignore[union-attr]
+    except (AttributeError, IndexError, SyntaxError, ValueError):
+        return False
+    match [one for one in cell if not (isinstance(one, ast.ImportFrom) and one.module == __name__)]:
+        case [ast.Expr(ast.Call(ast.Name("level")))]:
+            return True
+    return False
 
 
 def strip(here: str) -> None:
@@ -284,6 +320,8 @@ def _show_points() -> None:
         f"In all {whole:g} points in each DSL, {whole - open_points:g} of them without a GPU. Step 11 has "
         "points of its own."
     )
+    share = steps.LEVELS["order"]
+    _say(f"At level order a step is worth {share:g} of its points, at write and blank all of them.")
 
 
 def ladder(step: str | None = None) -> None:

@@ -5,6 +5,7 @@ and never raises.
 import re
 import sys
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -17,14 +18,15 @@ from course_utils.compile.errors import CompileError
 from course_utils.compile.load import (
     file_source,
     load_factory,
+    load_factory_source,
     load_module,
     load_planted,
     planted,
     solution_path,
 )
 from course_utils.drills import show
+from course_utils.grading import exercises, steps
 from course_utils.grading import gemm as gemms
-from course_utils.grading import steps
 from course_utils.grading.cards import Card
 from course_utils.grading.going import Going
 from course_utils.grading.verdict import Part, Verdict
@@ -118,6 +120,83 @@ def test_check_of_a_real_kernel():
 def test_check_of_nonsense_gives_zero_and_words(arguments):
     points, text, _ = shown(notebook.check, *arguments)
     assert points == 0 and "Look here first" in text
+
+
+@pytest.fixture
+def cells(monkeypatch):
+    """What a notebook's cell is given to hold, for each run of one: (its text, in its place)."""
+    shell, made = InteractiveShell.instance(), []
+    monkeypatch.setattr(notebook, "get_ipython", lambda: shell)
+    monkeypatch.setattr(shell, "set_next_input", lambda text, replace=False: made.append((text, replace)))
+
+    def run(source):
+        monkeypatch.setattr(shell.history_manager, "input_hist_raw", ["", source])
+        return made
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "source, replaced",
+    [
+        ('level("05", "cute", "order")', True),
+        ('from course_utils.notebook import level\n\n# easier\nlevel("05", "cute", "order");', True),
+        ('import course_utils.notebook as n\nn.level("05")', False),
+        ('x = 1\nlevel("05", "cute", "order")', False),
+        ('def gemm(M, N, K):\n    return 1\n\nlevel("05", "cute", "order")', False),
+        ('level("05"); level("06")', False),
+        ('level("05") or mine()', False),
+        ('%time level("05")', False),
+        ("", False),
+    ],
+)
+def test_a_level_takes_the_place_of_its_call_and_of_nothing_else(source, replaced, cells):
+    made = cells(source)
+    _, text, html = shown(notebook.level, "05", "cute", "order")
+    assert made == [(exercises.given("step05", "cute", "order"), replaced)]
+    assert ("This cell" if replaced else "The cell below") in text and "level: order" in html
+
+
+def test_a_level_without_a_notebook_is_its_text(monkeypatch):
+    told = []
+    monkeypatch.setattr(notebook, "get_ipython", lambda: None)
+    monkeypatch.setattr(notebook, "display", lambda shown, **_: told.append(str(shown)))
+    notebook.level("step05", "tilelang", "blank")
+    assert exercises.given("step05", "tilelang", "blank") in told[-1]
+
+
+@pytest.mark.parametrize(
+    "arguments, says",
+    [
+        (("99", "cute", "order"), "there is no step '99'"),
+        (("05", "cute", "easy"), "there are order, write, blank"),
+        (("05", "triton", "order"), "no triton solution"),
+        (("case15", "cute", "blank"), "case15 has no levels"),
+        ((None, None, None), "cannot be given"),
+        (([], [], []), "cannot be given"),
+    ],
+)
+def test_no_level_is_told_in_words(arguments, says, cells):
+    made = cells('level("99")')
+    assert says in shown(notebook.level, *arguments)[1] and made == []
+
+
+def test_a_level_is_kept_with_the_points_and_a_star_is_not_lost(monkeypatch):
+    for level, points in (("order", 2.4), ("blank", 4.0), ("write", 4.0)):
+        answering(monkeypatch, RIGHT)
+        factory = load_factory_source(f"# level: {level}\ndef gemm(M, N, K):\n    pass\n", "mine")
+        assert shown(notebook.check, "step04", factory)[0] == points
+        kept = progress.find(progress.read(), "step04", "tilelang")
+        assert (kept["points"], kept["level"]) == (points, "order" if level == "order" else "blank")
+    Path("04_tma.ipynb").write_text("{}")
+    assert "\u2605 from a blank page" in shown(notebook.strip, "04")[1]
+
+
+def test_validate_hears_all_points_of_a_right_order(monkeypatch):
+    answering(monkeypatch, RIGHT)
+    monkeypatch.setenv(notebook.VALIDATING, "1")
+    factory = load_factory_source("# level: order\ndef gemm(M, N, K):\n    pass\n", "mine")
+    assert shown(notebook.check, "step04", factory)[0] == 4.0
 
 
 def test_open_exercise_is_named_with_its_lines(tmp_path):

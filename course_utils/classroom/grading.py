@@ -38,13 +38,16 @@ class Job:
 
 @dataclass(frozen=True)
 class Settings:
-    """How a class is graded: the ledger's folder and key, the seed, the sandbox's form, the backend."""
+    """How a class is graded: the ledger's folder and key, the seed, the sandbox's form, the backend, and the
+    level of the steps' exercises, "" where each source names its own.
+    """
 
     ledger: Path
     key: Path | None
     seed: str
     form: str
     backend: str = "emulator"
+    level: str = ""
 
 
 def jobs(
@@ -69,9 +72,8 @@ def jobs(
 
 def entry_of(exercise: str, source: str, settings: Settings) -> Entry:
     """What the ledger calls this source's judgement."""
-    return Entry(
-        ledgers.digest(source), exercise, settings.seed, settings.backend, settings.form, ledgers.checker()
-    )
+    known = ledgers.digest(source), exercise, settings.seed, settings.backend, settings.form
+    return Entry(*known, ledgers.checker(), settings.level)
 
 
 def unknown(todo: Sequence[Job], ledger: Ledger, done: Callable[[Job, dict | None], object]) -> list[Job]:
@@ -170,6 +172,7 @@ def judge_one(job: Job, settings: Settings) -> tuple[dict | None, str]:
     from course_utils.classroom.judge import MachineFault, judge
     from course_utils.classroom.sandbox import SandboxError
     from course_utils.classroom.workshop import cut
+    from course_utils.grading import levels, steps
 
     name, _, dsl = job.entry.exercise.partition("-")
     began = time.monotonic()
@@ -179,12 +182,15 @@ def judge_one(job: Job, settings: Settings) -> tuple[dict | None, str]:
         return None, str(error)
     except Exception as error:  # of the course's own: no zero follows from it
         return None, f"{type(error).__name__}: {error}"
+    verdict = judged.verdict
+    if name in steps.STEPS:
+        verdict = levels.at(verdict, settings.level or levels.of_source(job.source))
     took = {"seconds": round(judged.seconds, 3), "memory": judged.memory, "note": judged.note}
     ledger = Ledger(settings.ledger, settings.key)
-    page = judged.verdict._repr_html_()
+    page = verdict._repr_html_()
     if len(page) > PAGE_LIMIT:  # names and lines of the submission's own, as many as it likes
-        page = f"<p>{html.escape(cut(judged.verdict.diagnosis))}</p>"
-    fields = _short(judged.verdict.to_dict())
+        page = f"<p>{html.escape(cut(verdict.diagnosis))}</p>"
+    fields = _short(verdict.to_dict())
     return ledger.write(job.entry, fields, page, time.monotonic() - began, took), ""
 
 

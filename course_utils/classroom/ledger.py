@@ -30,7 +30,8 @@ RECORD_LIMIT = 4 << 20  # bytes
 @dataclass(frozen=True)
 class Entry:
     """What is judged. ``source`` is the SHA-256 of the text, ``exercise`` as "step05-cute", ``seed`` the
-    grading's, ``backend`` "emulator" or "gpu", ``sandbox`` the form that it ran in.
+    grading's, ``backend`` "emulator" or "gpu", ``sandbox`` the form that it ran in. ``level`` is the one that
+    the class was given, "" where each source names its own.
     """
 
     source: str
@@ -39,6 +40,7 @@ class Entry:
     backend: str
     sandbox: str
     checker: str
+    level: str = ""
 
     @property
     def name(self) -> str:

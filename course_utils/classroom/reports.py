@@ -13,6 +13,7 @@ from pathlib import Path
 
 from course_utils.classroom.submissions import NOTEBOOKS, Submission
 from course_utils.grading import steps
+from course_utils.grading.levels import from_blank
 from course_utils.grading.steps import EXERCISES
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a spreadsheet would compute
@@ -50,12 +51,15 @@ def worth(exercise: str) -> int:
 
 
 def write_csv(path: Path, class_: Sequence[Graded], exercises: Sequence[str] = EXERCISES) -> None:
-    """One row a learner: points of each exercise, empty where nothing was handed in or judged; the sum; the
-    sandbox, where it was none; and how many findings there are about what was handed in.
+    """One row a learner: points of each exercise, empty where nothing was handed in or judged; the sum; how
+    many were right from a blank page; the sandbox, where it was none; and how many findings there are about
+    what was handed in.
     """
     with open(path, "w", newline="", errors="replace") as file:
         table = csv.writer(file)
-        table.writerow(["learner", *exercises, "points", "of", "not judged", "sandbox", "findings"])
+        table.writerow(
+            ["learner", *exercises, "points", "of", "from blank", "not judged", "sandbox", "findings"]
+        )
         for one in class_:
             cells = [_number(one.records.get(name)) for name in exercises]
             forms = sorted({record["entry"]["sandbox"] for record in one.records.values() if record})
@@ -65,6 +69,7 @@ def write_csv(path: Path, class_: Sequence[Graded], exercises: Sequence[str] = E
                     *cells,
                     f"{one.points:g}",
                     sum(map(worth, exercises)),
+                    sum(from_blank(record["verdict"]) for record in one.records.values() if record),
                     len(one.missing),
                     " ".join(forms),
                     len(one.submission.findings),

@@ -22,7 +22,7 @@ from course_utils.classroom.files import Handed
 from course_utils.classroom.inside import NAMES, OTHER
 from course_utils.classroom.workshop import SOURCE_LIMIT
 from course_utils.compile.load import BEGIN, SOLUTIONS, unified
-from course_utils.grading import steps
+from course_utils.grading import levels, steps
 from course_utils.grading.steps import EXERCISES
 
 NAME_LIMIT = 120  # bytes of a learner's name
@@ -148,15 +148,28 @@ def _notebook(made: Submission, file: str, text: str) -> None:
         above |= dict.fromkeys((one[1] or one[2] for one in _DEFINES.finditer(begin)), (name, source))
     for name in sorted(found.keys() | guessed.keys()):
         source = _counting(made, name, found[name], file) if name in found else ""
-        if name in guessed and _worth(name, guessed[name], file) > _worth(name, source, file):
-            how = "is as it was given" if _defines(name, source) else "is empty"
-            source, how = guessed[name], how if name in found else "has lost its id"
+        if name in guessed and (lower := _lower(name, source, guessed[name], file)):
+            source, how = guessed[name], lower if name in found else "has lost its id"
             made.findings.append(f"{_shown(file)}: the cell {name} {how}; the one above its check was taken")
         above_it = [one for metadata, one in book[: ends[name]] if _id(metadata) != name]
         _take(made, name, _complete(made, name, source, above_it), file)
     for name in sorted({f"{one.partition('-')[0]}" for one in found}):
         for missing in (one for one in EXERCISES if one.startswith(f"{name}-") and one not in made.sources):
             made.findings.append(f"{_shown(file)}: the cell {missing} is missing")
+
+
+def _lower(name: str, source: str, other: str, file: str) -> str:
+    """Why a cell counts less than another one above its check, in words; "" where it does not. Of two that
+    are written, the one at the higher level counts.
+    """
+    own, its = (
+        (_worth(name, one, file), list(steps.LEVELS).index(levels.of_source(one))) for one in (source, other)
+    )
+    if its <= own:
+        return ""
+    if its[0] == own[0]:
+        return "is at a lower level"
+    return "is as it was given" if _defines(name, source) else "is empty"
 
 
 def _complete(made: Submission, name: str, source: str, above: list[str]) -> str:

@@ -1,5 +1,5 @@
-"""The ``course`` command: doctor, clean, lab, track, check, climb, receipt, source, trace, profile, tune,
-plot, tensormap, sync, bundle, import.
+"""The ``course`` command: doctor, clean, lab, track, level, check, climb, grade, receipt, source, trace,
+profile, tune, plot, tensormap, sync, bundle, import.
 
 ``parser`` says what can be asked; each group of commands is a module, loaded when it is asked for.
 """

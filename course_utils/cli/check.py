@@ -18,7 +18,7 @@ from course_utils.cli.terminal import at_work, bar, say
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS
 from course_utils.compile.load import code_lines, load_factory, solution_path
-from course_utils.grading import gemm, steps
+from course_utils.grading import levels, steps
 from course_utils.grading.going import Told, nobody
 from course_utils.grading.verdict import Verdict, interrupted, not_compiled
 from course_utils.recordings import measured, model
@@ -104,7 +104,7 @@ def _verdict(
         factory = load_factory(file or solution_path(step.id, dsl))
     except CompileError as error:
         return not_compiled(step, dsl, "compile", str(error))
-    return gemm.check_gemm(step.id, factory, dsl, backend, time_limit, told)
+    return levels.check_gemm(step.id, factory, dsl, backend, time_limit, told)
 
 
 def _as_results(verdicts: list[Verdict]) -> dict:

@@ -23,7 +23,7 @@ from course_utils.cli import EXIT_NOT_ALL_TRIED, EXIT_USAGE
 from course_utils.cli.terminal import bar, say
 from course_utils.compile.errors import CompileError
 from course_utils.compile.load import solution_path
-from course_utils.grading import steps
+from course_utils.grading import levels, steps
 
 SEED_BYTES = 8
 OWN = "step01"  # whose solutions are judged first
@@ -49,7 +49,7 @@ def grade(options: argparse.Namespace, console: Console) -> int:
     if options.gradebook and shard == (1, 1):
         _open_gradebook(options)
     seed = _seed(out, given)
-    settings = Settings(out / "ledger", key, seed, form, options.backend)
+    settings = Settings(out / "ledger", key, seed, form, options.backend, options.level or "")
     todo = jobs(class_, settings, wanted, shard)
     say(console, f"{len(class_)} learners, {len(todo)} sources to judge, seed {seed}, sandbox: {form}")
     ledger = Ledger(settings.ledger, key)
@@ -75,7 +75,7 @@ def grade(options: argparse.Namespace, console: Console) -> int:
     graded = collect(class_, settings, wanted)
     exercises = [name for name in EXERCISES if not wanted or name.partition("-")[0] in wanted]
     _write(out, graded, exercises, seed)
-    _write_alike(out, class_)
+    _write_alike(out, class_, options.level)
     if options.gradebook:
         count = reports.write_gradebook(options.gradebook, options.assignment, graded)
         say(console, f"wrote {count} grades into {options.gradebook}")
@@ -181,7 +181,7 @@ def _write(out: Path, graded: Sequence[Graded], exercises: Sequence[str], seed: 
             )
 
 
-def _write_alike(out: Path, class_: Sequence[Submission]) -> None:
+def _write_alike(out: Path, class_: Sequence[Submission], level: str | None) -> None:
     solutions = {}
     for exercise in EXERCISES:
         name, _, dsl = exercise.partition("-")
@@ -189,10 +189,16 @@ def _write_alike(out: Path, class_: Sequence[Submission]) -> None:
             solutions[exercise] = solution_path(name, dsl).read_text()
         except (CompileError, OSError):
             continue
+    own = []  # who puts given lines in order writes what everybody writes
+    for one in class_:
+        written = {
+            name: text for name, text in one.sources.items() if (level or levels.of_source(text)) != "order"
+        }
+        own.append(Submission(one.learner, written))
     with open(out / "alike.csv", "w", newline="") as file:
         table = csv.writer(file)
         table.writerow(["exercise", "one", "other", "share of the smaller one's own runs of tokens"])
-        for pair in similar.pairs(class_, solutions, submissions.given()):
+        for pair in similar.pairs(own, solutions, submissions.given()):
             table.writerow([pair.exercise, reports.safe(pair.one), reports.safe(pair.other), pair.share])
 
 

@@ -33,6 +33,15 @@ def parser() -> argparse.ArgumentParser:
     )
     sub = command("track", "track.track", "fold the other language away in every notebook")
     sub.add_argument("dsl", choices=(*DSLS, "both"), help="what you do; both opens everything")
+    sub = command(
+        "level", "level.level", "exercises at another level; what you wrote is kept in a file beside"
+    )
+    sub.add_argument(
+        "level", choices=steps.LEVELS, help="lines to put in order, places to write in, or a blank"
+    )
+    sub.add_argument("step", nargs="*", metavar="STEP", help="05 or step05; several; all where left out")
+    sub.add_argument("--dsl", choices=DSLS, help="in one language (default: in both)")
+    sub.add_argument("--seed", type=int, default=0, help="that shuffles the lines of order (default: 0)")
     sub = command("check", "check.check", "check one step, a file of yours or the solution")
     sub.add_argument("step", metavar="STEP", help="step01 ... step11")
     sub.add_argument("--dsl", default="tilelang", choices=DSLS)
@@ -181,6 +190,11 @@ def _add_grade(sub: argparse.ArgumentParser) -> None:
         "--seed",
         metavar="TEXT",
         help="of sizes, inputs and schedules, given after the deadline (default: a new one, kept in DIR)",
+    )
+    sub.add_argument(
+        "--level",
+        choices=steps.LEVELS,
+        help="of every step's exercise (default: the one that a submission's own line names)",
     )
     sub.add_argument(
         "--key", metavar="FILE", help="what signs the ledger (default: DIR/ledger/key, made once)"

@@ -99,10 +99,7 @@ def compile_host(host: Any, tensors: tuple[Tensor, ...]) -> Artifact:
     resources = nvrtc.parse_ptxas_log(log)
     kernel, _ = _entry(ptx)
     parameters = tuple(_parameter(data, tensors) for data in values)
-    require_fits(
-        launch["grid"], launch["block"], launch["cluster"], launch["dynamic_shared"] + resources.static_shared
-    )
-    return Artifact(
+    artifact = Artifact(
         dsl="cute",
         kernel=kernel,
         ptx=ptx,
@@ -115,6 +112,10 @@ def compile_host(host: Any, tensors: tuple[Tensor, ...]) -> Artifact:
         allocations=tuple(allocated),
         **launch,
     )
+    tiles = ", ".join(f"{artifact.name_of(one)} {one.size:,}" for one in allocated)
+    shared = artifact.dynamic_shared + resources.static_shared
+    require_fits(artifact.grid, artifact.block, artifact.cluster, shared, tiles)
+    return artifact
 
 
 def _trace(factory: Callable, name: str, size: tuple[int, ...], arguments: str) -> Any:

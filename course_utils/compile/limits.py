@@ -7,11 +7,15 @@ from course_utils.compile.errors import CompileError
 
 
 def require_fits(
-    grid: tuple[int, int, int], block: tuple[int, int, int], cluster: tuple[int, int, int], shared: int
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
+    cluster: tuple[int, int, int],
+    shared: int,
+    tiles: str = "",
 ) -> None:
     """Raise CompileError where no GPU of compute capability 9.0 could start this.
 
-    ``shared`` is bytes a CTA.
+    ``shared`` is bytes a CTA; ``tiles`` says what takes them, where that is known.
     """
     threads, ctas = math.prod(block), math.prod(cluster)
     if not all(1 <= extent <= limit for extent, limit in zip(grid, GRID_LIMITS, strict=True)):
@@ -38,7 +42,7 @@ def require_fits(
         raise CompileError(
             "limit",
             f"the kernel asks for {shared:,} bytes of shared memory; an SM of sm_90 gives a CTA at "
-            f"most {SHARED_LIMIT:,}. Use fewer stages or a smaller tile.",
+            f"most {SHARED_LIMIT:,}. Use fewer stages or a smaller tile{f': {tiles}' * bool(tiles)}.",
         )
 
 

@@ -3,9 +3,66 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from math import prod
+
+
+def _two_tiles(found: re.Match) -> str:
+    """What a tensor map was given: a layout's shape "(8,16),(64,2)" is 128 x 128, and its tile's shape."""
+    modes = re.findall(r"\([\d,]+\)|\d+", found[1])
+    layout = " x ".join(str(prod(map(int, re.findall(r"\d+", mode)))) for mode in modes)
+    tile = " x ".join(re.findall(r"\d+", found[2]))
+    return f"this map has a layout of {layout} in shared memory for a tile of {tile}"
+
 
 # a compiler's words, and what they ask of a learner. Seen on tilelang 0.1.15 and nvidia-cutlass-dsl 4.8.1.
-MEANING = (
+MEANING: tuple[tuple[str, str | Callable[[re.Match], str]], ...] = (
+    (
+        r"expected top-level shape equivalence between the SMEM layout and the CTA V-map, but got "
+        r"'!cute\.\w*layout<\"(?:S<\S+> o \S+ o )?\((\S+?)\):.*?and '!cute\.layout<\"\((.*?)\):[^']*'",
+        _two_tiles,
+    ),
+    (
+        r"expects a pointer to an mbarrier to be provided via the tma_bar_ptr kw argument",
+        "expects a pointer to an mbarrier to be provided via the tma_bar_ptr: a load signals one; a store's "
+        "op is `CopyBulkTensorTileS2GOp`",
+    ),
+    (
+        r"Operand 0 of operation \"cute\.local_tile\" must be a Value \(is not a Value\)",
+        "`local_tile` takes a tensor, and this is none: `make_tiled_tma_atom` returns what `cute.copy` takes "
+        "first, then the matrix",
+    ),
+    (
+        r"'TmaInfo' object has no attribute '_trait'",
+        "`make_tiled_tma_atom` returns two things, which both need a name: what `cute.copy` takes, and the "
+        "matrix as TMA sees it.",
+    ),
+    (
+        r"'_Layout' object has no attribute '(?:outer|inner)'",
+        "this layout has no swizzle, so neither `.outer` nor `.inner`: `tile_to_shape` of a swizzled atom "
+        "has both.",
+    ),
+    (
+        r"invalid operand types, got '!cute\.coord_tensor.*?composed_layout(?s:.*)",
+        "this matrix has a tensor map already: give each map a matrix of its own.",
+    ),
+    (
+        r"invalid input types, got '!cute_nvgpu\.atom\.non_exec_tiled_tma(?s:.*)",
+        "`tma_partition` takes the tile in shared memory first, then the tiles of the matrix: are they "
+        "swapped?",
+    ),
+    (
+        r"expects smem and gmem have the same size in the first rank, but got smemShape: (\S+) and gmemShape:"
+        r" (\S+)",
+        r"expects smem and gmem have the same size in the first rank: group one tile of one tensor on both "
+        r"sides. It got smemShape: \1 and gmemShape: \2.",
+    ),
+    (
+        r"'cute\.copy' op dst ptr alignment \(16 bits\) does not meet requirement \(128 bits\) of atom "
+        r"'!cute_nvgpu\.atom\.stsm(?s:.*)",
+        "`stmatrix` writes 16 bytes of a row at a time, and in this layout of shared memory a row is not "
+        "contiguous: is its atom K-major (`K_SW128`)?",
+    ),
     (
         r"StructuralEqual check failed, caused by lhs at \S+\s+(\(.*?\))\s+and rhs at \S+\s+(\(.*?\))",
         r"the two sides of this copy have the shapes \1 and \2: slice the larger one",
@@ -49,6 +106,12 @@ MEANING = (
         "invalid layout of A/B/D: are A and B fragments, and acc what `partition_C` gives of one tile of D?",
     ),
     (
+        r"expects `coord` and shape of view are weakly congruent, but got '!cute.layout<\"\((\(\d+,\d+\))\):"
+        r".*?\">', '!cute.coord<\"(.*?)\">'",
+        r"coord and shape of view are not weakly congruent: \2 into one tile, \1: no stages, or "
+        "`tma_partition`'s results swapped?",
+    ),
+    (
         r"expects `coord` and shape of view are weakly congruent, but got '!cute.layout<\"(.*?):.*?\">', "
         r"'!cute.coord<\"(.*?)\">'",
         r"expects coord and shape of view are weakly congruent: the index is \2, the modes are \1. Write one "
@@ -60,8 +123,8 @@ MEANING = (
     ),
     (
         r"Expected source and destination tensors to have the same rank, but got (\d+) and (\d+)",
-        r"source and destination have \1 and \2 modes, not the same rank. Is one of them not this thread's "
-        "share (`partition_S`, `partition_D`, `retile`)?",
+        r"source and destination have \1 and \2 modes, not the same rank: is one not this thread's share "
+        "(`partition_S`, `retile`), or a tile with stages?",
     ),
     (
         r"mbarrier must be a cluster barrier, but got <.*?of (\w+)>",

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 from course_utils.grading import steps, verdict
+from course_utils.grading.levels import from_blank
 from course_utils.recordings import progress
 
 _NAME = re.compile(r"(\d\d[a-z]?)_(\w+)\.ipynb")
@@ -37,6 +38,22 @@ def reached(kept: dict, number: str) -> float:
     return sum(entry["points"] for entry in kept["entries"] if steps.notebook_of(entry["step"]) == number)
 
 
+def stars(kept: dict, number: str) -> str:
+    """A star for each exercise of a notebook that was written from a blank page."""
+    return "\u2605" * sum(entry["step"][4:6] == number and from_blank(entry) for entry in kept["entries"])
+
+
+def other_levels(here: str) -> str:
+    """How to get a step's exercise at another level; "" for a notebook without one."""
+    if f"step{here}" not in steps.STEPS:
+        return ""
+    call = f'level("{here}", "tilelang", "order")'
+    return (
+        f"Too hard, or too easy? `from course_utils.notebook import level`, then `{call}` gives an "
+        """exercise's lines to put in order, and `"blank"` instead an empty kernel."""
+    )
+
+
 def text(here: str, folder: Path) -> str:
     """The strip as lines of text."""
     kept = progress.read(folder / progress.FILE)
@@ -44,7 +61,7 @@ def text(here: str, folder: Path) -> str:
     for number, name in notebooks(folder).items():
         mark = ">" if number == here else " "
         lines.append(f"{mark} {title(name):30}{_points(kept, number)}".rstrip())
-    return "\n".join(lines)
+    return "\n".join([*lines, *filter(None, [other_levels(here)])])
 
 
 def markup(here: str, folder: Path) -> str:
@@ -60,7 +77,8 @@ def markup(here: str, folder: Path) -> str:
         links.insert(0, (f"Before: {title(before)}", before))
     links += list(LOOK_UP.items())
     row = " \u00b7 ".join(f"<a href='{target}'>{html.escape(words)}</a>" for words, target in links)
-    return f"<div>{boxes}</div><p>{row}</p>"
+    levels = verdict.as_html(other_levels(here))
+    return f"<div>{boxes}</div><p>{row}</p>" + f"<p>{levels}</p>" * bool(levels)
 
 
 def pictures(here: str, folder: Path) -> str:
@@ -84,7 +102,8 @@ def pictures(here: str, folder: Path) -> str:
 def _points(kept: dict, number: str) -> str:
     if not (of := most(number)):
         return ""
-    return f"{verdict.number(reached(kept, number))} of {of:g}"
+    marks = stars(kept, number)
+    return f"{verdict.number(reached(kept, number))} of {of:g}" + f" {marks} from a blank page" * bool(marks)
 
 
 def _box(kept: dict, number: str, name: str, here: bool) -> str:
@@ -97,4 +116,5 @@ def _box(kept: dict, number: str, name: str, here: bool) -> str:
         f"display:inline-block;margin:0 3px 3px 0;padding:2px 6px;border:{around};border-radius:3px;"
         f"background:{fill};color:inherit;text-decoration:none"
     )
-    return f"<a href='{name}' title='{told}' aria-label='{told}' style='{style}'>{number}</a>"
+    shown = number + stars(kept, number)
+    return f"<a href='{name}' title='{told}' aria-label='{told}' style='{style}'>{shown}</a>"

@@ -46,6 +46,7 @@ MOVED = "registers by warpgroup"
 LOADS = Family.GLOBAL_LOAD, Family.CP_ASYNC, Family.BULK_LOAD  # that are not of a tensor map
 STORES = Family.GLOBAL_STORE, Family.BULK_STORE
 BLOCK_K = 64  # of the course's tiles
+_SAME_PLACE = r"nothing has written, and consumer warps (\d+), (\d+) write to the same place"
 # A grid of fewer CTAs than SMs that costs no round: it divides the tiles of a D whose sides are powers of
 # two, and 132 CTAs would take as many rounds.
 EVEN = 128
@@ -632,6 +633,28 @@ def at_the_edge(answer: Answer, artifact: Artifact) -> Answer:
     if not told:
         return answer
     return replace(answer, diagnosis=told, remarks=(*answer.remarks, answer.diagnosis))
+
+
+def shared_rows(answer: Answer, artifact: Artifact) -> Answer:
+    """A wrong answer whose cause is the MMA's layout, in CuTe DSL: two warpgroups multiply the same rows, or
+    write the same part of D. Where the layout has two of them below each other it is not.
+    """
+    line = lines.below(r"make_tiled_mma\(", artifact)
+    if artifact.threads <= 2 * WARPGROUP_THREADS or not line or re.search(r"\(2,\s*1,\s*1\)", line):
+        return answer
+    first = answer.findings[0] if answer.findings else None
+    if first is None and (found := re.search(r"D\[64:128, .*? holds A\[0:64\]", answer.diagnosis)):
+        text = f"Both consumer warpgroups multiply the same rows ({found[0]}...)"
+        told = answer.diagnosis
+    elif first is not None and (found := re.search(_SAME_PLACE, first["text"])):
+        if int(found[1]) // 4 == int(found[2]) // 4:
+            return answer
+        text = "Two warpgroups write the same part of the tile, and none writes the rest"
+        told = f"{first['text']} ({first['where']})"
+    else:
+        return answer
+    text += f": how many 64 rows of it does the MMA give to each?{line}"
+    return replace(answer, findings=(), diagnosis=text, remarks=(*answer.remarks, told))
 
 
 def asks_for_own(requires: Iterable[str], artifact: Artifact) -> bool:

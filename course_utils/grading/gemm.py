@@ -281,6 +281,8 @@ def _results(step: Step, machine: Backend, answered: Answered) -> Part:
             told = conditions.at_the_edge(answer, launch.artifact)
         else:
             told = conditions.left_over(conditions.located(answer), launch.artifact)
+        for blames in (conditions.shared_rows, maps.stored_otherwise, maps.one_buffer):
+            told = blames(told, launch.artifact)
         wrong.append((launch, _in_memory(told, launch.artifact)))
         if answer.error or not answer.finished:  # the next size would say the same
             break

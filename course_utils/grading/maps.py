@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 
-from course_utils.artifact import ELEMENT_BYTES, SWIZZLE_BYTES, Artifact, TensorMap
+from course_utils.artifact import ELEMENT_BYTES, SWIZZLE_BYTES, SWIZZLES, Artifact, TensorMap
 from course_utils.compile.factory import open_places
 from course_utils.compile.guard import text_of
 from course_utils.grading import cards, lines, steps
 from course_utils.grading.steps import CopyCase, MapCase, Step
 from course_utils.grading.verdict import OPEN, Part, Verdict, score
+from course_utils.run.protocol import Answer
 from course_utils.tma.rules import violations
 
 
@@ -61,6 +62,49 @@ def disagree(artifact: Artifact) -> tuple[str, str] | None:
     ]
     text = f"The maps of {one} and {other} disagree on swizzle, for one buffer: {' and '.join(names)}."
     return text, lines.of_map(one if first.swizzle < second.swizzle else other, artifact)
+
+
+def stored_otherwise(answer: Answer, artifact: Artifact) -> Answer:
+    """A wrong answer that blames the map of D, where its store reads with another swizzle than its tile in
+    shared memory was allocated with.
+    """
+    name = artifact.tensors[-1].name
+    stored = next((p.tensor_map for p in artifact.parameters if p.tensor_map and p.tensor == name), None)
+    tiles = [one for one in artifact.allocations if artifact.name_of(one).startswith(f"{name}_")]
+    if not answer.finished or answer.ok or stored is None or not tiles:
+        return answer
+    written = {one.swizzle for one in tiles}
+    if stored.swizzle in written:
+        return answer
+    theirs, its = (SWIZZLES[one] for one in (max(written), stored.swizzle))
+    text = (
+        f"The map of {name} stores with swizzle {its} what threads write with {theirs}: which layout has it?"
+    )
+    told = [answer.diagnosis, *(finding["text"] for finding in answer.findings)]
+    line = lines.of_map(name, artifact)
+    return replace(
+        answer,
+        findings=(),
+        diagnosis=f"{text}\n  at {line}" if line else text,
+        remarks=(*answer.remarks, *filter(None, told)),
+    )
+
+
+def one_buffer(answer: Answer, artifact: Artifact) -> Answer:
+    """A wrong answer whose first finding, that a buffer of D is written while its store reads, says so where
+    shared memory holds one box of D alone: no wait that leaves a store in flight is then late enough.
+    """
+    first = answer.findings[0] if answer.findings else None
+    if first is None or first["kind"] != "overwrite-while-read" or "its wait leaves" not in first["text"]:
+        return answer
+    name = artifact.tensors[-1].name
+    stored = next((p.tensor_map for p in artifact.parameters if p.tensor_map and p.tensor == name), None)
+    for one in artifact.allocations:
+        called = artifact.name_of(one)
+        if stored and called.startswith(f"{name}_") and one.size == stored.box_bytes:
+            text = f"{first['text'].rstrip('.')}, and {called} is one buffer"
+            return replace(answer, findings=({**first, "text": text}, *answer.findings[1:]))
+    return answer
 
 
 def check_maps(case: str, mend: Callable) -> Verdict:

@@ -13,6 +13,9 @@ DSL_NAMES = {"tilelang": "TileLang", "cute": "CuTe DSL"}  # as people write them
 # parts of a verdict and their share of a step's points, in tenths
 PARTS = {"compiles": 1, "tensor maps": 1, "instructions": 3, "results": 4, "speed": 1}
 
+# The levels of a step's exercise, from the easiest, and the share of its points that each is worth
+LEVELS = {"order": 0.6, "write": 1.0, "blank": 1.0}
+
 COPY_PARTS = {"compiles": 1, "tensor maps": 2, "path": 4, "results": 3}  # the same for a copy of COPY_CASES
 
 # Correctness sizes (M, N, K): all different, no power of two, multiples of 256 in M and N and of 64 in K, so

@@ -15,6 +15,7 @@ PASSED, FAILED, NOT_RUN, NOT_REACHED, OPEN = "passed", "failed", "not run", "not
 PENDING, WORKING, STOPPED = "pending", "working", "stopped"
 MAP = "symptom_map.md"  # beside the notebooks
 FIRST = "Look here first"
+STAR = "\u2605 from a blank page"
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class Verdict:
     of this check (see ``gpu.timing``), empty where nothing was timed. ``printed`` is what the learner's
     factory printed while it was traced, ``output`` what the kernel's threads printed in the emulator;
     ``figure`` what a figure plays of the run in which something was found, None where there is none.
+    ``level`` is that of the exercise, one of ``steps.LEVELS``.
     """
 
     step: str
@@ -61,6 +63,7 @@ class Verdict:
     printed: str = ""
     output: str = ""
     figure: dict | None = field(default=None, compare=False)
+    level: str = "write"
 
     @classmethod
     def of(
@@ -125,6 +128,7 @@ class Verdict:
             "step": self.step,
             "dsl": self.dsl,
             "backend": self.backend,
+            "level": self.level,
             "passed": self.passed,
             "points": self.points,
             "max_points": self.max_points,
@@ -166,7 +170,10 @@ class Verdict:
             return "checking ..."
         if STOPPED in states:
             return STOPPED
-        return f"{number(self.points)} of {number(self.max_points)} points"
+        score = f"{number(self.points)} of {number(self.max_points)} points"
+        if self.level == "blank" and not self.failed and self.points:
+            return f"{score} {STAR}"
+        return score if self.level == "write" else f"{score} at level {self.level}"
 
     def _repr_html_(self) -> str:
         # white on a colour is readable in any theme; var(...) would not survive in a notebook that is not

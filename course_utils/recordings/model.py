@@ -60,13 +60,14 @@ class Timing(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One kernel's verdict and timings."""
+    """One kernel's verdict and timings. ``level`` is that of the exercise."""
 
     name: str
     step: str
     dsl: str
     checks: list[Check]
     timings: list[Timing]
+    level: str = "write"
     points: Points = 0.0
     diagnosis: str = ""
     receipt: list[tuple[str, str]] = []

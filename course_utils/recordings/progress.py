@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from course_utils.grading import steps
+from course_utils.grading.levels import from_blank
 from course_utils.grading.verdict import Verdict
 from course_utils.recordings.bundle import entry, provenance
 from course_utils.recordings.model import Entry, Points, Provenance, usable, write
@@ -59,21 +60,24 @@ def _whole(entry: object) -> dict | None:
 
 
 def keep(verdict: Verdict, device: dict | None, path: Path = FILE) -> None:
-    """Keep a verdict unless a better one of this step and DSL is kept already. Raises OSError where nothing
-    can be written.
+    """Keep a verdict unless a better one of this step and DSL is kept already: one of more points, or of as
+    many from a blank page. Raises OSError where nothing can be written.
 
     A file that cannot be read as progress is moved aside to NAME.broken first.
     """
     with _alone(path):
         kept, beside = read(path), _beside(path)
         old = find(kept, verdict.step, verdict.dsl)
-        if old is not None and old["points"] > verdict.points:
+        new = entry(f"{verdict.step} {verdict.dsl}", verdict)
+        if old is not None and _worth(old) > _worth(new):
             return
-        entries = [e for e in kept["entries"] if e is not old] + [
-            entry(f"{verdict.step} {verdict.dsl}", verdict)
-        ]
+        entries = [e for e in kept["entries"] if e is not old] + [new]
         where = provenance(device, {}) if device and verdict.timing else kept["provenance"]
         _replace(path, {"provenance": where, "entries": entries}, beside)
+
+
+def _worth(entry: dict) -> tuple[float, bool]:
+    return round(entry["points"], 3), from_blank(entry)
 
 
 def keep_drill(notebook: str, number: int, path: Path = FILE) -> set[int]:

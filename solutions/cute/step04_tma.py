@@ -38,7 +38,9 @@ def gemm(M, N, K):
         D_tile, one = cute.group_modes(D_shared, 0, 2), cute.make_layout(1)
         A_dst, A_src = cpasync.tma_partition(load_A, 0, one, A_ring, A_tiles)
         B_dst, B_src = cpasync.tma_partition(load_B, 0, one, B_ring, B_tiles)
+        ### BEGIN SOLUTION: the partition of D: what its store reads, and where it writes
         D_src, D_dst = cpasync.tma_partition(store_D, 0, one, D_tile, D_tiles)
+        ### END SOLUTION
 
         my_mma = mma.get_slice(thread)
         # descriptors: wgmma reads shared memory itself
@@ -94,7 +96,9 @@ def gemm(M, N, K):
         stage_A, stage_B = cute.select(layout_A, [0, 1]), cute.select(layout_B, [0, 1])
         load_A, A = cpasync.make_tiled_tma_atom(g2s, A, stage_A, (block_M, block_K))
         load_B, B = cpasync.make_tiled_tma_atom(g2s, B, stage_B, (block_N, block_K))
+        ### BEGIN SOLUTION: D's tensor map and store: op, matrix, layout in shared memory, tile
         store_D, D = cpasync.make_tiled_tma_atom(s2g, D, layout_D, (block_M, block_N))
+        ### END SOLUTION
         fp16, fp32, shape = cutlass.Float16, cutlass.Float32, (64, block_N, 16)
         source, k_major = warpgroup.OperandSource.SMEM, OperandMajorMode.K
         wgmma = warpgroup.MmaF16BF16Op(fp16, fp32, shape, source, k_major, k_major)

@@ -121,11 +121,13 @@ def gemm(M, N, K):
 
     @cute.jit
     def main(A: cute.Tensor, B: cute.Tensor, D: cute.Tensor):
+        ### BEGIN SOLUTION: the layouts in shared memory: rings of A and B, one tile of D
         swizzle = warpgroup.SmemLayoutAtomKind.K_SW128
         atom = warpgroup.make_smem_layout_atom(swizzle, cutlass.Float16)
         layout_A = cute.tile_to_shape(atom, (block_M, block_K, num_stages), order=(0, 1, 2))
         layout_B = cute.tile_to_shape(atom, (block_N, block_K, num_stages), order=(0, 1, 2))
         layout_D = cute.tile_to_shape(atom, (block_M, block_N), order=(0, 1))
+        ### END SOLUTION
         g2s, s2g = cpasync.CopyBulkTensorTileG2SOp(), cpasync.CopyBulkTensorTileS2GOp()
         stage_A, stage_B = cute.select(layout_A, [0, 1]), cute.select(layout_B, [0, 1])
         load_A, A = cpasync.make_tiled_tma_atom(g2s, A, stage_A, (block_M, block_K))

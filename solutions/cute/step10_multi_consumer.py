@@ -154,7 +154,9 @@ def gemm(M, N, K):
         atom = warpgroup.make_smem_layout_atom(swizzle, cutlass.Float16)
         layout_A = cute.tile_to_shape(atom, (block_M, block_K, num_stages), order=(0, 1, 2))
         layout_B = cute.tile_to_shape(atom, (block_N, block_K, num_stages), order=(0, 1, 2))
+        ### BEGIN SOLUTION: D in shared memory: two buffers, a chunk of the tile each
         layout_D = cute.tile_to_shape(atom, (block_M, epi_N, 2), order=(0, 1, 2))
+        ### END SOLUTION
         g2s, s2g = cpasync.CopyBulkTensorTileG2SOp(), cpasync.CopyBulkTensorTileS2GOp()
         g2s_both = cpasync.CopyBulkTensorTileG2SMulticastOp()
         stage_A, stage_B = cute.select(layout_A, [0, 1]), cute.select(layout_B, [0, 1])
@@ -167,7 +169,9 @@ def gemm(M, N, K):
         fp16, fp32, shape = cutlass.Float16, cutlass.Float32, (64, block_N, 16)
         source, k_major = warpgroup.OperandSource.SMEM, OperandMajorMode.K
         wgmma = warpgroup.MmaF16BF16Op(fp16, fp32, shape, source, k_major, k_major)
+        ### BEGIN SOLUTION: an MMA of both consumer warpgroups, 64 rows of the tile each
         mma = cute.make_tiled_mma(wgmma, (2, 1, 1))
+        ### END SOLUTION
         kernel(load_A, A, load_B, B, store_D, D, layout_A, layout_B, layout_D, mma).launch(
             grid=(num_ctas, 1, 1),
             block=(384, 1, 1),

@@ -8,7 +8,8 @@ import pytest
 
 from authoring import places, sync
 from course_utils.compile.factory import DSLS, OPEN
-from course_utils.grading import steps
+from course_utils.compile.load import BEGIN
+from course_utils.grading import exercises, steps
 
 MARKED = '''"""A solution."""
 
@@ -27,7 +28,7 @@ def gemm(M, N, K):
 def solution(tmp_path, monkeypatch):
     """Write a solution file that every step has."""
     path = tmp_path / "step04_tma.py"
-    monkeypatch.setattr(sync, "solution_path", lambda step_id, dsl: path)
+    monkeypatch.setattr(exercises, "solution_path", lambda step_id, dsl: path)
     return path
 
 
@@ -176,7 +177,7 @@ def test_a_file_that_is_no_notebook_is_named(folder):
 def test_every_solution_has_an_exercise_that_is_python_with_holes(step_id, dsl):
     given, solved = sync.exercise(step_id, dsl), sync.exercise(step_id, dsl, solved=True)
     ast.parse(given), ast.parse(solved)
-    assert given.count(OPEN) == given.count("# TODO ") == solved.count(sync.BEGIN) > 0 == solved.count(OPEN)
+    assert given.count(OPEN) == given.count("# TODO ") == solved.count(BEGIN) > 0 == solved.count(OPEN)
     assert max(map(len, solved.splitlines())) <= 132
 
 

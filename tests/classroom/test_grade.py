@@ -20,10 +20,12 @@ import pytest
 from course_utils import cli
 from course_utils.classroom import grading, sandbox
 from course_utils.classroom.grading import Settings, jobs
+from course_utils.classroom.judge import Judged
 from course_utils.classroom.ledger import Ledger
 from course_utils.classroom.submissions import Submission
 from course_utils.cli import EXIT_NOT_ALL_TRIED, EXIT_USAGE
 from course_utils.cli.grade import _given_seed, _seed
+from course_utils.grading.verdict import Part, Verdict
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "course_utils.cli", "grade"]
@@ -62,6 +64,24 @@ def test_another_seed_or_sandbox_is_another_judgement(tmp_path):
     for fields in ({"seed": "t"}, {"form": "unsafe"}, {"backend": "gpu"}):
         (other,) = jobs([Submission("ada", {"step05-cute": "a"})], settings(tmp_path, **fields))
         assert other.entry.name != one.entry.name
+
+
+@pytest.mark.parametrize(
+    "source, asked, points, level",
+    [("", "", 10, "write"), ("# level: order", "", 6, "order"), ("# level: order", "blank", 10, "blank"),
+     ("", "order", 6, "order")],
+)  # fmt: skip
+def test_points_are_those_of_the_level(tmp_path, monkeypatch, source, asked, points, level):
+    """The level that a source names, unless the class was given one."""
+    verdict = Verdict("step05", "cute", "emulator", (Part("results", True, 10, 10, ""),))
+    monkeypatch.setattr("course_utils.classroom.judge.judge", lambda *_: Judged(verdict, 1.0, 0))
+    asked = settings(tmp_path, level=asked)
+    for exercise in ("step05-cute", "case15-cute"):
+        [job] = jobs([Submission("ada", {exercise: source})], asked)
+        record, fault = grading.judge_one(job, asked)
+        expected = (points, level) if exercise == "step05-cute" else (10, "write")
+        assert not fault and (record["verdict"]["points"], record["verdict"]["level"]) == expected
+        assert Ledger(asked.ledger).read(job.entry) == record
 
 
 def test_a_source_at_which_the_machine_is_always_at_fault_is_to_be_looked_at(tmp_path):

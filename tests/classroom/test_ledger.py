@@ -30,7 +30,7 @@ def test_what_was_written_is_read_again(tmp_path):
     assert read == written and read["verdict"] == VERDICT
 
 
-@pytest.mark.parametrize("field", ["source", "exercise", "seed", "backend", "sandbox", "checker"])
+@pytest.mark.parametrize("field", ["source", "exercise", "seed", "backend", "sandbox", "checker", "level"])
 def test_another_entry_is_another_judgement(tmp_path, field):
     write(Ledger(tmp_path))
     other = Entry(**{**ENTRY.__dict__, field: "another"})

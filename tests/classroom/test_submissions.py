@@ -567,6 +567,17 @@ def test_a_kernel_in_a_cell_of_its_own_counts_over_the_given_one():
     assert made.sources["step05-tilelang"] == KERNEL
 
 
+@pytest.mark.parametrize(
+    "own, below, counts",
+    [("order", "blank", 1), ("write", "blank", 1), ("write", "order", 0), ("order", "order", 0)],
+)
+def test_a_kernel_at_a_higher_level_counts_over_the_one_with_the_id(own, below, counts):
+    texts = [f"# level: {own}\n{OWN}", f"# level: {below}\n{OWN}"]
+    made = of(notebook(cell(texts[0], "step05-tilelang"), cell(texts[1]), CHECK, cell(KERNEL, "step05-cute")))
+    assert made.sources["step05-tilelang"] == texts[counts]
+    assert any("is at a lower level" in text for text in made.findings) is bool(counts)
+
+
 def completed(source, *above):
     """A notebook's exercise with cells above it, run as it was taken; what ``gemm`` answers, and the text."""
     made = of(

@@ -63,3 +63,21 @@ def test_the_pictures_of_a_notebook_come_with_their_bytes():
 def test_a_notebook_without_pictures_has_none(folder):
     (folder / "05_pipeline.ipynb").write_text('{"cells": [{"cell_type": "markdown", "source": ["none"]}]}')
     assert strip.pictures("05", folder) == strip.pictures("99", folder) == ""
+
+
+def test_a_star_for_each_exercise_from_a_blank_page(folder):
+    checks = [{"name": "results", "passed": True, "points": 4, "max_points": 4, "detail": ""}]
+    blank = ENTRY | {"level": "blank", "checks": checks}
+    for entries, stars in (
+        ([ENTRY], ""),
+        ([blank], "\u2605"),
+        ([blank, blank | {"dsl": "tilelang"}], "\u2605" * 2),
+    ):
+        (folder / "progress.json").write_text(json.dumps({"provenance": {}, "entries": entries}))
+        assert f">05{stars}</a>" in strip.markup("05", folder)
+        assert (f" {stars} from a blank page" in strip.text("05", folder)) is bool(stars)
+
+
+def test_a_step_says_how_to_get_another_level():
+    assert 'level("05", "tilelang", "order")' in strip.other_levels("05")
+    assert [strip.other_levels(here) for here in ("00", "01b", "13", "")] == [""] * 4

@@ -3,6 +3,7 @@
 import json
 import math
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
@@ -46,6 +47,27 @@ def test_better_or_equal_replaces_and_worse_does_not(file):
         progress.keep(verdict(points), None, file)
         assert progress.find(progress.read(file), "step04", "tilelang")["receipt"] == [["wgmma", receipt]]
     assert len(progress.read(file)["entries"]) == 1
+
+
+def test_of_as_many_points_those_from_a_blank_page_stay(file):
+    for level, points, kept in (
+        ("write", 9, "write"),
+        ("blank", 9, "blank"),
+        ("write", 9, "blank"),
+        ("write", 10, "write"),
+    ):
+        progress.keep(replace(verdict(points), level=level), None, file)
+        assert progress.find(progress.read(file), "step04", "tilelang")["level"] == kept
+
+
+def test_an_entry_without_a_level_is_read(file):
+    progress.keep(verdict(9), None, file)
+    entries = json.loads(file.read_text())
+    del entries["entries"][0]["level"]
+    file.write_text(json.dumps(entries))
+    assert progress.find(progress.read(file), "step04", "tilelang")["points"] == 9
+    progress.keep(replace(verdict(9), level="blank"), None, file)
+    assert progress.find(progress.read(file), "step04", "tilelang")["level"] == "blank"
 
 
 def test_points_add_up_by_dsl(file):

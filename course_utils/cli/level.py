@@ -1,0 +1,104 @@
+"""``course level``: exercises at another level, in the notebooks' files; a learner's work is kept beside."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+from itertools import count
+from pathlib import Path
+
+from rich.console import Console
+
+from course_utils.cli.lab import ROOT
+from course_utils.cli.terminal import say
+from course_utils.compile.factory import DSLS
+from course_utils.grading import exercises, levels, steps
+
+_EXERCISE = re.compile(r"(step\d\d)-(\w+)")
+
+
+def level(options: argparse.Namespace, console: Console) -> int:
+    """Write the exercises of some steps, or of all, at a level. An exercise that is at it already stays.
+
+    Raises ValueError for no such step and where a notebook cannot be read, CompileError where there is no
+    solution to cut from, and OSError.
+    """
+    wanted = [_step(name) for name in options.step] or list(steps.STEPS)
+    given = {
+        f"{step}-{dsl}": exercises.given(step, dsl, options.level, options.seed)
+        for step in wanted
+        for dsl in ([options.dsl] if options.dsl else DSLS)
+    }
+    books = [(path, _read(path)) for path in sorted((ROOT / "notebooks").glob("*.ipynb"))]
+    total = 0
+    for path, notebook in books:
+        changed = _changed(notebook["cells"], given, options.level)
+        for name, written in changed:
+            if written.strip():
+                say(console, f"what you wrote in {name} is in {_keep(path.parent, name, written)}")
+        if changed:
+            fresh = path.with_suffix(".new")
+            fresh.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+            os.replace(fresh, path)
+        total += len(changed)
+    say(console, f"{total} exercises are now at level {options.level}; reload the notebooks that are open")
+    return 0
+
+
+def _step(name: str) -> str:
+    """ "step05" of "05", "5" or "step05"."""
+    step = f"step{int(name):02}" if name.isdecimal() else name
+    if step not in steps.STEPS:
+        raise ValueError(f"there is no step {name!r}; the steps are {', '.join(steps.STEPS)}")
+    return step
+
+
+def _read(path: Path) -> dict:
+    """A notebook. Raises ValueError."""
+    try:
+        notebook = json.loads(path.read_text(encoding="utf-8"))
+        for cell in notebook["cells"]:
+            _name(cell), "".join(cell["source"])
+        return notebook
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path.name} is not a notebook: {error}") from error
+
+
+def _name(cell: dict) -> str:
+    """The id of an exercise; "" of any other cell."""
+    name = cell["metadata"].get("nbgrader", {}).get("grade_id", "")
+    return name if _EXERCISE.fullmatch(name) else ""
+
+
+def _changed(cells: list[dict], given: dict[str, str], level: str) -> list[tuple[str, str]]:
+    """Write what is ``given`` into its cells. Returns those that were at another level, by name, each with
+    what a learner wrote there, "" for nothing.
+    """
+    changed = []
+    for cell in cells:
+        name, source = _name(cell), "".join(cell["source"])
+        if name not in given or levels.of_source(source) == level:
+            continue
+        untouched = cell["metadata"].get("course", {}).get("generated") == exercises.digest(source)
+        changed.append((name, "" if untouched else source))
+        cell["source"] = given[name].splitlines(keepends=True)
+        cell["outputs"], cell["execution_count"] = [], None
+        cell["metadata"]["course"] = {"generated": exercises.digest(given[name])}
+    return changed
+
+
+def _keep(folder: Path, name: str, source: str) -> Path:
+    """A new file beside the notebooks with what a learner wrote. ``course grade`` takes it for work kept
+    aside: it counts where the cell is still open.
+    """
+    for number in count(1):
+        path = folder / f"{name.replace('-', '_')}_old{number}.py"
+        try:
+            with open(path, "x", encoding="utf-8") as file:
+                file.write(source + "\n")
+            return path
+        except FileExistsError:
+            continue
+    raise AssertionError("unreachable")
