@@ -601,28 +601,6 @@ def located(answer: Answer) -> Answer:
     return replace(answer, diagnosis=" ".join(both))
 
 
-def shared_rows(answer: Answer, artifact: Artifact) -> Answer:
-    """A wrong answer whose cause is the MMA's layout, in CuTe DSL: two warpgroups multiply the same rows, or
-    write the same part of D. Where the layout has two of them below each other it is not.
-    """
-    line = lines.below(r"make_tiled_mma\(", artifact)
-    if artifact.threads <= 2 * WARPGROUP_THREADS or not line or re.search(r"\(2,\s*1,\s*1\)", line):
-        return answer
-    first = answer.findings[0] if answer.findings else None
-    if first is None and (found := re.search(r"D\[64:128, .*? holds A\[0:64\]", answer.diagnosis)):
-        text = f"Both consumer warpgroups multiply the same rows ({found[0]}...)"
-        told = answer.diagnosis
-    elif first is not None and (found := re.search(_SAME_PLACE, first["text"])):
-        if int(found[1]) // 4 == int(found[2]) // 4:
-            return answer
-        text = "Two warpgroups write the same part of the tile, and none writes the rest"
-        told = f"{first['text']} ({first['where']})"
-    else:
-        return answer
-    text += f": how many 64 rows of it does the MMA give to each?{line}"
-    return replace(answer, findings=(), diagnosis=text, remarks=(*answer.remarks, told))
-
-
 def at_the_edge(answer: Answer, artifact: Artifact) -> Answer:
     """A wrong answer of a kernel whose tiles may hang over D's edge, with what leaves a part of it out: TMA
     that brings zeros from outside, and drops what is stored there, is then as it should be.
@@ -655,6 +633,28 @@ def at_the_edge(answer: Answer, artifact: Artifact) -> Answer:
     if not told:
         return answer
     return replace(answer, diagnosis=told, remarks=(*answer.remarks, answer.diagnosis))
+
+
+def shared_rows(answer: Answer, artifact: Artifact) -> Answer:
+    """A wrong answer whose cause is the MMA's layout, in CuTe DSL: two warpgroups multiply the same rows, or
+    write the same part of D. Where the layout has two of them below each other it is not.
+    """
+    line = lines.below(r"make_tiled_mma\(", artifact)
+    if artifact.threads <= 2 * WARPGROUP_THREADS or not line or re.search(r"\(2,\s*1,\s*1\)", line):
+        return answer
+    first = answer.findings[0] if answer.findings else None
+    if first is None and (found := re.search(r"D\[64:128, .*? holds A\[0:64\]", answer.diagnosis)):
+        text = f"Both consumer warpgroups multiply the same rows ({found[0]}...)"
+        told = answer.diagnosis
+    elif first is not None and (found := re.search(_SAME_PLACE, first["text"])):
+        if int(found[1]) // 4 == int(found[2]) // 4:
+            return answer
+        text = "Two warpgroups write the same part of the tile, and none writes the rest"
+        told = f"{first['text']} ({first['where']})"
+    else:
+        return answer
+    text += f": how many 64 rows of it does the MMA give to each?{line}"
+    return replace(answer, findings=(), diagnosis=text, remarks=(*answer.remarks, told))
 
 
 def asks_for_own(requires: Iterable[str], artifact: Artifact) -> bool:

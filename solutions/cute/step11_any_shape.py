@@ -63,8 +63,8 @@ def gemm(M, N, K, plan=None):
         cute.arch.fence_view_async_shared()
         team.arrive_and_wait()
         if warp_idx == 4:
-            row, n = panels(tile, rows, columns, panel)
-            corner = (row * cluster + rank) * block_M, n * block_N + first
+            row, column = panels(tile, rows, columns, panel)
+            corner = (row * cluster + rank) * block_M, column * block_N + first
             box = cute.local_tile(cute.domain_offset(corner, D), (block_M, epi_N), (0, 0))
             D_tile, one = cute.group_modes(D_shared, 0, 2), cute.make_layout(1)
             D_src, D_dst = cpasync.tma_partition(

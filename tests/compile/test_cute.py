@@ -806,7 +806,7 @@ print(re.findall(r"[.]target ([a-z0-9_]+)", a.ptx), "wgmma" in a.ptx)"""
 
 
 def test_no_solution_uses_a_deprecated_name(tmp_path):
-    """Three that call all that the ten call and, lest the count be 0 by chance, a kernel that uses two."""
+    """Four that call all that the others call and, lest the count be 0 by chance, a kernel that uses two."""
     script = """
 import sys, warnings
 from course_utils.compile import load as loading
@@ -825,7 +825,7 @@ for path, M, N, K in zip(*[iter(sys.argv[1:])] * 4):
     (tmp_path / "deprecated.py").write_text(DEPRECATED)
     arguments = []
     calls = {step: _calls(loading.solution_path(step, "cute")) for step in steps.STEPS}
-    some = ("step03", "step04", "step10")
+    some = ("step03", "step04", "step10", "step11")
     assert set().union(*calls.values()) == set().union(*(calls[step] for step in some))
     for step in some:
         arguments += [loading.solution_path(step, "cute"), *steps.find(step).check_sizes[0]]

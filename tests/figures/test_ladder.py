@@ -308,3 +308,21 @@ def test_leaves_pyplot_and_the_kernel_libraries_alone():
         cwd=Path(__file__).parents[2],
     )
     assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_peers_are_marks_behind_the_last_rung_with_their_names():
+    timing = {"mode": "burst", "size": [4096] * 3, "tflops": 750.0, "cublas_tflops": 760.0, "ratio": 0.99}
+    peers = [{"peer": "cublaslt", **timing}, {"peer": "nobody", **timing}]
+    figure = ladder(synthetic() | {"peers": peers, "also": ["peers: NVIDIA H200, 2026-01-03"]})
+    labels = [t.get_text() for t in figure.axes[0].get_xticklabels()]
+    assert labels[-2:] == ["11\nany shape", "peers"]
+    marks = [line for line in figure.axes[0].lines if line.get_marker() == "^"]
+    assert [tuple(line.get_ydata()) for line in marks] == [(750.0,)]
+    assert not [line for line in figure.axes[1].lines if line.get_marker() == "^"]
+    said = texts(figure)
+    assert "cublasLt's best" in said and "CUTLASS" not in said
+    assert any("peers: NVIDIA H200" in text for text in said)
+
+
+def test_without_peers_the_last_place_is_step_11():
+    assert ladder(synthetic()).axes[0].get_xticklabels()[-1].get_text() == "11\nany shape"

@@ -89,7 +89,7 @@ def test_blank_holds_no_line_of_the_kernel(step_id, dsl):
     given = exercises.given(step_id, dsl, "blank")
     hidden = {line.strip() for place in places(step_id, dsl, "blank") for line in place.lines if line.strip()}
     kept = code(given)
-    inside = {")", "}", "]", "else:"}
+    inside = {")", "}", "]", "else:", "if warp_idx == 4:"}  # of step 11, by helpers too
     assert not {line.strip() for line in kept} & (hidden - inside)
     assert max(map(len, given.split("\n"))) <= exercises.WIDTH
     assert all(phrase.split()[0] in given for phrase in exercises.asked_for(step_id))

