@@ -43,6 +43,7 @@ from course_utils.grading import gemm as gemms
 from course_utils.grading import maps, steps
 from course_utils.grading.going import Told
 from course_utils.grading.verdict import Verdict, as_html, interrupted
+from course_utils.problems import PROBLEMS
 from course_utils.ptx import receipts
 from course_utils.recordings import measured, progress
 from course_utils.run import backends, client
@@ -52,7 +53,7 @@ warnings.filterwarnings("ignore", message="IProgress not found")
 
 _shell = get_ipython()
 if _shell is not None:  # a check before its cell has run is told so: no NameError
-    for _name in ("gemm", "copy", "mend"):
+    for _name in sorted({problem.function for problem in PROBLEMS.values()} | {"mend"}):
         _shell.user_ns.setdefault(_name, NotYet(_name))
 
 backends.warm_up()  # the emulator imports its libraries while the notebook imports a DSL
@@ -132,8 +133,8 @@ def _at_work(doing: str, failed: str, not_compiled: str = "") -> Iterator[Place]
 
 
 def check(step: str, gemm: object, dsl: str = "tilelang") -> float:
-    """Grade ``gemm(M, N, K)`` as a step's kernel, show the verdict, keep it in progress.json, and return the
-    points.
+    """Grade ``gemm(M, N, K)`` as a step's kernel, or what else a task asks for, show the verdict, keep it in
+    progress.json, and return the points.
 
     ``dsl`` is ``"tilelang"`` or ``"cute"``. Raises nothing.
     """
@@ -270,11 +271,13 @@ def ladder(step: str | None = None) -> None:
 
         kept = progress.read()
         mine = kept | {"entries": [e for e in kept["entries"] if e["step"] in steps.STEPS]}
-        cases = sum(e["points"] for e in kept["entries"] if e["step"] not in steps.STEPS)
+        tasks = sum(e["points"] for e in kept["entries"] if e["step"] in steps.TASKS)
+        cases = sum(e["points"] for e in kept["entries"] if e["step"] not in steps.STEPS) - tasks
         timed = any(e["timings"] for e in mine["entries"])
         place.shows(plots.ladder(measured.load(), mine if timed else None, step))
         reached = [f"{name} {progress.points(mine, dsl):g} of 100" for dsl, name in steps.DSL_NAMES.items()]
         reached += [f"TMA cases {cases:g}"] if cases else []
+        reached += [f"tasks {tasks:g}"] if tasks else []
         _say(
             f"Your points so far: {', '.join(reached)}."
             + ("" if timed else " TFLOP/s are recorded, not yours: nothing was timed on this machine yet.")
@@ -305,7 +308,8 @@ def receipt(step: str, gemm: object = None, dsl: str = "tilelang") -> None:
 
 
 def _compiled_receipt(step: str, gemm: object, dsl: str) -> dict[str, str]:
-    artifact = compile_factory(gemm, dsl, steps.find(step).emulated[0][0])
+    row = steps.find(step)
+    artifact = compile_factory(gemm, dsl, row.emulated[0][0], row.problem)
     return dict(receipts.table(receipts.read_ptx(artifact.ptx), artifact))
 
 

@@ -20,6 +20,7 @@ from course_utils.artifact import TensorMap
 from course_utils.compile import child, factory, guard, load
 from course_utils.compile.errors import CompileError
 from course_utils.compile.load import load_factory_source
+from course_utils.problems import PROBLEMS
 from course_utils.run.protocol import write_block
 
 # what a notebook of the course has in another cell than the exercise's, or in every one
@@ -31,7 +32,8 @@ OTHER = {"cute": "tilelang", "tilelang": "cutlass"}  # by language, the package 
 # seconds, more than there are: the clock that counts is outside, and knows who was kept from a processor
 OWN_CLOCK = 3600.0
 NO_FILE = "/no-file/"  # where compile.load keeps a source that is in no file
-NAMES = {"gemm": "gemm", "copy": "copy", "maps": "mend"}  # what an exercise of each kind defines
+# what an exercise of each kind defines
+NAMES = {name: problem.function for name, problem in PROBLEMS.items()} | {"maps": "mend"}
 
 
 class Nothing:

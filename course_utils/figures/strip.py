@@ -27,12 +27,12 @@ def title(name: str) -> str:
 def most(number: str) -> float:
     """The points of all exercises of a notebook."""
     own = [name.partition("-")[0] for name in steps.EXERCISES]
-    return sum(steps.points_of(name) for name in own if name[4:6] == number)
+    return sum(steps.points_of(name) for name in own if steps.notebook_of(name) == number)
 
 
 def reached(kept: dict, number: str) -> float:
     """Your points in a notebook, of ``progress.read()``."""
-    return sum(entry["points"] for entry in kept["entries"] if entry["step"][4:6] == number)
+    return sum(entry["points"] for entry in kept["entries"] if steps.notebook_of(entry["step"]) == number)
 
 
 def text(here: str, folder: Path) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from course_utils.artifact import TensorMap
+from course_utils.problems import PROBLEMS
 
 DSL_NAMES = {"tilelang": "TileLang", "cute": "CuTe DSL"}  # as people write them
 
@@ -44,7 +45,8 @@ class Step:
 
     ``label`` stands where there is little room. ``speed_floor`` is the least share of cuBLAS's TFLOP/s at
     4096, burst; None where one CTA computes one tile, or speed is not the point. ``whole`` kernels give no
-    points while any part fails: a kernel to repair would have some as it is given. ``owned`` says what the
+    points while any part fails: a kernel to repair would have some as it is given. ``problem`` is of
+    ``problems.PROBLEMS``: what it computes. ``owned`` says what the
     author of each DSL decides anew; what the other one's author does not name, its compiler decides.
     """
 
@@ -59,6 +61,7 @@ class Step:
     emulated: tuple[tuple[tuple[int, int, int], tuple[int, ...] | None], ...] = EMULATED
     speed_floor: float | None = None
     whole: bool = False
+    problem: str = "gemm"
     owned: dict[str, str] = field(default_factory=dict, hash=False)
 
 
@@ -151,6 +154,16 @@ GEMM_CASES["case15"] = Step(
 )
 
 
+# Tasks that no text has solved, after the notebooks of the ladder: their points are their own.
+# fmt: off
+TASKS: dict[str, Step] = {task.id: task for task in (
+    Step("task05a", "bias and ReLU in the epilogue", 10, (*_RING, "grid grows"), problem="bias and relu"),
+    Step("task05c", "B stored K x N", 10, (*_RING, "grid grows"), problem="B K x N"),
+)}
+# fmt: on
+TASK_DSLS: dict[str, tuple[str, ...]] = {}  # of a task that not both DSLs have
+
+
 @dataclass(frozen=True)
 class CopyCase:
     """A kernel that copies X to Y through shared memory.
@@ -166,6 +179,7 @@ class CopyCase:
     load: str = "tensor TMA"
     store: str = "tensor TMA"
     one_load: bool = False
+    problem: str = "copy"
 
 
 COPY_CASES = {
@@ -215,23 +229,33 @@ EXERCISES = (
     *("case12-tilelang", "case12-cute"),
     *(f"{name}-{dsl}" for name, (_, dsl) in REPAIRS.items()),
     *("case14-cute", "case15-tilelang", "case15-cute"),
+    *(f"{name}-{dsl}" for name in TASKS for dsl in TASK_DSLS.get(name, DSL_NAMES)),
 )
 
 
+def notebook_of(name: str) -> str:
+    """The number of the notebook that a step, a case or a task stands in: "05" of step05, "05b" of
+    task05a.
+    """
+    return f"{name[4:6]}b" if name in TASKS else name[4:6]
+
+
 def find(step_id: str) -> Step:
-    """The step of this id, or the case with a GEMM kernel. Raises ValueError, naming the steps there are."""
-    if step_id not in STEPS | GEMM_CASES:
+    """The step of this id, the case with a GEMM kernel, or the task. Raises ValueError, naming the steps
+    there are.
+    """
+    if step_id not in STEPS | GEMM_CASES | TASKS:
         raise ValueError(f"there is no step {step_id!r}; the steps are {', '.join(STEPS)}")
-    return (STEPS | GEMM_CASES)[step_id]
+    return (STEPS | GEMM_CASES | TASKS)[step_id]
 
 
 def row(name: str) -> Step | CopyCase | MapCase:
-    """The row of a step or a case. Raises KeyError."""
-    return (STEPS | GEMM_CASES | COPY_CASES | MAP_CASES)[name]
+    """The row of a step, a case or a task. Raises KeyError."""
+    return (STEPS | GEMM_CASES | TASKS | COPY_CASES | MAP_CASES)[name]
 
 
 def points_of(name: str) -> int:
-    """What a step or a case is worth. Raises KeyError."""
+    """What a step, a case or a task is worth. Raises KeyError."""
     return row(name).points
 
 
@@ -246,6 +270,12 @@ def parts_of(step: Step | CopyCase) -> dict[str, float]:
 def part_points(step: Step, part: str) -> float:
     """Points of one part of a step."""
     return parts_of(step)[part]
+
+
+def function_of(name: str) -> str:
+    """The name of the function that an exercise on this step, case or task defines. Raises KeyError."""
+    found = row(name)
+    return "mend" if isinstance(found, MapCase) else PROBLEMS[found.problem].function
 
 
 def trace_size(name: str) -> tuple[int, int, int]:

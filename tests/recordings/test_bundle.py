@@ -52,7 +52,7 @@ ret;
 """
 
 
-def artifact(_factory, dsl, size):
+def artifact(_factory, dsl, size, kind="gemm"):
     """Stands in for a compiler: launches nothing, but is whole and of this size."""
     M, N, K = size
     tensors = (Tensor("A", (M, K), "float16"), Tensor("B", (N, K), "float16"), Tensor("D", (M, N), "float16"))
@@ -129,6 +129,7 @@ def carried():
     return [
         PACKAGE / "__init__.py",
         PACKAGE / "artifact.py",
+        PACKAGE / "problems.py",
         *(path for package in bundle.PACKAGES for path in (PACKAGE / package).rglob("*.py")),
     ]
 
