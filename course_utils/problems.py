@@ -101,6 +101,11 @@ def _bias(M: int, N: int, K: int) -> tuple[Tensor, ...]:
     return A, B, half("bias", N), D
 
 
+def _twice(M: int, N: int, K: int) -> tuple[Tensor, ...]:
+    A, B, _ = _gemm(M, N, K)
+    return A, B, Tensor("D_fp32", (M, N), "float32"), Tensor("D_bf16", (M, N), "bfloat16")
+
+
 def _as_rows(bias: torch.Tensor, M: int) -> torch.Tensor:
     return bias.repeat(-(-M // len(bias)))[:M, None]
 
@@ -158,6 +163,7 @@ PROBLEMS = {
                 ),
             ),
         ),
+        Problem("D in two types", "M, N, K", _twice, lambda A, B: (product(A, B),) * 2, outputs=2),
         Problem(
             "B K x N",
             "M, N, K",

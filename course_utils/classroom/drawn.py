@@ -65,8 +65,10 @@ def signs(seed: str) -> int:
 
 def _size(size: tuple[int, int, int], draws: random.Random) -> tuple[int, int, int]:
     M, N, K = size
-    if M % EXTENT or N % EXTENT:  # of a step with one tile: it has no other
+    if M < EXTENT or N < EXTENT:  # of a step with one tile: it has no other
         return M, N, _depth(K, draws)
+    rest = M % EXTENT and draws.randrange(1, EXTENT // 2)  # of a ragged M
+    M -= M % EXTENT
     tiles = M * N // EXTENT**2
     slim = max(SLIM, M / N, N / M)
     most = max(tiles + 1, int(MORE * tiles))
@@ -76,7 +78,8 @@ def _size(size: tuple[int, int, int], draws: random.Random) -> tuple[int, int, i
         for n in range(max(2, -(-tiles // m)), most // m + 1)
         if m != n and 1 / slim <= m / n <= slim
     ]
-    return *draws.choice(found), _depth(K, draws)
+    m, n = draws.choice(found)
+    return m + rest, n, _depth(K, draws)
 
 
 def _depth(K: int, draws: random.Random) -> int:

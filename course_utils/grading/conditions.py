@@ -479,6 +479,19 @@ PROPERTIES = {
         0.5,
         (Family.BULK_WAIT,),
     ),
+    "cut by TMA": Property(
+        "the last rows of D in a tile like all others: TMA leaves out what lies past the last row, and no "
+        "tile is moved up over its neighbour",
+        "stores of the last row that TMA cuts",
+        "stores of the last row",
+        _of("stores of the last row that TMA cuts", "stores of the last row", "stores of the last row"),
+    ),
+    "256 x 128": Property(
+        "a tile of 256 x 128: each stage has 256 rows of A and 128 of B",
+        "K tiles of 256 and 128 rows",
+        "K tiles of A and B",
+        _of("K tiles of 256 and 128 rows", "K tiles of A and B", "K tiles"),
+    ),
     "two consumers": Property(
         "two consumer warpgroups that multiply in every CTA",
         "CTAs with two consumers",

@@ -156,9 +156,16 @@ GEMM_CASES["case15"] = Step(
 
 # Tasks that no text has solved, after the notebooks of the ladder: their points are their own.
 # fmt: off
+_RAGGED = ((4805, 2304, 192), FIRST_AND_LAST), ((459, 512, 1152), None), ((1490, 1792, 64), None)
 TASKS: dict[str, Step] = {task.id: task for task in (
     Step("task05a", "bias and ReLU in the epilogue", 10, (*_RING, "grid grows"), problem="bias and relu"),
+    Step("task05b", "D in fp32 and in bf16", 10, (*_RING, "grid grows"), problem="D in two types"),
     Step("task05c", "B stored K x N", 10, (*_RING, "grid grows"), problem="B K x N"),
+    Step("task08a", "a ragged M", 10, (*_DEEP, "cut by TMA"), emulated=_RAGGED,
+         check_sizes=((9601, 7680, 320), (717, 1280, 576), (1790, 768, 384), (1291, 2304, 1088), (4805, 3840, 64))),
+    Step("task10a", "a 256 x 128 tile", 10,
+         (*_CLUSTER, "three warpgroups", "two consumers", "stores in flight", "256 x 128"),
+         emulated=MULTI_CONSUMER, speed_floor=0.85),
 )}
 # fmt: on
 TASK_DSLS: dict[str, tuple[str, ...]] = {}  # of a task that not both DSLs have

@@ -227,18 +227,11 @@ def _diagnose(
         if mistaken:
             parts.insert(0, mistaken)
         elif typical < 0.02:
-            parts.append(_small_errors(norm, "", D.dtype))
+            at = 0 if D.dtype == torch.float32 else len(parts)
+            parts.insert(at, _small_errors(norm, "", D.dtype))
         elif operands and (story := _operand_story(D, *operands, computed)):
             parts.insert(0, story)
-        elif story := (
-            operands
-            and _tile_story(D, *operands, ref, computed, n_unwritten > 0)
-            or operands
-            and _zero_story(D, computed)
-            or _moved_story(D, ref, computed)
-            or operands
-            and _k_story(D, *operands, computed)
-        ):
+        elif story := _story(D, operands, ref, computed, n_unwritten > 0):
             # what the values tell comes before where they are, and after what was never written
             parts.insert(1 if n_unwritten and _MIRROR not in story else 0, story)
             if n_unwritten and corner and _STORE in story:
@@ -249,13 +242,33 @@ def _diagnose(
     return " ".join(parts)
 
 
+def _story(
+    D: torch.Tensor,
+    operands: tuple[torch.Tensor, torch.Tensor] | None,
+    ref: torch.Tensor,
+    computed: torch.Tensor,
+    gaps: bool,
+) -> str:
+    """What the first wrong tile holds instead; without the operands of a product, whether it was moved."""
+    if operands is None:
+        return _moved_story(D, ref, computed)
+    return (
+        _tile_story(D, *operands, ref, computed, gaps)
+        or _zero_story(D, computed)
+        or _moved_story(D, ref, computed)
+        or _k_story(D, *operands, computed)
+    )
+
+
 def _small_errors(norm: float, lead: str, dtype: torch.dtype) -> str:
-    told = f"{lead}the error is small everywhere (relative norm {norm:.1e}, where "
+    small = "The error is small" if not lead else f"{lead}the error is small"
     if dtype == torch.float32:
-        return f"{told}fp32 sums have less than 1e-6): were the sums rounded on their way to D?"
+        told = f"{small} everywhere (relative norm {norm:.1e}, where fp32 sums have less than 1e-6)"
+        return f"{told}: were the sums rounded on their way to D?"
     name, usual = ("bf16", "1.6e-3") if dtype == torch.bfloat16 else ("fp16", "2e-4")
     return (
-        f"{told}rounding fp32 to {name} gives {usual}): "
+        f"{lead}the error is small everywhere (relative norm {norm:.1e}, where rounding fp32 to {name} gives "
+        f"{usual}): "
         "the sum itself lost precision. Is the accumulator fp32?"
     )
 

@@ -15,7 +15,7 @@ warps = 4
 def gemm(M, N, K):
     """D = relu(A @ B^T + bias), where bias has N numbers: one for each column of D.
 
-    - The host function takes A (M, K), B (N, K), bias (N,) and D (M, N), in this order, all fp16.
+    - The host function takes A (M, K), B (N, K), bias (N,) and D (M, N), in this order: fp16.
     - Add and compare in fp32: round once, on the way to D.
     - A and B come, and D leaves, as in your step 5: by TMA, through a ring of two.
     """

@@ -15,7 +15,7 @@ warps = 4
 def gemm(M, N, K):
     """D = A @ B, where B is stored K x N: a row of B has one number for each column of D.
 
-    - The host function takes A (M, K), B (K, N) and D (M, N), in this order, all fp16, row by row.
+    - The host function takes A (M, K), B (K, N) and D (M, N), in this order: fp16, row by row.
     - No thread moves a number of A or B: TMA brings the tile, and `wgmma` reads it where it
       landed.
     - All else as in your step 5: a ring of two, D by TMA.
@@ -106,7 +106,7 @@ def gemm(M, N, K):
         swizzle = warpgroup.SmemLayoutAtomKind.K_SW128
         atom = warpgroup.make_smem_layout_atom(swizzle, cutlass.Float16)
         layout_A = cute.tile_to_shape(atom, (block_M, block_K, ring), order=(0, 1, 2))
-        # along N now: the atom's contiguous mode is N, and atoms follow each other along K first
+        # along N now: the atom's contiguous mode is N, and atoms follow each other along K
         along_N = warpgroup.SmemLayoutAtomKind.MN_SW128
         atom_B = warpgroup.make_smem_layout_atom(along_N, cutlass.Float16)
         layout_B = cute.tile_to_shape(atom_B, (block_N, block_K, ring), order=(1, 0, 2))

@@ -9,7 +9,7 @@ num_stages, ring = 2, 4
 def gemm(M, N, K):
     """D = A @ B, where B is stored K x N: a row of B has one number for each column of D.
 
-    - The kernel takes A (M, K), B (K, N) and D (M, N), in this order, all fp16, row by row.
+    - The kernel takes A (M, K), B (K, N) and D (M, N), in this order: fp16, row by row.
     - No thread moves a number of A or B: TMA brings the tile, and `wgmma` reads it where it
       landed.
     - All else as in your step 5: a ring of two, D by TMA.

@@ -7,7 +7,7 @@ import pytest
 
 from course_utils.artifact import Allocation, Tensor
 from course_utils.grading.conditions import CONDITIONS, OWN, PROPERTIES, located, outside, told
-from course_utils.grading.steps import GEMM_CASES, STEPS
+from course_utils.grading.steps import GEMM_CASES, STEPS, TASKS
 from course_utils.ptx.families import Family
 from course_utils.ptx.receipts import Receipt
 from course_utils.run.emulator.facts import COUNTED
@@ -102,11 +102,9 @@ def test_empty_grid_is_neither_persistent_nor_covering():
 
 
 def test_every_condition_is_some_steps_and_every_name_is_a_condition():
-    assert {name for step in (STEPS | GEMM_CASES).values() for name in (*step.requires, *step.forbids)} == {
-        *CONDITIONS,
-        *PROPERTIES,
-        OWN,
-    }
+    assert {
+        name for step in (STEPS | GEMM_CASES | TASKS).values() for name in (*step.requires, *step.forbids)
+    } == {*CONDITIONS, *PROPERTIES, OWN}
 
 
 def test_words():

@@ -71,7 +71,7 @@ def test_readme_gives_a_notebook_the_points_of_its_checks(number, path, points):
     names = [cell["metadata"].get("nbgrader", {}).get("grade_id", "").split("-") for cell in cells]
     checks = Counter(name[0] for name in names if name[-1] == "check")
     assert sum(steps.points_of(name) * count for name, count in checks.items()) == worth(points)
-    assert {name[4:6] for name in checks} <= {number}
+    assert {steps.notebook_of(name) for name in checks} <= {number}
 
 
 @pytest.mark.parametrize("points, total", [("5 + 5", 10), ("10", 10), ("6 x 5", 30), (" ", 0)])

@@ -18,11 +18,14 @@ DONE = [
     "03_spatial_tiling",
     "04_tma",
     "05_pipeline",
+    "05b_transfer",
     "06_persistent",
     "07_warp_specialization",
     "08_deeper_pipeline",
+    "08b_transfer",
     "09_cluster",
     "10_multi_consumer",
+    "10b_transfer",
 ]
 
 

@@ -102,6 +102,7 @@ class Fill:
     issued: list[Moment] = field(default_factory=list)
     offsets: set[int] = field(default_factory=set)
     read: set[tuple[int, int]] = field(default_factory=set)
+    rows: dict[str, dict[int, int]] = field(default_factory=dict)  # of each tensor, by where a box begins
 
     def leaves(self) -> bool:
         """Has it a load of which no wgmma has read anything?"""
@@ -188,6 +189,9 @@ class Facts:
                 fill = self._fills[code] = Fill(code)
             fill.issued.append(moment)
             fill.offsets.add(load.offset)
+            if len(load.coordinates) > 1:
+                extent = cast("TensorView", load.view).map.extents[1]
+                fill.rows.setdefault(load.view.name, {})[load.coordinates[1]] = extent
             targets.append((fill, load.offset, load.offset + load.view.extent))
         for load in loads[:1]:
             view = cast("TensorView", load.view)
@@ -255,7 +259,11 @@ class Facts:
         """
         box = zip(coordinates, view.map.dims, view.map.steps, view.map.extents, strict=True)
         for axis, (at, dim, step, count) in enumerate(box):
-            if at < 0 or at + (count - 1) * step >= dim:
+            last = at + (count - 1) * step
+            if kind == "stores" and axis == 1 and at < dim <= last + 1:
+                self.counts["stores of the last row"] += 1
+                self.counts["stores of the last row that TMA cuts"] += dim <= last
+            if at < 0 or last >= dim:
                 name = f"{kind} outside {view.name}, axis {axis}"
                 self.counts[name] += 1
                 self.counts[f"{name}, at"] = max(self.counts[f"{name}, at"], at, key=abs)
@@ -376,6 +384,13 @@ class Facts:
             stage = first.setdefault(fill.code & AGENT_MASK, fill.offsets)
             self.counts["fills"] += 1
             self.counts["fills of their barrier's stage"] += fill.offsets == stage
+            if len(fill.rows) > 1:
+                first_rows, second_rows = (
+                    sum(fill.rows.get(tensor.name, {}).values())
+                    for tensor in self.machine.artifact.tensors[:2]
+                )
+                self.counts["K tiles of A and B"] += 1
+                self.counts["K tiles of 256 and 128 rows"] += (first_rows, second_rows) == (256, 128)
 
     def _ahead(self, group: Warpgroup, tiles: list[KTile]) -> None:
         """Was a later load under way while a K tile was multiplied, a group in flight, the next tile's load

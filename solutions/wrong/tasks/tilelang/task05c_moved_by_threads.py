@@ -1,4 +1,4 @@
-"""Threads turn B's tile around on its way to shared memory: right numbers, and B without TMA."""
+"""Threads turn B's tile around on its way: right numbers, and B comes without TMA."""
 
 from course_utils.compile.load import plant
 
