@@ -165,6 +165,14 @@ PROBLEMS = {
         ),
         Problem("D in two types", "M, N, K", _twice, lambda A, B: (product(A, B),) * 2, outputs=2),
         Problem(
+            "sums added up",
+            "M, N, K",
+            lambda M, N, K: (*_gemm(M, N, K)[:2], Tensor("D", (M, N), "float32")),
+            lambda A, B: (product(A, B),),
+            operands=lambda A, B: (A, B),
+            zeroed=True,
+        ),
+        Problem(
             "B K x N",
             "M, N, K",
             lambda M, N, K: (half("A", M, K), half("B", K, N), half("D", M, N)),

@@ -182,6 +182,12 @@ CONDITIONS = {
         lambda r, a: _other_stores(r) + _line(a, *STORES),
         (Family.TENSOR_STORE,),
     ),
+    "tensor adds": Condition(
+        "TMA stores that add, `cp.reduce.async.bulk.tensor` from shared to global",
+        lambda r, a: "cp.reduce.async.bulk.tensor" in a.ptx,
+        lambda r, a: "none",
+        (Family.TENSOR_REDUCE,),
+    ),
     "expect-tx": Condition(
         "an mbarrier told how many bytes to expect, `expect_tx`",
         lambda r, a: r.expect_tx > 0,
@@ -485,6 +491,12 @@ PROPERTIES = {
         "stores of the last row that TMA cuts",
         "stores of the last row",
         _of("stores of the last row that TMA cuts", "stores of the last row", "stores of the last row"),
+    ),
+    "K shared": Property(
+        "split-K: several CTAs have a part of K each, and add their sums to the same tile of D",
+        "boxes added to by several CTAs",
+        "boxes added to",
+        _of("boxes added to by several CTAs", "boxes added to", "boxes of D"),
     ),
     "256 x 128": Property(
         "a tile of 256 x 128: each stage has 256 rows of A and 128 of B",

@@ -162,10 +162,17 @@ TASKS: dict[str, Step] = {task.id: task for task in (
     Step("task05b", "D in fp32 and in bf16", 10, (*_RING, "grid grows"), problem="D in two types"),
     Step("task05c", "B stored K x N", 10, (*_RING, "grid grows"), problem="B K x N"),
     Step("task08a", "a ragged M", 10, (*_DEEP, "cut by TMA"), emulated=_RAGGED,
-         check_sizes=((9601, 7680, 320), (717, 1280, 576), (1790, 768, 384), (1291, 2304, 1088), (4805, 3840, 64))),
+         check_sizes=((9601, 7680, 320), (717, 1280, 576), (1790, 768, 384), (1291, 2304, 1088),
+                      (4805, 3840, 64))),
     Step("task10a", "a 256 x 128 tile", 10,
          (*_CLUSTER, "three warpgroups", "two consumers", "stores in flight", "256 x 128"),
          emulated=MULTI_CONSUMER, speed_floor=0.85),
+    Step("task10b", "split-K with a reduction", 10,
+         (*_FIRST, "tensor loads", "expect-tx", "proxy fence", "operands by TMA", "two full barriers",
+          "stage barriers", "two stages used", "loads ahead", "tensor adds", "K shared"),
+         check_sizes=((256, 1280, 4160), (128, 384, 8192), (1280, 256, 1088), (384, 768, 576)),
+         emulated=(((256, 384, 1152), None), ((128, 256, 2112), None), ((384, 256, 576), None)),
+         problem="sums added up"),
 )}
 # fmt: on
 TASK_DSLS: dict[str, tuple[str, ...]] = {}  # of a task that not both DSLs have

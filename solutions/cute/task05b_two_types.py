@@ -14,7 +14,7 @@ warps = 4
 def gemm(M, N, K):
     """D_fp32 = A @ B^T, and D_bf16 the same, rounded to bf16: two outputs of one launch.
 
-    - The host function takes A (M, K), B (N, K), D_fp32 (M, N) and D_bf16 (M, N), in this order.
+    - The host function takes A (M, K), B (N, K), D_fp32 (M, N), D_bf16 (M, N), in order.
     - A and B are fp16; D_fp32 has the sums as they are, D_bf16 is rounded once.
     - Both outputs leave by TMA. All else as in your step 5.
     """

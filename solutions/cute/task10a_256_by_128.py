@@ -75,7 +75,7 @@ def gemm(M, N, K):
         stmatrix = cute.make_copy_atom(warp.StMatrix8x8x16bOp(False, 4), cutlass.Float16)
         to_shared = cute.make_tiled_copy_C_atom(stmatrix, mma)
         my_out = to_shared.get_slice(thread - 128)
-        # ((8, block_N / 16), 2, 1): eight numbers a thread for every 16 columns, of two times 64 rows
+        # ((8, block_N / 16), 2, 1): eight numbers a thread for every 16 columns, twice
         out_src = my_out.retile(out)
         out_dst = my_out.partition_D(D_shared)  # (8, 2, epi_N / 16, buffer)
         shape = ((panel, rows // panel), columns)

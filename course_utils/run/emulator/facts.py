@@ -47,6 +47,7 @@ COUNTED = {
     Family.TENSOR_LOAD,
     Family.MULTICAST_LOAD,
     Family.TENSOR_STORE,
+    Family.TENSOR_REDUCE,
     Family.BULK_LOAD,
     Family.BULK_STORE,
     Family.BULK_WAIT,
@@ -156,6 +157,7 @@ class Facts:
         self.counts: Counter[str] = Counter()
         self._stored: set[tuple[str, Coordinates]] = set()
         self._loaded: set[tuple[str, Coordinates]] = set()
+        self._added: dict[tuple[str, Coordinates], set[int]] = {}  # which CTAs added to a box
         self._first: dict[int, Coordinates] = {}  # where each CTA's first store to D begins
         self._taken: dict[int, int] = {}  # tiles of D by CTA
         self._second = False  # whether a CTA has a second tile of D
@@ -240,13 +242,16 @@ class Facts:
         """A warp that has multiplied begins to write results."""
         self._epilogues.setdefault(path.warp, []).append((path.warp.wgmma_index, self._moment(path)))
 
-    def stored(self, path: Path, view: TensorView, coordinates: Coordinates) -> None:
-        """A tensor store was issued."""
+    def stored(self, path: Path, view: TensorView, coordinates: Coordinates, adds: bool = False) -> None:
+        """A tensor store was issued, which adds or writes."""
         self._first.setdefault(path.cta.number, coordinates)
         if path.warp.multiplies and not path.warp.bulk:  # the first store of its group
             self._slice(path.warp)
         self._leaves("stores", view, coordinates, path.cta)
         elements = _elements(view, coordinates)
+        if adds:
+            self._added.setdefault((view.name, coordinates), set()).add(path.cta.number)
+            return
         self.counts["elements stored by TMA"] += elements
         key = view.name, coordinates
         if elements and key not in self._stored:
@@ -333,6 +338,8 @@ class Facts:
         others = any(counts[f"ran {name}"] for name in ("GLOBAL_LOAD", "CP_ASYNC", "BULK_LOAD"))
         through = 0 if others else counts["operands in registers"]  # of tiles that ldmatrix read
         counts["operands by TMA alone"] = counts["operands by TMA"] + through
+        counts["boxes added to"] = len(self._added)
+        counts["boxes added to by several CTAs"] = sum(len(ctas) > 1 for ctas in self._added.values())
         self._panels()
         self._rounds()
         counts["runs"] = 1
