@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     import torch
 
 LARGE = 1 << 22  # elements of a product
+GROUPS, GROUP_ROWS = 4, 128  # of a grouped GEMM; what the rows of a group are a multiple of
 COUNTS = {2: "two", 3: "three", 4: "four", 5: "five"}
 # of a sum of K products of N(0, 1) numbers in fp32: the error of each addition is below 2^-24 of a partial
 # sum of size sqrt(K); wgmma truncates rather than rounds and keeps a few bits less, hence 2^-20
@@ -106,6 +108,41 @@ def _twice(M: int, N: int, K: int) -> tuple[Tensor, ...]:
     return A, B, Tensor("D_fp32", (M, N), "float32"), Tensor("D_bf16", (M, N), "bfloat16")
 
 
+def _groups(M: int, N: int, K: int) -> tuple[Tensor, ...]:
+    A, _, D = _gemm(M, N, K)
+    return A, half("B", GROUPS, N, K), Tensor("offsets", (GROUPS + 1,), "int32"), D
+
+
+def _normal_or_offsets(
+    tensor: Tensor, others: tuple[Tensor, ...], generator: torch.Generator, device: str
+) -> torch.Tensor:
+    """For int32 where each group's rows begin, and where the last one's end: multiples of ``GROUP_ROWS``."""
+    if tensor.dtype != "int32":
+        return normal(tensor, others, generator, device)
+    import torch
+
+    tiles = others[0].shape[0] // GROUP_ROWS
+    cuts = torch.randint(0, tiles + 1, (GROUPS - 1,), generator=generator, device=device).sort().values
+    ends = torch.tensor([0, tiles], device=device)
+    return (torch.cat((ends[:1], cuts, ends[1:])) * GROUP_ROWS).to(torch.int32)
+
+
+def _by_group(
+    of: Callable[[torch.Tensor, int], torch.Tensor], A: torch.Tensor, offsets: torch.Tensor
+) -> torch.Tensor:
+    """The rows of all groups, one below the other; ``of`` the rows of A and the number of a group."""
+    import torch
+
+    at = offsets.tolist()
+    return torch.cat([of(A[begin:end], g) for g, (begin, end) in enumerate(pairwise(at))])
+
+
+def _a_tile_late(offsets: torch.Tensor) -> torch.Tensor:
+    late = (offsets + GROUP_ROWS).clamp(max=int(offsets[-1]))
+    late[0] = 0
+    return late
+
+
 def _as_rows(bias: torch.Tensor, M: int) -> torch.Tensor:
     return bias.repeat(-(-M // len(bias)))[:M, None]
 
@@ -171,6 +208,40 @@ PROBLEMS = {
             lambda A, B: (product(A, B),),
             operands=lambda A, B: (A, B),
             zeroed=True,
+        ),
+        Problem(
+            "groups",
+            "M, N, K",
+            _groups,
+            lambda A, B, offsets: (_by_group(lambda rows, g: product(rows, B[g]), A, offsets),),
+            draw=_normal_or_offsets,
+            mistaken=(
+                ("All rows are multiplied by the first group's B.", lambda A, B, offsets: product(A, B[0])),
+                (
+                    "The first rows of a group are multiplied by the B of the group before.",
+                    lambda A, B, offsets: _by_group(
+                        lambda rows, g: product(rows, B[g]), A, _a_tile_late(offsets)
+                    ),
+                ),
+            ),
+            beside=lambda A, B, offsets, D: _multiply(A, B[0], D),  # as many operations in one GEMM
+            timed=lambda A, B, offsets: _by_group(lambda rows, g: rows @ B[g].T, A, offsets),
+        ),
+        Problem(
+            "softmax of rows",
+            "M, N",
+            lambda M, N: (half("X", M, N), half("Y", M, N)),
+            lambda X: (X.double().softmax(1),),
+            function="softmax",
+            absolute=lambda N: 2.0**-23,  # two steps of the smallest fp16 numbers
+            multiplied=0,
+            mistaken=(
+                (
+                    "Y's rows do not add up to 1: each is what it would be without the division.",
+                    lambda X: (X.double() - X.double().amax(1, keepdim=True)).exp(),
+                ),
+                ("Y's columns add up to 1, and not its rows.", lambda X: X.double().softmax(0)),
+            ),
         ),
         Problem(
             "B K x N",

@@ -14,6 +14,7 @@ from course_utils.grading.steps import CopyCase, Step
 EXTENT, BLOCK_K = 256, 64  # what M and N are multiples of, and K
 MORE = 1.12  # at most so many times the tiles of the table's size: the emulator takes as much longer
 SLIM = 3  # the longer side of D against the shorter, or what the table's size has
+ROWS = 16  # what the rows of a task without a product are a multiple of
 SHORT = 4  # K tiles; below, a K is there to be shorter than the ring, and stays
 SCHEDULES = 1 << 16
 
@@ -63,7 +64,9 @@ def signs(seed: str) -> int:
     return of(seed, "signs").randrange(1 << 31)
 
 
-def _size(size: tuple[int, int, int], draws: random.Random) -> tuple[int, int, int]:
+def _size(size: tuple[int, ...], draws: random.Random) -> tuple[int, ...]:
+    if len(size) == 2:  # rows, and how long they are
+        return size[0] + ROWS * draws.randrange(3), size[1]
     M, N, K = size
     if M < EXTENT or N < EXTENT:  # of a step with one tile: it has no other
         return M, N, _depth(K, draws)

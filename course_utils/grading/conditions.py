@@ -498,6 +498,14 @@ PROPERTIES = {
         "boxes added to",
         _of("boxes added to by several CTAs", "boxes added to", "boxes of D"),
     ),
+    "rows ahead": Property(
+        "loads ahead: while rows are computed and stored, the load of later rows is under way, and need not "
+        "wait for that store",
+        "results stored with a load ahead",
+        "results stored",
+        _of("results stored with a load ahead", "results stored", "stores that later rows follow"),
+        0.5,
+    ),
     "256 x 128": Property(
         "a tile of 256 x 128: each stage has 256 rows of A and 128 of B",
         "K tiles of 256 and 128 rows",

@@ -56,9 +56,9 @@ class Step:
     requires: tuple[str, ...]
     forbids: tuple[str, ...] = ()
     label: str = ""
-    check_sizes: tuple[tuple[int, int, int], ...] = CHECK_SIZES
+    check_sizes: tuple[tuple[int, ...], ...] = CHECK_SIZES
     timed_sizes: tuple[tuple[int, int, int], ...] = TIMED_SIZES
-    emulated: tuple[tuple[tuple[int, int, int], tuple[int, ...] | None], ...] = EMULATED
+    emulated: tuple[tuple[tuple[int, ...], tuple[int, ...] | None], ...] = EMULATED
     speed_floor: float | None = None
     whole: bool = False
     problem: str = "gemm"
@@ -164,6 +164,13 @@ TASKS: dict[str, Step] = {task.id: task for task in (
     Step("task08a", "a ragged M", 10, (*_DEEP, "cut by TMA"), emulated=_RAGGED,
          check_sizes=((9601, 7680, 320), (717, 1280, 576), (1790, 768, 384), (1291, 2304, 1088),
                       (4805, 3840, 64))),
+    Step("task08b", "a row softmax over a TMA ring", 10,
+         ("own barriers and fences", "aligned tiles", "tensor loads", "tensor stores", "expect-tx",
+          "proxy fence", "store wait", "D once", "fixed grid", "empty barriers", "four stages",
+          "stage barriers", "rows ahead"),
+         check_sizes=((9728, 512), (4864, 1024), (1280, 768), (528, 256)),
+         emulated=(((10576, 256), FIRST_AND_LAST), ((48, 768), None), ((2240, 256), (0, 1, -1))),
+         problem="softmax of rows"),
     Step("task10a", "a 256 x 128 tile", 10,
          (*_CLUSTER, "three warpgroups", "two consumers", "stores in flight", "256 x 128"),
          emulated=MULTI_CONSUMER, speed_floor=0.85),
@@ -173,9 +180,12 @@ TASKS: dict[str, Step] = {task.id: task for task in (
          check_sizes=((256, 1280, 4160), (128, 384, 8192), (1280, 256, 1088), (384, 768, 576)),
          emulated=(((256, 384, 1152), None), ((128, 256, 2112), None), ((384, 256, 576), None)),
          problem="sums added up"),
+    Step("task10d", "a grouped GEMM", 10, _DEEP, emulated=PERSISTENT, timed_sizes=((4096, 4096, 4096),),
+         speed_floor=0.60, problem="groups"),
 )}
 # fmt: on
-TASK_DSLS: dict[str, tuple[str, ...]] = {}  # of a task that not both DSLs have
+# of a task that not both DSLs have
+TASK_DSLS: dict[str, tuple[str, ...]] = {"task08b": ("tilelang",), "task10d": ("tilelang",)}
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,7 @@ NEIGHBOURS = {
         (Receipt(tensor_stores={2: 2}, bulk_commits=2), PLAIN),
         (Receipt(tensor_stores={2: 4}, bulk_commits=1), PLAIN),
     ),
+    "tensor adds": ((Receipt(), kernel(ptx="cp.reduce.async.bulk.tensor.2d ;")), (Receipt(), PLAIN)),
     "read wait": ((Receipt(bulk_waits=1, bulk_read_waits=1), PLAIN), (Receipt(bulk_waits=1), PLAIN)),
     "two full barriers": ((Receipt(mbarrier_inits=2), PLAIN), (Receipt(mbarrier_inits=1), PLAIN)),
     "empty barriers": ((Receipt(mbarrier_inits=4), PLAIN), (Receipt(mbarrier_inits=3), PLAIN)),

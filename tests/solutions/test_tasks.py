@@ -18,6 +18,7 @@ from course_utils.run.backends import Compiler, Emulator, Launch
 
 TASKS = [tuple(name.split("-")) for name in steps.EXERCISES if name.startswith("task")]
 WRONG = [(dsl, path) for dsl in DSLS for path in loading.planted(f"tasks/{dsl}").values()]
+PLACE = {"task08b_empty_not_awaited": 0}  # which launch of the table shows it, where the last does not
 OUTCOMES = {"wrong", "race", "hang", "fault", "refused", "right"}
 tasks = pytest.mark.parametrize("task, dsl", TASKS)
 wrongs = pytest.mark.parametrize("dsl, path", WRONG, ids=lambda value: getattr(value, "stem", value))
@@ -76,7 +77,7 @@ def test_a_wrong_kernel_is_found_where_it_says(dsl, path):
     wrong = loading.load_planted(path)
     assert wrong.outcome in OUTCOMES and path.stem.startswith(wrong.step)
     try:
-        at = launch(wrong.step, wrong.gemm, dsl)
+        at = launch(wrong.step, wrong.gemm, dsl, PLACE.get(path.stem, -1))
     except CompileError as error:
         assert wrong.fails == "compiles" and wrong.says in str(error)
         return

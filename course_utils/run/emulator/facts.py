@@ -170,6 +170,7 @@ class Facts:
         self._tiles: dict[Warpgroup, list[KTile]] = {}
         self._waits: dict[Warp, list[tuple[int, Moment]]] = {}  # with how many wgmmas were done
         self._epilogues: dict[Warp, list[tuple[int, Moment]]] = {}  # with how many wgmmas were issued
+        self._outputs: list[tuple[CTA, Moment]] = []  # tensor stores of CTAs that multiply nothing
         self._slices: dict[Warp, Slice] = {}  # the last one that each warp stored
         self._registers: dict[tuple[CTA, bool], set[int]] = {}  # warps that gave (False) or took (True) some
 
@@ -248,6 +249,8 @@ class Facts:
         if path.warp.multiplies and not path.warp.bulk:  # the first store of its group
             self._slice(path.warp)
         self._leaves("stores", view, coordinates, path.cta)
+        if not any(group.cta is path.cta for group in self._tiles):
+            self._outputs.append((path.cta, self._moment(path, seen=True)))
         elements = _elements(view, coordinates)
         if adds:
             self._added.setdefault((view.name, coordinates), set()).add(path.cta.number)
@@ -304,6 +307,7 @@ class Facts:
             self._ring(group, tiles)
             self._ahead(group, tiles)
         self._own_barriers()
+        self._rows_ahead()
         for targets in self._multicast:
             self.counts["multicast loads"] += 1
             shares = len(targets) > 1 and all(fill.reads(low, high) for fill, low, high in targets)
@@ -398,6 +402,25 @@ class Facts:
                 )
                 self.counts["K tiles of A and B"] += 1
                 self.counts["K tiles of 256 and 128 rows"] += (first_rows, second_rows) == (256, 128)
+
+    def _rows_ahead(self) -> None:
+        """Where nothing is multiplied: was a later load under way while a result was stored? A later one is
+        one that whoever stored had not seen to end.
+        """
+        for cta, stored in self._outputs:
+            agents = {barrier.agent for barrier in cta.mbarriers.values()}
+            seen = stored.seen
+            assert seen is not None
+            later = [
+                fill
+                for code, fill in self._fills.items()
+                if code & AGENT_MASK in agents and seen[code & AGENT_MASK] < code >> AGENT_BITS
+            ]
+            if later:
+                self.counts["results stored"] += 1
+                self.counts["results stored with a load ahead"] += any(
+                    not issued.after(stored) for fill in later for issued in fill.issued
+                )
 
     def _ahead(self, group: Warpgroup, tiles: list[KTile]) -> None:
         """Was a later load under way while a K tile was multiplied, a group in flight, the next tile's load
