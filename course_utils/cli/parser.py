@@ -33,8 +33,8 @@ def parser() -> argparse.ArgumentParser:
     )
     sub = command("track", "track.track", "fold the other language away in every notebook")
     sub.add_argument("dsl", choices=(*DSLS, "both"), help="what you do; both opens everything")
-    sub = command("check", "check.check", "check one step, a file of yours or the solution")
-    sub.add_argument("step", metavar="STEP", help="step01 ... step10")
+    sub = command("check", "check.check", "check one step or task, a file of yours or the solution")
+    sub.add_argument("step", metavar="STEP", help="step01 ... step10, task05a ... task10d")
     sub.add_argument("--dsl", default="tilelang", choices=DSLS)
     sub.add_argument(
         "--file", metavar="FILE", help="a Python file that defines gemm(M, N, K); the solution where left out"
@@ -115,7 +115,7 @@ def parser() -> argparse.ArgumentParser:
     )
     sub.add_argument("out", metavar="OUT.pyz")
     sub.add_argument(
-        "--step", action="append", metavar="N", help="a step, 1 to 10; repeat for several (default: all)"
+        "--step", action="append", metavar="N", help="a step, 1 to 10, a task, or tasks for all; repeat for several (default: all steps)"
     )
     sub.add_argument("--dsl", action="append", choices=DSLS, help="repeat for several (default: all)")
     sub.add_argument(
@@ -149,7 +149,7 @@ def _add_grade(sub: argparse.ArgumentParser) -> None:
     )
     sub.add_argument("--out", default="grades", metavar="DIR", help="where the grades go (default: grades)")
     sub.add_argument(
-        "--step", action="append", metavar="STEP", help="step01 ... case15; repeat for several (default: all)"
+        "--step", action="append", metavar="STEP", help="step01 ... task10d; repeat for several (default: all)"
     )
     sub.add_argument(
         "--backend",

@@ -184,8 +184,6 @@ TASKS: dict[str, Step] = {task.id: task for task in (
          speed_floor=0.60, problem="groups"),
 )}
 # fmt: on
-# of a task that not both DSLs have
-TASK_DSLS: dict[str, tuple[str, ...]] = {"task08b": ("tilelang",), "task10d": ("tilelang",)}
 
 
 @dataclass(frozen=True)
@@ -253,7 +251,7 @@ EXERCISES = (
     *("case12-tilelang", "case12-cute"),
     *(f"{name}-{dsl}" for name, (_, dsl) in REPAIRS.items()),
     *("case14-cute", "case15-tilelang", "case15-cute"),
-    *(f"{name}-{dsl}" for name in TASKS for dsl in TASK_DSLS.get(name, DSL_NAMES)),
+    *(f"{name}-{dsl}" for name in TASKS for dsl in DSL_NAMES),
 )
 
 

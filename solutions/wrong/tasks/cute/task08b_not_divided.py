@@ -8,4 +8,4 @@ OUTCOME = "wrong"
 NEEDS_GPU = True
 SAYS = "without the division"
 
-gemm = plant(STEP, "tilelang", ("= x[j] / total", "= x[j]"), wanted="softmax")
+gemm = plant(STEP, "cute", ("(x[j] / total)", "x[j]"), wanted="softmax")
