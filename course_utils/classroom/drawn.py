@@ -70,8 +70,10 @@ def _size(size: tuple[int, ...], draws: random.Random) -> tuple[int, ...]:
     M, N, K = size
     if M < EXTENT or N < EXTENT:  # of a step with one tile: it has no other
         return M, N, _depth(K, draws)
-    rest = M % EXTENT and draws.randrange(1, EXTENT // 2)  # of a ragged M
-    M -= M % EXTENT
+    rest = M % EXTENT
+    M -= rest
+    if rest % (EXTENT // 2):  # a ragged M
+        rest = draws.randrange(1, EXTENT // 2)
     tiles = M * N // EXTENT**2
     slim = max(SLIM, M / N, N / M)
     most = max(tiles + 1, int(MORE * tiles))

@@ -115,7 +115,10 @@ def parser() -> argparse.ArgumentParser:
     )
     sub.add_argument("out", metavar="OUT.pyz")
     sub.add_argument(
-        "--step", action="append", metavar="N", help="a step, 1 to 10, a task, or tasks for all; repeat for several (default: all steps)"
+        "--step",
+        action="append",
+        metavar="N",
+        help="a step, 1 to 10, a task, or tasks for all; repeat for several (default: all steps)",
     )
     sub.add_argument("--dsl", action="append", choices=DSLS, help="repeat for several (default: all)")
     sub.add_argument(
@@ -149,7 +152,10 @@ def _add_grade(sub: argparse.ArgumentParser) -> None:
     )
     sub.add_argument("--out", default="grades", metavar="DIR", help="where the grades go (default: grades)")
     sub.add_argument(
-        "--step", action="append", metavar="STEP", help="step01 ... task10d; repeat for several (default: all)"
+        "--step",
+        action="append",
+        metavar="STEP",
+        help="step01 ... task10d; repeat for several (default: all)",
     )
     sub.add_argument(
         "--backend",

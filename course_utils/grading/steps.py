@@ -305,4 +305,7 @@ def trace_size(name: str) -> tuple[int, int, int]:
     file.
     """
     step = STEPS.get(name)
-    return step.emulated[0][0] if step and "one CTA" in step.requires else TRACE_SIZE
+    if step is None or "one CTA" not in step.requires:
+        return TRACE_SIZE
+    M, N, K = step.emulated[0][0]
+    return M, N, K
