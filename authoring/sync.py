@@ -22,7 +22,7 @@ from course_utils.grading import exercises, steps
 from course_utils.grading.exercises import digest
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
-_GRADE_ID = re.compile(r"((?:step|case)\d\d[a-z]?)-(tilelang|cute|maps|plan)(-check)?")
+_GRADE_ID = re.compile(r"((?:step|case|task)\d\d[a-z]?)-(tilelang|cute|maps|plan)(-check)?")
 
 
 class SyncError(ValueError):
@@ -121,11 +121,11 @@ def _with_strip(cells: list, name: str, url: str) -> list:
 
 def _check(case: str, dsl: str) -> str:
     """The one line of a check cell."""
-    call, subject = ("check_maps", "mend") if case in steps.MAP_CASES else ("check", "gemm")
+    call, subject = "check_maps" if case in steps.MAP_CASES else "check", steps.function_of(case)
     if case in steps.PLAN_CASES:
-        call, subject = "check_plan", "seconds"
+        call = "check_plan"
     if case in steps.COPY_CASES:
-        call, subject = "check_copy", "copy"
+        call = "check_copy"
     return f'{call}("{case}", {subject}' + (f', "{dsl}")' if dsl == "cute" else ")")
 
 

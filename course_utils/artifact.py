@@ -285,9 +285,9 @@ class Artifact:
 
     @property
     def problem(self) -> tuple[int, int, int]:
-        """(M, N, K) of ``D[M, N] = A[M, K] @ B[N, K]^T``."""
-        (m, k), (n, _) = self.tensors[0].shape, self.tensors[1].shape
-        return m, n, k
+        """(M, N, K): the shape of D, which comes last, and how long a row of A is, which comes first."""
+        m, n = self.tensors[-1].shape
+        return m, n, self.tensors[0].shape[-1]
 
     def to_bytes(self) -> bytes:
         """One zip archive: ``artifact.json`` (launch and parameters), ``kernel.ptx``, ``kernel.cubin``,

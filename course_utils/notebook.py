@@ -53,6 +53,7 @@ from course_utils.grading import gemm as gemms
 from course_utils.grading import plan as models
 from course_utils.grading.going import Told
 from course_utils.grading.verdict import Verdict, as_html, interrupted
+from course_utils.problems import PROBLEMS
 from course_utils.ptx import paths, receipts
 from course_utils.recordings import measured, progress
 from course_utils.recordings import tried as recordings
@@ -64,7 +65,7 @@ warnings.filterwarnings("ignore", message="IProgress not found")
 
 _shell = get_ipython()
 if _shell is not None:  # a check before its cell has run is told so: no NameError
-    for _name in ("gemm", "copy", "mend"):
+    for _name in sorted({problem.function for problem in PROBLEMS.values()} | {"mend"}):
         _shell.user_ns.setdefault(_name, NotYet(_name))
 
 backends.warm_up()  # the emulator imports its libraries while the notebook imports a DSL
@@ -142,8 +143,8 @@ def _at_work(doing: str, failed: str, not_compiled: str = "") -> Iterator[Place]
 
 
 def check(step: str, gemm: object, dsl: str = "tilelang") -> float:
-    """Grade ``gemm(M, N, K)`` as a step's kernel, show the verdict, keep it in progress.json, and return the
-    points.
+    """Grade ``gemm(M, N, K)`` as a step's kernel, or what else a task asks for, show the verdict, keep it in
+    progress.json, and return the points.
 
     ``dsl`` is ``"tilelang"`` or ``"cute"``. Raises nothing.
     """
@@ -340,10 +341,11 @@ def ladder(step: str | None = None) -> None:
         place.shows(plots.ladder(measured.ladder(), mine if timed else None, step))
         reached = [f"{name} {progress.points(kept, dsl):g} of 100" for dsl, name in steps.DSL_NAMES.items()]
         past = sum(e["points"] for e in kept["entries"] if e["step"] in steps.PAST)
-        cases = sum(e["points"] for e in kept["entries"] if e["step"] not in (*steps.STEPS, *steps.PAST))
-        reached += [
-            f"{what} {points:g}" for what, points in (("step 11", past), ("TMA cases", cases)) if points
-        ]
+        tasks = sum(e["points"] for e in kept["entries"] if e["step"] in steps.TASKS)
+        others = (*steps.STEPS, *steps.PAST, *steps.TASKS)
+        cases = sum(e["points"] for e in kept["entries"] if e["step"] not in others)
+        beside = (("step 11", past), ("TMA cases", cases), ("tasks", tasks))
+        reached += [f"{what} {points:g}" for what, points in beside if points]
         _say(
             f"Your points so far: {', '.join(reached)}."
             + ("" if timed else " TFLOP/s are recorded, not yours: nothing was timed on this machine yet.")
@@ -377,7 +379,8 @@ def _compiled_receipt(step: str, gemm: object, dsl: str) -> dict[str, str]:
     if step in steps.COPY_CASES:
         artifact = compile_factory(gemm, dsl, steps.COPY_CASES[step].shapes[0], "copy")
     else:
-        artifact = compile_factory(gemm, dsl, steps.find(step).emulated[0][0])
+        row = steps.find(step)
+        artifact = compile_factory(gemm, dsl, row.emulated[0][0], row.problem)
     return dict(receipts.table(receipts.read_ptx(artifact.ptx), artifact))
 
 

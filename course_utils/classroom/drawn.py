@@ -15,6 +15,7 @@ EXTENT, BLOCK_K = 256, 64  # what M and N are multiples of, and K
 MORE = 1.12  # at most so many times the tiles of the table's size: the emulator takes as much longer
 SLIM = 3  # the longer side of D against the shorter, or what the table's size has
 UNIT, SIDE = 8, 20  # a ragged side is so many elements more, up to a 20th of it
+ROWS = 16  # what the rows of a task without a product are a multiple of
 SHORT = 4  # K tiles; below, a K is there to be shorter than the ring, and stays
 SCHEDULES = 1 << 16
 
@@ -64,12 +65,18 @@ def signs(seed: str) -> int:
     return of(seed, "signs").randrange(1 << 31)
 
 
-def _size(size: tuple[int, int, int], draws: random.Random) -> tuple[int, int, int]:
+def _size(size: tuple[int, ...], draws: random.Random) -> tuple[int, ...]:
+    if len(size) == 2:  # rows, and how long they are
+        return size[0] + ROWS * draws.randrange(3), size[1]
     M, N, K = size
     if K % BLOCK_K:  # of the step whose tiles hang over D's edge
         return _ragged(M, draws), _ragged(N, draws), K // BLOCK_K * BLOCK_K + _ragged(K % BLOCK_K, draws, 56)
-    if M % EXTENT or N % EXTENT:  # of a step with one tile: it has no other
+    if M < EXTENT or N < EXTENT:  # of a step with one tile: it has no other
         return M, N, _depth(K, draws)
+    rest = M % EXTENT
+    M -= rest
+    if rest % (EXTENT // 2):  # a ragged M
+        rest = draws.randrange(1, EXTENT // 2)
     tiles = M * N // EXTENT**2
     slim = max(SLIM, M / N, N / M)
     most = max(tiles + 1, int(MORE * tiles))
@@ -79,7 +86,8 @@ def _size(size: tuple[int, int, int], draws: random.Random) -> tuple[int, int, i
         for n in range(max(2, -(-tiles // m)), most // m + 1)
         if m != n and 1 / slim <= m / n <= slim
     ]
-    return *draws.choice(found), _depth(K, draws)
+    m, n = draws.choice(found)
+    return m + rest, n, _depth(K, draws)
 
 
 def _ragged(extent: int, draws: random.Random, most: int = 0) -> int:

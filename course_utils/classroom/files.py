@@ -24,7 +24,7 @@ DEEP = 2  # archives in one another
 LIST_LIMIT = 4 << 20  # bytes of the list at the end of a learner's archive; some 50,000 files
 
 # step05, step5, "Step 05", case_13a; a letter that begins a word belongs to the word
-EXERCISE = re.compile(r"(step|case)[ _-]?(\d\d?)(?![0-9])([a-f](?![a-z0-9]))?", re.I)
+EXERCISE = re.compile(r"(step|case|task)[ _-]?(\d\d?)(?![0-9])([a-f](?![a-z0-9]))?", re.I)
 LANGUAGE = re.compile(r"(?<![a-z])(cute|tilelang)(?:dsl)?(?![a-z])", re.I)
 _INSTALLED = ("site-packages", "dist-packages", "node_modules")  # folders of installed packages
 _KIND = re.compile(r"\.(py|ipynb|zip)(?:\.txt|\.json)?$", re.I)  # a browser adds the second

@@ -22,6 +22,7 @@ from course_utils.compile import child, factory, guard, load
 from course_utils.compile.errors import CompileError
 from course_utils.compile.load import load_factory_source
 from course_utils.plans import Plan, number
+from course_utils.problems import PROBLEMS
 from course_utils.run.protocol import write_block
 
 # what a notebook of the course has in another cell than the exercise's, or in every one
@@ -34,7 +35,7 @@ OTHER = {"cute": "tilelang", "tilelang": "cutlass"}  # by language, the package 
 OWN_CLOCK = 3600.0
 NO_FILE = "/no-file/"  # where compile.load keeps a source that is in no file
 # what an exercise of each kind defines
-NAMES = {"gemm": "gemm", "copy": "copy", "maps": "mend", "plan": "seconds"}
+NAMES = {name: problem.function for name, problem in PROBLEMS.items()} | {"maps": "mend", "plan": "seconds"}
 
 
 class Nothing:

@@ -93,7 +93,7 @@ def judge(
     if backend != "gpu" or isinstance(wanted, (MapCase, PlanCase)) or not _right(judged.verdict):
         return judged
     _, checks, timed = _sizes(wanted, backend)
-    kind = _kind(wanted)
+    kind = wanted.problem
     with client.Worker(client.GPU) as worker, _whole_gpu(worker) as device:
         launches = [Launch(size, artifacts[size], kind) for size in checks]
         timings = [Launch(size, artifacts[size], kind) for size in timed]
@@ -131,10 +131,6 @@ def _limited() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_DATA, before)
 
 
-def _kind(wanted: Step | CopyCase) -> str:
-    return "gemm" if isinstance(wanted, Step) else "copy"
-
-
 def _without_gpu(
     wanted: Step | CopyCase | MapCase | PlanCase, dsl: str, source: str, seed: str, form: str, backend: str
 ) -> tuple[Judged, dict[tuple[int, ...], Artifact]]:
@@ -151,7 +147,7 @@ def _without_gpu(
         return Judged(verdict, made.seconds, made.memory, made.note), {}
     plan, checks, timed = _sizes(wanted, backend)
     sizes = list(dict.fromkeys([*(size for size, _ in plan), *checks, *timed]))
-    made = workshop.make(source, _kind(wanted), dsl, sizes, (), form)
+    made = workshop.make(source, wanted.problem, dsl, sizes, (), form)
     if made.open and made.text:  # the same words may stand in a kernel that is written: a guard, a docstring
         verdict = still_open(wanted, dsl, backend, made.open)
     elif made.text:
@@ -161,7 +157,7 @@ def _without_gpu(
         machine = Emulator(
             schedules=drawn.schedules(seed, SCHEDULES), seed=drawn.inputs(seed), signs=drawn.signs(seed)
         )
-        launches = [Launch(size, artifacts[size], _kind(wanted), ctas) for size, ctas in plan]
+        launches = [Launch(size, artifacts[size], wanted.problem, ctas) for size, ctas in plan]
         verdict = replace(_emulated(wanted, dsl, machine, launches, source), backend=backend)
         return Judged(verdict, made.seconds, made.memory, made.note), artifacts
     return Judged(verdict, made.seconds, made.memory, made.note), {}
@@ -261,7 +257,7 @@ def time(machine: Backend, launch: Launch, expected: float) -> Answer:
     MachineFault where no run is steady.
     """
     for _ in range(TIMINGS):
-        answer = machine.time(launch.artifact, "graded")
+        answer = machine.time(launch.artifact, "graded", launch.kind)
         _hold(answer)
         if answer.timing is None:
             return answer

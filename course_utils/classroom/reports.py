@@ -14,7 +14,7 @@ from pathlib import Path
 from course_utils.classroom.submissions import NOTEBOOKS, Submission
 from course_utils.grading import steps
 from course_utils.grading.levels import from_blank
-from course_utils.grading.steps import EXERCISES
+from course_utils.grading.steps import EXERCISES, notebook_of
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a spreadsheet would compute
 
@@ -120,7 +120,8 @@ def write_gradebook(url: str, assignment: str, class_: Sequence[Graded]) -> int:
     helpers = str(Path(sys.executable).parent)  # nbgrader calls alembic by its name
     os.environ["PATH"] = os.pathsep.join((helpers, os.environ.get("PATH", "")))
     notebooks = {path.stem.partition("_")[0]: path.stem for path in sorted(NOTEBOOKS.glob("*.ipynb"))}
-    book_of = {name: notebooks.get(name[4:6], f"{name[4:6]}_exercises") for name in EXERCISES}
+    number_of = {name: notebook_of(name.partition("-")[0]) for name in EXERCISES}
+    book_of = {name: notebooks.get(number, f"{number}_exercises") for name, number in number_of.items()}
     count = 0
     with warnings.catch_warnings(), Gradebook(url) as book:
         warnings.simplefilter("ignore")  # SQLAlchemy's, of nbgrader's own queries

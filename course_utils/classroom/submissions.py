@@ -19,7 +19,7 @@ from typing import Any
 
 from course_utils.classroom import cells, files
 from course_utils.classroom.files import Handed
-from course_utils.classroom.inside import NAMES, OTHER
+from course_utils.classroom.inside import OTHER
 from course_utils.classroom.workshop import SOURCE_LIMIT
 from course_utils.compile.load import BEGIN, SOLUTIONS, unified
 from course_utils.grading import levels, steps
@@ -32,7 +32,8 @@ RESERVED = ("symptom_map",)  # names of pages that are no learner's
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"  # as everybody gets them
 _CHECK = re.compile(
-    r"""^[ \t]*(?:\w{1,80}[ \t]*=[ \t]*)?check\w{0,20}\([ \t]*["'](step\d\d|case\d\d[a-f]?)["']([^)\n]*)\)""",
+    r"""^[ \t]*(?:\w{1,80}[ \t]*=[ \t]*)?check\w{0,20}\([ \t]*"""
+    r"""["'](step\d\d|(?:case|task)\d\d[a-f]?)["']([^)\n]*)\)""",
     re.M,
 )
 
@@ -297,21 +298,16 @@ def _one_of(name: str, dsl: str) -> str:
 
 def function_of(exercise: str) -> str:
     """The name of the function that an exercise defines."""
-    row = steps.row(exercise.partition("-")[0])
-    if isinstance(row, steps.MapCase):
-        return NAMES["maps"]
-    if isinstance(row, steps.PlanCase):
-        return NAMES["plan"]
-    return NAMES["copy" if isinstance(row, steps.CopyCase) else "gemm"]
+    return steps.function_of(exercise.partition("-")[0])
 
 
 def _hold_check(made: Submission, exercise: str, source: str) -> None:
     if exercise not in EXERCISES:
         return
     name, _, dsl = exercise.partition("-")
-    called = {"gemm": "check", "copy": "check_copy", "mend": "check_maps", "seconds": "check_plan"}[
-        function_of(exercise)
-    ]
+    called = {"copy": "check_copy", "mend": "check_maps", "seconds": "check_plan"}.get(
+        function_of(exercise), "check"
+    )
     given = f'{called}("{name}", {function_of(exercise)}{", " + repr(dsl) if dsl == "cute" else ""})'
     if "".join(source.split()).replace("'", '"') != "".join(given.split()).replace("'", '"'):
         made.findings.append(f"the check of {exercise} was edited; it changes no grade")

@@ -26,6 +26,8 @@ import msgspec
 
 from course_utils.artifact import (
     CLUSTER_LIMIT,
+    DATA_TYPES,
+    ELEMENT_BYTES,
     SHARED_LIMIT,
     THREAD_LIMIT,
     Allocation,
@@ -39,6 +41,7 @@ from course_utils.classroom.inside import NAMES, OTHER
 from course_utils.classroom.sandbox import Ended, Limits
 from course_utils.compile import cache, lines, nvrtc
 from course_utils.plans import recorded
+from course_utils.problems import PROBLEMS
 from course_utils.ptx.parser import entries
 
 SOURCE_LIMIT = 1 << 20  # characters; the longest solution has 9,000
@@ -96,7 +99,8 @@ def make(
     maps: Sequence[TensorMap] = (),
     form: str = "bubblewrap",
 ) -> Made:
-    """Kernels of this source at each size, or its maps, or times. ``kind`` is a key of ``NAMES``.
+    """Kernels of this source at each size, or its maps, or times. ``kind`` is "maps", "plan" or of
+    ``problems.PROBLEMS``.
 
     Raises SandboxError for a fault of the machine; whatever the source does is an answer.
     """
@@ -238,17 +242,17 @@ def _hold_rank(given: TensorMap) -> None:
 
 def _hold_tensors(artifact: Artifact, kind: str, size: tuple[int, ...]) -> None:
     """Raises Refused where the tensors are not those that the exercise names."""
-    shapes = [t.shape for t in artifact.tensors]
-    if kind == "gemm":
-        M, N, K = size
-        right = shapes == [(M, K), (N, K), (M, N)]
+    found, wanted = artifact.tensors, PROBLEMS[kind].tensors(*size)
+    right = [t.dtype for t in found] == [t.dtype for t in wanted]
+    if PROBLEMS[kind].any_shape:
+        right &= all(min(t.shape, default=0) > 0 and prod(t.shape) == prod(size) for t in found)
     else:
-        right = len(shapes) == 2 and all(min(s, default=0) > 0 and prod(s) == prod(size) for s in shapes)
-    names = [t.name for t in artifact.tensors]
-    if not right or len(set(names)) != len(names) or any(t.dtype != "float16" for t in artifact.tensors):
+        right &= [t.shape for t in found] == [t.shape for t in wanted]
+    names = [t.name for t in found]
+    if not right or len(set(names)) != len(names):
         told = ", ".join(f"{t.name}: {_at(t.shape)} {t.dtype}" for t in artifact.tensors[:4])
         raise Refused(f"the tensors at {_at(size)} are not those of the exercise: {cut(told, 300)}")
-    bytes_of = {t.name: 2 * prod(t.shape) for t in artifact.tensors}
+    bytes_of = {t.name: ELEMENT_BYTES[DATA_TYPES.index(t.dtype)] * prod(t.shape) for t in artifact.tensors}
     for parameter in artifact.parameters:
         if parameter.kind not in ("tensor_map", "pointer", "scalar"):
             raise Refused(f"a parameter of the kind {cut(parameter.kind, 20)}")

@@ -101,7 +101,7 @@ def _verdict(
     told: Told = nobody,
 ) -> Verdict:
     try:
-        factory = load_factory(file or solution_path(step.id, dsl))
+        factory = load_factory(file or solution_path(step.id, dsl), steps.function_of(step.id))
     except CompileError as error:
         return not_compiled(step, dsl, "compile", str(error))
     return levels.check_gemm(step.id, factory, dsl, backend, time_limit, told)

@@ -42,8 +42,8 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("step", nargs="*", metavar="STEP", help="05 or step05; several; all where left out")
     sub.add_argument("--dsl", choices=DSLS, help="in one language (default: in both)")
     sub.add_argument("--seed", type=int, default=0, help="that shuffles the lines of order (default: 0)")
-    sub = command("check", "check.check", "check one step, a file of yours or the solution")
-    sub.add_argument("step", metavar="STEP", help="step01 ... step11")
+    sub = command("check", "check.check", "check one step or task, a file of yours or the solution")
+    sub.add_argument("step", metavar="STEP", help="step01 ... step11, task05a ... task10d")
     sub.add_argument("--dsl", default="tilelang", choices=DSLS)
     sub.add_argument(
         "--file", metavar="FILE", help="a Python file that defines gemm(M, N, K); the solution where left out"
@@ -134,7 +134,10 @@ def parser() -> argparse.ArgumentParser:
     )
     sub.add_argument("out", metavar="OUT.pyz")
     sub.add_argument(
-        "--step", action="append", metavar="N", help="a step, 1 to 11; repeat for several (default: all)"
+        "--step",
+        action="append",
+        metavar="N",
+        help="a step, 1 to 11, a task, or tasks for all; repeat for several (default: all steps)",
     )
     sub.add_argument("--dsl", action="append", choices=DSLS, help="repeat for several (default: all)")
     sub.add_argument(
@@ -168,7 +171,10 @@ def _add_grade(sub: argparse.ArgumentParser) -> None:
     )
     sub.add_argument("--out", default="grades", metavar="DIR", help="where the grades go (default: grades)")
     sub.add_argument(
-        "--step", action="append", metavar="STEP", help="step01 ... case15; repeat for several (default: all)"
+        "--step",
+        action="append",
+        metavar="STEP",
+        help="step01 ... task10d; repeat for several (default: all)",
     )
     sub.add_argument(
         "--backend",

@@ -72,7 +72,10 @@ def _sizes(kernel: dict) -> set[tuple[int, int, int]]:
 
 
 def solution_kernels(named: list[str] | None, dsls: Sequence[str]) -> list[dict]:
-    """The solutions of these steps, or of all, as ``bundle.write`` takes them."""
+    """The solutions of these steps and tasks, or of all steps, as ``bundle.write`` takes them. "tasks" are
+    all tasks. A task that asks for no speed is not timed.
+    """
+    named = [one for name in named or () for one in (steps.TASKS if name == "tasks" else (name,))]
     names = [
         s if s.startswith("step") else f"step{int(s):02d}" if s.isdigit() else s for s in named or steps.STEPS
     ]
@@ -81,11 +84,12 @@ def solution_kernels(named: list[str] | None, dsls: Sequence[str]) -> list[dict]
             "name": f"{steps.find(name).id} {dsl}",
             "step": name,
             "dsl": dsl,
-            "timed": True,
-            "factory": load_factory(solution_path(name, dsl)),
+            "timed": steps.find(name).problem == "gemm" or steps.find(name).speed_floor is not None,
+            "factory": load_factory(solution_path(name, dsl), steps.function_of(name)),
         }
         for dsl in dsls
         for name in names
+        if f"{name}-{dsl}" in steps.EXERCISES
     ]
 
 

@@ -32,6 +32,7 @@ from course_utils.compile.errors import CompileError
 from course_utils.compile.guard import at, quiet, text_of, where
 from course_utils.compile.limits import require_fits
 from course_utils.compile.meaning import explained, refused
+from course_utils.problems import PROBLEMS
 from course_utils.ptx.parser import signature
 from course_utils.tma.encoding import decode
 
@@ -43,6 +44,8 @@ TRY_LIMIT = 2.0  # seconds; the compiler takes half of one
 DISTANCE = 1 << 40
 GLOBAL_POINTER = "!llvm.ptr<1>"  # how the host function's MLIR types a pointer to the GPU's memory
 CLUSTER_DIMENSION = 4  # cudaLaunchAttributeID
+# a tensor's dtype, as CuTe DSL calls it
+ELEMENTS = {"float16": "Float16", "bfloat16": "BFloat16", "float32": "Float32", "int32": "Int32"}
 # by cudaLaunchAttributeID; the DSL lists both, switched off
 ATTRIBUTES = {2: "`cooperative=True`", 6: "`use_pdl=True`"}
 
@@ -74,19 +77,18 @@ def compile_gemm(factory: Callable, M: int, N: int, K: int) -> Artifact:
 
     Raises CompileError, whose text says what to change.
     """
-    tensors = (Tensor("A", (M, K), "float16"), Tensor("B", (N, K), "float16"), Tensor("D", (M, N), "float16"))
-    return compile_host(_trace(factory, "gemm", (M, N, K), "three tensors, A, B and D"), tensors)
+    return compile_kind(factory, "gemm", M, N, K)
 
 
-def compile_copy(factory: Callable, *shape: int) -> Artifact:
-    """Compile ``factory(*shape)``, a ``@cute.jit`` function of ``X`` and ``Y``, fp16 of this shape.
+def compile_kind(factory: Callable, kind: str, *size: int) -> Artifact:
+    """Compile ``factory(*size)``, a ``@cute.jit`` function of the tensors that the problem ``kind`` has (of
+    ``problems.PROBLEMS``), row-major.
 
-    Raises CompileError.
+    Raises CompileError, whose text says what to change.
     """
-    return compile_host(
-        _trace(factory, "copy", shape, "two tensors, X and Y"),
-        (Tensor("X", shape, "float16"), Tensor("Y", shape, "float16")),
-    )
+    problem = PROBLEMS[kind]
+    host = _trace(factory, problem.function, size, problem.signature(size))
+    return compile_host(host, problem.tensors(*size))
 
 
 def compile_host(host: Any, tensors: tuple[Tensor, ...]) -> Artifact:
@@ -320,7 +322,8 @@ def _fake(tensor: Tensor) -> Any:
     from cutlass.cute.runtime import make_fake_compact_tensor
 
     order = tuple(reversed(range(len(tensor.shape))))
-    return make_fake_compact_tensor(cutlass.Float16, tensor.shape, stride_order=order, assumed_align=16)
+    element = getattr(cutlass, ELEMENTS[tensor.dtype])
+    return make_fake_compact_tensor(element, tensor.shape, stride_order=order, assumed_align=16)
 
 
 def _catch_launch(

@@ -13,6 +13,7 @@ from course_utils.artifact import Artifact
 from course_utils.compile import child
 from course_utils.compile.child import Compiled
 from course_utils.compile.errors import CompileError
+from course_utils.problems import PROBLEMS
 
 DSLS = ("tilelang", "cute")
 OPEN = "raise NotImplementedError"  # what stands in an exercise where the learner's code goes
@@ -29,8 +30,8 @@ class NotYet:
 
 
 def compile_factory(factory: object, dsl: str, size: tuple[int, ...], kind: str = "gemm") -> Artifact:
-    """Compile ``factory(*size)`` in a child process; ``kind`` is "gemm", of size M, N, K, or "copy", of any
-    shape.
+    """Compile ``factory(*size)`` in a child process; ``kind`` is of ``problems.PROBLEMS``: "gemm" has the
+    size M, N, K.
 
     Raises CompileError, whatever the factory and its compiler do.
     """
@@ -45,17 +46,19 @@ def compile_sizes(
     for each; with what the factory printed. As ``compile_factory`` otherwise.
     """
     if not callable(factory):
-        takes = "(M, N, K)" if kind == "gemm" else "a shape"
-        raise CompileError("load", f"{kind} is {type(factory).__name__}, not a function of {takes}")
+        problem = PROBLEMS[kind]
+        takes = "a shape" if problem.any_shape else f"({problem.takes})"
+        text = f"{problem.function} is {type(factory).__name__}, not a function of {takes}"
+        raise CompileError("load", text)
     try:
         compiler = import_module(f"course_utils.compile.{dsl}")
         compiler.prepare()
     except ImportError as error:
         text = f"the package {error.name} is missing here; `make venv` installs what the course needs"
         raise CompileError("load", text) from error
-    compile_kind = getattr(compiler, f"compile_{kind}")
     find_line = getattr(compiler, "find_line", None)
-    yield from child.each(lambda *size: compile_kind(factory, *size), sizes, kind, find_line)
+    name = PROBLEMS[kind].function
+    yield from child.each(lambda *size: compiler.compile_kind(factory, kind, *size), sizes, name, find_line)
 
 
 def source_of(factory: object) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from course_utils.compile.errors import CompileError
 from course_utils.compile.guard import text_of, time_limit
+from course_utils.problems import PROBLEMS
 
 LOAD_LIMIT = 60.0  # seconds a file may take to run, imports of the DSL included
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"  # around what a learner writes
@@ -116,16 +117,17 @@ def _run(source: str, path: Path) -> types.ModuleType:
     return module
 
 
-def load_factory(path: str | Path) -> Callable:
-    """``gemm`` of a Python file. Raises CompileError."""
-    return _defined(load_module(path), "gemm")
+def load_factory(path: str | Path, wanted: str = "gemm") -> Callable:
+    """What a Python file defines under the name ``wanted``. Raises CompileError."""
+    return _defined(load_module(path), wanted)
 
 
 def _defined(module: types.ModuleType, wanted: str) -> Callable:
     if not hasattr(module, wanted):
         name = Path(str(module.__file__)).name
-        takes = {"gemm": "M, N, K", "copy": "*shape", "mend": "maps", "seconds": "M, N, K, plan"}[wanted]
-        text = f"{name} defines no {wanted}; this file ends in `def {wanted}({takes}): ...`"
+        takes = {one.function: one.takes for one in PROBLEMS.values()}
+        takes |= {"mend": "maps", "seconds": "M, N, K, plan"}
+        text = f"{name} defines no {wanted}; this file ends in `def {wanted}({takes[wanted]}): ...`"
         raise CompileError("load", text)
     return getattr(module, wanted)
 
@@ -136,7 +138,8 @@ def unified(source: str) -> str:
 
 
 def load_factory_source(source: str, name: str, wanted: str = "gemm") -> Callable:
-    """What Python source that is in no file defines under the name ``wanted``: "gemm", "copy" or "mend".
+    """What Python source that is in no file defines under the name ``wanted``: "gemm", "mend" or
+    another ``function`` of ``problems.PROBLEMS``.
 
     Raises CompileError, as if the file were kernel_NAME.py.
 
@@ -170,13 +173,14 @@ def edited(source: str, *edits: tuple[str, str], name: str = "the source") -> st
     return source
 
 
-def plant(step_id: str, dsl: str, *edits: tuple[str, str]) -> Callable:
-    """``gemm`` of a step's solution with a fault planted: ``edited``, and loaded.
+def plant(step_id: str, dsl: str, *edits: tuple[str, str], wanted: str = "gemm") -> Callable:
+    """``gemm`` of a step's solution with a fault planted, or what else it defines: ``edited``, and loaded.
 
     Raises ValueError where a text is not there exactly once.
     """
     path = solution_path(step_id, dsl)
-    return load_factory_source(edited(path.read_text(), *edits, name=path.name), f"{dsl} {step_id}")
+    source = edited(path.read_text(), *edits, name=path.name)
+    return load_factory_source(source, f"{dsl} {step_id}", wanted)
 
 
 def planted(dsl: str) -> dict[str, Path]:

@@ -13,7 +13,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache as once
@@ -30,8 +30,9 @@ from course_utils.compile.errors import CompileError
 from course_utils.compile.guard import at, quiet, text_of, where
 from course_utils.compile.limits import require_fits
 from course_utils.compile.meaning import explained, refused
+from course_utils.problems import PROBLEMS
 
-DTYPE = "float16"  # of every tensor
+DTYPE = "float16"  # of almost every tensor
 CLUSTER_AXES = ("tir.cluster_dim_x", "tir.cluster_dim_y", "tir.cluster_dim_z")
 GRID_AXES = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
 # all that TileLang's CUDA source for Hopper begins with: each kernel takes some of them
@@ -63,26 +64,26 @@ def compile_gemm(factory: Callable, M: int, N: int, K: int) -> Artifact:
 
     Raises CompileError, whose text says what to change.
     """
-    prim_func = _trace(factory, "gemm", (M, N, K))
-    _require_signature(prim_func, {"A": (M, K), "B": (N, K), "D": (M, N)})
-    return compile_prim_func(prim_func)
+    return compile_kind(factory, "gemm", M, N, K)
 
 
-def compile_copy(factory: Callable, *shape: int) -> Artifact:
-    """Compile ``factory(*shape)``, a TileLang PrimFunc of ``X`` and ``Y``, fp16 with as many elements as
-    ``shape`` has.
+def compile_kind(factory: Callable, kind: str, *size: int) -> Artifact:
+    """Compile ``factory(*size)``, a TileLang PrimFunc of the tensors that the problem ``kind`` has (of
+    ``problems.PROBLEMS``).
 
-    Either tensor may have another shape of this size: the same bytes seen another way. Raises CompileError.
+    Where it says ``any_shape``, a tensor may have another shape of as many elements: the same bytes seen
+    another way. Raises CompileError, whose text says what to change.
     """
-    prim_func = _trace(factory, "copy", shape)
-    shapes = {"X": shape, "Y": shape}
-    for name, handle in zip("XY", prim_func.params, strict=False):
+    problem = PROBLEMS[kind]
+    prim_func = _trace(factory, problem.function, size)
+    wanted = list(problem.tensors(*size))
+    for place, handle in enumerate(prim_func.params[: len(wanted)] if problem.any_shape else ()):
         own = (
             tuple(map(_extent, prim_func.buffer_map[handle].shape)) if handle in prim_func.buffer_map else ()
         )
-        if prod(own) == prod(shape):
-            shapes[name] = own
-    _require_signature(prim_func, shapes)
+        if prod(own) == prod(wanted[place].shape):
+            wanted[place] = replace(wanted[place], shape=own)
+    _require_signature(prim_func, wanted, problem.signature(size))
     return compile_prim_func(prim_func)
 
 
@@ -286,21 +287,19 @@ def _without_its_source() -> Iterator[None]:
         log.removeFilter(worth_showing)
 
 
-def _require_signature(prim_func: Any, shapes: dict[str, tuple[int, ...]]) -> None:
+def _require_signature(prim_func: Any, wanted: Sequence[Tensor], words: str) -> None:
     found = [prim_func.buffer_map.get(p) for p in prim_func.params]
-    if len(found) != len(shapes) or None in found:
+    if len(found) != len(wanted) or None in found:
         names = ", ".join(str(p.name) for p in prim_func.params)
-        wanted = "three tensors, A, B and D" if len(shapes) == 3 else "two tensors, X and Y"
-        raise CompileError("signature", f"the kernel takes ({names}); it must take {wanted}, in this order")
-    for (name, shape), buffer in zip(shapes.items(), found, strict=True):
+        raise CompileError("signature", f"the kernel takes ({names}); it must take {words}, in this order")
+    for tensor, buffer in zip(wanted, found, strict=True):
+        name, shape = tensor.name, tensor.shape
         extents = tuple(int(s) if hasattr(s, "value") else str(s) for s in buffer.shape)
         if extents != shape:
             raise CompileError("signature", f"{name} has shape {extents}; it must be {shape}, row by row")
-        if str(buffer.dtype) != DTYPE:
-            raise CompileError(
-                "signature",
-                f"{name} is {buffer.dtype}; it must be {DTYPE} (the accumulator, not D, is float32)",
-            )
+        if str(buffer.dtype) != tensor.dtype:
+            why = " (the accumulator, not D, is float32)" if tensor.dtype == DTYPE else ""
+            raise CompileError("signature", f"{name} is {buffer.dtype}; it must be {tensor.dtype}{why}")
 
 
 def _lower(prim_func: Any) -> Any:

@@ -40,7 +40,9 @@ def reached(kept: dict, number: str) -> float:
 
 def stars(kept: dict, number: str) -> str:
     """A star for each exercise of a notebook that was written from a blank page."""
-    return "\u2605" * sum(entry["step"][4:6] == number and from_blank(entry) for entry in kept["entries"])
+    return "\u2605" * sum(
+        steps.notebook_of(entry["step"]) == number and from_blank(entry) for entry in kept["entries"]
+    )
 
 
 def other_levels(here: str) -> str:

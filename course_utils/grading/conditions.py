@@ -200,6 +200,12 @@ CONDITIONS = {
         lambda r, a: _other_stores(r) + _line(a, *STORES),
         (Family.TENSOR_STORE,),
     ),
+    "tensor adds": Condition(
+        "TMA stores that add, `cp.reduce.async.bulk.tensor` from shared to global",
+        lambda r, a: "cp.reduce.async.bulk.tensor" in a.ptx,
+        lambda r, a: "none",
+        (Family.TENSOR_REDUCE,),
+    ),
     "expect-tx": Condition(
         "an mbarrier told how many bytes to expect, `expect_tx`",
         lambda r, a: r.expect_tx > 0,
@@ -505,6 +511,33 @@ PROPERTIES = {
         _of("stores under the next tile", "stores that a tile follows", "tiles that another follows"),
         0.5,
         (Family.BULK_WAIT,),
+    ),
+    "cut by TMA": Property(
+        "the last rows of D in a tile like all others: TMA leaves out what lies past the last row, and no "
+        "tile is moved up over its neighbour",
+        "stores of the last row that TMA cuts",
+        "stores of the last row",
+        _of("stores of the last row that TMA cuts", "stores of the last row", "stores of the last row"),
+    ),
+    "K shared": Property(
+        "split-K: several CTAs have a part of K each, and add their sums to the same tile of D",
+        "boxes added to by several CTAs",
+        "boxes added to",
+        _of("boxes added to by several CTAs", "boxes added to", "boxes of D"),
+    ),
+    "rows ahead": Property(
+        "loads ahead: while rows are computed and stored, the load of later rows is under way, and need not "
+        "wait for that store",
+        "results stored with a load ahead",
+        "results stored",
+        _of("results stored with a load ahead", "results stored", "stores that later rows follow"),
+        0.5,
+    ),
+    "256 x 128": Property(
+        "a tile of 256 x 128: each stage has 256 rows of A and 128 of B",
+        "K tiles of 256 and 128 rows",
+        "K tiles of A and B",
+        _of("K tiles of 256 and 128 rows", "K tiles of A and B", "K tiles"),
     ),
     "two consumers": Property(
         "two consumer warpgroups that multiply in every CTA",

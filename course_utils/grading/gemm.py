@@ -26,6 +26,7 @@ from course_utils.grading.verdict import (
     still_open,
     unchecked,
 )
+from course_utils.problems import PROBLEMS
 from course_utils.ptx import added, receipts
 from course_utils.ptx.receipts import Receipt
 from course_utils.run import backends
@@ -72,7 +73,7 @@ def check_gemm(
         if wanted.speed_floor and not machine.lacks:
             size = wanted.timed_sizes[0]
             going.works("speed", f"compiling {_words_of(size)}")
-            timed.append((compile_factory(factory, dsl, size), "burst"))
+            timed.append((compile_factory(factory, dsl, size, wanted.problem), "burst"))
         verdict = judge(wanted, dsl, machine, answered, timed, going)
         return replace(going.closed(verdict), printed=printed[0])
     except CompileError as error:
@@ -100,11 +101,11 @@ def _launches(
         plan = step.emulated[:1]
     else:
         plan = sorted(step.emulated, key=lambda run: (run[1] is not None, -run[0][0] * run[0][1]))
-    made = compile_sizes(factory, dsl, [size for size, _ in plan])
+    made = compile_sizes(factory, dsl, [size for size, _ in plan], step.problem)
     launches = []
     for (size, ctas), compiled in zip(plan, going.compiling(made, len(plan)), strict=True):
         printed.append(compiled.printed)
-        launches.append(Launch(size, compiled.artifact, ctas=ctas))
+        launches.append(Launch(size, compiled.artifact, step.problem, ctas))
         yield going.sends(launches[-1], len(plan))
     first = _first(step, launches)
     going.ends(_compiles(step, first), _tensor_maps(step, first))
@@ -211,8 +212,10 @@ def _unmet(step: Step, answered: Answered, read: Artifact, receipt: Receipt) -> 
             step.forbids,
             answer.facts if answer.ok else None,
         )
-        one = ", one K tile: look at what follows the K loop" * (launch.size[2] <= conditions.BLOCK_K)
-        where = "" if first else f" (at M, N, K = {_size(launch)}{one})"
+        one = ", one K tile: look at what follows the K loop" * (
+            launch.artifact.problem[2] <= conditions.BLOCK_K
+        )
+        where = "" if first else f" (at {_at(launch)}{one})"
         for name in found.keys() - unmet.keys():
             text, at, place = found[name].partition("\n  at ")
             unmet[name] = text + where + at + place
@@ -298,10 +301,10 @@ def _results(step: Step, machine: Backend, answered: Answered) -> Part:
         detail += f"; right at {sizes}"
     # a size at which the cause shows leads
     wrong.sort(key=lambda run: conditions.guesses(run[1]))
-    also = [f"at M, N, K = {_size(launch)}: {_words(answer, launch)}" for launch, answer in wrong[1:]]
+    also = [f"at {_at(launch)}: {_words(answer, launch)}" for launch, answer in wrong[1:]]
     launch, answer = wrong[0]
     schedule = "" if answer.schedule is None else f", emulated schedule {answer.schedule}"
-    also.append(f"Seen at M, N, K = {_size(launch)}{schedule}.")
+    also.append(f"Seen at {_at(launch)}{schedule}.")
     card = cards.of_answer(answer, launch.artifact, also)
     return score(step, "results", False, detail, card, 0.5 * right / len(answered) if ended else 0.0)
 
@@ -335,6 +338,11 @@ def _size(launch: Launch) -> str:
     return _words_of(launch.size)
 
 
+def _at(launch: Launch) -> str:
+    """The size with its letters: "M, N, K = 256 x 512 x 64"."""
+    return f"{PROBLEMS[launch.kind].takes} = {_size(launch)}"
+
+
 def _words_of(size: Sequence[int]) -> str:
     return " x ".join(map(str, size))
 
@@ -357,7 +365,7 @@ def _speed(
     timing: list[dict] = []
     for artifact, mode in timed:
         going.works("speed", f"timing {_words_of(artifact.problem)} beside cuBLAS")
-        answer = machine.time(artifact, mode)
+        answer = machine.time(artifact, mode, step.problem)
         if answer.error == "not_run":
             return score(step, "speed", None, answer.detail), timing
         if answer.timing is None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from course_utils.artifact import TensorMap
+from course_utils.problems import PROBLEMS
 
 DSL_NAMES = {"tilelang": "TileLang", "cute": "CuTe DSL"}  # as people write them
 
@@ -51,7 +52,8 @@ class Step:
 
     ``label`` stands where there is little room. ``speed_floor`` is the least share of cuBLAS's TFLOP/s at
     4096, burst; None where one CTA computes one tile, or speed is not the point. ``whole`` kernels give no
-    points while any part fails: a kernel to repair would have some as it is given. ``owned`` says what the
+    points while any part fails: a kernel to repair would have some as it is given. ``problem`` is of
+    ``problems.PROBLEMS``: what it computes. ``owned`` says what the
     author of each DSL decides anew; what the other one's author does not name, its compiler decides.
     """
 
@@ -61,11 +63,12 @@ class Step:
     requires: tuple[str, ...]
     forbids: tuple[str, ...] = ()
     label: str = ""
-    check_sizes: tuple[tuple[int, int, int], ...] = CHECK_SIZES
+    check_sizes: tuple[tuple[int, ...], ...] = CHECK_SIZES
     timed_sizes: tuple[tuple[int, int, int], ...] = TIMED_SIZES
-    emulated: tuple[tuple[tuple[int, int, int], tuple[int, ...] | None], ...] = EMULATED
+    emulated: tuple[tuple[tuple[int, ...], tuple[int, ...] | None], ...] = EMULATED
     speed_floor: float | None = None
     whole: bool = False
+    problem: str = "gemm"
     owned: dict[str, str] = field(default_factory=dict, hash=False)
 
 
@@ -167,6 +170,38 @@ GEMM_CASES["case15"] = Step(
 )
 
 
+# Tasks that no text has solved, after the notebooks of the ladder: their points are their own.
+# fmt: off
+_RAGGED = ((4805, 2304, 192), FIRST_AND_LAST), ((459, 512, 1152), None), ((1490, 1792, 64), None)
+TASKS: dict[str, Step] = {task.id: task for task in (
+    Step("task05a", "bias and ReLU in the epilogue", 10, (*_RING, "grid grows"), problem="bias and relu"),
+    Step("task05b", "D in fp32 and in bf16", 10, (*_RING, "grid grows"), problem="D in two types"),
+    Step("task05c", "B stored K x N", 10, (*_RING, "grid grows"), problem="B K x N"),
+    Step("task08a", "a ragged M", 10, (*_DEEP, "cut by TMA"), emulated=_RAGGED,
+         check_sizes=((9601, 7680, 320), (717, 1280, 576), (1790, 768, 384), (1291, 2304, 1088),
+                      (4805, 3840, 64))),
+    Step("task08b", "a row softmax over a TMA ring", 10,
+         ("own barriers and fences", "aligned tiles", "tensor loads", "tensor stores", "expect-tx",
+          "proxy fence", "store wait", "D once", "fixed grid", "empty barriers", "four stages",
+          "stage barriers", "rows ahead"),
+         check_sizes=((9728, 512), (4864, 1024), (1280, 768), (528, 256)),
+         emulated=(((10576, 256), FIRST_AND_LAST), ((48, 768), None), ((2240, 256), (0, 1, -1))),
+         problem="softmax of rows"),
+    Step("task10a", "a 256 x 128 tile", 10,
+         (*_CLUSTER, "three warpgroups", "two consumers", "stores in flight", "256 x 128"),
+         emulated=MULTI_CONSUMER, speed_floor=0.85),
+    Step("task10b", "split-K with a reduction", 10,
+         (*_FIRST, "tensor loads", "expect-tx", "proxy fence", "operands by TMA", "two full barriers",
+          "stage barriers", "two stages used", "loads ahead", "tensor adds", "K shared"),
+         check_sizes=((256, 1280, 4160), (128, 384, 8192), (1280, 256, 1088), (384, 768, 576)),
+         emulated=(((256, 384, 1152), None), ((128, 256, 2112), None), ((384, 256, 576), None)),
+         problem="sums added up"),
+    Step("task10d", "a grouped GEMM", 10, _DEEP, emulated=PERSISTENT, timed_sizes=((4096, 4096, 4096),),
+         speed_floor=0.60, problem="groups"),
+)}
+# fmt: on
+
+
 @dataclass(frozen=True)
 class CopyCase:
     """A kernel that copies X to Y through shared memory.
@@ -182,6 +217,7 @@ class CopyCase:
     load: str = "tensor TMA"
     store: str = "tensor TMA"
     one_load: bool = False
+    problem: str = "copy"
 
 
 COPY_CASES = {
@@ -247,28 +283,35 @@ EXERCISES = (
     *(f"{name}-{dsl}" for name, (_, dsl) in REPAIRS.items()),
     *("case14-cute", "case15-tilelang", "case15-cute"),
     *(f"{name}-plan" for name in PLAN_CASES),
+    *(f"{name}-{dsl}" for name in TASKS for dsl in DSL_NAMES),
 )
 
 
+def notebook_of(name: str) -> str:
+    """The number of the notebook that a step, a case or a task stands in: "05" of step05, "05b" of
+    task05a, "16" of step11.
+    """
+    if name == "step11":
+        return "16"
+    return f"{name[4:6]}b" if name in TASKS else name[4:6]
+
+
 def find(step_id: str) -> Step:
-    """The step of this id, or the case with a GEMM kernel. Raises ValueError, naming the steps there are."""
-    if step_id not in STEPS | GEMM_CASES:
+    """The step of this id, the case with a GEMM kernel, or the task. Raises ValueError, naming the steps
+    there are.
+    """
+    if step_id not in STEPS | GEMM_CASES | TASKS:
         raise ValueError(f"there is no step {step_id!r}; the steps are {', '.join(STEPS)}")
-    return (STEPS | GEMM_CASES)[step_id]
+    return (STEPS | GEMM_CASES | TASKS)[step_id]
 
 
 def row(name: str) -> Step | CopyCase | MapCase | PlanCase:
-    """The row of a step or a case. Raises KeyError."""
-    return (STEPS | GEMM_CASES | COPY_CASES | MAP_CASES | PLAN_CASES)[name]
-
-
-def notebook_of(name: str) -> str:
-    """The number of the notebook that a step or case stands in: mostly its own."""
-    return "16" if name == "step11" else name[4:6]
+    """The row of a step, a case or a task. Raises KeyError."""
+    return (STEPS | GEMM_CASES | TASKS | COPY_CASES | MAP_CASES | PLAN_CASES)[name]
 
 
 def points_of(name: str) -> int:
-    """What a step or a case is worth. Raises KeyError."""
+    """What a step, a case or a task is worth. Raises KeyError."""
     return row(name).points
 
 
@@ -285,9 +328,20 @@ def part_points(step: Step, part: str) -> float:
     return parts_of(step)[part]
 
 
+def function_of(name: str) -> str:
+    """The name of the function that an exercise on this step, case or task defines. Raises KeyError."""
+    found = row(name)
+    if isinstance(found, MapCase):
+        return "mend"
+    return "seconds" if isinstance(found, PlanCase) else PROBLEMS[found.problem].function
+
+
 def trace_size(name: str) -> tuple[int, int, int]:
     """The size at which one launch is traced: a one-tile step's own, ``TRACE_SIZE`` for any other step or
     file.
     """
     step = STEPS.get(name)
-    return step.emulated[0][0] if step and "one CTA" in step.requires else TRACE_SIZE
+    if step is None or "one CTA" not in step.requires:
+        return TRACE_SIZE
+    M, N, K = step.emulated[0][0]
+    return M, N, K

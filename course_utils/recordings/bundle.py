@@ -46,7 +46,7 @@ def write(
     with contextlib.ExitStack() as undo, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         undo.callback(Path(path).unlink)  # half an archive is none
         root = Path(__file__).parents[1]
-        modules = [root / "__init__.py", root / "artifact.py", root / "plans.py"]
+        modules = [root / name for name in ("__init__.py", "artifact.py", "plans.py", "problems.py")]
         for module in modules + [
             path for package in PACKAGES for path in sorted((root / package).rglob("*.py"))
         ]:
@@ -57,7 +57,7 @@ def write(
             sizes = step.check_sizes + (step.timed_sizes if kernel["timed"] else ())
             versions = {}
             for size in dict.fromkeys(sizes):
-                artifact = compile_kernel(kernel["factory"], kernel["dsl"], size)
+                artifact = compile_kernel(kernel["factory"], kernel["dsl"], size, step.problem)
                 versions = artifact.versions
                 blob = artifact.to_bytes()
                 found.update(f"{_entry(kernel, size)} {len(blob)}\n".encode() + blob)
@@ -96,7 +96,7 @@ def run(
         for kernel in manifest:
             step = steps.find(kernel["step"])
             artifacts = _artifacts(archive, kernel)
-            answered = gpu.run(Launch(size, artifacts[size]) for size in step.check_sizes)
+            answered = gpu.run(Launch(size, artifacts[size], step.problem) for size in step.check_sizes)
             timed = [(artifacts[size], "burst") for size in step.timed_sizes if kernel["timed"]]
             verdict = judge(step, kernel["dsl"], gpu, answered, timed)
             entries.append(entry(kernel["name"], verdict))
@@ -108,7 +108,7 @@ def run(
                 continue
             artifacts = _artifacts(archive, kernel)
             for size in sizes:
-                answer = gpu.time(artifacts[size], "sustained")
+                answer = gpu.time(artifacts[size], "sustained", steps.find(kernel["step"]).problem)
                 if answer.timing is None:
                     told = hints.words(answer, artifacts[size])
                     say(f"{kernel['name']:38} sustained at {'x'.join(map(str, size))} failed: {told}")

@@ -35,7 +35,8 @@ LARGE_OUTPUT = 1 << 20  # elements
 class Launch:
     """One Artifact to be launched at ``size``: M, N, K, or a copy's shape.
 
-    ``kind`` is of ``trial.KINDS``. ``ctas`` are enough for an emulator to run, -1 is the last; None is all.
+    ``kind`` is of ``problems.PROBLEMS``. ``ctas`` are enough for an emulator to run, -1 is the last; None is
+    all.
     """
 
     size: tuple[int, ...]
@@ -64,8 +65,10 @@ class Backend(Protocol):
         ``launches`` may compile as it goes. ``heard`` gets each answer as it comes, in the caller's thread.
         """
 
-    def time(self, artifact: Artifact, mode: str) -> Answer:
-        """One timed run beside cuBLAS; ``mode`` is "burst", "sustained" or "graded"."""
+    def time(self, artifact: Artifact, mode: str, kind: str = "gemm") -> Answer:
+        """One timed run beside cuBLAS; ``mode`` is "burst", "sustained" or "graded", ``kind`` as a
+        Launch has it.
+        """
 
 
 class Gpu:
@@ -95,8 +98,8 @@ class Gpu:
         """
         return self._request("run", launch.artifact, self.limit, kind=launch.kind)
 
-    def time(self, artifact: Artifact, mode: str) -> Answer:
-        return self._request(mode, artifact, TIMING_LIMIT)
+    def time(self, artifact: Artifact, mode: str, kind: str = "gemm") -> Answer:
+        return self._request(mode, artifact, TIMING_LIMIT, kind=kind)
 
     def _request(self, op: str, artifact: Artifact, limit: float, **fields: object) -> Answer:
         try:
@@ -173,7 +176,7 @@ class Emulator:
         ``finished``.
         """
         shape = launch.artifact.tensors[-1].shape
-        large = launch.kind == "gemm" and shape[0] * shape[1] > LARGE_OUTPUT
+        large = len(shape) == 2 and shape[0] * shape[1] > LARGE_OUTPUT
         fields: dict[str, object] = {"schedules": list(self.schedules[:1] if large else self.schedules)}
         if launch.ctas is not None:
             fields["ctas"] = list(launch.ctas)
@@ -198,7 +201,7 @@ class Emulator:
             detail = f"not run: the emulator's process died: {error}"
         return Answer(error="not_run", detail=detail)
 
-    def time(self, artifact: Artifact, mode: str) -> Answer:
+    def time(self, artifact: Artifact, mode: str, kind: str = "gemm") -> Answer:
         return Answer(error="not_run", detail=self.lacks)
 
 
@@ -216,7 +219,7 @@ class Compiler:
             heard(launch, answer)
         return answered
 
-    def time(self, artifact: Artifact, mode: str) -> Answer:
+    def time(self, artifact: Artifact, mode: str, kind: str = "gemm") -> Answer:
         return Answer(error="not_run", detail=self.lacks)
 
 

@@ -7,24 +7,31 @@ differ.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 
-POISON = 0x7DAD  # an fp16 NaN with a payload of our own
+from course_utils.problems import ABSOLUTE_PER_K, POISONS, PROBLEMS, product
+
+POISON = POISONS["float16"]
 RELATIVE = 2.0**-10  # twice the rounding of an fp32 sum to fp16, which is 2^-11 of the value
-# an fp32 sum of K products of N(0, 1) numbers: the error of each addition is below 2^-24 of a partial sum of
-# size sqrt(K); wgmma truncates rather than rounds and keeps a few bits less, hence 2^-20
-ABSOLUTE_PER_K = 2.0**-20
 # rounding to fp16 spreads evenly over an ulp: 2.0e-4 in the relative norm, any K; fp16 accumulation is past
 # 4e-4 at K = 256
 NORM = 3.2e-4
+# by the dtype of an output: the rounding of a value (as RELATIVE) and the relative norm. bf16 has three bits
+# less than fp16. Nothing rounds a sum that stays in fp32: its norm is far below that of one that was rounded
+ROUNDING = {
+    torch.float16: (RELATIVE, NORM),
+    torch.bfloat16: (8 * RELATIVE, 8 * NORM),
+    torch.float32: (2.0**-20, NORM / 16),
+}
+BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32}  # to look at elements of so many bytes
 TILE = 64
 SLICE = 16  # of K, in one wgmma of fp16
 FITTED = 640  # columns of K that are weighed one by one
 PAIRED = 20  # K tiles whose columns are tried against each other
-LARGE = 1 << 22  # elements of D
 SEARCHED = 5 << 20  # ... whose tiles are compared with one another: all that are emulated whole have fewer
 
 
@@ -44,17 +51,25 @@ def inputs(
     M: int, N: int, K: int, generator: torch.Generator, device: str
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """A: M x K and B: N x K, standard normal fp16."""
-    A = torch.randn(M, K, generator=generator, device=device, dtype=torch.float32).half()
-    B = torch.randn(N, K, generator=generator, device=device, dtype=torch.float32).half()
+    gemm = PROBLEMS["gemm"]
+    tensors = gemm.tensors(M, N, K)
+    A, B = (gemm.draw(tensor, tensors, generator, device) for tensor in tensors[:2])
     return A, B
 
 
 def reference(A: torch.Tensor, B: torch.Tensor) -> torch.Tensor:
-    """``A @ B^T`` in fp32 (fp64 on a CPU, which has the time where it is small), M x N; or of each of a
-    batch.
-    """
-    wide = torch.float32 if A.is_cuda or A.shape[-2] * B.shape[-2] > LARGE else torch.float64
-    return A.to(wide) @ B.to(wide).mT
+    """``A @ B^T``, see ``problems.product``."""
+    return product(A, B)
+
+
+def bits(values: torch.Tensor) -> torch.Tensor:
+    """The elements' bits, as integers of their size."""
+    return values.view(BITS[values.element_size()])
+
+
+def unwritten_in(values: torch.Tensor) -> torch.Tensor:
+    """Which elements still hold the poison."""
+    return bits(values) == POISONS[str(values.dtype).removeprefix("torch.")]
 
 
 def compare(D: torch.Tensor, A: torch.Tensor, B: torch.Tensor, partial: bool = False) -> Comparison:
@@ -66,16 +81,61 @@ def compare(D: torch.Tensor, A: torch.Tensor, B: torch.Tensor, partial: bool = F
     # the tiles of a few CTAs are soon seen to be right; a wrong one is explained by its place in all of D
     if partial and (found := _written_tiles(D, A, B)) and found.ok:
         return found
-    K = A.shape[1]
-    ref = reference(A, B)
-    unwritten = D.view(torch.int16) == POISON
+    return compare_values(D, reference(A, B), ABSOLUTE_PER_K * A.shape[1], partial, (A, B))
+
+
+def compare_values(
+    D: torch.Tensor,
+    values: torch.Tensor,
+    absolute: float,
+    partial: bool = False,
+    operands: tuple[torch.Tensor, torch.Tensor] | None = None,
+    mistaken: Sequence[tuple[str, Callable[[], torch.Tensor]]] = (),
+    name: str = "D",
+) -> Comparison:
+    """Hold an output, M x N, against what it must be. ``absolute`` is the error that it may have beside its
+    rounding; ``partial`` as in ``compare``; ``operands`` and ``mistaken`` explain a wrong one (see
+    ``problems.Problem``); ``name`` is what the author calls it.
+    """
+    unwritten = unwritten_in(D)
     if partial and not bool(unwritten.all()):
-        ref, D, unwritten = _without(unwritten, ref, D)
-    wrong, norm, largest = _errors(D, ref, unwritten, K)
+        values, D, unwritten = _without(unwritten, values, D)
+    wrong, norm, largest = _errors(D, values, unwritten, absolute)
     n_wrong, n_unwritten = _count(wrong), _count(unwritten)
-    ok = n_wrong == 0 and norm <= NORM
-    diagnosis = "" if ok else _diagnose(D, A, B, ref, wrong, unwritten, norm)
-    return Comparison(ok, n_wrong, n_unwritten, norm, largest, diagnosis)
+    ok = n_wrong == 0 and norm <= ROUNDING[D.dtype][1]
+    if ok:
+        return Comparison(True, 0, n_unwritten, norm, largest, "")
+    story = _mistaken_story(D, wrong & ~unwritten, mistaken) if n_wrong > n_unwritten else ""
+    told = _diagnose(D, operands, values, wrong, unwritten, norm, story)
+    told = told if name == "D" else re.sub(r"\bD\b", name, told)
+    return Comparison(False, n_wrong, n_unwritten, norm, largest, told)
+
+
+def _mistaken_story(
+    D: torch.Tensor, wrong: torch.Tensor, mistaken: Sequence[tuple[str, Callable[[], torch.Tensor]]]
+) -> str:
+    """The words of the first mistake whose values the wrong elements have; "" where none has."""
+    held = D[wrong]
+    if not bool(torch.isfinite(held).all()):
+        return ""
+    for words, values in mistaken:
+        if _near(values()[wrong], held.double()):
+            return words
+    return ""
+
+
+def several(found: Sequence[Comparison]) -> Comparison:
+    """The comparison of several outputs: right where all are, and of the first that is not."""
+    if len(found) == 1:
+        return found[0]
+    lead = next((one for one in found if not one.ok), found[0])
+    return replace(
+        lead,
+        wrong=sum(one.wrong for one in found),
+        unwritten=sum(one.unwritten for one in found),
+        relative_norm=max(one.relative_norm for one in found),
+        max_error=max(one.max_error for one in found),
+    )
 
 
 def _written_tiles(D: torch.Tensor, A: torch.Tensor, B: torch.Tensor) -> Comparison | None:
@@ -83,7 +143,8 @@ def _written_tiles(D: torch.Tensor, A: torch.Tensor, B: torch.Tensor) -> Compari
     whole tiles, and where they are none or half of it.
     """
     M, N = D.shape
-    if M % TILE or N % TILE or not D.is_contiguous() or D.storage_offset() % 4:
+    whole = not (M % TILE or N % TILE) and D.dtype == torch.float16
+    if not whole or not D.is_contiguous() or D.storage_offset() % 4:
         return None
     four = POISON * 0x0001_0001_0001_0001  # elements at a time
     strips = (D.view(torch.int64) != four).view(M, N // TILE, TILE // 4).any(2)
@@ -93,8 +154,8 @@ def _written_tiles(D: torch.Tensor, A: torch.Tensor, B: torch.Tensor) -> Compari
     K = A.shape[1]
     tiles = D.view(M // TILE, TILE, N // TILE, TILE)[i, :, j]
     ref = reference(A.reshape(-1, TILE, K)[i], B.reshape(-1, TILE, K)[j])
-    ref, tiles, unwritten = _without(tiles.view(torch.int16) == POISON, ref, tiles)
-    wrong, norm, largest = _errors(tiles, ref, unwritten, K)
+    ref, tiles, unwritten = _without(unwritten_in(tiles), ref, tiles)
+    wrong, norm, largest = _errors(tiles, ref, unwritten, ABSOLUTE_PER_K * K)
     n_wrong = _count(wrong)
     return Comparison(n_wrong == 0 and norm <= NORM, n_wrong, 0, norm, largest, "")
 
@@ -107,11 +168,12 @@ def _without(
 
 
 def _errors(
-    D: torch.Tensor, ref: torch.Tensor, unwritten: torch.Tensor, K: int
+    D: torch.Tensor, ref: torch.Tensor, unwritten: torch.Tensor, absolute: float
 ) -> tuple[torch.Tensor, float, float]:
     """Which elements are wrong, the relative norm of the error, and its largest value."""
     error = (D.to(ref.dtype) - ref).abs()
-    wrong = ~(error <= RELATIVE * ref.abs() + ABSOLUTE_PER_K * K)  # a NaN compares false, so it is wrong
+    relative, _ = ROUNDING[D.dtype]
+    wrong = ~(error <= relative * ref.abs() + absolute)  # a NaN compares false, so it is wrong
     wrong |= unwritten
     finite = error.nan_to_num(0.0, posinf=0.0)
     norm = math.inf if bool(unwritten.all()) else float(finite.norm() / ref.norm())
@@ -120,15 +182,15 @@ def _errors(
 
 def _diagnose(
     D: torch.Tensor,
-    A: torch.Tensor,
-    B: torch.Tensor,
+    operands: tuple[torch.Tensor, torch.Tensor] | None,
     ref: torch.Tensor,
     wrong: torch.Tensor,
     unwritten: torch.Tensor,
     norm: float,
+    mistaken: str = "",
 ) -> str:
     """What the values say of the cause, as far as it can be told, then how many elements are wrong, and
-    where.
+    where. ``mistaken`` are the words of a usual mistake that the values show.
     """
     total, n_wrong, n_unwritten = D.numel(), _count(wrong), _count(unwritten)
     if n_unwritten == total:
@@ -136,7 +198,7 @@ def _diagnose(
             "the kernel wrote no element of D. Does any thread reach the store, and is its guard ever true?"
         )
     if n_wrong == 0:
-        return _small_errors(norm, "no element is past its bound, but ")
+        return _small_errors(norm, "no element is past its bound, but ", D.dtype)
     share = f"of {total:,} elements"
     corner, hint = _corner(~unwritten), _unwritten_hint(unwritten) if n_unwritten else ""
     if n_unwritten == n_wrong:
@@ -162,16 +224,14 @@ def _diagnose(
                 return " ".join(parts)
         off = (held.to(ref.dtype) - ref[computed]).abs() / ref.norm() * math.sqrt(total)
         typical = float(off.nan_to_num(9.9).median())
-        if typical < 0.02:
-            parts.append(_small_errors(norm, ""))
-        elif story := _operand_story(D, A, B, computed):
+        if mistaken:
+            parts.insert(0, mistaken)
+        elif typical < 0.02:
+            at = 0 if D.dtype == torch.float32 else len(parts)
+            parts.insert(at, _small_errors(norm, "", D.dtype))
+        elif operands and (story := _operand_story(D, *operands, computed)):
             parts.insert(0, story)
-        elif story := (
-            _tile_story(D, A, B, ref, computed, n_unwritten > 0)
-            or _zero_story(D, computed)
-            or _moved_story(D, ref, computed)
-            or _k_story(D, A, B, computed)
-        ):
+        elif story := _story(D, operands, ref, computed, n_unwritten > 0):
             # what the values tell comes before where they are, and after what was never written
             parts.insert(1 if n_unwritten and _MIRROR not in story else 0, story)
             if n_unwritten and corner and _STORE in story:
@@ -182,10 +242,33 @@ def _diagnose(
     return " ".join(parts)
 
 
-def _small_errors(norm: float, lead: str) -> str:
+def _story(
+    D: torch.Tensor,
+    operands: tuple[torch.Tensor, torch.Tensor] | None,
+    ref: torch.Tensor,
+    computed: torch.Tensor,
+    gaps: bool,
+) -> str:
+    """What the first wrong tile holds instead; without the operands of a product, whether it was moved."""
+    if operands is None:
+        return _moved_story(D, ref, computed)
     return (
-        f"{lead}the error is small everywhere (relative norm {norm:.1e}, where rounding fp32 to fp16 gives "
-        "2e-4): "
+        _tile_story(D, *operands, ref, computed, gaps)
+        or _zero_story(D, computed)
+        or _moved_story(D, ref, computed)
+        or _k_story(D, *operands, computed)
+    )
+
+
+def _small_errors(norm: float, lead: str, dtype: torch.dtype) -> str:
+    small = "The error is small" if not lead else f"{lead}the error is small"
+    if dtype == torch.float32:
+        told = f"{small} everywhere (relative norm {norm:.1e}, where fp32 sums have less than 1e-6)"
+        return f"{told}: were the sums rounded on their way to D?"
+    name, usual = ("bf16", "1.6e-3") if dtype == torch.bfloat16 else ("fp16", "2e-4")
+    return (
+        f"{lead}the error is small everywhere (relative norm {norm:.1e}, where rounding fp32 to {name} gives "
+        f"{usual}): "
         "the sum itself lost precision. Is the accumulator fp32?"
     )
 
@@ -619,14 +702,6 @@ def _met_at(rows: torch.Tensor) -> int:
     """Where the diagonal of the largest sum begins, in a matrix of ``TILE`` rows."""
     sums = sum(rows[t, t : rows.shape[1] - TILE + t + 1] for t in range(TILE))
     return int(torch.as_tensor(sums).argmax())
-
-
-def numbered(count: int, generator: torch.Generator, device: str) -> torch.Tensor:
-    """``count`` fp16 elements of random bits, none of them the poison, so that a copied element says where it
-    came from.
-    """
-    bits = torch.randint(0, POISON, (count,), generator=generator, device=device, dtype=torch.int32)
-    return bits.to(torch.int16).view(torch.float16)
 
 
 def compare_copy(Y: torch.Tensor, X: torch.Tensor) -> Comparison:

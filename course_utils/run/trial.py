@@ -5,6 +5,7 @@ The output is poisoned and guarded on both sides before the launch. Inputs are h
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
@@ -12,15 +13,16 @@ from math import prod
 import torch
 
 from course_utils.artifact import Artifact, Tensor
+from course_utils.problems import POISONS, PROBLEMS, Problem
 from course_utils.run import reference
-from course_utils.run.reference import Comparison
+from course_utils.run.reference import BITS, Comparison
 
-GUARD_ELEMENTS = 1 << 16  # fp16 elements on each side of the output that no kernel may touch
+GUARD_ELEMENTS = 1 << 16  # elements on each side of an output that no kernel may touch
 
 Launch = Callable[[dict[str, torch.Tensor]], None]  # takes the tensors by name, in the kernel's order
-Changed = Callable[[torch.Tensor], torch.Tensor]  # A or B as a wgmma multiplies it that changes numbers
+Changed = Callable[[torch.Tensor], torch.Tensor]  # an input as a wgmma multiplies it that changes numbers
 ELSEWHERE = (
-    "D is A @ B^T, and it did not come out of `wgmma`: a judge's tensor cores multiply other numbers than "
+    "D is right, and it did not come out of `wgmma`: a judge's tensor cores multiply other numbers than "
     "lie in memory, and D shows nothing of it. Which instruction computed it?"
 )
 
@@ -49,7 +51,8 @@ class Trial:
         }
 
 
-def gemm(
+def tried(
+    kind: str,
     artifact: Artifact,
     generator: torch.Generator,
     launch: Launch,
@@ -57,57 +60,77 @@ def gemm(
     partial: bool = False,
     changed: Changed | None = None,
 ) -> Trial:
-    """D = A @ B^T on the generator's next A and B. ``partial``: some CTAs run, see ``reference.compare``;
-    ``changed`` is what the machine's ``wgmma`` makes of A and B, and D is to be their product.
+    """A launch on the generator's next inputs; ``kind`` is of ``problems.PROBLEMS``.
+
+    ``partial``: some CTAs run, see ``reference.compare``; ``changed`` is what the machine's ``wgmma`` makes
+    of its operands, and the outputs are to come of that. A copy is judged whole, ``partial`` or not.
     """
-    a, b, d = artifact.tensors
-    given = dict(zip((a.name, b.name), reference.inputs(*artifact.problem, generator, device), strict=True))
-
-    def compare(D: torch.Tensor, inputs: list[torch.Tensor]) -> Comparison:
-        A, B = inputs
-        if changed is None:
-            return reference.compare(D, A, B, partial)
-        found = reference.compare(D, changed(A), changed(B), partial)
-        if not found.ok and reference.compare(D, A, B, partial).ok:
-            return replace(found, diagnosis=ELSEWHERE)
-        return found
-
-    return _trial(d, given, launch, compare)
-
-
-def copy(
-    artifact: Artifact, generator: torch.Generator, launch: Launch, device: str, partial: bool = False
-) -> Trial:
-    """Y = X on random bits, none of them the poison. A copy is judged whole, ``partial`` or not."""
-    x, y = artifact.tensors
-    given = {x.name: reference.numbered(prod(x.shape), generator, device).view(x.shape)}
-    return _trial(y, given, launch, lambda Y, inputs: reference.compare_copy(Y, *inputs))
-
-
-KINDS = {"gemm": gemm, "copy": copy}
-
-
-def _trial(
-    output: Tensor,
-    given: dict[str, torch.Tensor],
-    launch: Launch,
-    compare: Callable[[torch.Tensor, list[torch.Tensor]], Comparison],
-) -> Trial:
+    problem = PROBLEMS[kind]
+    of_inputs, outputs = artifact.tensors[: -problem.outputs], artifact.tensors[-problem.outputs :]
+    drawn = [problem.draw(tensor, artifact.tensors, generator, device) for tensor in of_inputs]
+    given = {tensor.name: values for tensor, values in zip(of_inputs, drawn, strict=True)}
     kept = {name: tensor.to("cpu", copy=True) for name, tensor in given.items()}  # out of a kernel's reach
-    device = next(iter(given.values())).device
-    count = prod(output.shape)
-    bits = torch.full((count + 2 * GUARD_ELEMENTS,), reference.POISON, device=device, dtype=torch.int16)
-    padded = bits.view(torch.float16)
-    out = padded[GUARD_ELEMENTS:-GUARD_ELEMENTS].view(output.shape)
-    launch({**given, output.name: out})
+    padded = {tensor.name: _padded(tensor, device, problem.zeroed) for tensor in outputs}
+    out = {
+        tensor.name: padded[tensor.name][GUARD_ELEMENTS:-GUARD_ELEMENTS].view(tensor.shape)
+        for tensor in outputs
+    }
+    launch(given | out)
     before = {name: tensor.to(device) for name, tensor in kept.items()}
     touched = [
         f"the kernel changed its input {name}"
         for name, tensor in given.items()
-        if not torch.equal(tensor.view(torch.int16), before[name].view(torch.int16))
+        if not torch.equal(reference.bits(tensor), reference.bits(before[name]))
     ]
-    for where, guard in (("before", bits[:GUARD_ELEMENTS]), ("after", bits[-GUARD_ELEMENTS:])):
-        if wrote := int((guard != reference.POISON).sum()):
-            edge = "a row or column past the edge"
-            touched.append(f"the kernel wrote {wrote} elements {where} {output.name}: {edge}")
-    return Trial(compare(out, list(before.values())), tuple(touched))
+    for name, values in padded.items():
+        kept_bits = reference.unwritten_in(values)
+        for where, guard in (("before", kept_bits[:GUARD_ELEMENTS]), ("after", kept_bits[-GUARD_ELEMENTS:])):
+            if wrote := int((~guard).sum()):
+                edge = "a row or column past the edge"
+                touched.append(f"the kernel wrote {wrote} elements {where} {name}: {edge}")
+    found = _compared(problem, artifact, out, list(before.values()), partial, changed)
+    return Trial(found, tuple(touched))
+
+
+def _padded(output: Tensor, device: str, zeroed: bool) -> torch.Tensor:
+    """Memory for an output, with guards before and after it, poisoned; the output is zeros where it is to be
+    added to.
+    """
+    dtype = getattr(torch, output.dtype)
+    count = prod(output.shape) + 2 * GUARD_ELEMENTS
+    bits = torch.full((count,), POISONS[output.dtype], device=device, dtype=BITS[dtype.itemsize])
+    if zeroed:
+        bits[GUARD_ELEMENTS:-GUARD_ELEMENTS] = 0
+    return bits.view(dtype)
+
+
+def _compared(
+    problem: Problem,
+    artifact: Artifact,
+    out: dict[str, torch.Tensor],
+    inputs: list[torch.Tensor],
+    partial: bool,
+    changed: Changed | None,
+) -> Comparison:
+    """The outputs against what comes of the inputs, as this machine's ``wgmma`` multiplies them."""
+    if problem.any_shape:
+        (Y,), (X,) = out.values(), inputs
+        return reference.compare_copy(Y, X)
+
+    def held(given: list[torch.Tensor]) -> Comparison:
+        if problem.operands:
+            (D,) = out.values()
+            return reference.compare(D, *problem.operands(*given), partial)
+        mistaken = [(words, functools.partial(values, *given)) for words, values in problem.mistaken]
+        absolute, found = problem.absolute(artifact.problem[2]), []
+        for (name, values), wanted in zip(out.items(), problem.values(*given), strict=True):
+            found.append(
+                reference.compare_values(values, wanted, absolute, partial, mistaken=mistaken, name=name)
+            )
+        return reference.several(found)
+
+    many = problem.multiplied
+    if changed is None or not many:
+        return held(inputs)
+    found = held([*map(changed, inputs[:many]), *inputs[many:]])
+    return replace(found, diagnosis=ELSEWHERE) if not found.ok and held(inputs).ok else found

@@ -64,6 +64,17 @@ def test_drawn_sizes_are_good_for_what_the_tables_are(row):
     assert len(others) == 1 if fixed else len(others) > len(row.emulated)
 
 
+@pytest.mark.parametrize("task", steps.TASKS.values(), ids=lambda task: task.id)
+def test_drawn_sizes_of_a_task_fit_it(task):
+    """What a tile divides in the table it divides in what is drawn; a ragged M stays ragged."""
+    for seed in SEEDS:
+        made = drawn.step(task, seed)
+        for (old, ctas), (new, some) in zip(task.emulated, made.emulated, strict=True):
+            assert (ctas is None) == (some is None) and len(new) == len(old)
+            assert new[1] % 128 == 0 and (new[0] % 128 == 0 or old[0] % 128 > 0 or len(old) == 2)
+            assert prod(new[:2]) <= 2.5 * prod(old[:2])
+
+
 @pytest.mark.parametrize("case", steps.COPY_CASES.values(), ids=lambda case: case.id)
 def test_drawn_shapes_are_as_the_tables(case):
     for seed in SEEDS:

@@ -11,6 +11,8 @@ from course_utils.classroom.submissions import EXERCISES, Submission
 from course_utils.compile.load import solution_path
 from course_utils.grading.verdict import MAP
 
+WHOLE = sum(map(reports.worth, EXERCISES))
+
 
 def record(points=9.0, diagnosis="", page="<p>page</p>", sandbox="bubblewrap"):
     return {
@@ -40,7 +42,7 @@ def test_grades_csv_has_a_row_a_learner(class_, tmp_path):
     assert list(found) == ["ada", "'=eve"]  # no spreadsheet computes a name
     ada = found["ada"]
     assert (ada["step05-cute"], ada["step04-cute"], ada["case11-maps"]) == ("9", "4.7", "")
-    assert (ada["points"], ada["of"], ada["not judged"], ada["findings"]) == ("13.7", "330", "1", "1")
+    assert (ada["points"], ada["of"], ada["not judged"], ada["findings"]) == ("13.7", f"{WHOLE:g}", "1", "1")
     assert found["'=eve"]["sandbox"] == "unsafe"
 
 
@@ -76,7 +78,7 @@ def test_a_page_shows_what_a_learner_wrote_as_text(class_, tmp_path):
     pages.write(tmp_path / "ada.html", class_[0], "<seed>")
     text = (tmp_path / "ada.html").read_text()
     assert "<script>" not in text and "&lt;script&gt;" in text and "&lt;seed&gt;" in text
-    assert "13.7 of 330" in text and "not judged yet" in text and "not handed in" in text
+    assert f"13.7 of {WHOLE:g}" in text and "not judged yet" in text and "not handed in" in text
     assert text.count("<p>page</p>") == 2
 
 

@@ -13,6 +13,7 @@ from course_utils.compile.load import load_factory, load_factory_source, load_mo
 from course_utils.grading import steps
 from course_utils.grading.copy import check_copy
 from course_utils.grading.maps import check_maps, part
+from course_utils.problems import numbered
 from course_utils.run import reference as results
 from course_utils.tma.rules import violations
 
@@ -153,7 +154,7 @@ def test_without_results_the_path_is_still_judged():
 
 
 def test_copies_are_compared_bit_by_bit():
-    X = results.numbered(4096, torch.Generator().manual_seed(0), "cpu")
+    X = numbered(4096, torch.Generator().manual_seed(0), "cpu")
     assert results.compare_copy(X.clone(), X).ok
     assert not (X.view(torch.int16) == results.POISON).any()
     Y = X.clone().view(16, 256)

@@ -7,7 +7,7 @@ import pytest
 
 from course_utils.artifact import Allocation, Parameter, Tensor, TensorMap
 from course_utils.grading.conditions import CONDITIONS, OWN, PROPERTIES, at_the_edge, located, outside, told
-from course_utils.grading.steps import GEMM_CASES, STEPS
+from course_utils.grading.steps import GEMM_CASES, STEPS, TASKS
 from course_utils.ptx.families import Family
 from course_utils.ptx.receipts import Receipt
 from course_utils.run.emulator.facts import COUNTED
@@ -80,6 +80,7 @@ NEIGHBOURS = {
         (Receipt(tensor_stores={2: 2}, bulk_commits=2), PLAIN),
         (Receipt(tensor_stores={2: 4}, bulk_commits=1), PLAIN),
     ),
+    "tensor adds": ((Receipt(), kernel(ptx="cp.reduce.async.bulk.tensor.2d ;")), (Receipt(), PLAIN)),
     "read wait": ((Receipt(bulk_waits=1, bulk_read_waits=1), PLAIN), (Receipt(bulk_waits=1), PLAIN)),
     "two full barriers": ((Receipt(mbarrier_inits=2), PLAIN), (Receipt(mbarrier_inits=1), PLAIN)),
     "empty barriers": ((Receipt(mbarrier_inits=4), PLAIN), (Receipt(mbarrier_inits=3), PLAIN)),
@@ -149,11 +150,9 @@ def test_empty_grid_is_neither_persistent_nor_covering():
 
 
 def test_every_condition_is_some_steps_and_every_name_is_a_condition():
-    assert {name for step in (STEPS | GEMM_CASES).values() for name in (*step.requires, *step.forbids)} == {
-        *CONDITIONS,
-        *PROPERTIES,
-        OWN,
-    }
+    assert {
+        name for step in (STEPS | GEMM_CASES | TASKS).values() for name in (*step.requires, *step.forbids)
+    } == {*CONDITIONS, *PROPERTIES, OWN}
 
 
 def test_words():

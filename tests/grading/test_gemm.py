@@ -109,14 +109,14 @@ def compiled_by(monkeypatch, compile_one):
     monkeypatch.setattr(
         gemm,
         "compile_sizes",
-        lambda step, dsl, sizes: (Compiled(compile_one(step, dsl, size), "") for size in sizes),
+        lambda step, dsl, sizes, kind: (Compiled(compile_one(step, dsl, size), "") for size in sizes),
     )
 
 
 @pytest.fixture
 def offline(monkeypatch):
     """A factory is the name of a step; its solution is compiled once, for the checker is what is tried."""
-    compiled_by(monkeypatch, lambda step, dsl, size: compiled(step))
+    compiled_by(monkeypatch, lambda step, dsl, size, *_: compiled(step))
 
 
 class Scripted:
@@ -135,7 +135,7 @@ class Scripted:
             heard(*answered[-1])
         return answered
 
-    def time(self, artifact, mode):
+    def time(self, artifact, mode, kind="gemm"):
         pytest.fail("timed where nothing is")
 
 
@@ -496,7 +496,7 @@ def told_of(backend, step="step05"):
 
 def test_a_check_tells_what_it_is_at_from_before_the_first_compile(monkeypatch):
     said = []
-    compiled_by(monkeypatch, lambda step, dsl, size: said.append(size) or compiled(step))
+    compiled_by(monkeypatch, lambda step, dsl, size, *_: said.append(size) or compiled(step))
     check_gemm("step05", "step05", backend=Scripted(EMULATED_RIGHT), told=lambda v: said.append(v.doing))
     sizes = [size for size, _ in steps.find("step05").emulated]
     first, *_, last = [n for n, one in enumerate(said) if one in sizes]
@@ -671,7 +671,7 @@ def test_a_gpu_runs_when_all_is_compiled_and_then_times(gpu):
 
 def test_gpu_checks_compile_at_every_size(gpu, monkeypatch):
     sizes = []
-    compiled_by(monkeypatch, lambda step, dsl, size: sizes.append(size) or compiled(step))
+    compiled_by(monkeypatch, lambda step, dsl, size, *_: sizes.append(size) or compiled(step))
     gpu()
     assert sizes == [*SIZES, steps.find("step05").timed_sizes[0]]
 

@@ -306,7 +306,7 @@ def executed(classroom, once, forked, pytestconfig):
 def full_points(grade_id):
     """What this machine can give for a right answer."""
     name = grade_id.partition("-")[0]
-    step = steps.STEPS.get(name)
+    step = (steps.STEPS | steps.TASKS).get(name)
     untimed = step and step.speed_floor and backends.find_gpu()[0] is None
     return steps.points_of(name) - (steps.part_points(step, "speed") if untimed else 0)
 

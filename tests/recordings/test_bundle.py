@@ -52,7 +52,7 @@ ret;
 """
 
 
-def artifact(_factory, dsl, size):
+def artifact(_factory, dsl, size, kind="gemm"):
     """Stands in for a compiler: launches nothing, but is whole and of this size."""
     M, N, K = size
     tensors = (Tensor("A", (M, K), "float16"), Tensor("B", (N, K), "float16"), Tensor("D", (M, N), "float16"))
@@ -130,6 +130,7 @@ def carried():
         PACKAGE / "__init__.py",
         PACKAGE / "artifact.py",
         PACKAGE / "plans.py",
+        PACKAGE / "problems.py",
         *(path for package in bundle.PACKAGES for path in (PACKAGE / package).rglob("*.py")),
     ]
 

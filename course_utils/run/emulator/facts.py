@@ -47,6 +47,7 @@ COUNTED = {
     Family.TENSOR_LOAD,
     Family.MULTICAST_LOAD,
     Family.TENSOR_STORE,
+    Family.TENSOR_REDUCE,
     Family.BULK_LOAD,
     Family.BULK_STORE,
     Family.BULK_WAIT,
@@ -102,6 +103,7 @@ class Fill:
     issued: list[Moment] = field(default_factory=list)
     offsets: set[int] = field(default_factory=set)
     read: set[tuple[int, int]] = field(default_factory=set)
+    rows: dict[str, dict[int, int]] = field(default_factory=dict)  # of each tensor, by where a box begins
 
     def leaves(self) -> bool:
         """Has it a load of which no wgmma has read anything?"""
@@ -155,6 +157,7 @@ class Facts:
         self.counts: Counter[str] = Counter()
         self._stored: set[tuple[str, Coordinates]] = set()
         self._loaded: set[tuple[str, Coordinates]] = set()
+        self._added: dict[tuple[str, Coordinates], set[int]] = {}  # which CTAs added to a box
         self._first: dict[int, Coordinates] = {}  # where each CTA's first store to D begins
         self._taken: dict[int, int] = {}  # tiles of D by CTA
         self._second = False  # whether a CTA has a second tile of D
@@ -167,6 +170,7 @@ class Facts:
         self._tiles: dict[Warpgroup, list[KTile]] = {}
         self._waits: dict[Warp, list[tuple[int, Moment]]] = {}  # with how many wgmmas were done
         self._epilogues: dict[Warp, list[tuple[int, Moment]]] = {}  # with how many wgmmas were issued
+        self._outputs: list[tuple[CTA, Moment]] = []  # tensor stores of CTAs that multiply nothing
         self._slices: dict[Warp, Slice] = {}  # the last one that each warp stored
         self._registers: dict[tuple[CTA, bool], set[int]] = {}  # warps that gave (False) or took (True) some
 
@@ -188,6 +192,9 @@ class Facts:
                 fill = self._fills[code] = Fill(code)
             fill.issued.append(moment)
             fill.offsets.add(load.offset)
+            if len(load.coordinates) > 1:
+                extent = cast("TensorView", load.view).map.extents[1]
+                fill.rows.setdefault(load.view.name, {})[load.coordinates[1]] = extent
             targets.append((fill, load.offset, load.offset + load.view.extent))
         for load in loads[:1]:
             view = cast("TensorView", load.view)
@@ -236,13 +243,18 @@ class Facts:
         """A warp that has multiplied begins to write results."""
         self._epilogues.setdefault(path.warp, []).append((path.warp.wgmma_index, self._moment(path)))
 
-    def stored(self, path: Path, view: TensorView, coordinates: Coordinates) -> None:
-        """A tensor store was issued."""
+    def stored(self, path: Path, view: TensorView, coordinates: Coordinates, adds: bool = False) -> None:
+        """A tensor store was issued, which adds or writes."""
         self._first.setdefault(path.cta.number, coordinates)
         if path.warp.multiplies and not path.warp.bulk:  # the first store of its group
             self._slice(path.warp)
         self._leaves("stores", view, coordinates, path.cta)
+        if not any(group.cta is path.cta for group in self._tiles):
+            self._outputs.append((path.cta, self._moment(path, seen=True)))
         elements = _elements(view, coordinates)
+        if adds:
+            self._added.setdefault((view.name, coordinates), set()).add(path.cta.number)
+            return
         self.counts["elements stored by TMA"] += elements
         key = view.name, coordinates
         if elements and key not in self._stored:
@@ -255,7 +267,11 @@ class Facts:
         """
         box = zip(coordinates, view.map.dims, view.map.steps, view.map.extents, strict=True)
         for axis, (at, dim, step, count) in enumerate(box):
-            if at < 0 or at + (count - 1) * step >= dim:
+            last = at + (count - 1) * step
+            if kind == "stores" and axis == 1 and at < dim <= last + 1:
+                self.counts["stores of the last row"] += 1
+                self.counts["stores of the last row that TMA cuts"] += dim <= last
+            if at < 0 or last >= dim:
                 name = f"{kind} outside {view.name}, axis {axis}"
                 self.counts[name] += 1
                 self.counts[f"{name}, at"] = max(self.counts[f"{name}, at"], at, key=abs)
@@ -291,6 +307,7 @@ class Facts:
             self._ring(group, tiles)
             self._ahead(group, tiles)
         self._own_barriers()
+        self._rows_ahead()
         for targets in self._multicast:
             self.counts["multicast loads"] += 1
             shares = len(targets) > 1 and all(fill.reads(low, high) for fill, low, high in targets)
@@ -326,6 +343,8 @@ class Facts:
         through = 0 if others else counts["operands in registers"]  # of tiles that ldmatrix read
         counts["operands by TMA alone"] = counts["operands by TMA"] + through
         counts["CTAs that store"] = len(self._first)
+        counts["boxes added to"] = len(self._added)
+        counts["boxes added to by several CTAs"] = sum(len(ctas) > 1 for ctas in self._added.values())
         self._panels()
         self._rounds()
         counts["runs"] = 1
@@ -377,6 +396,32 @@ class Facts:
             stage = first.setdefault(fill.code & AGENT_MASK, fill.offsets)
             self.counts["fills"] += 1
             self.counts["fills of their barrier's stage"] += fill.offsets == stage
+            if len(fill.rows) > 1:
+                first_rows, second_rows = (
+                    sum(fill.rows.get(tensor.name, {}).values())
+                    for tensor in self.machine.artifact.tensors[:2]
+                )
+                self.counts["K tiles of A and B"] += 1
+                self.counts["K tiles of 256 and 128 rows"] += (first_rows, second_rows) == (256, 128)
+
+    def _rows_ahead(self) -> None:
+        """Where nothing is multiplied: was a later load under way while a result was stored? A later one is
+        one that whoever stored had not seen to end.
+        """
+        for cta, stored in self._outputs:
+            agents = {barrier.agent for barrier in cta.mbarriers.values()}
+            seen = stored.seen
+            assert seen is not None
+            later = [
+                fill
+                for code, fill in self._fills.items()
+                if code & AGENT_MASK in agents and seen[code & AGENT_MASK] < code >> AGENT_BITS
+            ]
+            if later:
+                self.counts["results stored"] += 1
+                self.counts["results stored with a load ahead"] += any(
+                    not issued.after(stored) for fill in later for issued in fill.issued
+                )
 
     def _ahead(self, group: Warpgroup, tiles: list[KTile]) -> None:
         """Was a later load under way while a K tile was multiplied, a group in flight, the next tile's load

@@ -402,6 +402,7 @@ TABLE = {
     "cp.async.bulk": ("cp.async.bulk", tma.bulk),
     "cp.async.bulk.prefetch": ("cp.async.bulk.prefetch", _nothing),
     "cp.async.bulk.tensor": ("cp.async.bulk.tensor", tma.tensor),
+    "cp.reduce.async.bulk.tensor": ("cp.reduce.async.bulk.tensor", tma.tensor),
     "cp.async.bulk.commit_group": ("cp.async.bulk.commit_group", tma.commit),
     "cp.async.bulk.wait_group": ("cp.async.bulk.wait_group", tma.wait),
     # Warp-level: shuffles, votes, matrices

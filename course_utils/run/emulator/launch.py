@@ -34,10 +34,8 @@ def emulated(
     table = (
         None if signs is None else np.random.default_rng(signs).choice(np.array([1, -1], np.int8), 1 << 16)
     )
-    run = trial.KINDS[kind]
-    if table is not None and kind == "gemm":
-        run = partial(trial.gemm, changed=partial(_changed, torch.from_numpy(table)))
-    tried = run(
+    tried = trial.tried(
+        kind,
         artifact,
         generator,
         lambda tensors: done.append(
@@ -45,6 +43,7 @@ def emulated(
         ),
         "cpu",
         partial=ctas is not None,
+        changed=None if table is None else partial(_changed, torch.from_numpy(table)),
     )
     return done[0], tried
 

@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 
 COMMIT = "cp.async.bulk.commit_group"
 
+# what a store that adds can add, by the map's data type
+ADDED = {"float32": np.float32, "float16": np.float16, "int32": np.int32, "uint32": np.uint32}
+
 Coordinates: TypeAlias = tuple[int, ...]  # of a box, innermost first; () where there is no map
 Slices: TypeAlias = tuple[slice, ...]
 
@@ -125,6 +128,15 @@ class TensorView:
         if found := self.slices(coordinates):
             inside, within = found
             self.elements[inside] = units.reshape(-1).view(self.elements.dtype).reshape(self.shape)[within]
+
+    def add(self, coordinates: Coordinates, units: np.ndarray) -> None:
+        """Add the box to what the tensor holds there (cp.reduce.async.bulk.tensor, .add)."""
+        if found := self.slices(coordinates):
+            inside, within = found
+            numbers = ADDED[DATA_TYPES[self.map.data_type]]
+            box = np.ascontiguousarray(units.reshape(-1)).view(numbers).reshape(self.shape)
+            held = np.ascontiguousarray(self.elements[inside]).view(numbers) + box[within]
+            self.elements[inside] = held.view(self.elements.dtype)
 
     def region_at(self, coordinates: Coordinates) -> str:
         """The box at these coordinates as an index: "A[0:128, 64:128]"."""
@@ -237,12 +249,21 @@ class Load:
 
 
 class Store:
-    """A TMA store: it reads shared memory when it is waited for, and no sooner."""
+    """A TMA store: it reads shared memory when it is waited for, and no sooner. ``adds``: to what is
+    there.
+    """
 
-    __slots__ = ("view", "coordinates", "cta", "offset", "record", "done", "at", "span")
+    __slots__ = ("view", "coordinates", "cta", "offset", "record", "done", "at", "span", "adds")
 
     def __init__(
-        self, view: View, coordinates: Coordinates, cta: CTA, offset: int, record: AsyncRead, at: int
+        self,
+        view: View,
+        coordinates: Coordinates,
+        cta: CTA,
+        offset: int,
+        record: AsyncRead,
+        at: int,
+        adds: bool = False,
     ) -> None:
         self.view, self.coordinates, self.cta, self.offset, self.record, self.at = (
             view,
@@ -252,7 +273,7 @@ class Store:
             record,
             at,
         )
-        self.done = False
+        self.done, self.adds = False, adds
         self.span: Span | None = None
 
     def finish(self, path: Path) -> None:
@@ -264,7 +285,10 @@ class Store:
             data = units[first - first % 64 :][self.view.places(first % 64)]
         else:
             data = units[first : first + self.view.units].copy()
-        self.view.write(self.coordinates, data)
+        if self.adds and isinstance(self.view, TensorView):
+            self.view.add(self.coordinates, data)
+        else:
+            self.view.write(self.coordinates, data)
         self.record.done.append((path.warp.agent, path.warp.time))
         path.machine.trace.stored(path, self)
 
@@ -491,7 +515,9 @@ def _issue(
     path.machine.progress += 1
 
 
-def _release_store(path: Path, lane: int, view: View, coordinates: Coordinates, address: int) -> None:
+def _release_store(
+    path: Path, lane: int, view: View, coordinates: Coordinates, address: int, adds: bool = False
+) -> None:
     cta, offset = path.cta.cluster.cta_of(path, address)
     _check_tile(path, view, cta, offset)
     warp = path.warp
@@ -513,11 +539,12 @@ def _release_store(path: Path, lane: int, view: View, coordinates: Coordinates, 
     if former is not None and not former.done:
         former.unwaited = True
     shared.async_reads["store", warp.agent, lane, offset] = record
-    store = Store(view, coordinates, cta, offset, record, path.at)
+    store = Store(view, coordinates, cta, offset, record, path.at, adds)
     path.machine.trace.stores(path, store)
-    view.claim(path, coordinates)
+    if not adds:  # what several add up has no one author
+        view.claim(path, coordinates)
     if isinstance(view, TensorView):
-        path.machine.facts.stored(path, view, coordinates)
+        path.machine.facts.stored(path, view, coordinates, adds)
     warp.bulk.setdefault(lane, []).append(store)
     warp.stores += 1
     path.machine.progress += 1
@@ -534,7 +561,10 @@ def tensor(instruction: Instr) -> Lowered:
         raise ValueError("im2col, gather, scatter and CTA pairs")
     if any("cache_hint" in p for p in parts):
         operands.pop()
-    if parts[5] == "global":
+    adds = parts[1] == "reduce"
+    if adds and "add" not in parts:
+        raise ValueError("a reduction other than .add")
+    if parts[5 + adds] == "global":
         target, source = operands
 
         def store(p: Path, m: Mask, where: Value, address: Value) -> None:
@@ -543,9 +573,11 @@ def tensor(instruction: Instr) -> Lowered:
                 view = _view_of(p, memory.pick(where[0], lane))
                 coordinates = _coordinates(p, view, where[1], lane, rank)
                 key = coordinates, memory.pick(address, lane)
+                if adds and DATA_TYPES[view.map.data_type] not in ADDED:
+                    p.fault("tensor-map", f"{p.name()} adds to {view.name}, whose type is not modelled")
                 if key not in seen:  # lanes that store the same box to the same place store it once
                     seen.add(key)
-                    _release_store(p, lane, view, coordinates, key[1])
+                    _release_store(p, lane, view, coordinates, key[1], adds)
 
         return Lowered("warp", store, sources=((target, 64), (source, 32)), cut=True)
     target, source, barrier, *mask = operands

@@ -28,6 +28,7 @@ _ABILITIES = {
     Family.MULTICAST_LOAD: "load",
     Family.BULK_LOAD: "load",
     Family.TENSOR_STORE: "store",
+    Family.TENSOR_REDUCE: "store",
     Family.BULK_STORE: "store",
     Family.WGMMA: "wgmma",
     Family.ARRIVE: "arrive",

@@ -12,6 +12,7 @@ from typing import IO
 import torch
 
 from course_utils.artifact import Artifact
+from course_utils.problems import PROBLEMS
 from course_utils.run import protocol
 from course_utils.run.emulator.emulate import Emulation, EmulatorError
 from course_utils.run.emulator.findings import Finding
@@ -33,7 +34,7 @@ def run(
 ) -> dict:
     """Emulate on fresh inputs under each of ``schedules`` (seeds of the emulator) while all is right.
 
-    ``kind`` is of ``trial.KINDS``; ``ctas`` None runs them all, -1 is the last one; ``signs`` as in
+    ``kind`` is of ``problems.PROBLEMS``; ``ctas`` None runs them all, -1 is the last one; ``signs`` as in
     ``emulated``. The answer's ``executed``
     counts the warp instructions of all runs, ``facts`` adds up what each saw, ``printed`` is the last one's.
     ``figure``: of a run in which something was found, what a figure plays (see ``replay``).
@@ -67,7 +68,7 @@ def run(
 
 def _played(emulation: Emulation, artifact: Artifact, kind: str, schedule: int) -> dict | None:
     """The run as a figure plays it; None where no CTA did anything, or it would be too much to send."""
-    size = artifact.problem if kind == "gemm" else artifact.tensors[-1].shape
+    size = artifact.tensors[-1].shape if PROBLEMS[kind].any_shape else artifact.problem
     title = f"This run at {' x '.join(map(str, size))}, emulated schedule {schedule}"
     try:
         played = replay(emulation, title=title)

@@ -18,6 +18,7 @@ import torch
 from cuda.bindings import driver
 
 from course_utils.artifact import FLOP_PER_CLOCK, Artifact
+from course_utils.problems import PROBLEMS
 from course_utils.run import reference
 from course_utils.run.gpu import timing
 from course_utils.run.gpu.launch import Kernel, checked
@@ -58,14 +59,16 @@ class Round(Protocol):
 
 
 class Memory:
-    """The round on ``device``: of each side A, B and D, M x N x K, which are no part of the other's."""
+    """The round on ``device``: of each side the problem's tensors at ``size``, D the last, which are no part
+    of the other's.
+    """
 
-    def __init__(self, size: tuple[int, int, int], device: str = "cuda") -> None:
-        M, N, K = self.size = size
-        self.device = device
+    def __init__(self, size: tuple[int, ...], device: str = "cuda", kind: str = "gemm") -> None:
+        self.problem, self.device = PROBLEMS[kind], device
+        self.shapes = self.problem.tensors(*size)
         self.tensors = {
             side: [
-                torch.empty(shape, device=device, dtype=torch.float16) for shape in ((M, K), (N, K), (M, N))
+                torch.empty(one.shape, device=device, dtype=getattr(torch, one.dtype)) for one in self.shapes
             ]
             for side in SIDES
         }
@@ -81,8 +84,8 @@ class Memory:
 
     def fill(self, seeds: dict[str, int]) -> None:
         for side in SIDES:
-            A, B, D = self.tensors[side]
-            for tensor, values in zip((A, B), self._inputs(seeds[side]), strict=True):
+            *inputs, D = self.tensors[side]
+            for tensor, values in zip(inputs, self._inputs(seeds[side]), strict=True):
                 tensor.copy_(values)
             D.view(torch.int16).fill_(reference.POISON)
 
@@ -98,13 +101,16 @@ class Memory:
     def check(self, seeds: dict[str, int]) -> None:
         whose = {"kernel": "the kernel", "cublas": "cuBLAS"}
         for side in SIDES:
-            A, B, D = self.tensors[side]
+            *inputs, D = self.tensors[side]
             given = self._inputs(seeds[side])
-            for name, tensor, values in zip("AB", (A, B), given, strict=True):
-                if not torch.equal(tensor.view(torch.int16), values.view(torch.int16)):
-                    text = f"the input {name} of {whose[side]} was changed while it was timed"
+            for shape, tensor, values in zip(self.shapes, inputs, given, strict=False):
+                if not torch.equal(reference.bits(tensor), reference.bits(values)):
+                    text = f"the input {shape.name} of {whose[side]} was changed while it was timed"
                     raise Refused(f"{text}: a kernel must not write to it")
-            expected = torch.matmul(given[0], given[1].T).float()
+            if side == "kernel" and self.problem.timed is not None:
+                expected = self.problem.timed(*given).float()
+            else:
+                expected = self._beside(given, torch.empty_like(D)).float()
             norm = float((D.float() - expected).norm() / expected.norm())
             if not norm <= TIMED_NORM:
                 raise Refused(f"a timed output of {whose[side]} was wrong (relative norm {norm:.1e})")
@@ -114,21 +120,26 @@ class Memory:
         if self.kernel is not None:
             self.kernel.unload()
 
-    def _inputs(self, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """A and B of this seed, in memory of their own."""
+    def _inputs(self, seed: int) -> list[torch.Tensor]:
+        """The inputs of this seed, in memory of their own."""
         generator = torch.Generator(device=self.device).manual_seed(seed)
-        return reference.inputs(*self.size, generator, self.device)
+        return [self.problem.draw(one, self.shapes, generator, self.device) for one in self.shapes[:-1]]
 
     def _launch(self) -> None:
         assert self.kernel is not None  # load() was called
         self.kernel.launch(torch.cuda.current_stream().cuda_stream)
 
     def _multiply(self) -> None:
-        A, B, D = self.tensors["cublas"]
-        torch.matmul(A, B.T, out=D)
+        *inputs, D = self.tensors["cublas"]
+        self._beside(inputs, D)
+
+    def _beside(self, inputs: list[torch.Tensor], D: torch.Tensor) -> torch.Tensor:
+        assert self.problem.beside is not None  # this kind is timed
+        self.problem.beside(*inputs, D)
+        return D
 
 
-def graded(artifact: Artifact, seed: int, samples: int = 45) -> dict:
+def graded(artifact: Artifact, seed: int, samples: int = 45, kind: str = "gemm") -> dict:
     """Time single launches. Returns as ``timing.burst``.
 
     Raises Refused, DriverError and torch.cuda.OutOfMemoryError.
@@ -138,7 +149,7 @@ def graded(artifact: Artifact, seed: int, samples: int = 45) -> dict:
     def opened(turn: int) -> Memory:
         torch.cuda.empty_cache()
         spacers.append(torch.empty(turn * SPACER_BYTES, device="cuda", dtype=torch.uint8))
-        return Memory(artifact.problem).load(artifact)
+        return Memory(artifact.problem, kind=kind).load(artifact)
 
     with GpuState() as state:
         pairs = measure(opened, random.Random(seed), samples, _least_seconds(artifact.problem))

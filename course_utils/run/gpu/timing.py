@@ -19,6 +19,7 @@ from functools import partial
 import torch
 
 from course_utils.artifact import Artifact
+from course_utils.problems import PROBLEMS
 from course_utils.run import reference
 from course_utils.run.gpu.launch import Kernel
 
@@ -43,33 +44,40 @@ class TimedOutputWrong(RuntimeError):
 
 
 class Problem:
-    """Device memory for one GEMM: ``INPUT_SETS`` pairs of inputs, D of the kernel, D of cuBLAS, and the L2
-    flush.
+    """Device memory for one problem of ``problems.PROBLEMS`` with one output: ``sets`` of inputs, D of the
+    kernel, D of cuBLAS, and the L2 flush.
     """
 
-    def __init__(self, artifact: Artifact, sets: int, seed: int) -> None:
-        M, N, K = artifact.problem
+    def __init__(self, artifact: Artifact, sets: int, seed: int, kind: str = "gemm") -> None:
+        M, N, _ = artifact.problem
+        self.problem, tensors = PROBLEMS[kind], artifact.tensors
         self.generator = torch.Generator(device="cuda").manual_seed(seed)
-        self.pairs = [reference.inputs(M, N, K, self.generator, "cuda") for _ in range(sets)]
+        self.inputs = [
+            [self.problem.draw(tensor, tensors, self.generator, "cuda") for tensor in tensors[:-1]]
+            for _ in range(sets)
+        ]
         self.D = torch.empty(M, N, device="cuda", dtype=torch.float16)
         self.D_cublas = torch.empty_like(self.D)
-        names = [t.name for t in artifact.tensors]
+        names = [t.name for t in tensors]
         self.kernels = [
-            Kernel(artifact, dict(zip(names, (A.data_ptr(), B.data_ptr(), self.D.data_ptr()), strict=True)))
-            for A, B in self.pairs
+            Kernel(artifact, {n: t.data_ptr() for n, t in zip(names, [*given, self.D], strict=True)})
+            for given in self.inputs
         ]
         self.flush = torch.empty(FLUSH_BYTES, device="cuda", dtype=torch.uint8)
 
     def refresh(self, index: int) -> None:
-        for tensor in self.pairs[index]:
-            tensor.normal_(generator=self.generator)
+        for tensor in self.inputs[index]:
+            if tensor.is_floating_point():
+                tensor.normal_(generator=self.generator)
+        self.last = index
 
     def run_kernel(self, index: int) -> None:
         self.kernels[index].launch(torch.cuda.current_stream().cuda_stream)
 
     def run_cublas(self, index: int) -> None:
-        A, B = self.pairs[index]
-        torch.matmul(A, B.T, out=self.D_cublas)
+        assert self.problem.beside is not None  # this kind is timed
+        self.problem.beside(*self.inputs[index], self.D_cublas)
+        self.last = index
 
     def poison(self) -> None:
         self.D.view(torch.int16).fill_(reference.POISON)
@@ -79,16 +87,17 @@ class Problem:
             kernel.unload()
 
     def check(self) -> None:
-        """Raises TimedOutputWrong unless the last D of the kernel is the last D of cuBLAS, within
-        rounding.
+        """Raises TimedOutputWrong unless the last D of the kernel is what cuBLAS makes of the last inputs,
+        within rounding.
         """
-        expected = self.D_cublas.float()
+        timed = self.problem.timed
+        expected = (self.D_cublas if timed is None else timed(*self.inputs[self.last])).float()
         norm = float((self.D.float() - expected).norm() / expected.norm())
         if not norm <= TIMED_NORM:
             raise TimedOutputWrong(f"a timed output was wrong (relative norm {norm:.1e})")
 
 
-def burst(artifact: Artifact, seed: int, samples: int = 45) -> dict:
+def burst(artifact: Artifact, seed: int, samples: int = 45, kind: str = "gemm") -> dict:
     """Time single launches. Returns TFLOP/s of both sides, the median paired ratio and its spread, and the
     GPU's state.
 
@@ -100,7 +109,7 @@ def burst(artifact: Artifact, seed: int, samples: int = 45) -> dict:
         for turn in range(ROUNDS):
             torch.cuda.empty_cache()
             spacers.append(torch.empty(turn * SPACER_BYTES, device="cuda", dtype=torch.uint8))
-            problem = Problem(artifact, 1, seed + turn)
+            problem = Problem(artifact, 1, seed + turn, kind)
             try:
                 for _ in range(3):
                     problem.run_kernel(0)
@@ -129,9 +138,11 @@ def _burst_pair(problem: Problem, index: int) -> tuple[float, float]:
     return kernel, cublas
 
 
-def sustained(artifact: Artifact, seed: int, heat_seconds: float = 4.0, samples: int = 8) -> dict:
+def sustained(
+    artifact: Artifact, seed: int, heat_seconds: float = 4.0, samples: int = 8, kind: str = "gemm"
+) -> dict:
     """Time batches after ``heat_seconds`` of load. Returns and raises as ``burst``."""
-    problem = Problem(artifact, INPUT_SETS, seed)
+    problem = Problem(artifact, INPUT_SETS, seed, kind)
     try:
         pairs, state = _sustained_pairs(problem, heat_seconds, samples)
     finally:

@@ -51,7 +51,7 @@ def _driver_release() -> str:
 
 
 def run(artifact: Artifact, kind: str, seed: int) -> dict:
-    """Launch on fresh inputs, RUNS times while all is right. ``kind`` is of ``trial.KINDS``."""
+    """Launch on fresh inputs, RUNS times while all is right. ``kind`` is of ``problems.PROBLEMS``."""
     import torch
 
     from course_utils.run import trial
@@ -65,7 +65,7 @@ def run(artifact: Artifact, kind: str, seed: int) -> dict:
 
     generator = torch.Generator(device="cuda").manual_seed(seed)
     for _ in range(RUNS):
-        tried = trial.KINDS[kind](artifact, generator, launch, "cuda")
+        tried = trial.tried(kind, artifact, generator, launch, "cuda")
         if not tried.ok:
             break
     return tried.fields()

@@ -1,0 +1,264 @@
+"""What a kernel computes: the tensors that a launch gets, as functions of the size, and the values that its
+outputs must have.
+
+The compilers ask for the signature, the emulator and the GPU for inputs and values, the timing for what runs
+beside a kernel. Each of them takes any row of ``PROBLEMS``; a plain GEMM is the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+from typing import TYPE_CHECKING
+
+from course_utils.artifact import Tensor
+
+if TYPE_CHECKING:
+    import torch
+
+LARGE = 1 << 22  # elements of a product
+GROUPS, GROUP_ROWS = 4, 128  # of a grouped GEMM; what the rows of a group are a multiple of
+COUNTS = {2: "two", 3: "three", 4: "four", 5: "five"}
+# of a sum of K products of N(0, 1) numbers in fp32: the error of each addition is below 2^-24 of a partial
+# sum of size sqrt(K); wgmma truncates rather than rounds and keeps a few bits less, hence 2^-20
+ABSOLUTE_PER_K = 2.0**-20
+
+
+def normal(
+    tensor: Tensor, others: tuple[Tensor, ...], generator: torch.Generator, device: str
+) -> torch.Tensor:
+    """Standard normal numbers, rounded to the tensor's dtype."""
+    import torch
+
+    values = torch.randn(*tensor.shape, generator=generator, device=device, dtype=torch.float32)
+    return values.to(getattr(torch, tensor.dtype))
+
+
+def product(A: torch.Tensor, B: torch.Tensor) -> torch.Tensor:
+    """``A @ B^T`` in fp32 (fp64 on a CPU, which has the time where it is small), M x N; or of each of a
+    batch.
+    """
+    import torch
+
+    wide = torch.float32 if A.is_cuda or A.shape[-2] * B.shape[-2] > LARGE else torch.float64
+    return A.to(wide) @ B.to(wide).mT
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing to compute. ``function`` is what a learner's factory is called, ``takes`` its arguments.
+
+    ``tensors`` of a size are those that a launch gets, in order, the ``outputs`` last. ``draw`` makes an
+    input. ``values`` of the inputs are those that the outputs must have, in fp32 or better; ``absolute`` of K
+    is the error that a sum may have beside the rounding of its output.
+    ``operands`` of the inputs are A (M x K) and B (N x K) of which the one output is the product: a wrong one
+    is explained by them. ``mistaken`` are other values that a usual mistake leaves, with words for each.
+    So many of the inputs are ``multiplied`` by ``wgmma``, the first ones. ``zeroed``: outputs are zeros when
+    the kernel begins, to be added to. ``any_shape``: a tensor may have another shape of as many elements.
+    ``beside`` writes to its last argument what cuBLAS is timed on; ``timed`` are the values that a timed
+    output must have, where it is not that.
+    """
+
+    name: str
+    takes: str
+    tensors: Callable[..., tuple[Tensor, ...]]
+    values: Callable[..., tuple[torch.Tensor, ...]]
+    outputs: int = 1
+    function: str = "gemm"
+    draw: Callable[..., torch.Tensor] = normal
+    absolute: Callable[[int], float] = lambda K: ABSOLUTE_PER_K * K
+    operands: Callable[..., tuple[torch.Tensor, torch.Tensor]] | None = None
+    mistaken: tuple[tuple[str, Callable[..., torch.Tensor]], ...] = ()
+    multiplied: int = 2
+    zeroed: bool = False
+    any_shape: bool = False
+    beside: Callable[..., object] | None = None
+    timed: Callable[..., torch.Tensor] | None = None
+
+    def signature(self, size: tuple[int, ...]) -> str:
+        """The tensors in words: "three tensors, A, B and D"."""
+        *names, last = (tensor.name for tensor in self.tensors(*size))
+        return f"{COUNTS[len(names) + 1]} tensors, {', '.join(names)} and {last}"
+
+
+def half(name: str, *shape: int) -> Tensor:
+    """An fp16 tensor."""
+    return Tensor(name, shape, "float16")
+
+
+def _gemm(M: int, N: int, K: int) -> tuple[Tensor, ...]:
+    return half("A", M, K), half("B", N, K), half("D", M, N)
+
+
+def _multiply(A: torch.Tensor, B: torch.Tensor, D: torch.Tensor) -> None:
+    import torch
+
+    torch.matmul(A, B.T, out=D)
+
+
+def _bias(M: int, N: int, K: int) -> tuple[Tensor, ...]:
+    A, B, D = _gemm(M, N, K)
+    return A, B, half("bias", N), D
+
+
+def _twice(M: int, N: int, K: int) -> tuple[Tensor, ...]:
+    A, B, _ = _gemm(M, N, K)
+    return A, B, Tensor("D_fp32", (M, N), "float32"), Tensor("D_bf16", (M, N), "bfloat16")
+
+
+def _groups(M: int, N: int, K: int) -> tuple[Tensor, ...]:
+    A, _, D = _gemm(M, N, K)
+    return A, half("B", GROUPS, N, K), Tensor("offsets", (GROUPS + 1,), "int32"), D
+
+
+def _normal_or_offsets(
+    tensor: Tensor, others: tuple[Tensor, ...], generator: torch.Generator, device: str
+) -> torch.Tensor:
+    """For int32 where each group's rows begin, and where the last one's end: multiples of ``GROUP_ROWS``."""
+    if tensor.dtype != "int32":
+        return normal(tensor, others, generator, device)
+    import torch
+
+    tiles = others[0].shape[0] // GROUP_ROWS
+    cuts = torch.randint(0, tiles + 1, (GROUPS - 1,), generator=generator, device=device).sort().values
+    ends = torch.tensor([0, tiles], device=device)
+    return (torch.cat((ends[:1], cuts, ends[1:])) * GROUP_ROWS).to(torch.int32)
+
+
+def _by_group(
+    of: Callable[[torch.Tensor, int], torch.Tensor], A: torch.Tensor, offsets: torch.Tensor
+) -> torch.Tensor:
+    """The rows of all groups, one below the other; ``of`` the rows of A and the number of a group."""
+    import torch
+
+    at = offsets.tolist()
+    return torch.cat([of(A[begin:end], g) for g, (begin, end) in enumerate(pairwise(at))])
+
+
+def _a_tile_late(offsets: torch.Tensor) -> torch.Tensor:
+    late = (offsets + GROUP_ROWS).clamp(max=int(offsets[-1]))
+    late[0] = 0
+    return late
+
+
+def _as_rows(bias: torch.Tensor, M: int) -> torch.Tensor:
+    return bias.repeat(-(-M // len(bias)))[:M, None]
+
+
+def numbered(count: int, generator: torch.Generator, device: str) -> torch.Tensor:
+    """``count`` fp16 elements of random bits, none of them the poison, so that a copied element says where it
+    came from.
+    """
+    import torch
+
+    top = POISONS["float16"]
+    bits = torch.randint(0, top, (count,), generator=generator, device=device, dtype=torch.int32)
+    return bits.to(torch.int16).view(torch.float16)
+
+
+def _bits(
+    tensor: Tensor, others: tuple[Tensor, ...], generator: torch.Generator, device: str
+) -> torch.Tensor:
+    return numbered(prod(tensor.shape), generator, device).view(tensor.shape)
+
+
+# What an output holds before a launch: a NaN with a payload of our own, whose bits no arithmetic makes
+POISONS = {"float16": 0x7DAD, "bfloat16": 0x7FAD, "float32": 0x7FADADAD}
+
+PROBLEMS = {
+    problem.name: problem
+    for problem in (
+        Problem(
+            "gemm",
+            "M, N, K",
+            _gemm,
+            lambda A, B: (product(A, B),),
+            operands=lambda A, B: (A, B),
+            beside=_multiply,
+        ),
+        Problem(
+            "bias and relu",
+            "M, N, K",
+            _bias,
+            lambda A, B, bias: ((product(A, B) + bias).relu(),),
+            mistaken=(
+                ("D is right but for its bias.", lambda A, B, bias: product(A, B).relu()),
+                (
+                    "D has the bias of its rows: bias has a number for each column.",
+                    lambda A, B, bias: (product(A, B) + _as_rows(bias, len(A))).relu(),
+                ),
+                (
+                    "Every tile has the bias of the first tile's columns: where does this tile begin?",
+                    lambda A, B, bias: (product(A, B) + bias[:128].repeat(len(bias) // 128)).relu(),
+                ),
+                ("D is right but for its ReLU.", lambda A, B, bias: product(A, B) + bias),
+                (
+                    "D is right but for the order of its epilogue: the ReLU came before the bias.",
+                    lambda A, B, bias: product(A, B).relu() + bias,
+                ),
+            ),
+        ),
+        Problem("D in two types", "M, N, K", _twice, lambda A, B: (product(A, B),) * 2, outputs=2),
+        Problem(
+            "sums added up",
+            "M, N, K",
+            lambda M, N, K: (*_gemm(M, N, K)[:2], Tensor("D", (M, N), "float32")),
+            lambda A, B: (product(A, B),),
+            operands=lambda A, B: (A, B),
+            zeroed=True,
+        ),
+        Problem(
+            "groups",
+            "M, N, K",
+            _groups,
+            lambda A, B, offsets: (_by_group(lambda rows, g: product(rows, B[g]), A, offsets),),
+            draw=_normal_or_offsets,
+            mistaken=(
+                ("All rows are multiplied by the first group's B.", lambda A, B, offsets: product(A, B[0])),
+                (
+                    "The first rows of a group are multiplied by the B of the group before.",
+                    lambda A, B, offsets: _by_group(
+                        lambda rows, g: product(rows, B[g]), A, _a_tile_late(offsets)
+                    ),
+                ),
+            ),
+            beside=lambda A, B, offsets, D: _multiply(A, B[0], D),  # as many operations in one GEMM
+            timed=lambda A, B, offsets: _by_group(lambda rows, g: rows @ B[g].T, A, offsets),
+        ),
+        Problem(
+            "softmax of rows",
+            "M, N",
+            lambda M, N: (half("X", M, N), half("Y", M, N)),
+            lambda X: (X.double().softmax(1),),
+            function="softmax",
+            absolute=lambda N: 2.0**-23,  # two steps of the smallest fp16 numbers
+            multiplied=0,
+            mistaken=(
+                (
+                    "Y's rows do not add up to 1: each is what it would be without the division.",
+                    lambda X: (X.double() - X.double().amax(1, keepdim=True)).exp(),
+                ),
+                ("Y's columns add up to 1, and not its rows.", lambda X: X.double().softmax(0)),
+            ),
+        ),
+        Problem(
+            "B K x N",
+            "M, N, K",
+            lambda M, N, K: (half("A", M, K), half("B", K, N), half("D", M, N)),
+            lambda A, B: (product(A, B.mT),),
+            operands=lambda A, B: (A, B.mT),
+        ),
+        Problem(
+            "copy",
+            "*shape",
+            lambda *shape: (half("X", *shape), half("Y", *shape)),
+            lambda X: (X,),
+            function="copy",
+            draw=_bits,
+            multiplied=0,
+            any_shape=True,
+        ),
+    )
+}

@@ -1,0 +1,87 @@
+"""Task 08a: a ragged M. The last row of tiles hangs over, and TMA cuts what hangs."""
+
+import tilelang.language as T
+
+block_M, block_N, block_K = 128, 128, 64
+num_stages = 4
+sm_count = 132  # H100 SXM and H200
+
+
+def gemm(M, N, K):
+    """D = A @ B^T for any M, such as 4,805: the last row of tiles is not full.
+
+    - A (M, K), B (N, K) and D (M, N) as in step 8. N and K are multiples of the tile; M is not.
+    - Memory beside D is not yours: a check guards it.
+    - All else as in your step 8: roles, four stages, a group in flight, TMA both ways.
+    """
+    ### BEGIN SOLUTION: the kernel; start from your step 8
+    assert N % block_N == 0 and K % block_K == 0, "N and K must be multiples of the tile"
+    k_tiles = K // block_K
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((M, K), T.float16),
+        B: T.Tensor((N, K), T.float16),
+        D: T.Tensor((M, N), T.float16),
+    ):
+        with T.Kernel(sm_count, threads=256) as cta:
+            A_shared = T.alloc_shared((num_stages, block_M, block_K), T.float16)
+            B_shared = T.alloc_shared((num_stages, block_N, block_K), T.float16)
+            D_shared = T.alloc_shared((block_M, block_N), T.float16)
+            acc = T.alloc_fragment((block_M, block_N), T.float32)
+            full = T.alloc_barrier([1] * num_stages)  # one arrival by the producer, and bytes
+            empty = T.alloc_barrier([1] * num_stages)  # one arrival by the consumer warpgroup
+            it = T.alloc_var(T.int32, init=0)  # K tiles so far; each role counts its own
+            thread = T.get_thread_binding()
+            tiles = T.PersistentTileScheduler(
+                T.ceildiv(M, block_M), N // block_N, num_workers=sm_count, swizzle_size=4
+            )
+            tiles.init(cta)
+
+            if thread < 128:  # producer warpgroup, of which one warp works
+                T.dec_max_nreg(40)
+                if thread < 32:
+                    while tiles.valid():
+                        m, n = tiles.m_idx * block_M, tiles.n_idx * block_N
+                        ms, ns = slice(m, m + block_M), slice(n, n + block_N)
+                        for k in T.serial(k_tiles):
+                            stage = it % num_stages
+                            # a new barrier has parity 1 behind it: round 0 does not wait
+                            T.mbarrier_wait_parity(empty[stage], (it // num_stages) & 1 ^ 1)
+                            ks = slice(k * block_K, (k + 1) * block_K)
+                            T.tma_copy(A[ms, ks], A_shared[stage, :, :], barrier=full[stage])
+                            T.tma_copy(B[ns, ks], B_shared[stage, :, :], barrier=full[stage])
+                            if T.shuffle_elect(32):
+                                T.mbarrier_arrive(full[stage])
+                            it = it + 1
+                        tiles.next_tile()
+            else:  # consumer warpgroup
+                T.inc_max_nreg(232)
+                while tiles.valid():
+                    m, n = tiles.m_idx * block_M, tiles.n_idx * block_N
+                    ms, ns = slice(m, m + block_M), slice(n, n + block_N)
+                    for k in T.serial(k_tiles):
+                        stage = it % num_stages
+                        T.mbarrier_wait_parity(full[stage], (it // num_stages) & 1)
+                        operands = A_shared[stage, :, :], B_shared[stage, :, :]
+                        T.wgmma_gemm(*operands, acc, transpose_B=True, clear_accum=(k == 0))
+                        T.wait_wgmma(1)  # all but the newest group are done: a stage is free
+                        if k > 0:
+                            if T.shuffle_elect(128):
+                                T.mbarrier_arrive(empty[(it - 1) % num_stages])
+                        it = it + 1
+                    T.wait_wgmma(0)
+                    if T.shuffle_elect(128):
+                        T.mbarrier_arrive(empty[(it - 1) % num_stages])
+
+                    T.tma_store_wait(0)
+                    T.sync_threads(1, 128)  # named barrier 1: the consumer's threads only
+                    T.copy(acc, D_shared)
+                    T.fence_proxy_async()
+                    T.sync_threads(1, 128)
+                    T.tma_copy(D_shared, D[ms, ns])
+                    tiles.next_tile()
+                T.tma_store_wait(0)
+
+    return main
+    ### END SOLUTION

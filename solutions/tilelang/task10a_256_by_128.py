@@ -1,0 +1,104 @@
+"""Task 10a: a 256 x 128 tile. The pair shares A now, which is the larger operand."""
+
+import tilelang.language as T
+
+block_M, block_N, block_K = 256, 128, 64
+epi_N = 32  # columns of D staged at a time: 256 rows leave room for no more
+num_stages, consumers = 4, 2
+threads = 128 * (1 + consumers)
+cluster = 2
+num_ctas = 128  # of 132 SMs: 64 clusters work through D in squares of 8 x 8 cluster tiles
+rows = T.GemmWarpPolicy.FullRow  # 128 rows of the tile for each consumer: two wgmmas
+
+
+def gemm(M, N, K):
+    """D = A @ B^T in tiles of 256 x 128, by two consumer warpgroups and clusters of two.
+
+    - A (M, K), B (N, K) and D (M, N) as in step 10; M and N are multiples of 256.
+    - A stage has 256 rows of A and 128 of B. What both CTAs need comes by multicast.
+    - All else as in your step 10. Speed counts here.
+    """
+    ### BEGIN SOLUTION: the kernel; start from your step 10
+    assert M % block_M == 0 and N % (cluster * block_N) == 0 and K % block_K == 0, (
+        "sizes must be multiples of the cluster's tile"
+    )
+    k_tiles = K // block_K
+    # rows and columns of cluster tiles, each of two tiles side by side; workers
+    work = M // block_M, N // block_N // cluster, num_ctas // cluster
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((M, K), T.float16),
+        B: T.Tensor((N, K), T.float16),
+        D: T.Tensor((M, N), T.float16),
+    ):
+        with T.ClusterKernel(num_ctas, cluster_dims=cluster, threads=threads) as cta:
+            A_shared = T.alloc_shared((num_stages, block_M, block_K), T.float16)
+            B_shared = T.alloc_shared((num_stages, block_N, block_K), T.float16)
+            D_shared = T.alloc_shared((2, block_M, epi_N), T.float16)
+            acc = T.alloc_fragment((block_M, block_N), T.float32)
+            full = T.alloc_barrier([1] * num_stages)  # one arrival by the producer, and bytes
+            # a stage is written for both CTAs: it is free when the consumers of both left it
+            empty = T.alloc_cluster_barrier([cluster * consumers] * num_stages)
+            it = T.alloc_var(T.int32, init=0)  # K tiles so far; each role counts its own
+            thread, rank = T.get_thread_binding(), T.block_rank_in_cluster()
+            tiles = T.PersistentTileScheduler(*work, swizzle_size=8)
+            tiles.init(cta // cluster)
+
+            if thread < 128:  # producer warpgroup, of which one warp works
+                T.dec_max_nreg(40)
+                if thread < 32:
+                    while tiles.valid():
+                        m, n = tiles.m_idx * block_M, (tiles.n_idx * cluster + rank) * block_N
+                        ms, ns = slice(m, m + block_M), slice(n, n + block_N)
+                        for k in T.serial(k_tiles):
+                            stage = it % num_stages
+                            # a new barrier has parity 1 behind it: round 0 does not wait
+                            T.mbarrier_wait_parity(empty[stage], (it // num_stages) & 1 ^ 1)
+                            # every other tile goes back through K: what L2 has comes first
+                            j = T.if_then_else(tiles.current_iter % 2 == 0, k, k_tiles - 1 - k)
+                            ks = slice(j * block_K, (j + 1) * block_K)
+                            T.tma_copy(
+                                A[ms, ks],
+                                A_shared[stage, :, :],
+                                barrier=full[stage],
+                                cluster_mask=0b11,
+                            )
+                            T.tma_copy(B[ns, ks], B_shared[stage, :, :], barrier=full[stage])
+                            if T.shuffle_elect(32):
+                                T.mbarrier_arrive(full[stage])
+                            it = it + 1
+                        tiles.next_tile()
+            else:  # consumer warpgroups: 128 rows of the tile each
+                T.inc_max_nreg(232)
+                while tiles.valid():
+                    m, n = tiles.m_idx * block_M, (tiles.n_idx * cluster + rank) * block_N
+                    for k in T.serial(k_tiles):
+                        stage = it % num_stages
+                        T.mbarrier_wait_parity(full[stage], (it // num_stages) & 1)
+                        operands = A_shared[stage, :, :], B_shared[stage, :, :]
+                        T.wgmma_gemm(
+                            *operands, acc, transpose_B=True, clear_accum=(k == 0), policy=rows
+                        )
+                        T.wait_wgmma(1)  # all but the newest group are done: a stage is free
+                        if k > 0 and thread % 128 < cluster:  # thread i tells CTA i
+                            T.mbarrier_arrive(empty[(it - 1) % num_stages], thread % 128)
+                        it = it + 1
+                    T.wait_wgmma(0)
+                    if thread % 128 < cluster:
+                        T.mbarrier_arrive(empty[(it - 1) % num_stages], thread % 128)
+
+                    for c in T.unroll(block_N // epi_N):
+                        T.tma_store_wait(1)  # all but the newest store have read their buffer
+                        T.sync_threads(1, 128 * consumers)
+                        T.copy(acc[:, c * epi_N : (c + 1) * epi_N], D_shared[c % 2, :, :])
+                        T.fence_proxy_async()
+                        T.sync_threads(1, 128 * consumers)
+                        part = slice(n + c * epi_N, n + (c + 1) * epi_N)
+                        T.tma_copy(D_shared[c % 2, :, :], D[m : m + block_M, part])
+                    tiles.next_tile()
+                T.tma_store_wait(0)
+            T.cluster_sync()  # a CTA that left could not be told about, or written to
+
+    return main
+    ### END SOLUTION

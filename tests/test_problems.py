@@ -1,0 +1,100 @@
+"""The table of problems: its tensors, its inputs and its values, held against another way to compute them."""
+
+import pytest
+import torch
+
+from course_utils.artifact import Artifact, Resources
+from course_utils.problems import GROUP_ROWS, PROBLEMS
+from course_utils.run import trial
+
+SIZES = {"M, N, K": (1024, 256, 64), "M, N": (32, 256), "*shape": (4, 8, 16)}
+
+
+def artifact(problem):
+    tensors = problem.tensors(*SIZES[problem.takes])
+    launch = {"grid": (1, 1, 1), "block": (128, 1, 1), "cluster": (1, 1, 1), "dynamic_shared": 0}
+    resources = Resources(32, 0, 0, 0, 0)
+    return Artifact("python", "main", "", b"", **launch, parameters=(), tensors=tensors, resources=resources)
+
+
+def right(kind, tensors):
+    """What each problem is, in fp32 and in its own words."""
+    wide = {name: tensor.float() for name, tensor in tensors.items()}
+    if kind == "copy":
+        return {"Y": tensors["X"]}
+    if kind == "softmax of rows":
+        e = wide["X"].exp()
+        return {"Y": e / e.sum(1, keepdim=True)}
+    A, B = wide["A"], wide["B"]
+    if kind == "groups":
+        at = tensors["offsets"].tolist()
+        return {"D": torch.cat([A[at[g] : at[g + 1]] @ B[g].T for g in range(4)])}
+    D = torch.einsum("mk,kn->mn" if kind == "B K x N" else "mk,nk->mn", A, B)
+    if kind == "bias and relu":
+        D = torch.where(D + wide["bias"] > 0, D + wide["bias"], 0)
+    return {name: D for name in tensors if name.startswith("D")}
+
+
+def tried(kind, launch, **options):
+    generator = torch.Generator().manual_seed(1)
+    return trial.tried(kind, artifact(PROBLEMS[kind]), generator, launch, "cpu", **options)
+
+
+@pytest.mark.parametrize("kind", PROBLEMS)
+def test_right_values_pass_and_others_do_not(kind):
+    def launch(tensors):
+        for name, values in right(kind, tensors).items():
+            tensors[name].copy_(values)
+
+    def spoiled(tensors):
+        launch(tensors)
+        output = list(tensors.values())[-1]
+        output.view(-1)[5] = 3.0 - output.view(-1)[5]
+
+    assert tried(kind, launch).ok
+    found = tried(kind, spoiled)
+    assert not found.ok and found.found.wrong == 1
+    assert not tried(kind, lambda tensors: None).ok
+
+
+@pytest.mark.parametrize(
+    "kind, words, values",
+    [(name, words, values) for name, problem in PROBLEMS.items() for words, values in problem.mistaken],
+)
+def test_a_usual_mistake_is_told_by_its_values(kind, words, values):
+    def launch(tensors):
+        *inputs, output = tensors.values()
+        output.copy_(values(*inputs))
+
+    assert words in tried(kind, launch).fields()["diagnosis"]
+
+
+def test_an_input_that_was_written_is_told_whatever_its_type():
+    def launch(tensors):
+        tensors["D"].copy_(right("groups", tensors)["D"])
+        tensors["offsets"][1] += 1
+
+    assert tried("groups", launch).touched == ("the kernel changed its input offsets",)
+
+
+def test_offsets_are_fresh_ascend_and_are_multiples_of_a_tile():
+    problem = PROBLEMS["groups"]
+    tensors = problem.tensors(1536, 128, 64)
+    generator = torch.Generator().manual_seed(0)
+    drawn = [problem.draw(tensors[2], tensors, generator, "cpu").tolist() for _ in range(20)]
+    assert all(one == sorted(one) and (one[0], one[-1]) == (0, 1536) for one in drawn)
+    assert all(row % GROUP_ROWS == 0 for one in drawn for row in one) and len(set(map(tuple, drawn))) > 10
+
+
+def test_a_signature_in_words():
+    assert PROBLEMS["gemm"].signature((1, 1, 1)) == "three tensors, A, B and D"
+    assert PROBLEMS["groups"].signature((1, 1, 1)) == "four tensors, A, B, offsets and D"
+
+
+def test_fp32_that_was_bf16_is_not_fp32():
+    def launch(tensors):
+        values = right("D in two types", tensors)["D_fp32"].bfloat16()
+        tensors["D_fp32"].copy_(values.float())
+        tensors["D_bf16"].copy_(values)
+
+    assert "rounded on their way to D_fp32" in tried("D in two types", launch).fields()["diagnosis"]
