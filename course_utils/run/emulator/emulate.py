@@ -32,6 +32,9 @@ _STORAGE = {
     "int64": np.int64,
     "uint64": np.uint64,
     "bool": np.bool_,
+    "float8_e4m3": np.uint8,
+    "float8_e4m3fn": np.uint8,
+    "float8_e5m2": np.uint8,
 }
 
 
@@ -140,7 +143,12 @@ def _region(tensor: Tensor, given: Any) -> TensorRegion:
 
         if given.is_cuda:
             raise EmulatorError(f"{tensor.name} is on a GPU; the emulator takes CPU tensors")
-        given = (given.view(torch.uint16) if given.dtype == torch.bfloat16 else given).detach().numpy()
+        stored = {
+            torch.bfloat16: torch.uint16,
+            torch.float8_e4m3fn: torch.uint8,
+            torch.float8_e5m2: torch.uint8,
+        }
+        given = given.detach().view(stored.get(given.dtype, given.dtype)).numpy()
     if not isinstance(given, np.ndarray):
         raise EmulatorError(
             f"{tensor.name} is {type(given).__name__}; it must be a NumPy array or a CPU torch tensor"

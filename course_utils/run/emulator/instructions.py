@@ -183,8 +183,13 @@ def _move(i: Instr) -> Lowered:
 
 
 def _convert(i: Instr) -> Lowered:
-    types = [p for p in i.opcode[1:] if p in ("f16x2", "bf16x2") or (p[0] in "usfb" and p[-1].isdigit())]
+    types = [p for p in i.opcode[1:] if p in fl.CONVERTED or (p[0] in "usfb" and p[-1].isdigit())]
     modifiers = tuple(p for p in i.opcode[1:] if p not in types)
+    if "tf32" in types:
+        return _value(fl.convert_tf32(modifiers), i, 32)
+    if fl.FP8_PAIRS & set(types):
+        sources = (16 if types[1] in fl.FP8_PAIRS else 32,) * (len(i.operands) - 1)
+        return _value(fl.convert_fp8(types[0], types[1], modifiers), i, *sources)
     if types[0] in ("f16x2", "bf16x2"):
         return _value(fl.convert_pair(types[0], modifiers), i, 32, 32)
     (_, to_bits), (_, bits) = ar.split_type(types[0]), ar.split_type(types[1])

@@ -15,7 +15,7 @@ import numpy as np
 
 from course_utils.artifact import REGISTER_LIMIT, SM_COUNT, Artifact
 from course_utils.ptx.parser import Instr, PtxError, Reg
-from course_utils.run.emulator import deadlock, ledger, memory, names, printing, stages, wgmma
+from course_utils.run.emulator import deadlock, elements, ledger, memory, names, printing, stages, wgmma
 from course_utils.run.emulator.arithmetic import LANES
 from course_utils.run.emulator.facts import Facts
 from course_utils.run.emulator.findings import Findings, StopEmulation
@@ -52,7 +52,7 @@ class Machine:
         signs: np.ndarray | None = None,
         record: bool = False,
     ) -> None:
-        self.decoders = wgmma.decoders(signs)
+        self.decoders = elements.decoders(signs)
         self.program, self.artifact, self.limit, self.only = program, artifact, limit, ctas
         self.findings = Findings(program.kernel, artifact, program.has_roles)
         self.schedule = Schedule(seed)
