@@ -51,6 +51,27 @@ def compare(relation: str, type_name: str) -> Callable[..., Value]:
     return apply
 
 
+def test_property(wanted: str, type_name: str) -> Callable[..., Value]:
+    """testp.finite, infinite, number, notanumber, normal, subnormal."""
+    load = float_loader(type_name)
+    smallest = {"f32": 2.0**-126, "f64": 2.0**-1022}[type_name]
+    tests: dict[str, Callable[[Any], Any]] = {
+        "finite": np.isfinite,
+        "infinite": np.isinf,
+        "number": lambda v: ~np.isnan(v),
+        "notanumber": np.isnan,
+        "normal": lambda v: np.isfinite(v) & (np.abs(v) >= smallest),
+        "subnormal": lambda v: (np.abs(v) < smallest) & (v != 0),
+    }
+    test = tests[wanted]
+
+    def apply(a: Value) -> Any:
+        result = np.asarray(test(np.asarray(load(a))))
+        return bool(result) if result.ndim == 0 else result
+
+    return apply
+
+
 def float_loader(type_name: str) -> Callable[..., Any]:
     """Bits to Python floats or to a NumPy array of the type. bf16 is read as f32."""
     if type_name == "bf16":
@@ -118,6 +139,13 @@ def fused(type_name: str) -> Callable[..., Value]:
         return store((a * b + c).astype(np.float64) if type_name == "f64" else a * b + c)
 
     return apply
+
+
+def float_adder(type_name: str) -> Callable[[np.ndarray, np.ndarray], np.ndarray] | None:
+    """Bits plus bits, element by element of arrays; None where the type is no float of 32 bits."""
+    if type_name != "f32":
+        return None
+    return lambda a, b: (a.view(np.float32) + b.view(np.float32)).view(np.uint32)
 
 
 def convert(to: str, source: str, modifiers: tuple[str, ...]) -> Callable[..., Value]:
@@ -217,7 +245,11 @@ def convert_fp8(to: str, source: str, modifiers: tuple[str, ...]) -> Callable[..
         if to != "f16x2":
             raise ValueError(f"cvt from {source} to {to}")
         return to_halves
-    return {"f32": from_floats, "f16x2": from_halves}[source]
+    if source == "f32":
+        return from_floats
+    if source == "f16x2":
+        return from_halves
+    raise ValueError(f"cvt from {source} to {to}")
 
 
 def convert_tf32(modifiers: tuple[str, ...]) -> Callable[..., Value]:

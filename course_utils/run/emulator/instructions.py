@@ -20,7 +20,7 @@ import numpy as np
 
 from course_utils.ptx.parser import Instr, Kernel, Mem, PtxError, Reg, Vec
 from course_utils.run.emulator import arithmetic as ar
-from course_utils.run.emulator import barriers, copies, lanes, printing, threads, tma, wgmma
+from course_utils.run.emulator import barriers, copies, lanes, mma, printing, threads, tma, wgmma
 from course_utils.run.emulator import floats as fl
 from course_utils.run.emulator.lowered import Builder, Lowered, Source, Value, items_of
 
@@ -132,6 +132,13 @@ def _multiply_add(i: Instr) -> Lowered:
     product, total = ar.multiply(kind, bits, i.opcode[1]), bits * (2 if i.opcode[1] == "wide" else 1)
     add = ar.wrapping(operator.add, total)
     return _value(lambda a, b, c: add(product(a, b), c), i, bits, bits, total)
+
+
+def _dot_product(i: Instr) -> Lowered:
+    """dp4a, dp2a: four bytes by four, or two halves by the low or high two bytes, added to c."""
+    a_kind, b_kind = (ar.split_type(name)[0] for name in i.opcode[-2:])
+    part = i.opcode[1] if i.opcode[0] == "dp2a" else ""
+    return _value(ar.lanewise(ar.dot_product(a_kind, b_kind, part), 32), i, 32, 32, 32)
 
 
 def _set_predicate(i: Instr) -> Lowered:
@@ -362,6 +369,16 @@ TABLE = {
     "sin": ("sin", _unary_float(np.sin)),
     "cos": ("cos", _unary_float(np.cos)),
     "tanh": ("tanh", _unary_float(np.tanh)),
+    "dp4a": ("dp4a", _dot_product),
+    "dp2a": ("dp2a", _dot_product),
+    "copysign": (
+        "copysign",
+        lambda i: _value(ar.copy_sign(i.opcode[-1]), i, *[ar.split_type(i.opcode[-1])[1]] * 2),
+    ),
+    "testp": (
+        "testp",
+        lambda i: _value(fl.test_property(i.opcode[1], i.opcode[-1]), i, ar.split_type(i.opcode[-1])[1]),
+    ),
     "popc": ("popc", _count(lambda a, kind, bits: bin(a).count("1"))),
     "clz": ("clz", _count(lambda a, kind, bits: bits - a.bit_length())),
     "bfind": ("bfind", _count(_find_bit)),
@@ -418,6 +435,8 @@ TABLE = {
     "redux.sync": ("redux.sync", lanes.reduce),
     "ldmatrix": ("ldmatrix", lanes.load_matrix),
     "stmatrix": ("stmatrix", lanes.store_matrix),
+    "movmatrix": ("movmatrix", lanes.transpose_matrix),
+    "mma.sync": ("mma", mma.multiply),
     # Control Flow Instructions
     "call": ("call: vprintf", printing.call),
     "bra": ("bra", lambda i: Lowered("branch")),

@@ -8,7 +8,10 @@ this machine. Shared memory and its shadow are reused from one cluster to the ne
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from operator import itemgetter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -51,6 +54,7 @@ class Machine:
         ctas: set[int] | None = None,
         signs: np.ndarray | None = None,
         record: bool = False,
+        addresses: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self.decoders = elements.decoders(signs)
         self.program, self.artifact, self.limit, self.only = program, artifact, limit, ctas
@@ -61,6 +65,8 @@ class Machine:
         self.findings.heard = self.trace.found
         data, self.constants = printing.constants(artifact.ptx)
         self.tensors = [*regions.values(), memory.Region("the kernel's constants", data)]
+        # (address, region) of tensors that lie where the launch says, lowest first
+        self.placed = sorted(((addresses[name], regions[name]) for name in addresses), key=itemgetter(0))
         self.printed = printing.Printed()
         self.executed = self.progress = self._clock = 0
         self.ready: list[Path] = []
@@ -73,13 +79,13 @@ class Machine:
         self.last_progress = 0, 0
         registers = artifact.resources.registers if artifact.resources else 0
         self.registers = -(-max(registers, 8) // 8) * 8
-        self._parameters(regions)
+        self._parameters(regions, addresses)
         self._variables()
         self._shared: list[memory.SharedMemory] = []
         # by rank and warpgroup, for one cluster after another
         self.accumulators: dict[tuple, Accumulator] = {}
 
-    def _parameters(self, regions: dict[str, memory.Region]) -> None:
+    def _parameters(self, regions: dict[str, memory.Region], addresses: Mapping[str, int]) -> None:
         """Lay the kernel's parameters out in memory, and find its tensor maps."""
         names = list(regions)
         given, wanted = self.artifact.parameters, self.program.kernel.parameters
@@ -98,7 +104,8 @@ class Machine:
                 name = parameter.tensor or ""
                 self.maps[position] = TensorView(name, parameter.tensor_map, regions[name])
             elif parameter.kind == "pointer":
-                address = (names.index(parameter.tensor or "") + 1) << memory.TENSOR_SHIFT
+                name = parameter.tensor or ""
+                address = addresses.get(name) or (names.index(name) + 1) << memory.TENSOR_SHIFT
                 data[position : position + 8] = struct.pack("<Q", address)
             else:
                 try:
@@ -130,6 +137,18 @@ class Machine:
                 self.symbols[variable.name] = ("shared", position)
         self.shared_size = position + self.artifact.dynamic_shared
         self.arrays = names.arrays(self)
+
+    def global_region(self, address: int) -> tuple[memory.Region, int] | None:
+        """The tensor that a global address is in, or the constants, and where it begins."""
+        place = bisect_right(self.placed, address, key=itemgetter(0)) - 1
+        if place >= 0:
+            base, region = self.placed[place]
+            if address < base + max(region.size, 1):
+                return region, base
+        number = (address >> memory.TENSOR_SHIFT) - 1
+        if 0 <= number < len(self.tensors):
+            return self.tensors[number], (number + 1) << memory.TENSOR_SHIFT
+        return None
 
     def tick(self) -> int:
         """%clock and the like: a number that grows."""

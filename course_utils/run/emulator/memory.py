@@ -442,14 +442,13 @@ def _region(path: Path, address: int, space: str, mask: Mask) -> tuple[Region, i
         else:
             space = "global"
     if space == "global":
-        number = (address >> TENSOR_SHIFT) - 1
-        regions = path.machine.tensors
-        if not 0 <= number < len(regions):
+        found = path.machine.global_region(address)
+        if found is None:
             path.find(
                 "out-of-bounds", f"{path.name()} accesses global address {address:#x}, which is in no tensor"
             )
             raise StopEmulation
-        return regions[number], (number + 1) << TENSOR_SHIFT
+        return found
     if space in ("shared", "shared::cta", "shared::cluster"):
         return path.cta.cluster.shared_of(path, address)
     if space == "param":

@@ -100,7 +100,8 @@ def operand(
 ) -> np.ndarray:
     """The matrix behind a descriptor as numbers, rows x 32 bytes of ``kind``. Only halves can be MN-major."""
     base, units, _, _ = operand_units(descriptor, rows, mn_major)
-    data = shared.units[base:].take(units.ravel(), axis=0).view(UNSIGNED[ELEMENT_BITS[kind]])
+    taken = shared.units[base:].take(units.ravel(), axis=0)
+    data: np.ndarray = taken.view(UNSIGNED[ELEMENT_BITS[kind]])
     if mn_major:
         data = data.reshape(rows // 8, 16, 8).transpose(0, 2, 1)
     return decode(np.ascontiguousarray(data).reshape(rows, -1))
