@@ -5,7 +5,11 @@ program then makes its inputs, launches, and compares with its own reference as 
 keeps what was launched and what was compared.
 """
 
+import ctypes
 import gc
+import os
+import re
+import tempfile
 import types
 from dataclasses import dataclass, field
 
@@ -13,8 +17,10 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
-from course_utils.artifact import Tensor
+from course_utils.artifact import Artifact, Parameter, Resources, Tensor
+from course_utils.compile.errors import CompileError
 from course_utils.run.emulator import emulate
+from course_utils.tma.encoding import decode
 
 SM_COUNT = 8  # what a persistent kernel is told: fewer CTAs, each of more tiles
 NAMES = {torch.float8_e4m3fn: "float8_e4m3fn", torch.float8_e5m2: "float8_e5m2"}
@@ -31,6 +37,7 @@ class Log:
     compared: int = 0
     differ: list = field(default_factory=list)
     findings: list = field(default_factory=list)
+    stopped: bool = False  # a finding ended a launch
 
 
 LOG = Log()
@@ -139,8 +146,9 @@ def launch(artifact, arrays, addresses=None):
     done = emulate(artifact, arrays, seed=LOG.launches, addresses=addresses)
     LOG.seconds += time.perf_counter() - start
     LOG.executed += done.executed
-    LOG.findings += [f"{f.kind}: {f.text}" for f in done.errors]
+    LOG.findings += [f"{f.kind}: {f}" for f in done.errors]
     if not done.finished:
+        LOG.stopped = True
         raise RuntimeError(f"the emulated kernel did not finish: {LOG.findings[-1:]}")
 
 
@@ -148,7 +156,7 @@ def live_tensors():
     """All tensors there are, by address."""
     found = {}
     for thing in gc.get_objects():
-        if isinstance(thing, torch.Tensor) and thing.device.type == "cpu" and thing.numel():
+        if issubclass(type(thing), torch.Tensor) and thing.device.type == "cpu" and thing.numel():
             found.setdefault(thing.untyped_storage().data_ptr(), thing)
     return found
 
@@ -243,3 +251,191 @@ def tilelang():
 
     JITKernel._compile_and_create_adapter = adapted
     return tilelang
+
+
+KDL_CUDA = 2  # DLDeviceType
+
+
+class OnDevice:
+    """A CPU torch tensor that tells DLPack it is on a GPU."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor.detach()
+
+    def __dlpack__(self, **_):
+        capsule = torch.utils.dlpack.to_dlpack(self.tensor)
+        pointer = ctypes.pythonapi.PyCapsule_GetPointer
+        pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+        ctypes.c_int32.from_address(pointer(capsule, b"dltensor") + 8).value = KDL_CUDA
+        return capsule
+
+    def __dlpack_device__(self):
+        return KDL_CUDA, 0
+
+
+def cute():
+    """Make CuTe DSL compile for sm_90a and emulate what it would launch."""
+    os.environ |= {
+        "CUTE_DSL_ARCH": "sm_90a",
+        "CUTE_DSL_KEEP": "ptx",
+        "CUTE_DSL_DUMP_DIR": tempfile.mkdtemp(),
+        "CUTE_DSL_DISABLE_FILE_CACHING": "1",
+    }
+    import cutlass.cute
+    import cutlass.cute.testing
+    import cutlass.testing
+    import cutlass.utils
+    import tvm_ffi
+    from cutlass._mlir import ir
+    from cutlass._mlir.execution_engine import ExecutionEngine
+    from cutlass.cute import runtime
+    from cutlass.cutlass_dsl import CuTeDSL, cuda_jit_executor, tvm_ffi_provider
+
+    from course_utils.compile import cute as captured
+    from course_utils.ptx.parser import entries, signature
+
+    CuTeDSL._get_dsl()._runtime_can_run_compiled = lambda *a: False
+    type(CuTeDSL._get_dsl())._runtime_can_run_compiled = lambda *a: False
+    for module in (cutlass.cute.testing, cutlass.testing):
+        module.benchmark = lambda *a, **k: 1.0
+    hardware = cutlass.utils.HardwareInfo
+    hardware.__init__ = lambda self, *a, **k: None
+    hardware.get_max_active_clusters = lambda self, size, *a, **k: max(SM_COUNT // size, 1)
+    hardware.get_device_multiprocessor_count = lambda self: SM_COUNT
+    hardware.get_l2_cache_size_in_bytes = lambda self: 50 << 20
+
+    plain = runtime._Tensor.__init__
+
+    def on_device(self, tensor, *args, **kwargs):
+        plain(self, OnDevice(tensor) if isinstance(tensor, torch.Tensor) else tensor, *args, **kwargs)
+
+    runtime._Tensor.__init__ = on_device
+    from_dlpack = tvm_ffi.from_dlpack
+    tvm_ffi.from_dlpack = lambda t, *a, **k: from_dlpack(
+        OnDevice(t) if isinstance(t, torch.Tensor) else t, *a, **k
+    )
+    libffi = ctypes.CDLL(tvm_ffi.libinfo.find_libtvm_ffi(), mode=ctypes.RTLD_GLOBAL)
+
+    def engine_of(compiled):
+        """An engine for the host function, with ours in the place of the CUDA runtime."""
+        undefined = []
+
+        def visit(op):
+            if op.name == "llvm.func" and not len(op.regions[0].blocks):
+                undefined.append(ir.StringAttr(op.attributes["sym_name"]).value)
+            return ir.WalkResult.ADVANCE
+
+        with compiled.ir_module.context:
+            compiled.ir_module.operation.walk(visit)
+        engine = ExecutionEngine(compiled.ir_module, 2, [])
+        kept = []
+
+        def fill(config, _kernel, values):
+            try:
+                _cute_launch(compiled, config, values)
+            except BaseException as error:
+                errors.append(error)
+                return 1
+            return 0
+
+        errors = compiled.__dict__.setdefault("foreign_errors", [])
+        for name in undefined:
+            if name == "_cudaLaunchKernelEx":
+                kind = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+                function = kind(fill)
+            elif re.match(r"_?cu(da)?[A-Z]", name):
+                function = ctypes.CFUNCTYPE(ctypes.c_int32)(lambda: 0)
+            elif hasattr(libffi, name):
+                function = getattr(libffi, name)
+            else:
+                continue
+            kept.append(function)
+            engine.raw_register_runtime(name, ctypes.cast(function, ctypes.c_void_p))
+        compiled.foreign_engine = engine, kept
+        return engine
+
+    def _cute_launch(compiled, config, values):
+        ptx = compiled.artifacts.PTX
+        names = entries(ptx)
+        if len(names) != 1:
+            raise CompileError("lower", f"a program of {len(names)} kernels")
+        _, parameters = signature(ptx)
+        pointers = ctypes.cast(values, ctypes.POINTER(ctypes.c_void_p))
+        data = [ctypes.string_at(pointers[i], parameter.size) for i, parameter in enumerate(parameters)]
+        shape, attributes = captured._read_config(
+            ctypes.cast(config, ctypes.POINTER(captured._Config)).contents
+        )
+        cluster = attributes.get(captured.CLUSTER_DIMENSION, (1, 1, 1))
+        arrays, tensors, addresses = {}, [], {}
+        for number, value in enumerate(live_tensors().values()):
+            whole = torch.as_strided(
+                value.detach(), (value.untyped_storage().nbytes() // value.element_size(),), (1,), 0
+            )
+            array, dtype, address = array_of(whole)
+            arrays[f"T{number}"], addresses[f"T{number}"] = array, address
+            tensors.append(Tensor(f"T{number}", array.shape, dtype))
+        given = []
+        for blob in data:
+            given.append(_parameter(blob, arrays, tensors, addresses))
+        launch(
+            Artifact(
+                dsl="cute", kernel=names[0], ptx=ptx, cubin=b"", cluster=cluster, parameters=tuple(given),
+                tensors=tuple(tensors), resources=Resources(0, 0, 0, 0, 0), **shape,
+            ),
+            arrays,
+            addresses,
+        )  # fmt: skip
+
+    def _parameter(blob, arrays, tensors, addresses):
+        if len(blob) == 128:
+            try:
+                tensor_map, address = decode(blob)
+            except ValueError:
+                return Parameter("scalar", dtype="uint1024", value=int.from_bytes(blob, "little"))
+            for name, base in addresses.items():
+                offset = address - base
+                if offset == 0:
+                    return Parameter("tensor_map", tensor=name, tensor_map=tensor_map)
+                if 0 < offset < arrays[name].nbytes:
+                    part = arrays[name].reshape(-1).view(np.uint8)[offset:]
+                    arrays[f"{name} from {offset}"] = part
+                    addresses[f"{name} from {offset}"] = address
+                    tensors.append(Tensor(f"{name} from {offset}", part.shape, "uint8"))
+                    return Parameter("tensor_map", tensor=f"{name} from {offset}", tensor_map=tensor_map)
+            raise CompileError("lower", f"a tensor map over address {address:#x}, where no tensor lies")
+        return Parameter("scalar", dtype=f"uint{8 * len(blob)}", value=int.from_bytes(blob, "little"))
+
+    def run(self, exe_args):
+        found = getattr(self, "foreign_engine", None)
+        engine = found[0] if found else engine_of(self)
+        result = ctypes.c_int32(-1)
+        values = [a.value if isinstance(a, ctypes.c_void_p) else a for a in exe_args]
+        packed = (ctypes.c_void_p * (len(values) + 1))(*values, ctypes.addressof(result))
+        engine.lookup(self.function_name)(ctypes.addressof(packed))
+        _raise(self)
+        return result.value
+
+    def _raise(self):
+        errors = self.__dict__.get("foreign_errors", [])
+        if errors:
+            raise errors.pop(0)
+
+    cuda_jit_executor.CudaDialectJitCompiledFunction.run_compiled_program = run
+    cuda_jit_executor.CudaDialectJitCompiledFunction.to = lambda self, device=None: self
+
+    def ffi_function(self):
+        engine = engine_of(self)
+        pointer = engine.raw_lookup("__tvm_ffi_" + self.function_name)
+        return tvm_ffi.Function.__from_extern_c__(pointer, keep_alive_object=engine)
+
+    base = tvm_ffi_provider.TVMFFIJitCompiledFunctionBase
+    base._create_tvm_ffi_function = ffi_function
+
+    def call(self, *args):
+        given = [from_dlpack(OnDevice(a)) if isinstance(a, torch.Tensor) else a for a in args]
+        try:
+            return tvm_ffi.Function.__call__(self, *given)
+        finally:
+            _raise(self)
+
+    tvm_ffi_provider.TVMFFIJitCompiledFunction.__call__ = call

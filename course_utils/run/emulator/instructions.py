@@ -173,13 +173,24 @@ def _set_predicate(i: Instr) -> Lowered:
     return Lowered("value", function, targets, tuple(sources), len(targets) == 2)
 
 
+def _joined(parts: tuple[Value, ...], bits: int) -> Value:
+    """A register from its parts. A compiler fills a half that nobody reads with a register never written."""
+    try:
+        return ar.join(parts, bits)
+    except TypeError:
+        known = [part for part in parts if part is not None]
+        if not known or any(isinstance(part, wgmma.Pending) for part in known):
+            raise
+        return ar.join([0 if part is None else part for part in parts], bits)
+
+
 def _move(i: Instr) -> Lowered:
     _, bits = ar.split_type(i.opcode[-1])  # "pred" has no number: 1
     target, source = i.operands
     if isinstance(source, Vec):
         part = bits // len(source.items)
         return Lowered(
-            "value", lambda *parts: ar.join(parts, part), (target,), tuple((s, part) for s in source.items)
+            "value", lambda *parts: _joined(parts, part), (target,), tuple((s, part) for s in source.items)
         )
     if isinstance(target, Vec):
         part = bits // len(target.items)

@@ -111,12 +111,14 @@ class Accumulator:
     """The accumulator of one warpgroup in one set of registers: D by warps, (4, 16, N).
 
     Register 4j + 2i + e of lane 4r + c is element (8i + r, 8j + 2c + e) of its warp's 16 rows. In an fp16
-    accumulator two neighbours share a register. ``kind`` is f32, f16 or s32, whose sums float64 has exactly.
+    accumulator two neighbours share a register. ``kind`` is f32, f16 or s32, whose sums float64 has exactly;
+    those of s32.satfinite stop at the largest and the smallest.
     """
 
     def __init__(self, registers: tuple[int, ...], N: int, kind: str) -> None:
         self.registers, self.N, self.kind, self.half = registers, N, kind, kind == "f16"
-        self.matrix: np.ndarray = np.empty((WARPS, 16, N), np.float64 if kind == "s32" else np.float32)
+        self.integer, self.saturates = kind.startswith("s32"), kind == "s32.satfinite"
+        self.matrix: np.ndarray = np.empty((WARPS, 16, N), np.float64 if self.integer else np.float32)
         self.get = itemgetter(*registers)
         first = registers[0]
         self.slice = (
@@ -146,7 +148,7 @@ class Accumulator:
             packed = np.ascontiguousarray(block.astype(np.float16).transpose(2, 0, 1, 3, 4)).view(np.uint32)
             return list(packed.reshape(self.N // 4, LANES))
         cells = np.ascontiguousarray(block.transpose(2, 0, 4, 1, 3))
-        if self.kind == "s32":
+        if self.integer:
             cells = cells.astype(np.int64).astype(np.uint32)  # the sum wraps
         return list(cells.view(np.uint32).reshape(self.N // 2, LANES))
 
@@ -157,7 +159,7 @@ class Accumulator:
             halves = cells.view(np.float16).reshape(self.N // 8, 2, 8, 4, 2).transpose(1, 2, 0, 3, 4)
             self.matrix[w] = halves.reshape(16, self.N)
         else:
-            numbers = cells.view(np.int32 if self.kind == "s32" else np.float32)
+            numbers = cells.view(np.int32 if self.integer else np.float32)
             floats = numbers.reshape(self.N // 8, 2, 2, 8, 4).transpose(1, 3, 0, 4, 2)
             self.matrix[w] = floats.reshape(16, self.N)
 
@@ -227,7 +229,9 @@ class Warpgroup:
                     for side in zip(*parts, strict=True)
                 )
                 accumulator.matrix += left.reshape(WARPS, 16, -1) @ right.T
-                if accumulator.half:
+                if accumulator.saturates:
+                    accumulator.matrix.clip(-(2.0**31), 2.0**31 - 1, out=accumulator.matrix)
+                elif accumulator.half:
                     accumulator.matrix = accumulator.matrix.astype(np.float16).astype(np.float32)
 
         def fetch(descriptor: int, rows: int, mn_major: bool, kind: str) -> np.ndarray:
@@ -243,7 +247,7 @@ class Warpgroup:
             if not op.accumulate:
                 batch.pop(accumulator, None)
                 accumulator.matrix[:] = 0
-            elif op.initial or accumulator.half:
+            elif op.initial or accumulator.half or accumulator.saturates:
                 flush(accumulator)
                 for w, values in op.initial.items():
                     if isinstance(values, Accumulator):
@@ -292,8 +296,8 @@ def _form(instruction: Instr) -> tuple[Form, str]:
     """
     parts, flags = instruction.opcode, instruction.operands[4:]
     shape, kinds = parts[4], [part for part in parts[5:] if part != "satfinite"]
-    if parts[1:4] != ("mma_async", "sync", "aligned") or len(kinds) != 3 or "satfinite" in parts:
-        raise ValueError("a sparse or a saturating multiplication")
+    if parts[1:4] != ("mma_async", "sync", "aligned") or len(kinds) != 3:
+        raise ValueError("a sparse multiplication")
     added, a_kind, b_kind = kinds
     if not {a_kind, b_kind} <= set(_ADDED.get(added, ())):
         raise ValueError(f"{a_kind} by {b_kind} in {added}")
@@ -306,7 +310,7 @@ def _form(instruction: Instr) -> tuple[Form, str]:
         raise ValueError("another shape than its types have")
     if any(majors) and ELEMENT_BITS[a_kind] != 16:
         raise ValueError("a transposed operand of another type than fp16 or bf16")
-    return form, added
+    return form, added + ".satfinite" * ("satfinite" in parts)
 
 
 def multiply(instruction: Instr) -> Lowered:
