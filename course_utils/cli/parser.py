@@ -34,7 +34,8 @@ def parser() -> argparse.ArgumentParser:
     sub = command("track", "track.track", "fold the other language away in every notebook")
     sub.add_argument("dsl", choices=(*DSLS, "both"), help="what you do; both opens everything")
     sub = command("check", "check.check", "check one step, a file of yours or the solution")
-    sub.add_argument("step", metavar="STEP", help="step01 ... step10")
+    sub.add_argument("step", metavar="STEP|FILE", help="step01 ... step10; with --against, a Python file")
+    _add_against(sub)
     sub.add_argument("--dsl", default="tilelang", choices=DSLS)
     sub.add_argument(
         "--file", metavar="FILE", help="a Python file that defines gemm(M, N, K); the solution where left out"
@@ -70,6 +71,7 @@ def parser() -> argparse.ArgumentParser:
         "trace", "kernel.trace", "emulate one launch, say what is wrong with it, and draw who waited for whom"
     )
     sub.add_argument("what", metavar="STEP|FILE", help=WHAT)
+    _add_against(sub)
     sub.add_argument("--dsl", default="tilelang", choices=DSLS)
     sub.add_argument(
         "--size", metavar="MxNxK", help=f"problem size (default: {'x'.join(map(str, steps.TRACE_SIZE))})"
@@ -140,6 +142,14 @@ def parser() -> argparse.ArgumentParser:
     )
     sub.add_argument("--unsigned", action="store_true", help="also what no bundle of yours has signed")
     return course
+
+
+def _add_against(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "--against",
+        metavar="REFERENCE.py",
+        help="FILE defines kernel(), which is no GEMM of ours; REFERENCE.py its inputs() and outputs(...)",
+    )
 
 
 def _add_grade(sub: argparse.ArgumentParser) -> None:

@@ -43,6 +43,8 @@ TRY_LIMIT = 2.0  # seconds; the compiler takes half of one
 DISTANCE = 1 << 40
 GLOBAL_POINTER = "!llvm.ptr<1>"  # how the host function's MLIR types a pointer to the GPU's memory
 CLUSTER_DIMENSION = 4  # cudaLaunchAttributeID
+# a tensor's dtype, as CuTe DSL calls it
+ELEMENTS = {"float16": "Float16", "bfloat16": "BFloat16", "float32": "Float32", "int32": "Int32"}
 # by cudaLaunchAttributeID; the DSL lists both, switched off
 ATTRIBUTES = {2: "`cooperative=True`", 6: "`use_pdl=True`"}
 
@@ -319,7 +321,8 @@ def _fake(tensor: Tensor) -> Any:
     from cutlass.cute.runtime import make_fake_compact_tensor
 
     order = tuple(reversed(range(len(tensor.shape))))
-    return make_fake_compact_tensor(cutlass.Float16, tensor.shape, stride_order=order, assumed_align=16)
+    element = getattr(cutlass, ELEMENTS[tensor.dtype])
+    return make_fake_compact_tensor(element, tensor.shape, stride_order=order, assumed_align=16)
 
 
 def _catch_launch(
