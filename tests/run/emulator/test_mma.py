@@ -93,7 +93,7 @@ def launched(shape, a, b, added):
     for n, size in enumerate((a_count, b_count, count)):
         names = [f"%r{first + i}" for i in range(size)]
         first += size
-        registers.append("{" + ", ".join(names) + "}" if size > 1 else names[0])
+        registers.append("{" + ", ".join(names) + "}")
         body += f"ld.param.u64 %rd1, [k_param_{n}];\nmul.wide.u32 %rd2, %r0, {4 * size};\n"
         body += "add.s64 %rd1, %rd1, %rd2;\n"
         body += "".join(f"ld.global.u32 {name}, [%rd1+{4 * i}];\n" for i, name in enumerate(names))
@@ -104,7 +104,7 @@ def launched(shape, a, b, added):
         )
         registers[2] = "{" + ", ".join(f"%f{i}" for i in range(count)) + "}"
     outs = [f"%f{20 + i}" if wide else f"%r{first + i}" for i in range(count)]
-    out = "{" + ", ".join(outs) + "}" if count > 1 else outs[0]
+    out = "{" + ", ".join(outs) + "}"
     body += f"mma.sync.aligned.{shape}.row.col.{added}.{a}.{b}.{added} {out}, {', '.join(registers)};\n"
     body += (
         f"ld.param.u64 %rd1, [k_param_3];\nmul.wide.u32 %rd2, %r0, {4 * count};\nadd.s64 %rd1, %rd1, %rd2;\n"
