@@ -1,8 +1,9 @@
 """Any TileLang program as the launches that it makes: one Artifact each, in order.
 
-A step is one kernel over its own tensors. A program of somebody else's may have several kernels, sizes that are
-known when it is called, scalars, and a workspace between its kernels. Its lowered host function says all of
-that; it is read here with the sizes and scalars of one call put in, and never run. Seen on tilelang 0.1.15.
+A step is one kernel over its own tensors. A program of somebody else's may have several kernels, sizes that
+are known when it is called, scalars, and a workspace between its kernels. Its lowered host function says all
+of that; it is read here with the sizes and scalars of one call put in, and never run. Seen on tilelang
+0.1.15.
 """
 
 from __future__ import annotations
@@ -112,6 +113,11 @@ class _Host:
                 self.run(node.then_case)
             elif node.else_case is not None:
                 self.run(node.else_case)
+        elif kind == "AllocBuffer":
+            shape = tuple(self.number(size, "a size") for size in node.buffer.shape)
+            self.workspaces.append(Tensor(str(node.buffer.data.name), shape, str(node.buffer.dtype)))
+            if getattr(node, "body", None) is not None:
+                self.run(node.body)
         elif kind == "For":
             first = self.value(node.min)
             for i in range(first, first + self.value(node.extent)):
@@ -126,9 +132,6 @@ class _Host:
         name = str(variable.name)
         if name in self.values or name in self.tensors:
             return
-        called = getattr(getattr(value, "op", None), "name", "")
-        if "workspace" in called or _packed(value).endswith("alloc_workspace"):
-            raise CompileError("lower", f"the program allocates {name} in a way that is not read here")
         try:
             self.values[name] = self.value(value)
         except _Unknown:
@@ -180,7 +183,7 @@ class _Host:
             )
 
     def _tensor_map(self, args: list[Any]) -> Parameter:
-        """``__tvm_tensormap_create_tiled``: descriptor, dtype, rank, tensor, the driver's arrays and enums."""
+        """``__tvm_tensormap_create_tiled``: descriptor, dtype, rank, tensor, then as the driver has it."""
         _, data_type, rank, tensor, *rest = args
         count = self.number(rank, "a rank")
         numbers = [self.number(v, "a field of a tensor map") for v in rest]

@@ -35,7 +35,7 @@ TOLERANCES = {
 
 @dataclass(frozen=True)
 class Reference:
-    """What a kernel reads, what it is to write, and the relative error that it may have, None for the type's."""
+    """What a kernel reads, what it is to write, and the relative error allowed, None for the type's."""
 
     inputs: dict[str, torch.Tensor]
     outputs: dict[str, torch.Tensor]

@@ -20,7 +20,7 @@ import numpy as np
 
 from course_utils.ptx.parser import Instr, Kernel, Mem, PtxError, Reg, Vec
 from course_utils.run.emulator import arithmetic as ar
-from course_utils.run.emulator import barriers, copies, lanes, mma, printing, threads, tma, wgmma
+from course_utils.run.emulator import barriers, copies, lanes, mma, printing, tensormaps, threads, tma, wgmma
 from course_utils.run.emulator import floats as fl
 from course_utils.run.emulator.lowered import Builder, Lowered, Source, Value, items_of
 
@@ -437,6 +437,8 @@ TABLE = {
     "cp.async.bulk.tensor": ("cp.async.bulk.tensor", tma.tensor),
     "cp.async.bulk.commit_group": ("cp.async.bulk.commit_group", tma.commit),
     "cp.async.bulk.wait_group": ("cp.async.bulk.wait_group", tma.wait),
+    "tensormap.replace": ("tensormap.replace", tensormaps.replace),
+    "tensormap.cp_fenceproxy": ("tensormap.cp_fenceproxy", tensormaps.copy),
     # Warp-level: shuffles, votes, matrices
     "shfl.sync": ("shfl.sync", lanes.shuffle),
     "vote.sync": ("vote.sync", lanes.vote),

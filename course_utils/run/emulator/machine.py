@@ -10,13 +10,14 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from operator import itemgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from course_utils.artifact import REGISTER_LIMIT, SM_COUNT, Artifact
+from course_utils.artifact import REGISTER_LIMIT, SM_COUNT, TENSOR_MAP_BYTES, Artifact
 from course_utils.ptx.parser import Instr, PtxError, Reg
 from course_utils.run.emulator import deadlock, elements, ledger, memory, names, printing, stages, wgmma
 from course_utils.run.emulator.arithmetic import LANES
@@ -29,6 +30,7 @@ from course_utils.run.emulator.tma import COMMIT, TensorView
 from course_utils.run.emulator.trace import Trace
 from course_utils.run.emulator.warp import Path, Warp
 from course_utils.run.emulator.wgmma import Accumulator, Pending, Warpgroup
+from course_utils.tma.encoding import encode
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.barriers import MBarrier
@@ -93,6 +95,7 @@ class Machine:
             raise PtxError(f"the launch passes {len(given)} parameters, and the kernel takes {len(wanted)}")
         data, position = bytearray(), 0
         self.maps: dict[int, TensorView] = {}  # by their offset among the parameters
+        self.read_maps: dict[bytes, TensorView] = {}  # those that lie elsewhere, by their bytes
         self.symbols: dict[str, int | tuple[str, int]] = {}  # an address, or ("shared", offset)
         for variable, parameter in zip(wanted, [*given, *[None] * (len(wanted) - len(given))], strict=True):
             position = -(-position // variable.align) * variable.align
@@ -103,6 +106,9 @@ class Machine:
             elif parameter.kind == "tensor_map" and parameter.tensor_map:
                 name = parameter.tensor or ""
                 self.maps[position] = TensorView(name, parameter.tensor_map, regions[name])
+                base = addresses.get(name) or (names.index(name) + 1) << memory.TENSOR_SHIFT
+                with suppress(ValueError):  # one that breaks a rule is found so when it is used
+                    data[position : position + TENSOR_MAP_BYTES] = encode(parameter.tensor_map, base)
             elif parameter.kind == "pointer":
                 name = parameter.tensor or ""
                 address = addresses.get(name) or (names.index(name) + 1) << memory.TENSOR_SHIFT
