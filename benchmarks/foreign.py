@@ -3,12 +3,12 @@
     python benchmarks/foreign.py --tilelang PATH --cutlass PATH --quack PATH [--only TEXT]
 
 Each job is one call of a program's own functions at a small size, in a process of its own. The program makes
-its inputs, launches and compares with its own reference as on a GPU; stand-ins (``foreign_host``) turn the GPU
-into the emulator. A job is right where it launched, compared, and nothing differed: what the emulator found
-nevertheless is shown beside it. It is refused where the emulator or the compiler says by name what it does not
-know, and failed where the program did not come to a launch or a comparison. Results are written after each
-job, with versions and commits; a second run does what is left, and with ``--again right`` (refused, wrong,
-failed, slow, all) those again.
+its inputs, launches and compares with its own reference as on a GPU; stand-ins (``foreign_host``) turn the
+GPU into the emulator. A job is right where it launched, compared, and nothing differed: what the emulator
+found nevertheless is shown beside it. It is refused where the emulator or the compiler says by name what it
+does not know, and failed where the program did not come to a launch or a comparison. Results are written
+after each job, with versions and commits; a second run does what is left, and with ``--again right``
+(refused, wrong, failed, slow, all) those again.
 
 ``--packages PATH`` is added to the import path, for what the examples import (einops).
 """
@@ -31,9 +31,7 @@ OUTCOMES = ("right", "refused", "wrong", "failed", "slow")
 
 @dataclass(frozen=True)
 class Job:
-    """One call: ``m`` is the module of ``file``; ``torch`` and ``T`` or ``c`` are at hand. ``argv`` is what it
-    reads.
-    """
+    """One call: ``m`` is the module of ``file``; ``torch`` and ``T`` or ``c`` are at hand."""
 
     source: str
     file: str
@@ -161,8 +159,8 @@ def _cutlass() -> list[Job]:
     e5m2 = "c.Float8E5M2, c.Float8E5M2, c.Float16, c.Float32"
     plain, cluster = "(128, 128), (1, 1)", "(128, 128), (2, 1)"
     attention = (
-        "c.Float16, c.Float16, c.Float32, c.Float32, (64, 128), {}, {}, False, 1., 1., 1., 1., 0.125, (-1, -1), "
-        "0.1, 0, 1, False"
+        "c.Float16, c.Float16, c.Float32, c.Float32, (64, 128), {}, {}, False, 1., 1., 1., 1., 0.125, "
+        "(-1, -1), 0.1, 0, 1, False"
     )
     table = [
         (
@@ -224,7 +222,8 @@ def _quack() -> list[Job]:
         ),
         (
             "softmax.py",
-            f"dy = {x}; y = {x}.softmax(-1); close(m.softmax_bwd(dy, y), y * (dy - (dy * y).sum(-1, keepdim=True)))",
+            f"dy = {x}; y = {x}.softmax(-1); "
+            "close(m.softmax_bwd(dy, y), y * (dy - (dy * y).sum(-1, keepdim=True)))",
         ),
         ("rmsnorm.py", f"x, w = {x}, torch.randn(512); close(m.rmsnorm_fwd(x, w)[0], m.rmsnorm_ref(x, w))"),
         (
@@ -297,6 +296,7 @@ def run(job: Job, root: Path, packages: str) -> dict:
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
         "TILELANG_DISABLE_CACHE": "1",
         "CUTE_DSL_ARCH": "sm_90a",
+        "QUACK_CACHE_ENABLED": "0",
         "OMP_NUM_THREADS": "1",
     }
     start = time.perf_counter()

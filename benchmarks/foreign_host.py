@@ -1,7 +1,7 @@
 """Stand-ins that let a GPU program's own host code run on a CPU, its kernels in the emulator.
 
-``on_cpu`` turns "cuda" into "cpu" for torch, ``tilelang`` and ``cute`` catch what the two DSLs would launch. A
-program then makes its inputs, launches, and compares with its own reference as it does on a GPU. ``Log``
+``on_cpu`` turns "cuda" into "cpu" for torch, ``tilelang`` and ``cute`` catch what the two DSLs would launch.
+A program then makes its inputs, launches, and compares with its own reference as it does on a GPU. ``Log``
 keeps what was launched and what was compared.
 """
 
@@ -297,11 +297,11 @@ def cute():
     import cutlass.cute.testing
     import cutlass.testing
     import cutlass.utils
-    import tvm_ffi
+    from cuda.bindings import driver
     from cutlass._mlir import ir
     from cutlass._mlir.execution_engine import ExecutionEngine
     from cutlass.cute import runtime
-    from cutlass.cutlass_dsl import CuTeDSL, cuda_jit_executor, tvm_ffi_provider
+    from cutlass.cutlass_dsl import CuTeDSL, cuda_jit_executor
 
     from course_utils.compile import cute as captured
     from course_utils.ptx.parser import entries, signature
@@ -319,14 +319,10 @@ def cute():
     plain = runtime._Tensor.__init__
 
     def on_device(self, tensor, *args, **kwargs):
+        kwargs.pop("enable_tvm_ffi", None)
         plain(self, OnDevice(tensor) if isinstance(tensor, torch.Tensor) else tensor, *args, **kwargs)
 
     runtime._Tensor.__init__ = on_device
-    from_dlpack = tvm_ffi.from_dlpack
-    tvm_ffi.from_dlpack = lambda t, *a, **k: from_dlpack(
-        OnDevice(t) if isinstance(t, torch.Tensor) else t, *a, **k
-    )
-    libffi = ctypes.CDLL(tvm_ffi.libinfo.find_libtvm_ffi(), mode=ctypes.RTLD_GLOBAL)
 
     def engine_of(compiled):
         """An engine for the host function, with ours in the place of the CUDA runtime."""
@@ -363,8 +359,6 @@ def cute():
                 function = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(ctypes.c_int32))(first_device)
             elif re.match(r"_?cu", name, re.I):
                 function = ctypes.CFUNCTYPE(ctypes.c_int32)(lambda: 0)
-            elif hasattr(libffi, name):
-                function = getattr(libffi, name)
             else:
                 continue
             kept.append(function)
@@ -441,31 +435,35 @@ def cute():
     cuda_jit_executor.CudaDialectJitCompiledFunction.run_compiled_program = run
     cuda_jit_executor.CudaDialectJitCompiledFunction.to = lambda self, device=None: self
 
-    def ffi_function(self):
-        engine = engine_of(self)
-        pointer = engine.raw_lookup("__tvm_ffi_" + self.function_name)
-        return tvm_ffi.Function.__from_extern_c__(pointer, keep_alive_object=engine)
+    real = cutlass.cute.compile
 
-    base = tvm_ffi_provider.TVMFFIJitCompiledFunctionBase
-    base._create_tvm_ffi_function = ffi_function
+    class Compile:
+        """cute.compile. What is to be called through TVM FFI is compiled when it is called, for the tensors of
+        that call and without TVM FFI, whose own host code wants a GPU.
+        """
 
-    def call(self, *args):
-        given = [from_dlpack(OnDevice(a)) if isinstance(a, torch.Tensor) else a for a in args]
-        try:
-            return tvm_ffi.Function.__call__(self, *given)
-        finally:
-            _raise(self)
+        def __getitem__(self, options):
+            return real[options]
 
-    tvm_ffi_provider.TVMFFIJitCompiledFunction.__call__ = call
-    named = tvm_ffi_provider.TVMFFIJitCompiledFunctionWithKwargs
+        def __call__(self, function, *args, options="", **kwargs):
+            if "--enable-tvm-ffi" not in str(options):
+                return real(function, *args, **({"options": options} if options else {}), **kwargs)
+            return lambda *given: _late(function, args, given)
 
-    def call_by_name(self, *args, _call=named.__call__, **kwargs):
-        def given(a):
-            return from_dlpack(OnDevice(a)) if isinstance(a, torch.Tensor) else a
+    def _late(function, args, given):
+        given, made = list(given), []
+        for arg in args:
+            if "Stream" in type(arg).__name__:
+                made.append(driver.CUstream(0))
+                continue
+            value = given.pop(0) if given else arg
+            if isinstance(value, torch.Tensor):
+                align = getattr(arg, "_assumed_align", None)
+                value = runtime.from_dlpack(value, assumed_align=align)
+            elif isinstance(arg, cutlass.Numeric):
+                value = type(arg)(value)
+            made.append(value)
+        compiled = real(function, *made)
+        return compiled(*made)
 
-        try:
-            return _call(self, *map(given, args), **{name: given(a) for name, a in kwargs.items()})
-        finally:
-            _raise(self)
-
-    named.__call__ = call_by_name
+    cutlass.cute.compile = Compile()
