@@ -438,8 +438,8 @@ def cute():
     real = cutlass.cute.compile
 
     class Compile:
-        """cute.compile. What is to be called through TVM FFI is compiled when it is called, for the tensors of
-        that call and without TVM FFI, whose own host code wants a GPU.
+        """cute.compile. What is to be called through TVM FFI, whose host code wants a GPU, is compiled when
+        it is called, for the tensors of that call and without TVM FFI.
         """
 
         def __getitem__(self, options):
