@@ -12,7 +12,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from course_utils.cli import BUILD, EXIT_FAILED, EXIT_NOT_ALL_TRIED
+from course_utils.cli import BUILD, EXIT_FAILED, EXIT_NOT_ALL_TRIED, against
 from course_utils.cli.records import draw
 from course_utils.cli.terminal import at_work, bar, say
 from course_utils.compile.errors import CompileError
@@ -30,7 +30,9 @@ TABLE = {"title_justify": "left", "box": box.SIMPLE_HEAD, "pad_edge": False, "pa
 
 
 def check(options: argparse.Namespace, console: Console) -> int:
-    """One step: a file of the learner's, or the solution."""
+    """One step: a file of the learner's, or the solution. Or any kernel, against a reference."""
+    if options.against:
+        return against.check(options, console)
     step = steps.find(options.step)
     backends.warm_up(options.backend)  # beside the imports of the learner's file
     known: list[Verdict] = []

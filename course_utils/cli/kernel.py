@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from course_utils.artifact import Artifact
-from course_utils.cli import BUILD, EXIT_FAILED
+from course_utils.cli import BUILD, EXIT_FAILED, against
 from course_utils.cli.terminal import at_work, say
 from course_utils.compile import factory
 from course_utils.compile.load import load_factory, solution_path
@@ -81,11 +81,11 @@ def named_size(options: argparse.Namespace) -> tuple[int, int, int] | None:
     return size
 
 
-def _perfetto(out: Path, emulation: Emulation, console: Console) -> None:
+def perfetto(out: Path, emulation: Emulation, console: Console) -> None:
     """Write what happened for Perfetto. Raises ValueError where nothing did, and OSError."""
-    from course_utils.figures import perfetto
+    from course_utils.figures import perfetto as form
 
-    events = perfetto.events(emulation)
+    events = form.events(emulation)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}))
     say(console, f"wrote {out}: open it at ui.perfetto.dev; a microsecond there is a warp instruction here")
@@ -93,6 +93,8 @@ def _perfetto(out: Path, emulation: Emulation, console: Console) -> None:
 
 def trace(options: argparse.Namespace, console: Console) -> int:
     """Emulate one launch, say what is wrong with it, and draw who waited for whom."""
+    if options.against:
+        return against.trace(options, console)
     with at_work(console, f"compiling {options.what}") as say_now:
         import torch
 
@@ -121,7 +123,7 @@ def trace(options: argparse.Namespace, console: Console) -> int:
     if emulation.finished:
         say(console, "D is right" if tried.found.ok else f"D is wrong: {tried.found.diagnosis}")
     if options.perfetto is not None:
-        _perfetto(Path(options.perfetto), emulation, console)
+        perfetto(Path(options.perfetto), emulation, console)
     if options.out is not None or options.perfetto is None:
         out = Path(options.out or BUILD / "trace.png")
         with at_work(console, "drawing the timeline"):

@@ -43,7 +43,10 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--dsl", choices=DSLS, help="in one language (default: in both)")
     sub.add_argument("--seed", type=int, default=0, help="that shuffles the lines of order (default: 0)")
     sub = command("check", "check.check", "check one step or task, a file of yours or the solution")
-    sub.add_argument("step", metavar="STEP", help="step01 ... step11, task05a ... task10d")
+    sub.add_argument(
+        "step", metavar="STEP|FILE", help="step01 ... step11, task05a ... task10d; with --against, a file"
+    )
+    _add_against(sub)
     sub.add_argument("--dsl", default="tilelang", choices=DSLS)
     sub.add_argument(
         "--file", metavar="FILE", help="a Python file that defines gemm(M, N, K); the solution where left out"
@@ -79,6 +82,7 @@ def parser() -> argparse.ArgumentParser:
         "trace", "kernel.trace", "emulate one launch, say what is wrong with it, and draw who waited for whom"
     )
     sub.add_argument("what", metavar="STEP|FILE", help=WHAT)
+    _add_against(sub)
     sub.add_argument("--dsl", default="tilelang", choices=DSLS)
     sub.add_argument(
         "--size", metavar="MxNxK", help=f"problem size (default: {'x'.join(map(str, steps.TRACE_SIZE))})"
@@ -162,6 +166,14 @@ def parser() -> argparse.ArgumentParser:
     )
     sub.add_argument("--unsigned", action="store_true", help="also what no bundle of yours has signed")
     return course
+
+
+def _add_against(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "--against",
+        metavar="REFERENCE.py",
+        help="FILE defines kernel(), which is no GEMM of ours; REFERENCE.py its inputs() and outputs(...)",
+    )
 
 
 def _add_grade(sub: argparse.ArgumentParser) -> None:

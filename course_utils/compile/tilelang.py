@@ -108,7 +108,7 @@ def compile_prim_func(prim_func: Any) -> Artifact:
     bare = _kept_or_lowered(prim_func, tensors)
     shape = bare.grid, bare.block, bare.cluster
     require_fits(*shape, bare.dynamic_shared)
-    marked = "#include <tl_templates/cuda/nvrtc_std.h>\n" + bare.source
+    marked = ahead(bare.source) + bare.source
     source, origins = lines.read(marked, lines.barriers_of(prim_func))
     python = lines.texts({origin.file for origin in origins if origin})
     try:
@@ -128,6 +128,16 @@ def compile_prim_func(prim_func: Any) -> Artifact:
         python=python,
         pipelined=_pipelined(prim_func),
     )
+
+
+def ahead(source: str) -> str:
+    """What NVRTC needs in front of TileLang's CUDA. It has std::numeric_limits, of T.infinity, by another
+    name.
+    """
+    text = "#include <tl_templates/cuda/nvrtc_std.h>\n"
+    if "std::numeric_limits" in source:
+        text += "#include <cuda/std/limits>\nnamespace std { using ::cuda::std::numeric_limits; }\n"
+    return text
 
 
 def _kept_or_lowered(prim_func: Any, tensors: tuple[Tensor, ...]) -> Artifact:

@@ -235,6 +235,34 @@ def permute_bytes(a: int, b: int, control: int) -> int:
     return result
 
 
+def dot_product(a_kind: str, b_kind: str, part: str) -> Callable[..., int]:
+    """dp4a, and dp2a where ``part`` is "lo" or "hi": which two bytes of b are taken. PTX ISA, dp2a, dp4a."""
+    width, first = (16, 2 * (part == "hi")) if part else (8, 0)
+
+    def apply(a: int, b: int, c: int) -> int:
+        for i in range(32 // width):
+            left, right = a >> width * i & (1 << width) - 1, b >> 8 * (first + i) & 255
+            left = to_signed(left, width) if a_kind == "s" else left
+            c += left * (to_signed(right, 8) if b_kind == "s" else right)
+        return c & 0xFFFFFFFF
+
+    return apply
+
+
+def copy_sign(type_name: str) -> Callable[..., Value]:
+    """copysign d, a, b: b with the sign of a."""
+    _, bits = split_type(type_name)
+    sign = 1 << bits - 1
+
+    def apply(a: Value, b: Value) -> Value:
+        if a.__class__ is int and b.__class__ is int:
+            return a & sign | b & ~sign
+        top = UNSIGNED[bits](sign)
+        return vector(a, bits) & top | vector(b, bits) & ~top
+
+    return apply
+
+
 def lookup3(a: Value, b: Value, c: Value, table: int, mask: int) -> Value:
     """lop3: any function of three bits, by its truth table."""
     result = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -32,6 +32,9 @@ _STORAGE = {
     "int64": np.int64,
     "uint64": np.uint64,
     "bool": np.bool_,
+    "float8_e4m3": np.uint8,
+    "float8_e4m3fn": np.uint8,
+    "float8_e5m2": np.uint8,
 }
 
 
@@ -77,6 +80,7 @@ def emulate(
     ctas: Iterable[int] | None = None,
     signs: np.ndarray | None = None,
     record: bool = False,
+    addresses: Mapping[str, int] | None = None,
 ) -> Emulation:
     """Run the kernel on ``tensors``: by name, NumPy arrays or CPU torch tensors of the artifact's shapes and
     dtypes.
@@ -86,6 +90,8 @@ def emulate(
     persistent kernel's are enough to see what one tile leaves to the next. ``signs`` (65536 of 1 or -1, by
     the bit pattern of an fp16 number) make another tensor core of it: ``wgmma`` multiplies each element of A
     and B by its sign, and no other instruction does. ``record`` keeps the events of all clusters.
+    ``addresses`` says where tensors lie, for a kernel that reads addresses from memory or finds them within
+    other parameters; else the emulator chooses.
     Raises EmulatorError for PTX that is not modelled (the text names the line) and for tensors that do not
     fit; what is wrong with the program itself is in the result's findings.
     """
@@ -106,6 +112,7 @@ def emulate(
             None if ctas is None else set(ctas),
             signs,
             record,
+            addresses or {},
         )
         for view in machine.maps.values():
             if view.broken:
@@ -140,7 +147,12 @@ def _region(tensor: Tensor, given: Any) -> TensorRegion:
 
         if given.is_cuda:
             raise EmulatorError(f"{tensor.name} is on a GPU; the emulator takes CPU tensors")
-        given = (given.view(torch.uint16) if given.dtype == torch.bfloat16 else given).detach().numpy()
+        stored = {
+            torch.bfloat16: torch.uint16,
+            torch.float8_e4m3fn: torch.uint8,
+            torch.float8_e5m2: torch.uint8,
+        }
+        given = given.detach().view(stored.get(given.dtype, given.dtype)).numpy()
     if not isinstance(given, np.ndarray):
         raise EmulatorError(
             f"{tensor.name} is {type(given).__name__}; it must be a NumPy array or a CPU torch tensor"

@@ -21,12 +21,16 @@ from course_utils.run.emulator.arithmetic import (
     lanewise,
     split_type,
     to_signed,
+    vector,
     widen,
 )
+from course_utils.run.emulator.elements import FP8_VALUES, to_fp8
 from course_utils.run.emulator.lowered import Value
 
 _STRUCT = {"f16": ("<e", "<H"), "f32": ("<f", "<I"), "f64": ("<d", "<Q")}
 _FLOAT = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
+FP8_PAIRS = {"e4m3x2", "e5m2x2"}
+CONVERTED = FP8_PAIRS | {"f16x2", "bf16x2", "tf32"}  # what cvt has beside single numbers
 
 
 def compare(relation: str, type_name: str) -> Callable[..., Value]:
@@ -43,6 +47,27 @@ def compare(relation: str, type_name: str) -> Callable[..., Value]:
         else:
             result = RELATIONS[relation](a, b) & (nan ^ True)
         return result if isinstance(result, np.ndarray) else bool(result)
+
+    return apply
+
+
+def test_property(wanted: str, type_name: str) -> Callable[..., Value]:
+    """testp.finite, infinite, number, notanumber, normal, subnormal."""
+    load = float_loader(type_name)
+    smallest = {"f32": 2.0**-126, "f64": 2.0**-1022}[type_name]
+    tests: dict[str, Callable[[Any], Any]] = {
+        "finite": np.isfinite,
+        "infinite": np.isinf,
+        "number": lambda v: ~np.isnan(v),
+        "notanumber": np.isnan,
+        "normal": lambda v: np.isfinite(v) & (np.abs(v) >= smallest),
+        "subnormal": lambda v: (np.abs(v) < smallest) & (v != 0),
+    }
+    test = tests[wanted]
+
+    def apply(a: Value) -> Any:
+        result = np.asarray(test(np.asarray(load(a))))
+        return bool(result) if result.ndim == 0 else result
 
     return apply
 
@@ -116,6 +141,13 @@ def fused(type_name: str) -> Callable[..., Value]:
     return apply
 
 
+def float_adder(type_name: str) -> Callable[[np.ndarray, np.ndarray], np.ndarray] | None:
+    """Bits plus bits, element by element of arrays; None where the type is no float of 32 bits."""
+    if type_name != "f32":
+        return None
+    return lambda a, b: (a.view(np.float32) + b.view(np.float32)).view(np.uint32)
+
+
 def convert(to: str, source: str, modifiers: tuple[str, ...]) -> Callable[..., Value]:
     """cvt between integer and float types. Modifiers: rounding (rn, rni, rz, rzi ...), sat, ftz, relu."""
     (to_kind, to_bits_), (kind, bits) = split_type(to), split_type(source)
@@ -178,5 +210,59 @@ def convert_pair(to: str, modifiers: tuple[str, ...]) -> Callable[..., Value]:
             out[:, 0], out[:, 1] = b.view(np.float32), a.view(np.float32)
             return out.view(np.uint32).reshape(LANES)
         return join([narrow(b), narrow(a)], 16)
+
+    return apply
+
+
+def convert_fp8(to: str, source: str, modifiers: tuple[str, ...]) -> Callable[..., Value]:
+    """cvt.rn.satfinite.e4m3x2.f32 d, a, b: a goes to the upper byte; or from or to a pair of halves."""
+    if set(modifiers) - {"rn", "satfinite", "relu"}:
+        raise ValueError(f"cvt.{'.'.join(modifiers)} with fp8")
+    relu = "relu" in modifiers
+
+    def narrow(numbers: np.ndarray) -> Value:
+        """(2, 1 or 32) numbers, the lower first."""
+        made = to_fp8(to[:-2], np.where(relu & (numbers < 0), 0, numbers))
+        pairs = np.ascontiguousarray(made.T).view(np.uint16).reshape(-1)
+        return pairs if len(pairs) > 1 else int(pairs[0])
+
+    def from_floats(a: Value, b: Value) -> Value:
+        uniform = a.__class__ is int and b.__class__ is int
+        cells = [vector(v, 32)[: 1 if uniform else LANES].view(np.float32) for v in (b, a)]
+        return narrow(np.stack(cells))
+
+    def from_halves(a: Value) -> Value:
+        cells = vector(a, 32)[: 1 if a.__class__ is int else LANES]
+        return narrow(cells.view(np.float16).reshape(-1, 2).T)
+
+    def to_halves(a: Value) -> Value:
+        cells = np.ascontiguousarray(vector(a, 16)[: 1 if a.__class__ is int else LANES]).view(np.uint8)
+        numbers = FP8_VALUES[source[:-2]].take(cells)
+        made = np.where(relu & (numbers < 0), 0, numbers).astype(np.float16).view(np.uint32)
+        return made if len(made) > 1 else int(made[0])
+
+    if source in FP8_PAIRS:
+        if to != "f16x2":
+            raise ValueError(f"cvt from {source} to {to}")
+        return to_halves
+    if source == "f32":
+        return from_floats
+    if source == "f16x2":
+        return from_halves
+    raise ValueError(f"cvt from {source} to {to}")
+
+
+def convert_tf32(modifiers: tuple[str, ...]) -> Callable[..., Value]:
+    """cvt.rna.tf32.f32 and cvt.rn: 10 bits of fraction, ties away from zero or to even."""
+    mode = next(m for m in modifiers if m in ("rna", "rn", "rz"))
+    if set(modifiers) - {mode}:
+        raise ValueError(f"cvt.{'.'.join(modifiers)} to tf32")
+
+    def apply(a: Value) -> Value:
+        bits = np.asarray(a, np.uint32)
+        added = {"rna": 0x1000, "rn": 0x0FFF + (bits >> 13 & 1), "rz": 0}[mode]
+        special = bits & 0x7F800000 == 0x7F800000
+        made = np.where(special, bits, bits + np.asarray(added, np.uint32)) & np.uint32(0xFFFFE000)
+        return int(made) if made.ndim == 0 else made.astype(np.uint32)
 
     return apply

@@ -20,7 +20,7 @@ import numpy as np
 
 from course_utils.ptx.parser import Instr, Kernel, Mem, PtxError, Reg, Vec
 from course_utils.run.emulator import arithmetic as ar
-from course_utils.run.emulator import barriers, copies, lanes, printing, threads, tma, wgmma
+from course_utils.run.emulator import barriers, copies, lanes, mma, printing, tensormaps, threads, tma, wgmma
 from course_utils.run.emulator import floats as fl
 from course_utils.run.emulator.lowered import Builder, Lowered, Source, Value, items_of
 
@@ -134,6 +134,13 @@ def _multiply_add(i: Instr) -> Lowered:
     return _value(lambda a, b, c: add(product(a, b), c), i, bits, bits, total)
 
 
+def _dot_product(i: Instr) -> Lowered:
+    """dp4a, dp2a: four bytes by four, or two halves by the low or high two bytes, added to c."""
+    a_kind, b_kind = (ar.split_type(name)[0] for name in i.opcode[-2:])
+    part = i.opcode[1] if i.opcode[0] == "dp2a" else ""
+    return _value(ar.lanewise(ar.dot_product(a_kind, b_kind, part), 32), i, 32, 32, 32)
+
+
 def _set_predicate(i: Instr) -> Lowered:
     kind, bits = ar.split_type(i.opcode[-1])
     test = (
@@ -166,13 +173,24 @@ def _set_predicate(i: Instr) -> Lowered:
     return Lowered("value", function, targets, tuple(sources), len(targets) == 2)
 
 
+def _joined(parts: tuple[Value, ...], bits: int) -> Value:
+    """A register from its parts. A compiler fills a half that nobody reads with a register never written."""
+    try:
+        return ar.join(parts, bits)
+    except TypeError:
+        known = [part for part in parts if part is not None]
+        if not known or any(isinstance(part, wgmma.Pending) for part in known):
+            raise
+        return ar.join([0 if part is None else part for part in parts], bits)
+
+
 def _move(i: Instr) -> Lowered:
     _, bits = ar.split_type(i.opcode[-1])  # "pred" has no number: 1
     target, source = i.operands
     if isinstance(source, Vec):
         part = bits // len(source.items)
         return Lowered(
-            "value", lambda *parts: ar.join(parts, part), (target,), tuple((s, part) for s in source.items)
+            "value", lambda *parts: _joined(parts, part), (target,), tuple((s, part) for s in source.items)
         )
     if isinstance(target, Vec):
         part = bits // len(target.items)
@@ -183,8 +201,13 @@ def _move(i: Instr) -> Lowered:
 
 
 def _convert(i: Instr) -> Lowered:
-    types = [p for p in i.opcode[1:] if p in ("f16x2", "bf16x2") or (p[0] in "usfb" and p[-1].isdigit())]
+    types = [p for p in i.opcode[1:] if p in fl.CONVERTED or (p[0] in "usfb" and p[-1].isdigit())]
     modifiers = tuple(p for p in i.opcode[1:] if p not in types)
+    if "tf32" in types:
+        return _value(fl.convert_tf32(modifiers), i, 32)
+    if fl.FP8_PAIRS & set(types):
+        sources = (16 if types[1] in fl.FP8_PAIRS else 32,) * (len(i.operands) - 1)
+        return _value(fl.convert_fp8(types[0], types[1], modifiers), i, *sources)
     if types[0] in ("f16x2", "bf16x2"):
         return _value(fl.convert_pair(types[0], modifiers), i, 32, 32)
     (_, to_bits), (_, bits) = ar.split_type(types[0]), ar.split_type(types[1])
@@ -357,6 +380,16 @@ TABLE = {
     "sin": ("sin", _unary_float(np.sin)),
     "cos": ("cos", _unary_float(np.cos)),
     "tanh": ("tanh", _unary_float(np.tanh)),
+    "dp4a": ("dp4a", _dot_product),
+    "dp2a": ("dp2a", _dot_product),
+    "copysign": (
+        "copysign",
+        lambda i: _value(ar.copy_sign(i.opcode[-1]), i, *[ar.split_type(i.opcode[-1])[1]] * 2),
+    ),
+    "testp": (
+        "testp",
+        lambda i: _value(fl.test_property(i.opcode[1], i.opcode[-1]), i, ar.split_type(i.opcode[-1])[1]),
+    ),
     "popc": ("popc", _count(lambda a, kind, bits: bin(a).count("1"))),
     "clz": ("clz", _count(lambda a, kind, bits: bits - a.bit_length())),
     "bfind": ("bfind", _count(_find_bit)),
@@ -405,6 +438,8 @@ TABLE = {
     "cp.reduce.async.bulk.tensor": ("cp.reduce.async.bulk.tensor", tma.tensor),
     "cp.async.bulk.commit_group": ("cp.async.bulk.commit_group", tma.commit),
     "cp.async.bulk.wait_group": ("cp.async.bulk.wait_group", tma.wait),
+    "tensormap.replace": ("tensormap.replace", tensormaps.replace),
+    "tensormap.cp_fenceproxy": ("tensormap.cp_fenceproxy", tensormaps.copy),
     # Warp-level: shuffles, votes, matrices
     "shfl.sync": ("shfl.sync", lanes.shuffle),
     "vote.sync": ("vote.sync", lanes.vote),
@@ -414,6 +449,8 @@ TABLE = {
     "redux.sync": ("redux.sync", lanes.reduce),
     "ldmatrix": ("ldmatrix", lanes.load_matrix),
     "stmatrix": ("stmatrix", lanes.store_matrix),
+    "movmatrix": ("movmatrix", lanes.transpose_matrix),
+    "mma.sync": ("mma", mma.multiply),
     # Control Flow Instructions
     "call": ("call: vprintf", printing.call),
     "bra": ("bra", lambda i: Lowered("branch")),

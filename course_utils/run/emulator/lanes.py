@@ -7,14 +7,16 @@ Instructions", "Warp-level matrix load/store".
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from course_utils.ptx.parser import Instr
+from course_utils.ptx.parser import WIDTHS, Instr, Vec
 from course_utils.run.emulator import memory
 from course_utils.run.emulator.arithmetic import LANES, UNSIGNED, split_type, to_signed, vector, widen
-from course_utils.run.emulator.floats import float_loader, round_to
+from course_utils.run.emulator.floats import float_adder, float_loader, round_to
 from course_utils.run.emulator.lowered import Lowered, Mask, Value, items_of
 from course_utils.run.emulator.threads import all_lanes
 
@@ -72,58 +74,102 @@ def store(instruction: Instr) -> Lowered:
     return Lowered("warp", function, sources=((address, 64), *((v, bits) for v in values)), cut=not checked)
 
 
-def atomic(instruction: Instr) -> Lowered:
-    """atom and red: lane by lane, in lane order."""
-    opcode = instruction.opcode
-    operation = next(
-        p for p in opcode[1:] if p in ("add", "exch", "cas", "min", "max", "inc", "dec", "and", "or", "xor")
-    )
-    if any(p in ("v2", "v4", "v8") for p in opcode):
-        raise ValueError("a vector atomic")
-    type_name, space = opcode[-1], _space(opcode)
+_ATOMICS = ("add", "exch", "cas", "min", "max", "inc", "dec", "and", "or", "xor")
+
+
+def _combine(operation: str, type_name: str) -> Callable[[int, int, int], int]:
+    """What an atomic operation stores where ``old`` was, of one element."""
     kind, bits = split_type(type_name)
-    is_float = kind in ("f", "bf")
-
-    def one(old: int, value: int, other: int) -> int | float:
-        if operation == "exch":
-            return value
-        if operation == "cas":
-            return other if old == value else old
-        if operation in ("and", "or", "xor"):
-            return {"and": old & value, "or": old | value, "xor": old ^ value}[operation]
-        if operation == "inc":
-            return 0 if old >= value else old + 1
-        if operation == "dec":
-            return value if old == 0 or old > value else old - 1
-        if is_float:
-            load_float, save = float_loader(type_name), round_to(type_name)
-            a, b = load_float(old), load_float(value)
-            return save(a + b if operation == "add" else min(a, b) if operation == "min" else max(a, b))
-        if kind == "s" and operation in ("min", "max"):
-            a, b = to_signed(old, bits), to_signed(value, bits)
-            return (min(a, b) if operation == "min" else max(a, b)) & ((1 << bits) - 1)
-        return {"add": old + value, "min": min(old, value), "max": max(old, value)}[operation] & (
-            (1 << bits) - 1
+    if type_name in ("f16x2", "bf16x2") and operation in ("add", "min", "max"):
+        half = _combine(operation, type_name[:-2])
+        return lambda old, value, other: (
+            half(old & 0xFFFF, value & 0xFFFF, 0) | half(old >> 16, value >> 16, 0) << 16
         )
+    full = (1 << bits) - 1
+    simple: dict[str, Callable[[int, int, int], int]] = {
+        "exch": lambda old, value, other: value,
+        "cas": lambda old, value, other: other if old == value else old,
+        "and": lambda old, value, other: old & value,
+        "or": lambda old, value, other: old | value,
+        "xor": lambda old, value, other: old ^ value,
+        "inc": lambda old, value, other: 0 if old >= value else old + 1,
+        "dec": lambda old, value, other: value if old == 0 or old > value else old - 1,
+    }
+    if operation in simple:
+        return simple[operation]
+    chosen: dict[str, Callable[[Any, Any], Any]] = {"add": operator.add, "min": min, "max": max}
+    choose = chosen[operation]
+    if kind in ("f", "bf"):
+        read, save = float_loader(type_name), round_to(type_name)
+        return lambda old, value, other: save(choose(read(old), read(value)))
+    if kind == "s":
+        return lambda old, value, other: choose(to_signed(old, bits), to_signed(value, bits)) & full
+    return lambda old, value, other: choose(old, value) & full
 
-    def function(p: Path, m: Mask, address: Value, value: Value, other: Value = 0) -> Any:
-        results: np.ndarray = np.zeros(LANES, UNSIGNED[bits])
-        for lane in memory.lanes_of(m):
-            at = memory.pick(address, lane)
-            region, offset = memory.locate(p, None, at, space, bits // 8)
-            view = region.views[bits]
-            old = int(view[offset // (bits // 8)])
-            view[offset // (bits // 8)] = one(old, memory.pick(value, lane), memory.pick(other, lane))
-            if isinstance(region, memory.SharedMemory):
-                region.written[offset >> 2] = p.warp.code
-            results[lane] = old
+
+def atomic(instruction: Instr) -> Lowered:
+    """atom and red: lane by lane, in lane order; of a vector each element by itself."""
+    opcode = instruction.opcode
+    operation = next(p for p in opcode[1:] if p in _ATOMICS)
+    type_name = next(p for p in reversed(opcode) if p in WIDTHS)
+    length = next((int(p[1:]) for p in opcode if p in ("v2", "v4", "v8")), 1)
+    space, bits = _space(opcode), WIDTHS[type_name]
+    combine = _combine(operation, type_name)
+    returns = int(opcode[0] == "atom")
+    targets, (address, given, *rest) = instruction.operands[:returns], instruction.operands[returns:]
+    hinted = int(any("cache_hint" in p for p in opcode))
+    values, others = items_of(given), rest[: len(rest) - hinted]
+    if len(values) != length or len(others) != (operation == "cas"):
+        raise ValueError("other operands than its opcode says")
+    add = float_adder(type_name) if operation == "add" else None
+
+    def function(p: Path, m: Mask, address: Value, *given: Value) -> Any:
+        results: np.ndarray = np.zeros((length, LANES), UNSIGNED[bits])
         p.machine.progress += 1
-        return results
+        if add is not None and length * bits >= 32 and address.__class__ is not int:
+            if _together(p, m, address, given, add, results):
+                return list(results) if length > 1 else results[0]
+        for lane in memory.lanes_of(m):
+            region, offset = memory.locate(p, None, memory.pick(address, lane), space, bits // 8 * length)
+            view, first = region.views[bits], offset // (bits // 8)
+            other = memory.pick(given[length], lane) if others else 0
+            for i in range(length):
+                old = int(view[first + i])
+                view[first + i] = combine(old, memory.pick(given[i], lane), other)
+                results[i, lane] = old
+            if isinstance(region, memory.SharedMemory):
+                region.written[offset >> 2 : (offset + bits // 8 * length + 3) >> 2] = p.warp.code
+        return list(results) if length > 1 else results[0]
 
-    results = int(opcode[0] == "atom")
-    targets, operands = instruction.operands[:results], instruction.operands[results:]
+    def _together(
+        p: Path, m: Mask, address: Value, given: Sequence[Value], add: Callable[..., Any], results: np.ndarray
+    ) -> bool:
+        """All lanes at once, where they add to places of their own in one tensor. Says whether it was so."""
+        size = bits // 8 * length
+        chosen = address if m is None else address[m]
+        if np.unique(chosen).size != chosen.size:
+            return False
+        region, offsets = memory.locate(p, m, address, space, size)
+        if isinstance(region, memory.SharedMemory) or offsets.__class__ is int:
+            return False
+        view, lanes = region.views[bits], memory.lanes_of(m)
+        for i in range(length):
+            places = offsets // (bits // 8) + i
+            old = view[places]
+            view[places] = add(old, vector(given[i], bits)[lanes])
+            results[i, lanes] = old
+        return True
+
+    items = items_of(targets[0]) if returns else ()
+    if returns and len(items) != length and not isinstance(targets[0], Vec):
+        raise ValueError("a vector of another length than the opcode says")
     return Lowered(
-        "warp", function, targets, ((operands[0], 64), *((v, bits) for v in operands[1:])), cut=True
+        "warp",
+        function,
+        items,
+        ((address, 64), *((v, bits) for v in (*values, *others))),
+        unpack=len(items) > 1,
+        cut=True,
     )
 
 
@@ -333,6 +379,20 @@ def load_matrix(instruction: Instr) -> Lowered:
         return values if len(targets) > 1 else values[0]
 
     return Lowered("warp", function, targets, ((address, 32),), unpack=len(targets) > 1)
+
+
+def transpose_matrix(instruction: Instr) -> Lowered:
+    """movmatrix: an 8 x 8 matrix of halves that the warp holds, transposed."""
+    if "m8n8" not in instruction.opcode or "trans" not in instruction.opcode:
+        raise ValueError("another shape than m8n8.trans")
+    target, source = instruction.operands
+
+    def function(p: Path, m: Mask, a: Value) -> np.ndarray:
+        all_lanes(p, m, "movmatrix")
+        halves = np.ascontiguousarray(vector(a, 32)).view(np.uint16).reshape(8, 8)
+        return np.ascontiguousarray(halves.T).view(np.uint32).reshape(LANES)
+
+    return Lowered("warp", function, (target,), ((source, 32),))
 
 
 def store_matrix(instruction: Instr) -> Lowered:

@@ -8,14 +8,18 @@ this machine. Shared memory and its shadow are reused from one cluster to the ne
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from operator import itemgetter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from course_utils.artifact import REGISTER_LIMIT, SM_COUNT, Artifact
+from course_utils.artifact import REGISTER_LIMIT, SM_COUNT, TENSOR_MAP_BYTES, Artifact
 from course_utils.ptx.parser import Instr, PtxError, Reg
-from course_utils.run.emulator import deadlock, ledger, memory, names, printing, stages, wgmma
+from course_utils.run.emulator import deadlock, elements, ledger, memory, names, printing, stages, wgmma
 from course_utils.run.emulator.arithmetic import LANES
 from course_utils.run.emulator.facts import Facts
 from course_utils.run.emulator.findings import Findings, StopEmulation
@@ -26,6 +30,7 @@ from course_utils.run.emulator.tma import COMMIT, TensorView
 from course_utils.run.emulator.trace import Trace
 from course_utils.run.emulator.warp import Path, Warp
 from course_utils.run.emulator.wgmma import Accumulator, Pending, Warpgroup
+from course_utils.tma.encoding import encode
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.barriers import MBarrier
@@ -51,8 +56,9 @@ class Machine:
         ctas: set[int] | None = None,
         signs: np.ndarray | None = None,
         record: bool = False,
+        addresses: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        self.decoders = wgmma.decoders(signs)
+        self.decoders = elements.decoders(signs)
         self.program, self.artifact, self.limit, self.only = program, artifact, limit, ctas
         self.findings = Findings(program.kernel, artifact, program.has_roles)
         self.schedule = Schedule(seed)
@@ -61,6 +67,8 @@ class Machine:
         self.findings.heard = self.trace.found
         data, self.constants = printing.constants(artifact.ptx)
         self.tensors = [*regions.values(), memory.Region("the kernel's constants", data)]
+        # (address, region) of tensors that lie where the launch says, lowest first
+        self.placed = sorted(((addresses[name], regions[name]) for name in addresses), key=itemgetter(0))
         self.printed = printing.Printed()
         self.executed = self.progress = self._clock = 0
         self.ready: list[Path] = []
@@ -73,13 +81,13 @@ class Machine:
         self.last_progress = 0, 0
         registers = artifact.resources.registers if artifact.resources else 0
         self.registers = -(-max(registers, 8) // 8) * 8
-        self._parameters(regions)
+        self._parameters(regions, addresses)
         self._variables()
         self._shared: list[memory.SharedMemory] = []
         # by rank and warpgroup, for one cluster after another
         self.accumulators: dict[tuple, Accumulator] = {}
 
-    def _parameters(self, regions: dict[str, memory.Region]) -> None:
+    def _parameters(self, regions: dict[str, memory.Region], addresses: Mapping[str, int]) -> None:
         """Lay the kernel's parameters out in memory, and find its tensor maps."""
         names = list(regions)
         given, wanted = self.artifact.parameters, self.program.kernel.parameters
@@ -87,6 +95,7 @@ class Machine:
             raise PtxError(f"the launch passes {len(given)} parameters, and the kernel takes {len(wanted)}")
         data, position = bytearray(), 0
         self.maps: dict[int, TensorView] = {}  # by their offset among the parameters
+        self.read_maps: dict[bytes, TensorView] = {}  # those that lie elsewhere, by their bytes
         self.symbols: dict[str, int | tuple[str, int]] = {}  # an address, or ("shared", offset)
         for variable, parameter in zip(wanted, [*given, *[None] * (len(wanted) - len(given))], strict=True):
             position = -(-position // variable.align) * variable.align
@@ -97,8 +106,12 @@ class Machine:
             elif parameter.kind == "tensor_map" and parameter.tensor_map:
                 name = parameter.tensor or ""
                 self.maps[position] = TensorView(name, parameter.tensor_map, regions[name])
+                base = addresses.get(name) or (names.index(name) + 1) << memory.TENSOR_SHIFT
+                with suppress(ValueError):  # one that breaks a rule is found so when it is used
+                    data[position : position + TENSOR_MAP_BYTES] = encode(parameter.tensor_map, base)
             elif parameter.kind == "pointer":
-                address = (names.index(parameter.tensor or "") + 1) << memory.TENSOR_SHIFT
+                name = parameter.tensor or ""
+                address = addresses.get(name) or (names.index(name) + 1) << memory.TENSOR_SHIFT
                 data[position : position + 8] = struct.pack("<Q", address)
             else:
                 try:
@@ -130,6 +143,18 @@ class Machine:
                 self.symbols[variable.name] = ("shared", position)
         self.shared_size = position + self.artifact.dynamic_shared
         self.arrays = names.arrays(self)
+
+    def global_region(self, address: int) -> tuple[memory.Region, int] | None:
+        """The tensor that a global address is in, or the constants, and where it begins."""
+        place = bisect_right(self.placed, address, key=itemgetter(0)) - 1
+        if place >= 0:
+            base, region = self.placed[place]
+            if address < base + max(region.size, 1):
+                return region, base
+        number = (address >> memory.TENSOR_SHIFT) - 1
+        if 0 <= number < len(self.tensors):
+            return self.tensors[number], (number + 1) << memory.TENSOR_SHIFT
+        return None
 
     def tick(self) -> int:
         """%clock and the like: a number that grows."""

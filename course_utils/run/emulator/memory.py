@@ -442,14 +442,13 @@ def _region(path: Path, address: int, space: str, mask: Mask) -> tuple[Region, i
         else:
             space = "global"
     if space == "global":
-        number = (address >> TENSOR_SHIFT) - 1
-        regions = path.machine.tensors
-        if not 0 <= number < len(regions):
+        found = path.machine.global_region(address)
+        if found is None:
             path.find(
                 "out-of-bounds", f"{path.name()} accesses global address {address:#x}, which is in no tensor"
             )
             raise StopEmulation
-        return regions[number], (number + 1) << TENSOR_SHIFT
+        return found
     if space in ("shared", "shared::cta", "shared::cluster"):
         return path.cta.cluster.shared_of(path, address)
     if space == "param":
@@ -476,7 +475,10 @@ def _asked(path: Path, region: Region, offset: int) -> str:
         return ""
     if artifact.grid == (1, 1, 1):
         return f": are the shares of {artifact.threads} threads, as its layout makes them, one tile?"
+    shapes = [tensor.shape for tensor in artifact.tensors]
     shape = next(tensor.shape for tensor in artifact.tensors if tensor.name == region.name)
+    if len(shapes) < 2 or any(len(one) != 2 for one in shapes[:2]):  # no matrix product
+        return ""
     rows = offset // region.element // shape[-1]
     mixed = any(shape[0] <= rows < other for other in artifact.problem)
     return ": are M and N, or x and y of the grid, mixed up?" if mixed else ": does its index count tiles?"

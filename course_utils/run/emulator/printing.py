@@ -72,8 +72,10 @@ class Printed:
 
 
 def call(instruction: Instr) -> Lowered:
-    """A call of vprintf(format, arguments)."""
+    """A call of vprintf(format, arguments), or of what a failed assert of device code calls."""
     *_, name, given = instruction.operands
+    if isinstance(name, Sym) and name.name == "__assertfail":
+        return Lowered("warp", _failed, sources=((given, 64),), cut=True)
     if not (
         isinstance(name, Sym) and name.name == "vprintf" and isinstance(given, Vec) and len(given.items) == 2
     ):
@@ -93,16 +95,25 @@ def call(instruction: Instr) -> Lowered:
     return Lowered("warp", function, sources=((given, 64),), cut=True)
 
 
+def _failed(path: Path, mask: Mask, arguments: Value) -> None:
+    """__assertfail(condition, file, line, function, size of a character)."""
+    condition, _, line, *_ = arguments
+    lane = memory.lanes_of(mask)[0]
+    (text,) = memory.load(path, mask, condition, "local", 64, 1)
+    (number,) = memory.load(path, mask, line, "local", 32, 1)
+    told = string_at(path, memory.pick(text, lane))
+    path.fault("trap", f"an assert of {path.name()} failed, line {memory.pick(number, lane)}: {told}")
+
+
 def string_at(path: Path, address: int) -> str:
     """The characters at an address up to the 0; a few words where there are none."""
     if not address:
         return "(null)"
-    number = (address >> memory.TENSOR_SHIFT) - 1
-    regions = path.machine.tensors
-    if not 0 <= number < len(regions):
+    found = path.machine.global_region(address)
+    if found is None:
         return "(no string)"
-    offset = address - (number + 1 << memory.TENSOR_SHIFT)
-    data = regions[number].data[offset : offset + LONGEST].tobytes()
+    region, base = found
+    data = region.data[address - base : address - base + LONGEST].tobytes()
     return data.partition(b"\0")[0].decode(errors="replace")
 
 

@@ -74,7 +74,11 @@ def _other_swizzle(machine: Machine, cta: CTA) -> Told | None:
     maps = {view.name: view.map for view in machine.maps.values()}
     for name, offset in sorted(cta.loaded):
         for low, (swizzle, read) in cta.swizzles.items():
-            if maps[name].swizzle == swizzle or _loaded_at(cta, name, [offset], low) is None:
+            if (
+                name not in maps
+                or maps[name].swizzle == swizzle
+                or _loaded_at(cta, name, [offset], low) is None
+            ):
                 continue
             load, _ = next(iter(cta.loaded[name, offset].values()))
             theirs, its = SWIZZLES[maps[name].swizzle], SWIZZLES[swizzle]

@@ -24,7 +24,7 @@ from course_utils.artifact import (
     TensorMap,
 )
 from course_utils.ptx.parser import Instr
-from course_utils.run.emulator import memory, names
+from course_utils.run.emulator import memory, names, tensormaps
 from course_utils.run.emulator.copies import waited_for
 from course_utils.run.emulator.findings import ONE_SLOT
 from course_utils.run.emulator.lowered import Lowered, Mask, Value
@@ -300,13 +300,7 @@ Flying: TypeAlias = tuple[Load, int, int]  # a load, and which of its units land
 def _view_of(path: Path, address: int) -> TensorView:
     """The tensor map behind a map operand's address."""
     machine = path.machine
-    view = machine.maps.get(address - memory.PARAMETERS)
-    if view is None:
-        path.fault(
-            "tensor-map",
-            f"{path.name()} uses address {address:#x} as a tensor map; the emulator knows those that "
-            "are kernel parameters",
-        )
+    view = machine.maps.get(address - memory.PARAMETERS) or tensormaps.view_at(path, address)
     if view.broken:
         path.fault("tensor-map", f"the tensor map over {view.name}: {view.broken[0]}")
     return view

@@ -146,7 +146,7 @@ class Trace:
         self.note("stored", path, store)
 
     def multiplies(self, path: Path, op: Operation) -> None:
-        op.span = self.begin(path, "wgmma", f"m64n{op.shape[0]}k16")
+        op.span = self.begin(path, "wgmma", str(op.shape))
         self.note("wgmma", path, op)
 
     def multiplied(self, group: Warpgroup, op: Operation) -> None:
@@ -268,9 +268,9 @@ class Trace:
 
 
 def _of_wgmma(event: Event, op: Operation) -> None:
-    operands = ((op.a, 64, op.shape[3]), (op.b, op.shape[0], op.shape[4]))
+    operands = ((op.a, 64, op.shape.a_major), (op.b, op.shape.N, op.shape.b_major))
     event.reads = tuple(operand_units(d, n, major)[2] * UNIT for d, n, major in operands if d is not None)
-    event.what = f"m64n{op.shape[0]}k16"
+    event.what = str(op.shape)
 
 
 def _called(what: Any) -> str:

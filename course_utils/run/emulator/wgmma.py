@@ -9,18 +9,19 @@ own wait.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from course_utils.artifact import SWIZZLE_BYTES, SWIZZLE_PATTERN_BYTES, WARP_THREADS, WARPGROUP_THREADS
 from course_utils.ptx.parser import Imm, Instr, Vec
 from course_utils.run.emulator import names
-from course_utils.run.emulator.arithmetic import LANES, vector
+from course_utils.run.emulator.arithmetic import LANES, UNSIGNED, vector
 from course_utils.run.emulator.copies import waited_for
+from course_utils.run.emulator.elements import ELEMENT_BITS, Decoder, elements_of_slice
 from course_utils.run.emulator.findings import StopEmulation
 from course_utils.run.emulator.lowered import Lowered, Mask, Value
 from course_utils.run.emulator.memory import SHARED_BASE, AsyncRead, uncommitted
@@ -42,8 +43,19 @@ WARPS = WARPGROUP_THREADS // WARP_THREADS
 
 COMMIT = "wgmma.commit_group"
 
-Decoder: TypeAlias = Callable[[np.ndarray], np.ndarray]  # 16-bit words to float32
-Form: TypeAlias = tuple[int, str, int, bool, bool]  # N, type of A and B, sign, is A, is B MN-major
+
+class Form(NamedTuple):
+    """What a wgmma multiplies: m64nNk32 of e4m3 and e5m2 is (N, "e4m3", "e5m2", 1, False, False)."""
+
+    N: int
+    a: str
+    b: str
+    sign: int
+    a_major: bool  # is A, and is B, contiguous along M or N
+    b_major: bool
+
+    def __str__(self) -> str:
+        return f"m64n{self.N}k{elements_of_slice(self.a)}"
 
 
 class Pending:
@@ -58,7 +70,7 @@ class Pending:
 
 @lru_cache(maxsize=1024)
 def operand_units(descriptor: int, rows: int, mn_major: bool) -> tuple[int, np.ndarray, int, int]:
-    """Where a descriptor's matrix of ``rows`` x 16 halves lies: (base, units, lowest, one past the highest).
+    """Where a descriptor's matrix of ``rows`` x 32 bytes lies: (base, units, lowest, one past the highest).
 
     Units are 16 bytes; those of the matrix are ``base + units``, counted from shared address 0x400: shape
     (rows, 2) where K is contiguous, (rows / 8, 16) where M or N is. Fields: bits 0-13 start address, 16-29
@@ -83,43 +95,30 @@ def operand_units(descriptor: int, rows: int, mn_major: bool) -> tuple[int, np.n
     return low, units - low, low, high
 
 
-def operand(shared: SharedMemory, descriptor: int, rows: int, mn_major: bool, decode: Decoder) -> np.ndarray:
-    """The matrix behind a descriptor as float32, rows x 16."""
+def operand(
+    shared: SharedMemory, descriptor: int, rows: int, mn_major: bool, kind: str, decode: Decoder
+) -> np.ndarray:
+    """The matrix behind a descriptor as numbers, rows x 32 bytes of ``kind``. Only halves can be MN-major."""
     base, units, _, _ = operand_units(descriptor, rows, mn_major)
-    data = shared.units[base:].take(units.ravel(), axis=0).view(np.uint16)
+    taken = shared.units[base:].take(units.ravel(), axis=0)
+    data: np.ndarray = taken.view(UNSIGNED[ELEMENT_BITS[kind]])
     if mn_major:
         data = data.reshape(rows // 8, 16, 8).transpose(0, 2, 1)
-    return decode(np.ascontiguousarray(data).reshape(rows, 16))
-
-
-def decode_f16(bits: np.ndarray) -> np.ndarray:
-    return bits.view(np.float16).astype(np.float32)
-
-
-def decode_bf16(bits: np.ndarray) -> np.ndarray:
-    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
-
-
-def decoders(signs: np.ndarray | None) -> dict[str, Decoder]:
-    """How operands are read, by type. ``signs`` has 1 or -1 for each bit pattern of an fp16 operand, which is
-    multiplied by it.
-    """
-    if signs is None:
-        return {"f16": decode_f16, "bf16": decode_bf16}
-    values = decode_f16(np.arange(1 << 16, dtype=np.uint16)) * signs.astype(np.float32)
-    return {"f16": values.take, "bf16": decode_bf16}
+    return decode(np.ascontiguousarray(data).reshape(rows, -1))
 
 
 class Accumulator:
     """The accumulator of one warpgroup in one set of registers: D by warps, (4, 16, N).
 
     Register 4j + 2i + e of lane 4r + c is element (8i + r, 8j + 2c + e) of its warp's 16 rows. In an fp16
-    accumulator two neighbours share a register.
+    accumulator two neighbours share a register. ``kind`` is f32, f16 or s32, whose sums float64 has exactly;
+    those of s32.satfinite stop at the largest and the smallest.
     """
 
-    def __init__(self, registers: tuple[int, ...], N: int, half: bool) -> None:
-        self.registers, self.N, self.half = registers, N, half
-        self.matrix: np.ndarray = np.empty((WARPS, 16, N), np.float32)
+    def __init__(self, registers: tuple[int, ...], N: int, kind: str) -> None:
+        self.registers, self.N, self.kind, self.half = registers, N, kind, kind == "f16"
+        self.integer, self.saturates = kind.startswith("s32"), kind == "s32.satfinite"
+        self.matrix: np.ndarray = np.empty((WARPS, 16, N), np.float64 if self.integer else np.float32)
         self.get = itemgetter(*registers)
         first = registers[0]
         self.slice = (
@@ -148,9 +147,10 @@ class Accumulator:
         if self.half:
             packed = np.ascontiguousarray(block.astype(np.float16).transpose(2, 0, 1, 3, 4)).view(np.uint32)
             return list(packed.reshape(self.N // 4, LANES))
-        return list(
-            np.ascontiguousarray(block.transpose(2, 0, 4, 1, 3)).view(np.uint32).reshape(self.N // 2, LANES)
-        )
+        cells = np.ascontiguousarray(block.transpose(2, 0, 4, 1, 3))
+        if self.integer:
+            cells = cells.astype(np.int64).astype(np.uint32)  # the sum wraps
+        return list(cells.view(np.uint32).reshape(self.N // 2, LANES))
 
     def set_block(self, w: int, values: Sequence[Value]) -> None:
         """The inverse of ``fragment``: start from what the registers hold."""
@@ -159,7 +159,8 @@ class Accumulator:
             halves = cells.view(np.float16).reshape(self.N // 8, 2, 8, 4, 2).transpose(1, 2, 0, 3, 4)
             self.matrix[w] = halves.reshape(16, self.N)
         else:
-            floats = cells.view(np.float32).reshape(self.N // 8, 2, 2, 8, 4).transpose(1, 3, 0, 4, 2)
+            numbers = cells.view(np.int32 if self.integer else np.float32)
+            floats = numbers.reshape(self.N // 8, 2, 2, 8, 4).transpose(1, 3, 0, 4, 2)
             self.matrix[w] = floats.reshape(16, self.N)
 
 
@@ -201,15 +202,15 @@ class Warpgroup:
         warps = self.cta.warps[self.number * WARPS : (self.number + 1) * WARPS]
         return f"wgmma of {names.of_warps(warps, self.cta)}"
 
-    def fresh(self, registers: tuple[int, ...], N: int, half: bool) -> Accumulator:
+    def fresh(self, registers: tuple[int, ...], N: int, kind: str) -> Accumulator:
         """An accumulator: that of the CTA of this rank in the cluster before, which has ended, or a new
         one.
         """
-        key, used = (self.cta.rank, self.number, registers, N, half), self.cta.machine.accumulators
+        key, used = (self.cta.rank, self.number, registers, N, kind), self.cta.machine.accumulators
         if key in used:
             used[key].reset()
         else:
-            used[key] = Accumulator(registers, N, half)
+            used[key] = Accumulator(registers, N, kind)
         return used[key]
 
     def run(self, count: int) -> None:
@@ -218,7 +219,7 @@ class Warpgroup:
         """
         shared, decoders = self.cta.shared, self.cta.machine.decoders
         batch: dict[Accumulator, list[tuple[np.ndarray, np.ndarray]]] = {}
-        operands: dict[tuple[int, int, bool], np.ndarray] = {}
+        operands: dict[tuple[int, int, bool, str], np.ndarray] = {}
 
         def flush(accumulator: Accumulator) -> None:
             parts = batch.pop(accumulator, None)
@@ -228,24 +229,25 @@ class Warpgroup:
                     for side in zip(*parts, strict=True)
                 )
                 accumulator.matrix += left.reshape(WARPS, 16, -1) @ right.T
-                if accumulator.half:
+                if accumulator.saturates:
+                    accumulator.matrix.clip(-(2.0**31), 2.0**31 - 1, out=accumulator.matrix)
+                elif accumulator.half:
                     accumulator.matrix = accumulator.matrix.astype(np.float16).astype(np.float32)
 
-        def fetch(descriptor: int, rows: int, mn_major: bool, decode: Decoder) -> np.ndarray:
-            key = descriptor, rows, mn_major
+        def fetch(descriptor: int, rows: int, mn_major: bool, kind: str) -> np.ndarray:
+            key = descriptor, rows, mn_major, kind
             if key not in operands:
-                operands[key] = operand(shared, descriptor, rows, mn_major, decode)
+                operands[key] = operand(shared, descriptor, rows, mn_major, kind, decoders[kind])
             return operands[key]
 
         while self.ran < count:
             op = self.operations[self.ran]
-            N, kind, sign, a_major, b_major = op.shape
-            decode = decoders[kind]
+            N, a_kind, b_kind, sign, a_major, b_major = op.shape
             accumulator = op.accumulator
             if not op.accumulate:
                 batch.pop(accumulator, None)
                 accumulator.matrix[:] = 0
-            elif op.initial or accumulator.half:
+            elif op.initial or accumulator.half or accumulator.saturates:
                 flush(accumulator)
                 for w, values in op.initial.items():
                     if isinstance(values, Accumulator):
@@ -256,10 +258,10 @@ class Warpgroup:
             left = (
                 np.concatenate([op.fragments[w] for w in range(WARPS)])
                 if op.a is None
-                else fetch(op.a, 64, a_major, decode)
+                else fetch(op.a, 64, a_major, a_kind)
             )
             parts = batch.setdefault(accumulator, [])
-            parts.append((left * np.float32(sign) if sign != 1 else left, fetch(op.b, N, b_major, decode)))
+            parts.append((left * np.float32(sign) if sign != 1 else left, fetch(op.b, N, b_major, b_kind)))
             if 16 * N * 16 * (len(parts) + 1) > SMALL_PRODUCT:
                 flush(accumulator)
             self.cta.machine.trace.multiplied(self, op)
@@ -284,33 +286,40 @@ def _scalar(path: Path, value: Value, what: str) -> int:
     return int(value[0])
 
 
+# What wgmma multiplies, by the type of its sums: PTX ISA, wgmma.mma_async. Sparse forms are not modelled.
+_ADDED = {"f32": ("f16", "bf16", "tf32", "e4m3", "e5m2"), "f16": ("f16", "e4m3", "e5m2"), "s32": ("s8", "u8")}
+
+
+def _form(instruction: Instr) -> tuple[Form, str]:
+    """What a wgmma multiplies, and the type of its sums. Raises ValueError for a form that is not
+    modelled.
+    """
+    parts, flags = instruction.opcode, instruction.operands[4:]
+    shape, kinds = parts[4], [part for part in parts[5:] if part != "satfinite"]
+    if parts[1:4] != ("mma_async", "sync", "aligned") or len(kinds) != 3:
+        raise ValueError("a sparse multiplication")
+    added, a_kind, b_kind = kinds
+    if not {a_kind, b_kind} <= set(_ADDED.get(added, ())):
+        raise ValueError(f"{a_kind} by {b_kind} in {added}")
+    N = int(shape[4:].partition("k")[0])
+    given = [flag.value for flag in flags]
+    sign = given[0] * given[1] if len(given) > 1 else 1
+    majors = [False] * (2 - len(given[2:])) + [bool(flag) for flag in given[2:]]  # A of registers has none
+    form = Form(N, a_kind, b_kind, sign, *majors)
+    if shape != str(form) or ELEMENT_BITS[a_kind] != ELEMENT_BITS[b_kind] or not 8 <= N <= 256 or N % 8:
+        raise ValueError("another shape than its types have")
+    if any(majors) and ELEMENT_BITS[a_kind] != 16:
+        raise ValueError("a transposed operand of another type than fp16 or bf16")
+    return form, added + ".satfinite" * ("satfinite" in parts)
+
+
 def multiply(instruction: Instr) -> Lowered:
-    parts, operands = instruction.opcode, instruction.operands
-    shape = parts[4]
-    if not (
-        shape.startswith("m64n")
-        and shape.endswith("k16")
-        and parts[6] in ("f16", "bf16")
-        and parts[5] in ("f32", "f16")
-    ):
-        raise ValueError("another shape or type than m64nNk16 of fp16 or bf16")
-    N, half = int(shape[4:-3]), parts[5] == "f16"
-    target, a, b, accumulate, *flags = operands
-    flags = [f.value for f in flags]
+    target, a, b, accumulate, *_ = instruction.operands
+    form, added = _form(instruction)
     from_registers = isinstance(a, Vec)
-    sign = flags[0] * flags[1] if len(flags) > 1 else 1
-    majors = (
-        (False, bool(flags[2]))
-        if from_registers and len(flags) > 2
-        else (bool(flags[2]), bool(flags[3]))
-        if len(flags) > 3
-        else (False, False)
-    )
     registers = tuple(r.index for r in target.items)
-    if len(registers) != N // (4 if half else 2) or not 8 <= N <= 256 or N % 8:
+    if len(registers) != form.N // (4 if added == "f16" else 2):
         raise ValueError("another number of accumulator registers than its shape has")
-    kind = parts[6]
-    form = N, kind, sign, *majors
 
     def function(p: Path, m: Mask, a_value: Value, b_value: Value, adds: Value) -> None:
         all_lanes(p, m, "wgmma")
@@ -326,7 +335,7 @@ def multiply(instruction: Instr) -> Lowered:
         b_bits = _scalar(p, b_value, "descriptors")
         accumulator = group.accumulators.get(registers)
         if accumulator is None:
-            accumulator = group.accumulators[registers] = group.fresh(registers, N, half)
+            accumulator = group.accumulators[registers] = group.fresh(registers, form.N, added)
         if n == len(group.operations):
             group.operations.append(Operation(form, accumulator, adds, a_bits, b_bits, p.at))
         op = group.operations[n]
@@ -348,7 +357,7 @@ def multiply(instruction: Instr) -> Lowered:
             accumulator.holds[w] = accumulator.pending[w]
         accumulator.in_flight[w] += 1
         if from_registers:
-            op.fragments[w] = _a_fragment(a_value, p.machine.decoders[kind])
+            op.fragments[w] = _a_fragment(a_value, form.a, p.machine.decoders[form.a])
         if op.clock is None:
             op.clock = warp.clock.copy()
             p.machine.trace.multiplies(p, op)
@@ -420,19 +429,19 @@ def _renamed(held: Sequence[Any], w: int) -> Accumulator | None:
     return source if len(held) == len(source.registers) and _identical(held, source.pending[w]) else None
 
 
-def _a_fragment(values: Sequence[Value], decode: Decoder) -> np.ndarray:
-    """A from registers: register i of lane 4r + c holds row r + 8 (i % 2), columns 2c + 8 (i / 2) and the
-    next.
+def _a_fragment(values: Sequence[Value], kind: str, decode: Decoder) -> np.ndarray:
+    """A from registers: register i of lane 4r + c holds row r + 8 (i % 2), the word c + 4 (i / 2) of it: two
+    halves or four bytes.
     """
-    cells = np.array([vector(v, 32) for v in values], np.uint32).view(np.uint16).reshape(2, 2, 8, 4, 2)
-    return decode(np.ascontiguousarray(cells.transpose(1, 2, 0, 3, 4)).reshape(16, 16))
+    words = np.array([vector(v, 32) for v in values], np.uint32).reshape(2, 2, 8, 4).transpose(1, 2, 0, 3)
+    return decode(np.ascontiguousarray(words).reshape(16, 8).view(UNSIGNED[ELEMENT_BITS[kind]]))
 
 
 def _begin(p: Path, group: Warpgroup, op: Operation, n: int, clock: Clock) -> None:
     """All four warps have issued the operation: from here on hardware may read its operands."""
     shared, machine = p.cta.shared, p.machine
     machine.progress += 1
-    N, _, _, a_major, b_major = op.shape
+    N, _, _, _, a_major, b_major = op.shape
     seen, fenced = clock.seen, clock.fenced
     reads = []
     for descriptor, rows, major, side in ((op.a, 64, a_major, "A"), (op.b, N, b_major, "B")):

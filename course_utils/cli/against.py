@@ -1,0 +1,91 @@
+"""``course check --against`` and ``course trace --against``: any kernel, by a reference of its author's."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from rich.console import Console
+
+from course_utils.cli import BUILD, EXIT_FAILED
+from course_utils.cli.terminal import at_work, say
+from course_utils.grading import against
+
+
+def check(options: argparse.Namespace, console: Console) -> int:
+    """Emulate a kernel under several schedules, and hold what it writes against its reference."""
+    from course_utils.run.emulator import EmulatorError
+
+    said: list[str] = []
+    runs: list[against.Told] = []
+    with at_work(console, f"compiling {options.step}") as say_now:
+        reference = against.load_reference(options.against)
+        artifacts = against.compiled(options.step, reference)
+        for schedule in against.SCHEDULES:
+            say_now(f"emulating {options.step}, schedule {schedule}")
+            try:
+                runs.append(against.run(artifacts, reference, schedule))
+            except EmulatorError as error:
+                raise ValueError(f"the emulator cannot run this: {error}") from error
+            if not runs[-1].ok:
+                break
+    last, executed = runs[-1], sum(e.executed for told in runs for e in told.emulations)
+    for emulation in last.emulations:
+        said += [str(finding) for finding in emulation.findings]
+        if emulation.printed:
+            said.append(f"Printed by the kernel:\n{emulation.printed.rstrip()}")
+    said += last.wrong
+    names = " and ".join(reference.outputs)
+    kernels = f"{len(artifacts)} kernel{'s' * (len(artifacts) > 1)}"
+    ran = f"{kernels}, {len(runs)} schedule{'s' * (len(runs) > 1)}, {executed:,} warp instructions"
+    if last.ok:
+        said.append(f"{names} as in {Path(options.against).name}: {ran}")
+    else:
+        said.append(f"not right under schedule {last.schedule}: {ran}")
+    if options.json:
+        console.out(json.dumps({"passed": last.ok, "schedules": len(runs), "said": said}, indent=1))
+    else:
+        for text in said:
+            say(console, text)
+    return 0 if last.ok else EXIT_FAILED
+
+
+def trace(options: argparse.Namespace, console: Console) -> int:
+    """Emulate a kernel once, say what is wrong with it, and draw who waited for whom."""
+    from course_utils.cli.kernel import perfetto
+    from course_utils.run.emulator import EmulatorError
+
+    with at_work(console, f"compiling {options.what}") as say_now:
+        reference = against.load_reference(options.against)
+        artifacts = against.compiled(options.what, reference)
+        say_now(f"emulating {options.what}")
+        try:
+            told = against.run(artifacts, reference, options.seed, record=options.perfetto is not None)
+        except EmulatorError as error:
+            raise ValueError(f"the emulator cannot run this: {error}") from error
+    for emulation in told.emulations:
+        ended = "ended" if emulation.finished else "did not end"
+        say(console, f"schedule {options.seed}: {emulation.executed:,} warp instructions, {ended}")
+        for finding in emulation.findings:
+            say(console, str(finding))
+        if emulation.printed:
+            say(console, f"Printed by the kernel:\n{emulation.printed.rstrip()}")
+    for text in told.wrong or ["its outputs are right"] * told.finished:
+        say(console, text)
+    if options.perfetto is not None:
+        perfetto(Path(options.perfetto), told.emulations[-1], console)
+    if options.out is not None or options.perfetto is None:
+        out = Path(options.out or BUILD / "trace.png")
+        with at_work(console, "drawing the timeline"):
+            from course_utils.figures.timeline import save_timeline
+
+            out.parent.mkdir(parents=True, exist_ok=True)
+            title = f"{options.what}, schedule {options.seed}"
+            try:
+                save_timeline(out, told.emulations[-1], title=title)
+            except ValueError:  # threads alone worked
+                say(console, "no picture: nothing asynchronous ran, no TMA, no wgmma, no wait at an mbarrier")
+                return 0 if told.ok else EXIT_FAILED
+        say(console, f"wrote {out}")
+    return 0 if told.ok else EXIT_FAILED

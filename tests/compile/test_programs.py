@@ -1,0 +1,61 @@
+"""A TileLang program of two kernels, as its launches; and what its host function is read for."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from course_utils.compile.errors import CompileError
+from course_utils.compile.programs import _Host, _Unknown
+from course_utils.grading import against
+
+TWO_KERNELS = """
+import tilelang.language as T
+
+
+def kernel():
+    @T.prim_func
+    def twice(X: T.Tensor((128,), T.float32), Y: T.Tensor((128,), T.float32)):
+        half = T.alloc_global((128,), T.float32)
+        with T.Kernel(1, threads=128):
+            for i in T.Parallel(128):
+                half[i] = X[i] * 2.0
+        with T.Kernel(2, threads=64) as block:
+            for i in T.Parallel(64):
+                Y[block * 64 + i] = half[block * 64 + i] + {added}
+
+    return twice
+"""
+
+
+@pytest.mark.parametrize("added, right", [("1.0", True), ("1.5", False)])
+def test_a_program_of_two_kernels_keeps_what_lies_between_them(tmp_path, added, right):
+    path = tmp_path / "twice.py"
+    path.write_text(TWO_KERNELS.format(added=added))
+    x = torch.arange(128, dtype=torch.float32)
+    reference = against.Reference({"X": x}, {"Y": 2 * x + 1})
+    artifacts = against.compiled(path, reference)
+    assert [a.grid[0] for a in artifacts] == [1, 2] and len({a.kernel for a in artifacts}) == 2
+    told = against.run(artifacts, reference, 0)
+    assert told.ok is right
+    assert right or told.wrong == [
+        "Y is wrong: 128 of 128 elements. [0] is 1.5 and must be 1; [1] is 3.5 and must be 3; "
+        "[2] is 5.5 and must be 5"
+    ]
+
+
+def node(kind, **fields):
+    return type(kind, (SimpleNamespace,), {})(**fields)
+
+
+def test_the_host_function_is_read_with_the_values_of_a_call():
+    host = _Host({}, (), {"m": 1000})
+    size = node("Var", name="m")
+    tile = node("IntImm", value=64)
+    assert host.value(node("FloorDiv", a=node("Add", a=size, b=node("IntImm", value=63)), b=tile)) == 16
+    chosen = node("Select", condition=node("LT", a=size, b=tile), true_value=size, false_value=tile)
+    assert host.value(chosen) == 64
+    with pytest.raises(_Unknown, match="n"):
+        host.value(node("Var", name="n"))
+    with pytest.raises(CompileError, match="a size is n, which the host function does not tell"):
+        host.number(node("Var", name="n"), "a size")
