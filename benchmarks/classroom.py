@@ -32,7 +32,7 @@ from course_utils.compile.load import file_source, load_planted, planted, soluti
 from course_utils.grading import steps
 
 ROOT = Path(__file__).parents[1]
-EXERCISES = [f"{step}-{dsl}" for step in steps.STEPS for dsl in steps.DSL_NAMES]
+EXERCISES = [f"{step}-{dsl}" for step in steps.STEPS if step not in steps.PAST for dsl in steps.DSL_NAMES]
 KINDS = {"right": 0.5, "wrong": 0.25, "unsolved": 0.15, "hostile": 0.1}
 HOSTILE = (
     "import os\nos._exit(0)",
