@@ -44,7 +44,7 @@ def draw(path: str | Path, recorded: dict, mine: dict) -> None:
 def bundle(options: argparse.Namespace, console: Console) -> int:
     """Compile here, to run there."""
     dsls = options.dsl or list(DSLS)
-    kernels = _wrong_kernels(dsls) if options.wrong else solution_kernels(options.step, dsls)
+    kernels = _wrong_kernels(options.step, dsls) if options.wrong else solution_kernels(options.step, dsls)
     total = sum(len(_sizes(kernel)) for kernel in kernels)
     with bar(console) as progress:
         task = progress.add_task("compiling", total=total)
@@ -75,10 +75,7 @@ def solution_kernels(named: list[str] | None, dsls: Sequence[str]) -> list[dict]
     """The solutions of these steps and tasks, or of all steps, as ``bundle.write`` takes them. "tasks" are
     all tasks. A task that asks for no speed is not timed.
     """
-    named = [one for name in named or () for one in (steps.TASKS if name == "tasks" else (name,))]
-    names = [
-        s if s.startswith("step") else f"step{int(s):02d}" if s.isdigit() else s for s in named or steps.STEPS
-    ]
+    names = _names(named)
     return [
         {
             "name": f"{steps.find(name).id} {dsl}",
@@ -93,15 +90,22 @@ def solution_kernels(named: list[str] | None, dsls: Sequence[str]) -> list[dict]
     ]
 
 
-def _wrong_kernels(dsls: list[str]) -> list[dict]:
-    """Those that compile: the others fail here as they would there."""
+def _names(named: list[str] | None) -> list[str]:
+    """The ids of these steps and tasks, or of all steps. Raises ValueError where one is none."""
+    given = [one for name in named or steps.STEPS for one in (steps.TASKS if name == "tasks" else (name,))]
+    return [steps.find(f"step{int(one):02d}" if one.isdigit() else one).id for one in given]
+
+
+def _wrong_kernels(named: list[str] | None, dsls: list[str]) -> list[dict]:
+    """Those of these steps, or of all, that compile: the others fail here as they would there."""
+    names = _names(named) if named else None
     found = [
         (f"{name} {dsl}", dsl, load_planted(path)) for dsl in dsls for name, path in planted(dsl).items()
     ]
     return [
         {"name": name, "step": wrong.step, "dsl": dsl, "timed": False, "factory": wrong.gemm}
         for name, dsl, wrong in found
-        if wrong.fails != "compiles"
+        if wrong.fails != "compiles" and (names is None or wrong.step in names)
     ]
 
 

@@ -138,7 +138,7 @@ def archive(tmp_path, monkeypatch):
     monkeypatch.setattr(backends, "find_gpu", lambda: (device, ""))
     kernel = {"name": "step01 tilelang", "step": "step01", "dsl": "tilelang", "timed": True, "factory": None}
 
-    def compiled(_factory, _dsl, size):
+    def compiled(_factory, _dsl, size, _kind):
         M, N, K = size
         shapes = zip(artifact().tensors, ((M, K), (N, K), (M, N)), strict=True)
         tensors = [replace(tensor, shape=shape) for tensor, shape in shapes]
