@@ -103,7 +103,7 @@ def wait(address, parity, label):
 
 def load_tile(destination, barrier, x=0, y=0, parameter=0):
     return (
-        f"mov.b64 %rd50, k_param_{parameter};\n"
+        f"mov.b64 %rd50, k_param_{parameter};\ncvta.param.u64 %rd50, %rd50;\n"
         f"cp.async.bulk.tensor.2d.shared::cta.global.mbarrier::complete_tx::bytes [{destination}], "
         f"[%rd50, {{{x}, {y}}}], [{barrier}];\n"
     )
