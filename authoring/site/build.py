@@ -48,14 +48,16 @@ def build(out: Path, only: tuple[str, ...] = (), jobs: int = 2, repository: str 
     shutil.rmtree(source, ignore_errors=True)
     notebooks = source / "notebooks"
     notebooks.mkdir(parents=True)
-    shutil.copytree(sync.NOTEBOOKS / "images", notebooks / "images")
+    for name in ("images", "any_kernel"):
+        shutil.copytree(sync.NOTEBOOKS / name, notebooks / name)
     shutil.copy(measured.FOLDER / "ladder.png", source)
     with ThreadPoolExecutor(jobs) as pool:
         ran = dict(zip(run, pool.map(lambda path: executed(path, out / "executed"), run), strict=True))
     for path in paths:
         given = nbformat.read(path, as_version=4)
         nbformat.write(pages.page(given, ran.get(path, given), repository), notebooks / path.name)
-    for name, made in (("symptom_map.md", pages.symptoms), ("glossary.md", pages.glossary)):
+    read = (("symptom_map.md", pages.symptoms), ("glossary.md", pages.glossary), ("check_any_kernel.md", str))
+    for name, made in read:
         text = (sync.NOTEBOOKS / name).read_text()
         (notebooks / name).write_text(pages.linked(made(text), repository))
     shutil.copy(HERE / "index.md", source)

@@ -99,7 +99,7 @@ def _place(found: re.Match) -> str:
 def _on_the_site(text: str) -> str:
     """An output's HTML, whose links lead to pages. A timeline names lines and shows no code of a solution."""
     text = _LINES.sub(lambda found: _LINE.sub(r'[\1,""]', found[0]), text)
-    text = re.sub(r"(href=['\"])(symptom_map|glossary)\.md", r"\1\2.html", text)
+    text = re.sub(r"(href=['\"])(symptom_map|glossary|check_any_kernel)\.md", r"\1\2.html", text)
     return re.sub(r"(href=['\"]\d\d[a-z]?_\w+)\.ipynb", r"\1.html", text)
 
 
