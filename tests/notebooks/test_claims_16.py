@@ -78,7 +78,7 @@ def test_the_least_share_of_cublas_is_that_of_a_ragged_or_a_very_large_shape(dsl
 def test_step_11_is_faster_than_cublas_on_most_shapes(dsl):
     """As the README and the site's first page say."""
     found = [p.ratio for (one, _), p in tried.chosen(tried.load().points).items() if one == dsl]
-    assert len(found) == 24 and sum(ratio > 1 for ratio in found) > 15
+    assert len(found) == 24 and sum(ratio > 1 for ratio in found) > 12
 
 
 @both
