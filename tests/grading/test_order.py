@@ -10,11 +10,13 @@ from dataclasses import replace
 import pytest
 import torch
 
+from course_utils import plans
+from course_utils.artifact import SHARED_LIMIT
 from course_utils.compile.factory import compile_factory
-from course_utils.compile.load import load_factory, plant, solution_path
+from course_utils.compile.load import SOLUTIONS, load_factory, load_planted, plant, solution_path
 from course_utils.grading import conditions, steps
 from course_utils.grading.gemm import check_gemm, judge
-from course_utils.grading.steps import PARTS, STEPS
+from course_utils.grading.steps import PARTS, PAST, STEPS
 from course_utils.ptx import receipts
 from course_utils.run.backends import Emulator, Launch
 from course_utils.run.emulator.launch import emulated
@@ -394,8 +396,42 @@ def test_a_store_waited_for_after_the_next_slice_is_filled_was_in_flight(dsl, ed
     assert facts["slices after another"] == facts["slices filled while a store flies"] == 3 * 4
 
 
+ONE_STAGE_HELD = [
+    ("num_stages = 4", "num_stages = 1"),
+    ("                        T.mbarrier_arrive(empty[stage])\n", ""),
+    (
+        "                            )\n                T.tma_store_wait(0)\n",
+        "                            )\n                        T.tma_store_wait(0)\n"
+        "                        T.mbarrier_arrive(empty[stage])\n",
+    ),
+]  # a softmax whose only stage is given back once Y has been stored
+# tasks: (the step or task whose solution it is, edits of it or a planted fault's name, size, CTAs)
+TASKS_LACKING = {
+    "256 x 128": ("task10a", "step10", [], PAIR, None),
+    "K shared": ("task10b", "task10b", [("splits = 4", "splits = 1")], (256, 384, 576), None),
+    "cut by TMA": ("task08a", "task08a", "task08a_moved_up", (459, 512, 192), None),
+    "rows ahead": ("task08b", "task08b", ONE_STAGE_HELD, (4800, 256), (0,)),
+}
+
+
+@pytest.mark.parametrize("name", TASKS_LACKING)
+def test_a_kernel_lacks_the_idea_of_a_task(name):
+    task, source, edits, size, ctas = TASKS_LACKING[name]
+    row = steps.find(task)
+    if isinstance(edits, str):
+        gemm = load_planted(SOLUTIONS / "wrong" / "tasks" / "tilelang" / f"{edits}.py").gemm
+    else:
+        gemm = plant(source, "tilelang", *edits, wanted=steps.function_of(source))
+    artifact = compile_factory(gemm, "tilelang", size, row.problem)
+    emulation, tried = emulated(artifact, torch.Generator().manual_seed(0), 0, ctas, row.problem)
+    assert tried.ok
+    receipt = receipts.read_ptx(artifact.ptx)
+    assert name in conditions.told(receipt, artifact, row.requires, row.forbids, emulation.facts)
+
+
 def test_every_property_has_a_kernel_that_lacks_it():
-    assert {name for *_, missing in LACKING.values() for name in missing} >= set(conditions.PROPERTIES)
+    of_steps = {name for *_, missing in LACKING.values() for name in missing}
+    assert of_steps | set(TASKS_LACKING) >= set(conditions.PROPERTIES)
 
 
 @pytest.mark.slow
@@ -465,7 +501,20 @@ def test_a_scheduler_that_forgets_tiles_where_there_are_more_than_clusters():
     assert emulation.ok and tried.found.unwritten == 2 * 256 * 256
 
 
-@pytest.mark.parametrize("step", [step for step in STEPS if "fixed grid" in STEPS[step].requires])
+def test_step_11s_emulated_sizes_wrap_its_ring_and_are_ragged():
+    """Its ring has as many stages as fit beside D."""
+    sizes = [size for size, ctas in STEPS["step11"].emulated if ctas is None]
+    tiles = [plans.choose(*size) for size in sizes]
+    most = [SHARED_LIMIT // (128 * (plan.block_M + plan.block_N)) for plan in tiles]
+    depths = [-(-size[2] // 64) for size in sizes]
+    assert any(depth > stages for depth, stages in zip(depths, most, strict=True))
+    assert any(depth < stages - 1 for depth, stages in zip(depths, most, strict=True))
+    assert all(size[2] % 64 for size in sizes)
+
+
+@pytest.mark.parametrize(
+    "step", [step for step in STEPS if "fixed grid" in STEPS[step].requires and step not in PAST]
+)
 def test_emulated_sizes_wrap_every_ring_and_run_every_cta(step):
     """A K longer and one shorter than the ring; more tiles than workers, with all of these."""
     source = solution_path(step, "cute").read_text()
