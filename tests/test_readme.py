@@ -146,7 +146,7 @@ def expected(line):
         return {2}  # the bundle ran nowhere, so there are no results to import
     if "bin/course grade" in line and not sandbox.available():
         return {cli.EXIT_USAGE}
-    partly = "bin/course check" in line or "bin/course profile" in line
+    partly = any(f"bin/course {name}" in line for name in ("check", "profile", "tune"))
     return {0, cli.EXIT_NOT_ALL_TRIED} if partly else {0}
 
 

@@ -105,7 +105,7 @@ def test_a_forgotten_retile():
         gemm,
         "compiling gemm(512, 256, 320) crashed (SIGABRT)",
         "Failed to infer result type(s)",
-        "line 76: cute.copy(to_shared, out, my_out.partition_D(D_shared))",
+        "line 78: cute.copy(to_shared, out, my_out.partition_D(D_shared))",
         "retile",
         stage="lower",
         dsl="cute",

@@ -177,6 +177,7 @@ def test_json_fields(offline):
         "step",
         "dsl",
         "backend",
+        "level",
         "passed",
         "points",
         "max_points",
