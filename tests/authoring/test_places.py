@@ -145,7 +145,11 @@ def wheel(folder, name, version, wants):
     [
         ("cpu", set()),
         # its torch is of CUDA 12; the course compiles with 13.0 and brings its own; pip says so and goes on
-        ("gpu", {"cuda-bindings", "cuda-python", "cuda-core", "cuda-toolkit", "cuda-pathfinder"}),
+        pytest.param(
+            "gpu",
+            {"cuda-bindings", "cuda-python", "cuda-core", "cuda-toolkit", "cuda-pathfinder"},
+            marks=pytest.mark.thorough,
+        ),
     ],
 )
 def test_the_core_installs_beside_what_colab_has(runtime, moves, tmp_path):
