@@ -61,7 +61,7 @@ Readable = Sequence[tuple[Path, str]]  # where a file or folder is outside, and 
 FORMS = ("bubblewrap", "podman", "unsafe")
 LACKS = {
     "bubblewrap": "a limit by the system on memory and processes: they are counted from outside",
-    "podman": "what bubblewrap lacks, a count of System V shared memory, and half a second for each start",
+    "podman": "what bubblewrap lacks, a count of files in memory, and half a second for each start",
     "unsafe": "any wall: a submission can read and write what whoever grades can, and use the network",
 }
 
@@ -400,7 +400,8 @@ def _used(root: int) -> _Used:
             # proc(5): its own time in user and system mode, and that of its children which have ended
             told = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             used.work += sum(map(int, told[11:15])) / TICKS
-            _count_files(pid, files)
+            with contextlib.suppress(PermissionError):  # podman's processes are another user's
+                _count_files(pid, files)
             for task in os.listdir(f"/proc/{pid}/task"):
                 waiting += map(int, Path(f"/proc/{pid}/task/{task}/children").read_text().split())
                 with contextlib.suppress(OSError):  # where the system keeps no such count
@@ -623,11 +624,11 @@ def _podman(
     for path, inside in (*((path, str(path)) for path in _visible()), *readable):
         wrapped += ["--volume", f"{path}:{inside}:ro"]
     for path in hidden:
-        wrapped += ["--tmpfs", f"{path}:ro,size=4k"]
+        wrapped += ["--tmpfs", f"{path}:ro,size=4k,notmpcopyup"]
     for path in _driver():
         wrapped += ["--volume", f"/dev/null:{path}:ro"]
     for place in WRITABLE:
-        wrapped += ["--tmpfs", f"{place}:rw,size={size},mode=1777"]
+        wrapped += ["--tmpfs", f"{place}:rw,size={size},mode=1777,notmpcopyup"]
     for name, value in _variables().items():
         wrapped += ["--env", f"{name}={value}"]
     return [*wrapped, "--rootfs", str(root), *command]

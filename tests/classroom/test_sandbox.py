@@ -323,6 +323,14 @@ def test_podman_walls_off_the_same(monkeypatch):
 
 
 @needs_podman
+def test_podman_hides_a_folder_that_is_full():
+    """A file system in memory begins with a copy of what it hides, unless podman is told otherwise."""
+    hidden = ROOT / "course_utils" / "figures"
+    ended = run(f"import os; print(os.listdir({str(hidden)!r}))", form="podman", hidden=[hidden])
+    assert ended.output == b"[]\n", ended.said
+
+
+@needs_podman
 @pytest.mark.parametrize("bomb", ["time", "memory", "output"])
 def test_podman_is_ended_from_outside(bomb):
     code, why = BOMBS[bomb]
