@@ -7,10 +7,7 @@ ROWS, COLUMNS, BLOCK = 32, 256, 8
 
 def kernel():
     @T.prim_func
-    def unit_rows(
-        X: T.Tensor((ROWS, COLUMNS), T.float16),
-        Y: T.Tensor((ROWS, COLUMNS), T.float16),
-    ):
+    def unit_rows(X: T.Tensor((ROWS, COLUMNS), T.float16), Y: T.Tensor((ROWS, COLUMNS), T.float16)):
         with T.Kernel(ROWS // BLOCK, threads=128) as block:
             tile = T.alloc_shared((BLOCK, COLUMNS), T.float16)
             row = T.alloc_fragment((BLOCK, COLUMNS), T.float32)
