@@ -19,7 +19,8 @@ OFF = 0.05  # the middle relative error that a model may have; the fitted one ha
 APART = 0.03  # plans whose recorded times differ by less have no order: two runs differ by 0.01
 RIGHT = 0.9  # the share of pairs of plans whose order it must know
 LOST = 0.03  # what the plan that it takes may cost over the best one recorded
-UNITS = 100.0  # a model that is so many times off counts in something else than seconds
+# a model that is so many times off, and at all sizes about as much, counts in something else than seconds
+UNITS, ONE_FACTOR = 100.0, 3.0
 
 _Guess = tuple[Timed, float]  # a recorded time, and what the model says
 
@@ -79,7 +80,8 @@ def _times(guesses: Sequence[_Guess], worth: float) -> Part:
         return Part("times", True, worth, worth, told)
     (size, plan, time), said = max(guesses, key=_error)
     text = f"Your model is {off:.1%} off in the middle; {OFF:.0%} is asked. It"
-    if not 1 / UNITS < said / time < UNITS:
+    shares = [guess / found.seconds for found, guess in guesses]
+    if (min(shares) > UNITS or max(shares) < 1 / UNITS) and max(shares) < ONE_FACTOR * min(shares):
         told = text = "Your model counts in something else than seconds: it"
     text += f" is worst at {_at(size)}, {_words(plan)}: {_us(said)} where {_us(time)} were recorded."
     return _failed("times", worth, text, told.removesuffix(": it"))

@@ -60,6 +60,12 @@ def test_a_wrong_model_is_told_where_it_is_worst(seconds, passed, words):
     assert len(str(verdict.card).split()) <= 40 and str(verdict) and verdict._repr_html_()
 
 
+def test_units_are_blamed_only_where_all_times_are_off_alike():
+    """As L2's rate taken for that of the whole chip makes them: more where L2 bounds."""
+    said = check_plan("case16", lambda *point: SOLUTION(*point) * (200 if point[0] < 5000 else 20)).diagnosis
+    assert "off in the middle" in said and "something else than seconds" not in said
+
+
 @pytest.mark.parametrize("value", [None, "1", float("nan"), float("inf"), 0, -1.0, [1.0]], ids=repr)
 def test_what_is_no_time_is_refused(value):
     verdict = check_plan("case16", lambda M, N, K, plan: value)
