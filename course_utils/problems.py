@@ -198,6 +198,10 @@ PROBLEMS = {
                     "D is right but for the order of its epilogue: the ReLU came before the bias.",
                     lambda A, B, bias: product(A, B).relu() + bias,
                 ),
+                (
+                    "D was rounded twice: the sums went to fp16 before the bias was added.",
+                    lambda A, B, bias: (product(A, B).half().to(bias.dtype) + bias).relu(),
+                ),
             ),
         ),
         Problem("D in two types", "M, N, K", _twice, lambda A, B: (product(A, B),) * 2, outputs=2),

@@ -84,6 +84,9 @@ def compare(D: torch.Tensor, A: torch.Tensor, B: torch.Tensor, partial: bool = F
     return compare_values(D, reference(A, B), ABSOLUTE_PER_K * A.shape[1], partial, (A, B))
 
 
+SAME = 0.8  # of the wrong elements have the very number that a mistake would leave
+
+
 def compare_values(
     D: torch.Tensor,
     values: torch.Tensor,
@@ -105,21 +108,29 @@ def compare_values(
     ok = n_wrong == 0 and norm <= ROUNDING[D.dtype][1]
     if ok:
         return Comparison(True, 0, n_unwritten, norm, largest, "")
-    story = _mistaken_story(D, wrong & ~unwritten, mistaken) if n_wrong > n_unwritten else ""
+    story = _mistaken_story(D, values, wrong & ~unwritten, mistaken) if n_wrong > n_unwritten else ""
     told = _diagnose(D, operands, values, wrong, unwritten, norm, story)
     told = told if name == "D" else re.sub(r"\bD\b", name, told)
     return Comparison(False, n_wrong, n_unwritten, norm, largest, told)
 
 
 def _mistaken_story(
-    D: torch.Tensor, wrong: torch.Tensor, mistaken: Sequence[tuple[str, Callable[[], torch.Tensor]]]
+    D: torch.Tensor,
+    right: torch.Tensor,
+    wrong: torch.Tensor,
+    mistaken: Sequence[tuple[str, Callable[[], torch.Tensor]]],
 ) -> str:
-    """The words of the first mistake whose values the wrong elements have; "" where none has."""
-    held = D[wrong]
+    """The words of the first mistake whose values the wrong elements have; "" where none has. Values that are
+    about the right ones explain what is wrong only where they are that very number.
+    """
+    held, wanted = D[wrong], right[wrong]
     if not bool(torch.isfinite(held).all()):
         return ""
     for words, values in mistaken:
-        if _near(values()[wrong], held.double()):
+        told = values()[wrong]
+        small = _near(told, wanted.double())
+        same = bool((told.to(D.dtype) == held).double().mean() > SAME) if small else False
+        if same or not small and _near(told, held.double()):
             return words
     return ""
 
