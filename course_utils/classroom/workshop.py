@@ -299,6 +299,7 @@ _ORDERS = {
 # as compile.tilelang has them, in the names of TileLang's operations
 _MULTIPLIES, _WAITS = re.compile(r"gemm|ptx_wgmma"), re.compile(r"mbarrier_wait|barrier_wait|wait_barrier")
 ALLOCATE = ("element_type", "layout", "byte_alignment", "swizzle")  # what CuTe DSL's allocate_tensor takes
+_LOOKS_UP = "eval exec globals locals vars __import__ attrgetter methodcaller".split()  # what has any name
 _ARITHMETIC = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -402,6 +403,8 @@ def _pipelined(tree: ast.Module, calls: Sequence[tuple[str, ast.Call]], wanted: 
                 if isinstance(target, ast.Name):
                     defined.setdefault(target.id, []).append(node.value)
     parts = _with_what_they_name(defined.get(wanted, []), defined)
+    if any(map(_computes_a_name, parts)):
+        return False
     inside: set[ast.AST] = set()
     for node in parts:
         if isinstance(node, ast.For):
@@ -416,8 +419,6 @@ def _pipelined(tree: ast.Module, calls: Sequence[tuple[str, ast.Call]], wanted: 
     while found := [name for name in left if uses[name] <= inside]:  # a macro that only these loops call
         inside.update(below for name in found for one in defined[name] for below in ast.walk(one))
         left = [name for name in left if name not in found]
-    if any(map(_computes_a_name, parts)):
-        return False
     multiplies = {node for node in parts if _MULTIPLIES.search(name_of.get(node, ""))}
     waits = any(_WAITS.search(name_of.get(node, "")) for node in inside)
     return bool(multiplies) and multiplies <= inside and not waits
@@ -426,16 +427,7 @@ def _pipelined(tree: ast.Module, calls: Sequence[tuple[str, ast.Call]], wanted: 
 def _computes_a_name(node: ast.AST) -> bool:
     """May this call anything: is what it calls no name, or one that says nothing of what it finds?"""
     if isinstance(node, ast.Name):
-        return node.id in (
-            "eval",
-            "exec",
-            "globals",
-            "locals",
-            "vars",
-            "__import__",
-            "attrgetter",
-            "methodcaller",
-        )
+        return node.id in _LOOKS_UP
     if isinstance(node, ast.Attribute):
         return node.attr in ("__dict__", "__getattribute__", "attrgetter", "methodcaller")
     if not isinstance(node, ast.Call):

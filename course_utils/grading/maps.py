@@ -64,14 +64,17 @@ def disagree(artifact: Artifact) -> tuple[str, str] | None:
     return text, lines.of_map(one if first.swizzle < second.swizzle else other, artifact)
 
 
+def _of_output(artifact: Artifact) -> tuple[str, TensorMap | None]:
+    """The last tensor's name, and its map; "" and None where there is none."""
+    name = artifact.tensors[-1].name if artifact.tensors else ""
+    return name, next((p.tensor_map for p in artifact.parameters if p.tensor_map and p.tensor == name), None)
+
+
 def stored_otherwise(answer: Answer, artifact: Artifact) -> Answer:
     """A wrong answer that blames the map of D, where its store reads with another swizzle than its tile in
     shared memory was allocated with.
     """
-    if not artifact.tensors:
-        return answer
-    name = artifact.tensors[-1].name
-    stored = next((p.tensor_map for p in artifact.parameters if p.tensor_map and p.tensor == name), None)
+    name, stored = _of_output(artifact)
     tiles = [one for one in artifact.allocations if artifact.name_of(one).startswith(f"{name}_")]
     if not answer.finished or answer.ok or stored is None or not tiles:
         return answer
@@ -99,8 +102,7 @@ def one_buffer(answer: Answer, artifact: Artifact) -> Answer:
     first = answer.findings[0] if answer.findings else None
     if first is None or first["kind"] != "overwrite-while-read" or "its wait leaves" not in first["text"]:
         return answer
-    name = artifact.tensors[-1].name
-    stored = next((p.tensor_map for p in artifact.parameters if p.tensor_map and p.tensor == name), None)
+    name, stored = _of_output(artifact)
     for one in artifact.allocations:
         called = artifact.name_of(one)
         if stored and called.startswith(f"{name}_") and one.size == stored.box_bytes:
