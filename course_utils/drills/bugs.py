@@ -17,7 +17,7 @@ from IPython.display import display
 from course_utils.drills import faults, learner
 from course_utils.drills.planted import FAULTS, Fault
 from course_utils.drills.question import LETTERS, AnswerError, Question
-from course_utils.drills.show import DEAD, Shown, attended, button, fields, options_of, words
+from course_utils.drills.show import Shown, button, fields, form, options_of, words
 from course_utils.figures.strip import notebooks
 from course_utils.grading import steps
 from course_utils.recordings import progress, tracks
@@ -95,7 +95,7 @@ def find_the_bug(
         if not show and bug.fault.dsl not in solved(name) and line is None:
             display(words(_closed(bug)))
         elif line is None and outcome is None:
-            if not _form(bug):
+            if not form(lambda widgets: Form(bug, widgets).box):
                 display(asked(bug))
         else:
             given = bug.line().read(line), bug.outcome().read(_letter(outcome))
@@ -155,19 +155,6 @@ def _letter(outcome: object) -> object:
     """An outcome's letter for its name."""
     name = outcome.strip().lower() if isinstance(outcome, str) else ""
     return LETTERS[list(OUTCOMES).index(name)] if name in OUTCOMES else outcome
-
-
-def _form(bug: Bug) -> bool:
-    """Show the form where a person sits and ipywidgets is. Was it shown?"""
-    if not attended():
-        return False
-    try:
-        import ipywidgets
-    except ImportError:
-        return False
-    display(Form(bug, ipywidgets).box)
-    display(words(DEAD, faint=True))
-    return True
 
 
 # What is shown

@@ -29,7 +29,7 @@ from course_utils.drills import (
     tiles,
 )
 from course_utils.drills.question import AnswerError, Cell, Picture, Question, Row
-from course_utils.drills.show import DEAD, Shown, attended, button, fields, options_of, sample, words
+from course_utils.drills.show import Shown, button, fields, form, options_of, sample, words
 from course_utils.figures.strip import notebooks, title
 from course_utils.recordings import progress
 
@@ -145,21 +145,8 @@ def _go_on(name: str) -> None:
         display(words(text))
     elif len(given(name)) == len(ITEMS):
         display(result(name))
-    elif not _form(name):
+    elif not form(lambda widgets: Form(name, widgets).box):
         display(_asked(name, _next(name)))
-
-
-def _form(name: str) -> bool:
-    """Show the form where a person sits and ipywidgets is. Was it shown?"""
-    if not attended():
-        return False
-    try:
-        import ipywidgets
-    except ImportError:
-        return False
-    display(Form(name, ipywidgets).box)
-    display(words(DEAD, faint=True))
-    return True
 
 
 def _next(name: str) -> int:

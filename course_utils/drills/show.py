@@ -96,14 +96,19 @@ def _all(name: str) -> None:
 
 
 def _form(name: str, number: int | None = None, seed: int = 0) -> bool:
-    """Show a form of one drill or of all, where a person sits and ipywidgets is. Was it shown?"""
+    """Show a form of one drill or of all. Was it shown?"""
+    return form(lambda widgets: Form(name, widgets, number, seed).box)
+
+
+def form(made: Callable[[Any], Any]) -> bool:
+    """Show the form that ``made(ipywidgets)`` is, where a person sits and ipywidgets is. Was it shown?"""
     if not attended():
         return False
     try:
         import ipywidgets
     except ImportError:
         return False
-    display(Form(name, ipywidgets, number, seed).box)
+    display(made(ipywidgets))
     display(words(DEAD, faint=True))
     return True
 

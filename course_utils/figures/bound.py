@@ -52,15 +52,7 @@ def bound(recorded: dict) -> Figure:
             Line2D([], [], ls="", marker=MARKS[dsl], color=_colour(dsl), label=name, **_hollow(dsl))
             for dsl, name in names.items()
         ]
-        figure.legend(
-            handles=handles,
-            loc="upper right",
-            ncols=len(handles),
-            frameon=False,
-            borderaxespad=0,
-            borderpad=0,
-            bbox_to_anchor=(1 - RIGHT / WIDTH, 1 - 0.16 / HEIGHT),
-        )
+        figure.key(handles, WIDTH - RIGHT, 0.16, loc="upper right")
         figure.text(0.1 / WIDTH, 0.1 / HEIGHT, _footer(where), size=7, color=GREY, linespacing=1.35)
     return figure
 

@@ -69,15 +69,7 @@ def time_parts(recorded: dict, highlight: str | None = None) -> Figure:
             _panel(figure.add_axes(place), size, bars, highlight, named=column == 0)
         figure.text(0.1 / WIDTH, 1 - 0.14 / height, "Where the time goes", size=11, weight="bold", va="top")
         handles = [Patch(color=colour, label=words) for words, colour in PIECES.values()]
-        figure.legend(
-            handles=handles,
-            loc="upper left",
-            ncols=len(handles),
-            frameon=False,
-            borderaxespad=0,
-            borderpad=0,
-            bbox_to_anchor=(0.1 / WIDTH, 1 - 0.4 / height),
-        )
+        figure.key(handles, 0.1, 0.4)
         figure.text(
             0.1 / WIDTH, 0.1 / height, _footer(recorded["provenance"]), size=7, color=GREY, linespacing=1.35
         )

@@ -146,18 +146,8 @@ def _draw(recorded: Source, measured: Source | None, highlight: str | None) -> F
         )
         handles = _legend(recorded, measured, dsls)
         if handles:
-            figure.legend(
-                handles=handles,
-                loc="upper left",
-                ncols=len(handles),
-                frameon=False,
-                borderaxespad=0,
-                borderpad=0,
-                columnspacing=1.6,
-                handletextpad=0.6,
-                labelcolor=INK,
-                bbox_to_anchor=(LEFT / WIDTH, 1 - 0.42 / HEIGHT),
-            )
+            spacing = {"columnspacing": 1.6, "handletextpad": 0.6}
+            figure.key(handles, LEFT, 0.42, labelcolor=INK, **spacing)
         figure.text(
             LEFT / WIDTH,
             0.1 / HEIGHT,

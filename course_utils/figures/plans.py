@@ -134,7 +134,7 @@ def shapes(recorded: Recorded, peers: Peers) -> Figure:
         axes.grid(axis="x", color=GRID, linewidth=0.6)
         axes.set_axisbelow(True)
         _bare(axes)
-        _key(figure, height, list(peers.ratios))
+        _key(figure, list(peers.ratios))
         also = "\n".join(textwrap.wrap(f"peers: {'; '.join(peers.said)}", 150)) if peers.said else ""
         words = "\n".join(filter(None, (_means(here), also, _footer(recorded.provenance))))
         figure.text(0.1 / WIDTH, 0.1 / height, words, size=7, color=GREY, linespacing=1.35)
@@ -199,7 +199,7 @@ def _means(here: dict[tuple[str, Size], Point]) -> str:
     return "; ".join(words)
 
 
-def _key(figure: Figure, height: float, peers: list[str]) -> None:
+def _key(figure: Picture, peers: list[str]) -> None:
     handles = [
         Line2D([], [], ls="", marker=MARKS[dsl], color=colour, label=f"step 11, {name}")
         for dsl, (name, colour) in DSLS.items()
@@ -209,18 +209,10 @@ def _key(figure: Figure, height: float, peers: list[str]) -> None:
     for index, name in enumerate(sorted(peers)):
         mark = {"ls": "", "marker": PEER_MARKS[index % 5], "color": PEER_COLOURS[index % 5]}
         handles.append(Line2D([], [], **mark, label=name))
-    figure.legend(
-        handles=handles,
-        loc="upper left",
-        ncols=len(handles),
-        frameon=False,
-        borderaxespad=0,
-        borderpad=0,
-        bbox_to_anchor=(0.1 / WIDTH, 1 - 0.38 / height),
-    )
+    figure.key(handles, 0.1, 0.38)
 
 
-def _figure(height: float, title: str) -> Figure:
+def _figure(height: float, title: str) -> Picture:
     figure = Picture(figsize=(WIDTH, height), dpi=DPI)
     figure.text(0.1 / WIDTH, 1 - 0.14 / height, title, size=11, weight="bold", va="top")
     return figure

@@ -142,6 +142,20 @@ class Picture(Figure):
         super().__init__(*args, **{"facecolor": CARD} | options)
         FigureCanvasAgg(self)
 
+    def key(self, handles: list, left: float, top: float, loc: str = "upper left", **how: object) -> None:
+        """A legend in one row, whose corner ``loc`` lies ``left`` and ``top`` inches from the picture's."""
+        width, height = self.get_size_inches()
+        self.legend(
+            handles=handles,
+            loc=loc,
+            ncols=len(handles),
+            frameon=False,
+            borderaxespad=0,
+            borderpad=0,
+            bbox_to_anchor=(left / width, 1 - top / height),
+            **how,
+        )
+
     def _repr_html_(self) -> str:
         from course_utils.figures import shell  # which has its colours from here
 
