@@ -1,8 +1,9 @@
 """Time a peer beside cuBLAS at the shapes of step 11, on a machine with a Hopper GPU, from the repository.
 
-    python -m benchmarks.peers cublaslt --out peers_cublaslt.json [--seconds 200] [--only "ragged"]
+    python -m benchmarks.peers cublaslt --out cublaslt.json [--seconds 200] [--only ragged] [--sustained]
 
-A peer that is not installed is named as such. What is measured is saved after each shape.
+A peer that is not installed is named as such. What is measured is saved after each shape. ``--sustained``
+adds what 8192 takes once the GPU is hot; all bursts come before.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from pathlib import Path
 import torch
 
 from benchmarks.peers import NotInstalled
-from benchmarks.step11 import SHAPES
+from benchmarks.step11 import LARGE, SHAPES
+from course_utils.problems import PROBLEMS
 from course_utils.recordings import bundle
 from course_utils.run import backends, reference
 from course_utils.run.gpu import timing
@@ -28,19 +30,23 @@ Prepare = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], Callable[[], torc
 
 
 class Problem(timing.Problem):
-    """One GEMM whose kernel is a peer's."""
+    """One GEMM whose kernel is a peer's. It has one set of inputs: at 8192 no operand fits into L2."""
 
     def __init__(self, prepare: Prepare, size: tuple[int, int, int], seed: int) -> None:
         M, N, K = size
+        self.problem = PROBLEMS["gemm"]
         self.generator = torch.Generator(device="cuda").manual_seed(seed)
-        self.pairs = [reference.inputs(M, N, K, self.generator, "cuda")]
+        self.inputs = [[*reference.inputs(M, N, K, self.generator, "cuda")]]
         self.D = torch.empty(M, N, device="cuda", dtype=torch.float16)
         self.D_cublas = torch.empty_like(self.D)
         self.flush = torch.empty(timing.FLUSH_BYTES, device="cuda", dtype=torch.uint8)
-        self.launch = prepare(*self.pairs[0], self.D)
+        self.launch = prepare(*self.inputs[0], self.D)
 
     def run_kernel(self, index: int) -> None:
         self.D = self.launch()
+
+    def run_cublas(self, index: int) -> None:
+        super().run_cublas(0)
 
 
 def burst(prepare: Prepare, size: tuple[int, int, int], seed: int, samples: int = 45) -> dict:
@@ -59,12 +65,19 @@ def burst(prepare: Prepare, size: tuple[int, int, int], seed: int, samples: int 
     return timing.summary(size, pairs, state, mode="burst")
 
 
+def sustained(prepare: Prepare, size: tuple[int, int, int], seed: int) -> dict:
+    """As ``timing.sustained``."""
+    pairs, state = timing._sustained_pairs(Problem(prepare, size, seed), heat_seconds=4.0, samples=8)
+    return timing.summary(size, pairs, state, mode="sustained")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("peer", choices=PEERS)
     parser.add_argument("--out", default="peers.json")
     parser.add_argument("--seconds", type=float, default=200)
-    parser.add_argument("--only", default="", help="shapes whose name contains this")
+    parser.add_argument("--only", nargs="+", default=[""], help="shapes whose name contains one of these")
+    parser.add_argument("--sustained", action="store_true", help="8192 once more, hot")
     options = parser.parse_args()
     begin = time.monotonic()
     device, reason = backends.find_gpu()
@@ -74,14 +87,17 @@ def main() -> int:
     where = bundle.provenance(device, {})
     peer = importlib.import_module(f"benchmarks.peers.{options.peer}")
     entries: list[dict] = []
-    for name, size in SHAPES.items():
-        if options.only not in name:
-            continue
+    wanted = [
+        (name, size, burst) for name, size in SHAPES.items() if any(only in name for only in options.only)
+    ]
+    if options.sustained:
+        wanted += [(name, size, sustained) for name, size in SHAPES.items() if size == LARGE]
+    for name, size, measure in wanted:
         if time.monotonic() - begin > options.seconds:
             break
         found: dict = {"peer": options.peer, "shape": name, "size": size, "timing": None, "why": ""}
         try:
-            found["timing"] = burst(peer.prepare, size, seed=len(entries))
+            found["timing"] = measure(peer.prepare, size, seed=len(entries))
         except NotInstalled as error:
             print(f"{options.peer} is not installed. {error}")
             return 0
@@ -91,7 +107,10 @@ def main() -> int:
         Path(options.out).write_text(json.dumps({"provenance": where, "entries": entries}, indent=1))
         timed = found["timing"]
         said = f"{timed['tflops']:6.1f} TFLOP/s, {timed['ratio']:.3f} of cuBLAS" if timed else found["why"]
-        print(f"{time.monotonic() - begin:4.0f} s  {options.peer:18} {name:16} {said}", flush=True)
+        print(
+            f"{time.monotonic() - begin:4.0f} s  {options.peer:18} {name:16} {measure.__name__:9} {said}",
+            flush=True,
+        )
     return 0
 
 

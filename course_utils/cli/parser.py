@@ -108,7 +108,10 @@ def parser() -> argparse.ArgumentParser:
         "time plans of step 11 on this GPU, the most promising first; goes on where it was",
     )
     sub.add_argument("what", metavar="STEP|FILE", help="step11, or a Python file whose gemm takes a plan")
-    sub.add_argument("--shapes", nargs="+", required=True, metavar="MxNxK", help="one or more")
+    sub.add_argument("--shapes", nargs="+", default=[], metavar="MxNxK", help="one or more")
+    sub.add_argument(
+        "--show", action="store_true", help="time nothing: the best plans there are times of, at all shapes"
+    )
     sub.add_argument("--dsl", default="tilelang", choices=DSLS)
     sub.add_argument("--plans", type=int, default=8, metavar="N", help="at each shape (default: 8)")
     sub.add_argument("--out", default=str(BUILD / "tuned.json"), metavar="JSON")
@@ -165,6 +168,9 @@ def parser() -> argparse.ArgumentParser:
         "--key", metavar="FILE", help="with which the bundle was made (default: build/bundle.key)"
     )
     sub.add_argument("--unsigned", action="store_true", help="also what no bundle of yours has signed")
+    sub.add_argument(
+        "--add", action="store_true", help="kernels of the same name are replaced, and the others stay"
+    )
     return course
 
 

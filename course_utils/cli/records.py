@@ -111,6 +111,6 @@ def _wrong_kernels(named: list[str] | None, dsls: list[str]) -> list[dict]:
 
 def import_results(options: argparse.Namespace, console: Console) -> int:
     """Record what a bundle found."""
-    path = measured.record(options.results, options.name, _key(options), options.unsigned)
+    path = measured.record(options.results, options.name, _key(options), options.unsigned, options.add)
     say(console, f"recorded {path}")
     return 0

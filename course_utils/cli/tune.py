@@ -13,21 +13,26 @@ from course_utils.cli.terminal import say
 from course_utils.compile import factory
 from course_utils.compile.load import load_factory, solution_path
 from course_utils.grading import steps
-from course_utils.plans import choose, require_addressable
-from course_utils.recordings import measured, tuning
+from course_utils.plans import choose, plan_of, require_addressable
+from course_utils.recordings import measured, model, tuning
 from course_utils.run import backends
 
 STEP = "step11"  # the one whose kernels take a plan
+TUNED = "tuned"  # what was tuned on an H200, in solutions/measured/
 
 
 def tune(options: argparse.Namespace, console: Console) -> int:
-    """Time plans at each shape, or say which were recorded where there is no GPU."""
+    """Time plans at each shape, or say which were recorded where there is no GPU, or ``--show`` is given."""
     shapes = [_shape(text) for text in options.shapes]
+    if options.show:
+        return _show(options, console, shapes)
+    if not shapes:
+        raise ValueError("--shapes names what is tuned, for example --shapes 4104x4104x4104")
     if options.plans < 1:
         raise ValueError(f"--plans is how many are tried at each shape, 1 or more, not {options.plans}")
     path = _path(options)
     device, reason = backends.find_gpu()
-    recorded = measured.load(STEP)
+    recorded = _recorded()
     where = recorded["provenance"]
     if device is None:
         say(console, f"Nothing is tuned here: {reason}.")
@@ -90,6 +95,30 @@ def _shape(text: str) -> tuple[int, int, int]:
     return M, N, K
 
 
+def _recorded() -> dict:
+    """What is recorded of plans: ``tuned.json``, which `course tune` made, and ``step11.json`` beside it."""
+    tuned, tried = measured.load(TUNED), measured.load(STEP)
+    where = tuned["provenance"] or tried["provenance"]
+    return {"provenance": where, "entries": tuned["entries"] + tried["entries"]}
+
+
+def _show(options: argparse.Namespace, console: Console, shapes: list[tuple[int, int, int]]) -> int:
+    """The best recorded plan of each shape; first of your own file, where there is one."""
+    out = Path(options.out)
+    own = [(str(out), model.read(out, form=model.Tuned))] if out.exists() else []
+    for what, results in (*own, ("the course's record", _recorded())):
+        where = results["provenance"]
+        say(console, f"{what}: {where['gpu']}, {where['date']}" if where else f"{what}: nothing yet")
+        there = {tuple(entry["size"]) for entry in results["entries"] if entry["dsl"] == options.dsl}
+        _tell(
+            console,
+            results,
+            options.dsl,
+            shapes or sorted(there, key=lambda size: size[0] * size[1] * size[2]),
+        )
+    return 0
+
+
 def _tell(console: Console, results: dict, dsl: str, shapes: list[tuple[int, int, int]]) -> None:
     """For each shape the quickest plan there is a time of, and what the model's choice is."""
     for size in shapes:
@@ -99,7 +128,10 @@ def _tell(console: Console, results: dict, dsl: str, shapes: list[tuple[int, int
         if entry is None:
             say(console, f"{at}: no time of {dsl} is recorded; the model takes {tuning.name(chosen)}.")
             continue
-        plan = entry["plan"]
-        same = all(plan.get(field) == value for field, value in chosen._asdict().items())
-        words = "as the model chooses" if same else f"the model takes {tuning.name(chosen)}"
+        if plan_of(entry) == chosen:
+            words = "as the model chooses"
+        else:
+            words = f"the model takes {tuning.name(chosen)}"
+            other = tuning.best(results, dsl, size, chosen)
+            words += f": {other['timing']['seconds'] * 1e6:,.1f} us" if other else ", which has no time"
         say(console, f"{tuning.line(entry)}; {words}.")

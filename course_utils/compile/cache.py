@@ -34,6 +34,8 @@ DIGEST = hashlib.sha256().digest_size
 LOCK_TRIES, LOCK_PAUSE = 50, 0.02  # seconds between two tries; the lock is held for milliseconds
 
 _guard = threading.Lock()
+# a child that is forked while another thread has it would never get it
+os.register_at_fork(before=_guard.acquire, after_in_parent=_guard.release, after_in_child=_guard.release)
 _mine: dict[tuple[int, Path], tuple[Path, int]] = {}  # by process and ``work``: our folder and its lock
 
 

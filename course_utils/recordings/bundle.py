@@ -10,7 +10,9 @@ import contextlib
 import datetime
 import hashlib
 import json
+import math
 import sys
+import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -45,12 +47,7 @@ def write(
     manifest, found = [], hashlib.sha256()
     with contextlib.ExitStack() as undo, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         undo.callback(Path(path).unlink)  # half an archive is none
-        root = Path(__file__).parents[1]
-        modules = [root / name for name in ("__init__.py", "artifact.py", "plans.py", "problems.py")]
-        for module in modules + [
-            path for package in PACKAGES for path in sorted((root / package).rglob("*.py"))
-        ]:
-            archive.write(module, f"course_utils/{module.relative_to(root).as_posix()}")
+        carry(archive)
         archive.writestr("__main__.py", MAIN)
         for kernel in kernels:
             step = steps.find(kernel["step"])
@@ -74,24 +71,48 @@ def write(
         undo.pop_all()
 
 
+def carry(archive: zipfile.ZipFile) -> None:
+    """Put what a check of Artifacts needs of the course into an archive."""
+    root = Path(__file__).parents[1]
+    modules = [root / name for name in ("__init__.py", "artifact.py", "plans.py", "problems.py")]
+    for package in PACKAGES:
+        modules += sorted((root / package).rglob("*.py"))
+    for module in modules:
+        archive.write(module, f"course_utils/{module.relative_to(root).as_posix()}")
+
+
 def _entry(kernel: dict, size: tuple[int, ...]) -> str:
     return f"artifacts/{kernel['dsl']}/{kernel['name']}/{'x'.join(map(str, size))}.zip"
 
 
 def run(
-    path: str | Path, time_limit: float, quick: bool = False, say: Callable[[str], object] = print
+    path: str | Path,
+    time_limit: float,
+    quick: bool = False,
+    say: Callable[[str], object] = print,
+    seconds: float = math.inf,
+    keep: Callable[[dict], object] = lambda results: None,
 ) -> dict:
     """Check and time every kernel of a bundle on the GPU of this machine. Returns the results with their
-    provenance.
+    provenance; ``keep`` gets them after each kernel too, as far as they are.
 
-    ``quick`` leaves the sustained runs out. Raises RuntimeError where there is no Hopper GPU.
+    ``quick`` leaves the sustained runs out, and ``seconds`` those that would begin later than that: the
+    largest size and the last step come first. Raises RuntimeError where there is no Hopper GPU.
     """
+    begin = time.monotonic()
     device, reason = backends.find_gpu()
     if device is None:
         raise RuntimeError(reason)
     gpu, entries = Gpu(time_limit), []
     with zipfile.ZipFile(path) as archive:
         manifest = json.loads(archive.read("manifest.json"))
+        where = provenance(device, {k["dsl"]: k["versions"] for k in manifest})
+
+        def kept() -> dict:
+            results = _signed(path, {"provenance": where, "entries": entries})
+            keep(results)
+            return results
+
         say(f"{device['name']}, driver {device['driver']}, torch {device['torch']}: {len(manifest)} kernels")
         for kernel in manifest:
             step = steps.find(kernel["step"])
@@ -100,23 +121,43 @@ def run(
             timed = [(artifacts[size], "burst") for size in step.timed_sizes if kernel["timed"]]
             verdict = judge(step, kernel["dsl"], gpu, answered, timed)
             entries.append(entry(kernel["name"], verdict))
+            kept()
             say(summary(entries[-1]))
         # the hot runs last, so that every burst is a cool one
-        for kernel, done in zip(manifest, entries, strict=True):
-            sizes = [size for size in steps.find(kernel["step"]).timed_sizes if size in SUSTAINED_SIZES]
-            if quick or not done["timings"] or not sizes:
+        hot = [] if quick else _hot(manifest, entries)
+        for index, (kernel, done, size) in enumerate(hot):
+            if time.monotonic() - begin > seconds:
+                say(f"{len(hot) - index} of {len(hot)} sustained runs were left out: {seconds:g} s are over")
+                break
+            answer = gpu.time(
+                _artifacts(archive, kernel)[size], "sustained", steps.find(kernel["step"]).problem
+            )
+            if answer.timing is None:
+                told = hints.words(answer, _artifacts(archive, kernel)[size])
+                say(f"{kernel['name']:38} sustained at {'x'.join(map(str, size))} failed: {told}")
                 continue
-            artifacts = _artifacts(archive, kernel)
-            for size in sizes:
-                answer = gpu.time(artifacts[size], "sustained", steps.find(kernel["step"]).problem)
-                if answer.timing is None:
-                    told = hints.words(answer, artifacts[size])
-                    say(f"{kernel['name']:38} sustained at {'x'.join(map(str, size))} failed: {told}")
-                else:
-                    done["timings"].append(answer.timing)
+            done["timings"].append(answer.timing)
+            done["timings"].sort(key=_place)
+            kept()
             say(summary(done, "sustained"))
-    where = provenance(device, {k["dsl"]: k["versions"] for k in manifest})
-    return _signed(path, {"provenance": where, "entries": entries})
+    return kept()
+
+
+def _hot(manifest: list[dict], entries: list[dict]) -> list[tuple[dict, dict, tuple[int, ...]]]:
+    """The sustained runs of kernels that were timed: each kernel, its entry, and the size."""
+    found = [
+        (kernel, done, size)
+        for kernel, done in zip(manifest, entries, strict=True)
+        for size in steps.find(kernel["step"]).timed_sizes
+        if done["timings"] and size in SUSTAINED_SIZES
+    ]
+    return sorted(found, key=lambda one: (one[2], one[0]["step"]), reverse=True)
+
+
+def _place(timing: dict) -> tuple[bool, int]:
+    """Where a timing stands in its entry: bursts as they were, then sustained runs by size."""
+    hot = timing["mode"] == "sustained"
+    return hot, timing["size"][0] if hot else 0
 
 
 def count(
@@ -197,8 +238,8 @@ def summary(entry: dict, mode: str = "burst") -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The command of the archive itself: ``python OUT.pyz --out results.json [--time-limit S] [--quick]``,
-    or ``--counters --out counters.json``."""
+    """The command of the archive itself: ``python OUT.pyz --out results.json [--time-limit S] [--quick]
+    [--seconds S]``, or ``--counters --out counters.json``."""
     import argparse
 
     parser = argparse.ArgumentParser(
@@ -214,6 +255,12 @@ def main(argv: list[str] | None = None) -> int:
         help=f"seconds one launch may take (default: {TIME_LIMIT:g})",
     )
     parser.add_argument("--quick", action="store_true", help="leave out the sustained runs")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=math.inf,
+        help="begin no sustained run after so many; the largest and the last steps come first (default: all)",
+    )
     parser.add_argument(
         "--counters",
         action="store_true",
@@ -233,7 +280,7 @@ def main(argv: list[str] | None = None) -> int:
             with open(out.with_suffix(".csv"), "w", buffering=1) as table:
                 keep(count(sys.argv[0], say, table.write, keep))
         else:
-            keep(run(sys.argv[0], options.time_limit, options.quick, say))
+            run(sys.argv[0], options.time_limit, options.quick, say, options.seconds, keep)
     except (RuntimeError, ModuleNotFoundError) as error:  # an NcuError is a RuntimeError
         print(f"cannot run: {error}", file=sys.stderr)
         return 2

@@ -12,7 +12,8 @@ from course_utils.recordings.model import MeasuredError, read, write
 
 COUNTERS = "counters"
 # recordings of other forms than the ladder's
-FORMS = {COUNTERS: model.Counters, "step11": model.Tuned, "peers": model.Peers}
+FORMS = {COUNTERS: model.Counters, "step11": model.Tuned, "tuned": model.Tuned, "peers": model.Peers}
+SAME = ("gpu", "driver", "torch", "cublas_cuda")  # of what stands in one file
 FOLDER = Path(__file__).parents[2] / "solutions" / "measured"
 
 
@@ -70,9 +71,13 @@ def _where(what: str, data: dict) -> str:
 
 
 def record(
-    path: str | Path, name: str = "ladder", own_key: Path | None = None, unsigned: bool = False
+    path: str | Path,
+    name: str = "ladder",
+    own_key: Path | None = None,
+    unsigned: bool = False,
+    add: bool = False,
 ) -> Path:
-    """Copy a results file into solutions/measured/ as ``name``.
+    """Copy a results file into solutions/measured/ as ``name``; with ``add`` into what is recorded there.
 
     Its signature must be that of a bundle which was made with the key in ``own_key``; with ``unsigned``
     nobody asks. It shows that these are results of that bundle's kernels as its run wrote them, and not who
@@ -88,8 +93,36 @@ def record(
         raise MeasuredError(f"{path} {problem}. `course import --unsigned` records it all the same")
     FOLDER.mkdir(parents=True, exist_ok=True)
     target = FOLDER / f"{name}.json"
-    write(target, results)
+    write(target, _joined(load(name), results, target) if add else results)
     return target
+
+
+def _joined(recorded: dict, results: dict, target: Path) -> dict:
+    """``recorded`` with the entries of ``results``, in place of those of the same name. Raises MeasuredError
+    where another machine or other versions gave them, or where entries have no names.
+    """
+    if not recorded["entries"]:
+        return results
+    here, there = recorded["provenance"], results["provenance"]
+    differ = [field for field in SAME if here.get(field) != there.get(field)]
+    differ += [
+        one for one, number in there["versions"].items() if here["versions"].get(one, number) != number
+    ]
+    if differ:
+        raise MeasuredError(f"these results cannot be added to {target.name}: other {', '.join(differ)}")
+    if not all("name" in entry and "timings" in entry for entry in results["entries"]):
+        raise MeasuredError(f"only kernels that a bundle checked can be added, by name, to {target.name}")
+    new = {entry["name"] for entry in results["entries"]}
+    where = {
+        **here,
+        "versions": here["versions"] | there["versions"],
+        "date": max(here["date"], there["date"]),
+    }
+    where.pop("bundle", None)  # these entries are of two
+    kept = [entry for entry in recorded["entries"] if entry["name"] not in new]
+    dsls = list(steps.DSL_NAMES)
+    entries = sorted(kept + results["entries"], key=lambda entry: dsls.index(entry["dsl"]))
+    return {**recorded, "provenance": where, "entries": entries}
 
 
 def _not_signed(results: dict, signature: object, own_key: Path | None) -> str:

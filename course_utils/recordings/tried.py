@@ -116,7 +116,7 @@ def peers() -> Peers:
             if peer not in found.said:
                 found.said.append(peer)
             found.names[_size(entry)] = entry.get("shape", "")
-            if entry["timing"]:
+            if entry["timing"] and entry["timing"]["mode"] == "burst":
                 found.ratios.setdefault(peer.partition(",")[0], {})[_size(entry)] = entry["timing"]["ratio"]
     return found
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
 from course_utils.artifact import Artifact
 from course_utils.compile.errors import CompileError
-from course_utils.plans import Plan, plans, seconds
+from course_utils.plans import Plan, plan_of, plans, seconds
 from course_utils.recordings import model
 from course_utils.recordings.bundle import provenance
 from course_utils.recordings.model import MeasuredError, Tuned
@@ -56,29 +57,22 @@ def tune(
     the file holds then.
 
     ``factory(M, N, K, plan=plan)`` makes the kernel. What the file has of the same ``source``, DSL, size and
-    plan is not timed again. Raises MeasuredError and OSError; a plan that does not compile has no time.
+    plan is not timed again. Raises MeasuredError and OSError; a plan that does not compile has no time. The
+    plans of a shape compile side by side, so ``compile_kernel`` is called from several threads.
     """
     results = started(path, device)
     kernel = hashlib.sha256(source.encode()).hexdigest()[:16]
     have = {_key(entry) for entry in results["entries"] if entry["timing"]}
     for size in shapes:
-        for plan in candidates(size, count):
-            point = {
-                "name": name(plan),
-                "dsl": dsl,
-                "size": list(size),
-                "mode": "burst",
-                "plan": plan._asdict(),
-                "kernel": kernel,
-                "model_us": round(seconds(*size, plan) * 1e6, 1),
-            }
-            if _key(point) in have:
-                continue
-            timing, why = None, ""
-            try:
-                artifact = compile_kernel(partial(factory, plan=plan), dsl, size)
-            except CompileError as error:
-                why = str(error)
+        wanted = [
+            point
+            for plan in candidates(size, count)
+            if _key(point := _point(dsl, size, plan, kernel)) not in have
+        ]
+        made = _compiled(factory, dsl, size, wanted, compile_kernel)
+        for point, artifact in zip(wanted, made, strict=True):
+            if isinstance(artifact, CompileError):
+                timing, why = None, str(artifact)
             else:
                 answer = machine.time(artifact, "burst")
                 timing = answer.timing
@@ -94,19 +88,57 @@ def tune(
     return results
 
 
-def best(results: dict, dsl: str, size: Size) -> dict | None:
-    """The quickest entry of this DSL and size, or None."""
+def _point(dsl: str, size: Size, plan: Plan, kernel: str) -> dict:
+    """An entry without its time. ``kernel`` names the source."""
+    return {
+        "name": name(plan),
+        "dsl": dsl,
+        "size": list(size),
+        "mode": "burst",
+        "plan": plan._asdict(),
+        "kernel": kernel,
+        "model_us": round(seconds(*size, plan) * 1e6, 1),
+    }
+
+
+def _compiled(
+    factory: Callable, dsl: str, size: Size, points: Sequence[dict], compile_kernel: Compile
+) -> list[Artifact | CompileError]:
+    """What compiles of these points, each in a child process; and all before one is timed: a busy processor
+    would be late with launches.
+    """
+
+    def one(point: dict) -> Artifact | CompileError:
+        try:
+            return compile_kernel(partial(factory, plan=Plan(**point["plan"])), dsl, size)
+        except CompileError as error:
+            return error
+
+    with ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool:
+        try:
+            return list(pool.map(one, points))
+        except KeyboardInterrupt:  # what has not begun is left alone, and what has, ends in seconds
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def best(results: dict, dsl: str, size: Size, plan: Plan | None = None) -> dict | None:
+    """The quickest entry of this DSL and size, and of this plan where one is asked for; None where none is
+    timed. What is no plan of step 11's kernel does not count.
+    """
     timed = [
         entry
         for entry in results["entries"]
-        if entry["timing"] and (entry["dsl"], tuple(entry["size"]), entry["mode"]) == (dsl, size, "burst")
+        if (entry["dsl"], tuple(entry["size"])) == (dsl, size)
+        if (made := plan_of(entry)) and made == (plan or made)
     ]
     return min(timed, key=lambda entry: entry["timing"]["seconds"], default=None)
 
 
 def line(entry: dict) -> str:
     """A point in words."""
-    head = f"{' x '.join(map(str, entry['size']))}  {entry['dsl']}  {entry['name']}"
+    plan = plan_of(entry)
+    head = f"{' x '.join(map(str, entry['size']))}  {entry['dsl']}  {name(plan) if plan else entry['name']}"
     timing = entry["timing"]
     if not timing:
         return f"{head}: no time: {entry['why'][:200]}"

@@ -4,7 +4,7 @@ import pytest
 
 from course_utils.cli import EXIT_NOT_ALL_TRIED, EXIT_USAGE, main
 from course_utils.cli import tune as command
-from course_utils.recordings import measured, tuning
+from course_utils.recordings import measured, model, tuning
 from course_utils.run import backends
 
 
@@ -33,9 +33,24 @@ def test_without_a_gpu_it_says_so_and_shows_what_was_recorded(tune, tmp_path):
     assert not (tmp_path / "build").exists()
 
 
+def test_what_there_are_times_of_is_shown_and_nothing_timed(tune, tmp_path):
+    code, out, _ = tune("step11", "--show", gpu="NVIDIA H200")
+    assert code == 0 and "the course's record: NVIDIA H200" in out
+    assert "16384 x 16384 x 16384  tilelang" in out and "build/tuned.json" not in out
+    (tmp_path / "build").mkdir()
+    recorded = measured.load("step11")
+    mine = {"provenance": recorded["provenance"] | {"gpu": "my H100"}, "entries": recorded["entries"][:1]}
+    model.write(tmp_path / "build" / "tuned.json", mine)
+    M, N, K = mine["entries"][0]["size"]
+    dsl = mine["entries"][0]["dsl"]
+    code, out, _ = tune("step11", "--show", "--shapes", f"{M}x{N}x{K}", "--dsl", dsl)
+    assert code == 0 and "build/tuned.json: my H100" in out and out.count(f"{M} x {N} x {K}") == 2
+
+
 @pytest.mark.parametrize(
     "arguments, words",
     [
+        (("step11",), "--shapes names what is tuned"),
         (("step09", "--shapes", "4096x4096x4096"), "step09 has one plan; course tune is for step11"),
         (("mine.py", "--shapes", "4096x4096x4096"), "there is no file 'mine.py'"),
         (("step11", "--shapes", "4096x4096"), "a shape is MxNxK, for example 4104x4104x4104, not 4096x4096"),

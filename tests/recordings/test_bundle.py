@@ -346,12 +346,32 @@ def test_without_the_key_nothing_is_known_to_be_ours(signed, tmp_path):
 @pytest.mark.parametrize("quick", [True, False])
 def test_sustained_runs_are_of_the_square_sizes_and_not_of_a_quick_run(quick, gpu, tmp_path):
     bundle.write(tmp_path / "out.pyz", [{**KERNEL, "step": "step03"}], artifact)
-    bundle.run(tmp_path / "out.pyz", 5.0, quick, say=lambda _: None)
+    (entry,) = bundle.run(tmp_path / "out.pyz", 5.0, quick, say=lambda _: None)["entries"]
     step = steps.find("step03")
     square = [(4096, 4096, 4096), (8192, 8192, 8192)]
     assert [size for op, size in gpu.asked if op == "run"] == list(step.check_sizes)
     assert [size for op, size in gpu.asked if op == "burst"] == list(step.timed_sizes)
-    assert [size for op, size in gpu.asked if op == "sustained"] == ([] if quick else square)
+    assert [size for op, size in gpu.asked if op == "sustained"] == ([] if quick else square[::-1])
+    hot = [tuple(timing["size"]) for timing in entry["timings"] if timing["mode"] == "sustained"]
+    assert entry["timings"][0]["mode"] == "burst" and hot == ([] if quick else square)
+
+
+def test_no_sustained_run_begins_once_the_time_is_over(gpu, tmp_path):
+    kernels = [{**KERNEL, "name": name, "step": name} for name in ("step03", "step04")]
+    bundle.write(tmp_path / "out.pyz", kernels, artifact)
+    said = []
+    bundle.run(tmp_path / "out.pyz", 5.0, say=said.append, seconds=0)
+    assert "4 of 4 sustained runs were left out: 0 s are over" in said[-1]
+    assert "sustained" not in {op for op, _ in gpu.asked}
+
+
+def test_what_was_found_is_kept_after_each_kernel_and_signed(gpu, tmp_path):
+    kernels = [{**KERNEL, "name": name} for name in ("first", "second")]
+    bundle.write(tmp_path / "out.pyz", kernels, artifact, own_key=signing.key(tmp_path / "key"))
+    kept = []
+    results = bundle.run(tmp_path / "out.pyz", 5.0, True, say=lambda _: None, keep=kept.append)
+    assert [len(found["entries"]) for found in kept] == [1, 2, 2] and kept[-1] == results
+    assert len({found["signature"] for found in kept}) == 2
 
 
 def test_a_kernel_that_is_not_timed_is_only_run(gpu, tmp_path):

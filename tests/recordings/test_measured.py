@@ -68,6 +68,42 @@ def test_record_replaces(tmp_path):
     assert measured.load() == newer
 
 
+def test_kernels_are_added_to_what_is_recorded(tmp_path):
+    of = [{**ENTRY, "name": f"{name} {dsl}", "dsl": dsl} for dsl in ("tilelang", "cute") for name in "ab"]
+    measured.record(write(tmp_path / "results.json", {**GOOD, "entries": of}), "wrong", unsigned=True)
+    where = {**PROVENANCE, "date": "2026-02-01", "versions": {"nvrtc": "13.0.88"}, "bundle": "0" * 64}
+    new = [{**ENTRY, "name": name, "points": 5.0} for name in ("b tilelang", "c tilelang")]
+    more = write(tmp_path / "more.json", {"provenance": where, "entries": new})
+    measured.record(more, "wrong", unsigned=True, add=True)
+    kept = measured.load("wrong")
+    names = ["a tilelang", "b tilelang", "c tilelang", "a cute", "b cute"]
+    assert [entry["name"] for entry in kept["entries"]] == names
+    assert kept["entries"][1]["points"] == 5.0 and "bundle" not in kept["provenance"]
+    assert kept["provenance"]["date"] == "2026-02-01"
+    assert kept["provenance"]["versions"] == {"tilelang": "0.1.15", "nvrtc": "13.0.88"}
+
+
+def test_adding_to_nothing_records(tmp_path):
+    measured.record(write(tmp_path / "results.json", GOOD), unsigned=True, add=True)
+    assert measured.load() == GOOD
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"gpu": "NVIDIA H100"}, "other gpu"),
+        ({"driver": "590"}, "other driver"),
+        ({"versions": {"tilelang": "0.2"}}, "other tilelang"),
+    ],
+)
+def test_what_another_machine_found_is_not_added(change, words, tmp_path):
+    measured.record(write(tmp_path / "results.json", GOOD), unsigned=True)
+    other = write(tmp_path / "other.json", {**GOOD, "provenance": PROVENANCE | change})
+    with pytest.raises(MeasuredError, match=f"cannot be added to ladder.json: {words}"):
+        measured.record(other, unsigned=True, add=True)
+    assert measured.load() == GOOD
+
+
 def test_what_the_course_does_not_know_is_kept(tmp_path):
     more = {"provenance": {**PROVENANCE, "sms": 132}, "entries": [{**ENTRY, "diagnosis": "none"}]}
     measured.record(write(tmp_path / "results.json", more), unsigned=True)

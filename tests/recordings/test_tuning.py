@@ -1,6 +1,7 @@
 """Plans tried on a GPU: the most promising first, each saved at once, none tried twice."""
 
 import json
+import threading
 
 import pytest
 
@@ -92,6 +93,18 @@ def test_a_plan_that_does_not_compile_has_no_time_and_says_why(tmp_path):
     said = []
     found = tune(tmp_path / "tuned.json", Machine(), count=1, compiled=broken, said=said)
     assert "no such tile" in found["entries"][0]["why"] and "no time: " in said[0]
+
+
+def test_the_plans_of_a_shape_compile_side_by_side_and_before_one_is_timed(tmp_path):
+    together, machine = threading.Barrier(2, timeout=10), Machine()
+
+    def waits(factory, dsl, size):
+        assert machine.asked == []
+        together.wait()
+        return compiled(factory, dsl, size)
+
+    tune(tmp_path / "tuned.json", machine, count=2, compiled=waits)
+    assert machine.asked == tuning.candidates(SIZE, 2)
 
 
 def test_times_of_another_gpu_are_not_mixed(tmp_path):
