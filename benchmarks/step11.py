@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from course_utils.artifact import Artifact
-from course_utils.plans import Plan, choose, plans, seconds
+from course_utils.plans import Plan, choose, plans, powered
 from course_utils.recordings import bundle, counters
 from course_utils.run import backends
 
@@ -85,15 +85,15 @@ def points() -> dict[Point, str]:
     def add(dsl: str, size: Size, plan: tuple, mode: str = "burst", order: str = "") -> None:
         name = "{}x{}, cluster {}, {} CTAs, panel {}".format(*plan)
         name = f"{name.rpartition(',')[0]}, {order}" if order else name
-        if plan == choose(*size) and not order:
+        if plan == choose(*size, dsl) and not order:
             name = "chosen: " + name
         found.setdefault((dsl, size, mode, tuple(plan), order), name)
 
     by_work = sorted(SHAPES.values(), key=lambda size: size[0] * size[1] * size[2])
     for size in by_work:  # where the choice is another one than step 10's tile
-        if choose(*size) != Plan():
-            add("cute", size, choose(*size))
-            add("tilelang", size, choose(*size))
+        for dsl in ("cute", "tilelang"):
+            if choose(*size, dsl) != Plan():
+                add(dsl, size, choose(*size, dsl))
     for size in (*RAGGED, OBLONG):
         for plan in _ranking(size)[:4]:
             add("cute", size, plan)
@@ -107,8 +107,8 @@ def points() -> dict[Point, str]:
     for plan in HOT_PLANS:
         add("tilelang", LARGE, plan, "sustained")
     for size in by_work:
-        add("tilelang", size, choose(*size))
-        add("cute", size, choose(*size))
+        for dsl in ("tilelang", "cute"):
+            add(dsl, size, choose(*size, dsl))
     for size in CLOSE:
         for plan in _ranking(size)[:3]:
             add("cute", size, plan)
@@ -118,7 +118,7 @@ def points() -> dict[Point, str]:
 def _ranking(size: Size) -> list[tuple]:
     """The best plan of each tile by the model, the quickest first."""
     best: dict[tuple, tuple] = {}
-    for plan in sorted(plans(), key=lambda plan: seconds(*size, plan)):
+    for plan in sorted(plans(), key=lambda plan: powered(*size, plan)):
         best.setdefault(plan[:2], plan)
     return list(best.values())
 
@@ -167,7 +167,7 @@ def build(path: str) -> None:
                     "artifact": made[key],
                     "plan": plan._asdict(),
                     "order": order,
-                    "model_us": round(seconds(*size, plan) * 1e6, 1),
+                    "model_us": round(powered(*size, plan, dsl) * 1e6, 1),
                 }
             )
             print(f"{index + 1} of {len(wanted)}: {dsl} {size} {name}", flush=True)

@@ -1,17 +1,21 @@
-"""Fit step 11's model to recorded times, by least squares of relative errors.
+"""Fit step 11's two models to recorded times, by least squares of relative errors.
 
-    python benchmarks/step11_fit.py [solutions/measured/step11.json]
+    python benchmarks/step11_fit.py
 
-The model (``course_utils.plans``) is a sum: of a launch, of K tiles, of the turns between tiles of D, and of
-the lines that TMA loads. Each has one factor, which is fitted. A K tile takes what it multiplies, or what L2
-takes to bring it, whichever is longer; bytes a cycle of L2 are tried one by one. Points above ``MOST`` FLOP
-are left out: there the power limit lowers the clock.
+The first (``seconds`` of ``course_utils.plans``, the learner's) is a sum: of a launch, of K tiles, of the
+turns between tiles of D, and of the lines that TMA loads. Each has one factor, which is fitted. A K tile
+takes what it multiplies, or what L2 takes to bring it, whichever is longer; bytes a cycle of L2 are tried one
+by one. Points above ``MOST`` FLOP are left out: there the power limit lowers the clock.
+
+The second (``powered``, which ``choose`` goes by) has energy in it: bytes of L2 and of DRAM take time of
+their own. It is fitted to points of all sizes. What it is worth is said by shapes that it was not fitted to:
+each is held out once. Counters of other kernels say what a byte takes in another way: one launch at the power
+limit is divided into FLOPs, bytes and cycles.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +23,7 @@ import numpy as np
 
 from course_utils import plans
 from course_utils.plans import Plan
+from course_utils.recordings import measured
 
 SPEEDS = range(50, 100)  # of L2, bytes a cycle
 
@@ -42,6 +47,86 @@ def read(path: Path = plans.RECORDED) -> list[Point]:
         if plan and plan[:4] in tiles and 2 * np.prod(size, dtype=float) < plans.MOST:
             found.append(Point(size, plan, entry["timing"]["seconds"], entry["dsl"], entry["name"]))
     return found
+
+
+def read_all() -> list[Point]:
+    """Every recorded point of a tile that the plans have, of all sizes and of `course tune` too."""
+    tiles = {plan[:3] for plan in plans.plans()}
+    found = []
+    for name in ("step11", "tuned"):
+        for entry in measured.load(name)["entries"]:
+            plan = plans.plan_of(entry)
+            if plan and plan[:3] in tiles and plan.num_ctas in plans.CTAS:
+                size, taken = tuple(entry["size"]), entry["timing"]["seconds"]
+                found.append(Point(size, plan, taken, entry["dsl"], entry["name"]))
+    return found
+
+
+def powered_terms(point: Point) -> list[float]:
+    """What the second model's factors multiply: launches, cycles, cycles of TileLang's tall tiles, bytes of
+    L2 and of DRAM, FLOPs above ``MOST``.
+    """
+    size, plan = point.size, point.plan
+    M, N, K = size
+    loaded, fetched = plans.traffic(M, N, K, plan)
+    cycles = terms(size, plan, plans.L2)[1]
+    tall = cycles if (plan.block_M, point.dsl) == (256, "tilelang") else 0.0
+    return [1, cycles, tall, loaded, fetched, max(0.0, 2.0 * M * N * K - plans.MOST)]
+
+
+def fit_powered(points: list[Point]) -> dict[str, float]:
+    """The second model's constants, as ``course_utils.plans`` names them."""
+    seconds = np.array([point.seconds for point in points])
+    matrix = np.array([powered_terms(point) for point in points]) / seconds[:, None]
+    scale = np.abs(matrix).mean(axis=0) + 1e-300
+    factors = np.linalg.lstsq(matrix / scale, np.ones(len(points)), rcond=None)[0] / scale
+    begin, cycle, tall, loaded, fetched, long = map(float, factors)
+    found = {"BEGIN": begin, "BUSY_CLOCK": 1 / cycle, "TALL": tall / cycle}
+    return found | {"L2_BYTE": loaded, "DRAM_BYTE": fetched, "LONG_FLOP": long}
+
+
+def powered(constants: dict[str, float], point: Point) -> float:
+    """The second model's time with these constants."""
+    cycle = 1 / constants["BUSY_CLOCK"]
+    rest = [constants[name] for name in ("L2_BYTE", "DRAM_BYTE", "LONG_FLOP")]
+    factors = [constants["BEGIN"], cycle, constants["TALL"] * cycle, *rest]
+    return float(np.dot(powered_terms(point), factors))
+
+
+def held_out(points: list[Point]) -> np.ndarray:
+    """Each point's relative error by a fit to all other shapes."""
+    fits = {size: fit_powered([p for p in points if p.size != size]) for size in {p.size for p in points}}
+    return np.array([powered(fits[point.size], point) / point.seconds - 1 for point in points])
+
+
+def within(points: list[Point], errors: np.ndarray) -> float:
+    """Root mean square of errors about those of their shape and DSL: all that a choice can suffer from."""
+    groups: dict[tuple, list[float]] = {}
+    for point, error in zip(points, errors, strict=True):
+        groups.setdefault((point.size, point.dsl), []).append(float(np.log1p(error)))
+    return float(np.sqrt(np.mean([(e - np.mean(some)) ** 2 for some in groups.values() for e in some])))
+
+
+def counted() -> tuple[np.ndarray, float]:
+    """Picojoules of a FLOP, of a byte of L2 and of DRAM, and of an SM's cycle, by the counters of launches
+    that keep tensor cores busy, each of which has 700 W; and how far off they are.
+    """
+    rows, times = [], []
+    for entry in measured.load("counters")["entries"]:
+        for launch in entry["launches"]:
+            c = launch["counters"]
+            if max(launch["size"]) >= 4096 and c["tensor_active"] > 0.75:
+                dram = c["dram_read_bytes"] + c["dram_write_bytes"]
+                cycles = c["cycles"] * plans.SM_COUNT
+                rows.append([2.0 * np.prod(launch["size"], dtype=float), c["l2_bytes"], dram, cycles])
+                times.append(c["seconds"])
+    matrix = np.array(rows) / np.array(times)[:, None]
+    factors = np.linalg.lstsq(matrix, np.ones(len(times)), rcond=None)[0]
+    return factors * 700e12, _rms(matrix @ factors - 1)
+
+
+def _rms(errors: np.ndarray) -> float:
+    return float(np.sqrt((errors**2).mean()))
 
 
 def terms(size: tuple[int, int, int], plan: Plan, l2: float) -> list[float]:
@@ -70,17 +155,36 @@ def fit(points: list[Point]) -> tuple[dict[str, float], np.ndarray]:
     return {**found, "L2": float(l2)}, errors
 
 
-def main(paths: list[str]) -> None:
-    points = read(Path(paths[0]) if paths else plans.RECORDED)
+def main() -> None:
+    points = read()
     constants, errors = fit(points)
     for name, value in constants.items():
-        print(f"{name:8} {value:.3g}")
-    off = float(np.sqrt((errors**2).mean()))
-    print(f"{len(points)} points, {off:.1%} off by root mean square, {abs(errors).max():.1%} at most:")
+        print(f"{name:10} {value:.3g}")
+    print(
+        f"{len(points)} points, {_rms(errors):.1%} off by root mean square, {abs(errors).max():.1%} at most:"
+    )
     for index in np.argsort(-abs(errors))[:10]:
         point = points[index]
         print(f"{errors[index]:+.1%}", *point.size, tuple(point.plan), point.dsl, point.name)
+    points = read_all()
+    constants = fit_powered(points)
+    print()
+    for name, value in constants.items():
+        print(f"{name:10} {value:.3g}")
+    models = {
+        "the first model": np.array([plans.seconds(*p.size, p.plan) / p.seconds - 1 for p in points]),
+        "the second": np.array([powered(constants, p) / p.seconds - 1 for p in points]),
+        "the second, each shape held out": held_out(points),
+    }
+    for name, errors in models.items():
+        print(
+            f"{name}: {len(points)} points, {_rms(errors):.2%} off, {abs(errors).max():.1%} at most; "
+            f"{within(points, errors):.2%} between plans of one shape"
+        )
+    factors, off = counted()
+    words = "pJ a FLOP, {:.1f} a byte of L2, {:.1f} of DRAM, {:.0f} a cycle of an SM"
+    print(f"counters: {factors[0]:.2f} {words.format(*factors[1:])}; {off:.1%} off")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -5,7 +5,17 @@ import json
 import pytest
 
 from course_utils.artifact import SM_COUNT
-from course_utils.plans import Plan, choose, plan_of, plans, recorded, require_addressable, seconds
+from course_utils.plans import (
+    Plan,
+    choose,
+    plan_of,
+    plans,
+    powered,
+    recorded,
+    require_addressable,
+    seconds,
+    traffic,
+)
 
 NEW = {"block_M": 128, "block_N": 240, "cluster": 2, "num_ctas": 132, "panel": 8}
 OLD = {"block_M": 128, "block_N": 256, "cluster_M": 1, "num_ctas": 128, "panel": 4, "overlap": True}
@@ -57,6 +67,20 @@ def test_one_k_tile_more_or_one_wave_more_takes_longer():
 @pytest.mark.parametrize("size", [(1, 8, 8), (2, 100_000, 8), (100_000, 8, 8), (8, 8, 100_000)])
 def test_there_is_a_plan_for_any_size(size):
     assert choose(*size) in plans()
+
+
+def test_a_byte_takes_time_wherever_it_comes_in_time():
+    size = (16384, 16384, 16384)
+    narrow, wide = Plan(128, 128), Plan(128, 256)
+    assert traffic(*size, narrow)[0] > 1.2 * traffic(*size, wide)[0]
+    low, square = Plan(panel=1), Plan(panel=8)
+    assert traffic(*size, low)[1] > 1.5 * traffic(*size, square)[1]
+    assert powered(*size, low) > powered(*size, square)
+    assert traffic(*size, square) == traffic(*size, square._replace(cluster=1, panel=16))
+
+
+def test_a_matrix_is_fetched_once_at_least():
+    assert traffic(128, 256, 64, Plan())[1] == 2 * (128 * 64 + 256 * 64 + 128 * 256)
 
 
 def test_old_and_new_entries_are_read():

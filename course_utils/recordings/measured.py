@@ -41,7 +41,8 @@ def ladder() -> dict:
     also, peers = [], []
     if not any(entry["step"] == "step11" for entry in found["entries"]):
         chosen = load("step11")
-        entries = [_rung(dsl, chosen["entries"]) for dsl in steps.DSL_NAMES]
+        tried = chosen["entries"] + load("tuned")["entries"]
+        entries = [_rung(dsl, tried) for dsl in steps.DSL_NAMES]
         found["entries"] += [entry for entry in entries if entry["timings"]]
         also += [_where("step 11", chosen)] if any(entry["timings"] for entry in entries) else []
     for path in sorted(FOLDER.glob("peers*.json")):
@@ -54,14 +55,18 @@ def ladder() -> dict:
 
 def _rung(dsl: str, entries: list[dict]) -> dict:
     """The chosen plans' timings as an entry of the ladder: those of the kernel that the course has now, whose
-    plans name one ``cluster``.
+    plans name one ``cluster``. Where the panel was not timed, one with another panel counts.
     """
-    timings = [
-        entry["timing"]
-        for entry in entries
-        if entry["dsl"] == dsl and entry["timing"] and not entry.get("order")
-        if entry["plan"] == plans.choose(*entry["size"])._asdict()
-    ]
+    found: dict[tuple, dict] = {}
+    for entry in entries:
+        if entry["dsl"] != dsl or not entry["timing"] or entry.get("order"):
+            continue
+        wanted = plans.choose(*entry["size"], dsl)._asdict()
+        other = [field for field, value in wanted.items() if entry["plan"].get(field) != value]
+        key = entry["mode"], tuple(entry["size"])
+        if not other or other == ["panel"] and key not in found:
+            found[key] = entry["timing"]
+    timings = list(found.values())
     return {"name": f"step11 {dsl}", "step": "step11", "dsl": dsl, "checks": [], "timings": timings}
 
 

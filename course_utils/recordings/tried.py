@@ -80,13 +80,14 @@ def load() -> Recorded:
 
 def chosen(points: list[Point]) -> dict[tuple[str, Size], Point]:
     """(DSL, size) to the point, burst, of the plan that ``choose`` takes there. Where that is not recorded,
-    the newest that an earlier chooser took, or else step 10's tile.
+    the same with another panel, the newest that an earlier chooser took, or else step 10's tile.
     """
     plain = [point for point in points if point.mode == "burst" and is_plain(point)]
     ranked = [
         [p for p in plain if (p.plan, p.rest) == (Plan(), Rest())],
         [p for p in plain if p.name.startswith("chosen")],
-        [p for p in plain if p.plan == choose(*p.size) and not p.rest.narrow],
+        [p for p in plain if p.plan[:4] == choose(*p.size, p.dsl)[:4] and not p.rest.narrow],
+        [p for p in plain if p.plan == choose(*p.size, p.dsl) and not p.rest.narrow],
     ]
     return {(point.dsl, point.size): point for some in ranked for point in some}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from course_utils.artifact import Artifact
 from course_utils.compile.errors import CompileError
-from course_utils.plans import Plan, plan_of, plans, seconds
+from course_utils.plans import Plan, plan_of, plans, powered
 from course_utils.recordings import model
 from course_utils.recordings.bundle import provenance
 from course_utils.recordings.model import MeasuredError, Tuned
@@ -21,9 +21,9 @@ Size = tuple[int, int, int]
 Compile = Callable[[Callable, str, Size], Artifact]
 
 
-def candidates(size: Size, count: int) -> list[Plan]:
+def candidates(size: Size, count: int, dsl: str = "cute") -> list[Plan]:
     """The plans that are the quickest by the model, the best first."""
-    return sorted(plans(), key=lambda plan: seconds(*size, plan))[:count]
+    return sorted(plans(), key=lambda plan: powered(*size, plan, dsl))[:count]
 
 
 def started(path: Path, device: dict) -> dict:
@@ -66,7 +66,7 @@ def tune(
     for size in shapes:
         wanted = [
             point
-            for plan in candidates(size, count)
+            for plan in candidates(size, count, dsl)
             if _key(point := _point(dsl, size, plan, kernel)) not in have
         ]
         made = _compiled(factory, dsl, size, wanted, compile_kernel)
@@ -97,7 +97,7 @@ def _point(dsl: str, size: Size, plan: Plan, kernel: str) -> dict:
         "mode": "burst",
         "plan": plan._asdict(),
         "kernel": kernel,
-        "model_us": round(seconds(*size, plan) * 1e6, 1),
+        "model_us": round(powered(*size, plan, dsl) * 1e6, 1),
     }
 
 

@@ -4,8 +4,10 @@ import json
 
 import pytest
 
+from benchmarks import step11_fit
+from course_utils import plans
 from course_utils.figures.moving import waves
-from course_utils.plans import Plan
+from course_utils.plans import Plan, choose
 from course_utils.recordings import measured, tried
 from tests.notebooks.test_reasons import CUBES, LARGE, OBLONG, SMALL, grows, launch, read
 
@@ -94,3 +96,30 @@ def test_where_a_line_is_long_step_10s_last_wave_was_nearly_empty(dsl):
         if gain > 1.08:
             made = waves.count(*size[:2], 128, 256, 2)
             assert made["idle"] / made["places"] > 0.1 or any(side % 256 for side in size[:2])
+
+
+def test_at_16384_what_loads_less_for_each_flop_is_past_cublas():
+    timed = {p.plan[:3]: p.ratio for p in tried.load().points if (p.dsl, p.size[0]) == ("cute", 16384)}
+    assert timed[256, 192, 1] == pytest.approx(1.018, abs=5e-4)
+    best = max(
+        p.ratio
+        for p in tried.load().points
+        if (p.dsl, p.size[0], p.plan[:4]) == ("cute", 16384, (128, 256, 2, 132)) and p.rest.order == ""
+        if p.plan.panel == 8
+    )
+    assert best == pytest.approx(0.965, abs=5e-4)
+    assert choose(16384, 16384, 16384)[:3] == (256, 192, 1)
+
+
+def test_counters_and_times_agree_on_a_byte():
+    factors, _ = step11_fit.counted()
+    assert [round(one) for one in factors[1:3]] == [11, 32]
+    assert [round(700e12 * one) for one in (plans.L2_BYTE, plans.DRAM_BYTE)] == [8, 40]
+    points = step11_fit.read_all()
+    large = [2.0 * p.size[0] * p.size[1] * p.size[2] >= plans.MOST for p in points]
+    off = step11_fit.held_out(points)
+    first = [plans.seconds(*p.size, p.plan) / p.seconds - 1 for p in points]
+    for wanted, side in ((True, (0.02, 0.05)), (False, (0.02, 0.02))):
+        for errors, about in zip((off, first), side, strict=True):
+            some = [error**2 for error, one in zip(errors, large, strict=True) if one == wanted]
+            assert (sum(some) / len(some)) ** 0.5 == pytest.approx(about, abs=0.005)
