@@ -103,7 +103,8 @@ def run(
     device, reason = backends.find_gpu()
     if device is None:
         raise RuntimeError(reason)
-    gpu, entries = Gpu(time_limit), []
+    gpu = Gpu(time_limit)
+    entries: list[dict] = []
     with zipfile.ZipFile(path) as archive:
         manifest = json.loads(archive.read("manifest.json"))
         where = provenance(device, {k["dsl"]: k["versions"] for k in manifest})
