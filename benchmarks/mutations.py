@@ -48,7 +48,10 @@ KNOWN_BY = {
     + ("test_emulator_findings", "test_emulator_tma"),
     "grading": ("test_gemm", "test_conditions", "test_steps") + ("test_checker", "test_cases", "test_trial"),
 }
-NO_END = "no end"
+NO_END, NO_NAMES = "no end", "pytest itself"
+EXCUSED = (
+    20  # tests of the first round at most may fail without any fault, for want of a package or a sandbox
+)
 LONG = re.compile(r"test_(notebooks|browser|readme)\.py$")
 
 
@@ -531,7 +534,7 @@ class Copy:
         if run.returncode in (0, 5):  # 5: none of these files has a test that was asked for
             return [], ""
         names = re.findall(r"^(?:FAILED|ERROR) (\S+(?: [^-].*?)?)(?: - .*)?$", output, re.M)
-        return list(dict.fromkeys(names)) or ["pytest itself"], output[-1500:]
+        return list(dict.fromkeys(names)) or [NO_NAMES], output[-1500:]
 
     def files(self, known_by: tuple[str, ...]) -> list[Path]:
         """The test files that know these parts, best first."""
@@ -563,13 +566,14 @@ class Outcome:
         return f"{self.state:11}  {self.mutation.name:55}  {self.noticed_by or self.error or self.place}"
 
 
-def first_round(copies: queue.Queue, mutation: Mutation, limit: float) -> Outcome:
-    """One fault under the quick tests that know its part."""
+def first_round(copies: queue.Queue, mutation: Mutation, limit: float, excused: list[str]) -> Outcome:
+    """One fault under the quick tests that know its part, but for those that are ``excused``."""
     copy, outcome, start = copies.get(), Outcome(mutation), time.monotonic()
     try:
         outcome.place = copy.plant(mutation)
-        files = copy.files(mutation.known_by)
-        outcome.heard(*copy.tests(*files, "-x", "-m", "not slow", limit=limit))
+        files = [path for path in copy.files(mutation.known_by) if str(path) not in excused]
+        without = [f"--deselect={name}" for name in excused]
+        outcome.heard(*copy.tests(*files, *without, "-x", "-m", "not slow", limit=limit))
     except NotOnce as error:
         outcome.error = str(error)
     finally:
@@ -671,17 +675,19 @@ def main() -> int:
         if arguments.list:
             return listed(jobs[0], chosen)
         files = jobs[0].files(tuple(KNOWN_BY))
-        noticed, words = jobs[0].tests(*files, "-m", "not slow", limit=900, processes=arguments.jobs)
-        if noticed:
-            print(f"the tests fail without any fault: {noticed[0]}\n{words}", file=sys.stderr)
+        excused, words = jobs[0].tests(*files, "-m", "not slow", limit=900, processes=arguments.jobs)
+        if len(excused) > EXCUSED or excused in ([NO_END], [NO_NAMES]):
+            print(f"the tests fail without any fault: {excused[0]}\n{words}", file=sys.stderr)
             return 1
+        for name in excused:
+            print(f"fails without any fault, and counts for none: {name}")
         print(
-            f"without a fault the tests of the first round pass ({time.monotonic() - start:.0f} s)",
+            f"without a fault the tests of the first round have run ({time.monotonic() - start:.0f} s)",
             flush=True,
         )
         copies = queue_of(jobs)
         with ThreadPoolExecutor(len(jobs)) as pool:
-            outcomes = list(pool.map(lambda m: first_round(copies, m, arguments.limit), chosen))
+            outcomes = list(pool.map(lambda m: first_round(copies, m, arguments.limit, excused), chosen))
         if not arguments.quick:
             if left := [o for o in outcomes if o.state == "SURVIVED"]:
                 second_round(jobs, left, arguments.suite_limit)

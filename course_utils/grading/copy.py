@@ -21,7 +21,7 @@ from course_utils.grading.verdict import (
 )
 from course_utils.ptx import paths, receipts
 from course_utils.run import backends
-from course_utils.run.backends import TIME_LIMIT, Backend, Launch
+from course_utils.run.backends import TIME_LIMIT, Backend, Emulator, Launch
 from course_utils.run.protocol import Answer
 
 
@@ -60,8 +60,12 @@ def check_copy(
     going = Going(wanted, dsl, machine.name, told)
     try:
         answered = machine.run(_launches(wanted, copy, dsl, printed, going), going.hears)
-        verdict = going.closed(judge(wanted, dsl, machine, answered, source_of(copy)))
-        return replace(verdict, printed=printed[0])
+        verdict = judge(wanted, dsl, machine, answered, source_of(copy))
+        if isinstance(machine, Emulator) and machine.gpu and verdict.checks[-1].passed is not False:
+            going.works("results", "running on the GPU")
+            on_gpu = machine.gpu.run([launch for launch, _ in answered])
+            verdict = together(wanted, verdict, machine.gpu, on_gpu)
+        return replace(going.closed(verdict), printed=printed[0])
     except CompileError as error:
         if places := open_places(copy):
             return still_open(wanted, dsl, machine.name, places)
@@ -100,7 +104,7 @@ def together(
     """The ``verdict`` on a copy that is right where it was emulated, with what a GPU, ``machine``, says."""
     *parts, emulated = verdict.checks
     results = _results(case, machine, answered)
-    if results.passed:
+    if results.passed and emulated.passed:
         results = replace(emulated, detail=f"{emulated.detail}; on the GPU {results.detail}")
     whole = Verdict.of(case.id, verdict.dsl, machine.name, [*parts, results], receipt=verdict.receipt)
     return replace(whole, printed=verdict.printed, output=verdict.output)

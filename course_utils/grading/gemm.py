@@ -30,7 +30,7 @@ from course_utils.problems import PROBLEMS
 from course_utils.ptx import added, receipts
 from course_utils.ptx.receipts import Receipt
 from course_utils.run import backends
-from course_utils.run.backends import TIME_LIMIT, Backend, Launch
+from course_utils.run.backends import TIME_LIMIT, Backend, Emulator, Gpu, Launch
 from course_utils.run.protocol import Answer
 
 UNSTEADY = 0.1  # spread of the paired ratios between their quartiles; an idle H200 stays within 0.02
@@ -49,8 +49,9 @@ def check_gemm(
 ) -> Verdict:
     """Check one step: ``factory(M, N, K)`` returns the kernel. Every part is tried, the verdict never raises.
 
-    ``backend`` is ``"gpu"``, ``"emulator"`` (results from the CPU, no speed), ``"compile"`` (no results
-    either), ``"auto"``: the GPU where there is a Hopper one, else the emulator; or a backend itself.
+    ``backend`` is ``"gpu"`` (results and speed, not the order of what ran), ``"emulator"`` (all but speed),
+    ``"compile"`` (no results either), ``"auto"``: the emulator, and after it the GPU where there is a Hopper
+    one; or a backend itself.
     ``time_limit`` is seconds for a single run on the GPU. ``told`` gets what is known so far, as a Verdict,
     from before the first compile on. Raises nothing; a wrong argument is a verdict too.
     """
@@ -69,12 +70,11 @@ def check_gemm(
     going = Going(wanted, dsl, machine.name, told)
     try:
         answered = machine.run(_launches(wanted, factory, dsl, machine, printed, going), going.hears)
-        timed = []
-        if wanted.speed_floor and not machine.lacks:
-            size = wanted.timed_sizes[0]
-            going.works("speed", f"compiling {_words_of(size)}")
-            timed.append((compile_factory(factory, dsl, size, wanted.problem), "burst"))
+        after = machine.gpu if isinstance(machine, Emulator) else None
+        timed = [] if after or machine.lacks else _to_time(wanted, factory, dsl, going)
         verdict = judge(wanted, dsl, machine, answered, timed, going)
+        if after and next(part for part in verdict.checks if part.name == "results").passed is not False:
+            verdict = _on_the_gpu(wanted, verdict, factory, after, going)
         return replace(going.closed(verdict), printed=printed[0])
     except CompileError as error:
         if places := open_places(factory):
@@ -83,6 +83,29 @@ def check_gemm(
         return replace(going.closed(verdict), printed=error.printed)
     except Exception as error:
         return itself_failed(step, dsl, machine.name, error)
+
+
+def _to_time(step: Step, factory: object, dsl: str, going: Going) -> Timed:
+    if not step.speed_floor:
+        return []
+    size = step.timed_sizes[0]
+    going.works("speed", f"compiling {_words_of(size)}")
+    return [(compile_factory(factory, dsl, size, step.problem), "burst")]
+
+
+def _on_the_gpu(step: Step, verdict: Verdict, factory: object, gpu: Gpu, going: Going) -> Verdict:
+    """The emulator's ``verdict``, with what the GPU says at sizes of its own. Raises CompileError."""
+    going.works("results", "compiling for the GPU")
+    made = compile_sizes(factory, verdict.dsl, step.check_sizes, step.problem)
+    launches = [
+        Launch(size, compiled.artifact, step.problem)
+        for size, compiled in zip(step.check_sizes, made, strict=True)
+    ]
+    going.works("results", "running on the GPU")
+    results = _results(step, gpu, gpu.run(launches))
+    timed = _to_time(step, factory, verdict.dsl, going) if results.passed else []
+    speed, timing = _speed(step, gpu, results.passed, timed, going)
+    return _joined(step, verdict, gpu, results, speed, timing)
 
 
 def _launches(
@@ -165,14 +188,24 @@ def together(step: Step, verdict: Verdict, machine: Backend, answered: Answered)
     """The ``verdict`` on a kernel that is right where it was emulated, with what a GPU, ``machine``, says of
     it: results are right where both say so. Speed is of the launch that was timed, where there is one.
     """
-    *parts, emulated, speed = verdict.checks
     results = _results(step, machine, answered)
     timing = [answer.timing for _, answer in answered if answer.timing]
+    speed = verdict.checks[-1]
     if not results.passed:
         speed = _untimed(step)
     elif timing:
         speed = _rate(step, timing[0])
-    if results.passed:
+    return _joined(step, verdict, machine, results, speed, timing)
+
+
+def _joined(
+    step: Step, verdict: Verdict, machine: Backend, results: Part, speed: Part, timing: list[dict]
+) -> Verdict:
+    """The emulator's ``verdict``, with a GPU's results and speed. What was emulated and right gives its
+    points where the GPU agrees; what was not emulated in its time is the GPU's to say.
+    """
+    *parts, emulated, _ = verdict.checks
+    if results.passed and emulated.passed:
         results = replace(emulated, detail=f"{emulated.detail}; on the GPU {results.detail}")
     parts += [results, speed]
     whole = Verdict.of(step.id, verdict.dsl, machine.name, parts, step.whole, timing, verdict.receipt)

@@ -119,7 +119,8 @@ class Emulator:
 
     ``schedules`` are the seeds of its schedules, ``seed`` is that of the inputs, None for any. ``signs`` is
     the seed of those by which its ``wgmma`` multiplies operands; None for a tensor core as it is. ``figure``:
-    what is found comes with what a figure plays.
+    what is found comes with what a figure plays. ``gpu`` is asked by a check after it, of a kernel that it
+    does not find wrong.
     """
 
     name = "emulator"
@@ -131,9 +132,10 @@ class Emulator:
         seed: int | None = None,
         signs: int | None = None,
         figure: bool = False,
+        gpu: Gpu | None = None,
     ) -> None:
         self.lacks, self.schedules, self.seed, self.signs = lacks, schedules, seed, signs
-        self.figure = figure
+        self.figure, self.gpu = figure, gpu
 
     def run(self, launches: Iterable[Launch], heard: Heard = _ignored) -> list[tuple[Launch, Answer]]:
         warm_up(self.name)
@@ -224,7 +226,8 @@ class Compiler:
 
 
 def choose(name: str | Backend, time_limit: float = TIME_LIMIT) -> Backend:
-    """The backend of this name; "auto" is the GPU where there is a Hopper one, else the emulator.
+    """The backend of this name; "auto" is the emulator, and after it the GPU where there is a Hopper one: the
+    emulator alone sees order, races and whose line it is, the GPU alone has a clock.
 
     Where "gpu" is asked for and there is none, kernels are only compiled. A backend is its own answer. Raises
     ValueError for anything else.
@@ -238,9 +241,10 @@ def choose(name: str | Backend, time_limit: float = TIME_LIMIT) -> Backend:
     if name == "compile":
         return Compiler()
     device, reason = find_gpu()
-    if device is not None:
-        return Gpu(time_limit)
-    return Compiler(reason) if name == "gpu" else Emulator(NO_GPU, figure=True)
+    gpu = None if device is None else Gpu(time_limit)
+    if name == "gpu":
+        return gpu or Compiler(reason)
+    return Emulator("" if gpu else NO_GPU, figure=True, gpu=gpu)
 
 
 def warm_up(name: str = "auto") -> None:
@@ -249,9 +253,9 @@ def warm_up(name: str = "auto") -> None:
     Raises nothing: where a process cannot start, the request says so.
     """
     with contextlib.suppress(OSError):
-        if name == "emulator" or name == "auto" and not _driver():
+        if name in ("auto", "emulator"):
             client.worker(client.EMULATOR).start()
-        elif name in ("auto", "gpu"):
+        if name == "gpu" or name == "auto" and _driver():
             client.worker(client.GPU).start()
 
 

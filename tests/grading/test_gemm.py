@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -646,9 +646,50 @@ def gpu(monkeypatch, offline):
     def check(runs=(RIGHT,), timings=(FAST,), step="step05", **options):
         worker = FakeWorker(runs, [timed(run) for run in timings])
         monkeypatch.setattr(client, "worker", lambda _: worker)
-        return check_gemm(step, step, **options), worker
+        return check_gemm(step, step, **{"backend": "gpu"} | options), worker
 
     return check
+
+
+@pytest.fixture
+def both(monkeypatch, offline):
+    """Checks a step by "auto" where there is a GPU: what the emulator's process says, and what the GPU's."""
+    monkeypatch.setattr(backends, "find_gpu", lambda: (DEVICE, ""))
+
+    def check(emulated, runs=(RIGHT,), timings=(FAST,), step="step05"):
+        gpu = FakeWorker(runs, [timed(run) for run in timings])
+        workers = {client.GPU: gpu, client.EMULATOR: FakeWorker([asdict(one) for one in emulated])}
+        monkeypatch.setattr(client, "worker", workers.get)
+        return check_gemm(step, step), gpu
+
+    return check
+
+
+def test_where_there_is_a_gpu_the_emulator_judges_order_and_the_gpu_speed(both):
+    verdict, gpu = both([EMULATED_RIGHT])
+    assert verdict.passed and (verdict.points, verdict.backend) == (10, "gpu")
+    results = parts(verdict)["results"].detail
+    assert "emulated: right at 3 sizes" in results and f"on the GPU right at {len(SIZES)} sizes" in results
+    assert (gpu.count("run"), gpu.count("burst"), verdict.timing) == (len(SIZES), 1, (FAST,))
+
+
+def test_what_the_emulator_finds_wrong_never_reaches_the_gpu(both):
+    verdict, gpu = both([RACE])
+    assert verdict.backend == "emulator" and passed(verdict)["results"] is False
+    assert verdict.card.text == RACE.diagnosis and not gpu.asked
+    assert parts(verdict)["speed"].state == "not reached"
+
+
+def test_what_only_the_gpu_finds_wrong_is_wrong(both):
+    verdict, gpu = both([EMULATED_RIGHT], [WRONG])
+    assert verdict.backend == "gpu" and passed(verdict)["results"] is False
+    assert verdict.card.text == WRONG["diagnosis"] and gpu.count("burst") == 0
+
+
+def test_what_was_not_emulated_is_the_gpus_to_say(both):
+    verdict, gpu = both([UNKNOWN])
+    assert verdict.passed and verdict.points == 10
+    assert parts(verdict)["results"].detail.startswith(f"right at {len(SIZES)} sizes")
 
 
 def test_right_and_fast_gets_all_points(gpu):
