@@ -170,6 +170,9 @@ def run() -> int:
                     continue
                 chosen = [e for e in right if e["dsl"] == dsl and _words(size) in e["artifacts"]]
                 chosen = [e for e in chosen if mode == "burst" or e["name"] in HOT]
+                if UNCHANGED not in [e["name"] for e in chosen]:
+                    print(f"step 11 itself is not right: {mode} {_words(size)} {dsl}", file=sys.stderr)
+                    continue
                 _time(archive, chosen, mode, size, recording)
                 print(f"{time.monotonic() - begin:4.0f} s", flush=True)
     return 0

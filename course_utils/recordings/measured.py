@@ -12,7 +12,7 @@ from course_utils.recordings.model import MeasuredError, read, write
 
 COUNTERS = "counters"
 # recordings of other forms than the ladder's
-FORMS = {COUNTERS: model.Counters, "step11": model.Tuned, "peers": model.Peers}
+FORMS = {COUNTERS: model.Counters, "step11": model.Tuned, "candidates": model.Alone, "peers": model.Peers}
 FOLDER = Path(__file__).parents[2] / "solutions" / "measured"
 
 
