@@ -152,8 +152,8 @@ WHYS = {
     "128 x 256, 132 CTAs, the last wave split along K": "its tiles are shared by all clusters, and the two "
     "CTAs of each add up their halves of K: half a wave is saved, an exchange is paid",
     "tensor maps are prefetched": "the first load does not wait for its map",
-    "all that may win": "stages written out, the last tile through A's ring, and stmatrix or prefetched maps, "
-    "which one DSL has and the other lacks",
+    "all that may win": "stages written out, the last tile through A's ring, and what one DSL lacks of "
+    "stmatrix and prefetched maps",
 }
 
 
