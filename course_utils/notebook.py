@@ -527,7 +527,7 @@ def tried() -> None:
         from course_utils.figures import candidates
 
         recorded = recordings.load()
-        head, rows = candidates.table(recorded)
+        head, rows = candidates.table(recorded, recordings.changes())
         if not rows:
             place.shows(_paragraph("No plans are recorded yet."))
             return

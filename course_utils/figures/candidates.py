@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import html
 from collections import Counter
+from collections.abc import Sequence
 from math import prod
 from typing import NamedTuple
 
 from course_utils.grading.steps import DSL_NAMES
 from course_utils.plans import Plan
-from course_utils.recordings.tried import Point, Recorded, Rest, Size
+from course_utils.recordings.tried import Changed, Point, Recorded, Rest, Size
 
 NOISE = 0.005  # of a share of cuBLAS: two runs of one kernel differ by that
 FEWEST = 3  # candidates at a size, for it to be a column of its own
@@ -134,6 +135,25 @@ TRIED = (
     Candidate("128 x 160, 132 CTAs", _TILE, Plan(128, 160, num_ctas=132)),
 )
 Place = tuple[Size, str]  # a size and a mode
+# why, of what benchmarks/step11_edits.py changes
+WHYS = {
+    "waits that spin": "in both DSLs a wait is a try_wait with a time hint, which suspends: here it is not",
+    "waits without a time hint": "try_wait suspends all the same, for as long as the hardware likes",
+    "one lane of a warp polls": "a warp's lanes poll by one instruction, whether one or all",
+    "one warp of a consumer polls": "the others wait at a named barrier, which is one more for each K tile",
+    "idle producer warps stay to the end": "they poll the cluster's barrier until the CTA ends (not counted)",
+    "the ring's stages written out": "a stage is a constant: fewer instructions for a K tile (not counted)",
+    "the last tile leaves through A's ring": "its chunks leave at once: they wait for no buffer",
+    "D by stmatrix": "the solution stores two numbers at a time",
+    "L2 asked for 256 bytes": "two lines where one is asked for: both are needed",
+    "L2 asked for no more than it must": "the lines come anyway, with the rows that follow",
+    "128 x 256, 132 CTAs": "the widest tile, whose last wave is not half full there",
+    "128 x 256, 132 CTAs, the last wave split along K": "its tiles are shared by all clusters, and the two "
+    "CTAs of each add up their halves of K: half a wave is saved, an exchange is paid",
+    "tensor maps are prefetched": "the first load does not wait for its map",
+    "all that may win": "stages written out, the last tile through A's ring, and what one DSL lacks of "
+    "stmatrix and prefetched maps",
+}
 
 
 def markup(head: list[str], rows: list[list[str]]) -> str:
@@ -153,34 +173,50 @@ def _line(tag: str, cells: list[str], style: str) -> str:
     return f"<tr>{inside}</tr>"
 
 
-def table(recorded: Recorded) -> tuple[list[str], list[list[str]]]:
+class Row(NamedTuple):
+    """A candidate in one DSL: what it gains at the places where it was timed, none where it cannot be."""
+
+    words: str
+    dsl: str
+    gains: dict[Place, float]
+    why: str
+
+
+def table(recorded: Recorded, changes: Sequence[Changed] = ()) -> tuple[list[str], list[list[str]]]:
     """The head, and a row for each candidate and DSL that is recorded beside what it differs from: by how
-    much its share of cuBLAS grows at each size, what that comes to, and why.
+    much its share of cuBLAS grows at each size, what that comes to, and why. Of ``changes``, which were
+    timed in turns with step 11, it is how much quicker they are.
     """
+    rows = _plans(recorded) + [
+        Row(one.words, one.dsl, one.gains, one.why or WHYS.get(one.words, "")) for one in changes
+    ]
+    often = Counter(place for place, _ in {(at, row.words) for row in rows for at in row.gains})
+    kept = {at for at, count in often.items() if count >= FEWEST or at[1] == "sustained"}
+    places = sorted(kept, key=lambda at: (prod(at[0]), at[1]))
+    head = ["tried", "DSL", *map(_place, places), "so it", "why"]
+    return head, [
+        [
+            *(row.words, DSL_NAMES[row.dsl]),
+            *(f"{row.gains[at]:+.1%}" if at in row.gains else "" for at in places),
+            *(outcome([row.gains[at] for at in places if at in row.gains]), row.why),
+        ]
+        for row in rows
+        if kept & set(row.gains) or not row.gains
+    ]
+
+
+def _plans(recorded: Recorded) -> list[Row]:
+    """Those of ``TRIED`` that are recorded beside what they differ from."""
     ratios: dict[tuple, dict[int, float]] = {}  # by run
     for p in recorded.points:
         ratios.setdefault((p.dsl, p.size, p.mode, p.plan, p.rest), {})[p.run] = p.ratio
-    found = []
-    for one in TRIED:
-        for dsl in DSL_NAMES:
-            gains = _gains(one, dsl, recorded.points, ratios)
-            if gains:
-                found.append((one, dsl, gains))
-    often = Counter(place for place, _ in {(at, one) for one, _, gains in found for at in gains})
-    kept = {at for at, count in often.items() if count >= FEWEST or at[1] == "sustained"}
-    places = sorted(kept, key=lambda at: (prod(at[0]), at[1]))
-    found = [(one, dsl, gains) for one, dsl, gains in found if kept & set(gains)]
-    head = ["tried", "DSL", *map(_place, places), "so it", "why"]
     counts = {"fours": recorded.at_once.get(4, "few"), "eights": recorded.at_once.get(8, "few")}
-    rows = [
-        [
-            *(one.words, DSL_NAMES[dsl]),
-            *(f"{gains[place]:+.1%}" if place in gains else "" for place in places),
-            *(outcome([gains[at] for at in places if at in gains]), one.why.format(**counts)),
-        ]
-        for one, dsl, gains in found
+    found = [
+        Row(one.words, dsl, _gains(one, dsl, recorded.points, ratios), one.why.format(**counts))
+        for one in TRIED
+        for dsl in DSL_NAMES
     ]
-    return head, rows
+    return [row for row in found if row.gains]
 
 
 def _gains(one: Candidate, dsl: str, points: list[Point], ratios: dict) -> dict[Place, float]:
@@ -198,7 +234,9 @@ def _gains(one: Candidate, dsl: str, points: list[Point], ratios: dict) -> dict[
 
 
 def outcome(gains: list[float]) -> str:
-    """In a word or two; a gain or a loss within ``NOISE`` is none."""
+    """In a word or two; a gain or a loss within ``NOISE`` is none, and without any it was not timed."""
+    if not gains:
+        return "not timed"
     won, lost = max(gains) > NOISE, min(gains) < -NOISE
     if won and lost:
         return "wins here, loses there"

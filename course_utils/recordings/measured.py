@@ -12,7 +12,13 @@ from course_utils.recordings.model import MeasuredError, read, write
 
 COUNTERS = "counters"
 # recordings of other forms than the ladder's
-FORMS = {COUNTERS: model.Counters, "step11": model.Tuned, "tuned": model.Tuned, "peers": model.Peers}
+FORMS = {
+    COUNTERS: model.Counters,
+    "step11": model.Tuned,
+    "tuned": model.Tuned,
+    "candidates": model.Alone,
+    "peers": model.Peers,
+}
 SAME = ("gpu", "driver", "torch", "cublas_cuda")  # of what stands in one file
 FOLDER = Path(__file__).parents[2] / "solutions" / "measured"
 

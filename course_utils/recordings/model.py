@@ -154,6 +154,33 @@ class Tuned(msgspec.Struct, frozen=True):
     entries: list[Point]
 
 
+class Beside(msgspec.Struct, frozen=True):
+    """Step 11's time over a change's, in turns: the median of the pairs, and their quartiles."""
+
+    ratio: float
+    quartiles: tuple[float, float]
+
+
+class Changed(msgspec.Struct, frozen=True):
+    """Step 11 with one change at a size, or ``why`` it was not timed."""
+
+    name: str
+    dsl: str
+    timing: Timing | None
+    size: tuple[int, int, int] | None = None
+    mode: Literal["", "burst", "sustained"] = ""
+    plan: dict | None = None
+    beside: Beside | None = None
+    why: str = ""
+
+
+class Alone(msgspec.Struct, frozen=True):
+    """What changes of step 11 are worth, each alone: benchmarks/step11_alone.py writes it."""
+
+    provenance: Provenance
+    entries: list[Changed]
+
+
 class PeerPoint(msgspec.Struct, frozen=True):
     """Another library at a size, as benchmarks/peers writes it."""
 
@@ -175,6 +202,7 @@ ENTRIES: dict[type, type] = {
     Untimed: Entry,
     Counters: Counted,
     Tuned: Point,
+    Alone: Changed,
     Peers: PeerPoint,
 }
 

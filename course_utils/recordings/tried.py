@@ -17,6 +17,7 @@ from course_utils.recordings import measured
 Size = tuple[int, int, int]
 HINTS = {None: "", 1364590687093260288: "first", 1508705875169116160: "last"}  # L2: what to evict when
 AS_MANY_AS_FIT = 8  # stages
+UNCHANGED = "step 11"  # the name of step 11 as it is, in candidates.json
 
 
 class Rest(NamedTuple):
@@ -76,6 +77,34 @@ def load() -> Recorded:
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise measured.MeasuredError(f"step11.json has a plan of no known form: {error!r}") from None
     return Recorded(data["provenance"], at_once, list(points.values()))
+
+
+class Changed(NamedTuple):
+    """Step 11 with one change in one DSL: by how much it is quicker than without, by size and mode; or why it
+    was not timed.
+    """
+
+    words: str
+    dsl: str
+    gains: dict[tuple[Size, str], float]
+    why: str
+
+
+def changes() -> list[Changed]:
+    """What ``candidates.json`` has of each change, in its order; nothing where nothing is recorded. Raises
+    MeasuredError.
+    """
+    found: dict[tuple[str, str], Changed] = {}
+    for entry in measured.load("candidates")["entries"]:
+        key = entry["name"], entry["dsl"]
+        if entry["name"] in ("", UNCHANGED):  # a run that broke off, and what the others are held against
+            continue
+        one = found.setdefault(key, Changed(*key, {}, ""))
+        if entry["timing"]:
+            one.gains[_size(entry), entry["mode"]] = entry["beside"]["ratio"] - 1
+        else:
+            found[key] = one._replace(why=entry["why"])
+    return list(found.values())
 
 
 def chosen(points: list[Point]) -> dict[tuple[str, Size], Point]:

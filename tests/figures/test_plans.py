@@ -9,7 +9,7 @@ from course_utils.figures.bound import bound
 from course_utils.figures.plans import predicted, shapes
 from course_utils.plans import Plan
 from course_utils.recordings import measured, tried
-from course_utils.recordings.tried import Peers, Point, Recorded, Rest
+from course_utils.recordings.tried import Changed, Peers, Point, Recorded, Rest
 from tests.figures.test_counters import texts
 from tests.recordings.test_counters import entry, recording
 
@@ -80,6 +80,18 @@ def test_what_the_text_says_of_the_committed_recording():
             assert all(float(gain[:-1]) < 0.5 for gain in gains), row
     large = {row[0]: row[head.index("16384")] for row in rows if row[1] == "CuTe DSL"}
     assert large["256 x 192, no cluster, 132 CTAs, panels of 10"] > "+4"
+
+
+def test_changes_have_rows_and_what_cannot_be_says_why():
+    gains = {(SQUARE, "burst"): 0.012, ((8192,) * 3, "sustained"): -0.02}
+    changes = [
+        Changed("waits that spin", "cute", gains, ""),
+        Changed("waits that spin", "tilelang", {}, "nobody can say it"),
+    ]
+    head, rows = candidates.table(recorded(), changes)
+    assert head == ["tried", "DSL", "8192, hot", "so it", "why"]
+    assert rows[0][1:4] == ["CuTe DSL", "-2.0%", "loses"] and "suspends" in rows[0][-1]
+    assert rows[1][1:] == ["TileLang", "", "not timed", "nobody can say it"]
 
 
 # -- a model beside the record

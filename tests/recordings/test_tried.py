@@ -121,3 +121,21 @@ def test_another_file_is_told_by_its_name(monkeypatch, tmp_path, text, says):
     (tmp_path / "step11.json").write_text(text)
     with pytest.raises(measured.MeasuredError, match=f"step11.json.*{says}"):
         tried.load()
+
+
+def test_changes_are_read_with_what_they_gain_or_why_they_have_no_time(monkeypatch, tmp_path):
+    monkeypatch.setattr(measured, "FOLDER", tmp_path)
+    beside = {"ratio": 1.02, "quartiles": [1.01, 1.03]}
+    entries = [
+        entry(NEW, "step 11", beside=beside | {"ratio": 1.0}),
+        entry(NEW, "faster", beside=beside),
+        entry(NEW, "faster", [8192] * 3, mode="sustained", beside=beside | {"ratio": 0.99}),
+        {"name": "faster", "dsl": "tilelang", "timing": None, "why": "nobody can say it"},
+        {"name": "", "dsl": "cute", "size": [4096] * 3, "mode": "burst", "timing": None, "why": "broke off"},
+    ]
+    assert tried.changes() == []
+    (tmp_path / "candidates.json").write_text(json.dumps({"provenance": WHERE, "entries": entries}))
+    timed, refused = tried.changes()
+    assert timed.gains == pytest.approx({((4096,) * 3, "burst"): 0.02, ((8192,) * 3, "sustained"): -0.01})
+    assert (timed.words, timed.dsl, timed.why) == ("faster", "cute", "")
+    assert refused == ("faster", "tilelang", {}, "nobody can say it")
