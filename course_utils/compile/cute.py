@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from course_utils.artifact import TENSOR_MAP_BYTES, Allocation, Artifact, Parameter, Tensor
-from course_utils.compile import allocations, cache, lines, nvrtc
+from course_utils.compile import allocations, cache, lines, nvrtc, passes
 from course_utils.compile.errors import CompileError
 from course_utils.compile.guard import at, quiet, text_of, where
 from course_utils.compile.limits import require_fits
@@ -500,6 +500,8 @@ def tidy_error(error: BaseException) -> str:
 
 def _with_place(error: BaseException) -> str:
     text, at_, place = tidy_error(error).partition("\n  at ")
+    if said := passes.told(error, text, place):
+        return said
     return refused(explained(text), _call(error, text) or at_ + place or where(error))
 
 
