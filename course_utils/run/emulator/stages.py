@@ -134,7 +134,7 @@ def _load_elsewhere(machine: Machine, cta: CTA) -> Told | None:
 
 
 def _reads_of(cta: CTA, name: str, offsets: Iterable[int]) -> list[tuple[MBarrier, int]]:
-    """Each barrier that a multiplication waited for, with where the load of this tensor began that it reads."""
+    """Each barrier that a multiplication waited for, with where the load that it reads began."""
     begins = [(waited, _loaded_at(cta, name, offsets, low)) for waited, low in cta.reads]
     return [(waited, offset) for waited, offset in begins if offset is not None]
 

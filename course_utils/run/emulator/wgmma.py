@@ -513,7 +513,8 @@ def commit(p: Path, m: Mask) -> None:
     if warp.wgmma_open:
         for n in warp.wgmma_open:
             for record in p.cta.warpgroup(warp.index // WARPS).operations[n].records:
-                record.missing = ""
+                if record.missing:
+                    record.missing, record.late = "", warp.wgmma_waited[0]
         warp.wgmma_groups.append(warp.wgmma_open)
         warp.wgmma_open = []
     else:
