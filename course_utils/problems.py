@@ -7,7 +7,7 @@ beside a kernel. Each of them takes any row of ``PROBLEMS``; a plain GEMM is the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import torch
 
 LARGE = 1 << 22  # elements of a product
+SIDE, K_TILE = 128, 64  # of a tile of D in the steps that tasks start from; columns of K in a stage
 GROUPS, GROUP_ROWS = 4, 128  # of a grouped GEMM; what the rows of a group are a multiple of
 COUNTS = {2: "two", 3: "three", 4: "four", 5: "five"}
 # of a sum of K products of N(0, 1) numbers in fp32: the error of each addition is below 2^-24 of a partial
@@ -143,6 +144,50 @@ def _a_tile_late(offsets: torch.Tensor) -> torch.Tensor:
     return late
 
 
+def _k_tiles(A: torch.Tensor, B: torch.Tensor) -> Iterator[torch.Tensor]:
+    """The product of each of their K tiles."""
+    for k in range(0, A.shape[1], K_TILE):
+        yield product(A[:, k : k + K_TILE], B[:, k : k + K_TILE])
+
+
+def _after_each(A: torch.Tensor, B: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    """Sums that got their bias, and met the ReLU, after every K tile."""
+    import torch
+
+    sums = torch.zeros(1, device=bias.device)
+    for part in _k_tiles(A, B):
+        sums = (sums + part + bias).relu()
+    return sums
+
+
+def _relu_of_each(A: torch.Tensor, B: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    """Sums that met the ReLU after every K tile, and got their bias once."""
+    import torch
+
+    sums = torch.zeros(1, device=bias.device)
+    for part in _k_tiles(A, B):
+        sums = (sums + part).relu()
+    return (sums + bias).relu()
+
+
+def _begun_by_rows(bias: torch.Tensor, M: int) -> torch.Tensor:
+    """For each element the bias whose number begins at its tile's first row and goes on by columns."""
+    import torch
+
+    first = torch.arange(M, device=bias.device)[:, None] // SIDE * SIDE
+    within = torch.arange(len(bias), device=bias.device) % SIDE
+    return bias[(first + within) % len(bias)]
+
+
+def _counted_by_rows(bias: torch.Tensor, M: int) -> torch.Tensor:
+    """For each element the bias whose number begins at its tile's first column and goes on by rows."""
+    import torch
+
+    first = torch.arange(len(bias), device=bias.device) // SIDE * SIDE
+    within = torch.arange(M, device=bias.device)[:, None] % SIDE
+    return bias[(first + within) % len(bias)]
+
+
 def _as_rows(bias: torch.Tensor, M: int) -> torch.Tensor:
     return bias.repeat(-(-M // len(bias)))[:M, None]
 
@@ -162,6 +207,14 @@ def _bits(
     tensor: Tensor, others: tuple[Tensor, ...], generator: torch.Generator, device: str
 ) -> torch.Tensor:
     return numbered(prod(tensor.shape), generator, device).view(tensor.shape)
+
+
+def swapped(names: Sequence[str], tensors: Sequence[Tensor]) -> bool:
+    """Whether an author's arguments have the tensors' names, and those of one rank stand where others of
+    another rank are handed over.
+    """
+    ranks = {tensor.name: len(tensor.shape) for tensor in tensors}
+    return ranks.keys() == set(names) and [ranks[name] for name in names] != [*ranks.values()]
 
 
 # What an output holds before a launch: a NaN with a payload of our own, whose bits no arithmetic makes
@@ -193,11 +246,35 @@ PROBLEMS = {
                     "Every tile has the bias of the first tile's columns: where does this tile begin?",
                     lambda A, B, bias: (product(A, B) + bias[:128].repeat(len(bias) // 128)).relu(),
                 ),
+                (
+                    "Each tile has the bias of other columns: does its first row cut the bias, and not its "
+                    "first column?",
+                    lambda A, B, bias: (product(A, B) + _begun_by_rows(bias, len(A))).relu(),
+                ),
+                (
+                    "Each row of a tile has a bias, where each column should: does the index within the tile "
+                    "count rows?",
+                    lambda A, B, bias: (product(A, B) + _counted_by_rows(bias, len(A))).relu(),
+                ),
+                (
+                    "Each row of a tile has a bias, where each column should: does the index within the tile "
+                    "count rows?",
+                    lambda A, B, bias: (product(A, B) + _as_rows(bias[:SIDE], len(A))).relu(),
+                ),
                 ("D is right but for its ReLU.", lambda A, B, bias: product(A, B) + bias),
                 (
                     "D is right but for the order of its epilogue: the ReLU came before the bias.",
                     lambda A, B, bias: product(A, B).relu() + bias,
                 ),
+                (
+                    "D has its bias and its ReLU after every K tile: is the epilogue inside the K loop?",
+                    _after_each,
+                ),
+                (
+                    "D has its bias after every K tile: is it added inside the K loop?",
+                    lambda A, B, bias: (product(A, B) + bias * (A.shape[1] // K_TILE)).relu(),
+                ),
+                ("D has its ReLU after every K tile: is it inside the K loop?", _relu_of_each),
                 (
                     "D was rounded twice: the sums went to fp16 before the bias was added.",
                     lambda A, B, bias: (product(A, B).half().to(bias.dtype) + bias).relu(),

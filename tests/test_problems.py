@@ -7,7 +7,7 @@ from course_utils.artifact import Artifact, Resources
 from course_utils.problems import GROUP_ROWS, PROBLEMS
 from course_utils.run import trial
 
-SIZES = {"M, N, K": (1024, 256, 64), "M, N": (32, 256), "*shape": (4, 8, 16)}
+SIZES = {"M, N, K": (1024, 256, 128), "M, N": (32, 256), "*shape": (4, 8, 16)}
 
 
 def artifact(problem):

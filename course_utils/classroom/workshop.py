@@ -40,6 +40,7 @@ from course_utils.classroom import sandbox
 from course_utils.classroom.inside import NAMES, OTHER
 from course_utils.classroom.sandbox import Ended, Limits
 from course_utils.compile import cache, lines, nvrtc
+from course_utils.grading import plan as models
 from course_utils.plans import recorded
 from course_utils.problems import PROBLEMS
 from course_utils.ptx.parser import entries
@@ -109,7 +110,7 @@ def make(
     request = {
         "kind": kind, "dsl": dsl, "source": source, "name": dsl, "sizes": [list(size) for size in sizes],
         "maps": [asdict(one) for one in maps],
-        "plans": [(one.size, one.plan) for one in recorded()] if kind == "plan" else [],
+        "plans": models.asked(recorded()) if kind == "plan" else [],
     }  # fmt: skip
     command = (sys.executable, "-P", "-m", "course_utils.classroom.inside")
     hidden = _other_language(dsl, source)

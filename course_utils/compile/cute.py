@@ -27,12 +27,12 @@ from pathlib import Path
 from typing import Any
 
 from course_utils.artifact import TENSOR_MAP_BYTES, Allocation, Artifact, Parameter, Tensor
-from course_utils.compile import allocations, cache, lines, nvrtc
+from course_utils.compile import allocations, cache, lines, nvrtc, passes
 from course_utils.compile.errors import CompileError
 from course_utils.compile.guard import at, quiet, text_of, where
 from course_utils.compile.limits import require_fits
 from course_utils.compile.meaning import explained, refused
-from course_utils.problems import PROBLEMS
+from course_utils.problems import PROBLEMS, swapped
 from course_utils.ptx.parser import signature
 from course_utils.tma.encoding import decode
 
@@ -88,6 +88,10 @@ def compile_kind(factory: Callable, kind: str, *size: int) -> Artifact:
     """
     problem = PROBLEMS[kind]
     host = _trace(factory, problem.function, size, problem.signature(size))
+    taken, words = list(inspect.signature(host).parameters), problem.signature(size)
+    if swapped(taken, problem.tensors(*size)):
+        text = f"{host.__name__} takes {', '.join(taken)}; it must take {words}, in this order"
+        raise CompileError("signature", text + _defined(host))
     return compile_host(host, problem.tensors(*size))
 
 
@@ -151,6 +155,14 @@ def _trace(factory: Callable, name: str, size: tuple[int, ...], arguments: str) 
             f"{host.__name__} takes {inspect.signature(host)}; it must take {arguments}, in this order",
         ) from error
     return host
+
+
+def _defined(host: Any) -> str:
+    """The line of the host function's ``def``."""
+    code = inspect.unwrap(host).__code__
+    source, first = inspect.getsourcelines(code)
+    below = next((i for i, line in enumerate(source) if line.lstrip().startswith("def ")), 0)
+    return at(code.co_filename, first + below)
 
 
 def _compile(host: Any, tensors: tuple[Tensor, ...]) -> tuple[Compiled, list[Allocation]]:
@@ -500,6 +512,8 @@ def tidy_error(error: BaseException) -> str:
 
 def _with_place(error: BaseException) -> str:
     text, at_, place = tidy_error(error).partition("\n  at ")
+    if said := passes.told(error, text, place):
+        return said
     return refused(explained(text), _call(error, text) or at_ + place or where(error))
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from course_utils.artifact import Origin
+from course_utils.compile.guard import at
 
 SPANS = "TILELANG_ENABLE_IR_SPAN"  # TileLang reads it anew for each function that it builds
 _DIRECTIVE = re.compile(r'#line (\d+) "(.*)"')
@@ -241,6 +242,14 @@ def barriers_of(prim_func: Any) -> dict[str, tuple[str, int]]:
 
     tvm.tirx.stmt_functor.post_order_visit(prim_func.body, visit)
     return found
+
+
+def place_of(buffer: Any) -> str:
+    """The line of a traced function's argument, as every message ends in it; "" where it is not told."""
+    from tilelang.ir import get_buffer_span
+
+    span = get_buffer_span(buffer)
+    return at(str(span.source_name.name), int(span.line)) if span is not None else ""
 
 
 def mended(ptx: str) -> str:

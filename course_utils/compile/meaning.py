@@ -15,6 +15,12 @@ def _two_tiles(found: re.Match) -> str:
     return f"this map has a layout of {layout} in shared memory for a tile of {tile}"
 
 
+def _undivided(found: re.Match) -> str:
+    """A tile that the MMA cannot be repeated over."""
+    tile = " x ".join(found[1].split(","))
+    return f"the MMA does not divide a tile of {tile}: its shape, times its warpgroups, has to."
+
+
 # a compiler's words, and what they ask of a learner. Seen on tilelang 0.1.15 and nvidia-cutlass-dsl 4.8.1.
 MEANING: tuple[tuple[str, str | Callable[[re.Match], str]], ...] = (
     (
@@ -120,6 +126,33 @@ MEANING: tuple[tuple[str, str | Callable[[re.Match], str]], ...] = (
     (
         r"IR verification failed: 'cute.copy' op .*?src and dst need be (\w+) and (\w+)",
         r"src and dst need be \1 and \2. Are the source and the destination of this copy swapped?",
+    ),
+    (r"failed to partition `input` '!cute.shape<\"\((.*?)\)\">' with `tiled_mma`", _undivided),
+    (
+        r"expects memref/smem_desc_view for operand ([AB]), but gets(?s:.*)",
+        r"operand \1 is a tensor in shared memory, and wgmma takes a fragment of it: `make_fragment_\1`.",
+    ),
+    (
+        r"Expected affine layout for <.*?>'s operand ([ABC]), but got composed layout instead(?s:.*)",
+        r"the tensor of operand \1 was allocated with its swizzle inside its layout: give `.outer` as the "
+        "layout and `.inner` beside it.",
+    ),
+    (
+        r"IR verification failed: 'cute_nvgpu.atom.set_value' op Invalid operand type for field tma_bar",
+        "`tma_bar_ptr` takes a pointer to an mbarrier, which has 64 bits: allocate it as `cutlass.Int64`.",
+    ),
+    (
+        r"IR verification failed: 'cute.copy' op '!cute_nvgpu.atom.ldsm.*?dst needs be reg based memref",
+        "`LdMatrix` reads shared memory into registers; the other way takes `StMatrix8x8x16bOp`.",
+    ),
+    (
+        r"\Astd::bad_cast",
+        "this takes a number that is known when the kernel is compiled, and not one of its run.",
+    ),
+    (
+        r"\ANVVM backend compilation failed(?s:.*)",
+        "the DSL could make no PTX of it, and names no line. Are A and B of each `cute.gemm` what "
+        "`make_fragment_A` and `make_fragment_B` return?",
     ),
     (
         r"Expected source and destination tensors to have the same rank, but got (\d+) and (\d+)",

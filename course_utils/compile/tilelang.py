@@ -30,7 +30,7 @@ from course_utils.compile.errors import CompileError
 from course_utils.compile.guard import at, quiet, text_of, where
 from course_utils.compile.limits import require_fits
 from course_utils.compile.meaning import explained, refused
-from course_utils.problems import PROBLEMS
+from course_utils.problems import PROBLEMS, swapped
 
 DTYPE = "float16"  # of almost every tensor
 CLUSTER_AXES = ("tir.cluster_dim_x", "tir.cluster_dim_y", "tir.cluster_dim_z")
@@ -302,9 +302,13 @@ def _require_signature(prim_func: Any, wanted: Sequence[Tensor], words: str) -> 
     if len(found) != len(wanted) or None in found:
         names = ", ".join(str(p.name) for p in prim_func.params)
         raise CompileError("signature", f"the kernel takes ({names}); it must take {words}, in this order")
+    names = [str(buffer.name) for buffer in found]
     for tensor, buffer in zip(wanted, found, strict=True):
         name, shape = tensor.name, tensor.shape
         extents = tuple(int(s) if hasattr(s, "value") else str(s) for s in buffer.shape)
+        if extents != shape and swapped(names, wanted):
+            text = f"the kernel takes {', '.join(names)}; it must take {words}, in this order"
+            raise CompileError("signature", text + lines.place_of(buffer))
         if extents != shape:
             raise CompileError("signature", f"{name} has shape {extents}; it must be {shape}, row by row")
         if str(buffer.dtype) != tensor.dtype:

@@ -15,8 +15,12 @@ from course_utils.ptx.parser import parse
 
 STORE, SUMS, LOADS, MULTIPLICATION = "store", "sums", "loads", "wgmma"
 LOOP, TILES = "loop over K", "loop over tiles"
+ADDED, CUT = "where the bias is added", "which part of the bias"
 # Words of a diagnosis, and what they are about: the first that is found. A group is the tensor.
 ABOUT = (
+    (r"ReLU after every K tile: is it", LOOP),
+    (r"after every K tile|right but for its ReLU|order of its epilogue|rounded twice", ADDED),
+    (r"\bbias\b", CUT),
     (r"loop ends too early|loop begins too late", LOOP),
     (r"does the loop over the slices|same 16 columns|accumulate flag|overwrote the sum", MULTIPLICATION),
     (r"its own product, transposed|twice its own product|tile's sum was not cleared", MULTIPLICATION),
@@ -93,6 +97,11 @@ def _line(artifact: Artifact, what: str, tensor: str) -> Line | None:
     """The one line that does it; loads of the first operand stand for those of both."""
     if what == TILES and (line := _line_with(artifact, SCHEDULER)):
         return line
+    if what in (ADDED, CUT):
+        texts = ("bias.iterator", "bias[") if what == CUT else ("bias[",)
+        if line := next(filter(None, (_line_with(artifact, text) for text in texts)), None):
+            return line
+        what, tensor = LOADS, "bias"
     kernel = parse(artifact.ptx, artifact.kernel)
     instructions: Iterable[int]
     if what in (MULTIPLICATION, SUMS):

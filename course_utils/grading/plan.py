@@ -9,7 +9,7 @@ from itertools import combinations, groupby
 
 from course_utils.compile.factory import open_places
 from course_utils.compile.guard import text_of
-from course_utils.grading import cards, steps
+from course_utils.grading import cards, steps, terms
 from course_utils.grading.steps import PlanCase
 from course_utils.grading.verdict import OPEN, Part, Verdict
 from course_utils.plans import Plan, Timed, number, recorded
@@ -28,7 +28,7 @@ _Guess = tuple[Timed, float]  # a recorded time, and what the model says
 def check_plan(case: str, seconds: Callable) -> Verdict:
     """Check a case of ``steps.PLAN_CASES``: ``seconds(M, N, K, plan)`` is what a launch takes.
 
-    It is asked for the times of ``plans.recorded``. Raises nothing.
+    It is asked for the times of ``asked``. Raises nothing.
     """
     wanted = steps.PLAN_CASES.get(case) if isinstance(case, str) else None
     if wanted is None:
@@ -36,7 +36,7 @@ def check_plan(case: str, seconds: Callable) -> Verdict:
         return Verdict.of(str(case), "plan", "recorded times", [_failed("times", 0, text)])
     times: list[object] = []
     text, points = "", recorded()
-    for size, plan, _ in points:
+    for size, plan in asked(points):
         try:
             times.append(number(seconds(*size, plan)))
         except KeyboardInterrupt:
@@ -48,27 +48,47 @@ def check_plan(case: str, seconds: Callable) -> Verdict:
     return judge(wanted, points, times, text, open_places(seconds) if text else "")
 
 
+def asked(points: Sequence[Timed]) -> list[tuple[tuple[int, int, int], Plan]]:
+    """What a model is asked for: the recorded ``points``, then the sizes that tell its terms apart."""
+    return [*((point.size, point.plan) for point in points), *terms.PROBES]
+
+
 def judge(
     case: PlanCase, points: Sequence[Timed], times: Sequence[object], text: str = "", still: str = ""
 ) -> Verdict:
-    """The verdict on a model that says ``times`` of ``points``; ``text`` says why there are none, ``still``
-    what is to be written yet.
+    """The verdict on a model that says ``times`` of what it is ``asked`` for; ``text`` says why there are
+    none, ``still`` what is to be written yet. A term that is known to differ leads, and costs the times where
+    nothing else shows it.
     """
     worth = {name: case.points * tenths / 10 for name, tenths in PARTS.items()}
     if still:
         part = Part("times", None, 0.0, case.points, "", idle=OPEN)
         return Verdict(case.id, "plan", "recorded times", (part,), cards.of_text(still, ""))
-    guesses: list[_Guess] = []
-    for point, time in zip(points, times, strict=False):
+    said: list[float] = []
+    places = asked(points)
+    for (size, _), time in zip(places, times, strict=False):
         if not isinstance(time, (int, float)) or not math.isfinite(time) or time <= 0:
-            text = text or f"seconds({_at(point.size)}, plan) is {text_of(time)}: it must be a number above 0"
+            text = text or f"seconds({_at(size)}, plan) is {text_of(time)}: it must be a number above 0"
             break
-        guesses.append((point, float(time)))
-    if not text and len(times) != len(points):
+        said.append(float(time))
+    if not text and len(times) != len(places):
         text = "seconds must return one number for each size and plan"
     if text:
         return Verdict.of(case.id, "plan", "recorded times", [_failed("times", case.points, text)])
-    parts = [part(guesses, worth[name]) for name, part in zip(PARTS, (_times, _order, _choice), strict=True)]
+    guesses = list(zip(points, said, strict=False))
+    term, waves = terms.differing(said[len(points) :])
+    parts = [
+        _times(guesses, worth["times"]),
+        _order(guesses, worth["order"]),
+        _choice(guesses, worth["choice"], waves),
+    ]
+    if term:
+        first = next((n for n, part in enumerate(parts) if part.passed is False), 0)
+        found = parts[first].card
+        more = f"{found.text} {' '.join(found.more)}" if found else ""
+        parts[first] = _failed(
+            parts[first].name, parts[first].max_points, f"{term} {more}", parts[first].detail
+        )
     return Verdict.of(case.id, "plan", "recorded times", parts)
 
 
@@ -107,8 +127,10 @@ def _order(guesses: Sequence[_Guess], worth: float) -> Part:
     return _failed("order", worth, text, told)
 
 
-def _choice(guesses: Sequence[_Guess], worth: float) -> Part:
-    """Is the plan that the model takes about as quick as the best one that was recorded?"""
+def _choice(guesses: Sequence[_Guess], worth: float, waves: bool) -> Part:
+    """Is the plan that the model takes about as quick as the best one that was recorded? ``waves``: it counts
+    other waves.
+    """
     sizes = [of_size for of_size in _by_size(guesses) if len(of_size) > 1]
     lost = []
     for of_size in sizes:
@@ -121,8 +143,9 @@ def _choice(guesses: Sequence[_Guess], worth: float) -> Part:
         return Part("choice", True, worth, worth, told)
     text = (
         f"At {_at(taken.size)} your model takes {_words(taken.plan, best.plan)}, {most:.0%} slower "
-        f"than {_words(best.plan, taken.plan)}: {_us(taken.seconds)}, not {_us(best.seconds)}. "
-        "How many waves has each?"
+        f"than {_words(best.plan, taken.plan)}: {_us(taken.seconds)}, not {_us(best.seconds)}."
+        + " How many waves has each?"
+        * waves
     )
     return _failed("choice", worth, text, told)
 

@@ -247,6 +247,9 @@ def _diagnose(
             parts.insert(1 if n_unwritten and _MIRROR not in story else 0, story)
             if n_unwritten and corner and _STORE in story:
                 parts[0] = _unwritten_hint(unwritten, stacked=True)
+                if re.search(r"D\[(\d+:\d+), .*A\[\1\]", story):  # its own rows: the columns are wrong
+                    parts[0] = parts[0].partition(": does")[0] + "."
+                    parts[1] = story.replace(f"{_STORE}?", f"{_STORE}, and does it count every slice?")
         else:
             hint = _pattern_hint(computed)
             parts.insert(0 if hint.startswith("Every") else len(parts), hint)

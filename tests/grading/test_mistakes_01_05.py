@@ -1013,7 +1013,7 @@ STEP_5 = {
         ("tx_count=tile_bytes", "tx_count=num_stages * tile_bytes"),
         never=("consumer warp",),
         says=("full[0], parity 0", "lacks 32,768 of 65,536 bytes", "its loads bring 32,768"),
-        line="pipe.producer_acquire(load)",
+        line="PipelineTmaAsync.create(",
     ),
     "C: wgmma reads stage 0 in every step [05]": cute(
         "step05",

@@ -7,6 +7,7 @@ phase of that parity has ended, so on a new barrier parity 1 passes at once.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -174,7 +175,7 @@ class MBarrier:
             more.insert(0, f"its bytes: {findings.place(told)}")
         elif not self.expected_by and self.arrived_last:
             at = self.arrived_last[1]
-        if told is not None and "producer_acquire" in findings.place(told).code:
+        if told is not None and re.search(r"producer_acquire|\.create\(", findings.place(told).code):
             more.insert(0, findings.line_with("tx_count="))
         pair = CLUSTER_BARRIER in self.line[2]
         path.find(
@@ -191,10 +192,15 @@ class MBarrier:
         )
 
     def told_bytes(self, path: Path) -> int | None:
-        """The author's call that told the bytes of this phase; None where the compiler counted them."""
-        code = {at: path.machine.findings.place(at).code for at in self.expected_by}
+        """The author's call that told the bytes of this phase, of a pipeline the one that made it; None where
+        the compiler counted them.
+        """
+        findings = path.machine.findings
+        code = {at: findings.place(at).code for at in self.expected_by}
         own = ("expect_tx", "producer_acquire")
-        return next((at for at in code if any(call in code[at] for call in own)), None)
+        told = next((at for at in code if any(call in code[at] for call in own)), None)
+        made = told is not None and "producer_acquire" in code[told]
+        return self.init_at if made and ".create(" in findings.place(self.init_at).code else told
 
     def settle(self, path: Path) -> None:
         """End the phase if nothing is missing."""

@@ -349,18 +349,22 @@ class Findings:
         code = self.artifact.code(origin)
         return Place(ptx, file_name(origin.file), origin.line, code, origin.added, generated)
 
-    def line_with(self, text: str) -> str:
-        """The author's line that has this text, as a place in words; "" where none has, or several."""
+    def origin_with(self, text: str) -> Origin | None:
+        """The author's line that has this text; None where none has, or several."""
         found = [
-            (file, number)
+            Origin(file, number)
             for file, python in self.artifact.python.items()
             for number, line in enumerate(python.split("\n"), 1)
             if text in line.partition("#")[0]
         ]
-        if len(found) != 1:
+        return found[0] if len(found) == 1 else None
+
+    def line_with(self, text: str) -> str:
+        """The author's line that has this text, as a place in words; "" where none has, or several."""
+        found = self.origin_with(text)
+        if found is None:
             return ""
-        code = self.artifact.code(Origin(*found[0]))
-        return str(Place(file=file_name(found[0][0]), line=found[0][1], code=code))
+        return str(Place(file=file_name(found.file), line=found.line, code=self.artifact.code(found)))
 
     def loop_of(self, instructions: Iterable[int]) -> tuple[Origin, str] | None:
         """The author's loop that these instructions come from, and its condition: the innermost `while` about

@@ -110,15 +110,17 @@ class AsyncRead:
     """Shared memory that wgmma or a TMA store reads.
 
     ``done`` holds (agent, time) of each wait that covered it. ``missing`` is the commit_group that it lacked
-    at a wait_group, which so passed it by. Of a TMA store: ``store`` is its warp, ``unwaited``
+    at a wait_group, which so passed it by, ``late`` that wait where the commit_group came after it, else -1.
+    Of a TMA store: ``store`` is its warp, ``unwaited``
     whether that warp went on to the next use of the bytes without a wait, ``over`` the finding of another
     warp's write over it.
     """
 
-    __slots__ = ("low", "high", "who", "at", "done", "last", "missing", "store", "unwaited", "over")
+    __slots__ = ("low", "high", "who", "at", "done", "last", "missing", "late", "store", "unwaited", "over")
 
     def __init__(self, low: int, high: int, who: str, at: int) -> None:
         self.low, self.high, self.who, self.at, self.last, self.missing = low, high, who, at, 0, ""
+        self.late = -1
         self.done: list[tuple[int, int]] = []
         self.store: Warp | None = None
         self.unwaited = False
@@ -217,6 +219,11 @@ class SharedMemory(Region):
                         path.find(
                             "overwrite-while-read", text + uncommitted(read.missing), more=(here,), at=read.at
                         )
+                        continue
+                    if read.late >= 0:
+                        text = f"{path.name()} overwrites shared memory that {read.who} may still read"
+                        here = f"the write: {path.machine.findings.place(path.at)}"
+                        path.find("overwrite-while-read", text + BEFORE, more=(here,), at=read.late)
                         continue
                     state = (
                         "has ended in this run, but nothing orders the two"
@@ -371,6 +378,9 @@ def _read_before_load(
     )
     if wrong and finding.count == 1:  # what it released too early comes of it
         findings.lead(finding)
+
+
+BEFORE = ": the wait comes before the commit_group of what it should cover"
 
 
 def uncommitted(instruction: str) -> str:

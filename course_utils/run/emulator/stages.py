@@ -7,6 +7,7 @@ has ended, or cannot go on.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 from course_utils.artifact import SWIZZLES
@@ -96,7 +97,7 @@ def _line(machine: Machine, at: int) -> str:
 
 def _slots(cta: CTA) -> dict[str, dict[int, int]]:
     """Of each tensor whose loads have filled all slots of its ring: the slot, by the offset in shared memory.
-    A slot may take several loads.
+    A slot may take several loads, one after the other; of slots that lie between one another none is told.
     """
     rings = {}
     for name in sorted({name for name, _ in cta.loaded}):
@@ -104,8 +105,10 @@ def _slots(cta: CTA) -> dict[str, dict[int, int]]:
         stages = {barrier for signals in places.values() for barrier in signals}
         loads, rest = divmod(len(places), len(stages))
         whole = len(stages) == names.stage_of(min(stages, key=lambda barrier: barrier.offset))[2]
-        if loads and not rest and whole and len(stages) > 1:
-            rings[name] = {offset: i // loads for i, offset in enumerate(sorted(places))}
+        offsets = sorted(places)
+        between = loads > 2 and not any(places[a].keys() & places[b].keys() for a, b in pairwise(offsets))
+        if loads and not rest and whole and len(stages) > 1 and not between:
+            rings[name] = {offset: i // loads for i, offset in enumerate(offsets)}
     return rings
 
 
@@ -114,6 +117,8 @@ def _load_elsewhere(machine: Machine, cta: CTA) -> Told | None:
     for that barrier reads another one.
     """
     for name, slots in _slots(cta).items():
+        if all(waited in cta.loaded[name, at] for waited, at in _reads_of(cta, name, slots)):
+            continue  # each reads what was loaded for it, wherever that lies
         for offset, slot in slots.items():
             for barrier, (at, warp) in cta.loaded[name, offset].items():
                 read = _read_after(cta, barrier, name, slots)
@@ -126,6 +131,12 @@ def _load_elsewhere(machine: Machine, cta: CTA) -> Told | None:
                 )
                 return at, text, (barrier,)
     return None
+
+
+def _reads_of(cta: CTA, name: str, offsets: Iterable[int]) -> list[tuple[MBarrier, int]]:
+    """Each barrier that a multiplication waited for, with where the load that it reads began."""
+    begins = [(waited, _loaded_at(cta, name, offsets, low)) for waited, low in cta.reads]
+    return [(waited, offset) for waited, offset in begins if offset is not None]
 
 
 def _read_after(cta: CTA, barrier: MBarrier, name: str, slots: dict[int, int]) -> tuple[int, int] | None:

@@ -20,6 +20,7 @@ from course_utils.artifact import (
     ELEMENT_BYTES,
     FIRST_FLOAT_TYPE,
     SWIZZLE_BYTES,
+    SWIZZLE_PATTERN_BYTES,
     TMA_ALIGNMENT,
     TensorMap,
 )
@@ -431,6 +432,17 @@ def _is_over(path: Path, view: View, cta: CTA, low: int, barrier: MBarrier, earl
     else:
         array, stage, count = names.stage_of(barrier)
         at, what = path.at, view.name
+        apart = abs(low - old.offset)
+        atom = SWIZZLE_PATTERN_BYTES[view.map.swizzle] if isinstance(view, TensorView) else 0
+        if old.view.name == view.name and apart == atom and findings.artifact.dsl == "cute":
+            # stages lie between one another in the tensor, and the map's box does not
+            text = (
+                f"loads of {what} for {earlier.name()} and {name} lie {apart:,} bytes apart, and each brings "
+                f"{view.extent:,}: do {what}'s map and its tensor have one layout (`order`)?"
+            )
+            origin = findings.origin_with(f"layout_{what} =")
+            findings.add("ring-overrun", at, text, more=others, barriers=about, first=True, origin=origin)
+            return True
         if names.stage_of(earlier)[1] > stage:  # then that one lies past its ring
             at, what = old.at, old.view.name
             who = path.names([old.path.warp])

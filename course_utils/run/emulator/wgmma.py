@@ -95,6 +95,19 @@ def operand_units(descriptor: int, rows: int, mn_major: bool) -> tuple[int, np.n
     return low, units - low, low, high
 
 
+@lru_cache(maxsize=1024)
+def operand_runs(descriptor: int, rows: int, mn_major: bool) -> tuple[tuple[int, int], ...]:
+    """The shared bytes of whole swizzle patterns that such a matrix touches: (from, to) of each run of them.
+
+    Stages may lie between one another, so what lies between two runs is not read.
+    """
+    base, units, _, _ = operand_units(descriptor, rows, mn_major)
+    pattern = SWIZZLE_PATTERN_BYTES[DESCRIPTOR_SWIZZLES[descriptor >> 62]]
+    touched = np.unique((base + units) * UNIT // pattern)
+    runs = np.split(touched, np.flatnonzero(np.diff(touched) > 1) + 1)
+    return tuple((int(run[0]) * pattern, (int(run[-1]) + 1) * pattern) for run in runs)
+
+
 def operand(
     shared: SharedMemory, descriptor: int, rows: int, mn_major: bool, kind: str, decode: Decoder
 ) -> np.ndarray:
@@ -474,14 +487,13 @@ def _begin(p: Path, group: Warpgroup, op: Operation, n: int, clock: Clock) -> No
             p.cta.reads.setdefault((p.warp.waited[0], low * UNIT), p.at)
         swizzle = DESCRIPTOR_SWIZZLES[descriptor >> 62]
         p.cta.swizzles.setdefault(low * UNIT, (swizzle, p.at))
-        pattern = SWIZZLE_PATTERN_BYTES[swizzle]
-        low, high = low * UNIT // pattern * pattern, -(-high * UNIT // pattern) * pattern
-        key = "wgmma", group.number, low, high
-        record = shared.async_reads.get(key)
-        if record is None or record.done:
-            record = shared.async_reads[key] = AsyncRead(low, high, group.label, op.at)
-        record.last = n
-        op.records.append(record)
+        for first, end in operand_runs(descriptor, rows, major):
+            key = "wgmma", group.number, first, end
+            record = shared.async_reads.get(key)
+            if record is None or record.done:
+                record = shared.async_reads[key] = AsyncRead(first, end, group.label, op.at)
+            record.last = n
+            op.records.append(record)
     machine.facts.multiplied(p, group, op, n, reads)
     waiting, op.waiting = op.waiting, []
     for wait in waiting:
@@ -501,7 +513,8 @@ def commit(p: Path, m: Mask) -> None:
     if warp.wgmma_open:
         for n in warp.wgmma_open:
             for record in p.cta.warpgroup(warp.index // WARPS).operations[n].records:
-                record.missing = ""
+                if record.missing:
+                    record.missing, record.late = "", warp.wgmma_waited[0]
         warp.wgmma_groups.append(warp.wgmma_open)
         warp.wgmma_open = []
     else:

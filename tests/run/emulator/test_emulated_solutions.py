@@ -174,8 +174,8 @@ BLAMED = {
     "load_never_advances": "pipe.producer_acquire(load)",
     "nested_elect": "cute.copy(load_A",
     "slice_of_the_cta": "cute.copy(store_D",
-    "tx_count_long": "pipe.producer_acquire(load)",
-    "tx_count_short": "pipe.producer_acquire(load)",
+    "tx_count_long": "pipe = pipeline.PipelineTmaAsync.create(",
+    "tx_count_short": "pipe = pipeline.PipelineTmaAsync.create(",
 }
 
 
