@@ -214,7 +214,7 @@ STEP_2 = {
         "results",
         ("clear_accum=(k == 0)", "clear_accum=True"),
         size=FIVE,
-        says=("the exact sum of its 5 K tiles", "without K tile 0, 1, 2, 3", "overwrote"),
+        says=("the exact sum of its 5 K tiles", "without K tiles 0 to 3", "overwrote"),
         never=(*ROLES, "stage"),
     ),
     "right at K = 64 all the same [02, Predict]": tilelang(
@@ -308,7 +308,7 @@ STEP_2 = {
         "results",
         (C_A2, "            mma.set(warpgroup.Field.ACCUMULATE, False)\n" + C_A2),
         size=FIVE,
-        says=("without K tile 0, 1, 2, 3", "overwrote"),
+        says=("without K tiles 0 to 3", "overwrote"),
     ),
     "C: no barrier before wgmma [02]": cute(
         "step02",
