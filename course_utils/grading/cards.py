@@ -41,6 +41,7 @@ TOPICS = {
 
 # Findings that leave an emulated run's numbers as they are.
 HARMLESS = {"proxy-fence", "proxy-fence-overwrite", "wgmma-fence"}
+LEFT_OUT = {"load-unwaited"}  # ... and that go with a sum which says more
 # Findings of a kernel that never ends; any other that stops one is a fault.
 ENDLESS = {"deadlock", "livelock", "register-budget", "instruction-limit", "absent-lanes"}
 
@@ -49,7 +50,8 @@ ENDLESS = {"deadlock", "livelock", "register-budget", "instruction-limit", "abse
 class Card:
     """One finding. ``text`` says it, ``place`` and ``code`` are the learner's own line, "" where none is
     known; ``topic`` is its anchor in the symptom map; ``more`` folds below it, a line each, and of that
-    ``tables`` are the texts in columns. ``seen``: it is a finding of the emulator, at an instruction.
+    ``tables`` are the texts in columns. ``kind`` is that of a finding of the
+    emulator, "" where it is none.
     """
 
     text: str
@@ -58,7 +60,7 @@ class Card:
     topic: str = ""
     more: tuple[str, ...] = ()
     tables: tuple[str, ...] = ()
-    seen: bool = False
+    kind: str = ""
 
     def __str__(self) -> str:
         line = f"{self.place}: {self.code}" if self.code else self.place
@@ -144,15 +146,18 @@ def of_answer(answer: Answer, artifact: Artifact, also: Sequence[str] = ()) -> C
     if path := next((path for path in artifact.python if file_name(path) == first["file"]), ""):
         shown = f"`course source {path} --dsl {artifact.dsl} --line {first['line']}`"
         more += [f"{shown} shows what became of this line."] * Path(path).is_file()
-    return Card(text, place, code, TOPICS.get(first["kind"], "words"), (*more, *also), tables, seen=True)
+    return Card(text, place, code, TOPICS.get(first["kind"], "words"), (*more, *also), tables, first["kind"])
 
 
 def beside(lead: Answer, told: str) -> str:
     """What folds below the answer that leads, of the numbers ``told`` of it or of another run: how many are
     wrong alone where a race, a hang or a fault has made them so; no guess where a cause is known.
     """
+    kinds = set(lead.kinds)
+    if lead.findings and not kinds <= HARMLESS:
+        return diagnosis.known(told) if kinds <= LEFT_OUT else diagnosis.counted(told)
     if lead.findings:
-        return told if HARMLESS.issuperset(lead.kinds) else diagnosis.counted(told)
+        return told
     return told if diagnosis.vague(lead.diagnosis) else diagnosis.known(told)
 
 

@@ -61,7 +61,8 @@ class Condition:
     least ``k_tiles`` tiles: a shorter K needs no ring, and its compiler removes what never runs; where
     ``of_cluster``, of CTAs that are launched in clusters. ``call`` is a pattern of what the author writes to
     have one of ``families``: where nothing came of it, that line is to blame. Else the line of the first of
-    ``near`` is the nearest, what the missing one belongs to.
+    ``near`` is the nearest, what the missing one belongs to. ``harm`` are kinds of findings that say better
+    what comes of it.
     """
 
     sentence: str
@@ -72,6 +73,7 @@ class Condition:
     of_cluster: bool = False
     call: str = ""
     near: tuple[Family, ...] = ()
+    harm: tuple[str, ...] = ()
 
     def asked(self, artifact: Artifact) -> bool:
         alone = math.prod(artifact.cluster) == 1
@@ -222,6 +224,7 @@ CONDITIONS = {
         lambda r, a: "none" + " (a `producer_acquire` tells it)" * _pipeline(a),
         (Family.EXPECT_TX,),
         call=r"expect_tx\(",
+        harm=("expect-tx",),
         near=(Family.TENSOR_LOAD, Family.MULTICAST_LOAD),
     ),
     "proxy fence": Condition(
@@ -230,6 +233,7 @@ CONDITIONS = {
         lambda r, a: "none",
         (Family.PROXY_FENCE,),
         call=r"fence_proxy_async\(|fence_view_async_shared\(",
+        harm=("proxy-fence", "proxy-fence-overwrite"),
         near=(Family.TENSOR_STORE, Family.TENSOR_REDUCE),
     ),
     "store wait": Condition(
@@ -239,6 +243,7 @@ CONDITIONS = {
         lambda r, a: "none" if not r.bulk_waits else "none in the loop that stores",
         (Family.BULK_WAIT,),
         call=r"tma_store_wait\(|cp_async_bulk_wait_group\(",
+        harm=("overwrite-while-read", "exit-in-flight", "store-wait-elsewhere"),
         near=(Family.TENSOR_STORE, Family.TENSOR_REDUCE),
     ),
     "slices": Condition(
@@ -319,6 +324,7 @@ CONDITIONS = {
         lambda r, a: f"{r.cluster_barriers}, and no wait for every `empty`",
         (Family.CLUSTER_BARRIER,),
         near=(Family.CLUSTER_BARRIER, Family.MBARRIER_INIT),
+        harm=("cluster-exit", "barrier-init-race"),
     ),
     "cluster of two": Condition(
         "a cluster of two CTAs",
@@ -364,7 +370,12 @@ def _line(a: Artifact, *families: Family, last: bool = False) -> str:
 def near(name: str, a: Artifact) -> str:
     """The line, below a text, of what a missing instruction belongs to; "" where nobody knows one."""
     kinds = (PROPERTIES[name] if name in PROPERTIES else CONDITIONS[name]).near if name != OWN else ()
-    return _line(a, *kinds, last=kinds[:1] == (Family.TENSOR_LOAD,))
+    return _line(a, *kinds, last=kinds[:1] in ((Family.TENSOR_LOAD,), (Family.ARRIVE,)))
+
+
+def shown_by(name: str, kind: str) -> bool:
+    """Does a finding of this kind say what comes of what is missing?"""
+    return name in CONDITIONS and kind in CONDITIONS[name].harm
 
 
 def _nothing_came(condition: Condition, a: Artifact) -> str:
@@ -747,8 +758,9 @@ def last_left_out(answer: Answer, artifact: Artifact, most: int = 0) -> Answer:
         return answer
     short = {axis: full - int(end) for axis, full, end in zip("MN", (M, N), wrote.groups(), strict=True)}
     partial = {"M": M % BLOCK_K, "N": N % BLOCK_K}
-    if not all(not lost or lost < most or partial[axis] == lost % BLOCK_K for axis, lost in short.items()):
-        return answer
+    for axis, lost in short.items():
+        if lost and lost >= most and not (partial[axis] and lost % BLOCK_K == partial[axis]):
+            return answer
     if max(short.values()) >= LARGEST_SIDE:
         return answer
     cut = [axis for axis, lost in short.items() if lost]

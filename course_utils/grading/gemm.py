@@ -251,13 +251,14 @@ def _instructions(
     read: Artifact,
     wrong: Card | None,
 ) -> Part:
-    """``wrong`` is what the results say: where the emulator saw the harm at a line, that line is the one."""
+    """``wrong`` is what the results say: where the emulator saw the harm of what is missing, that leads."""
     asked = len(step.requires) + len(step.forbids)
     share = 1 - len(unmet | unseen) / asked
     if unmet:
         first, *others = unmet.values()
-        if "\n  at " not in first and not (wrong and wrong.seen and wrong.place):
-            first += conditions.near(next(iter(unmet)), read)
+        name, harm = next(iter(unmet)), wrong if wrong and wrong.kind and wrong.place else None
+        if "\n  at " not in first and not (harm and conditions.shown_by(name, harm.kind)):
+            first += conditions.near(name, read) or (f"\n  at {harm.place}: {harm.code}" if harm else "")
         others += [text for name, text in unseen.items() if name not in unmet]
         card = cards.of_text(f"This step {first}", "missing", others)
         return score(step, "instructions", False, f"{len(unmet | unseen)} of {asked} missing", card, share)
@@ -294,9 +295,8 @@ def _results(step: Step, machine: Backend, answered: Answered) -> Part:
         if "exact maps" in step.requires:
             told = conditions.at_the_edge(answer, launch.artifact)
         else:
-            told = conditions.last_left_out(answer, launch.artifact)
-            told = conditions.left_over(conditions.located(told), launch.artifact)
-            told = conditions.added_up(told, launch.artifact)
+            told = conditions.left_over(conditions.located(answer), launch.artifact)
+            told = conditions.last_left_out(conditions.added_up(told, launch.artifact), launch.artifact)
         for blames in (conditions.shared_rows, maps.stored_otherwise, maps.one_buffer):
             told = blames(told, launch.artifact)
         wrong.append((launch, _in_memory(told, launch.artifact)))

@@ -87,7 +87,7 @@ class Verdict:
         cards = [part.card for part in failed if part.card]
         lead = cards[0] if cards else None
         if lead and not lead.place:
-            lead = next((card for card in cards if card.seen and card.place), lead)
+            lead = next((card for card in cards if card.kind and card.place), lead)
         if lead and len(cards) > 1:
             others = (card for card in cards if card is not lead)
             lead = replace(lead, more=(*lead.more, *(f"Then: {card.told}" for card in others)))

@@ -84,7 +84,8 @@ def _of_overlay(source: list[str], at: int) -> bool:
             if "__sync" in source[n] and blocks[n] == blocks[at][: len(blocks[n])]:
                 return names, True
             text = " ".join([source[n], *(lines for word, lines in reads.items() if word in source[n])])
-            names |= buffers.intersection(re.findall(r"\w+", text))
+            if "buf_dyn_shmem" not in source[n]:  # a declaration uses nothing
+                names |= buffers.intersection(re.findall(r"\w+", text))
         return names, False
 
     sides: list[set[str]] = [set(), set()]
@@ -107,7 +108,8 @@ def _of_overlay(source: list[str], at: int) -> bool:
 
 def _blocks(source: list[str]) -> list[tuple[int, ...]]:
     """For each line the lines that open the blocks around it, the outermost first."""
-    found, around = [], []
+    found: list[tuple[int, ...]] = []
+    around: list[int] = []
     for n, line in enumerate(source):
         text = line.strip()
         if text.startswith("}") and around:

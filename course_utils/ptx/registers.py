@@ -80,11 +80,13 @@ def told(artifact: Artifact) -> str:
         return text + _launch(artifact)
     found = list(moves(artifact))
     warnings = [re.sub(r"^\(C\d+\)[^:]*: ", "", w) for w in artifact.resources.warnings if "setmaxnreg" in w]
-    if any(FEW in warning for warning in warnings) and (few := _fewest(found, artifact)):
+    astray = any(move.astray for move in found)
+    if not astray and any(FEW in text for text in warnings) and (few := _fewest(found, artifact)):
         who = f"by the {few.role}, whose" if few.role else "by warps whose"
         text = f"{few.way} {few.count} {who} code needs more than {few.count} registers: ptxas ignores all"
         return text + f"\n  at {few.place}" * bool(few.place)
-    texts = [*dict.fromkeys(map(str, found)), *warnings]
+    ignored = ["and ptxas ignores them" if FEW in text else text for text in warnings]
+    texts = [*dict.fromkeys(map(str, found)), *ignored]
     place = next((move.place for move in found if (move.astray or move.idle) and move.place), "")
     return (", ".join(texts) or "none") + f"\n  at {place}" * bool(place)
 
