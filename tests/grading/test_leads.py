@@ -26,17 +26,6 @@ PARTS = (
 BIAS = "D is right but for its bias."
 
 MISTAKES = {
-    "06 no wait before D_shared is written again [its harm leads]": Mistake(
-        "step06",
-        TL,
-        (("                T.tma_store_wait(0)  # the previous tile's store has read D_shared\n", ""),),
-        "instructions",
-        says=("overwrites shared memory that the TMA store of D may still read",),
-        never=("needs", "wait_group"),
-        line="T.copy(acc, D_shared)",
-        size=(1536, 1792, 64),
-        ctas=(0, 1),
-    ),
     "07 the consumer takes 40 registers [the line of the inc]": Mistake(
         "step07",
         TL,

@@ -655,7 +655,7 @@ STEP_4 = {
         line="T.tma_copy(A[ms, ks]",
     ),
     "no wait for the store [map: exit-in-flight]": tilelang(
-        "step04", "instructions", (T_STORED, ""), says=("wait_group", "found none")
+        "step04", "instructions", (T_STORED, ""), says=("ends and has not waited for its TMA store",)
     ),
     "D by plain stores": tilelang(
         "step04",
@@ -739,7 +739,8 @@ STEP_4 = {
         "step04",
         "instructions",
         (C_EXPECT, "cute.arch.mbarrier_arrive(full)\n"),
-        says=("expect_tx", "found none"),
+        says=("expects 0 bytes", "loads of 32,768 bytes signal it"),
+        line="mbarrier_arrive(full)",
     ),
     "C: the parity never changes [04]": cute(
         "step04",
@@ -806,7 +807,7 @@ STEP_4 = {
         line="cute.copy(store_D",
     ),
     "C: no wait for the store": cute(
-        "step04", "instructions", (C_STORED, ""), says=("wait_group", "found none")
+        "step04", "instructions", (C_STORED, ""), says=("ends and has not waited for its TMA store",)
     ),
     "C: every warp stores": cute(
         "step04",
