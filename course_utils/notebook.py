@@ -706,12 +706,15 @@ def timeline(
         from course_utils.run.emulator.replay import replay
 
         size = size or steps.trace_size(step)
-        artifact = compile_factory(gemm, dsl, size)
+        kind = steps.find(step).problem
+        artifact = compile_factory(gemm, dsl, size, kind)
         at = " x ".join(map(str, size))
         place.says(f"emulating {step} ({dsl}) at {at}")
-        emulation, tried = emulated(artifact, torch.Generator().manual_seed(seed), seed, record=True)
+        emulation, tried = emulated(
+            artifact, torch.Generator().manual_seed(seed), seed, kind=kind, record=True
+        )
         place.says("drawing the timeline")
-        played = replay(emulation, title=f"{step}, {steps.DSL_NAMES[dsl]}, M, N, K = {at}")
+        played = replay(emulation, title=f"{step}, {steps.DSL_NAMES[dsl]}, {PROBLEMS[kind].takes} = {at}")
         picture = timelines.timeline(emulation, played["ctas"], played["title"])
         place.shows(Player(played, picture))
         for finding in emulation.findings:

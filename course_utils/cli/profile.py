@@ -10,7 +10,7 @@ from rich.table import Table
 
 from course_utils.cli import EXIT_NOT_ALL_TRIED
 from course_utils.cli.check import TABLE
-from course_utils.cli.kernel import compiled, named_size
+from course_utils.cli.kernel import OWN, compiled, named_size
 from course_utils.cli.terminal import at_work, say
 from course_utils.grading import steps
 from course_utils.recordings import counters, measured
@@ -45,7 +45,7 @@ Column = tuple[str, dict, dict]  # its head, a launch of a recording, and that r
 def profile(options: argparse.Namespace, console: Console) -> int:
     """Read the counters of a kernel here; where that cannot be, show the recorded ones."""
     recorded = measured.load(measured.COUNTERS)
-    if options.what not in steps.STEPS and not Path(options.what).exists():
+    if options.what not in OWN and not Path(options.what).exists():
         raise ValueError(
             f"there is no step and no file {options.what!r}; the steps are {', '.join(steps.STEPS)}"
         )
@@ -67,7 +67,7 @@ def _profile(options: argparse.Namespace, console: Console, device: dict, record
     own = options.what in steps.STEPS
     sizes = steps.find(options.what).timed_sizes if own else (SIZE,)
     with at_work(console, f"compiling {options.what}") as say_now:
-        artifact = compiled(options, sizes[0])
+        artifact, _ = compiled(options, sizes[0])
         if len(artifact.tensors) != 3:
             raise ValueError("course profile reads GEMMs: a kernel of the tensors A, B and D")
         size = artifact.problem

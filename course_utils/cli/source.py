@@ -27,7 +27,7 @@ Lines = Iterator[tuple[str, Origin | None]]
 def source(options: argparse.Namespace, console: Console) -> int:
     """Print a kernel's generated code under the author's lines that it comes from."""
     with at_work(console, f"compiling {options.what}"):
-        artifact = compiled(options, steps.trace_size(options.what))
+        artifact, _ = compiled(options, steps.trace_size(options.what))
     form = options.form or ("cuda" if artifact.source else "ptx")
     lines = {"cuda": _cuda, "ptx": _ptx, "sass": _sass}[form](artifact)
     last = None

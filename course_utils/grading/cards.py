@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from course_utils.artifact import Artifact, file_name
-from course_utils.grading import hints, lines
+from course_utils.grading import diagnosis, hints, lines
 from course_utils.run.protocol import Answer
 
 WORDS = 40  # of a card, its line included
@@ -21,7 +21,7 @@ NEVER = "never written"  # a part of D
 ALONE = "The kernel wrote"  # one place: the diagnosis then says more
 PAIR = "they are one cluster"  # two that store one place: then it is their rank
 MIXED = "mixed up"  # ... than that two CTAs store one place, but for this guess, where
-OWN_TILE = "which tile has each|one cluster"  # no loop over tiles can be why
+OWN_TILE = "the grid has|one cluster"  # no x and y of a grid, or no loop, can be why
 COUNT = r" [\d,]+ (?:of [\d,]+ elements|of them|others) (?:are wrong|were never written)[^?]*\.$"
 GAPS = r"^[\d,]+ of [\d,]+ elements were never written[^?]*?\. (?=D\[)"
 ALSO = 4  # further findings that are told
@@ -39,6 +39,9 @@ TOPICS = {
     ),
 }
 
+# Findings that leave an emulated run's numbers as they are.
+HARMLESS = {"proxy-fence", "proxy-fence-overwrite", "wgmma-fence"}
+LEFT_OUT = {"load-unwaited"}  # ... and that go with a sum which says more
 # Findings of a kernel that never ends; any other that stops one is a fault.
 ENDLESS = {"deadlock", "livelock", "register-budget", "instruction-limit", "absent-lanes"}
 
@@ -47,7 +50,8 @@ ENDLESS = {"deadlock", "livelock", "register-budget", "instruction-limit", "abse
 class Card:
     """One finding. ``text`` says it, ``place`` and ``code`` are the learner's own line, "" where none is
     known; ``topic`` is its anchor in the symptom map; ``more`` folds below it, a line each, and of that
-    ``tables`` are the texts in columns.
+    ``tables`` are the texts in columns. ``kind`` is that of a finding of the
+    emulator, "" where it is none.
     """
 
     text: str
@@ -56,6 +60,7 @@ class Card:
     topic: str = ""
     more: tuple[str, ...] = ()
     tables: tuple[str, ...] = ()
+    kind: str = ""
 
     def __str__(self) -> str:
         line = f"{self.place}: {self.code}" if self.code else self.place
@@ -125,8 +130,8 @@ def of_answer(answer: Answer, artifact: Artifact, also: Sequence[str] = ()) -> C
     if len(others) > ALSO:
         more.append(f"And {len(others) - ALSO} more findings; `course trace` tells them all.")
     more += map(_sentence, answer.remarks)
-    if answer.finished and answer.diagnosis:
-        more.append(answer.diagnosis)
+    if answer.finished and (told := beside(answer, answer.diagnosis)):
+        more.append(told)
     place = f"{first['file']}, line {first['line']}" if first["file"] else ""
     if first["added"]:
         place = f"what the compiler added after {place}"
@@ -141,20 +146,32 @@ def of_answer(answer: Answer, artifact: Artifact, also: Sequence[str] = ()) -> C
     if path := next((path for path in artifact.python if file_name(path) == first["file"]), ""):
         shown = f"`course source {path} --dsl {artifact.dsl} --line {first['line']}`"
         more += [f"{shown} shows what became of this line."] * Path(path).is_file()
-    return Card(text, place, code, TOPICS.get(first["kind"], "words"), (*more, *also), tables)
+    return Card(text, place, code, TOPICS.get(first["kind"], "words"), (*more, *also), tables, first["kind"])
 
 
-def _of_numbers(diagnosis: str, twice: dict, also: Sequence[str]) -> Card:
+def beside(lead: Answer, told: str) -> str:
+    """What folds below the answer that leads, of the numbers ``told`` of it or of another run: how many are
+    wrong alone where a race, a hang or a fault has made them so; no guess where a cause is known.
+    """
+    kinds = set(lead.kinds)
+    if lead.findings and not kinds <= HARMLESS:
+        return diagnosis.known(told) if kinds <= LEFT_OUT else diagnosis.counted(told)
+    if lead.findings:
+        return told
+    return told if diagnosis.vague(lead.diagnosis) else diagnosis.known(told)
+
+
+def _of_numbers(found: str, twice: dict, also: Sequence[str]) -> Card:
     """Two CTAs have stored one place, and the numbers are wrong: they say more. Both, where there is room;
     where other places got nothing, it is the place of the store that is wrong.
     """
     said, line = _sentence(twice["text"]), f"{twice['file']}, line {twice['line']}" if twice["file"] else ""
     code = twice["code"]
-    sure = MIXED in diagnosis and re.search(OWN_TILE, said) or PAIR in said
-    if NEVER in diagnosis and (sure or not diagnosis.startswith(ALONE)):
-        return _at(of_text(said, "wrong", (diagnosis, twice["advice"], *also)), line, code)
+    sure = MIXED in found and re.search(OWN_TILE, said) or PAIR in said
+    if NEVER in found and (sure or not found.startswith(ALONE)):
+        return _at(of_text(said, "wrong", (diagnosis.counted(found), twice["advice"], *also)), line, code)
     more = (f"{said} ({twice['where']})", twice["advice"], *also)
-    card = of_text(diagnosis, "wrong", more)
+    card = of_text(found, "wrong", more)
     both = f"{_sentence(twice['text'].partition(';')[0])} {card.text}"
     return _at(replace(card, text=both) if len(both.split()) <= WORDS else card, line, code)
 

@@ -23,7 +23,7 @@ from course_utils.artifact import (
     Origin,
     file_name,
 )
-from course_utils.grading import lines
+from course_utils.grading import diagnosis, lines
 from course_utils.ptx import registers
 from course_utils.ptx.added import authors
 from course_utils.ptx.families import Family, family
@@ -46,6 +46,7 @@ MOVED = "registers by warpgroup"
 LOADS = Family.GLOBAL_LOAD, Family.CP_ASYNC, Family.BULK_LOAD  # that are not of a tensor map
 STORES = Family.GLOBAL_STORE, Family.BULK_STORE
 BLOCK_K = 64  # of the course's tiles
+_FORMER = "a former tile's sum was not cleared."
 _SAME_PLACE = r"nothing has written, and consumer warps (\d+), (\d+) write to the same place"
 # A grid of fewer CTAs than SMs that costs no round: it divides the tiles of a D whose sides are powers of
 # two, and 132 CTAs would take as many rounds.
@@ -58,7 +59,10 @@ class Condition:
 
     ``families`` are the instructions that it asks for: one of them must run. It is asked for where K has at
     least ``k_tiles`` tiles: a shorter K needs no ring, and its compiler removes what never runs; where
-    ``of_cluster``, of CTAs that are launched in clusters.
+    ``of_cluster``, of CTAs that are launched in clusters. ``call`` is a pattern of what the author writes to
+    have one of ``families``: where nothing came of it, that line is to blame. Else the line of the first of
+    ``near`` is the nearest, what the missing one belongs to. ``harm`` are kinds of findings that say better
+    what comes of it.
     """
 
     sentence: str
@@ -67,6 +71,9 @@ class Condition:
     families: tuple[Family, ...] = ()
     k_tiles: int = 1
     of_cluster: bool = False
+    call: str = ""
+    near: tuple[Family, ...] = ()
+    harm: tuple[str, ...] = ()
 
     def asked(self, artifact: Artifact) -> bool:
         alone = math.prod(artifact.cluster) == 1
@@ -82,7 +89,7 @@ class Property:
     facts.
 
     ``found`` says in words what was seen instead. The first instruction of ``families`` is what is to blame:
-    its line is quoted; or the one line with the text ``call``.
+    its line is quoted; or the one line with the text ``call``. ``near`` is as in a Condition.
     """
 
     sentence: str
@@ -92,6 +99,7 @@ class Property:
     least: float = 1.0
     families: tuple[Family, ...] = ()
     call: str = ""
+    near: tuple[Family, ...] = ()
 
     def lacks(self, facts: Facts) -> bool:
         chances = facts.get(self.chances, 0)
@@ -173,6 +181,8 @@ CONDITIONS = {
         lambda r, a: any(".f32." in shape for shape in r.wgmma),
         lambda r, a: ", ".join(r.wgmma) or _no_wgmma(r, a),
         (Family.WGMMA,),
+        call=r"T\.wgmma_gemm\(|cute\.gemm\(",
+        near=(Family.WGMMA,),
     ),
     "aligned tiles": Condition(
         "each swizzled tile at a multiple of its pattern, 1,024 bytes for 128B, 512 for 64B",
@@ -199,24 +209,32 @@ CONDITIONS = {
         lambda r, a: sum(r.tensor_stores.values()) > 0,
         lambda r, a: _other_stores(r) + _line(a, *STORES),
         (Family.TENSOR_STORE,),
+        near=(Family.STMATRIX, Family.WGMMA_WAIT),
     ),
     "tensor adds": Condition(
         "TMA stores that add, `cp.reduce.async.bulk.tensor` from shared to global",
         lambda r, a: "cp.reduce.async.bulk.tensor" in a.ptx,
         lambda r, a: "none",
         (Family.TENSOR_REDUCE,),
+        near=(Family.TENSOR_STORE, *STORES, Family.STMATRIX),
     ),
     "expect-tx": Condition(
         "an mbarrier told how many bytes to expect, `expect_tx`",
         lambda r, a: r.expect_tx > 0,
         lambda r, a: "none" + " (a `producer_acquire` tells it)" * _pipeline(a),
         (Family.EXPECT_TX,),
+        call=r"expect_tx\(",
+        harm=("expect-tx",),
+        near=(Family.TENSOR_LOAD, Family.MULTICAST_LOAD),
     ),
     "proxy fence": Condition(
         "a `fence.proxy.async` between threads' writes to shared memory and TMA's read of them",
         lambda r, a: r.proxy_fences > 0,
         lambda r, a: "none",
         (Family.PROXY_FENCE,),
+        call=r"fence_proxy_async\(|fence_view_async_shared\(",
+        harm=("proxy-fence", "proxy-fence-overwrite"),
+        near=(Family.TENSOR_STORE, Family.TENSOR_REDUCE),
     ),
     "store wait": Condition(
         "a `cp.async.bulk.wait_group` for the TMA stores, inside the loop where there is one, before "
@@ -224,35 +242,43 @@ CONDITIONS = {
         lambda r, a: r.bulk_waits > 0 and r.unawaited_store_loops == 0,
         lambda r, a: "none" if not r.bulk_waits else "none in the loop that stores",
         (Family.BULK_WAIT,),
+        call=r"tma_store_wait\(|cp_async_bulk_wait_group\(",
+        harm=("overwrite-while-read", "exit-in-flight", "store-wait-elsewhere"),
+        near=(Family.TENSOR_STORE, Family.TENSOR_REDUCE),
     ),
     "slices": Condition(
         "D in slices: two groups of TMA stores or more for a tile, each with its own commit",
         # stores in no group at all are another fault, which the run tells
         lambda r, a: sum(r.tensor_stores.values()) >= 2 and r.bulk_commits != 1,
         lambda r, a: f"{r.bulk_commits} group{'s' * (r.bulk_commits != 1)}",
+        near=(Family.TENSOR_STORE,),
     ),
     "read wait": Condition(
         "a `cp.async.bulk.wait_group.read`: a staging buffer is written again once it has been read",
         lambda r, a: r.bulk_read_waits > 0,
         lambda r, a: "none" if not r.bulk_waits else "none with .read",
+        near=(Family.BULK_WAIT, Family.TENSOR_STORE),
     ),
     "two full barriers": Condition(
         "at least two mbarriers, one for each stage of the ring",
         lambda r, a: r.mbarrier_inits >= 2,
         lambda r, a: f"{r.mbarrier_inits} `mbarrier.init`",
         k_tiles=2,
+        near=(Family.MBARRIER_INIT,),
     ),
     "empty barriers": Condition(
         "a full and an empty mbarrier for each stage: four for two stages",
         lambda r, a: r.mbarrier_inits >= 4,
         lambda r, a: f"{r.mbarrier_inits} `mbarrier.init`",
         k_tiles=2,
+        near=(Family.MBARRIER_INIT,),
     ),
     "four stages": Condition(
         "four stages: eight mbarriers, four full and four empty",
         lambda r, a: r.mbarrier_inits >= 8,
         lambda r, a: f"{r.mbarrier_inits} `mbarrier.init`",
         k_tiles=4,
+        near=(Family.MBARRIER_INIT,),
     ),
     "setmaxnreg": Condition(
         "register reallocation both ways, `setmaxnreg.dec` and `setmaxnreg.inc`, obeyed by ptxas",
@@ -262,6 +288,8 @@ CONDITIONS = {
             and not any(move.astray or move.idle for move in registers.moves(a))
         ),
         lambda r, a: registers.told(a),
+        call=r"_max_nreg\(|setmaxregister_\w+\(",
+        near=(Family.SETMAXNREG, Family.TENSOR_LOAD),
     ),
     "wgmma in flight": Condition(
         "a `wgmma.wait_group` above 0, so that one group stays in flight",
@@ -272,18 +300,22 @@ CONDITIONS = {
             else "none"
         ),
         k_tiles=2,
+        near=(Family.WGMMA_WAIT,),
     ),
     "multicast": Condition(
         "TMA multicast, `.multicast::cluster`",
         lambda r, a: sum(r.multicast_loads.values()) > 0,
         lambda r, a: "none",
         (Family.MULTICAST_LOAD,),
+        near=(Family.TENSOR_LOAD,),
     ),
     "remote arrive": Condition(
         "an arrival on the other CTA's barrier, `mbarrier.arrive.shared::cluster`",
         lambda r, a: r.remote_arrives > 0,
         lambda r, a: "none",
         (Family.REMOTE_ARRIVE,),
+        call=r"\.mbarrier_arrive\([^#]*,",
+        near=(Family.ARRIVE,),
     ),
     "cluster barrier": Condition(
         "two `barrier.cluster`: after the barriers are initialised, and before a CTA exits. Instead of "
@@ -291,6 +323,8 @@ CONDITIONS = {
         lambda r, a: r.cluster_barriers >= 2 or r.cluster_barriers == 1 and _waits_for_all(r),
         lambda r, a: f"{r.cluster_barriers}, and no wait for every `empty`",
         (Family.CLUSTER_BARRIER,),
+        near=(Family.CLUSTER_BARRIER, Family.MBARRIER_INIT),
+        harm=("cluster-exit", "barrier-init-race"),
     ),
     "cluster of two": Condition(
         "a cluster of two CTAs",
@@ -331,6 +365,30 @@ def _line(a: Artifact, *families: Family, last: bool = False) -> str:
         for _, origin in mine[-1:] if last else mine[:1]:
             return f"\n  at {file_name(origin.file)}, line {origin.line}: {a.code(origin)}"
     return ""
+
+
+def near(name: str, a: Artifact) -> str:
+    """The line, below a text, of what a missing instruction belongs to; "" where nobody knows one."""
+    kinds = (PROPERTIES[name] if name in PROPERTIES else CONDITIONS[name]).near if name != OWN else ()
+    return _line(a, *kinds, last=kinds[:1] in ((Family.TENSOR_LOAD,), (Family.ARRIVE,)))
+
+
+def shown_by(name: str, kind: str) -> bool:
+    """Does a finding of this kind say what comes of what is missing?"""
+    return name in CONDITIONS and kind in CONDITIONS[name].harm
+
+
+def _nothing_came(condition: Condition, a: Artifact) -> str:
+    """Of an instruction that the PTX lacks: the author's call of it, which the compiler has left out; ""
+    where the author wrote none.
+    """
+    try:
+        there = {family(instruction) for instruction, _ in authors(a)}
+    except PtxError:
+        return ""
+    if not condition.call or there.intersection(condition.families):
+        return ""
+    return lines.first(condition.call, a)
 
 
 def _waits_for_all(r: Receipt) -> bool:
@@ -434,12 +492,21 @@ PROPERTIES = {
         "fills of their barrier's stage",
         "fills",
         _of("fills of their barrier's stage", "fills", "loads of a stage"),
+        near=(Family.TENSOR_LOAD,),
     ),
     "two stages used": Property(
-        "a ring of two stages or more in use", "rings of 2", "rings of 2 wanted", lambda f: _stages(f, 2)
+        "a ring of two stages or more in use",
+        "rings of 2",
+        "rings of 2 wanted",
+        lambda f: _stages(f, 2),
+        near=(Family.TENSOR_LOAD,),
     ),
     "four stages used": Property(
-        "a ring of four stages or more in use", "rings of 4", "rings of 4 wanted", lambda f: _stages(f, 4)
+        "a ring of four stages or more in use",
+        "rings of 4",
+        "rings of 4 wanted",
+        lambda f: _stages(f, 4),
+        near=(Family.TENSOR_LOAD,),
     ),
     "loads ahead": Property(
         "loads ahead: while `wgmma` multiplies K tile k, the load of a later tile is under way. Ask for it "
@@ -448,6 +515,7 @@ PROPERTIES = {
         "K tiles followed",
         _of("K tiles with a load ahead", "K tiles followed", "K tiles"),
         0.5,
+        near=(Family.TENSOR_LOAD,),
     ),
     "tile order": Property(
         "an order of tiles for L2: CTAs that run at one time share rows of A and of B. Walk D in panels of "
@@ -479,6 +547,7 @@ PROPERTIES = {
         "epilogues",
         _of("epilogues with loads", "epilogues", "epilogues that another tile follows"),
         0.5,
+        near=(Family.TENSOR_LOAD,),
     ),
     "group in flight": Property(
         "one wgmma group in flight: the next K tile's `wgmma` is issued before the last one was waited for "
@@ -487,12 +556,14 @@ PROPERTIES = {
         "K tiles followed",
         _of("K tiles followed, one queued", "K tiles followed", "K tiles"),
         0.5,
+        near=(Family.WGMMA_WAIT,),
     ),
     "multicast shared": Property(
         "multicast that shares: the mask names both CTAs, and both multiply what the load brings",
         "multicast loads shared",
         "multicast loads",
         _of("multicast loads shared", "multicast loads", "multicast loads"),
+        near=(Family.MULTICAST_LOAD,),
     ),
     "stores in flight": Property(
         "stores in flight: the next slice of D is written while TMA still stores this one "
@@ -518,12 +589,14 @@ PROPERTIES = {
         "stores of the last row that TMA cuts",
         "stores of the last row",
         _of("stores of the last row that TMA cuts", "stores of the last row", "stores of the last row"),
+        near=(Family.TENSOR_STORE,),
     ),
     "K shared": Property(
         "split-K: several CTAs have a part of K each, and add their sums to the same tile of D",
         "boxes added to by several CTAs",
         "boxes added to",
         _of("boxes added to by several CTAs", "boxes added to", "boxes of D"),
+        near=(Family.TENSOR_REDUCE,),
     ),
     "rows ahead": Property(
         "loads ahead: while rows are computed and stored, the load of later rows is under way, and need not "
@@ -532,6 +605,7 @@ PROPERTIES = {
         "results stored",
         _of("results stored with a load ahead", "results stored", "stores that later rows follow"),
         0.5,
+        near=(Family.TENSOR_LOAD,),
     ),
     "256 x 128": Property(
         "a tile of 256 x 128: each stage has 256 rows of A and 128 of B",
@@ -618,19 +692,19 @@ def not_loaded(answer: Answer, artifact: Artifact) -> Answer:
 
 
 def guesses(answer: Answer) -> bool:
-    """Has a wrong answer's diagnosis no cause to tell, only where to look?"""
-    return not answer.findings and re.match(GUESS, answer.diagnosis) is not None
+    """Has a wrong answer's diagnosis no cause to tell, only counts and where to look?"""
+    return not answer.findings and bool(answer.diagnosis) and diagnosis.vague(answer.diagnosis)
 
 
 def located(answer: Answer) -> Answer:
     """A wrong answer whose diagnosis begins with what lay outside, where that explains it."""
     if answer.findings or not answer.finished or not (told := outside(answer.facts or {})):
         return answer
-    diagnosis, guesses = re.subn(rf"^{GUESS}[^.]*\. ", "", answer.diagnosis)
-    explains = guesses or any(words in diagnosis for words in ("zeros", "K tile", "never written"))
+    said, guesses = re.subn(rf"^{GUESS}[^.]*\. ", "", answer.diagnosis)
+    explains = guesses or any(words in said for words in ("zeros", "K tile", "never written"))
     # those that ask for x and y, M and N
-    explains = explains and not diagnosis.startswith("The kernel wrote") and "mirror place" not in diagnosis
-    both = (told, diagnosis) if explains else (diagnosis, told)
+    explains = explains and not said.startswith("The kernel wrote") and "mirror place" not in said
+    both = (told, said) if explains else (said, told)
     return replace(answer, diagnosis=" ".join(both))
 
 
@@ -641,14 +715,14 @@ def at_the_edge(answer: Answer, artifact: Artifact) -> Answer:
     facts = answer.facts or {}
     if answer.findings or not answer.finished or not facts:
         return answer
-    (M, N, K), told = artifact.problem, ""
+    (M, _, K), told = artifact.problem, _never_stored(answer, artifact)
     a = artifact.tensors[0].name
     columns, left = divmod(_once(facts, f"elements of {a} loaded"), M)
-    wrote = re.match(r"The kernel wrote D\[0:(\d+), 0:(\d+)\] alone", answer.diagnosis)
-    short = [full - int(end) for full, end in zip((M, N), wrote.groups(), strict=True)] if wrote else []
     busy = _once(facts, "CTAs with a tile")
     idle = busy - _once(facts, "CTAs that store")
-    if idle > 0:
+    if told:
+        pass
+    elif idle > 0:
         told = (
             f"{idle} of {busy} CTAs multiply a tile of D and store nothing: where no tile follows that takes "
             "it along, what stores the last one?"
@@ -657,15 +731,83 @@ def at_the_edge(answer: Answer, artifact: Artifact) -> Answer:
         told = (
             f"The loads bring {columns:,} of {a}'s {K:,} columns: the last K tile is short, and is left out. "
             "Does the count of K tiles round up?"
-        )
-    elif wrote and max(short) < LARGEST_SIDE:
-        told = (
-            f"{wrote[0]}, of {M} x {N}: tiles at the edge are left "
-            "out. Does their count round up where the last one is not whole?"
-        )
-    if not told:
+        ) + _rounded_down("K", artifact)
+    else:
+        return last_left_out(answer, artifact, LARGEST_SIDE)
+    return replace(answer, diagnosis=told, remarks=(*answer.remarks, diagnosis.counted(answer.diagnosis)))
+
+
+def added_up(answer: Answer, artifact: Artifact) -> Answer:
+    """A wrong answer whose sums hold another tile's, where that is no former one: a CTA has a single tile, or
+    stores add.
+    """
+    adds = "cp.reduce.async.bulk.tensor" in artifact.ptx
+    if _FORMER not in answer.diagnosis or not (adds or _once(answer.facts or {}, "rounds") == 1):
         return answer
-    return replace(answer, diagnosis=told, remarks=(*answer.remarks, answer.diagnosis))
+    what = "is added there: which tile does each store take?" if adds else "is in its accumulator too."
+    return replace(answer, diagnosis=answer.diagnosis.replace(_FORMER, f"another tile's sum {what}"))
+
+
+def last_left_out(answer: Answer, artifact: Artifact, most: int = 0) -> Answer:
+    """A wrong answer of a kernel that wrote all of D but for tiles at its edge that are not whole. ``most``:
+    so much may be missing where a side is of whole tiles too.
+    """
+    M, N, _ = artifact.problem
+    wrote = re.match(r"The kernel wrote D\[0:(\d+), 0:(\d+)\] alone", answer.diagnosis)
+    if not wrote or answer.findings:
+        return answer
+    short = {axis: full - int(end) for axis, full, end in zip("MN", (M, N), wrote.groups(), strict=True)}
+    partial = {"M": M % BLOCK_K, "N": N % BLOCK_K}
+    for axis, lost in short.items():
+        if lost and lost >= most and not (partial[axis] and lost % BLOCK_K == partial[axis]):
+            return answer
+    if max(short.values()) >= LARGEST_SIDE:
+        return answer
+    cut = [axis for axis, lost in short.items() if lost]
+    told = (
+        f"{wrote[0]}, of {M} x {N}: tiles at the edge are left "
+        "out. Does their count round up where the last one is not whole?"
+    ) + _rounded_down(cut[0], artifact)
+    return replace(answer, diagnosis=told, remarks=(*answer.remarks, diagnosis.counted(answer.diagnosis)))
+
+
+def _rounded_down(axis: str, artifact: Artifact) -> str:
+    """The one line, below a text, that divides this side of the problem and does not round up."""
+    return lines.below(rf"(?<![-\w]){axis}\s*//", artifact)
+
+
+def _never_stored(answer: Answer, artifact: Artifact) -> str:
+    """Which chunks of a tile, or which tiles, a kernel that stores tiles in chunks leaves out; "" where it is
+    something else.
+    """
+    if found := re.match(r"Columns (\d+):(\d+) of each (\d+) were never written", answer.diagnosis):
+        begin, end, width = map(int, found.groups())
+        maps = {p.tensor: p.tensor_map for p in artifact.parameters if p.tensor_map is not None}
+        of_d = maps.get(artifact.tensors[-1].name)
+        box = of_d.box[0] if of_d is not None else 0
+        if not 0 < box < width:
+            return ""
+        which, most = (begin // box, (end - 1) // box), -(-width // box) - 1
+        one = which[0] == which[1]
+        told = f"Chunk {which[0]}" if one else f"Chunks {which[0]} to {which[1]}"
+        told += (
+            f" of a tile's chunks 0 to {most} {'is' if one else 'are'} never stored (columns {begin}:{end}"
+        )
+        told += f" of its {width})"
+        where = answer.diagnosis[found.end() :].partition(":")
+        every = not where[0]
+        if not every:
+            told += ", but for the last tile of each CTA" * (_once(answer.facts or {}, "rounds") > 1)
+        line, calls = lines.of_stores(artifact, every)
+        return f"{told}: how many does each call store?{calls}{line}"
+    band = re.match(
+        r"(?:Columns|Rows) \d+:\d+ of D were never written, and all others were", answer.diagnosis
+    )
+    if band and _once(answer.facts or {}, "rounds") > 1:
+        line, calls = lines.of_stores(artifact, False)
+        told = f"{band[0].replace('written', 'stored')}: does the store of each CTA's earlier tiles take "
+        return f"{told}the later one's place?{calls}{line}"
+    return ""
 
 
 def shared_rows(answer: Answer, artifact: Artifact) -> Answer:
@@ -728,9 +870,15 @@ def told(
         if not condition.asked(artifact):
             continue
         if not condition.holds(receipt, artifact):
-            sentences[name] = f"needs {condition.sentence}; found {condition.found(receipt, artifact)}"
+            found = condition.found(receipt, artifact)
+            if found.startswith("no") and (place := _nothing_came(condition, artifact)):
+                found += ": nothing came of this line. Can any thread reach it?" * ("?" not in found) + place
+            sentences[name] = f"needs {condition.sentence}; found {found}"
         elif facts and not condition.ran(facts):
-            sentences[name] = f"needs {condition.sentence}; found it in the PTX, and no thread ever ran it"
+            line = _line(artifact, *condition.families)
+            sentences[name] = (
+                f"needs {condition.sentence}; found it in the PTX, and no thread ever ran it{line}"
+            )
     for name in forbids:
         if CONDITIONS[name].holds(receipt, artifact):
             sentences[name] = (

@@ -14,6 +14,7 @@ from course_utils.artifact import Artifact
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS, NotYet, compile_factory, compile_sizes, open_places
 from course_utils.grading import cards, conditions, hints, maps, steps
+from course_utils.grading.cards import Card
 from course_utils.grading.going import Going, Told, nobody
 from course_utils.grading.steps import Step
 from course_utils.grading.verdict import (
@@ -174,7 +175,7 @@ def judge(
     if results.passed and own and (restored := _restored(machine, *_shows_most(first, answered))):
         unmet[conditions.OWN] = restored
     results = _gated(results, unmet | unseen)
-    instructions = _instructions(step, answered, unmet, unseen)
+    instructions = _instructions(step, answered, unmet, unseen, first, results.card)
     going.ends(instructions, results)
     speed, timing = _speed(step, machine, results.passed, timed, going)
     parts = (_compiles(step, first), _tensor_maps(step, first), instructions, results, speed)
@@ -275,18 +276,29 @@ def _restored(machine: Backend, launch: Launch, answer: Answer) -> str:
     )
 
 
-def _instructions(step: Step, answered: Answered, unmet: dict[str, str], unseen: dict[str, str]) -> Part:
+def _instructions(
+    step: Step,
+    answered: Answered,
+    unmet: dict[str, str],
+    unseen: dict[str, str],
+    read: Artifact,
+    wrong: Card | None,
+) -> Part:
+    """``wrong`` is what the results say: where the emulator saw the harm of what is missing, that leads."""
     asked = len(step.requires) + len(step.forbids)
     share = 1 - len(unmet | unseen) / asked
     if unmet:
         first, *others = unmet.values()
+        name, harm = next(iter(unmet)), wrong if wrong and wrong.kind and wrong.place else None
+        if "\n  at " not in first and not (harm and conditions.shown_by(name, harm.kind)):
+            first += conditions.near(name, read) or (f"\n  at {harm.place}: {harm.code}" if harm else "")
         others += [text for name, text in unseen.items() if name not in unmet]
         card = cards.of_text(f"This step {first}", "missing", others)
         return score(step, "instructions", False, f"{len(unmet | unseen)} of {asked} missing", card, share)
     if unseen:  # why they did not run is what the results tell
         detail = f"{len(unseen)} of {asked} were not seen to run: {', '.join(unseen)}"
-        wrong = any(not answer.ok and not answer.error for _, answer in answered)
-        why = None if wrong else cards.of_text(f"This step {next(iter(unseen.values()))}", "missing")
+        failed = any(not answer.ok and not answer.error for _, answer in answered)
+        why = None if failed else cards.of_text(f"This step {next(iter(unseen.values()))}", "missing")
         return score(step, "instructions", False, detail, why, share)
     detail = "all that the step is about survived the compiler"
     seen = any(answer.facts and answer.finished for _, answer in answered)
@@ -317,6 +329,7 @@ def _results(step: Step, machine: Backend, answered: Answered) -> Part:
             told = conditions.at_the_edge(answer, launch.artifact)
         else:
             told = conditions.left_over(conditions.located(answer), launch.artifact)
+            told = conditions.last_left_out(conditions.added_up(told, launch.artifact), launch.artifact)
         for blames in (conditions.shared_rows, maps.stored_otherwise, maps.one_buffer):
             told = blames(told, launch.artifact)
         wrong.append((launch, _in_memory(told, launch.artifact)))
@@ -334,8 +347,12 @@ def _results(step: Step, machine: Backend, answered: Answered) -> Part:
         detail += f"; right at {sizes}"
     # a size at which the cause shows leads
     wrong.sort(key=lambda run: conditions.guesses(run[1]))
-    also = [f"at {_at(launch)}: {_words(answer, launch)}" for launch, answer in wrong[1:]]
-    launch, answer = wrong[0]
+    (launch, answer), *others = wrong
+    said = [
+        (at, _words(other, at) if other.findings or other.error else cards.beside(answer, other.diagnosis))
+        for at, other in others
+    ]
+    also = [f"at {_at(at)}: {words}" for at, words in said if words]
     schedule = "" if answer.schedule is None else f", emulated schedule {answer.schedule}"
     also.append(f"Seen at {_at(launch)}{schedule}.")
     card = cards.of_answer(answer, launch.artifact, also)

@@ -26,7 +26,8 @@ ABOUT = (
     (r"its own product, transposed|twice its own product|tile's sum was not cleared", MULTIPLICATION),
     (r"does the tile loop", TILES),
     (
-        r"does the store take|never written|kernel wrote|mirror place|places the store|stores? lies? outside",
+        r"does the store take|which tile does each store|never written|kernel wrote|mirror place"
+        r"|places the store|stores? lies? outside",
         STORE,
     ),
     (r"TMA loads? lies? outside (\w+)", LOADS),
@@ -79,6 +80,68 @@ def below(pattern: str, artifact: Artifact) -> str:
     return f"\n  at {file_name(found[0].file)}, line {found[0].line}: {code}"
 
 
+def first(pattern: str, artifact: Artifact) -> str:
+    """The first line with this pattern, as ``below``; "" where there is none."""
+    for file, python in artifact.python.items():
+        for number, line in enumerate(python.split("\n"), 1):
+            if re.search(pattern, line.partition("#")[0]):
+                return f"\n  at {file_name(file)}, line {number}: {artifact.code(Origin(file, number))}"
+    return ""
+
+
+def of_stores(artifact: Artifact, every: bool) -> tuple[str, str]:
+    """What decides which chunks of D are stored: a line as ``below``, or several, in words. Where one
+    function stores a chunk, it is who calls it; ``every``: of all tiles, so what bounds all of those calls'
+    loops.
+    """
+    if (line := _line(artifact, STORE, "")) is None:
+        return "", ""
+    file, number = line
+    try:
+        tree = ast.parse(artifact.python[file])
+    except SyntaxError:  # a cell with a magic
+        return "", ""
+    around = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and node.lineno <= number <= (node.end_lineno or 0)
+    ]
+    name = max(around, key=lambda node: node.lineno).name if around else ""
+    calls = sorted(
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
+    )
+    if not calls:
+        calls = [number]
+    if every and len(bound := _bounds(tree, calls)) == 1:
+        calls = list(bound)
+    if len(calls) > 1:
+        *most, last = map(str, calls)
+        return "", f" They are on lines {', '.join(most)} and {last}."
+    return f"\n  at {file_name(file)}, line {calls[0]}: {artifact.code(Origin(file, calls[0]))}", ""
+
+
+def _bounds(tree: ast.Module, calls: list[int]) -> set[int]:
+    """The lines that set the names on which the bounds of the loops around all these lines depend."""
+    shared: set[str] | None = None
+    for number in calls:
+        loops = [
+            node
+            for node in ast.walk(tree)
+            if isinstance(node, ast.For) and node.lineno <= number <= (node.end_lineno or 0)
+        ]
+        if not loops or not isinstance(around := max(loops, key=lambda node: node.lineno).iter, ast.Call):
+            return set()
+        names = {node.id for one in around.args for node in ast.walk(one) if isinstance(node, ast.Name)}
+        shared = names if shared is None else shared & names
+    return {
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in (shared or set())
+    }
+
+
 def _said(pattern: str, artifact: Artifact) -> str:
     """The one statement with this pattern, as a place in words."""
     call = re.match(r"\w+", pattern)
@@ -112,6 +175,9 @@ def _line(artifact: Artifact, what: str, tensor: str) -> Line | None:
         direction = paths.STORE if stores else paths.LOAD
         key = direction, tensor or names[-1 if stores else 0]
         instructions = paths.crossings(kernel, artifact).get(key, [])
+        if stores and not instructions:  # those that add
+            every = enumerate(kernel.instructions)
+            instructions = [at for at, one in every if family(one) is Family.TENSOR_REDUCE]
     instructions = list(instructions)
     if what == SUMS and not instructions:  # plain stores to shared memory
         instructions = [

@@ -336,10 +336,12 @@ def function_of(name: str) -> str:
     return "seconds" if isinstance(found, PlanCase) else PROBLEMS[found.problem].function
 
 
-def trace_size(name: str) -> tuple[int, int, int]:
-    """The size at which one launch is traced: a one-tile step's own, ``TRACE_SIZE`` for any other step or
-    file.
+def trace_size(name: str) -> tuple[int, ...]:
+    """The size at which one launch is traced: a one-tile step's own, that of a task on rows, ``TRACE_SIZE``
+    for any other step or file.
     """
+    if name in TASKS and len(TASKS[name].check_sizes[-1]) != len(TRACE_SIZE):
+        return TASKS[name].check_sizes[-1]
     step = STEPS.get(name)
     if step is None or "one CTA" not in step.requires:
         return TRACE_SIZE

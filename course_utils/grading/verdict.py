@@ -76,7 +76,8 @@ class Verdict:
         timing: Sequence[dict] = (),
         receipt: Sequence[tuple[str, str]] = (),
     ) -> Verdict:
-        """A verdict that leads with the first failed part's card; the other ones' fold below it.
+        """A verdict that leads with the first failed part's card; the other ones' fold below it. A card
+        without a line gives way to what the emulator saw at one.
 
         ``whole``: one failed part costs all points.
         """
@@ -85,8 +86,11 @@ class Verdict:
             parts = [replace(part, points=0.0) for part in parts]
         cards = [part.card for part in failed if part.card]
         lead = cards[0] if cards else None
+        if lead and not lead.place:
+            lead = next((card for card in cards if card.kind and card.place), lead)
         if lead and len(cards) > 1:
-            lead = replace(lead, more=(*lead.more, *(f"Then: {card.told}" for card in cards[1:])))
+            others = (card for card in cards if card is not lead)
+            lead = replace(lead, more=(*lead.more, *(f"Then: {card.told}" for card in others)))
         return cls(step, dsl, backend, tuple(parts), lead, tuple(timing), tuple(receipt))
 
     @property

@@ -6,6 +6,7 @@ author wrote any or not. CuTe DSL adds none.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -42,6 +43,7 @@ def without(artifact: Artifact) -> Artifact | None:
     """The kernel without them; None where there are none. Its PTX alone is right: the cubin still has them.
 
     What opens the kernel stays: it orders the initialisation of mbarriers, which TileLang writes by itself.
+    So does a barrier between accesses of different buffers: TileLang has laid one over the other.
     """
     lines, source = artifact.ptx.split("\n"), artifact.source.split("\n")
     gone = False
@@ -52,9 +54,75 @@ def without(artifact: Artifact) -> Artifact | None:
         line = instruction.source[1]
         if line > 1 and "fence_barrier_init" in source[line - 2]:
             continue
+        if family(instruction) in BARRIERS and _of_overlay(source, line - 1):
+            continue
         lines[instruction.line - 1] = ""
         gone = True
     return replace(artifact, ptx="\n".join(lines)) if gone else None
+
+
+def _of_overlay(source: list[str], at: int) -> bool:
+    """Does no shared buffer that is used before this barrier come again after it, up to the next barriers? It
+    then keeps apart what the compiler has put into the same bytes. A wait uses what it waits for.
+    """
+    declared = (re.search(r"void\* (\w+) = .*\bbuf_dyn_shmem\b", line) for line in source)
+    buffers = {found[1] for found in declared if found}
+    blocks = _blocks(source)
+    reads = {
+        word: " ".join(line for line in source if call in line)
+        for word, call in (
+            ("wgmma", "initialize_wgmma_descriptor"),
+            ("tma_store_wait", "tma_store("),
+            (".wait(", "tma_load"),
+        )
+    }
+
+    def used(lines: Iterable[int]) -> tuple[set[str], bool]:
+        """The buffers on these lines, up to a barrier that all must pass; and whether there is one."""
+        names: set[str] = set()
+        for n in lines:
+            if "__sync" in source[n] and blocks[n] == blocks[at][: len(blocks[n])]:
+                return names, True
+            text = " ".join([source[n], *(lines for word, lines in reads.items() if word in source[n])])
+            if "buf_dyn_shmem" not in source[n]:  # a declaration uses nothing
+                names |= buffers.intersection(re.findall(r"\w+", text))
+        return names, False
+
+    sides: list[set[str]] = [set(), set()]
+    for side, step in zip(sides, (1, -1), strict=True):
+        end = {1: len(source), -1: -1}[step]
+        begin = at + step
+        for opened in [*reversed(blocks[at]), -1]:
+            first, last = (opened, _closed(blocks, opened)) if opened >= 0 else (0, len(source) - 1)
+            names, met = used(range(begin, {1: last + 1, -1: first - 1}[step], step))
+            side |= names
+            if met:
+                break
+            if opened >= 0 and re.match(r"\s*(for|while)\b", source[opened]):  # the next round, or the last
+                side |= used(range({1: first, -1: last}[step], at, step))[0]
+            begin = {1: last + 1, -1: first - 1}[step]
+            if begin == end:
+                break
+    return bool(buffers) and not sides[0] & sides[1]
+
+
+def _blocks(source: list[str]) -> list[tuple[int, ...]]:
+    """For each line the lines that open the blocks around it, the outermost first."""
+    found: list[tuple[int, ...]] = []
+    around: list[int] = []
+    for n, line in enumerate(source):
+        text = line.strip()
+        if text.startswith("}") and around:
+            around.pop()
+        found.append(tuple(around))
+        if text.endswith("{"):
+            around.append(n)
+    return found
+
+
+def _closed(blocks: list[tuple[int, ...]], opened: int) -> int:
+    """The last line inside a block."""
+    return max(n for n, around in enumerate(blocks) if opened in around or n == opened)
 
 
 def told(artifact: Artifact) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from course_utils.ptx.parser import Imm, PtxError
 from course_utils.ptx.receipts import edges, reached
 
 REGISTERS, MOST = 65_536, 255  # of an SM, and of a thread
+FEW = "minimum register requirements"  # the same
 UNKNOWN = "unable to determine register count at entry"  # ptxas, of a setmaxnreg that it ignores
 LOADS = {Family.TENSOR_LOAD, Family.MULTICAST_LOAD, Family.BULK_LOAD}
 
@@ -77,9 +79,25 @@ def told(artifact: Artifact) -> str:
         text = "both ignored, for want of `min_blocks_per_mp=1` in the launch"
         return text + _launch(artifact)
     found = list(moves(artifact))
-    texts = [*dict.fromkeys(map(str, found)), *(w for w in artifact.resources.warnings if "setmaxnreg" in w)]
+    warnings = [re.sub(r"^\(C\d+\)[^:]*: ", "", w) for w in artifact.resources.warnings if "setmaxnreg" in w]
+    astray = any(move.astray for move in found)
+    if not astray and any(FEW in text for text in warnings) and (few := _fewest(found, artifact)):
+        who = f"by the {few.role}, whose" if few.role else "by warps whose"
+        text = f"{few.way} {few.count} {who} code needs more than {few.count} registers: ptxas ignores all"
+        return text + f"\n  at {few.place}" * bool(few.place)
+    ignored = ["and ptxas ignores them" if FEW in text else text for text in warnings]
+    texts = [*dict.fromkeys(map(str, found)), *ignored]
     place = next((move.place for move in found if (move.astray or move.idle) and move.place), "")
     return (", ".join(texts) or "none") + f"\n  at {place}" * bool(place)
+
+
+def _fewest(found: list[Move], artifact: Artifact) -> Move | None:
+    """The move that leaves its warps fewer registers than their code needs: one of those that take some, if
+    it takes fewer than the kernel has, else one that gives too many back.
+    """
+    few = [move for move in found if move.way == "inc" and move.count < artifact.resources.registers]
+    few += [move for move in found if move.way == "dec"]
+    return next(iter(few), None)
 
 
 def _launch(artifact: Artifact) -> str:

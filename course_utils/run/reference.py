@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from course_utils.problems import ABSOLUTE_PER_K, POISONS, PROBLEMS, product
+from course_utils.run import gaps
 
 POISON = POISONS["float16"]
 RELATIVE = 2.0**-10  # twice the rounding of an fp32 sum to fp16, which is 2^-11 of the value
@@ -214,7 +215,7 @@ def _diagnose(
     corner, hint = _corner(~unwritten), _unwritten_hint(unwritten) if n_unwritten else ""
     if n_unwritten == n_wrong:
         never = f"{n_wrong:,} {share} were never written, {_place(wrong)}."
-        return f"{hint} {never}" if corner or hint.startswith("Columns") else f"{never} {hint}"
+        return f"{hint} {never}" if corner or hint.startswith(("Columns", "Rows")) else f"{never} {hint}"
     parts = [f"{n_wrong:,} {share} are wrong ({100 * n_wrong / total:.3g}%), {_place(wrong)}."]
     if n_unwritten and corner:
         parts = [hint, *parts, f"{n_unwritten:,} of them were never written, {_place(unwritten)}."]
@@ -354,7 +355,7 @@ def _unwritten_hint(unwritten: torch.Tensor, stacked: bool = False) -> str:
             "the tile "
             "divide M and N? Does the store's box cover the whole tile?"
         )
-    return (
+    return gaps.told(unwritten) or (
         "Parts of tiles are missing: does every thread store all of its elements, and does each wait for its "
         "store?"
     )
@@ -611,11 +612,30 @@ def _weights(name: str, a: torch.Tensor, b: torch.Tensor, held: torch.Tensor, wi
         return _slices(name, kept) if not extra else ""
     story = f"{name} is the exact sum of its {steps} K tiles of {TILE}"
     if missing:
-        story += ", without K tile " + ", ".join(map(str, missing))
+        story += f", without {_k_tiles(missing)}"
     if extra:
-        times = ", ".join(f"{k} ({w} times)" for k, w in extra.items())
-        story += (", and" if missing else ", but") + f" with K tile {times}"
+        by_count: dict[int, list[int]] = {}
+        for k, w in extra.items():
+            by_count.setdefault(w, []).append(k)
+        times = " and ".join(f"{_k_tiles(ks)} ({w} times)" for w, ks in by_count.items())
+        story += (", and" if missing else ", but") + f" with {times}"
     return f"{story}: {_lost(steps, missing, extra)}."
+
+
+def _k_tiles(numbers: list[int]) -> str:
+    """In words, neighbours as a range: "K tile 5", "K tiles 16 and 17", "K tiles 0 to 8 and 13 to 17"."""
+    ranges: list[list[int]] = []
+    for k in numbers:
+        if ranges and k == ranges[-1][-1] + 1:
+            ranges[-1].append(k)
+        else:
+            ranges.append([k])
+    spans = [
+        text for one in ranges for text in ([f"{one[0]} to {one[-1]}"] if len(one) > 2 else map(str, one))
+    ]
+    return f"K tile{'s' * (len(numbers) > 1)} " + " and ".join(
+        filter(None, (", ".join(spans[:-1]), spans[-1]))
+    )
 
 
 def _slices(name: str, kept: list[int]) -> str:

@@ -68,10 +68,10 @@ def verdict_of(mistake: Mistake) -> Verdict:
     machine = Emulator()
     try:
         gemm = plant(mistake.step, mistake.dsl, *mistake.edits)
-        artifact = compile_factory(gemm, mistake.dsl, mistake.size)
+        artifact = compile_factory(gemm, mistake.dsl, mistake.size, step.problem)
     except CompileError as error:
         return not_compiled(step, mistake.dsl, machine.name, str(error))
-    answered = machine.run([Launch(mistake.size, artifact, ctas=mistake.ctas)])
+    answered = machine.run([Launch(mistake.size, artifact, step.problem, mistake.ctas)])
     return judge(step, mistake.dsl, machine, list(answered))
 
 

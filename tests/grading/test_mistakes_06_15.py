@@ -327,7 +327,8 @@ MISTAKES = {
         TL,
         (("tiles.init(cta)", "tiles.init(0)"),),
         "results",
-        says=("wrote D[0:128, 0:128] alone, of 128 x 256", "tiles of all CTAs", "cover D"),
+        says=("both store D[0:128, 0:64]", "at which tile does each begin"),
+        never=("x and y",),  # the grid has one dimension
         size=(128, 256, 64),
     ),
     "06 waits for the store at once [row: the store under the next tile's loads]": Mistake(
@@ -603,7 +604,8 @@ MISTAKES = {
             ),
         ),
         "instructions",
-        says=("setmaxnreg", "ignored"),
+        says=("setmaxnreg", "ptxas ignores"),
+        never=("C7507",),
     ),
     "07 the producer never takes its next tile": Mistake(
         "step07",
@@ -1133,7 +1135,8 @@ MISTAKES |= {
             for text in (ROW_LOADED, ROW_STORED)
         ),
         "results",
-        says=("wrote D[0:384, 0:128] alone, of 512 x 128", "tiles of all CTAs", "cover D"),
+        says=("both store D[128:256, 0:64]", "rank 1 of one cluster and rank 0 of another"),
+        never=("x and y",),
         size=(512, 128, 320),
     ),
     "09 rank 0 alone arrives on full [row: consumers of one CTA wait for full]": Mistake(
@@ -1175,7 +1178,7 @@ MISTAKES |= {
         TL,
         (("            T.cluster_sync()", "            T.sync_threads()"),),
         "instructions",
-        says=("two `barrier.cluster`", "before a CTA exits"),
+        says=("uses the shared memory of CTA", "nothing keeps that CTA from ending before"),
     ),
     "09 back through K from one tile too far": Mistake(
         "step09",
@@ -1358,7 +1361,8 @@ MISTAKES |= {
             ),
         ),
         "instructions",
-        says=("wait_group", "before their buffer is written again"),
+        says=("overwrites shared memory that the TMA store of D may still read",),
+        line="T.copy(acc[",
         size=(256, 512, 192),
     ),
     "10 one chunk too few": Mistake(
@@ -1468,7 +1472,8 @@ MISTAKES |= {
         CUTE,
         (("                pipe.producer_tail(load)\n", ""),),
         "instructions",
-        says=("producer_tail",),
+        says=("uses the shared memory of CTA", "nothing keeps that CTA from ending before"),
+        line="consumer_release",
         size=(256, 512, 192),
     ),
     "10 registers for 66,560 [Predict 07: each consumer asks for 240]": Mistake(

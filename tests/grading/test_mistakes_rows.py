@@ -385,7 +385,7 @@ RACES = {
         "instructions",
         ("        cute.arch.fence_view_async_shared()\n", ""),
         size=TWO,
-        says=("a `fence.proxy.async` between threads' writes to shared memory and TMA's read of them",),
+        says=("reads what warp 0 wrote with ordinary stores", "no fence.proxy.async"),
     ),
     "05 the loop ends a step early": cute(
         "step05",
@@ -450,7 +450,7 @@ MISSING = {
         "step06",
         "instructions",
         (f"            if warp_idx == 0:\n{OUT_WAIT}", ""),
-        says=("a `cp.async.bulk.wait_group` for the TMA stores", "found none in the loop that stores"),
+        says=("overwrites shared memory that the TMA store of D may still read",),
         **SECOND,
     ),
     "08 waits for every group": cute(
@@ -485,7 +485,7 @@ MISSING = {
         "instructions",
         ("                pipe.producer_tail(load)\n", ""),
         size=CLUSTER,
-        says=("two `barrier.cluster`", "no wait for every `empty`"),
+        says=("uses the shared memory of CTA", "nothing keeps that CTA from ending before"),
     ),
 }
 

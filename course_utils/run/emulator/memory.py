@@ -100,7 +100,11 @@ def _stored_twice(cta: CTA, other: int, what: str) -> str:
     if y * z > 1:
         grid = f"{x} x {y}" + f" x {z}" * (z > 1)
         return f"{text}; the grid has {grid} CTAs: which tile has each?"
-    if (size := cta.cluster.size) > 1:
+    size = cta.cluster.size
+    if low % size != high % size:
+        text = f"{text}; they are rank {low % size} of one cluster and rank {high % size} of another"
+        return f"{text}: do the tiles of two clusters lie {size} of a CTA's apart?"
+    if size > 1:
         text = f"{text}; the grid has {x} CTAs in {x // size} clusters: at which tile does each cluster begin"
         return f"{text}, and by how many does it go on?"
     return f"{text}; the grid has {x} CTAs: at which tile does each begin, and by how many does it go on?"

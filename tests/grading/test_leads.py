@@ -1,0 +1,295 @@
+"""What a verdict leads with: the learner's line, the size that names a cause; and no guess beside a race."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from course_utils.artifact import Artifact, Resources, Tensor
+from course_utils.cli import kernel
+from course_utils.grading import cards, conditions, diagnosis, lines
+from course_utils.grading.cards import Card
+from course_utils.grading.verdict import Part, Verdict
+from course_utils.ptx import added, registers
+from course_utils.ptx.registers import Move
+from course_utils.run import gaps, reference
+from course_utils.run.protocol import Answer
+from tests.grading.mistakes import Mistake, planted, require_said
+
+TL, CUTE = "tilelang", "cute"
+COUNTED = "82,632 of 196,608 elements are wrong (42%), in rows 0..255, columns 0..767, in 40 of 48 tiles."
+PARTS = (
+    "Parts of tiles are wrong: does each slice or fragment take its own part? If so, look for a missing wait."
+)
+BIAS = "D is right but for its bias."
+
+MISTAKES = {
+    "07 the consumer takes 40 registers [the line of the inc]": Mistake(
+        "step07",
+        TL,
+        (("T.inc_max_nreg(232)", "T.inc_max_nreg(40)"),),
+        "instructions",
+        says=("inc 40 by the consumer, whose code needs more than 40 registers", "ptxas ignores"),
+        never=("C7507", "Potential"),
+        line="T.inc_max_nreg(40)",
+        size=(256, 512, 64),
+    ),
+    "10b a plain store [the line of the store]": Mistake(
+        "task10b",
+        TL,
+        (
+            (
+                "            T.atomic_add(D[ms, ns], D_shared, use_tma=True)\n",
+                "            T.tma_copy(D_shared, D[ms, ns])\n            T.tma_store_wait(0)\n",
+            ),
+        ),
+        "instructions",
+        says=("needs TMA stores that add", "found none"),
+        line="T.tma_copy(D_shared, D[ms, ns])",
+        size=(128, 256, 576),
+    ),
+    "10b the place of a store that adds [no former tile]": Mistake(
+        "task10b",
+        CUTE,
+        (("D_dst[None, m, n]", "D_dst[None, n, m]"),),
+        "results",
+        says=("another tile's sum is added there",),
+        never=("former",),
+        line="cute.copy(add_D",
+        size=(128, 256, 576),
+    ),
+    "08a rows of tiles rounded down [its own line]": Mistake(
+        "task08a",
+        CUTE,
+        (("tiles_M, tiles_N = -(-M // block_M), N //", "tiles_M, tiles_N = M // block_M, N //"),),
+        "results",
+        says=("tiles at the edge are left out",),
+        never=("mixed up",),
+        line="= M // block_M",
+        size=(459, 512, 64),
+    ),
+    "05a bias in shared memory, where D comes later [right]": Mistake(
+        "task05a",
+        TL,
+        (
+            (
+                "            for i, j in T.Parallel(block_M, block_N):\n",
+                "            bias_s = T.alloc_shared((block_N,), T.float16)\n"
+                "            T.copy(bias[ns], bias_s)\n            T.sync_threads()\n"
+                "            for i, j in T.Parallel(block_M, block_N):\n",
+            ),
+            ("T.cast(bias[n + j], T.float32)", "T.cast(bias_s[j], T.float32)"),
+        ),
+        "",
+        size=(256, 512, 64),
+        ctas=(0,),
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", planted(MISTAKES, {}))
+def test_the_card_leads_with_the_line(mistake):
+    require_said(mistake)
+
+
+def test_a_card_without_a_line_gives_way_to_what_was_seen_at_one():
+    missing, seen = Card("This step needs a fence; found none."), Card("It reads.", "a.py, line 3", kind="x")
+
+    def lead(first: Card, second: Card) -> Card | None:
+        parts = [
+            Part(name, False, 0, 1, "", card) for name, card in (("instructions", first), ("results", second))
+        ]
+        return Verdict.of("step04", CUTE, "emulator", parts).card
+
+    found = lead(missing, seen)
+    assert found is not None and found.text == seen.text
+    assert found.more == (f"Then: {missing.text}",)
+    for first, second in (
+        (replace(missing, place="a.py, line 1"), seen),  # it has one
+        (missing, replace(seen, kind="")),  # numbers
+        (missing, replace(seen, place="")),
+    ):
+        assert (found := lead(first, second)) is not None and found.text == first.text
+
+
+@pytest.mark.parametrize(
+    "told, vague, known",
+    [
+        (COUNTED, True, COUNTED),
+        (f"{COUNTED} {PARTS}", True, COUNTED),
+        (f"{BIAS} {COUNTED}", False, f"{BIAS} {COUNTED}"),
+        (f"Every tile is wrong: look at coordinates before the barriers. {COUNTED}", True, COUNTED),
+        ("The kernel wrote D[0:64, 0:64] alone, of 128 x 64: are x and y mixed up?", False, None),
+    ],
+)
+def test_a_count_and_a_guess_are_told_from_a_cause(told, vague, known):
+    assert diagnosis.vague(told) == vague
+    assert diagnosis.known(told) == (told if known is None else known)
+    assert conditions.guesses(Answer(diagnosis=told)) == vague
+
+
+def test_no_guess_folds_below_a_race():
+    race = Answer(findings=({},), kinds=("read-before-load",), diagnosis=f"{COUNTED} {PARTS}")
+    fence = replace(race, kinds=("proxy-fence",))
+    assert cards.beside(race, race.diagnosis) == COUNTED
+    assert (
+        cards.beside(race, f"In D[0:64, 0:64], columns 0:64: do both follow one index? {COUNTED}") == COUNTED
+    )
+    assert cards.beside(race, f"the kernel changed its input A; {COUNTED}").startswith("the kernel changed")
+    assert cards.beside(fence, fence.diagnosis) == fence.diagnosis  # it leaves the numbers as they are
+    assert cards.beside(Answer(diagnosis=f"{BIAS} {COUNTED}"), f"{COUNTED} {PARTS}") == COUNTED
+
+
+def holes(*slices: tuple[slice, slice], shape: tuple[int, int] = (256, 1000)) -> torch.Tensor:
+    mask = torch.zeros(shape, dtype=torch.bool)
+    for rows, columns in slices:
+        mask[rows, columns] = True
+    return mask
+
+
+ALL = slice(None)
+
+
+@pytest.mark.parametrize(
+    "mask, said",
+    [
+        (
+            holes(*((ALL, slice(at + 192, at + 208)) for at in (0, 208, 416, 624))),
+            "Columns 192:208 of each 208 were never written: ",
+        ),
+        (
+            holes(*((ALL, slice(at + 128, at + 208)) for at in (0, 208))),
+            "of each 208 were never written, in tiles of columns 0:416 of D: ",
+        ),
+        (holes((ALL, slice(0, 416))), "Columns 0:416 of D were never written, and all others were: "),
+        (holes((slice(100, 164), ALL)), "Rows 100:164 of D were never written, and all others were: "),
+        (holes((slice(0, 64), slice(0, 64))), ""),
+        (holes(*((ALL, slice(at, at + 8)) for at in range(0, 64, 16))), ""),  # a thread's part
+    ],
+)
+def test_what_was_never_written_is_named_by_columns(mask, said):
+    assert said in gaps.told(mask) if said else not gaps.told(mask)
+
+
+@pytest.mark.parametrize(
+    "numbers, said",
+    [
+        ([4], "K tile 4"),
+        ([16, 17], "K tiles 16 and 17"),
+        ([9, *range(11, 33)], "K tiles 9 and 11 to 32"),
+        ([0, 2, 5], "K tiles 0, 2 and 5"),
+    ],
+)
+def test_k_tiles_are_named_as_ranges(numbers, said):
+    assert reference._k_tiles(numbers) == said
+
+
+SOURCE = """\
+def gemm(M, N, K):
+    rows, columns = M // block_M, N // block_N
+    chunks = block_N // epi_N
+    def store(c, tile):
+        copy(c)
+    def main():
+        for k in unroll(peel):
+            for c in unroll(k, {bound}):
+                store(c, tile)
+        for c in unroll(chunks):
+            store(c, tile)
+"""
+
+
+def kernel_of(bound: str = "chunks", problem: tuple[int, int, int] = (1490, 1792, 64)) -> Artifact:
+    M, N, K = problem
+    python = {"/no/mine.py": SOURCE.format(bound=bound)}
+    shapes = {"A": (M, K), "B": (N, K), "D": (M, N)}
+    tensors = tuple(Tensor(name, shape, "float16") for name, shape in shapes.items())
+    return Artifact(
+        "cute", "k", "", b"", *[(1, 1, 1)] * 3, 0, (), tensors, Resources(166, 0, 0, 0, 0), python=python
+    )
+
+
+@pytest.mark.parametrize(
+    "bound, every, line, calls",
+    [
+        ("chunks", True, "\n  at mine.py, line 3: chunks = block_N // epi_N", ""),
+        ("chunks", False, "", " They are on lines 9 and 11."),
+        ("k + 1", True, "", " They are on lines 9 and 11."),
+    ],
+)
+def test_chunks_are_counted_where_the_author_counts_them(monkeypatch, bound, every, line, calls):
+    monkeypatch.setattr(lines, "_line", lambda *_: ("/no/mine.py", 5))
+    assert lines.of_stores(kernel_of(bound), every) == (line, calls)
+
+
+@pytest.mark.parametrize(
+    "problem, wrote, said",
+    [
+        ((1490, 1792, 64), (1408, 1792), "line 2"),
+        ((512, 512, 64), (256, 512), ""),  # whole tiles: something else
+        ((1490, 1792, 64), (704, 1792), ""),  # half of it
+    ],
+)
+def test_tiles_at_the_edge_are_told_from_a_wrong_grid(problem, wrote, said):
+    told = f"The kernel wrote D[0:{wrote[0]}, 0:{wrote[1]}] alone, of {problem[0]} x {problem[1]}: mixed up? "
+    answer = Answer(diagnosis=told + COUNTED)
+    found = conditions.last_left_out(answer, kernel_of(problem=problem))
+    assert ("tiles at the edge" in found.diagnosis and said in found.diagnosis) if said else found == answer
+
+
+OVERLAID = """\
+  extern __shared__ uchar buf_dyn_shmem[];
+  void* D_shared = ((void*)((char*)buf_dyn_shmem + 0));
+  void* scratch = ((void*)((char*)buf_dyn_shmem + 0));
+  for (int k = 0; k < 4; ++k) {
+    ((half_t*)scratch)[0] = a;
+    __syncthreads();
+    b = ((half_t*)scratch)[1];
+    __syncthreads();
+  }
+  b = ((half_t*)scratch)[0];
+  __syncthreads();
+  ((half_t*)D_shared)[0] = b;
+  __syncthreads();
+  tl::tma_store(D_desc, D_shared);
+  tl::tma_store_wait<0>();
+  __syncthreads();
+  ((half_t*)D_shared)[0] = b;""".split("\n")
+
+
+def test_a_barrier_between_buffers_that_share_bytes_is_the_compilers_affair():
+    overlay = {at for at, line in enumerate(OVERLAID) if "__sync" in line and added._of_overlay(OVERLAID, at)}
+    assert overlay == {10}  # the others keep accesses of one buffer apart, one of them from round to round
+
+
+def test_a_move_that_leaves_too_few_registers_is_named(monkeypatch):
+    few = kernel_of()
+    ignored = (
+        "(C7507) Potential Performance Loss: 'setmaxnreg' ignored to maintain minimum register requirements."
+    )
+    few = replace(few, resources=replace(few.resources, warnings=(ignored,)))
+    moves = [
+        Move("dec", 40, "producer", "a.py, line 1: dec"),
+        Move("inc", 40, "consumer", "a.py, line 2: inc"),
+    ]
+    monkeypatch.setattr(registers, "moves", lambda _: iter(moves))
+    assert registers.told(few).endswith("a.py, line 2: inc") and "C7507" not in registers.told(few)
+    moves[1] = replace(moves[1], count=232)
+    assert "dec 40 by the producer, whose code needs more" in registers.told(few)
+
+
+@pytest.mark.parametrize(
+    "name, takes, kinds",
+    [
+        ("mine.py", "A, B, D", ["gemm", "sums added up", "B K x N"]),
+        ("mine.py", "A, B, bias, D", ["bias and relu"]),
+        ("task10d_mine.py", "A, B, D", ["groups"]),
+        ("mine.py", "P, Q", ["gemm"]),
+    ],
+)
+def test_a_file_is_taken_for_what_its_tensors_say(tmp_path, name, takes, kinds):
+    path = tmp_path / name
+    path.write_text(f"def gemm(M, N, K):\n    def main({takes}): ...\n    return main\n")
+    assert sorted(kernel._kinds(path)) == sorted(kinds) and kernel._kinds(path)[0] == kinds[0]
