@@ -138,7 +138,11 @@ def gemm(M, N, K):
 
     @cute.jit
     def main(
-        A: cute.Tensor, B: cute.Tensor, scale_A: cute.Tensor, scale_B: cute.Tensor, D: cute.Tensor
+        A: cute.Tensor,
+        B: cute.Tensor,
+        scale_A: cute.Tensor,
+        scale_B: cute.Tensor,
+        D: cute.Tensor,
     ):
         fp8, bf16, fp32 = cutlass.Float8E4M3FN, cutlass.BFloat16, cutlass.Float32
         swizzle = warpgroup.SmemLayoutAtomKind.K_SW128
@@ -153,9 +157,7 @@ def gemm(M, N, K):
         load_B, B = cpasync.make_tiled_tma_atom(g2s, B, stage_B, (block_N, block_K))
         store_D, D = cpasync.make_tiled_tma_atom(s2g, D, layout_D, (block_M, block_N))
         source, k_major = warpgroup.OperandSource.SMEM, OperandMajorMode.K
-        wgmma = warpgroup.MmaF8Op(
-            fp8, fp8, fp32, (64, block_N, 32), source, k_major, k_major
-        )
+        wgmma = warpgroup.MmaF8Op(fp8, fp8, fp32, (64, block_N, 32), source, k_major, k_major)
         mma = cute.make_tiled_mma(wgmma, (2, 1, 1))
         tensors = load_A, A, load_B, B, scale_A, scale_B, store_D, D
         kernel(*tensors, layout_A, layout_B, layout_D, mma).launch(

@@ -400,3 +400,4 @@ def test_the_roofline_is_that_of_a_hopper():
     size = (4096, 4096, 4096)
     limit = 2 * 4096**3 / graded._least_seconds(size) / 1e12
     assert 600 < limit < 1300  # TFLOP/s, of an H100 PCIe and of an H200 at 1,980 MHz
+    assert 2 * graded._least_seconds(size, "float8_e4m3fn") == pytest.approx(graded._least_seconds(size))
