@@ -1,4 +1,4 @@
-"""Task 10c: fp8 inputs. Sums of 128 products are scaled, and added up in a second accumulator."""
+"""Task 10c: fp8 with two accumulators. Sums of 128 products are scaled, then added up."""
 
 import cutlass
 import cutlass.cute as cute

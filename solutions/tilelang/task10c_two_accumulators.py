@@ -1,8 +1,8 @@
-"""Task 10c: fp8 inputs. Sums of 128 products are scaled, and added up in a second accumulator."""
+"""Task 10c: fp8 with two accumulators. Sums of 128 products are scaled, then added up."""
 
 import tilelang.language as T
 
-block_M, block_N, block_K = 128, 128, 128  # a row of 128 fp8 numbers is 128 bytes, as of 64 fp16
+block_M, block_N, block_K = 128, 128, 128  # a row of 128 fp8 numbers is 128 bytes
 num_stages, consumers = 4, 2
 threads = 128 * (1 + consumers)
 sm_count = 132  # H100 SXM and H200

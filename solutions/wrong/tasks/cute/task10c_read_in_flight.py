@@ -1,4 +1,4 @@
-"""A group stays in flight, as in step 8: its sums are added up while wgmma still writes them."""
+"""A group stays in flight, as in step 8: its sums are read while wgmma still writes them."""
 
 from course_utils.compile.load import plant
 
