@@ -201,6 +201,10 @@ def _of_one_block(
     return product(A.float(), B.float()) * scale_A[:, block, None] * rows
 
 
+def _by_rows(scale_B: torch.Tensor, M: int) -> torch.Tensor:
+    return scale_B.repeat_interleave(SCALED, 0).repeat(-(-M // (len(scale_B) * SCALED)), 1)[:M]
+
+
 def _never_cleared(
     A: torch.Tensor, B: torch.Tensor, scale_A: torch.Tensor, scale_B: torch.Tensor
 ) -> torch.Tensor:
@@ -339,6 +343,12 @@ PROBLEMS = {
                     "D lacks scale_A.",
                     lambda A, B, scale_A, scale_B: product(
                         *_scaled(A, B, scale_A.new_ones(scale_A.shape), scale_B)
+                    ),
+                ),
+                (
+                    "scale_B is taken by D's rows: it has a row for each 128 of D's columns.",
+                    lambda A, B, scale_A, scale_B: product(
+                        *_scaled(A, B, scale_A * _by_rows(scale_B, len(A)), scale_B.new_ones(scale_B.shape))
                     ),
                 ),
                 (
