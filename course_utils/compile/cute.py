@@ -45,7 +45,13 @@ DISTANCE = 1 << 40
 GLOBAL_POINTER = "!llvm.ptr<1>"  # how the host function's MLIR types a pointer to the GPU's memory
 CLUSTER_DIMENSION = 4  # cudaLaunchAttributeID
 # a tensor's dtype, as CuTe DSL calls it
-ELEMENTS = {"float16": "Float16", "bfloat16": "BFloat16", "float32": "Float32", "int32": "Int32"}
+ELEMENTS = {
+    "float16": "Float16",
+    "bfloat16": "BFloat16",
+    "float32": "Float32",
+    "int32": "Int32",
+    "float8_e4m3fn": "Float8E4M3FN",
+}
 # by cudaLaunchAttributeID; the DSL lists both, switched off
 ATTRIBUTES = {2: "`cooperative=True`", 6: "`use_pdl=True`"}
 

@@ -184,6 +184,12 @@ CONDITIONS = {
         call=r"T\.wgmma_gemm\(|cute\.gemm\(",
         near=(Family.WGMMA,),
     ),
+    "wgmma of fp8": Condition(
+        "`wgmma.mma_async` of e4m3 numbers, as they are stored",
+        lambda r, a: bool(r.wgmma) and all(shape.endswith(".e4m3.e4m3") for shape in r.wgmma),
+        lambda r, a: ", ".join(r.wgmma) or "no wgmma",
+        (Family.WGMMA,),
+    ),
     "aligned tiles": Condition(
         "each swizzled tile at a multiple of its pattern, 1,024 bytes for 128B, 512 for 64B",
         lambda r, a: not _misplaced(a),
@@ -612,6 +618,14 @@ PROPERTIES = {
         "K tiles of 256 and 128 rows",
         "K tiles of A and B",
         _of("K tiles of 256 and 128 rows", "K tiles of A and B", "K tiles"),
+    ),
+    "sums of one K block": Property(
+        "an accumulator that begins anew with each K tile: its sum goes to the second one before the next "
+        "tile's",
+        "K tiles begun anew",
+        "K tiles",
+        _of("K tiles begun anew", "K tiles", "K tiles"),
+        families=(Family.WGMMA,),
     ),
     "two consumers": Property(
         "two consumer warpgroups that multiply in every CTA",

@@ -196,6 +196,13 @@ TASKS: dict[str, Step] = {task.id: task for task in (
          check_sizes=((256, 1280, 4160), (128, 384, 8192), (1280, 256, 1088), (384, 768, 576)),
          emulated=(((256, 384, 1152), None), ((128, 256, 2112), None), ((384, 256, 576), None)),
          problem="sums added up"),
+    Step("task10c", "fp8 with two accumulators", 10,
+         (*_ROLES, "four stages", "four stages used", "three warpgroups", "two consumers", "wgmma of fp8",
+          "sums of one K block"),
+         check_sizes=((9728, 7680, 384), (768, 1280, 640), (1792, 768, 256), (1280, 2304, 1152),
+                      (4864, 3840, 128)),
+         emulated=(((4864, 2304, 384), FIRST_AND_LAST), ((256, 512, 1152), None), ((1536, 1792, 128), None)),
+         timed_sizes=((4096, 4096, 4096), (8192, 8192, 8192)), speed_floor=0.55, problem="fp8 with scales"),
     Step("task10d", "a grouped GEMM", 10, _DEEP, emulated=PERSISTENT, timed_sizes=((4096, 4096, 4096),),
          speed_floor=0.72, problem="groups"),
 )}
