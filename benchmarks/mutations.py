@@ -103,11 +103,7 @@ MUTATIONS = (
         "~(error <= RELATIVE * ref.abs() + ABSOLUTE_PER_K * K)",
         "error > RELATIVE * ref.abs() + ABSOLUTE_PER_K * K",
         "reference",
-        now=(
-            "_errors",
-            "~(error <= relative * ref.abs() + absolute)",
-            "error > relative * ref.abs() + absolute",
-        ),
+        now=("_errors", "~(error <= bound)", "error > bound"),
     ),
     _m(
         "reference: the bound does not grow with K",
