@@ -6,7 +6,17 @@ import pytest
 import torch
 
 from course_utils.problems import numbered
-from course_utils.run.reference import NORM, POISON, RELATIVE, TILE, compare, compare_copy, inputs, reference
+from course_utils.run.reference import (
+    NORM,
+    POISON,
+    RELATIVE,
+    TILE,
+    compare,
+    compare_copy,
+    compare_values,
+    inputs,
+    reference,
+)
 
 
 def operands(M, N, K):
@@ -69,6 +79,21 @@ def test_of_a_few_ctas_only_what_they_wrote_is_judged_and_its_place_is_told():
     tile[200, 330] = 0
     found = compare(tile, A, B, partial=True)
     assert not found.ok and found.wrong == 1 and "row 200" in found.diagnosis
+
+
+@pytest.mark.parametrize("rows", [128, 256])  # few of D's, or all
+@pytest.mark.parametrize("value", [None, 0.0, math.nan])
+def test_values_of_a_few_ctas_are_judged_by_what_they_wrote(rows, value):
+    some = torch.full((M, N), POISON, dtype=torch.int16).view(torch.float16)
+    assert not compare_values(some, product(A, B), 2.0**-20 * K, partial=True).ok
+    some[:rows, 128:192] = RIGHT[:rows, 128:192]
+    if value is not None:
+        some[77, 130] = value
+    before = some.clone()
+    found = compare_values(some, product(A, B), 2.0**-20 * K, partial=True)
+    assert (found.ok, found.wrong, found.unwritten) == (value is None, int(value is not None), 0)
+    assert found.relative_norm > 0 if value is None else "row 77" in found.diagnosis
+    assert torch.equal(some.view(torch.int16), before.view(torch.int16))
 
 
 def test_inputs_are_standard_normal_fp16_and_fresh():
