@@ -610,10 +610,10 @@ def _fit(parts: torch.Tensor, target: torch.Tensor) -> list[int] | None:
 
 def _weights(name: str, a: torch.Tensor, b: torch.Tensor, held: torch.Tensor, width: int) -> str:
     """As a sum of its own K tiles, ``width`` columns each: 0 is a tile missed, 2 one used twice."""
-    steps = a.shape[1] // width
+    steps, short = -(-a.shape[1] // width), a.shape[1] % width
     if not 2 <= steps <= 80:
         return ""
-    slices = [slice(k * width, (k + 1) * width) for k in range(steps)]
+    slices = [slice(k * width, (k + 1) * width) for k in range(steps)]  # the last may be short
     weights = _fit(torch.stack([(a[:, s] @ b[:, s].T).flatten() for s in slices], 1), held.flatten())
     if weights is None or all(w == 1 for w in weights):
         return ""
@@ -629,6 +629,11 @@ def _weights(name: str, a: torch.Tensor, b: torch.Tensor, held: torch.Tensor, wi
                 "times: does the slice's index follow the loop?"
             )
         return _slices(name, kept) if not extra else ""
+    if short and missing == [steps - 1] and not extra:
+        return (
+            f"{name} is the exact sum of its whole K tiles: the last K tile is short, {short} columns, and is "
+            "left out. Does the count of K tiles round up?"
+        )
     story = f"{name} is the exact sum of its {steps} K tiles of {TILE}"
     if missing:
         story += f", without {_k_tiles(missing)}"
