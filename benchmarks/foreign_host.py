@@ -53,6 +53,19 @@ def _is_cuda(value):
     return isinstance(value, torch.device) and value.type == "cuda"
 
 
+DIVISIONS = {
+    torch.Tensor.__truediv__, torch.Tensor.div, torch.Tensor.true_divide, torch.div, torch.true_divide,
+}  # fmt: skip
+
+
+def _times_reciprocal(tensor, number):
+    """``tensor / number`` as on a GPU: torch multiplies by the reciprocal there, which may be one bit off."""
+    wide = torch.float64 if tensor.dtype == torch.float64 else torch.float32
+    inverse = torch.ones((), dtype=wide) / torch.full((), number, dtype=wide)
+    result = tensor.dtype if tensor.is_floating_point() else torch.get_default_dtype()
+    return (tensor.to(wide) * inverse).to(result)
+
+
 class _OnCpu(TorchFunctionMode):
     def __torch_function__(self, func, types_, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
@@ -64,6 +77,9 @@ class _OnCpu(TorchFunctionMode):
             return args[0]
         if func is torch.Tensor.is_cuda.__get__:
             return True
+        if func in DIVISIONS and not kwargs and len(args) == 2 and type(args[1]) in (int, float):
+            if isinstance(args[0], torch.Tensor) and not args[0].is_complex() and args[1]:
+                return _times_reciprocal(*args)
         return func(*("cpu" if _is_cuda(a) else a for a in args), **kwargs)
 
 
