@@ -143,6 +143,9 @@ def on_cpu():
     torch.testing.assert_close = compared(torch.testing.assert_close, "assert_close")
     torch.allclose = compared(torch.allclose, "allclose")
 
+    custom_op = torch.library.custom_op
+    torch.library.custom_op = lambda *a, device_types=None, **k: custom_op(*a, **k)  # for a CPU's tensors too
+
     class Generator(torch.Generator):
         def __new__(cls, device="cpu"):
             return super().__new__(cls, "cpu")
@@ -207,7 +210,8 @@ def tilelang():
             if hasattr(module, name):
                 setattr(module, name, lambda *a, _n=name, **k: SM_COUNT if _n == "get_num_sms" else 1.0)
     profiler.Profiler.do_bench = lambda self, *a, **k: 1.0
-    profiler.torch_assert_close = compared(profiler.torch_assert_close, "torch_assert_close")
+    for module in (tensor, profiler):
+        module.torch_assert_close = compared(module.torch_assert_close, "torch_assert_close")
 
     def adapted(self, function, out_idx):
         with tvm.transform.PassContext(opt_level=3, config=dict(self.pass_configs or {})), self.target:
@@ -328,7 +332,7 @@ def cute():
         module.benchmark = lambda *a, **k: 1.0
     hardware = cutlass.utils.HardwareInfo
     hardware.__init__ = lambda self, *a, **k: None
-    hardware.get_max_active_clusters = lambda self, size, *a, **k: max(SM_COUNT // size, 1)
+    hardware.get_max_active_clusters = lambda self, cluster_size, *a, **k: max(SM_COUNT // cluster_size, 1)
     hardware.get_device_multiprocessor_count = lambda self: SM_COUNT
     hardware.get_l2_cache_size_in_bytes = lambda self: 50 << 20
 

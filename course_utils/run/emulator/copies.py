@@ -30,8 +30,8 @@ def waited_for(groups: list, left: int) -> list:
 
 
 def copy(instruction: Instr) -> Lowered:
-    """cp.async: each thread's own number of bytes, or none where its predicate says to ignore the source; what
-    it does not copy of the ``cp-size`` bytes is zero.
+    """cp.async: each thread's own number of bytes, or none where its predicate says to ignore the source; the
+    rest of the ``cp-size`` bytes is zero.
     """
     operands = [o for o in instruction.operands]
     if any("cache_hint" in p for p in instruction.opcode):
@@ -75,7 +75,7 @@ def _fetched(p: Path, m: Mask, where: Value, limit: Value, count: int, copies: i
             address = memory.pick(where, lane)
             origin, first = memory.locate(p, None, address, "global", count if kept == count else 1)
             if first % count:
-                memory.misaligned(p, first, count)
+                memory.not_aligned(p, first, count)
             memory.locate(p, None, address + kept - 1, "global", 1)
             data[row, :kept] = origin.data[first : first + kept]
         row += 1

@@ -71,6 +71,13 @@ def store(instruction: Instr) -> Lowered:
     def function(p: Path, m: Mask, a: Value, *v: Value) -> None:
         memory.store(p, m, a, space, bits, v, checked)
 
+    def spilled(p: Path, m: Mask, a: Value, *v: Value) -> None:
+        """A thread's own memory holds what has no value as a register does: to store it is no use of it."""
+        for i, value in enumerate(v):
+            if value is not None:
+                memory.store(p, m, a + i * (bits // 8), space, bits, (value,), checked)
+
+    function = spilled if space in ("local", "param") else function
     return Lowered("warp", function, sources=((address, 64), *((v, bits) for v in values)), cut=not checked)
 
 

@@ -403,7 +403,7 @@ def locate(path: Path, mask: Mask, address: Value, space: str, count: int) -> tu
         if offsets < 0 or offsets + count > region.size:
             _out_of_bounds(path, region, offsets, count)
         if offsets % count:
-            misaligned(path, offsets, count)
+            not_aligned(path, offsets, count)
         return region, offsets
     offsets = address.astype(np.int64) - base
     bits = int(np.bitwise_or.reduce(offsets))  # at least the largest offset, and negative if any is
@@ -414,7 +414,7 @@ def locate(path: Path, mask: Mask, address: Value, space: str, count: int) -> tu
         off = offsets[wrong]
         misaligned = off[(off & (count - 1)) != 0]
         if len(misaligned):
-            misaligned(path, int(misaligned[0]), count)
+            not_aligned(path, int(misaligned[0]), count)
         _out_of_bounds(path, region, int(off[0]), count)
     return region, offsets
 
@@ -484,7 +484,7 @@ def _asked(path: Path, region: Region, offset: int) -> str:
     return ": are M and N, or x and y of the grid, mixed up?" if mixed else ": does its index count tiles?"
 
 
-def misaligned(path: Path, offset: int, count: int) -> NoReturn:
+def not_aligned(path: Path, offset: int, count: int) -> NoReturn:
     """An access of ``count`` bytes at an offset that they do not divide."""
     path.find(
         "misaligned",
