@@ -123,7 +123,8 @@ def _tilelang() -> list[Job]:
         ),
         (
             "deepseek_v32/topk_selector.py",
-            "x = torch.randn(2, 4096); got = m.tl_topk(x, torch.zeros(2).int(), torch.full((2,), 4096).int(), 256); "
+            "x = torch.randn(2, 4096); "
+            "got = m.tl_topk(x, torch.zeros(2).int(), torch.full((2,), 4096).int(), 256); "
             "close(got.long().sort(-1).values, x.topk(256).indices.sort(-1).values)",
         ),
         ("deepseek_v4/act_quant.py", "m.test_fp8_act_quant(M=64, N=256)"),

@@ -1,4 +1,4 @@
-"""Programs of two kernels, in either DSL, as their launches; and what a TileLang host function is read for."""
+"""Programs of two kernels as their launches; and what a TileLang host function is read for."""
 
 from types import SimpleNamespace
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from operator import itemgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -296,18 +296,22 @@ class Machine:
             following = undefined.carried(path, at, unwritten)
             if following >= 0:
                 return following
-            register, at = path.warp.undefined.get(unwritten[0], (unwritten[0], at))
-            path.at = self._store_of(at)
-            path.fault(
-                "uninitialised-register",
-                f"{path.name()} {_unwritten(kernel.instructions[at])}, which nothing has written",
-                more=(f"the register: {kernel.register_names[register]}",),
-            )
+            self.unwritten(path, *path.warp.undefined.get(unwritten[0], (unwritten[0], at)))
         raise PtxError(
             f"PTX line {instruction.line}: the emulator failed on this instruction ({type(error).__name__}: "
             f"{error}): "
             f"{instruction.text[:160]}"
         ) from error
+
+    def unwritten(self, path: Path, register: int, at: int) -> NoReturn:
+        """The value of a register that nothing has written counts: it was first used at an instruction."""
+        kernel = self.program.kernel
+        path.at = self._store_of(at)
+        path.fault(
+            "uninitialised-register",
+            f"{path.name()} {_unwritten(kernel.instructions[at])}, which nothing has written",
+            more=(f"the register: {kernel.register_names[register]}",),
+        )
 
     def _store_of(self, at: int) -> int:
         """The store of what a conversion makes, else the instruction itself: the compiler may lift a

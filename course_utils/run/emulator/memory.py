@@ -161,6 +161,8 @@ class SharedMemory(Region):
         self.was_read = False
         # the first write of threads over those of another warp, with no order: that one's agent, who, where
         self.clash: tuple[int, Warp, int] | None = None
+        # the first store of a register that nothing has written: who, which, where it was first used
+        self.without_value: tuple[Path, int, int] | None = None
 
     @staticmethod
     def cells(shadow: np.ndarray, offsets: Value, count: int) -> tuple[np.ndarray, Value]:
@@ -322,6 +324,8 @@ def _read_nothing(path: Path, reader: str, by_threads: bool) -> None:
     """The reader's line is to blame, or its wait for a load where no phase had ended by then. ``by_threads``:
     threads have written the rest of it.
     """
+    if reader != "a thread" and path.cta.shared.without_value:
+        path.machine.unwritten(*path.cta.shared.without_value)
     text = f"{reader} ({path.name()}) reads shared memory that nothing has written"
     if reader == "a TMA store" and path.cta.shared.clash:
         agent, warp, at = path.cta.shared.clash

@@ -316,6 +316,22 @@ ld.shared.u32 %r9, [%r2];
     assert lanes(body, inputs=(values,)) == values
 
 
+def test_a_vector_register_and_its_parts():
+    """PTX ISA, "Vectors": declared as one, written part by part, named whole."""
+    body = """
+.reg .v2 .b32 pair;
+mov.b32 %r1, smem;
+shl.b32 %r2, %r0, 3;
+add.s32 %r1, %r1, %r2;
+mov.b32 pair.x, %r0;
+mov.b32 pair.y, 7;
+st.shared.v2.b32 [%r1], pair;
+ld.shared.v2.b32 pair, [%r1];
+mad.lo.s32 %r9, pair.x, 10, pair.y;
+"""
+    assert lanes(body) == [10 * lane + 7 for lane in range(32)]
+
+
 @pytest.mark.parametrize("by", ["size", "predicate"])
 def test_each_lane_of_cp_async_copies_its_own_number_of_bytes(by):
     """The rest is zero; what copies nothing may point anywhere, and what copies less may lie at the end."""

@@ -446,6 +446,7 @@ def test_an_accumulator_that_nobody_wrote():
 
 
 LANE = """mov.u32 %r0, %tid.x;
+ld.param.u64 %rd1, [k_param_0];
 mov.b32 %r21, smem;
 and.b32 %r20, %r0, 1;
 setp.eq.s32 %p1, %r20, 1;
@@ -453,7 +454,7 @@ setp.eq.s32 %p2, %r0, %r0;
 setp.ne.s32 %p3, %r0, %r0;
 setp.eq.s32 %p4, %r7, 0;
 """
-KEEP = "st.shared.b32 [%r21], %r1;\n"
+KEEP = "st.global.b32 [%rd1], %r1;\n"
 
 
 @pytest.mark.parametrize(
@@ -478,15 +479,26 @@ KEEP = "st.shared.b32 [%r21], %r1;\n"
             "ld.local.b32 %r1, [%rd5+4];\n" + KEEP,
             False,
         ),
+        ("st.shared.v2.b32 [%r21], {%r7, %r0};\nld.shared.b32 %r1, [%r21+4];\n" + KEEP, False),
+        ("@%p1 st.shared.b32 [%r21+4], %r7;\n", False),
     ],
 )
 def test_a_register_that_nothing_has_written_counts_where_its_value_does(body, at_fault):
     """PTX leaves its bits open, so compilers compute with it ahead of the test that discards the result."""
-    found = run(kernel(LANE + body))
+    found = run(kernel(LANE + body, tensors=[("Y", (32,), "int32")], pointers=["Y"], threads=32))
     assert {f.kind for f in found.findings} == ({"uninitialised-register"} if at_fault else set())
     assert found.finished is not at_fault
     for finding in found.findings:
         assert finding.more == ("the register: %r7",)
+
+
+def test_what_shared_memory_holds_of_a_register_without_a_value_counts_where_it_is_read():
+    store = "st.shared.b32 [%r1], %r7;\n" + FENCE + BAR
+    (finding,) = kinds(
+        tma(init() + store + THREAD_0 + "@%p1 bra STORED;\n" + STORE + "STORED:\n" + DONE)
+    ).values()
+    assert finding.kind == "uninitialised-register" and "st.shared.b32 [%r1], %r7" in finding.place.ptx
+    assert set(kinds(kernel(init() + store + "ld.shared.b32 %r5, [%r1];\n"))) == {"uninitialised-read"}
 
 
 def test_wgmma_needs_its_fences_and_its_operands_whole():
