@@ -57,7 +57,7 @@ def outcome(error):
     if log.stopped:
         return "wrong", f"the emulator found fault: {log.findings[0]}"
     if log.differ:
-        return "wrong", log.differ[0]
+        return "wrong", f"{log.differ[0]} It found: {log.findings[0] if log.findings else 'nothing'}"
     while error is not None:
         if isinstance(error, (EmulatorError, CompileError)):
             return "refused", str(error)
