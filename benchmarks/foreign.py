@@ -30,9 +30,9 @@ LIMIT = 300  # seconds of one job
 OUTCOMES = ("right", "refused", "wrong", "own", "failed", "slow")
 # examples whose own fault it is that they come out wrong: why, to be checked in their file
 OWN = {
-    "examples/deepseek_mla/example_mla_decode_ws.py": "threads 0 to 127 write sum_exp_shared after "
-    "their last barrier, threads 128 to 255 divide by it after theirs: nothing orders the two, and only the right half "
-    "of some rows, what the second group divides, is wrong"
+    "examples/deepseek_mla/example_mla_decode_ws.py": "threads 0 to 127 write sum_exp_shared after their "
+    "last barrier, threads 128 to 255 divide by it after theirs: nothing orders the two, and only what the "
+    "second group divides, the right half of some rows, is wrong"
 }
 
 
