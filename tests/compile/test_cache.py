@@ -297,7 +297,7 @@ def test_a_kept_cute_kernel_is_the_compiled_one(tmp_path, monkeypatch):
     made = cute_compiler.compile_gemm(module.gemm, 128, 192, 64)
     assert cache.contents().kernels == 1
     with monkeypatch.context() as patch:
-        patch.setattr(cute_compiler, "_catch_launch", lambda *_: pytest.fail("compiled again"))
+        patch.setattr(cute_compiler, "_catch_launches", lambda *_: pytest.fail("compiled again"))
         assert cute_compiler.compile_gemm(module.gemm, 128, 192, 64) == made
     module.scale = 3.0
     other = cute_compiler.compile_gemm(module.gemm, 128, 192, 64)
