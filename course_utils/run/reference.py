@@ -631,8 +631,8 @@ def _weights(name: str, a: torch.Tensor, b: torch.Tensor, held: torch.Tensor, wi
         return _slices(name, kept) if not extra else ""
     if short and missing == [steps - 1] and not extra:
         return (
-            f"{name} is the exact sum of its whole K tiles: the last K tile is short, {short} columns, and is "
-            "left out. Does the count of K tiles round up?"
+            f"{name} is the exact sum of its whole K tiles: the last K tile is short, {short} columns, and "
+            "is left out. Does the count of K tiles round up?"
         )
     story = f"{name} is the exact sum of its {steps} K tiles of {TILE}"
     if missing:
