@@ -750,7 +750,7 @@ def at_the_edge(answer: Answer, artifact: Artifact) -> Answer:
         ) + _rounded_down("K", artifact)
     else:
         return last_left_out(answer, artifact, LARGEST_SIDE)
-    return replace(answer, diagnosis=told, remarks=(*answer.remarks, diagnosis.counted(answer.diagnosis)))
+    return _caused(answer, told)
 
 
 def added_up(answer: Answer, artifact: Artifact) -> Answer:
@@ -762,6 +762,12 @@ def added_up(answer: Answer, artifact: Artifact) -> Answer:
         return answer
     what = "is added there: which tile does each store take?" if adds else "is in its accumulator too."
     return replace(answer, diagnosis=answer.diagnosis.replace(_FORMER, f"another tile's sum {what}"))
+
+
+def _caused(answer: Answer, told: str) -> Answer:
+    """The answer with the cause ``told``; what its values say of how many and where stands below."""
+    counts = diagnosis.counted(answer.diagnosis)
+    return replace(answer, diagnosis=told, remarks=(*answer.remarks, *([counts] if counts else [])))
 
 
 def last_left_out(answer: Answer, artifact: Artifact, most: int = 0) -> Answer:
@@ -784,7 +790,7 @@ def last_left_out(answer: Answer, artifact: Artifact, most: int = 0) -> Answer:
         f"{wrote[0]}, of {M} x {N}: tiles at the edge are left "
         "out. Does their count round up where the last one is not whole?"
     ) + _rounded_down(cut[0], artifact)
-    return replace(answer, diagnosis=told, remarks=(*answer.remarks, diagnosis.counted(answer.diagnosis)))
+    return _caused(answer, told)
 
 
 def _rounded_down(axis: str, artifact: Artifact) -> str:

@@ -606,7 +606,8 @@ def test_a_compile_in_a_child_is_as_good_where_the_parent_asked(tmp_path):
         "from course_utils.compile.factory import compile_factory\n"
         "nvrtc.no_device = lambda: True\n"
         "gemm = load_factory(solution_path('step03', 'tilelang'))\n"
-        "print([compile_factory(gemm, 'tilelang', (128, n, 64)).resources.registers > 0 for n in (128, 256)])\n"
+        "made = [compile_factory(gemm, 'tilelang', (128, n, 64)) for n in (128, 256)]\n"
+        "print([one.resources.registers > 0 for one in made])\n"
     )
     env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "COURSE_TEST_CACHE": str(tmp_path)}
     run = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True)
