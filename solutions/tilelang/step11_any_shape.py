@@ -64,7 +64,7 @@ def gemm(M, N, K, plan=None):
         D: T.Tensor((M, N), T.float16),
     ):
         with T.ClusterKernel(num_ctas, cluster_dims=cluster, threads=threads) as cta:
-            T.import_source('__device__ __forceinline__ void leave() { asm volatile("exit;"); }\n')
+            T.import_source('__device__ inline void leave() { asm volatile("exit;"); }\n')
             A_shared = T.alloc_shared((num_stages, block_M, block_K), T.float16)
             B_shared = T.alloc_shared((num_stages, block_N, block_K), T.float16)
             D_shared = T.alloc_shared((2, block_M, epi_N), T.float16)
