@@ -34,7 +34,8 @@ TOPICS = {
     **dict.fromkeys(
         ("read-before-load", "read-before-write", "overwrite-while-read", "overwrite-before-use")
         + ("load-twice", "ring-overrun", "stored-twice", "store-wait-elsewhere")
-        + ("write-unordered", "proxy-fence", "proxy-fence-overwrite", "accumulator-before-wait"),
+        + ("write-unordered", "proxy-fence", "proxy-fence-overwrite", "accumulator-before-wait")
+        + ("exit-in-flight",),
         "races",
     ),
 }

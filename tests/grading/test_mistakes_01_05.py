@@ -214,7 +214,7 @@ STEP_2 = {
         "results",
         ("clear_accum=(k == 0)", "clear_accum=True"),
         size=FIVE,
-        says=("the exact sum of its 5 K tiles", "without K tiles 0 to 3", "overwrote"),
+        says=("the exact sum of its 5 K tiles of 64, without K tiles 0 to 3", "overwrote"),
         never=(*ROLES, "stage"),
     ),
     "right at K = 64 all the same [02, Predict]": tilelang(
