@@ -813,7 +813,8 @@ STEP_4 = {
         "step04",
         "instructions",
         ("        if warp_idx == 0:\n" + C_OUT, "        if warp_idx < 4:\n" + C_OUT),
-        says=("one warp or thread stores a tile",),
+        says=("each element stored once", "who issues the store"),
+        line="cute.copy(store_D",
     ),
     "C: D's coordinates swapped": cute(
         "step04",
