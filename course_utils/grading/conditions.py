@@ -758,7 +758,7 @@ def added_up(answer: Answer, artifact: Artifact) -> Answer:
     stores add.
     """
     adds = "cp.reduce.async.bulk.tensor" in artifact.ptx
-    if _FORMER not in answer.diagnosis or not (adds or _once(answer.facts or {}, "rounds") == 1):
+    if _FORMER not in answer.diagnosis or not (adds or _once(answer.facts or {}, "sums of a warp") == 1):
         return answer
     what = "is added there: which tile does each store take?" if adds else "is in its accumulator too."
     return replace(answer, diagnosis=answer.diagnosis.replace(_FORMER, f"another tile's sum {what}"))

@@ -170,6 +170,7 @@ class Facts:
         self._tiles: dict[Warpgroup, list[KTile]] = {}
         self._waits: dict[Warp, list[tuple[int, Moment]]] = {}  # with how many wgmmas were done
         self._epilogues: dict[Warp, list[tuple[int, Moment]]] = {}  # with how many wgmmas were issued
+        self._sums: Counter[Warp] = Counter()  # that it wrote out
         self._outputs: list[tuple[CTA, Moment]] = []  # tensor stores of CTAs that multiply nothing
         self._slices: dict[Warp, Slice] = {}  # the last one that each warp stored
         self._registers: dict[tuple[CTA, bool], set[int]] = {}  # warps that gave (False) or took (True) some
@@ -254,6 +255,7 @@ class Facts:
     def epilogue(self, path: Path) -> None:
         """A warp that has multiplied begins to write results."""
         self._epilogues.setdefault(path.warp, []).append((path.warp.wgmma_index, self._moment(path)))
+        self._sums[path.warp] += path.warp.fetched != path.warp.multiplies
 
     def stored(self, path: Path, view: TensorView, coordinates: Coordinates, adds: bool = False) -> None:
         """A tensor store was issued, which adds or writes."""
@@ -336,6 +338,8 @@ class Facts:
                     self.counts["CTAs that multiply"] += 1
                     self.counts["CTAs with two consumers"] += len(groups) > 1
                 self._moved_registers(cta)
+        # where a sum is never cleared, a warp has one above, and writes several out
+        self.counts["sums of a warp"] = max(self.counts["sums of a warp"], *self._sums.values(), 0)
         self._clear()
 
     def unread(self) -> bool:
