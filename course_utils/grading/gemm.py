@@ -330,7 +330,12 @@ def _results(step: Step, machine: Backend, answered: Answered) -> Part:
         else:
             told = conditions.left_over(conditions.located(answer), launch.artifact)
             told = conditions.last_left_out(conditions.added_up(told, launch.artifact), launch.artifact)
-        for blames in (conditions.shared_rows, maps.stored_otherwise, maps.one_buffer):
+        for blames in (
+            conditions.order_of_tiles,
+            conditions.shared_rows,
+            maps.stored_otherwise,
+            maps.one_buffer,
+        ):
             told = blames(told, launch.artifact)
         wrong.append((launch, _in_memory(told, launch.artifact)))
         if answer.error or not answer.finished:  # the next size would say the same

@@ -24,7 +24,7 @@ ABOUT = (
     (r"loop ends too early|loop begins too late", LOOP),
     (r"does the loop over the slices|same 16 columns|accumulate flag|overwrote the sum", MULTIPLICATION),
     (r"its own product, transposed|twice its own product|tile's sum was not cleared", MULTIPLICATION),
-    (r"does the tile loop", TILES),
+    (r"does the tile loop|in the order of tiles", TILES),
     (
         r"does the store take|which tile does each store|never written|kernel wrote|mirror place"
         r"|places the store|stores? lies? outside",
