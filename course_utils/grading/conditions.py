@@ -47,6 +47,7 @@ LOADS = Family.GLOBAL_LOAD, Family.CP_ASYNC, Family.BULK_LOAD  # that are not of
 STORES = Family.GLOBAL_STORE, Family.BULK_STORE
 BLOCK_K = 64  # of the course's tiles
 _GRID = "are x and y of the grid mixed up, or M and N?"  # before another question
+_PAIR = "they are one cluster"
 _FORMER = "a former tile's sum was not cleared."
 _SAME_PLACE = r"nothing has written, and consumer warps (\d+), (\d+) write to the same place"
 # A grid of fewer CTAs than SMs that costs no round: it divides the tiles of a D whose sides are powers of
@@ -825,6 +826,21 @@ def order_of_tiles(answer: Answer, artifact: Artifact) -> Answer:
     if any(name.startswith("stores outside") for name in facts):
         ask = "are M and N mixed up in the order of tiles, which has to cover D? Rows of tiles come first."
     return replace(answer, diagnosis=f"{told}{ask} {counts}")
+
+
+def rank_left_out(answer: Answer, artifact: Artifact) -> Answer:
+    """A wrong answer of a cluster whose CTAs store one place, with the line that makes its row or column
+    without the rank: the store takes what it is given.
+    """
+    if not answer.findings or _PAIR not in answer.findings[0]["text"]:
+        return answer
+    first, *others = answer.findings
+    file, line, code = lines.without_rank(artifact, first["line"])
+    if not line or line == first["line"]:
+        return answer
+    more = (f"the store: {first['where']}", *first["more"])
+    mended = {**first, "file": file, "line": line, "code": code, "where": f"{file}, line {line}: {code}"}
+    return replace(answer, findings=({**mended, "more": more, "generated": "", "ptx": ""}, *others))
 
 
 def shared_rows(answer: Answer, artifact: Artifact) -> Answer:
