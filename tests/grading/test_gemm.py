@@ -676,7 +676,7 @@ def test_where_there_is_a_gpu_the_emulator_judges_order_and_the_gpu_speed(both):
 def test_what_the_emulator_finds_wrong_never_reaches_the_gpu(both):
     verdict, gpu = both([RACE])
     assert verdict.backend == "emulator" and passed(verdict)["results"] is False
-    assert verdict.card.text == RACE.diagnosis and not gpu.asked
+    assert verdict.card.text == f"{RACE.diagnosis}." and not gpu.asked
     assert parts(verdict)["speed"].state == "not reached"
 
 
