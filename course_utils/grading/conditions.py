@@ -46,6 +46,8 @@ MOVED = "registers by warpgroup"
 LOADS = Family.GLOBAL_LOAD, Family.CP_ASYNC, Family.BULK_LOAD  # that are not of a tensor map
 STORES = Family.GLOBAL_STORE, Family.BULK_STORE
 BLOCK_K = 64  # of the course's tiles
+_GRID = "are x and y of the grid mixed up, or M and N?"  # before another question
+_PAIR = "they are one cluster"
 _FORMER = "a former tile's sum was not cleared."
 _SAME_PLACE = r"nothing has written, and consumer warps (\d+), (\d+) write to the same place"
 # A grid of fewer CTAs than SMs that costs no round: it divides the tiles of a D whose sides are powers of
@@ -830,6 +832,37 @@ def _never_stored(answer: Answer, artifact: Artifact) -> str:
         told = f"{band[0].replace('written', 'stored')}: does the store of each CTA's earlier tiles take "
         return f"{told}the later one's place?{calls}{line}"
     return ""
+
+
+def order_of_tiles(answer: Answer, artifact: Artifact) -> Answer:
+    """A wrong answer of a persistent grid that left a part of D out: it has no x and y but an order of tiles,
+    and stores outside D say that M and N are mixed up there.
+    """
+    (x, y, z), facts = artifact.grid, answer.facts or {}
+    persistent = x in (EVEN, SM_COUNT) or any(lines.SCHEDULER in text for text in artifact.python.values())
+    if answer.findings or _GRID not in answer.diagnosis or y * z > 1 or not persistent:
+        return answer
+    told, _, rest = answer.diagnosis.partition(_GRID)
+    cover, _, counts = rest.partition("? ")
+    ask = f"do{cover.removeprefix(' Do')}?"
+    if any(name.startswith("stores outside") for name in facts):
+        ask = "are M and N mixed up in the order of tiles, which has to cover D? Rows of tiles come first."
+    return replace(answer, diagnosis=f"{told}{ask} {counts}")
+
+
+def rank_left_out(answer: Answer, artifact: Artifact) -> Answer:
+    """A wrong answer of a cluster whose CTAs store one place, with the line that makes its row or column
+    without the rank: the store takes what it is given.
+    """
+    if not answer.findings or _PAIR not in answer.findings[0]["text"]:
+        return answer
+    first, *others = answer.findings
+    file, line, code = lines.without_rank(artifact, first["line"])
+    if not line or line == first["line"]:
+        return answer
+    more = (f"the store: {first['where']}", *first["more"])
+    mended = {**first, "file": file, "line": line, "code": code, "where": f"{file}, line {line}: {code}"}
+    return replace(answer, findings=({**mended, "more": more, "generated": "", "ptx": ""}, *others))
 
 
 def shared_rows(answer: Answer, artifact: Artifact) -> Answer:

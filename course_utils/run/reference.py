@@ -101,7 +101,7 @@ def compare_values(
     rounding; ``partial`` as in ``compare``; ``operands`` and ``mistaken`` explain a wrong one (see
     ``problems.Problem``); ``name`` is what the author calls it.
     """
-    unwritten = unwritten_in(D)
+    left = unwritten = unwritten_in(D)
     if partial and not bool(unwritten.all()):
         if found := _written_rows(D, values, unwritten, absolute):
             return found
@@ -112,7 +112,8 @@ def compare_values(
     if ok:
         return Comparison(True, 0, n_unwritten, norm, largest, "")
     story = _mistaken_story(D, values, wrong & ~unwritten, mistaken) if n_wrong > n_unwritten else ""
-    told = _diagnose(D, operands, values, wrong, unwritten, norm, story)
+    ran = ~left if partial and unwritten is not left else None
+    told = _diagnose(D, operands, values, wrong, unwritten, norm, story, ran)
     told = told if name == "D" else re.sub(r"\bD\b", name, told)
     return Comparison(False, n_wrong, n_unwritten, norm, largest, told)
 
@@ -219,11 +220,14 @@ def _diagnose(
     unwritten: torch.Tensor,
     norm: float,
     mistaken: str = "",
+    ran: torch.Tensor | None = None,
 ) -> str:
     """What the values say of the cause, as far as it can be told, then how many elements are wrong, and
-    where. ``mistaken`` are the words of a usual mistake that the values show.
+    where. ``mistaken`` are the words of a usual mistake that the values show; ``ran`` is what the CTAs that
+    ran wrote, where they were a few: wrong elements are counted among those.
     """
-    total, n_wrong, n_unwritten = D.numel(), _count(wrong), _count(unwritten)
+    total = D.numel() if ran is None else _count(ran)
+    n_wrong, n_unwritten = _count(wrong), _count(unwritten)
     if n_unwritten == total:
         return (
             "the kernel wrote no element of D. Does any thread reach the store, and is its guard ever true?"
@@ -235,7 +239,7 @@ def _diagnose(
     if n_unwritten == n_wrong:
         never = f"{n_wrong:,} {share} were never written, {_place(wrong)}."
         return f"{hint} {never}" if corner or hint.startswith(("Columns", "Rows")) else f"{never} {hint}"
-    parts = [f"{n_wrong:,} {share} are wrong ({100 * n_wrong / total:.3g}%), {_place(wrong)}."]
+    parts = [f"{n_wrong:,} {share} are wrong ({100 * n_wrong / total:.3g}%), {_place(wrong, ran)}."]
     if n_unwritten and corner:
         parts = [hint, *parts, f"{n_unwritten:,} of them were never written, {_place(unwritten)}."]
     elif n_unwritten:
@@ -271,7 +275,7 @@ def _diagnose(
                     parts[0] = parts[0].partition(": does")[0] + "."
                     parts[1] = story.replace(f"{_STORE}?", f"{_STORE}, and does it count every slice?")
         else:
-            hint = _pattern_hint(computed)
+            hint = _pattern_hint(computed, ran)
             parts.insert(0 if hint.startswith("Every") else len(parts), hint)
     return " ".join(parts)
 
@@ -307,8 +311,8 @@ def _small_errors(norm: float, lead: str, dtype: torch.dtype) -> str:
     )
 
 
-def _place(mask: torch.Tensor) -> str:
-    """Which rows, columns or tiles a mask covers, in a few words."""
+def _place(mask: torch.Tensor, ran: torch.Tensor | None = None) -> str:
+    """Which rows, columns or tiles a mask covers, in a few words; of those tiles that ``ran``."""
     rows, cols = mask.any(1).nonzero().flatten(), mask.any(0).nonzero().flatten()
     tiles = _tiles(mask)
     whole = f"in rows {int(rows[0])}..{int(rows[-1])}, columns {int(cols[0])}..{int(cols[-1])}"
@@ -316,6 +320,9 @@ def _place(mask: torch.Tensor) -> str:
         return f"all in row{'s' if len(rows) > 1 else ''} {', '.join(str(int(r)) for r in rows)}"
     if len(cols) <= 2:
         return f"all in column{'s' if len(cols) > 1 else ''} {', '.join(str(int(c)) for c in cols)}"
+    if ran is not None:
+        of = f"of the {int(_tiles(ran).sum())} tiles of {TILE} x {TILE} that ran"
+        return f"{whole}, in {int(tiles.sum())} {of}"
     return f"{whole}, in {int(tiles.sum())} of {tiles.numel()} tiles of {TILE} x {TILE}"
 
 
@@ -398,12 +405,13 @@ def _columns(unwritten: torch.Tensor) -> tuple[int, int, int] | None:
     return None
 
 
-def _pattern_hint(wrong: torch.Tensor) -> str:
+def _pattern_hint(wrong: torch.Tensor, ran: torch.Tensor | None = None) -> str:
+    """What the tiles that are wrong, of all or of those that ``ran``, say of the cause."""
     tiles = _tiles(wrong)
     n_wrong, touched = _count(wrong), int(tiles.sum())
     per_tile = n_wrong / max(touched, 1)
     if per_tile >= 0.9 * TILE * TILE:
-        share = touched / tiles.numel()
+        share = touched / max(tiles.numel() if ran is None else int(_tiles(ran).sum()), 1)
         if share < 0.98:
             return (
                 "Some tiles are wholly wrong and the others right: look at the coordinates of A, B and D, "

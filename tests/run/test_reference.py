@@ -59,6 +59,22 @@ def changed(rows, columns, value):
     return D
 
 
+def test_what_is_wrong_of_a_few_tiles_is_counted_among_those():
+    """The CTAs that ran wrote two tiles, and one of them is wrong: half, whatever D's size is."""
+    D = RIGHT.clone()
+    D.view(torch.int16)[:] = POISON
+    D[:TILE, : 2 * TILE] = RIGHT[:TILE, : 2 * TILE]
+    D[:TILE, :TILE] = 0.5
+    found = compare(D, A, B, partial=True).diagnosis
+    assert f"of {2 * TILE * TILE:,} elements are wrong (50%)" in found
+    assert f"in 1 of the 2 tiles of {TILE} x {TILE} that ran." in found
+    D[:TILE, :TILE] = RIGHT[:TILE, :TILE]
+    D[3, 5] = 100
+    assert f"1 of {2 * TILE * TILE:,} elements are wrong" in compare(D, A, B, partial=True).diagnosis
+    D[:TILE, : 2 * TILE] = torch.randn(TILE, 2 * TILE, generator=torch.Generator().manual_seed(1)).half()
+    assert "Every tile is wrong" in compare(D, A, B, partial=True).diagnosis
+
+
 def assert_wrong(D, words, a=A, b=B):
     """D is refused, and the diagnosis has every one of ``words``."""
     found = compare(D, a, b)
