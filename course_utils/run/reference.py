@@ -297,6 +297,8 @@ def _place(mask: torch.Tensor) -> str:
         return f"all in row{'s' if len(rows) > 1 else ''} {', '.join(str(int(r)) for r in rows)}"
     if len(cols) <= 2:
         return f"all in column{'s' if len(cols) > 1 else ''} {', '.join(str(int(c)) for c in cols)}"
+    if not tiles.numel():
+        return whole
     return f"{whole}, in {int(tiles.sum())} of {tiles.numel()} tiles of {TILE} x {TILE}"
 
 
