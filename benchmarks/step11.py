@@ -136,7 +136,7 @@ def build(path: str) -> None:
     made: dict[tuple, str] = {}
     manifest = []
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        modules = [root / "__init__.py", root / "artifact.py", root / "plans.py"]
+        modules = [root / name for name in ("__init__.py", "artifact.py", "plans.py", "problems.py")]
         for package in bundle.PACKAGES:
             modules += sorted((root / package).rglob("*.py"))
         for module in modules:

@@ -75,8 +75,8 @@ MEANING: tuple[tuple[str, str | Callable[[re.Match], str]], ...] = (
     ),
     (
         r"K shape check failed: K_A = (\d+), K_B = (\d+)",
-        r"K shape check failed: A's tile has \1 of K, B's \2. Is `transpose_B=True` there, and are both "
-        "tiles cut alike?",
+        r"K shape check failed: A's tile has \1 of K, B's \2. Does `transpose_B` say how B lies, and are "
+        "both tiles cut alike?",
     ),
     (
         r"Selected loop range is smaller.*?src=(\w+), dst=(\w+)(?s:.*)",
@@ -85,8 +85,7 @@ MEANING: tuple[tuple[str, str | Callable[[re.Match], str]], ...] = (
     ),
     (
         r"(?s:.*)Shared tile and global tile shape mismatch: \S+ = (\d+) != (\d+).*",
-        r"the two sides of this copy have other shapes (\1 and \2). Write all indices of a tile with stages: "
-        "`[stage, :, :]`.",
+        r"the two sides of this copy have other shapes (\1 and \2): cut both alike.",
     ),
     (
         r"(?s:.*)TMA is not available for src=(\w+), dst=(\w+).*",

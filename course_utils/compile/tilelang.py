@@ -25,12 +25,12 @@ from typing import Any
 
 from course_utils import artifact
 from course_utils.artifact import Artifact, Parameter, Resources, Tensor, TensorMap
-from course_utils.compile import cache, lines, nvrtc
+from course_utils.compile import cache, lines, nvrtc, operands, sides
 from course_utils.compile.errors import CompileError
 from course_utils.compile.guard import at, quiet, text_of, where
 from course_utils.compile.limits import require_fits
 from course_utils.compile.meaning import explained, refused
-from course_utils.problems import PROBLEMS, swapped
+from course_utils.problems import PROBLEMS, Problem, swapped
 
 DTYPE = "float16"  # of almost every tensor
 CLUSTER_AXES = ("tir.cluster_dim_x", "tir.cluster_dim_y", "tir.cluster_dim_z")
@@ -75,7 +75,7 @@ def compile_kind(factory: Callable, kind: str, *size: int) -> Artifact:
     another way. Raises CompileError, whose text says what to change.
     """
     problem = PROBLEMS[kind]
-    prim_func = _trace(factory, problem.function, size)
+    prim_func = _trace(factory, problem, size)
     wanted = list(problem.tensors(*size))
     for place, handle in enumerate(prim_func.params[: len(wanted)] if problem.any_shape else ()):
         own = (
@@ -252,10 +252,11 @@ def _include_dirs() -> list[str]:
     ]
 
 
-def _trace(factory: Callable, name: str, size: tuple[int, ...]) -> Any:
-    """Call the factory; ``name`` is what the learner calls it."""
+def _trace(factory: Callable, problem: Problem, size: tuple[int, ...]) -> Any:
+    """Call the factory of a kernel for this problem."""
     from tilelang import tvm
 
+    name = problem.function
     call = f"{name}({', '.join(map(str, size))})"
     try:
         with lines.of_the_author(), _without_its_source():
@@ -263,9 +264,9 @@ def _trace(factory: Callable, name: str, size: tuple[int, ...]) -> Any:
     except CompileError:
         raise
     except Exception as error:
-        raise CompileError(
-            "trace", f"{call} raised {type(error).__name__}: {explained(tidy_error(error))}" + where(error)
-        ) from error
+        told = tidy_error(error)
+        told = operands.explained(told, error, problem.tensors(*size)) or explained(told)
+        raise CompileError("trace", f"{call} raised {type(error).__name__}: {told}{where(error)}") from error
     if getattr(result, "_decorator_kind", None) == "jit":
         raise CompileError(
             "signature",
@@ -325,9 +326,11 @@ def _lower(prim_func: Any) -> Any:
     except CompileError:
         raise
     except Exception as error:
-        place = where(error) or _place(prim_func, target, text_of(error))
-        told = "TileLang could not lower this kernel: " + explained(tidy_error(error))
-        raise CompileError("lower", told + place) from error
+        operation = _to_blame(prim_func, target, text_of(error))
+        place = where(error) or (_place(operation) if operation is not None else "")
+        told = sides.explained(operation.value, text_of(error)) if operation is not None else ""
+        told = told or explained(tidy_error(error))
+        raise CompileError("lower", f"TileLang could not lower this kernel: {told}{place}") from error
 
 
 def _lowered(prim_func: Any, target: Any) -> Any:
@@ -337,9 +340,17 @@ def _lowered(prim_func: Any, target: Any) -> Any:
         return tilelang.lower(prim_func, target=target)
 
 
-def _place(prim_func: Any, target: Any, message: str) -> str:
-    """The line of the first tile operation without which the compiler no longer says this: its message names
-    the kernel's first line, or none.
+def _place(operation: Any) -> str:
+    """The author's line of a tile operation."""
+    from tilelang.ir import get_stmt_span
+
+    span = get_stmt_span(operation)
+    return at(str(span.source_name.name), int(span.line))
+
+
+def _to_blame(prim_func: Any, target: Any, message: str) -> Any:
+    """The first tile operation without which the compiler no longer says this: its message names the kernel's
+    first line, or none. None where all of them leave it as it is.
     """
     from tilelang import tvm
     from tilelang.ir import get_stmt_span
@@ -366,9 +377,8 @@ def _place(prim_func: Any, target: Any, message: str) -> str:
         except Exception as error:
             if text_of(error) == message:
                 continue
-        span = get_stmt_span(node)
-        return at(str(span.source_name.name), int(span.line))
-    return ""
+        return node
+    return None
 
 
 def _read_launch(host_mod: Any, kernel: Any, tensor_names: set[str]) -> dict[str, Any]:

@@ -101,7 +101,9 @@ def of_text(text: str, topic: str, more: Iterable[str] = ()) -> Card:
             code = line if len(head.split()) <= _room(place, line) else code
         else:
             head, cut = _cut(head, room)
-        left = [cut, *left]
+        left = [stopped(cut), *left]
+    if topic != "compile":  # a compiler's words are its own
+        head = stopped(head)
     rest = [" ".join(left)] if left else []
     return Card(head, place, code, topic, (*rest, *under, *more))
 
@@ -110,7 +112,7 @@ def of_answer(answer: Answer, artifact: Artifact, also: Sequence[str] = ()) -> C
     """What is wrong with a run. ``also`` is what is to be said of other runs."""
     if not answer.findings:
         topic = "wrong" if not answer.error else "never-ends" if answer.error == "timeout" else "crashes"
-        card = of_text(hints.words(answer, artifact), topic, (*map(_sentence, answer.remarks), *also))
+        card = of_text(hints.words(answer, artifact), topic, (*map(sentence, answer.remarks), *also))
         if answer.error or not answer.finished:
             return card
         return _at(card, *lines.of_numbers(card.text, artifact))
@@ -119,7 +121,7 @@ def of_answer(answer: Answer, artifact: Artifact, also: Sequence[str] = ()) -> C
         return _of_numbers(answer.diagnosis, first, also)
     if first["kind"] == "overwrite-while-read" and answer.finished and NEVER in answer.diagnosis:
         # a race overwrites what is stored, and leaves nothing out
-        under = (f"{_sentence(first['text'])} ({first['where']})", first["advice"], *first["more"])
+        under = (f"{sentence(first['text'])} ({first['where']})", first["advice"], *first["more"])
         return of_text(answer.diagnosis, "wrong", (*under, *also))
     more = [first["advice"], *first["more"]]
     if first["generated"]:
@@ -131,13 +133,13 @@ def of_answer(answer: Answer, artifact: Artifact, also: Sequence[str] = ()) -> C
     more += [f"Also {other['kind']}: {other['text']} ({other['where']})" for other in others[:ALSO]]
     if len(others) > ALSO:
         more.append(f"And {len(others) - ALSO} more findings; `course trace` tells them all.")
-    more += map(_sentence, answer.remarks)
+    more += map(sentence, answer.remarks)
     if answer.finished and (told := beside(answer, answer.diagnosis)):
         more.append(told)
     place = f"{first['file']}, line {first['line']}" if first["file"] else ""
     if first["added"]:
         place = f"what the compiler added after {place}"
-    text, code = _sentence(first["text"].strip()), _short(first["code"])
+    text, code = sentence(first["text"].strip()), _short(first["code"])
     room = _room(place, code)
     if len(text.split()) > room:
         code = _short(code, BRIEF)
@@ -167,14 +169,14 @@ def _of_numbers(found: str, twice: dict, also: Sequence[str]) -> Card:
     """Two CTAs have stored one place, and the numbers are wrong: they say more. Both, where there is room;
     where other places got nothing, it is the place of the store that is wrong.
     """
-    said, line = _sentence(twice["text"]), f"{twice['file']}, line {twice['line']}" if twice["file"] else ""
+    said, line = sentence(twice["text"]), f"{twice['file']}, line {twice['line']}" if twice["file"] else ""
     code = twice["code"]
     sure = MIXED in found and re.search(OWN_TILE, said) or PAIR in said
     if NEVER in found and (sure or not found.startswith(ALONE)):
         return _at(of_text(said, "wrong", (diagnosis.counted(found), twice["advice"], *also)), line, code)
     more = (f"{said} ({twice['where']})", twice["advice"], *also)
     card = of_text(found, "wrong", more)
-    both = f"{_sentence(twice['text'].partition(';')[0])} {card.text}"
+    both = f"{sentence(twice['text'].partition(';')[0])} {card.text}"
     return _at(replace(card, text=both) if len(both.split()) <= WORDS else card, line, code)
 
 
@@ -225,8 +227,16 @@ def _room(place: str, code: str) -> int:
     return WORDS - len(f"{place} {code}".split())
 
 
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "?")) else ".")
+def sentence(text: str) -> str:
+    """A text of our own as a sentence, with its capital and its full stop."""
+    return stopped(text[:1].upper() + text[1:])
+
+
+def stopped(text: str) -> str:
+    """A text, which may have its line below it, that ends as a sentence does."""
+    text, at, place = text.partition("\n  at ")
+    ends = not text or text.endswith((".", "?", "!", ":"))
+    return text + "." * (not ends) + at + place
 
 
 def _short(code: str, most: int = CODE) -> str:
@@ -250,5 +260,9 @@ def _cut(text: str, room: int) -> tuple[str, str]:
         kept = f"{kept} {clauses.pop(0)}"
     words = kept.split()
     head, left = " ".join(words[:room])[:LETTERS], " ".join(words[room:])
-    end = "..." if left or len(head) == LETTERS else "."
-    return head.rstrip(";:,") + end, " ".join(filter(None, ["...", left, *clauses]))
+    if not left and len(head) < LETTERS:
+        rest = " ".join(clauses)
+        whole = kept.endswith((";", ":")) or rest.startswith(("and ", "but "))
+        rest = sentence(re.sub(r"\A(and|but) ", "", rest)) if whole else f"... {rest}"
+        return f"{head.rstrip(';:,')}.", rest
+    return f"{head.rstrip(';:,')}...", " ".join(filter(None, ["...", left, *clauses]))

@@ -46,6 +46,8 @@ MOVED = "registers by warpgroup"
 LOADS = Family.GLOBAL_LOAD, Family.CP_ASYNC, Family.BULK_LOAD  # that are not of a tensor map
 STORES = Family.GLOBAL_STORE, Family.BULK_STORE
 BLOCK_K = 64  # of the course's tiles
+_GRID = "are x and y of the grid mixed up, or M and N?"  # before another question
+_PAIR = "they are one cluster"
 _FORMER = "a former tile's sum was not cleared."
 _SAME_PLACE = r"nothing has written, and consumer warps (\d+), (\d+) write to the same place"
 # A grid of fewer CTAs than SMs that costs no round: it divides the tiles of a D whose sides are powers of
@@ -183,6 +185,12 @@ CONDITIONS = {
         (Family.WGMMA,),
         call=r"T\.wgmma_gemm\(|cute\.gemm\(",
         near=(Family.WGMMA,),
+    ),
+    "wgmma of fp8": Condition(
+        "`wgmma.mma_async` of e4m3 numbers, as they are stored",
+        lambda r, a: bool(r.wgmma) and all(shape.endswith(".e4m3.e4m3") for shape in r.wgmma),
+        lambda r, a: ", ".join(r.wgmma) or "no wgmma",
+        (Family.WGMMA,),
     ),
     "aligned tiles": Condition(
         "each swizzled tile at a multiple of its pattern, 1,024 bytes for 128B, 512 for 64B",
@@ -613,6 +621,14 @@ PROPERTIES = {
         "K tiles of A and B",
         _of("K tiles of 256 and 128 rows", "K tiles of A and B", "K tiles"),
     ),
+    "sums of one K block": Property(
+        "an accumulator that begins anew with each K tile: its sum goes to the second one before the next "
+        "tile's",
+        "K tiles begun anew",
+        "K tiles",
+        _of("K tiles begun anew", "K tiles", "K tiles"),
+        families=(Family.WGMMA,),
+    ),
     "two consumers": Property(
         "two consumer warpgroups that multiply in every CTA",
         "CTAs with two consumers",
@@ -712,9 +728,11 @@ def at_the_edge(answer: Answer, artifact: Artifact) -> Answer:
     """A wrong answer of a kernel whose tiles may hang over D's edge, with what leaves a part of it out: TMA
     that brings zeros from outside, and drops what is stored there, is then as it should be.
     """
-    facts = answer.facts or {}
-    if answer.findings or not answer.finished or not facts:
+    if answer.findings or not answer.finished:
         return answer
+    facts = answer.facts or {}
+    if not facts:  # a GPU's answer: what its values tell
+        return last_left_out(answer, artifact, LARGEST_SIDE)
     (M, _, K), told = artifact.problem, _never_stored(answer, artifact)
     a = artifact.tensors[0].name
     columns, left = divmod(_once(facts, f"elements of {a} loaded"), M)
@@ -734,7 +752,7 @@ def at_the_edge(answer: Answer, artifact: Artifact) -> Answer:
         ) + _rounded_down("K", artifact)
     else:
         return last_left_out(answer, artifact, LARGEST_SIDE)
-    return replace(answer, diagnosis=told, remarks=(*answer.remarks, diagnosis.counted(answer.diagnosis)))
+    return _caused(answer, told)
 
 
 def added_up(answer: Answer, artifact: Artifact) -> Answer:
@@ -746,6 +764,12 @@ def added_up(answer: Answer, artifact: Artifact) -> Answer:
         return answer
     what = "is added there: which tile does each store take?" if adds else "is in its accumulator too."
     return replace(answer, diagnosis=answer.diagnosis.replace(_FORMER, f"another tile's sum {what}"))
+
+
+def _caused(answer: Answer, told: str) -> Answer:
+    """The answer with the cause ``told``; what its values say of how many and where stands below."""
+    counts = diagnosis.counted(answer.diagnosis)
+    return replace(answer, diagnosis=told, remarks=(*answer.remarks, *([counts] if counts else [])))
 
 
 def last_left_out(answer: Answer, artifact: Artifact, most: int = 0) -> Answer:
@@ -768,7 +792,7 @@ def last_left_out(answer: Answer, artifact: Artifact, most: int = 0) -> Answer:
         f"{wrote[0]}, of {M} x {N}: tiles at the edge are left "
         "out. Does their count round up where the last one is not whole?"
     ) + _rounded_down(cut[0], artifact)
-    return replace(answer, diagnosis=told, remarks=(*answer.remarks, diagnosis.counted(answer.diagnosis)))
+    return _caused(answer, told)
 
 
 def _rounded_down(axis: str, artifact: Artifact) -> str:
@@ -808,6 +832,37 @@ def _never_stored(answer: Answer, artifact: Artifact) -> str:
         told = f"{band[0].replace('written', 'stored')}: does the store of each CTA's earlier tiles take "
         return f"{told}the later one's place?{calls}{line}"
     return ""
+
+
+def order_of_tiles(answer: Answer, artifact: Artifact) -> Answer:
+    """A wrong answer of a persistent grid that left a part of D out: it has no x and y but an order of tiles,
+    and stores outside D say that M and N are mixed up there.
+    """
+    (x, y, z), facts = artifact.grid, answer.facts or {}
+    persistent = x in (EVEN, SM_COUNT) or any(lines.SCHEDULER in text for text in artifact.python.values())
+    if answer.findings or _GRID not in answer.diagnosis or y * z > 1 or not persistent:
+        return answer
+    told, _, rest = answer.diagnosis.partition(_GRID)
+    cover, _, counts = rest.partition("? ")
+    ask = f"do{cover.removeprefix(' Do')}?"
+    if any(name.startswith("stores outside") for name in facts):
+        ask = "are M and N mixed up in the order of tiles, which has to cover D? Rows of tiles come first."
+    return replace(answer, diagnosis=f"{told}{ask} {counts}")
+
+
+def rank_left_out(answer: Answer, artifact: Artifact) -> Answer:
+    """A wrong answer of a cluster whose CTAs store one place, with the line that makes its row or column
+    without the rank: the store takes what it is given.
+    """
+    if not answer.findings or _PAIR not in answer.findings[0]["text"]:
+        return answer
+    first, *others = answer.findings
+    file, line, code = lines.without_rank(artifact, first["line"])
+    if not line or line == first["line"]:
+        return answer
+    more = (f"the store: {first['where']}", *first["more"])
+    mended = {**first, "file": file, "line": line, "code": code, "where": f"{file}, line {line}: {code}"}
+    return replace(answer, findings=({**mended, "more": more, "generated": "", "ptx": ""}, *others))
 
 
 def shared_rows(answer: Answer, artifact: Artifact) -> Answer:

@@ -105,7 +105,8 @@ def _on_the_gpu(step: Step, verdict: Verdict, factory: object, gpu: Gpu, going: 
     going.works("results", "running on the GPU")
     results = _results(step, gpu, gpu.run(launches))
     timed = _to_time(step, factory, verdict.dsl, going) if results.passed else []
-    speed, timing = _speed(step, gpu, results.passed, timed, going)
+    lacks = any(part.passed is False for part in verdict.checks)
+    speed, timing = _speed(step, gpu, results.passed, timed, going, lacks)
     return _joined(step, verdict, gpu, results, speed, timing)
 
 
@@ -174,10 +175,11 @@ def judge(
     own = conditions.asks_for_own(step.requires, first)
     if results.passed and own and (restored := _restored(machine, *_shows_most(first, answered))):
         unmet[conditions.OWN] = restored
-    results = _gated(results, unmet | unseen)
+    results = _gated(step, results, unmet | unseen)
     instructions = _instructions(step, answered, unmet, unseen, first, results.card)
     going.ends(instructions, results)
-    speed, timing = _speed(step, machine, results.passed, timed, going)
+    lacks = instructions.passed is False
+    speed, timing = _speed(step, machine, results.passed, timed, going, lacks)
     parts = (_compiles(step, first), _tensor_maps(step, first), instructions, results, speed)
     table = receipts.table(receipt, first)
     verdict = Verdict.of(step.id, dsl, machine.name, parts, step.whole, timing, table)
@@ -269,9 +271,11 @@ def _restored(machine: Backend, launch: Launch, answer: Answer) -> str:
     found = seen.findings[0]
     what = "fence" if found["kind"] == "proxy-fence" else "barrier"
     text = re.sub(r" of CTA \d+", "", found["text"])  # any of them does the same
+    harm, *whys = re.split(r": |, and (?=no )", text, maxsplit=1)
+    why = " ".join(whys)
     return (
-        f"needs a {what} that your code lacks here and {steps.DSL_NAMES[launch.artifact.dsl]} put back: "
-        f"without it {text}"
+        f"needs a {what} that your code lacks here and {steps.DSL_NAMES[launch.artifact.dsl]} put back. "
+        f"Without it {harm}.{f' {cards.sentence(why)}' if why else ''}"
         f"\n  at {found['file']}, line {found['line']}: {found['code']}"
     )
 
@@ -293,7 +297,8 @@ def _instructions(
         if "\n  at " not in first and not (harm and conditions.shown_by(name, harm.kind)):
             first += conditions.near(name, read) or (f"\n  at {harm.place}: {harm.code}" if harm else "")
         others += [text for name, text in unseen.items() if name not in unmet]
-        card = cards.of_text(f"This step {first}", "missing", others)
+        also = [cards.stopped(f"This step also {text}") for text in others]
+        card = cards.of_text(f"This step {first}", "missing", also)
         return score(step, "instructions", False, f"{len(unmet | unseen)} of {asked} missing", card, share)
     if unseen:  # why they did not run is what the results tell
         detail = f"{len(unseen)} of {asked} were not seen to run: {', '.join(unseen)}"
@@ -307,11 +312,14 @@ def _instructions(
     return score(step, "instructions", True, detail)
 
 
-def _gated(results: Part, unmet: dict[str, str]) -> Part:
-    """Right results are worth half where something is unmet: the same numbers come from the step before."""
+def _gated(step: Step, results: Part, unmet: dict[str, str]) -> Part:
+    """Right results are worth half where something is unmet: the same numbers come from the step before.
+    Nothing, where one failed part costs all points.
+    """
     if not results.passed or not unmet:
         return results
-    detail = f"{results.detail}; half the points, as long as what the step is about is missing"
+    worth = "no points" if step.whole else "half the points"
+    detail = f"{results.detail}; {worth}, as long as what the step is about is missing"
     return replace(results, points=results.points / 2, detail=detail)
 
 
@@ -330,7 +338,13 @@ def _results(step: Step, machine: Backend, answered: Answered) -> Part:
         else:
             told = conditions.left_over(conditions.located(answer), launch.artifact)
             told = conditions.last_left_out(conditions.added_up(told, launch.artifact), launch.artifact)
-        for blames in (conditions.shared_rows, maps.stored_otherwise, maps.one_buffer):
+        for blames in (
+            conditions.order_of_tiles,
+            conditions.rank_left_out,
+            conditions.shared_rows,
+            maps.stored_otherwise,
+            maps.one_buffer,
+        ):
             told = blames(told, launch.artifact)
         wrong.append((launch, _in_memory(told, launch.artifact)))
         if answer.error or not answer.finished:  # the next size would say the same
@@ -402,9 +416,9 @@ def _words(answer: Answer, launch: Launch) -> str:
 
 
 def _speed(
-    step: Step, machine: Backend, right: bool | None, timed: Timed, going: Going
+    step: Step, machine: Backend, right: bool | None, timed: Timed, going: Going, lacks: bool = False
 ) -> tuple[Part, list[dict]]:
-    """The part of the speed, and the runs that were timed."""
+    """The part of the speed, and the runs that were timed. ``lacks``: what the step is about is missing."""
     if right is None:
         idle = "not timed: speed is not what this one is about"
         return score(step, "speed", None, machine.lacks if step.speed_floor else idle), []
@@ -422,7 +436,9 @@ def _speed(
             return score(step, "speed", False, "", cards.of_answer(answer, artifact)), timing
         timing.append(answer.timing)
     if not step.speed_floor:
-        text = "not timed: speed is not what this one is about; these points come with right results"
+        text = "not timed: speed is not what this one is about"
+        if not (step.whole and lacks):
+            text += "; these points come with right results"
         return score(step, "speed", True, text), timing
     if not timing:
         return score(step, "speed", None, "not timed in this run"), timing

@@ -24,7 +24,7 @@ ABOUT = (
     (r"loop ends too early|loop begins too late", LOOP),
     (r"does the loop over the slices|same 16 columns|accumulate flag|overwrote the sum", MULTIPLICATION),
     (r"its own product, transposed|twice its own product|tile's sum was not cleared", MULTIPLICATION),
-    (r"does the tile loop", TILES),
+    (r"does the tile loop|in the order of tiles", TILES),
     (
         r"does the store take|which tile does each store|never written|kernel wrote|mirror place"
         r"|places the store|stores? lies? outside",
@@ -89,6 +89,29 @@ def first(pattern: str, artifact: Artifact) -> str:
     return ""
 
 
+def without_rank(artifact: Artifact, store: int) -> tuple[str, int, str]:
+    """Where line ``store`` is in a function that takes a tile's place from its callers: the one statement
+    that makes a row, or a column, without the CTA's rank. Its file, line and code; ("", 0, "") where there
+    is none, or several.
+    """
+    for file, python in artifact.python.items():
+        try:
+            if not _calls(ast.parse(python), store):
+                continue
+        except SyntaxError:  # a cell with a magic
+            continue
+        for index in (r"\bm_idx\b", r"\bn_idx\b", r"\brow\b.*\* cluster\b"):
+            statements = [
+                (file_name(file), number, artifact.code(Origin(file, number)))
+                for number, line in enumerate(python.split("\n"), 1)
+                if re.search(index, line.partition("#")[0])
+            ]
+            left = [one for one in statements if not re.search(r"\brank\b", one[2])]
+            if len(left) == 1:
+                return left[0]
+    return "", 0, ""
+
+
 def of_stores(artifact: Artifact, every: bool) -> tuple[str, str]:
     """What decides which chunks of D are stored: a line as ``below``, or several, in words. Where one
     function stores a chunk, it is who calls it; ``every``: of all tiles, so what bounds all of those calls'
@@ -101,25 +124,28 @@ def of_stores(artifact: Artifact, every: bool) -> tuple[str, str]:
         tree = ast.parse(artifact.python[file])
     except SyntaxError:  # a cell with a magic
         return "", ""
-    around = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef) and node.lineno <= number <= (node.end_lineno or 0)
-    ]
-    name = max(around, key=lambda node: node.lineno).name if around else ""
-    calls = sorted(
-        node.lineno
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
-    )
-    if not calls:
-        calls = [number]
+    calls = _calls(tree, number) or [number]
     if every and len(bound := _bounds(tree, calls)) == 1:
         calls = list(bound)
     if len(calls) > 1:
         *most, last = map(str, calls)
         return "", f" They are on lines {', '.join(most)} and {last}."
     return f"\n  at {file_name(file)}, line {calls[0]}: {artifact.code(Origin(file, calls[0]))}", ""
+
+
+def _calls(tree: ast.Module, number: int) -> list[int]:
+    """The lines that call the function in which this line is."""
+    around = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and node.lineno <= number <= (node.end_lineno or 0)
+    ]
+    name = max(around, key=lambda node: node.lineno).name if around else ""
+    return sorted(
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
+    )
 
 
 def _bounds(tree: ast.Module, calls: list[int]) -> set[int]:

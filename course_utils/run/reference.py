@@ -101,8 +101,10 @@ def compare_values(
     rounding; ``partial`` as in ``compare``; ``operands`` and ``mistaken`` explain a wrong one (see
     ``problems.Problem``); ``name`` is what the author calls it.
     """
-    unwritten = unwritten_in(D)
+    left = unwritten = unwritten_in(D)
     if partial and not bool(unwritten.all()):
+        if found := _written_rows(D, values, unwritten, absolute):
+            return found
         values, D, unwritten = _without(unwritten, values, D)
     wrong, norm, largest = _errors(D, values, unwritten, absolute)
     n_wrong, n_unwritten = _count(wrong), _count(unwritten)
@@ -110,7 +112,8 @@ def compare_values(
     if ok:
         return Comparison(True, 0, n_unwritten, norm, largest, "")
     story = _mistaken_story(D, values, wrong & ~unwritten, mistaken) if n_wrong > n_unwritten else ""
-    told = _diagnose(D, operands, values, wrong, unwritten, norm, story)
+    ran = ~left if partial and unwritten is not left else None
+    told = _diagnose(D, operands, values, wrong, unwritten, norm, story, ran)
     told = told if name == "D" else re.sub(r"\bD\b", name, told)
     return Comparison(False, n_wrong, n_unwritten, norm, largest, told)
 
@@ -172,6 +175,22 @@ def _written_tiles(D: torch.Tensor, A: torch.Tensor, B: torch.Tensor) -> Compari
     return Comparison(n_wrong == 0 and norm <= NORM, n_wrong, 0, norm, largest, "")
 
 
+def _written_rows(
+    D: torch.Tensor, values: torch.Tensor, unwritten: torch.Tensor, absolute: float
+) -> Comparison | None:
+    """What ``compare_values`` says of a few CTAs, from the rows alone that hold anything written; None where
+    these are half of D, and where something is wrong.
+    """
+    written = (~unwritten).any(1)
+    if 2 * _count(written) > len(written):
+        return None
+    ref, rows, left = _without(unwritten[written], values[written], D[written])
+    wrong, norm, largest = _errors(rows, ref, left, absolute)
+    if bool(wrong.any()) or not norm <= ROUNDING[D.dtype][1]:
+        return None
+    return Comparison(True, 0, 0, norm, largest, "")
+
+
 def _without(
     unwritten: torch.Tensor, ref: torch.Tensor, D: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -183,11 +202,12 @@ def _errors(
     D: torch.Tensor, ref: torch.Tensor, unwritten: torch.Tensor, absolute: float
 ) -> tuple[torch.Tensor, float, float]:
     """Which elements are wrong, the relative norm of the error, and its largest value."""
-    error = (D.to(ref.dtype) - ref).abs()
+    error = (D.to(ref.dtype) - ref).abs_()  # in place: to ask for memory takes longer than to compute
     relative, _ = ROUNDING[D.dtype]
-    wrong = ~(error <= relative * ref.abs() + absolute)  # a NaN compares false, so it is wrong
+    bound = ref.abs().mul_(relative).add_(absolute)
+    wrong = ~(error <= bound)  # a NaN compares false, so it is wrong
     wrong |= unwritten
-    finite = error.nan_to_num(0.0, posinf=0.0)
+    finite = error.nan_to_num_(0.0, posinf=0.0)
     norm = math.inf if bool(unwritten.all()) else float(finite.norm() / ref.norm())
     return wrong, norm, float(finite.max())
 
@@ -200,11 +220,14 @@ def _diagnose(
     unwritten: torch.Tensor,
     norm: float,
     mistaken: str = "",
+    ran: torch.Tensor | None = None,
 ) -> str:
     """What the values say of the cause, as far as it can be told, then how many elements are wrong, and
-    where. ``mistaken`` are the words of a usual mistake that the values show.
+    where. ``mistaken`` are the words of a usual mistake that the values show; ``ran`` is what the CTAs that
+    ran wrote, where they were a few: wrong elements are counted among those.
     """
-    total, n_wrong, n_unwritten = D.numel(), _count(wrong), _count(unwritten)
+    total = D.numel() if ran is None else _count(ran)
+    n_wrong, n_unwritten = _count(wrong), _count(unwritten)
     if n_unwritten == total:
         return (
             "the kernel wrote no element of D. Does any thread reach the store, and is its guard ever true?"
@@ -216,7 +239,7 @@ def _diagnose(
     if n_unwritten == n_wrong:
         never = f"{n_wrong:,} {share} were never written, {_place(wrong)}."
         return f"{hint} {never}" if corner or hint.startswith(("Columns", "Rows")) else f"{never} {hint}"
-    parts = [f"{n_wrong:,} {share} are wrong ({100 * n_wrong / total:.3g}%), {_place(wrong)}."]
+    parts = [f"{n_wrong:,} {share} are wrong ({100 * n_wrong / total:.3g}%), {_place(wrong, ran)}."]
     if n_unwritten and corner:
         parts = [hint, *parts, f"{n_unwritten:,} of them were never written, {_place(unwritten)}."]
     elif n_unwritten:
@@ -252,7 +275,7 @@ def _diagnose(
                     parts[0] = parts[0].partition(": does")[0] + "."
                     parts[1] = story.replace(f"{_STORE}?", f"{_STORE}, and does it count every slice?")
         else:
-            hint = _pattern_hint(computed)
+            hint = _pattern_hint(computed, ran)
             parts.insert(0 if hint.startswith("Every") else len(parts), hint)
     return " ".join(parts)
 
@@ -288,8 +311,8 @@ def _small_errors(norm: float, lead: str, dtype: torch.dtype) -> str:
     )
 
 
-def _place(mask: torch.Tensor) -> str:
-    """Which rows, columns or tiles a mask covers, in a few words."""
+def _place(mask: torch.Tensor, ran: torch.Tensor | None = None) -> str:
+    """Which rows, columns or tiles a mask covers, in a few words; of those tiles that ``ran``."""
     rows, cols = mask.any(1).nonzero().flatten(), mask.any(0).nonzero().flatten()
     tiles = _tiles(mask)
     whole = f"in rows {int(rows[0])}..{int(rows[-1])}, columns {int(cols[0])}..{int(cols[-1])}"
@@ -299,6 +322,9 @@ def _place(mask: torch.Tensor) -> str:
         return f"all in column{'s' if len(cols) > 1 else ''} {', '.join(str(int(c)) for c in cols)}"
     if not tiles.numel():
         return whole
+    if ran is not None:
+        of = f"of the {int(_tiles(ran).sum())} tiles of {TILE} x {TILE} that ran"
+        return f"{whole}, in {int(tiles.sum())} {of}"
     return f"{whole}, in {int(tiles.sum())} of {tiles.numel()} tiles of {TILE} x {TILE}"
 
 
@@ -381,12 +407,13 @@ def _columns(unwritten: torch.Tensor) -> tuple[int, int, int] | None:
     return None
 
 
-def _pattern_hint(wrong: torch.Tensor) -> str:
+def _pattern_hint(wrong: torch.Tensor, ran: torch.Tensor | None = None) -> str:
+    """What the tiles that are wrong, of all or of those that ``ran``, say of the cause."""
     tiles = _tiles(wrong)
     n_wrong, touched = _count(wrong), int(tiles.sum())
     per_tile = n_wrong / max(touched, 1)
     if per_tile >= 0.9 * TILE * TILE:
-        share = touched / tiles.numel()
+        share = touched / max(tiles.numel() if ran is None else int(_tiles(ran).sum()), 1)
         if share < 0.98:
             return (
                 "Some tiles are wholly wrong and the others right: look at the coordinates of A, B and D, "
@@ -593,10 +620,10 @@ def _fit(parts: torch.Tensor, target: torch.Tensor) -> list[int] | None:
 
 def _weights(name: str, a: torch.Tensor, b: torch.Tensor, held: torch.Tensor, width: int) -> str:
     """As a sum of its own K tiles, ``width`` columns each: 0 is a tile missed, 2 one used twice."""
-    steps = a.shape[1] // width
+    steps, short = -(-a.shape[1] // width), a.shape[1] % width
     if not 2 <= steps <= 80:
         return ""
-    slices = [slice(k * width, (k + 1) * width) for k in range(steps)]
+    slices = [slice(k * width, (k + 1) * width) for k in range(steps)]  # the last may be short
     weights = _fit(torch.stack([(a[:, s] @ b[:, s].T).flatten() for s in slices], 1), held.flatten())
     if weights is None or all(w == 1 for w in weights):
         return ""
@@ -612,6 +639,11 @@ def _weights(name: str, a: torch.Tensor, b: torch.Tensor, held: torch.Tensor, wi
                 "times: does the slice's index follow the loop?"
             )
         return _slices(name, kept) if not extra else ""
+    if short and missing == [steps - 1] and not extra:
+        return (
+            f"{name} is the exact sum of its whole K tiles: the last K tile is short, {short} columns, and "
+            "is left out. Does the count of K tiles round up?"
+        )
     story = f"{name} is the exact sum of its {steps} K tiles of {TILE}"
     if missing:
         story += f", without {_k_tiles(missing)}"

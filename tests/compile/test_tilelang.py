@@ -381,7 +381,10 @@ def test_error_while_lowering_shows_the_source(factory):
 
 def test_error_while_lowering_names_the_copy_that_is_to_blame(factory):
     text = refusal(factory(TOO_WIDE), "lower")
-    assert "the two sides of this copy, A and A_shared, have other shapes" in text
+    told = (
+        "the two sides of this copy have other shapes: A's is 64 x 640, A_shared's 64 x 64. Cut both alike."
+    )
+    assert told in text
     assert f"at mine.py, line {line_of(TOO_WIDE, '0:640')}: T.copy(A[" in text
 
 

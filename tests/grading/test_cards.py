@@ -161,3 +161,28 @@ def test_a_sentence_is_cut_between_its_clauses_before_it_is_cut_inside_one():
 )
 def test_points_are_written_as_people_do(points: float, text: str) -> None:
     assert verdict.number(points) == text
+
+
+@pytest.mark.parametrize(
+    "text, head, rest",
+    [
+        (f"a reads b: {'c ' * 36}d, and no barrier follows", None, "No barrier follows."),
+        (f"{'a ' * 30}b; found it in 0 of 9 tiles, in 2 CTAs{' c' * 12}", None, "Found it in 0 of 9 tiles"),
+        (f"{'a ' * 30}b, by c{' d' * 20}", None, "... by c"),
+        ("nothing came of it", "nothing came of it.", None),
+        ("does it end?", "does it end?", None),
+    ],
+)
+def test_what_is_cut_off_is_a_sentence_or_says_that_it_goes_on(text, head, rest):
+    card = cards.of_text(text, "missing")
+    assert card.text.endswith((".", "?"))
+    assert head in (None, card.text)
+    assert not card.more if rest is None else card.more[0].startswith(rest) and card.more[0].endswith(".")
+
+
+def test_a_place_below_a_text_keeps_its_line_when_the_text_is_ended():
+    assert (
+        cards.stopped("needs a fence\n  at a.py, line 3: copy()")
+        == "needs a fence.\n  at a.py, line 3: copy()"
+    )
+    assert cards.stopped("") == ""

@@ -243,20 +243,20 @@ def test_a_single_tile_has_all_its_points_from_the_emulator(offline, monkeypatch
 def test_a_finding_is_a_failure_though_the_numbers_are_right(offline, monkeypatch):
     verdict = emulated([EMULATED_RIGHT, RACE, EMULATED_RIGHT])
     assert parts(verdict)["results"].points == pytest.approx(0.5 * 4 * 2 / 3)
-    assert verdict.card.text == "no fence" and "256 x 512 x 1152" in verdict.diagnosis
+    assert verdict.card.text == "no fence." and "256 x 512 x 1152" in verdict.diagnosis
 
 
 def test_a_deadlock_gives_no_points_and_its_words(offline, monkeypatch):
     verdict = emulated([STUCK] * 3)
     assert parts(verdict)["results"].points == 0
-    assert verdict.card.text == "all wait" and str(verdict).count("all wait") == 1
+    assert verdict.card.text == "all wait." and str(verdict).count("all wait") == 1
 
 
 def test_whole_runs_are_told_before_runs_of_a_few_ctas(offline, monkeypatch):
     verdict = emulated(
         [replace(RACE, diagnosis="some CTAs"), replace(RACE, diagnosis="all CTAs"), EMULATED_RIGHT]
     )
-    assert verdict.card.text == "all CTAs"
+    assert verdict.card.text == "all CTAs."
 
 
 def test_what_the_emulator_cannot_run_is_not_held_against_the_learner(offline, monkeypatch):
@@ -683,7 +683,7 @@ def test_where_there_is_a_gpu_the_emulator_judges_order_and_the_gpu_speed(both):
 def test_what_the_emulator_finds_wrong_never_reaches_the_gpu(both):
     verdict, gpu = both([RACE])
     assert verdict.backend == "emulator" and passed(verdict)["results"] is False
-    assert verdict.card.text == RACE.diagnosis and not gpu.asked
+    assert verdict.card.text == f"{RACE.diagnosis}." and not gpu.asked
     assert parts(verdict)["speed"].state == "not reached"
 
 

@@ -6,7 +6,17 @@ import pytest
 import torch
 
 from course_utils.problems import numbered
-from course_utils.run.reference import NORM, POISON, RELATIVE, TILE, compare, compare_copy, inputs, reference
+from course_utils.run.reference import (
+    NORM,
+    POISON,
+    RELATIVE,
+    TILE,
+    compare,
+    compare_copy,
+    compare_values,
+    inputs,
+    reference,
+)
 
 
 def operands(M, N, K):
@@ -49,6 +59,22 @@ def changed(rows, columns, value):
     return D
 
 
+def test_what_is_wrong_of_a_few_tiles_is_counted_among_those():
+    """The CTAs that ran wrote two tiles, and one of them is wrong: half, whatever D's size is."""
+    D = RIGHT.clone()
+    D.view(torch.int16)[:] = POISON
+    D[:TILE, : 2 * TILE] = RIGHT[:TILE, : 2 * TILE]
+    D[:TILE, :TILE] = 0.5
+    found = compare(D, A, B, partial=True).diagnosis
+    assert f"of {2 * TILE * TILE:,} elements are wrong (50%)" in found
+    assert f"in 1 of the 2 tiles of {TILE} x {TILE} that ran." in found
+    D[:TILE, :TILE] = RIGHT[:TILE, :TILE]
+    D[3, 5] = 100
+    assert f"1 of {2 * TILE * TILE:,} elements are wrong" in compare(D, A, B, partial=True).diagnosis
+    D[:TILE, : 2 * TILE] = torch.randn(TILE, 2 * TILE, generator=torch.Generator().manual_seed(1)).half()
+    assert "Every tile is wrong" in compare(D, A, B, partial=True).diagnosis
+
+
 def assert_wrong(D, words, a=A, b=B):
     """D is refused, and the diagnosis has every one of ``words``."""
     found = compare(D, a, b)
@@ -69,6 +95,21 @@ def test_of_a_few_ctas_only_what_they_wrote_is_judged_and_its_place_is_told():
     tile[200, 330] = 0
     found = compare(tile, A, B, partial=True)
     assert not found.ok and found.wrong == 1 and "row 200" in found.diagnosis
+
+
+@pytest.mark.parametrize("rows", [128, 256])  # few of D's, or all
+@pytest.mark.parametrize("value", [None, 0.0, math.nan])
+def test_values_of_a_few_ctas_are_judged_by_what_they_wrote(rows, value):
+    some = torch.full((M, N), POISON, dtype=torch.int16).view(torch.float16)
+    assert not compare_values(some, product(A, B), 2.0**-20 * K, partial=True).ok
+    some[:rows, 128:192] = RIGHT[:rows, 128:192]
+    if value is not None:
+        some[77, 130] = value
+    before = some.clone()
+    found = compare_values(some, product(A, B), 2.0**-20 * K, partial=True)
+    assert (found.ok, found.wrong, found.unwritten) == (value is None, int(value is not None), 0)
+    assert found.relative_norm > 0 if value is None else "row 77" in found.diagnosis
+    assert torch.equal(some.view(torch.int16), before.view(torch.int16))
 
 
 def test_inputs_are_standard_normal_fp16_and_fresh():
@@ -407,3 +448,11 @@ def test_a_box_of_y_that_was_never_written_is_named():
     flat = X.reshape(-1).clone()
     flat.view(torch.int16)[5:9] = POISON
     assert "all of Y[5:9]" in compare_copy(flat, X.reshape(-1)).diagnosis
+
+
+@pytest.mark.parametrize("K", [72, 200])
+def test_a_last_k_tile_that_is_short_and_left_out_is_told_by_the_values(K):
+    A, B = operands(128, 128, K)
+    whole = K // 64 * 64
+    found = compare(reference(A[:, :whole], B[:, :whole]).half(), A, B)
+    assert f"the last K tile is short, {K - whole} columns, and is left out" in found.diagnosis

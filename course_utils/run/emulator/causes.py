@@ -53,6 +53,8 @@ def lead(machine: Machine, cluster: Cluster) -> None:
     """Put the first of these causes before what was found, where that is what it leads to."""
     if _of(machine) in UNMET and _too_many_meet(machine, cluster):
         return
+    if _of(machine) in LEFT | WAITED_WRONG | BARE | UNMET and _signals_its_own_wait(machine, cluster):
+        return
     if machine.findings.found and _of(machine) in LEFT | WAITED_WRONG | BARE:
         _arrived_wrong(machine, cluster) or _waits_for_its_own(machine, cluster)
     _not_waited_for(machine, cluster)
@@ -243,6 +245,37 @@ def _waits_for_its_own(machine: Machine, cluster: Cluster) -> bool:
                         first=True,
                     )
                     return True
+    return False
+
+
+def _signals_its_own_wait(machine: Machine, cluster: Cluster) -> bool:
+    """A load signals a barrier that its own role waits for, and not the one that consumers wait for."""
+    if not machine.program.has_roles:
+        return False
+    for cta in cluster.ctas:
+        waits: dict[str, dict[Warp, MBarrier]] = {}
+        for name, barriers in _arrays(cta).items():
+            for one in barriers:
+                for warp in (*one.account.waits, *(path.warp for path in one.waiting)):
+                    waits.setdefault(name, {}).setdefault(warp, one)
+        for name, barriers in _arrays(cta).items():
+            mine = [warp for warp in waits.get(name, {}) if names.of_role(warp) == "producer"]
+            loads = [one for one in barriers if one.loads and one.loads[0].path.warp in mine]
+            if not loads or len(mine) < len(waits[name]):
+                continue
+            for other, theirs in waits.items():
+                takers = [warp for warp in theirs if warp.multiplies]
+                if other == name or not takers or len(takers) < len(theirs):
+                    continue
+                load, full = loads[0].loads[0], theirs[takers[0]]
+                text = (
+                    f"{names.of_warps([load.path.warp], cta)} loads {load.view.name} for {loads[0].name()}, "
+                    f"which it waits for itself, and {names.of_warps(takers, cta)} wait for {full.name()}: "
+                    "which barrier does this load signal?"
+                )
+                about = (loads[0], full)
+                machine.findings.add("load-unwaited", load.at, text, barriers=about, first=True)
+                return True
     return False
 
 

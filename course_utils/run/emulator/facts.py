@@ -231,10 +231,22 @@ class Facts:
             return
         assert op.clock is not None  # all four warps have joined
         # where registers were cleared instead, it adds to zeros
-        first = not op.accumulate or any(
+        anew = not op.accumulate or any(
             isinstance(values, list) and not np.any(values[0]) for values in op.initial.values()
         )
+        self.counts["K tiles"] += 1
+        self.counts["K tiles begun anew"] += anew
+        # one that multiplies the same rows as the last one is of the same tile of D, with a sum of its own
+        rows = self._rows(key)
+        first = anew and not (tiles and rows and rows == self._rows(tiles[-1].codes))
         tiles.append(KTile(key, op.clock, first, bool(path.warp.wgmma_groups), n))
+
+    def _rows(self, codes: tuple[int, ...]) -> list[tuple[str, list[int]]]:
+        """Which rows of which matrices these fills brought; none where a tile came another way."""
+        if not all(code in self._fills for code in codes):
+            return []
+        fills = [self._fills[code] for code in dict.fromkeys(codes)]
+        return [(name, sorted(rows)) for fill in fills for name, rows in fill.rows.items()]
 
     def waited(self, path: Path, count: int) -> None:
         """A warp's wait covers the first ``count`` wgmmas of its warpgroup."""

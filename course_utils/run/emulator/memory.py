@@ -9,7 +9,7 @@ address is a shared one plus ``GENERIC_SHARED``; tensors lie 2^40 apart, and the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -115,16 +115,21 @@ class AsyncRead:
 
     ``done`` holds (agent, time) of each wait that covered it. ``missing`` is the commit_group that it lacked
     at a wait_group, which so passed it by, ``late`` that wait where the commit_group came after it, else -1.
+    ``left`` is the last wait of a wgmma's that left its group running, and how many groups that leaves.
     Of a TMA store: ``store`` is its warp, ``unwaited``
     whether that warp went on to the next use of the bytes without a wait, ``over`` the finding of another
     warp's write over it.
     """
 
-    __slots__ = ("low", "high", "who", "at", "done", "last", "missing", "late", "store", "unwaited", "over")
+    __slots__ = (
+        *("low", "high", "who", "at", "done", "last", "missing", "late", "left", "store", "unwaited"),
+        "over",
+    )
 
     def __init__(self, low: int, high: int, who: str, at: int) -> None:
         self.low, self.high, self.who, self.at, self.last, self.missing = low, high, who, at, 0, ""
         self.late = -1
+        self.left: tuple[int, int] | None = None
         self.done: list[tuple[int, int]] = []
         self.store: Warp | None = None
         self.unwaited = False
@@ -163,10 +168,13 @@ class SharedMemory(Region):
         # warps that commit TMA stores, and that wait for them, by instruction
         self.store_commits: dict[int, set[Warp]] = {}
         self.store_waits: dict[int, set[Warp]] = {}
+        self.wrote: dict[int, set[int]] = {}  # where threads write, by instruction: a byte of each warp's
         self.loads_in_flight = 0
         self.was_read = False
         # the first write of threads over those of another warp, with no order: that one's agent, who, where
         self.clash: tuple[int, Warp, int] | None = None
+        # the first store of a register that nothing has written: who, which, where it was first used
+        self.without_value: tuple[Path, int, int] | None = None
 
     @staticmethod
     def cells(shadow: np.ndarray, offsets: Value, count: int) -> tuple[np.ndarray, Value]:
@@ -189,7 +197,9 @@ class SharedMemory(Region):
         """A generic-proxy write by ``path``: nothing asynchronous may still use the bytes."""
         written, index = self.cells(self.written, offsets, count)
         seen = path.warp.clock.seen
-        code = int(self.written[(offsets if offsets.__class__ is int else int(offsets[0])) >> 2])
+        begin = offsets if offsets.__class__ is int else int(offsets[0])
+        self.wrote.setdefault(path.at, set()).add(begin)
+        code = int(self.written[begin >> 2])
         agent = code & AGENT_MASK
         if 0 < agent <= path.cta.cluster.warps_end and seen[agent] < code >> AGENT_BITS and not self.clash:
             self.clash = agent, path.warp, path.at
@@ -209,6 +219,11 @@ class SharedMemory(Region):
             self.check_overwrite(path, low, high, offsets)
         written[index] = path.warp.code
 
+    def anything_read(self, offsets: Iterable[int]) -> bool:
+        """Has anything of what threads wrote here been read, by threads or by the async proxy?"""
+        words = [offset >> 2 for offset in offsets]
+        return bool((self.read[words] != 0).any() or (self.taken[words] == self.written[words]).any())
+
     def check_overwrite(self, path: Path, low: int, high: int, offsets: Value = None) -> None:
         """A write of [low, high) by ``path``, at ``offsets`` only where given: is every asynchronous reader
         done?
@@ -217,30 +232,35 @@ class SharedMemory(Region):
         for key, read in self.async_reads.items():
             if low < read.high and high > read.low and not read.ordered_before(seen):
                 if offsets is None or np.any((offsets < read.high) & (offsets >= read.low)):
+                    place = path.machine.findings.place
+                    leaves = "" if read.done or read.left is None else _leaves(read.left[1])
+                    why, at = "", read.at
                     if read.missing:
-                        text = f"{path.name()} overwrites shared memory that {read.who} may still read"
-                        here = f"the write: {path.machine.findings.place(path.at)}"
-                        path.find(
-                            "overwrite-while-read", text + uncommitted(read.missing), more=(here,), at=read.at
-                        )
-                        continue
-                    if read.late >= 0:
-                        text = f"{path.name()} overwrites shared memory that {read.who} may still read"
-                        here = f"the write: {path.machine.findings.place(path.at)}"
-                        path.find("overwrite-while-read", text + BEFORE, more=(here,), at=read.late)
+                        why = uncommitted(read.missing)
+                    elif read.late >= 0:
+                        why, at = BEFORE, read.late
+                    elif leaves and read.left and not path.machine.findings.has_roles:
+                        line = place(path.at).line
+                        why = f": this wait {leaves}" + f" when line {line} writes" * bool(line)
+                        at = read.left[0]
+                    if why:
+                        text = f"{path.name()} overwrites shared memory that {read.who} may still read{why}"
+                        more = (f"the write: {place(path.at)}",)
+                        path.find("overwrite-while-read", text, more=more, at=at)
                         continue
                     state = (
                         "has ended in this run, but nothing orders the two"
                         if read.done
                         else "is not waited for"
                     )
-                    place = path.machine.findings.place(read.at)
+                    if leaves:
+                        state += f": the wait {leaves}"
                     if read.store is path.warp:
                         read.unwaited = not read.done
                     finding = path.find_early_release(
                         "overwrite-while-read",
                         f"{path.name()} overwrites shared memory that {read.who} may still read",
-                        f"the read, which {state}: {place}; shared bytes {low:,} to {high:,}",
+                        f"the read, which {state}: {place(read.at)}; shared bytes {low:,} to {high:,}",
                         advice=STORED if key[0] == "store" else "",
                     )
                     if read.store not in (None, path.warp) and read.over is None:
@@ -329,11 +349,16 @@ def _is_new(written: np.ndarray, taken: np.ndarray, warps: int) -> np.ndarray:
     return (written != taken) & ((written & AGENT_MASK) <= warps)
 
 
+NOTHING_WRITTEN = "reads shared memory that nothing has written"
+
+
 def _read_nothing(path: Path, reader: str, by_threads: bool) -> None:
     """The reader's line is to blame, or its wait for a load where no phase had ended by then. ``by_threads``:
     threads have written the rest of it.
     """
-    text = f"{reader} ({path.name()}) reads shared memory that nothing has written"
+    if reader != "a thread" and path.cta.shared.without_value:
+        path.machine.unwritten(*path.cta.shared.without_value)
+    text = f"{reader} ({path.name()}) {NOTHING_WRITTEN}"
     if reader == "a TMA store" and path.cta.shared.clash:
         agent, warp, at = path.cta.shared.clash
         both = names.of_warps([*(w for w in path.cta.warps if w.agent == agent), warp], path.cta)
@@ -384,6 +409,10 @@ def _read_before_load(
         findings.lead(finding)
 
 
+def _leaves(groups: int) -> str:
+    return f"leaves {groups} group{'s' * (groups > 1)} running"
+
+
 BEFORE = ": the wait comes before the commit_group of what it should cover"
 
 
@@ -417,7 +446,7 @@ def locate(path: Path, mask: Mask, address: Value, space: str, count: int) -> tu
         if offsets < 0 or offsets + count > region.size:
             _out_of_bounds(path, region, offsets, count)
         if offsets % count:
-            _misaligned(path, offsets, count)
+            not_aligned(path, offsets, count)
         return region, offsets
     offsets = address.astype(np.int64) - base
     bits = int(np.bitwise_or.reduce(offsets))  # at least the largest offset, and negative if any is
@@ -428,7 +457,7 @@ def locate(path: Path, mask: Mask, address: Value, space: str, count: int) -> tu
         off = offsets[wrong]
         misaligned = off[(off & (count - 1)) != 0]
         if len(misaligned):
-            _misaligned(path, int(misaligned[0]), count)
+            not_aligned(path, int(misaligned[0]), count)
         _out_of_bounds(path, region, int(off[0]), count)
     return region, offsets
 
@@ -495,10 +524,12 @@ def _asked(path: Path, region: Region, offset: int) -> str:
         return ""
     rows = offset // region.element // shape[-1]
     mixed = any(shape[0] <= rows < other for other in artifact.problem)
-    return ": are M and N, or x and y of the grid, mixed up?" if mixed else ": does its index count tiles?"
+    both = "M and N, or x and y of the grid," if artifact.grid[1] > 1 else "M and N"
+    return f": are {both} mixed up?" if mixed else ": does its index count tiles?"
 
 
-def _misaligned(path: Path, offset: int, count: int) -> NoReturn:
+def not_aligned(path: Path, offset: int, count: int) -> NoReturn:
+    """An access of ``count`` bytes at an offset that they do not divide."""
     path.find(
         "misaligned",
         f"{path.name()} accesses {count} bytes at offset {offset:,}, which {count} does not divide",

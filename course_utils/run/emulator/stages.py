@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from course_utils.artifact import SWIZZLES
 from course_utils.run.emulator import names
+from course_utils.run.emulator.memory import NOTHING_WRITTEN
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.barriers import MBarrier
@@ -54,6 +55,33 @@ def lead(machine: Machine, cluster: Cluster) -> None:
             at, text, barriers = told
             machine.findings.add("stage-mismatch", at, text, barriers=barriers, first=True)
             return
+        if first.kind == "uninitialised-read" and first.detail.endswith(NOTHING_WRITTEN):
+            if (at := _unread(machine, cta)) is not None:
+                line = machine.findings.place(at).line
+                first.detail += f", and nothing reads what line {line} writes: do both take one slot?"
+                first.more += (f"what nothing reads: {machine.findings.place(at)}",)
+                return
+
+
+def _unread(machine: Machine, cta: CTA) -> int | None:
+    """The one line of the author's whose copies or loads to shared memory nothing has read: an instruction of
+    it. None where there is none, or several.
+    """
+    lines: dict[int, int] = {}
+    taken = set()
+    for at, offsets in cta.shared.wrote.items():
+        line = machine.findings.place(at).line
+        if cta.shared.anything_read(offsets):
+            taken.add(line)
+        lines.setdefault(line, at)
+    for (name, offset), signals in cta.loaded.items():
+        at = next(iter(signals.values()))[0]
+        line = machine.findings.place(at).line
+        if any(offset <= low < offset + cta.extents[name, offset] for _, low in cta.reads):
+            taken.add(line)
+        lines.setdefault(line, at)
+    left = [at for line, at in lines.items() if line and line not in taken]
+    return left[0] if len(left) == 1 else None
 
 
 def _same_tiles(machine: Machine, cluster: Cluster) -> Told | None:

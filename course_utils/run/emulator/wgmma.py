@@ -534,6 +534,9 @@ def wait(instruction: Instr) -> Lowered:
                 record.missing = COMMIT
         groups = warp.wgmma_groups
         done = waited_for(groups, left)
+        for n in (n for numbers in groups[len(done) :] for n in numbers):
+            for record in p.cta.warpgroup(warp.index // WARPS).operations[n].records:
+                record.left = p.at, left
         numbers = [n for group in done for n in group]
         if not numbers:
             warp.wgmma_groups = groups[len(done) :]
