@@ -320,6 +320,8 @@ def _place(mask: torch.Tensor, ran: torch.Tensor | None = None) -> str:
         return f"all in row{'s' if len(rows) > 1 else ''} {', '.join(str(int(r)) for r in rows)}"
     if len(cols) <= 2:
         return f"all in column{'s' if len(cols) > 1 else ''} {', '.join(str(int(c)) for c in cols)}"
+    if not tiles.numel():
+        return whole
     if ran is not None:
         of = f"of the {int(_tiles(ran).sum())} tiles of {TILE} x {TILE} that ran"
         return f"{whole}, in {int(tiles.sum())} {of}"

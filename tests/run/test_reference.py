@@ -179,6 +179,13 @@ def test_nan_and_inf_never_pass(value, rows, columns):
     assert "never written" not in found.diagnosis
 
 
+def test_a_d_smaller_than_a_tile_has_no_count_of_tiles():
+    D = RIGHT[:48].clone()
+    D[:8] += 1
+    found = assert_wrong(D, ["in rows 0..7, columns 0..383"], A[:48])
+    assert "0 of 0" not in found.diagnosis
+
+
 def test_nan_in_an_input_never_passes():
     poisoned = A.clone()
     poisoned[3, 3] = math.nan
