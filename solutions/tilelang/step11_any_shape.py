@@ -11,7 +11,7 @@ rows_each = T.GemmWarpPolicy.FullRow  # a consumer has its share of the tile's r
 
 def gemm(M, N, K, plan=None):
     require_addressable(M, N, K)
-    block_M, block_N, cluster, num_ctas, panel = plan or choose(M, N, K, "tilelang")
+    block_M, block_N, cluster, num_ctas, panel = plan or choose(M, N, K)
     if M <= block_M:  # one tile has no neighbour to share with
         cluster = 1
     overlap = block_M == 128  # 256 rows of sums leave no registers for D of the tile before
