@@ -95,7 +95,7 @@ def gemm(M, N, K, plan=None):
                             load(stage, m, n, j, A, B, A_shared, B_shared, full)
                             it = it + 1
                         tiles.next_tile()
-                else:  # three warps with nothing to do would poll the cluster's barrier to the end
+                else:  # three idle warps would poll the cluster's barrier to the end
                     T.call_extern("handle", "leave")
             else:
                 T.inc_max_nreg(232)
