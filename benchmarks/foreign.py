@@ -5,10 +5,11 @@
 Each job is one call of a program's own functions at a small size, in a process of its own. The program makes
 its inputs, launches and compares with its own reference as on a GPU; stand-ins (``foreign_host``) turn the
 GPU into the emulator. A job is right where it launched, compared, and nothing differed: what the emulator
-found nevertheless is shown beside it. It is refused where the emulator or the compiler says by name what it
-does not know, and failed where the program did not come to a launch or a comparison. Results are written
-after each job, with versions and commits; a second run does what is left, and with ``--again right``
-(refused, wrong, failed, slow, all) those again.
+found nevertheless is shown beside it. It is own where the example itself is at fault, for a reason that is
+given; refused where the emulator or the compiler says by name what it does not know; and failed where the
+program did not come to a launch or a comparison. Results are written after each job, with versions and
+commits; a second run does what is left, and with ``--again right`` (refused, wrong, own, failed, slow, all)
+those again.
 
 ``--packages PATH`` is added to the import path, for what the examples import (einops).
 """
@@ -26,7 +27,13 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 LIMIT = 300  # seconds of one job
-OUTCOMES = ("right", "refused", "wrong", "failed", "slow")
+OUTCOMES = ("right", "refused", "wrong", "own", "failed", "slow")
+# examples whose own fault it is that they come out wrong: why, to be checked in their file
+OWN = {
+    "examples/deepseek_mla/example_mla_decode_ws.py": "threads 0 to 127 write sum_exp_shared after their "
+    "last barrier, threads 128 to 255 divide by it after theirs: nothing orders the two, and only what the "
+    "second group divides, the right half of some rows, is wrong"
+}
 
 
 @dataclass(frozen=True)
@@ -83,7 +90,7 @@ def _tilelang() -> list[Job]:
         ("warp_specialize/example_warp_specialize_gemm_copy_1_gemm_0.py", f"m.main({small})"),
         ("warp_specialize/example_warp_specialize_gemm_copy_gemm_0_1.py", "m.main()"),
         ("warp_specialize/example_warp_specialize_gemm_softpipe_stage2.py", f"m.main({small})"),
-        ("warp_specialize/example_warp_specialize_flashmla.py", "m.main(1, 64, 1, 2048)"),
+        ("warp_specialize/example_warp_specialize_flashmla.py", "m.main(1, 64, 1, 256)"),
         ("cast/example_per_token_cast_to_fp8.py", "m.main(M=64, N=512, blk_m=8)"),
         (
             "cast/example_group_per_split_token_cast_to_fp8.py",
@@ -109,8 +116,8 @@ def _tilelang() -> list[Job]:
         ("attention_sink/example_gqa_sink_fwd_varlen.py", "m.main(1, 2, 128, 128, 64, 2)"),
         ("linear_attention/example_linear_attn_fwd.py", "m.main(1, 128, 1, 64)"),
         ("linear_attention/example_linear_attn_bwd.py", "m.main(1, 128, 1, 64)"),
-        ("deepseek_mla/example_mla_decode.py", "m.main(1, 64, 1, 256)"),
-        ("deepseek_mla/example_mla_decode_ws.py", "m.main(1, 128, 1, 2048)"),
+        ("deepseek_mla/example_mla_decode.py", "m.main(1, 64, 1, 2048)"),
+        ("deepseek_mla/example_mla_decode_ws.py", "m.main(1, 128, 1, 256)"),
         ("deepseek_mla/example_mla_decode_persistent.py", "m.main()", ("--batch", "1", "--kv_ctx", "256")),
         ("deepseek_nsa/example_tilelang_nsa_fwd.py", "m.main()"),
         ("deepseek_nsa/example_tilelang_nsa_decode.py", "m.main()"),
@@ -121,7 +128,12 @@ def _tilelang() -> list[Job]:
             "deepseek_v32/sparse_mla_fwd.py",
             "m.test_sparse_mla_fwd(S=4, SKV=256, H=64, DQK=576, DV=512, topk=128)",
         ),
-        ("deepseek_v32/topk_selector.py", "m.test_topk_selector(batch=2, seq_len=4096, topk=256)"),
+        (
+            "deepseek_v32/topk_selector.py",
+            "x = torch.randn(2, 4096); "
+            "got = m.tl_topk(x, torch.zeros(2).int(), torch.full((2,), 4096).int(), 256); "
+            "close(got.long().sort(-1).values, x.topk(256).indices.sort(-1).values)",
+        ),
         ("deepseek_v4/act_quant.py", "m.test_fp8_act_quant(M=64, N=256)"),
         ("deepseek_v4/sparse_attn_fwd_sm90.py", "m.test_correctness(1, 8, 16, 256, 64, 64)"),
         (
@@ -297,6 +309,7 @@ def run(job: Job, root: Path, packages: str) -> dict:
         "TILELANG_DISABLE_CACHE": "1",
         "CUTE_DSL_ARCH": "sm_90a",
         "QUACK_CACHE_ENABLED": "0",
+        "TORCHDYNAMO_DISABLE": "1",
         "OMP_NUM_THREADS": "1",
     }
     start = time.perf_counter()
@@ -357,7 +370,10 @@ def main() -> None:
         if root is None or given.only not in job.name:
             continue
         if before is None or given.again in ("all", before["outcome"]):
-            kept["jobs"][job.name] = before = run(job, root.resolve(), given.packages)
+            before = run(job, root.resolve(), given.packages)
+            if before["outcome"] == "wrong" and job.file in OWN:
+                before |= {"outcome": "own", "said": f"{OWN[job.file]}. {before['said']}"}
+            kept["jobs"][job.name] = before
             written = given.out.with_suffix(".new")
             written.write_text(json.dumps(kept, indent=1) + "\n")
             written.replace(given.out)

@@ -53,6 +53,19 @@ def _is_cuda(value):
     return isinstance(value, torch.device) and value.type == "cuda"
 
 
+DIVISIONS = {
+    torch.Tensor.__truediv__, torch.Tensor.div, torch.Tensor.true_divide, torch.div, torch.true_divide,
+}  # fmt: skip
+
+
+def _times_reciprocal(tensor, number):
+    """``tensor / number`` as on a GPU: torch multiplies by the reciprocal there, which may be one bit off."""
+    wide = torch.float64 if tensor.dtype == torch.float64 else torch.float32
+    inverse = torch.ones((), dtype=wide) / torch.full((), number, dtype=wide)
+    result = tensor.dtype if tensor.is_floating_point() else torch.get_default_dtype()
+    return (tensor.to(wide) * inverse).to(result)
+
+
 class _OnCpu(TorchFunctionMode):
     def __torch_function__(self, func, types_, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
@@ -64,6 +77,9 @@ class _OnCpu(TorchFunctionMode):
             return args[0]
         if func is torch.Tensor.is_cuda.__get__:
             return True
+        if func in DIVISIONS and not kwargs and len(args) == 2 and type(args[1]) in (int, float):
+            if isinstance(args[0], torch.Tensor) and not args[0].is_complex() and args[1]:
+                return _times_reciprocal(*args)
         return func(*("cpu" if _is_cuda(a) else a for a in args), **kwargs)
 
 
@@ -126,6 +142,9 @@ def on_cpu():
     torch.set_default_device = lambda *a: None
     torch.testing.assert_close = compared(torch.testing.assert_close, "assert_close")
     torch.allclose = compared(torch.allclose, "allclose")
+
+    custom_op = torch.library.custom_op
+    torch.library.custom_op = lambda *a, device_types=None, **k: custom_op(*a, **k)  # for a CPU's tensors too
 
     class Generator(torch.Generator):
         def __new__(cls, device="cpu"):
@@ -191,7 +210,8 @@ def tilelang():
             if hasattr(module, name):
                 setattr(module, name, lambda *a, _n=name, **k: SM_COUNT if _n == "get_num_sms" else 1.0)
     profiler.Profiler.do_bench = lambda self, *a, **k: 1.0
-    profiler.torch_assert_close = compared(profiler.torch_assert_close, "torch_assert_close")
+    for module in (tensor, profiler):
+        module.torch_assert_close = compared(module.torch_assert_close, "torch_assert_close")
 
     def adapted(self, function, out_idx):
         with tvm.transform.PassContext(opt_level=3, config=dict(self.pass_configs or {})), self.target:
@@ -312,7 +332,7 @@ def cute():
         module.benchmark = lambda *a, **k: 1.0
     hardware = cutlass.utils.HardwareInfo
     hardware.__init__ = lambda self, *a, **k: None
-    hardware.get_max_active_clusters = lambda self, size, *a, **k: max(SM_COUNT // size, 1)
+    hardware.get_max_active_clusters = lambda self, cluster_size, *a, **k: max(SM_COUNT // cluster_size, 1)
     hardware.get_device_multiprocessor_count = lambda self: SM_COUNT
     hardware.get_l2_cache_size_in_bytes = lambda self: 50 << 20
 

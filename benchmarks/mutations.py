@@ -31,6 +31,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import date
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -103,11 +104,7 @@ MUTATIONS = (
         "~(error <= RELATIVE * ref.abs() + ABSOLUTE_PER_K * K)",
         "error > RELATIVE * ref.abs() + ABSOLUTE_PER_K * K",
         "reference",
-        now=(
-            "_errors",
-            "~(error <= relative * ref.abs() + absolute)",
-            "error > relative * ref.abs() + absolute",
-        ),
+        now=("_errors", "~(error <= bound)", "error > bound"),
     ),
     _m(
         "reference: the bound does not grow with K",
@@ -434,6 +431,7 @@ def spans(tree: ast.Module, where: str, before: str) -> list[tuple[int, int, int
     wanted = ast.parse(before).body[0]
     condition = isinstance(wanted, ast.If) and ast.unparse(wanted.body) == "..."
     text = ast.unparse(wanted.test if condition else wanted)
+    likely = type(wanted.test if condition else wanted), type(getattr(wanted, "value", wanted))
     found = set()
 
     def visit(node, name):
@@ -441,13 +439,18 @@ def spans(tree: ast.Module, where: str, before: str) -> list[tuple[int, int, int
             name = f"{name}.{node.name}"
         if f"{name}.".endswith(f".{where}.") or not where or f".{where}." in f"{name}.":
             one = node.test if condition and isinstance(node, ast.If) else None if condition else node
-            if isinstance(one, (ast.expr, ast.stmt)) and ast.unparse(one) == text:
+            if isinstance(one, likely) and ast.unparse(one) == text:
                 found.add((one.lineno, one.col_offset, one.end_lineno, one.end_col_offset))
         for child in ast.iter_child_nodes(node):
             visit(child, name)
 
     visit(tree, "")
     return sorted(found)
+
+
+@cache
+def parsed(source: str) -> ast.Module:
+    return ast.parse(source)
 
 
 def replaced(source: str, span: tuple[int, int, int, int], after: str) -> str:
@@ -481,7 +484,7 @@ class Copy:
                 (path, span)
                 for path, source in (self.sources | self.planted).items()
                 if where.rpartition(".")[2] in source
-                for span in spans(ast.parse(source), where, before)
+                for span in spans(parsed(source), where, before)
             ]
             if len(places) == 1:
                 (path, span) = places[0]

@@ -85,15 +85,15 @@ def points() -> dict[Point, str]:
     def add(dsl: str, size: Size, plan: tuple, mode: str = "burst", order: str = "") -> None:
         name = "{}x{}, cluster {}, {} CTAs, panel {}".format(*plan)
         name = f"{name.rpartition(',')[0]}, {order}" if order else name
-        if plan == choose(*size, dsl) and not order:
+        if plan == choose(*size) and not order:
             name = "chosen: " + name
         found.setdefault((dsl, size, mode, tuple(plan), order), name)
 
     by_work = sorted(SHAPES.values(), key=lambda size: size[0] * size[1] * size[2])
     for size in by_work:  # where the choice is another one than step 10's tile
         for dsl in ("cute", "tilelang"):
-            if choose(*size, dsl) != Plan():
-                add(dsl, size, choose(*size, dsl))
+            if choose(*size) != Plan():
+                add(dsl, size, choose(*size))
     for size in (*RAGGED, OBLONG):
         for plan in _ranking(size)[:4]:
             add("cute", size, plan)
@@ -108,7 +108,7 @@ def points() -> dict[Point, str]:
         add("tilelang", LARGE, plan, "sustained")
     for size in by_work:
         for dsl in ("tilelang", "cute"):
-            add(dsl, size, choose(*size, dsl))
+            add(dsl, size, choose(*size))
     for size in CLOSE:
         for plan in _ranking(size)[:3]:
             add("cute", size, plan)
@@ -136,7 +136,7 @@ def build(path: str) -> None:
     made: dict[tuple, str] = {}
     manifest = []
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        modules = [root / "__init__.py", root / "artifact.py", root / "plans.py"]
+        modules = [root / name for name in ("__init__.py", "artifact.py", "plans.py", "problems.py")]
         for package in bundle.PACKAGES:
             modules += sorted((root / package).rglob("*.py"))
         for module in modules:
@@ -167,7 +167,7 @@ def build(path: str) -> None:
                     "artifact": made[key],
                     "plan": plan._asdict(),
                     "order": order,
-                    "model_us": round(powered(*size, plan, dsl) * 1e6, 1),
+                    "model_us": round(powered(*size, plan) * 1e6, 1),
                 }
             )
             print(f"{index + 1} of {len(wanted)}: {dsl} {size} {name}", flush=True)

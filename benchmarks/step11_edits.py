@@ -354,7 +354,7 @@ CHANGES: dict[str, Change] = {
     "idle producer warps stay to the end": Change(
         [
             (
-                "                else:  # three warps with nothing to do would poll the cluster's barrier to the end\n"
+                "                else:  # idle warps would poll the cluster's barrier to the kernel's end\n"
                 '                    T.call_extern("handle", "leave")\n',
                 "",
             )

@@ -29,13 +29,14 @@ SPEEDS = range(50, 100)  # of L2, bytes a cycle
 
 
 class Point(NamedTuple):
-    """One recorded time; ``dsl`` and ``name`` say of what."""
+    """One recorded time; ``dsl`` and ``name`` say of what, ``run`` of which recording (0: `course tune`)."""
 
     size: tuple[int, int, int]
     plan: Plan
     seconds: float
     dsl: str
     name: str
+    run: int
 
 
 def read(path: Path = plans.RECORDED) -> list[Point]:
@@ -45,7 +46,7 @@ def read(path: Path = plans.RECORDED) -> list[Point]:
     for entry in json.loads(path.read_text())["entries"]:
         size, plan = tuple(entry["size"]), plans.plan_of(entry)
         if plan and plan[:4] in tiles and 2 * np.prod(size, dtype=float) < plans.MOST:
-            found.append(Point(size, plan, entry["timing"]["seconds"], entry["dsl"], entry["name"]))
+            found.append(_point(size, plan, entry))
     return found
 
 
@@ -57,39 +58,41 @@ def read_all() -> list[Point]:
         for entry in measured.load(name)["entries"]:
             plan = plans.plan_of(entry)
             if plan and plan[:3] in tiles and plan.num_ctas in plans.CTAS:
-                size, taken = tuple(entry["size"]), entry["timing"]["seconds"]
-                found.append(Point(size, plan, taken, entry["dsl"], entry["name"]))
+                found.append(_point(tuple(entry["size"]), plan, entry))
     return found
 
 
+def _point(size: tuple[int, int, int], plan: Plan, entry: dict) -> Point:
+    run = entry.get("run", 0)
+    return Point(size, plan, entry["timing"]["seconds"], entry["dsl"], entry["name"], run)
+
+
 def powered_terms(point: Point) -> list[float]:
-    """What the second model's factors multiply: launches, cycles, cycles of TileLang's tall tiles, bytes of
-    L2 and of DRAM, FLOPs above ``MOST``.
+    """What the second model's factors multiply: launches, cycles, bytes of L2 and of DRAM, FLOPs above
+    ``MOST``.
     """
     size, plan = point.size, point.plan
     M, N, K = size
     loaded, fetched = plans.traffic(M, N, K, plan)
     cycles = terms(size, plan, plans.L2)[1]
-    tall = cycles if (plan.block_M, point.dsl) == (256, "tilelang") else 0.0
-    return [1, cycles, tall, loaded, fetched, max(0.0, 2.0 * M * N * K - plans.MOST)]
+    return [1, cycles, loaded, fetched, max(0.0, 2.0 * M * N * K - plans.MOST)]
 
 
 def fit_powered(points: list[Point]) -> dict[str, float]:
     """The second model's constants, as ``course_utils.plans`` names them."""
     seconds = np.array([point.seconds for point in points])
     matrix = np.array([powered_terms(point) for point in points]) / seconds[:, None]
-    scale = np.abs(matrix).mean(axis=0) + 1e-300
+    scale = np.abs(matrix).mean(axis=0)
     factors = np.linalg.lstsq(matrix / scale, np.ones(len(points)), rcond=None)[0] / scale
-    begin, cycle, tall, loaded, fetched, long = map(float, factors)
-    found = {"BEGIN": begin, "BUSY_CLOCK": 1 / cycle, "TALL": tall / cycle}
-    return found | {"L2_BYTE": loaded, "DRAM_BYTE": fetched, "LONG_FLOP": long}
+    begin, cycle, loaded, fetched, long = map(float, factors)
+    of_bytes = {"L2_BYTE": loaded, "DRAM_BYTE": fetched}
+    return {"BEGIN": begin, "BUSY_CLOCK": 1 / cycle, **of_bytes, "LONG_FLOP": long}
 
 
 def powered(constants: dict[str, float], point: Point) -> float:
     """The second model's time with these constants."""
-    cycle = 1 / constants["BUSY_CLOCK"]
     rest = [constants[name] for name in ("L2_BYTE", "DRAM_BYTE", "LONG_FLOP")]
-    factors = [constants["BEGIN"], cycle, constants["TALL"] * cycle, *rest]
+    factors = [constants["BEGIN"], 1 / constants["BUSY_CLOCK"], *rest]
     return float(np.dot(powered_terms(point), factors))
 
 

@@ -47,7 +47,7 @@ def build(path: str) -> None:
             gemm = load_factory(source)
             archive.writestr(f"{dsl}.py", source.read_text())
             for size in SHAPES:
-                for plan in tuning.candidates(size, PLANS, dsl):
+                for plan in tuning.candidates(size, PLANS):
                     artifact = compile_factory(partial(gemm, plan=plan), dsl, size)
                     archive.writestr(_place(dsl, size, plan), artifact.to_bytes())
                     print(dsl, size, tuning.name(plan), flush=True)

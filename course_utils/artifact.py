@@ -11,6 +11,7 @@ import re
 import struct
 import zipfile
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -116,7 +117,7 @@ class TensorMap:
         """
         return ELEMENT_BYTES[self.data_type] * prod(self.extents)
 
-    @property
+    @cached_property
     def extents(self) -> tuple[int, ...]:
         """Elements that one load of the box takes each way: ceil(box[i] / steps[i]) (cuTensorMapEncodeTiled).
 
@@ -124,7 +125,7 @@ class TensorMap:
         """
         return tuple(len(range(0, extent, step)) for extent, step in zip(self.box, self.steps, strict=True))
 
-    @property
+    @cached_property
     def steps(self) -> tuple[int, ...]:
         """The element strides in force: without interleave TMA ignores the first (cuTensorMapEncodeTiled)."""
         return self.element_strides if self.interleave else (1, *self.element_strides[1:])

@@ -20,11 +20,16 @@ if TYPE_CHECKING:
 
 LARGE = 1 << 22  # elements of a product
 SIDE, K_TILE = 128, 64  # of a tile of D in the steps that tasks start from; columns of K in a stage
+SCALED = 128  # elements of K, and rows of B, that share a scale of fp8 numbers
 GROUPS, GROUP_ROWS = 4, 128  # of a grouped GEMM; what the rows of a group are a multiple of
 COUNTS = {2: "two", 3: "three", 4: "four", 5: "five"}
 # of a sum of K products of N(0, 1) numbers in fp32: the error of each addition is below 2^-24 of a partial
 # sum of size sqrt(K); wgmma truncates rather than rounds and keeps a few bits less, hence 2^-20
 ABSOLUTE_PER_K = 2.0**-20
+# wgmma keeps about 14 bits of a sum of fp8 products. On an H200 sums of 128 products of N(0, 1) numbers were
+# off by at most 0.028, of a million; with a scale of each operand, of 2 at the most, by four times as much.
+# Errors of several blocks add up as random steps do. This is twice that, and a sixtieth of a usual number
+ABSOLUTE_OF_BLOCK = 0.25
 
 
 def normal(
@@ -188,6 +193,77 @@ def _counted_by_rows(bias: torch.Tensor, M: int) -> torch.Tensor:
     return bias[(first + within) % len(bias)]
 
 
+def _fp8(M: int, N: int, K: int) -> tuple[Tensor, ...]:
+    blocks = K // SCALED
+    return (
+        Tensor("A", (M, K), "float8_e4m3fn"),
+        Tensor("B", (N, K), "float8_e4m3fn"),
+        Tensor("scale_A", (M, blocks), "float32"),
+        Tensor("scale_B", (N // SCALED, blocks), "float32"),
+        Tensor("D", (M, N), "bfloat16"),
+    )
+
+
+def _normal_or_scales(
+    tensor: Tensor, others: tuple[Tensor, ...], generator: torch.Generator, device: str
+) -> torch.Tensor:
+    """For fp32 scales between a half and two, no powers of two: a block's neighbour has another one."""
+    if tensor.dtype != "float32":
+        return normal(tensor, others, generator, device)
+    import torch
+
+    return torch.rand(*tensor.shape, generator=generator, device=device).mul(2).sub(1).exp2()
+
+
+def _scaled(
+    A: torch.Tensor, B: torch.Tensor, scale_A: torch.Tensor, scale_B: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """A and B as fp32 numbers, by their scales: D is the product of these."""
+    columns_A, columns_B = (scale.repeat_interleave(SCALED, 1) for scale in (scale_A, scale_B))
+    return A.float() * columns_A, B.float() * columns_B.repeat_interleave(SCALED, 0)
+
+
+def _scaled_mm(
+    A: torch.Tensor, B: torch.Tensor, scale_A: torch.Tensor, scale_B: torch.Tensor, D: torch.Tensor
+) -> None:
+    """As many operations, with one scale for all of A and one for all of B. Raises RuntimeError where torch
+    has no such product.
+    """
+    import torch
+
+    if not hasattr(torch, "_scaled_mm"):
+        raise RuntimeError(
+            f"torch {torch.__version__} has no product of fp8 matrices to time beside this one"
+        )
+    torch._scaled_mm(A, B.T, scale_A[0, 0], scale_B[0, 0], out_dtype=D.dtype, out=D)
+
+
+def _of_one_block(
+    A: torch.Tensor, B: torch.Tensor, scale_A: torch.Tensor, scale_B: torch.Tensor, block: int
+) -> torch.Tensor:
+    """What comes of the scales of one block for all of K."""
+    rows = scale_B[:, block].repeat_interleave(SCALED)
+    return product(A.float(), B.float()) * scale_A[:, block, None] * rows
+
+
+def _by_rows(scale_B: torch.Tensor, M: int) -> torch.Tensor:
+    return scale_B.repeat_interleave(SCALED, 0).repeat(-(-M // (len(scale_B) * SCALED)), 1)[:M]
+
+
+def _never_cleared(
+    A: torch.Tensor, B: torch.Tensor, scale_A: torch.Tensor, scale_B: torch.Tensor
+) -> torch.Tensor:
+    """What comes of adding the running sum, scaled, after each block."""
+    left, right = A.float(), B.float()
+    rows = scale_B.repeat_interleave(SCALED, 0)
+    total = running = product(left[:, :0], right[:, :0])
+    for block in range(scale_A.shape[1]):
+        columns = slice(block * SCALED, (block + 1) * SCALED)
+        running = running + product(left[:, columns], right[:, columns])
+        total = total + running * scale_A[:, block, None] * rows[:, block]
+    return total
+
+
 def _as_rows(bias: torch.Tensor, M: int) -> torch.Tensor:
     return bias.repeat(-(-M // len(bias)))[:M, None]
 
@@ -307,6 +383,60 @@ PROBLEMS = {
             ),
             beside=lambda A, B, offsets, D: _multiply(A, B[0], D),  # as many operations in one GEMM
             timed=lambda A, B, offsets: _by_group(lambda rows, g: rows @ B[g].T, A, offsets),
+        ),
+        Problem(
+            "fp8 with scales",
+            "M, N, K",
+            _fp8,
+            lambda *inputs: (product(*_scaled(*inputs)),),
+            draw=_normal_or_scales,
+            absolute=lambda K: ABSOLUTE_OF_BLOCK * (K / SCALED) ** 0.5,
+            operands=_scaled,
+            mistaken=(
+                (
+                    "D has neither scale: it is the product of A and B as they are stored.",
+                    lambda A, B, scale_A, scale_B: product(A.float(), B.float()),
+                ),
+                (
+                    "Each K block comes again with the scales of those after it: the first accumulator is "
+                    "not cleared.",
+                    _never_cleared,
+                ),
+                (
+                    "The sum over all of K has the scales of its last block: scale the sum of each block.",
+                    lambda A, B, scale_A, scale_B: _of_one_block(A, B, scale_A, scale_B, -1),
+                ),
+                (
+                    "All K blocks have the scales of the first one: which column of scale_A and scale_B?",
+                    lambda A, B, scale_A, scale_B: _of_one_block(A, B, scale_A, scale_B, 0),
+                ),
+                (
+                    "D lacks scale_B.",
+                    lambda A, B, scale_A, scale_B: product(
+                        *_scaled(A, B, scale_A, scale_B.new_ones(scale_B.shape))
+                    ),
+                ),
+                (
+                    "D lacks scale_A.",
+                    lambda A, B, scale_A, scale_B: product(
+                        *_scaled(A, B, scale_A.new_ones(scale_A.shape), scale_B)
+                    ),
+                ),
+                (
+                    "scale_B is taken by D's rows: it has a row for each 128 of D's columns.",
+                    lambda A, B, scale_A, scale_B: product(
+                        *_scaled(A, B, scale_A * _by_rows(scale_B, len(A)), scale_B.new_ones(scale_B.shape))
+                    ),
+                ),
+                (
+                    "Every tile has the row scales of the first tile: where does this tile begin?",
+                    lambda A, B, scale_A, scale_B: product(
+                        *_scaled(A, B, scale_A[:SCALED].repeat(len(A) // SCALED, 1), scale_B)
+                    ),
+                ),
+            ),
+            beside=_scaled_mm,
+            timed=lambda *inputs: product(*_scaled(*inputs)),
         ),
         Problem(
             "softmax of rows",

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from course_utils.artifact import Artifact, Resources
-from course_utils.problems import GROUP_ROWS, PROBLEMS
+from course_utils.problems import GROUP_ROWS, PROBLEMS, SCALED
 from course_utils.run import trial
 
-SIZES = {"M, N, K": (1024, 256, 128), "M, N": (32, 256), "*shape": (4, 8, 16)}
+SIZES = {"M, N, K": (1024, 256, 256), "M, N": (32, 256), "*shape": (4, 8, 16)}
 
 
 def artifact(problem):
@@ -20,6 +20,11 @@ def artifact(problem):
 def right(kind, tensors):
     """What each problem is, in fp32 and in its own words."""
     wide = {name: tensor.float() for name, tensor in tensors.items()}
+    if kind == "fp8 with scales":
+        A, B = wide["A"].unflatten(1, (-1, SCALED)), wide["B"].unflatten(1, (-1, SCALED))
+        blocks = torch.einsum("mbk,nbk->bmn", A, B).unflatten(2, (-1, SCALED))
+        scales = torch.einsum("mb,nb->bmn", wide["scale_A"], wide["scale_B"])
+        return {"D": (blocks * scales[..., None]).sum(0).flatten(1)}
     if kind == "copy":
         return {"Y": tensors["X"]}
     if kind == "softmax of rows":
@@ -98,3 +103,30 @@ def test_fp32_that_was_bf16_is_not_fp32():
         tensors["D_bf16"].copy_(values)
 
     assert "rounded on their way to D_fp32" in tried("D in two types", launch).fields()["diagnosis"]
+
+
+def test_what_a_tensor_core_rounds_is_right_and_one_sum_of_all_of_k_is_not():
+    """14 bits of each block's sum, as an H200 keeps them; and the block scales of another block."""
+    kind, rough = "fp8 with scales", 2.0**-13
+
+    def rounded(tensors):
+        D = right(kind, tensors)["D"]
+        tensors["D"].copy_(D * (1 + rough) + 0.03)
+
+    def first_scales(tensors):
+        one = {name: tensor[:, :1].expand_as(tensor) for name, tensor in tensors.items() if "scale" in name}
+        tensors["D"].copy_(right(kind, tensors | one)["D"])
+
+    assert tried(kind, rounded).ok
+    assert "scales of the first one" in tried(kind, first_scales).fields()["diagnosis"]
+
+
+def test_scales_differ_from_block_to_block_and_are_no_powers_of_two():
+    problem = PROBLEMS["fp8 with scales"]
+    A, _, scale_A, *_ = tensors = problem.tensors(256, 256, 512)
+    generator = torch.Generator().manual_seed(0)
+    scales = problem.draw(scale_A, tensors, generator, "cpu")
+    assert scales.shape == (256, 4) and 0.5 <= scales.min() < 0.6 < 1.7 < scales.max() <= 2
+    assert (scales[:, 0] != scales[:, 1]).all() and (torch.frexp(scales)[0] != 0.5).all()
+    values = problem.draw(A, tensors, generator, "cpu")
+    assert values.dtype == torch.float8_e4m3fn and values.float().isfinite().all()

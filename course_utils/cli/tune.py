@@ -122,7 +122,7 @@ def _show(options: argparse.Namespace, console: Console, shapes: list[tuple[int,
 def _tell(console: Console, results: dict, dsl: str, shapes: list[tuple[int, int, int]]) -> None:
     """For each shape the quickest plan there is a time of, and what the model's choice is."""
     for size in shapes:
-        chosen = choose(*size, dsl)
+        chosen = choose(*size)
         at = " x ".join(map(str, size))
         entry = tuning.best(results, dsl, size)
         if entry is None:

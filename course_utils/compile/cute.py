@@ -33,7 +33,7 @@ from course_utils.compile.guard import at, quiet, text_of, where
 from course_utils.compile.limits import require_fits
 from course_utils.compile.meaning import explained, refused
 from course_utils.problems import PROBLEMS, swapped
-from course_utils.ptx.parser import signature
+from course_utils.ptx.parser import entries, signature
 from course_utils.tma.encoding import decode
 
 OPTIONS = f"--gpu-arch {nvrtc.ARCH} --keep-ptx --keep-cubin --generate-line-info remarks{{ptx}} --dump-dir "
@@ -45,11 +45,20 @@ DISTANCE = 1 << 40
 GLOBAL_POINTER = "!llvm.ptr<1>"  # how the host function's MLIR types a pointer to the GPU's memory
 CLUSTER_DIMENSION = 4  # cudaLaunchAttributeID
 # a tensor's dtype, as CuTe DSL calls it
-ELEMENTS = {"float16": "Float16", "bfloat16": "BFloat16", "float32": "Float32", "int32": "Int32"}
+ELEMENTS = {
+    "float16": "Float16",
+    "bfloat16": "BFloat16",
+    "float32": "Float32",
+    "int32": "Int32",
+    "float8_e4m3fn": "Float8E4M3FN",
+}
 # by cudaLaunchAttributeID; the DSL lists both, switched off
 ATTRIBUTES = {2: "`cooperative=True`", 6: "`use_pdl=True`"}
 
-Compiled = tuple[str, bytes, str, dict[str, Any], list[bytes]]  # PTX, cubin, log, launch, parameters' bytes
+LAUNCHES = 64  # of one program, so that a host function in a loop comes to an end
+
+Launch = tuple[str, dict[str, Any], list[bytes]]  # kernel, launch, parameters' bytes
+Compiled = tuple[str, bytes, str, list[Launch]]  # PTX, cubin, log, launches
 
 
 class _Config(ctypes.Structure):
@@ -100,28 +109,52 @@ def compile_host(host: Any, tensors: tuple[Tensor, ...]) -> Artifact:
 
     Raises CompileError.
     """
-    (ptx, cubin, log, launch, values), allocated = _compile(host, tensors)
+    artifacts = compile_program(host, tensors)
+    kernels = len(entries(artifacts[0].ptx))
+    if kernels != 1:
+        raise CompileError("lower", f"this program has {kernels} kernels; a step launches one")
+    if len(artifacts) != 1:
+        raise CompileError(
+            "lower", "the host function launches more than one kernel; a step launches one, once"
+        )
+    return artifacts[0]
+
+
+def compile_program(host: Any, tensors: tuple[Tensor, ...]) -> list[Artifact]:
+    """Compile any ``@cute.jit`` function that takes these tensors in order: one Artifact for each launch, in
+    order.
+
+    Raises CompileError.
+    """
+    (ptx, cubin, log, launches), allocated = _compile(host, tensors)
     ptx = lines.mended(ptx)
-    resources = nvrtc.parse_ptxas_log(log)
-    kernel, _ = _entry(ptx)
-    parameters = tuple(_parameter(data, tensors) for data in values)
-    artifact = Artifact(
-        dsl="cute",
-        kernel=kernel,
-        ptx=ptx,
-        cubin=cubin,
-        tensors=tensors,
-        parameters=parameters,
-        resources=resources,
-        python=lines.texts(set(re.findall(r'^\s*\.file\s+\d+\s+"([^"]+)"', ptx, re.M))),
-        versions={"nvidia-cutlass-dsl": version("nvidia-cutlass-dsl")},
-        allocations=tuple(allocated),
-        **launch,
-    )
-    tiles = ", ".join(f"{artifact.name_of(one)} {one.size:,}" for one in allocated)
-    shared = artifact.dynamic_shared + resources.static_shared
-    require_fits(artifact.grid, artifact.block, artifact.cluster, shared, tiles)
-    return artifact
+    kernels, artifacts = entries(ptx), []
+    for kernel, launch, values in launches:
+        artifact = Artifact(
+            dsl="cute",
+            kernel=kernel,
+            ptx=ptx,
+            cubin=cubin,
+            tensors=tensors,
+            parameters=tuple(_parameter(data, tensors) for data in values),
+            resources=nvrtc.parse_ptxas_log(_log_of(log, kernel)),
+            python=lines.texts(set(re.findall(r'^\s*\.file\s+\d+\s+"([^"]+)"', ptx, re.M))),
+            versions={"nvidia-cutlass-dsl": version("nvidia-cutlass-dsl")},
+            allocations=tuple(allocated) if len(kernels) == 1 else (),  # which are of which is not known
+            **launch,
+        )
+        tiles = ", ".join(f"{artifact.name_of(one)} {one.size:,}" for one in artifact.allocations)
+        shared = artifact.dynamic_shared + artifact.resources.static_shared
+        require_fits(artifact.grid, artifact.block, artifact.cluster, shared, tiles)
+        artifacts.append(artifact)
+    return artifacts
+
+
+def _log_of(log: str, kernel: str) -> str:
+    """What the assembler says of one kernel."""
+    parts = re.split(r"(?=ptxas info\s*:\s*Compiling entry function)", log)
+    mine = [part for part in parts if f"'{kernel}'" in part.partition("\n")[0]] if len(parts) > 2 else parts
+    return re.sub(r"\bkernel_cutlass_\w+", "the kernel", "".join(mine))
 
 
 def _trace(factory: Callable, name: str, size: tuple[int, ...], arguments: str) -> Any:
@@ -204,14 +237,12 @@ def _compile(host: Any, tensors: tuple[Tensor, ...]) -> tuple[Compiled, list[All
                 "lower", "CuTe DSL could not compile this kernel: " + _with_place(error)
             ) from error
         ptx, cubin = compiled.artifacts.PTX, compiled.artifacts.CUBIN
-    if not ptx or len(compiled.kernel_info) != 1:
-        raise CompileError(
-            "lower", f"this program has {len(compiled.kernel_info)} kernels; a step launches one"
-        )
+    if not ptx or not compiled.kernel_info:
+        raise CompileError("lower", "this program has 0 kernels; a step launches one")
     # the DSL breaks the assembler's lines at some 90 columns; its own begin with ptxas
-    log = re.sub(r"\n[ \t]+(?!ptxas|\s)", " ", re.sub(r"\bkernel_cutlass_\w+", "the kernel", said[0]))
-    _, sizes = _entry(ptx)
-    made = (ptx, cubin, log, *_catch_launch(compiled, addresses, sizes))
+    log = re.sub(r"\n[ \t]+(?!ptxas|\s)", " ", said[0])
+    sizes = {name: [p.size for p in signature(ptx, name)[1]] for name in entries(ptx)}
+    made = (ptx, cubin, log, _catch_launches(compiled, addresses, sizes))
     if key:
         cache.write(key, _pack(*made))
     return made, allocated
@@ -287,7 +318,7 @@ def _key(dsl: Any, module: Any, folder: str, addresses: list[int]) -> str:
     code = io.BytesIO()
     module.operation.write_bytecode(code)
     return cache.key_of(
-        "cute",
+        "cute launches",
         sha256(code.getvalue()).hexdigest(),
         dsl.compile_options.to_str().replace(folder, ""),
         dsl.envar.cache_key_str(),
@@ -296,17 +327,20 @@ def _key(dsl: Any, module: Any, folder: str, addresses: list[int]) -> str:
     )
 
 
-def _pack(ptx: str, cubin: bytes, log: str, launch: dict[str, Any], values: list[bytes]) -> bytes:
-    fields = [ptx, cubin.hex(), log, launch, [value.hex() for value in values]]
-    return zlib.compress(json.dumps(fields).encode(), 1)
+def _pack(ptx: str, cubin: bytes, log: str, launches: list[Launch]) -> bytes:
+    packed = [(kernel, launch, [value.hex() for value in values]) for kernel, launch, values in launches]
+    return zlib.compress(json.dumps([ptx, cubin.hex(), log, packed]).encode(), 1)
 
 
 def _unpack(data: bytes | None) -> Compiled | None:
     if data is None:
         return None
-    ptx, cubin, log, launch, values = json.loads(zlib.decompress(data))
-    launch = {name: tuple(value) if isinstance(value, list) else value for name, value in launch.items()}
-    return ptx, bytes.fromhex(cubin), log, launch, [bytes.fromhex(value) for value in values]
+    ptx, cubin, log, packed = json.loads(zlib.decompress(data))
+    launches = []
+    for kernel, launch, values in packed:
+        launch = {name: tuple(value) if isinstance(value, list) else value for name, value in launch.items()}
+        launches.append((kernel, launch, [bytes.fromhex(value) for value in values]))
+    return ptx, bytes.fromhex(cubin), log, launches
 
 
 def prepare() -> None:
@@ -338,28 +372,30 @@ def _fake(tensor: Tensor) -> Any:
     return make_fake_compact_tensor(element, tensor.shape, stride_order=order, assumed_align=16)
 
 
-def _catch_launch(
-    compiled: Any, addresses: list[int], sizes: list[int]
-) -> tuple[dict[str, Any], list[bytes]]:
-    """Run the host function on these tensor addresses.
+def _catch_launches(compiled: Any, addresses: list[int], sizes: dict[str, list[int]]) -> list[Launch]:
+    """Run the host function on these tensor addresses. ``sizes`` are of each kernel's parameters, in bytes.
 
-    Returns the launch and each kernel parameter's bytes.
+    Returns the launches in order, with each kernel parameter's bytes.
     """
     from cutlass._mlir import ir
     from cutlass._mlir.execution_engine import ExecutionEngine
 
-    launches = []
+    launches: list[Launch] = []
+    kernels: list[str] = []  # by the handle that the host function gets of each, counted from 1
 
-    def on_launch(config: int, _kernel: int, values: int) -> int:
+    def on_kernel(place: Any, _library: int, name: bytes) -> int:
+        kernels.append(name.decode())
+        place[0] = len(kernels)
+        return 0
+
+    def on_launch(config: int, handle: int, values: int) -> int:
+        kernel = kernels[handle - 1]
         pointers = ctypes.cast(values, ctypes.POINTER(ctypes.c_void_p))
-        launches.append(
-            (
-                _read_config(ctypes.cast(config, ctypes.POINTER(_Config)).contents),
-                [ctypes.string_at(pointers[i], size) for i, size in enumerate(sizes)],
-            )
-        )
-        # an error from the second on: the host function returns, whatever loop it is in
-        return len(launches) - 1
+        launch, attributes = _read_config(ctypes.cast(config, ctypes.POINTER(_Config)).contents)
+        launch["attributes"] = attributes
+        data = [ctypes.string_at(pointers[i], size) for i, size in enumerate(sizes[kernel])]
+        launches.append((kernel, launch, data))
+        return int(len(launches) > LAUNCHES)  # an error: the host function returns, whatever loop it is in
 
     undefined, taken, touched = [], [], []
 
@@ -395,19 +431,28 @@ def _catch_launch(
     stands_in["_cudaLaunchKernelEx"] = ctypes.CFUNCTYPE(
         ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p
     )(on_launch)
+    stands_in["_cudaLibraryGetKernel"] = ctypes.CFUNCTYPE(
+        ctypes.c_int32, ctypes.POINTER(ctypes.c_size_t), ctypes.c_void_p, ctypes.c_char_p
+    )(on_kernel)
     for name, function in stands_in.items():
         engine.raw_register_runtime(name, ctypes.cast(function, ctypes.c_void_p))
     arguments = [*map(ctypes.c_uint64, addresses), ctypes.c_int32(-1)]  # the last is where the result goes
+    no_library = ctypes.c_void_p()
+    load_kernels = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(engine.raw_lookup("cuda_load"))
+    _call_packed(load_kernels, [ctypes.c_void_p(ctypes.addressof(no_library)), ctypes.c_int32(-1)])
+    _call_packed(engine.lookup(compiled.function_name), arguments)
+    if not launches or arguments[-1].value != 0:
+        text = "launches more than one kernel, on and on" if launches else "launches no kernel"
+        raise CompileError("lower", f"the host function {text}; a step launches one, once")
+    for _, launch, _ in launches:
+        launch["cluster"] = _cluster(launch.pop("attributes"))
+    return launches
+
+
+def _call_packed(function: Any, arguments: list[Any]) -> None:
+    """Call what takes the addresses of its arguments in an array; the last is where the result goes."""
     packed = (ctypes.c_void_p * len(arguments))(*(ctypes.addressof(a) for a in arguments))
-    engine.lookup(compiled.function_name)(ctypes.addressof(packed))
-    if len(launches) != 1 or arguments[-1].value != 0:
-        raise CompileError(
-            "lower",
-            f"the host function {'launches more than one kernel' if launches else 'launches no kernel'}; "
-            "a step launches one, once",
-        )
-    (launch, attributes), values = launches[0]
-    return {**launch, "cluster": _cluster(attributes)}, values
+    function(ctypes.addressof(packed))
 
 
 def _read_config(config: _Config) -> tuple[dict[str, Any], dict[int, tuple]]:
@@ -428,12 +473,6 @@ def _cluster(attributes: dict[int, tuple]) -> tuple[int, int, int]:
                 "(cudaLaunchAttributeID), which no step uses",
             )
     return attributes.get(CLUSTER_DIMENSION, (1, 1, 1))
-
-
-def _entry(ptx: str) -> tuple[str, list[int]]:
-    """The kernel's name and the size in bytes of each of its parameters, from the PTX of one ``.entry``."""
-    name, parameters = signature(ptx)
-    return name, [parameter.size for parameter in parameters]
 
 
 def _addresses(tensors: tuple[Tensor, ...]) -> dict[int, str]:

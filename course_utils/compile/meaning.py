@@ -156,7 +156,7 @@ MEANING: tuple[tuple[str, str | Callable[[re.Match], str]], ...] = (
     (
         r"Expected source and destination tensors to have the same rank, but got (\d+) and (\d+)",
         r"source and destination have \1 and \2 modes, not the same rank: is one not this thread's share "
-        "(`partition_S`, `retile`), or a tile with stages?",
+        "(`partition_S`, `partition_D`, `retile`), or a tile with stages?",
     ),
     (
         r"mbarrier must be a cluster barrier, but got <.*?of (\w+)>",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import re
@@ -80,6 +81,27 @@ def prepare(include_dirs: Sequence[str]) -> None:
     """Import and look up what compiling with these folders needs, so that forked children need not."""
     import_module("cuda.bindings.nvrtc")
     _all_dates(include_dirs)
+    if no_device():
+        _ask_driver()
+
+
+def no_device() -> bool:
+    """Is there a driver here, and no GPU for it: a login node of a cluster, or a GPU that is hidden?"""
+    if os.environ.get("CUDA_VISIBLE_DEVICES") not in ("", "-1") and any(Path("/dev").glob("nvidia[0-9]*")):
+        return False
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
+@once
+def _ask_driver() -> None:
+    """Have NVRTC ask the driver once, in this process. There it comes back with nothing; in a forked child it
+    would crash where torch has asked before (observed with driver 580, CUDA_VISIBLE_DEVICES empty).
+    """
+    _compile("", list(OPTIONS))
 
 
 def _all_dates(include_dirs: Sequence[str]) -> list[str]:

@@ -301,8 +301,8 @@ def _without_its_source() -> Iterator[None]:
 def _require_signature(prim_func: Any, wanted: Sequence[Tensor], words: str) -> None:
     found = [prim_func.buffer_map.get(p) for p in prim_func.params]
     if len(found) != len(wanted) or None in found:
-        names = ", ".join(str(p.name) for p in prim_func.params)
-        raise CompileError("signature", f"the kernel takes ({names}); it must take {words}, in this order")
+        taken = ", ".join(str(p.name) for p in prim_func.params)
+        raise CompileError("signature", f"the kernel takes ({taken}); it must take {words}, in this order")
     names = [str(buffer.name) for buffer in found]
     for tensor, buffer in zip(wanted, found, strict=True):
         name, shape = tensor.name, tensor.shape

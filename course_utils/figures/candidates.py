@@ -141,8 +141,8 @@ WHYS = {
     "waits without a time hint": "try_wait suspends all the same, for as long as the hardware likes",
     "one lane of a warp polls": "a warp's lanes poll by one instruction, whether one or all",
     "one warp of a consumer polls": "the others wait at a named barrier, which is one more for each K tile",
-    "idle producer warps exit at once": "those that stay poll the cluster's barrier (not counted); taken into "
-    "step 11 since, so elsewhere in this table they stay",
+    "idle producer warps exit at once": "those that stay poll the cluster's barrier (not counted); taken "
+    "into step 11 since, so elsewhere in this table they stay",
     "idle producer warps stay to the end": "they poll the cluster's barrier until the CTA ends (not counted)",
     "the ring's stages written out": "a stage is a constant: fewer instructions for a K tile (not counted)",
     "the last tile leaves through A's ring": "its chunks leave at once: they wait for no buffer",

@@ -113,7 +113,7 @@ def compiled(path: str | Path, reference: Reference) -> list[Artifact]:
     if type(made).__name__ == "PrimFunc":
         return _tilelang(made, reference)
     if getattr(made, "_decorator_kind", None) == "jit":
-        return [_cute(made, reference)]
+        return _cute(made, reference)
     text = f"kernel() of {name} returned {type(made).__name__}, not a PrimFunc or a function under @cute.jit"
     raise CompileError("signature", text)
 
@@ -150,10 +150,10 @@ def _tilelang(prim_func: Any, reference: Reference) -> list[Artifact]:
     return programs.launches(lowered, tensors, {})
 
 
-def _cute(host: Any, reference: Reference) -> Artifact:
+def _cute(host: Any, reference: Reference) -> list[Artifact]:
     from course_utils.compile import cute
 
-    return cute.compile_host(host, _described(list(inspect.signature(host).parameters), reference))
+    return cute.compile_program(host, _described(list(inspect.signature(host).parameters), reference))
 
 
 def run(artifacts: list[Artifact], reference: Reference, schedule: int, record: bool = False) -> Told:

@@ -34,7 +34,8 @@ TOPICS = {
     **dict.fromkeys(
         ("read-before-load", "read-before-write", "overwrite-while-read", "overwrite-before-use")
         + ("load-twice", "ring-overrun", "stored-twice", "store-wait-elsewhere")
-        + ("write-unordered", "proxy-fence", "proxy-fence-overwrite", "accumulator-before-wait"),
+        + ("write-unordered", "proxy-fence", "proxy-fence-overwrite", "accumulator-before-wait")
+        + ("exit-in-flight",),
         "races",
     ),
 }
@@ -79,7 +80,7 @@ def of_text(text: str, topic: str, more: Iterable[str] = ()) -> Card:
     text, _, where = text.partition("\n  at ")
     where, *under = where.split("\n")
     place, _, code = where.partition(": ")
-    code = _short(code)
+    line = code = _short(code)
     room = _room(place, code)
     sentences = re.split(r"(?<=[.?!])\s+|\n", text.strip())
     count = 1
@@ -97,6 +98,7 @@ def of_text(text: str, topic: str, more: Iterable[str] = ()) -> Card:
         # what is there says more than all that is wanted; how often an idea was seen says less
         if found and fitting and not there.startswith("it in "):
             head, cut = f"{fitting[0]}{found}{there}", head
+            code = line if len(head.split()) <= _room(place, line) else code
         else:
             head, cut = _cut(head, room)
         left = [stopped(cut), *left]

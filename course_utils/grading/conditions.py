@@ -186,6 +186,12 @@ CONDITIONS = {
         call=r"T\.wgmma_gemm\(|cute\.gemm\(",
         near=(Family.WGMMA,),
     ),
+    "wgmma of fp8": Condition(
+        "`wgmma.mma_async` of e4m3 numbers, as they are stored",
+        lambda r, a: bool(r.wgmma) and all(shape.endswith(".e4m3.e4m3") for shape in r.wgmma),
+        lambda r, a: ", ".join(r.wgmma) or "no wgmma",
+        (Family.WGMMA,),
+    ),
     "aligned tiles": Condition(
         "each swizzled tile at a multiple of its pattern, 1,024 bytes for 128B, 512 for 64B",
         lambda r, a: not _misplaced(a),
@@ -615,6 +621,14 @@ PROPERTIES = {
         "K tiles of A and B",
         _of("K tiles of 256 and 128 rows", "K tiles of A and B", "K tiles"),
     ),
+    "sums of one K block": Property(
+        "an accumulator that begins anew with each K tile: its sum goes to the second one before the next "
+        "tile's",
+        "K tiles begun anew",
+        "K tiles",
+        _of("K tiles begun anew", "K tiles", "K tiles"),
+        families=(Family.WGMMA,),
+    ),
     "two consumers": Property(
         "two consumer warpgroups that multiply in every CTA",
         "CTAs with two consumers",
@@ -714,9 +728,11 @@ def at_the_edge(answer: Answer, artifact: Artifact) -> Answer:
     """A wrong answer of a kernel whose tiles may hang over D's edge, with what leaves a part of it out: TMA
     that brings zeros from outside, and drops what is stored there, is then as it should be.
     """
-    facts = answer.facts or {}
-    if answer.findings or not answer.finished or not facts:
+    if answer.findings or not answer.finished:
         return answer
+    facts = answer.facts or {}
+    if not facts:  # a GPU's answer: what its values tell
+        return last_left_out(answer, artifact, LARGEST_SIDE)
     (M, _, K), told = artifact.problem, _never_stored(answer, artifact)
     a = artifact.tensors[0].name
     columns, left = divmod(_once(facts, f"elements of {a} loaded"), M)
@@ -736,7 +752,7 @@ def at_the_edge(answer: Answer, artifact: Artifact) -> Answer:
         ) + _rounded_down("K", artifact)
     else:
         return last_left_out(answer, artifact, LARGEST_SIDE)
-    return replace(answer, diagnosis=told, remarks=(*answer.remarks, diagnosis.counted(answer.diagnosis)))
+    return _caused(answer, told)
 
 
 def added_up(answer: Answer, artifact: Artifact) -> Answer:
@@ -744,10 +760,16 @@ def added_up(answer: Answer, artifact: Artifact) -> Answer:
     stores add.
     """
     adds = "cp.reduce.async.bulk.tensor" in artifact.ptx
-    if _FORMER not in answer.diagnosis or not (adds or _once(answer.facts or {}, "rounds") == 1):
+    if _FORMER not in answer.diagnosis or not (adds or _once(answer.facts or {}, "sums of a warp") == 1):
         return answer
     what = "is added there: which tile does each store take?" if adds else "is in its accumulator too."
     return replace(answer, diagnosis=answer.diagnosis.replace(_FORMER, f"another tile's sum {what}"))
+
+
+def _caused(answer: Answer, told: str) -> Answer:
+    """The answer with the cause ``told``; what its values say of how many and where stands below."""
+    counts = diagnosis.counted(answer.diagnosis)
+    return replace(answer, diagnosis=told, remarks=(*answer.remarks, *([counts] if counts else [])))
 
 
 def last_left_out(answer: Answer, artifact: Artifact, most: int = 0) -> Answer:
@@ -770,7 +792,7 @@ def last_left_out(answer: Answer, artifact: Artifact, most: int = 0) -> Answer:
         f"{wrote[0]}, of {M} x {N}: tiles at the edge are left "
         "out. Does their count round up where the last one is not whole?"
     ) + _rounded_down(cut[0], artifact)
-    return replace(answer, diagnosis=told, remarks=(*answer.remarks, diagnosis.counted(answer.diagnosis)))
+    return _caused(answer, told)
 
 
 def _rounded_down(axis: str, artifact: Artifact) -> str:

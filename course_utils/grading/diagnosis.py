@@ -13,7 +13,7 @@ GUESS = re.compile(
     r"|That is a missing wait or|Does the store's box"
 )
 COUNT = re.compile(
-    r"[\d,]+ (of [\d,]+ elements|of them|others) (are wrong|were never written)"
+    r"[\d,]+ ((of [\d,]+ elements|of them|others) )?(are wrong|were never written|of Y differ from X)"
     r"|the kernel (changed its input|wrote \d+ elements)"
 )
 

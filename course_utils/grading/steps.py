@@ -39,9 +39,15 @@ PERSISTENT = (*RING[:2], ((1536, 1792, 64), None))
 CLUSTER = (*RING[:2], ((1792, 1280, 64), None))
 MULTI_CONSUMER = (*RING[:2], ((1280, 3584, 64), None))
 # Of step 11: multiples of 8 and not of a tile, each with its own plan. In the first, which has three tiles of
-# 128 rows for a cluster, D leaves under the next tile; the second has a deep K; all CTAs of the third run.
-ANY_SHAPE = (((3224, 3568, 264), FIRST_AND_LAST), ((264, 520, 1160), None), ((1872, 3096, 72), None))
-RAGGED = ((5000, 3000, 2000), (264, 520, 1160), (1001, 1288, 584), (9728, 7680, 320), (1872, 3096, 72))
+# 128 rows for a cluster, D leaves under the next tile; the second has a deep K; the third more chunks of D
+# than K tiles, an odd number, and all its CTAs run; the fourth has tiles of 256 rows.
+ANY_SHAPE = (
+    ((3224, 3568, 264), FIRST_AND_LAST),
+    ((264, 520, 1160), None),
+    ((2312, 1552, 72), None),
+    ((8552, 1160, 520), FIRST_AND_LAST),
+)
+RAGGED = ((5000, 3000, 2000), (264, 520, 1160), (1001, 1288, 584), (8552, 1160, 520), (2312, 1552, 72))
 TRACE_SIZE = (256, 256, 320)  # a tile or two for each CTA, and more K tiles than stages
 TIMED_SIZES = ((4096, 4096, 4096), (8192, 8192, 8192), (8192, 2304, 5120))
 
@@ -196,6 +202,13 @@ TASKS: dict[str, Step] = {task.id: task for task in (
          check_sizes=((256, 1280, 4160), (128, 384, 8192), (1280, 256, 1088), (384, 768, 576)),
          emulated=(((256, 384, 1152), None), ((128, 256, 2112), None), ((384, 256, 576), None)),
          problem="sums added up"),
+    Step("task10c", "fp8 with two accumulators", 10,
+         (*_ROLES, "four stages", "four stages used", "three warpgroups", "two consumers", "wgmma of fp8",
+          "sums of one K block"),
+         check_sizes=((9728, 7680, 384), (768, 1280, 640), (1792, 768, 256), (1280, 2304, 1152),
+                      (4864, 3840, 128)),
+         emulated=(((4864, 2304, 384), FIRST_AND_LAST), ((256, 512, 1152), None), ((1536, 1792, 128), None)),
+         timed_sizes=((4096, 4096, 4096), (8192, 8192, 8192)), speed_floor=0.55, problem="fp8 with scales"),
     Step("task10d", "a grouped GEMM", 10, _DEEP, emulated=PERSISTENT, timed_sizes=((4096, 4096, 4096),),
          speed_floor=0.72, problem="groups"),
 )}

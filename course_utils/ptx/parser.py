@@ -153,6 +153,9 @@ class Kernel:
     unmodelled: list[str] = field(default_factory=list)  # a sentence, with its line, for what was not read
 
 
+_PARTS = ("x", "y", "z", "w")  # of a vector register
+
+
 class _Scope:
     """What is declared between two braces; a name that is not looked for in the braces around them."""
 
@@ -160,6 +163,7 @@ class _Scope:
         self.parent = parent
         self.registers: dict[str, int] = {}  # name: width
         self.ranges: dict[str, tuple[int, int]] = {}  # stem of "%r<8>": width, count
+        self.vectors: dict[str, int] = {}  # name of a .v2 or .v4, whose parts are registers: how many
         self.numbers: dict[str, int] = {}  # register: its index, once it has been used
         self.labels: dict[str, int] = {}  # name: index of the instruction that follows
 
@@ -175,6 +179,15 @@ class _Scope:
             if scope.parent is None:
                 return None
             scope = scope.parent
+
+    def vector(self, name: str) -> int:
+        """How many registers a name stands for; 0 of one that is no vector's."""
+        scope: _Scope | None = self
+        while scope is not None:
+            if name in scope.vectors:
+                return scope.vectors[name]
+            scope = scope.parent
+        return 0
 
     def label(self, name: str) -> int | None:
         scope: _Scope | None = self
@@ -358,13 +371,16 @@ class _Reader:
 
     def declare(self, statement: str, scope: _Scope) -> None:
         if statement.startswith(".reg"):
-            match = re.match(r"\.reg\s*\.(\w+)\s+([^.].*)", statement, re.DOTALL)
-            if not match or match.group(1) not in WIDTHS:
+            match = re.match(r"\.reg\s*(?:\.v([24])\s*)?\.(\w+)\s+([^.].*)", statement, re.DOTALL)
+            if not match or match.group(2) not in WIDTHS:
                 return self.leave(f"a register type that is not modelled: {statement.strip()}")
-            width = WIDTHS[match.group(1)]
-            for name in match.group(2).split(","):
+            width = WIDTHS[match.group(2)]
+            for name in match.group(3).split(","):
                 name = name.strip()
-                if counted := re.match(r"([\w$%]+)<(\d+)>", name):
+                if match.group(1):
+                    scope.vectors[name] = int(match.group(1))
+                    scope.registers |= {f"{name}.{part}": width for part in _PARTS[: scope.vectors[name]]}
+                elif counted := re.match(r"([\w$%]+)<(\d+)>", name):
                     scope.ranges[counted.group(1)] = (width, int(counted.group(2)))
                 else:
                     scope.registers[name] = width
@@ -453,6 +469,8 @@ class _Reader:
                 self.widths.append(width)
                 self.names.append(text)
             return Reg(home.numbers[text], width)
+        if count := scope.vector(text):
+            return Vec(tuple(self.value(f"{text}.{part}", scope) for part in _PARTS[:count]))
         symbol = _SYMBOL.fullmatch(text)
         if not symbol or (text[0] == "%" and not _SPECIAL.fullmatch(text)):
             self.fail(f"an operand that is not PTX: {text[:80]}")

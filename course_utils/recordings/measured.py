@@ -68,7 +68,7 @@ def _rung(dsl: str, entries: list[dict]) -> dict:
         if entry["dsl"] != dsl or not entry["timing"] or entry.get("order"):
             continue
         M, N, K = entry["size"]
-        wanted = plans.choose(M, N, K, dsl)._asdict()
+        wanted = plans.choose(M, N, K)._asdict()
         other = [field for field, value in wanted.items() if entry["plan"].get(field) != value]
         key = entry["mode"], tuple(entry["size"])
         if not other or other == ["panel"] and key not in found:
@@ -128,7 +128,7 @@ def _joined(recorded: dict, results: dict, target: Path) -> dict:
     where = {
         **here,
         "versions": here["versions"] | there["versions"],
-        "date": max(here["date"], there["date"]),
+        "date": " and ".join(sorted({*here["date"].split(" and "), there["date"]})),
     }
     where.pop("bundle", None)  # these entries are of two
     kept = [entry for entry in recorded["entries"] if entry["name"] not in new]

@@ -115,8 +115,8 @@ def chosen(points: list[Point]) -> dict[tuple[str, Size], Point]:
     ranked = [
         [p for p in plain if (p.plan, p.rest) == (Plan(), Rest())],
         [p for p in plain if p.name.startswith("chosen")],
-        [p for p in plain if p.plan[:4] == choose(*p.size, p.dsl)[:4] and not p.rest.narrow],
-        [p for p in plain if p.plan == choose(*p.size, p.dsl) and not p.rest.narrow],
+        [p for p in plain if p.plan[:4] == choose(*p.size)[:4] and not p.rest.narrow],
+        [p for p in plain if p.plan == choose(*p.size) and not p.rest.narrow],
     ]
     return {(point.dsl, point.size): point for some in ranked for point in some}
 

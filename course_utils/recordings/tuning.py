@@ -21,9 +21,9 @@ Size = tuple[int, int, int]
 Compile = Callable[[Callable, str, Size], Artifact]
 
 
-def candidates(size: Size, count: int, dsl: str = "cute") -> list[Plan]:
+def candidates(size: Size, count: int) -> list[Plan]:
     """The plans that are the quickest by the model, the best first."""
-    return sorted(plans(), key=lambda plan: powered(*size, plan, dsl))[:count]
+    return sorted(plans(), key=lambda plan: powered(*size, plan))[:count]
 
 
 def started(path: Path, device: dict) -> dict:
@@ -66,7 +66,7 @@ def tune(
     for size in shapes:
         wanted = [
             point
-            for plan in candidates(size, count, dsl)
+            for plan in candidates(size, count)
             if _key(point := _point(dsl, size, plan, kernel)) not in have
         ]
         made = _compiled(factory, dsl, size, wanted, compile_kernel)
@@ -97,7 +97,7 @@ def _point(dsl: str, size: Size, plan: Plan, kernel: str) -> dict:
         "mode": "burst",
         "plan": plan._asdict(),
         "kernel": kernel,
-        "model_us": round(powered(*size, plan, dsl) * 1e6, 1),
+        "model_us": round(powered(*size, plan) * 1e6, 1),
     }
 
 

@@ -118,14 +118,15 @@ def _compared(
         return reference.compare_copy(Y, X)
 
     def held(given: list[torch.Tensor]) -> Comparison:
-        if problem.operands:
+        operands = problem.operands(*given) if problem.operands else None
+        if operands and not problem.mistaken:
             (D,) = out.values()
-            return reference.compare(D, *problem.operands(*given), partial)
+            return reference.compare(D, *operands, partial)
         mistaken = [(words, functools.partial(values, *given)) for words, values in problem.mistaken]
         absolute, found = problem.absolute(artifact.problem[2]), []
         for (name, values), wanted in zip(out.items(), problem.values(*given), strict=True):
             found.append(
-                reference.compare_values(values, wanted, absolute, partial, mistaken=mistaken, name=name)
+                reference.compare_values(values, wanted, absolute, partial, operands, mistaken, name)
             )
         return reference.several(found)
 

@@ -7,12 +7,11 @@ block_K, consumers = 64, 2
 threads = 128 * (1 + consumers)
 SHARED = 232_448 - 1024  # bytes of shared memory that a CTA can have, less barriers
 rows_each = T.GemmWarpPolicy.FullRow  # a consumer has its share of the tile's rows
-LEAVE = '__device__ __forceinline__ void leave() { asm volatile("exit;"); }\n'
 
 
 def gemm(M, N, K, plan=None):
     require_addressable(M, N, K)
-    block_M, block_N, cluster, num_ctas, panel = plan or choose(M, N, K, "tilelang")
+    block_M, block_N, cluster, num_ctas, panel = plan or choose(M, N, K)
     if M <= block_M:  # one tile has no neighbour to share with
         cluster = 1
     overlap = block_M == 128  # 256 rows of sums leave no registers for D of the tile before
@@ -65,7 +64,7 @@ def gemm(M, N, K, plan=None):
         D: T.Tensor((M, N), T.float16),
     ):
         with T.ClusterKernel(num_ctas, cluster_dims=cluster, threads=threads) as cta:
-            T.import_source(LEAVE)
+            T.import_source('__device__ inline void leave() { asm volatile("exit;"); }\n')
             A_shared = T.alloc_shared((num_stages, block_M, block_K), T.float16)
             B_shared = T.alloc_shared((num_stages, block_N, block_K), T.float16)
             D_shared = T.alloc_shared((2, block_M, epi_N), T.float16)
@@ -95,7 +94,7 @@ def gemm(M, N, K, plan=None):
                             load(stage, m, n, j, A, B, A_shared, B_shared, full)
                             it = it + 1
                         tiles.next_tile()
-                else:  # three warps with nothing to do would poll the cluster's barrier to the end
+                else:  # idle warps would poll the cluster's barrier to the kernel's end
                     T.call_extern("handle", "leave")
             else:
                 T.inc_max_nreg(232)

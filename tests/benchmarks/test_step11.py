@@ -15,8 +15,8 @@ ALL = step11_fit.read_all()
 
 def test_the_models_constants_are_those_of_the_fit() -> None:
     constants, errors = step11_fit.fit(POINTS)
-    assert len(errors) == 136
-    assert np.sqrt((errors**2).mean()) < 0.019 and abs(errors).max() < 0.07
+    assert len(errors) == 182
+    assert np.sqrt((errors**2).mean()) < 0.017 and abs(errors).max() < 0.07
     for name, value in constants.items():
         assert getattr(plans, name) == pytest.approx(value, rel=0.01), name
 
@@ -35,18 +35,18 @@ def test_the_exercise_is_the_same_model() -> None:
 
 def test_the_second_models_constants_are_those_of_the_fit() -> None:
     found = step11_fit.fit_powered(ALL)
-    assert plans.TALL == {"cute": 0, "tilelang": pytest.approx(found.pop("TALL"), abs=0.005)}
+    assert len(ALL) == 268
     for name, value in found.items():
         assert getattr(plans, name) == pytest.approx(value, rel=0.02), name
     for point in ALL[::10]:
-        told = plans.powered(*point.size, point.plan, point.dsl)
-        assert told == pytest.approx(step11_fit.powered(step11_fit.fit_powered(ALL), point), rel=0.01)
+        told = plans.powered(*point.size, point.plan)
+        assert told == pytest.approx(step11_fit.powered(found, point), rel=0.01)
 
 
 def test_energy_makes_the_model_better_at_shapes_it_was_not_fitted_to() -> None:
     errors = step11_fit.held_out(ALL)
     without = np.array([plans.seconds(*p.size, p.plan) / p.seconds - 1 for p in ALL])
-    assert np.sqrt((errors**2).mean()) < 0.022 < 0.03 < np.sqrt((without**2).mean())
+    assert np.sqrt((errors**2).mean()) < 0.018 < 0.027 < np.sqrt((without**2).mean())
     assert step11_fit.within(ALL, errors) < 0.9 * step11_fit.within(ALL, without)
 
 
@@ -59,18 +59,19 @@ def test_counters_agree_on_what_a_byte_takes() -> None:
 
 @pytest.mark.parametrize("dsl", ["cute", "tilelang"])
 def test_the_plan_it_chooses_is_the_best_recorded_or_nearly(dsl: str) -> None:
-    """Whatever the panel."""
+    """Whatever the panel, within the last run; of all runs, which differ by 1%, too."""
     times: dict[tuple, dict[tuple, float]] = {}
     for point in ALL:
         if point.dsl == dsl:
-            of = times.setdefault(point.size, {})
-            of[point.plan[:4]] = min(point.seconds, of.get(point.plan[:4], 1.0))
-    lost = {}
-    for size, of in times.items():
-        tile = plans.choose(*size, dsl)[:4]
-        if tile in of:
-            lost[size] = of[tile] / min(of.values()) - 1
-    assert len(lost) >= 22 and max(lost.values()) < 0.008, lost
+            for which in {"any", "last" if point.run == 3 else "any"}:
+                of = times.setdefault((point.size, which), {})
+                of[point.plan[:4]] = min(point.seconds, of.get(point.plan[:4], 1.0))
+    lost: dict[str, list[float]] = {"any": [], "last": []}
+    for size in step11.SHAPES.values():
+        tile = plans.choose(*size)[:4]
+        for which, losses in lost.items():
+            losses.append(times[size, which][tile] / min(times[size, which].values()) - 1)
+    assert max(lost["last"]) < 0.008 and max(lost["any"]) < 0.01, lost
 
 
 @pytest.mark.parametrize(
@@ -88,9 +89,15 @@ def test_the_tile_fits_the_size(size: tuple, tile: tuple) -> None:
     assert plans.choose(*size)[:4] == tile
 
 
-def test_tilelangs_tall_tiles_are_slower_and_seldom_chosen() -> None:
-    assert plans.choose(8192, 2304, 5120, "tilelang")[:4] == (128, 192, 2, 128)
-    assert all(plans.choose(*size, "tilelang").block_M == 128 for size in step11.SHAPES.values())
+def test_tall_tiles_take_as_long_in_both_languages() -> None:
+    """So one model chooses for both, and no time is of a kernel whose idle warps poll."""
+    tall = [point for point in ALL if point.plan.block_M == 256]
+    assert {point.run for point in tall if point.dsl == "tilelang"} == {3}
+    times = {(point.dsl, point.size, point.plan): point.seconds for point in tall if point.run == 3}
+    ours = {place[1:] for place in times if place[0] == "tilelang"}
+    assert len(ours) == 12
+    for place in ours:
+        assert times["tilelang", *place] == pytest.approx(times["cute", *place], rel=0.01)
 
 
 def test_bytes_are_those_of_the_counters() -> None:
@@ -108,7 +115,7 @@ def test_what_is_to_be_measured_has_every_shape_in_both_dsls() -> None:
     wanted = step11.points()
     for size in step11.SHAPES.values():
         for dsl in ("cute", "tilelang"):
-            assert (dsl, size, "burst", plans.choose(*size, dsl), "") in wanted
+            assert (dsl, size, "burst", plans.choose(*size), "") in wanted
 
 
 @pytest.mark.parametrize("rows", [1, 2, 8, 48, 64])

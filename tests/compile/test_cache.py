@@ -297,7 +297,7 @@ def test_a_kept_cute_kernel_is_the_compiled_one(tmp_path, monkeypatch):
     made = cute_compiler.compile_gemm(module.gemm, 128, 192, 64)
     assert cache.contents().kernels == 1
     with monkeypatch.context() as patch:
-        patch.setattr(cute_compiler, "_catch_launch", lambda *_: pytest.fail("compiled again"))
+        patch.setattr(cute_compiler, "_catch_launches", lambda *_: pytest.fail("compiled again"))
         assert cute_compiler.compile_gemm(module.gemm, 128, 192, 64) == made
     module.scale = 3.0
     other = cute_compiler.compile_gemm(module.gemm, 128, 192, 64)
@@ -584,3 +584,31 @@ def test_tilelang_headers_are_those_of_every_solution():
     """A kernel that includes one more compiles all the same, only longer."""
     root = Path(importlib.util.find_spec("tilelang").submodule_search_locations[0]) / "src"
     assert all((root / name).is_file() for name in tilelang_compiler.HEADERS)
+
+
+def test_where_a_driver_has_no_gpu_nvrtc_asks_it_before_the_fork(monkeypatch):
+    """In a forked child it would crash: seen with driver 580 and CUDA_VISIBLE_DEVICES empty."""
+    asked = []
+    monkeypatch.setattr(nvrtc, "_ask_driver", lambda: asked.append(True))
+    monkeypatch.setattr(nvrtc.ctypes, "CDLL", lambda name: None)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    nvrtc.prepare([])
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    monkeypatch.setattr(nvrtc.Path, "glob", lambda *_: iter(["/dev/nvidia0"]))
+    nvrtc.prepare([])  # a GPU for all to see: nothing is asked
+    assert asked == [True]
+
+
+@pytest.mark.thorough
+def test_a_compile_in_a_child_is_as_good_where_the_parent_asked(tmp_path):
+    program = (
+        "from course_utils.compile import nvrtc, tilelang; from course_utils.compile.load import *\n"
+        "from course_utils.compile.factory import compile_factory\n"
+        "nvrtc.no_device = lambda: True\n"
+        "gemm = load_factory(solution_path('step03', 'tilelang'))\n"
+        "made = [compile_factory(gemm, 'tilelang', (128, n, 64)) for n in (128, 256)]\n"
+        "print([one.resources.registers > 0 for one in made])\n"
+    )
+    env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "COURSE_TEST_CACHE": str(tmp_path)}
+    run = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True)
+    assert run.stdout.strip() == "[True, True]", run.stderr

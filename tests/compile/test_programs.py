@@ -1,4 +1,4 @@
-"""A TileLang program of two kernels, as its launches; and what its host function is read for."""
+"""Programs of two kernels as their launches; and what a TileLang host function is read for."""
 
 from types import SimpleNamespace
 
@@ -26,6 +26,50 @@ def kernel():
 
     return twice
 """
+
+
+TWO_IN_CUTE = """
+import cutlass
+import cutlass.cute as cute
+
+
+@cute.kernel
+def twice(X: cute.Tensor, H: cute.Tensor):
+    block, _, _ = cute.arch.block_idx()
+    thread, _, _ = cute.arch.thread_idx()
+    H[block * 64 + thread] = X[block * 64 + thread] * cutlass.Float32(2)
+
+
+@cute.kernel
+def backwards(H: cute.Tensor, Y: cute.Tensor):
+    thread, _, _ = cute.arch.thread_idx()
+    Y[thread] = H[127 - thread] + cutlass.Float32({added})
+
+
+def kernel():
+    @cute.jit
+    def main(X: cute.Tensor, H: cute.Tensor, Y: cute.Tensor):
+        twice(X, H).launch(grid=(2, 1, 1), block=(64, 1, 1))
+        backwards(H, Y).launch(grid=(1, 1, 1), block=(128, 1, 1))
+
+    return main
+"""
+
+
+@pytest.mark.parametrize("added, right", [("1.0", True), ("1.5", False)])
+def test_a_cute_program_of_two_kernels_runs_one_after_the_other(tmp_path, added, right):
+    path = tmp_path / "twice.py"
+    path.write_text(TWO_IN_CUTE.format(added=added))
+    x = torch.arange(128, dtype=torch.float32)
+    reference = against.Reference({"X": x}, {"H": 2 * x, "Y": (2 * x).flip(0) + 1})
+    artifacts = against.compiled(path, reference)
+    assert [(a.grid[0], a.block[0]) for a in artifacts] == [(2, 64), (1, 128)]
+    assert ["twice" in a.kernel for a in artifacts] == [True, False]
+    assert [[p.tensor for p in a.parameters] for a in artifacts] == [["X", "H"], ["H", "Y"]]
+    assert against.compiled(path, reference) == artifacts  # out of the cache
+    told = against.run(artifacts, reference, 0)
+    assert told.ok is right
+    assert right or [text.partition(":")[0] for text in told.wrong] == ["Y is wrong"]
 
 
 @pytest.mark.parametrize("added, right", [("1.0", True), ("1.5", False)])

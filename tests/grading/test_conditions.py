@@ -58,6 +58,10 @@ NEIGHBOURS = {
         (Receipt(wgmma={"m64n8k16.f32.f16.f16": 1}), PLAIN),
         (Receipt(wgmma={"m64n8k16.f16.f16.f16": 1}), PLAIN),
     ),
+    "wgmma of fp8": (
+        (Receipt(wgmma={"m64n128k32.f32.e4m3.e4m3": 4}), PLAIN),
+        (Receipt(wgmma={"m64n128k32.f32.e4m3.e4m3": 4, "m64n128k16.f32.f16.f16": 8}), PLAIN),
+    ),
     "aligned tiles": (
         (Receipt(), kernel(allocations=(Allocation(512, 4096, 512, 2, "k.py", 1),))),
         (Receipt(), kernel(allocations=(Allocation(512, 4096, 512, 3, "k.py", 1),))),

@@ -239,6 +239,15 @@ def test_tiles_at_the_edge_are_told_from_a_wrong_grid(problem, wrote, said):
     assert ("tiles at the edge" in found.diagnosis and said in found.diagnosis) if said else found == answer
 
 
+@pytest.mark.parametrize(
+    "sums, said", [(1, "another tile's sum is in its"), (2, "a former tile's sum was not")]
+)
+def test_a_warp_that_wrote_one_sum_has_no_former_one(sums, said):
+    D = "D[0:64, 0:64] holds its own sum and A[64:128] @ B[0:64]^T: a former tile's sum was not cleared."
+    answer = Answer(diagnosis=D, facts={"runs": 2, "rounds": 2, "sums of a warp": 2 * sums})
+    assert said in conditions.added_up(answer, kernel_of()).diagnosis
+
+
 OVERLAID = """\
   extern __shared__ uchar buf_dyn_shmem[];
   void* D_shared = ((void*)((char*)buf_dyn_shmem + 0));

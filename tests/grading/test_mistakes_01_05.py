@@ -214,7 +214,7 @@ STEP_2 = {
         "results",
         ("clear_accum=(k == 0)", "clear_accum=True"),
         size=FIVE,
-        says=("the exact sum of its 5 K tiles", "without K tiles 0 to 3", "overwrote"),
+        says=("the exact sum of its 5 K tiles of 64, without K tiles 0 to 3", "overwrote"),
         never=(*ROLES, "stage"),
     ),
     "right at K = 64 all the same [02, Predict]": tilelang(
@@ -813,7 +813,8 @@ STEP_4 = {
         "step04",
         "instructions",
         ("        if warp_idx == 0:\n" + C_OUT, "        if warp_idx < 4:\n" + C_OUT),
-        says=("one warp or thread stores a tile",),
+        says=("each element stored once", "who issues the store"),
+        line="cute.copy(store_D",
     ),
     "C: D's coordinates swapped": cute(
         "step04",

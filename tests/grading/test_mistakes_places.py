@@ -279,7 +279,7 @@ LINES = {
         ("grid=(sm_count, 1, 1)", "grid=(tiles_M * tiles_N, 1, 1)"),
         size=(4864, 2304, 192),
         ctas=(0,),
-        says=("a persistent grid: 132 CTAs",),
+        says=("needs a persistent grid", "684 x 1 x 1"),
         line="launch(grid=(tiles_M * tiles_N, 1, 1)",
     ),
     "07 one warp of the producer's four gives registers back, CuTe DSL": cute(

@@ -223,7 +223,7 @@ MISTAKES = {
         ((HALF, "tile_bytes = block_M * block_K * 2"),),
         "results",
         says=("expects 16,384 bytes", "loads of 32,768 bytes"),
-        line="pipe.producer_acquire(load)",
+        line="PipelineTmaAsync.create(",
         ctas=(0,),
     ),
     "04 twice the bytes": Mistake(

@@ -405,11 +405,28 @@ ONE_STAGE_HELD = [
         "                        T.mbarrier_arrive(empty[stage])\n",
     ),
 ]  # a softmax whose only stage is given back once Y has been stored
+BEFORE = "T.max(k, 1) - 1"
+RESCALED = [
+    (
+        "scale[i] = scale_A[m + i, k] * scale_B[tiles.n_idx, k]\n",
+        f"scale[i] = scale_A[m + i, {BEFORE}] * scale_B[tiles.n_idx, {BEFORE}] "
+        "/ (scale_A[m + i, k] * scale_B[tiles.n_idx, k])\n"
+        "                        for i, j in T.Parallel(block_M, block_N):\n"
+        "                            part[i, j] *= scale[i]\n",
+    ),
+    ("T.clear(acc)", "T.clear(part)"),
+    ("clear_accum=True", "clear_accum=False"),
+    (
+        "acc[i, j] += part[i, j] * scale[i]",
+        "acc[i, j] = part[i, j] * scale_A[m + i, k] * scale_B[tiles.n_idx, k]",
+    ),
+]  # one sum over all of K, brought to each block's scales in turn: what its tensor core loses, it loses
 # tasks: (the step or task whose solution it is, edits of it or a planted fault's name, size, CTAs)
 TASKS_LACKING = {
     "256 x 128": ("task10a", "step10", [], PAIR, None),
     "K shared": ("task10b", "task10b", [("splits = 4", "splits = 1")], (256, 384, 576), None),
     "cut by TMA": ("task08a", "task08a", "task08a_moved_up", (459, 512, 192), None),
+    "sums of one K block": ("task10c", "task10c", RESCALED, (128, 256, 256), (0,)),
     "rows ahead": ("task08b", "task08b", ONE_STAGE_HELD, (4800, 256), (0,)),
 }
 

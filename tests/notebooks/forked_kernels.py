@@ -48,8 +48,11 @@ def serve(address: str, owner: str) -> None:
     from ipykernel.kernelapp import IPKernelApp
     from nbgrader.apps import NbGraderApp
 
+    from course_utils.figures import ladder, theme
+    from course_utils.recordings import measured
     from course_utils.run import client, protocol
 
+    theme.svg(ladder.ladder(measured.ladder()))  # a first picture looks for fonts and imports what draws text
     gc.freeze()  # a fork's collections neither look at what it shares nor copy it
     gc.set_threshold(100_000, 20, 20)  # as in the processes of the course itself
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended kernels leave no zombie

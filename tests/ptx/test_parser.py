@@ -106,7 +106,7 @@ def test_text_that_is_not_ptx(body, message):
 @pytest.mark.parametrize(
     "body, sentence",
     [
-        (".reg .v4 .f32 v;", "a register type that is not modelled: .reg .v4 .f32 v"),
+        (".reg .v3 .f32 v;", "a register type that is not modelled: .reg .v3 .f32 v"),
         (".reg .texref t;", "a register type that is not modelled: .reg .texref t"),
         (".tex .u32 t;", "a directive that is not modelled: .tex"),
         ("mov.u32 %r1, 4*3;", "an operand that is not PTX: 4*3"),

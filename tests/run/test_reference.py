@@ -6,7 +6,17 @@ import pytest
 import torch
 
 from course_utils.problems import numbered
-from course_utils.run.reference import NORM, POISON, RELATIVE, TILE, compare, compare_copy, inputs, reference
+from course_utils.run.reference import (
+    NORM,
+    POISON,
+    RELATIVE,
+    TILE,
+    compare,
+    compare_copy,
+    compare_values,
+    inputs,
+    reference,
+)
 
 
 def operands(M, N, K):
@@ -87,6 +97,21 @@ def test_of_a_few_ctas_only_what_they_wrote_is_judged_and_its_place_is_told():
     assert not found.ok and found.wrong == 1 and "row 200" in found.diagnosis
 
 
+@pytest.mark.parametrize("rows", [128, 256])  # few of D's, or all
+@pytest.mark.parametrize("value", [None, 0.0, math.nan])
+def test_values_of_a_few_ctas_are_judged_by_what_they_wrote(rows, value):
+    some = torch.full((M, N), POISON, dtype=torch.int16).view(torch.float16)
+    assert not compare_values(some, product(A, B), 2.0**-20 * K, partial=True).ok
+    some[:rows, 128:192] = RIGHT[:rows, 128:192]
+    if value is not None:
+        some[77, 130] = value
+    before = some.clone()
+    found = compare_values(some, product(A, B), 2.0**-20 * K, partial=True)
+    assert (found.ok, found.wrong, found.unwritten) == (value is None, int(value is not None), 0)
+    assert found.relative_norm > 0 if value is None else "row 77" in found.diagnosis
+    assert torch.equal(some.view(torch.int16), before.view(torch.int16))
+
+
 def test_inputs_are_standard_normal_fp16_and_fresh():
     generator = torch.Generator().manual_seed(1)
     first, again = inputs(64, 128, 256, generator, "cpu"), inputs(64, 128, 256, generator, "cpu")
@@ -152,6 +177,13 @@ def test_nan_and_inf_never_pass(value, rows, columns):
     assert found.unwritten == 0
     assert ("NaN" in found.diagnosis) == math.isnan(value)
     assert "never written" not in found.diagnosis
+
+
+def test_a_d_smaller_than_a_tile_has_no_count_of_tiles():
+    D = RIGHT[:48].clone()
+    D[:8] += 1
+    found = assert_wrong(D, ["in rows 0..7, columns 0..383"], A[:48])
+    assert "0 of 0" not in found.diagnosis
 
 
 def test_nan_in_an_input_never_passes():
@@ -416,3 +448,11 @@ def test_a_box_of_y_that_was_never_written_is_named():
     flat = X.reshape(-1).clone()
     flat.view(torch.int16)[5:9] = POISON
     assert "all of Y[5:9]" in compare_copy(flat, X.reshape(-1)).diagnosis
+
+
+@pytest.mark.parametrize("K", [72, 200])
+def test_a_last_k_tile_that_is_short_and_left_out_is_told_by_the_values(K):
+    A, B = operands(128, 128, K)
+    whole = K // 64 * 64
+    found = compare(reference(A[:, :whole], B[:, :whole]).half(), A, B)
+    assert f"the last K tile is short, {K - whole} columns, and is left out" in found.diagnosis

@@ -30,32 +30,56 @@ def waited_for(groups: list, left: int) -> list:
 
 
 def copy(instruction: Instr) -> Lowered:
+    """cp.async: each thread's own number of bytes, or none where its predicate says to ignore the source; the
+    rest of the ``cp-size`` bytes is zero.
+    """
     operands = [o for o in instruction.operands]
     if any("cache_hint" in p for p in instruction.opcode):
         operands.pop()
     target, source, size, *rest = operands
-    if not isinstance(size, Imm) or rest and getattr(rest[0], "width", 32) == 1:
-        raise ValueError("a copy with a predicate, or a size that is not constant")
+    if not isinstance(size, Imm) or len(rest) > 1:
+        raise ValueError("a copy of a size that is not constant")
     count = size.value
+    ignores = bool(rest) and getattr(rest[0], "width", 32) == 1
 
-    def function(p: Path, m: Mask, to: Value, where: Value, *limit: Value) -> None:
+    def function(p: Path, m: Mask, to: Value, where: Value, limit: Value = count) -> None:
         region, offsets = memory.locate_shared(p, m, to, "shared", count)
         cells = np.atleast_1d(offsets)
         region.before_write(p, offsets, count)
         written, index = region.cells(region.written, cells, count)
         written[index] = NEVER << AGENT_BITS | p.warp.agent
-        data = np.zeros((len(cells), count), np.uint8)
-        keep = min(count, memory.pick(limit[0], memory.lanes_of(m)[0])) if limit else count
-        if keep:
-            origin, positions = memory.locate(p, m, where, "global", count)
-            data[:, :keep] = origin.data[np.atleast_1d(positions)[:, None] + np.arange(keep)]
+        if ignores:
+            limit = (0 if limit else count) if limit.__class__ is bool else np.where(limit, 0, count)
+        data = _fetched(p, m, where, limit, count, len(cells))
         p.warp.copies.append((region, cells, data))
         p.warp.fetched = p.warp.multiplies
         p.machine.trace.copies(p)
         p.machine.progress += 1
 
-    sources = ((target, 32), (source, 64), *((r, 32) for r in rest))
+    sources = ((target, 32), (source, 64), *((r, 1 if ignores else 32) for r in rest))
     return Lowered("warp", function, sources=sources)
+
+
+def _fetched(p: Path, m: Mask, where: Value, limit: Value, count: int, copies: int) -> np.ndarray:
+    """What each active lane copies, its first ``limit`` bytes of ``count``. An address of which nothing is
+    read may be any.
+    """
+    data = np.zeros((copies, count), np.uint8)
+    if limit.__class__ is int and limit >= count:
+        origin, positions = memory.locate(p, m, where, "global", count)
+        data[:] = origin.data[np.atleast_1d(positions)[:, None] + np.arange(count)]
+        return data
+    row = 0
+    for lane in memory.lanes_of(m)[:copies]:
+        if kept := min(memory.pick(limit, lane), count):
+            address = memory.pick(where, lane)
+            origin, first = memory.locate(p, None, address, "global", count if kept == count else 1)
+            if first % count:
+                memory.not_aligned(p, first, count)
+            memory.locate(p, None, address + kept - 1, "global", 1)
+            data[row, :kept] = origin.data[first : first + kept]
+        row += 1
+    return data
 
 
 def _land(p: Path, groups: list[CopyGroup]) -> None:

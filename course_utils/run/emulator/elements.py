@@ -75,7 +75,7 @@ def decode_tf32(bits: np.ndarray) -> np.ndarray:
 
 def decoders(signs: np.ndarray | None = None) -> dict[str, Decoder]:
     """How operands are read, by type. ``signs`` has 1 or -1 for each bit pattern of an fp16 operand, which is
-    multiplied by it.
+    multiplied by it; the first 256 are those of e4m3.
     """
     found: dict[str, Decoder] = {
         "f16": decode_f16,
@@ -88,4 +88,5 @@ def decoders(signs: np.ndarray | None = None) -> dict[str, Decoder]:
     }
     if signs is not None:
         found["f16"] = (decode_f16(np.arange(1 << 16, dtype=np.uint16)) * signs.astype(np.float32)).take
+        found["e4m3"] = (FP8_VALUES["e4m3"] * signs[:256].astype(np.float32)).take
     return found

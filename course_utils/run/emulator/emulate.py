@@ -88,8 +88,9 @@ def emulate(
     Outputs are written in place. The same seed gives the same run. ``limit`` is in warp instructions.
     ``ctas`` names the CTAs to run, by number, with the clusters they are in; None is all. Some of a
     persistent kernel's are enough to see what one tile leaves to the next. ``signs`` (65536 of 1 or -1, by
-    the bit pattern of an fp16 number) make another tensor core of it: ``wgmma`` multiplies each element of A
-    and B by its sign, and no other instruction does. ``record`` keeps the events of all clusters.
+    the bit pattern of an fp16 number, the first 256 by that of an e4m3 one) make another tensor core of it:
+    ``wgmma`` multiplies each element of A and B by its sign, and no other instruction does. ``record`` keeps
+    the events of all clusters.
     ``addresses`` says where tensors lie, for a kernel that reads addresses from memory or finds them within
     other parameters; else the emulator chooses.
     Raises EmulatorError for PTX that is not modelled (the text names the line) and for tensors that do not

@@ -170,6 +170,7 @@ class Facts:
         self._tiles: dict[Warpgroup, list[KTile]] = {}
         self._waits: dict[Warp, list[tuple[int, Moment]]] = {}  # with how many wgmmas were done
         self._epilogues: dict[Warp, list[tuple[int, Moment]]] = {}  # with how many wgmmas were issued
+        self._sums: Counter[Warp] = Counter()  # that it wrote out
         self._outputs: list[tuple[CTA, Moment]] = []  # tensor stores of CTAs that multiply nothing
         self._slices: dict[Warp, Slice] = {}  # the last one that each warp stored
         self._registers: dict[tuple[CTA, bool], set[int]] = {}  # warps that gave (False) or took (True) some
@@ -230,10 +231,22 @@ class Facts:
             return
         assert op.clock is not None  # all four warps have joined
         # where registers were cleared instead, it adds to zeros
-        first = not op.accumulate or any(
+        anew = not op.accumulate or any(
             isinstance(values, list) and not np.any(values[0]) for values in op.initial.values()
         )
+        self.counts["K tiles"] += 1
+        self.counts["K tiles begun anew"] += anew
+        # one that multiplies the same rows as the last one is of the same tile of D, with a sum of its own
+        rows = self._rows(key)
+        first = anew and not (tiles and rows and rows == self._rows(tiles[-1].codes))
         tiles.append(KTile(key, op.clock, first, bool(path.warp.wgmma_groups), n))
+
+    def _rows(self, codes: tuple[int, ...]) -> list[tuple[str, list[int]]]:
+        """Which rows of which matrices these fills brought; none where a tile came another way."""
+        if not all(code in self._fills for code in codes):
+            return []
+        fills = [self._fills[code] for code in dict.fromkeys(codes)]
+        return [(name, sorted(rows)) for fill in fills for name, rows in fill.rows.items()]
 
     def waited(self, path: Path, count: int) -> None:
         """A warp's wait covers the first ``count`` wgmmas of its warpgroup."""
@@ -242,6 +255,7 @@ class Facts:
     def epilogue(self, path: Path) -> None:
         """A warp that has multiplied begins to write results."""
         self._epilogues.setdefault(path.warp, []).append((path.warp.wgmma_index, self._moment(path)))
+        self._sums[path.warp] += path.warp.fetched != path.warp.multiplies
 
     def stored(self, path: Path, view: TensorView, coordinates: Coordinates, adds: bool = False) -> None:
         """A tensor store was issued, which adds or writes."""
@@ -324,6 +338,8 @@ class Facts:
                     self.counts["CTAs that multiply"] += 1
                     self.counts["CTAs with two consumers"] += len(groups) > 1
                 self._moved_registers(cta)
+        # where a sum is never cleared, a warp has one above, and writes several out
+        self.counts["sums of a warp"] = max(self.counts["sums of a warp"], *self._sums.values(), 0)
         self._clear()
 
     def unread(self) -> bool:

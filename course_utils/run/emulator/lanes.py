@@ -28,7 +28,8 @@ _SPACES = ("global", "shared", "shared::cta", "shared::cluster", "local", "param
 _BIT = np.uint32(1) << np.arange(LANES, dtype=np.uint32)
 
 
-def _space(opcode: tuple[str, ...]) -> str:
+def space_of(opcode: tuple[str, ...]) -> str:
+    """The state space that an opcode names; generic where it names none."""
     space = next((p for p in opcode if p in _SPACES or p.startswith("param")), "generic")
     return "param" if space.startswith("param") else "global" if space == "const" else space
 
@@ -40,7 +41,7 @@ def _shape(instruction: Instr) -> tuple[str, str, int, int, bool]:
     synchronising = any(
         p in ("volatile", "acquire", "release", "relaxed", "mmio") for p in instruction.opcode
     )
-    return _space(instruction.opcode), kind, bits, length, not synchronising
+    return space_of(instruction.opcode), kind, bits, length, not synchronising
 
 
 def load(instruction: Instr) -> Lowered:
@@ -71,6 +72,13 @@ def store(instruction: Instr) -> Lowered:
     def function(p: Path, m: Mask, a: Value, *v: Value) -> None:
         memory.store(p, m, a, space, bits, v, checked)
 
+    def spilled(p: Path, m: Mask, a: Value, *v: Value) -> None:
+        """A thread's own memory holds what has no value as a register does: to store it is no use of it."""
+        for i, value in enumerate(v):
+            if value is not None:
+                memory.store(p, m, a + i * (bits // 8), space, bits, (value,), checked)
+
+    function = spilled if space in ("local", "param") else function
     return Lowered("warp", function, sources=((address, 64), *((v, bits) for v in values)), cut=not checked)
 
 
@@ -113,7 +121,7 @@ def atomic(instruction: Instr) -> Lowered:
     operation = next(p for p in opcode[1:] if p in _ATOMICS)
     type_name = next(p for p in reversed(opcode) if p in WIDTHS)
     length = next((int(p[1:]) for p in opcode if p in ("v2", "v4", "v8")), 1)
-    space, bits = _space(opcode), WIDTHS[type_name]
+    space, bits = space_of(opcode), WIDTHS[type_name]
     combine = _combine(operation, type_name)
     returns = int(opcode[0] == "atom")
     targets, (address, given, *rest) = instruction.operands[:returns], instruction.operands[returns:]
@@ -344,7 +352,7 @@ def _matrix(instruction: Instr) -> tuple[int, bool, str]:
     count = next(int(p[1:]) for p in instruction.opcode if p in ("x1", "x2", "x4"))
     if instruction.opcode[-1] != "b16" or "m8n8" not in instruction.opcode:
         raise ValueError("another shape than m8n8 of b16")
-    return count, "trans" in instruction.opcode, _space(instruction.opcode)
+    return count, "trans" in instruction.opcode, space_of(instruction.opcode)
 
 
 _ROW, _COLUMN = np.arange(LANES) // 4, np.arange(LANES) % 4

@@ -49,5 +49,8 @@ def emulated(
 
 
 def _changed(signs: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """fp16 numbers, each by the sign of its bit pattern."""
+    """fp16 or e4m3 numbers, each by the sign of its bit pattern."""
+    if values.dtype == torch.float8_e4m3fn:
+        flipped = values.float() * signs[values.view(torch.uint8).int()]
+        return flipped.to(values.dtype)
     return values * signs[values.view(torch.int16).int() & 0xFFFF]

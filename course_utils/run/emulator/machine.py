@@ -19,7 +19,17 @@ import numpy as np
 
 from course_utils.artifact import REGISTER_LIMIT, SM_COUNT, TENSOR_MAP_BYTES, Artifact
 from course_utils.ptx.parser import Instr, PtxError, Reg
-from course_utils.run.emulator import deadlock, elements, ledger, memory, names, printing, stages, wgmma
+from course_utils.run.emulator import (
+    deadlock,
+    elements,
+    ledger,
+    memory,
+    names,
+    printing,
+    stages,
+    undefined,
+    wgmma,
+)
 from course_utils.run.emulator.arithmetic import LANES
 from course_utils.run.emulator.facts import Facts
 from course_utils.run.emulator.findings import Findings, StopEmulation
@@ -236,7 +246,8 @@ class Machine:
             except (StopEmulation, PtxError):
                 raise
             except Exception as error:  # whatever NumPy or Python make of a value that has no business there
-                self._explain(path, function, error)
+                following = self._explain(path, function, error)
+                self.executed -= pc + lengths[pc] - following
             if following < 0:
                 break
             pc = following
@@ -256,9 +267,9 @@ class Machine:
         if self.executed > self.limit:
             path.fault("instruction-limit", f"{self.executed:,} warp instructions were executed")
 
-    def _explain(self, path: Path, function: Callable[..., int], error: Exception) -> NoReturn:
+    def _explain(self, path: Path, function: Callable[..., int], error: Exception) -> int:
         """An instruction failed in Python: on an accumulator in flight or a register never written, or it is
-        our fault.
+        our fault. The instruction to go on at, where it only computes with such a register.
         """
         trace, line = error.__traceback__, 0
         while trace:
@@ -279,20 +290,28 @@ class Machine:
                     f"{path.name()} reads the accumulator, {text}",
                     more=(f"the register: {kernel.register_names[register]}",),
                 )
-        for register in read:
-            if registers[register] is None:
-                what = _unwritten(instruction)
-                path.at = self._store_of(at)
-                path.fault(
-                    "uninitialised-register",
-                    f"{path.name()} {what}, which nothing has written",
-                    more=(f"the register: {kernel.register_names[register]}",),
-                )
+        targets = set(self.program.lowered[at].writes()) if instruction.guard else set[int]()
+        unwritten = [r for r in read if registers[r] is None and r not in targets]
+        if unwritten:
+            following = undefined.carried(path, at, unwritten)
+            if following >= 0:
+                return following
+            self.unwritten(path, *path.warp.undefined.get(unwritten[0], (unwritten[0], at)))
         raise PtxError(
             f"PTX line {instruction.line}: the emulator failed on this instruction ({type(error).__name__}: "
             f"{error}): "
             f"{instruction.text[:160]}"
         ) from error
+
+    def unwritten(self, path: Path, register: int, at: int) -> NoReturn:
+        """The value of a register that nothing has written counts: it was first used at an instruction."""
+        kernel = self.program.kernel
+        path.at = self._store_of(at)
+        path.fault(
+            "uninitialised-register",
+            f"{path.name()} {_unwritten(kernel.instructions[at])}, which nothing has written",
+            more=(f"the register: {kernel.register_names[register]}",),
+        )
 
     def _store_of(self, at: int) -> int:
         """The store of what a conversion makes, else the instruction itself: the compiler may lift a

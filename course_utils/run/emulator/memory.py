@@ -173,6 +173,8 @@ class SharedMemory(Region):
         self.was_read = False
         # the first write of threads over those of another warp, with no order: that one's agent, who, where
         self.clash: tuple[int, Warp, int] | None = None
+        # the first store of a register that nothing has written: who, which, where it was first used
+        self.without_value: tuple[Path, int, int] | None = None
 
     @staticmethod
     def cells(shadow: np.ndarray, offsets: Value, count: int) -> tuple[np.ndarray, Value]:
@@ -354,6 +356,8 @@ def _read_nothing(path: Path, reader: str, by_threads: bool) -> None:
     """The reader's line is to blame, or its wait for a load where no phase had ended by then. ``by_threads``:
     threads have written the rest of it.
     """
+    if reader != "a thread" and path.cta.shared.without_value:
+        path.machine.unwritten(*path.cta.shared.without_value)
     text = f"{reader} ({path.name()}) {NOTHING_WRITTEN}"
     if reader == "a TMA store" and path.cta.shared.clash:
         agent, warp, at = path.cta.shared.clash
@@ -442,7 +446,7 @@ def locate(path: Path, mask: Mask, address: Value, space: str, count: int) -> tu
         if offsets < 0 or offsets + count > region.size:
             _out_of_bounds(path, region, offsets, count)
         if offsets % count:
-            _misaligned(path, offsets, count)
+            not_aligned(path, offsets, count)
         return region, offsets
     offsets = address.astype(np.int64) - base
     bits = int(np.bitwise_or.reduce(offsets))  # at least the largest offset, and negative if any is
@@ -453,7 +457,7 @@ def locate(path: Path, mask: Mask, address: Value, space: str, count: int) -> tu
         off = offsets[wrong]
         misaligned = off[(off & (count - 1)) != 0]
         if len(misaligned):
-            _misaligned(path, int(misaligned[0]), count)
+            not_aligned(path, int(misaligned[0]), count)
         _out_of_bounds(path, region, int(off[0]), count)
     return region, offsets
 
@@ -524,7 +528,8 @@ def _asked(path: Path, region: Region, offset: int) -> str:
     return f": are {both} mixed up?" if mixed else ": does its index count tiles?"
 
 
-def _misaligned(path: Path, offset: int, count: int) -> NoReturn:
+def not_aligned(path: Path, offset: int, count: int) -> NoReturn:
+    """An access of ``count`` bytes at an offset that they do not divide."""
     path.find(
         "misaligned",
         f"{path.name()} accesses {count} bytes at offset {offset:,}, which {count} does not divide",

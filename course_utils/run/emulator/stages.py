@@ -56,10 +56,11 @@ def lead(machine: Machine, cluster: Cluster) -> None:
             machine.findings.add("stage-mismatch", at, text, barriers=barriers, first=True)
             return
         if first.kind == "uninitialised-read" and first.detail.endswith(NOTHING_WRITTEN):
-            if (at := _unread(machine, cta)) is not None:
-                line = machine.findings.place(at).line
-                first.detail += f", and nothing reads what line {line} writes: do both take one slot?"
-                first.more += (f"what nothing reads: {machine.findings.place(at)}",)
+            written = _unread(machine, cta)
+            if written is not None:
+                place = machine.findings.place(written)
+                first.detail += f", and nothing reads what line {place.line} writes: do both take one slot?"
+                first.more += (f"what nothing reads: {place}",)
                 return
 
 

@@ -39,7 +39,9 @@ class Warp:
     def __init__(self, cta: CTA, index: int, special: dict) -> None:
         program = cta.machine.program
         self.cta, self.index, self.special = cta, index, special
-        self.registers = [None] * len(program.kernel.widths)
+        self.registers: list[Any] = [None] * len(program.kernel.widths)
+        # of a register computed from one that nothing has written: that one, and who used it first
+        self.undefined: dict[int, tuple[int, int]] = {}
         self.agent = cta.cluster.order.new_agent()
         self.clock = cta.cluster.order.clock()
         self.time = 0

@@ -18,7 +18,7 @@ import torch
 from cuda.bindings import driver
 
 from course_utils.artifact import FLOP_PER_CLOCK, Artifact
-from course_utils.problems import PROBLEMS
+from course_utils.problems import POISONS, PROBLEMS
 from course_utils.run import reference
 from course_utils.run.gpu import timing
 from course_utils.run.gpu.launch import Kernel, checked
@@ -28,7 +28,7 @@ from course_utils.run.gpu.timing import (
     REST_SECONDS,
     ROUNDS,
     SPACER_BYTES,
-    TIMED_NORM,
+    TIMED_NORMS,
     GpuState,
     Pairs,
 )
@@ -87,7 +87,7 @@ class Memory:
             *inputs, D = self.tensors[side]
             for tensor, values in zip(inputs, self._inputs(seeds[side]), strict=True):
                 tensor.copy_(values)
-            D.view(torch.int16).fill_(reference.POISON)
+            reference.bits(D).fill_(POISONS[self.shapes[-1].dtype])
 
     def seconds(self, side: str) -> float:
         # lines that a kernel asked L2 to keep would outlive the flush, and be missing to cuBLAS
@@ -112,7 +112,7 @@ class Memory:
             else:
                 expected = self._beside(given, torch.empty_like(D)).float()
             norm = float((D.float() - expected).norm() / expected.norm())
-            if not norm <= TIMED_NORM:
+            if not norm <= TIMED_NORMS[D.dtype]:
                 raise Refused(f"a timed output of {whose[side]} was wrong (relative norm {norm:.1e})")
         time.sleep(REST_SECONDS)
 
@@ -151,8 +151,9 @@ def graded(artifact: Artifact, seed: int, samples: int = 45, kind: str = "gemm")
         spacers.append(torch.empty(turn * SPACER_BYTES, device="cuda", dtype=torch.uint8))
         return Memory(artifact.problem, kind=kind).load(artifact)
 
+    least = _least_seconds(artifact.problem, artifact.tensors[0].dtype)
     with GpuState() as state:
-        pairs = measure(opened, random.Random(seed), samples, _least_seconds(artifact.problem))
+        pairs = measure(opened, random.Random(seed), samples, least)
     return timing.summary(artifact.problem, pairs, state, mode="graded")
 
 
@@ -185,9 +186,12 @@ def _sample(current: Round, draws: random.Random, least: float) -> tuple[float, 
     return took["kernel"], took["cublas"]
 
 
-def _least_seconds(size: tuple[int, int, int]) -> float:
-    """Seconds that this GPU needs at the least: all SMs at the highest clock that the driver names."""
+def _least_seconds(size: tuple[int, int, int], dtype: str = "float16") -> float:
+    """Seconds that this GPU needs at the least: all SMs at the highest clock that the driver names. Of fp8
+    they multiply twice as much as of fp16.
+    """
     attribute = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_CLOCK_RATE
     kilohertz = checked(driver.cuDeviceGetAttribute(attribute, 0), "asking for the highest clock")
     sms = torch.cuda.get_device_properties(0).multi_processor_count
-    return 2 * prod(size) / (sms * FLOP_PER_CLOCK * kilohertz * 1e3)
+    flop_per_clock = FLOP_PER_CLOCK * (2 if dtype.startswith("float8") else 1)
+    return 2 * prod(size) / (sms * flop_per_clock * kilohertz * 1e3)

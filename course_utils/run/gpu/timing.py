@@ -19,7 +19,7 @@ from functools import partial
 import torch
 
 from course_utils.artifact import Artifact
-from course_utils.problems import PROBLEMS
+from course_utils.problems import POISONS, PROBLEMS
 from course_utils.run import reference
 from course_utils.run.gpu.launch import Kernel
 
@@ -34,7 +34,8 @@ ROUNDS = (
 )
 SPACER_BYTES = 37 << 20  # kept between the rounds' allocations, so that they do not get the same pages again
 REST_SECONDS = 0.02  # between burst samples, so that the power limit of a 700 W chip stays out of them
-TIMED_NORM = 1e-3  # the kernel's D against cuBLAS's: two roundings to fp16 apart
+# of a timed D against what it must be, by its dtype: two roundings to fp16 apart, or to bf16
+TIMED_NORMS = {torch.float16: 1e-3, torch.bfloat16: 8e-3}
 
 Pairs = list[tuple[float, float]]  # seconds of the kernel and of cuBLAS, side by side
 
@@ -56,7 +57,8 @@ class Problem:
             [self.problem.draw(tensor, tensors, self.generator, "cuda") for tensor in tensors[:-1]]
             for _ in range(sets)
         ]
-        self.D = torch.empty(M, N, device="cuda", dtype=torch.float16)
+        self.tensors = tensors
+        self.D = torch.empty(M, N, device="cuda", dtype=getattr(torch, tensors[-1].dtype))
         self.D_cublas = torch.empty_like(self.D)
         names = [t.name for t in tensors]
         self.kernels = [
@@ -66,9 +68,8 @@ class Problem:
         self.flush = torch.empty(FLUSH_BYTES, device="cuda", dtype=torch.uint8)
 
     def refresh(self, index: int) -> None:
-        for tensor in self.inputs[index]:
-            if tensor.is_floating_point():
-                tensor.normal_(generator=self.generator)
+        for values, tensor in zip(self.inputs[index], self.tensors, strict=False):
+            values.copy_(self.problem.draw(tensor, self.tensors, self.generator, "cuda"))
         self.last = index
 
     def run_kernel(self, index: int) -> None:
@@ -80,7 +81,7 @@ class Problem:
         self.last = index
 
     def poison(self) -> None:
-        self.D.view(torch.int16).fill_(reference.POISON)
+        reference.bits(self.D).fill_(POISONS[self.tensors[-1].dtype])
 
     def unload(self) -> None:
         for kernel in self.kernels:
@@ -93,7 +94,7 @@ class Problem:
         timed = self.problem.timed
         expected = (self.D_cublas if timed is None else timed(*self.inputs[self.last])).float()
         norm = float((self.D.float() - expected).norm() / expected.norm())
-        if not norm <= TIMED_NORM:
+        if not norm <= TIMED_NORMS[self.D.dtype]:
             raise TimedOutputWrong(f"a timed output was wrong (relative norm {norm:.1e})")
 
 

@@ -316,6 +316,49 @@ ld.shared.u32 %r9, [%r2];
     assert lanes(body, inputs=(values,)) == values
 
 
+def test_a_vector_register_and_its_parts():
+    """PTX ISA, "Vectors": declared as one, written part by part, named whole."""
+    body = """
+.reg .v2 .b32 pair;
+mov.b32 %r1, smem;
+shl.b32 %r2, %r0, 3;
+add.s32 %r1, %r1, %r2;
+mov.b32 pair.x, %r0;
+mov.b32 pair.y, 7;
+st.shared.v2.b32 [%r1], pair;
+ld.shared.v2.b32 pair, [%r1];
+mad.lo.s32 %r9, pair.x, 10, pair.y;
+"""
+    assert lanes(body) == [10 * lane + 7 for lane in range(32)]
+
+
+@pytest.mark.parametrize("by", ["size", "predicate"])
+def test_each_lane_of_cp_async_copies_its_own_number_of_bytes(by):
+    """The rest is zero; what copies nothing may point anywhere, and what copies less may lie at the end."""
+    body = """
+ld.param.u64 %rd1, [k_param_0];
+mul.wide.u32 %rd2, %r0, 4;
+add.s64 %rd1, %rd1, %rd2;
+mov.b32 %r1, smem;
+shl.b32 %r2, %r0, 2;
+add.s32 %r2, %r2, %r1;
+mov.u32 %r9, -1;
+st.shared.u32 [%r2], %r9;
+and.b32 %r3, %r0, 3;
+setp.eq.u32 %p1, %r3, 0;
+@%p1 add.s64 %rd1, %rd1, 1000000;
+"""
+    body += {
+        "size": "cp.async.ca.shared.global [%r2], [%rd1], 4, %r3;\n",
+        "predicate": "cp.async.ca.shared.global [%r2], [%rd1], 4, %p1;\n",
+    }[by]
+    body += "cp.async.wait_all;\nld.shared.u32 %r9, [%r2];\n"
+    values = [random.Random(1).getrandbits(32) for _ in range(32)]
+    kept = [lane % 4 if by == "size" else 4 * (lane % 4 > 0) for lane in range(32)]
+    wanted = [value & (1 << 8 * n) - 1 for value, n in zip(values, kept, strict=True)]
+    assert lanes(body, inputs=(values,)) == wanted
+
+
 def test_matrices_of_eight_by_eight():
     """stmatrix then ldmatrix.trans: element (r, c) of each 8 x 8 matrix comes back at (c, r)."""
     body = """

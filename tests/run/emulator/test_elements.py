@@ -11,6 +11,7 @@ import torch
 
 from course_utils.run.emulator import EmulatorError, emulate
 from course_utils.run.emulator.elements import ELEMENT_BITS, FP8_VALUES, to_fp8
+from course_utils.run.emulator.launch import _changed
 from tests.run.emulator.kernels import init, kernel, load_tile, tile_map, wait
 
 TYPES = {"e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
@@ -211,6 +212,16 @@ def test_wgmma_takes_torch_fp8_tensors_and_names_the_type_in_its_span():
     given = torch.from_numpy(tensors["A"]).view(torch.float8_e4m3fn)
     result = emulate(artifact, {**tensors, "A": given})
     assert result.ok and "m64n64k32" in {span.label for span in result.spans}
+
+
+def test_signs_make_another_tensor_core_of_it_for_fp8_too():
+    artifact, tensors, wanted = product(("e4m3", "e4m3"), "f32", False)
+    signs = np.random.default_rng(0).choice(np.array([1, -1], np.int8), 1 << 16)
+    assert emulate(artifact, tensors, signs=signs).ok
+    A, B = (torch.from_numpy(tensors[name]).view(torch.float8_e4m3fn) for name in "AB")
+    flipped = [_changed(torch.from_numpy(signs), values).float().numpy() for values in (A, B)]
+    assert not np.allclose(by_element(tensors["OUT"]), wanted)
+    np.testing.assert_allclose(by_element(tensors["OUT"]), flipped[0] @ flipped[1].T, rtol=1e-5, atol=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -443,8 +443,62 @@ def test_an_accumulator_that_nobody_wrote():
     cleared = "".join(f"mov.f32 %f{i}, 0f00000000;\n" for i in range(4))
     assert kinds(kernel(body + cleared + WG_FENCE + adds + COMMIT + WG_WAIT + USE)) == {}
     assert kinds(kernel(body + WG_FENCE + MULTIPLY + adds + COMMIT + WG_WAIT + USE)) == {}
-    (finding,) = run(kernel("add.s32 %r1, %r7, 1;\n")).findings
-    assert finding.kind == "uninitialised-register" and "%r7" in finding.more[0]
+
+
+LANE = """mov.u32 %r0, %tid.x;
+ld.param.u64 %rd1, [k_param_0];
+mov.b32 %r21, smem;
+and.b32 %r20, %r0, 1;
+setp.eq.s32 %p1, %r20, 1;
+setp.eq.s32 %p2, %r0, %r0;
+setp.ne.s32 %p3, %r0, %r0;
+setp.eq.s32 %p4, %r7, 0;
+"""
+KEEP = "st.global.b32 [%rd1], %r1;\n"
+
+
+@pytest.mark.parametrize(
+    "body, at_fault",
+    [
+        ("add.s32 %r1, %r7, 1;\n", False),  # its result counts nowhere
+        ("add.s32 %r1, %r7, 1;\n" + KEEP, True),
+        ("add.s32 %r1, %r7, 1;\nselp.b32 %r1, -1, %r1, %p1;\n@%p1 " + KEEP, False),
+        ("selp.b32 %r1, %r7, %r0, %p1;\n@!%p1 " + KEEP, False),
+        ("selp.b32 %r1, %r7, %r0, %p2;\n" + KEEP, True),
+        ("and.pred %p4, %p4, %p2;\n@%p4 bra END;\nEND:\n", True),
+        ("and.pred %p4, %p4, %p3;\n@%p4 bra END;\nEND:\n", False),
+        ("or.pred %p4, %p4, %p2;\n@%p4 bra END;\nEND:\n", False),
+        ("or.pred %p4, %p4, %p3;\n@%p4 bra END;\nEND:\n", True),
+        ("@%p4 add.s32 %r1, %r0, 1;\n", True),
+        ("bfi.b32 %r1, %r0, %r7, 0, 8;\nand.b32 %r1, %r1, 255;\n" + KEEP, False),
+        ("and.b32 %r1, %r7, 255;\n" + KEEP, True),
+        ("add.s32 %r1, %r7, %r21;\nld.shared.b32 %r2, [%r1];\n", True),
+        ("@%p1 bra ODD;\nmov.b32 %r7, 1;\nODD:\nadd.s32 %r1, %r7, 1;\n@!%p1 " + KEEP, False),
+        (
+            ".local .align 8 .b8 depot[8];\nmov.u64 %rd5, depot;\nst.local.v2.b32 [%rd5], {%r7, %r0};\n"
+            "ld.local.b32 %r1, [%rd5+4];\n" + KEEP,
+            False,
+        ),
+        ("st.shared.v2.b32 [%r21], {%r7, %r0};\nld.shared.b32 %r1, [%r21+4];\n" + KEEP, False),
+        ("@%p1 st.shared.b32 [%r21+4], %r7;\n", False),
+    ],
+)
+def test_a_register_that_nothing_has_written_counts_where_its_value_does(body, at_fault):
+    """PTX leaves its bits open, so compilers compute with it ahead of the test that discards the result."""
+    found = run(kernel(LANE + body, tensors=[("Y", (32,), "int32")], pointers=["Y"], threads=32))
+    assert {f.kind for f in found.findings} == ({"uninitialised-register"} if at_fault else set())
+    assert found.finished is not at_fault
+    for finding in found.findings:
+        assert finding.more == ("the register: %r7",)
+
+
+def test_what_shared_memory_holds_of_a_register_without_a_value_counts_where_it_is_read():
+    store = "st.shared.b32 [%r1], %r7;\n" + FENCE + BAR
+    (finding,) = kinds(
+        tma(init() + store + THREAD_0 + "@%p1 bra STORED;\n" + STORE + "STORED:\n" + DONE)
+    ).values()
+    assert finding.kind == "uninitialised-register" and "st.shared.b32 [%r1], %r7" in finding.place.ptx
+    assert set(kinds(kernel(init() + store + "ld.shared.b32 %r5, [%r1];\n"))) == {"uninitialised-read"}
 
 
 def test_wgmma_needs_its_fences_and_its_operands_whole():

@@ -63,7 +63,7 @@ def test_what_can_still_be_reached():
             "table: .branchtargets A;\nbrx.idx %r1, table;\nA:\nret;",
             "PTX line [0-9]+: `brx.idx` is not modelled",
         ),
-        (".reg .v4 .f32 v;\nret;", "PTX line [0-9]+: a register type that is not modelled: .reg .v4 .f32 v"),
+        (".reg .v3 .f32 v;\nret;", "PTX line [0-9]+: a register type that is not modelled: .reg .v3 .f32 v"),
         ("mov.u32 %r1, 4*3;\nret;", "PTX line [0-9]+: an operand that is not PTX: 4[*]3"),
         ("@%r1 bra A;\nA:\nret;", "is not a predicate"),
         ("bra A;\nA:", "no instruction follows the label A"),

@@ -120,6 +120,20 @@ def test_right_outputs_pass(memory):
     memory[0].check(memory[1])
 
 
+def test_a_round_of_fp8_asks_for_the_scales_of_each_block():
+    memory, seeds = Memory((128, 256, 256), "cpu", "fp8 with scales"), {"kernel": 1, "cublas": 2}
+    memory.fill(seeds)
+    for side in SIDES:
+        *inputs, D = memory.tensors[side]
+        assert D.dtype == torch.bfloat16 and torch.isnan(D).all()
+        memory.problem.beside(*inputs, D)  # one scale for all of A, and one for all of B
+    with pytest.raises(Refused, match="of the kernel was wrong"):
+        memory.check(seeds)
+    *inputs, D = memory.tensors["kernel"]
+    D.copy_(memory.problem.timed(*inputs))
+    memory.check(seeds)
+
+
 def flip(tensor):
     tensor.view(torch.int16)[-1, -1] ^= 1
 
@@ -400,3 +414,4 @@ def test_the_roofline_is_that_of_a_hopper():
     size = (4096, 4096, 4096)
     limit = 2 * 4096**3 / graded._least_seconds(size) / 1e12
     assert 600 < limit < 1300  # TFLOP/s, of an H100 PCIe and of an H200 at 1,980 MHz
+    assert 2 * graded._least_seconds(size, "float8_e4m3fn") == pytest.approx(graded._least_seconds(size))
