@@ -21,7 +21,7 @@ from course_utils.compile.load import code_lines, load_factory, solution_path
 from course_utils.grading import levels, steps
 from course_utils.grading.going import Told, nobody
 from course_utils.grading.verdict import Verdict, interrupted, not_compiled
-from course_utils.recordings import measured, model
+from course_utils.recordings import measured, model, progress
 from course_utils.recordings.bundle import entry, provenance
 from course_utils.run import backends
 
@@ -45,9 +45,22 @@ def check(options: argparse.Namespace, console: Console) -> int:
         sys.stdout.write(json.dumps(verdict.to_dict(), indent=1) + "\n")
     else:
         say(console, str(verdict))
+    if options.file and verdict.max_points:
+        _keep(verdict, None if options.json else console)
     if verdict.failed:
         return EXIT_FAILED
     return 0 if verdict.passed else EXIT_NOT_ALL_TRIED
+
+
+def _keep(verdict: Verdict, console: Console | None) -> None:
+    """Keep a learner's verdict as the notebooks do, where the working directory is in a checkout."""
+    if progress.checkout() is None:
+        return
+    try:
+        progress.keep(verdict, backends.find_gpu()[0] if verdict.timing else None)
+    except OSError as error:  # the verdict stands, kept or not
+        if console:
+            say(console, f"This verdict could not be kept in {progress.of_here()} ({error}).")
 
 
 @contextlib.contextmanager

@@ -376,7 +376,9 @@ def tile_shape(rng: Random) -> Question:
     wrong = {
         (*tile, *kept[at]): "group_modes(..., 0, 2) makes one mode of the first two.",
         (tile, *kept[at]): "Nothing groups the tile's two modes here.",
-        tile: "None keeps a mode: the tiles along it.",
+        tile: "None keeps a mode: the tiles along it."
+        if kept[at]
+        else "group_modes leaves one mode, and the tile's two are inside it.",
         (*tile, *counts): "A number in the coordinate picks a tile, and its mode is gone.",
         (*counts, *tile): "The tile's modes come first, then those that count tiles.",
         (*tile, columns): "The mode counts tiles, and not elements.",

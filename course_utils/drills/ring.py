@@ -307,11 +307,11 @@ def releases(rng: Random) -> Question:
     loop = sum(1 for k in range(k_tiles) if k > 0 or not late)
     right = loop + (not early)
     said = (
-        "as many as K tiles: right."
+        "That is right: as many as K tiles."
         if right == k_tiles
-        else "one too many: a stage is given back twice."
+        else "That is one too many, and a stage is given back twice."
         if right > k_tiles
-        else "one too few: the producer soon waits for ever."
+        else "That is one too few, and the producer soon waits for ever."
     )
     return number(
         f"A tile of D has {k_tiles} K tile{'s' * (k_tiles > 1)}. The consumer gives a stage back {condition} "
@@ -322,7 +322,7 @@ def releases(rng: Random) -> Question:
             k_tiles - 1: "Count the first round and the end.",
             k_tiles + 1: "Count the first round and the end.",
         },
-        f"{loop} in the loop and {int(not early)} after it, for {k_tiles} K tile{'s' * (k_tiles > 1)}: "
+        f"{loop} in the loop and {int(not early)} after it, for {k_tiles} K tile{'s' * (k_tiles > 1)}. "
         f"{said}",
         lambda answer: (
             Row("K tiles", tuple(Cell(str(k), "load") for k in range(k_tiles))),

@@ -121,7 +121,8 @@ def _order(guesses: Sequence[_Guess], worth: float) -> Part:
         return Part("order", True, worth, worth, told)
     (quick, _), (slow, _) = max(wrong, key=lambda pair: pair[1][0].seconds / pair[0][0].seconds)
     text = (
-        f"Your model knows {told}. At {_at(quick.size)} it does not see that {_words(quick.plan, slow.plan)} "
+        f"Your model knows {told}; {RIGHT:.0%} is asked. At {_at(quick.size)} it does not see that "
+        f"{_words(quick.plan, slow.plan)} "
         f"beat {_words(slow.plan, quick.plan)}: {_us(quick.seconds)}, not {_us(slow.seconds)}."
     )
     return _failed("order", worth, text, told)
@@ -143,9 +144,8 @@ def _choice(guesses: Sequence[_Guess], worth: float, waves: bool) -> Part:
         return Part("choice", True, worth, worth, told)
     text = (
         f"At {_at(taken.size)} your model takes {_words(taken.plan, best.plan)}, {most:.0%} slower "
-        f"than {_words(best.plan, taken.plan)}: {_us(taken.seconds)}, not {_us(best.seconds)}."
-        + " How many waves has each?"
-        * waves
+        f"than {_words(best.plan, taken.plan)}; at most {LOST:.0%} is asked. It is {_us(taken.seconds)}, not "
+        f"{_us(best.seconds)}." + " How many waves has each?" * waves
     )
     return _failed("choice", worth, text, told)
 

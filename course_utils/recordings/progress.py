@@ -24,8 +24,22 @@ from course_utils.grading.verdict import Verdict
 from course_utils.recordings.bundle import entry, provenance
 from course_utils.recordings.model import Entry, Points, Provenance, usable, write
 
-FILE = Path("progress.json")  # in the notebook's folder, which is its kernel's working directory
+FILE = Path("progress.json")
+NOTEBOOKS = Path("notebooks")
+FIRST = NOTEBOOKS / "00_start_here.ipynb"  # what a checkout has
 LEARNERS = 10**9  # a learner's number is below
+
+
+def checkout() -> Path | None:
+    """The checkout that the working directory is in; None where it is in none."""
+    here = Path.cwd()
+    return next((folder for folder in (here, *here.parents) if (folder / FIRST).is_file()), None)
+
+
+def of_here() -> Path:
+    """The file: beside the notebooks of the checkout that the working directory is in, else there."""
+    root = checkout()
+    return FILE if root is None or root / NOTEBOOKS == Path.cwd() else root / NOTEBOOKS / FILE
 
 
 class Kept(Entry, frozen=True, kw_only=True):
@@ -35,12 +49,13 @@ class Kept(Entry, frozen=True, kw_only=True):
     receipt: list[tuple[str, str]]
 
 
-def read(path: Path = FILE) -> dict:
+def read(path: Path | None = None) -> dict:
     """``{"provenance": {...}, "entries": [...]}``: what of the file is whole.
 
     Empty where nothing was kept yet or nothing can be read. A timing that is broken costs the timings and not
     the points. Raises nothing.
     """
+    path = path or of_here()
     try:
         kept = json.loads(path.read_text())
         entries, where = list(kept["entries"]), kept["provenance"]
@@ -59,12 +74,13 @@ def _whole(entry: object) -> dict | None:
     return next((form for form in (entry, entry | {"timings": []}) if usable(form, Kept)), None)
 
 
-def keep(verdict: Verdict, device: dict | None, path: Path = FILE) -> None:
+def keep(verdict: Verdict, device: dict | None, path: Path | None = None) -> None:
     """Keep a verdict unless a better one of this step and DSL is kept already: one of more points, or of as
     many from a blank page. Raises OSError where nothing can be written.
 
     A file that cannot be read as progress is moved aside to NAME.broken first.
     """
+    path = path or of_here()
     with _alone(path):
         kept, beside = read(path), _beside(path)
         old = find(kept, verdict.step, verdict.dsl)
@@ -80,12 +96,13 @@ def _worth(entry: dict) -> tuple[float, bool]:
     return round(entry["points"], 3), from_blank(entry)
 
 
-def keep_drill(notebook: str, number: int, path: Path = FILE) -> set[int]:
+def keep_drill(notebook: str, number: int, path: Path | None = None) -> set[int]:
     """Keep that a drill of a notebook ("05") was answered rightly; returns all of its drills that were.
 
     Points stay as they are. Raises OSError where nothing can be written. A file that cannot be read as
     progress is moved aside to NAME.broken first.
     """
+    path = path or of_here()
     with _alone(path):
         kept, beside = read(path), _beside(path)
         answered = drills(path)
@@ -94,11 +111,12 @@ def keep_drill(notebook: str, number: int, path: Path = FILE) -> set[int]:
         return answered[notebook]
 
 
-def keep_answer(name: str, number: int, answer: str, path: Path = FILE) -> None:
+def keep_answer(name: str, number: int, answer: str, path: Path | None = None) -> None:
     """Keep the answer to one question of a quiz ("start"). The first one stays.
 
     Points stay as they are. Raises OSError as ``keep_drill`` does.
     """
+    path = path or of_here()
     with _alone(path):
         kept, beside = read(path), _beside(path)
         given = quiz(path)
@@ -106,10 +124,11 @@ def keep_answer(name: str, number: int, answer: str, path: Path = FILE) -> None:
         _replace(path, kept, beside | _as_json({}, given))
 
 
-def learner(path: Path = FILE) -> int:
+def learner(path: Path | None = None) -> int:
     """The learner's number, drawn and kept when it is first asked for. Raises OSError as ``keep_drill``
     does.
     """
+    path = path or of_here()
     found = _learner(path)
     if found is not None:
         return found
@@ -120,19 +139,21 @@ def learner(path: Path = FILE) -> int:
         return fresh
 
 
-def drills(path: Path = FILE) -> dict[str, set[int]]:
+def drills(path: Path | None = None) -> dict[str, set[int]]:
     """The drills that were answered, a notebook's number to theirs. Raises nothing; what is broken counts as
     not answered.
     """
+    path = path or of_here()
     there = _part(path, "drills")
     lists = {name: some for name, some in _pairs(there) if isinstance(some, list)}
     return {name: {one for one in some if type(one) is int} for name, some in lists.items()}
 
 
-def quiz(path: Path = FILE) -> dict[str, dict[int, str]]:
+def quiz(path: Path | None = None) -> dict[str, dict[int, str]]:
     """The answers of each quiz, by the number of the question. Raises nothing; what is broken counts as not
     answered.
     """
+    path = path or of_here()
     found = {
         name: {
             int(number): answer

@@ -224,6 +224,36 @@ def test_file_that_cannot_be_loaded_is_named(path, course):
     assert f"there is no file {path}" in out
 
 
+@pytest.mark.parametrize("form", [[], ["--json"]], ids=["text", "json"])
+def test_a_learners_points_are_kept_beside_the_notebooks_and_a_solutions_are_not(
+    elsewhere, monkeypatch, course, form
+):
+    (elsewhere / "notebooks").mkdir()
+    (elsewhere / "notebooks" / "00_start_here.ipynb").touch()
+    (elsewhere / "mine").mkdir()
+    write("mine/mine.py", "gemm = 1")
+    monkeypatch.chdir(elsewhere / "mine")
+    monkeypatch.setattr(checking, "_verdict", lambda *_: verdict())
+    kept = elsewhere / "notebooks" / "progress.json"
+    course("check", "step01", *form)
+    assert not kept.exists()
+    code, out, err = course("check", "step01", "--file", "mine.py", *form)
+    assert (code, err) == (PASSED, "") and not (elsewhere / "mine" / "progress.json").exists()
+    assert [one["points"] for one in json.loads(kept.read_text())["entries"]] == [5]
+    lock = kept.with_name(".progress.json.lock")
+    lock.unlink()
+    lock.mkdir()
+    code, out, _ = course("check", "step01", "--file", "mine.py", *form)
+    assert code == PASSED and ("could not be kept" in out) == (not form)
+
+
+def test_outside_of_a_checkout_a_file_is_checked_and_nothing_is_left(elsewhere, monkeypatch, course):
+    write("mine.py", "gemm = 1")
+    monkeypatch.setattr(checking, "_verdict", lambda *_: verdict())
+    assert course("check", "step01", "--file", "mine.py")[0] == PASSED
+    assert not (elsewhere / "progress.json").exists()
+
+
 def test_unknown_step_exits_2_and_names_the_steps(course):
     code, out, err = course("check", "step12", "--json")
     assert (code, out) == (USAGE, "")

@@ -32,6 +32,22 @@ def file(tmp_path):
     return tmp_path / "progress.json"
 
 
+def test_what_is_reached_lies_beside_the_notebooks_of_the_checkout(tmp_path, monkeypatch):
+    folder = tmp_path / "notebooks"
+    folder.mkdir()
+    (tmp_path / "mine").mkdir()
+    monkeypatch.chdir(tmp_path / "mine")
+    assert (progress.of_here(), progress.checkout()) == (progress.FILE, None)
+    (folder / "00_start_here.ipynb").touch()
+    assert progress.of_here() == folder / "progress.json"
+    monkeypatch.chdir(tmp_path)
+    assert progress.of_here() == folder / "progress.json"
+    monkeypatch.chdir(folder)
+    assert progress.of_here() == progress.FILE
+    progress.keep(verdict(9), None)
+    assert progress.find(progress.read(folder / "progress.json"), "step04", "tilelang")["points"] == 9
+
+
 def test_nothing_kept_is_empty(file):
     assert progress.read(file) == {"provenance": {}, "entries": []}
 
