@@ -302,3 +302,51 @@ def test_a_file_is_taken_for_what_its_tensors_say(tmp_path, name, takes, kinds):
     path = tmp_path / name
     path.write_text(f"def gemm(M, N, K):\n    def main({takes}): ...\n    return main\n")
     assert sorted(kernel._kinds(path)) == sorted(kinds) and kernel._kinds(path)[0] == kinds[0]
+
+
+MACRO = """\
+def store(m, D):
+    T.tma_copy(D_shared, D[m : m + 128, 0:64])
+
+m, n = (tiles.m_idx * cluster + rank) * block_M, tiles.n_idx * block_N
+m_last = {made}
+store(m_last, D)
+"""
+
+
+@pytest.mark.parametrize(
+    "made, store, line",
+    [
+        ("tiles.m_idx * block_M", 2, 5),
+        ("(tiles.m_idx * cluster + rank) * block_M", 2, 0),  # the store itself, then
+        ("tiles.m_idx * block_M", 6, 0),  # no function that takes the place from its callers
+    ],
+)
+def test_a_row_without_its_rank_is_told_where_it_is_made(made, store, line):
+    artifact = replace(kernel_of(), python={"/no/mine.py": MACRO.format(made=made)})
+    assert lines.without_rank(artifact, store)[1] == line
+    text = "CTAs 0 and 1 both store D[0:128, 0:64]; they are one cluster: does its row count the CTA's rank?"
+    first = {"text": text, "file": "mine.py", "line": store, "code": "", "where": "mine.py", "more": []}
+    answer = Answer(findings=(first,))
+    found = conditions.rank_left_out(answer, artifact)
+    assert found.findings[0]["line"] == (line or store)
+    assert (found == answer) == (not line)
+
+
+@pytest.mark.parametrize(
+    "grid, facts, words, never",
+    [
+        ((132, 1, 1), {"stores outside D, axis 1": 1}, "M and N mixed up in the order of tiles", "x and y"),
+        ((132, 1, 1), {}, "do tiles of all CTAs (by the grid, or order of tiles) cover D?", "mixed up"),
+        ((4, 2, 1), {"stores outside D, axis 1": 1}, "x and y of the grid mixed up", "in the order"),
+    ],
+)
+def test_a_persistent_grid_has_an_order_of_tiles_and_no_x_and_y(grid, facts, words, never):
+    told = (
+        "The kernel wrote D[0:256, 0:256] alone, of 256 x 512: are x and y of the grid mixed up, or M and N? "
+        f"Do tiles of all CTAs (by the grid, or order of tiles) cover D? {COUNTED}"
+    )
+    found = conditions.order_of_tiles(
+        Answer(diagnosis=told, facts=facts), replace(kernel_of(), grid=grid)
+    ).diagnosis
+    assert words in found and never not in found and found.endswith(COUNTED)
