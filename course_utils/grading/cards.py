@@ -87,9 +87,10 @@ def of_text(text: str, topic: str, more: Iterable[str] = ()) -> Card:
     while count < len(sentences) and len(" ".join(sentences[: count + 1]).split()) <= room:
         count += 1
     head, left = " ".join(sentences[:count]), sentences[count:]
-    if len(head.split()) > room and "; found " in head:  # the line says it with less
-        code = _short(code, CODE // 2)
-        room = _room(place, code)
+    if len(head.split()) > room:  # the line says it with less
+        brief = _short(code, CODE // 2 if "; found " in head else BRIEF)
+        if "; found " in head or len(head.split()) <= _room(place, brief):
+            code, room = brief, _room(place, brief)
     # one long sentence: as far as its last clause that fits
     if len(head.split()) > room or len(head) > LETTERS:
         wanted, found, there = head.partition("; found ")

@@ -272,7 +272,7 @@ STEP_2 = {
         "compiles",
         (T_A2, "T.copy(A[k * block_K : (k + 1) * block_K, :], A_shared)"),
         size=FIVE,
-        says=("two sides of this copy", "A and A_shared"),
+        says=("two sides of this copy", "A's is 64 x 320, A_shared's 128 x 64"),
         line="T.copy(A[k",
     ),
     "the loop ends one round early [02, map]": tilelang(
@@ -446,7 +446,7 @@ STEP_3 = {
         "step03",
         "compiles",
         ("(k + 1) * block_K], A_shared[0, :, :])", "(k + 1) * block_K], A_shared)"),
-        says=("two sides of this copy", "A and A_shared"),
+        says=("two sides of this copy", "A's is 128 x 64, A_shared's 4 x 128 x 64"),
         line="T.copy(A[m",
     ),
     "a slot of its own for each of A's tiles": tilelang(
@@ -637,7 +637,7 @@ STEP_4 = {
         "step04",
         "compiles",
         ("A_shared[0, :, :], barrier", "A_shared, barrier"),
-        says=("two sides of this copy", "[stage, :, :]"),
+        says=("two sides of this copy", "A's is 128 x 64, A_shared's 4 x 128 x 64"),
         line="T.tma_copy(A[ms, ks], A_shared,",
     ),
     "numbers where slices are meant": tilelang(
