@@ -478,7 +478,9 @@ def _region(path: Path, address: int, space: str, mask: Mask) -> tuple[Region, i
 
 def _out_of_bounds(path: Path, region: Region, offset: int, count: int) -> NoReturn:
     path.find(
-        "out-of-bounds", f"{path.name()} accesses {region.describe(offset)}{_asked(path, region, offset)}"
+        "out-of-bounds",
+        lambda: f"{path.name()} accesses {region.describe(offset)}{_asked(path, region, offset)}",
+        plain=f"an access lies outside {region.name}, by its byte {offset:,} of {region.size:,}",
     )
     raise StopEmulation
 
@@ -491,12 +493,12 @@ def _asked(path: Path, region: Region, offset: int) -> str:
         return ": does a slice take the thread's number in the CTA, and not in its role?" * late
     if not isinstance(region, Tensor):
         return ""
-    if artifact.grid == (1, 1, 1):
-        return f": are the shares of {artifact.threads} threads, as its layout makes them, one tile?"
     shapes = [tensor.shape for tensor in artifact.tensors]
     shape = next(tensor.shape for tensor in artifact.tensors if tensor.name == region.name)
-    if len(shapes) < 2 or any(len(one) != 2 for one in shapes[:2]):  # no matrix product
+    if len(shapes) < 3 or any(len(one) != 2 for one in (*shapes[:2], shapes[-1])):  # no matrix product
         return ""
+    if artifact.grid == (1, 1, 1):
+        return f": are the shares of {artifact.threads} threads, as its layout makes them, one tile?"
     rows = offset // region.element // shape[-1]
     mixed = any(shape[0] <= rows < other for other in artifact.problem)
     return ": are M and N, or x and y of the grid, mixed up?" if mixed else ": does its index count tiles?"
