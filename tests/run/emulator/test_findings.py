@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from course_utils.ptx.parser import parse
-from course_utils.run.emulator import KINDS, EmulatorError, emulate
+from course_utils.run.emulator import KINDS, EmulatorError, emulate, ledger
 from course_utils.run.emulator.copies import waited_for
 from course_utils.run.emulator.findings import Findings
 from tests.run.emulator.kernels import init, kernel, load_tile, tile_map, wait
@@ -727,3 +727,12 @@ def test_damaged_ptx_is_a_clear_error_and_never_another():
             )
         except EmulatorError as error:
             assert len(str(error)) > 15
+
+
+def test_a_missing_barrier_comes_before_what_it_lets_be_read_too_early():
+    artifact = kernel("ret;\n")
+    findings = Findings(parse(artifact.ptx, "k"), artifact)
+    findings.add("uninitialised-read", 0, "reads what nothing has written")
+    findings.add("read-before-write", 0, "no barrier orders the two")
+    ledger._unordered(findings)
+    assert next(iter(findings.found.values())).kind == "read-before-write"
