@@ -30,6 +30,10 @@ ABSOLUTE_PER_K = 2.0**-20
 # off by at most 0.028, of a million; with a scale of each operand, of 2 at the most, by four times as much.
 # Errors of several blocks add up as random steps do. This is twice that, and a sixtieth of a usual number
 ABSOLUTE_OF_BLOCK = 0.25
+# of each eight rows of a softmax, in turn: exp of the second kind is inf, and 0 of the others, unless their
+# largest number is subtracted first. fp16 ends at 65,504
+LEVELS = (0.0, 0.0, 0.0, 3000.0, 0.0, 0.0, -3000.0, -60000.0)
+WIDE = 8192.0  # times a normal number: fp16 holds it, and not a sum of 64 products with another
 
 
 def normal(
@@ -60,7 +64,8 @@ class Problem:
     input. ``values`` of the inputs are those that the outputs must have, in fp32 or better; ``absolute`` of K
     is the error that a sum may have beside the rounding of its output.
     ``operands`` of the inputs are A (M x K) and B (N x K) of which the one output is the product: a wrong one
-    is explained by them. ``mistaken`` are other values that a usual mistake leaves, with words for each.
+    is explained by them. ``mistaken`` are other values that a usual mistake leaves, with words for each;
+    ``infinite`` is what to ask where a row is NaN or inf.
     So many of the inputs are ``multiplied`` by ``wgmma``, the first ones. ``zeroed``: outputs are zeros when
     the kernel begins, to be added to. ``any_shape``: a tensor may have another shape of as many elements.
     ``beside`` writes to its last argument what cuBLAS is timed on; ``timed`` are the values that a timed
@@ -77,6 +82,7 @@ class Problem:
     absolute: Callable[[int], float] = lambda K: ABSOLUTE_PER_K * K
     operands: Callable[..., tuple[torch.Tensor, torch.Tensor]] | None = None
     mistaken: tuple[tuple[str, Callable[..., torch.Tensor]], ...] = ()
+    infinite: str = ""
     multiplied: int = 2
     zeroed: bool = False
     any_shape: bool = False
@@ -112,6 +118,27 @@ def _bias(M: int, N: int, K: int) -> tuple[Tensor, ...]:
 def _twice(M: int, N: int, K: int) -> tuple[Tensor, ...]:
     A, B, _ = _gemm(M, N, K)
     return A, B, Tensor("D_fp32", (M, N), "float32"), Tensor("D_bf16", (M, N), "bfloat16")
+
+
+def _wide_left(
+    tensor: Tensor, others: tuple[Tensor, ...], generator: torch.Generator, device: str
+) -> torch.Tensor:
+    """Normal numbers, those of A so large that D is past fp16's end: it cannot go through fp16."""
+    values = normal(tensor, others, generator, device)
+    return values * WIDE if tensor.name == "A" else values
+
+
+def _levels(
+    tensor: Tensor, others: tuple[Tensor, ...], generator: torch.Generator, device: str
+) -> torch.Tensor:
+    """Normal numbers, some rows of them thousands above or below zero; which of each eight is drawn."""
+    import torch
+
+    M, N = tensor.shape
+    first = int(torch.randint(0, len(LEVELS), (), generator=generator, device=device))
+    levels = torch.tensor(LEVELS, device=device).roll(first).repeat(-(-M // len(LEVELS)))[:M, None]
+    values = torch.randn(M, N, generator=generator, device=device, dtype=torch.float32)
+    return (values + levels).to(getattr(torch, tensor.dtype))
 
 
 def _groups(M: int, N: int, K: int) -> tuple[Tensor, ...]:
@@ -357,7 +384,16 @@ PROBLEMS = {
                 ),
             ),
         ),
-        Problem("D in two types", "M, N, K", _twice, lambda A, B: (product(A, B),) * 2, outputs=2),
+        Problem(
+            "D in two types",
+            "M, N, K",
+            _twice,
+            lambda A, B: (product(A, B),) * 2,
+            outputs=2,
+            draw=_wide_left,
+            absolute=lambda K: ABSOLUTE_PER_K * K * WIDE,
+            infinite="was the sum rounded to fp16 on its way, which ends at 65,504?",
+        ),
         Problem(
             "sums added up",
             "M, N, K",
@@ -444,6 +480,8 @@ PROBLEMS = {
             lambda M, N: (half("X", M, N), half("Y", M, N)),
             lambda X: (X.double().softmax(1),),
             function="softmax",
+            draw=_levels,
+            infinite="is its largest number subtracted before exp, and searched for from -inf on?",
             absolute=lambda N: 2.0**-23,  # two steps of the smallest fp16 numbers
             multiplied=0,
             mistaken=(

@@ -1,5 +1,7 @@
 """The table of problems: its tensors, its inputs and its values, held against another way to compute them."""
 
+import re
+
 import pytest
 import torch
 
@@ -28,7 +30,7 @@ def right(kind, tensors):
     if kind == "copy":
         return {"Y": tensors["X"]}
     if kind == "softmax of rows":
-        e = wide["X"].exp()
+        e = (wide["X"] - wide["X"].amax(1, keepdim=True)).exp()
         return {"Y": e / e.sum(1, keepdim=True)}
     A, B = wide["A"], wide["B"]
     if kind == "groups":
@@ -103,6 +105,29 @@ def test_fp32_that_was_bf16_is_not_fp32():
         tensors["D_bf16"].copy_(values)
 
     assert "rounded on their way to D_fp32" in tried("D in two types", launch).fields()["diagnosis"]
+
+
+@pytest.mark.parametrize("start", [None, 0.0, -1000.0, -10000.0])
+def test_a_softmax_needs_the_largest_number_of_each_row_searched_for_from_minus_infinity(start):
+    """``start`` None subtracts nothing."""
+
+    def launch(tensors):
+        X = tensors["X"].float()
+        top = 0 if start is None else X.amax(1, keepdim=True).clamp(min=start)
+        e = (X - top).exp()
+        tensors["Y"].copy_(e / e.sum(1, keepdim=True))
+
+    told = tried("softmax of rows", launch).fields()["diagnosis"]
+    assert re.match(r"Row \d+ is NaN: is its largest number subtracted before exp", told)
+
+
+def test_bf16_that_was_fp16_is_told():
+    def launch(tensors):
+        values = right("D in two types", tensors)["D_fp32"]
+        tensors["D_fp32"].copy_(values)
+        tensors["D_bf16"].copy_(values.half())
+
+    assert "rounded to fp16 on its way" in tried("D in two types", launch).fields()["diagnosis"]
 
 
 def test_what_a_tensor_core_rounds_is_right_and_one_sum_of_all_of_k_is_not():

@@ -43,7 +43,8 @@ def level(options: argparse.Namespace, console: Console) -> int:
             fresh.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
             os.replace(fresh, path)
         total += len(changed)
-    say(console, f"{total} exercises are now at level {options.level}; reload the notebooks that are open")
+    told = "1 exercise is" if total == 1 else f"{total} exercises are"
+    say(console, f"{told} now at level {options.level}; reload the notebooks that are open")
     return 0
 
 

@@ -44,7 +44,9 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--seed", type=int, default=0, help="that shuffles the lines of order (default: 0)")
     sub = command("check", "check.check", "check one step or task, a file of yours or the solution")
     sub.add_argument(
-        "step", metavar="STEP|FILE", help="step01 ... step11, task05a ... task10d; with --against, a file"
+        "step",
+        metavar="STEP|FILE",
+        help="step01 ... step11, task05a ... task10d, case13a ... case15; with --against, a file",
     )
     _add_against(sub)
     sub.add_argument("--dsl", default="tilelang", choices=DSLS)

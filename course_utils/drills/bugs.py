@@ -193,7 +193,10 @@ def answered(bug: Bug, line: int, outcome: int) -> Shown:
     """Right or not, twice; what the check says of it, and the lines as they should be."""
     parts = faults.changes(bug.fault)
     right = sorted({number for part in parts for number in part.lines})
-    told = [_line(line, right), _outcome(list(OUTCOMES)[outcome], bug.fault.outcome)]
+    told = [
+        _line(line, right, faults.elsewhere(bug.fault)),
+        _outcome(list(OUTCOMES)[outcome], bug.fault.outcome),
+    ]
     says, repaired = _says(bug.fault), "\n".join(_repaired(part) for part in parts)
     following = Bug(bug.notebook, bug.number % bug.count + 1, bug.count, bug.fault)
     more = following.call("" if bug.fault.dsl in solved(bug.notebook) else ", show=True")
@@ -207,9 +210,11 @@ def answered(bug: Bug, line: int, outcome: int) -> Shown:
     return Shown(text, markup)
 
 
-def _line(given: int, right: list[int]) -> str:
+def _line(given: int, right: list[int], elsewhere: list[int]) -> str:
     if given in right:
         return f"Right, it is line {given}."
+    if given in elsewhere:
+        return f"Right, what is missing may stand after line {given}."
     at = f"line {right[0]}" if len(right) == 1 else f"lines {', '.join(map(str, right))}"
     return f"Not line {given}: it is {at}."
 
@@ -226,7 +231,9 @@ def _says(fault: Fault) -> str:
         data = faults.recorded()
         entry, date = data["faults"][str(fault)], data["provenance"]["date"]
         if entry["digest"] == faults.digest(fault):
-            return f"The check says: “{entry['says'].rstrip('.')}.” Recorded in the emulator, {date}."
+            says = entry["says"].rstrip(".")
+            end = "" if says.endswith(("?", "!")) else "."
+            return f"The check says: “{says}{end}” Recorded in the emulator, {date}."
     except (OSError, ValueError, KeyError, TypeError):
         pass
     return "What the check says of this kernel is not recorded. Take it for your own, and check it."

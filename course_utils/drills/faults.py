@@ -85,6 +85,34 @@ def changes(fault: Fault) -> list[Change]:
     return found
 
 
+def elsewhere(fault: Fault) -> list[int]:
+    """Lines of the broken kernel after which what is missing may stand as well, in the block that it is of,
+    of those that are shown. Empty for a fault without ``spread``. Raises ValueError where a text of it is
+    not there.
+    """
+    if fault.spread is None:
+        return []
+    lines, at = source(fault).splitlines(), changes(fault)[0].lines[0]
+    first, last = fault.spread
+    begin = at
+    if first:
+        begin = min((n for n, line in enumerate(lines, 1) if first in line), key=lambda n: abs(n - at))
+    end = next((n for n, line in enumerate(lines, 1) if n > at and last in line), at) if last else at
+    if first not in lines[begin - 1] or last not in lines[end - 1]:
+        raise ValueError(f"{fault}: no line has {first!r} or {last!r}")
+    margin = min(_indent(lines[n - 1]) for n in range(begin, end + 1) if lines[n - 1].strip())
+    found = []
+    for number in sorted({*range(begin, end + 1)} & {*shown(fault)}):
+        following = next((line for line in lines[number:] if line.strip()), "")
+        if lines[number - 1].strip() and _indent(following) <= margin:
+            found.append(number)
+    return found
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
 def _told(lines: list[str], last: int) -> int:
     """The line that a person names who means the place after line ``last``: no empty one."""
     return next((number for number in range(last, 0, -1) if lines[number - 1].strip()), last)

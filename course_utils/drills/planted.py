@@ -14,6 +14,8 @@ class Fault:
 
     ``edits`` are of the bare solution: each (text that is there once, text instead). ``outcome`` is what a
     GPU does with it: "wrong", "race", "hang" or "nothing". ``size`` and ``ctas`` are what is emulated of it.
+    ``spread`` is for a statement that is missing and may stand in several places: texts of the first and the
+    last line after which it may, "" for the line at fault itself. They are those nearest to that line.
     """
 
     name: str
@@ -23,6 +25,7 @@ class Fault:
     edits: tuple[tuple[str, str], ...]
     size: tuple[int, int, int] = SIZE
     ctas: tuple[int, ...] | None = None
+    spread: tuple[str, str] | None = None
 
     def __str__(self) -> str:
         return f"{self.step} {self.dsl} {self.name}"
@@ -196,6 +199,7 @@ FAULTS = (
         (("                done = done + k_tiles\n", ""),),
         size=(4864, 2304, 192),
         ctas=(-1,),
+        spread=("", "tiles.next_tile()"),
     ),
     Fault(
         "the_sum_is_cleared_in_the_first_tile_of_a_cta_alone",
@@ -270,6 +274,7 @@ FAULTS = (
         ),
         size=(4864, 2304, 64),
         ctas=(-1,),
+        spread=("", "out.store("),
     ),
     Fault(
         "the_store_is_never_committed",
@@ -299,6 +304,7 @@ FAULTS = (
             ),
         ),
         ctas=(0,),
+        spread=("m, n = order.get_flat_coord(tile)", "cute.arch.cp_async_bulk_commit_group()"),
     ),
     Fault(
         "the_store_is_waited_for_at_once",
@@ -400,6 +406,7 @@ FAULTS = (
         "fault",
         (("                        load.advance()\n", ""),),
         ctas=(0,),
+        spread=("s, full = load.index", ""),
     ),
     Fault(
         "accumulate_is_never_set",
@@ -505,6 +512,7 @@ FAULTS = (
         ),
         size=(4864, 2304, 192),
         ctas=(-1,),
+        spread=("", "tiles.next_tile()"),
     ),
     Fault(
         "no_wait_for_the_last_group",
@@ -532,6 +540,7 @@ FAULTS = (
         ((("                pipe.consumer_release(free)\n                free.advance()\n"), ""),),
         size=(4864, 2304, 192),
         ctas=(-1,),
+        spread=("", "cute.arch.cp_async_bulk_commit_group()"),
     ),
     Fault(
         "waits_for_all_but_one_after_the_loop",
@@ -638,6 +647,7 @@ FAULTS = (
         ),
         size=(4864, 2304, 192),
         ctas=(-1,),
+        spread=("", "tiles.next_tile()"),
     ),
     Fault(
         "a_grid_of_66_ctas",

@@ -81,16 +81,15 @@ def digest(source: str) -> str:
 
 
 def asked_for(step_id: str) -> list[str]:
-    """What a step's check asks for, a phrase each: beyond the step before it, whose own come first."""
+    """What a step's check asks for, a phrase each: what is new in it, then what the step before it asked."""
     names = list(steps.STEPS)
     before = names[names.index(step_id) - 1] if step_id in names[1:] else ""
     known = steps.STEPS[before].requires if before else ()
-    found = [f"all that {before} asks for, where it still fits"] if before else []
-    for name in steps.find(step_id).requires:
-        if name not in known:
-            told = (conditions.CONDITIONS | conditions.PROPERTIES).get(name)
-            sentence = told.sentence if told else "barriers and fences of your own, wherever one is needed"
-            found.append(re.split(r" \(|\. ", sentence)[0])
+    found = []
+    for name in sorted(steps.find(step_id).requires, key=lambda name: name in known):
+        told = (conditions.CONDITIONS | conditions.PROPERTIES).get(name)
+        sentence = told.sentence if told else "barriers and fences of your own, wherever one is needed"
+        found.append(re.split(r" \(|\. ", sentence)[0])
     return found
 
 
@@ -127,7 +126,8 @@ def _parts(body: list[str], name: str) -> list[str | Place]:
 
 def pieces(place: Place) -> list[str]:
     """The statements of a place, with the comments above each, as far indented as inside the place. The head
-    of a loop or a branch is one of its own; blank lines are none.
+    of a loop or a branch is one of its own, but for one with a comment: that is about what it does, so its
+    first statement stays with it. Blank lines are none.
     """
     lines = textwrap.dedent("\n".join(place.lines)).split("\n")
     found, begins = [], 0
@@ -136,6 +136,10 @@ def pieces(place: Place) -> list[str]:
             found.append([line for line in lines[begins : token.end[0]] if line.strip()])
             begins = token.end[0]
     found[-1] += [line for line in lines[begins:] if line.strip()]
+    for at in range(len(found) - 2, -1, -1):
+        head = found[at]
+        if head[0].lstrip().startswith("#") and head[-1].partition("#")[0].rstrip().endswith(":"):
+            head += found.pop(at + 1)
     return ["\n".join(piece) for piece in found]
 
 

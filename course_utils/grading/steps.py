@@ -314,7 +314,10 @@ def find(step_id: str) -> Step:
     there are.
     """
     if step_id not in STEPS | GEMM_CASES | TASKS:
-        raise ValueError(f"there is no step {step_id!r}; the steps are {', '.join(STEPS)}")
+        if step_id in COPY_CASES | MAP_CASES | PLAN_CASES:
+            raise ValueError(f"{step_id} is checked by the cell below it in notebook {step_id[4:6]}")
+        rest = ", ".join([*TASKS, *GEMM_CASES])
+        raise ValueError(f"there is no step {step_id!r}; the steps are {', '.join(STEPS)}, and beside {rest}")
     return (STEPS | GEMM_CASES | TASKS)[step_id]
 
 

@@ -15,6 +15,7 @@ import torch
 
 from course_utils.problems import ABSOLUTE_PER_K, POISONS, PROBLEMS, product
 from course_utils.run import gaps
+from course_utils.run.words import told
 
 POISON = POISONS["float16"]
 RELATIVE = 2.0**-10  # twice the rounding of an fp32 sum to fp16, which is 2^-11 of the value
@@ -96,10 +97,11 @@ def compare_values(
     operands: tuple[torch.Tensor, torch.Tensor] | None = None,
     mistaken: Sequence[tuple[str, Callable[[], torch.Tensor]]] = (),
     name: str = "D",
+    infinite: str = "",
 ) -> Comparison:
     """Hold an output, M x N, against what it must be. ``absolute`` is the error that it may have beside its
-    rounding; ``partial`` as in ``compare``; ``operands`` and ``mistaken`` explain a wrong one (see
-    ``problems.Problem``); ``name`` is what the author calls it.
+    rounding; ``partial`` as in ``compare``; ``operands``, ``mistaken`` and ``infinite`` explain a wrong one
+    (see ``problems.Problem``); ``name`` is what the author calls it.
     """
     left = unwritten = unwritten_in(D)
     if partial and not bool(unwritten.all()):
@@ -111,11 +113,15 @@ def compare_values(
     ok = n_wrong == 0 and norm <= ROUNDING[D.dtype][1]
     if ok:
         return Comparison(True, 0, n_unwritten, norm, largest, "")
-    story = _mistaken_story(D, values, wrong & ~unwritten, mistaken) if n_wrong > n_unwritten else ""
     ran = ~left if partial and unwritten is not left else None
-    told = _diagnose(D, operands, values, wrong, unwritten, norm, story, ran)
-    told = told if name == "D" else re.sub(r"\bD\b", name, told)
-    return Comparison(False, n_wrong, n_unwritten, norm, largest, told)
+
+    def diagnosis() -> str:
+        story = _mistaken_story(D, values, wrong & ~unwritten, mistaken) if n_wrong > n_unwritten else ""
+        return _diagnose(D, operands, values, wrong, unwritten, norm, story, infinite, ran)
+
+    text = told(diagnosis, f"{n_wrong:,} of {D.numel():,} elements of D are wrong.")
+    text = text if name == "D" else re.sub(r"\bD\b", name, text)
+    return Comparison(False, n_wrong, n_unwritten, norm, largest, text)
 
 
 def _mistaken_story(
@@ -220,11 +226,13 @@ def _diagnose(
     unwritten: torch.Tensor,
     norm: float,
     mistaken: str = "",
+    infinite: str = "",
     ran: torch.Tensor | None = None,
 ) -> str:
     """What the values say of the cause, as far as it can be told, then how many elements are wrong, and
-    where. ``mistaken`` are the words of a usual mistake that the values show; ``ran`` is what the CTAs that
-    ran wrote, where they were a few: wrong elements are counted among those.
+    where. ``mistaken`` are the words of a usual mistake that the values show, ``infinite`` what to ask of a
+    row that is not finite; ``ran`` is what the CTAs that ran wrote, where they were a few: wrong elements are
+    counted among those.
     """
     total = D.numel() if ran is None else _count(ran)
     n_wrong, n_unwritten = _count(wrong), _count(unwritten)
@@ -251,6 +259,9 @@ def _diagnose(
         nans = _count(~torch.isfinite(held))
         if nans:
             kind = "NaN" if bool(torch.isnan(held).any()) else "inf"
+            if infinite:
+                row = int((computed & ~torch.isfinite(D)).any(1).nonzero()[0])
+                return " ".join([f"Row {row} is {kind}: {infinite}", *parts])
             parts.append(
                 f"{nans:,} are {kind}: something was read before it was loaded. Which stage does each load "
                 "write, which does each wgmma read, and what has it waited for?"

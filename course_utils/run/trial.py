@@ -126,7 +126,9 @@ def _compared(
         absolute, found = problem.absolute(artifact.problem[2]), []
         for (name, values), wanted in zip(out.items(), problem.values(*given), strict=True):
             found.append(
-                reference.compare_values(values, wanted, absolute, partial, operands, mistaken, name)
+                reference.compare_values(
+                    values, wanted, absolute, partial, operands, mistaken, name, problem.infinite
+                )
             )
         return reference.several(found)
 

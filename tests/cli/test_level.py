@@ -52,7 +52,7 @@ def test_there_and_back_again(notebooks):
 
 def test_steps_and_languages_are_chosen(notebooks, capsys):
     assert main(["level", "blank", "5", "step05", "--dsl", "tilelang", "--seed", "3"]) == 0
-    assert "1 exercises are now at level blank" in capsys.readouterr().out
+    assert "1 exercise is now at level blank" in capsys.readouterr().out
     assert source(notebooks, "step05-tilelang") == exercises.given("step05", "tilelang", "blank")
     assert source(notebooks, "step05-cute") == exercises.given("step05", "cute")
     assert "level:" not in (notebooks / "07_warp_specialization.ipynb").read_text()

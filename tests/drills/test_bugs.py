@@ -97,6 +97,25 @@ def plain(text):
     return [word for word in text.split() if not any(letter.isdigit() for letter in word)]
 
 
+def test_a_missing_statement_may_stand_wherever_it_does_the_same():
+    for fault in FAULTS:
+        lines, places = faults.source(fault).splitlines(), faults.elsewhere(fault)
+        assert bool(places) == (fault.spread is not None), fault
+        assert all(lines[number - 1].strip() for number in places), fault
+    taken = next(f for f in FAULTS if f.name == "a_while_loop_that_takes_no_next_tile")
+    lines, places = faults.source(taken).splitlines(), faults.elsewhere(taken)
+    assert "order.get_flat_coord(tile)" in lines[places[0] - 1]
+    assert "commit_group()" in lines[places[-1] - 1] and len(places) == 10
+    assert not any("for k_block" in lines[number - 1] for number in places)
+    bug = bugs.Bug("06", 1, 1, taken)
+    assert f"may stand after line {places[-1]}" in bugs.answered(bug, places[-1], 2).text
+
+
+def test_a_verdict_that_asks_is_quoted_with_one_mark():
+    for fault in FAULTS:
+        assert "?.”" not in bugs._says(fault)
+
+
 # What is shown
 
 

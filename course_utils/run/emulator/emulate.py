@@ -175,11 +175,8 @@ def _region(tensor: Tensor, given: Any) -> TensorRegion:
         if 0 <= element < given.size:
             index = ", ".join(str(int(i)) for i in np.unravel_index(element, shape))
             return f"{tensor.name}[{index}]"
-        row = shape[-1] if shape else 1
-        return (
-            f"element {element:,} of {tensor.name} (row {element // row:,}, column {element % row:,}), which "
-            "has the shape "
-            f"{' x '.join(map(str, shape))}"
-        )
+        at = f" (row {element // shape[1]:,}, column {element % shape[1]:,})" if len(shape) == 2 else ""
+        extents = " x ".join(map(str, shape))
+        return f"element {element:,} of {tensor.name}{at}, which has the shape {extents or '()'}"
 
     return TensorRegion(tensor.name, given.reshape(-1).view(np.uint8), describe, size)

@@ -17,6 +17,7 @@ from course_utils.artifact import GENERATED, REGISTER_LIMIT, Artifact, Origin, f
 from course_utils.ptx.parser import Kernel
 from course_utils.run.emulator import calls, ledger
 from course_utils.run.emulator.ledger import Row, table
+from course_utils.run.words import told
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.barriers import MBarrier
@@ -279,10 +280,12 @@ class Findings:
         advice: str = "",
         first: bool = False,
         origin: Origin | None = None,
+        plain: str = "",
     ) -> Finding:
         """``at`` is the instruction's index (-1: none); ``detail`` a string, or a function that makes it when
-        it is needed. ``barriers`` are those that it is about, ``advice`` replaces that of its kind, ``first``
-        puts it before all others, ``origin`` is the author's line where it is not the instruction's.
+        it is needed; ``plain`` stands for one that raises. ``barriers`` are those that it is about,
+        ``advice`` replaces that of its kind, ``first`` puts it before all others, ``origin`` is the author's
+        line where it is not the instruction's.
         """
         place = self.place(at)
         if origin is not None:
@@ -295,10 +298,12 @@ class Findings:
         severity, usual = KINDS[kind]
         if not self.has_roles:
             usual = WITHOUT_ROLES.get(kind, usual)
+        otherwise = plain or f"{kind.replace('-', ' ')}: the emulator has no words for this case"
+        text = told(detail, otherwise) if callable(detail) else detail
         finding = Finding(
             kind,
             severity,
-            calls.beside(detail() if callable(detail) else detail, self.artifact.dsl),
+            calls.beside(text, self.artifact.dsl),
             calls.beside(advice or usual, self.artifact.dsl)
             + calls.BESIDES.get((kind, self.artifact.dsl), ""),
             place,

@@ -138,6 +138,17 @@ def blame(machine: Machine, cluster: Cluster) -> None:
     """What is wrong with mbarriers comes before what that leads to."""
     _overrun(machine, cluster)
     causes.lead(machine, cluster)
+    _unordered(machine.findings)
+
+
+def _unordered(findings: Findings) -> None:
+    """Where no barrier orders a read after its write, that some schedule reads before it comes of this."""
+    found = list(findings.found.values())
+    if found and found[0].kind == "uninitialised-read":
+        for other in found[1:]:
+            if other.kind == "read-before-write" and other.place == found[0].place:
+                findings.lead(other)
+                return
 
 
 def _overrun(machine: Machine, cluster: Cluster) -> None:

@@ -11,6 +11,7 @@ import struct
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from operator import itemgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -40,6 +41,7 @@ from course_utils.run.emulator.tma import COMMIT, TensorView
 from course_utils.run.emulator.trace import Trace
 from course_utils.run.emulator.warp import Path, Warp
 from course_utils.run.emulator.wgmma import Accumulator, Pending, Warpgroup
+from course_utils.run.words import told
 from course_utils.tma.encoding import encode
 
 if TYPE_CHECKING:
@@ -176,7 +178,9 @@ class Machine:
             self.flying.append((load, begin, end))
 
     def deadlock(self, cluster: Cluster) -> None:
-        deadlock.describe(self, cluster)
+        told(partial(deadlock.describe, self, cluster), None)
+        if not self.findings.found:
+            self.findings.add("deadlock", -1, "warps wait, and nobody will do what they wait for")
 
     def run(self) -> bool:
         """Run every cluster. Says whether the kernel came to its end."""
@@ -200,8 +204,8 @@ class Machine:
                         try:
                             run(self, cluster)
                         finally:
-                            ledger.blame(self, cluster)
-                            stages.lead(self, cluster)
+                            told(partial(ledger.blame, self, cluster), None)
+                            told(partial(stages.lead, self, cluster), None)
                         self.flying.clear()
                         self.facts.close(cluster)
                         self.trace.name()

@@ -90,6 +90,9 @@ class Tensor(Region):
         owners[index] = mine
 
 
+PLACES = ", and does the order of tiles give each number its own place?"
+
+
 def _stored_twice(cta: CTA, other: int, what: str) -> str:
     """What two CTAs have both stored, and what to look at."""
     low, high = sorted((cta.number, other))
@@ -106,8 +109,8 @@ def _stored_twice(cta: CTA, other: int, what: str) -> str:
         return f"{text}: do the tiles of two clusters lie {size} of a CTA's apart?"
     if size > 1:
         text = f"{text}; the grid has {x} CTAs in {x // size} clusters: at which tile does each cluster begin"
-        return f"{text}, and by how many does it go on?"
-    return f"{text}; the grid has {x} CTAs: at which tile does each begin, and by how many does it go on?"
+        return f"{text}, by how many does it go on{PLACES}"
+    return f"{text}; the grid has {x} CTAs: at which tile does each begin, by how many does it go on{PLACES}"
 
 
 class AsyncRead:
@@ -503,7 +506,9 @@ def _region(path: Path, address: int, space: str, mask: Mask) -> tuple[Region, i
 
 def _out_of_bounds(path: Path, region: Region, offset: int, count: int) -> NoReturn:
     path.find(
-        "out-of-bounds", f"{path.name()} accesses {region.describe(offset)}{_asked(path, region, offset)}"
+        "out-of-bounds",
+        lambda: f"{path.name()} accesses {region.describe(offset)}{_asked(path, region, offset)}",
+        plain=f"an access lies outside {region.name}, by its byte {offset:,} of {region.size:,}",
     )
     raise StopEmulation
 
@@ -516,12 +521,12 @@ def _asked(path: Path, region: Region, offset: int) -> str:
         return ": does a slice take the thread's number in the CTA, and not in its role?" * late
     if not isinstance(region, Tensor):
         return ""
-    if artifact.grid == (1, 1, 1):
-        return f": are the shares of {artifact.threads} threads, as its layout makes them, one tile?"
     shapes = [tensor.shape for tensor in artifact.tensors]
     shape = next(tensor.shape for tensor in artifact.tensors if tensor.name == region.name)
-    if len(shapes) < 2 or any(len(one) != 2 for one in shapes[:2]):  # no matrix product
+    if len(shapes) < 3 or any(len(one) != 2 for one in (*shapes[:2], shapes[-1])):  # no matrix product
         return ""
+    if artifact.grid == (1, 1, 1):
+        return f": are the shares of {artifact.threads} threads, as its layout makes them, one tile?"
     rows = offset // region.element // shape[-1]
     mixed = any(shape[0] <= rows < other for other in artifact.problem)
     both = "M and N, or x and y of the grid," if artifact.grid[1] > 1 else "M and N"

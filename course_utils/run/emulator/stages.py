@@ -124,6 +124,12 @@ def _line(machine: Machine, at: int) -> str:
     return f" (line {line})" if line else ""
 
 
+def _below(machine: Machine, wait: int, read: int) -> bool:
+    """Does the author's line of a wait stand below that of a read?"""
+    here, there = machine.findings.place(wait), machine.findings.place(read)
+    return here.file == there.file and here.line > there.line > 0
+
+
 def _slots(cta: CTA) -> dict[str, dict[int, int]]:
     """Of each tensor whose loads have filled all slots of its ring: the slot, by the offset in shared memory.
     A slot may take several loads, one after the other; of slots that lie between one another none is told.
@@ -196,6 +202,12 @@ def _read_elsewhere(machine: Machine, cta: CTA) -> Told | None:
             waits = [at for warp in cta.warps for b, at in warp.takes if b is waited and warp.multiplies]
             wait = _line(machine, waits[0]) if waits else ""
             loaded = f"{barrier.name()}{_line(machine, load)}"
+            if waits and _below(machine, waits[0], at):
+                text = (
+                    f"wgmma reads {name} as loaded for {loaded}, and the last wait by then was for "
+                    f"{waited.name()}, in the round before: the wait{wait} stands below the read"
+                )
+                return at, text, (waited, barrier)
             text = (
                 f"wgmma reads {name} as loaded for {loaded}, and the wait before it{wait} is for "
                 f"{waited.name()}: which stage index has each?"

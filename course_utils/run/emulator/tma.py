@@ -627,7 +627,7 @@ def bulk(instruction: Instr) -> Lowered:
             p.fault("misaligned", f"{p.name()} copies {count:,} bytes in bulk, which 16 does not divide")
         region, offset = memory.locate(p, None, address, space, UNIT)
         if offset + count > region.size:
-            p.fault("out-of-bounds", f"{p.name()} copies {region.describe(offset + count - 1)}")
+            p.fault("out-of-bounds", lambda: f"{p.name()} copies {region.describe(offset + count - 1)}")
         return PlainView(region, offset, count)
 
     if to == "global":

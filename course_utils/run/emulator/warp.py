@@ -170,9 +170,10 @@ class Path:
         barriers: Iterable[MBarrier] = (),
         more: tuple[str, ...] = (),
         at: int | None = None,
+        plain: str = "",
     ) -> Finding:
         return self.machine.findings.add(
-            kind, self.at if at is None else at, detail, barriers=barriers, more=more
+            kind, self.at if at is None else at, detail, barriers=barriers, more=more, plain=plain
         )
 
     def find_early_release(

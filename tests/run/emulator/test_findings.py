@@ -2,12 +2,15 @@
 
 import random
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 
-from course_utils.run.emulator import KINDS, EmulatorError, emulate
+from course_utils.ptx.parser import parse
+from course_utils.run.emulator import KINDS, EmulatorError, emulate, ledger
 from course_utils.run.emulator.copies import waited_for
+from course_utils.run.emulator.findings import Findings
 from tests.run.emulator.kernels import init, kernel, load_tile, tile_map, wait
 
 A = ("A", (64, 64), "float16")
@@ -340,6 +343,31 @@ def test_bounds_name_the_tensor_and_the_index():
     assert "A (row 65, column 0)" in finding.detail and "64 x 64" in finding.detail
     shared = kinds(kernel("mov.b32 %r1, smem;\nst.shared.u32 [%r1+16384], %r1;\n"))
     assert set(shared) == {"out-of-bounds"}
+
+
+@pytest.mark.parametrize("shapes", [*product([(64,), (8, 8), (2, 4, 8)], repeat=3)])
+def test_an_access_outside_is_told_for_every_rank_in_every_place(shapes):
+    names = ("X", "Y", "s")
+    tensors = [(name, shape, "float32") for name, shape in zip(names, shapes, strict=True)]
+    for i, (name, shape) in enumerate(zip(names, shapes, strict=True)):
+        body = f"ld.param.u64 %rd1, [k_param_{i}];\nld.global.u32 %r1, [%rd1+{64 * 4}];\n"
+        for grid in ((1, 1, 1), (4, 1, 1)):
+            finding = kinds(kernel(body, tensors=tensors, pointers=names, grid=grid), (0,))["out-of-bounds"]
+            assert f"element 64 of {name}" in finding.detail
+            assert f"the shape {' x '.join(map(str, shape))}" in finding.detail
+            assert ("row 8, column 0" in finding.detail) == (len(shape) == 2)
+            assert len(shape) == 2 or "layout" not in finding.detail
+
+
+def test_a_fault_in_words_leaves_the_finding():
+    def broken():
+        raise ValueError("not enough values to unpack")
+
+    artifact = kernel("ret;\n")
+    findings = Findings(parse(artifact.ptx, "k"), artifact)
+    with pytest.warns(RuntimeWarning, match="words failed"):
+        finding = findings.add("out-of-bounds", -1, broken, plain="an access lies outside X")
+    assert finding.detail == "an access lies outside X" and findings.found
 
 
 def test_alignment():
@@ -699,3 +727,12 @@ def test_damaged_ptx_is_a_clear_error_and_never_another():
             )
         except EmulatorError as error:
             assert len(str(error)) > 15
+
+
+def test_a_missing_barrier_comes_before_what_it_lets_be_read_too_early():
+    artifact = kernel("ret;\n")
+    findings = Findings(parse(artifact.ptx, "k"), artifact)
+    findings.add("uninitialised-read", 0, "reads what nothing has written")
+    findings.add("read-before-write", 0, "no barrier orders the two")
+    ledger._unordered(findings)
+    assert next(iter(findings.found.values())).kind == "read-before-write"
