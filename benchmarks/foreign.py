@@ -122,8 +122,15 @@ def _tilelang() -> list[Job]:
         ("deepseek_nsa/example_tilelang_nsa_fwd.py", "m.main()"),
         ("deepseek_nsa/example_tilelang_nsa_decode.py", "m.main()"),
         ("deepseek_mhc/example_mhc_post.py", "m.test(n=32, h=1280)"),
-        ("deepseek_mhc/example_mhc_pre.py", "m.test(n1=16, hidden_size=1280, hc_mult=4)"),
-        ("deepseek_v32/fp8_lighting_indexer.py", "m.test_fp8_lighting_indexer(S=256, SKV=512, H=32, D=64)"),
+        ("deepseek_mhc/example_mhc_pre.py", "m.test(n=16, hidden_size=1280, hc_mult=4)"),
+        (
+            "deepseek_v32/fp8_lighting_indexer.py",  # of a mean length of 2048, and it compares with no bound
+            "lengths, match = m.generate_random_cu_seqlens, m.validate_tensor_match; "
+            "m.generate_random_cu_seqlens = lambda **k: lengths(**{**k, 'average_q_len': 64}); "
+            "m.validate_tensor_match = lambda *a, **k: match(*a, **{**k, 'tolerance': 2e-3, "
+            "'should_raise': True}); "
+            "m.test_fp8_lighting_indexer(S=128, SKV=512, H=32, D=64)",
+        ),
         (
             "deepseek_v32/sparse_mla_fwd.py",
             "m.test_sparse_mla_fwd(S=4, SKV=256, H=64, DQK=576, DV=512, topk=128)",

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import types
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from unittest import mock
 
 import numpy as np
@@ -140,6 +140,7 @@ def on_cpu():
         setattr(cuda, name, Nothing)
     cuda.current_stream = cuda.default_stream = lambda *a: Nothing()
     torch.set_default_device = lambda *a: None
+    torch.profiler.profile = lambda *a, **k: mock.MagicMock()
     torch.testing.assert_close = compared(torch.testing.assert_close, "assert_close")
     torch.allclose = compared(torch.allclose, "allclose")
 
@@ -476,14 +477,29 @@ def cute():
             if "Stream" in type(arg).__name__:
                 made.append(driver.CUstream(0))
                 continue
-            value = given.pop(0) if given else arg
-            if isinstance(value, torch.Tensor):
-                align = getattr(arg, "_assumed_align", None)
-                value = runtime.from_dlpack(value, assumed_align=align)
-            elif isinstance(arg, cutlass.Numeric):
-                value = type(arg)(value)
+            value = _like(arg, given.pop(0)) if given else arg
             made.append(value)
         compiled = real(function, *made)
         return compiled(*made)
+
+    def _like(arg, value):
+        """The value of a call as what stood at its place in the compilation; a structure part by part."""
+        if value is None:  # what is constant in the compilation is left out of the call
+            return arg
+        if isinstance(value, torch.Tensor):
+            return runtime.from_dlpack(value, assumed_align=getattr(arg, "_assumed_align", None))
+        if isinstance(arg, cutlass.Numeric):
+            return type(arg)(value)
+        if isinstance(arg, runtime._Pointer) and isinstance(value, int):
+            return runtime.make_ptr(arg.dtype, value, arg.memspace, assumed_align=arg._assumed_align)
+        if is_dataclass(value):
+            parts = {f.name: _like(getattr(arg, f.name, None), getattr(value, f.name)) for f in fields(value)}
+            return replace(value, **parts)
+        if isinstance(value, (tuple, list)):
+            like = arg if isinstance(arg, (tuple, list)) and len(arg) == len(value) else [None] * len(value)
+            parts = [_like(*pair) for pair in zip(like, value, strict=True)]
+            kind = type(value)
+            return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
+        return value
 
     cutlass.cute.compile = Compile()

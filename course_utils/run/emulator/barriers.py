@@ -500,13 +500,19 @@ def _wait(parts: tuple[str, ...], operands: tuple[Any, ...]) -> Lowered:
 
 
 def store_async(instruction: Instr) -> Lowered:
-    """st.async: a remote store that signals an mbarrier with its bytes."""
+    """st.async: a remote store that signals an mbarrier with its bytes.
+
+    It is done where the phase ends, as a TMA load is: who has waited for that may leave the cluster. PTX ISA,
+    "st.async": the complete-tx has release semantics at cluster scope.
+    """
     address, value, barrier = instruction.operands
     _, bits = split_type(instruction.opcode[-1])
     values = items_of(value)
 
     def function(p: Path, m: Mask, a: Value, b: Value, *v: Value) -> None:
         for lane in memory.lanes_of(m):
+            home, _ = p.cta.cluster.cta_of(p, memory.pick(b, lane))
+            touched = dict(home.touched)
             target = find_barrier(p, memory.pick(b, lane))
             count = bits // 8 * len(v)
             phase = target.asked(p, count)
@@ -515,6 +521,9 @@ def store_async(instruction: Instr) -> Lowered:
                 region.views[bits][offset // (bits // 8) + i] = memory.pick(item, lane)
             written, index = region.cells(region.written, offset, count)
             written[index] = (phase + 1) << AGENT_BITS | target.agent
+            if home is not p.cta:
+                home.touched = touched
+                home.touch(p, target.agent, phase + 1)
             target.landed(p, count, phase)
 
     return Lowered(

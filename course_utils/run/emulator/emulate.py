@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -11,12 +11,14 @@ import numpy as np
 
 from course_utils.artifact import Artifact, Tensor
 from course_utils.ptx.parser import PtxError, parse
+from course_utils.run.emulator import memory
 from course_utils.run.emulator.findings import Finding
 from course_utils.run.emulator.machine import Machine
 from course_utils.run.emulator.memory import Tensor as TensorRegion
 from course_utils.run.emulator.trace import Arrival, Event, Span
 from course_utils.run.emulator.translate import Program
 
+UNWRITTEN = "uninitialised-read"
 LIMIT = 50_000_000  # warp instructions; the course's largest emulated check needs under one million
 _STORAGE = {
     "float16": np.float16,
@@ -93,6 +95,8 @@ def emulate(
     the events of all clusters.
     ``addresses`` says where tensors lie, for a kernel that reads addresses from memory or finds them within
     other parameters; else the emulator chooses.
+    A kernel whose one fault is to read shared memory that nothing has written runs again with other bytes
+    there; where it stores the same, the fault is none.
     Raises EmulatorError for PTX that is not modelled (the text names the line) and for tensors that do not
     fit; what is wrong with the program itself is in the result's findings.
     """
@@ -103,31 +107,66 @@ def emulate(
         regions[tensor.name] = _region(tensor, tensors[tensor.name])
     if unknown := set(tensors) - set(regions):
         raise EmulatorError(f"the kernel takes no tensor {', '.join(sorted(unknown))}")
+    given = {name: region.data.copy() for name, region in regions.items()}
+    only = None if ctas is None else set(ctas)
+
+    def run(filler: int, left_out: str = "") -> Emulation:
+        fresh = {name: TensorRegion(name, r.data, r.describe, r.element) for name, r in regions.items()}
+        program = _program(artifact.ptx, artifact.kernel)
+        machine = Machine(program, artifact, fresh, seed, limit, only, signs, record, addresses or {}, filler)
+        machine.findings.left_out = left_out
+        return _run(machine)
+
     try:
-        machine = Machine(
-            _program(artifact.ptx, artifact.kernel),
-            artifact,
-            regions,
-            seed,
-            limit,
-            None if ctas is None else set(ctas),
-            signs,
-            record,
-            addresses or {},
-        )
-        for view in machine.maps.values():
-            if view.broken:
-                machine.findings.add(
-                    "tensor-map", -1, f"the tensor map over {view.name}: {view.broken[0]}", view.name
-                )
-        finished = not machine.findings.found and machine.run()
+        done = run(memory.FILLERS[0])
+        if done.finished and {finding.kind for finding in done.errors} == {UNWRITTEN}:
+            return _counts(done, run, regions, given)
+        return done
     except PtxError as error:
         raise EmulatorError(str(error)) from error
+
+
+def _counts(
+    done: Emulation,
+    run: Callable[[int, str], Emulation],
+    regions: Mapping[str, TensorRegion],
+    given: Mapping[str, np.ndarray],
+) -> Emulation:
+    """Does what a run has read that nothing had written count? Where something is stored, and the same
+    whatever shared memory held before, it does not: a right kernel may read rows beyond a tensor's end and
+    store none of them. The run to believe is returned, and the tensors are as it leaves them.
+    """
+    stored = {name: region.data.copy() for name, region in regions.items()}
+
+    def holds(wanted: Mapping[str, np.ndarray]) -> bool:
+        return all(np.array_equal(region.data, wanted[name]) for name, region in regions.items())
+
+    def put(wanted: Mapping[str, np.ndarray]) -> None:
+        for name, region in regions.items():
+            region.data[:] = wanted[name]
+
+    if holds(given):
+        return done
+    for filler in memory.FILLERS[1:]:
+        put(given)
+        again = run(filler, UNWRITTEN)
+        if not again.ok or not holds(stored):
+            put(stored)
+            return done
+    return again
+
+
+def _run(machine: Machine) -> Emulation:
+    for view in machine.maps.values():
+        if view.broken:
+            text = f"the tensor map over {view.name}: {view.broken[0]}"
+            machine.findings.add("tensor-map", -1, text, view.name)
+    finished = not machine.findings.found and machine.run()
     return Emulation(
         finished,
         machine.findings.all(),
         machine.executed,
-        seed,
+        machine.seed,
         machine.trace.spans,
         machine.trace.arrivals,
         machine.trace.events,

@@ -265,6 +265,7 @@ class Findings:
         self.has_roles = has_roles
         self.kernel, self.artifact, self.generated = kernel, artifact, artifact.source.splitlines()
         self.found: dict[tuple[str, str, str], Finding] = {}
+        self.left_out = ""  # a kind that is found and not kept
         self._places: dict[int, Place] = {}
         self.heard: Callable[[Finding, int], object] = lambda finding, at: None  # of each new one
 
@@ -311,6 +312,8 @@ class Findings:
             more=more,
             ledger=ledger.rows(barriers),
         )
+        if kind == self.left_out:
+            return finding
         self.found[key] = finding
         self.heard(finding, at)
         if first:

@@ -222,9 +222,12 @@ def _too_often(barrier: MBarrier, fills: int) -> tuple[str, int, tuple[str, ...]
     total = sum(mine.most for mine in arrivals.values() if mine.later)
     for warp, mine in arrivals.items():
         who = names.of_warps([warp], barrier.cta)
-        if names.of_role(warp) == "producer" and warp in account.waits and warp.cta is barrier.cta:
-            many = f": {total} arrivals a phase, and {counts}" if total > count else ""
-            return f"{who} arrives on {name}, which it waits for itself{many}", mine.at, (init,)
+        waits = names.of_role(warp) == "producer" and warp in account.waits and warp.cta is barrier.cta
+        if waits and total > count:  # a scheduler's warp may take what it makes, and is counted then
+            text = (
+                f"{who} arrives on {name}, which it waits for itself: {total} arrivals a phase, and {counts}"
+            )
+            return text, mine.at, (init,)
         if mine.at_once > count or mine.later and mine.most > count:
             return f"{who} makes {mine.most} arrivals a phase on {name}, and {counts}", mine.at, (init,)
     who = names.of_warps(sorted(arrivals, key=lambda warp: (warp.cta.number, warp.index)), barrier.cta)

@@ -69,14 +69,16 @@ class Machine:
         signs: np.ndarray | None = None,
         record: bool = False,
         addresses: Mapping[str, int] = MappingProxyType({}),
+        filler: int = memory.FILLERS[0],
     ) -> None:
         self.decoders = elements.decoders(signs)
         self.program, self.artifact, self.limit, self.only = program, artifact, limit, ctas
         self.findings = Findings(program.kernel, artifact, program.has_roles)
-        self.schedule = Schedule(seed)
+        self.seed, self.schedule = seed, Schedule(seed)
         self.choose = self.schedule.chance
         self.trace, self.facts = Trace(self, record), Facts(self)
         self.findings.heard = self.trace.found
+        self.filler = filler
         data, self.constants = printing.constants(artifact.ptx)
         self.tensors = [*regions.values(), memory.Region("the kernel's constants", data)]
         # (address, region) of tensors that lie where the launch says, lowest first
@@ -231,7 +233,7 @@ class Machine:
 
     def shared_memory(self, rank: int) -> memory.SharedMemory:
         while len(self._shared) <= rank:
-            self._shared.append(memory.SharedMemory(self.shared_size))
+            self._shared.append(memory.SharedMemory(self.shared_size, self.filler))
         shared = self._shared[rank]
         shared.reset()
         return shared

@@ -34,6 +34,9 @@ GENERIC_SHARED = 1 << 56
 GENERIC_LOCAL = 1 << 57
 PARAMETERS = 1 << 58
 TENSOR_SHIFT = 40
+# What shared memory holds that nothing has written, so that it is seen in the numbers where it counts: the
+# bytes of a large negative fp16 number, and where a kernel runs again of a large positive one and of NaN
+FILLERS = (0xEF, 0x6F, 0xFF)
 
 
 class Region:
@@ -147,9 +150,9 @@ class SharedMemory(Region):
     codes.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, filler: int) -> None:
         super().__init__("shared memory", np.zeros(-(-size // 64) * 64, np.uint8))
-        self.size = size
+        self.size, self.filler = size, filler
         # 16 bytes, what TMA swizzles and wgmma reads by
         self.units = self.data.view(np.uint64).reshape(-1, 2)
         self.written = np.zeros(len(self.data) // 4, np.int64)
@@ -158,9 +161,7 @@ class SharedMemory(Region):
         self.reset()
 
     def reset(self) -> None:
-        self.data[:] = (
-            0xEF  # so that what is read too early is seen in the numbers: 0xEFEF is a large negative fp16
-        )
+        self.data[:] = self.filler
         self.written[:] = 0
         self.read[:] = 0
         self.taken[:] = 0

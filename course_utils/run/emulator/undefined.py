@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Where one operand says which bits of another count
 _BITWISE = ("and", "or", "xor", "lop3", "prmt", "bfi", "shf")
-_FILLER = 0xEFEFEFEFEFEFEFEF
+_EACH_BYTE = 0x0101010101010101
 
 
 def carried(path: Path, at: int, unwritten: list[int]) -> int:
@@ -42,7 +42,7 @@ def carried(path: Path, at: int, unwritten: list[int]) -> int:
         if known:  # any bits do, for good
             for register in _registers(lowered):
                 if registers[register.index] is None:
-                    registers[register.index] = _FILLER & ((1 << register.width) - 1)
+                    registers[register.index] = _filler(path, register.width)
             return at
     value = _known_anyway(path, instruction, lowered)
     origin = path.warp.undefined.get(unwritten[0], (unwritten[0], at))
@@ -73,13 +73,19 @@ def _kept(path: Path, at: int, unwritten: list[int]) -> bool:
     if not isinstance(region, memory.SharedMemory):
         return False
     assert lowered.function is not None
-    lowered.function(path, mask, address, *(0 if value is None else value for value in values))
+    filler = _filler(path, bits)
+    lowered.function(path, mask, address, *(filler if value is None else value for value in values))
     for i, value in enumerate(values):
         if value is None:
             region.written[offsets + i * (bits // 8) >> 2] = 0
     origin = path.warp.undefined.get(unwritten[0], (unwritten[0], at))
     region.without_value = region.without_value or (path, *origin)
     return True
+
+
+def _filler(path: Path, width: int) -> int:
+    """The bits of this run for what has none."""
+    return path.machine.filler * _EACH_BYTE & ((1 << width) - 1)
 
 
 def _registers(lowered: Lowered) -> list[Reg]:

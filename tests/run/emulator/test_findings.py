@@ -433,6 +433,20 @@ def test_a_cta_that_may_leave_its_cluster():
         }
     far = (init(1) + MEET + BARRIER + REMOTE + MEET).replace("%r3, 1;", "%r3, 2;")
     assert "cluster-rank" in kinds(tma(far, **options))
+
+
+def test_a_remote_store_is_done_where_its_barrier_is_waited_for():
+    """st.async ends with the phase of its mbarrier: the CTA that has waited for that may leave."""
+    send = """mapa.shared::cluster.u32 %r22, %r1, 1;
+@%p8 mbarrier.arrive.expect_tx.release.cluster.shared::cluster.b64 _, [%r20], 4;
+@%p8 st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r22], %r0, [%r20];
+"""
+    body = init(1) + MEET + BARRIER + REMOTE[: REMOTE.index("@%p8")] + send
+    take = "@%p6 bra END;\n" + wait("[%r3]", 0, "SENT") + "END:\n"
+    options = {"cluster": (2, 1, 1), "grid": (2, 1, 1)}
+    assert kinds(tma(body + take, **options), range(6)) == {}
+    for seed in range(6):
+        assert "cluster-exit" in {f.kind for f in run(tma(body, **options), seed).findings}
     unready = tma(init(1) + BARRIER + REMOTE + MEET, **options)
     assert set(kinds(unready, range(8))) & {"barrier-init-race", "barrier-uninitialised"}
 
@@ -518,6 +532,38 @@ def test_a_register_that_nothing_has_written_counts_where_its_value_does(body, a
     assert found.finished is not at_fault
     for finding in found.findings:
         assert finding.more == ("the register: %r7",)
+
+
+ROWS = """ld.param.u64 %rd0, [k_param_0];
+mov.u32 %r0, %tid.x;
+mov.b32 %r1, smem;
+shl.b32 %r4, %r0, 2;
+add.s32 %r4, %r4, %r1;
+mul.wide.u32 %rd1, %r0, 4;
+add.s64 %rd0, %rd0, %rd1;
+setp.lt.u32 %p1, %r0, 20;
+@%p1 st.shared.b32 [%r4], %r0;
+"""
+STAGED = "ld.shared.b32 %r5, [%r4];\n"
+SCALED = "mov.b32 %f1, %r5;\nmul.f32 %f1, %f1, 0f00000000;\nmov.b32 %r5, %f1;\n"
+
+
+@pytest.mark.parametrize(
+    "body, at_fault",
+    [
+        (STAGED + "@%p1 st.global.b32 [%rd0], %r5;\n", False),  # rows beyond the end, which nobody stores
+        (STAGED + "selp.b32 %r5, %r5, %r0, %p1;\nst.global.b32 [%rd0], %r5;\n", False),
+        (STAGED + "st.global.b32 [%rd0], %r5;\n", True),
+        (STAGED + "max.s32 %r5, %r5, 1;\nst.global.b32 [%rd0], %r5;\n", True),  # hides a negative number
+        (STAGED + SCALED + "st.global.b32 [%rd0], %r5;\n", True),  # and a product with 0 all but NaN
+        ("st.shared.b32 [%r4], %r7;\n" + STAGED + "st.global.b32 [%rd0], %r5;\n", True),
+    ],
+)
+def test_shared_memory_that_nothing_has_written_counts_where_what_is_stored_hangs_on_it(body, at_fault):
+    Y = np.full(32, 7, np.int32)
+    found = run(kernel(ROWS + body, tensors=[("Y", (32,), "int32")], pointers=["Y"], threads=32), Y=Y)
+    assert {f.kind for f in found.findings} == ({"uninitialised-read"} if at_fault else set())
+    assert found.finished and (at_fault or (Y[:20] == np.arange(20)).all())
 
 
 def test_what_shared_memory_holds_of_a_register_without_a_value_counts_where_it_is_read():

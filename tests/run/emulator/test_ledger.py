@@ -114,6 +114,14 @@ def test_a_producer_that_arrives_on_empty_is_named():
         assert "producer warp 4 arrives on empty[0], which it waits for itself" in found.detail
 
 
+def test_a_scheduler_that_takes_what_it_makes_is_not_blamed():
+    """Its warp waits for empty and arrives on it, and the init counts that: another fault is told."""
+    assert kinds(ring(ELECTED, after_load=RELEASE, empty=2), range(4)) == {}
+    wrong = ring(ELECTED, after_load=RELEASE, empty=2, awaited="mov.u32 %r21, 0;")
+    for seed in range(4):
+        assert not any("waits for itself" in f.detail for f in run(wrong, seed).errors)
+
+
 def test_a_wrong_parity_is_quoted_and_a_missing_wait_is_not():
     wrong = kinds(loaded(wait("[%r3]", 1, "EARLY") + READ + WAIT_0))["read-before-load"]
     assert "its last wait asked for parity 1, which a new barrier has passed" in wrong.detail
