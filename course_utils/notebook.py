@@ -883,6 +883,15 @@ def recorded_fences() -> None:
         _say(f"Launches with wrong numbers. Recorded: {data['device']['name']}, {data['recorded']}.")
 
 
+def recorded_fp8_sums() -> None:
+    """Show the error of fp8 sums on an H200 with one accumulator for all of K, and with two. Raises nothing."""
+    with _at_work("reading the record", "The record cannot be shown") as place:
+        data = json.loads((measured.FOLDER / "fp8_sums.json").read_text())
+        rows = [[f"{row['K']:,}", *(f"{row[n]:.3%}" for n in ("one", "two"))] for row in data["rows"]]
+        place.shows(_table(["K", "one accumulator", "two"], rows))
+        _say(f"The error as a part of D. Recorded: {data['device']['name']}, {data['recorded']}.")
+
+
 def _by(size: Iterable[int]) -> str:
     """ "256 x 768 x 320"."""
     return " x ".join(map(str, size))

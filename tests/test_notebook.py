@@ -439,6 +439,12 @@ def test_recorded_fences_are_those_of_the_file():
     assert re.search(r"^none +200 of 200 ", text, re.M) and re.search(r"every thread +0 of 200 ", text)
 
 
+def test_recorded_fp8_sums_are_those_of_the_file():
+    _, text, _ = shown(notebook.recorded_fp8_sums)
+    assert re.search(r"^128 +0\.013% +0\.013%", text, re.M)
+    assert re.search(r"^8,192 +0\.205% +0\.013%", text, re.M)
+
+
 def test_a_driver_is_asked_where_there_is_one(monkeypatch):
     monkeypatch.setattr(backends, "find_gpu", lambda: (None, "none here"))
     assert "No driver to ask: none here." in shown(notebook.ask_driver, [])[1]

@@ -845,7 +845,13 @@ def order_of_tiles(answer: Answer, artifact: Artifact) -> Answer:
     told, _, rest = answer.diagnosis.partition(_GRID)
     cover, _, counts = rest.partition("? ")
     ask = f"do{cover.removeprefix(' Do')}?"
-    if any(name.startswith("stores outside") for name in facts):
+    left = [name for name in facts if re.fullmatch(r"stores outside \w+, axis \d", name)]
+    if any(_once(facts, f"{name}, at") >= max(artifact.problem[:2]) for name in left):
+        # farther than M and N mixed up would take it
+        lost = outside({name: held for name, held in facts.items() if name.startswith("stores outside")})
+        ask = "does its index count tiles of another size than the store's?"
+        return replace(answer, diagnosis=f"{lost.partition(': ')[0]}: {ask} {told.rstrip(': ')}. {counts}")
+    if left:
         ask = "are M and N mixed up in the order of tiles, which has to cover D? Rows of tiles come first."
     return replace(answer, diagnosis=f"{told}{ask} {counts}")
 

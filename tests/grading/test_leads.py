@@ -333,10 +333,20 @@ def test_a_row_without_its_rank_is_told_where_it_is_made(made, store, line):
     assert (found == answer) == (not line)
 
 
+NAME = "stores outside D, axis 0"
+FAR = {NAME: 8, f"{NAME}, at": 4288, f"{NAME}, of": 512}  # M and N mixed up would stay within the larger
+
+
 @pytest.mark.parametrize(
     "grid, facts, words, never",
     [
         ((132, 1, 1), {"stores outside D, axis 1": 1}, "M and N mixed up in the order of tiles", "x and y"),
+        (
+            (132, 1, 1),
+            FAR,
+            "8 TMA stores lie outside D, one from column 4,288 of 512: does its index",
+            "mixed up",
+        ),
         ((132, 1, 1), {}, "do tiles of all CTAs (by the grid, or order of tiles) cover D?", "mixed up"),
         ((4, 2, 1), {"stores outside D, axis 1": 1}, "x and y of the grid mixed up", "in the order"),
     ],
