@@ -776,10 +776,10 @@ def last_left_out(answer: Answer, artifact: Artifact, most: int = 0) -> Answer:
     """A wrong answer of a kernel that wrote all of D but for tiles at its edge that are not whole. ``most``:
     so much may be missing where a side is of whole tiles too.
     """
-    M, N, _ = artifact.problem
     wrote = re.match(r"The kernel wrote D\[0:(\d+), 0:(\d+)\] alone", answer.diagnosis)
     if not wrote or answer.findings:
         return answer
+    M, N, _ = artifact.problem
     short = {axis: full - int(end) for axis, full, end in zip("MN", (M, N), wrote.groups(), strict=True)}
     partial = {"M": M % BLOCK_K, "N": N % BLOCK_K}
     for axis, lost in short.items():

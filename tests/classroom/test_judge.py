@@ -206,7 +206,7 @@ def test_the_words_of_an_open_exercise_in_one_that_is_made_cost_nothing(monkeypa
         "make",
         lambda _, kind, dsl, sizes, *__: Made((honest_step03,) * len(sizes), open=text),
     )
-    assert judged("step03", "cute", "").diagnosis == "emulated"
+    assert judged("step03", "cute", "").diagnosis == "emulated."
 
 
 def test_what_no_emulator_could_run_shows_nothing(honest_step03):

@@ -224,7 +224,7 @@ def test_globals_of_the_notebook_are_seen_as_they_are_now():
 def test_a_kernel_is_kept_and_found_again(monkeypatch):
     """In the cache that all processes share."""
     compile_factory(solution("cute"), "cute", SIZE)
-    monkeypatch.setattr(cute_compiler, "_catch_launch", lambda *_: os.abort())
+    monkeypatch.setattr(cute_compiler, "_catch_launches", lambda *_: os.abort())
     assert compile_factory(solution("cute"), "cute", SIZE)
 
 

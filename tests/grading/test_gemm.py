@@ -242,7 +242,8 @@ def test_a_single_tile_has_all_its_points_from_the_emulator(offline, monkeypatch
 
 def test_a_finding_is_a_failure_though_the_numbers_are_right(offline, monkeypatch):
     verdict = emulated([EMULATED_RIGHT, RACE, EMULATED_RIGHT])
-    assert parts(verdict)["results"].points == pytest.approx(0.5 * 4 * 2 / 3)
+    # of the two sizes that are right a few CTAs of one ran
+    assert parts(verdict)["results"].points == pytest.approx(0.5 * 4 * 1 / 3)
     assert verdict.card.text == "no fence." and "256 x 512 x 1152" in verdict.diagnosis
 
 
