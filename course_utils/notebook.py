@@ -884,7 +884,7 @@ def recorded_fences() -> None:
 
 
 def recorded_fp8_sums() -> None:
-    """Show the error of fp8 sums on an H200 with one accumulator for all of K, and with two. Raises nothing."""
+    """Show the error of fp8 sums on an H200, by one accumulator for all of K and by two. Raises nothing."""
     with _at_work("reading the record", "The record cannot be shown") as place:
         data = json.loads((measured.FOLDER / "fp8_sums.json").read_text())
         rows = [[f"{row['K']:,}", *(f"{row[n]:.3%}" for n in ("one", "two"))] for row in data["rows"]]
