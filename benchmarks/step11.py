@@ -132,15 +132,10 @@ def build(path: str) -> None:
     step = {dsl: load_module(solution_path("step11", dsl)) for dsl in ("cute", "tilelang")}
     step[HILBERT] = load_module(solution_path("step11", "cute"))  # the same with another order of tiles
     step[HILBERT].panels = load_module(ROOT / "benchmarks" / "candidates" / "step11_hilbert.py").hilbert
-    root = ROOT / "course_utils"
     made: dict[tuple, str] = {}
     manifest = []
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        modules = [root / name for name in ("__init__.py", "artifact.py", "plans.py", "problems.py")]
-        for package in bundle.PACKAGES:
-            modules += sorted((root / package).rglob("*.py"))
-        for module in modules:
-            archive.write(module, module.relative_to(ROOT).as_posix())
+        bundle.carry(archive)
         archive.write(__file__, "step11.py")
         archive.writestr("__main__.py", "import sys, step11\nsys.exit(step11.run())\n")
         wanted = points()

@@ -80,14 +80,9 @@ def build(path: str) -> None:
     from course_utils.compile.factory import compile_factory
     from course_utils.compile.load import plant
 
-    root = ROOT / "course_utils"
     manifest = []
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        modules = [root / name for name in ("__init__.py", "artifact.py", "plans.py", "problems.py")]
-        for package in bundle.PACKAGES:
-            modules += sorted((root / package).rglob("*.py"))
-        for module in modules:
-            archive.write(module, module.relative_to(ROOT).as_posix())
+        bundle.carry(archive)
         archive.write(__file__, "step11_alone.py")
         archive.writestr("__main__.py", "import sys, step11_alone\nsys.exit(step11_alone.run())\n")
         for name, change in {UNCHANGED: UNEDITED, **CHANGES}.items():
