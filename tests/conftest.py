@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.every_run import EVERY_RUN
+
 PROCESSES = 4  # at most: each holds a GB of torch and both DSLs
 WORKER = "PYTEST_XDIST_WORKER"  # in the environment of a process that runs tests for another
 
@@ -38,8 +40,10 @@ def hopper_missing():
 
 
 def pytest_xdist_auto_num_workers():
-    """A process for each core, and one in all where there is a GPU: nothing may run beside what is timed."""
-    return 1 if Path("/dev/nvidia0").exists() else min(len(os.sched_getaffinity(0)), PROCESSES)
+    """A process for each core and one more, for many tests wait for processes of their own; and one in all
+    where there is a GPU: nothing may run beside what is timed.
+    """
+    return 1 if Path("/dev/nvidia0").exists() else min(len(os.sched_getaffinity(0)) + 1, PROCESSES)
 
 
 class Together(LoadScopeScheduling):
@@ -123,6 +127,7 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_modifyitems(config, items):
+    _leave_to_thorough(items)
     if not config.getoption("--thorough"):
         config.hook.pytest_deselected(items=[i for i in items if i.get_closest_marker("thorough")])
         items[:] = [item for item in items if not item.get_closest_marker("thorough")]
@@ -132,6 +137,21 @@ def pytest_collection_modifyitems(config, items):
     if reason:
         for item in marked:
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _leave_to_thorough(items):
+    """Mark what EVERY_RUN does not name. Raises UsageError for a name that no test has."""
+    named = {}
+    for item in items:
+        where = f"{item.path.relative_to(Path(__file__).parent).as_posix()}::{item.originalname}"
+        if where in EVERY_RUN:
+            name = item.callspec.id if hasattr(item, "callspec") else ""
+            named.setdefault(where, set()).add(name)
+            if name not in EVERY_RUN[where]:
+                item.add_marker(pytest.mark.thorough)
+    for where, names in named.items():
+        if gone := EVERY_RUN[where] - names:
+            raise pytest.UsageError(f"tests/every_run.py names no test of {where}: {sorted(gone)}")
 
 
 def _turn(item):
