@@ -14,7 +14,7 @@ help:
 	@echo "make climb   set up, then climb the ladder: every step checked on this machine"
 	@echo "make lab     set up, then open the notebooks in JupyterLab"
 	@echo "make test    set up, then run the tests (those that need a Hopper GPU skip where there is none)"
-	@echo "make thorough the same with every planted mistake: some minutes more"
+	@echo "make thorough all tests: those too of which make test has some of each kind"
 	@echo "make site    set up, then run all notebooks and build the site: build/site/html/index.html"
 	@echo "make lint    set up, then look at the code's form, its types, and which room imports which"
 	@echo "make venv    only set up .venv; PYTHON=python3.12 names another Python"
