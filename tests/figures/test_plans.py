@@ -8,9 +8,10 @@ from course_utils.figures import candidates
 from course_utils.figures.bound import bound
 from course_utils.figures.plans import predicted, shapes
 from course_utils.plans import Plan
-from course_utils.recordings import measured, tried
+from course_utils.recordings import tried
 from course_utils.recordings.tried import Changed, Peers, Point, Recorded, Rest
 from tests.figures.test_counters import texts
+from tests.recordings.counted import grows
 from tests.recordings.test_counters import entry, recording
 
 HERE = {"gpu": "NVIDIA H200", "date": "2026-01-02", "driver": "580"}
@@ -160,12 +161,8 @@ def test_without_counters_nothing_is_drawn():
 
 def test_step_10_gains_over_step_9_by_its_clock():
     """As the text says beside this picture."""
-    found = measured.load("counters")["entries"]
-    for size in ([4096] * 3, [8192] * 3):
-        read = {
-            e["name"]: one["counters"] for e in found for one in e["launches"] if list(one["size"]) == size
-        }
+    for size in ((4096,) * 3, (8192,) * 3):
         for dsl in ("tilelang", "cute"):
-            before, after = read[f"step09 {dsl}"], read[f"step10 {dsl}"]
-            assert after["clock_hz"] > 1.03 * before["clock_hz"]
-            assert after["tensor_active"] < 1.04 * before["tensor_active"]
+            before, after = f"step09 {dsl}", f"step10 {dsl}"
+            assert grows(before, after, size, "clock_hz") > 1.03
+            assert grows(before, after, size, "tensor_active") < 1.04

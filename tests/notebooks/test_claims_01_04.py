@@ -3,20 +3,16 @@
 import pytest
 
 from course_utils.grading import steps
-from course_utils.recordings import measured
+from tests.recordings.counted import LAUNCHES, RECORDED
 
-COUNTERS = measured.load("counters")
-SMS = COUNTERS["provenance"]["sms"]
-FIT = ", as many CTAs an SM as fit"
+SMS = RECORDED["provenance"]["sms"]
+FIT = ", as many CTAs an SM as fit tilelang"
 OPERAND = {size: size * size * 2 for size in (4096, 8192)}  # bytes of A, and of B
 both_dsls = pytest.mark.parametrize("dsl", steps.DSL_NAMES)
 
 
 def launch(name, size):
-    (entry,) = (e for e in COUNTERS["entries"] if e["name"] == name)
-    size = [size] * 3 if isinstance(size, int) else [*size]
-    (found,) = (one for one in entry["launches"] if one["size"] == size)
-    return found
+    return LAUNCHES[name, (size,) * 3 if isinstance(size, int) else size]
 
 
 def counted(name, size=4096):
@@ -79,7 +75,7 @@ def test_each_wave_reads_b_from_memory_once(name, size, ctas):
 
 @both_dsls
 def test_alone_in_a_loop_step_3_keeps_its_clock_and_step_10_does_not(dsl):
-    highest, limit = (COUNTERS["provenance"][name] for name in ("max_clock_mhz", "power_limit_w"))
+    highest, limit = (RECORDED["provenance"][name] for name in ("max_clock_mhz", "power_limit_w"))
     power = launch(f"step03 {dsl}", 8192)["power"]
     assert power["clock_mhz"] == highest and power["power_w"] < limit
     for name in (f"step10 {dsl}", "cuBLAS"):

@@ -12,7 +12,8 @@ from course_utils.figures.moving import waves
 from course_utils.grading.steps import DSL_NAMES
 from course_utils.plans import Plan, choose
 from course_utils.recordings import measured, tried
-from tests.notebooks.test_reasons import CUBES, LARGE, OBLONG, SMALL, grows, launch, read
+from tests.notebooks.test_reasons import CUBES, LARGE, OBLONG, SMALL
+from tests.recordings.counted import grows, launch, read
 
 both = pytest.mark.parametrize("dsl", ["tilelang", "cute"])
 
@@ -35,20 +36,23 @@ def test_step_10_moves_fewer_bytes_and_its_instructions_do_not_explain_its_clock
 
 
 def test_watts_of_one_kernel_differ_by_as_much_as_those_of_two():
-    of = {name: launch(name, SMALL)["power"]["power_w"] for name in ("step10 tilelang", "step10, unchanged")}
+    of = {
+        name: launch(name, SMALL)["power"]["power_w"]
+        for name in ("step10 tilelang", "step10, unchanged tilelang")
+    }
     two = [launch(f"{step} cute", SMALL)["power"]["power_w"] for step in ("step09", "step10")]
-    assert abs(of["step10 tilelang"] - of["step10, unchanged"]) > abs(two[0] - two[1])
+    assert abs(of["step10 tilelang"] - of["step10, unchanged tilelang"]) > abs(two[0] - two[1])
 
 
 @pytest.mark.parametrize("variant", ["no multicast", "K always forwards", "132 CTAs"])
 def test_what_moves_other_bytes_is_as_busy(variant):
-    after = f"step10, {variant}"
+    before, after = "step10, unchanged tilelang", f"step10, {variant} tilelang"
     assert read(after, LARGE, "tensor_active") == pytest.approx(
-        read("step10, unchanged", LARGE, "tensor_active"), abs=0.005
+        read(before, LARGE, "tensor_active"), abs=0.005
     )
-    moved = [grows("step10, unchanged", after, LARGE, name) for name in ("l2_bytes", "dram_read_bytes")]
+    moved = [grows(before, after, LARGE, name) for name in ("l2_bytes", "dram_read_bytes")]
     assert any(abs(one - 1) > 0.02 for one in moved)
-    assert grows("step10, unchanged", after, LARGE, "seconds") == pytest.approx(1, abs=0.01)
+    assert grows(before, after, LARGE, "seconds") == pytest.approx(1, abs=0.01)
 
 
 @both

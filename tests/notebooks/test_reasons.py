@@ -2,32 +2,17 @@
 
 import pytest
 
-from course_utils.recordings import measured
 from course_utils.recordings.counters import parts
+from tests.recordings.counted import RECORDED, grows, launch, read
 
 SMALL, LARGE, OBLONG = (4096,) * 3, (8192,) * 3, (8192, 2304, 5120)
 CUBES = (SMALL, LARGE)
-FIT = "as many CTAs an SM as fit"
+FIT = "as many CTAs an SM as fit tilelang"
 TILES_OF_A_CTA = {SMALL: 8, LARGE: 32}  # of the busiest, as notebook 07 says
 
 
-def launch(name, size):
-    (entry,) = (e for e in measured.load("counters")["entries"] if e["name"] == name)
-    (found,) = (one for one in entry["launches"] if tuple(one["size"]) == size)
-    return found
-
-
-def read(name, size, counter):
-    return launch(name, size)["counters"][counter]
-
-
-def grows(before, after, size, counter):
-    """The counter of one kernel as a multiple of another's."""
-    return read(after, size, counter) / read(before, size, counter)
-
-
 def idle(name, size):
-    return parts(launch(name, size), measured.load("counters")["provenance"]).idle
+    return parts(launch(name, size), RECORDED["provenance"]).idle
 
 
 both = pytest.mark.parametrize("dsl", ["tilelang", "cute"])
@@ -88,7 +73,7 @@ def test_06_loses_on_an_oblong_d_where_it_reads_more_of_dram(dsl):
 
 def test_06_panels_of_three_read_most_and_panels_of_eight_win_it_back():
     of_three, of_four = (read(f"step06 {dsl}", OBLONG, "dram_read_bytes") for dsl in ("cute", "tilelang"))
-    eight = "step06, panels of 8 tiles"
+    eight = "step06, panels of 8 tiles tilelang"
     before = read("step05 tilelang", OBLONG, "dram_read_bytes")
     assert of_three > of_four and of_four - read(eight, OBLONG, "dram_read_bytes") > (of_four - before) / 2
     assert read(eight, OBLONG, "seconds") < read("step05 tilelang", OBLONG, "seconds")
@@ -96,7 +81,7 @@ def test_06_panels_of_three_read_most_and_panels_of_eight_win_it_back():
 
 @pytest.mark.parametrize("size", CUBES)
 def test_06_wider_panels_spare_dram_and_not_l2(size):
-    before, after = "step06 tilelang", "step06, panels of 8 tiles"
+    before, after = "step06 tilelang", "step06, panels of 8 tiles tilelang"
     assert 0.97 < grows(before, after, size, "seconds") < 0.99
     assert grows(before, after, size, "dram_read_bytes") < 0.8 and grows(before, after, size, "l2_bytes") > 1
 
@@ -121,11 +106,11 @@ def test_07_has_the_clock_and_the_bytes_of_step_6(dsl, size):
 
 
 EPILOGUES = (  # notebook 15's five, from slow to fast
-    "step08, D straight from registers",
-    "step08, D in slices, one buffer, full wait",
-    "step08, D staged whole, waited for at once",
-    "step08, D in slices, two buffers",
-    "step08, unchanged",
+    "step08, D straight from registers tilelang",
+    "step08, D in slices, one buffer, full wait tilelang",
+    "step08, D staged whole, waited for at once tilelang",
+    "step08, D in slices, two buffers tilelang",
+    "step08, unchanged tilelang",
 )
 
 
@@ -147,6 +132,6 @@ def test_15_the_clock_runs_the_other_way_and_registers_lose_most():
 
 def test_15_one_buffer_in_step_10_costs_next_to_nothing():
     for counter in ("seconds", "tensor_active", "clock_hz", "instructions", "l2_bytes", "dram_read_bytes"):
-        assert grows("step10, unchanged", "step10, D staged in one buffer", SMALL, counter) == pytest.approx(
-            1, abs=0.011
-        )
+        assert grows(
+            "step10, unchanged tilelang", "step10, D staged in one buffer tilelang", SMALL, counter
+        ) == pytest.approx(1, abs=0.011)

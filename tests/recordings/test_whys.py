@@ -5,16 +5,13 @@ import pytest
 from course_utils.compile.factory import DSLS
 from course_utils.grading import steps
 from course_utils.recordings import measured
+from tests.recordings.counted import LAUNCHES, label
 
 SQUARES = (4096,) * 3, (8192,) * 3
 OBLONG = (8192, 2304, 5120)
-COUNTED = {
-    (entry["name"], tuple(launch["size"])): launch["counters"]
-    for entry in measured.load("counters")["entries"]
-    for launch in entry["launches"]
-}
+COUNTED = {place: launch["counters"] for place, launch in LAUNCHES.items()}
 SHARES = {
-    (entry["name"], tuple(timing["size"])): timing["ratio"]
+    (label(entry), tuple(timing["size"])): timing["ratio"]
     for entry in measured.load("variants")["entries"]
     for timing in entry["timings"]
 }
@@ -62,16 +59,16 @@ def test_step_8_idles_less_at_a_lower_clock(size, dsl):
 def test_depth_is_the_larger_part_of_step_8(size):
     ladder = {e["step"]: e for e in measured.load()["entries"] if e["dsl"] == "tilelang"}
     shares = [next(t["ratio"] for t in ladder["step07"]["timings"] if tuple(t["size"]) == size)]
-    shares += [SHARES[name, size] for name in ("step07, four stages", "step08, unchanged")]
+    shares += [SHARES[name, size] for name in ("step07, four stages tilelang", "step08, unchanged tilelang")]
     assert shares[1] - shares[0] > shares[2] - shares[1] > 0
 
 
 @at_squares
 def test_wide_panels_read_less_and_six_stages_keep_the_cores_busier(size):
-    panels, stages = "step08, panels of 8 tiles", "step08, six stages, panels of 8"
-    assert less("dram_read_bytes", panels, "step08, unchanged", size, 0.8)
+    panels, stages = "step08, panels of 8 tiles tilelang", "step08, six stages, panels of 8 tilelang"
+    assert less("dram_read_bytes", panels, "step08, unchanged tilelang", size, 0.8)
     assert alike("dram_read_bytes", stages, panels, size, 0.03)
-    assert less("tensor_active", "step08, unchanged", panels, size)
+    assert less("tensor_active", "step08, unchanged tilelang", panels, size)
     assert less("tensor_active", panels, stages, size)
 
 
@@ -87,7 +84,7 @@ def test_step_9_idles_less_in_cute_and_is_hardly_shorter_in_tilelang(size):
 @at_squares
 @pytest.mark.parametrize("step", ["step09", "step10"])
 def test_multicast_changes_neither_time_nor_clock_nor_bytes(step, size):
-    with_it, without = f"{step}, unchanged", f"{step}, no multicast"
+    with_it, without = f"{step}, unchanged tilelang", f"{step}, no multicast tilelang"
     assert alike("seconds", without, with_it, size, 0.01)
     assert alike("clock_hz", without, with_it, size, 0.01)
     assert alike("l2_bytes", without, with_it, size, 0.05)
@@ -96,16 +93,18 @@ def test_multicast_changes_neither_time_nor_clock_nor_bytes(step, size):
 
 @at_squares
 def test_l2_moves_fewer_bytes_than_arrive_without_any_cluster(size):
-    counters = COUNTED["step08, unchanged", size]
+    counters = COUNTED["step08, unchanged tilelang", size]
     assert counters["l2_bytes"] < 0.7 * counters["tma_load_bytes"]
 
 
 @at_squares
 def test_a_cluster_has_a_price_and_the_order_saves_bytes(size):
-    assert less("tensor_active", "step09, four stages", "step08, unchanged", size)
-    assert less("dram_read_bytes", "step09, no multicast", "step08, unchanged", size, 0.7)
-    assert less("dram_read_bytes", "step09, unchanged", "step09, K always forwards", size)
-    assert less("dram_read_bytes", "step08, panels of 8 tiles", "step08, unchanged", size, 0.8)
+    assert less("tensor_active", "step09, four stages tilelang", "step08, unchanged tilelang", size)
+    assert less("dram_read_bytes", "step09, no multicast tilelang", "step08, unchanged tilelang", size, 0.7)
+    assert less("dram_read_bytes", "step09, unchanged tilelang", "step09, K always forwards tilelang", size)
+    assert less(
+        "dram_read_bytes", "step08, panels of 8 tiles tilelang", "step08, unchanged tilelang", size, 0.8
+    )
 
 
 # -- notebook 10
@@ -133,9 +132,9 @@ def test_step_10_has_a_higher_clock_and_moves_fewer_bytes(size, dsl):
     "choice", ["no multicast", "K always forwards", "132 CTAs", "D staged in one buffer"]
 )
 def test_each_small_choice_of_step_10_is_worth_little(choice, size):
-    assert alike("seconds", f"step10, {choice}", "step10, unchanged", size, 0.01)
+    assert alike("seconds", f"step10, {choice} tilelang", "step10, unchanged tilelang", size, 0.01)
     if choice in ("K always forwards", "132 CTAs"):
-        assert less("dram_read_bytes", "step10, unchanged", f"step10, {choice}", size)
+        assert less("dram_read_bytes", "step10, unchanged tilelang", f"step10, {choice} tilelang", size)
 
 
 @both_dsls
