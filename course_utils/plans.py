@@ -27,8 +27,8 @@ CTAS = (128, SM_COUNT)
 # 1.8% at shapes that it was not fitted to (benchmarks/step11_fit.py).
 BUSY_CLOCK = 1.72e9  # Hz that multiplying alone leaves
 BEGIN = 6.2e-6  # s
-L2_BYTE = 1.02e-14  # s, or 7 pJ at 700 W; counters say 11
-DRAM_BYTE = 5.62e-14  # s, or 39 pJ; counters say 32
+L2_BYTE = 1.02e-14  # s, or 7 pJ at 700 W; counters say 12
+DRAM_BYTE = 5.62e-14  # s, or 39 pJ; counters say 33
 LONG_FLOP = 9.05e-17  # s more for each FLOP above ``MOST``
 NEAR = 1.01  # plans whose times differ by less are as good: the model is not better than that
 

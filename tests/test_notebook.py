@@ -306,6 +306,12 @@ def test_counters_of_a_size_that_is_no_cube():
     assert f"{launch['counters']['seconds'] * 1e6:,.0f}" in text and "at 8192 x 2304 x 5120" in text
 
 
+def test_counters_say_where_the_power_comes_from_if_it_is_of_another_machine():
+    note = measured.load("counters")["provenance"]["note"]
+    assert note in shown(lambda: notebook.counters("step10", size=(8192, 2304, 5120)))[1]
+    assert note not in shown(lambda: notebook.counters("step10"))[1]
+
+
 def test_panels_counts_what_tiles_share():
     _, text, html = shown(notebook.panels, 64, 64)
     lines = [re.split(r"  +", line) for line in text.splitlines()]
