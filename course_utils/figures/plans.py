@@ -112,14 +112,17 @@ def shapes(recorded: Recorded, peers: Peers) -> Figure:
     """Draw each shape's share of cuBLAS: step 11's, with step 10's tile, and peers'."""
     here = chosen(recorded.points)
     sizes = sorted({size for _, size in here}, key=_kind)
-    height = 1.85 + 0.22 * max(len(sizes), 2)
+    also = textwrap.wrap(f"peers: {'; '.join(peers.said)}", 150) if peers.said else []
+    lines = [*filter(None, [_means(here)]), *also, _footer(recorded.provenance)]
+    below = 0.45 + 0.14 * len(lines)  # inches, of words
+    height = 0.7 + below + 0.22 * max(len(sizes), 2)
     with matplotlib.rc_context(STYLE | AXES):
         figure = _figure(height, "Every shape beside cuBLAS")
         if not sizes:
             figure.text(0.1 / WIDTH, 0.5, NOTHING, size=9, color=GREY)
             return figure
         wide = 2.45 / WIDTH
-        axes = figure.add_axes((wide, 1.15 / height, 0.985 - wide, 1 - 1.8 / height))
+        axes = figure.add_axes((wide, below / height, 0.985 - wide, 1 - (below + 0.65) / height))
         axes.set_yticks(range(len(sizes)), [_label(size, peers.names) for size in sizes])
         axes.set_ylim(len(sizes) - 0.4, -0.6)
         axes.axvline(1, color=INK, linewidth=0.9)
@@ -135,8 +138,7 @@ def shapes(recorded: Recorded, peers: Peers) -> Figure:
         axes.set_axisbelow(True)
         _bare(axes)
         _key(figure, list(peers.ratios))
-        also = "\n".join(textwrap.wrap(f"peers: {'; '.join(peers.said)}", 150)) if peers.said else ""
-        words = "\n".join(filter(None, (_means(here), also, _footer(recorded.provenance))))
+        words = "\n".join(lines)
         figure.text(0.1 / WIDTH, 0.1 / height, words, size=7, color=GREY, linespacing=1.35)
     return figure
 

@@ -186,6 +186,12 @@ def test_at_16384_the_table_says_6_to_7_percent(dsl):
     assert 0.06 <= float(row[-3].strip("%")) / 100 <= 0.07
 
 
+def test_cutlass_is_far_behind_where_columns_of_tiles_are_no_multiple_of_its_panel():
+    cutlass = tried.peers().ratios["CUTLASS"]
+    assert {s for s, ratio in cutlass.items() if ratio < 0.9} == {s for s in cutlass if -(-s[1] // 256) % 8}
+    assert round(cutlass[OBLONG], 2) == 0.39 and -(-OBLONG[1] // 256) == 9
+
+
 def test_counters_and_times_agree_on_a_byte():
     factors, _, count = step11_fit.counted()
     assert [round(one) for one in factors[1:3]] == [12, 33] and count == 129
