@@ -1,6 +1,7 @@
 """What notebook 16 says of recorded counters and plans holds in the record."""
 
 import json
+import statistics
 
 import pytest
 
@@ -84,29 +85,64 @@ def test_a_plan_that_was_chosen_before_it_was_timed_was_a_fifth_slower():
     assert off[worst] < 0.8 and worst == (4104, 4104, 4104)
 
 
+HUGE = (12288,) * 3
+
+
 @both
-def test_below_cublas_are_ragged_and_small_shapes_and_the_longest_k(dsl):
+def test_below_cublas_are_ragged_and_small_shapes_and_two_long_launches(dsl):
     found = {size: p for (one, size), p in tried.chosen(tried.load().points).items() if one == dsl}
     below = {size for size, p in found.items() if p.ratio < 1}
     ragged = {size for size in found if any(side % 64 for side in size)}
     longest = max(found, key=lambda size: size[2])
     assert len(ragged) == 4 and len(ragged & below) == 3 and longest == (4096, 8192, 28672)
     small = {(3072,) * 3, *([(2048,) * 3] if dsl == "tilelang" else [])}
-    assert below - ragged == small | {longest}
-    assert found[longest].ratio == pytest.approx(0.99, abs=0.005)
+    assert below - ragged == small | {longest, HUGE}
+    assert found[longest].ratio == pytest.approx(0.995, abs=5e-4)
+    assert found[HUGE].ratio == pytest.approx(0.97, abs=0.005)
+    assert len(found) - len(below) == {"tilelang": 17, "cute": 18}[dsl]
+    mean = statistics.geometric_mean(p.ratio for p in found.values())
+    assert mean == pytest.approx({"tilelang": 1.011, "cute": 1.013}[dsl], abs=5e-4)
     assert min(found, key=lambda size: found[size].ratio) in ragged
 
 
-def test_at_2048_cute_dsl_takes_5_percent_less_time():
+def test_at_2048_cute_dsl_takes_4_percent_less_time():
     found = tried.chosen(tried.load().points)
     ours, other = (found[dsl, (2048,) * 3].seconds for dsl in ("tilelang", "cute"))
-    assert 1 - other / ours == pytest.approx(0.05, abs=0.005)
+    assert 1 - other / ours == pytest.approx(0.04, abs=0.005)
 
 
 @both
 def test_every_chosen_plan_is_recorded_and_in_one_run(dsl):
+    """That of the peers' machine."""
     found = [p for (one, _), p in tried.chosen(tried.load().points).items() if one == dsl]
-    assert all((p.plan, p.run) == (choose(*p.size), 3) for p in found)
+    assert all((p.plan, p.run) == (choose(*p.size), 4) for p in found)
+    assert "peers" in measured.load("step11")["runs"]["4"]
+
+
+def test_a_share_differs_from_run_to_run_and_most_at_12288():
+    shares = {}
+    for p in tried.load().points:
+        if p.mode == "burst":
+            shares.setdefault((p.dsl, p.size, p.plan, p.rest), {})[p.run] = p.ratio
+    apart = {at: max(r.values()) / min(r.values()) - 1 for at, r in shares.items() if len(r) > 1}
+    assert statistics.median(apart.values()) < 0.005
+    assert tried.spread(tried.load().points) == max(apart.values()) == pytest.approx(0.036, abs=5e-4)
+    for dsl in DSL_NAMES:
+        of = shares[dsl, HUGE, choose(*HUGE), tried.Rest()]
+        assert round(of[3], 3) == 1.008 and round(of[4], 2) == 0.97
+
+
+def test_at_12288_another_tile_is_past_cublas_in_every_run_that_has_both():
+    tall, plan = Plan(256, 192, 1, 132, 10), choose(*HUGE)
+    huge = [
+        p for p in tried.load().points if (p.dsl, p.size, p.mode, p.rest.order) == ("cute", HUGE, "burst", "")
+    ]
+    runs = {p.run: {q.plan: q.ratio for q in huge if q.run == p.run} for p in huge}
+    both_in = {run: of for run, of in runs.items() if {tall, plan} <= of.keys()}
+    assert sorted(both_in) == [2, 3, 5]
+    assert all(of[tall] > 1 and of[tall] > of[plan] - 0.001 for of in both_in.values())
+    assert plans.powered(*HUGE, tall) / plans.powered(*HUGE, plan) - 1 == pytest.approx(0.01, abs=0.003)
+    assert tried.peers().ratios["Triton 3.6.0"][HUGE] == pytest.approx(1, abs=0.002)
 
 
 def gains(words, dsl):
@@ -178,12 +214,12 @@ def test_at_16384_what_loads_less_for_each_flop_is_past_cublas():
     assert 1 - tall.seconds / wide.seconds == pytest.approx(0.03, abs=0.005)
 
 
-@both
-def test_at_16384_the_table_says_6_to_7_percent(dsl):
-    _, rows = candidates.table(tried.load())
-    words = "256 x 192, no cluster, 132 CTAs, panels of 10"
-    (row,) = (row for row in rows if row[:2] == [words, DSL_NAMES[dsl]])
-    assert 0.06 <= float(row[-3].strip("%")) / 100 <= 0.07
+def test_what_the_table_says_of_256_x_192_at_12288_and_16384():
+    head, rows = candidates.table(tried.load())
+    rows = [r for r in rows if r[0].startswith("256 x 192") and "132 CTAs" in r[0] and r[1] == "CuTe DSL"]
+    for size, least, most in (("12288", 3, 5), ("16384", 5, 7)):
+        found = [float(row[head.index(size)].strip("%")) for row in rows]
+        assert [round(min(found)), round(max(found))] == [least, most]
 
 
 def test_cutlass_is_far_behind_where_columns_of_tiles_are_no_multiple_of_its_panel():
@@ -195,7 +231,7 @@ def test_cutlass_is_far_behind_where_columns_of_tiles_are_no_multiple_of_its_pan
 def test_counters_and_times_agree_on_a_byte():
     factors, _, count = step11_fit.counted()
     assert [round(one) for one in factors[1:3]] == [12, 33] and count == 129
-    assert [round(700e12 * one) for one in (plans.L2_BYTE, plans.DRAM_BYTE)] == [7, 39]
+    assert [round(700e12 * one) for one in (plans.L2_BYTE, plans.DRAM_BYTE)] == [7, 38]
     points = step11_fit.read_all()
     large = [2.0 * p.size[0] * p.size[1] * p.size[2] >= plans.MOST for p in points]
     off = step11_fit.held_out(points)
