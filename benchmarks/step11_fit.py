@@ -110,9 +110,9 @@ def within(points: list[Point], errors: np.ndarray) -> float:
     return float(np.sqrt(np.mean([(e - np.mean(some)) ** 2 for some in groups.values() for e in some])))
 
 
-def counted() -> tuple[np.ndarray, float]:
+def counted() -> tuple[np.ndarray, float, int]:
     """Picojoules of a FLOP, of a byte of L2 and of DRAM, and of an SM's cycle, by the counters of launches
-    that keep tensor cores busy, each of which has 700 W; and how far off they are.
+    that keep tensor cores busy, each of which has 700 W; how far off they are, and how many launches.
     """
     rows, times = [], []
     for entry in measured.load("counters")["entries"]:
@@ -125,7 +125,7 @@ def counted() -> tuple[np.ndarray, float]:
                 times.append(c["seconds"])
     matrix = np.array(rows) / np.array(times)[:, None]
     factors = np.linalg.lstsq(matrix, np.ones(len(times)), rcond=None)[0]
-    return factors * 700e12, _rms(matrix @ factors - 1)
+    return factors * 700e12, _rms(matrix @ factors - 1), len(times)
 
 
 def _rms(errors: np.ndarray) -> float:
@@ -184,9 +184,9 @@ def main() -> None:
             f"{name}: {len(points)} points, {_rms(errors):.2%} off, {abs(errors).max():.1%} at most; "
             f"{within(points, errors):.2%} between plans of one shape"
         )
-    factors, off = counted()
+    factors, off, launches = counted()
     words = "pJ a FLOP, {:.1f} a byte of L2, {:.1f} of DRAM, {:.0f} a cycle of an SM"
-    print(f"counters: {factors[0]:.2f} {words.format(*factors[1:])}; {off:.1%} off")
+    print(f"{launches} launches: {factors[0]:.2f} {words.format(*factors[1:])}; {off:.1%} off")
 
 
 if __name__ == "__main__":

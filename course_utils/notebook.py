@@ -479,9 +479,9 @@ def counters(*names: str, size: int | tuple[int, int, int] = 4096) -> None:
     try:
         sizes = [size] * 3 if isinstance(size, int) else list(size)
         data = measured.load("counters")
-        rows = []
+        rows, elsewhere = [], False
         for name in names:
-            # a variant is an entry of its own name; a step's are "step05 tilelang" and "step05 cute"
+            # a variant has one name in both DSLs; a step's are "step05 tilelang" and "step05 cute"
             found = [e for e in data["entries"] if name in (e["name"], e["step"])]
             for e in [e for e in found if e["name"] == name] or [e for e in found if "," not in e["name"]]:
                 launch = next((one for one in e["launches"] if list(one["size"]) == sizes), None)
@@ -491,6 +491,7 @@ def counters(*names: str, size: int | tuple[int, int, int] = 4096) -> None:
                     for key, (_, unit) in COUNTED.items()
                 ]
                 power = (launch or {}).get("power") or {}
+                elsewhere = elsewhere or power.get("machine", 1) != 1
                 looped = [
                     _figure(power[key] / unit) if power.get(key) else "not read"
                     for key, (_, unit) in LOOPED.items()
@@ -503,6 +504,7 @@ def counters(*names: str, size: int | tuple[int, int, int] = 4096) -> None:
         _say(
             f"One launch at {_at(sizes)}, caches cold. Recorded: counters.json: {where['gpu']}, "
             f"{where['date']}, driver {where['driver']}, ncu {where['ncu']}."
+            + (f" {where['note']}" if elsewhere else "")
             + (f" Nothing is recorded as {', '.join(missing)}." if missing else "")
         )
     except Exception as error:

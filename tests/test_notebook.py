@@ -32,6 +32,7 @@ from course_utils.grading.going import Going
 from course_utils.grading.verdict import Part, Verdict
 from course_utils.recordings import measured, progress
 from course_utils.run import backends, client
+from tests.recordings.counted import LAUNCHES
 
 RIGHT = Verdict(
     "step04",
@@ -286,9 +287,8 @@ def test_recorded_shows_the_files_figures():
 
 def test_counters_shows_the_files_figures():
     _, text, html = shown(notebook.counters, "step09", "step09, no multicast", "cublas", "step77")
-    entries = {e["name"]: e["launches"] for e in measured.load("counters")["entries"]}
-    for name in ("step09 cute", "step09 tilelang", "step09, no multicast"):
-        launch = next(one for one in entries[name] if one["size"] == [4096] * 3)
+    for name in ("step09 cute", "step09 tilelang", "step09, no multicast tilelang"):
+        launch = LAUNCHES[name, (4096,) * 3]
         seconds, active = launch["counters"]["seconds"], launch["counters"]["tensor_active"]
         assert f"{seconds * 1e6:,.0f}" in text and f"{active * 100:.3g}" in html
     assert "Nothing is recorded as step77" in text
@@ -302,9 +302,14 @@ def test_counters_of_another_size_were_not_read():
 
 def test_counters_of_a_size_that_is_no_cube():
     _, text, _ = shown(lambda: notebook.counters("step06", size=(8192, 2304, 5120)))
-    launches = next(e for e in measured.load("counters")["entries"] if e["name"] == "step06 cute")["launches"]
-    launch = next(one for one in launches if one["size"] == [8192, 2304, 5120])
+    launch = LAUNCHES["step06 cute", (8192, 2304, 5120)]
     assert f"{launch['counters']['seconds'] * 1e6:,.0f}" in text and "at 8192 x 2304 x 5120" in text
+
+
+def test_counters_say_where_the_power_comes_from_if_it_is_of_another_machine():
+    note = measured.load("counters")["provenance"]["note"]
+    assert note in shown(lambda: notebook.counters("step10", size=(8192, 2304, 5120)))[1]
+    assert note not in shown(lambda: notebook.counters("step10"))[1]
 
 
 def test_panels_counts_what_tiles_share():

@@ -35,6 +35,7 @@ class Problem(timing.Problem):
     def __init__(self, prepare: Prepare, size: tuple[int, int, int], seed: int) -> None:
         M, N, K = size
         self.problem = PROBLEMS["gemm"]
+        self.tensors = self.problem.tensors(M, N, K)
         self.generator = torch.Generator(device="cuda").manual_seed(seed)
         self.inputs = [[*reference.inputs(M, N, K, self.generator, "cuda")]]
         self.D = torch.empty(M, N, device="cuda", dtype=torch.float16)

@@ -1,7 +1,12 @@
-"""TileOPs' GEMM, tuned by itself where its release can."""
+"""TileOPs' GEMM in its default configuration.
+
+Releases from July 2026 have no other. Those before tune themselves over 288, each compiled for each size,
+which TILEOPS_TUNE=1 asks for: hours for all shapes.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import torch
@@ -14,10 +19,7 @@ def prepare(A: torch.Tensor, B: torch.Tensor, D: torch.Tensor) -> Callable[[], t
         from tileops import ops
     except ImportError as error:
         raise NotInstalled(f"pip install of tile-ai/TileOPs brings it ({error})") from error
-    (M, K), N = A.shape, B.shape[0]
-    if hasattr(ops, "GemmFwdOp"):  # newer releases know sizes by the call, and B as (N, K)
-        gemm = ops.GemmFwdOp(tune=True)
-    else:
-        gemm = ops.GemmOp(M, N, K, trans_b=True, dtype=A.dtype, tune=True)
+    operation = ops.GemmFwdOp if hasattr(ops, "GemmFwdOp") else ops.GemmOp
+    gemm = operation(trans_b=True, tune=os.environ.get("TILEOPS_TUNE") == "1")
     gemm(A, B)  # compiles
     return lambda: gemm(A, B)

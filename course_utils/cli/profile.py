@@ -161,4 +161,5 @@ def _formula(launch: dict, where: dict) -> str:
 
 
 def _origin(where: dict) -> str:
-    return f"Recorded on {where['gpu']}, {where['date']}, driver {where['driver']}, ncu {where['ncu']}."
+    note = f" {where['note']}" if where.get("note") else ""
+    return f"Recorded on {where['gpu']}, {where['date']}, driver {where['driver']}, ncu {where['ncu']}.{note}"

@@ -222,16 +222,15 @@ def _plans(recorded: Recorded) -> list[Row]:
 
 
 def _gains(one: Candidate, dsl: str, points: list[Point], ratios: dict) -> dict[Place, float]:
-    """Where a candidate and what it differs from are both recorded, if possible in one run, and what it gains
-    there.
+    """Where a candidate and what it differs from are both recorded in one run, and what it gains there; of
+    several runs the newest counts.
     """
     found = {}
     for point in points:
         if (point.dsl, point.plan, point.rest) == (dsl, one.plan, one.rest):
-            before = ratios.get((dsl, point.size, point.mode, *one.before))
-            if before:
-                beside = before.get(point.run, before[max(before)])
-                found[point.size, point.mode] = point.ratio / beside - 1
+            before = ratios.get((dsl, point.size, point.mode, *one.before), {})
+            if point.run in before:
+                found[point.size, point.mode] = point.ratio / before[point.run] - 1
     return found
 
 

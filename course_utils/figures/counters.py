@@ -50,7 +50,7 @@ Bars = list[
 
 
 def time_parts(recorded: dict, highlight: str | None = None) -> Figure:
-    """Draw the time of steps 3 to 10 and of cuBLAS at 4096 and 8192, in the parts of the product.
+    """Draw the time of steps 3 to 11 and of cuBLAS at 4096 and 8192, in the parts of the product.
 
     ``recorded`` is what ``measured.load("counters")`` gives; with nothing in it the picture says so.
     ``highlight`` names a step ("step05") to show in full colour, the others pale.

@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 
 from course_utils.figures.theme import BLUE, CARD, DPI, DSLS, GREY, GRID, INK, PURPLE, STYLE, TEAL, Picture
 from course_utils.plans import MOST, Plan
-from course_utils.recordings.tried import Peers, Point, Recorded, Rest, Size, chosen, is_plain
+from course_utils.recordings.tried import Peers, Point, Recorded, Rest, Size, chosen, is_plain, spread
 
 Seconds = Callable[[int, int, int, Plan], float]
 WIDTH = 10.0  # inches
@@ -112,19 +112,24 @@ def shapes(recorded: Recorded, peers: Peers) -> Figure:
     """Draw each shape's share of cuBLAS: step 11's, with step 10's tile, and peers'."""
     here = chosen(recorded.points)
     sizes = sorted({size for _, size in here}, key=_kind)
-    height = 1.85 + 0.22 * max(len(sizes), 2)
+    plain = {(dsl, size): _with_step_10s_tile(point, recorded.points) for (dsl, size), point in here.items()}
+    also = textwrap.wrap(f"peers: {'; '.join(peers.said)}", 150) if peers.said else []
+    runs = _runs(here, plain, peers, recorded.points)
+    lines = [*filter(None, [_means(here)]), *also, *runs, _footer(recorded.provenance)]
+    below = 0.45 + 0.14 * len(lines)  # inches, of words
+    height = 0.7 + below + 0.22 * max(len(sizes), 2)
     with matplotlib.rc_context(STYLE | AXES):
         figure = _figure(height, "Every shape beside cuBLAS")
         if not sizes:
             figure.text(0.1 / WIDTH, 0.5, NOTHING, size=9, color=GREY)
             return figure
         wide = 2.45 / WIDTH
-        axes = figure.add_axes((wide, 1.15 / height, 0.985 - wide, 1 - 1.8 / height))
+        axes = figure.add_axes((wide, below / height, 0.985 - wide, 1 - (below + 0.65) / height))
         axes.set_yticks(range(len(sizes)), [_label(size, peers.names) for size in sizes])
         axes.set_ylim(len(sizes) - 0.4, -0.6)
         axes.axvline(1, color=INK, linewidth=0.9)
         for row, size in enumerate(sizes):
-            _row(axes, row, size, here, recorded.points)
+            _row(axes, row, size, here, plain)
         farthest = max([axes.dataLim.x1, *(r for found in peers.ratios.values() for r in found.values())])
         axes.set_xlim(axes.dataLim.x0 - 0.04, farthest + 0.02)
         for row, size in enumerate(sizes):
@@ -135,8 +140,7 @@ def shapes(recorded: Recorded, peers: Peers) -> Figure:
         axes.set_axisbelow(True)
         _bare(axes)
         _key(figure, list(peers.ratios))
-        also = "\n".join(textwrap.wrap(f"peers: {'; '.join(peers.said)}", 150)) if peers.said else ""
-        words = "\n".join(filter(None, (_means(here), also, _footer(recorded.provenance))))
+        words = "\n".join(lines)
         figure.text(0.1 / WIDTH, 0.1 / height, words, size=7, color=GREY, linespacing=1.35)
     return figure
 
@@ -152,22 +156,50 @@ def _label(size: Size, names: Mapping[Size, str]) -> str:
     return f"{names[size]}  {text}" if names.get(size) else text
 
 
-def _row(axes: Axes, row: int, size: Size, here: dict[tuple[str, Size], Point], points: list[Point]) -> None:
+def _with_step_10s_tile(point: Point, points: list[Point]) -> Point | None:
+    """Step 10's tile at a point's size: in its run, else in the newest that has it."""
+    found = [
+        p
+        for p in points
+        if (p.dsl, p.size, p.mode, p.plan, p.rest) == (point.dsl, point.size, "burst", Plan(), Rest())
+    ]
+    return max(found, key=lambda p: (p.run == point.run, p.run), default=None)
+
+
+def _runs(
+    here: dict[tuple[str, Size], Point],
+    plain: dict[tuple[str, Size], Point | None],
+    peers: Peers,
+    points: list[Point],
+) -> list[str]:
+    """A line that says which marks are of other runs, if any are."""
+    parts = {
+        "some of step 11": len({point.run for point in here.values()}) > 1,
+        "some with step 10's tile": any(p and p.run != here[at].run for at, p in plain.items()),
+        "peers": bool(peers.ratios),
+    }
+    others = ", ".join(words for words, there in parts.items() if there)
+    differ = f"a plan's share differs from run to run by up to {spread(points):.1%}"
+    return [f"of other runs than the rest: {others}; {differ}"] if others else []
+
+
+def _row(
+    axes: Axes,
+    row: int,
+    size: Size,
+    here: dict[tuple[str, Size], Point],
+    plain: dict[tuple[str, Size], Point | None],
+) -> None:
     """A shape: the two DSLs a little apart, and a line from step 10's tile to step 11's plan."""
     axes.axhspan(row - 0.5, row + 0.5, color=GRID, alpha=0.35 * (row % 2), linewidth=0)
     for dsl, shift in (("tilelang", -0.17), ("cute", 0.17)):
         colour = DSLS[dsl][1]
-        point = here.get((dsl, size))
+        point, before = here.get((dsl, size)), plain.get((dsl, size))
         if point is None:
             continue
-        before = [
-            p.ratio
-            for p in points
-            if (p.dsl, p.size, p.mode, p.plan, p.rest) == (dsl, size, "burst", Plan(), Rest())
-        ]
         if before and point.plan != Plan():
-            axes.plot([before[0], point.ratio], [row + shift] * 2, color=colour, linewidth=0.9)
-            axes.plot(before[0], row + shift, MARKS[dsl], color=colour, markerfacecolor=CARD, markersize=4)
+            axes.plot([before.ratio, point.ratio], [row + shift] * 2, color=colour, linewidth=0.9)
+            axes.plot(before.ratio, row + shift, MARKS[dsl], color=colour, markerfacecolor=CARD, markersize=4)
         axes.plot(point.ratio, row + shift, MARKS[dsl], color=colour, markersize=5)
 
 

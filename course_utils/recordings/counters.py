@@ -185,7 +185,7 @@ def _recording(
     powers: dict[int, dict],
 ) -> dict:
     """What is found until now, in the form of a recording."""
-    entries: dict[str, dict] = {}
+    entries: dict[tuple[str, str], dict] = {}  # a variant has one name in both DSLs
     for index, (name, step, dsl) in enumerate(places):
         if index in found.rows:
             launch = {
@@ -194,8 +194,8 @@ def _recording(
                 "counters": found.counters(index),
                 "power": powers.get(index),
             }
-            entry = entries.setdefault(name, {"name": name, "step": step, "dsl": dsl, "launches": []})
-            entry["launches"].append(launch)
+            fields = {"name": name, "step": step, "dsl": dsl, "launches": []}
+            entries.setdefault((name, dsl), fields)["launches"].append(launch)
     return {"metrics": found.metrics, "entries": list(entries.values())}
 
 
@@ -207,7 +207,8 @@ def _items(kernels: Sequence[Kernel]) -> tuple[list[ncu.Item], list[tuple[str, s
         items.append(ncu.Item("cuBLAS", having[0].artifacts[size], cublas=True))
         places.append(("cuBLAS", CUBLAS, CUBLAS))
         for kernel in having:
-            items.append(ncu.Item(kernel.name, kernel.artifacts[size]))
+            told = kernel.name if kernel.dsl in kernel.name else f"{kernel.name} ({kernel.dsl})"
+            items.append(ncu.Item(told, kernel.artifacts[size]))
             places.append((kernel.name, kernel.step, kernel.dsl))
     return items, places
 

@@ -110,8 +110,8 @@ def record(
 
 
 def _joined(recorded: dict, results: dict, target: Path) -> dict:
-    """``recorded`` with the entries of ``results``, in place of those of the same name. Raises MeasuredError
-    where another machine or other versions gave them, or where entries have no names.
+    """``recorded`` with the entries of ``results``, in place of those of the same name and DSL. Raises
+    MeasuredError where another machine or other versions gave them, or where entries have no names.
     """
     if not recorded["entries"]:
         return results
@@ -124,14 +124,14 @@ def _joined(recorded: dict, results: dict, target: Path) -> dict:
         raise MeasuredError(f"these results cannot be added to {target.name}: other {', '.join(differ)}")
     if not all("name" in entry and "timings" in entry for entry in results["entries"]):
         raise MeasuredError(f"only kernels that a bundle checked can be added, by name, to {target.name}")
-    new = {entry["name"] for entry in results["entries"]}
+    new = {(entry["name"], entry["dsl"]) for entry in results["entries"]}
     where = {
         **here,
         "versions": here["versions"] | there["versions"],
         "date": " and ".join(sorted({*here["date"].split(" and "), there["date"]})),
     }
     where.pop("bundle", None)  # these entries are of two
-    kept = [entry for entry in recorded["entries"] if entry["name"] not in new]
+    kept = [entry for entry in recorded["entries"] if (entry["name"], entry["dsl"]) not in new]
     dsls = list(steps.DSL_NAMES)
     entries = sorted(kept + results["entries"], key=lambda entry: dsls.index(entry["dsl"]))
     return {**recorded, "provenance": where, "entries": entries}

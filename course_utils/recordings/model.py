@@ -88,23 +88,28 @@ class Untimed(msgspec.Struct, frozen=True):
 
 class CountersProvenance(Provenance, frozen=True, kw_only=True):
     """Where counters come from. ``max_clock_mhz`` and ``power_limit_w`` are null where nvidia-smi was not
-    there.
+    there; ``note`` says what was done to them afterwards.
     """
 
     sms: Annotated[int, msgspec.Meta(gt=0, lt=10_000)]
     ncu: str
     max_clock_mhz: Rate | None = None
     power_limit_w: Rate | None = None
+    note: str = ""
 
 
 class Power(msgspec.Struct, frozen=True):
-    """A loop of launches of about a second: watts, seconds and joules a launch, MHz and degrees Celsius."""
+    """A loop of launches of about a second: watts, seconds and joules a launch, MHz and degrees Celsius.
+
+    ``machine`` 2 is another one than the counters', as the provenance's note says.
+    """
 
     seconds: Rate
     power_w: Rate | None
     joules: Rate | None
     clock_mhz: Rate | None
     temperature_c: Rate | None
+    machine: int = 1
 
 
 class Launch(msgspec.Struct, frozen=True):

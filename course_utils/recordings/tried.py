@@ -7,6 +7,7 @@ they are recorded, are in ``peers.json``.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
@@ -108,17 +109,31 @@ def changes() -> list[Changed]:
 
 
 def chosen(points: list[Point]) -> dict[tuple[str, Size], Point]:
-    """(DSL, size) to the point, burst, of the plan that ``choose`` takes there. Where that is not recorded,
-    the same with another panel, the newest that an earlier chooser took, or else step 10's tile.
+    """(DSL, size) to the point, burst, of the plan that ``choose`` takes there: of one run where that can be,
+    the newest of those that have most of these plans. Where it is not recorded, the same with another panel,
+    the newest that an earlier chooser took, or else step 10's tile.
     """
     plain = [point for point in points if point.mode == "burst" and is_plain(point)]
+    taken = [p for p in plain if p.plan == choose(*p.size) and not p.rest.narrow]
+    runs = Counter(p.run for p in taken)
+    widest = max(runs, key=lambda run: (runs[run], run), default=0)
     ranked = [
         [p for p in plain if (p.plan, p.rest) == (Plan(), Rest())],
         [p for p in plain if p.name.startswith("chosen")],
         [p for p in plain if p.plan[:4] == choose(*p.size)[:4] and not p.rest.narrow],
-        [p for p in plain if p.plan == choose(*p.size) and not p.rest.narrow],
+        taken,
+        [p for p in taken if p.run == widest],
     ]
     return {(point.dsl, point.size): point for some in ranked for point in some}
+
+
+def spread(points: list[Point]) -> float:
+    """By how much the shares of cuBLAS of one plan at one size, burst, differ from run to run at most."""
+    shares: dict[tuple, list[float]] = {}
+    for point in points:
+        if point.mode == "burst":
+            shares.setdefault(_key(point)[:-1], []).append(point.ratio)
+    return max((max(found) / min(found) - 1 for found in shares.values()), default=0.0)
 
 
 def is_plain(point: Point) -> bool:

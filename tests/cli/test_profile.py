@@ -51,14 +51,18 @@ def test_without_a_gpu_it_says_so_and_that_nothing_is_recorded(course):
 
 
 def test_without_a_gpu_the_recorded_ones_are_shown_with_where_they_come_from(course):
-    model.write(measured.FOLDER / "counters.json", recording(CUBLAS, entry("step10")))
+    recorded = recording(CUBLAS, entry("step10"))
+    recorded["provenance"] = {**WHERE, "note": "Power is of another day."}
+    model.write(measured.FOLDER / "counters.json", recorded)
     code, out, _ = course("step10")
     assert code == NOT_ALL_TRIED
     assert "M, N, K = 4096 x 4096 x 4096" in out and "cuBLAS, recorded" in out
     assert "89.7%" in out and "183.0" in out and "185.0" in out
     assert "The tensor cores bound it: they work in 90% of all cycles." in out
     assert "137.4 GFLOP / (0.897 x 1.56 GHz x 132 x 4,096) = 181.7 us; ncu measured 183.0" in out
-    assert "Recorded on NVIDIA H200, 2026-01-02, driver 580.00, ncu 2025.3.1.0." in out
+    assert (
+        "Recorded on NVIDIA H200, 2026-01-02, driver 580.00, ncu 2025.3.1.0. Power is of another day." in out
+    )
     assert "step09 cute are not recorded yet" in course("step09", "--dsl", "cute")[1]
 
 

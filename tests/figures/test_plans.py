@@ -1,6 +1,7 @@
 """Pictures and tables of step 11's recorded plans, and of how busy the tensor cores are at which clock."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -8,9 +9,10 @@ from course_utils.figures import candidates
 from course_utils.figures.bound import bound
 from course_utils.figures.plans import predicted, shapes
 from course_utils.plans import Plan
-from course_utils.recordings import measured, tried
+from course_utils.recordings import tried
 from course_utils.recordings.tried import Changed, Peers, Point, Recorded, Rest
 from tests.figures.test_counters import texts
+from tests.recordings.counted import grows
 from tests.recordings.test_counters import entry, recording
 
 HERE = {"gpu": "NVIDIA H200", "date": "2026-01-02", "driver": "580"}
@@ -48,6 +50,14 @@ def test_a_candidate_is_held_against_what_it_differs_from(monkeypatch):
     assert "only 30 of them run at once" in rows[1][-1]
     page = candidates.markup(head, [*rows, rows[1]])
     assert page.count("<tr>") == 1 + 3 + 2 and page.count("only 30 of them") == 1
+
+
+def test_a_candidate_of_another_run_than_what_it_differs_from_is_not_held_against_it(monkeypatch):
+    monkeypatch.setattr(candidates, "FEWEST", 1)
+    wide, later = point(Plan(num_ctas=132), ratio=1.1), replace(point(), run=2)
+    assert candidates.table(recorded(wide, later))[1] == []
+    _, (row,) = candidates.table(recorded(wide, replace(wide, run=2, ratio=1.2), later, point(ratio=1.0)))
+    assert row[2] == "+20.0%"
 
 
 @pytest.mark.parametrize(
@@ -139,8 +149,20 @@ def test_each_shape_has_a_row_ragged_ones_last():
     ]
     assert "peers: cublasLt, at its best" in said
     assert "0.40" in [text.get_text() for text in axes.texts]  # too far to the left for a mark
+    assert "of other runs than the rest: peers; a plan's share differs from run to run by up to 0.0%" in said
     # cuBLAS's line, three marks, a line from step 10's tile and its mark, a peer
     assert len(axes.lines) == 1 + 3 + 2 + 1
+
+
+def test_marks_of_other_runs_are_said():
+    fits = [point(Plan(128, 208, 1, 132), size=RAGGED, name="chosen: 128x208")]
+    fits.append(replace(fits[0], ratio=1.02, run=2))
+    before = [point(size=RAGGED, ratio=0.8), replace(point(size=RAGGED, ratio=0.9), run=2)]
+    one = shapes(recorded(*fits, *before), NOBODY)
+    assert not [text for text in texts(one) if "of other runs" in text]
+    assert 0.9 in [line.get_xdata()[0] for line in one.axes[0].lines]  # step 10's tile in the same run
+    said = " ".join(texts(shapes(recorded(*fits, *before[:1]), NOBODY)))
+    assert "rest: some with step 10's tile; a plan's share differs from run to run by up to 2.0%" in said
 
 
 # -- activity and clock
@@ -160,12 +182,8 @@ def test_without_counters_nothing_is_drawn():
 
 def test_step_10_gains_over_step_9_by_its_clock():
     """As the text says beside this picture."""
-    found = measured.load("counters")["entries"]
-    for size in ([4096] * 3, [8192] * 3):
-        read = {
-            e["name"]: one["counters"] for e in found for one in e["launches"] if list(one["size"]) == size
-        }
+    for size in ((4096,) * 3, (8192,) * 3):
         for dsl in ("tilelang", "cute"):
-            before, after = read[f"step09 {dsl}"], read[f"step10 {dsl}"]
-            assert after["clock_hz"] > 1.03 * before["clock_hz"]
-            assert after["tensor_active"] < 1.04 * before["tensor_active"]
+            before, after = f"step09 {dsl}", f"step10 {dsl}"
+            assert grows(before, after, size, "clock_hz") > 1.03
+            assert grows(before, after, size, "tensor_active") < 1.04

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from course_utils.cli import source
 from course_utils.compile.factory import DSLS, compile_factory
 from course_utils.compile.load import load_factory, plant, solution_path
 from course_utils.grading.gemm import check_gemm
@@ -200,7 +201,7 @@ def variants():
     finally:
         sys.path.remove(str(folder))
     assert all(f'"{name}"' in source for name in MEASURED)
-    return {kernel["name"]: kernel for kernel in module.kernels() if kernel["dsl"] == "tilelang"}
+    return {(kernel["name"], kernel["dsl"]): kernel["factory"] for kernel in module.kernels()}
 
 
 @pytest.mark.parametrize(
@@ -213,13 +214,25 @@ def variants():
     ],
 )
 def test_measured_variants_are_what_they_say_and_right(variants, name, stores, plain, waiting):
-    artifact = compile_factory(variants[name]["factory"], "tilelang", (256, 256, 320))
+    artifact = compile_factory(variants[name, "tilelang"], "tilelang", (256, 256, 320))
     receipt = receipts.read_ptx(artifact.ptx)
     assert (receipt.tensor_stores, receipt.global_stores, waits(artifact)) == (stores, plain, waiting)
     assert (
         stores_to_shared(artifact) == ((16, 0) if stores else (0, 0)) and artifact.resources.spill_stores == 0
     )
     assert found(artifact) == (set(), True)
+
+
+def test_in_cute_slices_change_the_machine_code_of_the_k_loop(variants):
+    """Descriptors of wgmma come from ordinary registers, by an R2UR each: nvidia-cutlass-dsl 4.8.1."""
+    moves = {}
+    for name in ("step08, unchanged", *MEASURED[2:]):
+        lines = source._sass(compile_factory(variants[name, "cute"], "cute", (4096, 4096, 4096)))
+        text = [line for line, _ in lines]
+        products = [at for at, line in enumerate(text) if "HGMMA" in line]
+        moves[name] = sum("R2UR" in line for line in text[products[0] : products[-1]])
+    unchanged, *slices = moves.values()
+    assert unchanged == 0 and min(slices) > 20
 
 
 def test_plain_copies_of_a_register_tile_need_plain_coordinates(variants):

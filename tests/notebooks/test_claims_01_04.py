@@ -3,20 +3,16 @@
 import pytest
 
 from course_utils.grading import steps
-from course_utils.recordings import measured
+from tests.recordings.counted import LAUNCHES, RECORDED
 
-COUNTERS = measured.load("counters")
-SMS = COUNTERS["provenance"]["sms"]
+SMS = RECORDED["provenance"]["sms"]
 FIT = ", as many CTAs an SM as fit"
 OPERAND = {size: size * size * 2 for size in (4096, 8192)}  # bytes of A, and of B
 both_dsls = pytest.mark.parametrize("dsl", steps.DSL_NAMES)
 
 
 def launch(name, size):
-    (entry,) = (e for e in COUNTERS["entries"] if e["name"] == name)
-    size = [size] * 3 if isinstance(size, int) else [*size]
-    (found,) = (one for one in entry["launches"] if one["size"] == size)
-    return found
+    return LAUNCHES[name, (size,) * 3 if isinstance(size, int) else size]
 
 
 def counted(name, size=4096):
@@ -53,8 +49,9 @@ def test_step_3_waits_and_its_threads_are_not_busy(size, dsl):
     assert sorted(stalls, key=stalls.get)[:-3:-1] == ["stalled_long_scoreboard", "stalled_barrier"]
 
 
-def test_two_ctas_an_sm_do_the_same_work_in_less_time():
-    one, two = counted("step03 tilelang"), counted(f"step03{FIT}")
+@both_dsls
+def test_two_ctas_an_sm_do_the_same_work_in_less_time(dsl):
+    one, two = counted(f"step03 {dsl}"), counted(f"step03{FIT} {dsl}")
     assert two["instructions"] == pytest.approx(one["instructions"], rel=0.01)
     assert two["l2_bytes"] == pytest.approx(one["l2_bytes"], rel=0.05)
     assert one["seconds"] > 1.5 * two["seconds"] and two["issue_active"] < 0.1
@@ -69,7 +66,8 @@ def test_two_ctas_an_sm_do_the_same_work_in_less_time():
         ("step03 cute", 4096, 132),
         ("step03 tilelang", 8192, 132),
         ("step03 cute", 8192, 132),
-        (f"step03{FIT}", 4096, 264),
+        (f"step03{FIT} tilelang", 4096, 264),
+        (f"step03{FIT} cute", 4096, 264),
     ],
 )
 def test_each_wave_reads_b_from_memory_once(name, size, ctas):
@@ -79,7 +77,7 @@ def test_each_wave_reads_b_from_memory_once(name, size, ctas):
 
 @both_dsls
 def test_alone_in_a_loop_step_3_keeps_its_clock_and_step_10_does_not(dsl):
-    highest, limit = (COUNTERS["provenance"][name] for name in ("max_clock_mhz", "power_limit_w"))
+    highest, limit = (RECORDED["provenance"][name] for name in ("max_clock_mhz", "power_limit_w"))
     power = launch(f"step03 {dsl}", 8192)["power"]
     assert power["clock_mhz"] == highest and power["power_w"] < limit
     for name in (f"step10 {dsl}", "cuBLAS"):
@@ -97,10 +95,12 @@ def test_step_4_halves_the_instructions_and_not_the_time(dsl):
     assert idle(before) - idle(after) == pytest.approx(saved, rel=0.1)
 
 
-def test_with_room_step_4_gains_more_and_has_three_ctas_an_sm():
+@both_dsls
+def test_with_room_step_4_gains_more_and_has_three_ctas_an_sm(dsl):
     gain = {
-        s: counted(f"{s} tilelang")["seconds"] / counted(f"{s}{FIT}")["seconds"] for s in ("step03", "step04")
+        s: counted(f"{s} {dsl}")["seconds"] / counted(f"{s}{FIT} {dsl}")["seconds"]
+        for s in ("step03", "step04")
     }
     assert gain["step04"] > 1.2 * gain["step03"]
-    found = counted(f"step04{FIT}")
+    found = counted(f"step04{FIT} {dsl}")
     assert 2 < found["warps_active"] <= 3 and found["tensor_active"] > 0.6

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from course_utils.artifact import FLOP_PER_CLOCK
+from course_utils.grading.steps import DSL_NAMES
 from course_utils.recordings import bundle, counters, measured, model, signing
 from course_utils.recordings.counters import Kernel
 from course_utils.recordings.model import MeasuredError
@@ -101,6 +102,12 @@ def test_else_it_waits_and_for_what():
 # -- measuring
 
 
+def resized(M, N, K):
+    """The artifact for another problem."""
+    shapes = zip(artifact().tensors, ((M, K), (N, K), (M, N)), strict=True)
+    return replace(artifact(), tensors=tuple(replace(tensor, shape=shape) for tensor, shape in shapes))
+
+
 @pytest.fixture
 def stub(tmp_path, monkeypatch):
     """Puts a stub for ncu into PATH, alone, and one for the program under it."""
@@ -130,6 +137,22 @@ def test_cublas_stands_beside_the_kernels_at_each_size(stub):
     assert json.loads(kept[0])["entries"][1]["launches"][0]["power"] is None
 
 
+def test_a_variant_has_its_launches_in_each_dsl(stub):
+    stub()
+    name, sizes = "step09, no multicast", [(128, 128, 128), (256, 128, 128)]
+    kernels = [Kernel(name, "step09", dsl, {size: resized(*size) for size in sizes}) for dsl in DSL_NAMES]
+    found = counters.measure(kernels, {key: value for key, value in WHERE.items() if key != "ncu"})
+    places = [(e["name"], e["dsl"], [tuple(one["size"]) for one in e["launches"]]) for e in found["entries"]]
+    assert places == [("cuBLAS", "cublas", sizes), (name, "tilelang", sizes), (name, "cute", sizes)]
+
+
+def test_of_a_variant_without_counters_the_language_is_said(stub):
+    stub(dies=[2])
+    kernels = [Kernel("step09, no multicast", "step09", dsl, {SIZE: resized(*SIZE)}) for dsl in DSL_NAMES]
+    found = counters.measure(kernels, {key: value for key, value in WHERE.items() if key != "ncu"})
+    assert found["lost"][0].startswith("step09, no multicast (cute) at 4096x4096x4096 has no counters")
+
+
 @pytest.fixture
 def archive(tmp_path, monkeypatch):
     """A bundle of one kernel, as its own program; there is a GPU, and solutions/measured is empty."""
@@ -139,10 +162,7 @@ def archive(tmp_path, monkeypatch):
     kernel = {"name": "step01 tilelang", "step": "step01", "dsl": "tilelang", "timed": True, "factory": None}
 
     def compiled(_factory, _dsl, size, _kind):
-        M, N, K = size
-        shapes = zip(artifact().tensors, ((M, K), (N, K), (M, N)), strict=True)
-        tensors = [replace(tensor, shape=shape) for tensor, shape in shapes]
-        return replace(artifact(), tensors=tuple(tensors))
+        return resized(*size)
 
     bundle.write(tmp_path / "out.pyz", [kernel], compiled, own_key=signing.key(tmp_path / "key"))
     monkeypatch.setattr(sys, "argv", [str(tmp_path / "out.pyz")])

@@ -83,6 +83,14 @@ def test_kernels_are_added_to_what_is_recorded(tmp_path):
     assert kept["provenance"]["versions"] == {"tilelang": "0.1.15", "nvrtc": "13.0.88"}
 
 
+def test_of_a_variant_only_the_language_that_is_added_is_replaced(tmp_path):
+    of = [{**ENTRY, "name": "step09, no multicast", "dsl": dsl} for dsl in ("tilelang", "cute")]
+    measured.record(write(tmp_path / "all.json", {**GOOD, "entries": of}), "variants", unsigned=True)
+    more = write(tmp_path / "more.json", {**GOOD, "entries": [{**of[1], "points": 5.0}]})
+    measured.record(more, "variants", unsigned=True, add=True)
+    assert measured.load("variants")["entries"] == [of[0], {**of[1], "points": 5.0}]
+
+
 def test_adding_to_nothing_records(tmp_path):
     measured.record(write(tmp_path / "results.json", GOOD), unsigned=True, add=True)
     assert measured.load() == GOOD

@@ -40,6 +40,16 @@ def test_every_file_says_where_it_comes_from(name):
     assert name == "variants" or "nvidia-cutlass-dsl" in provenance["versions"]
 
 
+def test_counters_of_a_language_are_those_of_its_kernels():
+    for entry in measured.load("counters")["entries"]:
+        sizes = [tuple(launch["size"]) for launch in entry["launches"]]
+        assert len(sizes) == len(set(sizes)), entry["name"]
+        for launch in entry["launches"]:
+            words = ("nvjet", "main_kernel", "cutlass")  # in the names of cuBLAS's kernels, and of each DSL's
+            found = [word in launch["kernel"] for word in words]
+            assert found == [entry["dsl"] == dsl for dsl in ("cublas", "tilelang", "cute")], entry["name"]
+
+
 def test_every_solution_was_right_and_got_all_its_points():
     assert [(e["dsl"], e["step"]) for e in LADDER["entries"]] == [
         (dsl, step) for dsl in DSLS for step in RUNGS

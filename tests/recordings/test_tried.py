@@ -107,6 +107,22 @@ def test_what_two_runs_have_is_kept_of_both(recorded):
     assert [(p.run, p.ratio) for p in recorded(entry(NEW), again).points] == [(1, 0.9), (2, 1.1)]
 
 
+def test_chosen_plans_are_of_the_run_that_has_most_of_them(recorded):
+    square, small = (4096, 4096, 4096), (2048, 2048, 2048)
+    plan = choose(*square)._asdict()
+    assert choose(*square) == choose(*small)
+
+    def of(run, size, ratio):
+        return entry(plan, size=size, run=run, timing={**TIMING, "ratio": ratio})
+
+    older = [of(3, square, 1.0), of(3, small, 1.1)]
+    lone = recorded(*older, of(4, square, 0.9)).points
+    assert {size: p.run for (_, size), p in tried.chosen(lone).items()} == {square: 3, small: 3}
+    both = recorded(*older, of(4, square, 0.9), of(4, small, 1.1), of(5, small, 1.2)).points
+    assert {size: p.run for (_, size), p in tried.chosen(both).items()} == {square: 4, small: 4}
+    assert tried.spread(both) == pytest.approx(1 / 0.9 - 1) and tried.spread(lone[:1]) == 0
+
+
 @pytest.mark.parametrize(
     "text, says",
     [
