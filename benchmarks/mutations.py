@@ -405,8 +405,8 @@ MUTATIONS = (
         "grading",
         now=(
             "_results",
-            "0.5 * right / len(answered) if ended else 0.0",
-            "right / len(answered) if ended else 0.0",
+            "0.5 * whole / len(answered) if ended else 0.0",
+            "whole / len(answered) if ended else 0.0",
         ),
     ),
     _m(
