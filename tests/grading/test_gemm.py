@@ -19,7 +19,7 @@ from course_utils.compile.child import Compiled
 from course_utils.compile.factory import NotYet
 from course_utils.grading import gemm, hints, steps
 from course_utils.grading.gemm import check_gemm
-from course_utils.grading.verdict import interrupted
+from course_utils.grading.verdict import Part, Verdict, interrupted
 from course_utils.run import backends, client
 from course_utils.run.backends import Compiler, Emulator, Launch
 from course_utils.run.client import WorkerDied, WorkerTimeout
@@ -927,3 +927,12 @@ def test_a_machine_with_sizes_of_its_own_asks_for_the_instructions_whatever_it_c
     part = next(part for part in verdict.checks if part.name == "instructions")
     assert part.passed is False and part.points < part.max_points
     assert part.card is not None and "(at M, N, K" not in part.card.told
+
+
+def test_a_failed_part_of_a_whole_case_costs_all_points():
+    parts = [Part("compiles", True, 1, 1, ""), Part("results", False, 0, 4, "")]
+    in_parts, whole = (
+        Verdict.of("case13a", "tilelang", "emulator", parts, whole=whole) for whole in (False, True)
+    )
+    assert [part.points for part in in_parts.checks] == [1, 0]
+    assert [(part.passed, part.points) for part in whole.checks] == [(True, 0), (False, 0)]

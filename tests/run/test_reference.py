@@ -450,6 +450,23 @@ def test_a_box_of_y_that_was_never_written_is_named():
     assert "all of Y[5:9]" in compare_copy(flat, X.reshape(-1)).diagnosis
 
 
+def test_the_first_wrong_element_of_a_copy_is_told_as_an_index():
+    X = numbered(8 * 32 * 64, torch.Generator().manual_seed(0), "cpu").view(8, 32, 64)
+    Y = X.clone()
+    for place in ((1, 2, 3), (5, 6, 7)):
+        Y[place] = X[0, 0, 0]
+    said = compare_copy(Y, X).diagnosis
+    assert said.startswith("2 of 16,384 elements of Y differ from X, the first at [1, 2, 3]")
+
+
+def test_errors_that_no_element_shows_are_too_large_together():
+    """Each is within its bound, and all of them go the same way."""
+    A, B = operands(128, 128, 64)
+    D = (reference(A, B) * (1 + 0.45 * RELATIVE)).half()
+    found = compare(D, A, B)
+    assert not found.ok and found.wrong == 0 and found.relative_norm > NORM
+
+
 @pytest.mark.parametrize("K", [72, 200])
 def test_a_last_k_tile_that_is_short_and_left_out_is_told_by_the_values(K):
     A, B = operands(128, 128, K)
