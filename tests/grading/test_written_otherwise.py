@@ -5,7 +5,7 @@ roles, barriers, orders and helpers, and no card.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -405,12 +405,6 @@ NARROW = (  # rows of 64 bytes in shared memory, and copies of four threads a ro
 )
 
 # fmt: off
-EVERY_RUN = {
-    *("a tile of 64 x 128 x 32", "D in chunks", "raw mbarriers", "a macro for the load", "A from registers"),
-    *("A from registers in CuTe", "a cluster along N", "three consumers"),
-    "CUTLASS's scheduler and store pipeline",
-    *("T.Pipelined", "consumers that take turns"),
-}
 KERNELS = {
     "a tile of 128 x 256": Kernel("step03", "tilelang", (tile(128, 256, 64),)),
     "a tile of 64 x 128 x 32": Kernel("step03", "tilelang", (tile(64, 128, 32),)),
@@ -462,12 +456,7 @@ def require_all(verdict: Verdict) -> None:
     assert not lost, str(verdict)
 
 
-def some(kernels: Iterable[str]) -> list:
-    """All of them, of which `make test` runs those of EVERY_RUN."""
-    return [pytest.param(name, marks=[] if name in EVERY_RUN else [pytest.mark.thorough]) for name in kernels]
-
-
-@pytest.mark.parametrize("name", some(KERNELS))
+@pytest.mark.parametrize("name", KERNELS)
 def test_a_right_kernel_keeps_its_marks(name: str) -> None:
     kernel = KERNELS[name]
     step = replace(steps.find(kernel.step), emulated=((kernel.size, None),))
@@ -476,7 +465,7 @@ def test_a_right_kernel_keeps_its_marks(name: str) -> None:
     require_all(judge(step, kernel.dsl, machine, list(machine.run([Launch(kernel.size, artifact)]))))
 
 
-@pytest.mark.parametrize("name", some(WHOLE))
+@pytest.mark.parametrize("name", WHOLE)
 def test_it_keeps_them_in_the_whole_check(name: str) -> None:
     kernel = WHOLE[name]
     require_all(check_gemm(kernel.step, kernel.gemm(), kernel.dsl, "emulator"))

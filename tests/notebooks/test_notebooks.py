@@ -285,7 +285,7 @@ def run_by(student, cells, thorough):
 
     A blank run leaves out those that show the same there, whatever the exercises hold: to run them again
     would find nothing. `make test` leaves out what takes seconds (LONG), and TileLang's checks of the kernels
-    that take longest: both DSLs' kernels are emulated by themselves too.
+    that take longest: its steps are emulated by themselves too, its tasks for `make thorough` alone.
     """
     places = depending(cells) if student == "blank" else range(len(cells))
     if thorough:

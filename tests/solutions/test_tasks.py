@@ -44,7 +44,7 @@ def judged(task, dsl, *launches):
     return judge(steps.find(task), dsl, machine, machine.run(launches))
 
 
-@pytest.mark.thorough  # the solved notebooks ask for all its points
+@pytest.mark.thorough  # the solved notebooks ask for all points, TileLang's for `make thorough` too
 @tasks
 def test_a_solution_is_right_and_shows_what_its_task_is_about(task, dsl):
     verdict = judged(task, dsl, launch(task, solution(task, dsl), dsl))

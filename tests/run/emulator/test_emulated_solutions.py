@@ -43,8 +43,8 @@ def run(path, dsl, size, seed, ctas=None):
 
 @pytest.mark.parametrize("step, dsl", [(step, dsl) for step in STEPS for dsl in ("tilelang", "cute")])
 def test_solutions_are_right_and_without_a_finding_on_any_schedule(step, dsl, pytestconfig):
-    """The checks of the solved notebooks hold each of them under seeds 0 and 1, at three sizes: here those
-    are run for `make thorough`, and one other for `make test`.
+    """The solved notebooks' checks, of which `make test` leaves TileLang's from step 6 on to `make thorough`,
+    hold them under seeds 0 and 1 at three sizes: here is one other seed, and all for `make thorough`.
     """
     seeds = SEEDS if pytestconfig.getoption("--thorough") else SEEDS[-1:]
     for seed in seeds:
