@@ -48,9 +48,9 @@ def pytest_xdist_auto_num_workers():
 
 class Together(LoadScopeScheduling):
     """One test after the other to whichever process is free, but for those that belong together: whatever
-    needs a GPU, or the browser, the README's commands, what asks for the run of one notebook, and what asks
-    for the same kernel, which one process then compiles once. (pytest-xdist 3.8.0 has a mark for groups,
-    which pytest 9.2 does not let it set.)
+    needs a GPU, or the browser, the README's commands, what reads all of the course's texts, what asks for
+    the run of one notebook, and what asks for the same kernel, which one process then compiles once.
+    (pytest-xdist 3.8.0 has a mark for groups, which pytest 9.2 does not let it set.)
     """
 
     def _split_scope(self, nodeid):
@@ -58,7 +58,7 @@ class Together(LoadScopeScheduling):
         if (
             name.startswith("test_commands_run[")
             or "run/gpu/" in file
-            or file.endswith(("test_browser.py", "test_case_15.py"))
+            or file.endswith(("test_browser.py", "test_case_15.py", "test_symptom_map.py"))
         ):
             return file
         if file.endswith("test_solutions.py"):
@@ -87,6 +87,7 @@ def pytest_configure(config):
     (config.course_folder / "tmp").mkdir()
     # never empty: CuTe DSL removes its folder in there, and every empty folder above it
     (config.course_folder / "tmp" / "keep").touch()
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each process would compile this course's Python anew
     os.environ["PYTEST_DEBUG_TEMPROOT"] = tempfile.gettempdir()  # tmp_path stays where people look for it
     os.environ["XDG_CACHE_HOME"] = cache
     # the other core runs other tests
@@ -143,12 +144,13 @@ def _leave_to_thorough(items):
     """Mark what EVERY_RUN does not name. Raises UsageError for a name that no test has."""
     named = {}
     for item in items:
-        where = f"{item.path.relative_to(Path(__file__).parent).as_posix()}::{item.originalname}"
-        if where in EVERY_RUN:
-            name = item.callspec.id if hasattr(item, "callspec") else ""
-            named.setdefault(where, set()).add(name)
-            if name not in EVERY_RUN[where]:
-                item.add_marker(pytest.mark.thorough)
+        file = item.path.relative_to(Path(__file__).parent).as_posix()
+        parameters = item.callspec.id if hasattr(item, "callspec") else ""
+        for where, name in ((file, item.originalname), (f"{file}::{item.originalname}", parameters)):
+            if where in EVERY_RUN:
+                named.setdefault(where, set()).add(name)
+                if name not in EVERY_RUN[where]:
+                    item.add_marker(pytest.mark.thorough)
     for where, names in named.items():
         if gone := EVERY_RUN[where] - names:
             raise pytest.UsageError(f"tests/every_run.py names no test of {where}: {sorted(gone)}")

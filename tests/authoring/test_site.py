@@ -191,6 +191,7 @@ def test_it_opens_from_a_file_and_is_searched_without_a_server(site, page):
     assert [url for url in page.asked if not url.startswith(("file:", "data:"))] == []
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_term_tells_its_definition_by_keyboard_and_the_symptom_map_is_searched(site, page):
     page.goto((site / "notebooks" / "05_pipeline.html").as_uri())
@@ -214,6 +215,7 @@ def test_a_term_tells_its_definition_by_keyboard_and_the_symptom_map_is_searched
     assert page.said == []
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_are_read_by_everybody(site, page, scheme):

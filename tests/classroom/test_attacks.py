@@ -278,6 +278,7 @@ def test_a_map_past_the_end_of_its_tensor_is_refused():
     assert isinstance(told, str) and "reaches past" in told
 
 
+@pytest.mark.thorough
 def test_who_wrote_a_barrier_is_read_from_what_was_handed_in():
     text = solution_path("step02", "tilelang").read_text()
     bare = text.replace("T.sync_threads()", "pass  # sync_threads, fence, barrier, Pipelined(")

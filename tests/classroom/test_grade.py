@@ -223,6 +223,7 @@ def test_shards_make_one_class(tmp_path, grade):
     assert points(tmp_path / "out") == {"ada": "0", "bob": "0", "cyd": "0"}
 
 
+@pytest.mark.thorough
 @needs_sandbox
 def test_a_fault_of_the_machine_is_no_zero(tmp_path, grade):
     hand_in(tmp_path / "class", ada="raise ValueError(1)")

@@ -154,6 +154,7 @@ def test_a_wgmma_that_D_shows_nothing_of_gets_nothing():
     assert verdict.points == 0 and "did not come out of `wgmma`" in verdict.diagnosis
 
 
+@pytest.mark.thorough
 @needs_sandbox
 def test_a_kernel_for_the_tables_sizes_is_another_at_the_drawn_ones():
     row = steps.STEPS["step05"]

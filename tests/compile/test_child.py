@@ -356,6 +356,7 @@ def test_a_killed_check_takes_its_child_along(tmp_path):
     assert time.monotonic() < limit
 
 
+@pytest.mark.thorough  # changes with the compiler
 @pytest.mark.parametrize("dsl", DSLS)
 def test_importing_a_dsl_starts_no_threads(dsl):
     """A fork would not have them."""

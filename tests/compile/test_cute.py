@@ -805,6 +805,7 @@ print(re.findall(r"[.]target ([a-z0-9_]+)", a.ptx), "wgmma" in a.ptx)"""
     assert python(script) == "['sm_90a'] True\n"
 
 
+@pytest.mark.thorough  # changes with the compiler
 def test_no_solution_uses_a_deprecated_name(tmp_path):
     """Four that call all that the others call and, lest the count be 0 by chance, a kernel that uses two."""
     script = """

@@ -340,19 +340,7 @@ def lacks(step, artifact, schedule=0, ctas=None):
 
 # "every slice's store ..." lacks the same in the same DSL; the others are twins of a TileLang kernel, and a
 # run's facts know no DSL
-THOROUGH = {
-    "the same wait right after the store",
-    "tiles row by row, CuTe DSL",
-    "half of the CTAs take no tile, CuTe DSL",
-    "every slice's store waited for, CuTe DSL",
-    "registers given back by one warp, CuTe DSL",
-    "no group in flight for all its wait_group 1, CuTe DSL",
-}
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.thorough] * (name in THOROUGH)) for name in LACKING]
-)
+@pytest.mark.parametrize("name", LACKING)
 def test_a_kernel_lacks_one_property_and_that_alone(name):
     step, dsl, size, edits, missing = LACKING[name]
     step, _, source = step.partition(" from ")
@@ -507,6 +495,7 @@ def test_a_kernel_may_not_be_another_one_at_another_size():
     assert f"(at M, N, K = {' x '.join(map(str, launches[1].size))})" in part.card.told
 
 
+@pytest.mark.thorough
 def test_a_scheduler_that_forgets_tiles_where_there_are_more_than_clusters():
     """Two of 66 workers do not exist: below 65 cluster tiles nobody misses them."""
     size, ctas = STEPS["step10"].emulated[-1]

@@ -465,12 +465,14 @@ def test_a_right_kernel_keeps_its_marks(name: str) -> None:
     require_all(judge(step, kernel.dsl, machine, list(machine.run([Launch(kernel.size, artifact)]))))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", WHOLE)
 def test_it_keeps_them_in_the_whole_check(name: str) -> None:
     kernel = WHOLE[name]
     require_all(check_gemm(kernel.step, kernel.gemm(), kernel.dsl, "emulator"))
 
 
+@pytest.mark.thorough
 def test_the_fence_and_barrier_of_step_4_are_not_left_to_pipelined() -> None:
     """Step 5 may leave its ring to T.Pipelined; the lesson before it may not go with it."""
     kernel = WHOLE["T.Pipelined"]

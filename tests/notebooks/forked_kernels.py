@@ -20,12 +20,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
 NAME = "python3"  # what the notebooks ask for: nbgrader finds it where JUPYTER_PATH comes first
 SOCKET = "socket"
+ONE_SIZE = "COURSE_TESTS_ONE_SIZE"  # in a kernel's environment: its checks emulate a kernel at one size
 IMPORTED = (  # by one notebook or another, sooner or later
     "torch",
     "tilelang.language",
@@ -76,6 +78,8 @@ def serve(address: str, owner: str) -> None:
                 if "module" in request:
                     protocol.main(importlib.import_module(request["module"]).serve)
                 client.COMMAND = (sys.executable, "-I", __file__, "worker", address)
+                if ONE_SIZE in os.environ:
+                    emulate_one_size()
                 IPKernelApp.launch_instance(argv=request["argv"])
                 atexit._run_exitfuncs()
                 os._exit(0)  # what was imported need not be taken down piece by piece
@@ -100,6 +104,15 @@ def become(request: dict, connection: socket.socket) -> None:
         os.killpg(os.getpid(), signal.SIGKILL)
 
     threading.Thread(target=wait, daemon=True).start()
+
+
+def emulate_one_size() -> None:
+    """Leave to each check the size alone that its receipt is read at."""
+    from course_utils.grading import steps
+
+    for table in (steps.STEPS, steps.GEMM_CASES, steps.TASKS):
+        for name, step in table.items():
+            table[name] = replace(step, emulated=step.emulated[:1])
 
 
 def end(connection: socket.socket, work: Callable[[], object]) -> NoReturn:

@@ -285,6 +285,7 @@ def slow(M, N, K):
     return endless(M, N, K)"""
 
 
+@pytest.mark.thorough
 def test_interrupted_check_leaves_a_usable_notebook(lab, page):
     """Kernel > Interrupt Kernel while a check compiles one size and emulates another: it says so, and the
     next check works.
@@ -318,6 +319,7 @@ def test_interrupted_check_leaves_a_usable_notebook(lab, page):
     assert score(cells.nth(4)) == "9.0"
 
 
+@pytest.mark.thorough
 def test_a_drill_is_answered_by_mouse_and_by_keyboard(lab, page, pictures):
     """A number and a letter typed, an option chosen, an order clicked: each shows its picture. A guess at a
     planted fault is clicked too, and brings the run to step through.
@@ -386,6 +388,7 @@ def test_a_drill_is_answered_by_mouse_and_by_keyboard(lab, page, pictures):
     keep(guess, pictures / "guess.png")
 
 
+@pytest.mark.thorough
 def test_a_quiz_goes_on_after_a_restart_and_a_bug_is_found(lab, page, pictures):
     """One question, a new kernel, the rest; then a planted fault, by its line and its outcome."""
     folder, address = lab

@@ -5,6 +5,7 @@ own: each occurs in a text of the course, or in what a test asks a verdict to sa
 import ast
 import json
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,9 @@ def alike(text):
     return re.sub(r"\s+", " ", re.sub(r"#(, #)+", "#", text))
 
 
-TEXTS = [alike(text) for text in (*templates(), *THEIRS)]
+@cache
+def texts():
+    return [alike(text) for text in (*templates(), *THEIRS)]
 
 
 def rows():
@@ -70,5 +73,5 @@ PHRASES = sorted(set(ITALICS) - set(PLAIN))
 @pytest.mark.parametrize("words", PHRASES)
 def test_words_in_italics_are_the_checks_own(words):
     pieces = [piece.strip(" ,") for piece in re.split(r"\.\.\.|: ", alike(words))]
-    missing = [piece for piece in pieces if piece and not any(piece in text for text in TEXTS)]
+    missing = [piece for piece in pieces if piece and not any(piece in text for text in texts())]
     assert not missing

@@ -141,6 +141,25 @@ def test_bytes_that_nobody_expects():
     assert any("a load: " in line for line in found.more)
 
 
+def test_a_phase_that_ends_ahead_of_its_loads():
+    """Bytes that a thread tells of and never brings stand for those of the load."""
+    told = f"mbarrier.complete_tx.relaxed.cluster.shared::cluster.b64 [%r3], {BYTES};\n"
+    right = loaded(WAIT_0)
+    early = right.ptx.replace("LOADED:\n", told + "LOADED:\n")
+    found = kinds(replace(right, ptx=early))["expect-tx"]
+    assert "ends while 8,192 bytes of its loads are still on their way" in found.detail
+
+
+def test_all_threads_arrive_and_each_waits_for_the_phase_that_its_arrival_names():
+    """The state that an arrival returns; the lanes of a warp are as many arrivals."""
+    arrive = "mbarrier.arrive.shared::cta.b64 %rd20, [%r3];\n"
+    by_state = "MET: mbarrier.try_wait.shared::cta.b64 %p9, [%r3], %rd20;\n@!%p9 bra MET;\n"
+    other = "xor.b32 %r6, %r0, 32;\n" + READ.replace("%r0, 2", "%r6, 2")
+    assert kinds(kernel(init(128) + BARRIER + WRITE + arrive + by_state + other), range(6)) == {}
+    for seed in range(6):
+        assert run(kernel(init(128) + BARRIER + WRITE + arrive + other), seed).errors
+
+
 def test_too_many_arrivals():
     body = (
         init(1)
@@ -164,6 +183,8 @@ def test_initialisation_must_be_visible():
     arrival = "setp.ne.s32 %p1, %r0, 32;\n@!%p1 mbarrier.arrive.shared::cta.b64 _, [%r3];\n"
     unsynchronised = tma(init(1, sync=False) + BARRIER + arrival)
     assert set(kinds(unsynchronised, range(6))) & {"barrier-init-race", "barrier-uninitialised"}
+    told = [finding.detail for seed in range(6) for finding in run(unsynchronised, seed).findings]
+    assert any("nothing orders its initialisation before" in detail for detail in told)  # it ran before
 
 
 def test_a_second_load_over_the_first_needs_an_empty_barrier():
@@ -399,6 +420,8 @@ def test_named_barriers_that_disagree():
     )
     assert "named-barrier" in kinds(kernel(body, threads=160), range(6))
     assert set(kinds(kernel(init() + "bar.sync 1, 100;\n"))) == {"named-barrier"}
+    few = "setp.lt.u32 %p2, %r0, 27;\n@%p2 bra MET;\nbar.sync 1, 64;\nMET:\n"
+    assert "69 threads came to" in kinds(kernel(init() + few, threads=96))["named-barrier"].detail
 
 
 def test_registers():
@@ -580,6 +603,10 @@ def test_wgmma_needs_its_fences_and_its_operands_whole():
     assert set(kinds(multiplied(COMMIT + WG_WAIT, fill=FILL + BAR))) == {"proxy-fence"}
     assert "overwrite-while-read" in kinds(multiplied(COMMIT + WRITE + WG_WAIT))
     assert kinds(multiplied(COMMIT + WG_WAIT + BAR + WRITE)) == {}
+    again = COMMIT + MULTIPLY + COMMIT  # reads the same bytes, in the group after
+    assert kinds(multiplied(again + WG_WAIT + BAR + WRITE)) == {}
+    one_left = WG_WAIT.replace(" 0;", " 1;") + BAR + WRITE + WG_WAIT
+    assert set(kinds(multiplied(again + one_left))) == {"overwrite-while-read"}
 
 
 def test_wgmma_is_one_operation_of_four_warps():

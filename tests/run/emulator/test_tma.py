@@ -144,6 +144,16 @@ def test_nan_fill_and_element_strides():
     np.testing.assert_array_equal(out.view(np.float16).reshape(2, 16), tensor[::2])
 
 
+@pytest.mark.parametrize("start, rows", [(0, [0, 2, 4]), (1, [1, 3]), (2, [2, 4])])
+def test_a_box_in_steps_reaches_the_last_row_inside(start, rows):
+    """Every other of five rows, in a box of three."""
+    tensor = np.arange(1, 41, dtype=np.float16).reshape(5, 8)
+    tensor_map = TensorMap(6, (8, 5), (16,), (8, 6), (1, 2), 0, 0)
+    out = box_in_shared(tensor, tensor_map, (0, start)).view(np.float16).reshape(3, 8)
+    np.testing.assert_array_equal(out[: len(rows)], tensor[rows])
+    assert not out[len(rows) :].any()
+
+
 @pytest.mark.parametrize("swizzle", range(4))
 def test_a_store_is_the_inverse_of_a_load(swizzle):
     """Load a tile and store it elsewhere, half outside: what is inside arrives, and nothing else is
@@ -181,9 +191,11 @@ DONE:
     assert (D[:32] == 7).all()
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_multicast_brings_the_tile_and_its_bytes_to_every_cta_of_the_mask(seed):
-    A = np.arange(512, dtype=np.float16).reshape(8, 64)
+def multicast(mask):
+    """The CTA of rank 0 multicasts 8 rows of A to the CTAs of ``mask``, of two; each copies what it has in
+    shared memory to its part of OUT. OUT comes as zeros, and what no load brings is 0.
+    """
+    A = np.arange(1, 513, dtype=np.float16).reshape(8, 64)
     body = (
         init(1)
         + "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n"
@@ -191,14 +203,18 @@ def test_multicast_brings_the_tile_and_its_bytes_to_every_cta_of_the_mask(seed):
 add.s32 %r3, %r1, 8192;
 mov.u32 %r20, %cluster_ctarank;
 setp.ne.s32 %p1, %r0, 0;
+shl.b32 %r22, 1, %r20;
+and.b32 %r22, %r22, MASK;
+setp.eq.s32 %p3, %r22, 0;
 @%p1 bra LOADED;
-mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], 1024;
+@!%p3 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], 1024;
 setp.ne.s32 %p2, %r20, 0;
 @%p2 bra LOADED;
 mov.b64 %rd50, k_param_0;
-mov.u16 %rs1, 3;
+mov.u16 %rs1, MASK;
 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%r1], [%rd50, {0, 0}], [%r3], %rs1;
 LOADED:
+@%p3 bra OVER;
 """
         + wait("[%r3]", 0, "FULL")
         + """
@@ -207,20 +223,35 @@ mul.wide.u32 %rd62, %r20, 1024;
 add.s64 %rd61, %rd61, %rd62;
 """
         + dump(1024)
-        + "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n"
+        + "OVER:\nbarrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n"
     )
     artifact = kernel(
-        body,
+        body.replace("MASK", str(mask)),
         tensors=[("A", A.shape, "float16"), ("OUT", (2, 8, 64), "float16")],
         pointers=["OUT"],
         maps=[("A", tile_map(A.shape, A.shape, 0))],
         cluster=(2, 1, 1),
         grid=(2, 1, 1),
     )
+    return artifact, A
+
+
+@pytest.mark.parametrize("mask", [1, 2, 3])
+@pytest.mark.parametrize("seed", range(3))
+def test_multicast_brings_the_tile_and_its_bytes_to_every_cta_of_the_mask_and_to_no_other(seed, mask):
+    artifact, A = multicast(mask)
     out = np.zeros((2, 8, 64), np.float16)
     result = emulate(artifact, {"A": A, "OUT": out}, seed)
     assert result.ok, result.findings
-    assert (out == A).all()
+    for rank in range(2):
+        np.testing.assert_array_equal(out[rank], A if mask >> rank & 1 else np.zeros_like(A))
+
+
+def test_multicast_to_a_cta_that_is_not_there():
+    artifact, A = multicast(7)
+    result = emulate(artifact, {"A": A, "OUT": np.zeros((2, 8, 64), np.float16)})
+    assert [finding.kind for finding in result.errors] == ["cluster-rank"]
+    assert "multicasts to CTAs 0b111 of a cluster of 2" in result.errors[0].detail
 
 
 def test_bulk_copies_without_a_map():
