@@ -157,9 +157,13 @@ def _leave_to_thorough(items):
 
 
 def _turn(item):
-    """What others wait for comes first, then what is long, so that no process is idle at the end."""
+    """What others wait for comes first, then what is long, so that no process is idle at the end; the
+    notebooks after the other long ones, for they are what waits.
+    """
     slow = item.get_closest_marker("slow")
-    return 2 if slow is None else 0 if slow.kwargs.get("first") else 1
+    if slow is None:
+        return 3
+    return 0 if slow.kwargs.get("first") else 2 if "executed" in item.fixturenames else 1
 
 
 def pytest_collection_finish():

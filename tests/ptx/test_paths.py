@@ -194,7 +194,7 @@ def test_asked_for_and_gone_altogether_is_a_finding():
 )
 def test_paths_of_the_solutions(step, loads, store, dsl):
     path = solution_path(step, dsl)
-    found = copies.copies(compile_factory(load_factory(path), dsl, (512, 256, 128)), path.read_text())
+    found = copies.copies(compile_factory(load_factory(path), dsl, (256, 512, 320)), path.read_text())
     assert [(c.tensor, c.direction) for c in found] == [("A", LOAD), ("B", LOAD), ("D", STORE)]
     assert loads in found[1].paths and store in found[2].paths and [c.finding for c in found] == ["", "", ""]
     assert [c.rank for c in found] == ([2, 2, 2] if step != "step03" else [0, 0, 0])
@@ -315,5 +315,5 @@ def test_ptx_that_is_not_the_launch():
 
 @pytest.mark.parametrize("dsl", DSLS)
 def test_both_dsls_pass_their_maps_by_value(dsl):
-    artifact = compile_factory(load_factory(solution_path("step04", dsl)), dsl, (512, 256, 128))
+    artifact = compile_factory(load_factory(solution_path("step04", dsl)), dsl, (256, 512, 320))
     assert [p.kind for p in artifact.parameters].count("tensor_map") == 3 and passed_by_value(artifact) == []

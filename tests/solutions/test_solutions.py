@@ -38,7 +38,7 @@ REGISTERS = 64 * 1024  # of one SM
 def solution(step, dsl):
     """A step's solution at the size that its receipt is taken from."""
     factory = loading.load_factory(loading.solution_path(step, dsl))
-    return compile_factory(factory, dsl, STEPS[step].check_sizes[0])
+    return compile_factory(factory, dsl, STEPS[step].emulated[0][0])
 
 
 def receipt(step, dsl):
@@ -89,7 +89,7 @@ def test_every_instruction_of_a_solution_has_the_line_that_called_for_it(step, d
     assert r"wgmma\.mma_async" in found and (step < "step04" or r"mbarrier\.try_wait" in found)
     if dsl == "tilelang":
         assert (
-            artifact.source.endswith(plain_source(path, STEPS[step].check_sizes[0]))
+            artifact.source.endswith(plain_source(path, STEPS[step].emulated[0][0]))
             and "#line" not in artifact.source
         )
         assert len(artifact.origins) == len(artifact.source.split("\n"))
@@ -170,7 +170,7 @@ def test_register_reallocation_fits_a_cta(step, dsl):
 @both_dsls
 @pytest.mark.parametrize("step", STEPS)
 def test_solution_scores_all_that_a_compile_can_tell(step, dsl):
-    launches = [Launch(STEPS[step].check_sizes[0], solution(step, dsl))]
+    launches = [Launch(STEPS[step].emulated[0][0], solution(step, dsl))]
     verdict = judge(STEPS[step], dsl, Compiler("no run"), Compiler("no run").run(launches))
     expected = {name: "passed" if name in NEEDS_NO_GPU else "not run" for name in PARTS}
     assert {part.name: part.state for part in verdict.checks} == expected
