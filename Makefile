@@ -27,6 +27,9 @@ climb: venv
 lab: venv
 	@$(BIN)/course lab
 
+# Compiled kernels stay for the next run; what changes a kernel, or the course's compilers, compiles it anew.
+test thorough: export COURSE_TEST_CACHE ?= $(CURDIR)/build/test-cache
+
 test: $(ALL)
 	@$(BIN)/python -m pytest -q
 

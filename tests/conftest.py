@@ -49,7 +49,7 @@ def pytest_xdist_auto_num_workers():
 class Together(LoadScopeScheduling):
     """One test after the other to whichever process is free, but for those that belong together: whatever
     needs a GPU, or the browser, the README's commands, what reads all of the course's texts, what asks for
-    the run of one notebook, and what asks for the same kernel, which one process then compiles once.
+    the run of one notebook, and what asks for the same kernel or picture, which one process then makes once.
     (pytest-xdist 3.8.0 has a mark for groups, which pytest 9.2 does not let it set.)
     """
 
@@ -58,11 +58,13 @@ class Together(LoadScopeScheduling):
         if (
             name.startswith("test_commands_run[")
             or "run/gpu/" in file
-            or file.endswith(("test_browser.py", "test_case_15.py", "test_symptom_map.py"))
+            or file.endswith(
+                ("test_browser.py", "test_case_15.py", "test_symptom_map.py", "drills/test_layouts.py")
+            )
         ):
             return file
-        if file.endswith("test_solutions.py"):
-            return f"{file}[{name.partition('[')[2]}"  # by step and DSL
+        if file.endswith(("test_solutions.py", "test_drawings.py")):
+            return f"{file}[{name.partition('[')[2]}"  # by step and DSL; by picture
         notebook = (
             re.search(r"\[(\d\d[a-z]?_\w+?)(?:-\w+)?\]$", name)
             if file.endswith("test_notebooks.py")
@@ -77,8 +79,8 @@ def pytest_xdist_make_scheduler(config, log):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config):
-    """Temporary files and the course's cache in a folder of this run, so that every run starts cold and what
-    it leaves is seen. ``COURSE_TEST_CACHE`` names a cache that outlives the run.
+    """Temporary files and the course's cache in a folder of this run, so that it starts cold and what it
+    leaves is seen. ``COURSE_TEST_CACHE`` names a cache that outlives the run: `make test` has one in build/.
     """
     if WORKER in os.environ:
         return  # the environment came from the process that started this one

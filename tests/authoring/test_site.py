@@ -180,6 +180,7 @@ def test_every_link_of_the_site_leads_somewhere(site):
                 assert place in ids[there], (path.name, target)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_it_opens_from_a_file_and_is_searched_without_a_server(site, page):
     page.goto((site / "index.html").as_uri())

@@ -61,6 +61,7 @@ def test_gradescope_gets_a_test_an_exercise(class_, tmp_path):
     assert told["step10-cute"]["output"] == "not handed in"
 
 
+@pytest.mark.thorough
 def test_nbgraders_gradebook_gets_the_points(class_, tmp_path):
     from nbgrader.api import Gradebook
 
