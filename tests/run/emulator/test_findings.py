@@ -605,7 +605,7 @@ def test_wgmma_needs_its_fences_and_its_operands_whole():
     assert kinds(multiplied(COMMIT + WG_WAIT + BAR + WRITE)) == {}
     again = COMMIT + MULTIPLY + COMMIT  # reads the same bytes, in the group after
     assert kinds(multiplied(again + WG_WAIT + BAR + WRITE)) == {}
-    one_left = WG_WAIT.replace(" 0;", " 1;") + BAR + WRITE + WG_WAIT
+    one_left = BAR + WG_WAIT.replace(" 0;", " 1;") + BAR + WRITE + WG_WAIT
     assert set(kinds(multiplied(again + one_left))) == {"overwrite-while-read"}
 
 
