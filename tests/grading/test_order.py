@@ -348,6 +348,7 @@ def test_a_kernel_lacks_one_property_and_that_alone(name):
     assert lacks(step, artifact, ctas=(0, 1) if size == MANY_TILES else None) == missing
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "dsl, edits",
     [
@@ -476,6 +477,7 @@ def test_points_of_a_kernel_without_its_steps_idea():
     assert verdict.failed
 
 
+@pytest.mark.thorough
 def test_a_kernel_may_not_be_another_one_at_another_size():
     first = STEPS["step09"].emulated[0][0]
     gemms = {step: load_factory(solution_path(step, "tilelang")) for step in ("step09", "step03")}

@@ -265,7 +265,7 @@ def classroom(once, nbgrader):
 # Cells that the solver runs for `make thorough` alone: they show something, in seconds, that tests of
 # course_utils hold too
 LONG = re.compile(
-    r"""^(at_sizes|taken_out|epilogues|endings|time_parts)\(|timeline\((?!"step04")"""
+    r"""^(at_sizes|taken_out|epilogues|endings|time_parts)\(|timeline\((?!"step04")|^ladder\("""
     r"""|^try_out\("step07", raw|^look\(.*title=""",
     re.M,
 )
@@ -285,20 +285,17 @@ def run_by(student, cells, thorough):
     """Places of the code cells that a student's run executes.
 
     A blank run leaves out those that show the same there, whatever the exercises hold: to run them again
-    would find nothing. `make test` leaves out what takes seconds (LONG), the ladder in a blank run, and
-    TileLang's checks of the kernels that take longest: its steps are emulated by themselves too, its
-    tasks for `make thorough` alone.
+    would find nothing. `make test` leaves out what takes seconds (LONG), and TileLang's checks of the
+    kernels that take longest: its steps are emulated by themselves too, its tasks for `make thorough` alone.
     """
     places = depending(cells) if student == "blank" else range(len(cells))
     if thorough:
         return places
     checks = LONG_CHECKS if student == "solver" else set()
-    pictures = student == "blank"
     return [
         n
         for n in places
         if not LONG.search(cells[n].source)
-        and not (pictures and re.search(r"^ladder\(", cells[n].source, re.M))
         and cells[n].metadata.get("nbgrader", {}).get("grade_id") not in checks
     ]
 
