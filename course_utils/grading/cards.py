@@ -82,11 +82,7 @@ def of_text(text: str, topic: str, more: Iterable[str] = ()) -> Card:
     place, _, code = where.partition(": ")
     line = code = _short(code)
     room = _room(place, code)
-    sentences = re.split(r"(?<=[.?!])\s+|\n", text.strip())
-    count = 1
-    while count < len(sentences) and len(" ".join(sentences[: count + 1]).split()) <= room:
-        count += 1
-    head, left = " ".join(sentences[:count]), sentences[count:]
+    head, left = _fitting(text, room)
     if len(head.split()) > room:  # the line says it with less
         brief = _short(code, CODE // 2 if "; found " in head else BRIEF)
         if "; found " in head or len(head.split()) <= _room(place, brief):
@@ -146,8 +142,11 @@ def of_answer(answer: Answer, artifact: Artifact, also: Sequence[str] = ()) -> C
         code = _short(code, BRIEF)
         room = _room(place, code)
     if len(text.split()) > room:
-        text, rest = _cut(text, room)
-        more.insert(0, rest)
+        text, left = _fitting(text, room)
+        if len(text.split()) > room:
+            text, rest = _cut(text, room)
+            left = [rest, *left]
+        more.insert(0, " ".join(left))
     if path := next((path for path in artifact.python if file_name(path) == first["file"]), ""):
         shown = f"`course source {path} --dsl {artifact.dsl} --line {first['line']}`"
         more += [f"{shown} shows what became of this line."] * Path(path).is_file()
@@ -248,6 +247,15 @@ def _short(code: str, most: int = CODE) -> str:
     while len(words[-1]) + len(tail) < most // 2:
         tail = f" {words.pop()}{tail}"
     return f"{code[: most - len(tail) - 4].rstrip()} ...{tail}"
+
+
+def _fitting(text: str, room: int) -> tuple[str, list[str]]:
+    """The first sentence and as many more as fit in ``room`` words, and the sentences left."""
+    sentences = re.split(r"(?<=[.?!])\s+|\n", text.strip())
+    count = 1
+    while count < len(sentences) and len(" ".join(sentences[: count + 1]).split()) <= room:
+        count += 1
+    return " ".join(sentences[:count]), sentences[count:]
 
 
 def _cut(text: str, room: int) -> tuple[str, str]:

@@ -156,6 +156,13 @@ def test_a_sentence_is_cut_between_its_clauses_before_it_is_cut_inside_one():
     assert card.text == "warps wait for full[0]."
 
 
+def test_a_finding_of_two_sentences_keeps_the_first_whole_where_both_do_not_fit():
+    first = f"CTAs 0 and 1 both store D; {'at ' * 20}which tile does each begin?"
+    card = of(FINDING | {"text": f"{first} {'Does ' * 12}the order differ?"})
+    assert card.text == first and words(card) <= cards.WORDS
+    assert card.more[0] == f"{'Does ' * 12}the order differ?"
+
+
 @pytest.mark.parametrize(
     "points, text", [(9.0, "9"), (6.5, "6.5"), (10 / 8, "1.25"), (17 / 3, "5.7"), (0.1 + 0.2, "0.3")]
 )

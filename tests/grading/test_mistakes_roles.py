@@ -355,7 +355,7 @@ MISTAKES = {
         ),
         "results",
         says=("both store D[", "one cluster", "count the CTA's rank"),
-        line="cute.copy(store_D",
+        line="m = row * cluster",
         **SHORT,
     ),
 }

@@ -93,7 +93,9 @@ class Tensor(Region):
         owners[index] = mine
 
 
-PLACES = ", and does the order of tiles give each number its own place?"
+PLACES = (
+    "Does the order of tiles give each number its own place?"  # a sentence of its own: it may not fit a card
+)
 
 
 def _stored_twice(cta: CTA, other: int, what: str) -> str:
@@ -112,8 +114,10 @@ def _stored_twice(cta: CTA, other: int, what: str) -> str:
         return f"{text}: do the tiles of two clusters lie {size} of a CTA's apart?"
     if size > 1:
         text = f"{text}; the grid has {x} CTAs in {x // size} clusters: at which tile does each cluster begin"
-        return f"{text}, by how many does it go on{PLACES}"
-    return f"{text}; the grid has {x} CTAs: at which tile does each begin, by how many does it go on{PLACES}"
+        return f"{text}, by how many does it go on? {PLACES}"
+    return (
+        f"{text}; the grid has {x} CTAs: at which tile does each begin, by how many does it go on? {PLACES}"
+    )
 
 
 class AsyncRead:
