@@ -40,10 +40,11 @@ def hopper_missing():
 
 
 def pytest_xdist_auto_num_workers():
-    """A process for each core and one more, for many tests wait for processes of their own; and one in all
-    where there is a GPU: nothing may run beside what is timed.
+    """A process for each core, and one in all where there is a GPU: nothing may run beside what is timed.
+
+    One more would keep the cores busy where a test waits, and costs more: it imports and collects too.
     """
-    return 1 if Path("/dev/nvidia0").exists() else min(len(os.sched_getaffinity(0)) + 1, PROCESSES)
+    return 1 if Path("/dev/nvidia0").exists() else min(len(os.sched_getaffinity(0)), PROCESSES)
 
 
 class Together(LoadScopeScheduling):
@@ -92,6 +93,8 @@ def pytest_configure(config):
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each process would compile this course's Python anew
     os.environ["PYTEST_DEBUG_TEMPROOT"] = tempfile.gettempdir()  # tmp_path stays where people look for it
     os.environ["XDG_CACHE_HOME"] = cache
+    # malloc asks for huge pages: a fork copies fewer entries, and a compile takes fewer faults
+    os.environ["GLIBC_TUNABLES"] = "glibc.malloc.hugetlb=1"
     # the other core runs other tests
     os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
     os.environ["TMPDIR"] = tempfile.tempdir = str(config.course_folder / "tmp")

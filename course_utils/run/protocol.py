@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import struct
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import IO, Any
@@ -104,9 +106,20 @@ def serve(
 
 
 def main(serve: Callable[[IO[bytes], IO[bytes]], None]) -> None:
-    """Run a worker's ``serve`` on this process's standard streams, and end the process."""
+    """Run a worker's ``serve`` on this process's standard streams, and end the process; at once, whatever it
+    is at, where nobody can hear its answer: a GPU kernel that never ends would hold the GPU.
+    """
+    threading.Thread(target=_end_with, args=(sys.stdin.fileno(),), daemon=True).start()
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # nothing a library prints may reach the answers
     serve(sys.stdin.buffer, answers)
     answers.flush()
     os._exit(0)  # a broken context can hang in its destructors
+
+
+def _end_with(requests: int) -> None:
+    """Wait until whoever writes the requests has ended, and end this process."""
+    writer = select.poll()
+    writer.register(requests, 0)  # poll(2): that the other side hung up is told unasked
+    writer.poll()
+    os._exit(1)

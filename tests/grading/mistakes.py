@@ -45,23 +45,22 @@ def planted(
     """A pytest parameter for each: a name says in brackets which row of a notebook or of the symptom map, or
     which question, it answers for. Those that answer for none are run by `make thorough` alone, and so are
     those in ``doubled``, by the name of one that has the same finding and words in the same DSL. Of those
-    that run, `make test` has the first of each step and part; of those that do not compile, all.
+    that run, `make test` has the first of each step; of those that do not compile, all.
 
     ``not_yet`` has why the card of one says something else today.
     """
     doubled = doubled or {}
     assert not_yet.keys() | doubled.keys() <= mistakes.keys()
     assert all("[" in other and other not in doubled for other in doubled.values())
-    seen: set[tuple[str, str]] = set()
+    seen: set[str] = set()
 
     def every_run(name: str, mistake: Any) -> bool:
         if "[" not in name or name in doubled:
             return False
         if not isinstance(mistake, Mistake) or mistake.part == "compiles":
             return True
-        kind = mistake.step, mistake.part
-        first = kind not in seen
-        seen.add(kind)
+        first = mistake.step not in seen
+        seen.add(mistake.step)
         return first
 
     return [

@@ -22,6 +22,7 @@ from course_utils.drills import bugs, deck, faults
 from course_utils.grading import steps
 from course_utils.recordings import progress
 from tests.browsers import chromium
+from tests.notebooks import forked_kernels
 
 pytestmark = pytest.mark.slow
 
@@ -77,7 +78,7 @@ def browser(home):
 
 
 @pytest.fixture(scope="module")
-def lab(browser, home, tmp_path_factory, forked):
+def lab(browser, home, tmp_path_factory, forked, pytestconfig):
     """A JupyterLab server over a copy of the notebooks, whose kernels are forked.
 
     Yields their folder, and the address of one by its name.
@@ -100,6 +101,8 @@ def lab(browser, home, tmp_path_factory, forked):
         "JUPYTER_PATH": str(forked),
         "XDG_CACHE_HOME": os.environ["XDG_CACHE_HOME"],  # step 4 is compiled elsewhere in this run too
     }
+    if not pytestconfig.getoption("--thorough"):
+        environment[forked_kernels.ONE_SIZE] = "1"
     token = secrets.token_hex()
     log = home / "server.log"
     with log.open("w") as output:

@@ -226,6 +226,20 @@ def test_the_process_is_gone_after_the_with_block(worker):
     assert not alive(first)
 
 
+def test_the_process_ends_with_who_asks_whatever_it_is_at(worker):
+    pid(worker)
+    process = worker._process
+    for block in (b'{"op": "spin"}', b""):
+        write_block(process.stdin, block)
+    process.stdin.close()  # as when the notebook's process is killed
+    assert process.wait(5) == 1
+
+
+def test_no_signal_to_the_notebooks_group_reaches_the_process(worker):
+    """Jupyter interrupts the group; and at its end a kernel waits for what runs in it."""
+    assert os.getpgid(pid(worker)) != os.getpgrp()
+
+
 def test_real_worker_without_a_gpu_dies_with_a_reason(tmp_path, monkeypatch):
     """And the files of the folder a learner stands in are not its modules."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
