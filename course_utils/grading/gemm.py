@@ -386,8 +386,8 @@ def _in_memory(answer: Answer, artifact: Artifact) -> Answer:
     if re.search(r"wgmma_ss<[^;]*desc_b[^;]*threadIdx", artifact.source):
         shape = next(iter(receipts.read_ptx(artifact.ptx).wgmma), "").partition(".")[0]
         text = (
-            f"each consumer warpgroup has a share of the tile's columns ({shape}), not of its rows. Slices "
-            "are no fixed registers of it, and registers that a wgmma may still write go to memory"
+            f"each consumer warpgroup has a share of the tile's columns ({shape}), not of its rows, and "
+            "slices are no fixed registers of it. Registers that a wgmma may still write go to memory"
         )
     else:
         text = (

@@ -116,7 +116,7 @@ def compare_values(
     ran = ~left if partial and unwritten is not left else None
 
     def diagnosis() -> str:
-        story = _mistaken_story(D, values, wrong & ~unwritten, mistaken) if n_wrong > n_unwritten else ""
+        story = _mistaken_story(D, values, wrong, unwritten, mistaken) if n_wrong > n_unwritten else ""
         return _diagnose(D, operands, values, wrong, unwritten, norm, story, infinite, ran)
 
     text = told(diagnosis, f"{n_wrong:,} of {D.numel():,} elements of D are wrong.")
@@ -128,21 +128,27 @@ def _mistaken_story(
     D: torch.Tensor,
     right: torch.Tensor,
     wrong: torch.Tensor,
+    unwritten: torch.Tensor,
     mistaken: Sequence[tuple[str, Callable[[], torch.Tensor]]],
 ) -> str:
-    """The words of the first mistake whose values the wrong elements have; "" where none has. Values that are
-    about the right ones explain what is wrong only where they are that very number.
+    """The words of the first mistake whose values the wrong elements have, and if one can, the others too; ""
+    where none has. Values that are about the right ones explain what is wrong only where they are that very
+    number.
     """
-    held, wanted = D[wrong], right[wrong]
+    others, wrong = ~wrong, wrong & ~unwritten
+    held, wanted, found = D[wrong], right[wrong], ""
     if not bool(torch.isfinite(held).all()):
         return ""
     for words, values in mistaken:
-        told = values()[wrong]
+        would = values()
+        told = would[wrong]
         small = _near(told, wanted.double())
         same = bool((told.to(D.dtype) == held).double().mean() > SAME) if small else False
         if same or not small and _near(told, held.double()):
-            return words
-    return ""
+            if _near(would[others], D[others].double()):
+                return words
+            found = found or words
+    return found
 
 
 def several(found: Sequence[Comparison]) -> Comparison:

@@ -285,8 +285,8 @@ def run_by(student, cells, thorough):
     """Places of the code cells that a student's run executes.
 
     A blank run leaves out those that show the same there, whatever the exercises hold: to run them again
-    would find nothing. `make test` leaves out what takes seconds (LONG), and TileLang's checks from step 6 on,
-    which are emulated by themselves too; of the tasks it has the first of each notebook, in CuTe DSL.
+    would find nothing. `make test` leaves out what takes seconds (LONG), and TileLang's checks from step 6
+    on, which are emulated by themselves too; of the tasks it has the first of each notebook, in CuTe DSL.
     """
     places = depending(cells) if student == "blank" else range(len(cells))
     if thorough:

@@ -473,3 +473,14 @@ def test_a_last_k_tile_that_is_short_and_left_out_is_told_by_the_values(K):
     whole = K // 64 * 64
     found = compare(reference(A[:, :whole], B[:, :whole]).half(), A, B)
     assert f"the last K tile is short, {K - whole} columns, and is left out" in found.diagnosis
+
+
+def test_of_two_mistakes_with_the_wrong_values_the_one_that_leaves_the_others_right_is_told():
+    values, other = (torch.randn(64, 64, generator=torch.Generator().manual_seed(seed)) for seed in (0, 1))
+    some = values.clone()
+    some[:16] = other[:16]
+    mistakes = [("All rows are.", lambda: other), ("The first rows are.", lambda: some)]
+    for mistaken in (mistakes, mistakes[::-1]):
+        found = compare_values(some.half(), values, 1e-3, mistaken=mistaken)
+        assert found.diagnosis.startswith("The first rows are.")
+    assert compare_values(some.half(), values, 1e-3, mistaken=mistakes[:1]).diagnosis.startswith("All rows")
