@@ -193,7 +193,9 @@ def live_tensors():
 
 
 def tilelang():
-    """Make TileLang's JIT compile for sm_90a and emulate what it would launch."""
+    """Make TileLang's JIT compile for sm_90a and emulate what it would launch. Long, as ``cute`` is: a list
+    of what a host program asks for, each thing with its stand-in.
+    """
     import tilelang
     from tilelang import profiler, tvm
     from tilelang.carver.arch import driver
@@ -307,7 +309,7 @@ class OnDevice:
 
 
 def cute():
-    """Make CuTe DSL compile for sm_90a and emulate what it would launch."""
+    """Make CuTe DSL compile for sm_90a and emulate what it would launch, as ``tilelang`` does."""
     os.environ |= {
         "CUTE_DSL_ARCH": "sm_90a",
         "CUTE_DSL_KEEP": "ptx",

@@ -14,7 +14,10 @@ WHAT = "step01 ... step11, a Python file with gemm, or a saved artifact"
 
 
 def parser() -> argparse.ArgumentParser:
-    """The parser. Its ``run`` names the function of a command, "module.function" in this package."""
+    """The parser. Its ``run`` names the function of a command, "module.function" in this package.
+
+    Long, for it is a list: a command after the other, an argument a line.
+    """
     course = argparse.ArgumentParser(
         prog="course", description="Hopper GEMM, step by step: check, climb, look."
     )
