@@ -247,7 +247,15 @@ def test_ladder_shows_points(monkeypatch):
     assert "TileLang 4 of 100, CuTe DSL 0 of 100" in text and "nothing was timed" in text
 
 
-@pytest.mark.parametrize("step", ["step99", []])
+@pytest.mark.parametrize(
+    "step",
+    [
+        pytest.param(None, marks=pytest.mark.thorough),
+        "step99",
+        pytest.param(7, marks=pytest.mark.thorough),
+        [],
+    ],
+)
 def test_ladder_of_anything_is_drawn(step):
     assert "Your points so far" in shown(notebook.ladder, step)[1]
 

@@ -126,11 +126,10 @@ def without(key):
     return {k: v for k, v in KEPT.items() if k != key}
 
 
-@pytest.mark.parametrize("where", [3, [], "H200", {"gpu": None}])
-def test_a_broken_place_and_a_broken_entry_cost_themselves(file, where):
-    assert_the_fine_one_is_kept(file, 3, where)
-
-
+@pytest.mark.parametrize(
+    "where",
+    [3, {}, *(pytest.param(where, marks=pytest.mark.thorough) for where in ([], "H200", {"gpu": None}))],
+)
 @pytest.mark.parametrize(
     "entry",
     [
@@ -147,11 +146,7 @@ def test_a_broken_place_and_a_broken_entry_cost_themselves(file, where):
         {**KEPT, "checks": "none"},
     ],
 )
-def test_a_broken_entry_costs_itself_and_breaks_nothing(file, entry):
-    assert_the_fine_one_is_kept(file, entry, {})
-
-
-def assert_the_fine_one_is_kept(file, entry, where):
+def test_a_broken_entry_costs_itself_and_breaks_nothing(file, entry, where):
     fine = {**KEPT, "step": "step05"}
     file.write_text(json.dumps({"provenance": where, "entries": [fine, entry]}))
     kept = progress.read(file)

@@ -93,9 +93,8 @@ class Tensor(Region):
         owners[index] = mine
 
 
-PLACES = (
-    "Does the order of tiles give each number its own place?"  # a sentence of its own: it may not fit a card
-)
+# a sentence of its own: it may not fit a card
+PLACES = "Does the order of tiles give each number its own place?"
 
 
 def _stored_twice(cta: CTA, other: int, what: str) -> str:
