@@ -704,8 +704,8 @@ def timeline(
 
         from course_utils.figures import timeline as timelines
         from course_utils.figures.player import Player
+        from course_utils.run.emulator.explain.replay import replay
         from course_utils.run.emulator.launch import emulated
-        from course_utils.run.emulator.replay import replay
 
         size = size or steps.trace_size(step)
         kind = steps.find(step).problem

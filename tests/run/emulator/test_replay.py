@@ -13,9 +13,9 @@ from course_utils.compile import load as loading
 from course_utils.compile.factory import compile_factory
 from course_utils.run.emulator import worker
 from course_utils.run.emulator.emulate import Emulation
+from course_utils.run.emulator.explain.replay import MOST, replay, replays
+from course_utils.run.emulator.explain.timeline import COPY
 from course_utils.run.emulator.launch import emulated
-from course_utils.run.emulator.replay import MOST, replay, replays
-from course_utils.run.emulator.trace import COPY
 
 SMALL = (256, 512, 320)  # as other tests emulate them, so that they are compiled once
 SIZES = {"step02": (128, 128, 320)}
