@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,8 @@ from course_utils.ptx.parser import PtxError, parse
 from course_utils.run.emulator.core import memory
 from course_utils.run.emulator.core.machine import Machine
 from course_utils.run.emulator.core.memory import Tensor as TensorRegion
+from course_utils.run.emulator.core.probe import Hazard
+from course_utils.run.emulator.explain import hazards
 from course_utils.run.emulator.explain.findings import Finding
 from course_utils.run.emulator.explain.timeline import Arrival, Event, Span
 from course_utils.run.emulator.isa.translate import Program
@@ -115,6 +117,7 @@ def emulate(
         program = _program(artifact.ptx, artifact.kernel)
         machine = Machine(program, artifact, fresh, seed, limit, only, signs, record, addresses or {}, filler)
         machine.findings.left_out = left_out
+        machine.probe.listen(Hazard, partial(hazards.found, machine.findings))
         return _run(machine)
 
     try:

@@ -3,7 +3,7 @@
 import pytest
 
 from course_utils.run.emulator import emulate
-from course_utils.run.emulator.explain import dsl_terms, names
+from course_utils.run.emulator.explain import dsl_terms
 from course_utils.run.emulator.explain.ledger import HEAD, Row, table
 from tests.run.emulator.kernels import init, kernel, load_tile, wait
 from tests.run.emulator.test_findings import (
@@ -225,10 +225,6 @@ def test_rows_are_a_table_in_columns():
     head, line = table([row]).splitlines()
     assert head.index(HEAD.waiting) == line.index("nobody") and head.startswith(HEAD.barrier)
     assert table([]) == ""
-
-
-def test_spans():
-    assert names.spans([5, 0, 1, 2, 2, 3]) == "0-3, 5" and names.spans([]) == ""
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from course_utils.run.emulator.isa.arithmetic import LANES, UNSIGNED
 from course_utils.run.emulator.isa.lowered import Mask, Value
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.core.machine import CTA
+    from course_utils.run.emulator.core.grid import CTA
     from course_utils.run.emulator.core.warp import Path, Warp
     from course_utils.run.emulator.explain.findings import Finding
     from course_utils.run.emulator.units.mbarrier import MBarrier

@@ -17,7 +17,8 @@ from course_utils.run.emulator.explain.findings import StopEmulation
 from course_utils.run.emulator.units.mbarrier import PhaseWait
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.core.machine import Cluster, Machine
+    from course_utils.run.emulator.core.grid import Cluster
+    from course_utils.run.emulator.core.machine import Machine
     from course_utils.run.emulator.units.tma import Flying
 
 

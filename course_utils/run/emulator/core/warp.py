@@ -15,13 +15,14 @@ import numpy as np
 
 from course_utils.run.emulator.core.memory import Region
 from course_utils.run.emulator.core.order import AGENT_BITS
+from course_utils.run.emulator.core.probe import Hazard
 from course_utils.run.emulator.explain import names
 from course_utils.run.emulator.explain.findings import EARLY, UNTOLD, StopEmulation
 from course_utils.run.emulator.isa.arithmetic import LANES, UNSIGNED
 from course_utils.run.emulator.isa.lowered import Mask, Value
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.core.machine import CTA
+    from course_utils.run.emulator.core.grid import CTA
     from course_utils.run.emulator.explain.findings import Detail, Finding
     from course_utils.run.emulator.explain.timeline import Span
     from course_utils.run.emulator.units.cp_async import CopyGroup
@@ -162,6 +163,24 @@ class Path:
         """Warps beside this one, as ``name`` calls one."""
         self.warp.seen_at = self.pc
         return names.of_warps(warps, self.cta)
+
+    def report(
+        self,
+        kind: str,
+        case: str,
+        at: int | None = None,
+        about: Iterable[MBarrier] = (),
+        notes: Iterable[tuple[str, dict[str, Any]]] = (),
+        **values: Any,
+    ) -> None:
+        """Emit a ``Hazard`` that this path has met: see there."""
+        where = self.at if at is None else at
+        self.machine.probe.emit(Hazard(self, kind, case, where, values, tuple(about), tuple(notes)))
+
+    def halt(self, kind: str, case: str, **details: Any) -> NoReturn:
+        """The same of one after which the hardware would not go on. Raises StopEmulation."""
+        self.report(kind, case, **details)
+        raise StopEmulation
 
     def find(
         self,

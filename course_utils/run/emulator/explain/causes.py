@@ -13,7 +13,8 @@ from course_utils.run.emulator.explain import names
 from course_utils.run.emulator.isa.arithmetic import LANES
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.core.machine import CTA, Cluster, Machine
+    from course_utils.run.emulator.core.grid import CTA, Cluster
+    from course_utils.run.emulator.core.machine import Machine
     from course_utils.run.emulator.core.warp import Warp
     from course_utils.run.emulator.explain.findings import Finding
     from course_utils.run.emulator.units.mbarrier import MBarrier

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from course_utils.artifact import REGISTER_LIMIT
+from course_utils.cause import spans
 from course_utils.ptx.families import expects_bytes
 from course_utils.run.emulator.explain import causes, names
 from course_utils.run.emulator.isa.arithmetic import LANES
@@ -15,7 +16,8 @@ from course_utils.run.emulator.units.sync import RegisterWait, ThreadWait
 from course_utils.run.emulator.units.wgmma import WgmmaWait
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.core.machine import Cluster, Machine
+    from course_utils.run.emulator.core.grid import Cluster
+    from course_utils.run.emulator.core.machine import Machine
     from course_utils.run.emulator.core.warp import Path, Warp
     from course_utils.run.emulator.units.mbarrier import MBarrier
     from course_utils.run.emulator.units.sync import ThreadBarrier
@@ -81,8 +83,8 @@ def _told(rows: list[dict], ctas: int) -> dict[str, str]:
         alike.setdefault((row["role"], tuple(row["warps"]), row["text"], row["line"]), []).append(row["cta"])
     told = {}
     for (role, warps, text, line), where in alike.items():
-        of = f" of CTA {names.spans(where)}" if len(where) < ctas else ""
-        who = f"{role} warp{'s' * (len(warps) > 1)} {names.spans(warps)}{of}".lstrip()
+        of = f" of CTA {spans(where)}" if len(where) < ctas else ""
+        who = f"{role} warp{'s' * (len(warps) > 1)} {spans(warps)}{of}".lstrip()
         told[f"{who} wait{'s' * (len(warps) == 1)} {text}"] = line
     return told
 
@@ -250,7 +252,7 @@ def _multicast_elsewhere(barrier: MBarrier) -> tuple[Load, str] | None:
     if found is None:
         return None
     numbers = {cta.number for cta in reached[1:]}
-    return found, f"CTA{'s' * (len(numbers) > 1)} {names.spans(numbers)}"
+    return found, f"CTA{'s' * (len(numbers) > 1)} {spans(numbers)}"
 
 
 def _kept(barrier: MBarrier, path: Path) -> tuple[str, str, int | None]:

@@ -30,7 +30,8 @@ from course_utils.run.emulator.isa.arithmetic import LANES
 from course_utils.run.emulator.isa.lowered import Mask
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.core.machine import CTA, Cluster, Machine
+    from course_utils.run.emulator.core.grid import CTA, Cluster
+    from course_utils.run.emulator.core.machine import Machine
     from course_utils.run.emulator.core.order import Clock
     from course_utils.run.emulator.core.warp import Path, Warp
     from course_utils.run.emulator.units.tma import Coordinates, Load, TensorView

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from course_utils.run.emulator.explain import causes, names
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.core.machine import Cluster, Machine
+    from course_utils.run.emulator.core.grid import Cluster
+    from course_utils.run.emulator.core.machine import Machine
     from course_utils.run.emulator.core.warp import Path, Warp
     from course_utils.run.emulator.explain.findings import Finding, Findings
     from course_utils.run.emulator.units.mbarrier import MBarrier

@@ -6,12 +6,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from course_utils.cause import Warps, Who
 from course_utils.ptx import paths
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.core.machine import CTA, Machine
+    from course_utils.run.emulator.core.grid import CTA
+    from course_utils.run.emulator.core.machine import Machine
     from course_utils.run.emulator.core.warp import Warp
     from course_utils.run.emulator.units.mbarrier import MBarrier
 
@@ -183,28 +186,35 @@ def of_role(warp: Warp) -> str:
     return "" if role == "worker" else role
 
 
-def of_warps(warps: Iterable[Warp], home: CTA) -> str:
-    """ "consumer warps 4-7", and of which CTA where it is not ``home``."""
+def who(warps: Iterable[Warp], home: CTA) -> Who:
+    """Warps by role and number, and of which CTA where it is not ``home``."""
     groups: dict[tuple[str, CTA], list[int]] = {}
     for warp in warps:
         groups.setdefault((of_role(warp), warp.cta), []).append(warp.index)
-    alike: dict[tuple[str, str], list[CTA]] = {}
+    alike: dict[tuple[str, tuple[int, ...]], list[CTA]] = {}
     for (role, cta), numbers in groups.items():
-        alike.setdefault((role, f"warp{'s' * (len(set(numbers)) > 1)} {spans(numbers)}"), []).append(cta)
-    texts = []
-    for (role, who), ctas in alike.items():
-        where = f" of CTA{'s' * (len(ctas) > 1)} {spans(cta.number for cta in ctas)}"
-        texts.append(f"{role} {who}{'' if ctas == [home] else where}".lstrip())
-    return " and ".join(texts) or "nobody"
+        alike.setdefault((role, tuple(sorted(set(numbers)))), []).append(cta)
+    return Who(
+        tuple(
+            Warps(role, numbers, () if ctas == [home] else tuple(sorted(cta.number for cta in ctas)))
+            for (role, numbers), ctas in alike.items()
+        )
+    )
 
 
-def spans(numbers: Iterable[int]) -> str:
-    """0-3, 5 of [0, 1, 2, 3, 5]."""
-    parts, numbers = [], sorted(set(numbers))
-    while numbers:
-        end = 0
-        while end + 1 < len(numbers) and numbers[end + 1] == numbers[end] + 1:
-            end += 1
-        parts.append(str(numbers[0]) if end == 0 else f"{numbers[0]}-{numbers[end]}")
-        numbers = numbers[end + 1 :]
-    return ", ".join(parts)
+def of_warps(warps: Iterable[Warp], home: CTA) -> str:
+    """``who`` in words."""
+    return str(who(warps, home))
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """An mbarrier as a sentence has it: "full[1]", and of which CTA where it is not the one that the sentence
+    is about.
+    """
+
+    name: str
+    cta: int | None = None
+
+    def __str__(self) -> str:
+        return self.name + ("" if self.cta is None else f" of CTA {self.cta}")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import groupby, zip_longest
 from typing import TYPE_CHECKING, TypeAlias
 
-from course_utils.run.emulator.explain import names
+from course_utils.cause import spans
 from course_utils.run.emulator.explain.timeline import COPY
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Lane:
 
     def name(self, roles: bool) -> str:
         """As the figure calls it; ``roles``: some warps only load."""
-        who = f"warp{'s' * (len(self.warps) > 1)} {names.spans(self.warps)}"
+        who = f"warp{'s' * (len(self.warps) > 1)} {spans(self.warps)}"
         return f"{self.role}, {who}" if roles and self.role else who
 
 
@@ -341,7 +341,7 @@ class Replay:
         """What a stage holds from this step on, or from the next (``later``)."""
         fill = self._fills[slot]
         warps = {warp for lane in fill.readers for warp in self.lanes[lane].warps}
-        readers = f"warp{'s' * (len(warps) > 1)} {names.spans(warps)}" if warps else ""
+        readers = f"warp{'s' * (len(warps) > 1)} {spans(warps)}" if warps else ""
         row = [self._now + later, state, fill.tile(), readers]
         states = self.slots[slot]
         if states[-1][1:] == row[1:]:
@@ -471,7 +471,7 @@ class Replay:
         """A step's text, with who did it."""
         many, cta = len(step["warps"]) > 1, step["cta"]
         role = self.lanes[step["lane"]].role if step["lane"] >= 0 and self.roles else ""
-        who = f"{role} warp{'s' * many} {names.spans(step['warps'])}".strip()
+        who = f"{role} warp{'s' * many} {spans(step['warps'])}".strip()
         who += f" of CTA {cta}" * (len(self.ctas) > 1)
         ends = {"s": "" if many else "s", "es": "" if many else "es", "ies": "y" if many else "ies"}
         text = step["text"].format(who=who, n=step["count"], their="their" if many else "its", **ends)
@@ -533,7 +533,7 @@ def _fault(played: Replay, finding: Finding, waiting: Sequence[dict]) -> dict:
     for row in rows:
         lane = played.lane_of(row)
         many = len(row["warps"]) > 1
-        who = f"{row['role']} warp{'s' * many} {names.spans(row['warps'])}".strip()
+        who = f"{row['role']} warp{'s' * many} {spans(row['warps'])}".strip()
         of = f" of CTA {row['cta']}" * (len(played.ctas) > 1)
         text = f"{who}{of} wait{'s' * (not many)} {row['text']}"
         others = _suppliers(played, row, lane)

@@ -21,7 +21,7 @@ from course_utils.run.emulator.isa.arithmetic import split_type
 from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value, items_of
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.core.machine import CTA
+    from course_utils.run.emulator.core.grid import CTA
     from course_utils.run.emulator.core.warp import Path, Warp
     from course_utils.run.emulator.units.tma import Load
 

@@ -15,7 +15,7 @@ from course_utils.run.emulator.isa.arithmetic import LANES
 from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.core.machine import CTA
+    from course_utils.run.emulator.core.grid import CTA
     from course_utils.run.emulator.core.order import Order
     from course_utils.run.emulator.core.warp import Path, Warp
 
@@ -46,9 +46,8 @@ class ThreadBarrier:
         if not self.arrived or self.arrived < needed:
             return
         if self.arrived > needed:
-            path.find(
-                "named-barrier",
-                lambda: f"{self.arrived} threads came to {self.label}, which {needed} should meet",
+            path.report(
+                "named-barrier", "threads at a barrier", count=self.arrived, barrier=self.label, needed=needed
             )
         self.released.join(self.clock)
         self.arrived, self.expected = 0, None
@@ -81,20 +80,17 @@ def cta_barrier(instruction: Instr) -> Lowered:
         number = memory.pick(number, lane)
         count = None if count is None else memory.pick(count, lane)
         if not 0 <= number < 16 or (count is not None and (count % LANES or not count)):
-            p.fault(
-                "named-barrier",
-                f"{p.name()} comes to barrier {number} with {count} threads; numbers are 0 to 15, "
-                "counts multiples of 32",
-            )
+            p.halt("named-barrier", "count of a named barrier", who=p.warp, number=number, count=count)
         barrier = p.cta.named_barrier(number)
         expected = count or len(p.cta.warps) * LANES
         if barrier.arrived and barrier.expected != expected:
-            p.find(
+            p.report(
                 "named-barrier",
-                lambda: (
-                    f"{p.name()} comes to barrier {number} with {expected} threads, others with "
-                    f"{barrier.expected}"
-                ),
+                "counts of a named barrier differ",
+                who=p.warp,
+                number=number,
+                count=expected,
+                others=barrier.expected,
             )
         barrier.expected, barrier.whole = expected, count is None
         barrier.add(p, _threads(p, m))
@@ -143,7 +139,7 @@ def set_registers(instruction: Instr) -> Lowered:
     def function(p: Path, m: Mask, following: int) -> int:
         warp, cta = p.warp, p.cta
         if count % 8 or not 24 <= count <= 256:
-            p.find("setmaxnreg-count", f"{p.name()} asks for {count} registers")
+            p.report("setmaxnreg-count", "registers asked for", who=p.warp, count=count)
         p.machine.facts.registers(p, grows)
         p.machine.trace.note("registers", p, count)
         need = (count - warp.register_count) * LANES

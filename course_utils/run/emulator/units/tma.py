@@ -37,7 +37,7 @@ from course_utils.tma.layouts import UNIT, base_alignment, row_pitch, swizzled, 
 from course_utils.tma.rules import violations
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.core.machine import CTA
+    from course_utils.run.emulator.core.grid import CTA
     from course_utils.run.emulator.core.warp import Path
     from course_utils.run.emulator.explain.timeline import Span
     from course_utils.run.emulator.units.mbarrier import MBarrier

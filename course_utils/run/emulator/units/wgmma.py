@@ -30,7 +30,7 @@ from course_utils.run.emulator.units.sync import all_lanes
 from course_utils.tma.layouts import UNIT, swizzled
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.core.machine import CTA
+    from course_utils.run.emulator.core.grid import CTA
     from course_utils.run.emulator.core.memory import SharedMemory
     from course_utils.run.emulator.core.order import Clock
     from course_utils.run.emulator.core.warp import Path
