@@ -176,7 +176,7 @@ def test_who_only_waits_has_a_lane_where_nobody_works():
 
 
 def test_a_long_run_shows_what_led_to_its_fault(monkeypatch):
-    monkeypatch.setattr("course_utils.run.emulator.replay.MOST", 40)
+    monkeypatch.setattr("course_utils.run.emulator.explain.replay.MOST", 40)
     data = replay(emulation("arrival_count"))
     assert len(data["steps"]) == 40 and data["first"] == data["total"] - 40 > 0
     assert data["fault"]["step"] == 39
