@@ -14,8 +14,8 @@ from typing import Any
 
 from IPython.display import display
 
+from course_utils.compile.faults import Fault
 from course_utils.drills import faults, learner
-from course_utils.drills.planted import FAULTS, Fault
 from course_utils.drills.question import LETTERS, AnswerError, Question
 from course_utils.drills.show import Shown, button, fields, form, options_of, words
 from course_utils.figures.strip import notebooks
@@ -55,7 +55,12 @@ class Bug:
     def outcome(self) -> Question:
         """The question for what a GPU does."""
         options = tuple(f"{name}: {meaning}" for name, meaning in OUTCOMES.items())
-        return Question(WHAT, "choice", list(OUTCOMES).index(self.fault.outcome), "", lambda _: (), options)
+        return Question(WHAT, "choice", list(OUTCOMES).index(self.ends), "", lambda _: (), options)
+
+    @property
+    def ends(self) -> str:
+        """One of ``OUTCOMES``."""
+        return "nothing" if self.fault.outcome == "right" else self.fault.outcome
 
     def call(self, more: str) -> str:
         """How to call for this bug, such as ``find_the_bug("08", "cute", 2, line=12, outcome="race")``."""
@@ -109,7 +114,7 @@ def find_the_bug(
 def _notebook(name: object) -> str:
     """ "08" for "08", "8", 8 or "08_deeper_pipeline". Raises AnswerError."""
     text = str(name).partition("_")[0].strip().zfill(2) if type(name) in (int, str) else ""
-    there = sorted({fault.step.removeprefix("step") for fault in FAULTS})
+    there = sorted({fault.step.removeprefix("step") for fault in faults.planted()})
     if text not in there:
         some = f'Notebooks {there[0]} to {there[-1]} have some: find_the_bug("08").'
         raise AnswerError(f"There are no bugs for {name!r}. {some}")
@@ -193,10 +198,7 @@ def answered(bug: Bug, line: int, outcome: int) -> Shown:
     """Right or not, twice; what the check says of it, and the lines as they should be."""
     parts = faults.changes(bug.fault)
     right = sorted({number for part in parts for number in part.lines})
-    told = [
-        _line(line, right, faults.elsewhere(bug.fault)),
-        _outcome(list(OUTCOMES)[outcome], bug.fault.outcome),
-    ]
+    told = [_line(line, right, faults.elsewhere(bug.fault)), _outcome(list(OUTCOMES)[outcome], bug.ends)]
     says, repaired = _says(bug.fault), "\n".join(_repaired(part) for part in parts)
     following = Bug(bug.notebook, bug.number % bug.count + 1, bug.count, bug.fault)
     more = following.call("" if bug.fault.dsl in solved(bug.notebook) else ", show=True")
