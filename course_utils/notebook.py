@@ -71,8 +71,7 @@ if _shell is not None:  # a check before its cell has run is told so: no NameErr
 backends.warm_up()  # the emulator imports its libraries while the notebook imports a DSL
 
 OUTCOMES = {
-    "right": f"right: {bugs.OUTCOMES['nothing']}",
-    **{name: f"{name}: {bugs.OUTCOMES[name]}" for name in ("wrong", "race", "hang", "fault")},
+    **{name: f"{name}: {meaning}" for name, meaning in bugs.OUTCOMES.items()},
     "refused": "refused: the driver takes no such tensor map, and nothing is launched",
     "no kernel": "no kernel: it does not compile",
 }

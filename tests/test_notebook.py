@@ -348,6 +348,7 @@ def test_recorded_names_what_is_not_there():
             ['You guessed "right". Race', "fence_view_async_shared", "Recorded on NVIDIA H200"],
         ),
         ("ungrouped_modes", "no kernel", ["Your guess is right", "tma_partition"]),
+        ("no_phase_flip", "race", ["Your guess is right. Race", "waited for", "the kernel died"]),
     ],
 )
 def test_what_if_runs_the_fault_and_shows_the_change(name, guess, words, monkeypatch):
