@@ -288,6 +288,16 @@ def test_outside_of_a_checkout_a_file_is_checked_and_nothing_is_left(elsewhere, 
     assert not (elsewhere / "progress.json").exists()
 
 
+@pytest.mark.parametrize(
+    "name, close", [("05", "step05"), ("5", "step05"), ("step5", "step05"), ("stpe07", "step07")]
+)
+def test_a_name_that_is_nearly_a_steps_is_answered_with_it(name, close, course):
+    for command in ("check", "trace"):
+        code, _, err = course(command, name)
+        assert code == USAGE and f"did you mean {close}?" in err
+    assert steps.meant("55") == steps.meant("kernel") == ""
+
+
 def test_unknown_step_exits_2_and_names_the_steps(course):
     code, out, err = course("check", "step12", "--json")
     assert (code, out) == (USAGE, "")
@@ -592,11 +602,11 @@ def test_doctor_looks_at_python_packages_compiler_and_gpu(course):
     code, out, err = course("doctor")
     rows = [line.split()[:2] for line in out.splitlines()]
     assert rows[0][1] == "python" and [what for _, what in rows[-3:]] == ["compiler", "cute", "gpu"]
-    assert ["fine", "compiler"] in rows and err == ""
+    assert ["ok", "compiler"] in rows and err == ""
     optional = ("gpu", "sandbox")
-    assert [what for _, what in rows].count("sandbox") == 2
+    assert [what for _, what in rows].count("sandbox") in (1, 2)
     assert code == (
-        FAILED if any(state == "look" for state, what in rows if what not in optional) else PASSED
+        FAILED if any(state == "warning" for state, what in rows if what not in optional) else PASSED
     )
 
 
@@ -609,7 +619,7 @@ def test_doctor_exits_1_where_something_but_the_gpu_is_missing(bad, code, course
     monkeypatch.setattr(doctor, "findings", lambda: [(what, what != bad, "[words]") for what in kinds])
     got, out, _ = course("doctor")
     assert got == code
-    states = [["look" if what == bad else "fine", what, "[words]"] for what in kinds]
+    states = [["warning" if what == bad else "ok", what, "[words]"] for what in kinds]
     assert [line.split() for line in out.splitlines()] == states
 
 
