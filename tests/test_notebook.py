@@ -348,6 +348,7 @@ def test_recorded_names_what_is_not_there():
             ['You guessed "right". Race', "fence_view_async_shared", "Recorded on NVIDIA H200"],
         ),
         ("ungrouped_modes", "no kernel", ["Your guess is right", "tma_partition"]),
+        ("no_phase_flip", "race", ["Your guess is right. Race", "waited for", "the kernel died"]),
     ],
 )
 def test_what_if_runs_the_fault_and_shows_the_change(name, guess, words, monkeypatch):
@@ -738,3 +739,15 @@ def test_without_a_recording_a_picture_says_so(call, monkeypatch, tmp_path):
     (tmp_path / "step11.json").write_text("{")
     if call is not notebook.bound:
         assert "step11.json is not a results file" in shown(call)[1]
+
+
+def test_a_moving_figure_that_is_not_there_is_told_in_words_with_what_is_meant():
+    assert "no moving figure 'rings'. Did you mean 'ring'?" in str(notebook.moving("rings"))
+    assert "stages, " in str(notebook.moving("ring", depth=3))
+    assert notebook.moving("ring", stages=2).name == "ring"
+
+
+def test_a_machine_is_told_without_what_only_a_teacher_needs_and_without_backticks():
+    rows = [("cache", True, "`course clean` empties it"), ("sandbox", False, "none")]
+    _, text, html = shown(notebook.machine, lambda: rows)
+    assert "sandbox" not in text and "<code>course clean</code>" in html

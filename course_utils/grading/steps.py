@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 
 from course_utils.artifact import TensorMap
 from course_utils.problems import PROBLEMS
@@ -323,8 +324,17 @@ def find(step_id: str) -> Step:
         if step_id in COPY_CASES | MAP_CASES | PLAN_CASES:
             raise ValueError(f"{step_id} is checked by the cell below it in notebook {notebook_of(step_id)}")
         rest = ", ".join([*TASKS, *GEMM_CASES])
-        raise ValueError(f"there is no step {step_id!r}; the steps are {', '.join(STEPS)}, and beside {rest}")
+        text = f"there is no step {step_id!r}; {meant(step_id)}the steps are {', '.join(STEPS)}"
+        raise ValueError(f"{text}, and beside {rest}")
     return (STEPS | GEMM_CASES | TASKS)[step_id]
+
+
+def meant(name: str) -> str:
+    """ "did you mean step05? " of "5", "step5" or "stpe05"; "" where nothing is close."""
+    there = STEPS | GEMM_CASES | TASKS
+    number = re.fullmatch(r"(?:step)?[ _-]?0*(\d{1,2})", str(name).strip().lower())
+    close = [f"step{int(number[1]):02d}"] if number else get_close_matches(str(name).lower(), there, 1, 0.8)
+    return f"did you mean {close[0]}? " if close and close[0] in there else ""
 
 
 def row(name: str) -> Step | CopyCase | MapCase | PlanCase:

@@ -206,6 +206,52 @@ def test_a_run_that_is_killed_goes_on_where_it_was(tmp_path, grade):
     assert len(list((tmp_path / "out" / "gradescope").iterdir())) == 5
 
 
+KILLED = """
+import os, time
+from course_utils.classroom import grading
+from course_utils.run import client
+
+def judges():
+    worker = client.worker(client.EMULATOR)
+    worker.device()
+    with open({file!r}, "w") as file:
+        file.write(f"{{os.getpid()}} {{worker._process.pid}}\\n")
+    time.sleep(600)
+
+if __name__ == "__main__":
+    with grading.pool(1) as pool:
+        pool.submit(judges).result()
+"""
+
+
+def test_a_grader_that_is_killed_leaves_no_process_behind(tmp_path):
+    file = tmp_path / "pids"
+    (tmp_path / "killed.py").write_text(KILLED.format(file=str(file)))
+    run = subprocess.Popen([sys.executable, str(tmp_path / "killed.py")], cwd=ROOT)
+    deadline = time.monotonic() + 60
+    while not (file.exists() and file.read_text().endswith("\n")):
+        assert time.monotonic() < deadline and run.poll() is None
+        time.sleep(0.02)
+    left = [int(pid) for pid in file.read_text().split()]
+    run.kill()
+    run.wait()
+    try:
+        deadline = time.monotonic() + 10
+        while any(map(runs, left)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert not any(map(runs, left))
+    finally:
+        for pid in filter(runs, left):
+            os.kill(pid, signal.SIGKILL)
+
+
+def runs(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 def records(out):
     return {path.name: path.stat().st_mtime_ns for path in out.glob("ledger/??/*.json")}
 
