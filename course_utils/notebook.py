@@ -37,7 +37,8 @@ from course_utils.drills.bugs import find_the_bug as find_the_bug
 from course_utils.drills.guess import choose
 from course_utils.drills.quiz import quiz as quiz
 from course_utils.drills.show import drill as drill
-from course_utils.figures.moving import moving as moving
+from course_utils.figures.moving import Moving
+from course_utils.figures.moving import moving as figure_that_moves
 from course_utils.figures.tiles import order
 from course_utils.grading import copy as copies
 from course_utils.grading import exercises, levels, maps, steps
@@ -63,8 +64,7 @@ if _shell is not None:  # a check before its cell has run is told so: no NameErr
 backends.warm_up()  # the emulator imports its libraries while the notebook imports a DSL
 
 OUTCOMES = {
-    "right": f"right: {bugs.OUTCOMES['nothing']}",
-    **{name: f"{name}: {bugs.OUTCOMES[name]}" for name in ("wrong", "race", "hang", "fault")},
+    **{name: f"{name}: {meaning}" for name, meaning in bugs.OUTCOMES.items()},
     "refused": "refused: the driver takes no such tensor map, and nothing is launched",
     "no kernel": "no kernel: it does not compile",
 }
@@ -281,13 +281,24 @@ def _with_figure(verdict: Verdict) -> Words | Verdict:
     return Words(str(verdict), verdict._repr_html_() + fold)
 
 
+def moving(name: str, **options: object) -> Moving | Words:
+    """A figure that moves, or why there is none: see ``figures.moving.moving``. Raises nothing."""
+    try:
+        return figure_that_moves(name, **options)
+    except (ValueError, TypeError) as error:
+        return _paragraph(str(error))
+
+
 def machine(findings: Callable[[], list[tuple[str, bool, str]]]) -> None:
     """Show what this machine can do: rows of (what, fine or not, in words), as ``course doctor`` finds them.
+    A sandbox is for whoever grades a class, and left out.
 
     Raises nothing.
     """
     with _at_work("looking at this machine", "This machine cannot be looked at") as place:
-        rows = [["ok" if fine else "--", what, words] for what, fine, words in findings()]
+        rows = [
+            ["ok" if fine else "--", what, words] for what, fine, words in findings() if what != "sandbox"
+        ]
         place.shows(_table(["", "", "what there is"], rows))
 
 
@@ -809,7 +820,7 @@ def _driver_says(asked: TensorMap, address: int) -> str:
 
 
 def chart(case: str) -> None:
-    """Show what an H200 was recorded to do with a kernel to be repaired ("case13a"): the symptom alone.
+    """Show what an H200 was recorded to do with a kernel to be repaired ("t3a"): the symptom alone.
 
     Raises nothing.
     """
@@ -916,7 +927,7 @@ def _table(head: list[str], rows: list[list[str]]) -> Words:
         return (
             "<tr>"
             + "".join(
-                f"<{tag} style='{_CELL}{';white-space:nowrap' * (i == 0)}'>{html.escape(cell)}</{tag}>"
+                f"<{tag} style='{_CELL}{';white-space:nowrap' * (i == 0)}'>{as_html(cell)}</{tag}>"
                 for i, cell in enumerate(cells)
             )
             + "</tr>"

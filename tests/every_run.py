@@ -35,13 +35,13 @@ MISTAKES = {
     "10 the named barrier counts the producer [row: hangs in the first epilogue]",
     "10 warpgroups side by side [10: the MMA]",
     "10b a plain store [the line of the store]",
-    "12 T.copy is left to choose [row: plain loads and stores]",
-    "12 nobody arrives [row: never ends]",
-    "12 the load's rows for its columns [the one of its kind]",
-    "14 a map without the swizzle of S [row: right elements in wrong places]",
-    "14 rows and columns exchanged [row: whole tiles of Y never written]",
-    "14 the load under elect_one [row: absent lanes]",
-    "15 no wait before a buffer is written [row: a later slice's numbers]",
+    "t2 T.copy is left to choose [row: plain loads and stores]",
+    "t2 nobody arrives [row: never ends]",
+    "t2 the load's rows for its columns [the one of its kind]",
+    "t4 a map without the swizzle of S [row: right elements in wrong places]",
+    "t4 rows and columns exchanged [row: whole tiles of Y never written]",
+    "t4 the load under elect_one [row: absent lanes]",
+    "t5 no wait before a buffer is written [row: a later slice's numbers]",
     "2 every round overwrites [02, Predict, map]",
     "3 B cut by m [03: the diagonal is right]",
     "4 nobody arrives [04, Predict, map]",
@@ -101,25 +101,25 @@ EVERY_RUN: dict[str, set[str]] = {
         "cute-task10c_read_in_flight",
     },
     # what a pinned compiler makes of a kernel: it changes with the compiler, which the weekly run sees
-    "notebooks/test_case_12.py": {
+    "notebooks/test_t2.py": {
         "test_a_load_left_to_the_compiler_goes_through_registers_and_its_store_by_tma",
         "test_tma_copy_of_a_box_that_is_too_tall_raises",
         "test_whole_rows_that_wgmma_reads_stay_tensor_tma",
         "test_path_left_to_the_compiler_costs_four_points_of_ten",
         "test_which_boxes_flatten",
     },
-    "notebooks/test_case_13.py": {
+    "notebooks/test_t3.py": {
         "test_tilelang_puts_a_missing_proxy_fence_back",
         "test_what_a_store_wait_waits_for",
     },
-    "notebooks/test_case_13.py::test_tilelang_puts_a_missing_proxy_fence_back": {"step03"},
-    "notebooks/test_case_15.py": {
+    "notebooks/test_t3.py::test_tilelang_puts_a_missing_proxy_fence_back": {"step03"},
+    "notebooks/test_t5.py": {
         "test_solution_has_four_stores_a_read_wait_for_each_and_one_for_the_last",
         "test_solution_takes_no_more_registers_than_step_5",
         "test_what_is_left_out_is_found",
         "test_check_asks_for_slices_and_a_read_wait",
     },
-    "notebooks/test_case_15.py::test_what_is_left_out_is_found": {"no wait (C)", "no fence (C)"},
+    "notebooks/test_t5.py::test_what_is_left_out_is_found": {"no wait (C)", "no fence (C)"},
     # every run holds each picture to its code; where that has not changed, words are where they were
     **{
         f"authoring/test_drawings.py::{name}": {
@@ -130,7 +130,7 @@ EVERY_RUN: dict[str, set[str]] = {
             "step08_ring",
             "step09_cluster",
             "step10_tile",
-            "tma12_paths",
+            "t2_paths",
             "tma_swizzle_banks",
         }
         for name in ("test_words_lie_on_the_sheet_and_apart", "test_no_edge_or_line_goes_through_words")

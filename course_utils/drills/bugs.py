@@ -23,11 +23,11 @@ from course_utils.grading import steps
 from course_utils.recordings import progress, tracks
 
 OUTCOMES = {
+    "right": "it ends, and the numbers are right; something else may be missing",
     "wrong": "it ends, and the numbers are wrong",
-    "race": "nothing orders two accesses; the numbers may come out right or wrong",
+    "race": "nothing orders two accesses; the numbers may come out right or wrong, or an error ends it",
     "hang": "it never ends",
     "fault": "the GPU ends it with an error",
-    "nothing": "the numbers are right, and something else is missing",
 }
 WHICH = "Which line is at fault? Where lines are missing, the one after which they belong."
 WHAT = "What does a GPU do with it?"
@@ -55,12 +55,7 @@ class Bug:
     def outcome(self) -> Question:
         """The question for what a GPU does."""
         options = tuple(f"{name}: {meaning}" for name, meaning in OUTCOMES.items())
-        return Question(WHAT, "choice", list(OUTCOMES).index(self.ends), "", lambda _: (), options)
-
-    @property
-    def ends(self) -> str:
-        """One of ``OUTCOMES``."""
-        return "nothing" if self.fault.outcome == "right" else self.fault.outcome
+        return Question(WHAT, "choice", list(OUTCOMES).index(self.fault.outcome), "", lambda _: (), options)
 
     def call(self, more: str) -> str:
         """How to call for this bug, such as ``find_the_bug("08", "cute", 2, line=12, outcome="race")``."""
@@ -198,7 +193,10 @@ def answered(bug: Bug, line: int, outcome: int) -> Shown:
     """Right or not, twice; what the check says of it, and the lines as they should be."""
     parts = faults.changes(bug.fault)
     right = sorted({number for part in parts for number in part.lines})
-    told = [_line(line, right, faults.elsewhere(bug.fault)), _outcome(list(OUTCOMES)[outcome], bug.ends)]
+    told = [
+        _line(line, right, faults.elsewhere(bug.fault)),
+        _outcome(list(OUTCOMES)[outcome], bug.fault.outcome),
+    ]
     says, repaired = _says(bug.fault), "\n".join(_repaired(part) for part in parts)
     following = Bug(bug.notebook, bug.number % bug.count + 1, bug.count, bug.fault)
     more = following.call("" if bug.fault.dsl in solved(bug.notebook) else ", show=True")

@@ -55,7 +55,7 @@ def test_each_step_has_at_least_four_faults_in_each_language_and_more_than_one_o
             assert len(pool) >= 4 and len({fault.outcome for fault in pool}) >= 3, (step, dsl)
             assert len({faults.source(fault) for fault in pool}) == len({f.name for f in pool}) == len(pool)
     assert {fault.step for fault in FAULTS} == set(STEPS)
-    assert {ends(fault) for fault in FAULTS} == set(bugs.OUTCOMES)
+    assert {fault.outcome for fault in FAULTS} == set(bugs.OUTCOMES)
 
 
 def test_a_fault_is_a_mistake_that_tests_of_grading_judge():
@@ -175,12 +175,8 @@ def test_what_is_shown_does_not_depend_on_the_fault(step, dsl):
     assert all(len(whole - view) <= 1 for view in views)
 
 
-def ends(fault):
-    return bugs.Bug("", 1, 1, fault).ends
-
-
 def answer(fault, more=0):
-    return {"line": faults.changes(fault)[0].lines[0] + more, "outcome": ends(fault)}
+    return {"line": faults.changes(fault)[0].lines[0] + more, "outcome": fault.outcome}
 
 
 def test_a_line_and_an_outcome_are_right_or_not_each_by_itself():
@@ -191,9 +187,9 @@ def test_a_line_and_an_outcome_are_right_or_not_each_by_itself():
     assert says in text and "Repaired:" in text and "<pre" in html
     for part in faults.changes(bug.fault):
         assert all(line.strip() in text for line in (*part.broken, *part.right))
-    other = next(name for name in bugs.OUTCOMES if name != bug.ends)
+    other = next(name for name in bugs.OUTCOMES if name != bug.fault.outcome)
     text, _ = shown("08", "cute", 1, line=1, outcome=other)
-    assert text.startswith("Not line 1: it is line") and f"\nNot {other}: {bug.ends}," in text
+    assert text.startswith("Not line 1: it is line") and f"\nNot {other}: {bug.fault.outcome}," in text
 
 
 def test_missing_lines_are_the_line_before_them():
@@ -345,7 +341,7 @@ def test_a_bug_is_answered_by_buttons_and_followed_by_another():
     form.outcome.value = "<script>"
     form.answer.click()
     assert "<script>" not in form.below.value
-    form.line.value, form.outcome.value = str(answer(first)["line"]), bugs._letter(ends(first))
+    form.line.value, form.outcome.value = str(answer(first)["line"]), bugs._letter(first.outcome)
     form.answer.click()
     assert form.below.value.count("Right, ") == 2 and form.answer.disabled
     before = form.below.value

@@ -1,7 +1,7 @@
 """What learners get wrong, and what the check says of it: every fault of ``solutions/wrong`` that a card is
 held against, and mistakes that are no edits of a solution.
 
-A name in brackets is the text that promises it: "01" to "15" the notebook, "Predict" a question's answer
+A name in brackets is the text that promises it: "01" to "t5" the notebook, "Predict" a question's answer
 there, "row" a row of its table *What can go wrong*, "map" a row of the symptom map.
 """
 
@@ -89,7 +89,7 @@ def test_what_the_factory_prints_is_shown(dsl):
 
 def test_a_copy_has_no_producer():
     nobody_waits = "            cute.arch.mbarrier_wait(full, 0)\n", ""
-    verdict = check_copy("case14", plant("case14", CUTE, nobody_waits, wanted="copy"), CUTE, "emulator")
+    verdict = check_copy("t4", plant("t4", CUTE, nobody_waits, wanted="copy"), CUTE, "emulator")
     assert "producer" not in verdict.card.text.lower()
 
 
@@ -117,14 +117,14 @@ MAPS = {
 @pytest.mark.parametrize("name", MAPS)
 def test_a_map_that_is_not_worth_its_points(name):
     number, fields, says = MAPS[name]
-    right = load_module(solution_path("case11", "maps")).mend
+    right = load_module(solution_path("t1", "maps")).mend
 
     def mend(maps):
         mended = right(maps)
         mended[number] = replace(maps[number], **fields)
         return mended
 
-    verdict = check_maps("case11", mend)
+    verdict = check_maps("t1", mend)
     assert [part.passed for part in verdict.checks].count(False) == 1
     assert verdict.checks[number].passed is False
     assert says in verdict.card.text and len(str(verdict.card).split()) <= 40
@@ -164,7 +164,7 @@ BY_TMA = "T.tma_copy(X[z : z + {slabs}, 0:{rows}, 0:{columns}], S, barrier=full)
     ],
 )
 def test_a_copy_that_has_no_kernel(shape, tile, load, says):
-    """Notebook 12's rows that quote TileLang: a stride, a box, and T.copy both ways."""
+    """Notebook t2's rows that quote TileLang: a stride, a box, and T.copy both ways."""
     names = dict(zip(("slabs", "rows", "columns"), tile, strict=True))
     source = COPY_3D.format(load=load.format(**names), **names)
     with pytest.raises(CompileError, match=says):
@@ -173,7 +173,7 @@ def test_a_copy_that_has_no_kernel(shape, tile, load, says):
 
 def test_one_arrive_in_the_ptx_of_either_ring():
     """Notebook 7's Predict: four warps or one thread arrive, by one instruction either way."""
-    for name in ("step07", "case07"):
+    for name in ("step07", "raw07"):
         ptx = compile_factory(plant(name, CUTE), CUTE, (256, 256, 320)).ptx
         assert ptx.count("mbarrier.arrive.shared") == 1
         assert ptx.count("mbarrier.arrive.expect_tx") == 1
@@ -193,9 +193,9 @@ def test_every_step_is_emulated_and_run_at_odd_and_even_numbers_of_k_tiles():
 
 
 def copied(*edits):
-    """The emulated check of case 12 in TileLang, with these edits."""
-    source = edited(solution_path("case12", TL).read_text(), *edits)
-    verdict = check_copy("case12", load_factory_source(source, "mine", "copy"), TL, "emulator")
+    """The emulated check of case t2 in TileLang, with these edits."""
+    source = edited(solution_path("t2", TL).read_text(), *edits)
+    verdict = check_copy("t2", load_factory_source(source, "mine", "copy"), TL, "emulator")
     return verdict, {part.name: part.passed for part in verdict.checks}
 
 
@@ -232,5 +232,5 @@ def test_a_swizzled_tile_that_starts_within_its_pattern_is_remarked():
     ],
 )
 def test_two_slices_are_slices(dsl, edits):
-    verdict = check_gemm("case15", plant("case15", dsl, *edits), dsl, "emulator")
+    verdict = check_gemm("t5", plant("t5", dsl, *edits), dsl, "emulator")
     assert not verdict.failed and verdict.points == 10
