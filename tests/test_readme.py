@@ -9,6 +9,7 @@ import subprocess
 from statistics import median
 
 import pytest
+from PIL import Image
 
 from authoring import first_screen
 from course_utils import cli
@@ -85,6 +86,13 @@ def test_the_readme_shows_what_the_checker_says_today():
     """After a change of words: python -m authoring.first_screen"""
     assert f"```python\n{first_screen.broken_line()}\n```" in README
     assert first_screen.SHOWN.search(README)[2] == first_screen.verdict()
+
+
+def test_the_readme_shows_the_recorded_ladder():
+    """After a new recording: python -m authoring.first_screen"""
+    assert f"]({first_screen.LADDER.relative_to(ROOT)})" in README
+    with Image.open(first_screen.LADDER) as picture:
+        assert picture.text["Description"] == first_screen.recorded()
 
 
 def test_the_readme_names_what_an_h200_made_of_the_broken_line():
