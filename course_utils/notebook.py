@@ -725,8 +725,8 @@ def timeline(
 
         from course_utils.figures import timeline as timelines
         from course_utils.figures.player import Player
+        from course_utils.run.emulator.explain.replay import replay
         from course_utils.run.emulator.launch import emulated
-        from course_utils.run.emulator.replay import replay
 
         size = size or steps.trace_size(step)
         kind = steps.find(step).problem
@@ -829,7 +829,7 @@ def _driver_says(asked: TensorMap, address: int) -> str:
 
 
 def chart(case: str) -> None:
-    """Show what an H200 was recorded to do with a kernel to be repaired ("case13a"): the symptom alone.
+    """Show what an H200 was recorded to do with a kernel to be repaired ("t3a"): the symptom alone.
 
     Raises nothing.
     """

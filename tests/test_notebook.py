@@ -172,7 +172,7 @@ def test_a_level_without_a_notebook_is_its_text(monkeypatch):
         (("99", "cute", "order"), "there is no step '99'"),
         (("05", "cute", "easy"), "there are order, write, blank"),
         (("05", "triton", "order"), "no triton solution"),
-        (("case15", "cute", "blank"), "case15 has no levels"),
+        (("t5", "cute", "blank"), "t5 has no levels"),
         ((None, None, None), "cannot be given"),
         (([], [], []), "cannot be given"),
     ],
@@ -421,17 +421,17 @@ def test_look_says_why_there_is_no_kernel(copy):
 
 
 def test_look_and_a_receipt_tell_paths_maps_and_bytes_of_a_copy():
-    copy = load_module(solution_path("case12", "tilelang")).copy
+    copy = load_module(solution_path("t2", "tilelang")).copy
     _, text, _ = shown(notebook.look, copy, 8, 32, 64)
     assert re.search(r"^X +tensor TMA, rank 3: 1 .* 128, 4,096$", text, re.M)
     assert re.search(r"^Y +tensor TMA, rank 2: 2 .* 128$", text, re.M) and text.endswith("Bytes: right")
-    text = shown(notebook.receipt, "case12", copy, "tilelang")[1]
+    text = shown(notebook.receipt, "t2", copy, "tilelang")[1]
     assert re.search(r"^TMA loads +rank 3: 1$", text, re.M)
 
 
 def test_a_chart_tells_the_symptom_and_not_the_cause():
-    assert "9728 x 7680 x 320  the kernel never ended" in shown(notebook.chart, "case13a")[1]
-    assert "right at 5 sizes" in shown(notebook.chart, "case13c")[1]
+    assert "9728 x 7680 x 320  the kernel never ended" in shown(notebook.chart, "t3a")[1]
+    assert "right at 5 sizes" in shown(notebook.chart, "t3c")[1]
     assert "cannot be shown" in shown(notebook.chart, "case99")[1]
 
 
@@ -574,8 +574,8 @@ def test_a_check_before_its_cell_has_run_says_so():
     points, text, html = shown(notebook.check, "step04", name)
     assert points == 0 and "the cell that defines gemm has not run yet" in text
     assert "open" in text and "failed" not in text and "<table" not in html
-    assert "mend has not run yet" in shown(notebook.check_maps, "case11", notebook.NotYet("mend"))[1]
-    assert "copy has not run yet" in shown(notebook.check_copy, "case12", notebook.NotYet("copy"))[1]
+    assert "mend has not run yet" in shown(notebook.check_maps, "t1", notebook.NotYet("mend"))[1]
+    assert "copy has not run yet" in shown(notebook.check_copy, "t2", notebook.NotYet("copy"))[1]
 
 
 def test_the_other_dsls_kernel_is_named():

@@ -33,7 +33,7 @@ needs_sandbox = pytest.mark.skipif(not sandbox.available(), reason="no sandbox o
 
 CLASS = [
     Submission("ada", {"step05-cute": "a", "step06-cute": "b"}),
-    Submission("bob", {"step05-cute": "a", "case12-cute": "c"}),
+    Submission("bob", {"step05-cute": "a", "t2-cute": "c"}),
 ]
 
 
@@ -46,7 +46,7 @@ def settings(tmp_path, **fields):
 def test_equal_sources_are_judged_once(tmp_path):
     found = jobs(CLASS, settings(tmp_path))
     assert [(job.entry.exercise, job.source) for job in found] == [
-        ("case12-cute", "c"), ("step05-cute", "a"), ("step06-cute", "b")
+        ("step05-cute", "a"), ("step06-cute", "b"), ("t2-cute", "c")
     ]  # fmt: skip
     assert [job.source for job in jobs(CLASS, settings(tmp_path), ["step06"])] == ["b"]
 
@@ -76,7 +76,7 @@ def test_points_are_those_of_the_level(tmp_path, monkeypatch, source, asked, poi
     verdict = Verdict("step05", "cute", "emulator", (Part("results", True, 10, 10, ""),))
     monkeypatch.setattr("course_utils.classroom.judge.judge", lambda *_: Judged(verdict, 1.0, 0))
     asked = settings(tmp_path, level=asked)
-    for exercise in ("step05-cute", "case15-cute"):
+    for exercise in ("step05-cute", "t5-cute"):
         [job] = jobs([Submission("ada", {exercise: source})], asked)
         record, fault = grading.judge_one(job, asked)
         expected = (points, level) if exercise == "step05-cute" else (10, "write")
@@ -94,7 +94,7 @@ def test_a_source_at_which_the_machine_is_always_at_fault_is_to_be_looked_at(tmp
     ledger.write(todo[0].entry, {"points": 0.0}, "", 1.0, {})
     ledger.write(todo[1].entry, {"points": 0.0}, "", 1.0, {})  # in the end
     ((job, text),) = grading.to_look_at(todo, ledger).items()
-    assert job == todo[2] and "step06-cute was tried 3 times" in text and sandbox.TOO_BUSY in text
+    assert job == todo[2] and "t2-cute was tried 3 times" in text and sandbox.TOO_BUSY in text
 
 
 def test_faults_are_told_in_the_order_in_which_they_came(tmp_path):
