@@ -23,7 +23,7 @@ from course_utils.recordings import signing
 
 PACKAGE = Path(__file__).parents[1]
 # what a grade depends on
-JUDGES = ("artifact.py", "chips.py", "ptx", "tma", "compile", "run", "grading", "classroom")
+JUDGES = ("artifact.py", "cause.py", "chips.py", "ptx", "tma", "compile", "run", "grading", "classroom")
 COMPILERS = ("tilelang", "nvidia-cutlass-dsl", "nvidia-cuda-nvrtc", "nvidia-cuda-nvcc")
 RECORD_LIMIT = 4 << 20  # bytes
 

@@ -129,6 +129,7 @@ def carried():
     return [
         PACKAGE / "__init__.py",
         PACKAGE / "artifact.py",
+        PACKAGE / "cause.py",
         PACKAGE / "chips.py",
         PACKAGE / "plans.py",
         PACKAGE / "problems.py",
