@@ -18,6 +18,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 
+from course_utils.chips import CHIPS
 from course_utils.figures.theme import (
     CARD,
     DPI,
@@ -37,8 +38,6 @@ from course_utils.recordings.model import Entry, Provenance, Timing, usable
 SIZES = (4096, 8192)
 LABELS = {step.id: f"{number} {step.label}" for number, step in enumerate(steps.STEPS.values(), 1)}
 ONE_TILE = tuple(step.id for step in steps.STEPS.values() if "one CTA" in step.requires)  # whatever the panel
-# dense fp16 tensor TFLOP/s, from NVIDIA's H100 and H200 SXM datasheets (they print the sparse 1,979)
-PEAK_TFLOPS = {"NVIDIA H200": 989.5, "NVIDIA H100 80GB HBM3": 989.5}
 
 # other libraries, by what benchmarks/peers calls them, with a mark of their own
 PEERS = {
@@ -213,6 +212,12 @@ def _bars(source: Source | None, size: int) -> dict[tuple[str, str], Bar]:
     return bars
 
 
+def _peak(source: Source | None) -> float:
+    """The data sheet's dense fp16 TFLOP/s of a source's GPU; 0 where they are not known."""
+    chip = CHIPS.get(source.provenance.gpu) if source and source.provenance else None
+    return chip.peak_tflops if chip else 0.0
+
+
 def _cublas(source: Source | None, size: int, mode: str) -> float | None:
     """Median TFLOP/s of cuBLAS over all timings at ``size`` in ``mode``."""
     timings = [t for entry in source.entries for t in entry.timings] if source else []
@@ -296,7 +301,7 @@ def _panel(
     lines = [
         (_cublas(source, size, "burst"), "cuBLAS burst {:.0f}", "-", GREY),
         (_cublas(source, size, "sustained"), "cuBLAS sustained {:.0f}", (0, (4, 2)), GREY),
-        (PEAK_TFLOPS.get(source.provenance.gpu if source.provenance else ""), "fp16 peak {:g}", ":", INK),
+        (_peak(source), "fp16 peak {:g}", ":", INK),
     ]
     lines = [line for line in lines if line[0]]
     bars = [*old.values(), *new.values()]
