@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import html
 import re
 from collections.abc import Mapping
@@ -11,7 +10,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from course_utils.compile.load import planted
+from course_utils.compile.faults import kernels
 from course_utils.grading import steps
 
 WRONG = "wrong"  # of a cell's metadata.course: the planted fault whose verdict it shows
@@ -38,9 +37,9 @@ def with_wrong_attempts(solved: NotebookNode) -> NotebookNode:
         dsl, is_check, _ = rest.partition("-check")
         if is_check and step in steps.STEPS and (fault := _fault(step, dsl)):
             source = (
-                "from course_utils.compile.load import load_planted, planted\n"
+                "from course_utils.compile.faults import kernels\n"
                 "from course_utils.grading.gemm import check_gemm\n"
-                f'check_gemm("{step}", load_planted(planted("{dsl}")["{fault}"]).gemm, "{dsl}")'
+                f'check_gemm("{step}", kernels("{dsl}")["{fault}"].factory(), "{dsl}")'
             )
             marked = {"course": {WRONG: f"{dsl}/{fault}"}}
             cells.append(nbformat.v4.new_code_cell(source, metadata=marked, id=f"{WRONG}-{step}-{dsl}"))
@@ -49,7 +48,7 @@ def with_wrong_attempts(solved: NotebookNode) -> NotebookNode:
 
 def _fault(step: str, dsl: str) -> str:
     """The first planted fault of a step, "" where it has none."""
-    return next((name for name, path in planted(dsl).items() if f'STEP = "{step}"' in path.read_text()), "")
+    return next((name for name, fault in kernels(dsl).items() if fault.step == step), "")
 
 
 def page(given: NotebookNode, ran: NotebookNode, repository: str = "") -> NotebookNode:
@@ -140,11 +139,10 @@ def _on_the_site(text: str) -> str:
 def _attempt(cell: NotebookNode, fault: str) -> NotebookNode:
     """A wrong attempt and its verdict, folded."""
     dsl, _, name = fault.partition("/")
-    what = ast.get_docstring(ast.parse(planted(dsl)[name].read_text())) or name
     verdict = next(
         (output.data.get("text/html", "") for output in cell.outputs if "data" in output), "<p>no verdict</p>"
     )
-    summary = f"<summary>One wrong attempt: {html.escape(' '.join(what.split()))}</summary>"
+    summary = f"<summary>One wrong attempt: {html.escape(kernels(dsl)[name].what)}</summary>"
     source = f"<details class='attempt'>{summary}{_on_the_site(verdict)}</details>"
     # a line break would end the block of HTML
     return nbformat.v4.new_markdown_cell(source.replace("\n", "&#10;"))
