@@ -27,7 +27,8 @@ from IPython.core.displaypub import DisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import display
 
-from course_utils.artifact import SM_COUNT, TensorMap
+from course_utils.artifact import TensorMap
+from course_utils.chips import HOME
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS, NotYet, compile_factory
 from course_utils.compile.faults import kernels
@@ -737,7 +738,7 @@ def timeline(
             _say(f"D is wrong: {tried.found.diagnosis}")
 
 
-def panels(tiles_M: int, tiles_N: int, at_once: int = SM_COUNT) -> None:
+def panels(tiles_M: int, tiles_N: int, at_once: int = HOME.sms) -> None:
     """Show what the first ``at_once`` tiles of D read of A and B in one round of K, by the width of a panel.
 
     D has ``tiles_M`` x ``tiles_N`` tiles. Raises nothing.

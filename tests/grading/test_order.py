@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from course_utils import plans
-from course_utils.artifact import SHARED_LIMIT
+from course_utils.chips import HOME
 from course_utils.compile.factory import compile_factory
 from course_utils.compile.faults import table
 from course_utils.compile.load import load_factory, plant, solution_path
@@ -177,7 +177,7 @@ def test_step_11s_emulated_sizes_wrap_its_ring_and_are_ragged():
     """Its ring has as many stages as fit beside D."""
     sizes = [size for size, ctas in STEPS["step11"].emulated if ctas is None]
     tiles = [plans.choose(*size) for size in sizes]
-    most = [SHARED_LIMIT // (128 * (plan.block_M + plan.block_N)) for plan in tiles]
+    most = [HOME.shared // (128 * (plan.block_M + plan.block_N)) for plan in tiles]
     depths = [-(-size[2] // 64) for size in sizes]
     assert any(depth > stages for depth, stages in zip(depths, most, strict=True))
     assert any(depth < stages - 1 for depth, stages in zip(depths, most, strict=True))
