@@ -28,7 +28,7 @@ OWN = {
     "step08 cute both_roles_stop_a_k_tile_early",
     "step10 tilelang the_mask_names_three_ctas",
 }
-TABLES = ("01_05", "06_15", "rows", "stages", "roles", "tiles", "places", "shapes")
+TABLES = ("01_05", "06_t5", "rows", "stages", "roles", "tiles", "places", "shapes")
 
 
 @pytest.fixture(autouse=True)

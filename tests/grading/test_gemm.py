@@ -25,7 +25,7 @@ from course_utils.run.backends import Compiler, Emulator, Launch
 from course_utils.run.client import WorkerDied, WorkerTimeout
 from course_utils.run.protocol import Answer
 
-DEVICE = {"name": "NVIDIA H200", "capability": [9, 0]}
+DEVICE = {"name": "NVIDIA H200", "capability": [9, 0], "sms": 132}
 RIGHT = {"ok": True, "relative_norm": 2e-4}
 WRONG = {"ok": False, "diagnosis": "12 of 99 elements are wrong, all in row 3."}
 
@@ -109,7 +109,7 @@ def compiled_by(monkeypatch, compile_one):
     monkeypatch.setattr(
         gemm,
         "compile_sizes",
-        lambda step, dsl, sizes, kind: (Compiled(compile_one(step, dsl, size), "") for size in sizes),
+        lambda step, dsl, sizes, kind, chip: (Compiled(compile_one(step, dsl, size), "") for size in sizes),
     )
 
 
