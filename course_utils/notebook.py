@@ -31,16 +31,8 @@ from course_utils.artifact import TensorMap
 from course_utils.chips import HOME
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS, NotYet, compile_factory
-from course_utils.compile.load import (
-    BEGIN,
-    END,
-    file_source,
-    load_factory_source,
-    load_planted,
-    planted,
-    solution_path,
-    without_markers,
-)
+from course_utils.compile.faults import kernels
+from course_utils.compile.load import BEGIN, END, load_factory_source, solution_path, without_markers
 from course_utils.drills import bugs
 from course_utils.drills.bugs import find_the_bug as find_the_bug
 from course_utils.drills.guess import choose
@@ -600,11 +592,11 @@ def what_if(name: str, guess: str | None = None, dsl: str | None = None) -> None
     """Run a kernel with one planted fault in the emulator, and hold the outcome against your guess. Raises
     nothing.
 
-    ``name`` is a file of solutions/wrong; ``guess`` is one of ``OUTCOMES``. Where there is none yet and
-    somebody sits at the notebook, each has a button. Nothing is graded.
+    ``name`` is a wrong kernel of solutions/wrong; ``guess`` is one of ``OUTCOMES``. Where there is none yet
+    and somebody sits at the notebook, each has a button. Nothing is graded.
     """
     with _at_work(f"looking for {name}", FAILED) as place:
-        faults = {d: planted(d) for d in DSLS}
+        faults = {d: kernels(d) for d in DSLS}
         dsl = next((d for d in ([dsl] if dsl else DSLS) if name in faults.get(d, ())), None)
         if dsl is None:
             there = sorted(set().union(*faults.values()))
@@ -639,18 +631,18 @@ def _what_if(name: str, guess: str, dsl: str, says: Callable[[str], None]) -> li
     done.
     """
     says(f"loading {name} ({dsl})")
-    wrong = load_planted(planted(dsl)[name])
+    wrong = kernels(dsl)[name]
     outcome = "no kernel" if wrong.fails == "compiles" else wrong.outcome
 
     def told(so_far: Verdict) -> None:
         if so_far.doing:
             says(f"{name} ({dsl}): {so_far.doing}")
 
-    verdict = gemms.check_gemm(wrong.step, wrong.gemm, dsl, "emulator", told=told)
+    verdict = gemms.check_gemm(wrong.step, wrong.factory(), dsl, "emulator", told=told)
     judged = "Your guess is right. " if guess == outcome else f'You guessed "{guess}". '
     shown: list[object] = [_paragraph(f"{judged}{OUTCOMES[outcome][0].upper()}{OUTCOMES[outcome][1:]}.")]
     left = [part for part in verdict.checks if not part.passed and part.name != "speed"]
-    solution, made = solution_path(wrong.step, dsl).read_text(), file_source(wrong.gemm)
+    solution, made = solution_path(wrong.step, dsl).read_text(), wrong.source()
     # what a step still to be solved leaves to the learner is quoted from neither
     answers = _answers(solution) | _answers(made) if _is_open(wrong.step) else set()
     for part in left:

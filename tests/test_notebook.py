@@ -15,15 +15,8 @@ from IPython.utils.capture import capture_output
 from course_utils import notebook
 from course_utils.artifact import TensorMap
 from course_utils.compile.errors import CompileError
-from course_utils.compile.load import (
-    file_source,
-    load_factory,
-    load_factory_source,
-    load_module,
-    load_planted,
-    planted,
-    solution_path,
-)
+from course_utils.compile.faults import Fault, kernels
+from course_utils.compile.load import load_factory, load_factory_source, load_module, solution_path
 from course_utils.drills import show
 from course_utils.grading import exercises, steps
 from course_utils.grading import gemm as gemms
@@ -507,16 +500,15 @@ def test_what_if_of_an_unknown_fault_lists_those_there_are():
 
 
 def test_every_change_of_a_planted_fault_is_short_enough_to_read():
-    for name, path in planted("tilelang").items():
-        wrong = load_planted(path)
+    for name, wrong in kernels("tilelang").items():
         solution = solution_path(wrong.step, "tilelang").read_text()
-        changes = notebook._changes(solution, file_source(wrong.gemm))
+        changes = notebook._changes(solution, wrong.source())
         assert 0 < len(changes) <= 25, name
 
 
 def test_timeline_is_drawn_and_names_findings():
-    wrong = load_planted(planted("tilelang")["wrong_initial_phase"])
-    _, text, _ = shown(notebook.timeline, "step07", wrong.gemm)
+    wrong = kernels("tilelang")["wrong_initial_phase"].factory()
+    _, text, _ = shown(notebook.timeline, "step07", wrong)
     assert "Timeline of step07" in text and "wait" in text and "'image/png'" not in text
 
 
@@ -673,7 +665,7 @@ def test_the_first_word_comes_before_the_first_compile(call, arguments, first, m
     )
     monkeypatch.setattr(notebook, "compile_factory", compile_nothing)
     monkeypatch.setattr(gemms, "compile_sizes", compile_nothing)
-    monkeypatch.setattr(notebook, "load_planted", compile_nothing)
+    monkeypatch.setattr(Fault, "factory", compile_nothing)
     _, text = updates(call, *arguments)
     assert said[:2] == [f"{first} ...", "COMPILE"]
     assert text[0] == (f"{first} ...", False) and text[-1][1] and "not today" in text[-1][0]
