@@ -45,8 +45,8 @@ def draw(path: str | Path, recorded: dict, mine: dict) -> None:
 def bundle(options: argparse.Namespace, console: Console) -> int:
     """Compile here, to run there."""
     dsls = options.dsl or list(DSLS)
-    kernels = _wrong_kernels(options.step, dsls) if options.wrong else solution_kernels(options.step, dsls)
-    total = sum(len(_sizes(kernel)) for kernel in kernels)
+    chosen = _wrong_kernels(options.step, dsls) if options.wrong else solution_kernels(options.step, dsls)
+    total = sum(len(_sizes(kernel)) for kernel in chosen)
     with bar(console) as progress:
         task = progress.add_task("compiling", total=total)
 
@@ -54,10 +54,10 @@ def bundle(options: argparse.Namespace, console: Console) -> int:
             progress.update(task, advance=1, description=f"{item[0]} at {'x'.join(map(str, item[1]))}")
 
         key = signing.key(_key(options))
-        archives.write(options.out, kernels, factory.compile_factory, show, key)
+        archives.write(options.out, chosen, factory.compile_factory, show, key)
     say(
         console,
-        f"wrote {options.out}: {len(kernels)} kernels. On the GPU machine: python {Path(options.out).name} "
+        f"wrote {options.out}: {len(chosen)} kernels. On the GPU machine: python {Path(options.out).name} "
         "--out results.json",
     )
     return 0

@@ -729,16 +729,16 @@ def test_bundle_takes_steps_by_number_or_name(course, monkeypatch):
 def test_bundle_of_the_wrong_kernels_times_none(course, monkeypatch):
     monkeypatch.setattr(factory, "compile_factory", lambda *_: small())
     assert course("bundle", "out.pyz", "--wrong")[0] == PASSED
-    kernels = manifest("out.pyz")
+    carried = manifest("out.pyz")
     names = [
         f"{name} {dsl}"
         for dsl in factory.DSLS
         for name, wrong in kernels(dsl).items()
         if wrong.fails != "compiles"
     ]
-    assert [kernel["name"] for kernel in kernels] == names
-    assert {kernel["timed"] for kernel in kernels} == {False}
-    assert all(kernel["step"] in steps.STEPS for kernel in kernels)
+    assert [kernel["name"] for kernel in carried] == names
+    assert {kernel["timed"] for kernel in carried} == {False}
+    assert all(kernel["step"] in steps.STEPS for kernel in carried)
 
 
 # -- trace
