@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
+import textwrap
+from pathlib import Path
 
 from course_utils.cli import BUILD
 from course_utils.compile.factory import DSLS
 from course_utils.grading import steps
 from course_utils.run import backends
 
+LEARNERS, KERNELS, TEACHERS = "the course", "one kernel, looked into", "for teachers and authors"
+NAMED = 12  # columns of a command's name in --help
 WHAT = "step01 ... step11, a Python file with gemm, or a saved artifact"
 
 
@@ -19,17 +24,26 @@ def parser() -> argparse.ArgumentParser:
     Long, for it is a list: a command after the other, an argument a line.
     """
     course = argparse.ArgumentParser(
-        prog="course", description="Hopper GEMM, step by step: check, climb, look."
+        prog="course",
+        description="Hopper GEMM, step by step: check, climb, look.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = course.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = course.add_subparsers(
+        title="commands",
+        dest="command",
+        required=True,
+        metavar="COMMAND",
+        help="one of those below; `course COMMAND --help` lists its options",
+    )
+    groups: dict[str, list[tuple[str, str]]] = {LEARNERS: [], KERNELS: [], TEACHERS: []}
 
-    def command(name: str, run: str, text: str) -> argparse.ArgumentParser:
-        sub = commands.add_parser(name, help=text, description=text)
+    def command(name: str, run: str, text: str, group: str = LEARNERS) -> argparse.ArgumentParser:
+        groups[group].append((name, text))
+        sub = commands.add_parser(name, description=text)
         sub.set_defaults(run=run)
         return sub
 
     command("doctor", "doctor.doctor", "what this machine can do, and what is missing")
-    command("clean", "doctor.clean", "empty the cache of compiled kernels")
     sub = command("lab", "lab.lab", "open the notebooks in JupyterLab, the first one first")
     sub.add_argument(
         "options", nargs="*", metavar="OPTION", help="JupyterLab's own, after --: course lab -- --no-browser"
@@ -60,7 +74,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument(
         "--time-limit", type=float, default=backends.TIME_LIMIT, metavar="S", help="seconds for one launch"
     )
-    sub.add_argument("--json", action="store_true", help="print the verdict as JSON")
+    sub.add_argument("--json", dest="as_json", action="store_true", help="print the verdict as JSON")
     sub = command(
         "climb",
         "check.climb",
@@ -68,14 +82,17 @@ def parser() -> argparse.ArgumentParser:
     )
     sub.add_argument("--backend", default="auto", choices=backends.NAMES)
     sub = command(
-        "grade", "grade.grade", "grade a class: submissions in a sandbox, points by a judge outside"
+        "plot", "records.plot", "draw your ladder, if `course climb` timed one, over the recorded one"
     )
-    _add_grade(sub)
-    sub = command("receipt", "kernel.receipt", "what a compiled kernel contains")
+    sub.add_argument("--out", default=str(BUILD / "ladder.png"), metavar="PNG")
+    command("clean", "doctor.clean", "empty the cache of compiled kernels")
+    sub = command("receipt", "kernel.receipt", "what a compiled kernel contains", KERNELS)
     sub.add_argument("what", metavar="STEP|FILE", help=WHAT)
     sub.add_argument("--dsl", default="tilelang", choices=DSLS)
     sub.add_argument("--size", metavar="MxNxK", help="problem size (default: the step's first check size)")
-    sub = command("source", "source.source", "what became of each line of a kernel: its generated code")
+    sub = command(
+        "source", "source.source", "what became of each line of a kernel: its generated code", KERNELS
+    )
     sub.add_argument("what", metavar="STEP|FILE", help=WHAT)
     sub.add_argument("--dsl", default="tilelang", choices=DSLS)
     sub.add_argument("--size", metavar="MxNxK", help="problem size (default: that of `course trace`)")
@@ -84,7 +101,10 @@ def parser() -> argparse.ArgumentParser:
         form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=text)
     sub.add_argument("--line", type=int, metavar="N", help="only what comes from this line of yours")
     sub = command(
-        "trace", "kernel.trace", "emulate one launch, say what is wrong with it, and draw who waited for whom"
+        "trace",
+        "kernel.trace",
+        "emulate one launch, say what is wrong with it, and draw who waited for whom",
+        KERNELS,
     )
     sub.add_argument("what", metavar="STEP|FILE", help=WHAT)
     _add_against(sub)
@@ -100,7 +120,10 @@ def parser() -> argparse.ArgumentParser:
         "--perfetto", metavar="OUT.json", help="every event of every CTA, as ui.perfetto.dev reads it"
     )
     sub = command(
-        "profile", "profile.profile", "hardware counters of one launch beside cuBLAS's, and what bounds it"
+        "profile",
+        "profile.profile",
+        "hardware counters of one launch beside cuBLAS's, and what bounds it",
+        KERNELS,
     )
     sub.add_argument("what", metavar="STEP|FILE", help=WHAT)
     sub.add_argument("--dsl", default="tilelang", choices=DSLS)
@@ -111,6 +134,7 @@ def parser() -> argparse.ArgumentParser:
         "tune",
         "tune.tune",
         "time plans of step 11 on this GPU, the most promising first; goes on where it was",
+        KERNELS,
     )
     sub.add_argument("what", metavar="STEP|FILE", help="step11, or a Python file whose gemm takes a plan")
     sub.add_argument("--shapes", nargs="+", default=[], metavar="MxNxK", help="one or more")
@@ -121,28 +145,31 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--plans", type=int, default=8, metavar="N", help="at each shape (default: 8)")
     sub.add_argument("--out", default=str(BUILD / "tuned.json"), metavar="JSON")
     sub = command(
-        "plot",
-        "records.plot",
-        "draw the ladder: yours, if build/climb.json has timings, over the recorded one",
-    )
-    sub.add_argument("--out", default=str(BUILD / "ladder.png"), metavar="PNG")
-    sub = command(
         "tensormap",
-        "tensormap.tensormap",
+        "tensormap.explain_map",
         "hold the TMA contract against the driver's recorded verdicts, or explain one map",
+        KERNELS,
     )
     _add_tensormap(sub)
     sub = command(
+        "grade", "grade.grade", "grade a class: submissions in a sandbox, points by a judge outside", TEACHERS
+    )
+    _add_grade(sub)
+    sub = command(
         "sync",
         "authors.sync",
-        "for authors: write the notebooks' exercise cells from solutions/, and their pictures",
+        "write the notebooks' exercise cells from solutions/, and their pictures",
+        TEACHERS,
     )
     sub.add_argument("--solved", metavar="DIR", help="write solved copies to DIR instead, for an instructor")
     sub.add_argument(
         "--force", action="store_true", help="also over cells that somebody worked in; a copy is kept as .bak"
     )
     sub = command(
-        "bundle", "records.bundle", "compile here, run there: one archive with kernels, checker and runner"
+        "bundle",
+        "records.bundle",
+        "compile here, run there: one archive with kernels, checker and runner",
+        TEACHERS,
     )
     sub.add_argument("out", metavar="OUT.pyz")
     sub.add_argument(
@@ -159,7 +186,10 @@ def parser() -> argparse.ArgumentParser:
         "--key", metavar="FILE", help="what its results are signed for (default: build/bundle.key)"
     )
     sub = command(
-        "import", "records.import_results", "record the results file of a bundle, with where it comes from"
+        "import",
+        "records.import_results",
+        "record the results file of a bundle, with where it comes from",
+        TEACHERS,
     )
     sub.add_argument("results", metavar="results.json")
     sub.add_argument(
@@ -176,12 +206,24 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument(
         "--add", action="store_true", help="kernels of the same name are replaced, and the others stay"
     )
+    course.epilog = "\n\n".join(_listed(title, rows) for title, rows in groups.items())
     return course
+
+
+def _listed(title: str, rows: list[tuple[str, str]]) -> str:
+    """A group of commands as ``--help`` lists it."""
+    width = shutil.get_terminal_size().columns - 2  # as argparse leaves them
+    lines = [
+        textwrap.fill(text, width, initial_indent=f"  {name:{NAMED}}", subsequent_indent=" " * (NAMED + 2))
+        for name, text in rows
+    ]
+    return "\n".join([f"{title}:", *lines])
 
 
 def _add_against(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "--against",
+        dest="reference",
         metavar="REFERENCE.py",
         help="FILE defines kernel(), which is no GEMM of ours; REFERENCE.py its inputs() and outputs(...)",
     )
@@ -190,9 +232,11 @@ def _add_against(sub: argparse.ArgumentParser) -> None:
 def _add_grade(sub: argparse.ArgumentParser) -> None:
     """What ``course grade`` takes."""
     sub.add_argument(
-        "folder", metavar="FOLDER", help="a folder or a file a learner, or a zip of an LMS export"
+        "folder", type=Path, metavar="FOLDER", help="a folder or a file a learner, or a zip of an LMS export"
     )
-    sub.add_argument("--out", default="grades", metavar="DIR", help="where the grades go (default: grades)")
+    sub.add_argument(
+        "--out", type=Path, default="grades", metavar="DIR", help="where the grades go (default: grades)"
+    )
     sub.add_argument(
         "--step",
         action="append",
@@ -207,6 +251,7 @@ def _add_grade(sub: argparse.ArgumentParser) -> None:
     )
     sub.add_argument(
         "--jobs",
+        dest="processes",
         type=int,
         default=max(1, os.cpu_count() or 1),
         metavar="N",
@@ -226,7 +271,7 @@ def _add_grade(sub: argparse.ArgumentParser) -> None:
         help="of every step's exercise (default: the one that a submission's own line names)",
     )
     sub.add_argument(
-        "--key", metavar="FILE", help="what signs the ledger (default: DIR/ledger/key, made once)"
+        "--key", type=Path, metavar="FILE", help="what signs the ledger (default: DIR/ledger/key, made once)"
     )
     sub.add_argument(
         "--ray", action="store_true", help="as tasks of a Ray cluster (RAY_ADDRESS, or one here)"
@@ -244,10 +289,12 @@ def _add_grade(sub: argparse.ArgumentParser) -> None:
 
 def _add_tensormap(sub: argparse.ArgumentParser) -> None:
     """What ``course tensormap`` takes: an action, and one map in options of the driver's names."""
-    actions = sub.add_subparsers(dest="action", required=True, metavar="ACTION")
+    actions = sub.add_subparsers(required=True, metavar="ACTION")
     verify = actions.add_parser("verify", help="every row of a file of driver verdicts: N of M agree")
+    verify.set_defaults(run="tensormap.verify_file")
     verify.add_argument("file", metavar="FILE.jsonl[.gz]")
     explain = actions.add_parser("explain", help="one map: legal, or every rule that it breaks")
+    explain.set_defaults(run="tensormap.explain_map")
     explain.add_argument(
         "file", nargs="?", metavar="FILE.jsonl[.gz]", help="take the map from this file, with --row"
     )
