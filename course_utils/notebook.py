@@ -177,6 +177,8 @@ def check_plan(case: str, seconds: Callable) -> float:
 def _graded(name: str, dsl: str, check: Callable[[Told], Verdict]) -> float:
     verdict = _shown(name, dsl, check)
     if verdict.max_points:  # else it was no step or no DSL, or the learner stopped it
+        if progress.is_for_a_page() and verdict.receipt:
+            _receipts[verdict.step, verdict.dsl] = dict(verdict.receipt)
         try:
             progress.keep(verdict, backends.find_gpu()[0] if verdict.timing else None)
         except Exception as error:  # the verdict stands, kept or not
@@ -346,10 +348,10 @@ def ladder(step: str | None = None) -> None:
         cases = sum(e["points"] for e in kept["entries"] if e["step"] not in others)
         beside = (("step 11", past), ("TMA cases", cases), ("tasks", tasks))
         reached += [f"{what} {points:g}" for what, points in beside if points]
-        _say(
-            f"Your points so far: {', '.join(reached)}."
-            + ("" if timed else " TFLOP/s are recorded, not yours: nothing was timed on this machine yet.")
-        )
+        said = [] if progress.is_for_a_page() else [f"Your points so far: {', '.join(reached)}."]
+        if not timed:
+            said.append("TFLOP/s are recorded, not yours: nothing was timed on this machine yet.")
+        _say(" ".join(said))
 
 
 def receipt(step: str, gemm: object = None, dsl: str = "tilelang") -> None:
@@ -384,11 +386,18 @@ def _compiled_receipt(step: str, gemm: object, dsl: str) -> dict[str, str]:
     return dict(receipts.table(receipts.read_ptx(artifact.ptx), artifact))
 
 
+_receipts: dict[tuple[str, str], dict[str, str]] = {}  # of a page's own checks, which are not kept
+
+
 def _kept_receipts(step: str) -> dict[str, dict[str, str]]:
     steps.find(step)
     kept = progress.read()
-    found = [(name, progress.find(kept, step, dsl)) for dsl, name in steps.DSL_NAMES.items()]
-    return {name: dict(e["receipt"]) for name, e in found if e and e["receipt"]}
+    found = {}
+    for dsl, name in steps.DSL_NAMES.items():
+        best = progress.find(kept, step, dsl)
+        if receipt := dict(best["receipt"]) if best else _receipts.get((step, dsl)):
+            found[name] = receipt
+    return found
 
 
 def recorded(*names: str) -> None:
@@ -704,8 +713,8 @@ def timeline(
 
         from course_utils.figures import timeline as timelines
         from course_utils.figures.player import Player
+        from course_utils.run.emulator.explain.replay import replay
         from course_utils.run.emulator.launch import emulated
-        from course_utils.run.emulator.replay import replay
 
         size = size or steps.trace_size(step)
         kind = steps.find(step).problem

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from course_utils.run.emulator.replay import Replay, replays
-from course_utils.run.emulator.trace import COPY
+from course_utils.run.emulator.explain.replay import Replay, replays
+from course_utils.run.emulator.explain.timeline import COPY
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.emulate import Emulation

@@ -18,11 +18,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Patch
 
 from course_utils.figures.theme import CARD, DPI, GREY, INK, LANE, RED, STYLE, WORK, Picture
-from course_utils.run.emulator.trace import COPY
+from course_utils.run.emulator.explain.timeline import COPY
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.emulate import Emulation
-    from course_utils.run.emulator.trace import Span
+    from course_utils.run.emulator.explain.timeline import Span
 
 COLOURS = {COPY: WORK["TMA load"], **WORK}
 ROWS = {"wait": 0, "epilogue": 1, "wgmma": 1, "TMA load": 2, COPY: 2, "TMA store": 2}  # of a lane, from below

@@ -1,7 +1,7 @@
 """What a step requires and forbids: conditions on the receipt and the launch, properties of the emulated run.
 
 A condition is read from the PTX; what it demands must also have run, where there was a run to see. A property
-is the idea of a step: it holds or not by the facts of a run (``emulator.facts``), and is not held against a
+is the idea of a step: it holds or not by the facts of a run (``explain.facts``), and is not held against a
 kernel where no run could show it.
 """
 
@@ -31,7 +31,7 @@ from course_utils.ptx.parser import PtxError
 from course_utils.ptx.receipts import Receipt
 from course_utils.run.protocol import Answer
 
-Facts: TypeAlias = dict[str, int]  # see emulator.facts
+Facts: TypeAlias = dict[str, int]  # see the emulator's explain/facts
 
 # Required of a run of the kernel without what its compiler added (``ptx.added``): it must be as right.
 OWN = "own barriers and fences"

@@ -28,6 +28,7 @@ FILE = Path("progress.json")
 NOTEBOOKS = Path("notebooks")
 FIRST = NOTEBOOKS / "00_start_here.ipynb"  # what a checkout has
 LEARNERS = 10**9  # a learner's number is below
+PAGE = "COURSE_PAGE"  # set in the environment of a run that makes a page: it keeps no progress and reads none
 
 
 def checkout() -> Path | None:
@@ -40,6 +41,11 @@ def of_here() -> Path:
     """The file: beside the notebooks of the checkout that the working directory is in, else there."""
     root = checkout()
     return FILE if root is None or root / NOTEBOOKS == Path.cwd() else root / NOTEBOOKS / FILE
+
+
+def is_for_a_page() -> bool:
+    """Does this process make a page of the site? Its verdicts are the solutions', and nobody's progress."""
+    return bool(os.environ.get(PAGE))
 
 
 class Kept(Entry, frozen=True, kw_only=True):
@@ -57,7 +63,7 @@ def read(path: Path | None = None) -> dict:
     """
     path = path or of_here()
     try:
-        kept = json.loads(path.read_text())
+        kept = json.loads(_text(path))
         entries, where = list(kept["entries"]), kept["provenance"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return {"provenance": {}, "entries": []}
@@ -78,8 +84,11 @@ def keep(verdict: Verdict, device: dict | None, path: Path | None = None) -> Non
     """Keep a verdict unless a better one of this step and DSL is kept already: one of more points, or of as
     many from a blank page. Raises OSError where nothing can be written.
 
-    A file that cannot be read as progress is moved aside to NAME.broken first.
+    A run for a page keeps nothing, here and below. A file that cannot be read as progress is moved aside to
+    NAME.broken first.
     """
+    if is_for_a_page():
+        return
     path = path or of_here()
     with _alone(path):
         kept, beside = read(path), _beside(path)
@@ -102,6 +111,8 @@ def keep_drill(notebook: str, number: int, path: Path | None = None) -> set[int]
     Points stay as they are. Raises OSError where nothing can be written. A file that cannot be read as
     progress is moved aside to NAME.broken first.
     """
+    if is_for_a_page():
+        return {number}
     path = path or of_here()
     with _alone(path):
         kept, beside = read(path), _beside(path)
@@ -116,6 +127,8 @@ def keep_answer(name: str, number: int, answer: str, path: Path | None = None) -
 
     Points stay as they are. Raises OSError as ``keep_drill`` does.
     """
+    if is_for_a_page():
+        return
     path = path or of_here()
     with _alone(path):
         kept, beside = read(path), _beside(path)
@@ -128,6 +141,8 @@ def learner(path: Path | None = None) -> int:
     """The learner's number, drawn and kept when it is first asked for. Raises OSError as ``keep_drill``
     does.
     """
+    if is_for_a_page():
+        return 0
     path = path or of_here()
     found = _learner(path)
     if found is not None:
@@ -169,10 +184,16 @@ def _pairs(found: object) -> list[tuple[str, object]]:
     return list(found.items()) if isinstance(found, dict) else []
 
 
+def _text(path: Path) -> str:
+    if is_for_a_page():
+        raise FileNotFoundError(f"a run for a page reads no {path}")
+    return path.read_text()
+
+
 def _part(path: Path, name: str) -> object:
     """One part of the file, None where it cannot be read."""
     try:
-        return json.loads(path.read_text())[name]
+        return json.loads(_text(path))[name]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 

@@ -30,7 +30,7 @@ class Answer:
     ``ok`` says whether the results are right and nothing else was found, and ``diagnosis`` what is wrong.
     ``finished`` is False where the emulated kernel could not come to its end, ``findings`` are the
     emulator's, as data (see ``emulator.worker``), ``kinds`` theirs, ``schedule`` the seed that showed them,
-    ``executed`` the warp instructions, ``facts`` what it saw of order (see ``emulator.facts``; only what ran
+    ``executed`` the warp instructions, ``facts`` what it saw of order (see ``explain.facts``; only what ran
     where it did not finish, None where nothing was emulated), ``printed`` what its threads printed.
     ``remarks`` are the emulator's warnings, a sentence each.
     ``figure`` is what a figure plays of a run in which something was found (see ``emulator.replay``), None

@@ -113,6 +113,33 @@ def test_what_ran_is_used_again_until_the_notebook_changes(tmp_path, monkeypatch
     assert len(runs) == 2 and len(list((tmp_path / "kept").glob("*.ipynb"))) == 1
 
 
+KEEPS = """from course_utils import notebook
+from course_utils.grading.verdict import Part, Verdict
+part = Part("results", True, 10, 10, "")
+found = Verdict("step05", "cute", "emulator", (part,), receipt=(("wgmma", "7"),))
+notebook._graded("step05", "cute", lambda told: found)
+notebook.ladder()
+notebook.receipt("step05")
+print(notebook._is_open("step05"))"""
+
+
+@pytest.mark.slow
+def test_a_page_shows_no_points_of_the_builder_and_leaves_the_builders_progress_alone(tmp_path):
+    folder = tmp_path / "notebooks"
+    folder.mkdir()
+    (folder / "00_start_here.ipynb").touch()  # a checkout
+    mine = folder / "progress.json"
+    mine.write_text('{"drills": {"05": [1]}}')
+    path = folder / "05_pipeline.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(KEEPS)]), path)
+    (cell,) = build.executed(path, tmp_path / "build").cells
+    shown = json.dumps(cell.outputs)
+    assert mine.read_text() == '{"drills": {"05": [1]}}' and len(list(tmp_path.rglob("progress*"))) == 1
+    assert "points so far" not in shown and "TFLOP/s are recorded" in shown
+    assert "wgmma" in shown  # of the check above
+    assert "True\\n" in shown  # its exercises are as closed as they were
+
+
 def test_a_notebook_that_raised_is_no_page(tmp_path, monkeypatch):
     error = nbformat.v4.new_output("error", ename="NameError", evalue="name 'x'", traceback=[])
 

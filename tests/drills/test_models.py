@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from course_utils.artifact import TensorMap
 from course_utils.drills import barriers, deck, maps, memory, ring, tiles
 from course_utils.figures.tiles import order
-from course_utils.run.emulator.barriers import MBarrier, PhaseWait
-from course_utils.run.emulator.order import Order
+from course_utils.run.emulator.core.order import Order
+from course_utils.run.emulator.units.mbarrier import MBarrier, PhaseWait
 from course_utils.tma.layouts import flattened, same_payload, swizzled
 
 SEEDS = 40

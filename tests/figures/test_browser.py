@@ -10,8 +10,8 @@ from course_utils.figures import shell
 from course_utils.figures.moving import FIGURES, moving, ring, swizzle, waves
 from course_utils.figures.player import Player
 from course_utils.figures.timeline import timeline
+from course_utils.run.emulator.explain.replay import replay
 from course_utils.run.emulator.launch import emulated
-from course_utils.run.emulator.replay import replay
 from tests.browsers import chromium
 
 pytestmark = pytest.mark.slow

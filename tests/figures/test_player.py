@@ -12,7 +12,7 @@ from course_utils.figures import perfetto, theme
 from course_utils.figures.player import Player, words
 from course_utils.figures.timeline import timeline
 from course_utils.run.emulator.emulate import Emulation, emulate
-from course_utils.run.emulator.replay import replay
+from course_utils.run.emulator.explain.replay import replay
 from course_utils.run.reference import inputs
 
 LIMIT = 300_000  # bytes of one figure's HTML, its static picture included

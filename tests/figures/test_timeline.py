@@ -5,8 +5,8 @@ import pytest
 from course_utils.figures.theme import RED, WORK
 from course_utils.figures.timeline import save_timeline, timeline
 from course_utils.run.emulator.emulate import Emulation
-from course_utils.run.emulator.findings import Finding
-from course_utils.run.emulator.trace import Arrival, Span
+from course_utils.run.emulator.explain.findings import Finding
+from course_utils.run.emulator.explain.timeline import Arrival, Span
 
 
 def span(kind, begin, end, role="producer", warp=0, cta=0, label="A", phase=None):

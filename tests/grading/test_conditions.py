@@ -10,7 +10,7 @@ from course_utils.grading.conditions import CONDITIONS, OWN, PROPERTIES, at_the_
 from course_utils.grading.steps import GEMM_CASES, STEPS, TASKS
 from course_utils.ptx.families import Family
 from course_utils.ptx.receipts import Receipt
-from course_utils.run.emulator.facts import COUNTED
+from course_utils.run.emulator.explain.facts import COUNTED
 from course_utils.run.protocol import Answer
 from tests.ptx.test_receipts import PLAIN, kernel
 

@@ -186,3 +186,16 @@ def test_two_notebooks_at_once_lose_nothing(file):
 def test_file_is_json_with_one_entry_a_step(file):
     progress.keep(verdict(9), None, file)
     assert json.loads(file.read_text())["entries"][0]["name"] == "step04 tilelang"
+
+
+def test_a_run_for_a_page_keeps_nothing_and_reads_nothing(file, monkeypatch):
+    progress.keep(verdict(9), None, file)
+    progress.keep_drill("05", 1, file)
+    before = file.read_bytes()
+    monkeypatch.setenv(progress.PAGE, "1")
+    progress.keep(verdict(10), None, file)
+    progress.keep_drill("05", 2, file)
+    progress.keep_answer("start", 1, "b", file)
+    assert progress.learner(file) == 0
+    assert (progress.read(file)["entries"], progress.drills(file), progress.quiz(file)) == ([], {}, {})
+    assert file.read_bytes() == before and not file.with_suffix(".broken").exists()

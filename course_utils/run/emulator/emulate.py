@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
 from course_utils.artifact import Artifact, Tensor
 from course_utils.ptx.parser import PtxError, parse
-from course_utils.run.emulator import memory
-from course_utils.run.emulator.findings import Finding
-from course_utils.run.emulator.machine import Machine
-from course_utils.run.emulator.memory import Tensor as TensorRegion
-from course_utils.run.emulator.trace import Arrival, Event, Span
-from course_utils.run.emulator.translate import Program
+from course_utils.run.emulator.core import memory
+from course_utils.run.emulator.core.machine import Machine
+from course_utils.run.emulator.core.memory import Tensor as TensorRegion
+from course_utils.run.emulator.core.probe import Hazard
+from course_utils.run.emulator.explain import hazards
+from course_utils.run.emulator.explain.findings import Finding
+from course_utils.run.emulator.explain.timeline import Arrival, Event, Span
+from course_utils.run.emulator.isa.translate import Program
 
 UNWRITTEN = "uninitialised-read"
 LIMIT = 50_000_000  # warp instructions; the course's largest emulated check needs under one million
@@ -115,6 +117,7 @@ def emulate(
         program = _program(artifact.ptx, artifact.kernel)
         machine = Machine(program, artifact, fresh, seed, limit, only, signs, record, addresses or {}, filler)
         machine.findings.left_out = left_out
+        machine.probe.listen(Hazard, partial(hazards.found, machine.findings))
         return _run(machine)
 
     try:

@@ -15,10 +15,10 @@ from course_utils.artifact import Artifact
 from course_utils.problems import PROBLEMS
 from course_utils.run import protocol
 from course_utils.run.emulator.emulate import Emulation, EmulatorError
-from course_utils.run.emulator.findings import Finding
+from course_utils.run.emulator.explain.findings import Finding
+from course_utils.run.emulator.explain.ledger import table
+from course_utils.run.emulator.explain.replay import replay
 from course_utils.run.emulator.launch import emulated
-from course_utils.run.emulator.ledger import table
-from course_utils.run.emulator.replay import replay
 
 FIGURE_LIMIT = 400_000  # characters of what a figure plays
 

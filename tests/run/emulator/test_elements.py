@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from course_utils.run.emulator import EmulatorError, emulate
-from course_utils.run.emulator.elements import ELEMENT_BITS, FP8_VALUES, to_fp8
+from course_utils.run.emulator.isa.elements import ELEMENT_BITS, FP8_VALUES, to_fp8
 from course_utils.run.emulator.launch import _changed
 from tests.run.emulator.kernels import init, kernel, load_tile, tile_map, wait
 

@@ -17,7 +17,7 @@ from course_utils.grading.steps import STEPS
 from course_utils.run import reference as results
 from course_utils.run.backends import Compiler, Launch
 from course_utils.run.emulator import emulate, worker
-from course_utils.run.emulator.schedule import Schedule
+from course_utils.run.emulator.core.schedule import Schedule
 from course_utils.run.protocol import Answer
 from tests.compile.called import misplaced
 

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from course_utils.ptx.parser import parse
-from course_utils.run.emulator import KINDS, EmulatorError, emulate, ledger
-from course_utils.run.emulator.copies import waited_for
-from course_utils.run.emulator.findings import Findings
+from course_utils.run.emulator import KINDS, EmulatorError, emulate
+from course_utils.run.emulator.explain import ledger
+from course_utils.run.emulator.explain.findings import Findings
+from course_utils.run.emulator.units.cp_async import waited_for
 from tests.run.emulator.kernels import init, kernel, load_tile, tile_map, wait
 
 A = ("A", (64, 64), "float16")

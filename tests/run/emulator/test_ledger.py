@@ -2,8 +2,9 @@
 
 import pytest
 
-from course_utils.run.emulator import calls, emulate, names
-from course_utils.run.emulator.ledger import HEAD, Row, table
+from course_utils.run.emulator import emulate
+from course_utils.run.emulator.explain import dsl_terms
+from course_utils.run.emulator.explain.ledger import HEAD, Row, table
 from tests.run.emulator.kernels import init, kernel, load_tile, wait
 from tests.run.emulator.test_findings import (
     BARRIER,
@@ -226,10 +227,6 @@ def test_rows_are_a_table_in_columns():
     assert table([]) == ""
 
 
-def test_spans():
-    assert names.spans([5, 0, 1, 2, 2, 3]) == "0-3, 5" and names.spans([]) == ""
-
-
 @pytest.mark.parametrize(
     "text, dsl, told",
     [
@@ -245,5 +242,5 @@ def test_spans():
     ],
 )
 def test_a_term_has_its_call_beside_it(text, dsl, told):
-    said = calls.beside(text, dsl)
+    said = dsl_terms.beside(text, dsl)
     assert said == told if told else said.count("(`") == 2

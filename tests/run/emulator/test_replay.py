@@ -13,9 +13,9 @@ from course_utils.compile import load as loading
 from course_utils.compile.factory import compile_factory
 from course_utils.run.emulator import worker
 from course_utils.run.emulator.emulate import Emulation
+from course_utils.run.emulator.explain.replay import MOST, replay, replays
+from course_utils.run.emulator.explain.timeline import COPY
 from course_utils.run.emulator.launch import emulated
-from course_utils.run.emulator.replay import MOST, replay, replays
-from course_utils.run.emulator.trace import COPY
 
 SMALL = (256, 512, 320)  # as other tests emulate them, so that they are compiled once
 SIZES = {"step02": (128, 128, 320)}
@@ -176,7 +176,7 @@ def test_who_only_waits_has_a_lane_where_nobody_works():
 
 
 def test_a_long_run_shows_what_led_to_its_fault(monkeypatch):
-    monkeypatch.setattr("course_utils.run.emulator.replay.MOST", 40)
+    monkeypatch.setattr("course_utils.run.emulator.explain.replay.MOST", 40)
     data = replay(emulation("arrival_count"))
     assert len(data["steps"]) == 40 and data["first"] == data["total"] - 40 > 0
     assert data["fault"]["step"] == 39

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from course_utils.artifact import TensorMap
 from course_utils.run.emulator import emulate
-from course_utils.run.emulator.wgmma import operand_units
+from course_utils.run.emulator.units.wgmma import operand_units
 from tests.run.emulator.kernels import init, kernel, load_tile, tile_map, wait
 
 BASE = 0x400  # the shared address of byte 0

@@ -3,7 +3,7 @@
 import pytest
 
 from course_utils.ptx.parser import PtxError, parse
-from course_utils.run.emulator.translate import Program
+from course_utils.run.emulator.isa.translate import Program
 from tests.run.emulator.kernels import kernel
 
 

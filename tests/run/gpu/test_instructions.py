@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from course_utils.run.emulator import emulate
-from course_utils.run.emulator.elements import FP8_VALUES, to_fp8
+from course_utils.run.emulator.isa.elements import FP8_VALUES, to_fp8
 from tests.run.emulator import test_elements as elements
 from tests.run.emulator import test_mma as mma
 from tests.run.emulator.kernels import kernel
@@ -100,7 +100,7 @@ def test_conversion_to_tf32(mode):
     words = np.random.default_rng(4).integers(0, 1 << 32, 65536, np.uint64).astype(np.uint32)
     words = words[~np.isnan(words.view(np.float32))][:64512]
     found = many(f"mov.b32 %f1, %r40;\ncvt.{mode}.tf32.f32 %r9, %f1;\n", words)
-    from course_utils.run.emulator.floats import convert_tf32
+    from course_utils.run.emulator.isa.floats import convert_tf32
 
     np.testing.assert_array_equal(found & 0xFFFFE000, convert_tf32((mode,))(words))
 

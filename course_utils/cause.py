@@ -1,0 +1,95 @@
+"""What was found, as data: a kind, a case of it, and the values that its sentence needs.
+
+Whoever finds something returns a ``Cause`` and writes no sentence. A room that finds things has one table of
+sentences, by case; ``sentence`` fills one in, and ``data`` makes the JSON form. Nothing reads a sentence to
+learn what happened.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any
+
+# By case: what is said of it, with the names of its values in braces.
+Sentences = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Warps:
+    """Some warps of a launch by their numbers in the CTA, with their role ("" where the kernel has none) and
+    their CTAs (none where it is the one that the sentence is about).
+    """
+
+    role: str
+    numbers: tuple[int, ...]
+    ctas: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        who = f"{self.role} warp{'s' * (len(self.numbers) > 1)} {spans(self.numbers)}".lstrip()
+        return who + (f" of CTA{'s' * (len(self.ctas) > 1)} {spans(self.ctas)}" if self.ctas else "")
+
+
+@dataclass(frozen=True)
+class Who:
+    """Whose doing it is: groups of warps. In a sentence, ``{who:waits|wait}`` is the verb that goes with
+    them.
+    """
+
+    groups: tuple[Warps, ...]
+
+    def __str__(self) -> str:
+        return " and ".join(map(str, self.groups)) or "nobody"
+
+    def __format__(self, verbs: str) -> str:
+        if not verbs:
+            return str(self)
+        one, many = verbs.split("|")
+        return one if sum(len(group.numbers) for group in self.groups) <= 1 else many
+
+
+@dataclass(frozen=True)
+class Cause:
+    """``kind`` groups cases that are mended alike; ``case`` names the sentence. ``values`` are numbers,
+    texts, data classes as ``Who``, or further causes whose sentences are parts of this one's.
+    """
+
+    kind: str
+    case: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+def sentence(cause: Cause, sentences: Sentences) -> str:
+    """The cause in words. A value that is None adds nothing. Raises KeyError for a case without a sentence,
+    or a sentence that asks for a value that the cause has not.
+    """
+
+    def worded(value: Any) -> Any:
+        return sentence(value, sentences) if isinstance(value, Cause) else "" if value is None else value
+
+    values = {name: worded(value) for name, value in cause.values.items()}
+    return string.Formatter().vformat(sentences[cause.case], (), values)
+
+
+def data(value: Any) -> Any:
+    """A cause, or a value of one, as JSON has it."""
+    if isinstance(value, Cause):
+        return {"kind": value.kind, "case": value.case, "values": data(value.values)}
+    if is_dataclass(value) and not isinstance(value, type):
+        return {one.name: data(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): data(one) for name, one in value.items()}
+    return [data(one) for one in value] if isinstance(value, list | tuple | set) else value
+
+
+def spans(numbers: Iterable[int]) -> str:
+    """0-3, 5 of [0, 1, 2, 3, 5]."""
+    parts, left = [], sorted(set(numbers))
+    while left:
+        end = 0
+        while end + 1 < len(left) and left[end + 1] == left[end] + 1:
+            end += 1
+        parts.append(str(left[0]) if end == 0 else f"{left[0]}-{left[end]}")
+        left = left[end + 1 :]
+    return ", ".join(parts)

@@ -1,0 +1,94 @@
+"""The adversary: who runs next, and when asynchronous bytes land. Everything it decides follows from the
+seed.
+
+PTX promises no order between warps and none between asynchronous operations but what barriers and waits
+impose. Each seed draws a character: some warps slow, short or long turns, TMA prompt or as late as can be,
+whole or in many pieces. When no warp can run, bytes land; when none are left, every try_wait is let expire
+once; and if nothing has changed after that, the program is deadlocked.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+from course_utils.run.emulator.core.warp import Path
+from course_utils.run.emulator.explain.findings import StopEmulation
+from course_utils.run.emulator.units.mbarrier import PhaseWait
+
+if TYPE_CHECKING:
+    from course_utils.run.emulator.core.grid import Cluster
+    from course_utils.run.emulator.core.machine import Machine
+    from course_utils.run.emulator.units.tma import Flying
+
+
+class Schedule:
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        draw = self.random
+        self.land_early = draw.choice((0.0, 0.0, 0.02, 0.2, 0.7))
+        self.pieces = draw.choice((1, 2, 3, 6))
+        self.slow_share = draw.choice((0.0, 0.2, 0.5))
+        self.turn = draw.choice((1, 4, 16, 64))
+
+    def chance(self, probability: float) -> bool:
+        return self.random.random() < probability
+
+    def split(self, units: int) -> list[tuple[int, int]]:
+        """Cut a load of so many units into pieces."""
+        cuts = sorted(
+            {0, units, *(self.random.randrange(units) for _ in range(self.random.randrange(self.pieces)))}
+        )
+        return list(zip(cuts, cuts[1:], strict=False))
+
+    def take(self, items: list) -> Any:
+        """Any one of a list, removed from it."""
+        i = int(self.random.random() * len(items))
+        items[i], items[-1] = items[-1], items[i]
+        return items.pop()
+
+    def next_path(self, ready: list) -> Path:
+        if len(ready) == 1:
+            return ready.pop()
+        path = self.take(ready)
+        if path.slow and self.random.random() < 0.9:  # a slow warp gives way nine times of ten
+            other = self.take(ready)
+            ready.append(path)
+            return other
+        return path
+
+
+def run(machine: Machine, cluster: Cluster) -> None:
+    """Run one cluster until all its warps have ended. Raises StopEmulation where it cannot."""
+    schedule, ready, flying = machine.schedule, machine.ready, machine.flying
+    turn, land_early = schedule.turn, schedule.land_early
+    while cluster.warps_left:
+        if ready:
+            if flying and land_early and schedule.random.random() < land_early:
+                land(schedule, flying)
+                continue
+            path = schedule.next_path(ready)
+            path.woken = None
+            machine.step(path, turn)
+        elif flying:
+            land(schedule, flying)
+        elif not expire(machine):
+            machine.deadlock(cluster)
+            raise StopEmulation
+
+
+def land(schedule: Schedule, flying: list[Flying]) -> None:
+    load, begin, end = schedule.take(flying)
+    load.land(begin, end)
+
+
+def expire(machine: Machine) -> bool:
+    """Let each try_wait that has not seen the present state return false once. Says whether there was one."""
+    waiting = [
+        p for p in machine.waiting if isinstance(p.waits_for, PhaseWait) and p.stamp != machine.progress
+    ]
+    for path in waiting:
+        path.stamp = machine.progress
+        path.waits_for.expire(path)
+        path.wake()
+    return bool(waiting)

@@ -1,0 +1,491 @@
+"""What a run shows of order: which loads were under way while which tile was multiplied, who stored D, what
+ran.
+
+A fact is a count, and most come in pairs: how often a thing could show, and how often it did. Order is
+causality order (``order``) and not the order of this run, so every schedule gives the same counts: a load is
+under way while a tile is multiplied if the multiplying warps need not have waited for it, and it need not
+have waited until they were done.
+
+A *fill* is one phase of an mbarrier with the tensor loads that signal it. A *K tile* is what a warpgroup
+multiplies of one fill, or of one each for A and B; it ends where operands of other fills begin.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from math import prod
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from course_utils.artifact import SM_COUNT, WARP_THREADS, WARPGROUP_THREADS
+from course_utils.ptx.families import Family, expects_bytes, family
+from course_utils.ptx.parser import Instr
+from course_utils.run.emulator.core.order import AGENT_BITS, AGENT_MASK
+from course_utils.run.emulator.isa.arithmetic import LANES
+from course_utils.run.emulator.isa.lowered import Mask
+
+if TYPE_CHECKING:
+    from course_utils.run.emulator.core.grid import CTA, Cluster
+    from course_utils.run.emulator.core.machine import Machine
+    from course_utils.run.emulator.core.order import Clock
+    from course_utils.run.emulator.core.warp import Path, Warp
+    from course_utils.run.emulator.units.tma import Coordinates, Load, TensorView
+    from course_utils.run.emulator.units.wgmma import Operation, Warpgroup
+
+WARPS = WARPGROUP_THREADS // WARP_THREADS
+AHEAD = 16  # K tiles after one in which a load under way is looked for: more than a ring has stages
+RINGS = (2, 4)  # stages that a step asks for
+WINDOW = 16  # CTAs whose tiles are looked at together
+# Rows and columns of tiles that they may read: panels of 2 to 8 tiles make 8 to 12, one row of 12 makes 14
+SHARED = 12
+# families whose instructions are counted as they run
+COUNTED = {
+    Family.TENSOR_LOAD,
+    Family.MULTICAST_LOAD,
+    Family.TENSOR_STORE,
+    Family.TENSOR_REDUCE,
+    Family.BULK_LOAD,
+    Family.BULK_STORE,
+    Family.BULK_WAIT,
+    Family.CP_ASYNC,
+    Family.GLOBAL_LOAD,
+    Family.GLOBAL_STORE,
+    Family.WGMMA,
+    Family.WGMMA_WAIT,
+    Family.PROXY_FENCE,
+    Family.REMOTE_ARRIVE,
+    Family.CLUSTER_BARRIER,
+    Family.SETMAXNREG,
+}
+
+
+def counted(instruction: Instr, function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` of a warp instruction, which then also counts as run; unchanged where nobody asks."""
+    kind = family(instruction)
+    name = f"ran {kind.name}"
+    if expects_bytes(instruction):
+        name = "ran EXPECT_TX"
+    elif kind not in COUNTED:
+        return function
+
+    def run(path: Path, mask: Mask, *values: Any) -> Any:
+        path.machine.facts.counts[name] += 1
+        return function(path, mask, *values)
+
+    return run
+
+
+@dataclass(slots=True)
+class Moment:
+    """Where one warp stood: its agent and time, what it had seen, and how far the machine was."""
+
+    agent: int
+    time: int
+    now: int
+    seen: np.ndarray | None = None
+
+    def after(self, other: Moment) -> bool:
+        """Must ``other`` have been before?"""
+        if self.agent == other.agent:
+            return self.now > other.now
+        return self.seen is not None and bool(self.seen[other.agent] >= other.time)
+
+
+@dataclass(slots=True)
+class Fill:
+    """The tensor loads of one phase of an mbarrier, and the parts of shared memory that wgmma read of it."""
+
+    code: int  # as SharedMemory.written has it: the mbarrier, and its time once the phase ends
+    issued: list[Moment] = field(default_factory=list)
+    offsets: set[int] = field(default_factory=set)
+    read: set[tuple[int, int]] = field(default_factory=set)
+    rows: dict[str, dict[int, int]] = field(default_factory=dict)  # of each tensor, by where a box begins
+
+    def leaves(self) -> bool:
+        """Has it a load of which no wgmma has read anything?"""
+        begins = sorted(self.offsets)
+        taken = {bisect_right(begins, low) for low, _ in self.read}
+        return not taken.issuperset(range(1, len(begins) + 1))
+
+    def reads(self, low: int, high: int) -> bool:
+        return any(low < end and begin < high for begin, end in self.read)
+
+
+@dataclass(slots=True)
+class KTile:
+    """One K tile of a warpgroup.
+
+    ``clock`` is what its four warps had all seen when they began, ``last`` the number of its last wgmma;
+    ``first`` whether a tile of D begins with it, ``queued`` whether a group before it was not yet waited for.
+    """
+
+    codes: tuple[int, ...]
+    clock: Clock
+    first: bool
+    queued: bool
+    last: int
+
+
+@dataclass(slots=True)
+class Slice:
+    """A part of D that a warp stored by TMA. ``tile`` is how many wgmmas it had issued, ``time`` when it
+    stored; ``filled`` whether it wrote on before it waited for the store, ``waited`` whether it waited for it
+    before it multiplied on.
+    """
+
+    tile: int
+    time: int
+    filled: bool = False
+    waited: bool = False
+
+
+def _elements(view: TensorView, coordinates: Coordinates) -> int:
+    """How many elements of its tensor a box has."""
+    inside = view.slices(coordinates)
+    return 0 if inside is None else prod(extent.stop - extent.start for extent in inside[1])
+
+
+class Facts:
+    """Counts of one launch. ``counts`` are complete once the last cluster has ended."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.counts: Counter[str] = Counter()
+        self._stored: set[tuple[str, Coordinates]] = set()
+        self._loaded: set[tuple[str, Coordinates]] = set()
+        self._added: dict[tuple[str, Coordinates], set[int]] = {}  # which CTAs added to a box
+        self._first: dict[int, Coordinates] = {}  # where each CTA's first store to D begins
+        self._taken: dict[int, int] = {}  # tiles of D by CTA
+        self._second = False  # whether a CTA has a second tile of D
+        self._now = 0
+        self._clear()
+
+    def _clear(self) -> None:
+        self._fills: dict[int, Fill] = {}  # of this cluster, by code
+        self._multicast: list[list[tuple[Fill, int, int]]] = []  # each load's targets, with their bytes
+        self._tiles: dict[Warpgroup, list[KTile]] = {}
+        self._waits: dict[Warp, list[tuple[int, Moment]]] = {}  # with how many wgmmas were done
+        self._epilogues: dict[Warp, list[tuple[int, Moment]]] = {}  # with how many wgmmas were issued
+        self._sums: Counter[Warp] = Counter()  # that it wrote out
+        self._outputs: list[tuple[CTA, Moment]] = []  # tensor stores of CTAs that multiply nothing
+        self._slices: dict[Warp, Slice] = {}  # the last one that each warp stored
+        self._registers: dict[tuple[CTA, bool], set[int]] = {}  # warps that gave (False) or took (True) some
+
+    def _moment(self, path: Path, seen: bool = False) -> Moment:
+        warp = path.warp
+        self._now += 1
+        return Moment(warp.agent, warp.time, self._now, warp.clock.seen.copy() if seen else None)
+
+    # -- what the engines tell
+
+    def issued(self, path: Path, loads: list[Load], multicast: bool) -> None:
+        """A tensor load was issued, to one CTA or to several."""
+        moment = self._moment(path, seen=True)
+        targets = []
+        for load in loads:
+            code = (load.phase + 1) << AGENT_BITS | load.barrier.agent
+            fill = self._fills.get(code)
+            if fill is None:
+                fill = self._fills[code] = Fill(code)
+            fill.issued.append(moment)
+            fill.offsets.add(load.offset)
+            if len(load.coordinates) > 1:
+                extent = cast("TensorView", load.view).map.extents[1]
+                fill.rows.setdefault(load.view.name, {})[load.coordinates[1]] = extent
+            targets.append((fill, load.offset, load.offset + load.view.extent))
+        for load in loads[:1]:
+            view = cast("TensorView", load.view)
+            self._leaves("loads", view, load.coordinates, path.cta)
+            if (view.name, load.coordinates) not in self._loaded:
+                self._loaded.add((view.name, load.coordinates))
+                self.counts[f"elements of {view.name} loaded"] += _elements(view, load.coordinates)
+        if multicast:
+            self._multicast.append(targets)
+
+    def multiplied(
+        self, path: Path, group: Warpgroup, op: Operation, n: int, reads: list[tuple[np.ndarray, int, int]]
+    ) -> None:
+        """A wgmma begins. ``reads`` has for each operand in shared memory its writers' codes and its
+        bytes.
+        """
+        codes: list[int] = []
+        for written, low, high in reads:
+            operand = written[:1].tolist() if len(written) == 1 else np.unique(written).tolist()
+            self.counts["operands"] += 1
+            self.counts["operands by TMA"] += all(code in self._fills for code in operand)
+            for code in operand:
+                if code in self._fills:
+                    self._fills[code].read.add((low, high))
+            codes += operand
+        if len(reads) == 1:
+            self.counts["operands"] += 1
+            self.counts["operands in registers"] += 1
+        tiles = self._tiles.setdefault(group, [])
+        key = tuple(codes)
+        if tiles and tiles[-1].codes == key:
+            tiles[-1].last = n
+            return
+        assert op.clock is not None  # all four warps have joined
+        # where registers were cleared instead, it adds to zeros
+        anew = not op.accumulate or any(
+            isinstance(values, list) and not np.any(values[0]) for values in op.initial.values()
+        )
+        self.counts["K tiles"] += 1
+        self.counts["K tiles begun anew"] += anew
+        # one that multiplies the same rows as the last one is of the same tile of D, with a sum of its own
+        rows = self._rows(key)
+        first = anew and not (tiles and rows and rows == self._rows(tiles[-1].codes))
+        tiles.append(KTile(key, op.clock, first, bool(path.warp.wgmma_groups), n))
+
+    def _rows(self, codes: tuple[int, ...]) -> list[tuple[str, list[int]]]:
+        """Which rows of which matrices these fills brought; none where a tile came another way."""
+        if not all(code in self._fills for code in codes):
+            return []
+        fills = [self._fills[code] for code in dict.fromkeys(codes)]
+        return [(name, sorted(rows)) for fill in fills for name, rows in fill.rows.items()]
+
+    def waited(self, path: Path, count: int) -> None:
+        """A warp's wait covers the first ``count`` wgmmas of its warpgroup."""
+        self._waits.setdefault(path.warp, []).append((count, self._moment(path)))
+
+    def epilogue(self, path: Path) -> None:
+        """A warp that has multiplied begins to write results."""
+        self._epilogues.setdefault(path.warp, []).append((path.warp.wgmma_index, self._moment(path)))
+        self._sums[path.warp] += path.warp.fetched != path.warp.multiplies
+
+    def stored(self, path: Path, view: TensorView, coordinates: Coordinates, adds: bool = False) -> None:
+        """A tensor store was issued, which adds or writes."""
+        self._first.setdefault(path.cta.number, coordinates)
+        if path.warp.multiplies and not path.warp.bulk:  # the first store of its group
+            self._slice(path.warp)
+        self._leaves("stores", view, coordinates, path.cta)
+        if not any(group.cta is path.cta for group in self._tiles):
+            self._outputs.append((path.cta, self._moment(path, seen=True)))
+        elements = _elements(view, coordinates)
+        if adds:
+            self._added.setdefault((view.name, coordinates), set()).add(path.cta.number)
+            return
+        self.counts["elements stored by TMA"] += elements
+        key = view.name, coordinates
+        if elements and key not in self._stored:
+            self._stored.add(key)
+            self.counts["elements of D by TMA"] += elements
+
+    def _leaves(self, kind: str, view: TensorView, coordinates: Coordinates, cta: CTA) -> None:
+        """Count a box that leaves its tensor, by axis and by the CTA's rank, and keep where the farthest
+        begins.
+        """
+        box = zip(coordinates, view.map.dims, view.map.steps, view.map.extents, strict=True)
+        for axis, (at, dim, step, count) in enumerate(box):
+            last = at + (count - 1) * step
+            if kind == "stores" and axis == 1 and at < dim <= last + 1:
+                self.counts["stores of the last row"] += 1
+                self.counts["stores of the last row that TMA cuts"] += dim <= last
+            if at < 0 or last >= dim:
+                name = f"{kind} outside {view.name}, axis {axis}"
+                self.counts[name] += 1
+                self.counts[f"{name}, at"] = max(self.counts[f"{name}, at"], at, key=abs)
+                self.counts[f"{name}, of"] = dim
+                self.counts[f"{name}, rank {cta.rank}"] += 1
+
+    def _slice(self, warp: Warp) -> None:
+        tile, before = warp.wgmma_index, self._slices.get(warp)
+        if before and before.tile != tile:
+            self.counts["stores that a tile follows"] += 1
+            self.counts["stores under the next tile"] += not before.waited
+        if before and before.tile == tile:
+            flies = any(group for groups in warp.bulk_groups.values() for group in groups)
+            self.counts["slices after another"] += 1
+            self.counts["slices filled while a store flies"] += before.filled or flies
+        self._slices[warp] = Slice(tile, self.machine.executed)
+
+    def drained(self, warp: Warp) -> None:
+        """A warp has waited for TMA stores of its own."""
+        if stored := self._slices.get(warp):
+            stored.waited |= stored.tile == warp.wgmma_index and not any(warp.bulk_groups.values())
+            stored.filled |= warp.epilogue is not None and warp.epilogue[1].end > stored.time
+
+    def registers(self, path: Path, grows: bool) -> None:
+        self._registers.setdefault((path.cta, grows), set()).add(path.warp.index)
+
+    # -- what comes of it
+
+    def close(self, cluster: Cluster) -> None:
+        """A cluster has ended."""
+        for group, tiles in self._tiles.items():
+            self._second |= sum(tile.first for tile in tiles) > 1
+            self._ring(group, tiles)
+            self._ahead(group, tiles)
+        self._own_barriers()
+        self._rows_ahead()
+        for targets in self._multicast:
+            self.counts["multicast loads"] += 1
+            shares = len(targets) > 1 and all(fill.reads(low, high) for fill, low, high in targets)
+            self.counts["multicast loads shared"] += shares
+        for cta in cluster.ctas:
+            groups = [tiles for group, tiles in self._tiles.items() if group.cta is cta]
+            self.counts["CTAs"] += 1
+            self.counts["CTAs with a tile"] += bool(groups)
+            # consumers that share a tile have it each
+            self._taken[cta.number] = max((sum(tile.first for tile in tiles) for tiles in groups), default=0)
+            if groups:
+                # consumers may take turns; then a CTA with a single tile of D has nothing for the second
+                if len(groups) > 1 or sum(tile.first for tile in groups[0]) > 1:
+                    self.counts["CTAs that multiply"] += 1
+                    self.counts["CTAs with two consumers"] += len(groups) > 1
+                self._moved_registers(cta)
+        # where a sum is never cleared, a warp has one above, and writes several out
+        self.counts["sums of a warp"] = max(self.counts["sums of a warp"], *self._sums.values(), 0)
+        self._clear()
+
+    def unread(self) -> bool:
+        """Has this cluster a fill that no wgmma has read?"""
+        return any(fill.leaves() for fill in self._fills.values())
+
+    def ran(self) -> dict[str, int]:
+        """How often instructions ran, of a launch that did not come to its end."""
+        return {name: count for name, count in self.counts.items() if name.startswith("ran ")}
+
+    def end(self) -> dict[str, int]:
+        """The counts, once all clusters have run."""
+        counts = self.counts
+        plain = LANES * counts["ran GLOBAL_STORE"] + counts["ran BULK_STORE"]  # at least as many elements
+        counts["elements stored"] = counts["elements stored by TMA"] + plain
+        others = any(counts[f"ran {name}"] for name in ("GLOBAL_LOAD", "CP_ASYNC", "BULK_LOAD"))
+        through = 0 if others else counts["operands in registers"]  # of tiles that ldmatrix read
+        counts["operands by TMA alone"] = counts["operands by TMA"] + through
+        counts["CTAs that store"] = len(self._first)
+        counts["boxes added to"] = len(self._added)
+        counts["boxes added to by several CTAs"] = sum(len(ctas) > 1 for ctas in self._added.values())
+        self._panels()
+        self._rounds()
+        counts["runs"] = 1
+        return dict(counts)
+
+    def _rounds(self) -> None:
+        """How many tiles does the busiest CTA take, and how many would it with a CTA on every SM?
+        Unknown where not all CTAs ran. (No kernel of three tensors has a counter to draw tiles from.)
+        """
+        x, y, z = self.machine.artifact.grid
+        if len(self._taken) < x * y * z:
+            return
+        self.counts["tiles taken"] = sum(self._taken.values())
+        self.counts["rounds"] = max(self._taken.values())
+        self.counts["rounds of all SMs"] = -(-sum(self._taken.values()) // SM_COUNT)
+
+    def _panels(self) -> None:
+        """How many rows and columns of tiles do CTAs that run at one time read between them? Where each has
+        one tile, all of D is read at one time in any order.
+        """
+        if not self._second:
+            return
+        numbers = [n for n in range(len(self._first)) if n in self._first]
+        windows = [numbers[i : i + WINDOW] for i in range(len(numbers) - WINDOW + 1)]
+        for window in windows:
+            tiles = [self._first[n] for n in window]
+            read = sum(len(set(axis)) for axis in zip(*tiles, strict=True))
+            self.counts["neighbouring CTAs"] += 1
+            self.counts["rows and columns of theirs"] += read
+            self.counts["neighbouring CTAs that share"] += read <= SHARED
+
+    def _ring(self, group: Warpgroup, tiles: list[KTile]) -> None:
+        """Did it use as many stages, each with a barrier of its own, as the steps ask for? A K of fewer tiles
+        needs no more stages than it has tiles.
+        """
+        stages = {tuple(code & AGENT_MASK for code in tile.codes) for tile in tiles}
+        firsts = [i for i, tile in enumerate(tiles) if tile.first]
+        longest = max((end - i for i, end in pairwise([0, *firsts, len(tiles)])), default=0)
+        for count in RINGS:
+            if longest >= count:
+                self.counts[f"rings of {count} wanted"] += 1
+                self.counts[f"stages of rings of {count}"] += len(stages)
+                self.counts[f"rings of {count}"] += len(stages) >= count
+
+    def _own_barriers(self) -> None:
+        """Does each mbarrier signal the same part of shared memory in every phase?"""
+        first: dict[int, set[int]] = {}
+        for fill in sorted(self._fills.values(), key=lambda fill: fill.code):
+            stage = first.setdefault(fill.code & AGENT_MASK, fill.offsets)
+            self.counts["fills"] += 1
+            self.counts["fills of their barrier's stage"] += fill.offsets == stage
+            if len(fill.rows) > 1:
+                first_rows, second_rows = (
+                    sum(fill.rows.get(tensor.name, {}).values())
+                    for tensor in self.machine.artifact.tensors[:2]
+                )
+                self.counts["K tiles of A and B"] += 1
+                self.counts["K tiles of 256 and 128 rows"] += (first_rows, second_rows) == (256, 128)
+
+    def _rows_ahead(self) -> None:
+        """Where nothing is multiplied: was a later load under way while a result was stored? A later one is
+        one that whoever stored had not seen to end.
+        """
+        for cta, stored in self._outputs:
+            agents = {barrier.agent for barrier in cta.mbarriers.values()}
+            seen = stored.seen
+            assert seen is not None
+            later = [
+                fill
+                for code, fill in self._fills.items()
+                if code & AGENT_MASK in agents and seen[code & AGENT_MASK] < code >> AGENT_BITS
+            ]
+            if later:
+                self.counts["results stored"] += 1
+                self.counts["results stored with a load ahead"] += any(
+                    not issued.after(stored) for fill in later for issued in fill.issued
+                )
+
+    def _ahead(self, group: Warpgroup, tiles: list[KTile]) -> None:
+        """Was a later load under way while a K tile was multiplied, a group in flight, the next tile's load
+        free to go while results were written?
+        """
+        warps = group.cta.warps[group.number * WARPS : (group.number + 1) * WARPS]
+        for i, (tile, following) in enumerate(zip(tiles, tiles[1:], strict=False)):
+            if following.first:
+                began = [
+                    moment
+                    for warp in warps
+                    for issued, moment in self._epilogues.get(warp, ())
+                    if issued == tile.last + 1
+                ]
+                if began:
+                    self.counts["epilogues"] += 1
+                    self.counts["epilogues with loads"] += self._free(following.codes, began)
+                continue
+            done = [self._done(warp, tile.last) for warp in warps]
+            ends = [moment for moment in done if moment is not None]
+            seen = tile.clock.seen
+            self.counts["K tiles followed"] += 1
+            self.counts["K tiles followed, one queued"] += following.queued
+            self.counts["K tiles with a load ahead"] += any(
+                self._free(later.codes, ends)
+                and any(seen[code & AGENT_MASK] < code >> AGENT_BITS for code in later.codes)
+                for later in tiles[i + 1 : i + 1 + AHEAD]
+            )
+
+    def _free(self, codes: Iterable[int], moments: list[Moment]) -> bool:
+        """Were all loads of these fills issued without having to come after any of these moments?"""
+        fills = [self._fills[code] for code in codes if code in self._fills]
+        return bool(fills) and not any(
+            issued.after(moment) for fill in fills for issued in fill.issued for moment in moments
+        )
+
+    def _done(self, warp: Warp, n: int) -> Moment | None:
+        """When this warp had waited for wgmma ``n``."""
+        return next((moment for count, moment in self._waits.get(warp, ()) if count > n), None)
+
+    def _moved_registers(self, cta: CTA) -> None:
+        """Each warpgroup that setmaxnreg reaches, and those whose warps it reaches all; both ways."""
+        for grows, name in ((False, "given back"), (True, "taken")):
+            warps = self._registers.get((cta, grows), set())
+            reached = {index // WARPS for index in warps}
+            whole = sum(warps >= set(range(g * WARPS, (g + 1) * WARPS)) for g in reached)
+            self.counts["registers moved"] += max(len(reached), 1)
+            self.counts["registers moved by whole warpgroups"] += whole
+            self.counts[f"registers {name}, warpgroups"] += len(reached)
+            self.counts[f"registers {name}, whole warpgroups"] += whole

@@ -1,0 +1,289 @@
+"""What happened, in emulated order, for a timeline: spans of work and waiting by warp, and arrivals on
+barriers; and every event, with its barrier's numbers, for a figure that plays them.
+
+Times count warp instructions executed so far by the whole machine: an order, not a duration on the chip.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from course_utils.run.emulator.explain.findings import Finding, Place
+from course_utils.run.emulator.units.mbarrier import MBarrier, PhaseWait
+from course_utils.run.emulator.units.sync import RegisterWait, ThreadWait
+from course_utils.run.emulator.units.wgmma import Operation, Warpgroup, operand_units
+from course_utils.tma.layouts import UNIT
+
+if TYPE_CHECKING:
+    from course_utils.run.emulator.core.machine import Machine
+    from course_utils.run.emulator.core.warp import Path, Warp
+    from course_utils.run.emulator.units.tma import Load, Store
+
+LIMIT = 200_000  # spans and arrivals kept; events as well
+COPY = "copy by threads"
+
+
+@dataclass(slots=True)
+class Span:
+    """``kind`` is "TMA load", "TMA store", "wgmma", "copy by threads", "epilogue" or "wait"; ``label`` the
+    tensor, the shape or the barrier.
+
+    ``phase`` is the mbarrier's phase that a load signals or a wait is for, else None. ``at`` is the
+    instruction's index.
+    """
+
+    cta: int
+    warp: int
+    role: str
+    kind: str
+    label: str
+    begin: int
+    end: int
+    at: int
+    phase: int | None = None
+
+
+@dataclass(slots=True)
+class Arrival:
+    """A warp's arrival on ``barrier`` of CTA ``cta``: with the waits for the same phase, the edges of the
+    timeline.
+    """
+
+    cta: int
+    barrier: str
+    phase: int
+    by_cta: int
+    by_warp: int
+    time: int
+
+
+@dataclass(slots=True)
+class Event:
+    """One thing that happened, in the ``cluster``-th cluster that ran. ``cta``, ``warp`` and ``role`` are
+    whose it was (-1 and "" where nobody's), ``place`` the author's line.
+
+    ``kind``: of an mbarrier ``what`` of CTA ``home``: "init" (``count`` arrivals a phase), "arrive"
+    (``count`` arrivals), "expect" and "bytes" (``count`` bytes told of, and come), "flip" (``phase`` has
+    ended). "wait" begins to wait and "pass" goes on: for an mbarrier (``parity``), or for ``what``.
+    "load" is issued, of the part ``box`` of tensor ``what``, to ``offset`` of the shared memory of CTA
+    ``home``, for ``barrier``; "loaded" has landed: ``key`` is the same for both. "wgmma" is issued and reads
+    shared memory at ``reads``, "read" has run; "store" and "stored"; "copy by threads" and "epilogue", which
+    last until ``end``; "fence", "registers" (``count`` a thread), and "finding" (``what``).
+    """
+
+    time: int
+    kind: str
+    cluster: int
+    cta: int
+    warp: int
+    role: str
+    place: Place
+    what: str = ""
+    home: int = -1
+    barrier: str = ""
+    phase: int | None = None
+    parity: int | None = None
+    count: int = 0
+    box: tuple[tuple[int, int], ...] = ()  # (start, size) by axis, outermost first
+    offset: int = -1
+    size: int = 0  # bytes of shared memory that it takes
+    reads: tuple[int, ...] = ()  # offsets of A and B, as far as they are in shared memory
+    key: int = 0
+    end: int = 0
+
+
+class Trace:
+    """``record`` keeps the events of every cluster; else only those of clusters in which something was
+    found.
+    """
+
+    def __init__(self, machine: Machine, record: bool = False) -> None:
+        self.machine, self.record = machine, record
+        self.spans: list[Span] = []
+        self.arrivals: list[Arrival] = []
+        self.events: list[Event] = []
+        self._loads: dict[int, Span] = {}  # by the load's id
+        # the last spans' warps, and the barriers that label them; the last arrivals' barriers: unnamed as yet
+        self._unnamed: list[tuple[Warp, MBarrier | None]] = []
+        self._arrived: list[MBarrier] = []
+        # of this cluster: time, kind, warp, instruction, what it is about, and a number
+        self._noted: list[tuple[int, str, Warp | None, int, Any, int]] = []
+        self._clusters = self._findings = 0
+
+    def note(self, kind: str, path: Path, what: Any, number: int = 0) -> None:
+        """Something happened: see ``Event``. What it is called is found out once the cluster has run."""
+        if len(self._noted) < LIMIT:
+            self._noted.append((self.machine.executed, kind, path.warp, path.at, what, number))
+
+    def begin(self, path: Path, kind: str, label: str | MBarrier, phase: int | None = None) -> Span:
+        now = self.machine.executed
+        text, barrier = (label, None) if isinstance(label, str) else ("", label)
+        span = Span(path.cta.number, path.warp.index, "", kind, text, now, now, path.at, phase)
+        if len(self.spans) < LIMIT:
+            self.spans.append(span)
+            self._unnamed.append((path.warp, barrier))
+        return span
+
+    def end(self, span: Span | None) -> None:
+        if span is not None:
+            span.end = self.machine.executed
+
+    def issued(self, path: Path, load: Load) -> None:
+        self._loads[id(load)] = self.begin(path, "TMA load", load.view.name, load.phase)
+        self.note("load", path, load)
+
+    def landed(self, load: Load) -> None:
+        self.end(self._loads.pop(id(load), None))
+        self.note("loaded", load.path, load)
+
+    def stores(self, path: Path, store: Store) -> None:
+        store.span = self.begin(path, "TMA store", store.view.name)
+        self.note("store", path, store)
+
+    def stored(self, path: Path, store: Store) -> None:
+        self.end(store.span)
+        self.note("stored", path, store)
+
+    def multiplies(self, path: Path, op: Operation) -> None:
+        op.span = self.begin(path, "wgmma", str(op.shape))
+        self.note("wgmma", path, op)
+
+    def multiplied(self, group: Warpgroup, op: Operation) -> None:
+        self.end(op.span)
+        if len(self._noted) < LIMIT:
+            warp = group.cta.warps[4 * group.number]
+            self._noted.append((self.machine.executed, "read", warp, op.at, op, 0))
+
+    def writes(self, path: Path) -> None:
+        """A warp that has multiplied writes results out, or the next tile: one span until it multiplies
+        again.
+        """
+        warp = path.warp
+        if warp.multiplies:
+            if warp.epilogue is None or warp.epilogue[0] != warp.multiplies:
+                kind = COPY if warp.fetched == warp.multiplies else "epilogue"
+                warp.epilogue = warp.multiplies, self._works(path, kind)
+                self.machine.facts.epilogue(path)
+            warp.epilogue[1].end = self.machine.executed
+        elif warp.fetched == 0:
+            self.copies(path)
+
+    def copies(self, path: Path) -> None:
+        """A warp copies a part of a tile: one span until it multiplies again."""
+        warp = path.warp
+        if warp.copying is None or warp.copying[0] != warp.multiplies:
+            warp.copying = warp.multiplies, self._works(path, COPY)
+        warp.copying[1].end = self.machine.executed
+
+    def _works(self, path: Path, kind: str) -> Span:
+        span = self.begin(path, kind, "D" if kind == "epilogue" else "a tile")
+        self.note(kind, path, span)
+        return span
+
+    def waited(self, path: Path) -> None:
+        """A path goes on after a wait."""
+        reason = path.waits_for
+        if not isinstance(reason, PhaseWait):
+            self.note("pass", path, reason)
+        if self.machine.executed > path.began:
+            label: str | MBarrier = "wgmma"
+            phase = None
+            if isinstance(reason, PhaseWait):
+                label, phase = reason.barrier, reason.barrier.phase - 1
+            elif isinstance(reason, ThreadWait):
+                label = reason.barrier.label
+            self.begin(path, "wait", label, phase).begin = path.began
+
+    def arrived(self, path: Path, barrier: MBarrier, count: int) -> None:
+        self.note("arrive", path, barrier, count)
+        if len(self.arrivals) < LIMIT:
+            by, now = path.warp, self.machine.executed
+            self.arrivals.append(
+                Arrival(barrier.cta.number, "", barrier.phase, path.cta.number, by.index, now)
+            )
+            self._arrived.append(barrier)
+
+    def found(self, finding: Finding, at: int) -> None:
+        """Something was found."""
+        self._noted.append((self.machine.executed, "finding", None, at, finding, 0))
+
+    def name(self) -> None:
+        """Put names in: a barrier's and a warp's role are known once the cluster has run."""
+        last = self.spans[len(self.spans) - len(self._unnamed) :]
+        for span, (warp, barrier) in zip(last, self._unnamed, strict=True):
+            span.role = warp.role()
+            if barrier is not None:
+                span.label = barrier.name()
+        for arrival, barrier in zip(
+            self.arrivals[len(self.arrivals) - len(self._arrived) :], self._arrived, strict=True
+        ):
+            arrival.barrier = barrier.name()
+        if self.record or len(self.machine.findings.found) > self._findings:
+            self._tell()
+        self._clusters += 1
+        self._findings = len(self.machine.findings.found)
+        self._noted.clear()
+        self._unnamed.clear()
+        self._arrived.clear()
+        self._loads.clear()
+
+    def _tell(self) -> None:
+        """The events of the cluster that has run."""
+        names: dict[MBarrier, str] = {}
+        roles: dict[Warp, str] = {}
+        for time, kind, warp, at, what, number in self._noted[: max(LIMIT - len(self.events), 0)]:
+            place = self.machine.findings.place(at)
+            event = Event(time, kind, self._clusters, -1, -1, "", place, count=number)
+            if warp is not None:
+                if warp not in roles:
+                    roles[warp] = warp.role()
+                event.cta, event.warp, event.role = warp.cta.number, warp.index, roles[warp]
+            if isinstance(what, PhaseWait):
+                event.parity, what = what.parity, what.barrier
+            if isinstance(what, MBarrier):
+                if what not in names:
+                    names[what] = what.name()
+                event.what, event.home = names[what], what.cta.number
+            elif kind in ("load", "loaded"):
+                self._of_load(event, what, names)
+            elif isinstance(what, Operation):
+                _of_wgmma(event, what)
+            else:
+                event.what = _called(what)
+                event.end = what.end if isinstance(what, Span) else 0
+            if kind == "flip":
+                event.phase, event.count = number, 0
+            self.events.append(event)
+
+    def _of_load(self, event: Event, load: Load, names: dict[MBarrier, str]) -> None:
+        barrier = load.barrier
+        if barrier not in names:
+            names[barrier] = barrier.name()
+        event.place = self.machine.findings.place(load.at)
+        event.what, event.home, event.barrier = load.view.name, load.cta.number, names[barrier]
+        event.phase, event.count, event.key = load.phase, load.view.bytes, id(load)
+        event.offset, event.size = load.offset, load.view.extent
+        event.box = load.view.box(load.coordinates)
+
+
+def _of_wgmma(event: Event, op: Operation) -> None:
+    operands = ((op.a, 64, op.shape.a_major), (op.b, op.shape.N, op.shape.b_major))
+    event.reads = tuple(operand_units(d, n, major)[2] * UNIT for d, n, major in operands if d is not None)
+    event.what = str(op.shape)
+
+
+def _called(what: Any) -> str:
+    """What an event is about, in words."""
+    if isinstance(what, str):
+        return what
+    if isinstance(what, Span):
+        return what.label
+    if isinstance(what, Finding):
+        return what.kind
+    if isinstance(what, ThreadWait):
+        return what.barrier.label
+    if isinstance(what, RegisterWait):
+        return f"{what.wanted} registers a thread"
+    view = getattr(what, "view", None)
+    return "wgmma" if view is None else view.region_at(what.coordinates)

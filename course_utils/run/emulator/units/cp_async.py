@@ -1,0 +1,137 @@
+"""cp.async: each thread copies 4 to 16 bytes from global to shared memory, and waits for its groups of
+copies.
+
+PTX ISA, "Data Movement and Conversion Instructions: Asynchronous Copy, Non-bulk copy". The bytes land when
+they are waited for, no sooner. They are written through the generic proxy, so wgmma needs a proxy fence after
+the wait.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from course_utils.ptx.parser import Imm, Instr
+from course_utils.run.emulator.core import memory
+from course_utils.run.emulator.core.order import AGENT_BITS, NEVER
+from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value
+
+if TYPE_CHECKING:
+    from course_utils.run.emulator.core.warp import Path
+
+# The copies of one thread, or of one group: (shared memory, offsets, bytes)
+CopyGroup: TypeAlias = list[tuple[memory.SharedMemory, np.ndarray, np.ndarray]]
+
+
+def waited_for(groups: list, left: int) -> list:
+    """What a wait_group N covers: all groups but the newest ``left``."""
+    return groups[: max(len(groups) - left, 0)]
+
+
+def copy(instruction: Instr) -> Lowered:
+    """cp.async: each thread's own number of bytes, or none where its predicate says to ignore the source; the
+    rest of the ``cp-size`` bytes is zero.
+    """
+    operands = [o for o in instruction.operands]
+    if any("cache_hint" in p for p in instruction.opcode):
+        operands.pop()
+    target, source, size, *rest = operands
+    if not isinstance(size, Imm) or len(rest) > 1:
+        raise ValueError("a copy of a size that is not constant")
+    count = size.value
+    ignores = bool(rest) and getattr(rest[0], "width", 32) == 1
+
+    def function(p: Path, m: Mask, to: Value, where: Value, limit: Value = count) -> None:
+        region, offsets = memory.locate_shared(p, m, to, "shared", count)
+        cells = np.atleast_1d(offsets)
+        region.before_write(p, offsets, count)
+        written, index = region.cells(region.written, cells, count)
+        written[index] = NEVER << AGENT_BITS | p.warp.agent
+        if ignores:
+            limit = (0 if limit else count) if limit.__class__ is bool else np.where(limit, 0, count)
+        data = _fetched(p, m, where, limit, count, len(cells))
+        p.warp.copies.append((region, cells, data))
+        p.warp.fetched = p.warp.multiplies
+        p.machine.trace.copies(p)
+        p.machine.progress += 1
+
+    sources = ((target, 32), (source, 64), *((r, 1 if ignores else 32) for r in rest))
+    return Lowered("warp", function, sources=sources)
+
+
+def _fetched(p: Path, m: Mask, where: Value, limit: Value, count: int, copies: int) -> np.ndarray:
+    """What each active lane copies, its first ``limit`` bytes of ``count``. An address of which nothing is
+    read may be any.
+    """
+    data = np.zeros((copies, count), np.uint8)
+    if limit.__class__ is int and limit >= count:
+        origin, positions = memory.locate(p, m, where, "global", count)
+        data[:] = origin.data[np.atleast_1d(positions)[:, None] + np.arange(count)]
+        return data
+    row = 0
+    for lane in memory.lanes_of(m)[:copies]:
+        if kept := min(memory.pick(limit, lane), count):
+            address = memory.pick(where, lane)
+            origin, first = memory.locate(p, None, address, "global", count if kept == count else 1)
+            if first % count:
+                memory.not_aligned(p, first, count)
+            memory.locate(p, None, address + kept - 1, "global", 1)
+            data[row, :kept] = origin.data[first : first + kept]
+        row += 1
+    return data
+
+
+def _land(p: Path, groups: list[CopyGroup]) -> None:
+    for group in groups:
+        for region, cells, data in group:
+            region.data[cells[:, None] + np.arange(data.shape[1])] = data
+            written, index = region.cells(region.written, cells, data.shape[1])
+            written[index] = p.warp.code
+
+
+def _commit(p: Path, m: Mask) -> None:
+    if p.warp.copies:
+        p.warp.copy_groups.append(p.warp.copies)
+        p.warp.copies = []
+    else:
+        p.warp.copy_groups.append([])
+
+
+def commit(instruction: Instr) -> Lowered:
+    return Lowered("warp", _commit)
+
+
+def wait(instruction: Instr) -> Lowered:
+    everything = instruction.opcode[2] == "wait_all"
+    left = 0 if everything else instruction.operands[0].value
+
+    def function(p: Path, m: Mask) -> None:
+        if everything:
+            _commit(p, m)
+        groups = p.warp.copy_groups
+        done = waited_for(groups, left)
+        p.warp.copy_groups = groups[len(done) :]
+        _land(p, done)
+
+    return Lowered("warp", function)
+
+
+def arrive(instruction: Instr) -> Lowered:
+    """cp.async.mbarrier.arrive: an arrival once this thread's copies so far have landed; here they land
+    now.
+    """
+    from course_utils.run.emulator.units.mbarrier import find_barrier
+
+    keeps_count = "noinc" in instruction.opcode
+
+    def function(p: Path, m: Mask, address: Value) -> None:
+        _land(p, [*p.warp.copy_groups, p.warp.copies])
+        p.warp.copy_groups, p.warp.copies = [], []
+        for lane in memory.lanes_of(m):
+            barrier = find_barrier(p, memory.pick(address, lane))
+            if not keeps_count:
+                barrier.pending += 1
+            barrier.arrive(p, 1)
+
+    return Lowered("warp", function, sources=((instruction.operands[0], 32),), cut=True)

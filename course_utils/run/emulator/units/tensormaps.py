@@ -1,0 +1,117 @@
+"""Tensor maps as 128 bytes in memory: read where a transfer names one, and changed by tensormap.replace.
+
+PTX ISA, "Tensor Map modification": tensormap.replace, tensormap.cp_fenceproxy. The bytes are laid out as the
+driver writes them (``tma.encoding``). What orders a change before the transfer that reads it, a
+fence.proxy.tensormap, is not checked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from course_utils.artifact import TENSOR_MAP_BYTES
+from course_utils.ptx.parser import Imm, Instr
+from course_utils.run.emulator.core import memory
+from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value
+from course_utils.tma.encoding import LAYOUT, decode
+
+if TYPE_CHECKING:
+    from course_utils.run.emulator.core.warp import Path
+    from course_utils.run.emulator.units.tma import TensorView
+
+# PTX's name of a field: ours, and what is stored of a value.
+_FIELDS = {
+    "global_address": ("address", lambda v: v // 16),
+    "rank": ("rank", lambda v: v),  # which is one less than the rank already
+    "box_dim": ("box", lambda v: v - 1),
+    "global_dim": ("dims", lambda v: v - 1),
+    "element_stride": ("element_strides", lambda v: v - 1),
+    "interleave_layout": ("interleave", lambda v: v),
+    "swizzle_mode": ("swizzle", lambda v: v),
+    "fill_mode": ("oob_fill", lambda v: v),
+    "elemtype": ("data_type", lambda v: v),
+}
+_LAST_ELEMENT_TYPE = 10  # bf16; those after it are tf32's
+
+
+def replace(instruction: Instr) -> Lowered:
+    """tensormap.replace.tile.FIELD [map], {ordinal,} value. Raises ValueError for another field."""
+    parts, (target, *given) = instruction.opcode, instruction.operands
+    name = parts[3]
+    if parts[2] != "tile" or name not in (*_FIELDS, "global_stride"):
+        raise ValueError(f"the field {name}")
+    ordinal = given[0].value if len(given) == 2 else 0
+    value = given[-1]
+    if name == "elemtype" and isinstance(value, Imm) and value.value > _LAST_ELEMENT_TYPE:
+        raise ValueError("the element type tf32")
+    space = next((p for p in parts[4:] if p in ("global", "shared::cta")), "generic")
+    kept = LAYOUT[_FIELDS[name][0]][1] if name in _FIELDS else 0
+    width = 64 if parts[-1] == "b64" else 32
+
+    def function(p: Path, m: Mask, address: Value, new: Value) -> None:
+        for lane in memory.lanes_of(m):
+            data = _bytes(p, memory.pick(address, lane), space)
+            number = int.from_bytes(data.tobytes(), "little")
+            picked = memory.pick(new, lane)
+            if name == "global_stride":
+                number = _set(number, "strides_low", ordinal, picked // 16 % 2**32)
+                number = _set(number, "strides_high", ordinal, picked // 16 >> 32)
+            else:
+                field, stored = _FIELDS[name]
+                number = _set(number, field, ordinal, stored(picked) % (1 << kept))
+            data[:] = np.frombuffer(number.to_bytes(TENSOR_MAP_BYTES, "little"), np.uint8)
+        p.machine.progress += 1
+
+    return Lowered("warp", function, sources=((target, 64), (value, width)), cut=True)
+
+
+def copy(instruction: Instr) -> Lowered:
+    """tensormap.cp_fenceproxy [to in global], [from in shared], 128."""
+    target, source, _ = instruction.operands
+
+    def function(p: Path, m: Mask, to: Value, where: Value) -> None:
+        lane = memory.lanes_of(m)[0]
+        data = _bytes(p, memory.pick(where, lane), "shared")
+        _bytes(p, memory.pick(to, lane), "global")[:] = data
+        p.machine.progress += 1
+
+    return Lowered("warp", function, sources=((target, 64), (source, 32)), cut=True)
+
+
+def _set(number: int, field: str, ordinal: int, stored: int) -> int:
+    bit, width, _, _ = LAYOUT[field]
+    bit += ordinal * width
+    return number & ~((1 << width) - 1 << bit) | stored << bit
+
+
+def _bytes(path: Path, address: int, space: str) -> np.ndarray:
+    """The 128 bytes at an address, as a view."""
+    region, offset = memory.locate(path, None, address, space, 64)
+    if offset + TENSOR_MAP_BYTES > region.size:
+        path.fault("out-of-bounds", f"{path.name()} reads a tensor map past the end of {region.name}")
+    return region.data[offset : offset + TENSOR_MAP_BYTES]
+
+
+def view_at(path: Path, address: int) -> TensorView:
+    """The tensor map that lies at a generic address. A fault where its bytes are none."""
+    from course_utils.run.emulator.units.tma import TensorView
+
+    machine = path.machine
+    data = _bytes(path, address, "generic").tobytes()
+    view = machine.read_maps.get(data)
+    if view is not None:
+        return view
+    try:
+        tensor_map, base = decode(data)
+    except ValueError as error:
+        path.fault("tensor-map", f"{path.name()} uses address {address:#x} as a tensor map: {error}")
+    found = machine.global_region(base)
+    if found is None:
+        path.fault("tensor-map", f"a tensor map lies over global address {base:#x}, which is in no tensor")
+    region, start = found
+    if base > start:
+        region = memory.Region(region.name, region.data[base - start :])
+    view = machine.read_maps[data] = TensorView(region.name, tensor_map, region)
+    return view

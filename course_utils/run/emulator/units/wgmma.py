@@ -1,0 +1,596 @@
+"""wgmma: four warps multiply two tiles of shared memory into registers, asynchronously.
+
+PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions": register fragments, shared-memory matrix layout,
+matrix descriptor, and the async proxy. An operation begins once all four warps of the warpgroup have issued
+it. It reads shared memory when a warp's wait_group covers it, as late as hardware may; that wait ends the
+reads for all four warps together, while each warp's accumulator registers become its own again only with its
+own wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property, lru_cache
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from course_utils.artifact import SWIZZLE_BYTES, SWIZZLE_PATTERN_BYTES, WARP_THREADS, WARPGROUP_THREADS
+from course_utils.ptx.parser import Imm, Instr, Vec
+from course_utils.run.emulator.core.memory import SHARED_BASE, AsyncRead, uncommitted
+from course_utils.run.emulator.core.order import AGENT_MASK, unordered
+from course_utils.run.emulator.explain import names
+from course_utils.run.emulator.explain.findings import StopEmulation
+from course_utils.run.emulator.isa.arithmetic import LANES, UNSIGNED, vector
+from course_utils.run.emulator.isa.elements import ELEMENT_BITS, Decoder, elements_of_slice
+from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value
+from course_utils.run.emulator.units.cp_async import waited_for
+from course_utils.run.emulator.units.sync import all_lanes
+from course_utils.tma.layouts import UNIT, swizzled
+
+if TYPE_CHECKING:
+    from course_utils.run.emulator.core.grid import CTA
+    from course_utils.run.emulator.core.memory import SharedMemory
+    from course_utils.run.emulator.core.order import Clock
+    from course_utils.run.emulator.core.warp import Path
+    from course_utils.run.emulator.explain.timeline import Span
+
+# Multiply-adds that OpenBLAS does in one thread; starting others costs more than it saves.
+SMALL_PRODUCT = 1 << 18
+DESCRIPTOR_SWIZZLES = (0, 3, 2, 1)  # a descriptor's 0 none, 1 128B, 2 64B, 3 32B as a tensor map's codes
+WARPS = WARPGROUP_THREADS // WARP_THREADS
+
+COMMIT = "wgmma.commit_group"
+
+
+class Form(NamedTuple):
+    """What a wgmma multiplies: m64nNk32 of e4m3 and e5m2 is (N, "e4m3", "e5m2", 1, False, False)."""
+
+    N: int
+    a: str
+    b: str
+    sign: int
+    a_major: bool  # is A, and is B, contiguous along M or N
+    b_major: bool
+
+    def __str__(self) -> str:
+        return f"m64n{self.N}k{elements_of_slice(self.a)}"
+
+
+class Pending:
+    """What an accumulator register holds while its wgmma may still run. It can be moved, and nothing else."""
+
+    __slots__ = ("accumulator", "warp", "index")
+    __array_ufunc__ = None
+
+    def __init__(self, accumulator: Accumulator, warp: int, index: int) -> None:
+        self.accumulator, self.warp, self.index = accumulator, warp, index
+
+
+@lru_cache(maxsize=1024)
+def operand_units(descriptor: int, rows: int, mn_major: bool) -> tuple[int, np.ndarray, int, int]:
+    """Where a descriptor's matrix of ``rows`` x 32 bytes lies: (base, units, lowest, one past the highest).
+
+    Units are 16 bytes; those of the matrix are ``base + units``, counted from shared address 0x400: shape
+    (rows, 2) where K is contiguous, (rows / 8, 16) where M or N is. Fields: bits 0-13 start address, 16-29
+    leading and 32-45 stride byte offset, all in units; 49-51 base offset; 62-63 swizzle mode.
+    """
+    start, shared = descriptor & 0x3FFF, SHARED_BASE // UNIT
+    leading, stride = descriptor >> 16 & 0x3FFF, descriptor >> 32 & 0x3FFF
+    shift, mode = descriptor >> 49 & 7, descriptor >> 62
+    swizzle = DESCRIPTOR_SWIZZLES[mode]
+    width = max(SWIZZLE_BYTES[swizzle] // UNIT, 1)  # of one row of the layout
+    if mn_major:
+        chunk, k = np.arange(rows // 8)[:, None], np.arange(16)[None, :]
+        if mode == 0:
+            units = chunk * stride + k % 8 + k // 8 * leading
+        else:
+            units = chunk % width + chunk // width * leading + k % 8 * width + k // 8 * stride
+    else:
+        row, chunk = np.arange(rows)[:, None], np.arange(2)[None, :]
+        units = row % 8 * width + row // 8 * stride + chunk * (leading if mode == 0 else 1)
+    units = swizzled((start + units) * UNIT, swizzle, shift) // UNIT - shared
+    low, high = int(units.min()), int(units.max()) + 1
+    return low, units - low, low, high
+
+
+@lru_cache(maxsize=1024)
+def operand_runs(descriptor: int, rows: int, mn_major: bool) -> tuple[tuple[int, int], ...]:
+    """The shared bytes of whole swizzle patterns that such a matrix touches: (from, to) of each run of them.
+
+    Stages may lie between one another, so what lies between two runs is not read.
+    """
+    base, units, _, _ = operand_units(descriptor, rows, mn_major)
+    pattern = SWIZZLE_PATTERN_BYTES[DESCRIPTOR_SWIZZLES[descriptor >> 62]]
+    touched = np.unique((base + units) * UNIT // pattern)
+    runs = np.split(touched, np.flatnonzero(np.diff(touched) > 1) + 1)
+    return tuple((int(run[0]) * pattern, (int(run[-1]) + 1) * pattern) for run in runs)
+
+
+def operand(
+    shared: SharedMemory, descriptor: int, rows: int, mn_major: bool, kind: str, decode: Decoder
+) -> np.ndarray:
+    """The matrix behind a descriptor as numbers, rows x 32 bytes of ``kind``. Only halves can be MN-major."""
+    base, units, _, _ = operand_units(descriptor, rows, mn_major)
+    taken = shared.units[base:].take(units.ravel(), axis=0)
+    data: np.ndarray = taken.view(UNSIGNED[ELEMENT_BITS[kind]])
+    if mn_major:
+        data = data.reshape(rows // 8, 16, 8).transpose(0, 2, 1)
+    return decode(np.ascontiguousarray(data).reshape(rows, -1))
+
+
+class Accumulator:
+    """The accumulator of one warpgroup in one set of registers: D by warps, (4, 16, N).
+
+    Register 4j + 2i + e of lane 4r + c is element (8i + r, 8j + 2c + e) of its warp's 16 rows. In an fp16
+    accumulator two neighbours share a register. ``kind`` is f32, f16 or s32, whose sums float64 has exactly;
+    those of s32.satfinite stop at the largest and the smallest.
+    """
+
+    def __init__(self, registers: tuple[int, ...], N: int, kind: str) -> None:
+        self.registers, self.N, self.kind, self.half = registers, N, kind, kind == "f16"
+        self.integer, self.saturates = kind.startswith("s32"), kind == "s32.satfinite"
+        self.matrix: np.ndarray = np.empty((WARPS, 16, N), np.float64 if self.integer else np.float32)
+        self.get = itemgetter(*registers)
+        first = registers[0]
+        self.slice = (
+            slice(first, first + len(registers))
+            if list(registers) == list(range(first, first + len(registers)))
+            else None
+        )
+        self.pending = [tuple(Pending(self, w, i) for i in range(len(registers))) for w in range(WARPS)]
+        self.reset()
+
+    def reset(self) -> None:
+        self.matrix[:] = 0
+        self.holds: list[tuple | None] = [None] * WARPS  # what each warp's registers were given last
+        self.in_flight = [0] * WARPS
+
+    def put(self, R: list[Any], values: Sequence[Any]) -> None:
+        if self.slice:
+            R[self.slice] = values
+        else:
+            for register, value in zip(self.registers, values, strict=True):
+                R[register] = value
+
+    def fragment(self, w: int) -> list:
+        """The registers of one warp."""
+        block = self.matrix[w].reshape(2, 8, self.N // 8, 4, 2)
+        if self.half:
+            packed = np.ascontiguousarray(block.astype(np.float16).transpose(2, 0, 1, 3, 4)).view(np.uint32)
+            return list(packed.reshape(self.N // 4, LANES))
+        cells = np.ascontiguousarray(block.transpose(2, 0, 4, 1, 3))
+        if self.integer:
+            cells = cells.astype(np.int64).astype(np.uint32)  # the sum wraps
+        return list(cells.view(np.uint32).reshape(self.N // 2, LANES))
+
+    def set_block(self, w: int, values: Sequence[Value]) -> None:
+        """The inverse of ``fragment``: start from what the registers hold."""
+        cells = np.array([vector(v, 32) for v in values], np.uint32)
+        if self.half:
+            halves = cells.view(np.float16).reshape(self.N // 8, 2, 8, 4, 2).transpose(1, 2, 0, 3, 4)
+            self.matrix[w] = halves.reshape(16, self.N)
+        else:
+            numbers = cells.view(np.int32 if self.integer else np.float32)
+            floats = numbers.reshape(self.N // 8, 2, 2, 8, 4).transpose(1, 3, 0, 4, 2)
+            self.matrix[w] = floats.reshape(16, self.N)
+
+
+class Operation:
+    """One wgmma.mma_async of a warpgroup, while its warps join and until it has run."""
+
+    # fmt: off
+    __slots__ = (
+        "shape", "accumulator", "accumulate", "a", "b", "joined", "clock", "initial", "records", "waiting",
+        "fragments", "at", "span",
+    )
+    # fmt: on
+
+    def __init__(
+        self, shape: Form, accumulator: Accumulator, accumulate: bool, a: int | None, b: int, at: int
+    ) -> None:
+        self.shape, self.accumulator, self.accumulate = shape, accumulator, accumulate
+        self.a, self.b, self.at, self.joined = a, b, at, 0
+        self.clock: Clock | None = None  # what all warps that have joined had seen
+        self.initial: dict[int, Any] = {}  # by warp: the accumulator or the registers that it adds to
+        self.fragments: dict[int, np.ndarray] = {}  # by warp: A, where it comes from registers
+        self.records: list[AsyncRead] = []
+        self.waiting: list[WgmmaWait] = []
+        self.span: Span | None = None
+
+
+class Warpgroup:
+    """The operations of four warps, in order. ``ran`` counts those that have run."""
+
+    def __init__(self, cta: CTA, number: int) -> None:
+        self.cta, self.number = cta, number
+        self.operations: list[Operation] = []
+        self.ran = 0
+        self.accumulators: dict[tuple[int, ...], Accumulator] = {}
+
+    @cached_property
+    def label(self) -> str:
+        """As findings call its multiplications; once its warps have issued one."""
+        warps = self.cta.warps[self.number * WARPS : (self.number + 1) * WARPS]
+        return f"wgmma of {names.of_warps(warps, self.cta)}"
+
+    def fresh(self, registers: tuple[int, ...], N: int, kind: str) -> Accumulator:
+        """An accumulator: that of the CTA of this rank in the cluster before, which has ended, or a new
+        one.
+        """
+        key, used = (self.cta.rank, self.number, registers, N, kind), self.cta.machine.accumulators
+        if key in used:
+            used[key].reset()
+        else:
+            used[key] = Accumulator(registers, N, kind)
+        return used[key]
+
+    def run(self, count: int) -> None:
+        """Run the first ``count`` operations: products of one accumulator are summed in one matrix
+        product.
+        """
+        shared, decoders = self.cta.shared, self.cta.machine.decoders
+        batch: dict[Accumulator, list[tuple[np.ndarray, np.ndarray]]] = {}
+        operands: dict[tuple[int, int, bool, str], np.ndarray] = {}
+
+        def flush(accumulator: Accumulator) -> None:
+            parts = batch.pop(accumulator, None)
+            if parts:
+                left, right = (
+                    np.concatenate(side, axis=1) if len(side) > 1 else side[0]
+                    for side in zip(*parts, strict=True)
+                )
+                accumulator.matrix += left.reshape(WARPS, 16, -1) @ right.T
+                if accumulator.saturates:
+                    accumulator.matrix.clip(-(2.0**31), 2.0**31 - 1, out=accumulator.matrix)
+                elif accumulator.half:
+                    accumulator.matrix = accumulator.matrix.astype(np.float16).astype(np.float32)
+
+        def fetch(descriptor: int, rows: int, mn_major: bool, kind: str) -> np.ndarray:
+            key = descriptor, rows, mn_major, kind
+            if key not in operands:
+                operands[key] = operand(shared, descriptor, rows, mn_major, kind, decoders[kind])
+            return operands[key]
+
+        while self.ran < count:
+            op = self.operations[self.ran]
+            N, a_kind, b_kind, sign, a_major, b_major = op.shape
+            accumulator = op.accumulator
+            if not op.accumulate:
+                batch.pop(accumulator, None)
+                accumulator.matrix[:] = 0
+            elif op.initial or accumulator.half or accumulator.saturates:
+                flush(accumulator)
+                for w, values in op.initial.items():
+                    if isinstance(values, Accumulator):
+                        flush(values)
+                        accumulator.matrix[w] = values.matrix[w]
+                    else:
+                        accumulator.set_block(w, values)
+            left = (
+                np.concatenate([op.fragments[w] for w in range(WARPS)])
+                if op.a is None
+                else fetch(op.a, 64, a_major, a_kind)
+            )
+            parts = batch.setdefault(accumulator, [])
+            parts.append((left * np.float32(sign) if sign != 1 else left, fetch(op.b, N, b_major, b_kind)))
+            if 16 * N * 16 * (len(parts) + 1) > SMALL_PRODUCT:
+                flush(accumulator)
+            self.cta.machine.trace.multiplied(self, op)
+            op.initial, op.fragments = {}, {}
+            self.ran += 1
+        for accumulator in list(batch):
+            flush(accumulator)
+
+
+class WgmmaWait:
+    """A warp at wgmma.wait_group that the other warps of its warpgroup have not caught up with."""
+
+    def __init__(self, group: Warpgroup, count: int, path: Path) -> None:
+        self.group, self.count, self.path = group, count, path
+
+
+def _scalar(path: Path, value: Value, what: str) -> int:
+    if value.__class__ is int:
+        return value
+    if (value != value[0]).any():
+        path.fault("wgmma-mismatch", f"lanes of {path.name()} hold different {what}")
+    return int(value[0])
+
+
+# What wgmma multiplies, by the type of its sums: PTX ISA, wgmma.mma_async. Sparse forms are not modelled.
+_ADDED = {"f32": ("f16", "bf16", "tf32", "e4m3", "e5m2"), "f16": ("f16", "e4m3", "e5m2"), "s32": ("s8", "u8")}
+
+
+def _form(instruction: Instr) -> tuple[Form, str]:
+    """What a wgmma multiplies, and the type of its sums. Raises ValueError for a form that is not
+    modelled.
+    """
+    parts, flags = instruction.opcode, instruction.operands[4:]
+    shape, kinds = parts[4], [part for part in parts[5:] if part != "satfinite"]
+    if parts[1:4] != ("mma_async", "sync", "aligned") or len(kinds) != 3:
+        raise ValueError("a sparse multiplication")
+    added, a_kind, b_kind = kinds
+    if not {a_kind, b_kind} <= set(_ADDED.get(added, ())):
+        raise ValueError(f"{a_kind} by {b_kind} in {added}")
+    N = int(shape[4:].partition("k")[0])
+    given = [flag.value for flag in flags]
+    sign = given[0] * given[1] if len(given) > 1 else 1
+    majors = [False] * (2 - len(given[2:])) + [bool(flag) for flag in given[2:]]  # A of registers has none
+    form = Form(N, a_kind, b_kind, sign, *majors)
+    if shape != str(form) or ELEMENT_BITS[a_kind] != ELEMENT_BITS[b_kind] or not 8 <= N <= 256 or N % 8:
+        raise ValueError("another shape than its types have")
+    if any(majors) and ELEMENT_BITS[a_kind] != 16:
+        raise ValueError("a transposed operand of another type than fp16 or bf16")
+    return form, added + ".satfinite" * ("satfinite" in parts)
+
+
+def multiply(instruction: Instr) -> Lowered:
+    target, a, b, accumulate, *_ = instruction.operands
+    form, added = _form(instruction)
+    from_registers = isinstance(a, Vec)
+    registers = tuple(r.index for r in target.items)
+    if len(registers) != form.N // (4 if added == "f16" else 2):
+        raise ValueError("another number of accumulator registers than its shape has")
+
+    def function(p: Path, m: Mask, a_value: Value, b_value: Value, adds: Value) -> None:
+        all_lanes(p, m, "wgmma")
+        warp = p.warp
+        if not warp.wgmma_fenced:
+            p.find("wgmma-fence", lambda: f"{p.name()} issues wgmma and has never run wgmma.fence")
+        warp.multiplies += 1
+        warp.issues(p.at)
+        adds = adds if adds.__class__ is bool else bool(_scalar(p, adds, "scale-d predicates"))
+        group = p.cta.warpgroup(warp.index // WARPS)
+        w, n = warp.index % WARPS, warp.wgmma_index
+        a_bits = None if from_registers else _scalar(p, a_value, "descriptors")
+        b_bits = _scalar(p, b_value, "descriptors")
+        accumulator = group.accumulators.get(registers)
+        if accumulator is None:
+            accumulator = group.accumulators[registers] = group.fresh(registers, form.N, added)
+        if n == len(group.operations):
+            group.operations.append(Operation(form, accumulator, adds, a_bits, b_bits, p.at))
+        op = group.operations[n]
+        if (op.shape, op.accumulator, op.accumulate, op.a, op.b) != (form, accumulator, adds, a_bits, b_bits):
+            p.fault(
+                "wgmma-mismatch",
+                f"{p.name()} issues wgmma {n} with other operands than another warp of its warpgroup",
+            )
+        warp.wgmma_index += 1
+        warp.wgmma_open.append(n)
+        R = warp.registers
+        held = accumulator.get(R)
+        kept = accumulator.holds[w]
+        same = kept is not None and held[0] is kept[0] and _identical(held, kept)
+        if adds and not same:
+            op.initial[w] = _starts_from(p, held, w)
+        if held is not accumulator.pending[w] and not (same and kept is accumulator.pending[w]):
+            accumulator.put(R, accumulator.pending[w])
+            accumulator.holds[w] = accumulator.pending[w]
+        accumulator.in_flight[w] += 1
+        if from_registers:
+            op.fragments[w] = _a_fragment(a_value, form.a, p.machine.decoders[form.a])
+        if op.clock is None:
+            op.clock = warp.clock.copy()
+            p.machine.trace.multiplies(p, op)
+        else:
+            op.clock.meet(warp.clock)
+        op.joined += 1
+        if op.joined == WARPS:
+            _begin(p, group, op, n, op.clock)
+
+    sources = ((a, 32 if from_registers else 64), (b, 64), (accumulate, 1))
+    return Lowered("warp", function, sources=sources, hidden_reads=registers, hidden_writes=registers)
+
+
+def still_writes(p: Path, accumulator: Accumulator) -> str:
+    """Why this warp may not touch the accumulator yet: which wgmma writes it, which wait leaves it."""
+    warp, findings = p.warp, p.machine.findings
+    group = p.cta.warpgroup(warp.index // WARPS)
+    left = [n for numbers in (*warp.wgmma_groups, warp.wgmma_open) for n in numbers]
+    mine = [n for n in left if group.operations[n].accumulator is accumulator]
+    if not mine:
+        return "which a wgmma may still write"
+    line = findings.place(group.operations[mine[-1]].at).line
+    text = "which a wgmma may still write" + (f" (that of line {line})" if line else "")
+    if warp.wgmma_missing:
+        return text + uncommitted(warp.wgmma_missing)
+    at, issued, kept = warp.wgmma_waited
+    if issued <= mine[-1]:
+        return f"{text}: no wgmma.wait_group is between"
+    wait = findings.place(at).line
+    return (
+        f"{text}: the wait{f' on line {wait}' if wait else ''} leaves {kept} group{'s' * (kept > 1)} running"
+    )
+
+
+def _starts_from(p: Path, held: Sequence[Any], w: int) -> Accumulator | list[Value]:
+    """What a wgmma adds to where its registers do not hold its own last sums: another accumulator in flight,
+    or plain values.
+    """
+    source = _renamed(held, w)
+    if source is not None:
+        return source
+    if any(v.__class__ is Pending for v in held):
+        p.fault(
+            "accumulator-before-wait",
+            f"{p.name()} accumulates onto registers of another wgmma that has not been waited for",
+        )
+    if any(v is None for v in held):
+        p.find(
+            "accumulator-uninitialised",
+            lambda: f"wgmma of {p.name()} adds to registers that nothing has written",
+        )
+    return [0 if v is None else v for v in held]
+
+
+def _identical(held: Sequence[Any], kept: Sequence[Any]) -> bool:
+    try:
+        return held == kept  # identity decides first, item by item; arrays that differ raise
+    except ValueError:
+        return False
+
+
+def _renamed(held: Sequence[Any], w: int) -> Accumulator | None:
+    """The accumulator whose registers, all in flight, were moved here in order: a compiler's copy is only a
+    renaming.
+    """
+    if held[0].__class__ is not Pending:
+        return None
+    source = held[0].accumulator
+    return source if len(held) == len(source.registers) and _identical(held, source.pending[w]) else None
+
+
+def _a_fragment(values: Sequence[Value], kind: str, decode: Decoder) -> np.ndarray:
+    """A from registers: register i of lane 4r + c holds row r + 8 (i % 2), the word c + 4 (i / 2) of it: two
+    halves or four bytes.
+    """
+    words = np.array([vector(v, 32) for v in values], np.uint32).reshape(2, 2, 8, 4).transpose(1, 2, 0, 3)
+    return decode(np.ascontiguousarray(words).reshape(16, 8).view(UNSIGNED[ELEMENT_BITS[kind]]))
+
+
+def _begin(p: Path, group: Warpgroup, op: Operation, n: int, clock: Clock) -> None:
+    """All four warps have issued the operation: from here on hardware may read its operands."""
+    shared, machine = p.cta.shared, p.machine
+    machine.progress += 1
+    N, _, _, _, a_major, b_major = op.shape
+    seen, fenced = clock.seen, clock.fenced
+    reads = []
+    for descriptor, rows, major, side in ((op.a, 64, a_major, "A"), (op.b, N, b_major, "B")):
+        if descriptor is None:
+            continue
+        base, units, low, high = operand_units(descriptor, rows, major)
+        if low < 0 or high * 16 > shared.size:
+            findings = machine.findings
+            past = "ring-overrun" not in {kind for kind, _, _ in findings.found}
+            findings.add(
+                "wgmma-descriptor",
+                p.at,
+                f"the descriptor of {side} spans shared bytes {low * 16:,} to {high * 16:,} of "
+                f"{shared.size:,}: has its ring a slot for this stage?",
+                more=(f"the descriptor: {descriptor:#018x}",),
+                first=past,
+            )
+            raise StopEmulation
+        codes = shared.written[base * 4 :: 4].take(units.ravel())
+        if (codes == codes[0]).all():
+            codes = codes[:1]
+        if not codes.all() or unordered(codes, seen).any() or unordered(codes, fenced).any():
+            four = p.cta.warps[group.number * WARPS : (group.number + 1) * WARPS]
+            shared.check_codes(p, codes, seen, fenced, f"operand {side} of wgmma", four)
+        if int(codes[0]) & AGENT_MASK <= p.cta.cluster.warps_end:  # threads wrote it
+            words = slice(low * UNIT // 4, high * UNIT // 4)
+            shared.taken[words] = shared.written[words]
+        reads.append((codes, low * UNIT, high * UNIT))
+        if p.warp.waited is not None:
+            p.cta.reads.setdefault((p.warp.waited[0], low * UNIT), p.at)
+        swizzle = DESCRIPTOR_SWIZZLES[descriptor >> 62]
+        p.cta.swizzles.setdefault(low * UNIT, (swizzle, p.at))
+        for first, end in operand_runs(descriptor, rows, major):
+            key = "wgmma", group.number, first, end
+            record = shared.async_reads.get(key)
+            if record is None or record.done:
+                record = shared.async_reads[key] = AsyncRead(first, end, group.label, op.at)
+            record.last = n
+            op.records.append(record)
+    machine.facts.multiplied(p, group, op, n, reads)
+    waiting, op.waiting = op.waiting, []
+    for wait in waiting:
+        if group.operations[wait.count - 1].joined == WARPS:
+            _finish(wait.path, group, wait.count)
+            wait.path.wake()
+        else:
+            group.operations[wait.count - 1].waiting.append(wait)
+
+
+def fence(p: Path, m: Mask) -> None:
+    p.warp.wgmma_fenced = True
+
+
+def commit(p: Path, m: Mask) -> None:
+    warp = p.warp
+    if warp.wgmma_open:
+        for n in warp.wgmma_open:
+            for record in p.cta.warpgroup(warp.index // WARPS).operations[n].records:
+                if record.missing:
+                    record.missing, record.late = "", warp.wgmma_waited[0]
+        warp.wgmma_groups.append(warp.wgmma_open)
+        warp.wgmma_open = []
+    else:
+        warp.wgmma_groups.append([])
+
+
+def wait(instruction: Instr) -> Lowered:
+    left = instruction.operands[0].value if isinstance(instruction.operands[0], Imm) else 0
+
+    def function(p: Path, m: Mask, following: int) -> Any:
+        all_lanes(p, m, "wgmma.wait_group")
+        warp = p.warp
+        warp.wgmma_missing = COMMIT if warp.wgmma_open else ""
+        warp.wgmma_waited = p.at, warp.wgmma_index, left
+        for n in warp.wgmma_open:
+            for record in p.cta.warpgroup(warp.index // WARPS).operations[n].records:
+                record.missing = COMMIT
+        groups = warp.wgmma_groups
+        done = waited_for(groups, left)
+        for n in (n for numbers in groups[len(done) :] for n in numbers):
+            for record in p.cta.warpgroup(warp.index // WARPS).operations[n].records:
+                record.left = p.at, left
+        numbers = [n for group in done for n in group]
+        if not numbers:
+            warp.wgmma_groups = groups[len(done) :]
+            return following
+        group, count = p.cta.warpgroup(warp.index // WARPS), numbers[-1] + 1
+        if group.operations[count - 1].joined < WARPS:
+            waits = WgmmaWait(group, count, p)
+            group.operations[count - 1].waiting.append(waits)
+            warp.wgmma_wait = done
+            return p.wait(following, waits)
+        warp.wgmma_wait = done
+        _finish(p, group, count)
+        p.machine.trace.note("pass", p, "wgmma")
+        return following
+
+    return Lowered("blocking", function, cut=True)
+
+
+def _finish(p: Path, group: Warpgroup, count: int) -> None:
+    """A wait of this warp covers the first ``count`` operations."""
+    warp = p.warp
+    w = warp.index % WARPS
+    done = warp.wgmma_wait
+    warp.wgmma_groups = warp.wgmma_groups[len(done) :]
+    if group.ran < count:
+        group.run(count)
+    p.machine.progress += 1
+    p.machine.facts.waited(p, count)
+    touched: dict[Accumulator, None] = {}
+    for n in (n for numbers in done for n in numbers):
+        op = group.operations[n]
+        op.accumulator.in_flight[w] -= 1
+        touched[op.accumulator] = None
+        for record in op.records:
+            if record.last <= count - 1:
+                record.done.append((warp.agent, warp.time))
+    R = warp.registers
+    for accumulator in touched:
+        if accumulator.in_flight[w]:
+            continue
+        held = accumulator.get(R)
+        untouched = _identical(held, accumulator.pending[w]) or p.machine.program.moved
+        for register, value in () if untouched else zip(accumulator.registers, held, strict=True):
+            if value.__class__ is not Pending:
+                p.find(
+                    "accumulator-before-wait",
+                    f"{p.name()} writes to the accumulator of the wgmma that this waits for",
+                    more=(f"the register: {p.machine.program.kernel.register_names[register]}",),
+                )
+                break
+        values = accumulator.fragment(w)
+        accumulator.put(R, values)
+        accumulator.holds[w] = tuple(values)
+        for register in p.machine.program.moved:
+            value = R[register]
+            if value.__class__ is Pending and value.accumulator is accumulator:
+                R[register] = values[value.index]
