@@ -6,8 +6,8 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
 from authoring import sync
-from course_utils import experiments
 from course_utils.compile.load import load_module
+from course_utils.notebook import experiments
 
 
 @pytest.fixture(scope="module")
