@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from authoring.drawings.canvas import HEAD, SMALL, WIDTH, arrow, box, card, head, label, sheet
+from course_utils.artifact import SM_COUNT
 from course_utils.figures.ladder import LABELS, PEAK_TFLOPS, SIZES
 from course_utils.figures.theme import BLUE, DSLS, GREEN, GREY, INK, MEMORY, PURPLE, Picture
 from course_utils.recordings import measured
@@ -16,9 +17,8 @@ PEAK = PEAK_TFLOPS[GPU]  # dense fp16
 # NVIDIA's H200 datasheet (SXM): GB and TB/s of HBM3e. White paper and tuning guide of Hopper, for the H100
 # SXM: MB of L2.
 HBM_GB, HBM_TB_S, L2_MB = 141, 4.8, 50
-# Hopper tuning guide, compute capability 9.0: KiB of shared memory an SM, 32-bit registers an SM. SMs: H100
-# and H200 SXM.
-SHARED_KIB, REGISTERS, SMS = 228, 65_536, 132
+# Hopper tuning guide, compute capability 9.0: KiB of shared memory an SM, 32-bit registers an SM.
+SHARED_KIB, REGISTERS = 228, 65_536
 TILE = 128, 128, 64  # the tile of steps 1 to 9
 SIDES = {"step01": "left", "step02": "right"}  # of the point, where its words stand
 HALVES = {"tilelang": "left", "cute": "right"}  # of a dot that both share
@@ -31,7 +31,7 @@ def memory() -> Figure:
     box(axes, 0.15, 0.5, 1.4, 4.2, words, GREY, MEMORY["global"])
     box(axes, 2.05, 0.5, 1.2, 4.2, f"L2 cache\n\n{L2_MB} MB\n\nshared by\nall SMs", GREY, MEMORY["L2"])
     box(axes, 3.9, 0.2, 5.55, 4.8, "", INK, 0)
-    head(axes, 6.7, 4.72, f"one SM of {SMS}", ha="center")
+    head(axes, 6.7, 4.72, f"one SM of {SM_COUNT}", ha="center")
     box(axes, 6.0, 2.6, 1.6, 1.7, f"shared memory\n\n{SHARED_KIB} KiB", GREY, MEMORY["shared"])
     box(axes, 8.3, 2.6, 1.0, 1.7, "tensor\ncores\n\n4", GREEN)
     words = f"{REGISTERS:,} registers of 4 bytes\n= {REGISTERS * 4 // 1024} KiB, at most 255 a thread"

@@ -28,10 +28,10 @@ from typing import Any
 
 from course_utils.artifact import TENSOR_MAP_BYTES, Allocation, Artifact, Parameter, Tensor
 from course_utils.compile import allocations, cache, lines, nvrtc, passes
+from course_utils.compile.compiler_messages import explained, refused
 from course_utils.compile.errors import CompileError
 from course_utils.compile.guard import at, quiet, text_of, where
 from course_utils.compile.limits import require_fits
-from course_utils.compile.meaning import explained, refused
 from course_utils.problems import PROBLEMS, swapped
 from course_utils.ptx.parser import entries, signature
 from course_utils.tma.encoding import decode

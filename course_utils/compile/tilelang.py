@@ -25,11 +25,11 @@ from typing import Any
 
 from course_utils import artifact
 from course_utils.artifact import Artifact, Parameter, Resources, Tensor, TensorMap
-from course_utils.compile import cache, lines, nvrtc, operands, sides
+from course_utils.compile import cache, copy_errors, lines, nvrtc, operands
+from course_utils.compile.compiler_messages import explained, refused
 from course_utils.compile.errors import CompileError
 from course_utils.compile.guard import at, quiet, text_of, where
 from course_utils.compile.limits import require_fits
-from course_utils.compile.meaning import explained, refused
 from course_utils.problems import PROBLEMS, Problem, swapped
 
 DTYPE = "float16"  # of almost every tensor
@@ -328,7 +328,7 @@ def _lower(prim_func: Any) -> Any:
     except Exception as error:
         operation = _to_blame(prim_func, target, text_of(error))
         place = where(error) or (_place(operation) if operation is not None else "")
-        told = sides.explained(operation.value, text_of(error)) if operation is not None else ""
+        told = copy_errors.explained(operation.value, text_of(error)) if operation is not None else ""
         told = told or explained(tidy_error(error))
         raise CompileError("lower", f"TileLang could not lower this kernel: {told}{place}") from error
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from course_utils.grading.steps import DSL_NAMES
 from course_utils.plans import Plan
-from course_utils.recordings.tried import Changed, Point, Recorded, Rest, Size
+from course_utils.recordings.step11_results import Changed, Point, Recorded, Rest, Size
 
 NOISE = 0.005  # of a share of cuBLAS: two runs of one kernel differ by that
 FEWEST = 3  # candidates at a size, for it to be a column of its own

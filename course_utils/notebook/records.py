@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from course_utils.drills.show import Shown
 from course_utils.grading import steps
 from course_utils.notebook.output import at_work, by, paragraph, say, tabled
-from course_utils.recordings import measured
-from course_utils.recordings import tried as recordings
+from course_utils.recordings import measured, step11_results
 
 COUNTED = {  # a counter's name, to its column and unit
     "seconds": ("us", 1e-6),
@@ -126,8 +125,8 @@ def tried() -> None:
     with at_work("reading the recorded plans", "The recorded plans cannot be shown") as place:
         from course_utils.figures import candidates
 
-        recorded = recordings.load()
-        head, rows = candidates.table(recorded, recordings.changes())
+        recorded = step11_results.load()
+        head, rows = candidates.table(recorded, step11_results.changes())
         if not rows:
             place.finish(paragraph("No plans are recorded yet."))
             return
@@ -146,7 +145,7 @@ def predicted(seconds: Callable) -> None:
     with at_work("asking your model", "Your model has no answer for a recorded plan") as place:
         from course_utils.figures import plans as drawn
 
-        place.finish(drawn.predicted(recordings.load(), seconds))
+        place.finish(drawn.predicted(step11_results.load(), seconds))
 
 
 def shapes() -> None:
@@ -156,7 +155,7 @@ def shapes() -> None:
     with at_work("drawing every shape", "The shapes cannot be drawn") as place:
         from course_utils.figures import plans as drawn
 
-        place.finish(drawn.shapes(recordings.load(), recordings.peers()))
+        place.finish(drawn.shapes(step11_results.load(), step11_results.peers()))
 
 
 def chart(case: str) -> None:

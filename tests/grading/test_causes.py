@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 import pytest
 
 from course_utils import plans
+from course_utils.compile.compiler_messages import explained
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import compile_factory
 from course_utils.compile.load import plant
-from course_utils.compile.meaning import explained
 from course_utils.grading import steps
 from course_utils.grading.gemm import judge
 from course_utils.grading.plan import check_plan
