@@ -58,7 +58,7 @@ def outcome(answer: Answer) -> str:
     if kinds & ENDLESS and not kinds & UNORDERED:
         return "hang"
     if answer.ok:
-        return "nothing"
+        return "right"
     return "race" if answer.kinds and answer.kinds[0] in UNORDERED else "wrong"
 
 

@@ -22,7 +22,7 @@ from course_utils.grading import exercises, steps
 from course_utils.grading.exercises import digest
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
-_GRADE_ID = re.compile(r"((?:step|case|task)\d\d[a-z]?)-(tilelang|cute|maps|plan)(-check)?")
+_GRADE_ID = re.compile(r"((?:step|task|plan)\d\d[a-z]?|t\d[a-f]?)-(tilelang|cute|maps|plan)(-check)?")
 
 
 class SyncError(ValueError):

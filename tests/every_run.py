@@ -54,25 +54,25 @@ EVERY_RUN: dict[str, set[str]] = {
         "cute-task10c_read_in_flight",
     },
     # what a pinned compiler makes of a kernel: it changes with the compiler, which the weekly run sees
-    "notebooks/test_case_12.py": {
+    "notebooks/test_t2.py": {
         "test_a_load_left_to_the_compiler_goes_through_registers_and_its_store_by_tma",
         "test_tma_copy_of_a_box_that_is_too_tall_raises",
         "test_whole_rows_that_wgmma_reads_stay_tensor_tma",
         "test_path_left_to_the_compiler_costs_four_points_of_ten",
         "test_which_boxes_flatten",
     },
-    "notebooks/test_case_13.py": {
+    "notebooks/test_t3.py": {
         "test_tilelang_puts_a_missing_proxy_fence_back",
         "test_what_a_store_wait_waits_for",
     },
-    "notebooks/test_case_13.py::test_tilelang_puts_a_missing_proxy_fence_back": {"step03"},
-    "notebooks/test_case_15.py": {
+    "notebooks/test_t3.py::test_tilelang_puts_a_missing_proxy_fence_back": {"step03"},
+    "notebooks/test_t5.py": {
         "test_solution_has_four_stores_a_read_wait_for_each_and_one_for_the_last",
         "test_solution_takes_no_more_registers_than_step_5",
         "test_what_is_left_out_is_found",
         "test_check_asks_for_slices_and_a_read_wait",
     },
-    "notebooks/test_case_15.py::test_what_is_left_out_is_found": {"no wait (C)", "no fence (C)"},
+    "notebooks/test_t5.py::test_what_is_left_out_is_found": {"no wait (C)", "no fence (C)"},
     # every run holds each picture to its code; where that has not changed, words are where they were
     **{
         f"authoring/test_drawings.py::{name}": {
@@ -83,7 +83,7 @@ EVERY_RUN: dict[str, set[str]] = {
             "step08_ring",
             "step09_cluster",
             "step10_tile",
-            "tma12_paths",
+            "t2_paths",
             "tma_swizzle_banks",
         }
         for name in ("test_words_lie_on_the_sheet_and_apart", "test_no_edge_or_line_goes_through_words")
@@ -98,16 +98,16 @@ EVERY_RUN: dict[str, set[str]] = {
         "closed streams",
     },
     "compile/test_cache.py::test_a_killed_compile_leaves_nothing": {"tilelang", "cute"},
-    "grading/test_mistakes_06_15.py::test_the_card_of_a_copy_says_what_is_wrong": {
-        "12 T.copy is left to choose [row: plain loads and stores]",
-        "12 nobody arrives [row: never ends]",
-        "14 rows and columns exchanged [row: whole tiles of Y never written]",
-        "14 the load under elect_one [row: absent lanes]",
-        "14 a map without the swizzle of S [row: right elements in wrong places]",
-        "14 the load's sides exchanged [row: src and dst]",
-        "14 no mode grouped [row: stride at mode 1]",
-        "14 one side grouped [row: same size in the first rank]",
-        "14 the store's sides exchanged [row: src and dst]",
+    "grading/test_mistakes_06_t5.py::test_the_card_of_a_copy_says_what_is_wrong": {
+        "t2 T.copy is left to choose [row: plain loads and stores]",
+        "t2 nobody arrives [row: never ends]",
+        "t4 rows and columns exchanged [row: whole tiles of Y never written]",
+        "t4 the load under elect_one [row: absent lanes]",
+        "t4 a map without the swizzle of S [row: right elements in wrong places]",
+        "t4 the load's sides exchanged [row: src and dst]",
+        "t4 no mode grouped [row: stride at mode 1]",
+        "t4 one side grouped [row: same size in the first rank]",
+        "t4 the store's sides exchanged [row: src and dst]",
     },
     "grading/test_gemm.py::test_kernel_written_another_way_is_as_good": {"consumer first"},
     "compile/test_cute.py::test_endless_trace_is_ended": {"kernel", "loop of the host"},

@@ -22,7 +22,9 @@ SEARCH = """<p class="filter"><label for="symptom">Search this page</label>
 _TEXT = r'"(?:[^"\\]|\\.)*"'
 _LINE = re.compile(rf"\[({_TEXT}),{_TEXT}\]")  # of a timeline's data: where it stands, and its code
 _LINES = re.compile(rf'"lines":\[(?:\[{_TEXT},{_TEXT}\],?)*\]')
-ENTRY = re.compile(r"^- \*\*(?P<term>[^*]+)\*\*: (?P<text>.*?) \[\d\d[a-z]?\]\((?P<where>[^)]+)\)$", re.M)
+ENTRY = re.compile(
+    r"^- \*\*(?P<term>[^*]+)\*\*: (?P<text>.*?) \[(?:\d\d[a-z]?|t\d)\]\((?P<where>[^)]+)\)$", re.M
+)
 
 
 def with_wrong_attempts(solved: NotebookNode) -> NotebookNode:
@@ -100,7 +102,7 @@ def _on_the_site(text: str) -> str:
     """An output's HTML, whose links lead to pages. A timeline names lines and shows no code of a solution."""
     text = _LINES.sub(lambda found: _LINE.sub(r'[\1,""]', found[0]), text)
     text = re.sub(r"(href=['\"])(symptom_map|glossary|check_any_kernel)\.md", r"\1\2.html", text)
-    return re.sub(r"(href=['\"]\d\d[a-z]?_\w+)\.ipynb", r"\1.html", text)
+    return re.sub(r"(href=['\"](?:\d\d[a-z]?|t\d)_\w+)\.ipynb", r"\1.html", text)
 
 
 def _attempt(cell: NotebookNode, fault: str) -> NotebookNode:

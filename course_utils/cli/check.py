@@ -16,7 +16,7 @@ from course_utils.cli.records import draw
 from course_utils.cli.terminal import at_work, bar, say
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS
-from course_utils.compile.load import code_lines, load_factory, solution_path
+from course_utils.compile.load import code_lines, load_factory, read, solution_path
 from course_utils.grading import levels, steps
 from course_utils.grading.going import Told, nobody
 from course_utils.grading.verdict import Verdict, interrupted, not_compiled
@@ -38,10 +38,15 @@ def check(
     reference: str | None,
     as_json: bool,
 ) -> int:
-    """One step: a file of the learner's, or the solution. Or any kernel, against a reference."""
+    """One step: a file of the learner's, or the solution. Or any kernel, against a reference.
+
+    Raises ValueError for no such step and CompileError where there is no such file: wrong calls, no verdicts.
+    """
     if reference:
         return against.check(console, step, reference, as_json)
     row = steps.find(step)
+    if file:
+        read(file)
     backends.warm_up(backend)  # beside the imports of the learner's file
     known: list[Verdict] = []
     try:

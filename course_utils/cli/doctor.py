@@ -24,7 +24,7 @@ def doctor(console: Console) -> int:
     """Say what there is, a line each. A missing GPU is no failure, nor is a sandbox: graders need one."""
     rows = findings()
     for name, fine, text in rows:
-        say(console, f"{'fine' if fine else 'look':5} {name:10} {text}")
+        say(console, f"{'ok' if fine else 'warning':7} {name:10} {text}")
     return EXIT_FAILED if any(not fine for name, fine, _ in rows if name not in OPTIONAL) else 0
 
 
@@ -126,24 +126,21 @@ def _gpu() -> tuple[str, bool, str]:
 
 
 def _sandboxes() -> list[tuple[str, bool, str]]:
-    """What `course grade` can run submissions in: each form, whether it works, and what it lacks.
-
-    Nothing is to be looked at while one of them works.
+    """What `course grade` can run submissions in: each form that works, and what it lacks; where none does,
+    each form and why.
     """
     problems = {form: sandbox.problem(form) for form in sandbox.PROGRAMS}
-    rows = []
+    works, fails = [], []
     for form, problem in problems.items():
         number = sandbox.version(form)
         name = f"{form} {number}".rstrip()
         if not problem:
-            rows.append(("sandbox", True, f"{name} works. It lacks {sandbox.LACKS[form]}"))
-            continue
-        text = f"{name} does not work: {problem}"
-        if none := all(problems.values()):
+            works.append(("sandbox", True, f"{name} works. It lacks {sandbox.LACKS[form]}"))
+        else:
             advice = sandbox.NAMESPACES if number else f"{sandbox.GET[form]} brings it"
-            text = f"{text}; {advice}. Only `course grade` needs a sandbox"
-        rows.append(("sandbox", not none, text))
-    return rows
+            text = f"{name} does not work: {problem}; {advice}. Only `course grade` needs a sandbox"
+            fails.append(("sandbox", False, text))
+    return works or fails
 
 
 def _busy(device: dict) -> str:

@@ -124,7 +124,8 @@ def _size_of(kind: str) -> tuple[int, ...]:
 def require_known(what: str) -> None:
     """Raises ValueError if ``what`` is no step, no task and no file."""
     if what not in OWN and not Path(what).exists():
-        raise ValueError(f"there is no step and no file {what!r}; the steps are {', '.join(steps.STEPS)}")
+        there = ", ".join(steps.STEPS)
+        raise ValueError(f"there is no step and no file {what!r}; {steps.meant(what)}the steps are {there}")
 
 
 def named_size(named: str | None, sides: int = 3) -> tuple[int, ...] | None:

@@ -70,18 +70,26 @@ def without_markers(source: str) -> str:
 def load_module(path: str | Path) -> types.ModuleType:
     """Run a Python file as a module of its own. Raises CompileError with the line of the file that failed."""
     path = Path(path)
+    source = read(path)
+    linecache.checkcache(str(path))
+    return _run(source, path)
+
+
+def read(path: str | Path) -> str:
+    """The text of a Python file. Raises CompileError where the path is none, or cannot be read."""
+    path = Path(path)
+    if path.is_dir():
+        raise CompileError("load", f"{path} is a folder; name a Python file")
     if not path.is_file():
         raise CompileError("load", f"there is no file {path}")
     if path.is_symlink():  # what it leads to could be anybody's, and an error would quote it
         raise CompileError("load", f"{path} is a link; name the file that it leads to")
     if path.suffix != ".py":
         raise CompileError("load", f"{path.name} is not a Python file (its name does not end in .py)")
-    linecache.checkcache(str(path))
     try:
-        source = path.read_text()
+        return path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise CompileError("load", f"{path.name} cannot be read: {error}") from error
-    return _run(source, path)
 
 
 def _run(source: str, path: Path) -> types.ModuleType:

@@ -23,11 +23,11 @@ from course_utils.grading import steps
 from course_utils.recordings import progress, tracks
 
 OUTCOMES = {
+    "right": "it ends, and the numbers are right; something else may be missing",
     "wrong": "it ends, and the numbers are wrong",
-    "race": "nothing orders two accesses; the numbers may come out right or wrong",
+    "race": "nothing orders two accesses; the numbers may come out right or wrong, or an error ends it",
     "hang": "it never ends",
     "fault": "the GPU ends it with an error",
-    "nothing": "the numbers are right, and something else is missing",
 }
 WHICH = "Which line is at fault? Where lines are missing, the one after which they belong."
 WHAT = "What does a GPU do with it?"

@@ -13,7 +13,7 @@ class Fault:
     """A fault of ``step``'s solution in one language.
 
     ``edits`` are of the bare solution: each (text that is there once, text instead). ``outcome`` is what a
-    GPU does with it: "wrong", "race", "hang" or "nothing". ``size`` and ``ctas`` are what is emulated of it.
+    GPU does with it: one of ``bugs.OUTCOMES``. ``size`` and ``ctas`` are what is emulated of it.
     ``spread`` is for a statement that is missing and may stand in several places: texts of the first and the
     last line after which it may, "" for the line at fault itself. They are those nearest to that line.
     """
@@ -57,7 +57,7 @@ FAULTS = (
         "t_copy_of_the_sums_stores_by_threads",
         "step04",
         TILELANG,
-        "nothing",
+        "right",
         (("T.tma_copy(D_shared", "T.copy(acc"),),
         size=(256, 256, 128),
     ),
@@ -106,7 +106,7 @@ FAULTS = (
         "every_warp_stores",
         "step04",
         CUTE,
-        "nothing",
+        "right",
         (
             (
                 "cute.arch.sync_threads()\n        if warp_idx == 0:",
@@ -138,7 +138,7 @@ FAULTS = (
         "two_stages_in_turns",
         "step05",
         TILELANG,
-        "nothing",
+        "right",
         (
             ("for i in T.serial(k_tiles + num_stages - 1):", "for i in T.serial(k_tiles):"),
             (
@@ -214,7 +214,7 @@ FAULTS = (
         "waits_for_the_store_at_once",
         "step06",
         TILELANG,
-        "nothing",
+        "right",
         (
             ("                T.tma_store_wait(0)\n                T.sync_threads()\n", ""),
             (
@@ -310,7 +310,7 @@ FAULTS = (
         "the_store_is_waited_for_at_once",
         "step06",
         CUTE,
-        "nothing",
+        "right",
         (
             (
                 "cute.arch.cp_async_bulk_commit_group()",
@@ -522,7 +522,7 @@ FAULTS = (
         (("                    T.wait_wgmma(0)\n", ""),),
         ctas=(0,),
     ),
-    Fault("two_stages", "step08", TILELANG, "nothing", (("num_stages = 4", "num_stages = 2"),)),
+    Fault("two_stages", "step08", TILELANG, "right", (("num_stages = 4", "num_stages = 2"),)),
     Fault(
         "the_accumulator_is_cleared_for_the_first_tile_alone",
         "step08",
@@ -572,7 +572,7 @@ FAULTS = (
         "no_min_blocks_per_mp",
         "step08",
         CUTE,
-        "nothing",
+        "right",
         (("1), min_blocks_per_mp=1", "1)"),),
         size=(256, 256, 128),
     ),
@@ -653,7 +653,7 @@ FAULTS = (
         "a_grid_of_66_ctas",
         "step09",
         TILELANG,
-        "nothing",
+        "right",
         (("sm_count = 132", "sm_count = 66"),),
         size=(4864, 2304, 64),
         ctas=(-1,),
@@ -714,7 +714,7 @@ FAULTS = (
         "a_grid_of_130_ctas",
         "step09",
         CUTE,
-        "nothing",
+        "right",
         (("sm_count = 132", "sm_count = 130"),),
         size=(4864, 2304, 64),
         ctas=(-1,),
@@ -790,7 +790,7 @@ FAULTS = (
         "waits_for_every_store",
         "step10",
         TILELANG,
-        "nothing",
+        "right",
         (("T.tma_store_wait(1", "T.tma_store_wait(0"),),
         size=(256, 512, 64),
     ),
@@ -849,7 +849,7 @@ FAULTS = (
         "waits_for_every_store",
         "step10",
         CUTE,
-        "nothing",
+        "right",
         (("cute.arch.cp_async_bulk_wait_group(1", "cute.arch.cp_async_bulk_wait_group(0"),),
         size=(256, 512, 64),
     ),

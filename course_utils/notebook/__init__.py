@@ -15,11 +15,10 @@ from course_utils.compile.factory import NotYet
 from course_utils.drills.bugs import find_the_bug
 from course_utils.drills.quiz import quiz
 from course_utils.drills.show import drill
-from course_utils.figures.moving import moving
 from course_utils.notebook.checks import check, check_copy, check_maps, check_plan, try_out
 from course_utils.notebook.faults import what_if
 from course_utils.notebook.kernels import ask_driver, at_sizes, look, panels, receipt, taken_out, timeline
-from course_utils.notebook.output import table
+from course_utils.notebook.output import moving, table
 from course_utils.notebook.records import (
     bound,
     chart,

@@ -14,6 +14,8 @@ from IPython.display import display
 
 from course_utils.compile.errors import CompileError
 from course_utils.drills.show import Shown
+from course_utils.figures.moving import Moving
+from course_utils.figures.moving import moving as figure_that_moves
 from course_utils.grading.verdict import as_html
 from course_utils.run import client
 
@@ -86,7 +88,7 @@ def tabled(head: list[str], rows: list[list[str]]) -> Shown:
 
     def line(cells: list[str], tag: str) -> str:
         columns = (
-            f"<{tag} style='{_CELL}{';white-space:nowrap' * (i == 0)}'>{html.escape(cell)}</{tag}>"
+            f"<{tag} style='{_CELL}{';white-space:nowrap' * (i == 0)}'>{as_html(cell)}</{tag}>"
             for i, cell in enumerate(cells)
         )
         return f"<tr>{''.join(columns)}</tr>"
@@ -107,3 +109,11 @@ def table(head: Iterable[object], rows: Iterable[Iterable[object]]) -> None:
     with at_work("computing", "The table cannot be shown") as place:
         made = [[f"{cell:,}" if type(cell) is int else str(cell) for cell in row] for row in rows]
         place.finish(tabled([str(cell) for cell in head], made))
+
+
+def moving(name: str, **options: object) -> Moving | Shown:
+    """A figure that moves, or why there is none: see ``figures.moving.moving``. Raises nothing."""
+    try:
+        return figure_that_moves(name, **options)
+    except (ValueError, TypeError) as error:
+        return paragraph(str(error))

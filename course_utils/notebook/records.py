@@ -159,7 +159,7 @@ def shapes() -> None:
 
 
 def chart(case: str) -> None:
-    """Show what an H200 was recorded to do with a kernel to be repaired ("case13a"): the symptom alone.
+    """Show what an H200 was recorded to do with a kernel to be repaired ("t3a"): the symptom alone.
 
     Raises nothing.
     """

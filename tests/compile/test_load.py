@@ -161,7 +161,7 @@ def test_a_file_that_exits_is_a_reason_and_no_exit(tmp_path):
 
 def test_missing_files(tmp_path):
     assert refusal(tmp_path / "none.py") == f"there is no file {tmp_path / 'none.py'}"
-    assert "there is no file" in refusal(tmp_path)
+    assert "is a folder" in refusal(tmp_path)
     for name in ("notes.txt", "step"):
         assert "not a Python file" in refusal(write(tmp_path, GOOD, name))
 

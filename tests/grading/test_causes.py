@@ -366,13 +366,13 @@ def model(text: str, instead: str):
 
 
 def test_a_right_model_has_no_differing_term():
-    assert inspect.isfunction(model("", "")) and check_plan("case16", model("", "")).passed
+    assert inspect.isfunction(model("", "")) and check_plan("plan11", model("", "")).passed
 
 
 @pytest.mark.parametrize("name", TERMS)
 def test_a_model_is_told_the_term_that_differs(name):
     text, instead, says = TERMS[name]
-    verdict = check_plan("case16", model(text, instead))
+    verdict = check_plan("plan11", model(text, instead))
     assert says in verdict.card.text and verdict.points <= 7, str(verdict)
     assert len(str(verdict.card).split()) <= 40
     assert name in WAVES or "How many waves" not in verdict.diagnosis
@@ -380,5 +380,5 @@ def test_a_model_is_told_the_term_that_differs(name):
 
 def test_a_model_of_its_own_form_is_told_no_term():
     """Its times are 2% longer, in every term."""
-    verdict = check_plan("case16", lambda *point: 1.02 * plans.seconds(*point))
+    verdict = check_plan("plan11", lambda *point: 1.02 * plans.seconds(*point))
     assert verdict.passed

@@ -113,8 +113,8 @@ STORES = {
         line="T.tma_store_wait(0)",
         **SECOND,
     ),
-    "15 T.copy waits for its store": tilelang(
-        "case15",
+    "t5 T.copy waits for its store": tilelang(
+        "t5",
         "instructions",
         (SLICE, SLICE.replace("tma_copy", "copy")),
         size=FEW,
@@ -239,8 +239,8 @@ ASSEMBLER = {
         says=("as many groups in flight as it says: 0 or more",),
         line="warpgroup.wait_group(-1)",
     ),
-    "15 a wait for stores that leaves -1, CuTe DSL": cute(
-        "case15",
+    "t5 a wait for stores that leaves -1, CuTe DSL": cute(
+        "t5",
         "compiles",
         ("cp_async_bulk_wait_group(1,", "cp_async_bulk_wait_group(-1,"),
         size=FEW,
@@ -328,16 +328,16 @@ LINES = {
         says=("uses stage 2 of full, which has 2",),
         line="pipe.consumer_wait(use)",
     ),
-    "15 every slice gets the first columns of the sums": tilelang(
-        "case15",
+    "t5 every slice gets the first columns of the sums": tilelang(
+        "t5",
         "results",
         ("acc[:, c * epi_N : (c + 1) * epi_N]", "acc[:, 0:epi_N]"),
         size=FEW,
         says=("D[0:64, 32:64] holds what belongs in columns 0:32: which index cuts the sums?",),
         line="T.copy(acc[:, 0:epi_N]",
     ),
-    "15 a slice is stored to the whole tile's columns": tilelang(
-        "case15",
+    "t5 a slice is stored to the whole tile's columns": tilelang(
+        "t5",
         "compiles",
         ("D[ms, part])", "D[ms, ns])"),
         size=FEW,

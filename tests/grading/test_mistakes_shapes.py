@@ -123,9 +123,9 @@ def test_every_step_is_emulated_and_run_at_odd_and_even_numbers_of_k_tiles():
 
 
 def copied(*edits):
-    """The emulated check of case 12 in TileLang, with these edits."""
-    source = edited(solution_path("case12", TL).read_text(), *edits)
-    verdict = check_copy("case12", load_factory_source(source, "mine", "copy"), TL, "emulator")
+    """The emulated check of case t2 in TileLang, with these edits."""
+    source = edited(solution_path("t2", TL).read_text(), *edits)
+    verdict = check_copy("t2", load_factory_source(source, "mine", "copy"), TL, "emulator")
     return verdict, {part.name: part.passed for part in verdict.checks}
 
 
@@ -161,5 +161,5 @@ def test_a_swizzled_tile_that_starts_within_its_pattern_is_remarked():
     ],
 )
 def test_two_slices_are_slices(dsl, edits):
-    verdict = check_gemm("case15", plant("case15", dsl, *edits), dsl, "emulator")
+    verdict = check_gemm("t5", plant("t5", dsl, *edits), dsl, "emulator")
     assert not verdict.failed and verdict.points == 10

@@ -420,11 +420,11 @@ MISTAKES = {
             line=index[:10],
             ctas=(0,),
         )
-        for step, other in (("step10", "0"), ("case15", "(c + 1) % 2"))
+        for step, other in (("step10", "0"), ("t5", "(c + 1) % 2"))
         for dsl, index in ((TL, "T.tma_copy(D_shared[c % 2, :, :]"), (CUTE, "D_src[None, c % 2]"))
     },
-    "15 writes two slices to one buffer": Mistake(
-        "case15",
+    "t5 writes two slices to one buffer": Mistake(
+        "t5",
         CUTE,
         (("out_dst[None, None, i, c % 2]", "out_dst[None, None, i, c // 2]"),),
         "results",

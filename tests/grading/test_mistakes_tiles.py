@@ -343,20 +343,20 @@ def test_the_card_says_what_is_wrong(mistake):
 AS_GEMM = ("    return main\n", "    return main\n\n\ngemm = copy\n")
 # what it is: (case, edit, what the card has, its line)
 COPIES = {
-    "12 the load's rows for its columns [the one of its kind]": (
-        "case12",
+    "t2 the load's rows for its columns [the one of its kind]": (
+        "t2",
         ("X_src[None, y, x, z]", "X_src[None, x, y, z]"),
         ("The loads bring 8,192 of X's 16,384 elements", "which index cuts X"),
         "X_src[None, x, y, z]",
     ),
-    "12 Y's strides swapped": (
-        "case12",
+    "t2 Y's strides swapped": (
+        "t2",
         ("(d0 * d1, d2), stride=(d2, 1)", "(d0 * d1, d2), stride=(1, d0 * d1)"),
         ("The map of Y has rows of 128 bytes, 0 bytes apart", "strides of its layout swapped"),
         "Y = cute.make_tensor(Y.iterator",
     ),
-    "14 the store's map has no swizzle": (
-        "case14",
+    "t4 the store's map has no swizzle": (
+        "t4",
         (
             "make_tiled_tma_atom(s2g, Y, layout,",
             "make_tiled_tma_atom(s2g, Y, cute.make_layout((tile, tile), stride=(tile, 1)),",
@@ -364,8 +364,8 @@ COPIES = {
         ("The maps of X and Y disagree on swizzle", "X's has 128B and Y's has none"),
         "store_Y, Y =",
     ),
-    "14 the load's map has no swizzle": (
-        "case14",
+    "t4 the load's map has no swizzle": (
+        "t4",
         (
             "make_tiled_tma_atom(g2s, X, layout,",
             "make_tiled_tma_atom(g2s, X, cute.make_layout((tile, tile), stride=(tile, 1)),",

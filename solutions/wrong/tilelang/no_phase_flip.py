@@ -6,7 +6,7 @@ from course_utils.compile.load import plant
 
 STEP = "step05"
 FAILS = "results"
-OUTCOME = "fault"
+OUTCOME = "race"
 NEEDS_GPU = True
 SAYS = "parity"
 

@@ -1,4 +1,4 @@
-"""Notebook 15: what tilelang 0.1.15 and nvidia-cutlass-dsl 4.8.1 make of a TMA epilogue, and what its check
+"""Notebook t5: what tilelang 0.1.15 and nvidia-cutlass-dsl 4.8.1 make of a TMA epilogue, and what its check
 and emulator find.
 """
 
@@ -34,7 +34,7 @@ MEASURED = (
 
 
 @cache
-def compiled(dsl, *edits, step="case15", size=SIZE):
+def compiled(dsl, *edits, step="t5", size=SIZE):
     """The solution with these edits, compiled."""
     return compile_factory(plant(step, dsl, *edits), dsl, size)
 
@@ -162,8 +162,8 @@ def test_tilelang_puts_D_on_top_of_the_ring_where_it_can():
     8.
     """
     ring = 4 * (128 + 128) * 64 * 2
-    shared = {step: compiled("tilelang", step=step).dynamic_shared for step in ("step05", "case15", "step08")}
-    assert shared == {"step05": ring, "case15": ring, "step08": ring + 128 * 128 * 2}
+    shared = {step: compiled("tilelang", step=step).dynamic_shared for step in ("step05", "t5", "step08")}
+    assert shared == {"step05": ring, "t5": ring, "step08": ring + 128 * 128 * 2}
 
 
 def stores_to_shared(artifact):
@@ -186,7 +186,7 @@ def test_tilelang_uses_stmatrix_for_whole_fragments_to_whole_tiles_only():
 @both_dsls
 def test_check_asks_for_slices_and_a_read_wait(dsl):
     """Step 5's epilogue has two stores in one group; its wait is a .read in TileLang and none in CuTe DSL."""
-    verdict = check_gemm("case15", load_factory(solution_path("step05", dsl)), dsl, "compile")
+    verdict = check_gemm("t5", load_factory(solution_path("step05", dsl)), dsl, "compile")
     detail = next(part.card.told for part in verdict.checks if part.name == "instructions")
     assert "two groups of TMA stores" in detail and (".read" in detail) == (dsl == "cute")
 

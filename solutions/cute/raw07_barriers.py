@@ -1,4 +1,4 @@
-"""Case 7: step 7 with its pipeline object opened up, on mbarriers made by hand."""
+"""Step 7 with its pipeline object opened up, on mbarriers made by hand."""
 
 import cutlass
 import cutlass.cute as cute

@@ -1,4 +1,4 @@
-"""Case 11: eight tensor maps that the driver refuses, each mended by changing one field."""
+"""Case t1: eight tensor maps that the driver refuses, each mended by changing one field."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What notebook 16 says of recorded counters and plans holds in the record."""
+"""What notebook 11 says of recorded counters and plans holds in the record."""
 
 import json
 import statistics

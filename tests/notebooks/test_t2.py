@@ -1,4 +1,4 @@
-"""What notebook 12 claims about tilelang 0.1.15 and nvidia-cutlass-dsl 4.8.1: how tiles of a 3-D tensor reach
+"""What notebook t2 claims about tilelang 0.1.15 and nvidia-cutlass-dsl 4.8.1: how tiles of a 3-D tensor reach
 shared memory.
 
 A test that fails here says that the pinned release behaves in another way now, and that the notebook has to
@@ -222,7 +222,7 @@ def test_whole_rows_that_wgmma_reads_stay_tensor_tma():
 
 @cache
 def cute_source():
-    return solution_path("case12", "cute").read_text()
+    return solution_path("t2", "cute").read_text()
 
 
 def variant(folder, *edits):
@@ -233,7 +233,7 @@ def variant(folder, *edits):
 
 
 def test_cute_drops_the_remainder_of_a_stride_and_only_the_bytes_show_it():
-    copy = load_module(solution_path("case12", "cute")).copy
+    copy = load_module(solution_path("t2", "cute")).copy
     kernel, found = made(copy, 8, 32, 60, dsl="cute")
     assert set(found[LOAD].paths) == set(found[STORE].paths) == {TENSOR} and findings(kernel) == []
     assert [m.strides for m in maps(kernel)] == [(112, 3840), (112,)]
@@ -243,9 +243,7 @@ def test_cute_drops_the_remainder_of_a_stride_and_only_the_bytes_show_it():
 
 def test_grouped_modes_are_another_order_of_rows(tmp_path):
     flat = "Y = cute.make_tensor(Y.iterator, cute.make_layout((d0 * d1, d2), stride=(d2, 1)))"
-    verdict = check_copy(
-        "case12", variant(tmp_path, (flat, "Y = cute.group_modes(Y, 0, 2)")), "cute", "emulator"
-    )
+    verdict = check_copy("t2", variant(tmp_path, (flat, "Y = cute.group_modes(Y, 0, 2)")), "cute", "emulator")
     assert {p.name: p.passed for p in verdict.checks} == {
         "compiles": True,
         "tensor maps": True,
@@ -261,8 +259,8 @@ def test_grouped_modes_are_another_order_of_rows(tmp_path):
 
 @pytest.mark.parametrize("dsl", DSLS)
 def test_solution_gets_all_points_in_the_emulator(dsl):
-    copy = load_module(solution_path("case12", dsl)).copy
-    verdict = check_copy("case12", copy, dsl, "emulator")
+    copy = load_module(solution_path("t2", dsl)).copy
+    verdict = check_copy("t2", copy, dsl, "emulator")
     assert (verdict.points, verdict.max_points) == (10, 10), str(verdict)
     kernel, found = made(copy, *SHAPE, dsl=dsl)
     assert (found[LOAD].rank, found[LOAD].paths, found[STORE].rank, found[STORE].paths) == (
@@ -275,7 +273,7 @@ def test_solution_gets_all_points_in_the_emulator(dsl):
 
 
 def test_path_left_to_the_compiler_costs_four_points_of_ten():
-    verdict = check_copy("case12", left_open(2, 16, 64), "tilelang", "emulator")
+    verdict = check_copy("t2", left_open(2, 16, 64), "tilelang", "emulator")
     assert verdict.points == 6 and "plain loads and stores" in verdict.diagnosis
 
 

@@ -1,4 +1,4 @@
-"""Notebook 14's claims about nvidia-cutlass-dsl 4.8.1, on the very kernel that its cells run, in the
+"""Notebook t4's claims about nvidia-cutlass-dsl 4.8.1, on the very kernel that its cells run, in the
 emulator.
 """
 
@@ -23,13 +23,13 @@ SPARE = "            smem.allocate_array(cutlass.Float16, tile * tile)  # spare 
 @pytest.fixture(scope="module")
 def source():
     """The notebook's cell with the kernel of many switches."""
-    notebook = nbformat.read(sync.NOTEBOOKS / "14_group_modes.ipynb", as_version=4)
+    notebook = nbformat.read(sync.NOTEBOOKS / "t4_group_modes.ipynb", as_version=4)
     return next(cell.source for cell in notebook.cells if "def suspect(" in cell.source)
 
 
 @pytest.fixture(scope="module")
 def cell(source, tmp_path_factory):
-    return loaded(source, tmp_path_factory.mktemp("case14") / "suspect.py")
+    return loaded(source, tmp_path_factory.mktemp("t4") / "suspect.py")
 
 
 def loaded(source, path):
@@ -152,7 +152,7 @@ def test_the_map_is_the_same_and_coordinates_follow_it(cell):
 
 def test_swizzles_that_disagree_exchange_pieces_of_a_row(cell):
     verdict = check_copy(
-        "case14", cell.suspect(True, False, direct=False, load_swizzled=True), "cute", "emulator"
+        "t4", cell.suspect(True, False, direct=False, load_swizzled=True), "cute", "emulator"
     )
     assert [part.passed for part in verdict.checks] == [True, True, True, False]
     assert "first at [1, 0], which holds what belongs at [1, 8]" in verdict.diagnosis
@@ -176,7 +176,7 @@ def test_a_load_elects_and_a_store_does_not(cell):
 
 
 def test_solution_has_all_points():
-    verdict = check_copy("case14", load_module(solution_path("case14", "cute")).copy, "cute", "emulator")
+    verdict = check_copy("t4", load_module(solution_path("t4", "cute")).copy, "cute", "emulator")
     assert verdict.points == 10
 
 
@@ -192,7 +192,5 @@ def test_solution_has_all_points():
 )
 def test_words_of_the_symptom_table(edit, words, tmp_path):
     """4.8.1: what the compiler says of a tile grouped on one side only, and of the two results exchanged."""
-    verdict = check_copy(
-        "case14", edited(solution_path("case14", "cute"), tmp_path, edit), "cute", "emulator"
-    )
+    verdict = check_copy("t4", edited(solution_path("t4", "cute"), tmp_path, edit), "cute", "emulator")
     assert verdict.points == 0 and words in verdict.diagnosis

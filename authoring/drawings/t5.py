@@ -1,4 +1,4 @@
-"""Notebook 15: which registers are a slice of D; what a TMA store does when, and what each wait allows; three
+"""Notebook t5: which registers are a slice of D; what a TMA store does when, and what each wait allows; three
 epilogues in time.
 """
 
@@ -120,4 +120,4 @@ def three_ways() -> Figure:
     return figure
 
 
-PICTURES = {"tma15_registers": registers, "tma15_waits": waits, "tma15_three_ways": three_ways}
+PICTURES = {"t5_registers": registers, "t5_waits": waits, "t5_three_ways": three_ways}

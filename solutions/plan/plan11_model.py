@@ -1,4 +1,4 @@
-"""Case 16: what a launch of step 11 takes, by a model of waves and bytes."""
+"""The model of step 11: what a launch takes, by a model of waves and bytes."""
 
 from course_utils.plans import (
     BLOCK_K,

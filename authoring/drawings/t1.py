@@ -113,4 +113,4 @@ def gates() -> Figure:
     return figure
 
 
-PICTURES = {"tma11_map": tensor_map, "tma11_gates": gates}
+PICTURES = {"t1_map": tensor_map, "t1_gates": gates}

@@ -1,4 +1,4 @@
-"""Case 15: D leaves in four slices of 32 columns: TMA stores one while threads fill another."""
+"""Case t5: D leaves in four slices of 32 columns: TMA stores one while threads fill another."""
 
 import cutlass
 import cutlass.cute as cute

@@ -1,4 +1,4 @@
-"""Notebook 12: what TileLang makes of a tile, by where its rows lie in memory; one tile between a rank-3 and
+"""Notebook t2: what TileLang makes of a tile, by where its rows lie in memory; one tile between a rank-3 and
 a flattened tensor.
 """
 
@@ -145,4 +145,4 @@ def two_runs() -> Figure:
     return figure
 
 
-PICTURES = {"tma12_paths": paths, "tma12_two_runs": two_runs}
+PICTURES = {"t2_paths": paths, "t2_two_runs": two_runs}

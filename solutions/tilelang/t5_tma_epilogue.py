@@ -1,4 +1,4 @@
-"""Case 15: D leaves in slices, by two buffers: TMA stores one while threads fill the other."""
+"""Case t5: D leaves in slices, by two buffers: TMA stores one while threads fill the other."""
 
 import tilelang.language as T
 

@@ -1,4 +1,4 @@
-"""Notebook 11: what it claims about the rules, the compilers (tilelang 0.1.15, nvidia-cutlass-dsl 4.8.1) and
+"""Notebook t1: what it claims about the rules, the compilers (tilelang 0.1.15, nvidia-cutlass-dsl 4.8.1) and
 __grid_constant__.
 """
 
@@ -30,8 +30,8 @@ from course_utils.run.emulator.emulate import emulate
 from course_utils.tma.layouts import swizzled
 from course_utils.tma.rules import RULES, violations
 
-NOTEBOOK = Path(sync.NOTEBOOKS) / "11_tma_contract.ipynb"
-MEND = SOLUTIONS / "maps" / "case11_contract.py"
+NOTEBOOK = Path(sync.NOTEBOOKS) / "t1_tma_contract.ipynb"
+MEND = SOLUTIONS / "maps" / "t1_contract.py"
 ANSWERS = {  # what predict() says to the questions of the four rounds, 1 for legal
     "questions_1": (1, 0, 1, 0, 1, 1),
     "questions_2": (1, 0, 1, 0, 0, 0),
@@ -86,14 +86,14 @@ def test_the_answers_to_the_questions():
 
 
 def test_each_given_map_breaks_one_rule_and_each_another():
-    broken = [violations(m) for m in steps.MAP_CASES["case11"].given]
+    broken = [violations(m) for m in steps.MAP_CASES["t1"].given]
     assert [len(rules) for rules in broken] == [1] * 8 and len({rules[0].rule for rules in broken}) == 8
     assert {rules[0].rule for rules in broken} <= set(RULES)
 
 
 def test_the_solution_gets_all_points_and_the_given_maps_none():
-    assert check_maps("case11", load_module(MEND).mend).points == 10
-    assert check_maps("case11", lambda maps: maps).points == 0
+    assert check_maps("t1", load_module(MEND).mend).points == 10
+    assert check_maps("t1", lambda maps: maps).points == 0
 
 
 def test_a_map_with_two_fields_changed_gets_no_points():
@@ -101,7 +101,7 @@ def test_a_map_with_two_fields_changed_gets_no_points():
         first, *rest = load_module(MEND).mend(maps)
         return [replace(first, l2_promotion=2), *rest]
 
-    verdict = check_maps("case11", mend)
+    verdict = check_maps("t1", mend)
     assert verdict.points == pytest.approx(8.75) and "2 fields were changed" in verdict.checks[0].card.text
 
 
@@ -144,14 +144,14 @@ def test_a_legal_map_must_describe_the_same_tensor_in_tiles_worth_having(number,
         assert violations(mended[number]) == []
         return mended
 
-    verdict = check_maps("case11", mend)
+    verdict = check_maps("t1", mend)
     part = verdict.checks[number]
     assert part.passed is not bool(words) and words in (part.card.text if part.card else "")
     assert verdict.points == pytest.approx(8.75 if words else 10)
 
 
 def test_dims_that_make_a_map_legal_are_another_tensor():
-    given = steps.MAP_CASES["case11"].given[0]
+    given = steps.MAP_CASES["t1"].given[0]
     assert "another tensor: dims" in maps._mended(
         replace(given, box=(64, 256)), replace(given, box=(64, 256), dims=(4096, 64))
     )

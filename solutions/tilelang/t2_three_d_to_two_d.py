@@ -1,4 +1,4 @@
-"""Case 12: a tile comes by one box of a rank-3 tensor map, leaves by two of a flattened one."""
+"""Case t2: a tile comes by one box of a rank-3 tensor map, leaves by two of a flattened one."""
 
 import tilelang.language as T
 

@@ -1,4 +1,4 @@
-"""Notebook 13: the two proxies and what orders them; when a wait for a parity blocks."""
+"""Notebook t3: the two proxies and what orders them; when a wait for a parity blocks."""
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -95,4 +95,4 @@ def parity_wait() -> Figure:
     return figure
 
 
-PICTURES = {"tma13_two_proxies": two_proxies, "tma13_parity_wait": parity_wait}
+PICTURES = {"t3_two_proxies": two_proxies, "t3_parity_wait": parity_wait}

@@ -1,4 +1,4 @@
-"""Notebook 14: what a copy does with a tile of one mode and of two; an election inside an election."""
+"""Notebook t4: what a copy does with a tile of one mode and of two; an election inside an election."""
 
 from collections.abc import Collection
 
@@ -83,4 +83,4 @@ def _lanes(
             box(axes, x + 0.13 * i, y, 0.09, 0.26, "", rest, 0, dashed=True)
 
 
-PICTURES = {"tma14_modes": modes, "tma14_election": election}
+PICTURES = {"t4_modes": modes, "t4_election": election}

@@ -1,4 +1,4 @@
-"""Case 14: a tile in and out by TMA, its two modes grouped so that one instruction moves it."""
+"""Case t4: a tile in and out by TMA, its two modes grouped so that one instruction moves it."""
 
 import cutlass
 import cutlass.cute as cute

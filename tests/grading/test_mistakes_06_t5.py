@@ -112,7 +112,7 @@ COMMIT = "                cute.arch.cp_async_bulk_commit_group()\n"
 WAIT_READ = """            if warp_idx == 0:
                 cute.arch.cp_async_bulk_wait_group(1, read=True)
             cute.arch.sync_threads()
-"""  # of case 15
+"""  # of case t5
 FENCE = "            cute.arch.fence_view_async_shared()\n"
 
 
@@ -1495,7 +1495,7 @@ MISTAKES |= {
         size=(256, 512, 192),
         ctas=(0, 1),
     ),
-    # -- notebook 13: what a patient is first mended to
+    # -- notebook t3: what a patient is first mended to
     "13A no arrival either": Mistake(
         "step04",
         TL,
@@ -1608,9 +1608,9 @@ MISTAKES |= {
         "instructions",
         says=("wgmma.wait_group", "above 0"),
     ),
-    # -- case 15
-    "15 no wait before a buffer is written [row: a later slice's numbers]": Mistake(
-        "case15",
+    # -- case t5
+    "t5 no wait before a buffer is written [row: a later slice's numbers]": Mistake(
+        "t5",
         TL,
         (("                T.tma_store_wait(1)  # all but the newest store have read their buffer\n", ""),),
         "results",
@@ -1619,8 +1619,8 @@ MISTAKES |= {
         line="T.copy(acc[:, c * epi_N",
         **ONE_TILE,
     ),
-    "15 waits for all but two stores, with two buffers [Predict: three buffers]": Mistake(
-        "case15",
+    "t5 waits for all but two stores, with two buffers [Predict: three buffers]": Mistake(
+        "t5",
         TL,
         (("tma_store_wait(1)", "tma_store_wait(2)"),),
         "results",
@@ -1629,8 +1629,8 @@ MISTAKES |= {
         line="T.copy(acc[:, c * epi_N",
         **ONE_TILE,
     ),
-    "15 three buffers, and all but two stores [Predict: three buffers]": Mistake(
-        "case15",
+    "t5 three buffers, and all but two stores [Predict: three buffers]": Mistake(
+        "t5",
         TL,
         (
             ("tma_store_wait(1)", "tma_store_wait(2)"),
@@ -1641,8 +1641,8 @@ MISTAKES |= {
         "",
         **ONE_TILE,
     ),
-    "15 no wait at the end [row: exit-in-flight]": Mistake(
-        "case15",
+    "t5 no wait at the end [row: exit-in-flight]": Mistake(
+        "t5",
         TL,
         (("            T.tma_store_wait(0)\n            ###", "            ###"),),
         "results",
@@ -1650,8 +1650,8 @@ MISTAKES |= {
         line="T.tma_copy(D_shared[c % 2",
         **ONE_TILE,
     ),
-    "15 a thread that has stored nothing waits [Predict: a thread of warp 1]": Mistake(
-        "case15",
+    "t5 a thread that has stored nothing waits [Predict: a thread of warp 1]": Mistake(
+        "t5",
         TL,
         (
             (
@@ -1663,35 +1663,35 @@ MISTAKES |= {
         says=("warps 1-3 wait for TMA stores here, and have issued none: warp 0 issues them",),
         **ONE_TILE,
     ),
-    "15 the store leaves the tile's column out [row: two at the same place]": Mistake(
-        "case15",
+    "t5 the store leaves the tile's column out [row: two at the same place]": Mistake(
+        "t5",
         TL,
         ((COLUMNS, "part = slice(c * epi_N, (c + 1) * epi_N)"),),
         "results",
         says=("wrote D[0:128, 0:128] alone, of 128 x 256", "every slice", "places the store"),
         **ONE_TILE,
     ),
-    "15 four slices at two places [row: two at the same place]": Mistake(
-        "case15",
+    "t5 four slices at two places [row: two at the same place]": Mistake(
+        "t5",
         TL,
         ((COLUMNS, "part = slice(n + c % 2 * epi_N, n + (c % 2 + 1) * epi_N)"),),
         "results",
         says=("that belongs at another place of D", "places the store"),
         **ONE_TILE,
     ),
-    "15 three slices of four [row: fewer slices stored than the tile has]": Mistake(
-        "case15",
+    "t5 three slices of four [row: fewer slices stored than the tile has]": Mistake(
+        "t5",
         TL,
         (("T.unroll(block_N // epi_N)", "T.unroll(block_N // epi_N - 1)"),),
         "results",
         says=("Columns 96:128 of each 128 were never written", "all of its slices"),
         **ONE_TILE,
     ),
-    "15 a loop that is not asked to be written out": Mistake(
-        "case15", TL, (("T.unroll(block_N // epi_N)", "T.serial(block_N // epi_N)"),), "", **ONE_TILE
+    "t5 a loop that is not asked to be written out": Mistake(
+        "t5", TL, (("T.unroll(block_N // epi_N)", "T.serial(block_N // epi_N)"),), "", **ONE_TILE
     ),
-    "15 the full wait [row: right, and no .read found]": Mistake(
-        "case15",
+    "t5 the full wait [row: right, and no .read found]": Mistake(
+        "t5",
         TL,
         (
             ("T.tma_store_wait(1)", "T.tma_store_wait(0, read=False)"),
@@ -1705,8 +1705,8 @@ MISTAKES |= {
         **ONE_TILE,
     ),
     **{
-        f"15 every store is waited for before the next slice is filled, {dsl}": Mistake(
-            "case15",
+        f"t5 every store is waited for before the next slice is filled, {dsl}": Mistake(
+            "t5",
             dsl,
             (edit,),
             "instructions",
@@ -1718,8 +1718,8 @@ MISTAKES |= {
             (CUTE, ("cp_async_bulk_wait_group(1, read=True)", "cp_async_bulk_wait_group(0, read=True)")),
         )
     },
-    "15 the wait after the barrier [Predict; row: the same, though the wait is there]": Mistake(
-        "case15",
+    "t5 the wait after the barrier [Predict; row: the same, though the wait is there]": Mistake(
+        "t5",
         CUTE,
         (
             (
@@ -1733,8 +1733,8 @@ MISTAKES |= {
         line="cute.copy(to_shared",
         **ONE_TILE,
     ),
-    "15 warp 1 waits for warp 0's stores [Predict: a thread of warp 1]": Mistake(
-        "case15",
+    "t5 warp 1 waits for warp 0's stores [Predict: a thread of warp 1]": Mistake(
+        "t5",
         CUTE,
         ((WAIT_READ, WAIT_READ.replace("== 0", "== 1")),),
         "results",
@@ -1743,8 +1743,8 @@ MISTAKES |= {
         line="cute.arch.cp_async_bulk_wait_group(1, read=True)",
         **ONE_TILE,
     ),
-    "15 the stores are never committed [row: an open group is not waited for]": Mistake(
-        "case15",
+    "t5 the stores are never committed [row: an open group is not waited for]": Mistake(
+        "t5",
         CUTE,
         ((COMMIT, ""),),
         "results",
@@ -1752,12 +1752,12 @@ MISTAKES |= {
         line="cute.copy(store_D",
         **ONE_TILE,
     ),
-    "15 no fence [row: proxy-fence, and right numbers]": Mistake(
-        "case15", CUTE, ((FENCE, ""),), "instructions", says=("fence.proxy.async",), **ONE_TILE
+    "t5 no fence [row: proxy-fence, and right numbers]": Mistake(
+        "t5", CUTE, ((FENCE, ""),), "instructions", says=("fence.proxy.async",), **ONE_TILE
     ),
     # right, as 13C
-    "15 the barrier first, then one warp's fence [row: fence, then barrier]": Mistake(
-        "case15",
+    "t5 the barrier first, then one warp's fence [row: fence, then barrier]": Mistake(
+        "t5",
         CUTE,
         (
             (
@@ -1768,15 +1768,15 @@ MISTAKES |= {
         "",
         **ONE_TILE,
     ),
-    "15 range, which the compiler unrolls": Mistake(
-        "case15",
+    "t5 range, which the compiler unrolls": Mistake(
+        "t5",
         CUTE,
         (("for c in cutlass.range_constexpr(block_N", "for c in cutlass.range(block_N"),),
         "",
         **ONE_TILE,
     ),
-    "15 a loop that stays a loop [row: instructions found 1 group]": Mistake(
-        "case15",
+    "t5 a loop that stays a loop [row: instructions found 1 group]": Mistake(
+        "t5",
         CUTE,
         (
             (
@@ -1788,24 +1788,24 @@ MISTAKES |= {
         says=("two groups of TMA stores", "found 1 group"),
         **ONE_TILE,
     ),
-    "15 the full wait, CuTe DSL [row: right, and no .read found]": Mistake(
-        "case15",
+    "t5 the full wait, CuTe DSL [row: right, and no .read found]": Mistake(
+        "t5",
         CUTE,
         (("wait_group(1, read=True)", "wait_group(1)"), ("wait_group(0, read=True)", "wait_group(0)")),
         "instructions",
         says=("wait_group.read",),
         **ONE_TILE,
     ),
-    "15 columns count tiles, not slices": Mistake(
-        "case15",
+    "t5 columns count tiles, not slices": Mistake(
+        "t5",
         CUTE,
         (("n * (block_N // epi_N) + c", "n + c"),),
         "results",
         says=("wrote D[0:128, 0:160] alone, of 128 x 256", "every slice", "places the store"),
         **ONE_TILE,
     ),
-    "15 groups of a slice overlap": Mistake(
-        "case15",
+    "t5 groups of a slice overlap": Mistake(
+        "t5",
         CUTE,
         (("group = c * (epi_N // 16) + i", "group = c + i"),),
         "results",
@@ -1844,7 +1844,7 @@ DOUBLED = {  # by what is run instead of it
     "09 each consumer arrives at home alone [row: hangs in the second round]":
         "10 one consumer warpgroup tells [row: hangs in the second round]",
     "06 no barrier after the wait for the store [Predict 13: all 128 threads call wait_group]":
-        "15 the wait after the barrier [Predict; row: the same, though the wait is there]",
+        "t5 the wait after the barrier [Predict; row: the same, though the wait is there]",
 }
 # fmt: on
 
@@ -1880,8 +1880,8 @@ def of_all_lanes(arrive: str) -> str:
 
 # what it is: (case, DSL, edits, the first part that fails, what the card has, its line)
 COPIES = {
-    "12 T.copy is left to choose [row: plain loads and stores]": (
-        "case12",
+    "t2 T.copy is left to choose [row: plain loads and stores]": (
+        "t2",
         TL,
         [
             (
@@ -1895,72 +1895,72 @@ COPIES = {
         ("X, global to shared", "plain loads and stores"),
         "",
     ),
-    "12 a slab has as many rows as the tile [row: wrong from the second slab on]": (
-        "case12",
+    "t2 a slab has as many rows as the tile [row: wrong from the second slab on]": (
+        "t2",
         TL,
         [("row = (z + slab) * d1 + y", "row = (z + slab) * rows + y")],
         "results",
         ("CTAs 0 and 1 both store Y[16:32, 0:64]",),
         "",
     ),
-    "12 the slabs of a tile follow each other [row: wrong from the second slab on]": (
-        "case12",
+    "t2 the slabs of a tile follow each other [row: wrong from the second slab on]": (
+        "t2",
         TL,
         [("row = (z + slab) * d1 + y", "row = z * d1 + slab * rows + y")],
         "results",
         ("CTAs 0 and 1 both store Y[16:32, 0:64]",),
         "",
     ),
-    "12 every store to the first columns": (
-        "case12",
+    "t2 every store to the first columns": (
+        "t2",
         TL,
         [("Y[row : row + rows, x : x + columns]", "Y[row : row + rows, 0:columns]")],
         "results",
         ("CTAs 0 and 1 both store Y[0:16, 0:64]", "which tile has each"),
         "",
     ),
-    "12 nobody arrives [row: never ends]": (
-        "case12",
+    "t2 nobody arrives [row: never ends]": (
+        "t2",
         TL,
         [("            if T.shuffle_elect(128):\n                T.mbarrier_arrive(full)\n", "")],
         "results",
         ("full", "1 of 1 arrivals"),
         "T.mbarrier_wait_parity(full, 0)",
     ),
-    "12 the first wait has parity 1": (
-        "case12",
+    "t2 the first wait has parity 1": (
+        "t2",
         TL,
         [("T.mbarrier_wait_parity(full, 0)", "T.mbarrier_wait_parity(full, 1)")],
         "results",
         ("TMA store", "full, phase 0", "not waited for", "its last wait asked for parity 1"),
         "T.mbarrier_wait_parity(full, 1)",
     ),
-    "12 the bytes of one slab [row: never ends]": (
-        "case12",
+    "t2 the bytes of one slab [row: never ends]": (
+        "t2",
         CUTE,
         [("slabs * rows * columns * 2)", "rows * columns * 2)")],
         "results",
         ("full", "2,048 bytes", "4,096"),
         "",
     ),
-    "12 tiles and slabs mixed up": (
-        "case12",
+    "t2 tiles and slabs mixed up": (
+        "t2",
         CUTE,
         [(ROW_12, "row_of_tiles = (z + slab) * (d1 // rows) + y")],
         "results",
         ("CTAs 4 and 6 both store Y[96:112, 0:64]", "which tile has each"),
         "",
     ),
-    "12 rows counted, not tiles of rows": (
-        "case12",
+    "t2 rows counted, not tiles of rows": (
+        "t2",
         CUTE,
         [(ROW_12, "row_of_tiles = (z * slabs + slab) * d1 + y")],
         "results",
-        ("14 TMA stores lie outside Y", "row 3,600 of 256", "they are dropped", "all of Y[1:8, 0:32, 0:64]"),
+        ("t4 TMA stores lie outside Y", "row 3,600 of 256", "they are dropped", "all of Y[1:8, 0:32, 0:64]"),
         "",
     ),
-    "12 group_modes for the view [Predict; row: rows come in another order]": (
-        "case12",
+    "t2 group_modes for the view [Predict; row: rows come in another order]": (
+        "t2",
         CUTE,
         [
             (
@@ -1972,80 +1972,80 @@ COPIES = {
         ("The map of Y has rows of 32,768 bytes, 128 bytes apart", "strides"),
         "",
     ),
-    "12 all 32 lanes arrive": (
-        "case12",
+    "t2 all 32 lanes arrive": (
+        "t2",
         CUTE,
         [(ARRIVE, of_all_lanes(ARRIVE))],
         "results",
         ("warp 0", "32 arrivals", "on full", "init counts 1"),
         "cute.arch.mbarrier_arrive_and_expect_tx(full",
     ),
-    "12 the load under elect_one": (
-        "case12",
+    "t2 the load under elect_one": (
+        "t2",
         CUTE,
         [(LOAD_12, "            with cute.arch.elect_one():\n" + indented(LOAD_12))],
         "results",
         ("31 lanes",),
         "cute.copy(load_X",
     ),
-    "12 nobody waits": (
-        "case12",
+    "t2 nobody waits": (
+        "t2",
         CUTE,
         [("            cute.arch.mbarrier_wait(full, 0)\n", "")],
         "results",
         ("TMA store", "full", "not waited for"),
         "cute.copy(store_Y",
     ),
-    "14 no mode grouped [row: stride at mode 1]": (
-        "case14",
+    "t4 no mode grouped [row: stride at mode 1]": (
+        "t4",
         CUTE,
         GROUPED,
         "compiles",
         ("stride at mode 1",),
         "cpasync.tma_partition(load_X",
     ),
-    "14 one side grouped [row: same size in the first rank]": (
-        "case14",
+    "t4 one side grouped [row: same size in the first rank]": (
+        "t4",
         CUTE,
         GROUPED[:1],
         "compiles",
         ("same size in the first rank",),
         "cpasync.tma_partition(load_X",
     ),
-    "14 the load's sides exchanged [row: src and dst]": (
-        "case14",
+    "t4 the load's sides exchanged [row: src and dst]": (
+        "t4",
         CUTE,
         [("load_dst, load_src = cpasync", "load_src, load_dst = cpasync")],
         "compiles",
         ("cute.copy",),
         "cute.copy(load_X",
     ),
-    "14 the store's sides exchanged [row: src and dst]": (
-        "case14",
+    "t4 the store's sides exchanged [row: src and dst]": (
+        "t4",
         CUTE,
         [("store_src, store_dst = cpasync", "store_dst, store_src = cpasync")],
         "compiles",
         ("src and dst need be",),
         "cute.copy(store_Y",
     ),
-    "14 all 32 lanes arrive [row: more arrivals]": (
-        "case14",
+    "t4 all 32 lanes arrive [row: more arrivals]": (
+        "t4",
         CUTE,
         [(ARRIVE, of_all_lanes(ARRIVE))],
         "results",
         ("warp 0", "32 arrivals", "on full", "init counts 1"),
         "cute.arch.mbarrier_arrive_and_expect_tx(full",
     ),
-    "14 no bytes are expected": (
-        "case14",
+    "t4 no bytes are expected": (
+        "t4",
         CUTE,
         [(ARRIVE + "tile_bytes)\n", "")],
         "results",
         ("full", "1 of 1 arrivals", "8,192 bytes that came"),
         "cute.arch.mbarrier_wait(full, 0)",
     ),
-    "14 rows and columns exchanged [row: whole tiles of Y never written]": (
-        "case14",
+    "t4 rows and columns exchanged [row: whole tiles of Y never written]": (
+        "t4",
         CUTE,
         [
             ("local_tile(X, (tile, tile), (m, n))", "local_tile(X, (tile, tile), (n, m))"),
@@ -2055,16 +2055,16 @@ COPIES = {
         ("CTAs 0 and 1 both store Y[0:64, 0:64]",),
         "",
     ),
-    "14 the load under elect_one [row: absent lanes]": (
-        "case14",
+    "t4 the load under elect_one [row: absent lanes]": (
+        "t4",
         CUTE,
         [(LOAD_14, "            with cute.arch.elect_one():\n    " + LOAD_14)],
         "results",
         ("31 lanes",),
         "cute.copy(load_X",
     ),
-    "14 stores before it waits": (
-        "case14",
+    "t4 stores before it waits": (
+        "t4",
         CUTE,
         [
             ("            cute.arch.mbarrier_wait(full, 0)\n", ""),
@@ -2078,16 +2078,16 @@ COPIES = {
         ("TMA store", "full", "not waited for"),
         "cute.copy(store_Y",
     ),
-    "14 no wait for the store": (
-        "case14",
+    "t4 no wait for the store": (
+        "t4",
         CUTE,
         [("            cute.arch.cp_async_bulk_wait_group(0)\n", "")],
         "results",
         ("ends and has not waited for its TMA store",),
         "cute.copy(store_Y",
     ),
-    "14 a map without the swizzle of S [row: right elements in wrong places]": (
-        "case14",
+    "t4 a map without the swizzle of S [row: right elements in wrong places]": (
+        "t4",
         CUTE,
         [
             (
@@ -2119,7 +2119,7 @@ def test_the_card_of_a_copy_says_what_is_wrong(mistake):
 
 def test_a_copy_has_no_producer():
     nobody_waits = "            cute.arch.mbarrier_wait(full, 0)\n", ""
-    verdict = check_copy("case14", plant("case14", CUTE, nobody_waits, AS_GEMM), CUTE, "emulator")
+    verdict = check_copy("t4", plant("t4", CUTE, nobody_waits, AS_GEMM), CUTE, "emulator")
     assert "producer" not in verdict.card.text.lower()
 
 
@@ -2147,14 +2147,14 @@ MAPS = {
 @pytest.mark.parametrize("name", MAPS)
 def test_a_map_that_is_not_worth_its_points(name):
     number, fields, says = MAPS[name]
-    right = load_module(solution_path("case11", "maps")).mend
+    right = load_module(solution_path("t1", "maps")).mend
 
     def mend(maps):
         mended = right(maps)
         mended[number] = replace(maps[number], **fields)
         return mended
 
-    verdict = check_maps("case11", mend)
+    verdict = check_maps("t1", mend)
     assert [part.passed for part in verdict.checks].count(False) == 1
     assert verdict.checks[number].passed is False
     assert says in verdict.card.text and len(str(verdict.card).split()) <= 40
@@ -2194,7 +2194,7 @@ BY_TMA = "T.tma_copy(X[z : z + {slabs}, 0:{rows}, 0:{columns}], S, barrier=full)
     ],
 )
 def test_a_copy_that_has_no_kernel(shape, tile, load, says):
-    """Notebook 12's rows that quote TileLang: a stride, a box, and T.copy both ways."""
+    """Notebook t2's rows that quote TileLang: a stride, a box, and T.copy both ways."""
     names = dict(zip(("slabs", "rows", "columns"), tile, strict=True))
     source = COPY_3D.format(load=load.format(**names), **names)
     with pytest.raises(CompileError, match=says):
@@ -2203,7 +2203,7 @@ def test_a_copy_that_has_no_kernel(shape, tile, load, says):
 
 def test_one_arrive_in_the_ptx_of_either_ring():
     """Notebook 7's Predict: four warps or one thread arrive, by one instruction either way."""
-    for name in ("step07", "case07"):
+    for name in ("step07", "raw07"):
         ptx = compile_factory(plant(name, CUTE), CUTE, (256, 256, 320)).ptx
         assert ptx.count("mbarrier.arrive.shared") == 1
         assert ptx.count("mbarrier.arrive.expect_tx") == 1

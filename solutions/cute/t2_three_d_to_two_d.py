@@ -1,4 +1,4 @@
-"""Case 12: two slabs come by one rank-3 box and leave by two boxes of a flattened map."""
+"""Case t2: two slabs come by one rank-3 box and leave by two boxes of a flattened map."""
 
 import cutlass
 import cutlass.cute as cute

@@ -1,4 +1,4 @@
-"""Notebook 13: kernels with one fault each and their repairs; what the two compilers put back."""
+"""Notebook t3: kernels with one fault each and their repairs; what the two compilers put back."""
 
 import pytest
 
@@ -11,8 +11,8 @@ from course_utils.grading.gemm import check_gemm
 SIZE = (256, 768, 320)
 
 
-@pytest.mark.thorough  # the runs of notebook 13, broken and repaired, hold the points of all six
-@pytest.mark.parametrize("case", ["case13a", "case13c"])  # one of each DSL
+@pytest.mark.thorough  # the runs of notebook t3, broken and repaired, hold the points of all six
+@pytest.mark.parametrize("case", ["t3a", "t3c"])  # one of each DSL
 def test_a_broken_kernel_has_no_points_and_its_repair_has_all(case):
     dsl = steps.REPAIRS[case][1]
     for solved, points in ((False, 0), (True, steps.points_of(case))):
