@@ -6,12 +6,11 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
-from course_utils.artifact import SM_COUNT
+from course_utils.artifact import FLOP_PER_CLOCK, SM_COUNT
 
 RECORDED = Path(__file__).parents[1] / "solutions" / "measured" / "step11.json"
 
-BLOCK_K = 64
-FLOP_A_CYCLE = 4096  # of an SM's tensor cores, fp16
+BLOCK_K = 64  # columns of a K tile, in every step
 LINE_BYTES = 128
 # Fitted to 242 recorded times of H200s (benchmarks/step11_fit.py): 1.5% off by root mean square, 7% at
 # most. Above ``MOST`` the power limit lowers the clock, and adds up to 12%.
@@ -102,7 +101,7 @@ def traffic(M: int, N: int, K: int, plan: Plan) -> tuple[float, float]:
 
 def _multiply(plan: Plan) -> float:
     """Cycles of a K tile's operations."""
-    return 2 * plan.block_M * plan.block_N * BLOCK_K / FLOP_A_CYCLE
+    return 2 * plan.block_M * plan.block_N * BLOCK_K / FLOP_PER_CLOCK
 
 
 def _lines(K: int, plan: Plan) -> float:

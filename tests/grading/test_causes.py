@@ -328,7 +328,7 @@ def seconds(M, N, K, plan):
     tiles = up(K, BLOCK_K)
     loaded = plan.block_M + plan.block_N / plan.cluster
     lines = loaded * (LINES if K % BLOCK_K else 1)
-    multiply = 2 * plan.block_M * plan.block_N * BLOCK_K / FLOP_A_CYCLE
+    multiply = 2 * plan.block_M * plan.block_N * BLOCK_K / FLOP_PER_CLOCK
     load = lines * LINE_BYTES / L2
     k_tile = max(multiply, load) + lines * ROW
     turns = waves * TURN
