@@ -18,19 +18,12 @@ TIMING = {
     "size": SQUARE,
 }
 WHERE = {"gpu": "NVIDIA H200", "driver": "580", "torch": None, "date": "2026-01-02", "versions": {}}
+# fmt: off
 OLD = {
-    "block_M": 128,
-    "block_N": 192,
-    "cluster_M": 2,
-    "cluster_N": 1,
-    "num_ctas": 132,
-    "panel": 8,
-    "epi_N": 32,
-    "max_stages": 8,
-    "overlap": True,
-    "back": False,
-    "keep": [1508705875169116160, None, 1364590687093260288],
+    "block_M": 128, "block_N": 192, "cluster_M": 2, "cluster_N": 1, "num_ctas": 132, "panel": 8, "epi_N": 32,
+    "max_stages": 8, "overlap": True, "back": False, "keep": [1508705875169116160, None, 1364590687093260288],
 }
+# fmt: on
 NEW = {"block_M": 256, "block_N": 192, "cluster": 1, "num_ctas": 132, "panel": 10}
 
 
