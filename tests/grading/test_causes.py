@@ -38,104 +38,146 @@ def refused(text: str, instead: str, **fields: object) -> Mistake:
     return Mistake("step04", CUTE, ((text, instead),), **fields)
 
 
-# fmt: off
 REFUSED = {
     "A without its swizzle [the one of its kind]": refused(
-        A_SHARED, "layout_A.outer, 1024",
+        A_SHARED,
+        "layout_A.outer, 1024",
         says=("operand A of wgmma, A_shared", "without a swizzle", "`layout_A.inner`"),
         line="A_shared = smem.allocate_tensor(",
     ),
     "B without its swizzle": refused(
-        A_SHARED.replace("_A", "_B"), "layout_B.outer, 1024",
-        says=("operand B of wgmma, B_shared", "`layout_B.inner`"), line="B_shared = smem.allocate_tensor(",
+        A_SHARED.replace("_A", "_B"),
+        "layout_B.outer, 1024",
+        says=("operand B of wgmma, B_shared", "`layout_B.inner`"),
+        line="B_shared = smem.allocate_tensor(",
     ),
     "a swizzle that wgmma lacks": refused(
-        A_SHARED, "layout_A.outer, 1024, cute.make_swizzle(3, 3, 3)", says=("S<3,3,3>", "none of wgmma's"),
+        A_SHARED,
+        "layout_A.outer, 1024, cute.make_swizzle(3, 3, 3)",
+        says=("S<3,3,3>", "none of wgmma's"),
         line="A_shared = smem.allocate_tensor(",
     ),
     "a swizzle of another layout": refused(
-        A_SHARED, "layout_A.outer, 1024, cute.make_swizzle(2, 4, 3)",
-        says=("S<2,4,3>, 64B", "a layout of another one"), line="A_shared = smem.allocate_tensor(",
+        A_SHARED,
+        "layout_A.outer, 1024, cute.make_swizzle(2, 4, 3)",
+        says=("S<2,4,3>, 64B", "a layout of another one"),
+        line="A_shared = smem.allocate_tensor(",
     ),
     "A of fp32": refused(
-        "A_shared = smem.allocate_tensor(cutlass.Float16", "A_shared = smem.allocate_tensor(cutlass.Float32",
-        says=("operand A of wgmma, A_shared", "holds fp32"), line="A_shared = smem.allocate_tensor(",
+        "A_shared = smem.allocate_tensor(cutlass.Float16",
+        "A_shared = smem.allocate_tensor(cutlass.Float32",
+        says=("operand A of wgmma, A_shared", "holds fp32"),
+        line="A_shared = smem.allocate_tensor(",
     ),
     "a layout with M contiguous": refused(
         A_TILE,
         A_TILE.replace(
-            "atom", "warpgroup.make_smem_layout_atom(warpgroup.SmemLayoutAtomKind.MN_SW128, cutlass.Float16)",
+            "atom", "warpgroup.make_smem_layout_atom(warpgroup.SmemLayoutAtomKind.MN_SW128, cutlass.Float16)"
         ),
         says=("operand A of wgmma as `OperandMajorMode.K`", "M or N is contiguous"),
         line="layout_A = cute.tile_to_shape(",
     ),
     "an MMA of another major mode": refused(
-        OPERANDS, OPERANDS.replace("k_major, k_major", "k_major, OperandMajorMode.MN"),
-        says=("operand B of wgmma as `OperandMajorMode.MN`", "K is contiguous"), line="OperandMajorMode.MN)",
+        OPERANDS,
+        OPERANDS.replace("k_major, k_major", "k_major, OperandMajorMode.MN"),
+        says=("operand B of wgmma as `OperandMajorMode.MN`", "K is contiguous"),
+        line="OperandMajorMode.MN)",
     ),
     "TMA's view of D is not passed on [the one of its kind]": refused(
-        STORE_D, STORE_D.replace("D =", "D_map ="),
-        says=("TMA's own view of the matrix", "(`D_map`)", "line 83 got another tensor"), never=("swapped",),
+        STORE_D,
+        STORE_D.replace("D =", "D_map ="),
+        says=("TMA's own view of the matrix", "(`D_map`)", "line 83 got another tensor"),
+        never=("swapped",),
         line="store_D, D_map = cpasync",
     ),
     "the sides of a load swapped": refused(
         "cute.copy(load_A, A_src[None, m, k], A_dst[None, 0]",
         "cute.copy(load_A, A_dst[None, 0], A_src[None, m, k]",
-        says=("source and the destination of this copy swapped",), never=("TMA's own view",),
+        says=("source and the destination of this copy swapped",),
+        never=("TMA's own view",),
         line="cute.copy(load_A",
     ),
 }
-# fmt: on
 
 WAIT = "                    warpgroup.wait_group(1)\n"
 COMMIT = "                    warpgroup.commit_group()\n"
 COMMENT = "                    # all but the newest group are done: the stage before this one is free\n"
-# fmt: off
 RACES = {
     "08 the stages of a ring between one another": Mistake(
-        "step08", CUTE, ((RING_A, ORDER_A),), "", size=(128, 128, 320),
+        "step08", CUTE, ((RING_A, ORDER_A),), "", size=(128, 128, 320)
     ),
     "08 a map of another layout": Mistake(
-        "step08", CUTE,
+        "step08",
+        CUTE,
         (
             (RING_A, ORDER_A),
             ("cute.select(layout_A, [0, 1])", f"cute.select({RING_A.partition(' = ')[2]}, [0, 1])"),
         ),
-        "results", says=("loads of A for full[0] and full[1] lie 1,024 bytes apart", "one layout (`order`)"),
-        never=("as many slots", "which stage index"), line="layout_A = cute.tile_to_shape(",
+        "results",
+        says=("loads of A for full[0] and full[1] lie 1,024 bytes apart", "one layout (`order`)"),
+        never=("as many slots", "which stage index"),
+        line="layout_A = cute.tile_to_shape(",
         size=(128, 128, 320),
     ),
     "08 the wait before the commit [the one of its kind]": Mistake(
-        "step08", CUTE, ((COMMIT + COMMENT + WAIT, WAIT + COMMIT),), "results",
-        says=("may still read", "the wait comes before the commit_group"), never=("released", "coordinates"),
-        line="warpgroup.wait_group(1)", size=(128, 128, 320),
+        "step08",
+        CUTE,
+        ((COMMIT + COMMENT + WAIT, WAIT + COMMIT),),
+        "results",
+        says=("may still read", "the wait comes before the commit_group"),
+        never=("released", "coordinates"),
+        line="warpgroup.wait_group(1)",
+        size=(128, 128, 320),
     ),
     "05 half of the bytes in tx_count": Mistake(
-        "step05", CUTE, (("tx_count=tile_bytes", "tx_count=tile_bytes // 2"),), "results",
-        says=("expects 16,384 bytes", "loads of 32,768 bytes"), line="PipelineTmaAsync.create(",
+        "step05",
+        CUTE,
+        (("tx_count=tile_bytes", "tx_count=tile_bytes // 2"),),
+        "results",
+        says=("expects 16,384 bytes", "loads of 32,768 bytes"),
+        line="PipelineTmaAsync.create(",
         size=(128, 128, 128),
     ),
     "10 slices by the number of the tile": Mistake(
-        "step10", CUTE, (("n * (block_N // epi_N) + c", "n + c"),), "results",
+        "step10",
+        CUTE,
+        (("n * (block_N // epi_N) + c", "n + c"),),
+        "results",
         says=("that belongs at another place", "and does it count every slice?", "line 141"),
-        never=("at which tile",), size=(256, 512, 64),
+        never=("at which tile",),
+        size=(256, 512, 64),
     ),
     "03 B goes to slot 1, and slot 0 is multiplied [the one of its kind]": Mistake(
-        "step03", TL, (("(k + 1) * block_K], B_shared[0, :, :])", "(k + 1) * block_K], B_shared[1, :, :])"),),
-        "results", says=("operand B", "nothing reads what line", "one slot"), line="T.wgmma_gemm(",
+        "step03",
+        TL,
+        (("(k + 1) * block_K], B_shared[0, :, :])", "(k + 1) * block_K], B_shared[1, :, :])"),),
+        "results",
+        says=("operand B", "nothing reads what line", "one slot"),
+        line="T.wgmma_gemm(",
         size=(128, 128, 64),
     ),
     "04 B is loaded to slot 1, and slot 0 is multiplied": Mistake(
-        "step04", TL, (("B_shared[0, :, :], barrier", "B_shared[1, :, :], barrier"),), "results",
-        says=("operand B", "nothing reads what line", "one slot"), line="T.wgmma_gemm(", size=(128, 256, 64),
+        "step04",
+        TL,
+        (("B_shared[0, :, :], barrier", "B_shared[1, :, :], barrier"),),
+        "results",
+        says=("operand B", "nothing reads what line", "one slot"),
+        line="T.wgmma_gemm(",
+        size=(128, 256, 64),
     ),
     "05 a wait that leaves a group running [its own line]": Mistake(
-        "step05", TL, (("T.wait_wgmma(0)", "T.wait_wgmma(1)"),), "results",
-        says=("may still read: this wait leaves 1 group running when line",), line="T.wait_wgmma(1)",
-        size=(128, 256, 320), ctas=(0,),
+        "step05",
+        TL,
+        (("T.wait_wgmma(0)", "T.wait_wgmma(1)"),),
+        "results",
+        says=("may still read: this wait leaves 1 group running when line",),
+        line="T.wait_wgmma(1)",
+        size=(128, 256, 320),
+        ctas=(0,),
     ),
     "07 a load signals the barrier that its role waits for [its own line]": Mistake(
-        "step07", TL,
+        "step07",
+        TL,
         (
             (
                 "T.tma_copy(B[ns, ks], B_shared[stage, :, :], barrier=full[stage])",
@@ -144,16 +186,21 @@ RACES = {
         ),
         "results",
         says=("producer warp 0 loads B for empty[0], which it waits for itself", "wait for full[0]"),
-        line="barrier=empty[stage])", size=(128, 256, 320), ctas=(0,),
+        line="barrier=empty[stage])",
+        size=(128, 256, 320),
+        ctas=(0,),
     ),
     "06 rows and columns exchanged in the scheduler": Mistake(
-        "step06", TL,
-        (("M // block_M, N // block_N, num_workers", "N // block_N, M // block_M, num_workers"),), "results",
-        says=("are M and N mixed up in the order of tiles",), never=("x and y",), line="T.PersistentTile",
+        "step06",
+        TL,
+        (("M // block_M, N // block_N, num_workers", "N // block_N, M // block_M, num_workers"),),
+        "results",
+        says=("are M and N mixed up in the order of tiles",),
+        never=("x and y",),
+        line="T.PersistentTile",
         size=(256, 512, 64),
     ),
 }
-# fmt: on
 
 
 @pytest.mark.parametrize("mistake", planted(REFUSED | RACES, {}))

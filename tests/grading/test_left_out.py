@@ -20,28 +20,51 @@ STORE_WAIT = "                    T.tma_store_wait(0)\n"
 FIRST_SYNC = "                    T.sync_threads(1, 128)  # named barrier 1: the consumer's threads only\n"
 SAID = ("that your code lacks here and TileLang put back", "without it")
 RIGHT = Answer(ok=True, facts={"ran": 1})
-# fmt: off
 LEFT_OUT = {
     "step 1 without its fence": Mistake(
-        "step01", "tilelang", (("T.fence_proxy_async()", "pass"),), "instructions",
-        (*SAID, "ordinary stores"), line="T.wgmma_gemm(", size=(128, 128, 64),
+        "step01",
+        "tilelang",
+        (("T.fence_proxy_async()", "pass"),),
+        "instructions",
+        (*SAID, "ordinary stores"),
+        line="T.wgmma_gemm(",
+        size=(128, 128, 64),
     ),
     "step 4 without the fence before the store": Mistake(
-        "step04", "tilelang", (("T.fence_proxy_async()  # threads wrote", "pass  # threads wrote"),),
-        "instructions", (*SAID, "ordinary stores"), line="T.tma_copy(D_shared",
+        "step04",
+        "tilelang",
+        (("T.fence_proxy_async()  # threads wrote", "pass  # threads wrote"),),
+        "instructions",
+        (*SAID, "ordinary stores"),
+        line="T.tma_copy(D_shared",
     ),
     "step 4 without the barrier after the fence": Mistake(
-        "step04", "tilelang",
+        "step04",
+        "tilelang",
         (("            T.sync_threads()\n            T.tma_copy(D", "            T.tma_copy(D"),),
-        "instructions", SAID, line="T.tma_copy(D_shared",
+        "instructions",
+        SAID,
+        line="T.tma_copy(D_shared",
     ),
     "step 7 without the barrier before D_shared is written again": Mistake(
-        "step07", "tilelang", ((FIRST_SYNC, ""),), "instructions", SAID, line="T.copy(acc, D_shared)",
-        size=MANY_TILES, ctas=(0, 1),
+        "step07",
+        "tilelang",
+        ((FIRST_SYNC, ""),),
+        "instructions",
+        SAID,
+        line="T.copy(acc, D_shared)",
+        size=MANY_TILES,
+        ctas=(0, 1),
     ),
     "step 7 with the wait after the barrier": Mistake(
-        "step07", "tilelang", ((STORE_WAIT + FIRST_SYNC, FIRST_SYNC + STORE_WAIT),), "instructions", SAID,
-        line="T.copy(acc, D_shared)", size=MANY_TILES, ctas=(0, 1),
+        "step07",
+        "tilelang",
+        ((STORE_WAIT + FIRST_SYNC, FIRST_SYNC + STORE_WAIT),),
+        "instructions",
+        SAID,
+        line="T.copy(acc, D_shared)",
+        size=MANY_TILES,
+        ctas=(0, 1),
     ),
     "step 5 without the barrier that nothing needs": Mistake(  # one warp's wait covers its warpgroup's wgmma
         "step05",
@@ -50,10 +73,9 @@ LEFT_OUT = {
         "",
     ),
     "step 7 with a barrier that TileLang narrows to the role": Mistake(
-        "step07", "tilelang", ((FIRST_SYNC, FIRST_SYNC.replace("(1, 128)", "()")),), "",
+        "step07", "tilelang", ((FIRST_SYNC, FIRST_SYNC.replace("(1, 128)", "()")),), ""
     ),
 }
-# fmt: on
 
 
 @pytest.mark.parametrize("name", LEFT_OUT)

@@ -65,34 +65,43 @@ AN_IDLE_WARPGROUP = [
 ]
 
 # what it is: (the step that it is held against, DSL, size, its edits of that step's solution, what it lacks)
-# fmt: off
 LACKING = {
     "A by plain loads": (
-        "step04", "tilelang", SMALL,
+        "step04",
+        "tilelang",
+        SMALL,
         [
             (
                 "                T.tma_copy(A[ms, ks], A_shared[0, :, :], barrier=full)\n",
                 "                T.copy(A[ms, ks], A_shared[0, :, :])\n"
                 "                T.fence_proxy_async()\n                T.sync_threads()\n",
-            ),
+            )
         ],
         {"operands by TMA"},
     ),
     "D stored by all four warps": (
-        "step04", "cute", SMALL,
+        "step04",
+        "cute",
+        SMALL,
         [
             (
                 "if warp_idx == 0:\n            cute.copy(store_D",
                 "if warp_idx < 4:\n            cute.copy(store_D",
-            ),
+            )
         ],
         {"D once"},
     ),
     "each tile waited for before the next is asked for": (
-        "step05", "tilelang", SMALL, EVERY_STEP, {"loads ahead"},
+        "step05",
+        "tilelang",
+        SMALL,
+        EVERY_STEP,
+        {"loads ahead"},
     ),
     "the same in CuTe DSL": (
-        "step05", "cute", SMALL,
+        "step05",
+        "cute",
+        SMALL,
         [
             ("cutlass.range(k_tiles + num_stages - 1, unroll=1)", "cutlass.range(k_tiles, unroll=1)"),
             ("            if i >= num_stages - 1:\n", "            if i >= 0:\n"),
@@ -100,17 +109,24 @@ LACKING = {
         {"loads ahead"},
     ),
     "loads after it multiplied": (
-        "step05", "tilelang", SMALL,
+        "step05",
+        "tilelang",
+        SMALL,
         [
-            (LOAD, ""), ("            for i in T.serial(k_", FIRST_LOAD + "            for i in T.serial(k_"),
-            *EVERY_STEP, (STAGE_FREE, STAGE_FREE + NEXT_LOAD),
+            (LOAD, ""),
+            ("            for i in T.serial(k_", FIRST_LOAD + "            for i in T.serial(k_"),
+            *EVERY_STEP,
+            (STAGE_FREE, STAGE_FREE + NEXT_LOAD),
         ],
         {"loads ahead"},
     ),
     "four stages on two barriers": (
-        "step05", "tilelang", SMALL,
+        "step05",
+        "tilelang",
+        SMALL,
         [
-            ("load = i % num_stages", "load = i % ring"), ("stage = k % num_stages", "stage = k % ring"),
+            ("load = i % num_stages", "load = i % ring"),
+            ("stage = k % num_stages", "stage = k % ring"),
             ("A_shared[load, :, :], barrier=full[load]", "A_shared[load, :, :], barrier=full[load % 2]"),
             ("B_shared[load, :, :], barrier=full[load]", "B_shared[load, :, :], barrier=full[load % 2]"),
             ("T.mbarrier_arrive(full[load])", "T.mbarrier_arrive(full[load % 2])"),
@@ -119,15 +135,23 @@ LACKING = {
         {"stage barriers"},
     ),
     "two barriers, one in use": (
-        "step05", "tilelang", SMALL,
+        "step05",
+        "tilelang",
+        SMALL,
         [("num_stages, ring = 2, 4", "num_stages, ring = 1, 4"), ("[1] * num_stages", "[1] * 2")],
         {"two stages used", "loads ahead"},
     ),
     "tiles row by row": (
-        "step06", "tilelang", (1664, 1536, 64), [("swizzle_size=4", "swizzle_size=1")], {"tile order"},
+        "step06",
+        "tilelang",
+        (1664, 1536, 64),
+        [("swizzle_size=4", "swizzle_size=1")],
+        {"tile order"},
     ),
     "tiles row by row, CuTe DSL": (
-        "step06", "cute", (1664, 1536, 64),
+        "step06",
+        "cute",
+        (1664, 1536, 64),
         [
             ("shape = (tiles_M, (panel, tiles_N // panel))", "shape = (tiles_M, tiles_N)"),
             ("stride=(panel, (1, panel * tiles_M))", "stride=(tiles_N, 1)"),
@@ -135,7 +159,9 @@ LACKING = {
         {"tile order"},
     ),
     "half of the CTAs take no tile": (
-        "step06", "tilelang", (2048, 1280, 64),
+        "step06",
+        "tilelang",
+        (2048, 1280, 64),
         [
             ("num_workers=sm_count", "num_workers=66"),
             ("tiles.init(cta)", "tiles.init(cta + cta // 66 * 10000)"),
@@ -143,38 +169,56 @@ LACKING = {
         {"a share for each CTA"},
     ),
     "half of the CTAs take no tile, CuTe DSL": (
-        "step06", "cute", (2048, 1280, 64),
+        "step06",
+        "cute",
+        (2048, 1280, 64),
         [("range(cta, tiles_M * tiles_N, sm_count", "range(cta + cta // 66 * 10000, tiles_M * tiles_N, 66")],
         {"a share for each CTA"},
     ),
     "the store of a tile waited for at once": (
-        "step06", "tilelang", (1664, 1536, 64),
-        [(STORE_TILE, STORE_TILE + "                T.tma_store_wait(0)\n")], {"store under loads"},
+        "step06",
+        "tilelang",
+        (1664, 1536, 64),
+        [(STORE_TILE, STORE_TILE + "                T.tma_store_wait(0)\n")],
+        {"store under loads"},
     ),
     "every slice's store waited for before the next is filled": (
-        "step10", "tilelang", PAIR, [("T.tma_store_wait(1)", "T.tma_store_wait(0)")], {"stores in flight"},
+        "step10",
+        "tilelang",
+        PAIR,
+        [("T.tma_store_wait(1)", "T.tma_store_wait(0)")],
+        {"stores in flight"},
     ),
     "the same wait right after the store": (
-        "step10", "tilelang", PAIR,
-        [(STORE_SLICE, STORE_SLICE + "                        T.tma_store_wait(0)\n")], {"stores in flight"},
+        "step10",
+        "tilelang",
+        PAIR,
+        [(STORE_SLICE, STORE_SLICE + "                        T.tma_store_wait(0)\n")],
+        {"stores in flight"},
     ),
     "every slice's store waited for, CuTe DSL": (
-        "step10", "cute", PAIR,
+        "step10",
+        "cute",
+        PAIR,
         [("cp_async_bulk_wait_group(1, read=True)", "cp_async_bulk_wait_group(0, read=True)")],
         {"stores in flight"},
     ),
     "registers given back by one warp": (
-        "step07", "tilelang", SMALL,
+        "step07",
+        "tilelang",
+        SMALL,
         [
             (
                 "                T.dec_max_nreg(40)\n                if thread < 32:\n",
                 "                if thread < 32:\n                    T.dec_max_nreg(40)\n",
-            ),
+            )
         ],
         {"registers by warpgroup"},
     ),
     "registers given back by one warp, CuTe DSL": (
-        "step07", "cute", SMALL,
+        "step07",
+        "cute",
+        SMALL,
         [
             ("            cute.arch.setmaxregister_decrease(40)\n", ""),
             (
@@ -186,7 +230,9 @@ LACKING = {
         {"registers by warpgroup"},
     ),
     "a producer that waits for the epilogue": (
-        "step07", "tilelang", MANY_TILES,
+        "step07",
+        "tilelang",
+        MANY_TILES,
         [
             (
                 "            it = T.alloc_var",
@@ -207,7 +253,9 @@ LACKING = {
         {"loads in the epilogue"},
     ),
     "two stages of four": (
-        "step08", "tilelang", SMALL,
+        "step08",
+        "tilelang",
+        SMALL,
         [
             ("num_stages = 4", "num_stages = 2"),
             ("full = T.alloc_barrier([1] * num_stages)", "full = T.alloc_barrier([1] * 4)"),
@@ -216,30 +264,40 @@ LACKING = {
         {"four stages used"},
     ),
     "no group in flight for all its wait_group 1": (
-        "step08", "tilelang", SMALL,
+        "step08",
+        "tilelang",
+        SMALL,
         [
             (
                 "                        T.wait_wgmma(1)  # all",
                 "                        T.wait_wgmma(1)\n                        T.wait_wgmma(0)  # all",
-            ),
+            )
         ],
         {"group in flight"},
     ),
     "no group in flight for all its wait_group 1, CuTe DSL": (
-        "step08", "cute", SMALL,
+        "step08",
+        "cute",
+        SMALL,
         [
             (
                 "                    warpgroup.wait_group(1)\n",
                 "                    warpgroup.wait_group(1)\n                    warpgroup.wait_group(0)\n",
-            ),
+            )
         ],
         {"group in flight"},
     ),
     "a mask of one CTA": (
-        "step09", "tilelang", SMALL, [("cluster_mask=0b11", "cluster_mask=0b01")], {"multicast shared"},
+        "step09",
+        "tilelang",
+        SMALL,
+        [("cluster_mask=0b11", "cluster_mask=0b01")],
+        {"multicast shared"},
     ),
     "a mask of the CTA itself, CuTe DSL": (
-        "step09", "cute", SMALL,
+        "step09",
+        "cute",
+        SMALL,
         [
             (
                 "tma_partition(load_B, rank, pair, B_ring, B_tiles)",
@@ -251,20 +309,25 @@ LACKING = {
         {"multicast shared"},
     ),
     "multicast in a branch that is never taken": (
-        "step09", "tilelang", SMALL,
+        "step09",
+        "tilelang",
+        SMALL,
         [
             (
                 B_FOR_BOTH,
                 B_ALONE + "                            if it < 0:\n" + textwrap.indent(B_FOR_BOTH, "    "),
-            ),
+            )
         ],
         {"multicast"},
     ),
     "a third warpgroup that does nothing": (
-        "step10 from step09", "cute", MANY_TILES, AN_IDLE_WARPGROUP, {"two consumers"},
+        "step10 from step09",
+        "cute",
+        MANY_TILES,
+        AN_IDLE_WARPGROUP,
+        {"two consumers"},
     ),
 }
-# fmt: on
 
 
 def lacks(step, artifact, schedule=0, ctas=None):
