@@ -25,7 +25,6 @@ from course_utils.compile.load import (
     planted,
     solution_path,
 )
-from course_utils.drills import show
 from course_utils.grading import exercises, steps
 from course_utils.grading import gemm as gemms
 from course_utils.grading.cards import Card
@@ -34,6 +33,7 @@ from course_utils.grading.verdict import Part, Verdict
 from course_utils.notebook import checks, faults, kernels, output, standing
 from course_utils.recordings import measured, progress
 from course_utils.run import backends, client
+from tests.cells import shown
 from tests.recordings.counted import LAUNCHES
 
 RIGHT = Verdict(
@@ -47,19 +47,7 @@ RIGHT = Verdict(
 )
 
 
-@pytest.fixture(autouse=True)
-def own_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    InteractiveShell.instance()  # display() and its handles are what they are in a kernel
-
-
-def shown(call, *arguments):
-    """What a call returned, and what it displayed as text and as HTML; nothing may reach stderr."""
-    with capture_output() as captured:
-        result = call(*arguments)
-    assert captured.stderr == ""
-    data = [output.data for output in captured.outputs]
-    return result, "\n".join(d["text/plain"] for d in data), "\n".join(d.get("text/html", "") for d in data)
+pytestmark = pytest.mark.usefixtures("own_folder")
 
 
 def answering(monkeypatch, verdict):
@@ -477,10 +465,8 @@ def test_what_if_asks_for_a_guess_first(guess):
     assert "Guess first" in text and "elect_one" not in text
 
 
-def test_a_guess_has_buttons_where_a_person_sits_and_the_first_click_counts(monkeypatch):
+def test_a_guess_has_buttons_where_a_person_sits_and_the_first_click_counts(person, monkeypatch):
     widgets = pytest.importorskip("ipywidgets")
-    parent = {"content": {"allow_stdin": True}}
-    monkeypatch.setattr(show, "get_ipython", lambda: SimpleNamespace(kernel=None, get_parent=lambda: parent))
     made = []
     monkeypatch.setattr(widgets, "VBox", lambda parts: made.append(parts) or "the buttons")
     answering(monkeypatch, RIGHT)

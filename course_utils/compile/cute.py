@@ -80,15 +80,6 @@ class _Attribute(ctypes.Structure):
     _fields_ = [("id", ctypes.c_int32), ("_", ctypes.c_uint8 * 4), ("value", ctypes.c_uint32 * 16)]
 
 
-def compile_gemm(factory: Callable, M: int, N: int, K: int) -> Artifact:
-    """Compile ``factory(M, N, K)``, a ``@cute.jit`` function of ``A: M x K, B: N x K, D: M x N``, all fp16,
-    row-major.
-
-    Raises CompileError, whose text says what to change.
-    """
-    return compile_kind(factory, "gemm", M, N, K)
-
-
 def compile_kind(factory: Callable, kind: str, *size: int) -> Artifact:
     """Compile ``factory(*size)``, a ``@cute.jit`` function of the tensors that the problem ``kind`` has (of
     ``problems.PROBLEMS``), row-major.

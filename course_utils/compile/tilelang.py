@@ -59,14 +59,6 @@ MULTIPLIES, WAITS = r"gemm|ptx_wgmma", "mbarrier_wait"  # in the names of TileLa
 BLOCK_AXES = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 
 
-def compile_gemm(factory: Callable, M: int, N: int, K: int) -> Artifact:
-    """Compile ``factory(M, N, K)``, a TileLang PrimFunc of ``A: M x K, B: N x K, D: M x N``, all fp16.
-
-    Raises CompileError, whose text says what to change.
-    """
-    return compile_kind(factory, "gemm", M, N, K)
-
-
 def compile_kind(factory: Callable, kind: str, *size: int) -> Artifact:
     """Compile ``factory(*size)``, a TileLang PrimFunc of the tensors that the problem ``kind`` has (of
     ``problems.PROBLEMS``).
