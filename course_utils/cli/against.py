@@ -7,7 +7,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from course_utils.cli import BUILD, EXIT_FAILED
+from course_utils.cli import EXIT_FAILED
+from course_utils.cli.emulated import draw_run, say_run
 from course_utils.cli.terminal import at_work, say
 from course_utils.grading import against
 
@@ -51,10 +52,9 @@ def check(console: Console, file: str, reference_file: str, as_json: bool) -> in
 
 
 def trace(
-    console: Console, file: str, reference_file: str, seed: int, out: str | None, events: str | None
+    console: Console, file: str, reference_file: str, seed: int, out: str | None, perfetto: str | None
 ) -> int:
     """Emulate a kernel once, say what is wrong with it, and draw who waited for whom."""
-    from course_utils.cli.kernel import write_perfetto
     from course_utils.run.emulator import EmulatorError
 
     with at_work(console, f"compiling {file}") as say_now:
@@ -62,31 +62,12 @@ def trace(
         artifacts = against.compiled(file, reference)
         say_now(f"emulating {file}")
         try:
-            told = against.run(artifacts, reference, seed, record=events is not None)
+            told = against.run(artifacts, reference, seed, record=perfetto is not None)
         except EmulatorError as error:
             raise ValueError(f"the emulator cannot run this: {error}") from error
     for emulation in told.emulations:
-        ended = "ended" if emulation.finished else "did not end"
-        say(console, f"schedule {seed}: {emulation.executed:,} warp instructions, {ended}")
-        for finding in emulation.findings:
-            say(console, str(finding))
-        if emulation.printed:
-            say(console, f"Printed by the kernel:\n{emulation.printed.rstrip()}")
+        say_run(console, emulation, f"schedule {seed}")
     for text in told.wrong or ["its outputs are right"] * told.finished:
         say(console, text)
-    if events is not None:
-        write_perfetto(Path(events), told.emulations[-1], console)
-    if out is not None or events is None:
-        picture = Path(out or BUILD / "trace.png")
-        with at_work(console, "drawing the timeline"):
-            from course_utils.figures.timeline import save_timeline
-
-            picture.parent.mkdir(parents=True, exist_ok=True)
-            title = f"{file}, schedule {seed}"
-            try:
-                save_timeline(picture, told.emulations[-1], title=title)
-            except ValueError:  # threads alone worked
-                say(console, "no picture: nothing asynchronous ran, no TMA, no wgmma, no wait at an mbarrier")
-                return 0 if told.ok else EXIT_FAILED
-        say(console, f"wrote {picture}")
+    draw_run(console, told.emulations[-1], f"{file}, schedule {seed}", out, perfetto)
     return 0 if told.ok else EXIT_FAILED

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import ast
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
 from course_utils.artifact import Artifact
-from course_utils.cli import BUILD, EXIT_FAILED, against
+from course_utils.cli import EXIT_FAILED, against
+from course_utils.cli.emulated import draw_run, say_run
 from course_utils.cli.terminal import at_work, say
 from course_utils.compile import factory
 from course_utils.compile.errors import CompileError
@@ -19,9 +18,6 @@ from course_utils.compile.load import load_factory, solution_path
 from course_utils.grading import steps
 from course_utils.problems import PROBLEMS
 from course_utils.ptx import paths, receipts
-
-if TYPE_CHECKING:
-    from course_utils.run.emulator import Emulation
 
 OWN = {**steps.STEPS, **steps.TASKS}  # what has a solution of its own
 
@@ -142,16 +138,6 @@ def named_size(named: str | None, sides: int = 3) -> tuple[int, ...] | None:
     return size
 
 
-def write_perfetto(out: Path, emulation: Emulation, console: Console) -> None:
-    """Write what happened for Perfetto. Raises ValueError where nothing did, and OSError."""
-    from course_utils.figures import perfetto as form
-
-    events = form.events(emulation)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}))
-    say(console, f"wrote {out}: open it at ui.perfetto.dev; a microsecond there is a warp instruction here")
-
-
 def trace(
     console: Console,
     what: str,
@@ -181,24 +167,10 @@ def trace(
         except EmulatorError as error:
             raise ValueError(f"the emulator cannot run this: {error}") from error
     title = f"{what}, {at}, schedule {seed}"
-    ended = "ended" if emulation.finished else "did not end"
-    say(console, f"{title}: {emulation.executed:,} warp instructions, {ended}")
-    for finding in emulation.findings:
-        say(console, str(finding))
-    if emulation.printed:
-        say(console, f"Printed by the kernel:\n{emulation.printed.rstrip()}")
+    say_run(console, emulation, title)
     if emulation.finished:
         outputs = " and ".join(one.name for one in artifact.tensors[-PROBLEMS[kind].outputs :])
         said = f"{outputs} {'is' if PROBLEMS[kind].outputs == 1 else 'are'} "
         say(console, said + ("right" if tried.found.ok else f"wrong: {tried.found.diagnosis}"))
-    if perfetto is not None:
-        write_perfetto(Path(perfetto), emulation, console)
-    if out is not None or perfetto is None:
-        picture = Path(out or BUILD / "trace.png")
-        with at_work(console, "drawing the timeline"):
-            from course_utils.figures.timeline import save_timeline
-
-            picture.parent.mkdir(parents=True, exist_ok=True)
-            save_timeline(picture, emulation, title=title)
-        say(console, f"wrote {picture}")
+    draw_run(console, emulation, title, out, perfetto)
     return 0 if emulation.ok and tried.found.ok else EXIT_FAILED
