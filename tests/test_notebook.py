@@ -16,21 +16,14 @@ from course_utils import notebook
 from course_utils.artifact import TensorMap
 from course_utils.compile import factory
 from course_utils.compile.errors import CompileError
-from course_utils.compile.load import (
-    file_source,
-    load_factory,
-    load_factory_source,
-    load_module,
-    load_planted,
-    planted,
-    solution_path,
-)
+from course_utils.compile.faults import Fault, kernels
+from course_utils.compile.load import load_factory, load_factory_source, load_module, solution_path
 from course_utils.grading import exercises, steps
 from course_utils.grading import gemm as gemms
 from course_utils.grading.cards import Card
 from course_utils.grading.going import Going
 from course_utils.grading.verdict import Part, Verdict
-from course_utils.notebook import checks, faults, kernels, output, standing
+from course_utils.notebook import checks, inspection, output, standing, what_ifs
 from course_utils.recordings import measured, progress
 from course_utils.run import backends, client
 from tests.cells import shown
@@ -342,18 +335,18 @@ def test_recorded_names_what_is_not_there():
     ],
 )
 def test_what_if_runs_the_fault_and_shows_the_change(name, guess, words, monkeypatch):
-    monkeypatch.setattr(faults, "_is_open", lambda step: False)  # the learner has step 4 already
+    monkeypatch.setattr(what_ifs, "_is_open", lambda step: False)  # the learner has step 4 already
     _, text, _ = shown(notebook.what_if, name, guess)
     assert all(word in text for word in words)
     assert not (progress.FILE.exists() or "STEP =" in text)
 
 
 def test_a_step_is_open_until_it_has_half_of_its_points():
-    assert faults._is_open("step04") and faults._is_open("step06")
+    assert what_ifs._is_open("step04") and what_ifs._is_open("step06")
     progress.keep(RIGHT, None)  # 4 of 10 points
-    assert faults._is_open("step04")
+    assert what_ifs._is_open("step04")
     progress.keep(replace(RIGHT, checks=(Part("results", True, 5, 10, "right"),)), None)
-    assert not faults._is_open("step04") and faults._is_open("step06")
+    assert not what_ifs._is_open("step04") and what_ifs._is_open("step06")
 
 
 @pytest.mark.parametrize("name, told", [("half_tile_stored", False), ("grid_one_short", True)])
@@ -374,7 +367,7 @@ def test_a_finding_does_not_quote_an_answer(monkeypatch):
     monkeypatch.setattr(gemms, "check_gemm", lambda *_, told: wrong)
     text = shown(notebook.what_if, "grid_one_short", "wrong")[1]
     assert "never written" in text and "main()" in text and "T.tma_copy" not in text
-    monkeypatch.setattr(faults, "_is_open", lambda step: False)
+    monkeypatch.setattr(what_ifs, "_is_open", lambda step: False)
     assert "T.tma_copy(D_shared" in shown(notebook.what_if, "grid_one_short", "wrong")[1]
 
 
@@ -431,7 +424,7 @@ def test_at_sizes_says_for_each_size_why_there_is_no_kernel():
 
 
 def test_what_is_taken_out_is_counted(monkeypatch):
-    monkeypatch.setattr(kernels, "load_factory_source", lambda source, _: source)
+    monkeypatch.setattr(inspection, "load_factory_source", lambda source, _: source)
     monkeypatch.setattr(factory, "compile_factory", lambda source, *_: SimpleNamespace(ptx=source))
     _, text, _ = shown(notebook.taken_out, "step04", "tilelang", {"T.wait_wgmma": "T.wait_wgmma(0)"})
     assert text.endswith("T.wait_wgmma         T.wait_wgmma(0)     1       0")
@@ -454,7 +447,7 @@ def test_a_driver_is_asked_where_there_is_one(monkeypatch):
     assert "No driver to ask: none here." in shown(notebook.ask_driver, [])[1]
     tile = TensorMap(6, (1024, 4096), (2048,), (64, 128), (1, 1), swizzle=3)
     monkeypatch.setattr(backends, "find_gpu", lambda: ("a GPU", ""))
-    monkeypatch.setattr(kernels, "_driver_says", lambda asked, address: f"answer to {address}")
+    monkeypatch.setattr(inspection, "_driver_says", lambda asked, address: f"answer to {address}")
     _, text, _ = shown(notebook.ask_driver, [(tile, 8)])
     assert re.search(r"swizzle 128B +answer to 8 +illegal$", text)
 
@@ -473,7 +466,7 @@ def test_a_guess_has_buttons_where_a_person_sits_and_the_first_click_counts(pers
     _, text, _ = shown(notebook.what_if, "nested_elect")
     assert "nested_elect (cute). Guess first:" in text and "the buttons" in text
     meant, row, doing, below = made[0]
-    assert [one.description for one in row.children] == list(faults.OUTCOMES) and "hang: it" in meant.value
+    assert [one.description for one in row.children] == list(what_ifs.OUTCOMES) and "hang: it" in meant.value
     row.children[0].click()
     row.children[1].click()
     told = "\n".join(one["data"]["text/plain"] for one in below.outputs)
@@ -486,7 +479,7 @@ def test_a_click_whose_experiment_fails_says_so(monkeypatch):
         raise ValueError("no emulator")
 
     monkeypatch.setattr(gemms, "check_gemm", broken)
-    (said,) = faults._clicked("nested_elect", "hang", "cute", lambda text: None)
+    (said,) = what_ifs._clicked("nested_elect", "hang", "cute", lambda text: None)
     assert str(said) == "This experiment failed: ValueError: no emulator"
 
 
@@ -495,16 +488,15 @@ def test_what_if_of_an_unknown_fault_lists_those_there_are():
 
 
 def test_every_change_of_a_planted_fault_is_short_enough_to_read():
-    for name, path in planted("tilelang").items():
-        wrong = load_planted(path)
+    for name, wrong in kernels("tilelang").items():
         solution = solution_path(wrong.step, "tilelang").read_text()
-        changes = faults._changes(solution, file_source(wrong.gemm))
+        changes = what_ifs._changes(solution, wrong.source())
         assert 0 < len(changes) <= 25, name
 
 
 def test_timeline_is_drawn_and_names_findings():
-    wrong = load_planted(planted("tilelang")["wrong_initial_phase"])
-    _, text, _ = shown(notebook.timeline, "step07", wrong.gemm)
+    wrong = kernels("tilelang")["wrong_initial_phase"].factory()
+    _, text, _ = shown(notebook.timeline, "step07", wrong)
     assert "Timeline of step07" in text and "wait" in text and "'image/png'" not in text
 
 
@@ -661,7 +653,7 @@ def test_the_first_word_comes_before_the_first_compile(call, arguments, first, m
     )
     monkeypatch.setattr(factory, "compile_factory", compile_nothing)
     monkeypatch.setattr(gemms, "compile_sizes", compile_nothing)
-    monkeypatch.setattr(faults, "load_planted", compile_nothing)
+    monkeypatch.setattr(Fault, "factory", compile_nothing)
     _, text = updates(call, *arguments)
     assert said[:2] == [f"{first} ...", "COMPILE"]
     assert text[0] == (f"{first} ...", False) and text[-1][1] and "not today" in text[-1][0]

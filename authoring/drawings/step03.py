@@ -3,9 +3,10 @@
 from matplotlib.figure import Figure
 
 from authoring.drawings.canvas import arrow, box, cell, head, label, sheet
-from course_utils.artifact import SM_COUNT
+from course_utils.chips import HOME
 from course_utils.figures.theme import BLUE, GREEN, GREY, INK, MEMORY
 
+SMS = HOME.sms
 A, B = 0.16, 0.5  # the share of blue in what belongs to A, and to B
 
 
@@ -56,27 +57,27 @@ def waves() -> Figure:
     floor, high, wide, pitch = 1.05, 1.9, 0.3, 0.42
     axes.plot([0.75, 9.4], [floor + high] * 2, color=GREY, lw=0.8, ls=":", zorder=1)
     axes.plot([0.75, 9.4], [floor] * 2, color=INK, lw=1)
-    label(axes, 0.68, floor + high, f"{SM_COUNT}", GREY, ha="right")
+    label(axes, 0.68, floor + high, f"{SMS}", GREY, ha="right")
     label(axes, 0.68, floor, "0", GREY, ha="right")
     label(axes, 0.4, floor + high / 2, "busy SMs", GREY, rotation=90)
     for x0, size in ((1.15, 1536), (2.85, 4096), (6.9, 8192)):
         tiles = (size // 128) ** 2
-        full, last = divmod(tiles, SM_COUNT)
+        full, last = divmod(tiles, SMS)
         shown = [*range(full + 1)] if full < 10 else [0, 1, None, full - 1, full]
         for place, wave in enumerate(shown):
             x = x0 + place * pitch
             if wave is None:
                 label(axes, x + wide / 2, floor + high / 2, "...")
                 continue
-            busy = last if wave == full else SM_COUNT
-            cell(axes, x, floor, wide, high * busy / SM_COUNT, "", GREEN, 0.2 if wave == full else 0.6)
+            busy = last if wave == full else SMS
+            cell(axes, x, floor, wide, high * busy / SMS, "", GREEN, 0.2 if wave == full else 0.6)
             label(axes, x + wide / 2, floor - 0.17, str(wave + 1), GREY)
             if wave == full:
-                label(axes, x + wide / 2, floor + high * busy / SM_COUNT + 0.15, str(last), weight="bold")
+                label(axes, x + wide / 2, floor + high * busy / SMS + 0.15, str(last), weight="bold")
         middle = x0 + (len(shown) * pitch - (pitch - wide)) / 2
         label(axes, middle, floor - 0.5, f"M = N = {size}", weight="bold")
         label(axes, middle, floor - 0.75, f"{tiles:,} tiles, {full + 1} waves", GREY)
-        label(axes, middle, floor + high + 0.2, f"{full} x {SM_COUNT}, then {last}", GREY)
+        label(axes, middle, floor + high + 0.2, f"{full} x {SMS}, then {last}", GREY)
     return figure
 
 

@@ -6,10 +6,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from authoring.drawings.canvas import box, head, label, sheet, time
-from course_utils.artifact import SM_COUNT
+from course_utils.chips import HOME
 from course_utils.figures.theme import BLUE, GREEN, GREY, ORANGE, PAPER, PURPLE, TEAL
 from course_utils.figures.tiles import order
 
+SMS = HOME.sms
 STAGES = (0.45, 0.14)  # the share of blue, by stage
 
 
@@ -33,7 +34,7 @@ def panels() -> Figure:
 
     for (m, n), t in numbers.items():
         if m < shown or m == tiles_M - 1:
-            tile(m, n, t % SM_COUNT == 1)
+            tile(m, n, t % SMS == 1)
     for n in range(tiles_N):
         x, y = corner(shown, n)
         label(axes, x + side / 2, y + side / 2, "...", GREY)
@@ -65,7 +66,7 @@ def in_flight() -> Figure:
     for place, (name, panel) in enumerate((("row after row", count), ("panels of 4", 4), ("panels of 8", 8))):
         left, bottom = 0.75 + place * 3.05, 0.85
         top = bottom + side
-        tiles = {order(t, count, count, panel) for t in range(SM_COUNT)}
+        tiles = {order(t, count, count, panel) for t in range(SMS)}
         rows, columns = {m for m, _ in tiles}, {n for _, n in tiles}
         axes.add_patch(Rectangle((left, bottom), side, side, lw=1, edgecolor=GREY, facecolor=PAPER))
         for m in rows:
@@ -78,7 +79,7 @@ def in_flight() -> Figure:
         label(axes, left + len(columns) * small / 2, top + 0.34, "B", BLUE)
         head(axes, left + side / 2, 3.95, name, ha="center")
         label(axes, left + side / 2, 0.6, f"{len(rows)} of A + {len(columns)} of B")
-        words = f"{len(rows) + len(columns)} K tiles for {2 * SM_COUNT} loads"
+        words = f"{len(rows) + len(columns)} K tiles for {2 * SMS} loads"
         label(axes, left + side / 2, 0.32, words, GREY)
     return figure
 

@@ -9,6 +9,8 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from packaging.requirements import Requirement
 from rich.console import Console
 
+from course_utils import chips
+from course_utils.chips import HOME
 from course_utils.classroom import sandbox
 from course_utils.cli import EXIT_FAILED
 from course_utils.cli.terminal import say
@@ -101,27 +103,29 @@ def _nvrtc() -> tuple[str, bool, str]:
         compile_source('extern "C" __global__ void probe(float* x) { x[0] = 1.0f; }', [])
     except Exception as error:
         return "compiler", False, f"NVRTC does not work here: {error}"
-    return "compiler", True, "NVRTC compiles for sm_90a: no CUDA toolkit is needed"
+    return "compiler", True, f"NVRTC compiles for {HOME.arch}: no CUDA toolkit is needed"
 
 
 def _gpu() -> tuple[str, bool, str]:
     device, reason = backends.find_gpu()
     if device is None:
+        home = HOME.name.removeprefix("NVIDIA ")
         return (
             "gpu",
             False,
             (
                 f"{reason}: kernels are compiled, their receipts checked, and their PTX run in the emulator. "
                 "TFLOP/s "
-                "are shown as recorded on an H200. `course bundle` takes your kernels to a GPU machine."
+                f"are shown as recorded on an {home}. `course bundle` takes your kernels to a GPU machine; "
+                f"they are compiled for the {HOME.sms} SMs of an {home}."
             ),
         )
     busy = _busy(device)
     return (
         "gpu",
         not busy,
-        f"{device['name']}, {device['sms']} SMs, driver {device['driver']}, CUDA "
-        f"{device['cuda_driver']}{busy}",
+        f"{chips.of_device(device)}, driver {device['driver']}, CUDA {device['cuda_driver']}: persistent "
+        f"kernels have {device['sms']} CTAs here{busy}",
     )
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 import math
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
+from course_utils import chips
 from course_utils.cli import EXIT_NOT_ALL_TRIED
 from course_utils.cli.terminal import say
 from course_utils.compile import factory
@@ -57,9 +59,9 @@ def tune(console: Console, what: str, shapes: list[str], show: bool, dsl: str, p
             sizes,
             plans,
             results,
-            backends.Gpu(),
+            backends.Gpu(chip=chips.of_device(device)),
             device,
-            factory.compile_factory,
+            partial(factory.compile_factory, chip=chips.of_device(device)),
             lambda text: say(console, text),
             path.read_text(),
         )

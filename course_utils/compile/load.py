@@ -13,7 +13,6 @@ import tokenize
 import traceback
 import types
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from course_utils.compile.errors import CompileError
@@ -166,7 +165,7 @@ def file_source(factory: Callable) -> str:
     return "".join(linecache.getlines(inspect.getfile(factory)))
 
 
-# -- planted faults
+# -- edits of a solution
 
 
 def edited(source: str, *edits: tuple[str, str], name: str = "the source") -> str:
@@ -182,33 +181,10 @@ def edited(source: str, *edits: tuple[str, str], name: str = "the source") -> st
 
 
 def plant(step_id: str, dsl: str, *edits: tuple[str, str], wanted: str = "gemm") -> Callable:
-    """``gemm`` of a step's solution with a fault planted, or what else it defines: ``edited``, and loaded.
+    """``gemm`` of a step's solution after its edits, or what else it defines: ``edited``, and loaded.
 
     Raises ValueError where a text is not there exactly once.
     """
     path = solution_path(step_id, dsl)
     source = edited(path.read_text(), *edits, name=path.name)
     return load_factory_source(source, f"{dsl} {step_id}", wanted)
-
-
-def planted(dsl: str) -> dict[str, Path]:
-    """The kernels of solutions/wrong by name, none of them loaded."""
-    return {path.stem: path for path in sorted((SOLUTIONS / "wrong" / dsl).glob("*.py"))}
-
-
-@dataclass(frozen=True)
-class Planted:
-    """A kernel of solutions/wrong: a step's solution with one fault, and what its check must find."""
-
-    step: str
-    fails: str  # the first part that fails
-    outcome: str  # on the GPU: right, wrong, race, hang, fault or refused
-    needs_gpu: bool  # whether only a run shows it, on the GPU or in the emulator
-    says: str  # a word of the diagnosis
-    gemm: Callable
-
-
-def load_planted(path: str | Path) -> Planted:
-    """A file of solutions/wrong. Raises CompileError, and ValueError where its solution has changed."""
-    m = load_module(path)
-    return Planted(m.STEP, m.FAILS, m.OUTCOME, m.NEEDS_GPU, m.SAYS, m.gemm)

@@ -16,8 +16,7 @@ from course_utils.drills.bugs import find_the_bug
 from course_utils.drills.quiz import quiz
 from course_utils.drills.show import drill
 from course_utils.notebook.checks import check, check_copy, check_maps, check_plan, try_out
-from course_utils.notebook.faults import what_if
-from course_utils.notebook.kernels import ask_driver, at_sizes, look, panels, receipt, taken_out, timeline
+from course_utils.notebook.inspection import ask_driver, at_sizes, look, panels, receipt, taken_out, timeline
 from course_utils.notebook.output import moving, table
 from course_utils.notebook.records import (
     bound,
@@ -33,6 +32,7 @@ from course_utils.notebook.records import (
     tried,
 )
 from course_utils.notebook.standing import ladder, level, machine, points, strip
+from course_utils.notebook.what_ifs import what_if
 from course_utils.problems import PROBLEMS
 from course_utils.run import backends
 

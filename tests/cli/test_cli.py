@@ -23,6 +23,7 @@ from course_utils.cli import doctor, parser, records
 from course_utils.compile import cache, factory
 from course_utils.compile import load as loading
 from course_utils.compile.errors import CompileError
+from course_utils.compile.faults import kernels
 from course_utils.grading import gemm, steps
 from course_utils.grading.cards import Card
 from course_utils.grading.going import Going
@@ -739,16 +740,16 @@ def test_bundle_takes_steps_by_number_or_name(course, monkeypatch):
 def test_bundle_of_the_wrong_kernels_times_none(course, monkeypatch):
     monkeypatch.setattr(factory, "compile_factory", lambda *_: small())
     assert course("bundle", "out.pyz", "--wrong")[0] == PASSED
-    kernels = manifest("out.pyz")
+    made = manifest("out.pyz")
     names = [
         f"{name} {dsl}"
         for dsl in factory.DSLS
-        for name, path in loading.planted(dsl).items()
-        if loading.load_planted(path).fails != "compiles"
+        for name, wrong in kernels(dsl).items()
+        if wrong.fails != "compiles"
     ]
-    assert [kernel["name"] for kernel in kernels] == names
-    assert {kernel["timed"] for kernel in kernels} == {False}
-    assert all(kernel["step"] in steps.STEPS for kernel in kernels)
+    assert [kernel["name"] for kernel in made] == names
+    assert {kernel["timed"] for kernel in made} == {False}
+    assert all(kernel["step"] in steps.STEPS for kernel in made)
 
 
 # -- trace
@@ -762,8 +763,8 @@ def test_trace_of_a_right_kernel(course):
 
 
 def test_trace_of_a_deadlock_says_who_waits_and_draws_it(course):
-    path = loading.planted("tilelang")["arrival_count"]
-    code, out, _ = course("trace", path, "--size", "256x128x320", "--seed", "3")
+    Path("wrong.py").write_text(kernels("tilelang")["arrival_count"].source())
+    code, out, _ = course("trace", "wrong.py", "--size", "256x128x320", "--seed", "3")
     assert code == FAILED
     assert "did not end" in out and "error: deadlock: producer warp 0" in out
     assert "waits for empty[0], parity 0: its phase 0 lacks 127 of 128 arrivals" in out
@@ -808,8 +809,8 @@ def test_trace_that_cannot_be_written_for_perfetto_exits_2(what, out, words, cou
 
 
 def test_trace_says_that_a_finished_kernel_is_wrong(course):
-    path = loading.planted("cute")["swizzle_disagrees"]
-    code, out, _ = course("trace", path, "--dsl", "cute", "--size", "128x128x64")
+    Path("wrong.py").write_text(kernels("cute")["swizzle_disagrees"].source())
+    code, out, _ = course("trace", "wrong.py", "--dsl", "cute", "--size", "128x128x64")
     assert code == FAILED and "D is wrong" in out and "swizzle" in out
 
 

@@ -19,7 +19,7 @@ from nbclient import NotebookClient
 
 from authoring import drawings, sync
 from course_utils.compile.factory import DSLS, OPEN
-from course_utils.compile.load import planted
+from course_utils.compile.faults import kernels
 from course_utils.grading import steps
 from course_utils.recordings import measured
 from course_utils.run import backends
@@ -138,7 +138,7 @@ def test_picture_is_as_its_code_draws_it(name):
 
 def test_symptom_map_names_every_finding_and_every_planted_fault():
     text = (sync.NOTEBOOKS / "symptom_map.md").read_text()
-    faults = {name for dsl in DSLS for name in planted(dsl)}
+    faults = {name for dsl in DSLS for name in kernels(dsl)}
     assert {name for name in faults | set(KINDS) if name not in text} == set()
     anchors = set(re.findall(r'<a id="([\w-]+)">', text))
     assert set(re.findall(r"\]\(#([\w-]+)\)", text)) <= anchors
@@ -157,7 +157,7 @@ def test_notebook_is_valid_and_in_step_with_the_solutions(path):
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda p: p.stem)
 def test_every_cell_is_python_and_names_what_is_there(path):
-    faults = {name for dsl in DSLS for name in planted(dsl)}
+    faults = {name for dsl in DSLS for name in kernels(dsl)}
     kept = {e["step"] for e in measured.load()["entries"]} | {
         e["name"] for e in measured.load("variants")["entries"]
     }

@@ -16,7 +16,8 @@ from course_utils.artifact import Tensor, TensorMap
 from course_utils.compile.cute import compile_host
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS, compile_factory
-from course_utils.compile.load import SOLUTIONS, load_factory, load_module, plant, planted, solution_path
+from course_utils.compile.faults import kernels
+from course_utils.compile.load import SOLUTIONS, load_factory, load_module, plant, solution_path
 from course_utils.compile.nvrtc import compile_source
 from course_utils.compile.tilelang import compile_prim_func
 from course_utils.drills.barriers import Barrier
@@ -310,13 +311,13 @@ def test_rows_of_such_a_map_are_read_too_early():
 
 def test_tilelang_passes_a_map_made_by_hand_on_as_it_was_written():
     """tilelang 0.1.15 compiles solutions/wrong's swizzle_span: an illegal map is no compile error."""
-    artifact = compile_factory(load_factory(planted("tilelang")["swizzle_span"]), "tilelang", (256, 256, 320))
+    artifact = compile_factory(kernels("tilelang")["swizzle_span"].factory(), "tilelang", (256, 256, 320))
     assert [v.rule for v in violations(maps_of(artifact)["B"])] == ["swizzle-span"]
 
 
 def test_maps_that_disagree_with_their_reader_are_legal():
     """nvidia-cutlass-dsl 4.8.1: solutions/wrong's swizzle_disagrees breaks no rule; only its numbers tell."""
-    artifact = compile_factory(load_factory(planted("cute")["swizzle_disagrees"]), "cute", (256, 256, 320))
+    artifact = compile_factory(kernels("cute")["swizzle_disagrees"].factory(), "cute", (256, 256, 320))
     assert maps.findings(artifact) == [] and maps_of(artifact)["A"].swizzle == 2
 
 

@@ -3,15 +3,14 @@ and emulator find.
 """
 
 import re
-import sys
 from functools import cache
-from pathlib import Path
 
 import pytest
 import torch
 
 from course_utils.cli import source
 from course_utils.compile.factory import DSLS, compile_factory
+from course_utils.compile.faults import table
 from course_utils.compile.load import load_factory, plant, solution_path
 from course_utils.grading.gemm import check_gemm
 from course_utils.ptx import paths as copies
@@ -191,17 +190,9 @@ def test_check_asks_for_slices_and_a_read_wait(dsl):
     assert "two groups of TMA stores" in detail and (".read" in detail) == (dsl == "cute")
 
 
-@pytest.fixture(scope="module")
-def variants():
-    folder = Path(__file__).parents[2] / "benchmarks"
-    source = (folder / "variants.py").read_text()
-    sys.path.insert(0, str(folder))
-    try:
-        import variants as module
-    finally:
-        sys.path.remove(str(folder))
-    assert all(f'"{name}"' in source for name in MEASURED)
-    return {(kernel["name"], kernel["dsl"]): kernel["factory"] for kernel in module.kernels()}
+def variant(name, dsl, size):
+    (found,) = (one for one in table() if one.variant and (one.name, one.dsl) == (name, dsl))
+    return compile_factory(found.factory(), dsl, size)
 
 
 @pytest.mark.parametrize(
@@ -213,8 +204,8 @@ def variants():
         (MEASURED[3], {2: 4}, 0, ["wait_group.read 1"] * 4 + ["wait_group.read 0"]),
     ],
 )
-def test_measured_variants_are_what_they_say_and_right(variants, name, stores, plain, waiting):
-    artifact = compile_factory(variants[name, "tilelang"], "tilelang", (256, 256, 320))
+def test_measured_variants_are_what_they_say_and_right(name, stores, plain, waiting):
+    artifact = variant(name, "tilelang", (256, 256, 320))
     receipt = receipts.read_ptx(artifact.ptx)
     assert (receipt.tensor_stores, receipt.global_stores, waits(artifact)) == (stores, plain, waiting)
     assert (
@@ -223,11 +214,14 @@ def test_measured_variants_are_what_they_say_and_right(variants, name, stores, p
     assert found(artifact) == (set(), True)
 
 
-def test_in_cute_slices_change_the_machine_code_of_the_k_loop(variants):
+def test_in_cute_slices_change_the_machine_code_of_the_k_loop():
     """Descriptors of wgmma come from ordinary registers, by an R2UR each: nvidia-cutlass-dsl 4.8.1."""
     moves = {}
-    for name in ("step08, unchanged", *MEASURED[2:]):
-        lines = source._sass(compile_factory(variants[name, "cute"], "cute", (4096, 4096, 4096)))
+    size = (4096, 4096, 4096)
+    made = {"unchanged": compile_factory(plant("step08", "cute"), "cute", size)}
+    made |= {name: variant(name, "cute", size) for name in MEASURED[2:]}
+    for name, artifact in made.items():
+        lines = source._sass(artifact)
         text = [line for line, _ in lines]
         products = [at for at, line in enumerate(text) if "HGMMA" in line]
         moves[name] = sum("R2UR" in line for line in text[products[0] : products[-1]])
@@ -235,7 +229,7 @@ def test_in_cute_slices_change_the_machine_code_of_the_k_loop(variants):
     assert unchanged == 0 and min(slices) > 20
 
 
-def test_plain_copies_of_a_register_tile_need_plain_coordinates(variants):
+def test_plain_copies_of_a_register_tile_need_plain_coordinates():
     """tilelang 0.1.15: from a scheduler's m and n it makes stores of two bytes, each behind a bounds
     check.
     """
@@ -243,7 +237,9 @@ def test_plain_copies_of_a_register_tile_need_plain_coordinates(variants):
         "                    T.copy(acc, D[m : m + block_M, n : n + block_N])\n                    "
         "tiles.next_tile()\n"
     )
-    gemm = plant("step08", "tilelang", (sys.modules["variants"].WHOLE_TILE_LEAVES, out))
+    (straight,) = (one for one in table() if (one.name, one.dsl) == (MEASURED[0], "tilelang"))
+    whole_tile_leaves = straight.edits[1][0]
+    gemm = plant("step08", "tilelang", (whole_tile_leaves, out))
     artifact = compile_factory(gemm, "tilelang", (256, 256, 320))
     assert artifact.ptx.count("st.global.u16") == 128
     store = next(c for c in copies.copies(artifact) if c.direction == copies.STORE)

@@ -8,7 +8,7 @@ import pytest
 
 from authoring import sync
 from course_utils.drills import bugs
-from course_utils.notebook import faults
+from course_utils.notebook import what_ifs
 
 CELL = 250  # words of one Markdown cell
 ROW = 300  # words from one thing to do to the next
@@ -95,4 +95,4 @@ def definition(term):
 def test_the_glossary_tells_expect_tx_from_an_arrival_and_names_the_outcomes_as_notebooks_ask_for_them():
     assert "adds the bytes" in definition("expect-tx") and "no arrival" in definition("expect-tx")
     assert re.findall(r"\*(\w+)\*:", definition("outcome")) == list(bugs.OUTCOMES)
-    assert list(faults.OUTCOMES)[:5] == list(bugs.OUTCOMES)
+    assert list(what_ifs.OUTCOMES)[:5] == list(bugs.OUTCOMES)
