@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from course_utils.artifact import Artifact
+from course_utils.grading import words
 from course_utils.plans import BLOCK_K, Plan, choose
 from course_utils.recordings import bundle
 from course_utils.run import backends
@@ -182,7 +183,7 @@ def _right(archive: zipfile.ZipFile, wanted: list[dict], recording: Recording) -
             artifact = Artifact.from_bytes(archive.read(entry["artifacts"][size]))
             answer = gpu.ask(Launch(artifact.problem, artifact))
             if not answer.ok:
-                why = f"{size}: {answer.error} {answer.detail} {answer.diagnosis}".strip()
+                why = f"{size}: {answer.error} {answer.detail} {words.text(*answer.causes)}".strip()
                 break
         if why:
             print(f"not timed: {entry['dsl']} {entry['name']}: {why[:200]}", flush=True)

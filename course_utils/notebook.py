@@ -48,10 +48,10 @@ from course_utils.drills.show import drill as drill
 from course_utils.figures.moving import moving as moving
 from course_utils.figures.tiles import order
 from course_utils.grading import copy as copies
-from course_utils.grading import exercises, levels, maps, steps
+from course_utils.grading import exercises, levels, maps, steps, words
 from course_utils.grading import gemm as gemms
 from course_utils.grading import plan as models
-from course_utils.grading.going import Told
+from course_utils.grading.check_progress import OnProgress
 from course_utils.grading.verdict import Verdict, as_html, interrupted
 from course_utils.problems import PROBLEMS
 from course_utils.ptx import paths, receipts
@@ -148,14 +148,14 @@ def check(step: str, gemm: object, dsl: str = "tilelang") -> float:
 
     ``dsl`` is ``"tilelang"`` or ``"cute"``. Raises nothing.
     """
-    return _graded(step, dsl, lambda told: levels.check_gemm(step, gemm, dsl, told=told))
+    return _graded(step, dsl, lambda on: levels.check_gemm(step, gemm, dsl, on_progress=on))
 
 
 def check_copy(case: str, copy: object, dsl: str = "tilelang") -> float:
     """Grade ``copy(*shape)``, a kernel that copies X to Y: its path and its bytes. Shown, kept and returned
     as by ``check``.
     """
-    return _graded(case, dsl, lambda told: copies.check_copy(case, copy, dsl, told=told))
+    return _graded(case, dsl, lambda on: copies.check_copy(case, copy, dsl, on_progress=on))
 
 
 def check_maps(case: str, mend: Callable) -> float:
@@ -163,7 +163,7 @@ def check_maps(case: str, mend: Callable) -> float:
 
     Shown, kept and returned as by ``check``.
     """
-    return _graded(case, "maps", lambda told: maps.check_maps(case, mend))
+    return _graded(case, "maps", lambda _: maps.check_maps(case, mend))
 
 
 def check_plan(case: str, seconds: Callable) -> float:
@@ -171,10 +171,10 @@ def check_plan(case: str, seconds: Callable) -> float:
 
     Shown, kept and returned as by ``check``.
     """
-    return _graded(case, "plan", lambda told: models.check_plan(case, seconds))
+    return _graded(case, "plan", lambda _: models.check_plan(case, seconds))
 
 
-def _graded(name: str, dsl: str, check: Callable[[Told], Verdict]) -> float:
+def _graded(name: str, dsl: str, check: Callable[[OnProgress], Verdict]) -> float:
     verdict = _shown(name, dsl, check)
     if verdict.max_points:  # else it was no step or no DSL, or the learner stopped it
         if progress.is_for_a_page() and verdict.receipt:
@@ -210,20 +210,20 @@ def try_out(step: str, gemm: object, dsl: str = "tilelang", backend: str = "auto
     emulator where there is a GPU too: it names races that a GPU may win.
     """
     grade = copies.check_copy if step in steps.COPY_CASES else levels.check_gemm
-    _shown(step, dsl, lambda told: grade(step, gemm, dsl, backend, told=told))
+    _shown(step, dsl, lambda on: grade(step, gemm, dsl, backend, on_progress=on))
 
 
-def _shown(name: str, dsl: str, check: Callable[[Told], Verdict]) -> Verdict:
+def _shown(name: str, dsl: str, check: Callable[[OnProgress], Verdict]) -> Verdict:
     """Check, and show the verdict as it grows. One that is stopped keeps what was known."""
     place, known = Place(f"checking {name} ({dsl})"), None
 
-    def told(so_far: Verdict) -> None:
+    def on_progress(so_far: Verdict) -> None:
         nonlocal known
         known = so_far
         place.moves(so_far)
 
     try:
-        verdict = check(told)
+        verdict = check(on_progress)
     except KeyboardInterrupt:
         client.close_all()  # so that the next check starts clean
         verdict = interrupted(str(name), str(dsl), known)
@@ -630,11 +630,11 @@ def _what_if(name: str, guess: str, dsl: str, says: Callable[[str], None]) -> li
     wrong = load_planted(planted(dsl)[name])
     outcome = "no kernel" if wrong.fails == "compiles" else wrong.outcome
 
-    def told(so_far: Verdict) -> None:
+    def on_progress(so_far: Verdict) -> None:
         if so_far.doing:
             says(f"{name} ({dsl}): {so_far.doing}")
 
-    verdict = gemms.check_gemm(wrong.step, wrong.gemm, dsl, "emulator", told=told)
+    verdict = gemms.check_gemm(wrong.step, wrong.gemm, dsl, "emulator", on_progress=on_progress)
     judged = "Your guess is right. " if guess == outcome else f'You guessed "{guess}". '
     shown: list[object] = [_paragraph(f"{judged}{OUTCOMES[outcome][0].upper()}{OUTCOMES[outcome][1:]}.")]
     left = [part for part in verdict.checks if not part.passed and part.name != "speed"]
@@ -731,7 +731,7 @@ def timeline(
         for finding in emulation.findings:
             _say(str(finding))
         if emulation.finished and not tried.found.ok:
-            _say(f"D is wrong: {tried.found.diagnosis}")
+            _say(f"D is wrong: {words.text(*tried.found.causes)}")
 
 
 def panels(tiles_M: int, tiles_N: int, at_once: int = SM_COUNT) -> None:
@@ -784,7 +784,7 @@ def look(copy: Callable, *shape: int, dsl: str = "tilelang", title: str = "X of"
         place.says(f"emulating a copy, {named}")
         answer = backends.Emulator(schedules=(0,)).ask(backends.Launch(shape, artifact, "copy"))
         place.shows(_table([named, "path: instructions", "tensor map", "its strides, bytes"], rows))
-        _say("Bytes: " + ("right" if answer.ok else answer.diagnosis or answer.detail))
+        _say("Bytes: " + ("right" if answer.ok else words.text(*answer.causes) or answer.detail))
 
 
 def ask_driver(questions: Iterable[tuple[TensorMap, int]]) -> None:

@@ -19,7 +19,7 @@ from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS
 from course_utils.compile.load import code_lines, load_factory, solution_path
 from course_utils.grading import levels, steps
-from course_utils.grading.going import Told, nobody
+from course_utils.grading.check_progress import OnProgress, ignored
 from course_utils.grading.verdict import Verdict, interrupted, not_compiled
 from course_utils.recordings import measured, model, progress
 from course_utils.recordings.bundle import entry, provenance
@@ -37,8 +37,10 @@ def check(options: argparse.Namespace, console: Console) -> int:
     backends.warm_up(options.backend)  # beside the imports of the learner's file
     known: list[Verdict] = []
     try:
-        with _live(options, console, known) as told:
-            verdict = _verdict(step, options.dsl, options.backend, options.time_limit, options.file, told)
+        with _live(options, console, known) as on_progress:
+            verdict = _verdict(
+                step, options.dsl, options.backend, options.time_limit, options.file, on_progress
+            )
     except KeyboardInterrupt:
         verdict = interrupted(step.id, options.dsl, known[-1] if known else None)
     if options.json:
@@ -64,8 +66,8 @@ def _keep(verdict: Verdict, console: Console | None) -> None:
 
 
 @contextlib.contextmanager
-def _live(options: argparse.Namespace, console: Console, known: list[Verdict]) -> Iterator[Told]:
-    """A line on the terminal with what the check is at, none beside JSON; ``known`` gets what it is told."""
+def _live(options: argparse.Namespace, console: Console, known: list[Verdict]) -> Iterator[OnProgress]:
+    """A line on the terminal with what the check is at, none beside JSON; ``known`` gets what is known."""
     if options.json:
         with contextlib.redirect_stdout(sys.stderr):  # what a learner's file prints is no JSON
             yield known.append
@@ -73,12 +75,12 @@ def _live(options: argparse.Namespace, console: Console, known: list[Verdict]) -
     name = f"{options.step} {options.dsl}"
     with at_work(console, f"{name}: loading") as say_now:
 
-        def told(so_far: Verdict) -> None:
+        def on_progress(so_far: Verdict) -> None:
             known.append(so_far)
             if so_far.doing:
                 say_now(f"{name}: {so_far.doing}")
 
-        yield told
+        yield on_progress
 
 
 def climb(options: argparse.Namespace, console: Console) -> int:
@@ -113,13 +115,13 @@ def _verdict(
     backend: str,
     time_limit: float = backends.TIME_LIMIT,
     file: str | None = None,
-    told: Told = nobody,
+    on_progress: OnProgress = ignored,
 ) -> Verdict:
     try:
         factory = load_factory(file or solution_path(step.id, dsl), steps.function_of(step.id))
     except CompileError as error:
         return not_compiled(step, dsl, "compile", str(error))
-    return levels.check_gemm(step.id, factory, dsl, backend, time_limit, told)
+    return levels.check_gemm(step.id, factory, dsl, backend, time_limit, on_progress)
 
 
 def _as_results(verdicts: list[Verdict]) -> dict:

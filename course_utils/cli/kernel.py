@@ -17,7 +17,7 @@ from course_utils.cli.terminal import at_work, say
 from course_utils.compile import factory
 from course_utils.compile.errors import CompileError
 from course_utils.compile.load import load_factory, solution_path
-from course_utils.grading import steps
+from course_utils.grading import steps, words
 from course_utils.problems import PROBLEMS
 from course_utils.ptx import paths, receipts
 
@@ -182,7 +182,7 @@ def trace(options: argparse.Namespace, console: Console) -> int:
     if emulation.finished:
         outputs = " and ".join(one.name for one in artifact.tensors[-PROBLEMS[kind].outputs :])
         said = f"{outputs} {'is' if PROBLEMS[kind].outputs == 1 else 'are'} "
-        say(console, said + ("right" if tried.found.ok else f"wrong: {tried.found.diagnosis}"))
+        say(console, said + ("right" if tried.found.ok else f"wrong: {words.text(*tried.found.causes)}"))
     if options.perfetto is not None:
         perfetto(Path(options.perfetto), emulation, console)
     if options.out is not None or options.perfetto is None:

@@ -74,7 +74,7 @@ def write(
 def carry(archive: zipfile.ZipFile) -> None:
     """Put what a check of Artifacts needs of the course into an archive."""
     root = Path(__file__).parents[1]
-    modules = [root / name for name in ("__init__.py", "artifact.py", "plans.py", "problems.py")]
+    modules = [root / name for name in ("__init__.py", "artifact.py", "cause.py", "plans.py", "problems.py")]
     for package in PACKAGES:
         modules += sorted((root / package).rglob("*.py"))
     for module in modules:
@@ -134,7 +134,7 @@ def run(
                 _artifacts(archive, kernel)[size], "sustained", steps.find(kernel["step"]).problem
             )
             if answer.timing is None:
-                told = hints.words(answer, _artifacts(archive, kernel)[size])
+                told = hints.text(answer, _artifacts(archive, kernel)[size])
                 say(f"{kernel['name']:38} sustained at {'x'.join(map(str, size))} failed: {told}")
                 continue
             done["timings"].append(answer.timing)

@@ -16,6 +16,7 @@ from course_utils.compile.factory import compile_factory
 from course_utils.compile.load import SOLUTIONS, load_factory, load_planted, plant, solution_path
 from course_utils.grading import conditions, steps
 from course_utils.grading.gemm import check_gemm, judge
+from course_utils.grading.properties import PROPERTIES
 from course_utils.grading.steps import PARTS, PAST, STEPS
 from course_utils.ptx import receipts
 from course_utils.run.backends import Emulator, Launch
@@ -335,7 +336,7 @@ def lacks(step, artifact, schedule=0, ctas=None):
     emulation, tried = emulated(artifact, torch.Generator().manual_seed(schedule), schedule, ctas)
     assert emulation.ok and tried.ok
     receipt, wanted = receipts.read_ptx(artifact.ptx), STEPS[step]
-    return set(conditions.told(receipt, artifact, wanted.requires, wanted.forbids, emulation.facts))
+    return set(conditions.unmet(receipt, artifact, wanted.requires, wanted.forbids, emulation.facts))
 
 
 # "every slice's store ..." lacks the same in the same DSL; the others are twins of a TileLang kernel, and a
@@ -432,12 +433,12 @@ def test_a_kernel_lacks_the_idea_of_a_task(name):
     emulation, tried = emulated(artifact, torch.Generator().manual_seed(0), 0, ctas, row.problem)
     assert tried.ok
     receipt = receipts.read_ptx(artifact.ptx)
-    assert name in conditions.told(receipt, artifact, row.requires, row.forbids, emulation.facts)
+    assert name in conditions.unmet(receipt, artifact, row.requires, row.forbids, emulation.facts)
 
 
 def test_every_property_has_a_kernel_that_lacks_it():
     of_steps = {name for *_, missing in LACKING.values() for name in missing}
-    assert of_steps | set(TASKS_LACKING) >= set(conditions.PROPERTIES)
+    assert of_steps | set(TASKS_LACKING) >= set(PROPERTIES)
 
 
 @pytest.mark.slow
@@ -452,7 +453,7 @@ def test_facts_are_of_causality_order_whatever_the_schedule(step, dsl):
             artifact, torch.Generator().manual_seed(0), schedule, [n % artifact.grid[0] for n in ctas]
         )
         assert emulation.ok and tried.ok
-        assert conditions.told(receipt, artifact, wanted.requires, wanted.forbids, emulation.facts) == {}
+        assert conditions.unmet(receipt, artifact, wanted.requires, wanted.forbids, emulation.facts) == {}
         seen.append({k: n for k, n in emulation.facts.items() if not k.startswith("ran ")})
     assert seen[0] == seen[1]
 

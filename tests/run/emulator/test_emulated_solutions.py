@@ -13,6 +13,7 @@ from course_utils.compile import load as loading
 from course_utils.compile.factory import compile_factory
 from course_utils.grading import cards
 from course_utils.grading.gemm import judge
+from course_utils.grading.refine import Wrong
 from course_utils.grading.steps import STEPS
 from course_utils.run import reference as results
 from course_utils.run.backends import Compiler, Launch
@@ -51,7 +52,7 @@ def test_solutions_are_right_on_any_schedule(step, dsl, pytestconfig):
     for seed in seeds:
         result, comparison = run(loading.solution_path(step, dsl), dsl, SIZES.get(step, SMALL), seed)
         assert result.finished and result.findings == []
-        assert comparison.ok, comparison.diagnosis
+        assert comparison.ok, comparison.causes
 
 
 def test_seeds_draw_every_character():
@@ -213,7 +214,7 @@ def test_wrong_kernels_get_their_finding(dsl, name, pytestconfig):
         if expected:
             assert found & expected, f"seed {seed}: {found}"
             answer = Answer(findings=tuple(map(worker.fields_of, result.errors)), finished=result.finished)
-            card = cards.of_answer(answer, artifact)
+            card = cards.of_wrong(Wrong(answer.findings), answer, artifact)
             assert len(f"{card.text} {card.place} {card.code}".split()) <= cards.WORDS
             assert card.code.startswith(BLAMED.get(name, "")), card
             assert ADVISED.get(name, "") in card.told
