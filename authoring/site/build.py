@@ -27,6 +27,7 @@ from course_utils.recordings import measured, progress
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
+DOCS = ROOT / "docs"
 CELL_LIMIT = 900  # seconds; a check of step 10 takes 15 on an idle core
 
 
@@ -61,6 +62,10 @@ def build(out: Path, only: tuple[str, ...] = (), jobs: int = 2, repository: str 
     for name, made in read:
         text = (sync.NOTEBOOKS / name).read_text()
         (notebooks / name).write_text(pages.linked(made(text), repository))
+    (source / "docs").mkdir()
+    for path in sorted(DOCS.glob("*.md")):
+        text = pages.linked(pages.diagrams(path.read_text()), repository)
+        (source / "docs" / path.name).write_text(text)
     shutil.copy(HERE / "index.md", source)
     (source / "moving.html").write_text(pages.moving(ran))
     return _sphinx(source, out / "html")

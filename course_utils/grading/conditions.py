@@ -10,16 +10,9 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from course_utils.artifact import (
-    LAST_HOPPER_SWIZZLE,
-    SM_COUNT,
-    SWIZZLE_PATTERN_BYTES,
-    WARPGROUP_THREADS,
-    Artifact,
-    Origin,
-    Place,
-)
+from course_utils.artifact import SWIZZLE_PATTERN_BYTES, WARPGROUP_THREADS, Artifact, Origin, Place
 from course_utils.cause import Cause
+from course_utils.chips import Chip
 from course_utils.grading import lines
 from course_utils.grading.found import Found, found
 from course_utils.grading.properties import LOADS, PROPERTIES, STORES, Facts
@@ -35,9 +28,6 @@ OWN = "own barriers and fences"
 LARGEST_TILE = 256 * 256  # elements of D; no CTA of this course holds a larger accumulator
 LAUNCH = r"T\.\w*Kernel\(|\.launch\("  # in either DSL
 BLOCK_K = 64  # of the course's tiles
-# A grid of fewer CTAs than SMs that costs no round: it divides the tiles of a D whose sides are powers of
-# two, and 132 CTAs would take as many rounds.
-EVEN = 128
 
 Instead = tuple[Cause, Place | None]  # what a kernel has instead, and where
 
@@ -51,7 +41,7 @@ class Condition:
     ``of_cluster``, of CTAs that are launched in clusters. ``call`` is a pattern of what the author writes to
     have one of ``families``: where nothing came of it, that line is to blame. Else the line of the first of
     ``near`` is the nearest, what the missing one belongs to. ``harm`` are kinds of findings that say better
-    what comes of it.
+    what comes of it. ``numbers`` are those of a chip that ``needs`` names in braces.
     """
 
     needs: str
@@ -63,6 +53,7 @@ class Condition:
     call: str = ""
     near: tuple[Family, ...] = ()
     harm: tuple[str, ...] = ()
+    numbers: Callable[[Chip], dict[str, object]] = lambda chip: {}
 
     def applies_to(self, artifact: Artifact) -> bool:
         alone = math.prod(artifact.cluster) == 1
@@ -91,23 +82,28 @@ def _tile_of_a_cta(artifact: Artifact) -> float:
 def _few_tiles(artifact: Artifact) -> bool:
     """Whether D is so small that even a grid of one tile a CTA would be none too many."""
     M, N, _ = artifact.problem
-    return M * N <= SM_COUNT * LARGEST_TILE
+    return M * N <= artifact.chip.sms * LARGEST_TILE
 
 
 def _grid(r: Receipt, a: Artifact) -> Instead:
     return _is("grid", lines.one(LAUNCH, a), grid=a.grid, M=a.problem[0], N=a.problem[1])
 
 
+def _persistent_grids(chip: Chip) -> dict[str, object]:
+    *even, sms = chip.persistent_grids
+    return {"sms": sms, "even": even[0] if even else None}
+
+
 def _persistent(r: Receipt, a: Artifact) -> Instead:
-    if not 0 < _ctas(a) < SM_COUNT:
+    if not 0 < _ctas(a) < a.chip.sms:
         return _grid(r, a)
-    return _is("idle-sms", lines.one(LAUNCH, a), grid=a.grid, ctas=_ctas(a), sms=SM_COUNT)
+    return _is("idle-sms", lines.one(LAUNCH, a), grid=a.grid, ctas=_ctas(a), of_sms=a.chip.sms)
 
 
 def _misplaced(a: Artifact) -> Instead | None:
     """The first tile whose allocation asks for less than its swizzle's pattern."""
     for one in a.allocations:
-        needs = SWIZZLE_PATTERN_BYTES[one.swizzle] if 0 < one.swizzle <= LAST_HOPPER_SWIZZLE else 0
+        needs = SWIZZLE_PATTERN_BYTES[one.swizzle] if 0 < one.swizzle < len(SWIZZLE_PATTERN_BYTES) else 0
         if one.alignment < needs:
             place = a.place(Origin(one.file, one.line))
             return _is("alignment", place, buffer=a.name_of(one), alignment=one.alignment, wanted=needs)
@@ -195,9 +191,10 @@ CONDITIONS = {
         "a grid that covers D, one tile a CTA", lambda r, a: _tile_of_a_cta(a) <= LARGEST_TILE, _grid
     ),
     "fixed grid": Condition(
-        f"a persistent grid<: {SM_COUNT} CTAs, one for each SM< (or {EVEN})>, whatever M and N are>",
-        lambda r, a: _ctas(a) in (EVEN, SM_COUNT) or 0 < _ctas(a) and _few_tiles(a),
+        "a persistent grid<: {sms} CTAs, one for each SM<{even}>, whatever M and N are>",
+        lambda r, a: _ctas(a) in a.chip.persistent_grids or 0 < _ctas(a) and _few_tiles(a),
         _persistent,
+        numbers=_persistent_grids,
     ),
     "tensor loads": Condition(
         "TMA loads, `cp.async.bulk.tensor` from global to shared",
@@ -400,18 +397,21 @@ def unmet(
         condition = CONDITIONS[name]
         if not condition.applies_to(artifact):
             continue
+        numbers = condition.numbers(artifact.chip)
         if not condition.holds(receipt, artifact):
             instead, place = condition.instead(receipt, artifact)
             case = "condition"
             if instead.case in NOTHING and (call := _dead_call(condition, artifact)):
                 case, place = "condition" if instead.case == "no-consumer" else "dead-call", call
-            lacks[name] = found("missing", case, place, requirement=name, instead=instead)
+            lacks[name] = found("missing", case, place, requirement=name, instead=instead, **numbers)
         elif facts and not condition.ran(facts):
             place = lines.of_families(artifact, *condition.families)
-            lacks[name] = found("missing", "not-run", place, requirement=name)
+            lacks[name] = found("missing", "not-run", place, requirement=name, **numbers)
     for name in forbids:
         if CONDITIONS[name].holds(receipt, artifact):
-            lacks[name] = found("missing", "forbidden", requirement=name)
+            lacks[name] = found(
+                "missing", "forbidden", requirement=name, **CONDITIONS[name].numbers(artifact.chip)
+            )
     return lacks
 
 
@@ -427,7 +427,12 @@ def unseen(requires: Iterable[str], runs: Sequence[tuple[Artifact, Facts]]) -> d
         elif name in CONDITIONS:
             asked = [facts for artifact, facts in runs if CONDITIONS[name].applies_to(artifact)]
             if not all(map(CONDITIONS[name].ran, asked)):
-                lacks[name] = found("missing", "not-seen-to-run", requirement=name)
+                lacks[name] = found(
+                    "missing",
+                    "not-seen-to-run",
+                    requirement=name,
+                    **CONDITIONS[name].numbers(runs[0][0].chip),
+                )
     return lacks
 
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from course_utils.artifact import Artifact
+from course_utils.chips import Chip
 from course_utils.compile.factory import compile_factory, compile_sizes
 from course_utils.grading import cards, check, conditions, hints, maps, refine, steps, words
 from course_utils.grading.check import Answered
@@ -24,7 +25,7 @@ from course_utils.grading.verdict import NOT_REACHED, Part, Verdict, score
 from course_utils.problems import PROBLEMS
 from course_utils.ptx import added, receipts
 from course_utils.ptx.receipts import Receipt
-from course_utils.run.backends import TIME_LIMIT, Backend, Emulator, Gpu, Launch
+from course_utils.run.backends import TIME_LIMIT, Backend, Emulator, Gpu, Launch, chip_of
 from course_utils.run.protocol import Answer
 
 UNSTEADY = 0.1  # spread of the paired ratios between their quartiles; an idle H200 stays within 0.02
@@ -54,7 +55,9 @@ def check_gemm(
         launches = _launches(row, factory, dsl, machine, printed, progress)
         answered = machine.run(launches, progress.on_answer)
         after = machine.gpu if isinstance(machine, Emulator) else None
-        timed = [] if after or machine.untimed_reason else _to_time(row, factory, dsl, progress)
+        timed = (
+            [] if after or machine.untimed_reason else _to_time(row, factory, dsl, progress, chip_of(machine))
+        )
         verdict = judge(row, dsl, machine, answered, timed, progress)
         if after and next(part for part in verdict.checks if part.name == "results").passed is not False:
             verdict = _on_the_gpu(row, verdict, factory, after, progress)
@@ -63,25 +66,25 @@ def check_gemm(
     return check.checked(step, steps.find, factory, dsl, backend, time_limit, on_progress, judged)
 
 
-def _to_time(step: Step, factory: object, dsl: str, progress: CheckProgress) -> Timed:
+def _to_time(step: Step, factory: object, dsl: str, progress: CheckProgress, chip: Chip) -> Timed:
     if not step.speed_floor:
         return []
     size = step.timed_sizes[0]
     progress.start("speed", f"compiling {_words_of(size)}")
-    return [(compile_factory(factory, dsl, size, step.problem), "burst")]
+    return [(compile_factory(factory, dsl, size, step.problem, chip), "burst")]
 
 
 def _on_the_gpu(step: Step, verdict: Verdict, factory: object, gpu: Gpu, progress: CheckProgress) -> Verdict:
     """The emulator's ``verdict``, with what the GPU says at sizes of its own. Raises CompileError."""
     progress.start("results", "compiling for the GPU")
-    made = compile_sizes(factory, verdict.dsl, step.check_sizes, step.problem)
+    made = compile_sizes(factory, verdict.dsl, step.check_sizes, step.problem, gpu.chip)
     launches = [
         Launch(size, compiled.artifact, step.problem)
         for size, compiled in zip(step.check_sizes, made, strict=True)
     ]
     progress.start("results", "running on the GPU")
     results = _results(step, gpu, gpu.run(launches))
-    timed = _to_time(step, factory, verdict.dsl, progress) if results.passed else []
+    timed = _to_time(step, factory, verdict.dsl, progress, gpu.chip) if results.passed else []
     lacks = any(part.passed is False for part in verdict.checks)
     speed, timing = _speed(step, gpu, results.passed, timed, progress, lacks)
     return check.joined(step, verdict, gpu, results, speed, timing)
@@ -103,7 +106,7 @@ def _launches(
         plan = step.emulated[:1]
     else:
         plan = sorted(step.emulated, key=lambda run: (run[1] is not None, -run[0][0] * run[0][1]))
-    made = compile_sizes(factory, dsl, [size for size, _ in plan], step.problem)
+    made = compile_sizes(factory, dsl, [size for size, _ in plan], step.problem, chip_of(machine))
 
     def known(launches: list[Launch]) -> Sequence[Part]:
         first = _first(step, launches)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from course_utils.artifact import REGISTER_LIMIT, WARPGROUP_THREADS, Artifact
+from course_utils.artifact import WARPGROUP_THREADS, Artifact
 from course_utils.cause import Cause
 from course_utils.grading import words
 from course_utils.ptx import receipts
@@ -41,8 +41,8 @@ def _hang(receipt: Receipt, artifact: Artifact, seconds: str) -> list[Cause]:
     if not receipt.mbarrier_waits:
         return [Cause("hang", "endless-loop", {"seconds": seconds})]
     asked = _registers_asked(receipt, artifact) if receipt.setmaxnreg else 0
-    if asked > REGISTER_LIMIT:
-        values = {"seconds": seconds, "registers": asked, "limit": REGISTER_LIMIT}
+    if asked > artifact.chip.cta_registers:
+        values = {"seconds": seconds, "registers": asked, "limit": artifact.chip.cta_registers}
         return [Cause("hang", "too-many-registers", values)]
     values = {
         "seconds": seconds,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from course_utils.artifact import SM_COUNT, Artifact
+from course_utils.artifact import Artifact
 from course_utils.cause import Cause
 from course_utils.grading import lines
 from course_utils.grading.found import Found, found
@@ -182,7 +182,7 @@ PROPERTIES = {
         call=ORDER,
     ),
     "a share for each CTA": Property(
-        f"even shares<: no CTA takes more tiles than each of {SM_COUNT} that take turns>",
+        "even shares<: CTAs take turns, and none takes more tiles than with one CTA for each SM>",
         "rounds of all SMs",
         "rounds",
         _rounds,

@@ -9,18 +9,11 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-from course_utils.artifact import (
-    CLUSTER_LIMIT,
-    SM_COUNT,
-    SWIZZLES,
-    WARPGROUP_THREADS,
-    Artifact,
-    Place,
-    TensorMap,
-)
+from course_utils.artifact import SWIZZLES, WARPGROUP_THREADS, Artifact, Place, TensorMap
 from course_utils.cause import Cause
+from course_utils.chips import HOME
 from course_utils.grading import lines, words
-from course_utils.grading.conditions import BLOCK_K, EVEN
+from course_utils.grading.conditions import BLOCK_K
 from course_utils.grading.found import same_part, waits_too_late, within_a_cluster
 from course_utils.grading.properties import Facts, once
 from course_utils.ptx import receipts
@@ -97,7 +90,7 @@ def outside(facts: Facts) -> list[Cause]:
         count, at, of = (once(facts, name + what) for what in ("", ", at", ", of"))
         where = {"0": "column", "1": "row"}.get(axis, f"coordinate {axis} =")
         values = {"tensor": tensor, "axis": where, "count": count, "farthest": at, "of": of}
-        rank = next((rank for rank in range(CLUSTER_LIMIT) if facts.get(f"{name}, rank {rank}")), 0)
+        rank = next((rank for rank in range(HOME.cluster) if facts.get(f"{name}, rank {rank}")), 0)
         if rank:  # and none of rank 0
             left.append(Cause("outside", f"{kind}-outside-of-a-rank", values | {"rank": rank}))
         else:
@@ -263,7 +256,7 @@ def _in_order(wrong: Wrong, facts: Facts, artifact: Artifact) -> Wrong:
     """
     (x, y, z), causes = artifact.grid, list(wrong.causes)
     at = next((at for at, cause in enumerate(causes) if cause.case == "corner-of-the-grid"), None)
-    persistent = x in (EVEN, SM_COUNT) or artifact.lines(lines.SCHEDULER)
+    persistent = x in artifact.chip.persistent_grids or artifact.lines(lines.SCHEDULER)
     if at is None or y * z > 1 or not persistent:
         return wrong
     stores = [cause for cause in outside(facts) if cause.case.startswith("stores")]

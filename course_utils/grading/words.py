@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from course_utils.cause import Cause, sentence
+from course_utils.chips import HOME
 from course_utils.grading.conditions import CONDITIONS, Condition
 from course_utils.grading.properties import PROPERTIES, Property
 
@@ -300,7 +301,7 @@ MISSING = {
     "shapes": "{shapes}",
     "alignment": "{buffer} with an alignment of {alignment}, where it needs {wanted}",
     "grid": "a grid of {grid} for M, N = {M:d}, {N:d}",
-    "idle-sms": "a grid of {grid}: {ctas} of {sms} SMs have a CTA",
+    "idle-sms": "a grid of {grid}: {ctas} of {of_sms} SMs have a CTA",
     "other-loads": "{count} of them, but {ways}",
     "no-loads": "{count} of them, and no other copies",
     "plain-stores": "none, but {count} plain `st.global`",
@@ -430,6 +431,9 @@ def vague(causes: Iterable[Cause]) -> bool:
 
 def _worded(cause: Cause) -> Cause:
     values = {name: _word(name, value) for name, value in cause.values.items()}
+    if requirement := cause.values.get("requirement"):
+        filled = {name: "" if value is None else value for name, value in values.items()}
+        values["requirement"] = _marked(_row(requirement).needs).format(**filled)
     for name in ("also", "at", "belongs_index", "in_ctas"):  # which a sentence may end with
         values.setdefault(name, None)
     return replace(cause, values=values)
@@ -465,16 +469,18 @@ def _listed(things: Iterable[object]) -> str:
 
 
 def needs(name: str) -> str:
-    """What a condition or a property requires, in full."""
-    return re.sub("[<>]", "", _row(name).needs)
+    """What a condition or a property requires of a kernel for the course's own chip, in full."""
+    row = _row(name)
+    numbers = row.numbers(HOME) if isinstance(row, Condition) else {}
+    return re.sub("[<>]", "", row.needs).format(**{one: _word(one, value) for one, value in numbers.items()})
 
 
 def _row(name: str) -> Condition | Property:
     return PROPERTIES[name] if name in PROPERTIES else CONDITIONS[name]
 
 
-def _needs(name: str) -> str:
-    return _row(name).needs.replace("<", _BEGIN).replace(">", _END)
+def _marked(template: str) -> str:
+    return template.replace("<", _BEGIN).replace(">", _END)
 
 
 def _place(where: Mapping[str, Any]) -> str:
@@ -554,13 +560,13 @@ _WORDS: dict[str, Callable[[Any], Any]] = {
     "calls": _calls,
     "chunks": _chunks,
     "cluster": _by,
+    "even": lambda grid: f" (or {grid})",
     "first_index": lambda index: str(list(index)),
     "grid": _by,
     "in_ctas": lambda ctas: f", in {ctas} CTAs",
     **dict.fromkeys(("mapped", "matrix"), lambda size: " x ".join(f"{n:,}" for n in size)),
     "moves": lambda moves: _listed(dict.fromkeys(map(_move, moves))),
     "ptxas": lambda said: "".join(f", {one}" for one in dict.fromkeys(said)),
-    "requirement": _needs,
     "role": lambda role: f"the {role}" if role else "warps",
     "shape": _by,
     "shapes": _listed,

@@ -3,8 +3,9 @@ DSL, the drills that were answered, and the answers of the quiz.
 
 The file has the form of solutions/measured/ladder.json, so the ladder is drawn from either. Beside it stand
 ``drills``, a notebook's number to the numbers of its drills, ``{"05": [1, 3]}``; ``quiz``, the answers as
-they were written, ``{"start": {"1": "b"}}``; and ``learner``, a number by which two learners' questions
-differ.
+they were written, ``{"start": {"1": "b"}}``; ``learner``, a number by which two learners' questions
+differ; and ``version``, without which a file is of the time when the notebooks on TMA were 11 to 15 and that
+of step 11 was 16: it is read as today's, and written so with the next thing that is kept.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ FILE = Path("progress.json")
 NOTEBOOKS = Path("notebooks")
 FIRST = NOTEBOOKS / "00_start_here.ipynb"  # what a checkout has
 LEARNERS = 10**9  # a learner's number is below
+VERSION = 2  # of the file's form
+_RENUMBERED = {"11": "t1", "12": "t2", "13": "t3", "14": "t4", "15": "t5", "16": "11"}  # since version 1
 PAGE = "COURSE_PAGE"  # set in the environment of a run that makes a page: it keeps no progress and reads none
 
 
@@ -69,7 +72,7 @@ def read(path: Path | None = None) -> dict:
         return {"provenance": {}, "entries": []}
     return {
         "provenance": where if usable(where, Provenance) else {},
-        "entries": [whole for entry in entries if (whole := _whole(entry))],
+        "entries": [_of_today(whole) for entry in entries if (whole := _whole(entry))],
     }
 
 
@@ -78,6 +81,12 @@ def _whole(entry: object) -> dict | None:
     if not isinstance(entry, dict):
         return None
     return next((form for form in (entry, entry | {"timings": []}) if usable(form, Kept)), None)
+
+
+def _of_today(entry: dict) -> dict:
+    """An entry under the name that its case has now."""
+    step = steps.FORMERLY.get(entry["step"])
+    return entry | {"step": step, "name": f"{step} {entry['dsl']}"} if step else entry
 
 
 def keep(verdict: Verdict, device: dict | None, path: Path | None = None) -> None:
@@ -161,7 +170,8 @@ def drills(path: Path | None = None) -> dict[str, set[int]]:
     path = path or of_here()
     there = _part(path, "drills")
     lists = {name: some for name, some in _pairs(there) if isinstance(some, list)}
-    return {name: {one for one in some if type(one) is int} for name, some in lists.items()}
+    old = {} if _part(path, "version") == VERSION else _RENUMBERED
+    return {old.get(name, name): {one for one in some if type(one) is int} for name, some in lists.items()}
 
 
 def quiz(path: Path | None = None) -> dict[str, dict[int, str]]:
@@ -229,7 +239,7 @@ def _alone(path: Path) -> Iterator[None]:
 
 def _replace(path: Path, kept: dict, beside: dict) -> None:
     fresh = path.with_suffix(".new")
-    write(fresh, kept | beside)
+    write(fresh, kept | beside | {"version": VERSION})
     os.replace(fresh, path)
 
 

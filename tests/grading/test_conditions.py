@@ -37,10 +37,6 @@ def mapped(M, N):
     return kernel(tensors=tensors, parameters=(parameter,))
 
 
-def in_full(needs):
-    return needs.replace("<", "").replace(">", "")
-
-
 CORNER = {"tensor": "D", "rows": (0, 4096), "columns": (0, 128), "M": 4104, "N": 200}
 WROTE, ELSE = Cause("unwritten", "corner-of-the-grid", CORNER), Cause("look", "every-tile")
 
@@ -139,10 +135,10 @@ def test_condition(name):
     holds, breaks = NEIGHBOURS[name]
     assert unmet(*holds, [name]) == []
     (sentence,) = unmet(*breaks, [name])
-    assert sentence.startswith(f"This step needs {in_full(CONDITIONS[name].needs)}; found ")
+    assert sentence.startswith(f"This step needs {words.needs(name)}; found ")
     assert unmet(*breaks, [], [name]) == []
     (sentence,) = unmet(*holds, [], [name])
-    assert sentence.startswith(f"This step must do without {in_full(CONDITIONS[name].needs)}")
+    assert sentence.startswith(f"This step must do without {words.needs(name)}")
 
 
 @pytest.mark.parametrize("name", CONDITIONS)
@@ -239,7 +235,7 @@ def test_property(name):
         sentences = unmet(Receipt(), PLAIN, [name], facts=facts)
         assert len(sentences) == lacking
         for text in sentences:
-            assert text.startswith(f"This step needs {in_full(wanted.needs)}; found ") and "  " not in text
+            assert text.startswith(f"This step needs {words.needs(name)}; found ") and "  " not in text
     assert unmet(Receipt(), PLAIN, [name], facts={"another": 5}) == []
     assert unmet(Receipt(), PLAIN, [name], facts=None) == []
 
