@@ -276,7 +276,8 @@ def _laid_out(
         return len(text.split()) <= room(code) and len(text) <= LETTERS
 
     whole = " ".join(one.full for one in said)
-    for code in codes[:2]:
+    brief = 0 if topic == "compile" else 1  # a compiler's words are often about what the line has
+    for code in codes[: brief + 1]:
         if fits(whole, code):
             return card(whole, code, ()), len(said)
     for form in first.forms:
@@ -288,8 +289,8 @@ def _laid_out(
             texts = [" ".join(one.full for one in said[:count]) for count in range(1, len(said) + 1)]
             count = sum(fits(text, code) for text in texts)
             return card(texts[count - 1], code, [one.full for one in said[count:]]), count
-    text, cut = _cut(first.forms[-1], room(codes[1]))
-    return card(text, codes[1], [cut, *(one.full for one in others)]), 1
+    text, cut = _cut(first.forms[-1], room(codes[brief]))
+    return card(text, codes[brief], [cut, *(one.full for one in others)]), 1
 
 
 def ended(answer: Answer) -> str:

@@ -19,18 +19,13 @@ from course_utils.grading.properties import Facts, once
 from course_utils.ptx import receipts
 from course_utils.run.protocol import Answer
 
+BELOW_EACH_OTHER = r"\(2,\s*1,\s*1\)"
 LARGEST_SIDE = 2 * 256  # of a cluster's tile
 # Cases that a load or a store outside its tensor explains: zeros, K tiles that came as zeros, and gaps.
 EXPLAINED = {"zeros", "index-of-the-other", "last-short", "overwritten", "ends-early", "begins-late"}
 EXPLAINED |= {"one-k-tile", "wrong-k-tiles", "epilogue-in-the-loop", "bias-in-the-loop", "relu-in-the-loop"}
-GAPS = {
-    "unwritten",
-    "unwritten-of-them",
-    "columns-of-each",
-    "columns-of-some",
-    "band-of-columns",
-    "band-of-rows",
-}
+GAPS = {"unwritten", "unwritten-of-them", "columns-of-each", "columns-of-some", "band-of-columns"}
+GAPS |= {"band-of-rows", "copy-unwritten", "copy-and-gaps"}
 
 
 @dataclass(frozen=True)
@@ -291,7 +286,8 @@ def _of_warpgroups(wrong: Wrong, artifact: Artifact) -> Wrong:
     part of D.
     """
     place = lines.one(r"make_tiled_mma\(", artifact)
-    if artifact.threads <= 2 * WARPGROUP_THREADS or place is None:
+    # no instruction tells how an MMA lies over warpgroups: two below each other are the call's (2, 1, 1)
+    if artifact.threads <= 2 * WARPGROUP_THREADS or place is None or re.search(BELOW_EACH_OTHER, place.code):
         return wrong
     first = wrong.findings[0] if wrong.findings else None
     same = [
@@ -362,5 +358,5 @@ def _in_memory(artifact: Artifact) -> Cause:
     boxes = {p.tensor: p.tensor_map.box for p in artifact.parameters if p.tensor_map is not None}
     of_b = boxes.get(artifact.tensors[1].name, (0, 0))
     if columns and int(columns[1]) < of_b[1]:
-        return Cause("accumulator-before-wait", "columns-of-each-warpgroup", {"shape": shape})
+        return Cause("accumulator-before-wait", "columns-of-each-warpgroup", {"wgmma": shape})
     return Cause("accumulator-before-wait", "sums-in-local-memory")

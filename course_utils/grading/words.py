@@ -229,7 +229,7 @@ REFINED = {
     "stored-swizzle": "The map of {tensor} stores with swizzle {stored} what threads write with {written}: "
     "which layout has it?",
     # findings of the emulator that the artifact tells more of
-    "columns-of-each-warpgroup": "each consumer warpgroup has a share of the tile's columns ({shape}), not "
+    "columns-of-each-warpgroup": "each consumer warpgroup has a share of the tile's columns ({wgmma}), not "
     "of its rows, and slices are no fixed registers of it. Registers that a wgmma may still write go to "
     "memory",
     "sums-in-local-memory": "sums lie in local memory, for want of a constant index: their registers are "

@@ -26,7 +26,7 @@ from course_utils.run.backends import Compiler, Emulator, Launch
 from course_utils.run.client import WorkerDied, WorkerTimeout
 from course_utils.run.protocol import Answer
 
-DEVICE = {"name": "NVIDIA H200", "capability": [9, 0]}
+DEVICE = {"name": "NVIDIA H200", "capability": [9, 0], "sms": 132}
 RIGHT = {"ok": True, "relative_norm": 2e-4}
 COUNTED = Cause("count", "wrong", {"wrong": 12, "of": 99, "percent": 12.1, "where": {"only_rows": [3]}})
 SAID = "12 of 99 elements are wrong (12.1%), all in row 3."
@@ -118,7 +118,7 @@ def compiled_by(monkeypatch, compile_one):
     monkeypatch.setattr(
         gemm,
         "compile_sizes",
-        lambda step, dsl, sizes, kind: (Compiled(compile_one(step, dsl, size), "") for size in sizes),
+        lambda step, dsl, sizes, *_: (Compiled(compile_one(step, dsl, size), "") for size in sizes),
     )
 
 
