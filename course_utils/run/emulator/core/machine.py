@@ -33,7 +33,7 @@ from course_utils.run.emulator.isa import elements
 from course_utils.run.emulator.units import printf, wgmma
 from course_utils.run.emulator.units.tma import TensorView
 from course_utils.run.emulator.units.wgmma import Accumulator, Pending
-from course_utils.run.words import told
+from course_utils.run.words import safe_message
 from course_utils.tma.encoding import encode
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class Machine:
             self.flying.append((load, begin, end))
 
     def deadlock(self, cluster: Cluster) -> None:
-        told(partial(deadlock.describe, self, cluster), None)
+        safe_message(partial(deadlock.describe, self, cluster), None)
         if not self.findings.found:
             self.findings.add("deadlock", -1, "warps wait, and nobody will do what they wait for")
 
@@ -198,8 +198,8 @@ class Machine:
                         try:
                             run(self, cluster)
                         finally:
-                            told(partial(ledger.blame, self, cluster), None)
-                            told(partial(stages.lead, self, cluster), None)
+                            safe_message(partial(ledger.blame, self, cluster), None)
+                            safe_message(partial(stages.lead, self, cluster), None)
                         self.flying.clear()
                         self.facts.close(cluster)
                         self.trace.name()

@@ -17,7 +17,7 @@ from course_utils.artifact import GENERATED, REGISTER_LIMIT, Artifact, Origin, f
 from course_utils.ptx.parser import Kernel
 from course_utils.run.emulator.explain import dsl_terms, ledger
 from course_utils.run.emulator.explain.ledger import Row, table
-from course_utils.run.words import told
+from course_utils.run.words import safe_message
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.units.mbarrier import MBarrier
@@ -300,7 +300,7 @@ class Findings:
         if not self.has_roles:
             usual = WITHOUT_ROLES.get(kind, usual)
         otherwise = plain or f"{kind.replace('-', ' ')}: the emulator has no words for this case"
-        text = told(detail, otherwise) if callable(detail) else detail
+        text = safe_message(detail, otherwise) if callable(detail) else detail
         finding = Finding(
             kind,
             severity,
