@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,12 @@ from course_utils.ptx.parser import PtxError, parse
 from course_utils.run.emulator.core import memory
 from course_utils.run.emulator.core.machine import Machine
 from course_utils.run.emulator.core.memory import Tensor as TensorRegion
-from course_utils.run.emulator.core.probe import Hazard
-from course_utils.run.emulator.explain import hazards
 from course_utils.run.emulator.explain.findings import Finding
+from course_utils.run.emulator.explain.listen import Explained, attach
 from course_utils.run.emulator.explain.timeline import Arrival, Event, Span
 from course_utils.run.emulator.isa.translate import Program
+from course_utils.run.emulator.units import printf
+from course_utils.run.emulator.units.tensormaps import TensorMaps
 
 UNWRITTEN = "uninitialised-read"
 LIMIT = 50_000_000  # warp instructions; the course's largest emulated check needs under one million
@@ -114,11 +115,11 @@ def emulate(
 
     def run(filler: int, left_out: str = "") -> Emulation:
         fresh = {name: TensorRegion(name, r.data, r.describe, r.element) for name, r in regions.items()}
-        program = _program(artifact.ptx, artifact.kernel)
-        machine = Machine(program, artifact, fresh, seed, limit, only, signs, record, addresses or {}, filler)
-        machine.findings.left_out = left_out
-        machine.probe.listen(Hazard, partial(hazards.found, machine.findings))
-        return _run(machine)
+        program, constants = _program(artifact.ptx, artifact.kernel)
+        machine = Machine(
+            program, artifact, fresh, constants, seed, limit, only, signs, addresses or {}, filler
+        )
+        return _run(machine, attach(machine, record, left_out))
 
     try:
         done = run(memory.FILLERS[0])
@@ -159,28 +160,30 @@ def _counts(
     return again
 
 
-def _run(machine: Machine) -> Emulation:
-    for view in machine.maps.values():
+def _run(machine: Machine, explained: Explained) -> Emulation:
+    for view in machine.unit(TensorMaps).given.values():
         if view.broken:
             text = f"the tensor map over {view.name}: {view.broken[0]}"
-            machine.findings.add("tensor-map", -1, text, view.name)
-    finished = not machine.findings.found and machine.run()
+            explained.findings.add("tensor-map", -1, text, view.name)
+    finished = not explained.findings.found and machine.run()
+    trace = explained.trace
     return Emulation(
         finished,
-        machine.findings.all(),
+        explained.found(finished),
         machine.executed,
         machine.seed,
-        machine.trace.spans,
-        machine.trace.arrivals,
-        machine.trace.events,
-        machine.facts.end() if finished else machine.facts.ran(),
-        str(machine.printed),
+        trace.spans,
+        trace.arrivals,
+        trace.events,
+        explained.facts.end() if finished else explained.facts.ran(),
+        str(machine.unit(printf.Printed)),
     )
 
 
 @lru_cache(maxsize=8)
-def _program(ptx: str, kernel: str) -> Program:
-    return Program(parse(ptx, kernel))
+def _program(ptx: str, kernel: str) -> tuple[Program, tuple[np.ndarray, dict[str, int]]]:
+    """The kernel ready to run, and the bytes of its module's variables."""
+    return Program(parse(ptx, kernel)), printf.constants(ptx)
 
 
 def _region(tensor: Tensor, given: Any) -> TensorRegion:

@@ -12,6 +12,8 @@ import numpy as np
 from course_utils.artifact import REGISTER_LIMIT, SM_COUNT
 from course_utils.run.emulator.core import memory
 from course_utils.run.emulator.core.order import Order
+from course_utils.run.emulator.core.probe import CtaEnded, Touched, WarpEnded
+from course_utils.run.emulator.core.state import Holder
 from course_utils.run.emulator.core.warp import Path, Warp
 from course_utils.run.emulator.explain import names
 from course_utils.run.emulator.isa.arithmetic import LANES
@@ -25,10 +27,11 @@ if TYPE_CHECKING:
     from course_utils.run.emulator.units.tma import Coordinates
 
 
-class Cluster:
+class Cluster(Holder):
     """The CTAs that share a cluster barrier and see each other's shared memory, with their clocks."""
 
     def __init__(self, machine: Machine, origin: tuple[int, int, int]) -> None:
+        super().__init__()
         artifact = machine.artifact
         cx, cy, cz = artifact.cluster
         self.machine, self.size = machine, cx * cy * cz
@@ -85,7 +88,7 @@ class Cluster:
         return sum(cta.threads_left() for cta in self.ctas)
 
 
-class CTA:
+class CTA(Holder):
     def __init__(
         self,
         machine: Machine,
@@ -94,6 +97,7 @@ class CTA:
         origin: tuple[int, int, int],
         place: tuple[int, int, int],
     ) -> None:
+        super().__init__()
         self.machine, self.cluster, self.rank = machine, cluster, rank
         self.place = tuple(o + p for o, p in zip(origin, place, strict=True))
         self.place_in_cluster = place
@@ -187,10 +191,12 @@ class CTA:
 
     def touch(self, path: Path, agent: int, time: int) -> None:
         """Another CTA of the cluster has used this one's shared memory: this one must not end before."""
+        self.machine.probe.emit(Touched(path, self, agent, time))
         if agent not in self.touched or time > self.touched[agent][0]:
             self.touched[agent] = time, path.at, path
 
-    def warp_ended(self, path: Path) -> None:
+    def ended(self, path: Path) -> None:
+        """The last path of a warp of this CTA has ended."""
         warp = path.warp
         self.left -= 1
         self.cluster.warps_left -= 1
@@ -204,8 +210,12 @@ class CTA:
                 text = f"{path.name()} ends and has not waited for its TMA store"
                 path.find("exit-in-flight", text + memory.uncommitted(COMMIT) * (store in still_open))
                 store.finish(path)
+        warp.warp_ended(path)
+        self.machine.probe.emit(WarpEnded(path))
         if self.left == 0:
             self._end(path)
+        self.warp_ended(path)
+        self.cluster.warp_ended(path)
         for barrier in self.named.values():
             if barrier.arrived and barrier.whole:
                 barrier.settle(path, self.threads_left())
@@ -214,6 +224,7 @@ class CTA:
 
     def _end(self, path: Path) -> None:
         self.exited = True
+        self.machine.probe.emit(CtaEnded(path, self))
         if self.shared.loads_in_flight:
             load = next(load for load, _, _ in self.machine.flying if load.cta is self)
             path.at = load.at

@@ -17,8 +17,9 @@ import numpy as np
 
 from course_utils.artifact import WARPGROUP_THREADS
 from course_utils.run.emulator.core.order import AGENT_BITS, AGENT_MASK, NEVER, unordered
+from course_utils.run.emulator.core.probe import StopEmulation
 from course_utils.run.emulator.explain import names
-from course_utils.run.emulator.explain.findings import STORED, StopEmulation
+from course_utils.run.emulator.explain.findings import STORED
 from course_utils.run.emulator.isa.arithmetic import LANES, UNSIGNED
 from course_utils.run.emulator.isa.lowered import Mask, Value
 
@@ -364,7 +365,9 @@ def _read_nothing(path: Path, reader: str, by_threads: bool) -> None:
     threads have written the rest of it.
     """
     if reader != "a thread" and path.cta.shared.without_value:
-        path.machine.unwritten(*path.cta.shared.without_value)
+        from course_utils.run.emulator.explain import undefined
+
+        undefined.counts(*path.cta.shared.without_value)
     text = f"{reader} ({path.name()}) {NOTHING_WRITTEN}"
     if reader == "a TMA store" and path.cta.shared.clash:
         agent, warp, at = path.cta.shared.clash

@@ -9,15 +9,16 @@ what another lane of its warp does.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 
 from course_utils.run.emulator.core.memory import Region
 from course_utils.run.emulator.core.order import AGENT_BITS
-from course_utils.run.emulator.core.probe import Hazard
+from course_utils.run.emulator.core.probe import Hazard, StopEmulation, WaitBegan, WaitEnded
+from course_utils.run.emulator.core.state import Holder
 from course_utils.run.emulator.explain import names
-from course_utils.run.emulator.explain.findings import EARLY, UNTOLD, StopEmulation
+from course_utils.run.emulator.explain.findings import EARLY, UNTOLD
 from course_utils.run.emulator.isa.arithmetic import LANES, UNSIGNED
 from course_utils.run.emulator.isa.lowered import Mask, Value
 
@@ -34,10 +35,21 @@ _ALL = b"\1" * LANES
 _NONE = b"\0" * LANES
 
 
-class Warp:
+class Wait(Protocol):
+    """What a path waits for. ``expires``: whether the wait may also end without it, as try_wait does; then
+    ``expire`` says so to the path's program. A unit wakes the path when its wait is over.
+    """
+
+    expires: bool
+
+    def expire(self, path: Path) -> None: ...
+
+
+class Warp(Holder):
     """32 lanes: registers, the warp's clock, and what of its asynchronous work is not waited for yet."""
 
     def __init__(self, cta: CTA, index: int, special: dict) -> None:
+        super().__init__()
         program = cta.machine.program
         self.cta, self.index, self.special = cta, index, special
         self.registers: list[Any] = [None] * len(program.kernel.widths)
@@ -150,7 +162,7 @@ class Path:
         self.pc, self.at, self.mask, self.parent, self.reconverge = pc, pc, mask, parent, reconverge
         self.children, self.protected = 0, protected
         self.protect = self.machine.program.register_set(protected) if mask is not None else None
-        self.waits_for: Any = None  # PhaseWait, ThreadWait, RegisterWait or WgmmaWait
+        self.waits_for: Any = None  # a Wait
         self.woken: MBarrier | None = None  # whose phase's end has set it going, until it runs
         self.stamp, self.began, self.slow = -1, 0, False
         self.parted = -1  # the branch at which these lanes left the others
@@ -261,17 +273,17 @@ class Path:
         registers = self.warp.registers
         registers[register] = value if mask is None else merge(registers[register], value, mask, width)
 
-    def wait(self, resume: int, reason: Any) -> int:
+    def wait(self, resume: int, reason: Wait) -> int:
         """Stop here until ``reason`` holds; the machine sets the path going again at ``resume``."""
         self.pc, self.waits_for, self.began = resume, reason, self.machine.executed
         self.warp.seen_at = resume
         self.machine.waiting[self] = None
-        self.machine.trace.note("wait", self, reason)
+        self.machine.probe.emit(WaitBegan(self, reason))
         return STOP
 
     def wake(self) -> None:
         self.machine.waiting.pop(self, None)
-        self.machine.trace.waited(self)
+        self.machine.probe.emit(WaitEnded(self, self.waits_for))
         self.waits_for = None
         self.machine.ready.append(self)
 
@@ -332,7 +344,7 @@ class Path:
             self.rejoin()
         else:
             self.warp.running -= 1
-            self.cta.warp_ended(self)
+            self.cta.ended(self)
         return STOP
 
     def exit(self, mask: Mask) -> int:

@@ -254,10 +254,6 @@ class Finding:
         )
 
 
-class StopEmulation(Exception):
-    """The program cannot go on: the hardware would have faulted, or would never end."""
-
-
 class Findings:
     """Gathers findings and merges equal ones. Equal means the same kind, at the same place."""
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from course_utils.artifact import SWIZZLES
 from course_utils.run.emulator.core.memory import NOTHING_WRITTEN
 from course_utils.run.emulator.explain import names
+from course_utils.run.emulator.units.tensormaps import TensorMaps
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.grid import CTA, Cluster
@@ -102,7 +103,7 @@ def _same_tiles(machine: Machine, cluster: Cluster) -> Told | None:
 
 def _other_swizzle(machine: Machine, cta: CTA) -> Told | None:
     """A tile is loaded by a map of one swizzle, and read by a descriptor of another."""
-    maps = {view.name: view.map for view in machine.maps.values()}
+    maps = {view.name: view.map for view in machine.unit(TensorMaps).given.values()}
     for name, offset in sorted(cta.loaded):
         for low, (swizzle, read) in cta.swizzles.items():
             if (

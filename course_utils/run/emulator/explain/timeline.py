@@ -181,9 +181,8 @@ class Trace:
         self.note(kind, path, span)
         return span
 
-    def waited(self, path: Path) -> None:
+    def waited(self, path: Path, reason: Any) -> None:
         """A path goes on after a wait."""
-        reason = path.waits_for
         if not isinstance(reason, PhaseWait):
             self.note("pass", path, reason)
         if self.machine.executed > path.began:

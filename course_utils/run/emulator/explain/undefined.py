@@ -8,14 +8,17 @@ A register without a value holds None. ``carried`` gives None to what is compute
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from course_utils.ptx.parser import Imm, Mem, Not, Reg, Sym
 from course_utils.run.emulator.core import memory
+from course_utils.run.emulator.core.probe import Failed
 from course_utils.run.emulator.isa.arithmetic import LANES
+from course_utils.run.emulator.units import wgmma
 from course_utils.run.emulator.units.lanes import space_of
+from course_utils.run.emulator.units.wgmma import Pending
 
 if TYPE_CHECKING:
     from course_utils.ptx.parser import Instr
@@ -25,6 +28,68 @@ if TYPE_CHECKING:
 # Where one operand says which bits of another count
 _BITWISE = ("and", "or", "xor", "lop3", "prmt", "bfi", "shf")
 _EACH_BYTE = 0x0101010101010101
+
+
+def failed(event: Failed) -> None:
+    """An instruction failed on an accumulator in flight, or on a register never written: which is a fault
+    unless it only computes with it.
+    """
+    path, at = event.path, event.at
+    machine, registers = path.machine, path.warp.registers
+    kernel = machine.program.kernel
+    instruction = kernel.instructions[at]
+    read = machine.program.lowered[at].reads(instruction)
+    for register in read:
+        if registers[register].__class__ is Pending:
+            text = wgmma.still_writes(path, registers[register].accumulator)
+            if machine.findings.place(at).added:
+                path.at = _store_of(path, at)
+            path.fault(
+                "accumulator-before-wait",
+                f"{path.name()} reads the accumulator, {text}",
+                more=(f"the register: {kernel.register_names[register]}",),
+            )
+    targets = set(machine.program.lowered[at].writes()) if instruction.guard else set[int]()
+    unwritten = [r for r in read if registers[r] is None and r not in targets]
+    if unwritten:
+        event.resume = carried(path, at, unwritten)
+        if event.resume < 0:
+            counts(path, *path.warp.undefined.get(unwritten[0], (unwritten[0], at)))
+
+
+def counts(path: Path, register: int, at: int) -> NoReturn:
+    """The value of a register that nothing has written counts: it was first used at an instruction."""
+    kernel = path.machine.program.kernel
+    path.at = _store_of(path, at)
+    path.fault(
+        "uninitialised-register",
+        f"{path.name()} {_unwritten(kernel.instructions[at])}, which nothing has written",
+        more=(f"the register: {kernel.register_names[register]}",),
+    )
+
+
+def _store_of(path: Path, at: int) -> int:
+    """The store of what a conversion makes, else the instruction itself: the compiler may lift a conversion
+    out of its loop, and then names another line for it.
+    """
+    program = path.machine.program
+    instructions = program.kernel.instructions
+    if instructions[at].opcode[0] != "cvt" or not isinstance(instructions[at].operands[0], Reg):
+        return at
+    made = instructions[at].operands[0].index
+    for i, later in enumerate(instructions[at + 1 :], at + 1):
+        if later.opcode[0] in ("st", "stmatrix") and made in program.lowered[i].reads(later):
+            return i
+    return at
+
+
+def _unwritten(instruction: Instr) -> str:
+    """What an instruction does with a register that has no value, as its author would say it."""
+    if instruction.opcode[0] in ("stmatrix", "st"):
+        return "stores a part of a fragment (values in registers)"
+    if instruction.opcode[0] == "cvt":
+        return "converts a part of a fragment (values in registers)"
+    return "uses a value in a register"
 
 
 def carried(path: Path, at: int, unwritten: list[int]) -> int:

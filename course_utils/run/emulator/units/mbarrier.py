@@ -254,6 +254,8 @@ class MBarrier:
 class PhaseWait:
     """A path at mbarrier.try_wait: ``parity`` awaited, or the phase that a state names."""
 
+    expires = True
+
     def __init__(
         self,
         barrier: MBarrier,

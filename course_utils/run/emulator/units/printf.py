@@ -17,6 +17,7 @@ from course_utils.run.emulator.core import memory
 from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value
 
 if TYPE_CHECKING:
+    from course_utils.run.emulator.core.machine import Machine
     from course_utils.run.emulator.core.warp import Path
 
 LIMIT = 4000  # characters of a launch that are kept
@@ -51,7 +52,7 @@ def constants(ptx: str) -> tuple[np.ndarray, dict[str, int]]:
 class Printed:
     """What the threads of one launch print: the first characters, and the number of lines left out."""
 
-    def __init__(self) -> None:
+    def __init__(self, machine: Machine) -> None:
         self.kept: list[str] = []
         self.room, self.left_out = LIMIT, 0
 
@@ -83,7 +84,7 @@ def call(instruction: Instr) -> Lowered:
 
     def function(p: Path, m: Mask, arguments: Value) -> None:
         (texts,), (buffers,) = (memory.load(p, m, a, "local", 64, 1) for a in arguments)
-        lanes, printed = memory.lanes_of(m), p.machine.printed
+        lanes, printed = memory.lanes_of(m), p.machine.unit(Printed)
         p.machine.progress += 1
         for i, lane in enumerate(lanes):
             text = string_at(p, memory.pick(texts, lane))

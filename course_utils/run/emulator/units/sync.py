@@ -60,6 +60,8 @@ class ThreadBarrier:
 
 
 class ThreadWait:
+    expires = False
+
     def __init__(self, barrier: ThreadBarrier, needed: int) -> None:
         self.barrier, self.needed = barrier, needed
 
@@ -129,6 +131,8 @@ def cluster_barrier(instruction: Instr) -> Lowered:
 
 
 class RegisterWait:
+    expires = False
+
     def __init__(self, wanted: int) -> None:
         self.wanted = wanted
 

@@ -18,6 +18,7 @@ from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value
 from course_utils.tma.encoding import LAYOUT, decode
 
 if TYPE_CHECKING:
+    from course_utils.run.emulator.core.machine import Machine
     from course_utils.run.emulator.core.warp import Path
     from course_utils.run.emulator.units.tma import TensorView
 
@@ -34,6 +35,22 @@ _FIELDS = {
     "elemtype": ("data_type", lambda v: v),
 }
 _LAST_ELEMENT_TYPE = 10  # bf16; those after it are tf32's
+
+
+class TensorMaps:
+    """The tensor maps of a launch: those among the kernel's parameters by their offset there, and those that
+    lie elsewhere by their bytes.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        from course_utils.run.emulator.units.tma import TensorView
+
+        self.read: dict[bytes, TensorView] = {}
+        self.given = {
+            offset: TensorView(one.tensor or "", one.tensor_map, machine.regions[one.tensor or ""])
+            for offset, one in machine.arguments.items()
+            if one.kind == "tensor_map" and one.tensor_map
+        }
 
 
 def replace(instruction: Instr) -> Lowered:
@@ -98,9 +115,9 @@ def view_at(path: Path, address: int) -> TensorView:
     """The tensor map that lies at a generic address. A fault where its bytes are none."""
     from course_utils.run.emulator.units.tma import TensorView
 
-    machine = path.machine
+    machine, read = path.machine, path.machine.unit(TensorMaps).read
     data = _bytes(path, address, "generic").tobytes()
-    view = machine.read_maps.get(data)
+    view = read.get(data)
     if view is not None:
         return view
     try:
@@ -113,5 +130,5 @@ def view_at(path: Path, address: int) -> TensorView:
     region, start = found
     if base > start:
         region = memory.Region(region.name, region.data[base - start :])
-    view = machine.read_maps[data] = TensorView(region.name, tensor_map, region)
+    view = read[data] = TensorView(region.name, tensor_map, region)
     return view

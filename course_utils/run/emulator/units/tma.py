@@ -303,7 +303,8 @@ Flying: TypeAlias = tuple[Load, int, int]  # a load, and which of its units land
 def _view_of(path: Path, address: int) -> TensorView:
     """The tensor map behind a map operand's address."""
     machine = path.machine
-    view = machine.maps.get(address - memory.PARAMETERS) or tensormaps.view_at(path, address)
+    given = machine.unit(tensormaps.TensorMaps).given
+    view = given.get(address - memory.PARAMETERS) or tensormaps.view_at(path, address)
     if view.broken:
         path.fault("tensor-map", f"the tensor map over {view.name}: {view.broken[0]}")
     return view
@@ -516,7 +517,7 @@ def _issue(
         cta.extents[view.name, offset] = view.extent
         if multicast is not None:
             cta.boxes.setdefault((view.name, coordinates), path.at)
-        path.machine.fly(load)
+        path.machine.fly(load, view.units)
         path.machine.trace.issued(path, load)
     if isinstance(view, TensorView):
         path.machine.facts.issued(path, loads, multicast is not None)

@@ -1,0 +1,80 @@
+"""Who listens to a launch, and to what: every explanation of the emulator registers here, by ``attach``.
+
+An explanation is a class that takes the machine, and keeps what it has heard: ``machine.unit(Findings)`` is
+the one of this launch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from course_utils.run.emulator.core.probe import (
+    ClusterEnded,
+    Deadlocked,
+    Failed,
+    Hazard,
+    WaitBegan,
+    WaitEnded,
+)
+from course_utils.run.emulator.explain import deadlock, hazards, ledger, names, stages, undefined
+from course_utils.run.emulator.explain.facts import Facts
+from course_utils.run.emulator.explain.findings import Finding, Findings
+from course_utils.run.emulator.explain.timeline import Trace
+from course_utils.run.words import told
+
+if TYPE_CHECKING:
+    from course_utils.run.emulator.core.machine import Machine
+
+
+@dataclass
+class Explained:
+    """What explains one launch."""
+
+    machine: Machine
+    findings: Findings
+    facts: Facts
+    trace: Trace
+
+    def found(self, finished: bool) -> list[Finding]:
+        """All findings. What explains wrong numbers is one where nothing else was found."""
+        mismatch = self.machine.mismatch
+        if finished and mismatch is not None and not self.findings.found:
+            kind, (at, text, barriers) = mismatch
+            self.findings.add(kind, at, text, barriers=barriers)
+        return self.findings.all()
+
+
+def attach(machine: Machine, record: bool = False, left_out: str = "") -> Explained:
+    """Let everyone listen to a launch that has not begun. ``record`` as ``emulate`` has it; ``left_out`` is a
+    kind of finding that is not kept.
+    """
+    findings = machine.findings = Findings(
+        machine.program.kernel, machine.artifact, machine.program.has_roles
+    )
+    findings.left_out = left_out
+    facts, trace = machine.facts, machine.trace = Facts(machine), Trace(machine, record)
+    findings.heard = trace.found
+    machine.arrays, machine.mismatch = names.arrays(machine), None
+
+    def ended(event: ClusterEnded) -> None:
+        told(partial(ledger.blame, machine, event.cluster), None)
+        told(partial(stages.lead, machine, event.cluster), None)
+        if event.finished:
+            facts.close(event.cluster)
+        trace.name()
+
+    def deadlocked(event: Deadlocked) -> None:
+        told(partial(deadlock.describe, machine, event.cluster), None)
+        if not findings.found:
+            findings.add("deadlock", -1, "warps wait, and nobody will do what they wait for")
+
+    listen = machine.probe.listen
+    listen(Hazard, partial(hazards.found, findings))
+    listen(Failed, undefined.failed)
+    listen(WaitBegan, lambda event: trace.note("wait", event.path, event.reason))
+    listen(WaitEnded, lambda event: trace.waited(event.path, event.reason))
+    listen(Deadlocked, deadlocked)
+    listen(ClusterEnded, ended)
+    return Explained(machine, findings, facts, trace)
