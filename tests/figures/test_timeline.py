@@ -2,6 +2,7 @@
 
 import pytest
 
+from course_utils.cause import Cause
 from course_utils.figures.theme import RED, WORK
 from course_utils.figures.timeline import save_timeline, timeline
 from course_utils.run.emulator.emulate import Emulation
@@ -49,7 +50,7 @@ WAITING = [
 
 
 def emulation(spans=SPANS, arrivals=ARRIVALS, waiting=()):
-    findings = [Finding("deadlock", "error", "all wait", "", waiting=list(waiting))] if waiting else []
+    findings = [Finding(Cause("deadlock", "deadlock"), "error", "", waiting=list(waiting))] if waiting else []
     return Emulation(not waiting, findings, 100, 0, list(spans), list(arrivals))
 
 

@@ -114,7 +114,9 @@ def emulate(
     only = None if ctas is None else set(ctas)
 
     def run(filler: int, left_out: str = "") -> Emulation:
-        fresh = {name: TensorRegion(name, r.data, r.describe, r.element) for name, r in regions.items()}
+        fresh: dict[str, memory.Region] = {
+            name: TensorRegion(name, r.data, r.describe, r.element) for name, r in regions.items()
+        }
         program, constants = _program(artifact.ptx, artifact.kernel)
         machine = Machine(
             program, artifact, fresh, constants, seed, limit, only, signs, addresses or {}, filler

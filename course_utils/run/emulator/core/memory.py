@@ -19,7 +19,6 @@ from course_utils.artifact import WARPGROUP_THREADS
 from course_utils.run.emulator.core.order import AGENT_BITS, AGENT_MASK, NEVER, unordered
 from course_utils.run.emulator.core.probe import StopEmulation
 from course_utils.run.emulator.explain import names
-from course_utils.run.emulator.explain.findings import STORED
 from course_utils.run.emulator.isa.arithmetic import LANES, UNSIGNED
 from course_utils.run.emulator.isa.lowered import Mask, Value
 
@@ -269,7 +268,7 @@ class SharedMemory(Region):
                         "overwrite-while-read",
                         f"{path.name()} overwrites shared memory that {read.who} may still read",
                         f"the read, which {state}: {place(read.at)}; shared bytes {low:,} to {high:,}",
-                        advice=STORED if key[0] == "store" else "",
+                        advice="store still reads" if key[0] == "store" else "",
                     )
                     if read.store not in (None, path.warp) and read.over is None:
                         read.over = finding

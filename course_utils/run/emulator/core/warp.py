@@ -9,7 +9,7 @@ what another lane of its warp does.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from course_utils.run.emulator.core.order import AGENT_BITS
 from course_utils.run.emulator.core.probe import Hazard, StopEmulation, WaitBegan, WaitEnded
 from course_utils.run.emulator.core.state import Holder
 from course_utils.run.emulator.explain import names
-from course_utils.run.emulator.explain.findings import EARLY, UNTOLD
 from course_utils.run.emulator.isa.arithmetic import LANES, UNSIGNED
 from course_utils.run.emulator.isa.lowered import Mask, Value
 
@@ -35,14 +34,15 @@ _ALL = b"\1" * LANES
 _NONE = b"\0" * LANES
 
 
-class Wait(Protocol):
-    """What a path waits for. ``expires``: whether the wait may also end without it, as try_wait does; then
-    ``expire`` says so to the path's program. A unit wakes the path when its wait is over.
+class Wait:
+    """What a path waits for; the unit whose it is wakes the path. ``expires``: may the wait also end in vain,
+    as try_wait does? Then ``expire`` tells the program so.
     """
 
-    expires: bool
+    expires = False
 
-    def expire(self, path: Path) -> None: ...
+    def expire(self, path: Path) -> None:
+        raise NotImplementedError
 
 
 class Warp(Holder):
@@ -220,7 +220,7 @@ class Path:
         if barrier is None or barrier.carries_bytes or barrier.released_by is None:
             untold = findings.has_roles and all(b.carries_bytes for b in self.cta.mbarriers.values())
             if untold and kind == "overwrite-before-use":
-                advice = UNTOLD
+                advice = "no second barrier"
             about = (reader,) if reader else ()
             return findings.add(kind, self.at, detail, more=about, barriers=barriers, advice=advice)
         wait = f"its wait for {barrier.name()}: {findings.place(waited_at)}"
@@ -232,7 +232,7 @@ class Path:
             others = "the other" if alone is barrier.cta else "its own"
             text = f"{detail}: all arrivals on {barrier.name()} come from {whose} CTA, none from {others}"
         more = tuple(filter(None, (wait, here, reader)))
-        return findings.add(kind, at, text, more=more, barriers=(*barriers, barrier), advice=EARLY)
+        return findings.add(kind, at, text, more=more, barriers=(*barriers, barrier), advice="released early")
 
     def fault(
         self, kind: str, detail: Detail, barriers: Iterable[MBarrier] = (), more: tuple[str, ...] = ()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from course_utils.cause import Cause
 from course_utils.ptx.parser import Imm
 from course_utils.run.emulator.explain import names
 from course_utils.run.emulator.isa.arithmetic import LANES
@@ -41,13 +42,6 @@ UNMET = {
 
 # ... and a wait or a commit for TMA stores in a warp that has issued none.
 UNSTORED = {"overwrite-while-read", "exit-in-flight"}
-
-UNMET_STORE = "and no barrier follows"
-LEAVES = "its wait leaves"
-STORED_ONCE = (
-    "Each warp waits for the stores that it has issued itself, so a store that another warp issues too is "
-    "under way longer than the wait says. Let one warp store, commit and wait."
-)
 
 
 def lead(machine: Machine, cluster: Cluster) -> None:
@@ -100,7 +94,7 @@ def _stored_by_several(machine: Machine, cluster: Cluster) -> bool:
                 text = f"{who} each store {box}: one warp issues the store, and waits for it"
                 findings = machine.findings
                 findings.add(
-                    "overwrite-while-read", max(warps.values()), text, advice=STORED_ONCE, first=True
+                    "overwrite-while-read", max(warps.values()), text, advice="stored by several", first=True
                 )
                 return True
     return False
@@ -117,31 +111,32 @@ def _stored_other(machine: Machine) -> bool:
 
 def _leaves_a_reader(machine: Machine, cluster: Cluster) -> bool:
     """A wait for TMA stores leaves as many in flight as there are buffers, so one that reads the next."""
-    first = next(iter(machine.findings.found.values()))
+    first: Finding = next(iter(machine.findings.found.values()))
     for cta in cluster.ctas:
         for read in cta.shared.overwritten:
-            if read.over is not first or read.store is None or LEAVES in first.detail:
+            if read.over is not first or read.store is None or first.why:
                 continue
             buffers = {key[-1] for key in cta.shared.async_reads if key[:2] == ("store", read.store.agent)}
             for at, warps in cta.shared.store_waits.items():
                 operand = machine.program.kernel.instructions[at].operands[0]
                 left = operand.value if isinstance(operand, Imm) else 0
                 if read.store in warps and left >= len(buffers):
-                    first.detail += f": {LEAVES} {left} in flight"
+                    first.why = Cause(first.kind, "its wait leaves stores", {"count": left})
                     return True
     return False
 
 
 def _not_met(machine: Machine, cluster: Cluster) -> bool:
     """What threads write over too soon is a TMA store whose warp does wait for it: a barrier is missing."""
-    first = next(iter(machine.findings.found.values()))
+    first: Finding = next(iter(machine.findings.found.values()))
     for cta in cluster.ctas:
         for read in cta.shared.overwritten:
             if read.over is not first:
                 continue
             assert read.store is not None
-            if read.done and not read.unwaited and UNMET_STORE not in first.detail:
-                first.detail += f": {names.of_warps([read.store], cta)} waits for it, {UNMET_STORE}"
+            if read.done and not read.unwaited and not first.why:
+                who = names.who([read.store], cta)
+                first.why = Cause(first.kind, "waits for its store, and no barrier follows", {"who": who})
                 return True
             return False
     return False

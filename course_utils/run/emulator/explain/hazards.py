@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from course_utils.cause import Cause, sentence
+from course_utils.cause import Cause
 from course_utils.run.emulator.core.probe import At, Hazard
 from course_utils.run.emulator.core.warp import Warp
 from course_utils.run.emulator.explain import names
-from course_utils.run.emulator.explain.words import SENTENCES
 from course_utils.run.emulator.units.mbarrier import MBarrier
+from course_utils.run.words import told
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.warp import Path
@@ -20,19 +20,16 @@ if TYPE_CHECKING:
 
 def found(findings: Findings, hazard: Hazard) -> Finding:
     """The finding of a hazard."""
-    cause = _cause(hazard.path, hazard.kind, hazard.case, hazard.values)
+    hazard.path.warp.seen_at = hazard.path.pc
+    if former := findings.again(hazard.kind, hazard.at):
+        return former
+    wordless = Cause(hazard.kind, "no words", {"kind": hazard.kind.replace("-", " ")})
+    cause = told(lambda: _cause(hazard.path, hazard.kind, hazard.case, hazard.values), wordless)
     notes = [_cause(hazard.path, hazard.kind, case, values) for case, values in hazard.notes]
-    return findings.add(
-        hazard.kind,
-        hazard.at,
-        lambda: sentence(cause, SENTENCES),
-        barriers=hazard.about,
-        more=tuple(sentence(note, SENTENCES) for note in notes),
-    )
+    return findings.find(cause, hazard.at, about=hazard.about, notes=notes)
 
 
 def _cause(path: Path, kind: str, case: str, values: dict[str, Any]) -> Cause:
-    path.warp.seen_at = path.pc
     return Cause(kind, case, {name: named(value, path) for name, value in values.items()})
 
 

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
 from course_utils.artifact import SWIZZLES
+from course_utils.cause import Cause
 from course_utils.run.emulator.core.memory import NOTHING_WRITTEN
 from course_utils.run.emulator.explain import names
 from course_utils.run.emulator.units.tensormaps import TensorMaps
@@ -61,8 +62,8 @@ def lead(machine: Machine, cluster: Cluster) -> None:
             written = _unread(machine, cta)
             if written is not None:
                 place = machine.findings.place(written)
-                first.detail += f", and nothing reads what line {place.line} writes: do both take one slot?"
-                first.more += (f"what nothing reads: {place}",)
+                first.why = Cause(first.kind, "nothing reads a line's writes", {"line": place.line})
+                first.notes += (Cause(first.kind, "what nothing reads", {"place": place}),)
                 return
 
 

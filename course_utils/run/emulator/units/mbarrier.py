@@ -15,6 +15,7 @@ from course_utils.artifact import Allocation, Origin
 from course_utils.ptx.parser import Instr, Reg, Vec
 from course_utils.run.emulator.core import memory
 from course_utils.run.emulator.core.order import AGENT_BITS
+from course_utils.run.emulator.core.warp import Wait
 from course_utils.run.emulator.explain import names
 from course_utils.run.emulator.explain.ledger import Account
 from course_utils.run.emulator.isa.arithmetic import split_type
@@ -251,7 +252,7 @@ class MBarrier:
                 self.waiting.append(other)
 
 
-class PhaseWait:
+class PhaseWait(Wait):
     """A path at mbarrier.try_wait: ``parity`` awaited, or the phase that a state names."""
 
     expires = True

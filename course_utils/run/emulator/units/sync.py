@@ -11,6 +11,7 @@ import numpy as np
 
 from course_utils.ptx.parser import Instr
 from course_utils.run.emulator.core import memory
+from course_utils.run.emulator.core.warp import Wait
 from course_utils.run.emulator.isa.arithmetic import LANES
 from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value
 
@@ -59,9 +60,7 @@ class ThreadBarrier:
             other.wake()
 
 
-class ThreadWait:
-    expires = False
-
+class ThreadWait(Wait):
     def __init__(self, barrier: ThreadBarrier, needed: int) -> None:
         self.barrier, self.needed = barrier, needed
 
@@ -130,9 +129,7 @@ def cluster_barrier(instruction: Instr) -> Lowered:
 # Registers
 
 
-class RegisterWait:
-    expires = False
-
+class RegisterWait(Wait):
     def __init__(self, wanted: int) -> None:
         self.wanted = wanted
 

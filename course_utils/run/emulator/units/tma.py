@@ -29,7 +29,6 @@ from course_utils.run.emulator.core import memory
 from course_utils.run.emulator.core.memory import AsyncRead
 from course_utils.run.emulator.core.order import AGENT_BITS, AGENT_MASK, unordered
 from course_utils.run.emulator.explain import names
-from course_utils.run.emulator.explain.findings import ONE_SLOT
 from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value
 from course_utils.run.emulator.units import tensormaps
 from course_utils.run.emulator.units.cp_async import waited_for
@@ -431,7 +430,7 @@ def _is_over(path: Path, view: View, cta: CTA, low: int, barrier: MBarrier, earl
         findings.add("load-twice", path.at, text, more=others, barriers=about)
     elif (old.view.name, old.offset) == (view.name, low):
         text = f"{over}, and goes to the same place; which stage index has it?"
-        findings.add("overwrite-before-use", path.at, text, more=others, barriers=about, advice=ONE_SLOT)
+        findings.add("overwrite-before-use", path.at, text, more=others, barriers=about, advice="one slot")
     else:
         array, stage, count = names.stage_of(barrier)
         at, what = path.at, view.name

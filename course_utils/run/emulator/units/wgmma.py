@@ -21,6 +21,7 @@ from course_utils.ptx.parser import Imm, Instr, Vec
 from course_utils.run.emulator.core.memory import SHARED_BASE, AsyncRead, uncommitted
 from course_utils.run.emulator.core.order import AGENT_MASK, unordered
 from course_utils.run.emulator.core.probe import StopEmulation
+from course_utils.run.emulator.core.warp import Wait
 from course_utils.run.emulator.explain import names
 from course_utils.run.emulator.isa.arithmetic import LANES, UNSIGNED, vector
 from course_utils.run.emulator.isa.elements import ELEMENT_BITS, Decoder, elements_of_slice
@@ -284,10 +285,8 @@ class Warpgroup:
             flush(accumulator)
 
 
-class WgmmaWait:
+class WgmmaWait(Wait):
     """A warp at wgmma.wait_group that the other warps of its warpgroup have not caught up with."""
-
-    expires = False
 
     def __init__(self, group: Warpgroup, count: int, path: Path) -> None:
         self.group, self.count, self.path = group, count, path
