@@ -80,8 +80,8 @@ def _played(emulation: Emulation, artifact: Artifact, kind: str, schedule: int) 
 
 def fields_of(finding: Finding) -> dict:
     """A finding as data: its cause's ``kind``, ``case`` and ``values``, and in words ``text`` and ``advice``;
-    the author's ``file``, ``line`` and ``code``, ``where``, all of it in words, and ``ledger``, a table of the
-    mbarriers that it is about.
+    the author's ``file``, ``line`` and ``code``, ``where``, all of it in words, and ``ledger``, a table of
+    the mbarriers that it is about.
     """
     return {
         "kind": finding.kind,
