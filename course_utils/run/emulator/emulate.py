@@ -14,11 +14,13 @@ from course_utils.ptx.parser import PtxError, parse
 from course_utils.run.emulator.core import memory
 from course_utils.run.emulator.core.machine import Machine
 from course_utils.run.emulator.core.memory import Tensor as TensorRegion
+from course_utils.run.emulator.explain.facts import counted
 from course_utils.run.emulator.explain.findings import Finding
 from course_utils.run.emulator.explain.listen import Explained, attach
 from course_utils.run.emulator.explain.timeline import Arrival, Event, Span
 from course_utils.run.emulator.isa.translate import Program
 from course_utils.run.emulator.units import printf
+from course_utils.run.emulator.units.table import lower
 from course_utils.run.emulator.units.tensormaps import TensorMaps
 
 UNWRITTEN = "uninitialised-read"
@@ -185,7 +187,7 @@ def _run(machine: Machine, explained: Explained) -> Emulation:
 @lru_cache(maxsize=8)
 def _program(ptx: str, kernel: str) -> tuple[Program, tuple[np.ndarray, dict[str, int]]]:
     """The kernel ready to run, and the bytes of its module's variables."""
-    return Program(parse(ptx, kernel)), printf.constants(ptx)
+    return Program(parse(ptx, kernel), lower, counted), printf.constants(ptx)
 
 
 def _region(tensor: Tensor, given: Any) -> TensorRegion:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from operator import itemgetter
@@ -73,13 +74,11 @@ class Machine(Holder):
         # (address, region) of tensors that lie where the launch says, lowest first
         self.placed = sorted(((addresses[name], regions[name]) for name in addresses), key=itemgetter(0))
         self.executed = self.progress = self._clock = 0
+        self.counts: Counter[str] = Counter()  # instructions run, of those that the program counts
         self.ready: list[Path] = []
         self.flying: list[Flying] = []
         self.waiting: dict[Path, None] = {}  # in order, so that a seed repeats
-        self.barriers_used: set[tuple[int, int]] = set()  # by which instruction, at which offset
         self.last_progress = 0, 0
-        registers = artifact.resources.registers if artifact.resources else 0
-        self.registers = -(-max(registers, 8) // 8) * 8
         self._parameters(regions, addresses)
         self._variables()
         self._shared: list[memory.SharedMemory] = []
@@ -245,11 +244,9 @@ class Machine(Holder):
         if self.progress != self.last_progress[0]:
             self.last_progress = self.progress, self.executed
         elif self.executed - self.last_progress[1] > SPIN_LIMIT:
-            path.fault(
-                "livelock", f"{path.name()} has run {SPIN_LIMIT:,} instructions, and nothing has changed"
-            )
+            path.halt("livelock", "nothing changes", who=path.warp, count=SPIN_LIMIT)
         if self.executed > self.limit:
-            path.fault("instruction-limit", f"{self.executed:,} warp instructions were executed")
+            path.halt("instruction-limit", "instruction limit", count=self.executed)
 
     def _explain(self, path: Path, function: Callable[..., int], error: Exception) -> int:
         """An instruction failed in Python: on a register without a value, or it is our fault. The instruction

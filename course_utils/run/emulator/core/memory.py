@@ -18,7 +18,6 @@ import numpy as np
 from course_utils.artifact import WARPGROUP_THREADS
 from course_utils.run.emulator.core.order import AGENT_BITS, AGENT_MASK, NEVER, unordered
 from course_utils.run.emulator.core.probe import StopEmulation
-from course_utils.run.emulator.explain import names
 from course_utils.run.emulator.isa.arithmetic import LANES, UNSIGNED
 from course_utils.run.emulator.isa.lowered import Mask, Value
 
@@ -308,6 +307,9 @@ class SharedMemory(Region):
         """Hold the last writers of what is read against the reader's clock; ``fenced`` is None for the
         generic proxy. ``together`` are the warps that read, where they are several: those at fault are named.
         """
+        from course_utils.run.emulator.explain import names
+        from course_utils.run.emulator.units.mbarrier import barrier_of
+
         codes = np.atleast_1d(codes)
         warps = together or (path.warp,)
         late = unordered(codes, seen)
@@ -315,10 +317,10 @@ class SharedMemory(Region):
             code = int(codes[late][0])
             agent, time = code & AGENT_MASK, code >> AGENT_BITS
             cluster = path.cta.cluster
-            writer = cluster.agent_name(agent, path.cta)
+            writer = names.agent_text(cluster, agent, path.cta)
             late_ones = [warp for warp in warps if warp.clock.seen[agent] < time] or [path.warp]
             if agent > path.cta.cluster.warps_end:
-                _read_before_load(path, reader, late_ones, cluster.barrier_of(agent), time - 1, writer)
+                _read_before_load(path, reader, late_ones, barrier_of(cluster, agent), time - 1, writer)
             elif time >= NEVER:
                 path.find(
                     "read-before-load",
@@ -337,7 +339,7 @@ class SharedMemory(Region):
             if unfenced.any():
                 code = int(codes[unfenced][0])
                 agent, time = code & AGENT_MASK, code >> AGENT_BITS
-                writer = path.cta.cluster.agent_name(agent, path.cta)
+                writer = names.agent_text(path.cta.cluster, agent, path.cta)
                 late_ones = [warp for warp in warps if warp.clock.fenced[agent] < time] or [path.warp]
                 path.find(
                     "proxy-fence",
@@ -363,6 +365,9 @@ def _read_nothing(path: Path, reader: str, by_threads: bool) -> None:
     """The reader's line is to blame, or its wait for a load where no phase had ended by then. ``by_threads``:
     threads have written the rest of it.
     """
+    from course_utils.run.emulator.explain import names
+    from course_utils.run.emulator.explain.accounts import account, turns
+
     if reader != "a thread" and path.cta.shared.without_value:
         from course_utils.run.emulator.explain import undefined
 
@@ -377,14 +382,14 @@ def _read_nothing(path: Path, reader: str, by_threads: bool) -> None:
     if by_threads:
         path.find("uninitialised-read", f"{text} in a part of the tile: do all threads' copies cover it?")
         return
-    barrier, at = path.warp.waited or (None, -1)
-    passed = barrier.account.waits.get(path.warp) if barrier else None
+    barrier, at = turns(path.warp).waited or (None, -1)
+    passed = account(barrier).waits.get(path.warp) if barrier else None
     if barrier is None or passed is None or passed.phases or passed.parity is None:
         path.find("uninitialised-read", text)
         return
     read = f"the read: {path.machine.findings.place(path.at)}"
     first = "on a new barrier a wait for parity 1 passes at once: a first wait for a load asks for parity 0"
-    asked = f"its wait for {barrier.name()} asked for parity {passed.parity}, which a new barrier has passed"
+    asked = f"its wait for {names.of_barrier(barrier)} asked for parity {passed.parity}, which a new barrier has passed"
     path.find("uninitialised-read", f"{text}: {asked}", (barrier,), (first, read), at)
 
 
@@ -392,8 +397,10 @@ def _read_before_load(
     path: Path, reader: str, warps: Sequence[Warp], barrier: MBarrier | None, phase: int, name: str
 ) -> None:
     """The reader's line is to blame, or its wait for that very barrier where that let it pass too early."""
+    from course_utils.run.emulator.explain.accounts import account
+
     text = f"{reader} ({path.names(warps)}) reads shared memory that TMA fills for {name}, phase {phase}, "
-    passed = barrier.account.waits.get(warps[0]) if barrier else None
+    passed = account(barrier).waits.get(warps[0]) if barrier else None
     if barrier is None or passed is None:
         about = () if barrier is None else (barrier,)
         which = "this warp has" if len(warps) == 1 else "these warps have"
@@ -523,7 +530,9 @@ def _asked(path: Path, region: Region, offset: int) -> str:
     """What to ask of an access outside: which index it is that goes too far."""
     artifact = path.machine.artifact
     if isinstance(region, SharedMemory):
-        late = path.machine.program.has_roles and path.warp.index >= WARPGROUP_THREADS // LANES
+        from course_utils.run.emulator.explain.ahead import ahead
+
+        late = ahead(path.machine.program).has_roles and path.warp.index >= WARPGROUP_THREADS // LANES
         return ": does a slice take the thread's number in the CTA, and not in its role?" * late
     if not isinstance(region, Tensor):
         return ""
@@ -561,7 +570,9 @@ def load(
     if checked:
         region.before_read(path, offsets, count)
     if region.__class__ is Tensor:
-        path.warp.fetched = path.warp.multiplies
+        from course_utils.run.emulator.explain.roles import role
+
+        path.warp.fetched = role(path.warp).multiplies
     view = region.views[bits]
     if offsets.__class__ is int:
         first = offsets // (bits // 8)

@@ -109,18 +109,6 @@ class Deadlocked:
 
 
 @dataclass(slots=True)
-class Touched:
-    """A path uses the shared memory of ``cta``, another one of its cluster. ``agent`` and its ``time`` are
-    who must be seen to be done before that CTA may end: the path's warp, or the mbarrier that is signalled.
-    """
-
-    path: Path
-    cta: CTA
-    agent: int
-    time: int
-
-
-@dataclass(slots=True)
 class Failed:
     """Instruction ``at`` failed in Python: most likely on a register that holds no value. A listener that
     can carry on sets ``resume``, the instruction to go on at.

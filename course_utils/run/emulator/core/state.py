@@ -20,7 +20,9 @@ class Unit:
 
 
 class Holder:
-    """An owner of such state: at most one object of each class, which takes its owner."""
+    """An owner of such state: at most one object of each class, which takes its owner. What explains a launch
+    keeps state in the same way, and is no ``Unit``.
+    """
 
     def __init__(self) -> None:
         self.units: dict[Any, Any] = {}
@@ -33,4 +35,5 @@ class Holder:
 
     def warp_ended(self, path: Path) -> None:
         for state in list(self.units.values()):
-            state.warp_ended(path)
+            if isinstance(state, Unit):
+                state.warp_ended(path)

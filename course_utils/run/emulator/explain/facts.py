@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import prod
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -26,8 +26,9 @@ from course_utils.artifact import SM_COUNT, WARP_THREADS, WARPGROUP_THREADS
 from course_utils.ptx.families import Family, expects_bytes, family
 from course_utils.ptx.parser import Instr
 from course_utils.run.emulator.core.order import AGENT_BITS, AGENT_MASK
+from course_utils.run.emulator.explain.roles import role
 from course_utils.run.emulator.isa.arithmetic import LANES
-from course_utils.run.emulator.isa.lowered import Mask
+from course_utils.run.emulator.units.mbarrier import mbarriers
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.grid import CTA, Cluster
@@ -64,20 +65,12 @@ COUNTED = {
 }
 
 
-def counted(instruction: Instr, function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function`` of a warp instruction, which then also counts as run; unchanged where nobody asks."""
+def counted(instruction: Instr) -> str:
+    """The counter that an instruction adds to as it runs, "" for none."""
     kind = family(instruction)
-    name = f"ran {kind.name}"
     if expects_bytes(instruction):
-        name = "ran EXPECT_TX"
-    elif kind not in COUNTED:
-        return function
-
-    def run(path: Path, mask: Mask, *values: Any) -> Any:
-        path.machine.facts.counts[name] += 1
-        return function(path, mask, *values)
-
-    return run
+        return "ran EXPECT_TX"
+    return f"ran {kind.name}" if kind in COUNTED else ""
 
 
 @dataclass(slots=True)
@@ -256,12 +249,12 @@ class Facts:
     def epilogue(self, path: Path) -> None:
         """A warp that has multiplied begins to write results."""
         self._epilogues.setdefault(path.warp, []).append((path.warp.wgmma_index, self._moment(path)))
-        self._sums[path.warp] += path.warp.fetched != path.warp.multiplies
+        self._sums[path.warp] += path.warp.fetched != role(path.warp).multiplies
 
     def stored(self, path: Path, view: TensorView, coordinates: Coordinates, adds: bool = False) -> None:
         """A tensor store was issued, which adds or writes."""
         self._first.setdefault(path.cta.number, coordinates)
-        if path.warp.multiplies and not path.warp.bulk:  # the first store of its group
+        if role(path.warp).multiplies and not path.warp.bulk:  # the first store of its group
             self._slice(path.warp)
         self._leaves("stores", view, coordinates, path.cta)
         if not any(group.cta is path.cta for group in self._tiles):
@@ -349,11 +342,12 @@ class Facts:
 
     def ran(self) -> dict[str, int]:
         """How often instructions ran, of a launch that did not come to its end."""
-        return {name: count for name, count in self.counts.items() if name.startswith("ran ")}
+        return dict(self.machine.counts)
 
     def end(self) -> dict[str, int]:
         """The counts, once all clusters have run."""
         counts = self.counts
+        counts.update(self.machine.counts)
         plain = LANES * counts["ran GLOBAL_STORE"] + counts["ran BULK_STORE"]  # at least as many elements
         counts["elements stored"] = counts["elements stored by TMA"] + plain
         others = any(counts[f"ran {name}"] for name in ("GLOBAL_LOAD", "CP_ASYNC", "BULK_LOAD"))
@@ -426,7 +420,7 @@ class Facts:
         one that whoever stored had not seen to end.
         """
         for cta, stored in self._outputs:
-            agents = {barrier.agent for barrier in cta.mbarriers.values()}
+            agents = {barrier.agent for barrier in mbarriers(cta).values()}
             seen = stored.seen
             assert seen is not None
             later = [

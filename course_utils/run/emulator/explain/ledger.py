@@ -1,23 +1,24 @@
-"""The ledger of mbarriers: who arrived on each and how often, what came, who waits; who arrives too often.
-
-A *round* of a warp is what lies between two of its waits: a warp that keeps its turn arrives on a barrier as
-often in each.
-"""
+"""The ledger of mbarriers: the account of each as a row of a table, and who arrives on one too often."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import astuple, dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
+from course_utils.cause import Cause
 from course_utils.run.emulator.explain import causes, names
+from course_utils.run.emulator.explain.accounts import Arrivals, account
+from course_utils.run.emulator.units.mbarrier import MBarrier, mbarriers
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.grid import Cluster
     from course_utils.run.emulator.core.machine import Machine
-    from course_utils.run.emulator.core.warp import Path, Warp
+    from course_utils.run.emulator.core.warp import Warp
     from course_utils.run.emulator.explain.findings import Finding, Findings
-    from course_utils.run.emulator.units.mbarrier import MBarrier
+
+# What is found, at which instruction, and what else there is to say
+Slip: TypeAlias = tuple[Cause, int, tuple[Cause, ...]]
 
 ROWS = 12  # of a table
 SLIPS = {"deadlock", "barrier-overrun", "phase-lapped"}  # what one that waits in vain, or is lapped, shows
@@ -27,57 +28,6 @@ SUFFER = {
     *("deadlock", "expect-tx", "barrier-overrun", "phase-lapped", "cluster-exit"),
     *("overwrite-while-read", "overwrite-before-use", "read-before-load"),
 }
-
-
-@dataclass(slots=True)
-class Arrivals:
-    """One warp's arrivals on one mbarrier: ``most`` in a round, the last of those at instruction ``at``;
-    ``later`` are those after its first wait for an mbarrier, ``at_once`` the most of one instruction.
-    """
-
-    later: int = 0
-    round: int = -1
-    now: int = 0
-    most: int = 0
-    at: int = -1
-    at_once: int = 0
-
-
-@dataclass(slots=True)
-class Passed:
-    """One warp's waits for one mbarrier that have passed: how many; the last one's parity, the phases ended
-    by then, its instruction.
-    """
-
-    count: int = 0
-    parity: int | None = None
-    phases: int = 0
-    at: int = -1
-
-
-@dataclass(slots=True)
-class Account:
-    """What one mbarrier has seen."""
-
-    arrivals: dict[Warp, Arrivals] = field(default_factory=dict)
-    waits: dict[Warp, Passed] = field(default_factory=dict)
-
-    def arrived(self, path: Path, count: int) -> None:
-        warp = path.warp
-        mine = self.arrivals.setdefault(warp, Arrivals())
-        if mine.round != warp.rounds:
-            mine.round, mine.now = warp.rounds, 0
-        mine.now += count
-        mine.at_once = max(mine.at_once, count)
-        if mine.now > mine.most:
-            mine.most, mine.at = mine.now, path.at
-        if warp.waited is not None:
-            mine.later += count
-
-    def passed(self, path: Path, parity: int | None, phases: int) -> None:
-        mine = self.waits.setdefault(path.warp, Passed())
-        mine.count += 1
-        mine.parity, mine.phases, mine.at = parity, phases, path.at
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +53,16 @@ def rows(barriers: Iterable[MBarrier]) -> tuple[Row, ...]:
 
 
 def _row(barrier: MBarrier, several: bool) -> Row:
-    came = max(barrier.count - barrier.pending, sum(barrier.this_phase.values()))
+    mine = account(barrier)
+    came = max(barrier.count - barrier.pending, sum(mine.this_phase.values()))
     arrived = f"{came} of {barrier.count}"
-    if barrier.this_phase:
-        arrived += f", by {names.of_warps(barrier.this_phase, barrier.cta)}"
-    if barrier.last_phase:
-        by = names.of_warps(barrier.last_phase, barrier.cta)
-        arrived += f"; {sum(barrier.last_phase.values())} in the one before, by {by}"
+    if mine.this_phase:
+        arrived += f", by {names.of_warps(mine.this_phase, barrier.cta)}"
+    if mine.last_phase:
+        by = names.of_warps(mine.last_phase, barrier.cta)
+        arrived += f"; {sum(mine.last_phase.values())} in the one before, by {by}"
     landed = (
-        "none" if not barrier.carries_bytes else f"{barrier.expected - barrier.tx:,} of {barrier.expected:,}"
+        "none" if not mine.carries_bytes else f"{barrier.expected - barrier.tx:,} of {barrier.expected:,}"
     )
     waits: dict[str, list[Warp]] = {}
     for path in barrier.waiting:
@@ -121,7 +72,12 @@ def _row(barrier: MBarrier, several: bool) -> Row:
     waiting = "; ".join(f"{names.of_warps(warps, barrier.cta)} {text}" for text, warps in waits.items())
     where = f" of CTA {barrier.cta.number}" if several else ""
     return Row(
-        barrier.name() + where, str(barrier.count), str(barrier.phase), arrived, landed, waiting or "nobody"
+        names.of_barrier(barrier) + where,
+        str(barrier.count),
+        str(barrier.phase),
+        arrived,
+        landed,
+        waiting or "nobody",
     )
 
 
@@ -164,20 +120,18 @@ def _overrun(machine: Machine, cluster: Cluster) -> None:
         return
     slips = next(iter(found)).kind in SLIPS
     for cta in cluster.ctas:
-        barriers = sorted(cta.mbarriers.values(), key=lambda b: b.offset)
-        full = [b for b in barriers if b.carries_bytes]
+        barriers = sorted(mbarriers(cta).values(), key=lambda b: b.offset)
+        full = [b for b in barriers if account(b).carries_bytes]
         # the i-th of those that are only arrived on frees what the i-th of the others fills
         pair = len(barriers) == 2 * len(full)
-        for i, barrier in enumerate(b for b in barriers if not b.carries_bytes):
+        for i, barrier in enumerate(b for b in barriers if not account(b).carries_bytes):
             fills = full[i].phase if pair else max((b.phase for b in full), default=0)
-            told = _too_often(barrier, fills)
-            if slips and pair and told is None:
-                told = _more_than_fills(barrier, full[i])
-            if told:
-                text, at, others = told
-                machine.findings.add(
-                    "barrier-overrun", at, text, more=others, barriers=(barrier,), first=True
-                )
+            slip = _too_often(barrier, fills)
+            if slips and pair and slip is None:
+                slip = _more_than_fills(barrier, full[i])
+            if slip:
+                cause, at, notes = slip
+                machine.findings.find(cause, at, notes=notes, about=(barrier,), first=True)
                 return
 
 
@@ -194,59 +148,56 @@ def _arrays(finding: Finding) -> set[str]:
     return {row.barrier.partition("[")[0] for row in finding.ledger}
 
 
-def _more_than_fills(empty: MBarrier, full: MBarrier) -> tuple[str, int, tuple[str, ...]] | None:
+def _more_than_fills(empty: MBarrier, full: MBarrier) -> Slip | None:
     """A warp of this CTA that gives a stage back in more rounds than the stage was filled."""
-    for warp, mine in empty.account.arrivals.items():
+    for warp, mine in account(empty).arrivals.items():
         if warp.cta is empty.cta and mine.later > mine.most * full.phase:
-            who, times = (
-                names.of_warps([warp], empty.cta),
-                "once" if full.phase == 1 else f"{full.phase} times",
-            )
-            text = f"{who} arrives on {empty.name()} {mine.later} times, and {full.name()} was filled {times}"
-            wait = full.account.waits.get(warp)
-            return (
-                text,
-                mine.at,
-                (f"its last wait: {full.cta.machine.findings.place(wait.at)}",) if wait else (),
-            )
+            values = {
+                "who": names.who([warp], empty.cta),
+                "barrier": names.plain(empty),
+                "count": mine.later,
+                "full": names.plain(full),
+                "fills": names.times(full.phase),
+            }
+            wait = account(full).waits.get(warp)
+            place = full.cta.machine.findings.place
+            notes = (Cause("note", "its last wait", {"place": place(wait.at)}),) if wait else ()
+            return Cause("barrier-overrun", "more arrivals than fills", values), mine.at, notes
     return None
 
 
-def _too_often(barrier: MBarrier, fills: int) -> tuple[str, int, tuple[str, ...]] | None:
-    """(what is to say, at which instruction, what else) where an mbarrier gets more arrivals in a round than
-    its init counts.
-    """
-    account, count, name = barrier.account, barrier.count, barrier.name()
-    arrivals, findings = account.arrivals, barrier.cta.machine.findings
-    counts = f"its init counts {count}"
-    init = f"its init: {findings.place(barrier.init_at)}"
-    total = sum(mine.most for mine in arrivals.values() if mine.later)
-    for warp, mine in arrivals.items():
-        who = names.of_warps([warp], barrier.cta)
-        waits = names.of_role(warp) == "producer" and warp in account.waits and warp.cta is barrier.cta
+def _too_often(barrier: MBarrier, fills: int) -> Slip | None:
+    """An mbarrier gets more arrivals in a round than its init counts."""
+    mine, count, cta, findings = account(barrier), barrier.count, barrier.cta, barrier.cta.machine.findings
+    arrivals = mine.arrivals
+    init = (Cause("note", "its init", {"place": findings.place(mine.init_at)}),)
+    total = sum(one.most for one in arrivals.values() if one.later)
+    values = {"barrier": names.plain(barrier), "count": count, "total": total}
+
+    def slip(case: str, who: Iterable[Warp], **more: int) -> Cause:
+        return Cause("barrier-overrun", case, values | {"who": names.who(who, cta), **more})
+
+    for warp, one in arrivals.items():
+        waits = names.of_role(warp) == "producer" and warp in mine.waits and warp.cta is cta
         if waits and total > count:  # a scheduler's warp may take what it makes, and is counted then
-            text = (
-                f"{who} arrives on {name}, which it waits for itself: {total} arrivals a phase, and {counts}"
-            )
-            return text, mine.at, (init,)
-        if mine.at_once > count or mine.later and mine.most > count:
-            return f"{who} makes {mine.most} arrivals a phase on {name}, and {counts}", mine.at, (init,)
-    who = names.of_warps(sorted(arrivals, key=lambda warp: (warp.cta.number, warp.index)), barrier.cta)
+            return slip("arrives on its own wait", [warp]), one.at, init
+        if one.at_once > count or one.later and one.most > count:
+            return slip("too many arrivals of one", [warp], most=one.most), one.at, init
+    everyone = sorted(arrivals, key=lambda warp: (warp.cta.number, warp.index))
     last = next(iter(arrivals.values()), Arrivals())
-    others = f"the arrivals: {findings.place(last.at)}"
+    others = (Cause("note", "the arrivals", {"place": findings.place(last.at)}),)
     if total <= count:
-        if barrier.phase <= fills or any(warp.cta is barrier.cta for warp in arrivals):
+        if barrier.phase <= fills or any(warp.cta is cta for warp in arrivals):
             return None
-        text = f"{total} arrivals from {who} alone end a phase of {name}, and {counts}"
-        return text, barrier.init_at, (others,)
-    if sum(mine.later for mine in arrivals.values()) <= count * fills:
+        return slip("others alone end a phase", everyone), mine.init_at, others
+    if sum(one.later for one in arrivals.values()) <= count * fills:
         return None
-    text = f"{total} arrivals a phase on {name} come from {who}, and {counts}"
-    double = next((mine for mine in arrivals.values() if mine.most > mine.at_once), None)
+    cause = slip("too many arrivals", everyone)
+    double = next((one for one in arrivals.values() if one.most > one.at_once), None)
     if double is not None:
-        return text, double.at, (init,)
+        return cause, double.at, init
     # too many from this CTA alone, each by a call of the author's: it is the call that is to blame
-    own = sum(mine.most for warp, mine in arrivals.items() if warp.cta is barrier.cta)
+    own = sum(one.most for warp, one in arrivals.items() if warp.cta is cta)
     if own > count and "consumer_release" not in findings.place(last.at).code:
-        return text, last.at, (init,)
-    return text, barrier.init_at, (others,)
+        return cause, last.at, init
+    return cause, mine.init_at, others

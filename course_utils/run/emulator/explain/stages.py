@@ -14,13 +14,15 @@ from course_utils.artifact import SWIZZLES
 from course_utils.cause import Cause
 from course_utils.run.emulator.core.memory import NOTHING_WRITTEN
 from course_utils.run.emulator.explain import names
+from course_utils.run.emulator.explain.accounts import turns
+from course_utils.run.emulator.explain.roles import role
+from course_utils.run.emulator.units.mbarrier import MBarrier, mbarriers
 from course_utils.run.emulator.units.tensormaps import TensorMaps
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.grid import CTA, Cluster
     from course_utils.run.emulator.core.machine import Machine
     from course_utils.run.emulator.core.warp import Warp
-    from course_utils.run.emulator.units.mbarrier import MBarrier
 
     Told: TypeAlias = tuple[
         int, str, tuple[MBarrier, ...]
@@ -163,9 +165,9 @@ def _load_elsewhere(machine: Machine, cta: CTA) -> Told | None:
                 if slot == names.stage_of(barrier)[1] or read is None or read[1] == slot:
                     continue
                 text = (
-                    f"{names.of_warps([warp], cta)} loads {name} for {barrier.name()} into slot {slot}, and "
+                    f"{names.of_warps([warp], cta)} loads {name} for {names.of_barrier(barrier)} into slot {slot}, and "
                     f"wgmma{_line(machine, read[0])} reads slot {read[1]} after the wait for "
-                    f"{barrier.name()}: which stage index has each?"
+                    f"{names.of_barrier(barrier)}: which stage index has each?"
                 )
                 return at, text, (barrier,)
     return None
@@ -202,18 +204,23 @@ def _read_elsewhere(machine: Machine, cta: CTA) -> Told | None:
             if offset is None or waited not in stages or waited in cta.loaded[name, offset]:
                 continue
             barrier, (load, _) = next(iter(cta.loaded[name, offset].items()))
-            waits = [at for warp in cta.warps for b, at in warp.takes if b is waited and warp.multiplies]
+            waits = [
+                at
+                for warp in cta.warps
+                for b, at in turns(warp).takes
+                if b is waited and role(warp).multiplies
+            ]
             wait = _line(machine, waits[0]) if waits else ""
-            loaded = f"{barrier.name()}{_line(machine, load)}"
+            loaded = f"{names.of_barrier(barrier)}{_line(machine, load)}"
             if waits and _below(machine, waits[0], at):
                 text = (
                     f"wgmma reads {name} as loaded for {loaded}, and the last wait by then was for "
-                    f"{waited.name()}, in the round before: the wait{wait} stands below the read"
+                    f"{names.of_barrier(waited)}, in the round before: the wait{wait} stands below the read"
                 )
                 return at, text, (waited, barrier)
             text = (
                 f"wgmma reads {name} as loaded for {loaded}, and the wait before it{wait} is for "
-                f"{waited.name()}: which stage index has each?"
+                f"{names.of_barrier(waited)}: which stage index has each?"
             )
             return at, text, (waited, barrier)
     return None
@@ -221,8 +228,8 @@ def _read_elsewhere(machine: Machine, cta: CTA) -> Told | None:
 
 def _other_turn(machine: Machine, cta: CTA) -> Told | None:
     """The stages are waited for in another order than they are filled."""
-    for array in dict.fromkeys(barrier.array() for barrier, _, _ in cta.fills):
-        fills = [fill for fill in cta.fills if fill[0].array() == array]
+    for array in dict.fromkeys(names.array_of(barrier) for barrier, _, _ in cta.fills):
+        fills = [fill for fill in cta.fills if names.array_of(fill[0]) == array]
         takers = _takers(machine, cta, array)
         if not takers:
             continue
@@ -236,8 +243,10 @@ def _other_turn(machine: Machine, cta: CTA) -> Told | None:
                 continue
             _, stage, count = names.stage_of(waited)
             nth = {0: "first", 1: "2nd", 2: "3rd"}.get(i, f"{i + 1}th")
-            waits = f"{names.of_warps(takers, cta)} wait{'s' * (len(takers) == 1)} for {waited.name()}"
-            loads = f"{names.of_warps([loader], cta)} fills {filled.name()}"
+            waits = (
+                f"{names.of_warps(takers, cta)} wait{'s' * (len(takers) == 1)} for {names.of_barrier(waited)}"
+            )
+            loads = f"{names.of_warps([loader], cta)} fills {names.of_barrier(filled)}"
             ends = "does each count its stages alike?"
             if stage != i % count:
                 text = f"{waits} as the {nth} stage, and {loads} as the {nth}{_line(machine, load)}: {ends}"
@@ -252,9 +261,11 @@ def _takers(machine: Machine, cta: CTA, array: str) -> dict[Warp, list[tuple[MBa
     takers = {}
     for warp in cta.warps:
         waits = [
-            (p.waits_for.barrier, p.at) for b in cta.mbarriers.values() for p in b.waiting if p.warp is warp
+            (p.waits_for.barrier, p.at) for b in mbarriers(cta).values() for p in b.waiting if p.warp is warp
         ]
-        takes = [(b, at) for b, at in warp.takes + waits if b.cta is cta and b.array() == array]
+        takes = [
+            (b, at) for b, at in turns(warp).takes + waits if b.cta is cta and names.array_of(b) == array
+        ]
         if takes and names.of_role(warp) != "producer":
             takers[warp] = takes
     return takers

@@ -9,7 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from course_utils.run.emulator.explain.findings import Finding, Place
+from course_utils.run.emulator.explain.findings import Finding
+from course_utils.run.emulator.explain.names import of_barrier
+from course_utils.run.emulator.explain.places import Place
+from course_utils.run.emulator.explain.roles import role
 from course_utils.run.emulator.units.mbarrier import MBarrier, PhaseWait
 from course_utils.run.emulator.units.sync import RegisterWait, ThreadWait
 from course_utils.run.emulator.units.wgmma import Operation, Warpgroup, operand_units
@@ -160,10 +163,10 @@ class Trace:
         again.
         """
         warp = path.warp
-        if warp.multiplies:
-            if warp.epilogue is None or warp.epilogue[0] != warp.multiplies:
-                kind = COPY if warp.fetched == warp.multiplies else "epilogue"
-                warp.epilogue = warp.multiplies, self._works(path, kind)
+        if role(warp).multiplies:
+            if warp.epilogue is None or warp.epilogue[0] != role(warp).multiplies:
+                kind = COPY if warp.fetched == role(warp).multiplies else "epilogue"
+                warp.epilogue = role(warp).multiplies, self._works(path, kind)
                 self.machine.facts.epilogue(path)
             warp.epilogue[1].end = self.machine.executed
         elif warp.fetched == 0:
@@ -172,8 +175,8 @@ class Trace:
     def copies(self, path: Path) -> None:
         """A warp copies a part of a tile: one span until it multiplies again."""
         warp = path.warp
-        if warp.copying is None or warp.copying[0] != warp.multiplies:
-            warp.copying = warp.multiplies, self._works(path, COPY)
+        if warp.copying is None or warp.copying[0] != role(warp).multiplies:
+            warp.copying = role(warp).multiplies, self._works(path, COPY)
         warp.copying[1].end = self.machine.executed
 
     def _works(self, path: Path, kind: str) -> Span:
@@ -211,13 +214,13 @@ class Trace:
         """Put names in: a barrier's and a warp's role are known once the cluster has run."""
         last = self.spans[len(self.spans) - len(self._unnamed) :]
         for span, (warp, barrier) in zip(last, self._unnamed, strict=True):
-            span.role = warp.role()
+            span.role = role(warp).name()
             if barrier is not None:
-                span.label = barrier.name()
+                span.label = of_barrier(barrier)
         for arrival, barrier in zip(
             self.arrivals[len(self.arrivals) - len(self._arrived) :], self._arrived, strict=True
         ):
-            arrival.barrier = barrier.name()
+            arrival.barrier = of_barrier(barrier)
         if self.record or len(self.machine.findings.found) > self._findings:
             self._tell()
         self._clusters += 1
@@ -236,13 +239,13 @@ class Trace:
             event = Event(time, kind, self._clusters, -1, -1, "", place, count=number)
             if warp is not None:
                 if warp not in roles:
-                    roles[warp] = warp.role()
+                    roles[warp] = role(warp).name()
                 event.cta, event.warp, event.role = warp.cta.number, warp.index, roles[warp]
             if isinstance(what, PhaseWait):
                 event.parity, what = what.parity, what.barrier
             if isinstance(what, MBarrier):
                 if what not in names:
-                    names[what] = what.name()
+                    names[what] = of_barrier(what)
                 event.what, event.home = names[what], what.cta.number
             elif kind in ("load", "loaded"):
                 self._of_load(event, what, names)
@@ -258,7 +261,7 @@ class Trace:
     def _of_load(self, event: Event, load: Load, names: dict[MBarrier, str]) -> None:
         barrier = load.barrier
         if barrier not in names:
-            names[barrier] = barrier.name()
+            names[barrier] = of_barrier(barrier)
         event.place = self.machine.findings.place(load.at)
         event.what, event.home, event.barrier = load.view.name, load.cta.number, names[barrier]
         event.phase, event.count, event.key = load.phase, load.view.bytes, id(load)

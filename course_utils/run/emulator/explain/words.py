@@ -6,6 +6,43 @@ from course_utils.artifact import REGISTER_LIMIT
 
 BARRIERS = {
     "no words": "{kind}: the emulator has no words for this case",
+    # places
+    "a line": "{place}",
+    "a load": "a load: {place}",
+    "a load that nobody waits for": "a load that nobody waits for: {place}",
+    "an init": "an init: {place}",
+    "in line": " (line {line})",
+    "its bytes": "its bytes: {place}",
+    "its first init": "its first init: {place}",
+    "its init": "its init: {place}",
+    "its last wait": "its last wait: {place}",
+    "its line": ", line {line},",
+    "the arrivals": "the arrivals: {place}",
+    "the init": "the init: {place}",
+    "the read": "the read: {place}",
+    "the wait": "the wait: {place}",
+    "what they run alone": "what they run alone: {place}",
+    "where the lanes part": "the lanes part at {place}",
+    # how often
+    "once": "once",
+    "twice": "twice",
+    "so many times": "{count} times",
+    # core: warps, CTAs and clusters, and the end of a run
+    "no CTA of this rank": "{who} {who:uses|use} shared address {address} of CTA {rank} in a "
+    "cluster of {size}",
+    "CTA has ended": "{who} {who:uses|use} the shared memory of CTA {cta}, which has ended",
+    "CTA may end before": "{who} {who:uses|use} the shared memory of CTA {cta}, and nothing keeps that CTA "
+    "from ending before",
+    "nothing changes": "{who} {who:has|have} run {count:,} instructions, and nothing has changed",
+    "instruction limit": "{count:,} warp instructions were executed",
+    "loop without an end": "{who} {who:comes|come} to a loop that nothing ends",
+    "condition that never changes": "{who} never {who:leaves|leave} this loop: nothing in it changes "
+    "`{condition}`",
+    "loop never left": "{who} never {who:leaves|leave} this loop: nothing in it ends it",
+    "some lanes alone": "{who} {who:runs|run} {what} with {lanes} of its 32 lanes",
+    "absent lanes": "{who} {who:waits|wait} for {count} lanes, which took another branch",
+    "trap": "{who} ran a trap",
+    "assert failed": "an assert of {who} failed, line {line}: {text}",
     # units/sync: where threads meet, and the register pool
     "threads at a barrier": "{count} threads came to {barrier}, which {needed} should meet",
     "count of a named barrier": "{who} {who:comes|come} to barrier {number} with {count} threads; "
@@ -13,13 +50,137 @@ BARRIERS = {
     "counts of a named barrier differ": "{who} {who:comes|come} to barrier {number} with {count} threads, "
     "others with {others}",
     "registers asked for": "{who} {who:asks|ask} for {count} registers",
+    "too many come": "{threads} threads, {who}, come to barrier {number}, which counts {count}",
+    # units/mbarrier
+    "mbarrier not aligned": "{who} {who:uses|use} shared address {offset:,} as an mbarrier; 8 does "
+    "not divide it",
+    "init of an mbarrier not aligned": "{who} {who:initialises|initialise} an mbarrier at shared address "
+    "{offset:,}; 8 does not divide it",
+    "arrivals of an init": "{who} {who:initialises|initialise} an mbarrier for {count:,} arrivals",
+    "init of an mbarrier again": "{who} {who:initialises|initialise} {barrier} again: what it has counted is "
+    "lost",
+    "mbarrier used before its init": "{who} {who:uses|use} {barrier}, and nothing orders its initialisation "
+    "before",
+    "mbarrier signalled before a fence": "TMA signals {barrier}, whose initialisation no fence has made "
+    "visible to it",
+    "phase ends before its bytes": "phase {phase} of {barrier} ends while {bytes:,} bytes of its loads are "
+    "still on their way",
+    "phase not seen to end": "{who} {who:has|have} not seen phase {phase} of {barrier} end, and phase {now} "
+    "ends too",
+    "lanes wait for different mbarriers": "lanes of {who} wait for different mbarriers at once, which is not "
+    "modelled",
+    # explain/barriers: the same, as far as it takes thought
+    "all arrivals are there": "{who} {who:arrives|arrive} on {barrier}, whose phase {phase} has all its "
+    "{count} arrivals already",
+    "filled again": "{who} {who:arrives|arrive} on {barrier} again, whose phase {phase} has all its {count} "
+    "arrivals already: does its stage go on?",
+    "filled again after a wait": "{who} {who:arrives|arrive} on {barrier} again, whose phase {phase} has all "
+    "its {count} arrivals already: its wait for {waited} passed again; does its stage go on, or begin anew?",
+    "fewer bytes expected than come": "phase {phase} of {barrier} expects {expected:,} bytes, but loads of "
+    "{issued:,} bytes signal it{why}",
+    "rank 0 alone is told": ": `T.alloc_cluster_barrier` has rank 0 alone told; TMA's is each CTA's own, "
+    "`T.alloc_barrier`",
+    "no mbarrier here": "{who} {who:uses|use} shared address {offset:,} as an mbarrier, which no "
+    "init has made "
+    "one",
+    "no such stage": "{who} {who:uses|use} {stage}, which has {stage.count}",
+    "init still to come": "{who} {who:uses|use} an mbarrier, whose init{line} may be still to come: "
+    "no barrier "
+    "is between",
+    "mbarrier in a tile": "{who} {who:initialises|initialise} an mbarrier in {buffer}, which holds a tile",
+    "mbarrier partly allocated": "{who} {who:initialises|initialise} an mbarrier of which {buffer} "
+    "holds a part",
+    "mbarrier behind its buffer": "{who} {who:initialises|initialise} an mbarrier behind the end of "
+    "`{buffer}`, "
+    "which has room for {room} ({bytes} bytes)",
+    "load still in flight": "CTA {cta} ends while a TMA load of {tensor} into it is in flight",
+    # explain/ledger: who arrives too often
+    "too many arrivals of one": "{who} {who:makes|make} {most} arrivals a phase on {barrier}, and its init "
+    "counts {count}",
+    "too many arrivals": "{total} arrivals a phase on {barrier} come from {who}, and its init counts {count}",
+    "others alone end a phase": "{total} arrivals from {who} alone end a phase of {barrier}, and its init "
+    "counts {count}",
+    "arrives on its own wait": "{who} {who:arrives|arrive} on {barrier}, which it waits for itself: {total} "
+    "arrivals a phase, and its init counts {count}",
+    "more arrivals than fills": "{who} {who:arrives|arrive} on {barrier} {count} times, and {full} "
+    "was filled "
+    "{fills}",
+    # explain/causes: waits, loads and stores whose harm shows elsewhere
+    "commits stores of others": "{who} {who:commits|commit} TMA stores here, and {who:has|have} issued none: "
+    "{others} {others:issues|issue} them{line}",
+    "waits for stores of others": "{who} {who:waits|wait} for TMA stores here, and {who:has|have} issued "
+    "none: {others} {others:issues|issue} them{line}",
+    "several store one box": "{who} each store {box}: one warp issues the store, and waits for it",
+    "its wait leaves stores": ": its wait leaves {count} in flight",
+    "waits for its store, and no barrier follows": ": {who} {who:waits|wait} for it, and no barrier follows",
+    "arrives with no bytes expected": "{who} {who:arrives|arrive} on {barrier} with no bytes expected, which "
+    "ends phase {phase} before its loads: expect the bytes, or issue the copies, before the arrival",
+    "waits for its own loads": "{who} {who:waits|wait} for {barrier}, which its own loads end, and nobody "
+    "waits for {idle}",
+    "signals its own wait": "{who} {who:loads|load} {tensor} for {barrier}, which it waits for itself, and "
+    "{takers} {takers:waits|wait} for {full}: which barrier does this load signal?",
+    "waits again": "{who} {who:waits|wait} for {again} {times}, which was filled {fills}, and never for "
+    "{barrier}: does the stage go on?",
+    "nobody waits for a load": "nobody waits for the load of {load} ({barrier}, phase {phase}){why}",
+    "fewer waits than fills": "; {who} {who:waits|wait} for {count} of {fills} fills{of}",
+    "of an array": " of {array}",
+    "nobody multiplies": "no warp of the launch's {threads} threads multiplies: does any take the consumer's "
+    "branch?",
+    # explain/deadlock: what a warp waits for, what that lacks, who could have supplied it
+    "nobody will do it": "warps wait, and nobody will do what they wait for",
+    "no warp waits": "no warp waits, and none can run",
+    "registers in all": "setmaxnreg asks for {total:,} registers in all, and a CTA has {limit:,}",
+    "waits": "{who} {who:waits|wait} {what}",
+    "waits because": "{wait}{why}",
+    "and where": "{what}: {place}",
+    "more groups wait": "{count} more {count:group|groups} of warps wait",
+    "and": "; {what}",
+    "for a phase": "for {barrier}, {asked}: its phase {phase} lacks {lacking}{late}",
+    "for a wgmma": "for a wgmma that {count} of the 4 warps of its warpgroup have issued{why}",
+    "for registers": "for {count} registers a thread, holding {held}; {free:,} of the CTA's are free",
+    "for threads": "at {barrier}, where {count} of {needed} threads are{why}",
+    "no other warp comes": ", and no other warp comes to it",
+    "some lanes came": ": it stands where {lanes} {lanes:lane|lanes} of the warp came",
+    "went on without it": "; {who} went on without it",
+    "parity": "parity {parity}",
+    "phase": "phase {phase}",
+    "arrivals missing": "{missing} of {count} arrivals",
+    "bytes missing": "{missing:,} of {count:,} bytes",
+    "expect-tx missing": "an expect-tx for {count:,} bytes that came",
+    "lacks both": "{one} and {other}",
+    "nothing": "nothing",
+    "nobody loads": "; no warp of CTA {cta} loads a tile: do both roles take the same tiles?",
+    "passes at once": "on a new barrier a wait for parity 1 passes at once",
+    "turn has passed": "; this {nth} wait's turn is phase {phase}, parity {parity}",
+    "stage begins anew": "; it waits for this one {again}, and {never} for {barrier}: does its stage begin "
+    "anew?",
+    "again": "again",
+    "over and over": "over and over",
+    "never": "never",
+    "less often": "less often",
+    "read and do not arrive": "; {who} have read the stage and do not arrive",
+    "nobody arrives after the read": "; nobody arrives on it after {who} read the stage{line}",
+    "last released": "; they last released {barrier}",
+    "ran no release": "; none of them ran the release",
+    "its init counts": ", and its init counts {count}",
+    "its loads bring": "; its loads bring {bytes:,}",
+    "multicast goes elsewhere": "; this multicast of {tensor} goes to {ctas} alone",
+    "no load in flight": "no load that signals it is in flight",
+    "arrivals came from": "arrivals came from {states}",
+    "arrivals could come from": "arrivals could come from {states}{why}",
+    "only these could arrive": "only {who} could arrive on it, and {who:waits|wait} for it",
+    "nobody has arrived yet": "nobody has arrived on it yet",
+    "nobody can arrive": "nobody has arrived on it, and no code ahead of any warp does",
+    "wait too": "{who}, which {who:waits|wait} too",
+    "have ended": "{who}, which {who:has|have} ended",
+    "arrived before and wait too": "{who}, which arrived before, {who:waits|wait} too",
+    "arrived before and have ended": "{who}, which arrived before, {who:has|have} ended",
+    "these and those": "{these}, {those}",
 }
 
 MEMORY: dict[str, str] = {
     "text": "{text}",
-    # explain/causes and explain/stages: what explains a finding, on its sentence
-    "its wait leaves stores": ": its wait leaves {count} in flight",
-    "waits for its store, and no barrier follows": ": {who} {who:waits|wait} for it, and no barrier follows",
+    # explain/stages: what explains a finding, on its sentence
     "nothing reads a line's writes": ", and nothing reads what line {line} writes: do both take one slot?",
     "what nothing reads": "what nothing reads: {place}",
 }

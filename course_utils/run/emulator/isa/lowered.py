@@ -19,6 +19,15 @@ Source: TypeAlias = tuple[Any, int]  # an operand, and the width of its immediat
 Builder: TypeAlias = Callable[[Instr], "Lowered"]
 
 
+class InFlight:
+    """What a register holds while an asynchronous instruction may still write it: such a value can be moved,
+    and nothing else.
+    """
+
+    __slots__ = ()
+    __array_ufunc__ = None
+
+
 @dataclass(slots=True)
 class Lowered:
     """How one instruction runs: a Python function and what it reads and writes.

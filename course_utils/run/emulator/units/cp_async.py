@@ -15,6 +15,7 @@ import numpy as np
 from course_utils.ptx.parser import Imm, Instr
 from course_utils.run.emulator.core import memory
 from course_utils.run.emulator.core.order import AGENT_BITS, NEVER
+from course_utils.run.emulator.explain.roles import role
 from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def copy(instruction: Instr) -> Lowered:
             limit = (0 if limit else count) if limit.__class__ is bool else np.where(limit, 0, count)
         data = _fetched(p, m, where, limit, count, len(cells))
         p.warp.copies.append((region, cells, data))
-        p.warp.fetched = p.warp.multiplies
+        p.warp.fetched = role(p.warp).multiplies
         p.machine.trace.copies(p)
         p.machine.progress += 1
 

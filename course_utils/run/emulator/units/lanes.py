@@ -261,7 +261,7 @@ def _ballot(p: Path, m: Mask, predicate: Value, members: Value) -> tuple[np.ndar
     member = np.full(LANES, True) if members == 0xFFFFFFFF else (_BIT & np.uint32(members)) != 0
     absent = int((member & ~lanes & p.warp.alive).sum())
     if absent:
-        p.alone("absent-lanes", f"{p.name()} waits for {absent} lanes, which took another branch")
+        p.halt("absent-lanes", "absent lanes", who=p.warp, count=absent)
     return lanes & member & (
         predicate if isinstance(predicate, np.ndarray) else np.full(LANES, predicate)
     ), lanes & member

@@ -103,7 +103,7 @@ def _failed(path: Path, mask: Mask, arguments: Value) -> None:
     (text,) = memory.load(path, mask, condition, "local", 64, 1)
     (number,) = memory.load(path, mask, line, "local", 32, 1)
     told = string_at(path, memory.pick(text, lane))
-    path.fault("trap", f"an assert of {path.name()} failed, line {memory.pick(number, lane)}: {told}")
+    path.halt("trap", "assert failed", who=path.warp, line=memory.pick(number, lane), text=told)
 
 
 def string_at(path: Path, address: int) -> str:

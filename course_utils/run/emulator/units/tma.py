@@ -29,9 +29,12 @@ from course_utils.run.emulator.core import memory
 from course_utils.run.emulator.core.memory import AsyncRead
 from course_utils.run.emulator.core.order import AGENT_BITS, AGENT_MASK, unordered
 from course_utils.run.emulator.explain import names
+from course_utils.run.emulator.explain.accounts import account
+from course_utils.run.emulator.explain.roles import role
 from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value
 from course_utils.run.emulator.units import tensormaps
 from course_utils.run.emulator.units.cp_async import waited_for
+from course_utils.run.emulator.units.mbarrier import MBarrier, barrier_of, mbarriers
 from course_utils.tma.layouts import UNIT, base_alignment, row_pitch, swizzled, tile_bytes
 from course_utils.tma.rules import violations
 
@@ -39,7 +42,6 @@ if TYPE_CHECKING:
     from course_utils.run.emulator.core.grid import CTA
     from course_utils.run.emulator.core.warp import Path
     from course_utils.run.emulator.explain.timeline import Span
-    from course_utils.run.emulator.units.mbarrier import MBarrier
 
 COMMIT = "cp.async.bulk.commit_group"
 
@@ -225,7 +227,7 @@ class Load:
     ) -> None:
         self.path, self.at, self.view, self.coordinates = path, path.at, view, coordinates
         self.cta, self.offset, self.barrier, self.phase = cta, offset, barrier, phase
-        self.arrived = barrier.this_phase.get(path.warp, 0)  # how often its warp had, in this phase
+        self.arrived = account(barrier).this_phase.get(path.warp, 0)  # how often its warp had, in this phase
         self.data: np.ndarray | None = None  # read when the first piece lands
         self.left = view.units
 
@@ -355,8 +357,8 @@ def _check_target(path: Path, view: View, cta: CTA, low: int, barrier: MBarrier)
         late = unordered(codes, clock.seen)
         if late.any():
             agent = int(codes[late][0]) & AGENT_MASK
-            writer = cta.cluster.agent_name(agent, path.cta)
-            earlier = cta.cluster.barrier_of(agent)
+            writer = names.agent_text(cta.cluster, agent, path.cta)
+            earlier = barrier_of(cta.cluster, agent)
             if earlier is not None and _is_over(path, view, cta, low, barrier, earlier):
                 pass
             elif agent > cta.cluster.warps_end:
@@ -412,18 +414,20 @@ def _is_over(path: Path, view: View, cta: CTA, low: int, barrier: MBarrier, earl
     """A load for ``barrier`` writes what one for ``earlier`` brings, which nobody has waited for. Should it
     never have written there? Else it came too soon.
     """
-    overlap = (o for o in earlier.loads if o.offset < low + view.extent and low < o.offset + o.view.extent)
+    overlap = (
+        o for o in account(earlier).loads if o.offset < low + view.extent and low < o.offset + o.view.extent
+    )
     old = next(overlap, None)
     if old is None or earlier is barrier and old.phase != barrier.phase:
         return False
-    findings, name = path.machine.findings, barrier.name()
+    findings, name = path.machine.findings, names.of_barrier(barrier)
     others = (f"the other load: {findings.place(old.at)}", f"shared bytes {low:,} to {low + view.extent:,}")
     about = {barrier: None, earlier: None}
-    over = f"{path.name()} loads over the bytes of {earlier.name()}: this load of {view.name} is for {name}"
+    over = f"{path.name()} loads over the bytes of {names.of_barrier(earlier)}: this load of {view.name} is for {name}"
     if earlier is barrier:
         one, other = findings.place(old.at), findings.place(path.at)
         again = old.at == path.at or one.line > 0 and (one.file, one.line) == (other.file, other.line)
-        again |= old.view is view and old.arrived != barrier.this_phase.get(path.warp, 0)
+        again |= old.view is view and old.arrived != account(barrier).this_phase.get(path.warp, 0)
         if again and old.path.warp is path.warp:  # it went round its ring too soon
             return False
         text = _twice_in_a_phase(path, view, old, name)
@@ -439,7 +443,7 @@ def _is_over(path: Path, view: View, cta: CTA, low: int, barrier: MBarrier, earl
         if old.view.name == view.name and apart == atom and findings.artifact.dsl == "cute":
             # stages lie between one another in the tensor, and the map's box does not
             text = (
-                f"loads of {what} for {earlier.name()} and {name} lie {apart:,} bytes apart, and each brings "
+                f"loads of {what} for {names.of_barrier(earlier)} and {name} lie {apart:,} bytes apart, and each brings "
                 f"{view.extent:,}: do {what}'s map and its tensor have one layout (`order`)?"
             )
             origin = findings.origin_with(f"layout_{what} =")
@@ -448,7 +452,7 @@ def _is_over(path: Path, view: View, cta: CTA, low: int, barrier: MBarrier, earl
         if names.stage_of(earlier)[1] > stage:  # then that one lies past its ring
             at, what = old.at, old.view.name
             who = path.names([old.path.warp])
-            over = f"{who} loads over the bytes of {name}: this load of {what} is for {earlier.name()}"
+            over = f"{who} loads over the bytes of {name}: this load of {what} is for {names.of_barrier(earlier)}"
             others = (f"the other load: {findings.place(path.at)}", *others[1:])
         text = f"{over}, and {array} has {count} stages; has the ring of {what} as many slots?"
         first = "ring-overrun" not in {kind for kind, _, _ in findings.found}
@@ -486,12 +490,12 @@ def _issue(
                 "cluster-rank", f"{path.name()} multicasts to CTAs {ranks:#b} of a cluster of {cluster.size}"
             )
         targets = [(cta, cta) for cta in cluster.ctas if ranks >> cta.rank & 1]
-    path.warp.loads += 1
-    path.warp.issues(path.at)
+    role(path.warp).loads += 1
+    role(path.warp).issues(path.at)
     loads = []
     for cta, owner in targets:
         _check_tile(path, view, cta, offset)
-        barrier = owner.mbarriers.get(barrier_offset)
+        barrier = mbarriers(owner).get(barrier_offset)
         if barrier is None:
             path.fault(
                 "barrier-uninitialised",
@@ -505,13 +509,13 @@ def _issue(
         cta.shared.loads_in_flight += 1
         load = Load(path, view, coordinates, cta, offset, barrier, phase)
         loads.append(load)
-        if barrier.loads and barrier.loads[0].phase != phase:
-            barrier.loads.clear()
-        mine = [one for one in barrier.loads if one.path.warp is path.warp]
+        if account(barrier).loads and account(barrier).loads[0].phase != phase:
+            account(barrier).loads.clear()
+        mine = [one for one in account(barrier).loads if one.path.warp is path.warp]
         again = mine and mine[0].view is view and offset in [one.offset for one in mine]  # round its loop
         if path.cta is cta and (not mine or again):
             cta.fills.append((barrier, path.at, path.warp))
-        barrier.loads.append(load)
+        account(barrier).loads.append(load)
         cta.loaded.setdefault((view.name, offset), {}).setdefault(barrier, (path.at, path.warp))
         cta.extents[view.name, offset] = view.extent
         if multicast is not None:
@@ -554,7 +558,7 @@ def _release_store(
     if isinstance(view, TensorView):
         path.machine.facts.stored(path, view, coordinates, adds)
     warp.bulk.setdefault(lane, []).append(store)
-    warp.stores += 1
+    role(warp).stores += 1
     path.machine.progress += 1
 
 

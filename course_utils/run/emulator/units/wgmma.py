@@ -23,9 +23,11 @@ from course_utils.run.emulator.core.order import AGENT_MASK, unordered
 from course_utils.run.emulator.core.probe import StopEmulation
 from course_utils.run.emulator.core.warp import Wait
 from course_utils.run.emulator.explain import names
+from course_utils.run.emulator.explain.accounts import turns
+from course_utils.run.emulator.explain.roles import role
 from course_utils.run.emulator.isa.arithmetic import LANES, UNSIGNED, vector
 from course_utils.run.emulator.isa.elements import ELEMENT_BITS, Decoder, elements_of_slice
-from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value
+from course_utils.run.emulator.isa.lowered import InFlight, Lowered, Mask, Value
 from course_utils.run.emulator.units.cp_async import waited_for
 from course_utils.run.emulator.units.sync import all_lanes
 from course_utils.tma.layouts import UNIT, swizzled
@@ -59,11 +61,10 @@ class Form(NamedTuple):
         return f"m64n{self.N}k{elements_of_slice(self.a)}"
 
 
-class Pending:
+class Pending(InFlight):
     """What an accumulator register holds while its wgmma may still run. It can be moved, and nothing else."""
 
     __slots__ = ("accumulator", "warp", "index")
-    __array_ufunc__ = None
 
     def __init__(self, accumulator: Accumulator, warp: int, index: int) -> None:
         self.accumulator, self.warp, self.index = accumulator, warp, index
@@ -340,8 +341,8 @@ def multiply(instruction: Instr) -> Lowered:
         warp = p.warp
         if not warp.wgmma_fenced:
             p.find("wgmma-fence", lambda: f"{p.name()} issues wgmma and has never run wgmma.fence")
-        warp.multiplies += 1
-        warp.issues(p.at)
+        role(warp).multiplies += 1
+        role(warp).issues(p.at)
         adds = adds if adds.__class__ is bool else bool(_scalar(p, adds, "scale-d predicates"))
         group = p.cta.warpgroup(warp.index // WARPS)
         w, n = warp.index % WARPS, warp.wgmma_index
@@ -484,8 +485,8 @@ def _begin(p: Path, group: Warpgroup, op: Operation, n: int, clock: Clock) -> No
             words = slice(low * UNIT // 4, high * UNIT // 4)
             shared.taken[words] = shared.written[words]
         reads.append((codes, low * UNIT, high * UNIT))
-        if p.warp.waited is not None:
-            p.cta.reads.setdefault((p.warp.waited[0], low * UNIT), p.at)
+        if (waited := turns(p.warp).waited) is not None:
+            p.cta.reads.setdefault((waited[0], low * UNIT), p.at)
         swizzle = DESCRIPTOR_SWIZZLES[descriptor >> 62]
         p.cta.swizzles.setdefault(low * UNIT, (swizzle, p.at))
         for first, end in operand_runs(descriptor, rows, major):
