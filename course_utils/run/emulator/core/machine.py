@@ -83,8 +83,6 @@ class Machine(Holder):
         self._parameters(regions, addresses)
         self._variables()
         self._shared: list[memory.SharedMemory] = []
-        # by rank and warpgroup, for one cluster after another
-        self.accumulators: dict[tuple, Any] = {}
 
     def _parameters(self, regions: dict[str, memory.Region], addresses: Mapping[str, int]) -> None:
         """Lay the kernel's parameters out in memory."""

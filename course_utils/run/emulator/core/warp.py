@@ -24,10 +24,7 @@ from course_utils.run.emulator.isa.lowered import Mask, Value
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.grid import CTA
     from course_utils.run.emulator.explain.findings import Detail, Finding
-    from course_utils.run.emulator.explain.timeline import Span
-    from course_utils.run.emulator.units.cp_async import CopyGroup
     from course_utils.run.emulator.units.mbarrier import MBarrier
-    from course_utils.run.emulator.units.tma import Store
 
 STOP = -1  # what a segment returns in place of a next instruction: the path waits, or has ended
 _ALL = b"\1" * LANES
@@ -62,32 +59,9 @@ class Warp(Holder):
         self.alive = np.ones(LANES, np.bool_)
         self.running = 1  # paths of this warp that have not ended
         self.register_count = cta.machine.registers
-        self.loads = self.stores = self.multiplies = (
-            0  # TMA loads, TMA stores and wgmmas issued: they name its role
-        )
-        self.wgmma_fenced = False
-        # wgmmas by their number in the warpgroup: not committed, committed, waited for now
-        self.wgmma_index = 0
-        self.wgmma_open: list[int] = []
-        self.wgmma_groups: list[list[int]] = []
-        self.wgmma_wait: list[list[int]] = []
-        self.wgmma_waited = (
-            -1,
-            0,
-            0,
-        )  # its last wait_group: where, wgmmas issued by then, groups that it leaves
-        self.wgmma_missing = ""  # the commit_group that wgmmas lacked at the last wait_group
+        self.loads = 0  # TMA loads issued
         self.cluster_generation = 0
-        # cp.async: not committed, committed
-        self.copies: CopyGroup = []
-        self.copy_groups: list[CopyGroup] = []
-        # TMA stores, by lane: not committed, committed
-        self.bulk: dict[int, list[Store]] = {}
-        self.bulk_groups: dict[int, list[list[Store]]] = {}
         self.unfenced_barriers: list[MBarrier] = []
-        self.epilogue: tuple[int, Span] | None = None
-        self.copying: tuple[int, Span] | None = None  # the same of cp.async, and before its first wgmma
-        self.fetched = -1  # wgmmas that it had issued when it last read a tensor of global memory
         self.kind: str | None = None
         self.seen_at: int | None = None  # where a path of it waited last, or was named
         self.waited: tuple[MBarrier, int] | None = None  # its last wait that passed, and the instruction
@@ -206,33 +180,6 @@ class Path:
         return self.machine.findings.add(
             kind, self.at if at is None else at, detail, barriers=barriers, more=more, plain=plain
         )
-
-    def find_early_release(
-        self, kind: str, detail: str, reader: str = "", barriers: tuple[MBarrier, ...] = (), advice: str = ""
-    ) -> Finding:
-        """A stage is written too soon: what is to blame is the arrival that let this warp's last wait pass,
-        where it came from another warp; else the write, with ``advice`` where that of its kind does not fit.
-        """
-        barrier, waited_at = self.warp.waited or (None, -1)
-        findings = self.machine.findings
-        here = f"the write: {findings.place(self.at)}"
-        # a wait for a load releases nothing; and a first round's wait passes with no release at all
-        if barrier is None or barrier.carries_bytes or barrier.released_by is None:
-            untold = findings.has_roles and all(b.carries_bytes for b in self.cta.mbarriers.values())
-            if untold and kind == "overwrite-before-use":
-                advice = "no second barrier"
-            about = (reader,) if reader else ()
-            return findings.add(kind, self.at, detail, more=about, barriers=barriers, advice=advice)
-        wait = f"its wait for {barrier.name()}: {findings.place(waited_at)}"
-        warp, at = barrier.released_by
-        who = names.of_warps([warp], self.cta)
-        text = f"{detail}; {who} released {barrier.name()} too early"
-        if (alone := _all_from_one_cta(barrier)) is not None:
-            whose = "its own" if alone is barrier.cta else "the other"
-            others = "the other" if alone is barrier.cta else "its own"
-            text = f"{detail}: all arrivals on {barrier.name()} come from {whose} CTA, none from {others}"
-        more = tuple(filter(None, (wait, here, reader)))
-        return findings.add(kind, at, text, more=more, barriers=(*barriers, barrier), advice="released early")
 
     def fault(
         self, kind: str, detail: Detail, barriers: Iterable[MBarrier] = (), more: tuple[str, ...] = ()
@@ -364,13 +311,6 @@ class Path:
         self.pc = following
         self.machine.ready.append(self)
         return STOP
-
-
-def _all_from_one_cta(barrier: MBarrier) -> CTA | None:
-    """The CTA that alone has ended a phase of an mbarrier which counts arrivals of both CTAs of a pair."""
-    homes = {warp.cta for warp in barrier.last_phase}
-    pair = barrier.cta.cluster.size == 2 and sum(barrier.last_phase.values()) > 1
-    return homes.pop() if pair and len(homes) == 1 else None
 
 
 def both(predicate: np.ndarray, mask: Mask) -> np.ndarray | bool:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 from course_utils.cause import Cause
 from course_utils.ptx.parser import Imm
 from course_utils.run.emulator.explain import names
+from course_utils.run.emulator.explain.races import Races
 from course_utils.run.emulator.isa.arithmetic import LANES
+from course_utils.run.emulator.units.wgmma import Issued
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.grid import CTA, Cluster
@@ -63,7 +65,7 @@ def lead(machine: Machine, cluster: Cluster) -> None:
 def _waited_elsewhere(machine: Machine, cluster: Cluster) -> bool:
     """A commit_group or wait_group runs in warps that have issued no TMA store, and in none that has."""
     for cta in cluster.ctas:
-        shared = cta.shared
+        shared = machine.unit(Races).of(cta.shared)
         stores = {warp: at for warps in shared.stored.values() for warp, at in warps.items()}
         for calls, what, does in (
             (shared.store_commits, "commit", "commits"),
@@ -87,8 +89,9 @@ def _waited_elsewhere(machine: Machine, cluster: Cluster) -> bool:
 def _stored_by_several(machine: Machine, cluster: Cluster) -> bool:
     """Several warps of a CTA store one box: only one of them can be the one that is waited for."""
     for cta in cluster.ctas:
-        written = {read.store for read in cta.shared.overwritten}
-        for box, warps in cta.shared.stored.items():
+        shadow = machine.unit(Races).of(cta.shared)
+        written = {read.store for read in shadow.overwritten}
+        for box, warps in shadow.stored.items():
             if len(warps) > 1 and written & warps.keys():
                 who = names.of_warps(sorted(warps, key=lambda warp: warp.index), cta)
                 text = f"{who} each store {box}: one warp issues the store, and waits for it"
@@ -113,11 +116,12 @@ def _leaves_a_reader(machine: Machine, cluster: Cluster) -> bool:
     """A wait for TMA stores leaves as many in flight as there are buffers, so one that reads the next."""
     first: Finding = next(iter(machine.findings.found.values()))
     for cta in cluster.ctas:
-        for read in cta.shared.overwritten:
+        shadow = machine.unit(Races).of(cta.shared)
+        for read in shadow.overwritten:
             if read.over is not first or read.store is None or first.why:
                 continue
-            buffers = {key[-1] for key in cta.shared.async_reads if key[:2] == ("store", read.store.agent)}
-            for at, warps in cta.shared.store_waits.items():
+            buffers = {key[-1] for key in shadow.async_reads if key[:2] == ("store", read.store.agent)}
+            for at, warps in shadow.store_waits.items():
                 operand = machine.program.kernel.instructions[at].operands[0]
                 left = operand.value if isinstance(operand, Imm) else 0
                 if read.store in warps and left >= len(buffers):
@@ -130,7 +134,7 @@ def _not_met(machine: Machine, cluster: Cluster) -> bool:
     """What threads write over too soon is a TMA store whose warp does wait for it: a barrier is missing."""
     first: Finding = next(iter(machine.findings.found.values()))
     for cta in cluster.ctas:
-        for read in cta.shared.overwritten:
+        for read in machine.unit(Races).of(cta.shared).overwritten:
             if read.over is not first:
                 continue
             assert read.store is not None
@@ -260,7 +264,7 @@ def _signals_its_own_wait(machine: Machine, cluster: Cluster) -> bool:
             if not loads or len(mine) < len(waits[name]):
                 continue
             for other, theirs in waits.items():
-                takers = [warp for warp in theirs if warp.multiplies]
+                takers = [warp for warp in theirs if warp.unit(Issued).count]
                 if other == name or not takers or len(takers) < len(theirs):
                     continue
                 load, full = loads[0].loads[0], theirs[takers[0]]
@@ -336,7 +340,7 @@ def _tell_left(machine: Machine, name: str, barriers: list[MBarrier], barrier: M
         for warp, passed in one.account.waits.items():
             waits[warp] = waits.get(warp, 0) + passed.count
     ctas = barrier.cta.cluster.ctas
-    if not any(warp.multiplies for cta in ctas for warp in cta.warps):
+    if not any(warp.unit(Issued).count for cta in ctas for warp in cta.warps):
         text += "; " + nobody_multiplies(machine)
     elif waits and (most := max(waits.values())) < (
         fills := sum(b.loads[0].phase + 1 for b in barriers if b.loads)

@@ -10,10 +10,11 @@ from course_utils.artifact import REGISTER_LIMIT
 from course_utils.cause import spans
 from course_utils.ptx.families import expects_bytes
 from course_utils.run.emulator.explain import causes, names
+from course_utils.run.emulator.explain.races import Races
 from course_utils.run.emulator.isa.arithmetic import LANES
 from course_utils.run.emulator.units.mbarrier import PhaseWait
 from course_utils.run.emulator.units.sync import RegisterWait, ThreadWait
-from course_utils.run.emulator.units.wgmma import WgmmaWait
+from course_utils.run.emulator.units.wgmma import Issued, WgmmaWait
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.grid import Cluster
@@ -209,7 +210,7 @@ def _nobody_multiplies(path: Path) -> bool:
     machine = path.machine
     return (
         machine.program.has_roles
-        and not any(warp.multiplies for cta in path.cta.cluster.ctas for warp in cta.warps)
+        and not any(warp.unit(Issued).count for cta in path.cta.cluster.ctas for warp in cta.warps)
         and not any("wgmma" in machine.program.abilities(p.pc) for p in machine.waiting)
     )
 
@@ -286,7 +287,7 @@ def _kept(barrier: MBarrier, path: Path) -> tuple[str, str, int | None]:
     who = names.of_warps(sorted(readers, key=lambda warp: (warp.cta.number, warp.index)), path.cta)
     at = full.account.waits[readers[0]].at if readers[0] in full.account.waits else -1
     for load in full.loads:
-        for key, read in full.cta.shared.async_reads.items():
+        for key, read in path.machine.unit(Races).of(full.cta.shared).async_reads.items():
             if key[0] == "wgmma" and read.low < load.offset + load.view.extent and load.offset < read.high:
                 at = read.at
     place = path.machine.findings.place(at)

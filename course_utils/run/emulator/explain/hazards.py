@@ -4,6 +4,7 @@ sentence.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from course_utils.cause import Cause
@@ -14,22 +15,45 @@ from course_utils.run.emulator.units.mbarrier import MBarrier
 from course_utils.run.words import told
 
 if TYPE_CHECKING:
+    from course_utils.artifact import Origin
     from course_utils.run.emulator.core.warp import Path
     from course_utils.run.emulator.explain.findings import Finding, Findings
 
 
-def found(findings: Findings, hazard: Hazard) -> Finding:
+def found(hazard: Hazard) -> Finding:
     """The finding of a hazard."""
-    hazard.path.warp.seen_at = hazard.path.pc
-    if former := findings.again(hazard.kind, hazard.at):
+    kind, case = hazard.kind, hazard.case
+    return find(hazard.path, kind, case, hazard.values, hazard.at, about=hazard.about, notes=hazard.notes)
+
+
+def find(
+    path: Path,
+    kind: str,
+    case: str,
+    values: dict[str, Any],
+    at: int | None = None,
+    *,
+    about: Iterable[MBarrier] = (),
+    notes: Iterable[tuple[str, dict[str, Any]]] = (),
+    advice: str = "",
+    first: bool = False,
+    origin: Origin | None = None,
+) -> Finding:
+    """A finding of what ``path`` does, from the machine's own objects: see ``Hazard`` and ``Findings.find``.
+    ``at`` is where the path is, where it is not given.
+    """
+    findings: Findings = path.machine.findings
+    at = path.at if at is None else at
+    path.warp.seen_at = path.pc
+    if former := findings.again(kind, at, origin=origin):
         return former
-    wordless = Cause(hazard.kind, "no words", {"kind": hazard.kind.replace("-", " ")})
-    cause = told(lambda: _cause(hazard.path, hazard.kind, hazard.case, hazard.values), wordless)
-    notes = [_cause(hazard.path, hazard.kind, case, values) for case, values in hazard.notes]
-    return findings.find(cause, hazard.at, about=hazard.about, notes=notes)
+    wordless = Cause(kind, "no words", {"kind": kind.replace("-", " ")})
+    cause = told(lambda: _cause(path, kind, case, values), wordless)
+    more = [_cause(path, kind, note, of) for note, of in notes]
+    return findings.find(cause, at, about=about, notes=more, advice=advice, first=first, origin=origin)
 
 
-def _cause(path: Path, kind: str, case: str, values: dict[str, Any]) -> Cause:
+def _cause(path: Path, kind: str, case: str, values: Mapping[str, Any]) -> Cause:
     return Cause(kind, case, {name: named(value, path) for name, value in values.items()})
 
 
@@ -41,4 +65,6 @@ def named(value: Any, path: Path) -> Any:
         return names.who(value, path.cta)
     if isinstance(value, MBarrier):
         return names.Barrier(value.name(), None if value.cta is path.cta else value.cta.number)
+    if isinstance(value, Cause):
+        return _cause(path, value.kind, value.case, value.values)
     return path.machine.findings.place(value.index) if isinstance(value, At) else value

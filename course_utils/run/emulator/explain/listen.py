@@ -19,9 +19,16 @@ from course_utils.run.emulator.core.probe import (
     WaitEnded,
 )
 from course_utils.run.emulator.explain import deadlock, hazards, ledger, names, stages, undefined
+from course_utils.run.emulator.explain.accumulators import LastWaits
+from course_utils.run.emulator.explain.bounds import Bounds
 from course_utils.run.emulator.explain.facts import Facts
 from course_utils.run.emulator.explain.findings import Finding, Findings
+from course_utils.run.emulator.explain.races import Owners, Races
+from course_utils.run.emulator.explain.stages import Stages
 from course_utils.run.emulator.explain.timeline import Trace
+from course_utils.run.emulator.explain.work import Work
+from course_utils.run.emulator.units.tma import LoadBegins
+from course_utils.run.emulator.units.wgmma import MultiplyBegins
 from course_utils.run.words import told
 
 if TYPE_CHECKING:
@@ -39,11 +46,16 @@ class Explained:
 
     def found(self, finished: bool) -> list[Finding]:
         """All findings. What explains wrong numbers is one where nothing else was found."""
-        mismatch = self.machine.mismatch
+        mismatch = self.machine.unit(Stages).mismatch
         if finished and mismatch is not None and not self.findings.found:
-            kind, (at, text, barriers) = mismatch
-            self.findings.add(kind, at, text, barriers=barriers)
+            at, cause, barriers = mismatch
+            self.findings.find(cause, at, about=barriers)
         return self.findings.all()
+
+
+def _load_begins(event: LoadBegins) -> None:
+    event.path.warp.loads += 1
+    event.path.warp.issues(event.path.at)
 
 
 def attach(machine: Machine, record: bool = False, left_out: str = "") -> Explained:
@@ -54,9 +66,21 @@ def attach(machine: Machine, record: bool = False, left_out: str = "") -> Explai
         machine.program.kernel, machine.artifact, machine.program.has_roles
     )
     findings.left_out = left_out
-    facts, trace = machine.facts, machine.trace = Facts(machine), Trace(machine, record)
+    machine.arrays = names.arrays(machine)
+    listen = machine.probe.listen
+    listen(Hazard, hazards.found)
+    listen(Failed, undefined.failed)
+    listen(LoadBegins, _load_begins)
+    listen(MultiplyBegins, lambda event: event.path.warp.issues(event.path.at))
+    # who listens first finds first: what is wrong comes before what is counted
+    machine.unit(LastWaits)
+    races = machine.unit(Races)
+    machine.unit(Bounds)
+    trace = machine.trace = machine.units[Trace] = Trace(machine, record)
     findings.heard = trace.found
-    machine.arrays, machine.mismatch = names.arrays(machine), None
+    machine.unit(Owners)
+    work, facts, rings = machine.unit(Work), machine.unit(Facts), machine.unit(Stages)
+    machine.facts = facts
 
     def ended(event: ClusterEnded) -> None:
         told(partial(ledger.blame, machine, event.cluster), None)
@@ -64,15 +88,15 @@ def attach(machine: Machine, record: bool = False, left_out: str = "") -> Explai
         if event.finished:
             facts.close(event.cluster)
         trace.name()
+        races.clear()
+        work.clear()
+        rings.clear()
 
     def deadlocked(event: Deadlocked) -> None:
         told(partial(deadlock.describe, machine, event.cluster), None)
         if not findings.found:
             findings.add("deadlock", -1, "warps wait, and nobody will do what they wait for")
 
-    listen = machine.probe.listen
-    listen(Hazard, partial(hazards.found, findings))
-    listen(Failed, undefined.failed)
     listen(WaitBegan, lambda event: trace.note("wait", event.path, event.reason))
     listen(WaitEnded, lambda event: trace.waited(event.path, event.reason))
     listen(Deadlocked, deadlocked)

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from course_utils.run.emulator.explain.findings import Finding, Place
+from course_utils.run.emulator.explain.work import CopyBegins, Piece, WriteBegins
 from course_utils.run.emulator.units.mbarrier import MBarrier, PhaseWait
 from course_utils.run.emulator.units.sync import RegisterWait, ThreadWait
-from course_utils.run.emulator.units.wgmma import Operation, Warpgroup, operand_units
+from course_utils.run.emulator.units.tma import LoadIssued, LoadLanded, StoreIssued, StoreRead, StoresWaited
+from course_utils.run.emulator.units.wgmma import MultiplyIssued, Operation, Ran, WaitPassed, operand_units
 from course_utils.tma.layouts import UNIT
 
 if TYPE_CHECKING:
@@ -103,13 +105,26 @@ class Trace:
         self.spans: list[Span] = []
         self.arrivals: list[Arrival] = []
         self.events: list[Event] = []
-        self._loads: dict[int, Span] = {}  # by the load's id
+        # of this cluster: spans of what ends by itself, and of work that goes on
+        self._spans: dict[Load | Store | Operation, Span] = {}
+        self._pieces: list[tuple[Span, Piece]] = []
         # the last spans' warps, and the barriers that label them; the last arrivals' barriers: unnamed as yet
         self._unnamed: list[tuple[Warp, MBarrier | None]] = []
         self._arrived: list[MBarrier] = []
         # of this cluster: time, kind, warp, instruction, what it is about, and a number
         self._noted: list[tuple[int, str, Warp | None, int, Any, int]] = []
         self._clusters = self._findings = 0
+        listen = machine.probe.listen
+        listen(LoadIssued, self._load_issued)
+        listen(LoadLanded, self._load_landed)
+        listen(StoreIssued, self._store_issued)
+        listen(StoreRead, self._store_read)
+        listen(StoresWaited, lambda event: self.note("pass", event.path, "the TMA stores"))
+        listen(MultiplyIssued, self._multiply_issued)
+        listen(Ran, self._ran)
+        listen(WaitPassed, lambda event: self.note("pass", event.path, "wgmma"))
+        listen(WriteBegins, self._write_begins)
+        listen(CopyBegins, self._copy_begins)
 
     def note(self, kind: str, path: Path, what: Any, number: int = 0) -> None:
         """Something happened: see ``Event``. What it is called is found out once the cluster has run."""
@@ -125,61 +140,48 @@ class Trace:
             self._unnamed.append((path.warp, barrier))
         return span
 
-    def end(self, span: Span | None) -> None:
-        if span is not None:
-            span.end = self.machine.executed
+    def _end(self, what: Load | Store | Operation) -> None:
+        self._spans[what].end = self.machine.executed
 
-    def issued(self, path: Path, load: Load) -> None:
-        self._loads[id(load)] = self.begin(path, "TMA load", load.view.name, load.phase)
-        self.note("load", path, load)
+    def _load_issued(self, event: LoadIssued) -> None:
+        load = event.load
+        self._spans[load] = self.begin(event.path, "TMA load", load.view.name, load.phase)
+        self.note("load", event.path, load)
 
-    def landed(self, load: Load) -> None:
-        self.end(self._loads.pop(id(load), None))
-        self.note("loaded", load.path, load)
+    def _load_landed(self, event: LoadLanded) -> None:
+        self._end(event.load)
+        self.note("loaded", event.load.path, event.load)
 
-    def stores(self, path: Path, store: Store) -> None:
-        store.span = self.begin(path, "TMA store", store.view.name)
-        self.note("store", path, store)
+    def _store_issued(self, event: StoreIssued) -> None:
+        self._spans[event.store] = self.begin(event.path, "TMA store", event.store.view.name)
+        self.note("store", event.path, event.store)
 
-    def stored(self, path: Path, store: Store) -> None:
-        self.end(store.span)
-        self.note("stored", path, store)
+    def _store_read(self, event: StoreRead) -> None:
+        self._end(event.store)
+        self.note("stored", event.path, event.store)
 
-    def multiplies(self, path: Path, op: Operation) -> None:
-        op.span = self.begin(path, "wgmma", str(op.shape))
-        self.note("wgmma", path, op)
+    def _multiply_issued(self, event: MultiplyIssued) -> None:
+        op = event.operation
+        if op not in self._spans:  # the first of its four warps
+            self._spans[op] = self.begin(event.path, "wgmma", str(op.shape))
+            self.note("wgmma", event.path, op)
 
-    def multiplied(self, group: Warpgroup, op: Operation) -> None:
-        self.end(op.span)
+    def _ran(self, event: Ran) -> None:
+        op = event.operation
+        self._end(op)
         if len(self._noted) < LIMIT:
-            warp = group.cta.warps[4 * group.number]
-            self._noted.append((self.machine.executed, "read", warp, op.at, op, 0))
+            self._noted.append((self.machine.executed, "read", event.group.warps[0], op.at, op, 0))
 
-    def writes(self, path: Path) -> None:
-        """A warp that has multiplied writes results out, or the next tile: one span until it multiplies
-        again.
-        """
-        warp = path.warp
-        if warp.multiplies:
-            if warp.epilogue is None or warp.epilogue[0] != warp.multiplies:
-                kind = COPY if warp.fetched == warp.multiplies else "epilogue"
-                warp.epilogue = warp.multiplies, self._works(path, kind)
-                self.machine.facts.epilogue(path)
-            warp.epilogue[1].end = self.machine.executed
-        elif warp.fetched == 0:
-            self.copies(path)
+    def _write_begins(self, event: WriteBegins) -> None:
+        self._works(event.path, COPY if event.copies else "epilogue", event.piece)
 
-    def copies(self, path: Path) -> None:
-        """A warp copies a part of a tile: one span until it multiplies again."""
-        warp = path.warp
-        if warp.copying is None or warp.copying[0] != warp.multiplies:
-            warp.copying = warp.multiplies, self._works(path, COPY)
-        warp.copying[1].end = self.machine.executed
+    def _copy_begins(self, event: CopyBegins) -> None:
+        self._works(event.path, COPY, event.piece)
 
-    def _works(self, path: Path, kind: str) -> Span:
+    def _works(self, path: Path, kind: str, piece: Piece) -> None:
         span = self.begin(path, kind, "D" if kind == "epilogue" else "a tile")
+        self._pieces.append((span, piece))
         self.note(kind, path, span)
-        return span
 
     def waited(self, path: Path, reason: Any) -> None:
         """A path goes on after a wait."""
@@ -209,6 +211,8 @@ class Trace:
 
     def name(self) -> None:
         """Put names in: a barrier's and a warp's role are known once the cluster has run."""
+        for span, piece in self._pieces:
+            span.end = piece.until
         last = self.spans[len(self.spans) - len(self._unnamed) :]
         for span, (warp, barrier) in zip(last, self._unnamed, strict=True):
             span.role = warp.role()
@@ -225,7 +229,8 @@ class Trace:
         self._noted.clear()
         self._unnamed.clear()
         self._arrived.clear()
-        self._loads.clear()
+        self._spans.clear()
+        self._pieces.clear()
 
     def _tell(self) -> None:
         """The events of the cluster that has run."""

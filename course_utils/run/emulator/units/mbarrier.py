@@ -9,25 +9,47 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from course_utils.artifact import Allocation, Origin
 from course_utils.ptx.parser import Instr, Reg, Vec
 from course_utils.run.emulator.core import memory
-from course_utils.run.emulator.core.order import AGENT_BITS
+from course_utils.run.emulator.core.probe import Touched
 from course_utils.run.emulator.core.warp import Wait
 from course_utils.run.emulator.explain import names
-from course_utils.run.emulator.explain.ledger import Account
 from course_utils.run.emulator.isa.arithmetic import split_type
 from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value, items_of
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.grid import CTA
+    from course_utils.run.emulator.core.memory import SharedMemory
     from course_utils.run.emulator.core.warp import Path, Warp
     from course_utils.run.emulator.units.tma import Load
 
 CLUSTER_BARRIER = "T.alloc_cluster_barrier"
 MAX_COUNT, BYTES = (1 << 20) - 1, 8
+
+
+@dataclass(slots=True)
+class Initialised:
+    """An mbarrier was initialised."""
+
+    path: Path
+    barrier: MBarrier
+
+
+@dataclass(slots=True)
+class StoredAsync:
+    """A remote store has written ``count`` bytes at an offset of shared memory. It is done once this phase of
+    the mbarrier that it signals is.
+    """
+
+    region: SharedMemory
+    offset: int
+    count: int
+    barrier: MBarrier
+    phase: int
 
 
 class MBarrier:
@@ -54,6 +76,8 @@ class MBarrier:
         self.woken: list[Path] = []
         self.carries_bytes = False
         self.loads: list[Load] = []  # those that signal it, of its last phase that has some
+        from course_utils.run.emulator.explain.ledger import Account
+
         self.account = Account()
         # warps and how often they arrived in this phase, and in the one before
         self.this_phase: dict[Warp, int] = {}
@@ -289,7 +313,8 @@ class PhaseWait(Wait):
         self.grant(path, False)
 
 
-def find_barrier(path: Path, address: int) -> MBarrier:
+def find_barrier(path: Path, address: int, touches: bool = True) -> MBarrier:
+    """The mbarrier at an address, or a fault. ``touches``: the path's warp uses it itself."""
     cta, offset = path.cta.cluster.cta_of(path, address)
     if offset % 8:
         path.fault(
@@ -311,8 +336,8 @@ def find_barrier(path: Path, address: int) -> MBarrier:
         seen.add((path.at, offset))
         if what := names.strayed(barrier, path.at):
             path.find("barrier-uninitialised", f"{path.name()} uses {what}", cta.mbarriers.values())
-    if cta is not path.cta:
-        cta.touch(path, path.warp.agent, path.warp.time)
+    if touches and cta is not path.cta:
+        path.machine.probe.emit(Touched(path, cta, path.warp.agent, path.warp.time))
     return barrier
 
 
@@ -346,9 +371,8 @@ def _init(p: Path, m: Mask, address: Value, count: Value) -> None:
             (f"its first init: {p.machine.findings.place(former.init_at)}",),
         )
     _require_allocated(p, offset)
-    words = slice(offset >> 2, (offset >> 2) + 2)
-    cta.shared.written[words] = cta.shared.taken[words] = p.warp.code
     barrier = cta.mbarriers[offset] = MBarrier(p, cta, offset, count)
+    p.machine.probe.emit(Initialised(p, barrier))
     p.warp.unfenced_barriers.append(barrier)
     p.machine.trace.note("init", p, barrier, count)
     p.machine.progress += 1
@@ -515,19 +539,18 @@ def store_async(instruction: Instr) -> Lowered:
 
     def function(p: Path, m: Mask, a: Value, b: Value, *v: Value) -> None:
         for lane in memory.lanes_of(m):
-            home, _ = p.cta.cluster.cta_of(p, memory.pick(b, lane))
-            touched = dict(home.touched)
-            target = find_barrier(p, memory.pick(b, lane))
+            target = find_barrier(p, memory.pick(b, lane), touches=False)
             count = bits // 8 * len(v)
             phase = target.asked(p, count)
-            region, offset = memory.locate_shared(p, None, memory.pick(a, lane), "shared::cluster", count)
+            home, offset = p.cta.cluster.cta_of(p, memory.pick(a, lane))
+            memory.require_inside(p, home.shared, offset, count)
             for i, item in enumerate(v):
-                region.views[bits][offset // (bits // 8) + i] = memory.pick(item, lane)
-            written, index = region.cells(region.written, offset, count)
-            written[index] = (phase + 1) << AGENT_BITS | target.agent
-            if home is not p.cta:
-                home.touched = touched
-                home.touch(p, target.agent, phase + 1)
+                home.shared.views[bits][offset // (bits // 8) + i] = memory.pick(item, lane)
+            p.machine.probe.emit(StoredAsync(home.shared, offset, count, target, phase))
+            for cta in dict.fromkeys((target.cta, home)):
+                if cta is p.cta:
+                    continue
+                p.machine.probe.emit(Touched(p, cta, target.agent, phase + 1))
             target.landed(p, count, phase)
 
     return Lowered(
