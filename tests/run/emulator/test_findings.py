@@ -11,7 +11,7 @@ import pytest
 from course_utils.cause import Cause
 from course_utils.ptx.parser import parse
 from course_utils.run.emulator import KINDS, EmulatorError, emulate
-from course_utils.run.emulator.explain import ledger
+from course_utils.run.emulator.explain import overruns
 from course_utils.run.emulator.explain.findings import Findings
 from course_utils.run.emulator.isa.translate import Program
 from course_utils.run.emulator.units.cp_async import waited_for
@@ -817,5 +817,5 @@ def test_a_missing_barrier_comes_before_what_it_lets_be_read_too_early():
     findings = fresh_findings()
     findings.find(Cause("uninitialised-read", "reads what nothing has written"), 0)
     findings.find(Cause("read-before-write", "no barrier orders the two"), 0)
-    ledger._unordered(findings)
+    overruns._unordered(findings)
     assert next(iter(findings.found.values())).kind == "read-before-write"

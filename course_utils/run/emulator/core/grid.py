@@ -12,16 +12,13 @@ import numpy as np
 from course_utils.artifact import SM_COUNT
 from course_utils.run.emulator.core import memory
 from course_utils.run.emulator.core.order import Order
-from course_utils.run.emulator.core.probe import CtaEnded, WarpEnded
+from course_utils.run.emulator.core.probe import CtaEnded, Touched, WarpEnded
 from course_utils.run.emulator.core.state import Holder
 from course_utils.run.emulator.core.warp import Path, Warp
 from course_utils.run.emulator.isa.arithmetic import LANES
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.machine import Machine
-    from course_utils.run.emulator.units.mbarrier import MBarrier
-    from course_utils.run.emulator.units.tma import Coordinates
-    from course_utils.run.emulator.units.wgmma import Warpgroup
 
 
 class Cluster(Holder):
@@ -65,7 +62,7 @@ class Cluster(Holder):
     def shared_of(self, path: Path, address: int) -> tuple[memory.SharedMemory, int]:
         cta, offset = self.cta_of(path, address)
         if cta is not path.cta:
-            cta.touch(path, path.warp.agent, path.warp.time)
+            path.machine.probe.emit(Touched(path, cta, path.warp.agent, path.warp.time))
         return cta.shared, address - offset
 
     def threads_left(self) -> int:
@@ -88,24 +85,9 @@ class CTA(Holder):
         gx, gy, _ = machine.artifact.grid
         self.number = self.place[0] + gx * (self.place[1] + gy * self.place[2])
         self.shared = machine.shared_memory(rank)
-        self.warpgroups: dict[int, Warpgroup] = {}
         self.warps: list[Warp] = []
-        # of TMA loads, by tensor and offset: the barriers that they signal, with the load's instruction and
-        # warp; and the bytes that each takes
-        self.loaded: dict[tuple[str, int], dict[MBarrier, tuple[int, Warp]]] = {}
-        self.extents: dict[tuple[str, int], int] = {}
-        self.swizzles: dict[
-            int, tuple[int, int]
-        ] = {}  # by where wgmma read: that of its descriptor, and where
-        self.boxes: dict[tuple[str, Coordinates], int] = {}  # what multicast brings, and its instruction
-        self.fills: list[tuple[MBarrier, int, Warp]] = []  # each fill by a warp of this CTA, in order
-        # wgmma's reads, by the barrier waited for last and where they begin: the instruction
-        self.reads: dict[tuple[MBarrier, int], int] = {}
         self.exited = False
-        # other agents that have used this CTA's shared memory: time, instruction, path of the last use
-        self.touched: dict[int, tuple[int, int, Path]] = {}
         self.left = -(-machine.artifact.threads // LANES)
-        self.exit_clock = cluster.order.clock()
 
     def start(self) -> None:
         """Make the warps, with their special registers."""
@@ -156,20 +138,8 @@ class CTA(Holder):
             path.slow = machine.choose(machine.schedule.slow_share)
             machine.ready.append(path)
 
-    def warpgroup(self, number: int) -> Warpgroup:
-        from course_utils.run.emulator.units.wgmma import Warpgroup
-
-        if number not in self.warpgroups:
-            self.warpgroups[number] = Warpgroup(self, number)
-        return self.warpgroups[number]
-
     def threads_left(self) -> int:
         return self.left * LANES
-
-    def touch(self, path: Path, agent: int, time: int) -> None:
-        """Another CTA of the cluster has used this one's shared memory: this one must not end before."""
-        if agent not in self.touched or time > self.touched[agent][0]:
-            self.touched[agent] = time, path.at, path
 
     def ended(self, path: Path) -> None:
         """The last path of a warp of this CTA has ended."""
@@ -177,17 +147,6 @@ class CTA(Holder):
         self.left -= 1
         self.cluster.warps_left -= 1
         self.machine.progress += 1
-        self.exit_clock.join(warp.clock)
-        from course_utils.run.emulator.units.tma import COMMIT
-
-        stores = [s for groups in warp.bulk_groups.values() for group in groups for s in group]
-        still_open = [s for group in warp.bulk.values() for s in group]
-        for store in stores + still_open:
-            if not store.done:
-                path.at = store.at
-                text = f"{path.name()} ends and has not waited for its TMA store"
-                path.find("exit-in-flight", text + memory.uncommitted(COMMIT) * (store in still_open))
-                store.finish(path)
         warp.warp_ended(path)
         self.machine.probe.emit(WarpEnded(path))
         if self.left == 0:
@@ -198,9 +157,6 @@ class CTA(Holder):
     def _end(self, path: Path) -> None:
         self.exited = True
         self.machine.probe.emit(CtaEnded(path, self))
-        for agent, (time, at, other) in self.touched.items():
-            if self.exit_clock.seen[agent] < time:
-                other.report("cluster-exit", "CTA may end before", at=at, who=other.warp, cta=self.number)
 
 
 _lane = np.arange(LANES, dtype=np.uint32)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from operator import itemgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -41,13 +41,6 @@ class Machine(Holder):
     """One launch of a program on tensors. ``regions`` are the tensors by name, ``constants`` the bytes of the
     module's variables and where each begins, ``signs`` as ``emulate`` has them.
     """
-
-    # what explains, as long as units still call it
-    findings: Any
-    facts: Any
-    trace: Any
-    arrays: dict[str, tuple[int, int]]
-    mismatch: Any
 
     def __init__(
         self,
@@ -82,8 +75,6 @@ class Machine(Holder):
         self._parameters(regions, addresses)
         self._variables()
         self._shared: list[memory.SharedMemory] = []
-        # by rank and warpgroup, for one cluster after another
-        self.accumulators: dict[tuple, Any] = {}
 
     def _parameters(self, regions: dict[str, memory.Region], addresses: Mapping[str, int]) -> None:
         """Lay the kernel's parameters out in memory."""

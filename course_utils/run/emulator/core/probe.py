@@ -118,3 +118,15 @@ class Failed:
     at: int
     error: Exception
     resume: int = -1
+
+
+@dataclass(slots=True)
+class Touched:
+    """A path uses the shared memory of ``cta``, another one of its cluster. ``agent`` and its ``time`` are
+    who must be seen to be done before that CTA may end: the path's warp, or the mbarrier that is signalled.
+    """
+
+    path: Path
+    cta: CTA
+    agent: int
+    time: int

@@ -23,11 +23,6 @@ from course_utils.run.emulator.isa.registers import merge
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.grid import CTA
-    from course_utils.run.emulator.explain.findings import Detail, Finding
-    from course_utils.run.emulator.explain.timeline import Span
-    from course_utils.run.emulator.units.cp_async import CopyGroup
-    from course_utils.run.emulator.units.mbarrier import MBarrier
-    from course_utils.run.emulator.units.tma import Store
 
 STOP = -1  # what a segment returns in place of a next instruction: the path waits, or has ended
 _ALL = b"\1" * LANES
@@ -61,30 +56,6 @@ class Warp(Holder):
         self.tick()
         self.alive = np.ones(LANES, np.bool_)
         self.running = 1  # paths of this warp that have not ended
-        self.loads = self.stores = self.multiplies = (
-            0  # TMA loads, TMA stores and wgmmas issued: they name its role
-        )
-        self.wgmma_fenced = False
-        # wgmmas by their number in the warpgroup: not committed, committed, waited for now
-        self.wgmma_index = 0
-        self.wgmma_open: list[int] = []
-        self.wgmma_groups: list[list[int]] = []
-        self.wgmma_wait: list[list[int]] = []
-        self.wgmma_waited = (
-            -1,
-            0,
-            0,
-        )  # its last wait_group: where, wgmmas issued by then, groups that it leaves
-        self.wgmma_missing = ""  # the commit_group that wgmmas lacked at the last wait_group
-        # cp.async: not committed, committed
-        self.copies: CopyGroup = []
-        self.copy_groups: list[CopyGroup] = []
-        # TMA stores, by lane: not committed, committed
-        self.bulk: dict[int, list[Store]] = {}
-        self.bulk_groups: dict[int, list[list[Store]]] = {}
-        self.epilogue: tuple[int, Span] | None = None
-        self.copying: tuple[int, Span] | None = None  # the same of cp.async, and before its first wgmma
-        self.fetched = -1  # wgmmas that it had issued when it last read a tensor of global memory
         self.local_size = program.local_size
         self._local: Region | None = None
 
@@ -135,25 +106,12 @@ class Path:
         self.stamp, self.began, self.slow = -1, 0, False
         self.parted = -1  # the branch at which these lanes left the others
 
-    def name(self) -> str:
-        from course_utils.run.emulator.explain import names, roles
-
-        roles.role(self.warp).seen_at = self.pc
-        return names.of_warps([self.warp], self.cta)
-
-    def names(self, warps: Iterable[Warp]) -> str:
-        """Warps beside this one, as ``name`` calls one."""
-        from course_utils.run.emulator.explain import names, roles
-
-        roles.role(self.warp).seen_at = self.pc
-        return names.of_warps(warps, self.cta)
-
     def report(
         self,
         kind: str,
         case: str,
         at: int | None = None,
-        about: Iterable[MBarrier] = (),
+        about: Iterable[Any] = (),
         notes: Iterable[tuple[str, dict[str, Any]]] = (),
         **values: Any,
     ) -> None:
@@ -164,61 +122,6 @@ class Path:
     def halt(self, kind: str, case: str, **details: Any) -> NoReturn:
         """The same of one after which the hardware would not go on. Raises StopEmulation."""
         self.report(kind, case, **details)
-        raise StopEmulation
-
-    def find(
-        self,
-        kind: str,
-        detail: Detail,
-        barriers: Iterable[MBarrier] = (),
-        more: tuple[str, ...] = (),
-        at: int | None = None,
-        plain: str = "",
-    ) -> Finding:
-        return self.machine.findings.add(
-            kind, self.at if at is None else at, detail, barriers=barriers, more=more, plain=plain
-        )
-
-    def find_early_release(
-        self, kind: str, detail: str, reader: str = "", barriers: tuple[MBarrier, ...] = (), advice: str = ""
-    ) -> Finding:
-        """A stage is written too soon: what is to blame is the arrival that let this warp's last wait pass,
-        where it came from another warp; else the write, with ``advice`` where that of its kind does not fit.
-        """
-        from course_utils.run.emulator.explain import names
-        from course_utils.run.emulator.explain.accounts import account, all_from_one_cta, turns
-        from course_utils.run.emulator.units.mbarrier import mbarriers
-
-        barrier, waited_at = turns(self.warp).waited or (None, -1)
-        findings = self.machine.findings
-        here = f"the write: {findings.place(self.at)}"
-        # a wait for a load releases nothing; and a first round's wait passes with no release at all
-        if barrier is None or account(barrier).carries_bytes or account(barrier).released_by is None:
-            untold = findings.has_roles and all(
-                account(b).carries_bytes for b in mbarriers(self.cta).values()
-            )
-            if untold and kind == "overwrite-before-use":
-                advice = "no second barrier"
-            about = (reader,) if reader else ()
-            return findings.add(kind, self.at, detail, more=about, barriers=barriers, advice=advice)
-        wait = f"its wait for {names.of_barrier(barrier)}: {findings.place(waited_at)}"
-        released = account(barrier).released_by
-        assert released is not None
-        warp, at = released
-        who = names.of_warps([warp], self.cta)
-        text = f"{detail}; {who} released {names.of_barrier(barrier)} too early"
-        if (alone := all_from_one_cta(barrier)) is not None:
-            whose = "its own" if alone is barrier.cta else "the other"
-            others = "the other" if alone is barrier.cta else "its own"
-            text = f"{detail}: all arrivals on {names.of_barrier(barrier)} come from {whose} CTA, none from {others}"
-        more = tuple(filter(None, (wait, here, reader)))
-        return findings.add(kind, at, text, more=more, barriers=(*barriers, barrier), advice="released early")
-
-    def fault(
-        self, kind: str, detail: Detail, barriers: Iterable[MBarrier] = (), more: tuple[str, ...] = ()
-    ) -> NoReturn:
-        """A finding after which the hardware would not go on."""
-        self.find(kind, detail, barriers, more)
         raise StopEmulation
 
     def endless(self) -> NoReturn:

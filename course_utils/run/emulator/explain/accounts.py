@@ -21,6 +21,7 @@ from course_utils.run.emulator.units.mbarrier import (
     WaitPassed,
 )
 from course_utils.run.emulator.units.sync import ThreadWait
+from course_utils.run.emulator.units.tma import LoadIssued
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.grid import CTA
@@ -144,6 +145,12 @@ def listen(machine: Machine) -> None:
     def asked(event: Asked) -> None:
         account(event.barrier).carries_bytes = True
 
+    def issued(event: LoadIssued) -> None:
+        loads = account(event.load.barrier).loads
+        if loads and loads[0].phase != event.load.phase:
+            loads.clear()
+        loads.append(event.load)
+
     def passed(event: WaitPassed) -> None:
         path, wait = event.path, event.wait
         mine = turns(path.warp)
@@ -161,6 +168,7 @@ def listen(machine: Machine) -> None:
     hear(Arrived, lambda event: account(event.barrier).arrived(event.path, event.count))
     hear(Expected, expected)
     hear(Asked, asked)
+    hear(LoadIssued, issued)
     hear(PhaseCompleted, lambda event: account(event.barrier).completed(event.barrier))
     hear(WaitPassed, passed)
     hear(WaitEnded, went_on)

@@ -12,13 +12,13 @@ from course_utils.cause import Cause
 from course_utils.run.emulator.core.probe import Hazard
 from course_utils.run.emulator.explain import names
 from course_utils.run.emulator.explain.accounts import account, turns
+from course_utils.run.emulator.explain.findings import Finding, Findings
 from course_utils.run.emulator.units.mbarrier import BYTES, Initialised, Named
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.grid import CTA
     from course_utils.run.emulator.core.machine import Machine
     from course_utils.run.emulator.core.warp import Path
-    from course_utils.run.emulator.explain.findings import Finding, Findings
     from course_utils.run.emulator.explain.places import Place
     from course_utils.run.emulator.units.mbarrier import MBarrier
 
@@ -64,7 +64,7 @@ def too_few_expected(findings: Findings, hazard: Hazard) -> Finding:
         at = mine.arrived_last[1]
     if told is not None and re.search(r"producer_acquire|\.create\(", findings.place(told).code):
         if (line := findings.places.line_with("tx_count=")) is not None:
-            notes.insert(0, Cause(hazard.kind, "a line", {"place": line}))
+            notes.insert(0, Cause(hazard.kind, "a line", {"at": line}))
     pair = CLUSTER_BARRIER in findings.place(mine.init_at).code
     cause = Cause(
         hazard.kind,
@@ -86,14 +86,14 @@ def _distinct(places: dict[Place, None]) -> list[Place]:
 
 
 def _note(case: str, place: Place) -> Cause:
-    return Cause("note", case, {"place": place})
+    return Cause("note", case, {"at": place})
 
 
 def told_bytes(barrier: MBarrier) -> int | None:
     """The author's call that told the bytes of this phase, of a pipeline the one that made it; None where
     the compiler counted them.
     """
-    mine, findings = account(barrier), barrier.cta.machine.findings
+    mine, findings = account(barrier), barrier.cta.machine.unit(Findings)
     code = {at: findings.place(at).code for at in mine.expected_by}
     own = ("expect_tx", "producer_acquire")
     told = next((at for at in code if any(call in code[at] for call in own)), None)

@@ -13,16 +13,18 @@ from course_utils.ptx.parser import Imm
 from course_utils.run.emulator.explain import names
 from course_utils.run.emulator.explain.accounts import account
 from course_utils.run.emulator.explain.ahead import ahead
-from course_utils.run.emulator.explain.roles import role
+from course_utils.run.emulator.explain.findings import Finding, Findings
+from course_utils.run.emulator.explain.places import Places
+from course_utils.run.emulator.explain.races import Races
 from course_utils.run.emulator.isa.arithmetic import LANES
 from course_utils.run.emulator.units.mbarrier import MBarrier, mbarriers
 from course_utils.run.emulator.units.sync import Came
+from course_utils.run.emulator.units.wgmma import Issued
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.grid import CTA, Cluster
     from course_utils.run.emulator.core.machine import Machine
     from course_utils.run.emulator.core.warp import Warp
-    from course_utils.run.emulator.explain.findings import Finding
 
 # Findings that a load may lead to that nobody waits for.
 LEFT = {"exit-in-flight", "write-unordered"}
@@ -54,7 +56,7 @@ def lead(machine: Machine, cluster: Cluster) -> None:
         return
     if _of(machine) in LEFT | WAITED_WRONG | BARE | UNMET and _signals_its_own_wait(machine, cluster):
         return
-    if machine.findings.found and _of(machine) in LEFT | WAITED_WRONG | BARE:
+    if machine.unit(Findings).found and _of(machine) in LEFT | WAITED_WRONG | BARE:
         _arrived_wrong(machine, cluster) or _waits_for_its_own(machine, cluster)
     _not_waited_for(machine, cluster)
     if _of(machine) in UNSTORED and _waited_elsewhere(machine, cluster):
@@ -67,7 +69,7 @@ def lead(machine: Machine, cluster: Cluster) -> None:
 def _waited_elsewhere(machine: Machine, cluster: Cluster) -> bool:
     """A commit_group or wait_group runs in warps that have issued no TMA store, and in none that has."""
     for cta in cluster.ctas:
-        shared = cta.shared
+        shared = machine.unit(Races).of(cta.shared)
         stores = {warp: at for warps in shared.stored.values() for warp, at in warps.items()}
         for calls, case in (
             (shared.store_commits, "commits stores of others"),
@@ -76,13 +78,13 @@ def _waited_elsewhere(machine: Machine, cluster: Cluster) -> bool:
             for at, warps in calls.items() if stores else ():
                 if warps & stores.keys():
                     continue
-                line = machine.findings.place(min(stores.values())).line
+                line = machine.unit(Places).place(min(stores.values())).line
                 values = {
                     "who": names.who(warps, cta),
                     "others": names.who(stores, cta),
                     "line": Cause("line", "in line", {"line": line}) if line else None,
                 }
-                machine.findings.find(Cause("store-wait-elsewhere", case, values), at, first=True)
+                machine.unit(Findings).find(Cause("store-wait-elsewhere", case, values), at, first=True)
                 return True
     return False
 
@@ -90,34 +92,38 @@ def _waited_elsewhere(machine: Machine, cluster: Cluster) -> bool:
 def _stored_by_several(machine: Machine, cluster: Cluster) -> bool:
     """Several warps of a CTA store one box: only one of them can be the one that is waited for."""
     for cta in cluster.ctas:
-        written = {read.store for read in cta.shared.overwritten}
-        for box, warps in cta.shared.stored.items():
+        shadow = machine.unit(Races).of(cta.shared)
+        written = {read.store for read in shadow.overwritten}
+        for box, warps in shadow.stored.items():
             if len(warps) > 1 and written & warps.keys():
                 who = names.who(sorted(warps, key=lambda warp: warp.index), cta)
                 cause = Cause("overwrite-while-read", "several store one box", {"who": who, "box": box})
-                machine.findings.find(cause, max(warps.values()), advice="stored by several", first=True)
+                machine.unit(Findings).find(
+                    cause, max(warps.values()), advice="stored by several", first=True
+                )
                 return True
     return False
 
 
 def _stored_other(machine: Machine) -> bool:
     """Threads write one buffer and the store reads another: then the one written may still be read."""
-    found = machine.findings.found.values()
+    found = machine.unit(Findings).found.values()
     stale = next((finding for finding in found if finding.kind == "stale-store"), None)
     if stale is not None:
-        machine.findings.lead(stale)
+        machine.unit(Findings).lead(stale)
     return stale is not None
 
 
 def _leaves_a_reader(machine: Machine, cluster: Cluster) -> bool:
     """A wait for TMA stores leaves as many in flight as there are buffers, so one that reads the next."""
-    first: Finding = next(iter(machine.findings.found.values()))
+    first: Finding = next(iter(machine.unit(Findings).found.values()))
     for cta in cluster.ctas:
-        for read in cta.shared.overwritten:
+        shadow = machine.unit(Races).of(cta.shared)
+        for read in shadow.overwritten:
             if read.over is not first or read.store is None or first.why:
                 continue
-            buffers = {key[-1] for key in cta.shared.async_reads if key[:2] == ("store", read.store.agent)}
-            for at, warps in cta.shared.store_waits.items():
+            buffers = {key[-1] for key in shadow.async_reads if key[:2] == ("store", read.store.agent)}
+            for at, warps in shadow.store_waits.items():
                 operand = machine.program.kernel.instructions[at].operands[0]
                 left = operand.value if isinstance(operand, Imm) else 0
                 if read.store in warps and left >= len(buffers):
@@ -128,9 +134,9 @@ def _leaves_a_reader(machine: Machine, cluster: Cluster) -> bool:
 
 def _not_met(machine: Machine, cluster: Cluster) -> bool:
     """What threads write over too soon is a TMA store whose warp does wait for it: a barrier is missing."""
-    first: Finding = next(iter(machine.findings.found.values()))
+    first: Finding = next(iter(machine.unit(Findings).found.values()))
     for cta in cluster.ctas:
-        for read in cta.shared.overwritten:
+        for read in machine.unit(Races).of(cta.shared).overwritten:
             if read.over is not first:
                 continue
             assert read.store is not None
@@ -144,7 +150,7 @@ def _not_met(machine: Machine, cluster: Cluster) -> bool:
 
 def _of(machine: Machine) -> str:
     """The kind of what leads now."""
-    first: Finding | None = next(iter(machine.findings.found.values()), None)
+    first: Finding | None = next(iter(machine.unit(Findings).found.values()), None)
     return first.kind if first else ""
 
 
@@ -182,7 +188,7 @@ def _too_many_meet(machine: Machine, cluster: Cluster) -> bool:
             if len(warps) * LANES > count:
                 who = names.who(sorted(warps, key=lambda warp: warp.index), cta)
                 values = {"threads": len(warps) * LANES, "who": who, "number": number, "count": count}
-                machine.findings.find(Cause("named-barrier", "too many come", values), at, first=True)
+                machine.unit(Findings).find(Cause("named-barrier", "too many come", values), at, first=True)
                 return True
     return False
 
@@ -193,7 +199,7 @@ def _arrived_wrong(machine: Machine, cluster: Cluster) -> bool:
     """
     if _of(machine) not in BARE:
         return False
-    findings = machine.findings
+    findings = machine.unit(Findings)
     overrun = any(finding.kind == "barrier-overrun" for finding in findings.found.values())
     for cta in cluster.ctas:
         for barrier in mbarriers(cta).values():
@@ -201,7 +207,7 @@ def _arrived_wrong(machine: Machine, cluster: Cluster) -> bool:
             arrivals = seen.arrivals
             if not seen.carries_bytes or not arrivals or not (overrun or seen.bare):
                 continue
-            init = Cause("note", "its init", {"place": findings.place(seen.init_at)})
+            init = Cause("note", "its init", {"at": findings.place(seen.init_at)})
             total = sum(mine.most for mine in arrivals.values())
             values = {"barrier": names.plain(barrier), "count": barrier.count, "total": total}
             if max(mine.at_once for mine in arrivals.values()) > barrier.count:
@@ -249,7 +255,7 @@ def _waits_for_its_own(machine: Machine, cluster: Cluster) -> bool:
                     values = {"who": who, "barrier": names.plain(barrier), "idle": idle}
                     cause = Cause("overwrite-before-use", "waits for its own loads", values)
                     about = (barrier, arrays[idle][0])
-                    machine.findings.find(cause, passed.at, about=about, first=True)
+                    machine.unit(Findings).find(cause, passed.at, about=about, first=True)
                     return True
     return False
 
@@ -272,7 +278,7 @@ def _signals_its_own_wait(machine: Machine, cluster: Cluster) -> bool:
             if not loads or len(mine) < len(waits[name]):
                 continue
             for other, theirs in waits.items():
-                takers = [warp for warp in theirs if role(warp).multiplies]
+                takers = [warp for warp in theirs if warp.unit(Issued).count]
                 if other == name or not takers or len(takers) < len(theirs):
                     continue
                 load, full = account(loads[0]).loads[0], theirs[takers[0]]
@@ -284,7 +290,7 @@ def _signals_its_own_wait(machine: Machine, cluster: Cluster) -> bool:
                     "full": names.plain(full),
                 }
                 cause = Cause("load-unwaited", "signals its own wait", values)
-                machine.findings.find(cause, load.at, about=(loads[0], full), first=True)
+                machine.unit(Findings).find(cause, load.at, about=(loads[0], full), first=True)
                 return True
     return False
 
@@ -334,10 +340,10 @@ def _tell_again(machine: Machine, again: MBarrier, warp: Warp, barrier: MBarrier
         "fills": names.times(again.phase),
         "barrier": names.plain(barrier),
     }
-    load = machine.findings.place(account(barrier).loads[0].at)
-    notes = (Cause("note", "a load that nobody waits for", {"place": load}),)
+    load = machine.unit(Places).place(account(barrier).loads[0].at)
+    notes = (Cause("note", "a load that nobody waits for", {"at": load}),)
     cause = Cause("load-unwaited", "waits again", values)
-    machine.findings.find(cause, passed.at, notes=notes, about=(again, barrier), first=leads)
+    machine.unit(Findings).find(cause, passed.at, notes=notes, about=(again, barrier), first=leads)
 
 
 def _tell_left(machine: Machine, name: str, barriers: list[MBarrier], barrier: MBarrier, leads: bool) -> None:
@@ -347,7 +353,7 @@ def _tell_left(machine: Machine, name: str, barriers: list[MBarrier], barrier: M
         for warp, passed in account(one).waits.items():
             waits[warp] = waits.get(warp, 0) + passed.count
     why = None
-    if not any(role(warp).multiplies for cta in barrier.cta.cluster.ctas for warp in cta.warps):
+    if not any(warp.unit(Issued).count for cta in barrier.cta.cluster.ctas for warp in cta.warps):
         why = Cause("load-unwaited", "and", {"what": nobody_multiplies(machine)})
     elif waits and (most := max(waits.values())) < (
         fills := sum(account(b).loads[0].phase + 1 for b in barriers if account(b).loads)
@@ -364,7 +370,7 @@ def _tell_left(machine: Machine, name: str, barriers: list[MBarrier], barrier: M
         "why": why,
     }
     cause = Cause("load-unwaited", "nobody waits for a load", values)
-    machine.findings.find(cause, load.at, about=(barrier,), first=leads)
+    machine.unit(Findings).find(cause, load.at, about=(barrier,), first=leads)
 
 
 def nobody_multiplies(machine: Machine) -> Cause:

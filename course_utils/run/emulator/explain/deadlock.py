@@ -14,12 +14,15 @@ from course_utils.run.emulator.explain import causes, names
 from course_utils.run.emulator.explain.accounts import account, turns
 from course_utils.run.emulator.explain.ahead import ahead
 from course_utils.run.emulator.explain.barriers import told_bytes
+from course_utils.run.emulator.explain.findings import Findings
+from course_utils.run.emulator.explain.places import Places
+from course_utils.run.emulator.explain.races import Races
 from course_utils.run.emulator.explain.roles import role
 from course_utils.run.emulator.explain.words import SENTENCES
 from course_utils.run.emulator.isa.arithmetic import LANES
 from course_utils.run.emulator.units.mbarrier import PhaseWait, mbarriers
 from course_utils.run.emulator.units.sync import NamedBarriers, RegisterPool, RegisterWait, ThreadWait
-from course_utils.run.emulator.units.wgmma import WgmmaWait
+from course_utils.run.emulator.units.wgmma import Issued, WgmmaWait
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.grid import Cluster
@@ -98,7 +101,7 @@ def describe(machine: Machine, cluster: Cluster) -> None:
             alike[key] = row
     rows = sorted(alike.values(), key=lambda row: -row.lacks)  # first who lacks what nobody can bring
     told = _told(rows, cluster.size)
-    lines = tuple(_cause("and where", what=one, place=place) for one, place in told)
+    lines = tuple(_cause("and where", what=one, at=place) for one, place in told)
     others = lines[1:ROWS]
     if len(lines) > ROWS:
         others += (_cause("more groups wait", count=len(lines) - ROWS),)
@@ -110,20 +113,20 @@ def describe(machine: Machine, cluster: Cluster) -> None:
         asking = {p.warp: p.waits_for.wanted for p in hungry if p.cta is cta}
         total = sum(asking.get(w, pool.held(w)) * LANES for w in cta.warps)
         cause = Cause("register-budget", "registers in all", {"total": total, "limit": REGISTER_LIMIT})
-        machine.findings.find(cause, hungry[0].at, waiting=waiting, notes=lines[:ROWS])
+        machine.unit(Findings).find(cause, hungry[0].at, waiting=waiting, notes=lines[:ROWS])
         return
     if not rows:
-        machine.findings.find(_cause("no warp waits"), -1)
+        machine.unit(Findings).find(_cause("no warp waits"), -1)
         return
     first, (text, _) = rows[0], told[0]
     notes = [first.could] if first.could else []
     if first.blame != first.path.at:
         text = _cause("waits because", wait=text, why=first.why)
-        notes.append(_cause("the wait", place=first.place))
+        notes.append(_cause("the wait", at=first.place))
     if first.read:
-        notes.insert(0, _cause("the read", place=first.read))
+        notes.insert(0, _cause("the read", at=first.read))
     barriers = [path.waits_for.barrier for path in paths if isinstance(path.waits_for, PhaseWait)]
-    machine.findings.find(text, first.blame, waiting=waiting, notes=(*notes, *others), about=barriers)
+    machine.unit(Findings).find(text, first.blame, waiting=waiting, notes=(*notes, *others), about=barriers)
 
 
 def _told(rows: list[Row], ctas: int) -> list[tuple[Cause, Place]]:
@@ -145,7 +148,7 @@ def _told(rows: list[Row], ctas: int) -> list[tuple[Cause, Place]]:
 
 def _row(path: Path) -> Row:
     reason = path.waits_for
-    row = Row(path, [path.warp.index], path.machine.findings.place(path.at), path.at)
+    row = Row(path, [path.warp.index], path.machine.unit(Places).place(path.at), path.at)
     if isinstance(reason, PhaseWait):
         _phase(reason, path, row)
     elif isinstance(reason, ThreadWait):
@@ -259,7 +262,7 @@ def _nobody_multiplies(path: Path) -> bool:
     code = ahead(machine.program)
     return (
         code.has_roles
-        and not any(role(warp).multiplies for cta in path.cta.cluster.ctas for warp in cta.warps)
+        and not any(warp.unit(Issued).count for cta in path.cta.cluster.ctas for warp in cta.warps)
         and not any("wgmma" in code.abilities(p.pc) for p in machine.waiting)
     )
 
@@ -339,10 +342,10 @@ def _kept(barrier: MBarrier, path: Path) -> tuple[Tail, Place | None, int | None
     waits = account(full).waits
     at = waits[readers[0]].at if readers[0] in waits else -1
     for load in account(full).loads:
-        for key, read in full.cta.shared.async_reads.items():
+        for key, read in path.machine.unit(Races).of(full.cta.shared).async_reads.items():
             if key[0] == "wgmma" and read.low < load.offset + load.view.extent and load.offset < read.high:
                 at = read.at
-    place = path.machine.findings.place(at)
+    place = path.machine.unit(Places).place(at)
     line = _cause("in line", line=place.line) if place.line else None
     if arrived:  # the others' release is quoted
         release = mine.arrived_last[1] if mine.arrived_last else None
@@ -356,7 +359,7 @@ def _kept(barrier: MBarrier, path: Path) -> tuple[Tail, Place | None, int | None
 
 def _each_arrives(barrier: MBarrier) -> bool:
     """Is the last arrival a pipeline's, which counts the warps that call it?"""
-    findings, last = barrier.cta.machine.findings, account(barrier).arrived_last
+    findings, last = barrier.cta.machine.unit(Findings), account(barrier).arrived_last
     return last is not None and "release(" in findings.place(last[1]).code
 
 
@@ -385,7 +388,7 @@ def _release(barrier: MBarrier, readers: list[Warp]) -> tuple[Tail, int | None]:
         for at in ahead(machine.program).arrivals(0)
         if names.array_meant(cta, at) == array and not expects_bytes(machine.program.kernel.instructions[at])
     }
-    if len({str(machine.findings.place(at)) for at in static}) != 1:
+    if len({str(machine.unit(Places).place(at)) for at in static}) != 1:
         return (), None
     return (_cause("ran no release"),), static.pop()
 

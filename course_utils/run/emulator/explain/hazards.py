@@ -4,39 +4,63 @@ line is to blame.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from course_utils.cause import Cause
-from course_utils.run.emulator.core.probe import At, CtaEnded, Hazard
+from course_utils.run.emulator.core.probe import At, Hazard
 from course_utils.run.emulator.core.warp import Warp
 from course_utils.run.emulator.explain import barriers, names
+from course_utils.run.emulator.explain.findings import Finding, Findings
+from course_utils.run.emulator.explain.places import Places
+from course_utils.run.emulator.explain.roles import role
 from course_utils.run.emulator.units.mbarrier import MBarrier
-from course_utils.run.emulator.units.tma import Load
 from course_utils.run.words import told
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.core.machine import Machine
+    from course_utils.artifact import Origin
     from course_utils.run.emulator.core.warp import Path
-    from course_utils.run.emulator.explain.findings import Finding, Findings
 
 
-def found(findings: Findings, hazard: Hazard) -> None:
-    """Find what a hazard shows. Its words may fail, and it is found all the same."""
-    wordless = Cause(hazard.kind, "no words", {"kind": hazard.kind.replace("-", " ")})
-    if hazard.case in THOUGHT:
-        if not told(lambda: THOUGHT[hazard.case](findings, hazard), None):
-            findings.find(wordless, hazard.at)
-        return
-    if findings.again(hazard.kind, hazard.at):
-        return
-    cause = told(lambda: _cause(hazard.path, hazard.kind, hazard.case, hazard.values), wordless)
-    notes = [_cause(hazard.path, hazard.kind, case, values) for case, values in hazard.notes]
-    findings.find(cause, hazard.at, about=hazard.about, notes=notes)
+def found(hazard: Hazard) -> Finding:
+    """The finding of a hazard. Its words may fail, and it is found all the same."""
+    path, kind, case = hazard.path, hazard.kind, hazard.case
+    role(path.warp).seen_at = path.pc
+    if thought := THOUGHT.get(case):
+        findings: Findings = path.machine.unit(Findings)
+        wordless = Cause(kind, "no words", {"kind": kind.replace("-", " ")})
+        return told(lambda: thought(findings, hazard), None) or findings.find(wordless, hazard.at)
+    return find(path, kind, case, hazard.values, hazard.at, about=hazard.about, notes=hazard.notes)
 
 
-def _cause(path: Path, kind: str, case: str, values: dict[str, Any]) -> Cause:
+def find(
+    path: Path,
+    kind: str,
+    case: str,
+    values: dict[str, Any],
+    at: int | None = None,
+    *,
+    about: Iterable[MBarrier] = (),
+    notes: Iterable[tuple[str, dict[str, Any]]] = (),
+    advice: str = "",
+    first: bool = False,
+    origin: Origin | None = None,
+) -> Finding:
+    """A finding of what ``path`` does, from the machine's own objects: see ``Hazard`` and ``Findings.find``.
+    ``at`` is where the path is, where it is not given.
+    """
+    findings: Findings = path.machine.unit(Findings)
+    at = path.at if at is None else at
+    role(path.warp).seen_at = path.pc
+    if former := findings.again(kind, at, origin=origin):
+        return former
+    wordless = Cause(kind, "no words", {"kind": kind.replace("-", " ")})
+    cause = told(lambda: _cause(path, kind, case, values), wordless)
+    more = [_cause(path, kind, note, of) for note, of in notes]
+    return findings.find(cause, at, about=about, notes=more, advice=advice, first=first, origin=origin)
+
+
+def _cause(path: Path, kind: str, case: str, values: Mapping[str, Any]) -> Cause:
     return Cause(kind, case, {name: named(value, path) for name, value in values.items()})
 
 
@@ -48,7 +72,9 @@ def named(value: Any, path: Path) -> Any:
         return names.who(value, path.cta)
     if isinstance(value, MBarrier):
         return names.barrier(value, path.cta)
-    return path.machine.findings.place(value.index) if isinstance(value, At) else value
+    if isinstance(value, Cause):
+        return _cause(path, value.kind, value.case, value.values)
+    return path.machine.unit(Places).place(value.index) if isinstance(value, At) else value
 
 
 def _alone(findings: Findings, hazard: Hazard) -> Finding:
@@ -59,9 +85,9 @@ def _alone(findings: Findings, hazard: Hazard) -> Finding:
     branch, here = findings.place(path.parted), findings.place(at)
     notes = []
     if path.parted >= 0 and here.added and not branch.added and branch.line:
-        at, notes = path.parted, [Cause(hazard.kind, "what they run alone", {"place": here})]
+        at, notes = path.parted, [Cause(hazard.kind, "what they run alone", {"at": here})]
     elif path.parted >= 0:
-        notes = [Cause(hazard.kind, "where the lanes part", {"place": branch})]
+        notes = [Cause(hazard.kind, "where the lanes part", {"at": branch})]
     return findings.find(_cause(path, hazard.kind, hazard.case, hazard.values), at, notes=notes)
 
 
@@ -88,16 +114,3 @@ THOUGHT: Mapping[str, Callable[[Findings, Hazard], Finding]] = {
     "no mbarrier here": barriers.no_mbarrier,
     "init of an mbarrier again": barriers.initialised_again,
 }
-
-
-def listen(machine: Machine, findings: Findings) -> None:
-    def ended(event: CtaEnded) -> None:
-        """A CTA ends: is a TMA load on its way into it?"""
-        into = (what for what, _, _ in machine.flying if isinstance(what, Load) and what.cta is event.cta)
-        load = next(into, None)
-        if load is not None:
-            values = {"cta": event.cta.number, "tensor": load.view.name}
-            findings.find(Cause("exit-in-flight", "load still in flight", values), load.at)
-
-    machine.probe.listen(Hazard, partial(found, findings))
-    machine.probe.listen(CtaEnded, ended)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from course_utils.run.emulator.core.probe import Hazard, WaitBegan
+from course_utils.run.emulator.core.probe import WaitBegan
 from course_utils.run.emulator.explain.ahead import ahead
 from course_utils.run.emulator.units.mbarrier import Arrived
+from course_utils.run.emulator.units.tma import LoadBegins
+from course_utils.run.emulator.units.wgmma import MultiplyBegins
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.machine import Machine
@@ -14,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class Role:
-    """What one warp has issued: TMA ``loads`` and ``stores``, wgmmas (``multiplies``). ``seen_at`` is where
-    it waited or arrived last, or met a hazard.
+    """What one warp does: ``loads`` is how many TMA loads it has issued, ``seen_at`` where it waited or
+    arrived last, or met a hazard.
     """
 
     def __init__(self, warp: Warp) -> None:
         self.warp = warp
-        self.loads = self.stores = self.multiplies = 0
+        self.loads = 0
         self.seen_at: int | None = None
         self._kind: str | None = None
 
@@ -52,9 +54,17 @@ def listen(machine: Machine) -> None:
     def arrived(event: Arrived) -> None:
         role(event.path.warp).seen_at = event.path.at
 
-    def stands(event: WaitBegan | Hazard) -> None:
+    def waits(event: WaitBegan) -> None:
         role(event.path.warp).seen_at = event.path.pc
 
+    def loads(event: LoadBegins) -> None:
+        role(event.path.warp).loads += 1
+        role(event.path.warp).issues(event.path.at)
+
+    def multiplies(event: MultiplyBegins) -> None:
+        role(event.path.warp).issues(event.path.at)
+
     machine.probe.listen(Arrived, arrived)
-    machine.probe.listen(WaitBegan, stands)
-    machine.probe.listen(Hazard, stands)
+    machine.probe.listen(WaitBegan, waits)
+    machine.probe.listen(LoadBegins, loads)
+    machine.probe.listen(MultiplyBegins, multiplies)

@@ -8,26 +8,44 @@ A register without a value holds None. ``carried`` gives None to what is compute
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from course_utils.cause import Cause
 from course_utils.ptx.parser import Imm, Mem, Not, Reg, Sym
 from course_utils.run.emulator.core import memory
-from course_utils.run.emulator.core.probe import Failed
+from course_utils.run.emulator.core.probe import Failed, StopEmulation
+from course_utils.run.emulator.explain.accumulators import LastWaits
+from course_utils.run.emulator.explain.hazards import find
+from course_utils.run.emulator.explain.places import Places
 from course_utils.run.emulator.isa.arithmetic import LANES
-from course_utils.run.emulator.units import wgmma
-from course_utils.run.emulator.units.lanes import space_of
+from course_utils.run.emulator.units.access import space_of
 from course_utils.run.emulator.units.wgmma import Pending
 
 if TYPE_CHECKING:
     from course_utils.ptx.parser import Instr
+    from course_utils.run.emulator.core.memory import SharedMemory
     from course_utils.run.emulator.core.warp import Path
     from course_utils.run.emulator.isa.lowered import Lowered, Value
 
 # Where one operand says which bits of another count
 _BITWISE = ("and", "or", "xor", "lop3", "prmt", "bfi", "shf")
 _EACH_BYTE = 0x0101010101010101
+
+
+@dataclass(slots=True)
+class NothingStored:
+    """A store to shared memory of what has no value, at each of ``offsets``: a ``register`` that nothing has
+    written, used first at instruction ``first_used``.
+    """
+
+    path: Path
+    region: SharedMemory
+    offsets: list[Value]
+    register: int
+    first_used: int
 
 
 def failed(event: Failed) -> None:
@@ -41,14 +59,13 @@ def failed(event: Failed) -> None:
     read = machine.program.lowered[at].reads(instruction)
     for register in read:
         if registers[register].__class__ is Pending:
-            text = wgmma.still_writes(path, registers[register].accumulator)
-            if machine.findings.place(at).added:
+            state = machine.unit(LastWaits).still_writes(path, registers[register].accumulator)
+            if machine.unit(Places).place(at).added:
                 path.at = _store_of(path, at)
-            path.fault(
-                "accumulator-before-wait",
-                f"{path.name()} reads the accumulator, {text}",
-                more=(f"the register: {kernel.register_names[register]}",),
-            )
+            note = "the register", {"name": kernel.register_names[register]}
+            values = {"who": path.warp, "state": state}
+            find(path, "accumulator-before-wait", "reads the accumulator", values, notes=[note])
+            raise StopEmulation
     targets = set(machine.program.lowered[at].writes()) if instruction.guard else set[int]()
     unwritten = [r for r in read if registers[r] is None and r not in targets]
     if unwritten:
@@ -61,11 +78,10 @@ def counts(path: Path, register: int, at: int) -> NoReturn:
     """The value of a register that nothing has written counts: it was first used at an instruction."""
     kernel = path.machine.program.kernel
     path.at = _store_of(path, at)
-    path.fault(
-        "uninitialised-register",
-        f"{path.name()} {_unwritten(kernel.instructions[at])}, which nothing has written",
-        more=(f"the register: {kernel.register_names[register]}",),
-    )
+    note = "the register", {"name": kernel.register_names[register]}
+    values = {"who": path.warp, "use": Cause("", _unwritten(kernel.instructions[at]))}
+    find(path, "uninitialised-register", "uses what nothing has written", values, notes=[note])
+    raise StopEmulation
 
 
 def _store_of(path: Path, at: int) -> int:
@@ -84,11 +100,11 @@ def _store_of(path: Path, at: int) -> int:
 
 
 def _unwritten(instruction: Instr) -> str:
-    """What an instruction does with a register that has no value, as its author would say it."""
+    """What an instruction does with a register that has no value, as its author would say it: a case."""
     if instruction.opcode[0] in ("stmatrix", "st"):
-        return "stores a part of a fragment (values in registers)"
+        return "stores a part of a fragment"
     if instruction.opcode[0] == "cvt":
-        return "converts a part of a fragment (values in registers)"
+        return "converts a part of a fragment"
     return "uses a value in a register"
 
 
@@ -140,11 +156,9 @@ def _kept(path: Path, at: int, unwritten: list[int]) -> bool:
     assert lowered.function is not None
     filler = _filler(path, bits)
     lowered.function(path, mask, address, *(filler if value is None else value for value in values))
-    for i, value in enumerate(values):
-        if value is None:
-            region.written[offsets + i * (bits // 8) >> 2] = 0
+    empty = [offsets + i * (bits // 8) for i, value in enumerate(values) if value is None]
     origin = path.warp.undefined.get(unwritten[0], (unwritten[0], at))
-    region.without_value = region.without_value or (path, *origin)
+    path.machine.probe.emit(NothingStored(path, region, empty, *origin))
     return True
 
 

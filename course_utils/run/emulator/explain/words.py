@@ -7,22 +7,20 @@ from course_utils.artifact import REGISTER_LIMIT
 BARRIERS = {
     "no words": "{kind}: the emulator has no words for this case",
     # places
-    "a line": "{place}",
-    "a load": "a load: {place}",
-    "a load that nobody waits for": "a load that nobody waits for: {place}",
-    "an init": "an init: {place}",
+    "a line": "{at}",
+    "a load": "a load: {at}",
+    "a load that nobody waits for": "a load that nobody waits for: {at}",
+    "an init": "an init: {at}",
     "in line": " (line {line})",
-    "its bytes": "its bytes: {place}",
-    "its first init": "its first init: {place}",
-    "its init": "its init: {place}",
-    "its last wait": "its last wait: {place}",
+    "its bytes": "its bytes: {at}",
+    "its first init": "its first init: {at}",
+    "its init": "its init: {at}",
     "its line": ", line {line},",
-    "the arrivals": "the arrivals: {place}",
-    "the init": "the init: {place}",
-    "the read": "the read: {place}",
-    "the wait": "the wait: {place}",
-    "what they run alone": "what they run alone: {place}",
-    "where the lanes part": "the lanes part at {place}",
+    "the arrivals": "the arrivals: {at}",
+    "the init": "the init: {at}",
+    "the wait": "the wait: {at}",
+    "what they run alone": "what they run alone: {at}",
+    "where the lanes part": "the lanes part at {at}",
     # how often
     "once": "once",
     "twice": "twice",
@@ -31,8 +29,6 @@ BARRIERS = {
     "no CTA of this rank": "{who} {who:uses|use} shared address {address} of CTA {rank} in a "
     "cluster of {size}",
     "CTA has ended": "{who} {who:uses|use} the shared memory of CTA {cta}, which has ended",
-    "CTA may end before": "{who} {who:uses|use} the shared memory of CTA {cta}, and nothing keeps that CTA "
-    "from ending before",
     "nothing changes": "{who} {who:has|have} run {count:,} instructions, and nothing has changed",
     "instruction limit": "{count:,} warp instructions were executed",
     "loop without an end": "{who} {who:comes|come} to a loop that nothing ends",
@@ -93,7 +89,6 @@ BARRIERS = {
     "mbarrier behind its buffer": "{who} {who:initialises|initialise} an mbarrier behind the end of "
     "`{buffer}`, "
     "which has room for {room} ({bytes} bytes)",
-    "load still in flight": "CTA {cta} ends while a TMA load of {tensor} into it is in flight",
     # explain/ledger: who arrives too often
     "too many arrivals of one": "{who} {who:makes|make} {most} arrivals a phase on {barrier}, and its init "
     "counts {count}",
@@ -132,7 +127,7 @@ BARRIERS = {
     "registers in all": "setmaxnreg asks for {total:,} registers in all, and a CTA has {limit:,}",
     "waits": "{who} {who:waits|wait} {what}",
     "waits because": "{wait}{why}",
-    "and where": "{what}: {place}",
+    "and where": "{what}: {at}",
     "more groups wait": "{count} more {count:group|groups} of warps wait",
     "and": "; {what}",
     "for a phase": "for {barrier}, {asked}: its phase {phase} lacks {lacking}{late}",
@@ -180,9 +175,180 @@ BARRIERS = {
 
 MEMORY: dict[str, str] = {
     "text": "{text}",
-    # explain/stages: what explains a finding, on its sentence
+    # core/memory, units/access and explain/bounds: addresses
+    "an access": "{who} accesses {what}{ask}",
+    "a slice by the thread in the CTA": ": does a slice take the thread's number in the CTA, and not in its "
+    "role?",
+    "shares of more than a tile": ": are the shares of {threads} threads, as its layout makes them, one "
+    "tile?",
+    "M and N mixed up": ": are M and N mixed up?",
+    "M and N or x and y mixed up": ": are M and N, or x and y of the grid, mixed up?",
+    "an index that counts tiles": ": does its index count tiles?",
+    "no tensor at the address": "{who} accesses global address {address:#x}, which is in no tensor",
+    "misaligned access": "{who} accesses {count} bytes at offset {offset:,}, which {count} does not divide",
+    "no local memory": "{who} reads local memory, of which the kernel declares none",
+    "a write to the parameters": "{who} writes to the kernel's parameters",
+    # units/tma and tensormaps
+    "a TMA transfer outside": "a TMA transfer of {tensor} uses shared bytes {low:,} to {high:,} of "
+    "{size:,}{ask}?",
+    "a slice by the CTA's number": ": does its slice go by the CTA's number, not its rank in the cluster of "
+    "{size}",
+    "a slot too few": ": has its buffer a slot for this stage",
+    "a misaligned tile": "a TMA transfer of {tensor} uses shared address {offset:,}, which {alignment} does "
+    "not divide: has its buffer this index, and does it begin at such a multiple?",
+    "a swizzled tile": "a tile of {tensor} with swizzle {swizzle}B starts at shared address {offset:,}, "
+    "which {alignment:,} does not divide",
+    "a multicast mask": "{who} multicasts to CTAs {mask:#b} of a cluster of {size}",
+    "a load signals no mbarrier": "a TMA load signals shared address {offset:,} of CTA {cta} as an mbarrier",
+    "a broken tensor map": "the tensor map over {tensor}: {why}",
+    "no tensor map": "{who} uses address {address:#x} as a tensor map: {why}",
+    "a tensor map over no tensor": "a tensor map lies over global address {address:#x}, which is in no "
+    "tensor",
+    "a tensor map past the end": "{who} reads a tensor map past the end of {what}",
+    "an addition of another type": "{who} adds to {tensor}, whose type is not modelled",
+    "another rank": "a {rank}d transfer uses the tensor map over {tensor}, whose rank is {has}",
+    "a bulk copy's size": "{who} copies {count:,} bytes in bulk, which 16 does not divide",
+    "a bulk copy outside": "{who} copies {what}",
+    "a warp ends with a store": "{who} ends and has not waited for its TMA store",
+    "a warp ends with an open store": "{who} ends and has not waited for its TMA store: no {instruction} "
+    "put it in a group, so no wait covers it",
+    # units/wgmma, explain/accumulators and explain/undefined
+    "no wgmma.fence": "{who} issues wgmma and has never run wgmma.fence",
+    "lanes differ": "lanes of {who} hold different {what}",
+    "warps differ": "{who} issues wgmma {number} with other operands than another warp of its warpgroup",
+    "a descriptor leads outside": "the descriptor of {side} spans shared bytes {low:,} to {high:,} of "
+    "{size:,}: has its ring a slot for this stage?",
+    "the descriptor": "the descriptor: {descriptor:#018x}",
+    "accumulates onto another wgmma": "{who} accumulates onto registers of another wgmma that has not been "
+    "waited for",
+    "adds to registers without a value": "wgmma of {who} adds to registers that nothing has written",
+    "writes the accumulator": "{who} writes to the accumulator of the wgmma that this waits for",
+    "reads the accumulator": "{who} reads the accumulator, {state}",
+    "the register": "the register: {name}",
+    "a wgmma may still write it": "which a wgmma may still write{line}{why}",
+    "that of a line": " (that of line {at.line})",
+    "in no group": ": no {instruction} put it in a group, so no wait covers it",
+    "no wait is between": ": no wgmma.wait_group is between",
+    "the wait leaves groups": ": the wait{on} leaves {groups} running",
+    "on a line": " on line {at.line}",
+    "uses what nothing has written": "{who} {use}, which nothing has written",
+    "stores a part of a fragment": "stores a part of a fragment (values in registers)",
+    "converts a part of a fragment": "converts a part of a fragment (values in registers)",
+    "uses a value in a register": "uses a value in a register",
+    # explain/races: who reads
+    "a thread": "a thread",
+    "a TMA store": "a TMA store",
+    "a bulk copy": "a bulk copy",
+    "operand of wgmma": "operand {side} of wgmma",
+    "wgmma of": "wgmma of {warps}",
+    "the TMA store of": "the TMA store of {tensor}",
+    # ... and where
+    "the read": "the read: {at}",
+    "the write": "the write: {at}",
+    "the store": "the store: {at}",
+    "the other load": "the other load: {at}",
+    "its last wait": "its last wait: {at}",
+    "its wait for a barrier": "its wait for {barrier}: {at}",
+    "shared bytes": "shared bytes {low:,} to {high:,}",
+    # ... what is not written, or not yet
+    "reads nothing": "{reader} ({who}) reads shared memory that nothing has written",
+    "reads nothing in a part": "{reader} ({who}) reads shared memory that nothing has written in a part of "
+    "the tile: do all threads' copies cover it?",
+    "reads nothing, writers clash": "{reader} ({who}) reads shared memory that nothing has written, and "
+    "{writers} write to the same place",
+    "reads nothing, first wait passed": "{reader} ({who}) reads shared memory that nothing has written: its "
+    "wait for {barrier} asked for parity {parity}, which a new barrier has passed",
+    "first wait's parity": "on a new barrier a wait for parity 1 passes at once: a first wait for a load "
+    "asks for parity 0",
+    "read before cp.async has landed": "{reader} ({who}) reads what cp.async of {writer} still copies",
+    "no barrier orders read and write": "{reader} ({who}) reads what {writer} writes: no barrier orders the "
+    "two",
+    "no proxy fence before the read": "{reader} ({who}) reads what {writer} wrote with ordinary stores, and "
+    "no fence.proxy.async is between",
+    "read with no wait for the load": "{reader} ({who}) reads shared memory that TMA fills for {writer}, "
+    "phase {phase}, which {warps} not waited for",
+    "read after another phase's wait": "{reader} ({who}) reads shared memory that TMA fills for {writer}, "
+    "phase {phase}, not waited for: its last wait{line} {asked}, which {behind}",
+    "this warp has": "this warp has",
+    "these warps have": "these warps have",
+    ", line of the wait,": ", line {at.line},",
+    "asked for a parity": "asked for parity {parity}",
+    "asked for a phase": "asked for an earlier phase",
+    "phase had passed": "phase {phase} had passed",
+    "new barrier has passed": "a new barrier has passed",
+    # ... what is overwritten
+    "threads write what a load fills": "{who} writes shared memory that a TMA load still fills",
+    "overwrites what is read": "{who} overwrites shared memory that {reader} may still read{why}",
+    "wait before the commit": ": the wait comes before the commit_group of what it should cover",
+    "this wait leaves": ": this wait {leaves}{when}",
+    "leaves groups running": "leaves {groups} running",
+    "when a line writes": " when line {at.line} writes",
+    "the read has ended": "the read, which has ended in this run, but nothing orders the two: {at}; shared "
+    "bytes {low:,} to {high:,}",
+    "the read is not waited for": "the read, which is not waited for{leaves}: {at}; shared bytes {low:,} to "
+    "{high:,}",
+    "the wait leaves": ": the wait {leaves}",
+    "released too early": "{what}; {by} released {barrier} too early",
+    "all arrivals from its own CTA": "{what}: all arrivals on {barrier} come from its own CTA, none from "
+    "the other",
+    "all from the other CTA": "{what}: all arrivals on {barrier} come from the other CTA, none from its own",
+    "loads before use": "{who} loads over the bytes of {writer} before anyone has used them",
+    "loads over what a warp writes": "{who} loads over shared memory that {writer} writes: no barrier "
+    "orders the two",
+    "loads over what threads wrote": "{who} loads over shared memory that threads wrote, and no "
+    "fence.proxy.async is between",
+    "loads over what threads read": "{who} loads over shared memory that threads read, and no "
+    "fence.proxy.async is between",
+    "loads over a read": "{who} loads over shared memory that threads may still read",
+    "loads over a barrier's bytes": "{who} loads over the bytes of {old}: this load of {tensor} is for {new}",
+    "loads to the same place": "{over}, and goes to the same place; which stage index has it?",
+    "stages between one another": "loads of {tensor} for {old} and {new} lie {apart:,} bytes apart, and "
+    "each brings {extent:,}: do {tensor}'s map and its tensor have one layout (`order`)?",
+    "past its ring": "{over}, and {array} has {count} stages; has the ring of {tensor} as many slots?",
+    "two loads of one phase": "two loads of one phase of {barrier} write the same bytes: {one}, and "
+    "{other}; {look}?",
+    "a load by": "{tensor} by {who}{line}",
+    ", of a line": ", line {at.line}",
+    "is one too many": "is one too many",
+    "which buffer has each": "which buffer has each",
+    "does each bring its half": "does each bring its half, by rank",
+    "stores what was not just written": "the TMA store of {tensor} reads shared bytes {low:,}-{high:,}, but "
+    "threads have just written {first:,}-{last:,}; have both the same index?",
+    "a CTA ends while a load is in flight": "CTA {cta} ends while a TMA load of {tensor} into it is in "
+    "flight",
+    "a CTA may end before its use": "{who} uses the shared memory of CTA {cta}, and nothing keeps that CTA "
+    "from ending before",
+    # ... what two CTAs store
+    "stored twice in a cluster": "CTAs {low} and {high} both store {what}; they are one cluster: does the "
+    "tile's row or column count the CTA's rank?",
+    "stored twice in a grid": "CTAs {low} and {high} both store {what}; the grid has {grid} CTAs: which "
+    "tile has each?",
+    "stored twice by two ranks": "CTAs {low} and {high} both store {what}; they are rank {one} of one "
+    "cluster and rank {other} of another: do the tiles of two clusters lie {size} of a CTA's apart?",
+    "stored twice by two clusters": "CTAs {low} and {high} both store {what}; the grid has {ctas} CTAs in "
+    "{clusters} clusters: at which tile does each cluster begin, by how many does it go on? Does the order "
+    "of tiles give each number its own place?",
+    "stored twice": "CTAs {low} and {high} both store {what}; the grid has {ctas} CTAs: at which tile does "
+    "each begin, by how many does it go on? Does the order of tiles give each number its own place?",
     "nothing reads a line's writes": ", and nothing reads what line {line} writes: do both take one slot?",
-    "what nothing reads": "what nothing reads: {place}",
+    "what nothing reads": "what nothing reads: {at}",
+    # explain/stages
+    "in a line": " (line {at.line})",
+    "the same tiles for both": "multicast brings both CTAs of the cluster the same tiles of "
+    "{tensors}{lines}: each has rows, or columns, of its own to load",
+    "of lines": " (lines {lines})",
+    "loaded and read with two swizzles": "TMA loads {tensor} with swizzle {loaded}, and wgmma{line} reads "
+    "it with {read}: do the map and the multiplication take one layout?",
+    "loaded into one slot, read from another": "{who} loads {tensor} for {barrier} into slot {slot}, and "
+    "wgmma{line} reads slot {read} after the wait for {barrier}: which stage index has each?",
+    "read before the round's wait": "wgmma reads {tensor} as loaded for {barrier}{load}, and the last wait "
+    "by then was for {waited}, in the round before: the wait{wait} stands below the read",
+    "read after a wait for another": "wgmma reads {tensor} as loaded for {barrier}{load}, and the wait "
+    "before it{wait} is for {waited}: which stage index has each?",
+    "waited for in another order": "{takers} {takers:waits|wait} for {waited} as the {nth} stage, and "
+    "{loader} fills {filled} as the {nth}{line}: does each count its stages alike?",
+    "filled in another order": "{loader} fills {filled} as the {nth} stage, and {takers} "
+    "{takers:waits|wait} for {waited} as the {nth}{line}: does each count its stages alike?",
 }
 
 SENTENCES = {**BARRIERS, **MEMORY}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from course_utils.ptx.parser import Instr, Reg, Vec
 from course_utils.run.emulator.core import memory
-from course_utils.run.emulator.core.order import AGENT_BITS
+from course_utils.run.emulator.core.probe import Touched
 from course_utils.run.emulator.core.state import Holder, Unit
 from course_utils.run.emulator.core.warp import Wait
 from course_utils.run.emulator.isa.arithmetic import split_type
@@ -21,6 +21,7 @@ from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value, items_of
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.grid import CTA, Cluster
+    from course_utils.run.emulator.core.memory import SharedMemory
     from course_utils.run.emulator.core.warp import Path, Warp
 
 MAX_COUNT, BYTES = (1 << 20) - 1, 8
@@ -86,6 +87,19 @@ class PhaseCompleted:
 class WaitPassed:
     path: Path
     wait: PhaseWait
+
+
+@dataclass(slots=True)
+class StoredAsync:
+    """A remote store has written ``count`` bytes at an offset of shared memory. It is done once this phase of
+    the mbarrier that it signals is.
+    """
+
+    region: SharedMemory
+    offset: int
+    count: int
+    barrier: MBarrier
+    phase: int
 
 
 class MBarrier(Holder):
@@ -272,7 +286,8 @@ class PhaseWait(Wait):
         self.grant(path, False)
 
 
-def find_barrier(path: Path, address: int) -> MBarrier:
+def find_barrier(path: Path, address: int, touches: bool = True) -> MBarrier:
+    """The mbarrier at an address, or a fault. ``touches``: the path's warp uses it itself."""
     cta, offset = path.cta.cluster.cta_of(path, address)
     if offset % BYTES:
         path.halt("misaligned", "mbarrier not aligned", who=path.warp, offset=offset)
@@ -287,8 +302,8 @@ def find_barrier(path: Path, address: int) -> MBarrier:
             offset=offset,
         )
     path.machine.probe.emit(Named(path, barrier))
-    if cta is not path.cta:
-        cta.touch(path, path.warp.agent, path.warp.time)
+    if touches and cta is not path.cta:
+        path.machine.probe.emit(Touched(path, cta, path.warp.agent, path.warp.time))
     return barrier
 
 
@@ -303,8 +318,6 @@ def _init(p: Path, m: Mask, address: Value, count: Value) -> None:
     barriers = mbarriers(cta)
     if (former := barriers.get(offset)) and (former.used or former.init[0] == p.warp.agent):
         p.halt("barrier-init-again", "init of an mbarrier again", about=(former,), barrier=former)
-    words = slice(offset >> 2, (offset >> 2) + 2)
-    cta.shared.written[words] = cta.shared.taken[words] = p.warp.code
     barrier = barriers[offset] = MBarrier(p, cta, offset, count)
     p.warp.unit(Unfenced).barriers.append(barrier)
     p.machine.probe.emit(Initialised(p, barrier))
@@ -447,19 +460,18 @@ def store_async(instruction: Instr) -> Lowered:
 
     def function(p: Path, m: Mask, a: Value, b: Value, *v: Value) -> None:
         for lane in memory.lanes_of(m):
-            home, _ = p.cta.cluster.cta_of(p, memory.pick(b, lane))
-            touched = dict(home.touched)
-            target = find_barrier(p, memory.pick(b, lane))
+            target = find_barrier(p, memory.pick(b, lane), touches=False)
             count = bits // 8 * len(v)
             phase = target.asked(p, count)
-            region, offset = memory.locate_shared(p, None, memory.pick(a, lane), "shared::cluster", count)
+            home, offset = p.cta.cluster.cta_of(p, memory.pick(a, lane))
+            memory.require_inside(p, home.shared, offset, count)
             for i, item in enumerate(v):
-                region.views[bits][offset // (bits // 8) + i] = memory.pick(item, lane)
-            written, index = region.cells(region.written, offset, count)
-            written[index] = (phase + 1) << AGENT_BITS | target.agent
-            if home is not p.cta:
-                home.touched = touched
-                home.touch(p, target.agent, phase + 1)
+                home.shared.views[bits][offset // (bits // 8) + i] = memory.pick(item, lane)
+            p.machine.probe.emit(StoredAsync(home.shared, offset, count, target, phase))
+            for cta in dict.fromkeys((target.cta, home)):
+                if cta is p.cta:
+                    continue
+                p.machine.probe.emit(Touched(p, cta, target.agent, phase + 1))
             target.landed(p, count, phase)
 
     return Lowered(

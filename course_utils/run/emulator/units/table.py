@@ -22,6 +22,7 @@ from course_utils.run.emulator.isa import arithmetic as ar
 from course_utils.run.emulator.isa.lowered import Builder, Lowered
 from course_utils.run.emulator.isa.values import VALUES, value
 from course_utils.run.emulator.units import (
+    access,
     cp_async,
     lanes,
     mbarrier,
@@ -93,14 +94,14 @@ def _convert_address(i: Instr) -> Lowered:
 TABLE = {
     **VALUES,
     "cvta": ("cvta", _convert_address),
-    "ld": ("ld, ld.global.nc", lanes.load),
-    "ldu": ("ldu", lanes.load),
-    "st": ("st, st.async", lanes.store),
+    "ld": ("ld, ld.global.nc", access.load),
+    "ldu": ("ldu", access.load),
+    "st": ("st, st.async", access.store),
     "st.async": ("st.async", mbarrier.store_async),
-    "atom": ("atom", lanes.atomic),
-    "red": ("red", lanes.atomic),
-    "mapa": ("mapa", lanes.map_address),
-    "getctarank": ("getctarank", lanes.cta_rank_of),
+    "atom": ("atom", access.atomic),
+    "red": ("red", access.atomic),
+    "mapa": ("mapa", access.map_address),
+    "getctarank": ("getctarank", access.cta_rank_of),
     "prefetch": ("prefetch, prefetchu", _nothing),
     "prefetchu": ("prefetch, prefetchu", _nothing),
     "discard": ("discard", _nothing),
@@ -126,8 +127,8 @@ TABLE = {
     "activemask": ("activemask", lanes.active_mask),
     "elect.sync": ("elect.sync", lanes.elect),
     "redux.sync": ("redux.sync", lanes.reduce),
-    "ldmatrix": ("ldmatrix", lanes.load_matrix),
-    "stmatrix": ("stmatrix", lanes.store_matrix),
+    "ldmatrix": ("ldmatrix", access.load_matrix),
+    "stmatrix": ("stmatrix", access.store_matrix),
     "movmatrix": ("movmatrix", lanes.transpose_matrix),
     "mma.sync": ("mma", mma.multiply),
     # Control Flow Instructions

@@ -107,7 +107,7 @@ def _bytes(path: Path, address: int, space: str) -> np.ndarray:
     """The 128 bytes at an address, as a view."""
     region, offset = memory.locate(path, None, address, space, 64)
     if offset + TENSOR_MAP_BYTES > region.size:
-        path.fault("out-of-bounds", f"{path.name()} reads a tensor map past the end of {region.name}")
+        path.halt("out-of-bounds", "a tensor map past the end", who=path.warp, what=region.name)
     return region.data[offset : offset + TENSOR_MAP_BYTES]
 
 
@@ -123,10 +123,10 @@ def view_at(path: Path, address: int) -> TensorView:
     try:
         tensor_map, base = decode(data)
     except ValueError as error:
-        path.fault("tensor-map", f"{path.name()} uses address {address:#x} as a tensor map: {error}")
+        path.halt("tensor-map", "no tensor map", who=path.warp, address=address, why=str(error))
     found = machine.global_region(base)
     if found is None:
-        path.fault("tensor-map", f"a tensor map lies over global address {base:#x}, which is in no tensor")
+        path.halt("tensor-map", "a tensor map over no tensor", address=base)
     region, start = found
     if base > start:
         region = memory.Region(region.name, region.data[base - start :])
