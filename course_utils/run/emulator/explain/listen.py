@@ -28,7 +28,7 @@ from course_utils.run.emulator.explain.stages import Stages
 from course_utils.run.emulator.explain.timeline import Trace
 from course_utils.run.emulator.explain.work import Work
 from course_utils.run.emulator.units.tma import LoadBegins
-from course_utils.run.emulator.units.wgmma import MultiplyBegins
+from course_utils.run.emulator.units.wgmma import FirstMultiply
 from course_utils.run.words import told
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def attach(machine: Machine, record: bool = False, left_out: str = "") -> Explai
     listen(Hazard, hazards.found)
     listen(Failed, undefined.failed)
     listen(LoadBegins, _load_begins)
-    listen(MultiplyBegins, lambda event: event.path.warp.issues(event.path.at))
+    listen(FirstMultiply, lambda event: event.path.warp.issues(event.path.at))
     # who listens first finds first: what is wrong comes before what is counted
     machine.unit(LastWaits)
     races = machine.unit(Races)
