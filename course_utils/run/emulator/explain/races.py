@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from course_utils.run.emulator.core.warp import Path, Warp
     from course_utils.run.emulator.isa.lowered import Value
     from course_utils.run.emulator.units.mbarrier import MBarrier
-    from course_utils.run.emulator.units.wgmma import Operation
+    from course_utils.run.emulator.units.wgmma import Operation, Warpgroup
 
 A_THREAD, A_STORE = Cause("", "a thread"), Cause("", "a TMA store")
 
@@ -150,6 +150,7 @@ class Races:
         self.shadows: dict[SharedMemory, Shadow] = {}
         self.operands: list[tuple[np.ndarray, int, int]] = []
         self._reads: dict[Operation | Store, list[AsyncRead]] = {}
+        self._labels: dict[Warpgroup, Cause] = {}
         self._ends: dict[CTA, Clock] = {}  # what the warps of a CTA had seen as they ended
         self._loads: dict[Load, int] = {}  # how often its warp had arrived on its mbarrier in its phase
         listen = machine.probe.listen
@@ -188,6 +189,7 @@ class Races:
         for shadow in self.shadows.values():
             shadow.reset()
         self._reads.clear()
+        self._labels.clear()
         self._ends.clear()
         self._loads.clear()
 
@@ -644,11 +646,15 @@ class Races:
             key = "wgmma", group.number, first, end
             record = shadow.async_reads.get(key)
             if record is None or record.done:
-                who = names.who(group.warps, cta)
-                record = AsyncRead(first, end, Cause("", "wgmma of", {"warps": who}), op.at)
-                shadow.async_reads[key] = record
+                record = shadow.async_reads[key] = AsyncRead(first, end, self._label(group), op.at)
             record.last = event.number
             records.append(record)
+
+    def _label(self, group: Warpgroup) -> Cause:
+        """What a warpgroup's multiplications are called, once its warps have issued one."""
+        if group not in self._labels:
+            self._labels[group] = Cause("", "wgmma of", {"warps": names.who(group.warps, group.cta)})
+        return self._labels[group]
 
     def _wgmma_committed(self, event: wgmma.Committed) -> None:
         wait = self.machine.unit(LastWaits).of(event.path.warp)

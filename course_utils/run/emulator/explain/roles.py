@@ -8,7 +8,7 @@ from course_utils.run.emulator.core.probe import WaitBegan
 from course_utils.run.emulator.explain.ahead import ahead
 from course_utils.run.emulator.units.mbarrier import Arrived
 from course_utils.run.emulator.units.tma import LoadBegins
-from course_utils.run.emulator.units.wgmma import MultiplyBegins
+from course_utils.run.emulator.units.wgmma import FirstMultiply
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.machine import Machine
@@ -61,10 +61,10 @@ def listen(machine: Machine) -> None:
         role(event.path.warp).loads += 1
         role(event.path.warp).issues(event.path.at)
 
-    def multiplies(event: MultiplyBegins) -> None:
+    def multiplies(event: FirstMultiply) -> None:
         role(event.path.warp).issues(event.path.at)
 
     machine.probe.listen(Arrived, arrived)
     machine.probe.listen(WaitBegan, waits)
     machine.probe.listen(LoadBegins, loads)
-    machine.probe.listen(MultiplyBegins, multiplies)
+    machine.probe.listen(FirstMultiply, multiplies)

@@ -187,9 +187,8 @@ class Trace:
 
     def _multiply_issued(self, event: MultiplyIssued) -> None:
         op = event.operation
-        if op not in self._spans:  # the first of its four warps
-            self._spans[op] = self.begin(event.path, "wgmma", str(op.shape))
-            self.note("wgmma", event.path, op)
+        self._spans[op] = self.begin(event.path, "wgmma", str(op.shape))
+        self.note("wgmma", event.path, op)
 
     def _ran(self, event: Ran) -> None:
         op = event.operation

@@ -44,22 +44,18 @@ WARPS = WARPGROUP_THREADS // WARP_THREADS
 
 
 @dataclass(slots=True)
-class MultiplyBegins:
-    """A warp is about to issue a wgmma."""
+class FirstMultiply:
+    """A warp is about to issue its first wgmma."""
 
     path: Path
 
 
 @dataclass(slots=True)
 class MultiplyIssued:
-    """A warp has issued an operation of its warpgroup, the ``number``-th. The first of its warps begins it,
-    and the others join.
-    """
+    """The first warp of a warpgroup has issued an operation; the others will join."""
 
     path: Path
-    group: Warpgroup
     operation: Operation
-    number: int
 
 
 @dataclass(slots=True)
@@ -484,7 +480,8 @@ def multiply(instruction: Instr) -> Lowered:
         issued = warp.unit(Issued)
         if not issued.fenced:
             p.report("wgmma-fence", "no wgmma.fence", who=warp)
-        probe.emit(MultiplyBegins(p))
+        if not issued.count:
+            probe.emit(FirstMultiply(p))
         adds = adds if adds.__class__ is bool else bool(_scalar(p, adds, "scale-d predicates"))
         group = p.cta.unit(Warpgroups).of(warp)
         w, n = warp.index % WARPS, issued.count
@@ -512,12 +509,12 @@ def multiply(instruction: Instr) -> Lowered:
         accumulator.in_flight[w] += 1
         if from_registers:
             op.fragments[w] = _a_fragment(a_value, form.a, p.machine.decoders[form.a])
+        op.joined += 1
         if op.clock is None:
             op.clock = warp.clock.copy()
+            probe.emit(MultiplyIssued(p, op))
         else:
             op.clock.meet(warp.clock)
-        op.joined += 1
-        probe.emit(MultiplyIssued(p, group, op, n))
         if op.joined == WARPS:
             _begin(p, group, op, n)
 
