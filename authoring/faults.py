@@ -15,9 +15,9 @@ import sys
 from dataclasses import replace
 
 from course_utils.compile.factory import compile_factory
+from course_utils.compile.faults import Fault
 from course_utils.compile.load import load_factory_source
 from course_utils.drills import faults
-from course_utils.drills.planted import FAULTS, Fault
 from course_utils.grading import steps
 from course_utils.grading.gemm import judge
 from course_utils.grading.verdict import Verdict
@@ -58,7 +58,7 @@ def outcome(answer: Answer) -> str:
     if kinds & ENDLESS and not kinds & UNORDERED:
         return "hang"
     if answer.ok:
-        return "nothing"
+        return "right"
     return "race" if answer.kinds and answer.kinds[0] in UNORDERED else "wrong"
 
 
@@ -70,7 +70,7 @@ def sentence(verdict: Verdict) -> str:
 def main() -> int:
     """Write the file, or say which faults are something else. Returns the exit code."""
     found, versions, other = {}, {}, []
-    for fault in FAULTS:
+    for fault in faults.planted():
         verdict, answer, compiled = emulated(fault)
         versions |= compiled
         if outcome(answer) != fault.outcome or not sentence(verdict):

@@ -16,13 +16,14 @@ from pathlib import Path
 import nbformat
 
 from authoring import places
-from course_utils.compile.load import file_source, load_planted, planted, solution_path, without_markers
+from course_utils.compile.faults import kernels
+from course_utils.compile.load import solution_path, without_markers
 from course_utils.figures import strip
 from course_utils.grading import exercises, steps
 from course_utils.grading.exercises import digest
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
-_GRADE_ID = re.compile(r"((?:step|case|task)\d\d[a-z]?)-(tilelang|cute|maps|plan)(-check)?")
+_GRADE_ID = re.compile(r"((?:step|task|plan)\d\d[a-z]?|t\d[a-f]?)-(tilelang|cute|maps|plan)(-check)?")
 
 
 class SyncError(ValueError):
@@ -48,10 +49,8 @@ def _repair(case: str, solved: bool) -> str:
     A TileLang solution's comments would give the fault away; a CuTe DSL one's say what its API asks for.
     """
     fault, dsl = steps.REPAIRS[case]
-    wrong = load_planted(planted(dsl)[fault])
-    source = without_markers(
-        solution_path(wrong.step, dsl).read_text() if solved else file_source(wrong.gemm)
-    )
+    wrong = kernels(dsl)[fault]
+    source = without_markers(solution_path(wrong.step, dsl).read_text() if solved else wrong.source())
     lines = source.split("\n")[ast.parse(source).body[0].end_lineno :]
     if dsl == "tilelang" and not solved:
         bare = [line.split("#")[0].rstrip() for line in lines]  # no kernel has a # in a string

@@ -151,21 +151,20 @@ def ordered(a):
 
 def wrong_kernels(recorded: dict) -> list[dict]:
     """What a check in the emulator says of each wrong kernel, beside what the H200 did."""
-    from course_utils.compile import load as loading
     from course_utils.compile.errors import CompileError
     from course_utils.compile.factory import DSLS, compile_factory
+    from course_utils.compile.faults import kernels
     from course_utils.grading import steps
     from course_utils.run import backends
 
     h200 = {entry["name"]: entry for entry in recorded["entries"]}
     rows, machine = [], backends.Emulator()
     for dsl in DSLS:
-        for name, path in loading.planted(dsl).items():
-            wrong = loading.load_planted(path)
+        for name, wrong in kernels(dsl).items():
             kinds, right, ended = set(), True, True
             try:
                 for size, ctas in steps.find(wrong.step).emulated:
-                    artifact = compile_factory(wrong.gemm, dsl, size)
+                    artifact = compile_factory(wrong.factory(), dsl, size)
                     answer = machine.ask(backends.Launch(size, artifact, ctas=ctas))
                     kinds |= set(answer.kinds)
                     right, ended = right and answer.ok, ended and answer.finished

@@ -28,7 +28,8 @@ from pathlib import Path
 import nbformat
 
 from course_utils.classroom import submissions
-from course_utils.compile.load import file_source, load_planted, planted, solution_path, without_markers
+from course_utils.compile.faults import kernels
+from course_utils.compile.load import solution_path, without_markers
 from course_utils.grading import steps
 
 ROOT = Path(__file__).parents[1]
@@ -50,9 +51,8 @@ def faults() -> dict[str, list[str]]:
     """Sources of planted faults by exercise."""
     found: dict[str, list[str]] = {}
     for dsl in steps.DSL_NAMES:
-        for path in planted(dsl).values():
-            fault = load_planted(path)
-            found.setdefault(f"{fault.step}-{dsl}", []).append(file_source(fault.gemm))
+        for fault in kernels(dsl).values():
+            found.setdefault(f"{fault.step}-{dsl}", []).append(fault.source())
     return found
 
 

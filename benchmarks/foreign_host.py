@@ -22,6 +22,7 @@ import torch.utils._triton
 from torch.overrides import TorchFunctionMode
 
 from course_utils.artifact import Artifact, Parameter, Resources, Tensor
+from course_utils.chips import HOME
 from course_utils.compile.errors import CompileError
 from course_utils.run.emulator import emulate
 from course_utils.tma.encoding import decode
@@ -129,10 +130,11 @@ def on_cpu():
     cuda.current_device = lambda: 0
     cuda.device_count = lambda: 1
     cuda.get_device_capability = lambda *a: (9, 0)
-    cuda.get_device_name = lambda *a: "NVIDIA H200"
+    cuda.get_device_name = lambda *a: HOME.name
     cuda.get_device_properties = lambda *a: types.SimpleNamespace(
-        multi_processor_count=SM_COUNT, major=9, minor=0, name="NVIDIA H200", total_memory=1 << 37,
-        L2_cache_size=50 << 20, shared_memory_per_multiprocessor=228 << 10, warp_size=32,
+        multi_processor_count=SM_COUNT, major=HOME.capability[0], minor=HOME.capability[1], name=HOME.name,
+        total_memory=1 << 37, L2_cache_size=50 << 20, shared_memory_per_multiprocessor=HOME.sm_shared,
+        warp_size=32,
     )  # fmt: skip
     for name in ("synchronize", "empty_cache", "manual_seed", "manual_seed_all", "set_device", "init"):
         setattr(cuda, name, lambda *a, **k: None)
@@ -311,7 +313,7 @@ class OnDevice:
 def cute():
     """Make CuTe DSL compile for sm_90a and emulate what it would launch, as ``tilelang`` does."""
     os.environ |= {
-        "CUTE_DSL_ARCH": "sm_90a",
+        "CUTE_DSL_ARCH": HOME.arch,
         "CUTE_DSL_KEEP": "ptx",
         "CUTE_DSL_DUMP_DIR": tempfile.mkdtemp(),
         "CUTE_DSL_DISABLE_FILE_CACHING": "1",

@@ -36,18 +36,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "build", "__pycache__", ".*_cache", "*.egg-info")
-# Test files that know a part, by their names, in the order in which they run; names of older trees stand too.
+# Test files that know a part, by their names, in the order in which they run.
 KNOWN_BY = {
-    "reference": ("test_reference", "test_results"),
-    "findings": ("test_findings", "test_emulator_findings", "test_tma", "test_emulator_tma"),
-    "tma": ("test_tma", "test_emulator_tma", "test_findings", "test_emulator_findings"),
-    "arithmetic": ("test_arithmetic", "test_emulator_arithmetic"),
-    "solutions": ("test_emulated_solutions", "test_emulator_solutions"),
+    "reference": ("test_reference",),
+    "findings": ("test_findings", "test_tma"),
+    "tma": ("test_tma", "test_findings"),
+    "arithmetic": ("test_arithmetic",),
+    "solutions": ("test_emulated_solutions",),
     "receipts": ("test_receipts", "test_conditions"),
-    "paths": ("test_paths", "test_copies"),
-    "parser": ("test_parser", "test_arithmetic", "test_emulator_arithmetic", "test_findings", "test_tma")
-    + ("test_emulator_findings", "test_emulator_tma"),
-    "grading": ("test_gemm", "test_conditions", "test_steps") + ("test_checker", "test_cases", "test_trial"),
+    "paths": ("test_paths",),
+    "parser": ("test_parser", "test_arithmetic", "test_findings", "test_tma"),
+    "grading": ("test_gemm", "test_conditions", "test_steps", "test_cases", "test_trial"),
 }
 NO_END, NO_NAMES = "no end", "pytest itself"
 EXCUSED = (
@@ -58,366 +57,148 @@ LONG = re.compile(r"test_(notebooks|browser|readme)\.py$")
 
 @dataclass(frozen=True)
 class Mutation:
-    """``edits`` are Python text: (where, what stands there, what then stands there). The first that is found
-    is made; others are for older or newer trees. ``where`` is the end of a dotted name of functions and
-    classes, "" for any.
+    """``before`` is Python text that stands once in ``where``, the end of a dotted name of functions and
+    classes ("" for any); ``after`` is what then stands there. ``known_by`` are parts of KNOWN_BY.
     """
 
     name: str
-    edits: tuple[tuple[str, str, str], ...]
-    known_by: tuple[str, ...]
+    where: str
+    before: str
+    after: str
+    known_by: tuple[str, ...] = ("findings", "solutions")
 
 
-def _m(
-    name: str, where: str, before: str, after: str, *known_by: str, now: tuple[str, str, str] | None = None
-) -> Mutation:
-    """``now`` is the edit where the course's code no longer reads as on 557aa82."""
-    edits = ((where, before, after), *([now] if now else []))
-    return Mutation(name, edits, known_by or ("findings", "solutions"))
-
-
+# fmt: off
 MUTATIONS = (
     # run/reference: is D right?
-    _m(
-        "reference: no elementwise bound",
-        "compare",
-        "n_wrong == 0 and norm <= NORM",
-        "norm <= NORM",
-        "reference",
-        now=(
-            "compare_values",
-            "n_wrong == 0 and norm <= ROUNDING[D.dtype][1]",
-            "norm <= ROUNDING[D.dtype][1]",
-        ),
-    ),
-    _m(
-        "reference: no relative norm",
-        "compare",
-        "n_wrong == 0 and norm <= NORM",
-        "n_wrong == 0",
-        "reference",
-        now=("compare_values", "n_wrong == 0 and norm <= ROUNDING[D.dtype][1]", "n_wrong == 0"),
-    ),
-    _m(
-        "reference: a NaN is within the bound",
-        "compare",
-        "~(error <= RELATIVE * ref.abs() + ABSOLUTE_PER_K * K)",
-        "error > RELATIVE * ref.abs() + ABSOLUTE_PER_K * K",
-        "reference",
-        now=("_errors", "~(error <= bound)", "error > bound"),
-    ),
-    _m(
-        "reference: the bound does not grow with K",
-        "compare",
-        "RELATIVE * ref.abs() + ABSOLUTE_PER_K * K",
-        "RELATIVE * ref.abs() + ABSOLUTE_PER_K",
-        "reference",
-        now=("compare", "ABSOLUTE_PER_K * A.shape[1]", "ABSOLUTE_PER_K"),
-    ),
-    _m(
-        "reference: some CTAs may write nothing",
-        "compare",
-        "partial and not bool(unwritten.all())",
-        "partial",
-        "reference",
-        "solutions",
-        "grading",
-        now=("compare_values", "partial and not bool(unwritten.all())", "partial"),
-    ),
-    _m(
-        "reference: K tile missed and used twice swapped",
-        "_k_story",
-        "w == 0",
-        "w != 0",
-        "reference",
-        now=("_weights", "w == 0", "w != 0"),
-    ),
-    _m(
-        "reference: a tile counts when all of it is wrong",
-        "_tiles",
-        "mask[:m, :n].reshape(m // TILE, TILE, n // TILE, TILE).any(3).any(1)",
-        "mask[:m, :n].reshape(m // TILE, TILE, n // TILE, TILE).all(3).all(1)",
-        "reference",
-        now=("_tiles", "_counts(mask) > 0", "_counts(mask) == TILE * TILE"),
-    ),
-    _m("reference: large errors called small", "_diagnose", "typical < 0.02", "typical < 2.0", "reference"),
-    _m(
-        "reference: first wrong element is the last",
-        "compare_copy",
-        "differs.nonzero()[0]",
-        "differs.nonzero()[-1]",
-        "reference",
-    ),
-    _m("reference: index backwards", "_index", "index[::-1]", "index", "reference"),
+    Mutation("reference: no elementwise bound", "compare_values",
+             "n_wrong == 0 and norm <= ROUNDING[D.dtype][1]", "norm <= ROUNDING[D.dtype][1]", ("reference",)),
+    Mutation("reference: no relative norm", "compare_values",
+             "n_wrong == 0 and norm <= ROUNDING[D.dtype][1]", "n_wrong == 0", ("reference",)),
+    Mutation("reference: a NaN is within the bound", "_errors",
+             "~(error <= bound)", "error > bound", ("reference",)),
+    Mutation("reference: the bound does not grow with K", "compare",
+             "ABSOLUTE_PER_K * A.shape[1]", "ABSOLUTE_PER_K", ("reference",)),
+    Mutation("reference: some CTAs may write nothing", "compare_values",
+             "partial and not bool(unwritten.all())", "partial", ("reference", "solutions", "grading")),
+    Mutation("reference: K tile missed and used twice swapped", "_weights",
+             "w == 0", "w != 0", ("reference",)),
+    Mutation("reference: a tile counts when all of it is wrong", "_tiles",
+             "_counts(mask) > 0", "_counts(mask) == TILE * TILE", ("reference",)),
+    Mutation("reference: large errors called small", "_diagnose",
+             "typical < 0.02", "typical < 2.0", ("reference",)),
+    Mutation("reference: first wrong element is the last", "compare_copy",
+             "differs.nonzero()[0]", "differs.nonzero()[-1]", ("reference",)),
+    Mutation("reference: index backwards", "_index", "index[::-1]", "index", ("reference",)),
     # emulator: mbarriers
-    _m(
-        "mbarrier: overrun measured by the count",
-        "MBarrier.arrive",
-        "count > self.pending",
-        "count > self.count",
-    ),
-    _m("mbarrier: arrivals bring no order", "MBarrier.arrive", "self.gathering.join(warp.clock)", "pass"),
-    _m("mbarrier: its end brings no order", "MBarrier.settle", "self.clock.join(self.gathering)", "pass"),
-    _m("mbarrier: TMA sees an init without its fence", "MBarrier.use", "by_tma and not self.fenced", "False"),
-    _m("mbarrier: an init needs no order", "MBarrier.use", "path.warp.clock.seen[agent] < time", "False"),
-    _m("mbarrier: a phase ends without its bytes", "MBarrier.settle", "if self.tx: ...", "False"),
-    _m(
-        "mbarrier: more bytes than expected pass",
-        "MBarrier.check_bytes",
-        "self.pending == 0 and self.issued > self.expected",
-        "False",
-        now=("MBarrier.check_bytes", "if self.pending or self.issued <= self.expected: ...", "True"),
-    ),
-    _m("mbarrier: bytes of a lapsed phase go unseen", "MBarrier.settle", "if self.flying: ...", "False"),
-    _m("mbarrier: a lapped waiter goes unseen", "MBarrier.settle", "other.woken is self", "False"),
-    _m(
-        "mbarrier: parity the other way",
-        "PhaseWait.holds",
-        "self.barrier.phase & 1 != self.parity",
-        "self.barrier.phase & 1 == self.parity",
-    ),
-    _m(
-        "mbarrier: a wait brings no order",
-        "PhaseWait.grant",
-        "path.warp.clock.join(self.barrier.clock)",
-        "pass",
-    ),
-    _m(
-        "mbarrier: state of the phase before is enough",
-        "PhaseWait.holds",
-        "self.barrier.phase > self.phase",
-        "self.barrier.phase >= self.phase",
-    ),
-    _m("mbarrier: an init for no arrivals", "_init", "1 <= count <= MAX_COUNT", "0 <= count <= MAX_COUNT"),
-    _m("mbarrier: a warp's lanes arrive as one", "_each", "count * len(lanes)", "count"),
+    Mutation("mbarrier: overrun measured by the count", "MBarrier.arrive",
+             "count > self.pending", "count > self.count"),
+    Mutation("mbarrier: arrivals bring no order", "MBarrier.arrive",
+             "self.gathering.join(warp.clock)", "pass"),
+    Mutation("mbarrier: its end brings no order", "MBarrier.settle",
+             "self.clock.join(self.gathering)", "pass"),
+    Mutation("mbarrier: TMA sees an init without its fence", "MBarrier.use",
+             "by_tma and not self.fenced", "False"),
+    Mutation("mbarrier: an init needs no order", "MBarrier.use",
+             "path.warp.clock.seen[agent] < time", "False"),
+    Mutation("mbarrier: a phase ends without its bytes", "MBarrier.settle", "if self.tx: ...", "False"),
+    Mutation("mbarrier: more bytes than expected pass", "MBarrier.check_bytes",
+             "if self.pending or self.issued <= self.expected: ...", "True"),
+    Mutation("mbarrier: bytes of a lapsed phase go unseen", "MBarrier.settle",
+             "if self.flying: ...", "False"),
+    Mutation("mbarrier: a lapped waiter goes unseen", "MBarrier.settle", "other.woken is self", "False"),
+    Mutation("mbarrier: parity the other way", "PhaseWait.holds",
+             "self.barrier.phase & 1 != self.parity", "self.barrier.phase & 1 == self.parity"),
+    Mutation("mbarrier: a wait brings no order", "PhaseWait.grant",
+             "path.warp.clock.join(self.barrier.clock)", "pass"),
+    Mutation("mbarrier: state of the phase before is enough", "PhaseWait.holds",
+             "self.barrier.phase > self.phase", "self.barrier.phase >= self.phase"),
+    Mutation("mbarrier: an init for no arrivals", "_init",
+             "1 <= count <= MAX_COUNT", "0 <= count <= MAX_COUNT"),
+    Mutation("mbarrier: a warp's lanes arrive as one", "_each", "count * len(lanes)", "count"),
     # emulator: memory
-    _m(
-        "memory: a thread's read is forgotten",
-        "SharedMemory.before_read",
-        "read[index] = path.warp.code",
-        "pass",
-    ),
-    _m(
-        "memory: a read that has ended is ordered",
-        "SharedMemory.check_overwrite",
-        "low < read.high and high > read.low and not read.ordered_before(seen)",
-        "low < read.high and high > read.low and not read.done",
-    ),
-    _m("memory: no proxy fence is needed", "SharedMemory.check_codes", "fenced is not None", "False"),
-    _m("memory: one written word will do", "SharedMemory.check_codes", "not codes.all()", "not codes.any()"),
-    _m(
-        "memory: an access may begin at the last byte",
-        "locate",
-        "offsets < 0 or offsets + count > region.size",
-        "offsets < 0 or offsets > region.size",
-    ),
-    _m(
-        "memory: lanes may leave their region",
-        "locate",
-        "bits >= 0 and not bits & (count - 1) and bits + count <= region.size",
-        "bits >= 0 and not bits & (count - 1)",
-        "findings",
-        "arithmetic",
-        "solutions",
-    ),
-    _m(
-        "order: a clock one behind is enough", "unordered", "codes >> AGENT_BITS", "(codes >> AGENT_BITS) - 1"
-    ),
+    Mutation("memory: a thread's read is forgotten", "SharedMemory.before_read",
+             "read[index] = path.warp.code", "pass"),
+    Mutation("memory: a read that has ended is ordered", "SharedMemory.check_overwrite",
+             "low < read.high and high > read.low and not read.ordered_before(seen)",
+             "low < read.high and high > read.low and not read.done"),
+    Mutation("memory: no proxy fence is needed", "SharedMemory.check_codes", "fenced is not None", "False"),
+    Mutation("memory: one written word will do", "SharedMemory.check_codes",
+             "not codes.all()", "not codes.any()"),
+    Mutation("memory: an access may begin at the last byte", "locate",
+             "offsets < 0 or offsets + count > region.size", "offsets < 0 or offsets > region.size"),
+    Mutation("memory: lanes may leave their region", "locate",
+             "bits >= 0 and not bits & (count - 1) and bits + count <= region.size",
+             "bits >= 0 and not bits & (count - 1)", ("findings", "arithmetic", "solutions")),
+    Mutation("order: a clock one behind is enough", "unordered",
+             "codes >> AGENT_BITS", "(codes >> AGENT_BITS) - 1"),
     # emulator: TMA
-    _m(
-        "tma: readers before a load are not asked",
-        "_check_target",
-        "shared.was_read",
-        "False",
-        "tma",
-        "solutions",
-    ),
-    _m(
-        "tma: tiles at any 16 bytes",
-        "_check_tile",
-        "offset % (128 if view.map else UNIT)",
-        "offset % UNIT",
-        "tma",
-        "solutions",
-        now=("_check_tile", "offset % view.alignment", "offset % UNIT"),
-    ),
-    _m(
-        "tma: multicast to a CTA that is not there",
-        "_issue",
-        "ranks >> cluster.size",
-        "False",
-        "tma",
-        "solutions",
-    ),
-    _m("tma: multicast to every CTA", "_issue", "ranks >> cta.rank & 1", "True", "tma", "solutions"),
-    _m(
-        "tma: a store reads without looking",
-        "_release_store",
-        'shared.check_codes(path, codes, warp.clock.seen, warp.clock.fenced, "a TMA store")',
-        "pass",
-        "tma",
-        "solutions",
-        now=(
-            "_release_store",
-            "shared.check_codes(path, shared.written[words], warp.clock.seen, warp.clock.fenced,"
-            ' "a TMA store")',
-            "pass",
-        ),
-    ),
-    _m(
-        "tma: a wait for stores waits for all",
-        "wait.function",
-        "mine[: len(mine) - left] if left else mine",
-        "mine",
-        "tma",
-        "solutions",
-        now=("wait.function", "waited_for(mine, left)", "list(mine)"),
-    ),
-    _m("tma: negative coordinates are large ones", "_coordinates", "v >> 31", "False", "tma"),
-    _m(
-        "tma: swizzle by the wrong bits",
-        "swizzled_units",
-        "units >> 3",
-        "units >> 2",
-        "tma",
-        "solutions",
-        now=("swizzled", "offset >> 7", "offset >> 6"),
-    ),
-    _m(
-        "tma: a box ends one short of the edge",
-        "TensorView.slices",
-        "-(-(dim - start) // step)",
-        "(dim - start) // step",
-        "tma",
-    ),
+    Mutation("tma: readers before a load are not asked", "_check_target",
+             "shared.was_read", "False", ("tma", "solutions")),
+    Mutation("tma: tiles at any 16 bytes", "_check_tile",
+             "offset % view.alignment", "offset % UNIT", ("tma", "solutions")),
+    Mutation("tma: multicast to a CTA that is not there", "_issue",
+             "ranks >> cluster.size", "False", ("tma", "solutions")),
+    Mutation("tma: multicast to every CTA", "_issue", "ranks >> cta.rank & 1", "True", ("tma", "solutions")),
+    Mutation("tma: a store reads without looking", "_release_store",
+             "shared.check_codes(path, shared.written[words], warp.clock.seen, warp.clock.fenced,"
+             ' "a TMA store")',
+             "pass", ("tma", "solutions")),
+    Mutation("tma: a wait for stores waits for all", "wait.function",
+             "waited_for(mine, left)", "list(mine)", ("tma", "solutions")),
+    Mutation("tma: negative coordinates are large ones", "_coordinates", "v >> 31", "False", ("tma",)),
+    Mutation("tma: swizzle by the wrong bits", "swizzled",
+             "offset >> 7", "offset >> 6", ("tma", "solutions")),
+    Mutation("tma: a box ends one short of the edge", "TensorView.slices",
+             "-(-(dim - start) // step)", "(dim - start) // step", ("tma",)),
     # emulator: wgmma, threads, machine
-    _m("wgmma: no fence is asked for", "multiply.function", "not warp.wgmma_fenced", "False"),
-    _m("wgmma: it always accumulates", "Warpgroup.run", "not op.accumulate", "False"),
-    _m(
-        "wgmma: a wait covers groups in flight",
-        "_finish",
-        "record.last <= count - 1",
-        "True",
-        "findings",
-        "solutions",
-    ),
-    _m(
-        "wgmma: a descriptor may leave shared memory",
-        "_begin",
-        "low < 0 or high * 16 > shared.size",
-        "low < 0",
-    ),
-    _m("threads: too many at a barrier", "ThreadBarrier.settle", "self.arrived > needed", "False"),
-    _m(
-        "threads: a barrier brings no order",
-        "ThreadBarrier.settle",
-        "other.warp.clock.join(self.released)",
-        "pass",
-    ),
-    _m(
-        "threads: the last register is not given",
-        "set_registers.function",
-        "need > cta.registers_free",
-        "need >= cta.registers_free",
-    ),
-    _m("machine: a CTA that has ended still has memory", "Cluster.cta_of", "cta.exited", "False"),
-    _m("machine: nothing keeps a CTA", "CTA._end", "self.exit_clock.seen[agent] < time", "False"),
-    _m("machine: a rank past the cluster", "Cluster.cta_of", "rank >= self.size", "rank > self.size"),
+    Mutation("wgmma: no fence is asked for", "multiply.function", "not warp.wgmma_fenced", "False"),
+    Mutation("wgmma: it always accumulates", "Warpgroup.run", "not op.accumulate", "False"),
+    Mutation("wgmma: a wait covers groups in flight", "_finish", "record.last <= count - 1", "True"),
+    Mutation("wgmma: a descriptor may leave shared memory", "_begin",
+             "low < 0 or high * 16 > shared.size", "low < 0"),
+    Mutation("threads: too many at a barrier", "ThreadBarrier.settle", "self.arrived > needed", "False"),
+    Mutation("threads: a barrier brings no order", "ThreadBarrier.settle",
+             "other.warp.clock.join(self.released)", "pass"),
+    Mutation("threads: the last register is not given", "set_registers.function",
+             "need > cta.registers_free", "need >= cta.registers_free"),
+    Mutation("machine: a CTA that has ended still has memory", "Cluster.cta_of", "cta.exited", "False"),
+    Mutation("machine: nothing keeps a CTA", "CTA._end", "self.exit_clock.seen[agent] < time", "False"),
+    Mutation("machine: a rank past the cluster", "Cluster.cta_of", "rank >= self.size", "rank > self.size"),
     # ptx
-    _m("parser: every guard is a negated one", "_Reader.instruction", "bool(negated)", "True", "parser"),
-    _m(
-        "parser: octal read as decimal",
-        "_Reader.value",
-        "int(text.rstrip('U'), 8)",
-        "int(text.rstrip('U'))",
-        "parser",
-        now=("_Reader.value", "8 if _OCTAL.fullmatch(text) else 0", "10 if _OCTAL.fullmatch(text) else 0"),
-    ),
-    _m("receipts: any register request will do", "", '{"dec", "inc"}', '{"dec"}', "receipts", "grading"),
-    _m(
-        "receipts: one cluster barrier will do",
-        "",
-        "r.cluster_barriers >= 2",
-        "r.cluster_barriers >= 1",
-        "receipts",
-    ),
-    _m(
-        "receipts: one group of stores",
-        "",
-        "r.bulk_commits >= 2",
-        "r.bulk_commits >= 1",
-        "receipts",
-        now=("", "sum(r.tensor_stores.values()) >= 2 and r.bulk_commits != 1", "True"),
-    ),
-    _m(
-        "receipts: a wait_group of 0 is in flight",
-        "",
-        "n > 0",
-        "n >= 0",
-        "receipts",
-        "grading",
-        now=("", "any(n > 0 for n in r.wgmma_waits)", "any(n >= 0 for n in r.wgmma_waits)"),
-    ),
-    _m("paths: only the first path of a copy counts", "origins", "before |= tensors_there", "pass", "paths"),
+    Mutation("parser: every guard is a negated one", "_Reader.instruction",
+             "bool(negated)", "True", ("parser",)),
+    Mutation("parser: octal read as decimal", "_Reader.value",
+             "8 if _OCTAL.fullmatch(text) else 0", "10 if _OCTAL.fullmatch(text) else 0", ("parser",)),
+    Mutation("receipts: any register request will do", "",
+             '{"dec", "inc"}', '{"dec"}', ("receipts", "grading")),
+    Mutation("receipts: one cluster barrier will do", "",
+             "r.cluster_barriers >= 2", "r.cluster_barriers >= 1", ("receipts",)),
+    Mutation("receipts: one group of stores", "",
+             "sum(r.tensor_stores.values()) >= 2 and r.bulk_commits != 1", "True", ("receipts",)),
+    Mutation("receipts: a wait_group of 0 is in flight", "",
+             "any(n > 0 for n in r.wgmma_waits)",
+             "any(n >= 0 for n in r.wgmma_waits)", ("receipts", "grading")),
+    Mutation("paths: only the first path of a copy counts", "origins",
+             "before |= tensors_there", "pass", ("paths",)),
     # grading
-    _m(
-        "grading: an illegal map gives its points",
-        "check_artifacts",
-        "not broken",
-        "True",
-        "grading",
-        now=(
-            "part",
-            'score(row, "tensor maps", False, f"{len(broken)} illegal", card)',
-            'score(row, "tensor maps", True, "")',
-        ),
-    ),
-    _m(
-        "grading: changed inputs pass",
-        "run",
-        'not answer["ok"] or changed',
-        'not answer["ok"]',
-        "grading",
-        now=("Trial.ok", "self.found.ok and not self.touched", "self.found.ok"),
-    ),
-    _m(
-        "grading: a slower kernel gets the points of speed",
-        "_check_speed",
-        'run["ratio"] >= step.speed_floor',
-        'run["ratio"] > 0',
-        "grading",
-        now=("_rate", 'run["ratio"] >= floor', 'run["ratio"] > 0'),
-    ),
-    _m("grading: a map may change in two fields", "_mended", "len(changed) != 1", "not changed", "grading"),
-    _m(
-        "grading: a copy by another path counts",
-        "_check_copy",
-        "found is None or set(found.paths) != {path}",
-        "found is None",
-        "grading",
-        now=("_path", "found is None or set(found.paths) != {path}", "found is None"),
-    ),
-    _m(
-        "grading: part of the size is right, all points of it",
-        "_judge",
-        "0.5 * right / count if ended else 0.0",
-        "right / count if ended else 0.0",
-        "grading",
-        now=(
-            "_results",
-            "0.5 * whole / len(answered) if ended else 0.0",
-            "whole / len(answered) if ended else 0.0",
-        ),
-    ),
-    _m(
-        "grading: a whole case in parts",
-        "check_artifacts",
-        "step.whole",
-        "False",
-        "grading",
-        now=("Verdict.of", "whole and failed", "False"),
-    ),
+    Mutation("grading: an illegal map gives its points", "part",
+             'score(row, "tensor maps", False, f"{len(broken)} illegal", card)',
+             'score(row, "tensor maps", True, "")', ("grading",)),
+    Mutation("grading: changed inputs pass", "Trial.ok",
+             "self.found.ok and not self.touched", "self.found.ok", ("grading",)),
+    Mutation("grading: a slower kernel gets the points of speed", "_rate",
+             'run["ratio"] >= floor', 'run["ratio"] > 0', ("grading",)),
+    Mutation("grading: a map may change in two fields", "_mended",
+             "len(changed) != 1", "not changed", ("grading",)),
+    Mutation("grading: a copy by another path counts", "_path",
+             "found is None or set(found.paths) != {path}", "found is None", ("grading",)),
+    Mutation("grading: part of the size is right, all points of it", "_results",
+             "0.5 * whole / len(answered) if ended else 0.0",
+             "whole / len(answered) if ended else 0.0", ("grading",)),
+    Mutation("grading: a whole case in parts", "Verdict.of", "whole and failed", "False", ("grading",)),
 )
+# fmt: on
 
 
 # -- finding and making an edit
@@ -478,20 +259,17 @@ class Copy:
 
     def plant(self, mutation: Mutation) -> str:
         """Make one edit, on top of those that are made; returns the place. Raises NotOnce."""
-        counts = []
-        for where, before, after in mutation.edits:
-            places = [
-                (path, span)
-                for path, source in (self.sources | self.planted).items()
-                if where.rpartition(".")[2] in source
-                for span in spans(parsed(source), where, before)
-            ]
-            if len(places) == 1:
-                (path, span) = places[0]
-                self.write(path, replaced((self.sources | self.planted)[path], span, after))
-                return f"{path.relative_to(self.root)}:{span[0]}"
-            counts.append(len(places))
-        raise NotOnce(f"its text is there {' and '.join(map(str, counts))} times")
+        places = [
+            (path, span)
+            for path, source in (self.sources | self.planted).items()
+            if mutation.where.rpartition(".")[2] in source
+            for span in spans(parsed(source), mutation.where, mutation.before)
+        ]
+        if len(places) != 1:
+            raise NotOnce(f"its text is there {len(places)} times")
+        path, span = places[0]
+        self.write(path, replaced((self.sources | self.planted)[path], span, mutation.after))
+        return f"{path.relative_to(self.root)}:{span[0]}"
 
     def write(self, path: Path, source: str) -> None:
         """A time of its own for each edition: byte code is kept by size and second."""

@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from course_utils import plans
+from course_utils.chips import HOME
 from course_utils.plans import Plan
 from course_utils.recordings import measured
 
@@ -57,7 +58,7 @@ def read_all() -> list[Point]:
     for name in ("step11", "tuned"):
         for entry in measured.load(name)["entries"]:
             plan = plans.plan_of(entry)
-            if plan and plan[:3] in tiles and plan.num_ctas in plans.CTAS:
+            if plan and plan[:3] in tiles and plan.num_ctas in HOME.persistent_grids:
                 found.append(_point(tuple(entry["size"]), plan, entry))
     return found
 
@@ -120,7 +121,7 @@ def counted() -> tuple[np.ndarray, float, int]:
             c = launch["counters"]
             if max(launch["size"]) >= 4096 and c["tensor_active"] > 0.75:
                 dram = c["dram_read_bytes"] + c["dram_write_bytes"]
-                cycles = c["cycles"] * plans.SM_COUNT
+                cycles = c["cycles"] * HOME.sms
                 rows.append([2.0 * np.prod(launch["size"], dtype=float), c["l2_bytes"], dram, cycles])
                 times.append(c["seconds"])
     matrix = np.array(rows) / np.array(times)[:, None]

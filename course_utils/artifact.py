@@ -16,6 +16,9 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from course_utils.chips import HOME, Chip
+from course_utils.chips import chip as chip_of
+
 # fmt: off
 DATA_TYPES = (
     "uint8", "uint16", "uint32", "int32", "uint64", "int64", "float16", "float32", "float64", "bfloat16",
@@ -30,22 +33,11 @@ SWIZZLES = ("none", "32B", "64B", "128B", "128B_ATOM_32B", "128B_ATOM_32B_FLIP_8
 SWIZZLE_BYTES = (0, 32, 64, 128, 128, 128, 128)
 # Bytes after which the pattern of swizzle 0 to 3 begins again (CUDA programming guide; the driver's maps).
 SWIZZLE_PATTERN_BYTES = (16, 256, 512, 1024)
-LAST_HOPPER_SWIZZLE = SWIZZLES.index("128B")
 L2_PROMOTIONS = ("none", "64B", "128B", "256B")
 OOB_FILLS = ("zero", "nan")
 
-# What a launch may ask of a Hopper chip: CUDA programming guide, Compute Capabilities, 9.0, and Thread Block
-# Clusters.
-SM_SHARED_BYTES = 228 * 1024  # of one SM; each CTA on it costs 1 KB beside its own
-SHARED_LIMIT = SM_SHARED_BYTES - 1024  # bytes a CTA, static and dynamic together
 WARP_THREADS, WARPGROUP_THREADS = 32, 128
-THREAD_LIMIT = 1024  # a CTA
-CLUSTER_LIMIT = 8  # CTAs; more needs a kernel attribute that no step sets
-GRID_LIMITS = (2**31 - 1, 65535, 65535)
-# Of a CTA after setmaxnreg: 65,536 less what the hardware keeps; observed on H200, driver 580.
-REGISTER_LIMIT = 64_512
-SM_COUNT = 132  # H100 SXM and H200
-FLOP_PER_CLOCK = 4096  # of one SM, dense fp16 by wgmma: NVIDIA H100 white paper, 989.4 TFLOP/s at 1,830 MHz
+REGISTER_LIMIT, SM_COUNT = HOME.cta_registers, HOME.sms  # the emulator's, until it asks the Artifact's chip
 
 TENSOR_MAP_BYTES, TENSOR_MAP_ALIGNMENT = 128, 64  # of a CUtensorMap (CUDA driver API)
 TMA_ALIGNMENT = 128  # bytes, of a tile in shared memory (PTX ISA, cp.async.bulk.tensor)
@@ -233,7 +225,8 @@ class Artifact:
     CUDA, where the DSL makes some, and ``origins`` has where each of its lines comes from, None where nobody
     knows. ``python`` is the text of the author's files by name, as they were when the kernel was traced.
     ``pipelined``: the author left a loop's ring and its barriers to the compiler (``T.Pipelined``).
-    ``allocations`` are the author's, where it is the author who places them.
+    ``allocations`` are the author's, where it is the author who places them. ``chip`` is what the kernel was
+    made for: its limits hold, and a persistent grid is as large as it.
     """
 
     dsl: str
@@ -253,6 +246,7 @@ class Artifact:
     python: dict[str, str] = field(default_factory=dict)
     pipelined: bool = False
     allocations: tuple[Allocation, ...] = ()
+    chip: Chip = HOME
 
     def author(self, file: str, line: int) -> Origin | None:
         """The author's line of one that the compiler names: itself, or what that line of the generated CUDA
@@ -297,6 +291,7 @@ class Artifact:
         fields = asdict(self)
         for name in ("ptx", "cubin", "source"):
             del fields[name]
+        fields["chip"] = [self.chip.name, self.chip.capability, self.chip.sms]
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr("artifact.json", json.dumps({"format": FORMAT, **fields}, indent=1))
@@ -327,6 +322,7 @@ class Artifact:
             )
             fields["origins"] = tuple(one and Origin(**one) for one in fields.get("origins", ()))
             fields["allocations"] = tuple(Allocation(**one) for one in fields.get("allocations", ()))
+            fields["chip"] = chip_of(*fields["chip"]) if "chip" in fields else HOME
             for name in ("grid", "block", "cluster"):
                 fields[name] = tuple(fields[name])
             return cls(**fields)

@@ -1,4 +1,4 @@
-"""What notebooks 14 and 15 try: small kernels compiled, read and emulated, as tables. Nothing is graded."""
+"""What notebooks t4 and t5 try: small kernels compiled, read and emulated, as tables. Nothing is graded."""
 
 from __future__ import annotations
 

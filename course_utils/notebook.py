@@ -27,25 +27,19 @@ from IPython.core.displaypub import DisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import display
 
-from course_utils.artifact import SM_COUNT, TensorMap
+from course_utils.artifact import TensorMap
+from course_utils.chips import HOME
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS, NotYet, compile_factory
-from course_utils.compile.load import (
-    BEGIN,
-    END,
-    file_source,
-    load_factory_source,
-    load_planted,
-    planted,
-    solution_path,
-    without_markers,
-)
+from course_utils.compile.faults import kernels
+from course_utils.compile.load import BEGIN, END, load_factory_source, solution_path, without_markers
 from course_utils.drills import bugs
 from course_utils.drills.bugs import find_the_bug as find_the_bug
 from course_utils.drills.guess import choose
 from course_utils.drills.quiz import quiz as quiz
 from course_utils.drills.show import drill as drill
-from course_utils.figures.moving import moving as moving
+from course_utils.figures.moving import Moving
+from course_utils.figures.moving import moving as figure_that_moves
 from course_utils.figures.tiles import order
 from course_utils.grading import copy as copies
 from course_utils.grading import exercises, levels, maps, steps
@@ -71,8 +65,7 @@ if _shell is not None:  # a check before its cell has run is told so: no NameErr
 backends.warm_up()  # the emulator imports its libraries while the notebook imports a DSL
 
 OUTCOMES = {
-    "right": f"right: {bugs.OUTCOMES['nothing']}",
-    **{name: f"{name}: {bugs.OUTCOMES[name]}" for name in ("wrong", "race", "hang", "fault")},
+    **{name: f"{name}: {meaning}" for name, meaning in bugs.OUTCOMES.items()},
     "refused": "refused: the driver takes no such tensor map, and nothing is launched",
     "no kernel": "no kernel: it does not compile",
 }
@@ -177,6 +170,8 @@ def check_plan(case: str, seconds: Callable) -> float:
 def _graded(name: str, dsl: str, check: Callable[[Told], Verdict]) -> float:
     verdict = _shown(name, dsl, check)
     if verdict.max_points:  # else it was no step or no DSL, or the learner stopped it
+        if progress.is_for_a_page() and verdict.receipt:
+            _receipts[verdict.step, verdict.dsl] = dict(verdict.receipt)
         try:
             progress.keep(verdict, backends.find_gpu()[0] if verdict.timing else None)
         except Exception as error:  # the verdict stands, kept or not
@@ -287,13 +282,24 @@ def _with_figure(verdict: Verdict) -> Words | Verdict:
     return Words(str(verdict), verdict._repr_html_() + fold)
 
 
+def moving(name: str, **options: object) -> Moving | Words:
+    """A figure that moves, or why there is none: see ``figures.moving.moving``. Raises nothing."""
+    try:
+        return figure_that_moves(name, **options)
+    except (ValueError, TypeError) as error:
+        return _paragraph(str(error))
+
+
 def machine(findings: Callable[[], list[tuple[str, bool, str]]]) -> None:
     """Show what this machine can do: rows of (what, fine or not, in words), as ``course doctor`` finds them.
+    A sandbox is for whoever grades a class, and left out.
 
     Raises nothing.
     """
     with _at_work("looking at this machine", "This machine cannot be looked at") as place:
-        rows = [["ok" if fine else "--", what, words] for what, fine, words in findings()]
+        rows = [
+            ["ok" if fine else "--", what, words] for what, fine, words in findings() if what != "sandbox"
+        ]
         place.shows(_table(["", "", "what there is"], rows))
 
 
@@ -346,10 +352,10 @@ def ladder(step: str | None = None) -> None:
         cases = sum(e["points"] for e in kept["entries"] if e["step"] not in others)
         beside = (("step 11", past), ("TMA cases", cases), ("tasks", tasks))
         reached += [f"{what} {points:g}" for what, points in beside if points]
-        _say(
-            f"Your points so far: {', '.join(reached)}."
-            + ("" if timed else " TFLOP/s are recorded, not yours: nothing was timed on this machine yet.")
-        )
+        said = [] if progress.is_for_a_page() else [f"Your points so far: {', '.join(reached)}."]
+        if not timed:
+            said.append("TFLOP/s are recorded, not yours: nothing was timed on this machine yet.")
+        _say(" ".join(said))
 
 
 def receipt(step: str, gemm: object = None, dsl: str = "tilelang") -> None:
@@ -384,11 +390,18 @@ def _compiled_receipt(step: str, gemm: object, dsl: str) -> dict[str, str]:
     return dict(receipts.table(receipts.read_ptx(artifact.ptx), artifact))
 
 
+_receipts: dict[tuple[str, str], dict[str, str]] = {}  # of a page's own checks, which are not kept
+
+
 def _kept_receipts(step: str) -> dict[str, dict[str, str]]:
     steps.find(step)
     kept = progress.read()
-    found = [(name, progress.find(kept, step, dsl)) for dsl, name in steps.DSL_NAMES.items()]
-    return {name: dict(e["receipt"]) for name, e in found if e and e["receipt"]}
+    found = {}
+    for dsl, name in steps.DSL_NAMES.items():
+        best = progress.find(kept, step, dsl)
+        if receipt := dict(best["receipt"]) if best else _receipts.get((step, dsl)):
+            found[name] = receipt
+    return found
 
 
 def recorded(*names: str) -> None:
@@ -579,11 +592,11 @@ def what_if(name: str, guess: str | None = None, dsl: str | None = None) -> None
     """Run a kernel with one planted fault in the emulator, and hold the outcome against your guess. Raises
     nothing.
 
-    ``name`` is a file of solutions/wrong; ``guess`` is one of ``OUTCOMES``. Where there is none yet and
-    somebody sits at the notebook, each has a button. Nothing is graded.
+    ``name`` is a wrong kernel of solutions/wrong; ``guess`` is one of ``OUTCOMES``. Where there is none yet
+    and somebody sits at the notebook, each has a button. Nothing is graded.
     """
     with _at_work(f"looking for {name}", FAILED) as place:
-        faults = {d: planted(d) for d in DSLS}
+        faults = {d: kernels(d) for d in DSLS}
         dsl = next((d for d in ([dsl] if dsl else DSLS) if name in faults.get(d, ())), None)
         if dsl is None:
             there = sorted(set().union(*faults.values()))
@@ -618,18 +631,18 @@ def _what_if(name: str, guess: str, dsl: str, says: Callable[[str], None]) -> li
     done.
     """
     says(f"loading {name} ({dsl})")
-    wrong = load_planted(planted(dsl)[name])
+    wrong = kernels(dsl)[name]
     outcome = "no kernel" if wrong.fails == "compiles" else wrong.outcome
 
     def told(so_far: Verdict) -> None:
         if so_far.doing:
             says(f"{name} ({dsl}): {so_far.doing}")
 
-    verdict = gemms.check_gemm(wrong.step, wrong.gemm, dsl, "emulator", told=told)
+    verdict = gemms.check_gemm(wrong.step, wrong.factory(), dsl, "emulator", told=told)
     judged = "Your guess is right. " if guess == outcome else f'You guessed "{guess}". '
     shown: list[object] = [_paragraph(f"{judged}{OUTCOMES[outcome][0].upper()}{OUTCOMES[outcome][1:]}.")]
     left = [part for part in verdict.checks if not part.passed and part.name != "speed"]
-    solution, made = solution_path(wrong.step, dsl).read_text(), file_source(wrong.gemm)
+    solution, made = solution_path(wrong.step, dsl).read_text(), wrong.source()
     # what a step still to be solved leaves to the learner is quoted from neither
     answers = _answers(solution) | _answers(made) if _is_open(wrong.step) else set()
     for part in left:
@@ -725,7 +738,7 @@ def timeline(
             _say(f"D is wrong: {tried.found.diagnosis}")
 
 
-def panels(tiles_M: int, tiles_N: int, at_once: int = SM_COUNT) -> None:
+def panels(tiles_M: int, tiles_N: int, at_once: int = HOME.sms) -> None:
     """Show what the first ``at_once`` tiles of D read of A and B in one round of K, by the width of a panel.
 
     D has ``tiles_M`` x ``tiles_N`` tiles. Raises nothing.
@@ -808,7 +821,7 @@ def _driver_says(asked: TensorMap, address: int) -> str:
 
 
 def chart(case: str) -> None:
-    """Show what an H200 was recorded to do with a kernel to be repaired ("case13a"): the symptom alone.
+    """Show what an H200 was recorded to do with a kernel to be repaired ("t3a"): the symptom alone.
 
     Raises nothing.
     """
@@ -915,7 +928,7 @@ def _table(head: list[str], rows: list[list[str]]) -> Words:
         return (
             "<tr>"
             + "".join(
-                f"<{tag} style='{_CELL}{';white-space:nowrap' * (i == 0)}'>{html.escape(cell)}</{tag}>"
+                f"<{tag} style='{_CELL}{';white-space:nowrap' * (i == 0)}'>{as_html(cell)}</{tag}>"
                 for i, cell in enumerate(cells)
             )
             + "</tr>"

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from course_utils.artifact import SM_COUNT
+from course_utils.chips import HOME
 
 RECORDED = Path(__file__).parents[1] / "solutions" / "measured" / "step11.json"
 
 BLOCK_K = 64
-FLOP_A_CYCLE = 4096  # of an SM's tensor cores, fp16
+FLOP_A_CYCLE = HOME.flop_per_clock  # of an SM's tensor cores, fp16
 LINE_BYTES = 128
 # Fitted to 242 recorded times of H200s (benchmarks/step11_fit.py): 1.5% off by root mean square, 7% at
 # most. Above ``MOST`` the power limit lowers the clock, and adds up to 12%.
@@ -22,7 +23,6 @@ ROW = 0.25  # and for a line of 128 bytes that TMA loads;
 LINES = 2  # a row of a K tile lies on so many of them, where rows do not begin with a line
 L2 = 78  # bytes a cycle that L2 brings to an SM
 MOST = 1.5e12  # FLOP
-CTAS = (128, SM_COUNT)
 # Of ``powered``, fitted to 347 recorded times, those above ``MOST`` and of `course tune` too: 1.5% off, and
 # 1.7% at shapes that it was not fitted to (benchmarks/step11_fit.py).
 BUSY_CLOCK = 1.72e9  # Hz that multiplying alone leaves
@@ -43,13 +43,15 @@ class Plan(NamedTuple):
     panel: int = 8  # rows of clusters' tiles that are walked through N together
 
 
-def plans() -> list[Plan]:
-    """All that ``choose`` chooses from, the widest tiles first. Panels make what is in flight about square.
+def plans(sm_count: int = HOME.sms) -> list[Plan]:
+    """All that ``choose`` chooses from on a chip of so many SMs, the widest tiles first. Panels make what is
+    in flight about square.
 
     Two CTAs share what a tile of 128 rows loads; one of 256 rows needs no neighbour.
     """
-    short = [Plan(128, n, cluster, ctas) for n in range(256, 127, -16) for cluster in (2, 1) for ctas in CTAS]
-    tall = [Plan(256, n, c, ctas, 10 // c) for n in (192, 176) for c in (1, 2) for ctas in CTAS]
+    grids = replace(HOME, sms=sm_count).persistent_grids
+    short = [Plan(128, n, c, ctas) for n in range(256, 127, -16) for c in (2, 1) for ctas in grids]
+    tall = [Plan(256, n, c, ctas, 10 // c) for n in (192, 176) for c in (1, 2) for ctas in grids]
     return short + tall
 
 
@@ -110,9 +112,11 @@ def _lines(K: int, plan: Plan) -> float:
     return (plan.block_M + plan.block_N / plan.cluster) * (LINES if K % BLOCK_K else 1)
 
 
-def choose(M: int, N: int, K: int) -> Plan:
-    """The widest of the plans that are, within the model's error, the quickest."""
-    times = {plan: powered(M, N, K, plan) for plan in plans()}
+def choose(M: int, N: int, K: int, sm_count: int = HOME.sms) -> Plan:
+    """The widest of the plans that are, within the model's error, the quickest. The model is fitted to H200s;
+    of a chip with another number of SMs it knows that number alone.
+    """
+    times = {plan: powered(M, N, K, plan) for plan in plans(sm_count)}
     best = min(times.values())
     return next(plan for plan, time in times.items() if time < NEAR * best)
 

@@ -60,14 +60,14 @@ class Together(LoadScopeScheduling):
             name.startswith("test_commands_run[")
             or "run/gpu/" in file
             or file.endswith(
-                ("test_browser.py", "test_case_15.py", "test_symptom_map.py", "drills/test_layouts.py")
+                ("test_browser.py", "test_t5.py", "test_symptom_map.py", "drills/test_layouts.py")
             )
         ):
             return file
         if file.endswith(("test_solutions.py", "test_drawings.py")):
             return f"{file}[{name.partition('[')[2]}"  # by step and DSL; by picture
         notebook = (
-            re.search(r"\[(\d\d[a-z]?_\w+?)(?:-\w+)?\]$", name)
+            re.search(r"\[((?:\d\d[a-z]?|t\d)_\w+?)(?:-\w+)?\]$", name)
             if file.endswith("test_notebooks.py")
             else None
         )

@@ -1,4 +1,4 @@
-"""What notebooks 14 and 15 try, as tables: an ending for each copy, what was printed, what was loaded."""
+"""What notebooks t4 and t5 try, as tables: an ending for each copy, what was printed, what was loaded."""
 
 import nbformat
 import pytest
@@ -12,8 +12,8 @@ from course_utils.compile.load import load_module
 
 @pytest.fixture(scope="module")
 def suspect(tmp_path_factory):
-    """The kernel of many switches, of notebook 14's own cell."""
-    notebook = nbformat.read(sync.NOTEBOOKS / "14_group_modes.ipynb", as_version=4)
+    """The kernel of many switches, of notebook t4's own cell."""
+    notebook = nbformat.read(sync.NOTEBOOKS / "t4_group_modes.ipynb", as_version=4)
     path = tmp_path_factory.mktemp("suspect") / "suspect.py"
     path.write_text(next(cell.source for cell in notebook.cells if "def suspect(" in cell.source))
     return load_module(path).suspect

@@ -1,6 +1,7 @@
 """The rooms of the house: which may import which, and which package each needs."""
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -51,6 +52,13 @@ def test_every_room_has_its_place():
     layers = next(contract["layers"] for contract in CONTRACTS if contract["type"] == "layers")
     placed = {name.strip() for layer in layers for name in layer.replace("|", ":").split(":")}
     assert placed == {"authoring"} | {f"course_utils.{room}" for room in ROOMS}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_the_page_on_the_architecture_draws_every_room(room):
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    rooms = next(drawn for drawn in re.findall(r"```mermaid\n(.*?)```", page, re.S) if "authoring/" in drawn)
+    assert re.search(rf"\b{room}\b", rooms)
 
 
 @pytest.mark.parametrize("room", [room for room in ROOMS if room not in ("drills", "figures", "classroom")])

@@ -15,15 +15,8 @@ from IPython.utils.capture import capture_output
 from course_utils import notebook
 from course_utils.artifact import TensorMap
 from course_utils.compile.errors import CompileError
-from course_utils.compile.load import (
-    file_source,
-    load_factory,
-    load_factory_source,
-    load_module,
-    load_planted,
-    planted,
-    solution_path,
-)
+from course_utils.compile.faults import Fault, kernels
+from course_utils.compile.load import load_factory, load_factory_source, load_module, solution_path
 from course_utils.drills import show
 from course_utils.grading import exercises, steps
 from course_utils.grading import gemm as gemms
@@ -172,7 +165,7 @@ def test_a_level_without_a_notebook_is_its_text(monkeypatch):
         (("99", "cute", "order"), "there is no step '99'"),
         (("05", "cute", "easy"), "there are order, write, blank"),
         (("05", "triton", "order"), "no triton solution"),
-        (("case15", "cute", "blank"), "case15 has no levels"),
+        (("t5", "cute", "blank"), "t5 has no levels"),
         ((None, None, None), "cannot be given"),
         (([], [], []), "cannot be given"),
     ],
@@ -348,6 +341,7 @@ def test_recorded_names_what_is_not_there():
             ['You guessed "right". Race', "fence_view_async_shared", "Recorded on NVIDIA H200"],
         ),
         ("ungrouped_modes", "no kernel", ["Your guess is right", "tma_partition"]),
+        ("no_phase_flip", "race", ["Your guess is right. Race", "waited for", "the kernel died"]),
     ],
 )
 def test_what_if_runs_the_fault_and_shows_the_change(name, guess, words, monkeypatch):
@@ -420,17 +414,17 @@ def test_look_says_why_there_is_no_kernel(copy):
 
 
 def test_look_and_a_receipt_tell_paths_maps_and_bytes_of_a_copy():
-    copy = load_module(solution_path("case12", "tilelang")).copy
+    copy = load_module(solution_path("t2", "tilelang")).copy
     _, text, _ = shown(notebook.look, copy, 8, 32, 64)
     assert re.search(r"^X +tensor TMA, rank 3: 1 .* 128, 4,096$", text, re.M)
     assert re.search(r"^Y +tensor TMA, rank 2: 2 .* 128$", text, re.M) and text.endswith("Bytes: right")
-    text = shown(notebook.receipt, "case12", copy, "tilelang")[1]
+    text = shown(notebook.receipt, "t2", copy, "tilelang")[1]
     assert re.search(r"^TMA loads +rank 3: 1$", text, re.M)
 
 
 def test_a_chart_tells_the_symptom_and_not_the_cause():
-    assert "9728 x 7680 x 320  the kernel never ended" in shown(notebook.chart, "case13a")[1]
-    assert "right at 5 sizes" in shown(notebook.chart, "case13c")[1]
+    assert "9728 x 7680 x 320  the kernel never ended" in shown(notebook.chart, "t3a")[1]
+    assert "right at 5 sizes" in shown(notebook.chart, "t3c")[1]
     assert "cannot be shown" in shown(notebook.chart, "case99")[1]
 
 
@@ -506,16 +500,15 @@ def test_what_if_of_an_unknown_fault_lists_those_there_are():
 
 
 def test_every_change_of_a_planted_fault_is_short_enough_to_read():
-    for name, path in planted("tilelang").items():
-        wrong = load_planted(path)
+    for name, wrong in kernels("tilelang").items():
         solution = solution_path(wrong.step, "tilelang").read_text()
-        changes = notebook._changes(solution, file_source(wrong.gemm))
+        changes = notebook._changes(solution, wrong.source())
         assert 0 < len(changes) <= 25, name
 
 
 def test_timeline_is_drawn_and_names_findings():
-    wrong = load_planted(planted("tilelang")["wrong_initial_phase"])
-    _, text, _ = shown(notebook.timeline, "step07", wrong.gemm)
+    wrong = kernels("tilelang")["wrong_initial_phase"].factory()
+    _, text, _ = shown(notebook.timeline, "step07", wrong)
     assert "Timeline of step07" in text and "wait" in text and "'image/png'" not in text
 
 
@@ -573,8 +566,8 @@ def test_a_check_before_its_cell_has_run_says_so():
     points, text, html = shown(notebook.check, "step04", name)
     assert points == 0 and "the cell that defines gemm has not run yet" in text
     assert "open" in text and "failed" not in text and "<table" not in html
-    assert "mend has not run yet" in shown(notebook.check_maps, "case11", notebook.NotYet("mend"))[1]
-    assert "copy has not run yet" in shown(notebook.check_copy, "case12", notebook.NotYet("copy"))[1]
+    assert "mend has not run yet" in shown(notebook.check_maps, "t1", notebook.NotYet("mend"))[1]
+    assert "copy has not run yet" in shown(notebook.check_copy, "t2", notebook.NotYet("copy"))[1]
 
 
 def test_the_other_dsls_kernel_is_named():
@@ -672,7 +665,7 @@ def test_the_first_word_comes_before_the_first_compile(call, arguments, first, m
     )
     monkeypatch.setattr(notebook, "compile_factory", compile_nothing)
     monkeypatch.setattr(gemms, "compile_sizes", compile_nothing)
-    monkeypatch.setattr(notebook, "load_planted", compile_nothing)
+    monkeypatch.setattr(Fault, "factory", compile_nothing)
     _, text = updates(call, *arguments)
     assert said[:2] == [f"{first} ...", "COMPILE"]
     assert text[0] == (f"{first} ...", False) and text[-1][1] and "not today" in text[-1][0]
@@ -738,3 +731,15 @@ def test_without_a_recording_a_picture_says_so(call, monkeypatch, tmp_path):
     (tmp_path / "step11.json").write_text("{")
     if call is not notebook.bound:
         assert "step11.json is not a results file" in shown(call)[1]
+
+
+def test_a_moving_figure_that_is_not_there_is_told_in_words_with_what_is_meant():
+    assert "no moving figure 'rings'. Did you mean 'ring'?" in str(notebook.moving("rings"))
+    assert "stages, " in str(notebook.moving("ring", depth=3))
+    assert notebook.moving("ring", stages=2).name == "ring"
+
+
+def test_a_machine_is_told_without_what_only_a_teacher_needs_and_without_backticks():
+    rows = [("cache", True, "`course clean` empties it"), ("sandbox", False, "none")]
+    _, text, html = shown(notebook.machine, lambda: rows)
+    assert "sandbox" not in text and "<code>course clean</code>" in html

@@ -7,18 +7,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from authoring.drawings.canvas import HEAD, SMALL, WIDTH, arrow, box, card, head, label, sheet
-from course_utils.figures.ladder import LABELS, PEAK_TFLOPS, SIZES
+from course_utils.chips import HOME
+from course_utils.figures.ladder import LABELS, SIZES
 from course_utils.figures.theme import BLUE, DSLS, GREEN, GREY, INK, MEMORY, PURPLE, Picture
 from course_utils.recordings import measured
 
-GPU = "NVIDIA H200"
-PEAK = PEAK_TFLOPS[GPU]  # dense fp16
+GPU, PEAK = HOME.name, HOME.peak_tflops  # dense fp16
 # NVIDIA's H200 datasheet (SXM): GB and TB/s of HBM3e. White paper and tuning guide of Hopper, for the H100
 # SXM: MB of L2.
 HBM_GB, HBM_TB_S, L2_MB = 141, 4.8, 50
-# Hopper tuning guide, compute capability 9.0: KiB of shared memory an SM, 32-bit registers an SM. SMs: H100
-# and H200 SXM.
-SHARED_KIB, REGISTERS, SMS = 228, 65_536, 132
+SHARED_KIB, REGISTERS, SMS = HOME.sm_shared >> 10, HOME.registers, HOME.sms
 TILE = 128, 128, 64  # the tile of steps 1 to 9
 SIDES = {"step01": "left", "step02": "right"}  # of the point, where its words stand
 HALVES = {"tilelang": "left", "cute": "right"}  # of a dot that both share
@@ -34,7 +32,8 @@ def memory() -> Figure:
     head(axes, 6.7, 4.72, f"one SM of {SMS}", ha="center")
     box(axes, 6.0, 2.6, 1.6, 1.7, f"shared memory\n\n{SHARED_KIB} KiB", GREY, MEMORY["shared"])
     box(axes, 8.3, 2.6, 1.0, 1.7, "tensor\ncores\n\n4", GREEN)
-    words = f"{REGISTERS:,} registers of 4 bytes\n= {REGISTERS * 4 // 1024} KiB, at most 255 a thread"
+    words = f"{REGISTERS:,} registers of 4 bytes\n= {REGISTERS * 4 // 1024} KiB, at most "
+    words += f"{HOME.thread_registers} a thread"
     box(axes, 6.0, 0.5, 3.3, 1.15, words, GREY, MEMORY["registers"])
     box(axes, 4.35, 3.15, 0.9, 0.7, "TMA", INK, 0, weight="bold")
     arrow(axes, (1.55, 2.6), (2.05, 2.6), "", GREY, both=True)

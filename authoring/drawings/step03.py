@@ -3,9 +3,10 @@
 from matplotlib.figure import Figure
 
 from authoring.drawings.canvas import arrow, box, cell, head, label, sheet
+from course_utils.chips import HOME
 from course_utils.figures.theme import BLUE, GREEN, GREY, INK, MEMORY
 
-SMS = 132
+SMS = HOME.sms
 A, B = 0.16, 0.5  # the share of blue in what belongs to A, and to B
 
 

@@ -6,10 +6,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from authoring.drawings.canvas import box, head, label, sheet, time
+from course_utils.chips import HOME
 from course_utils.figures.theme import BLUE, GREEN, GREY, ORANGE, PAPER, PURPLE, TEAL
 from course_utils.figures.tiles import order
 
-SMS = 132
+SMS = HOME.sms
 STAGES = (0.45, 0.14)  # the share of blue, by stage
 
 

@@ -5,7 +5,7 @@ go.
 from matplotlib.figure import Figure
 
 from authoring.drawings.canvas import arrow, box, head, label, sheet
-from course_utils.artifact import REGISTER_LIMIT
+from course_utils.chips import HOME
 from course_utils.figures.theme import BLUE, GREEN, GREY, INK, MEMORY, ORANGE, TEAL
 
 
@@ -85,7 +85,7 @@ def over_time() -> Figure:
 def registers() -> Figure:
     """A CTA's registers at launch and after setmaxnreg: two warpgroups, and the three of step 10."""
     figure, axes = sheet(3.7)
-    left, scale = 1.9, 7.2 / 65536
+    left, scale = 1.9, 7.2 / HOME.registers
     bars = (
         ("step 7, at launch", 2.55, ((232, "producer"), (232, "consumer"))),
         ("after setmaxnreg", 2.1, ((40, ""), (232, "consumer"))),
@@ -104,10 +104,10 @@ def registers() -> Figure:
         total = sum(128 * each for each, _ in parts)
         if total < 64_000:
             label(axes, x + 0.05, y + 0.19, f"{total:,}", ha="left")
-    end = left + 65536 * scale
+    end = left + HOME.registers * scale
     axes.plot([end, end], [0.75, 3.08], color=INK, lw=1.2)
     label(axes, end + 0.2, 3.28, "65,536 registers an SM", ha="right")
-    words = f"{REGISTER_LIMIT:,} before and after: what the producer gives back, 128 x 128,\n"
+    words = f"{HOME.cta_registers:,} before and after: what the producer gives back, 128 x 128,\n"
     label(axes, 4.8, 0.4, words + "is what the consumers take, 256 x 64")
     return figure
 

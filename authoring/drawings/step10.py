@@ -3,7 +3,7 @@
 from matplotlib.figure import Figure
 
 from authoring.drawings.canvas import arrow, box, head, label, sheet, time
-from course_utils.artifact import REGISTER_LIMIT
+from course_utils.chips import HOME
 from course_utils.figures.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, TEAL
 
 CONSUMERS = (0.22, 0.45)  # the share of green, by consumer
@@ -59,8 +59,8 @@ def budget() -> Figure:
         ]
 
     head(axes, 0.15, 3.75, "registers")
-    bar(3.05, "at launch", roles(168, 168, 168), REGISTER_LIMIT, f"{REGISTER_LIMIT:,} are the CTA's")
-    bar(2.1, "after setmaxnreg", roles(40, 232, 232), REGISTER_LIMIT, f"{REGISTER_LIMIT:,} again")
+    bar(3.05, "at launch", roles(168, 168, 168), HOME.cta_registers, f"{HOME.cta_registers:,} are the CTA's")
+    bar(2.1, "after setmaxnreg", roles(40, 232, 232), HOME.cta_registers, f"{HOME.cta_registers:,} again")
     label(axes, left, 1.94, "producer: 40 x 128", BLUE, ha="left")
     head(axes, 0.15, 1.42, "shared memory")
     stages = [part for s in range(4) for part in (("A", 16, BLUE, A), (f"B, stage {s}", 32, BLUE, B))]

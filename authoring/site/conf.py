@@ -24,5 +24,7 @@ html_css_files = ["course.css"]
 html_js_files = ["course.js"]
 html_copy_source = False
 html_show_sphinx = False
+html_show_copyright = False  # the license is in the repository
+html_favicon = "favicon.svg"
 html_show_search_summary = False  # a file share has no server to fetch them from
 html_theme_options = {"navigation_with_keys": True, "top_of_page_buttons": []}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import html
 import re
 from collections.abc import Mapping
@@ -11,7 +10,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from course_utils.compile.load import planted
+from course_utils.compile.faults import kernels
 from course_utils.grading import steps
 
 WRONG = "wrong"  # of a cell's metadata.course: the planted fault whose verdict it shows
@@ -22,7 +21,10 @@ SEARCH = """<p class="filter"><label for="symptom">Search this page</label>
 _TEXT = r'"(?:[^"\\]|\\.)*"'
 _LINE = re.compile(rf"\[({_TEXT}),{_TEXT}\]")  # of a timeline's data: where it stands, and its code
 _LINES = re.compile(rf'"lines":\[(?:\[{_TEXT},{_TEXT}\],?)*\]')
-ENTRY = re.compile(r"^- \*\*(?P<term>[^*]+)\*\*: (?P<text>.*?) \[\d\d[a-z]?\]\((?P<where>[^)]+)\)$", re.M)
+ON_SITE = r"(?:notebooks|docs)/\w+\.(?:md|ipynb)"  # a page of the site, by its path in the checkout
+ENTRY = re.compile(
+    r"^- \*\*(?P<term>[^*]+)\*\*: (?P<text>.*?) \[(?:\d\d[a-z]?|t\d)\]\((?P<where>[^)]+)\)$", re.M
+)
 
 
 def with_wrong_attempts(solved: NotebookNode) -> NotebookNode:
@@ -35,9 +37,9 @@ def with_wrong_attempts(solved: NotebookNode) -> NotebookNode:
         dsl, is_check, _ = rest.partition("-check")
         if is_check and step in steps.STEPS and (fault := _fault(step, dsl)):
             source = (
-                "from course_utils.compile.load import load_planted, planted\n"
+                "from course_utils.compile.faults import kernels\n"
                 "from course_utils.grading.gemm import check_gemm\n"
-                f'check_gemm("{step}", load_planted(planted("{dsl}")["{fault}"]).gemm, "{dsl}")'
+                f'check_gemm("{step}", kernels("{dsl}")["{fault}"].factory(), "{dsl}")'
             )
             marked = {"course": {WRONG: f"{dsl}/{fault}"}}
             cells.append(nbformat.v4.new_code_cell(source, metadata=marked, id=f"{WRONG}-{step}-{dsl}"))
@@ -46,7 +48,7 @@ def with_wrong_attempts(solved: NotebookNode) -> NotebookNode:
 
 def _fault(step: str, dsl: str) -> str:
     """The first planted fault of a step, "" where it has none."""
-    return next((name for name, path in planted(dsl).items() if f'STEP = "{step}"' in path.read_text()), "")
+    return next((name for name, fault in kernels(dsl).items() if fault.step == step), "")
 
 
 def page(given: NotebookNode, ran: NotebookNode, repository: str = "") -> NotebookNode:
@@ -83,34 +85,64 @@ def _name(cell: NotebookNode) -> str:
 
 
 def linked(text: str, repository: str) -> str:
-    """Markdown whose links to places in a page are HTML, as MyST knows no ``<a id>``, and whose links out of
-    the notebooks' folder lead into the ``repository``, or nowhere where there is none.
+    """Markdown of ``notebooks/`` or ``docs/`` whose links lead to the site's own pages, or else into the
+    ``repository``, a tree on GitHub. Without a repository such a link is plain text.
+
+    MyST knows no ``<a id>``, so a link to a place in a page becomes HTML.
     """
-    text = re.sub(r"\[([^\]]*)\]\((?:(\w+)\.(?:md|ipynb))?#([\w-]+)\)", _place, text)
     outside = rf"[\1]({repository}/\2)" if repository else r"\1"
-    return re.sub(r"\[([^\]]*)\]\(\.\./([^)]*)\)", outside, text)
+    text = re.sub(rf"\[([^\]]*)\]\(\.\./(?!{ON_SITE})([^)]*)\)", outside, text)
+    return re.sub(r"\[([^\]]*)\]\(((?:\.\./)?\w+(?:/\w+)?\.(?:md|ipynb))?#([\w-]+)\)", _place, text)
+
+
+def diagrams(text: str) -> str:
+    """Markdown whose Mermaid flowcharts are tables of their arrows: the site asks no other machine for the
+    program that draws them.
+    """
+    return re.sub(r"```mermaid\nflowchart \w+\n(.*?)```\n", _arrows, text, flags=re.S)
+
+
+def _arrows(found: re.Match) -> str:
+    """A row for each line of arrows. A box has its second line where it is first named."""
+    boxes = dict(re.findall(r'(\w+)\["(.*?)"\]', found[1]))
+    named = set()
+
+    def cell(box: str) -> str:
+        name, _, what = boxes[box].partition("<br>")
+        first = box not in named
+        named.add(box)
+        return f"**{name}**" + (f"<br>{what}" if what and first else "")
+
+    rows = []
+    for line in re.sub(r'\[".*?"\]', "", found[1]).splitlines():
+        origins, by, target = re.fullmatch(r' *([\w &]+?) -(?:- "(.*?)" -)?-> (\w+)', line).groups()
+        rows.append(["<br>".join(map(cell, origins.split(" & "))), by, cell(target)])
+    head = ["from", "by", "to"]
+    if not any(by for _, by, _ in rows):
+        head, rows = ["above", "below"], [row[::2] for row in rows]
+    table = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(part or '' for part in row)} |\n" for row in table)
 
 
 def _place(found: re.Match) -> str:
-    words, name, anchor = found.groups()
-    return f'<a href="{f"{name}.html" if name else ""}#{anchor}">{words}</a>'
+    words, page, anchor = found.groups()
+    return f'<a href="{page.rpartition(".")[0] + ".html" if page else ""}#{anchor}">{words}</a>'
 
 
 def _on_the_site(text: str) -> str:
     """An output's HTML, whose links lead to pages. A timeline names lines and shows no code of a solution."""
     text = _LINES.sub(lambda found: _LINE.sub(r'[\1,""]', found[0]), text)
     text = re.sub(r"(href=['\"])(symptom_map|glossary|check_any_kernel)\.md", r"\1\2.html", text)
-    return re.sub(r"(href=['\"]\d\d[a-z]?_\w+)\.ipynb", r"\1.html", text)
+    return re.sub(r"(href=['\"](?:\d\d[a-z]?|t\d)_\w+)\.ipynb", r"\1.html", text)
 
 
 def _attempt(cell: NotebookNode, fault: str) -> NotebookNode:
     """A wrong attempt and its verdict, folded."""
     dsl, _, name = fault.partition("/")
-    what = ast.get_docstring(ast.parse(planted(dsl)[name].read_text())) or name
     verdict = next(
         (output.data.get("text/html", "") for output in cell.outputs if "data" in output), "<p>no verdict</p>"
     )
-    summary = f"<summary>One wrong attempt: {html.escape(' '.join(what.split()))}</summary>"
+    summary = f"<summary>One wrong attempt: {html.escape(kernels(dsl)[name].what)}</summary>"
     source = f"<details class='attempt'>{summary}{_on_the_site(verdict)}</details>"
     # a line break would end the block of HTML
     return nbformat.v4.new_markdown_cell(source.replace("\n", "&#10;"))

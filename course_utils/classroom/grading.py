@@ -21,6 +21,7 @@ from typing import Any
 from course_utils.classroom import ledger as ledgers
 from course_utils.classroom.ledger import Entry, Ledger
 from course_utils.classroom.submissions import Submission
+from course_utils.run import protocol
 from course_utils.run.client import ONE_THREAD
 
 PAGE_LIMIT = 1 << 20  # characters of one verdict as HTML; a right one has 10,000
@@ -138,13 +139,18 @@ def _round(
 
 
 def pool(processes: int) -> ProcessPoolExecutor:
-    """Fresh processes to judge in, each of which computes in one thread: a core is a process's."""
-    return ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _one_thread)
+    """Fresh processes to judge in, each of which computes in one thread: a core is a process's. They end with
+    this process, also when it is killed, and their emulators and sandboxes with them.
+    """
+    return ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _begin)
 
 
-def _one_thread() -> None:
+def _begin() -> None:
     """In a process of the pool, before it imports what would start a thread for each core."""
     os.environ.update(ONE_THREAD)
+    parent = multiprocessing.parent_process()
+    assert parent is not None  # this is a child
+    protocol.end_with_peer(parent.sentinel)
 
 
 def to_look_at(todo: Sequence[Job], ledger: Ledger) -> dict[Job, str]:

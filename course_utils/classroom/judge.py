@@ -68,8 +68,8 @@ class Judged:
 def judge(
     name: str, dsl: str, source: str, seed: str, form: str = "bubblewrap", backend: str = "emulator"
 ) -> Judged:
-    """Judge the source of one exercise: ``name`` is a step's or a case's, ``dsl`` "maps" for case 11,
-    "plan" for case 16.
+    """Judge the source of one exercise: ``name`` is a step's or a case's, ``dsl`` "maps" for case t1,
+    "plan" for plan11.
 
     ``backend`` "gpu" asks the emulator, and then the GPU of this machine. Raises MachineFault and
     SandboxError where the machine is at fault, and KeyError for no such exercise.

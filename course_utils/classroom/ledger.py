@@ -22,7 +22,8 @@ from pathlib import Path
 from course_utils.recordings import signing
 
 PACKAGE = Path(__file__).parents[1]
-JUDGES = ("artifact.py", "ptx", "tma", "compile", "run", "grading", "classroom")  # what a grade depends on
+# what a grade depends on
+JUDGES = ("artifact.py", "cause.py", "chips.py", "ptx", "tma", "compile", "run", "grading", "classroom")
 COMPILERS = ("tilelang", "nvidia-cutlass-dsl", "nvidia-cuda-nvrtc", "nvidia-cuda-nvcc")
 RECORD_LIMIT = 4 << 20  # bytes
 

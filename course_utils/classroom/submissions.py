@@ -33,7 +33,7 @@ RESERVED = ("symptom_map",)  # names of pages that are no learner's
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"  # as everybody gets them
 _CHECK = re.compile(
     r"""^[ \t]*(?:\w{1,80}[ \t]*=[ \t]*)?check\w{0,20}\([ \t]*"""
-    r"""["'](step\d\d|(?:case|task)\d\d[a-f]?)["']([^)\n]*)\)""",
+    r"""["']((?:step|plan)\d\d|(?:case|task)\d\d[a-f]?|t\d[a-f]?)["']([^)\n]*)\)""",
     re.M,
 )
 
@@ -281,14 +281,19 @@ def _id(metadata: dict) -> str:
     for key, name in (("nbgrader", "grade_id"), ("course", "exercise")):
         part = metadata.get(key)
         if isinstance(part, dict) and isinstance(part.get(name), str):
-            return part[name]
+            return _today(part[name])
     return ""
+
+
+def _today(text: str) -> str:
+    """A text with the names that cases have now: what was handed in may be of an older course."""
+    return re.sub(r"\bcase\d\d[a-f]?\b", lambda found: steps.FORMERLY.get(found[0], found[0]), text)
 
 
 def _exercise(name: str, rest: str) -> str:
     """The exercise of a check's arguments; "" where there is none."""
     dsl = "cute" if re.search(r"""["']cute["']""", rest) else "tilelang"
-    return _one_of(name, dsl)
+    return _one_of(_today(name), dsl)
 
 
 def _one_of(name: str, dsl: str) -> str:
@@ -309,7 +314,7 @@ def _hold_check(made: Submission, exercise: str, source: str) -> None:
         function_of(exercise), "check"
     )
     given = f'{called}("{name}", {function_of(exercise)}{", " + repr(dsl) if dsl == "cute" else ""})'
-    if "".join(source.split()).replace("'", '"') != "".join(given.split()).replace("'", '"'):
+    if "".join(_today(source).split()).replace("'", '"') != "".join(given.split()).replace("'", '"'):
         made.findings.append(f"the check of {exercise} was edited; it changes no grade")
 
 
@@ -339,17 +344,16 @@ def _python(made: Submission, file: str, source: str) -> None:
 def _step_of(name: str) -> str:
     """The step or case that a name holds, as the course calls it: "step05" of "Step 5"; "" without one."""
     found = files.EXERCISE.search(name)
-    return f"{found[1]}{int(found[2]):02}{found[3] or ''}".lower() if found else ""
+    if not found:
+        return ""
+    kind, letter = found[1].lower(), (found[3] or "").lower()
+    return _today(f"{kind}{int(found[2]):0{1 if kind == 't' else 2}}{letter}")
 
 
 def _numbered(name: str) -> str:
-    """The step or case of a name that begins with its notebook's number, as 05_pipeline_tilelang.py."""
-    found = re.match(r"(\d\d)(?![0-9])", name)
-    if not found:
-        return ""
-    # step 11 stands in notebook 16, and notebook 13 has no kernel of its own number
-    names = [name for name in (one.partition("-")[0] for one in EXERCISES) if len(name) == len("step05")]
-    return next((one for one in names if found[1] in (one[4:], steps.notebook_of(one))), "")
+    """The step of a name that begins with its notebook's number, as 05_pipeline_tilelang.py; "" without."""
+    step = f"step{name[:2]}"
+    return step if step in steps.STEPS and not name[2:3].isdecimal() else ""
 
 
 def _languages(place: str) -> set[str]:

@@ -25,17 +25,15 @@ from pathlib import Path
 import msgspec
 
 from course_utils.artifact import (
-    CLUSTER_LIMIT,
     DATA_TYPES,
     ELEMENT_BYTES,
-    SHARED_LIMIT,
-    THREAD_LIMIT,
     Allocation,
     Artifact,
     ArtifactError,
     Origin,
     TensorMap,
 )
+from course_utils.chips import HOME
 from course_utils.classroom import sandbox
 from course_utils.classroom.inside import NAMES, OTHER
 from course_utils.classroom.sandbox import Ended, Limits
@@ -220,6 +218,7 @@ def _kernel(blob: bytes, source: str, kind: str, dsl: str, size: tuple[int, ...]
     _hold_names(artifact)
     _hold_tensors(artifact, kind, size)
     _hold_launch(artifact, size)
+    artifact = replace(artifact, chip=HOME)  # what a class is judged for, whatever the child says
     return _assembled(_as_written(artifact, source, NAMES[kind]), form)
 
 
@@ -280,9 +279,9 @@ def _hold_launch(artifact: Artifact, size: tuple[int, ...]) -> None:
         raise Refused(
             f"a grid of {_at(artifact.grid)} CTAs at {_at(size)}: more than {most:,} have nothing to do"
         )
-    if artifact.threads > THREAD_LIMIT or prod(artifact.cluster) > CLUSTER_LIMIT:
+    if artifact.threads > HOME.threads or prod(artifact.cluster) > HOME.cluster:
         raise Refused(f"a CTA of {artifact.threads} threads, a cluster of {prod(artifact.cluster)}")
-    if not 0 <= artifact.dynamic_shared <= SHARED_LIMIT:
+    if not 0 <= artifact.dynamic_shared <= HOME.shared:
         raise Refused(f"{artifact.dynamic_shared:,} bytes of shared memory")
 
 

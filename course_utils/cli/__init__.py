@@ -49,10 +49,24 @@ def main(argv: list[str] | None = None) -> int:
     try:
         command = getattr(import_module(f"course_utils.cli.{module}"), function)
         return command(options, Console(highlight=False))
-    except (CompileError, ValueError, OSError) as error:  # a MeasuredError is a ValueError
+    except OSError as error:
+        text = _of_a_file(error)
+    except (CompileError, ValueError) as error:  # a MeasuredError is a ValueError
         text = str(error)
     except ModuleNotFoundError as error:  # of an extra: pictures need matplotlib, course sync needs nbformat
         text = f"{error}; {EXTRAS}"
     console = Console(stderr=True, highlight=False)
     console.print(f"course {options.command}: {text}", markup=False, soft_wrap=True)
     return EXIT_USAGE
+
+
+def _of_a_file(error: OSError) -> str:
+    """What a path that cannot be used is, without the system's number."""
+    match error:
+        case FileNotFoundError(filename=str(path)):
+            return f"there is no file {path}"
+        case IsADirectoryError(filename=str(path)):
+            return f"{path} is a folder, and this takes a file"
+        case PermissionError(filename=str(path)):
+            return f"you may not read or write {path}"
+    return str(error)

@@ -17,7 +17,7 @@ from course_utils.cli.records import draw
 from course_utils.cli.terminal import at_work, bar, say
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS
-from course_utils.compile.load import code_lines, load_factory, solution_path
+from course_utils.compile.load import code_lines, load_factory, read, solution_path
 from course_utils.grading import levels, steps
 from course_utils.grading.going import Told, nobody
 from course_utils.grading.verdict import Verdict, interrupted, not_compiled
@@ -30,10 +30,15 @@ TABLE = {"title_justify": "left", "box": box.SIMPLE_HEAD, "pad_edge": False, "pa
 
 
 def check(options: argparse.Namespace, console: Console) -> int:
-    """One step: a file of the learner's, or the solution. Or any kernel, against a reference."""
+    """One step: a file of the learner's, or the solution. Or any kernel, against a reference.
+
+    Raises ValueError for no such step and CompileError where there is no such file: wrong calls, no verdicts.
+    """
     if options.against:
         return against.check(options, console)
     step = steps.find(options.step)
+    if options.file:
+        read(options.file)
     backends.warm_up(options.backend)  # beside the imports of the learner's file
     known: list[Verdict] = []
     try:

@@ -10,6 +10,8 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from packaging.requirements import Requirement
 from rich.console import Console
 
+from course_utils import chips
+from course_utils.chips import HOME
 from course_utils.classroom import sandbox
 from course_utils.cli import EXIT_FAILED
 from course_utils.cli.terminal import say
@@ -25,7 +27,7 @@ def doctor(options: argparse.Namespace, console: Console) -> int:
     """Say what there is, a line each. A missing GPU is no failure, nor is a sandbox: graders need one."""
     rows = findings()
     for name, fine, text in rows:
-        say(console, f"{'fine' if fine else 'look':5} {name:10} {text}")
+        say(console, f"{'ok' if fine else 'warning':7} {name:10} {text}")
     return EXIT_FAILED if any(not fine for name, fine, _ in rows if name not in OPTIONAL) else 0
 
 
@@ -102,49 +104,48 @@ def _nvrtc() -> tuple[str, bool, str]:
         compile_source('extern "C" __global__ void probe(float* x) { x[0] = 1.0f; }', [])
     except Exception as error:
         return "compiler", False, f"NVRTC does not work here: {error}"
-    return "compiler", True, "NVRTC compiles for sm_90a: no CUDA toolkit is needed"
+    return "compiler", True, f"NVRTC compiles for {HOME.arch}: no CUDA toolkit is needed"
 
 
 def _gpu() -> tuple[str, bool, str]:
     device, reason = backends.find_gpu()
     if device is None:
+        home = HOME.name.removeprefix("NVIDIA ")
         return (
             "gpu",
             False,
             (
                 f"{reason}: kernels are compiled, their receipts checked, and their PTX run in the emulator. "
                 "TFLOP/s "
-                "are shown as recorded on an H200. `course bundle` takes your kernels to a GPU machine."
+                f"are shown as recorded on an {home}. `course bundle` takes your kernels to a GPU machine; "
+                f"they are compiled for the {HOME.sms} SMs of an {home}."
             ),
         )
     busy = _busy(device)
     return (
         "gpu",
         not busy,
-        f"{device['name']}, {device['sms']} SMs, driver {device['driver']}, CUDA "
-        f"{device['cuda_driver']}{busy}",
+        f"{chips.of_device(device)}, driver {device['driver']}, CUDA {device['cuda_driver']}: persistent "
+        f"kernels have {device['sms']} CTAs here{busy}",
     )
 
 
 def _sandboxes() -> list[tuple[str, bool, str]]:
-    """What `course grade` can run submissions in: each form, whether it works, and what it lacks.
-
-    Nothing is to be looked at while one of them works.
+    """What `course grade` can run submissions in: each form that works, and what it lacks; where none does,
+    each form and why.
     """
     problems = {form: sandbox.problem(form) for form in sandbox.PROGRAMS}
-    rows = []
+    works, fails = [], []
     for form, problem in problems.items():
         number = sandbox.version(form)
         name = f"{form} {number}".rstrip()
         if not problem:
-            rows.append(("sandbox", True, f"{name} works. It lacks {sandbox.LACKS[form]}"))
-            continue
-        text = f"{name} does not work: {problem}"
-        if none := all(problems.values()):
+            works.append(("sandbox", True, f"{name} works. It lacks {sandbox.LACKS[form]}"))
+        else:
             advice = sandbox.NAMESPACES if number else f"{sandbox.GET[form]} brings it"
-            text = f"{text}; {advice}. Only `course grade` needs a sandbox"
-        rows.append(("sandbox", not none, text))
-    return rows
+            text = f"{name} does not work: {problem}; {advice}. Only `course grade` needs a sandbox"
+            fails.append(("sandbox", False, text))
+    return works or fails
 
 
 def _busy(device: dict) -> str:

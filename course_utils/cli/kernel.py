@@ -72,7 +72,8 @@ def compiled(options: argparse.Namespace, size: tuple[int, ...]) -> tuple[Artifa
     if options.what not in OWN and not options.what.endswith(".py"):
         if not Path(options.what).exists():
             raise ValueError(
-                f"there is no step and no file {options.what!r}; the steps are {', '.join(steps.STEPS)}"
+                f"there is no step and no file {options.what!r}; {steps.meant(options.what)}the steps are "
+                f"{', '.join(steps.STEPS)}"
             )
         return Artifact.load(options.what), "gemm"
     if options.what in OWN:

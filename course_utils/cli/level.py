@@ -52,7 +52,9 @@ def _step(name: str) -> str:
     """ "step05" of "05", "5" or "step05"."""
     step = f"step{int(name):02}" if name.isdecimal() else name
     if step not in steps.STEPS:
-        raise ValueError(f"there is no step {name!r}; the steps are {', '.join(steps.STEPS)}")
+        raise ValueError(
+            f"there is no step {name!r}; {steps.meant(name)}the steps are {', '.join(steps.STEPS)}"
+        )
     return step
 
 

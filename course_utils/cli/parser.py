@@ -49,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument(
         "step",
         metavar="STEP|FILE",
-        help="step01 ... step11, task05a ... task10d, case13a ... case15; with --against, a file",
+        help="step01 ... step11, task05a ... task10d, t3a ... t5; with --against, a file",
     )
     _add_against(sub)
     sub.add_argument("--dsl", default="tilelang", choices=DSLS)

@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from course_utils.chips import HOME
 from course_utils.cli import EXIT_NOT_ALL_TRIED
 from course_utils.cli.check import TABLE
 from course_utils.cli.kernel import OWN, compiled, named_size
@@ -155,7 +156,7 @@ def _formula(launch: dict, where: dict) -> str:
         return ""
     return (
         f"time = work / (active x clock x SMs x FLOP a clock) = {found.work / 1e9:,.1f} GFLOP / "
-        f"({found.activity:.3f} x {found.clock / 1e9:.2f} GHz x {found.sms} x {counters.FLOP_PER_CLOCK:,}) = "
+        f"({found.activity:.3f} x {found.clock / 1e9:.2f} GHz x {found.sms} x {HOME.flop_per_clock:,}) = "
         f"{found.seconds * 1e6:,.1f} us; ncu measured {found.measured * 1e6:,.1f}"
     )
 

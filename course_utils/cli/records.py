@@ -12,7 +12,8 @@ from course_utils.cli import BUILD
 from course_utils.cli.terminal import bar, say
 from course_utils.compile import factory
 from course_utils.compile.factory import DSLS
-from course_utils.compile.load import load_factory, load_planted, planted, solution_path
+from course_utils.compile.faults import kernels
+from course_utils.compile.load import load_factory, solution_path
 from course_utils.grading import steps
 from course_utils.recordings import bundle as archives
 from course_utils.recordings import measured, model, signing
@@ -99,12 +100,10 @@ def _names(named: list[str] | None) -> list[str]:
 def _wrong_kernels(named: list[str] | None, dsls: list[str]) -> list[dict]:
     """Those of these steps, or of all, that compile: the others fail here as they would there."""
     names = _names(named) if named else None
-    found = [
-        (f"{name} {dsl}", dsl, load_planted(path)) for dsl in dsls for name, path in planted(dsl).items()
-    ]
     return [
-        {"name": name, "step": wrong.step, "dsl": dsl, "timed": False, "factory": wrong.gemm}
-        for name, dsl, wrong in found
+        {"name": f"{name} {dsl}", "step": wrong.step, "dsl": dsl, "timed": False, "factory": wrong.factory()}
+        for dsl in dsls
+        for name, wrong in kernels(dsl).items()
         if wrong.fails != "compiles" and (names is None or wrong.step in names)
     ]
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import inspect
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
+from course_utils import chips
 from course_utils.cli import EXIT_NOT_ALL_TRIED
 from course_utils.cli.terminal import say
 from course_utils.compile import factory
@@ -58,9 +60,9 @@ def tune(options: argparse.Namespace, console: Console) -> int:
             shapes,
             options.plans,
             out,
-            backends.Gpu(),
+            backends.Gpu(chip=chips.of_device(device)),
             device,
-            factory.compile_factory,
+            partial(factory.compile_factory, chip=chips.of_device(device)),
             lambda text: say(console, text),
             path.read_text(),
         )

@@ -5,11 +5,14 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
+from dataclasses import replace
+from functools import partial
 from importlib import import_module
 
 from course_utils.artifact import Artifact
+from course_utils.chips import HOME, Chip
 from course_utils.compile import child
 from course_utils.compile.child import Compiled
 from course_utils.compile.errors import CompileError
@@ -29,18 +32,20 @@ class NotYet:
         return f"{self.name}, not defined yet"
 
 
-def compile_factory(factory: object, dsl: str, size: tuple[int, ...], kind: str = "gemm") -> Artifact:
-    """Compile ``factory(*size)`` in a child process; ``kind`` is of ``problems.PROBLEMS``: "gemm" has the
-    size M, N, K.
+def compile_factory(
+    factory: object, dsl: str, size: tuple[int, ...], kind: str = "gemm", chip: Chip = HOME
+) -> Artifact:
+    """Compile ``factory(*size)`` for ``chip`` in a child process; ``kind`` is of ``problems.PROBLEMS``:
+    "gemm" has the size M, N, K. A factory that takes ``sm_count`` is given the chip's.
 
     Raises CompileError, whatever the factory and its compiler do.
     """
-    with closing(compile_sizes(factory, dsl, [size], kind)) as compiled:
+    with closing(compile_sizes(factory, dsl, [size], kind, chip)) as compiled:
         return next(compiled).artifact
 
 
 def compile_sizes(
-    factory: object, dsl: str, sizes: Sequence[tuple[int, ...]], kind: str = "gemm"
+    factory: object, dsl: str, sizes: Sequence[tuple[int, ...]], kind: str = "gemm", chip: Chip = HOME
 ) -> Generator[Compiled, None, None]:
     """Compile ``factory(*size)`` for each size, in order, in one child process, which is quicker than one
     for each; with what the factory printed. As ``compile_factory`` otherwise.
@@ -56,9 +61,24 @@ def compile_sizes(
     except ImportError as error:
         text = f"the package {error.name} is missing here; `make venv` installs what the course needs"
         raise CompileError("load", text) from error
+    if chip.arch != HOME.arch:
+        raise CompileError("load", f"the course compiles for {HOME.arch}, and {chip.name} is {chip.arch}")
     find_line = getattr(compiler, "find_line", None)
-    name = PROBLEMS[kind].function
-    yield from child.each(lambda *size: compiler.compile_kind(factory, kind, *size), sizes, name, find_line)
+    name, made = PROBLEMS[kind].function, _for_chip(factory, chip)
+
+    def compile_one(*size: int) -> Artifact:
+        return replace(compiler.compile_kind(made, kind, *size), chip=chip)
+
+    yield from child.each(compile_one, sizes, name, find_line)
+
+
+def _for_chip(factory: Callable, chip: Chip) -> Callable:
+    """The factory with the chip's number of SMs as its ``sm_count``, where it takes one by that name."""
+    try:
+        takes = inspect.signature(factory).parameters
+    except (TypeError, ValueError):  # of a builtin: calling it says what is wrong
+        return factory
+    return partial(factory, sm_count=chip.sms) if "sm_count" in takes else factory
 
 
 def source_of(factory: object) -> str:

@@ -1,8 +1,8 @@
-"""Could a Hopper chip start this launch at all?"""
+"""Could a chip start this launch at all?"""
 
 import math
 
-from course_utils.artifact import CLUSTER_LIMIT, GRID_LIMITS, SHARED_LIMIT, THREAD_LIMIT
+from course_utils.chips import HOME, Chip
 from course_utils.compile.errors import CompileError
 
 
@@ -12,25 +12,26 @@ def require_fits(
     cluster: tuple[int, int, int],
     shared: int,
     tiles: str = "",
+    chip: Chip = HOME,
 ) -> None:
-    """Raise CompileError where no GPU of compute capability 9.0 could start this.
+    """Raise CompileError where ``chip`` could not start this.
 
     ``shared`` is bytes a CTA; ``tiles`` says what takes them, where that is known.
     """
     threads, ctas = math.prod(block), math.prod(cluster)
-    if not all(1 <= extent <= limit for extent, limit in zip(grid, GRID_LIMITS, strict=True)):
+    if not all(1 <= extent <= limit for extent, limit in zip(grid, chip.grid, strict=True)):
         raise CompileError(
             "limit",
-            f"the grid is {_words(grid)}; each extent must be 1 or more, x at most {GRID_LIMITS[0]:,}, "
-            f"y and z at most {GRID_LIMITS[1]:,}. Does M, N or the tile come out as 0?",
+            f"the grid is {_words(grid)}; each extent must be 1 or more, x at most {chip.grid[0]:,}, "
+            f"y and z at most {chip.grid[1]:,}. Does M, N or the tile come out as 0?",
         )
-    if not 1 <= threads <= THREAD_LIMIT:
+    if not 1 <= threads <= chip.threads:
         raise CompileError(
-            "limit", f"the kernel asks for {threads} threads a CTA; Hopper allows {THREAD_LIMIT}"
+            "limit", f"the kernel asks for {threads} threads a CTA; {chip.family} allows {chip.threads}"
         )
-    if ctas > CLUSTER_LIMIT:
+    if ctas > chip.cluster:
         raise CompileError(
-            "limit", f"the kernel asks for a cluster of {ctas} CTAs; Hopper allows {CLUSTER_LIMIT}"
+            "limit", f"the kernel asks for a cluster of {ctas} CTAs; {chip.family} allows {chip.cluster}"
         )
     if any(extent % size for extent, size in zip(grid, cluster, strict=True)):
         raise CompileError(
@@ -38,11 +39,11 @@ def require_fits(
             f"the grid is {_words(grid)} and the cluster {_words(cluster)}; each extent of the grid must "
             "be a multiple of the cluster's",
         )
-    if shared > SHARED_LIMIT:
+    if shared > chip.shared:
         raise CompileError(
             "limit",
-            f"the kernel asks for {shared:,} bytes of shared memory; an SM of sm_90 gives a CTA at "
-            f"most {SHARED_LIMIT:,}. Use fewer stages or a smaller tile{f': {tiles}' * bool(tiles)}.",
+            f"the kernel asks for {shared:,} bytes of shared memory; an SM of {chip.arch.rstrip('a')} gives "
+            f"a CTA at most {chip.shared:,}. Use fewer stages or a smaller tile{f': {tiles}' * bool(tiles)}.",
         )
 
 

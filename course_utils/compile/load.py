@@ -13,7 +13,6 @@ import tokenize
 import traceback
 import types
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from course_utils.compile.errors import CompileError
@@ -70,18 +69,26 @@ def without_markers(source: str) -> str:
 def load_module(path: str | Path) -> types.ModuleType:
     """Run a Python file as a module of its own. Raises CompileError with the line of the file that failed."""
     path = Path(path)
+    source = read(path)
+    linecache.checkcache(str(path))
+    return _run(source, path)
+
+
+def read(path: str | Path) -> str:
+    """The text of a Python file. Raises CompileError where the path is none, or cannot be read."""
+    path = Path(path)
+    if path.is_dir():
+        raise CompileError("load", f"{path} is a folder; name a Python file")
     if not path.is_file():
         raise CompileError("load", f"there is no file {path}")
     if path.is_symlink():  # what it leads to could be anybody's, and an error would quote it
         raise CompileError("load", f"{path} is a link; name the file that it leads to")
     if path.suffix != ".py":
         raise CompileError("load", f"{path.name} is not a Python file (its name does not end in .py)")
-    linecache.checkcache(str(path))
     try:
-        source = path.read_text()
+        return path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise CompileError("load", f"{path.name} cannot be read: {error}") from error
-    return _run(source, path)
 
 
 def _run(source: str, path: Path) -> types.ModuleType:
@@ -158,7 +165,7 @@ def file_source(factory: Callable) -> str:
     return "".join(linecache.getlines(inspect.getfile(factory)))
 
 
-# -- planted faults
+# -- edits of a solution
 
 
 def edited(source: str, *edits: tuple[str, str], name: str = "the source") -> str:
@@ -174,33 +181,10 @@ def edited(source: str, *edits: tuple[str, str], name: str = "the source") -> st
 
 
 def plant(step_id: str, dsl: str, *edits: tuple[str, str], wanted: str = "gemm") -> Callable:
-    """``gemm`` of a step's solution with a fault planted, or what else it defines: ``edited``, and loaded.
+    """``gemm`` of a step's solution after its edits, or what else it defines: ``edited``, and loaded.
 
     Raises ValueError where a text is not there exactly once.
     """
     path = solution_path(step_id, dsl)
     source = edited(path.read_text(), *edits, name=path.name)
     return load_factory_source(source, f"{dsl} {step_id}", wanted)
-
-
-def planted(dsl: str) -> dict[str, Path]:
-    """The kernels of solutions/wrong by name, none of them loaded."""
-    return {path.stem: path for path in sorted((SOLUTIONS / "wrong" / dsl).glob("*.py"))}
-
-
-@dataclass(frozen=True)
-class Planted:
-    """A kernel of solutions/wrong: a step's solution with one fault, and what its check must find."""
-
-    step: str
-    fails: str  # the first part that fails
-    outcome: str  # on the GPU: right, wrong, race, hang, fault or refused
-    needs_gpu: bool  # whether only a run shows it, on the GPU or in the emulator
-    says: str  # a word of the diagnosis
-    gemm: Callable
-
-
-def load_planted(path: str | Path) -> Planted:
-    """A file of solutions/wrong. Raises CompileError, and ValueError where its solution has changed."""
-    m = load_module(path)
-    return Planted(m.STEP, m.FAILS, m.OUTCOME, m.NEEDS_GPU, m.SAYS, m.gemm)

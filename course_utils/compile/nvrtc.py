@@ -1,4 +1,4 @@
-"""CUDA C++ to PTX and cubin for sm_90a, through NVRTC and the CUDA headers of the package registry."""
+"""CUDA C++ to PTX and cubin, through NVRTC and the CUDA headers of the package registry."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from course_utils.artifact import GENERATED, Resources
+from course_utils.chips import HOME
 from course_utils.compile import cache, header
 from course_utils.compile.errors import CompileError
 from course_utils.ptx.parser import PtxError, parse
 
-ARCH = "sm_90a"
+ARCH = HOME.arch
 FILE = "/kernel.cu"  # a relative name would put the current folder into the PTX
 OPTIONS = (
     f"--gpu-architecture={ARCH}",

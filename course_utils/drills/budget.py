@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from course_utils.artifact import SHARED_LIMIT
+from course_utils.chips import HOME
 from course_utils.drills.question import Cell, Question, Row, choice, number
 
 WARPGROUP, HALF = 128, 2  # threads, and bytes of an fp16
@@ -97,7 +97,7 @@ def stages_that_fit(rng: Random) -> Question:
     block_m, block_n = rng.choice(((128, 128), (128, 256), (256, 128), (128, 192), (64, 256)))
     out = rng.choice((16, 32, 64))
     stage = (block_m + block_n) * 64 * HALF >> 10
-    room = SHARED_LIMIT >> 10
+    room = HOME.shared >> 10
     right = (room - out) // stage
     return number(
         f"A stage holds tiles of A, {block_m} x 64, and B, {block_n} x 64, in fp16: {stage} KiB. Buffers for "

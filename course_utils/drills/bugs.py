@@ -14,8 +14,8 @@ from typing import Any
 
 from IPython.display import display
 
+from course_utils.compile.faults import Fault
 from course_utils.drills import faults, learner
-from course_utils.drills.planted import FAULTS, Fault
 from course_utils.drills.question import LETTERS, AnswerError, Question
 from course_utils.drills.show import Shown, button, fields, form, options_of, words
 from course_utils.figures.strip import notebooks
@@ -23,11 +23,11 @@ from course_utils.grading import steps
 from course_utils.recordings import progress, tracks
 
 OUTCOMES = {
+    "right": "it ends, and the numbers are right; something else may be missing",
     "wrong": "it ends, and the numbers are wrong",
-    "race": "nothing orders two accesses; the numbers may come out right or wrong",
+    "race": "nothing orders two accesses; the numbers may come out right or wrong, or an error ends it",
     "hang": "it never ends",
     "fault": "the GPU ends it with an error",
-    "nothing": "the numbers are right, and something else is missing",
 }
 WHICH = "Which line is at fault? Where lines are missing, the one after which they belong."
 WHAT = "What does a GPU do with it?"
@@ -109,7 +109,7 @@ def find_the_bug(
 def _notebook(name: object) -> str:
     """ "08" for "08", "8", 8 or "08_deeper_pipeline". Raises AnswerError."""
     text = str(name).partition("_")[0].strip().zfill(2) if type(name) in (int, str) else ""
-    there = sorted({fault.step.removeprefix("step") for fault in FAULTS})
+    there = sorted({fault.step.removeprefix("step") for fault in faults.planted()})
     if text not in there:
         some = f'Notebooks {there[0]} to {there[-1]} have some: find_the_bug("08").'
         raise AnswerError(f"There are no bugs for {name!r}. {some}")

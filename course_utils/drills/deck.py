@@ -92,6 +92,14 @@ DECK: dict[str, tuple[Callable[[Random], Question], ...]] = {
         order.told(order.CHUNK),
     ),
     "11": (
+        plans.waves,
+        plans.quickest,
+        order.told(order.UNDER),
+        plans.expected_at_the_edge,
+        plans.written_at_the_edge,
+        plans.next_legal,
+    ),
+    "t1": (
         maps.legal_map,
         memory.turns,
         memory.narrow_swizzle,
@@ -99,8 +107,8 @@ DECK: dict[str, tuple[Callable[[Random], Question], ...]] = {
         maps.loads_of_tile,
         memory.tail,
     ),
-    "12": (maps.flat_row, maps.can_flatten, maps.boxes_when_flat, maps.over_the_edge),
-    "13": (
+    "t2": (maps.flat_row, maps.can_flatten, maps.boxes_when_flat, maps.over_the_edge),
+    "t3": (
         memory.handover,
         barriers.blocked_phases,
         barriers.missing_bytes,
@@ -108,7 +116,7 @@ DECK: dict[str, tuple[Callable[[Random], Question], ...]] = {
         ring.old_formula,
         memory.who_may_write,
     ),
-    "14": (
+    "t4": (
         maps.loads_ungrouped,
         maps.bytes_ungrouped,
         maps.lanes_missing,
@@ -116,21 +124,13 @@ DECK: dict[str, tuple[Callable[[Random], Question], ...]] = {
         memory.disagreeing,
         order.told(order.COPY),
     ),
-    "15": (
+    "t5": (
         epilogue.chunk_place,
         epilogue.buffer_bytes,
         epilogue.read_by_then,
         epilogue.wait_before_write,
         epilogue.weakest_wait,
         order.told(order.OUT),
-    ),
-    "16": (
-        plans.waves,
-        plans.quickest,
-        order.told(order.UNDER),
-        plans.expected_at_the_edge,
-        plans.written_at_the_edge,
-        plans.next_legal,
     ),
 }
 TRIES = 100  # draws until one differs from its neighbours

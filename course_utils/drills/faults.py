@@ -1,8 +1,8 @@
-"""What is done with a planted fault: the broken kernel, where it is broken, and what a learner sees of it.
+"""What ``find_the_bug`` does with a planted fault: the broken kernel, where it is broken, and what a learner
+sees of it.
 
-Edits are of the bare kernel: comments would give a fault away, and lines are numbered as they are shown.
-``recorded.json`` has what the check says of each, written by ``python -m authoring.faults``. Nearly all are
-mistakes of tests/grading, which judge them; ``tests/drills/test_faults.py`` holds the two together.
+Kernels are bare: comments would give a fault away, and lines are numbered as they are shown.
+``recorded.json`` has what the check says of each, written by ``python -m authoring.faults``.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
-from course_utils.compile.load import BEGIN, END, edited, solution_path
-from course_utils.drills.planted import FAULTS, Fault
+from course_utils.compile.faults import Fault, table
+from course_utils.compile.load import BEGIN, END, solution_path
 
 RECORDED = Path(__file__).with_name("recorded.json")
 AROUND = 2  # lines that are shown before and after a region
@@ -64,8 +64,8 @@ def solution(step: str, dsl: str) -> str:
 
 
 def source(fault: Fault) -> str:
-    """The broken kernel. Raises ValueError where a text is not there exactly once."""
-    return edited(solution(fault.step, fault.dsl), *fault.edits, name=str(fault))
+    """The broken kernel, bare. Raises ValueError where a text is not there exactly once."""
+    return bare(fault.source())
 
 
 def digest(fault: Fault) -> str:
@@ -118,9 +118,15 @@ def _told(lines: list[str], last: int) -> int:
     return next((number for number in range(last, 0, -1) if lines[number - 1].strip()), last)
 
 
+@cache
+def planted() -> tuple[Fault, ...]:
+    """The faults that ``find_the_bug`` draws from. Raises CompileError where the checkout has none."""
+    return tuple(fault for fault in table() if fault.drill)
+
+
 def pool(step: str, dsl: str) -> list[Fault]:
-    """The faults of a step."""
-    return [fault for fault in FAULTS if (fault.step, fault.dsl) == (step, dsl)]
+    """Those of a step."""
+    return [fault for fault in planted() if (fault.step, fault.dsl) == (step, dsl)]
 
 
 def shown(fault: Fault) -> list[int]:

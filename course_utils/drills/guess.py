@@ -1,4 +1,4 @@
-"""Guesses by buttons: how does a planted fault end, and, for notebook 11, is a tensor map legal?"""
+"""Guesses by buttons: how does a planted fault end, and, for notebook t1, is a tensor map legal?"""
 
 from __future__ import annotations
 

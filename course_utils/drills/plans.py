@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from course_utils.artifact import ELEMENT_BYTES, TensorMap
+from course_utils.chips import HOME
 from course_utils.drills.question import Cell, Question, Row, choice, number
 from course_utils.tma.rules import violations
 
@@ -27,7 +28,7 @@ def waves(rng: Random) -> Question:
     """How many waves a plan takes at a size that no tile divides."""
     tile, cluster = rng.choice(((128, 256), (128, 192), (256, 192))), rng.choice((1, 2))
     M, N = (128 * rng.randrange(16, 48) + rng.choice(RAGGED) for _ in range(2))
-    ctas = rng.choice((128, 132))
+    ctas = rng.choice(HOME.persistent_grids)
     right, at_once = plan_waves(M, N, tile, cluster, ctas), ctas // cluster
     down, across = ceil_div(M, tile[0] * cluster), ceil_div(N, tile[1])
     inside = M // (tile[0] * cluster) * (N // tile[1])

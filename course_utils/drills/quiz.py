@@ -52,14 +52,14 @@ class Topic:
 TOPICS = (
     Topic("threads and warps", ("01", "07"), (threads.place_of_thread, threads.warps_that_come)),
     Topic("tiles", ("03", "06"), (tiles.owner, tiles.waves)),
-    Topic("bytes", ("04", "15"), (barriers.expected_bytes, epilogue.buffer_bytes)),
+    Topic("bytes", ("04", "t5"), (barriers.expected_bytes, epilogue.buffer_bytes)),
     Topic("swizzle and layout", ("01b", "01"), (layouts.offset, memory.swizzled_piece)),
-    Topic("barriers and phases", ("04", "13"), (barriers.passes, barriers.state)),
+    Topic("barriers and phases", ("04", "t3"), (barriers.passes, barriers.state)),
     Topic("ring", ("05", "08"), (ring.ring_holds, ring.stage_and_parity)),
     Topic("roles", ("07",), (ring.may_fill, barriers.first_waits)),
     Topic("registers", ("07", "10"), (budget.accumulator_registers, budget.register_budget)),
     Topic("clusters", ("09",), (barriers.multicast_mask, barriers.cluster_bytes)),
-    Topic("TMA legality", ("11",), (maps.legal_map,)),
+    Topic("TMA legality", ("t1",), (maps.legal_map,)),
     Topic("roofline", ("03",), (threads.at_least,)),
 )
 ITEMS = [(topic, ask) for topic in TOPICS for ask in topic.asks]

@@ -72,7 +72,9 @@ def _notebook(name: object) -> str:
     text = str(name).partition("_")[0].strip() if type(name) in (int, str) else ""
     key = text.zfill(3 if text[-1:].isalpha() else 2)
     if key not in deck.DECK:
-        raise AnswerError(f'There are no drills for {name!r}. Notebooks 01 to 15 have some: drill("05").')
+        raise AnswerError(
+            f'There are no drills for {name!r}. Notebooks 01 to 11 and t1 to t5 have some: drill("05").'
+        )
     return key
 
 

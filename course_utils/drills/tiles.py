@@ -5,11 +5,12 @@ from __future__ import annotations
 from math import ceil
 from random import Random
 
-from course_utils.artifact import SM_COUNT
+from course_utils.chips import HOME
 from course_utils.drills.question import Cell, Picture, Question, Row, choice, number
 from course_utils.figures.tiles import order
 
 WGMMA_M, WGMMA_K = 64, 16
+SMS = HOME.sms
 
 
 # One tile
@@ -298,23 +299,23 @@ def waves(rng: Random) -> Question:
     """How many waves a grid takes."""
     rows, columns = rng.choice((8, 10, 12, 16, 20, 24, 32)), rng.choice((10, 12, 14, 16, 20, 24, 32))
     tiles = rows * columns
-    right = ceil(tiles / SM_COUNT)
+    right = ceil(tiles / SMS)
     return number(
-        f"D has {rows} x {columns} = {tiles} tiles, one CTA each. {SM_COUNT} SMs hold one CTA each. How many "
+        f"D has {rows} x {columns} = {tiles} tiles, one CTA each. {SMS} SMs hold one CTA each. How many "
         "waves?",
         right,
-        {tiles // SM_COUNT: "The rest needs a wave of its own.", right + 1: "That is one wave too many."},
-        f"{tiles} / {SM_COUNT} = {tiles / SM_COUNT:.2f}, and a part of a wave takes as long as a whole one."
-        if tiles % SM_COUNT
-        else f"{tiles} / {SM_COUNT} = {right}, and nothing is left.",
+        {tiles // SMS: "The rest needs a wave of its own.", right + 1: "That is one wave too many."},
+        f"{tiles} / {SMS} = {tiles / SMS:.2f}, and a part of a wave takes as long as a whole one."
+        if tiles % SMS
+        else f"{tiles} / {SMS} = {right}, and nothing is left.",
         lambda answer: _waves(tiles, answer),
     )
 
 
 def _waves(tiles: int, answer: int) -> Picture:
     """Waves and the tiles in each; the one after the answer marks what is left over."""
-    shown = range(max(0, ceil(tiles / SM_COUNT) - 5), max(ceil(tiles / SM_COUNT), min(answer, 12)))
-    counts = {wave: max(0, min(SM_COUNT, tiles - wave * SM_COUNT)) for wave in shown}
+    shown = range(max(0, ceil(tiles / SMS) - 5), max(ceil(tiles / SMS), min(answer, 12)))
+    counts = {wave: max(0, min(SMS, tiles - wave * SMS)) for wave in shown}
     return (
         Row("wave", tuple(Cell(str(wave + 1), here=wave + 1 == answer) for wave in shown)),
         Row(
@@ -331,21 +332,21 @@ def last_wave(rng: Random) -> Question:
     """How many SMs the last wave leaves idle."""
     rows, columns = rng.choice((12, 16, 20, 24, 32)), rng.choice((12, 14, 16, 18, 20, 28))
     tiles = rows * columns
-    busy = (tiles - 1) % SM_COUNT + 1
-    right = SM_COUNT - busy
+    busy = (tiles - 1) % SMS + 1
+    right = SMS - busy
     return number(
-        f"D has {tiles} tiles, and {SM_COUNT} SMs hold one CTA each. How many SMs have nothing to do in the "
+        f"D has {tiles} tiles, and {SMS} SMs hold one CTA each. How many SMs have nothing to do in the "
         "last wave?",
         right,
         {
             busy: "That many are busy.",
-            tiles // SM_COUNT: "That is the number of full waves.",
-            SM_COUNT: "An SM with a tile is not idle.",
+            tiles // SMS: "That is the number of full waves.",
+            SMS: "An SM with a tile is not idle.",
         },
-        f"What full waves leave are {busy} tiles, and {SM_COUNT} - {busy} = {right}.",
+        f"What full waves leave are {busy} tiles, and {SMS} - {busy} = {right}.",
         lambda answer: (
-            Row("full waves", (Cell(str(ceil(tiles / SM_COUNT) - 1), "wgmma"),)),
-            Row("last: busy", (Cell(str(SM_COUNT - answer), "wgmma"),)),
+            Row("full waves", (Cell(str(ceil(tiles / SMS) - 1), "wgmma"),)),
+            Row("last: busy", (Cell(str(SMS - answer), "wgmma"),)),
             Row("last: idle", (Cell(str(answer), "wait", True),)),
         ),
     )
@@ -437,7 +438,7 @@ def tile_place(rng: Random) -> Question:
 
 def tiles_of_cta(rng: Random) -> Question:
     """How many tiles one CTA of a persistent kernel gets."""
-    ctas = rng.choice((SM_COUNT, 128, 66))
+    ctas = rng.choice((SMS, HOME.even_ctas, SMS // 2))
     tiles = rng.randrange(2 * ctas + 5, 6 * ctas)
     cta = rng.randrange(ctas)
     right = len(range(cta, tiles, ctas))

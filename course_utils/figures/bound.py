@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from course_utils.artifact import FLOP_PER_CLOCK
+from course_utils.chips import HOME
 from course_utils.figures.theme import CARD, DPI, DSLS, GREY, GRID, INK, STYLE, Picture
 from course_utils.recordings.counters import CUBLAS, parts
 
@@ -87,7 +87,7 @@ def _panel(axes: Axes, size: int, spots: list[Spot], where: dict) -> None:
     axes.set_ylim(1.3, highest * 1.03)
     share = np.linspace(0.15, 1.0, 200)
     for speed in SPEEDS:
-        clock = speed * 1e12 / (share * where["sms"] * FLOP_PER_CLOCK) / 1e9
+        clock = speed * 1e12 / (share * where["sms"] * HOME.flop_per_clock) / 1e9
         axes.plot(share, clock, color=GRID, linewidth=0.8, zorder=1)
         inside = np.flatnonzero((clock > 1.31) & (clock < highest * 0.99))
         if inside.size:

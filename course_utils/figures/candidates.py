@@ -135,7 +135,7 @@ TRIED = (
     Candidate("128 x 160, 132 CTAs", _TILE, Plan(128, 160, num_ctas=132)),
 )
 Place = tuple[Size, str]  # a size and a mode
-# why, of what benchmarks/step11_edits.py changes
+# why, of the changes in candidates.json; their edits: commit bcee8cf, benchmarks/step11_edits.py
 WHYS = {
     "waits that spin": "in both DSLs a wait is a try_wait with a time hint, which suspends: here it is not",
     "waits without a time hint": "try_wait suspends all the same, for as long as the hardware likes",

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from course_utils.artifact import FLOP_PER_CLOCK
+from course_utils.chips import HOME
 from course_utils.figures.ladder import LABELS, ONE_TILE, SIZES
 from course_utils.figures.theme import (
     CARD,
@@ -145,7 +145,7 @@ def _label(bars: Bars, place: int) -> str:
 def _footer(where: dict) -> str:
     highest = f"highest clock {where['max_clock_mhz']:.0f} MHz, " if where.get("max_clock_mhz") else ""
     return (
-        f"time = work / (tensor pipe active x clock x {where['sms']} SMs x {FLOP_PER_CLOCK:,} FLOP); one "
-        "launch, caches cold; the upright mark is the time that ncu measured\n"
+        f"time = work / (tensor pipe active x clock x {where['sms']} SMs x {HOME.flop_per_clock:,} FLOP); "
+        "one launch, caches cold; the upright mark is the time that ncu measured\n"
         f"{highest}recorded on {where['gpu']}, {where['date']}, driver {where['driver']}, ncu {where['ncu']}"
     )

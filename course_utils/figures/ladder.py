@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import statistics
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 
+from course_utils.chips import CHIPS
 from course_utils.figures.theme import (
     CARD,
     DPI,
@@ -36,8 +38,6 @@ from course_utils.recordings.model import Entry, Provenance, Timing, usable
 SIZES = (4096, 8192)
 LABELS = {step.id: f"{number} {step.label}" for number, step in enumerate(steps.STEPS.values(), 1)}
 ONE_TILE = tuple(step.id for step in steps.STEPS.values() if "one CTA" in step.requires)  # whatever the panel
-# dense fp16 tensor TFLOP/s, from NVIDIA's H100 and H200 SXM datasheets (they print the sparse 1,979)
-PEAK_TFLOPS = {"NVIDIA H200": 989.5, "NVIDIA H100 80GB HBM3": 989.5}
 
 # other libraries, by what benchmarks/peers calls them, with a mark of their own
 PEERS = {
@@ -94,8 +94,10 @@ class Scale:
         return count * self.text * 1.3 * self.point
 
 
-def ladder(recorded: dict, measured: dict | None = None, highlight: str | None = None) -> Figure:
-    """Draw the ladder at 4096 and 8192.
+def ladder(
+    recorded: dict, measured: dict | None = None, highlight: str | None = None, sizes: Sequence[int] = SIZES
+) -> Figure:
+    """Draw the ladder, a panel for each of ``sizes``: 4096, 8192 or both.
 
     ``recorded``, of ``measured.ladder()``, is drawn solid, or as outlines where ``measured`` (a results file)
     is given and solid.
@@ -108,6 +110,7 @@ def ladder(recorded: dict, measured: dict | None = None, highlight: str | None =
         _source(recorded, "recorded"),
         None if measured is None else _source(measured, "measured"),
         highlight if highlight in list(LABELS) else None,
+        sizes,
     )
 
 
@@ -122,23 +125,24 @@ def save_ladder(
     return Path(path)
 
 
-def _draw(recorded: Source, measured: Source | None, highlight: str | None) -> Figure:
+def _draw(
+    recorded: Source, measured: Source | None, highlight: str | None, sizes: Sequence[int] = SIZES
+) -> Figure:
     with matplotlib.rc_context(STYLE | AXES):
-        figure = Picture(figsize=(WIDTH, HEIGHT), dpi=DPI)
         footer = _footer(recorded, measured)
         bottom = 0.66 + 0.15 * footer.count("\n")
         height = (HEIGHT - TOP - GAP - bottom) / 2
+        tall = TOP + bottom + height * len(sizes) + GAP * (len(sizes) - 1)
+        figure = Picture(figsize=(WIDTH, tall), dpi=DPI)
         places, dsls = _present(recorded, measured)
-        for row, size in enumerate(SIZES):
-            y = bottom + (height + GAP) * (1 - row)
-            axes = figure.add_axes(
-                (LEFT / WIDTH, y / HEIGHT, (WIDTH - LEFT - RIGHT) / WIDTH, height / HEIGHT)
-            )
+        for below, size in zip(reversed(range(len(sizes))), sizes, strict=True):
+            y = bottom + (height + GAP) * below
+            axes = figure.add_axes((LEFT / WIDTH, y / tall, (WIDTH - LEFT - RIGHT) / WIDTH, height / tall))
             _panel(axes, height, size, places, dsls, recorded, measured, highlight)
         title = f"The ladder, step {LABELS[highlight].replace(' ', ': ', 1)}" if highlight else "The ladder"
         figure.text(
             LEFT / WIDTH,
-            1 - 0.14 / HEIGHT,
+            1 - 0.14 / tall,
             f"{title}  (fp16 GEMM, fp32 accumulate)",
             size=11,
             weight="bold",
@@ -150,7 +154,7 @@ def _draw(recorded: Source, measured: Source | None, highlight: str | None) -> F
             figure.key(handles, LEFT, 0.42, labelcolor=INK, **spacing)
         figure.text(
             LEFT / WIDTH,
-            0.1 / HEIGHT,
+            0.1 / tall,
             footer,
             size=7,
             color=GREY,
@@ -206,6 +210,12 @@ def _bars(source: Source | None, size: int) -> dict[tuple[str, str], Bar]:
                 sustained.tflops if sustained else None,
             )
     return bars
+
+
+def _peak(source: Source | None) -> float:
+    """The data sheet's dense fp16 TFLOP/s of a source's GPU; 0 where they are not known."""
+    chip = CHIPS.get(source.provenance.gpu) if source and source.provenance else None
+    return chip.peak_tflops if chip else 0.0
 
 
 def _cublas(source: Source | None, size: int, mode: str) -> float | None:
@@ -291,7 +301,7 @@ def _panel(
     lines = [
         (_cublas(source, size, "burst"), "cuBLAS burst {:.0f}", "-", GREY),
         (_cublas(source, size, "sustained"), "cuBLAS sustained {:.0f}", (0, (4, 2)), GREY),
-        (PEAK_TFLOPS.get(source.provenance.gpu if source.provenance else ""), "fp16 peak {:g}", ":", INK),
+        (_peak(source), "fp16 peak {:g}", ":", INK),
     ]
     lines = [line for line in lines if line[0]]
     bars = [*old.values(), *new.values()]

@@ -56,7 +56,8 @@ class Grid:
 
 
 def draw(layout: Any, title: str = "") -> None:
-    """Show a layout of two modes as a grid: in each box the place of that row and column, later ones darker.
+    """Show a layout of two modes as a grid: in each box the place of that row and column, later
+    ones in a stronger blue.
 
     ``layout`` has a ``shape`` of two modes and is called with (row, column). Raises ValueError for another
     rank, or for too many boxes.

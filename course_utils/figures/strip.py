@@ -11,7 +11,7 @@ from course_utils.grading import steps, verdict
 from course_utils.grading.levels import from_blank
 from course_utils.recordings import progress
 
-_NAME = re.compile(r"(\d\d[a-z]?)_(\w+)\.ipynb")
+_NAME = re.compile(r"(\d\d[a-z]?|t\d)_(\w+)\.ipynb")
 _PICTURE = re.compile(r"!\[([^\]]*)\]\((images/\w+\.svg)\)")
 LOOK_UP = {"symptom map": "symptom_map.md", "glossary": "glossary.md", "solutions": "../solutions"}
 

@@ -24,6 +24,8 @@ MIXED = "mixed up"  # ... than that two CTAs store one place, but for this guess
 OWN_TILE = "the grid has|one cluster"  # no x and y of a grid, or no loop, can be why
 COUNT = r" [\d,]+ (?:of [\d,]+ elements|of them|others) (?:are wrong|were never written)[^?]*\.$"
 GAPS = r"^[\d,]+ of [\d,]+ elements were never written[^?]*?\. (?=D\[)"
+# Behind a comma: a list of alternatives goes on.
+ALTERNATIVE = r"(?!(?:and|but|so|which|because) )(?:[^;:.?!]|[;:.?!](?=\S))*?\bor\b"
 ALSO = 4  # further findings that are told
 # Where the symptom map goes on, by the emulator's kind of finding.
 TOPICS = {
@@ -260,11 +262,11 @@ def _fitting(text: str, room: int) -> tuple[str, list[str]]:
 
 def _cut(text: str, room: int) -> tuple[str, str]:
     """As many of a sentence's clauses as fit, and the rest of it: whole ones, if one fits, else up to a
-    comma.
+    comma, but none in "a, b or c": what is left of such a list would say more than all of it.
     """
     kept, *clauses = re.split(r"(?<=;)\s+", text)
     if len(kept.split()) > room:
-        kept, *clauses = re.split(r"(?<=[;:,])\s+", text)
+        kept, *clauses = re.split(rf"(?<=[;:])\s+|(?<=,)\s+(?!{ALTERNATIVE})", text)
     while clauses and len(f"{kept} {clauses[0]}".split()) <= room:
         kept = f"{kept} {clauses.pop(0)}"
     words = kept.split()

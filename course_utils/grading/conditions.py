@@ -13,16 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from course_utils.artifact import (
-    CLUSTER_LIMIT,
-    LAST_HOPPER_SWIZZLE,
-    SM_COUNT,
-    SWIZZLE_PATTERN_BYTES,
-    WARPGROUP_THREADS,
-    Artifact,
-    Origin,
-    file_name,
-)
+from course_utils.artifact import SWIZZLE_PATTERN_BYTES, WARPGROUP_THREADS, Artifact, Origin, file_name
+from course_utils.chips import HOME, Chip
 from course_utils.grading import diagnosis, lines
 from course_utils.ptx import registers
 from course_utils.ptx.added import authors
@@ -50,9 +42,6 @@ _GRID = "are x and y of the grid mixed up, or M and N?"  # before another questi
 _PAIR = "they are one cluster"
 _FORMER = "a former tile's sum was not cleared."
 _SAME_PLACE = r"nothing has written, and consumer warps (\d+), (\d+) write to the same place"
-# A grid of fewer CTAs than SMs that costs no round: it divides the tiles of a D whose sides are powers of
-# two, and 132 CTAs would take as many rounds.
-EVEN = 128
 
 
 @dataclass(frozen=True)
@@ -64,7 +53,8 @@ class Condition:
     ``of_cluster``, of CTAs that are launched in clusters. ``call`` is a pattern of what the author writes to
     have one of ``families``: where nothing came of it, that line is to blame. Else the line of the first of
     ``near`` is the nearest, what the missing one belongs to. ``harm`` are kinds of findings that say better
-    what comes of it.
+    what comes of it. ``of_chip`` makes the sentence where it names numbers of a chip; ``sentence`` is then
+    that of the course's own.
     """
 
     sentence: str
@@ -76,6 +66,11 @@ class Condition:
     call: str = ""
     near: tuple[Family, ...] = ()
     harm: tuple[str, ...] = ()
+    of_chip: Callable[[Chip], str] | None = None
+
+    def asks(self, artifact: Artifact) -> str:
+        """The sentence, as it is for the chip that the kernel was made for."""
+        return self.of_chip(artifact.chip) if self.of_chip else self.sentence
 
     def asked(self, artifact: Artifact) -> bool:
         alone = math.prod(artifact.cluster) == 1
@@ -124,7 +119,7 @@ def _tile_of_a_cta(artifact: Artifact) -> float:
 def _few_tiles(artifact: Artifact) -> bool:
     """Whether D is so small that even a grid of one tile a CTA would be none too many."""
     M, N, _ = artifact.problem
-    return M * N <= SM_COUNT * LARGEST_TILE
+    return M * N <= artifact.chip.sms * LARGEST_TILE
 
 
 def _grid(r: Receipt, a: Artifact) -> str:
@@ -132,17 +127,23 @@ def _grid(r: Receipt, a: Artifact) -> str:
     return f"a grid of {grid} for M, N = {a.problem[0]}, {a.problem[1]}" + lines.below(LAUNCH, a)
 
 
+def _persistent_grid(chip: Chip) -> str:
+    *even, sms = chip.persistent_grids
+    other = f" (or {even[0]})" if even else ""
+    return f"a persistent grid: {sms} CTAs, one for each SM{other}, whatever M and N are"
+
+
 def _persistent(r: Receipt, a: Artifact) -> str:
-    if not 0 < _ctas(a) < SM_COUNT:
+    if not 0 < _ctas(a) < a.chip.sms:
         return _grid(r, a)
     grid = " x ".join(map(str, a.grid))
-    return f"a grid of {grid}: {_ctas(a)} of {SM_COUNT} SMs have a CTA" + lines.below(LAUNCH, a)
+    return f"a grid of {grid}: {_ctas(a)} of {a.chip.sms} SMs have a CTA" + lines.below(LAUNCH, a)
 
 
 def _misplaced(a: Artifact) -> str:
     """The first tile whose allocation asks for less than its swizzle's pattern, and its line; "" for none."""
     for one in a.allocations:
-        needs = SWIZZLE_PATTERN_BYTES[one.swizzle] if 0 < one.swizzle <= LAST_HOPPER_SWIZZLE else 0
+        needs = SWIZZLE_PATTERN_BYTES[one.swizzle] if 0 < one.swizzle < len(SWIZZLE_PATTERN_BYTES) else 0
         if one.alignment < needs:
             text = f"{a.name_of(one)} with an alignment of {one.alignment}, where it needs {needs:,}"
             code = a.code(Origin(one.file, one.line))
@@ -202,9 +203,10 @@ CONDITIONS = {
         "a grid that covers D, one tile a CTA", lambda r, a: _tile_of_a_cta(a) <= LARGEST_TILE, _grid
     ),
     "fixed grid": Condition(
-        f"a persistent grid: {SM_COUNT} CTAs, one for each SM (or {EVEN}), whatever M and N are",
-        lambda r, a: _ctas(a) in (EVEN, SM_COUNT) or 0 < _ctas(a) and _few_tiles(a),
+        _persistent_grid(HOME),
+        lambda r, a: _ctas(a) in a.chip.persistent_grids or 0 < _ctas(a) and _few_tiles(a),
         _persistent,
+        of_chip=_persistent_grid,
     ),
     "tensor loads": Condition(
         "TMA loads, `cp.async.bulk.tensor` from global to shared",
@@ -535,7 +537,7 @@ PROPERTIES = {
         call=ORDER,
     ),
     "a share for each CTA": Property(
-        f"even shares: no CTA takes more tiles than each of {SM_COUNT} that take turns",
+        "even shares: CTAs take turns, and none takes more tiles than with one CTA for each SM",
         "rounds of all SMs",
         "rounds",
         _rounds,
@@ -651,7 +653,7 @@ def outside(facts: Facts) -> str:
             said, lost = f"1 TMA {kind[:-1]} lies", ("it brings zeros", "it is dropped")
         else:
             said, lost = f"{count:,} TMA {kind} lie", ("they bring zeros", "they are dropped")
-        ranks = [rank for rank in range(CLUSTER_LIMIT) if facts.get(f"{name}, rank {rank}")]
+        ranks = [rank for rank in range(HOME.cluster) if facts.get(f"{name}, rank {rank}")]
         told.append(
             f"{said} outside {tensor}, one from {where} {at:,} of {dim:,}"
             + (f", all by CTAs of rank {ranks[0]}" if ranks and ranks[0] else "")
@@ -839,7 +841,9 @@ def order_of_tiles(answer: Answer, artifact: Artifact) -> Answer:
     and stores outside D say that M and N are mixed up there.
     """
     (x, y, z), facts = artifact.grid, answer.facts or {}
-    persistent = x in (EVEN, SM_COUNT) or any(lines.SCHEDULER in text for text in artifact.python.values())
+    persistent = x in artifact.chip.persistent_grids or any(
+        lines.SCHEDULER in text for text in artifact.python.values()
+    )
     if answer.findings or _GRID not in answer.diagnosis or y * z > 1 or not persistent:
         return answer
     told, _, rest = answer.diagnosis.partition(_GRID)
@@ -934,11 +938,11 @@ def told(
             found = condition.found(receipt, artifact)
             if found.startswith("no") and (place := _nothing_came(condition, artifact)):
                 found += ": nothing came of this line. Can any thread reach it?" * ("?" not in found) + place
-            sentences[name] = f"needs {condition.sentence}; found {found}"
+            sentences[name] = f"needs {condition.asks(artifact)}; found {found}"
         elif facts and not condition.ran(facts):
             line = _line(artifact, *condition.families)
             sentences[name] = (
-                f"needs {condition.sentence}; found it in the PTX, and no thread ever ran it{line}"
+                f"needs {condition.asks(artifact)}; found it in the PTX, and no thread ever ran it{line}"
             )
     for name in forbids:
         if CONDITIONS[name].holds(receipt, artifact):

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from course_utils.artifact import Artifact
+from course_utils.chips import Chip
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS, NotYet, compile_factory, compile_sizes, open_places
 from course_utils.grading import cards, conditions, hints, maps, steps
@@ -31,7 +32,7 @@ from course_utils.problems import PROBLEMS
 from course_utils.ptx import added, receipts
 from course_utils.ptx.receipts import Receipt
 from course_utils.run import backends
-from course_utils.run.backends import TIME_LIMIT, Backend, Emulator, Gpu, Launch
+from course_utils.run.backends import TIME_LIMIT, Backend, Emulator, Gpu, Launch, chip_of
 from course_utils.run.protocol import Answer
 
 UNSTEADY = 0.1  # spread of the paired ratios between their quartiles; an idle H200 stays within 0.02
@@ -72,7 +73,7 @@ def check_gemm(
     try:
         answered = machine.run(_launches(wanted, factory, dsl, machine, printed, going), going.hears)
         after = machine.gpu if isinstance(machine, Emulator) else None
-        timed = [] if after or machine.lacks else _to_time(wanted, factory, dsl, going)
+        timed = [] if after or machine.lacks else _to_time(wanted, factory, dsl, going, chip_of(machine))
         verdict = judge(wanted, dsl, machine, answered, timed, going)
         if after and next(part for part in verdict.checks if part.name == "results").passed is not False:
             verdict = _on_the_gpu(wanted, verdict, factory, after, going)
@@ -86,25 +87,25 @@ def check_gemm(
         return itself_failed(step, dsl, machine.name, error)
 
 
-def _to_time(step: Step, factory: object, dsl: str, going: Going) -> Timed:
+def _to_time(step: Step, factory: object, dsl: str, going: Going, chip: Chip) -> Timed:
     if not step.speed_floor:
         return []
     size = step.timed_sizes[0]
     going.works("speed", f"compiling {_words_of(size)}")
-    return [(compile_factory(factory, dsl, size, step.problem), "burst")]
+    return [(compile_factory(factory, dsl, size, step.problem, chip), "burst")]
 
 
 def _on_the_gpu(step: Step, verdict: Verdict, factory: object, gpu: Gpu, going: Going) -> Verdict:
     """The emulator's ``verdict``, with what the GPU says at sizes of its own. Raises CompileError."""
     going.works("results", "compiling for the GPU")
-    made = compile_sizes(factory, verdict.dsl, step.check_sizes, step.problem)
+    made = compile_sizes(factory, verdict.dsl, step.check_sizes, step.problem, gpu.chip)
     launches = [
         Launch(size, compiled.artifact, step.problem)
         for size, compiled in zip(step.check_sizes, made, strict=True)
     ]
     going.works("results", "running on the GPU")
     results = _results(step, gpu, gpu.run(launches))
-    timed = _to_time(step, factory, verdict.dsl, going) if results.passed else []
+    timed = _to_time(step, factory, verdict.dsl, going, gpu.chip) if results.passed else []
     lacks = any(part.passed is False for part in verdict.checks)
     speed, timing = _speed(step, gpu, results.passed, timed, going, lacks)
     return _joined(step, verdict, gpu, results, speed, timing)
@@ -126,7 +127,7 @@ def _launches(
         plan = step.emulated[:1]
     else:
         plan = sorted(step.emulated, key=lambda run: (run[1] is not None, -run[0][0] * run[0][1]))
-    made = compile_sizes(factory, dsl, [size for size, _ in plan], step.problem)
+    made = compile_sizes(factory, dsl, [size for size, _ in plan], step.problem, chip_of(machine))
     launches = []
     for (size, ctas), compiled in zip(plan, going.compiling(made, len(plan)), strict=True):
         printed.append(compiled.printed)

@@ -4,7 +4,7 @@ about.
 
 from __future__ import annotations
 
-from course_utils.artifact import REGISTER_LIMIT, WARPGROUP_THREADS, Artifact
+from course_utils.artifact import WARPGROUP_THREADS, Artifact
 from course_utils.ptx import receipts
 from course_utils.ptx.receipts import Receipt
 from course_utils.run.protocol import Answer
@@ -86,9 +86,10 @@ def _hang(receipt: Receipt, artifact: Artifact, seconds: str) -> str:
     if not receipt.mbarrier_waits:
         return f"{text}. It waits on no mbarrier: does a loop's bound change inside it?"
     asked = _registers_asked(receipt, artifact) if receipt.setmaxnreg else 0
-    if asked > REGISTER_LIMIT:
+    most = artifact.chip.cta_registers
+    if asked > most:
         return (
-            f"{text}: setmaxnreg asks for {asked:,} registers, and a CTA has {REGISTER_LIMIT:,}. The last "
+            f"{text}: setmaxnreg asks for {asked:,} registers, and a CTA has {most:,}. The last "
             "warpgroup "
             "waits for ever for registers that nobody gives back."
         )

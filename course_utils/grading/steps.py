@@ -4,7 +4,9 @@ show.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 
 from course_utils.artifact import TensorMap
 from course_utils.problems import PROBLEMS
@@ -149,12 +151,12 @@ STEPS = {step.id: step for step in (
 # conditions of the step that it was planted in, and an epilogue to write.
 # fmt: off
 _REPAIRED = {  # the case, the fault, its DSL, the step
-    "case13a": ("expect_bytes_too_many", "tilelang", "step04"),
-    "case13b": ("no_phase_flip", "tilelang", "step05"),
-    "case13c": ("no_proxy_fence", "cute", "step04"),
-    "case13d": ("no_store_wait", "tilelang", "step06"),
-    "case13e": ("phase_restarts", "tilelang", "step06"),
-    "case13f": ("early_release", "tilelang", "step08"),
+    "t3a": ("expect_bytes_too_many", "tilelang", "step04"),
+    "t3b": ("no_phase_flip", "tilelang", "step05"),
+    "t3c": ("no_proxy_fence", "cute", "step04"),
+    "t3d": ("no_store_wait", "tilelang", "step06"),
+    "t3e": ("phase_restarts", "tilelang", "step06"),
+    "t3f": ("early_release", "tilelang", "step08"),
 }
 # fmt: on
 REPAIRS = {name: (fault, dsl) for name, (fault, dsl, _) in _REPAIRED.items()}
@@ -171,8 +173,8 @@ GEMM_CASES = {
     )
     for name, (fault, _, step) in _REPAIRED.items()
 }
-GEMM_CASES["case15"] = Step(
-    "case15", "TMA epilogue", 10, (*_TMA, "grid grows", "slices", "read wait", "stores in flight")
+GEMM_CASES["t5"] = Step(
+    "t5", "TMA epilogue", 10, (*_TMA, "grid grows", "slices", "read wait", "stores in flight")
 )
 
 
@@ -236,8 +238,8 @@ class CopyCase:
 COPY_CASES = {
     case.id: case
     for case in (
-        CopyCase("case12", "a 3-D tile by TMA", 10, ((8, 32, 64), (4, 48, 96)), one_load=True),
-        CopyCase("case14", "modes grouped into a tile", 10, ((128, 64), (256, 128))),
+        CopyCase("t2", "a 3-D tile by TMA", 10, ((8, 32, 64), (4, 48, 96)), one_load=True),
+        CopyCase("t4", "modes grouped into a tile", 10, ((128, 64), (256, 128))),
     )
 }
 
@@ -256,7 +258,7 @@ MAP_CASES = {
     case.id: case
     for case in (
         MapCase(
-            "case11",
+            "t1",
             "maps that the driver refuses",
             10,
             (
@@ -283,7 +285,13 @@ class PlanCase:
     points: int
 
 
-PLAN_CASES = {case.id: case for case in (PlanCase("case16", "a model that chooses the plan", 10),)}
+PLAN_CASES = {case.id: case for case in (PlanCase("plan11", "a model that chooses the plan", 10),)}
+
+# what cases were called while the notebooks on TMA were 11 to 15 and that of step 11 was 16
+FORMERLY = {
+    **{"case11": "t1", "case12": "t2", "case14": "t4", "case15": "t5", "case16": "plan11"},
+    **{f"case13{letter}": f"t3{letter}" for letter in "abcdef"},
+}
 
 # what has points of its own, beside the 100 for each DSL of the steps before
 PAST = ("step11", *PLAN_CASES)
@@ -292,9 +300,9 @@ PAST = ("step11", *PLAN_CASES)
 EXERCISES = (
     *(f"{name}-{dsl}" for name in STEPS for dsl in DSL_NAMES),
     *(f"{name}-maps" for name in MAP_CASES),
-    *("case12-tilelang", "case12-cute"),
+    *("t2-tilelang", "t2-cute"),
     *(f"{name}-{dsl}" for name, (_, dsl) in REPAIRS.items()),
-    *("case14-cute", "case15-tilelang", "case15-cute"),
+    *("t4-cute", "t5-tilelang", "t5-cute"),
     *(f"{name}-plan" for name in PLAN_CASES),
     *(f"{name}-{dsl}" for name in TASKS for dsl in DSL_NAMES),
 )
@@ -302,11 +310,10 @@ EXERCISES = (
 
 def notebook_of(name: str) -> str:
     """The number of the notebook that a step, a case or a task stands in: "05" of step05, "05b" of
-    task05a, "16" of step11.
+    task05a, "t3" of t3a.
     """
-    if name == "step11":
-        return "16"
-    return f"{name[4:6]}b" if name in TASKS else name[4:6]
+    number = re.sub(r"^(step|task|plan)|(?<=\d)[a-f]$", "", name)
+    return f"{number}b" if name in TASKS else number
 
 
 def find(step_id: str) -> Step:
@@ -315,10 +322,19 @@ def find(step_id: str) -> Step:
     """
     if step_id not in STEPS | GEMM_CASES | TASKS:
         if step_id in COPY_CASES | MAP_CASES | PLAN_CASES:
-            raise ValueError(f"{step_id} is checked by the cell below it in notebook {step_id[4:6]}")
+            raise ValueError(f"{step_id} is checked by the cell below it in notebook {notebook_of(step_id)}")
         rest = ", ".join([*TASKS, *GEMM_CASES])
-        raise ValueError(f"there is no step {step_id!r}; the steps are {', '.join(STEPS)}, and beside {rest}")
+        text = f"there is no step {step_id!r}; {meant(step_id)}the steps are {', '.join(STEPS)}"
+        raise ValueError(f"{text}, and beside {rest}")
     return (STEPS | GEMM_CASES | TASKS)[step_id]
+
+
+def meant(name: str) -> str:
+    """ "did you mean step05? " of "5", "step5" or "stpe05"; "" where nothing is close."""
+    there = STEPS | GEMM_CASES | TASKS
+    number = re.fullmatch(r"(?:step)?[ _-]?0*(\d{1,2})", str(name).strip().lower())
+    close = [f"step{int(number[1]):02d}"] if number else get_close_matches(str(name).lower(), there, 1, 0.8)
+    return f"did you mean {close[0]}? " if close and close[0] in there else ""
 
 
 def row(name: str) -> Step | CopyCase | MapCase | PlanCase:

@@ -12,7 +12,6 @@ from course_utils.ptx.families import Family, family
 from course_utils.ptx.parser import Imm, PtxError
 from course_utils.ptx.receipts import edges, reached
 
-REGISTERS, MOST = 65_536, 255  # of an SM, and of a thread
 FEW = "minimum register requirements"  # the same
 UNKNOWN = "unable to determine register count at entry"  # ptxas, of a setmaxnreg that it ignores
 LOADS = {Family.TENSOR_LOAD, Family.MULTICAST_LOAD, Family.BULK_LOAD}
@@ -55,8 +54,9 @@ def moves(artifact: Artifact) -> Iterator[Move]:
     except PtxError:
         return
     body = [instruction for instruction, _ in found]
-    even = REGISTERS // max(artifact.threads, 1) // 8 * 8
-    share = even if even < MOST else 0
+    chip = artifact.chip
+    even = chip.registers // max(artifact.threads, 1) // 8 * 8
+    share = even if even < chip.thread_registers else 0
     after = edges(body)
     for at, (instruction, origin) in enumerate(found):
         if family(instruction) is not Family.SETMAXNREG:

@@ -74,7 +74,8 @@ def write(
 def carry(archive: zipfile.ZipFile) -> None:
     """Put what a check of Artifacts needs of the course into an archive."""
     root = Path(__file__).parents[1]
-    modules = [root / name for name in ("__init__.py", "artifact.py", "plans.py", "problems.py")]
+    names = ("__init__.py", "artifact.py", "cause.py", "chips.py", "plans.py", "problems.py")
+    modules = [root / name for name in names]
     for package in PACKAGES:
         modules += sorted((root / package).rglob("*.py"))
     for module in modules:

@@ -13,7 +13,8 @@ import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from course_utils.artifact import FLOP_PER_CLOCK, Artifact
+from course_utils.artifact import Artifact
+from course_utils.chips import HOME
 from course_utils.run import ncu
 from course_utils.run.ncu import STALLED, STALLS
 
@@ -52,7 +53,7 @@ class Parts:
     @property
     def floor(self) -> float:
         """Seconds with every tensor core at work in every cycle of the highest clock."""
-        return self.work / (self.sms * FLOP_PER_CLOCK * self.max_clock)
+        return self.work / (self.sms * HOME.flop_per_clock * self.max_clock)
 
     @property
     def slow(self) -> float:
@@ -67,7 +68,7 @@ class Parts:
     @property
     def seconds(self) -> float:
         """What the product says: ``measured`` is near it."""
-        return self.work / (self.activity * self.clock * self.sms * FLOP_PER_CLOCK)
+        return self.work / (self.activity * self.clock * self.sms * HOME.flop_per_clock)
 
 
 def parts(launch: dict, where: dict) -> Parts | None:

@@ -180,7 +180,9 @@ class Changed(msgspec.Struct, frozen=True):
 
 
 class Alone(msgspec.Struct, frozen=True):
-    """What changes of step 11 are worth, each alone: benchmarks/step11_alone.py writes it."""
+    """What changes of step 11 are worth, each alone. The study is finished: what wrote it last stood in
+    commit bcee8cf, as benchmarks/step11_alone.py.
+    """
 
     provenance: Provenance
     entries: list[Changed]

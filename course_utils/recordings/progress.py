@@ -3,8 +3,9 @@ DSL, the drills that were answered, and the answers of the quiz.
 
 The file has the form of solutions/measured/ladder.json, so the ladder is drawn from either. Beside it stand
 ``drills``, a notebook's number to the numbers of its drills, ``{"05": [1, 3]}``; ``quiz``, the answers as
-they were written, ``{"start": {"1": "b"}}``; and ``learner``, a number by which two learners' questions
-differ.
+they were written, ``{"start": {"1": "b"}}``; ``learner``, a number by which two learners' questions
+differ; and ``version``, without which a file is of the time when the notebooks on TMA were 11 to 15 and that
+of step 11 was 16: it is read as today's, and written so with the next thing that is kept.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ FILE = Path("progress.json")
 NOTEBOOKS = Path("notebooks")
 FIRST = NOTEBOOKS / "00_start_here.ipynb"  # what a checkout has
 LEARNERS = 10**9  # a learner's number is below
+VERSION = 2  # of the file's form
+_RENUMBERED = {"11": "t1", "12": "t2", "13": "t3", "14": "t4", "15": "t5", "16": "11"}  # since version 1
+PAGE = "COURSE_PAGE"  # set in the environment of a run that makes a page: it keeps no progress and reads none
 
 
 def checkout() -> Path | None:
@@ -40,6 +44,11 @@ def of_here() -> Path:
     """The file: beside the notebooks of the checkout that the working directory is in, else there."""
     root = checkout()
     return FILE if root is None or root / NOTEBOOKS == Path.cwd() else root / NOTEBOOKS / FILE
+
+
+def is_for_a_page() -> bool:
+    """Does this process make a page of the site? Its verdicts are the solutions', and nobody's progress."""
+    return bool(os.environ.get(PAGE))
 
 
 class Kept(Entry, frozen=True, kw_only=True):
@@ -57,13 +66,13 @@ def read(path: Path | None = None) -> dict:
     """
     path = path or of_here()
     try:
-        kept = json.loads(path.read_text())
+        kept = json.loads(_text(path))
         entries, where = list(kept["entries"]), kept["provenance"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return {"provenance": {}, "entries": []}
     return {
         "provenance": where if usable(where, Provenance) else {},
-        "entries": [whole for entry in entries if (whole := _whole(entry))],
+        "entries": [_of_today(whole) for entry in entries if (whole := _whole(entry))],
     }
 
 
@@ -74,12 +83,21 @@ def _whole(entry: object) -> dict | None:
     return next((form for form in (entry, entry | {"timings": []}) if usable(form, Kept)), None)
 
 
+def _of_today(entry: dict) -> dict:
+    """An entry under the name that its case has now."""
+    step = steps.FORMERLY.get(entry["step"])
+    return entry | {"step": step, "name": f"{step} {entry['dsl']}"} if step else entry
+
+
 def keep(verdict: Verdict, device: dict | None, path: Path | None = None) -> None:
     """Keep a verdict unless a better one of this step and DSL is kept already: one of more points, or of as
     many from a blank page. Raises OSError where nothing can be written.
 
-    A file that cannot be read as progress is moved aside to NAME.broken first.
+    A run for a page keeps nothing, here and below. A file that cannot be read as progress is moved aside to
+    NAME.broken first.
     """
+    if is_for_a_page():
+        return
     path = path or of_here()
     with _alone(path):
         kept, beside = read(path), _beside(path)
@@ -102,6 +120,8 @@ def keep_drill(notebook: str, number: int, path: Path | None = None) -> set[int]
     Points stay as they are. Raises OSError where nothing can be written. A file that cannot be read as
     progress is moved aside to NAME.broken first.
     """
+    if is_for_a_page():
+        return {number}
     path = path or of_here()
     with _alone(path):
         kept, beside = read(path), _beside(path)
@@ -116,6 +136,8 @@ def keep_answer(name: str, number: int, answer: str, path: Path | None = None) -
 
     Points stay as they are. Raises OSError as ``keep_drill`` does.
     """
+    if is_for_a_page():
+        return
     path = path or of_here()
     with _alone(path):
         kept, beside = read(path), _beside(path)
@@ -128,6 +150,8 @@ def learner(path: Path | None = None) -> int:
     """The learner's number, drawn and kept when it is first asked for. Raises OSError as ``keep_drill``
     does.
     """
+    if is_for_a_page():
+        return 0
     path = path or of_here()
     found = _learner(path)
     if found is not None:
@@ -146,7 +170,8 @@ def drills(path: Path | None = None) -> dict[str, set[int]]:
     path = path or of_here()
     there = _part(path, "drills")
     lists = {name: some for name, some in _pairs(there) if isinstance(some, list)}
-    return {name: {one for one in some if type(one) is int} for name, some in lists.items()}
+    old = {} if _part(path, "version") == VERSION else _RENUMBERED
+    return {old.get(name, name): {one for one in some if type(one) is int} for name, some in lists.items()}
 
 
 def quiz(path: Path | None = None) -> dict[str, dict[int, str]]:
@@ -169,10 +194,16 @@ def _pairs(found: object) -> list[tuple[str, object]]:
     return list(found.items()) if isinstance(found, dict) else []
 
 
+def _text(path: Path) -> str:
+    if is_for_a_page():
+        raise FileNotFoundError(f"a run for a page reads no {path}")
+    return path.read_text()
+
+
 def _part(path: Path, name: str) -> object:
     """One part of the file, None where it cannot be read."""
     try:
-        return json.loads(path.read_text())[name]
+        return json.loads(_text(path))[name]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
@@ -208,7 +239,7 @@ def _alone(path: Path) -> Iterator[None]:
 
 def _replace(path: Path, kept: dict, beside: dict) -> None:
     fresh = path.with_suffix(".new")
-    write(fresh, kept | beside)
+    write(fresh, kept | beside | {"version": VERSION})
     os.replace(fresh, path)
 
 

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from course_utils.artifact import Artifact
+from course_utils.chips import HOME
 from course_utils.compile.errors import CompileError
 from course_utils.plans import Plan, plan_of, plans, powered
 from course_utils.recordings import model
@@ -21,9 +22,9 @@ Size = tuple[int, int, int]
 Compile = Callable[[Callable, str, Size], Artifact]
 
 
-def candidates(size: Size, count: int) -> list[Plan]:
-    """The plans that are the quickest by the model, the best first."""
-    return sorted(plans(), key=lambda plan: powered(*size, plan))[:count]
+def candidates(size: Size, count: int, sm_count: int = HOME.sms) -> list[Plan]:
+    """The plans that are the quickest by the model on a chip of so many SMs, the best first."""
+    return sorted(plans(sm_count), key=lambda plan: powered(*size, plan))[:count]
 
 
 def started(path: Path, device: dict) -> dict:
@@ -66,7 +67,7 @@ def tune(
     for size in shapes:
         wanted = [
             point
-            for plan in candidates(size, count)
+            for plan in candidates(size, count, device["sms"])
             if _key(point := _point(dsl, size, plan, kernel)) not in have
         ]
         made = _compiled(factory, dsl, size, wanted, compile_kernel)

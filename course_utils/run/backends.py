@@ -14,7 +14,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from course_utils import chips
 from course_utils.artifact import Artifact
+from course_utils.chips import Chip
 from course_utils.run import client
 from course_utils.run.client import Worker, WorkerDied, WorkerNotUp, WorkerTimeout
 from course_utils.run.protocol import Answer
@@ -73,13 +75,15 @@ class Backend(Protocol):
 
 class Gpu:
     """The Hopper GPU of this machine. ``limit`` is seconds for one launch, ``worker`` the process that asks
-    it, None for the one that all of this process share.
+    it, None for the one that all of this process share. ``chip`` is what kernels are compiled for.
     """
 
     name, lacks = "gpu", ""
 
-    def __init__(self, limit: float = TIME_LIMIT, worker: Worker | None = None) -> None:
-        self.limit, self._worker = limit, worker
+    def __init__(
+        self, limit: float = TIME_LIMIT, worker: Worker | None = None, chip: Chip = chips.HOME
+    ) -> None:
+        self.limit, self._worker, self.chip = limit, worker, chip
 
     def run(self, launches: Iterable[Launch], heard: Heard = _ignored) -> list[tuple[Launch, Answer]]:
         answered = []
@@ -241,10 +245,22 @@ def choose(name: str | Backend, time_limit: float = TIME_LIMIT) -> Backend:
     if name == "compile":
         return Compiler()
     device, reason = find_gpu()
-    gpu = None if device is None else Gpu(time_limit)
+    gpu = None if device is None else Gpu(time_limit, chip=chips.of_device(device))
     if name == "gpu":
         return gpu or Compiler(reason)
     return Emulator("" if gpu else NO_GPU, figure=True, gpu=gpu)
+
+
+def chip_of(machine: Backend) -> Chip:
+    """The chip that a check compiles for: the GPU's that will run the kernel, else the course's own."""
+    gpu = machine.gpu if isinstance(machine, Emulator) else machine
+    return gpu.chip if isinstance(gpu, Gpu) else chips.HOME
+
+
+def chip_here() -> Chip:
+    """The chip of this machine's GPU; the course's own where there is none that its kernels run on."""
+    device, _ = find_gpu()
+    return chips.HOME if device is None else chips.of_device(device)
 
 
 def warm_up(name: str = "auto") -> None:
@@ -277,8 +293,8 @@ def find_gpu(worker: Worker | None = None) -> tuple[dict | None, str]:
         return None, "the GPU did not answer within two minutes"
     except (WorkerDied, OSError) as error:
         return None, f"no CUDA GPU could be opened: {error}"
-    if device["capability"] != [9, 0]:
-        major, minor = device["capability"]
-        chip = f"{device['name']} has compute capability {major}.{minor}"
-        return None, f"{chip}; the course's kernels need 9.0 (H100, H200)"
+    found, needed = tuple(device["capability"]), chips.HOME.capability
+    if found != needed:
+        told = f"{device['name']} has compute capability {found[0]}.{found[1]}"
+        return None, f"{told}; the course's kernels need {needed[0]}.{needed[1]} (H100, H200)"
     return device, ""

@@ -109,7 +109,7 @@ def main(serve: Callable[[IO[bytes], IO[bytes]], None]) -> None:
     """Run a worker's ``serve`` on this process's standard streams, and end the process; at once, whatever it
     is at, where nobody can hear its answer: a GPU kernel that never ends would hold the GPU.
     """
-    threading.Thread(target=_end_with, args=(sys.stdin.fileno(),), daemon=True).start()
+    end_with_peer(sys.stdin.fileno())
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # nothing a library prints may reach the answers
     serve(sys.stdin.buffer, answers)
@@ -117,9 +117,13 @@ def main(serve: Callable[[IO[bytes], IO[bytes]], None]) -> None:
     os._exit(0)  # a broken context can hang in its destructors
 
 
-def _end_with(requests: int) -> None:
-    """Wait until whoever writes the requests has ended, and end this process."""
-    writer = select.poll()
-    writer.register(requests, 0)  # poll(2): that the other side hung up is told unasked
-    writer.poll()
+def end_with_peer(pipe: int) -> None:
+    """End this process at once when whoever holds the other side of a pipe has ended, killed or not."""
+    threading.Thread(target=_wait_and_end, args=(pipe,), daemon=True).start()
+
+
+def _wait_and_end(pipe: int) -> None:
+    peer = select.poll()
+    peer.register(pipe, 0)  # poll(2): that the other side hung up is told unasked
+    peer.poll()
     os._exit(1)

@@ -20,7 +20,6 @@ import numpy as np
 from course_utils.artifact import (
     BOX_LIMIT,
     ELEMENT_BYTES,
-    LAST_HOPPER_SWIZZLE,
     SWIZZLE_BYTES,
     SWIZZLE_PATTERN_BYTES,
     SWIZZLES,
@@ -117,7 +116,7 @@ def base_alignment(swizzle: int) -> int:
 
 
 def _check_swizzle(swizzle: int) -> None:
-    if swizzle not in range(LAST_HOPPER_SWIZZLE + 1):
+    if swizzle not in range(len(SWIZZLE_PATTERN_BYTES)):
         raise ValueError(f"a swizzle on Hopper is 0 (none), 1 (32B), 2 (64B) or 3 (128B), not {swizzle}")
 
 

@@ -19,15 +19,15 @@ from course_utils.artifact import (
     FIRST_FLOAT_TYPE,
     INTERLEAVES,
     L2_PROMOTIONS,
-    LAST_HOPPER_SWIZZLE,
     OOB_FILLS,
     PACKED_DATA_TYPES,
-    SM_SHARED_BYTES,
     SWIZZLE_BYTES,
+    SWIZZLE_PATTERN_BYTES,
     SWIZZLES,
     TensorMap,
     number_text,
 )
+from course_utils.chips import HOME, Chip
 
 DOCUMENTED = "cuTensorMapEncodeTiled"
 OBSERVED = "observed on H200, driver 580"
@@ -58,7 +58,7 @@ RULES = {
         "One row of the box must be a multiple of 16 bytes with interleave 16B and 32B too.", OBSERVED),
     "box-fits-shared-memory": (
         "The box, the product of all boxDim[i] // elementStrides[i] x element size, must be at "
-        f"most {SM_SHARED_BYTES} bytes (228 KB).", OBSERVED),
+        f"most {HOME.sm_shared} bytes (228 KB).", OBSERVED),
     "element-stride-range": (
         "Each elementStrides entry must be 1 to 8, the first one too, although TMA ignores it"
         " without interleave.", DOCUMENTED),
@@ -93,11 +93,11 @@ class Violation:
         return f"{self.sentence} Found: {self.found}.{mend} [{self.rule}]"
 
 
-def violations(tensor_map: TensorMap, address: int = 0, arch: str = "sm_90a") -> list[Violation]:
+def violations(tensor_map: TensorMap, address: int = 0, chip: Chip = HOME) -> list[Violation]:
     """Every rule of ``RULES`` that the map breaks, in that order; an empty list means that the driver accepts
     it.
 
-    ``address`` is globalAddress in bytes; its offset from an aligned base is enough. On ``sm_90``, ``sm_90a``
+    ``address`` is globalAddress in bytes; its offset from an aligned base is enough. On Hopper's
     the answer is the H200 driver's. For other chips the documented rules hold, the observed ones are assumed
     (but for the swizzle modes), and the packed data types are left out. No value of a field raises an error.
 
@@ -170,12 +170,12 @@ def violations(tensor_map: TensorMap, address: int = 0, arch: str = "sm_90a") ->
 
     check_each("box-range", "boxDim", m.box, lambda extent: _clamp(extent, 1, BOX_LIMIT))
     if 0 <= m.data_type < len(DATA_TYPES) and m.box:
-        found.update(_box_violations(m))
+        found.update(_box_violations(m, chip))
 
     check_each("element-stride-range", "elementStrides", m.element_strides, lambda step: _clamp(step, 1, 8))
 
     check_code("interleave", "interleave", m.interleave, INTERLEAVES)
-    last_swizzle = LAST_HOPPER_SWIZZLE if arch.startswith("sm_90") else len(SWIZZLES) - 1
+    last_swizzle = chip.swizzles - 1
     if not 0 <= m.swizzle < len(SWIZZLES):
         found["swizzle"] = (
             f"swizzle = {number_text(m.swizzle)}",
@@ -198,7 +198,7 @@ def violations(tensor_map: TensorMap, address: int = 0, arch: str = "sm_90a") ->
     ]
 
 
-def _box_violations(m: TensorMap) -> dict[str, tuple[str, str]]:
+def _box_violations(m: TensorMap, chip: Chip) -> dict[str, tuple[str, str]]:
     """What is wrong with the box's bytes: rule id to (what was found, nearest legal value)."""
     found = {}
     element_bytes = ELEMENT_BYTES[m.data_type]
@@ -213,12 +213,12 @@ def _box_violations(m: TensorMap) -> dict[str, tuple[str, str]]:
 
     # The driver compares with the shared memory of one SM, although a CTA gets 1 KB less of it.
     box_bytes = driver_box_bytes(m)
-    if box_bytes > SM_SHARED_BYTES and min(m.box) > 0:
-        found["box-fits-shared-memory"] = (f"{number_text(box_bytes)} bytes", f"{SM_SHARED_BYTES} bytes")
+    if box_bytes > chip.sm_shared and min(m.box) > 0:
+        found["box-fits-shared-memory"] = (f"{number_text(box_bytes)} bytes", f"{chip.sm_shared} bytes")
 
     if m.interleave == 0 and 1 <= m.swizzle < len(SWIZZLES) and row_bytes > SWIZZLE_BYTES[m.swizzle]:
         nearest = _row(SWIZZLE_BYTES[m.swizzle] // element_bytes, element_bytes)
-        wider = [code for code in range(1, LAST_HOPPER_SWIZZLE + 1) if row_bytes <= SWIZZLE_BYTES[code]]
+        wider = [code for code in range(1, len(SWIZZLE_PATTERN_BYTES)) if row_bytes <= SWIZZLE_BYTES[code]]
         if wider:
             nearest += f", or swizzle {SWIZZLES[wider[0]]}"
         found["swizzle-span"] = (f"{_row(m.box[0], element_bytes)}, swizzle {SWIZZLES[m.swizzle]}", nearest)

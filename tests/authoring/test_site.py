@@ -82,10 +82,46 @@ def test_the_first_page_shows_a_run_that_moves():
         ("[a](#tma)", "", '<a href="#tma">a</a>'),
         ("[a](../solutions)", "", "a"),
         ("[a](../solutions)", "https://x.org/tree/1", "[a](https://x.org/tree/1/solutions)"),
+        ("[a](../docs/cli.md)", "", "[a](../docs/cli.md)"),
+        ("[a](../notebooks/symptom_map.md#tma)", "", '<a href="../notebooks/symptom_map.html#tma">a</a>'),
+        ("[a](../CONTRIBUTING.md#test)", "", "a"),
+        ("[a](../CONTRIBUTING.md#test)", "https://x.org/1", "[a](https://x.org/1/CONTRIBUTING.md#test)"),
     ],
 )
 def test_links_lead_into_the_site_or_the_repository(text, repository, made):
     assert pages.linked(text, repository) == made
+
+
+def test_a_diagram_is_a_table_of_its_arrows():
+    text = """above
+
+```mermaid
+flowchart LR
+    one["a(b)<br>what it is"] -- "by/" --> two["B"]
+    one & two --> three["C<br>last"]
+```
+
+below
+
+```mermaid
+flowchart TD
+    one["A"] --> two["B"]
+```
+"""
+    assert pages.diagrams(text).splitlines() == [
+        "above",
+        "",
+        "| from | by | to |",
+        "| --- | --- | --- |",
+        "| **a(b)**<br>what it is | by/ | **B** |",
+        "| **a(b)**<br>**B** |  | **C**<br>last |",
+        "",
+        "below",
+        "",
+        "| above | below |",
+        "| --- | --- |",
+        "| **A** | **B** |",
+    ]
 
 
 def test_every_line_of_the_glossary_is_an_entry_whose_notebook_there_is():
@@ -111,6 +147,33 @@ def test_what_ran_is_used_again_until_the_notebook_changes(tmp_path, monkeypatch
     nbformat.write(notebook, path)
     build.executed(path, tmp_path / "kept")
     assert len(runs) == 2 and len(list((tmp_path / "kept").glob("*.ipynb"))) == 1
+
+
+KEEPS = """from course_utils import notebook
+from course_utils.grading.verdict import Part, Verdict
+part = Part("results", True, 10, 10, "")
+found = Verdict("step05", "cute", "emulator", (part,), receipt=(("wgmma", "7"),))
+notebook._graded("step05", "cute", lambda told: found)
+notebook.ladder()
+notebook.receipt("step05")
+print(notebook._is_open("step05"))"""
+
+
+@pytest.mark.slow
+def test_a_page_shows_no_points_of_the_builder_and_leaves_the_builders_progress_alone(tmp_path):
+    folder = tmp_path / "notebooks"
+    folder.mkdir()
+    (folder / "00_start_here.ipynb").touch()  # a checkout
+    mine = folder / "progress.json"
+    mine.write_text('{"drills": {"05": [1]}}')
+    path = folder / "05_pipeline.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(KEEPS)]), path)
+    (cell,) = build.executed(path, tmp_path / "build").cells
+    shown = json.dumps(cell.outputs)
+    assert mine.read_text() == '{"drills": {"05": [1]}}' and len(list(tmp_path.rglob("progress*"))) == 1
+    assert "points so far" not in shown and "TFLOP/s are recorded" in shown
+    assert "wgmma" in shown  # of the check above
+    assert "True\\n" in shown  # its exercises are as closed as they were
 
 
 def test_a_notebook_that_raised_is_no_page(tmp_path, monkeypatch):
@@ -180,6 +243,26 @@ def test_every_link_of_the_site_leads_somewhere(site):
                 assert place in ids[there], (path.name, target)
 
 
+@pytest.mark.slow
+def test_its_navigation_has_every_page_in_its_part(site):
+    """The ladder in its order, 01b on it; then transfer, TMA, and what is looked up."""
+    shown = (site / "index.html").read_text()
+    tree = re.search(r'<div class="sidebar-tree">(.*?)</aside>', shown, re.S)[1]
+    parts = re.split(r'<span class="caption-text">', tree)[1:]
+    found = {part.partition("<")[0]: re.findall(r'href="([^"]+)\.html"', part) for part in parts}
+    assert list(found) == ["Ladder", "Transfer", "TMA", "Look up", "About the course"]
+    assert [path[10:].partition("_")[0] for path in found["Ladder"]] == ["00", "01", "01b"] + [
+        f"{n:02}" for n in range(2, 12)
+    ]
+    assert [path[10:13] for path in found["Transfer"]] == ["05b", "08b", "10b"]
+    assert [path[10:12] for path in found["TMA"]] == ["t1", "t2", "t3", "t4", "t5"]
+    assert sorted(sum(found.values(), [])) == sorted(
+        [f"notebooks/{path.stem}" for path in sync.NOTEBOOKS.glob("*.ipynb")]
+        + [f"notebooks/{path.stem}" for path in sync.NOTEBOOKS.glob("*.md")]
+        + [f"docs/{path.stem}" for path in build.DOCS.glob("*.md")]
+    )
+
+
 @pytest.mark.thorough
 @pytest.mark.slow
 def test_it_opens_from_a_file_and_is_searched_without_a_server(site, page):
@@ -222,9 +305,9 @@ def test_a_term_tells_its_definition_by_keyboard_and_the_symptom_map_is_searched
 def test_pages_are_read_by_everybody(site, page, scheme):
     """axe-core finds nothing serious, and a telephone's page is no wider than its screen."""
     page.emulate_media(color_scheme=scheme)
-    for name in ("index.html", "notebooks/05_pipeline.html", "notebooks/symptom_map.html"):
+    for name in ("index", "docs/architecture", "notebooks/05_pipeline", "notebooks/symptom_map"):
         page.set_viewport_size({"width": 390, "height": 800})
-        page.goto((site / name).as_uri())
+        page.goto((site / f"{name}.html").as_uri())
         wide = page.evaluate("() => document.documentElement.scrollWidth")
         assert wide <= 390, (name, wide)
         found = Axe().run(page).response["violations"]

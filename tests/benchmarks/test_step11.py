@@ -27,7 +27,7 @@ def test_the_model_knows_the_recorded_times() -> None:
 
 
 def test_the_exercise_is_the_same_model() -> None:
-    solution = load_module(SOLUTIONS / "plan" / "case16_plan.py")
+    solution = load_module(SOLUTIONS / "plan" / "plan11_model.py")
     for size in step11.SHAPES.values():
         told = [solution.seconds(*size, plan) for plan in plans.plans()]
         assert told == pytest.approx([plans.seconds(*size, plan) for plan in plans.plans()])

@@ -5,17 +5,19 @@ import re
 import pytest
 
 from benchmarks import variants
-from course_utils.compile.factory import compile_factory
-from course_utils.compile.load import edited, plant, solution_path
+from course_utils.compile.factory import DSLS, compile_factory
+from course_utils.compile.faults import table
 from course_utils.ptx import receipts
 
 
-def test_both_dsls_have_the_same_variants_and_every_edit_has_its_place() -> None:
-    assert list(variants.VARIANTS_CUTE) == list(variants.VARIANTS)
-    for dsl, table in (("tilelang", variants.VARIANTS), ("cute", variants.VARIANTS_CUTE)):
-        for name, edits in table.items():
-            source = solution_path(name[:6], dsl).read_text()
-            assert (edited(source, *edits, name=name) == source) == name.endswith("unchanged")
+def test_both_dsls_have_the_same_variants_each_of_its_step() -> None:
+    named = [{one.name for one in table() if one.variant and one.dsl == dsl} for dsl in DSLS]
+    assert named[0] == named[1] and len(named[0]) == 19
+    assert all(one.name.startswith(f"{one.step}, ") for one in table() if one.variant)
+    made = {(kernel["name"], kernel["dsl"]) for kernel in variants.kernels()}
+    assert made == {(name, dsl) for name in named[0] for dsl in DSLS} | {
+        (f"{step}, unchanged", dsl) for step in variants.UNCHANGED for dsl in DSLS
+    }
 
 
 @pytest.mark.parametrize(
@@ -28,8 +30,8 @@ def test_both_dsls_have_the_same_variants_and_every_edit_has_its_place() -> None
     ],
 )
 def test_a_variant_in_cute_dsl_is_what_it_says(name: str, stores: dict, waits: int) -> None:
-    gemm = plant(name[:6], "cute", *variants.VARIANTS_CUTE[name])
-    made = compile_factory(gemm, "cute", (256, 256, 320))
+    (variant,) = (one for one in table() if (one.name, one.dsl, one.variant) == (name, "cute", True))
+    made = compile_factory(variant.factory(), "cute", (256, 256, 320))
     receipt = receipts.read_ptx(made.ptx)
     assert receipt.tensor_stores == stores and bool(receipt.global_stores) == (not stores)
     assert not receipt.multicast_loads and made.resources.spill_stores == 0

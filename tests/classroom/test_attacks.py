@@ -384,15 +384,15 @@ class Two(TensorMap):
     pass
 def mend(maps): return [Two(**m.__dict__) for m in maps]
 """
-    verdict = judge("case11", "maps", given, "seed").verdict
+    verdict = judge("t1", "maps", given, "seed").verdict
     assert verdict.points == 0 and "mend must return" in verdict.diagnosis
-    solution = (ROOT / "solutions" / "maps" / "case11_contract.py").read_text()
-    assert judge("case11", "maps", solution, "seed").verdict.points == 10
+    solution = (ROOT / "solutions" / "maps" / "t1_contract.py").read_text()
+    assert judge("t1", "maps", solution, "seed").verdict.points == 10
 
 
 def test_maps_that_never_come_are_waited_for_from_outside(monkeypatch):
     monkeypatch.setattr(workshop, "LIMITS", Limits(seconds=2))
-    verdict = judge("case11", "maps", "def mend(maps):\n    while True: pass", "seed").verdict
+    verdict = judge("t1", "maps", "def mend(maps):\n    while True: pass", "seed").verdict
     assert verdict.points == 0 and "did not end within 2 s" in verdict.diagnosis
 
 

@@ -33,7 +33,7 @@ needs_sandbox = pytest.mark.skipif(not sandbox.available(), reason="no sandbox o
 
 CLASS = [
     Submission("ada", {"step05-cute": "a", "step06-cute": "b"}),
-    Submission("bob", {"step05-cute": "a", "case12-cute": "c"}),
+    Submission("bob", {"step05-cute": "a", "t2-cute": "c"}),
 ]
 
 
@@ -46,7 +46,7 @@ def settings(tmp_path, **fields):
 def test_equal_sources_are_judged_once(tmp_path):
     found = jobs(CLASS, settings(tmp_path))
     assert [(job.entry.exercise, job.source) for job in found] == [
-        ("case12-cute", "c"), ("step05-cute", "a"), ("step06-cute", "b")
+        ("step05-cute", "a"), ("step06-cute", "b"), ("t2-cute", "c")
     ]  # fmt: skip
     assert [job.source for job in jobs(CLASS, settings(tmp_path), ["step06"])] == ["b"]
 
@@ -76,7 +76,7 @@ def test_points_are_those_of_the_level(tmp_path, monkeypatch, source, asked, poi
     verdict = Verdict("step05", "cute", "emulator", (Part("results", True, 10, 10, ""),))
     monkeypatch.setattr("course_utils.classroom.judge.judge", lambda *_: Judged(verdict, 1.0, 0))
     asked = settings(tmp_path, level=asked)
-    for exercise in ("step05-cute", "case15-cute"):
+    for exercise in ("step05-cute", "t5-cute"):
         [job] = jobs([Submission("ada", {exercise: source})], asked)
         record, fault = grading.judge_one(job, asked)
         expected = (points, level) if exercise == "step05-cute" else (10, "write")
@@ -94,7 +94,7 @@ def test_a_source_at_which_the_machine_is_always_at_fault_is_to_be_looked_at(tmp
     ledger.write(todo[0].entry, {"points": 0.0}, "", 1.0, {})
     ledger.write(todo[1].entry, {"points": 0.0}, "", 1.0, {})  # in the end
     ((job, text),) = grading.to_look_at(todo, ledger).items()
-    assert job == todo[2] and "step06-cute was tried 3 times" in text and sandbox.TOO_BUSY in text
+    assert job == todo[2] and "t2-cute was tried 3 times" in text and sandbox.TOO_BUSY in text
 
 
 def test_faults_are_told_in_the_order_in_which_they_came(tmp_path):
@@ -204,6 +204,52 @@ def test_a_run_that_is_killed_goes_on_where_it_was(tmp_path, grade):
     page = (tmp_path / "out" / "feedback" / "l3.html").read_text()
     assert "ValueError: 3" in page and "step05-cute" in page
     assert len(list((tmp_path / "out" / "gradescope").iterdir())) == 5
+
+
+KILLED = """
+import os, time
+from course_utils.classroom import grading
+from course_utils.run import client
+
+def judges():
+    worker = client.worker(client.EMULATOR)
+    worker.device()
+    with open({file!r}, "w") as file:
+        file.write(f"{{os.getpid()}} {{worker._process.pid}}\\n")
+    time.sleep(600)
+
+if __name__ == "__main__":
+    with grading.pool(1) as pool:
+        pool.submit(judges).result()
+"""
+
+
+def test_a_grader_that_is_killed_leaves_no_process_behind(tmp_path):
+    file = tmp_path / "pids"
+    (tmp_path / "killed.py").write_text(KILLED.format(file=str(file)))
+    run = subprocess.Popen([sys.executable, str(tmp_path / "killed.py")], cwd=ROOT)
+    deadline = time.monotonic() + 60
+    while not (file.exists() and file.read_text().endswith("\n")):
+        assert time.monotonic() < deadline and run.poll() is None
+        time.sleep(0.02)
+    left = [int(pid) for pid in file.read_text().split()]
+    run.kill()
+    run.wait()
+    try:
+        deadline = time.monotonic() + 10
+        while any(map(runs, left)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert not any(map(runs, left))
+    finally:
+        for pid in filter(runs, left):
+            os.kill(pid, signal.SIGKILL)
+
+
+def runs(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def records(out):

@@ -23,7 +23,7 @@ def mend(maps):
     return maps
 
 await __import__("asyncio").sleep(0)
-check_maps("case11", mend)
+check_maps("t1", mend)
 """
 
 

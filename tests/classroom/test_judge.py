@@ -193,12 +193,12 @@ def test_a_machine_without_memory_is_no_zero(monkeypatch, honest_step03):
 
 def test_the_words_of_an_open_exercise_in_one_that_is_made_cost_nothing(monkeypatch, honest_step03):
     text = "this exercise is still open."
-    made = Made(maps=steps.MAP_CASES["case11"].given, open=text, note="noted")
+    made = Made(maps=steps.MAP_CASES["t1"].given, open=text, note="noted")
     monkeypatch.setattr(judge.workshop, "make", lambda *_: made)
-    found = judge.judge("case11", "maps", "", "seed")
+    found = judge.judge("t1", "maps", "", "seed")
     assert not found.verdict.open and len(found.verdict.checks) > 1 and found.note == "noted"
     monkeypatch.setattr(judge.workshop, "make", lambda *_: Made(stage="trace", text="no", open=text))
-    assert judged("case11", "maps", "").open and judged("step03", "cute", "").open
+    assert judged("t1", "maps", "").open and judged("step03", "cute", "").open
     monkeypatch.setattr(
         judge, "_emulated", lambda wanted, dsl, *_: still_open(wanted, dsl, "run", "emulated")
     )
@@ -231,7 +231,7 @@ def honest_step03():
     return compile_factory(load_factory(solution_path("step03", "cute")), "cute", (256, 256, 64))
 
 
-@pytest.mark.parametrize("name", ["step03", "case12"])
+@pytest.mark.parametrize("name", ["step03", "t2"])
 def test_an_emulation_without_end_gets_nothing_and_one_without_a_processor_is_no_zero(
     name, monkeypatch, honest_step03
 ):
@@ -277,7 +277,7 @@ def test_memory_for_reading_is_limited(monkeypatch):
     monkeypatch.setattr(judge.workshop, "make", lambda *_: bytearray(1 << 29))
     before = resource.getrlimit(resource.RLIMIT_DATA)
     assert "GB of memory" in judged("step03", "cute", "").diagnosis
-    assert judged("case11", "maps", "").points == 0
+    assert judged("t1", "maps", "").points == 0
     assert resource.getrlimit(resource.RLIMIT_DATA) == before
 
 
@@ -288,16 +288,16 @@ def test_memory_for_reading_is_limited(monkeypatch):
 )
 def test_a_model_is_judged_by_what_it_says_of_recorded_plans(edit, points, words):
     source = next((ROOT / "solutions" / "plan").glob("*.py")).read_text().replace(*edit)
-    verdict = judged("case16", "plan", source)
+    verdict = judged("plan11", "plan", source)
     assert verdict.points == points and words in verdict.diagnosis
 
 
 @needs_sandbox
 @pytest.mark.thorough
 @pytest.mark.parametrize("dsl", ["tilelang", "cute"])
-@pytest.mark.parametrize("name", [*steps.STEPS, "case12", "case14", "case15"])
+@pytest.mark.parametrize("name", [*steps.STEPS, "t2", "t4", "t5"])
 def test_a_solution_loses_nothing_but_the_speed(name, dsl):
-    if name == "case14" and dsl == "tilelang":
+    if name == "t4" and dsl == "tilelang":
         pytest.skip("a case of CuTe DSL alone")
     row = steps.row(name)
     verdict = judged(name, dsl, solution(name, dsl), f"{name} {dsl}")

@@ -24,10 +24,10 @@ def record(points=9.0, diagnosis="", page="<p>page</p>", sandbox="bubblewrap"):
 
 @pytest.fixture
 def class_():
-    ada = Submission("ada", {"step05-cute": "x", "step04-cute": "y", "case11-maps": "z"}, ["a finding"])
+    ada = Submission("ada", {"step05-cute": "x", "step04-cute": "y", "t1-maps": "z"}, ["a finding"])
     eve = Submission("=eve", {"step05-cute": "x"})
     return [
-        Graded(ada, {"step05-cute": record(), "step04-cute": record(4.666), "case11-maps": None}),
+        Graded(ada, {"step05-cute": record(), "step04-cute": record(4.666), "t1-maps": None}),
         Graded(eve, {"step05-cute": record(0.0, "<b>look</b>", sandbox="unsafe")}),
     ]
 
@@ -41,7 +41,7 @@ def test_grades_csv_has_a_row_a_learner(class_, tmp_path):
     found = rows(tmp_path / "grades.csv")
     assert list(found) == ["ada", "'=eve"]  # no spreadsheet computes a name
     ada = found["ada"]
-    assert (ada["step05-cute"], ada["step04-cute"], ada["case11-maps"]) == ("9", "4.7", "")
+    assert (ada["step05-cute"], ada["step04-cute"], ada["t1-maps"]) == ("9", "4.7", "")
     assert (ada["points"], ada["of"], ada["not judged"], ada["findings"]) == ("13.7", f"{WHOLE:g}", "1", "1")
     assert found["'=eve"]["sandbox"] == "unsafe"
 

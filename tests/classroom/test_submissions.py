@@ -59,9 +59,32 @@ def test_a_cell_is_taken_by_its_id():
     assert not made.findings
 
 
-def test_a_patient_of_notebook_13_is_taken_by_the_courses_id():
-    made = of(notebook(cell(KERNEL, course={"exercise": "case13a-tilelang"})))
-    assert made.sources == {"case13a-tilelang": KERNEL}
+def test_a_patient_of_notebook_t3_is_taken_by_the_courses_id():
+    made = of(notebook(cell(KERNEL, course={"exercise": "t3a-tilelang"})))
+    assert made.sources == {"t3a-tilelang": KERNEL}
+
+
+def test_a_notebook_of_an_older_course_is_taken_under_the_names_of_today():
+    """TMA's notebooks were 11 to 15, and their cases case11 to case15; step 11's notebook was 16."""
+    copy = KERNEL.replace("gemm", "copy")
+    made = of(
+        notebook(
+            cell(copy, "case12-tilelang"),
+            cell('check_copy("case12", copy)', "case12-tilelang-check"),
+            cell(copy, "case12-cute"),
+            cell('check_copy("case12", copy, "cute")', "case12-cute-check"),
+            cell(KERNEL, course={"exercise": "case13f-tilelang"}),
+            cell(KERNEL.replace("gemm", "seconds"), "case16-plan"),
+            cell('check_plan("case16", seconds)', "case16-plan-check"),
+            cell("import os"),
+            cell(KERNEL),
+            cell('check("case15", gemm, "cute")'),
+        )
+    )
+    assert list(made.sources) == ["plan11-plan", "t2-cute", "t2-tilelang", "t3f-tilelang", "t5-cute"]
+    assert made.findings == [
+        "05_pipeline.ipynb: the cell t5-cute has lost its id; the one above its check was taken"
+    ]
 
 
 def parts(*sources):
@@ -163,9 +186,14 @@ def test_odd_metadata_is_no_id(metadata):
         ("cute/step10_multi_consumer.py", "", "step10-cute"),
         ("step07.py", "import cutlass\n", "step07-cute"),
         ("step07.py", "import tilelang.language as T\n", "step07-tilelang"),
-        ("case11_contract.py", "", "case11-maps"),
-        ("case13c.py", "from cutlass import cute\n", "case13c-cute"),
-        ("Case14_cute.py", "", "case14-cute"),
+        ("t1_contract.py", "", "t1-maps"),
+        ("t3c.py", "from cutlass import cute\n", "t3c-cute"),
+        ("T4_cute.py", "", "t4-cute"),
+        ("t3_tilelang.py", "", None),
+        ("t6_cute.py", "", None),
+        ("test5_cute.py", "", None),
+        ("case13c.py", "from cutlass import cute\n", "t3c-cute"),
+        ("Case_14_cute.py", "", "t4-cute"),
         ("Step01_CuTe.PY", "", "step01-cute"),
         ("STEP05.py.txt", "", "step05-tilelang"),
         ("step01_cuteDSL.py", "", "step01-cute"),
@@ -181,15 +209,18 @@ def test_odd_metadata_is_no_id(metadata):
         ("cute/step05/gemm.py", KERNEL, "step05-cute"),
         ("step05/tilelang_helpers.py", "x = 1", None),
         ("05_pipeline_tilelang.py", "", "step05-tilelang"),
-        ("16_past_the_library_cute.py", "", "step11-cute"),
+        ("11_past_the_library_cute.py", "", "step11-cute"),
         ("11_any_shape_tilelang.py", "", "step11-tilelang"),
-        ("13_async_proxy_tilelang.py", "", None),
-        ("case16_plan.py", "", "case16-plan"),
-        ("cute/14.py", "", "case14-cute"),
-        ("case14cute.py", "", "case14-cute"),
+        ("16_past_the_library_cute.py", "", None),
+        ("t3_async_proxy_tilelang.py", "", None),
+        ("plan11.py", "", "plan11-plan"),
+        ("case16_plan.py", "", "plan11-plan"),
+        ("cute/10.py", "", "step10-cute"),
+        ("cute/t4_group_modes.py", "", "t4-cute"),
+        ("t4cute.py", "", "t4-cute"),
         ("05_pipeline.py", "", None),
         ("step99_cute.py", "", None),
-        ("case14_tilelang.py", "", None),
+        ("t4_tilelang.py", "", None),
         ("notes.py", "", None),
         ("step051.py", "", None),
     ],

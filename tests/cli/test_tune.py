@@ -14,7 +14,8 @@ def tune(monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments, gpu=None):
-        device = {"name": gpu, "driver": "580", "torch": "2.11"} if gpu else None
+        device = {"name": gpu, "driver": "580", "torch": "2.11", "capability": [9, 0], "sms": 132}
+        device = device if gpu else None
         monkeypatch.setattr(backends, "find_gpu", lambda: (device, "" if gpu else "there is no GPU here"))
         code = main(["tune", *arguments])
         out, err = capsys.readouterr()

@@ -916,3 +916,39 @@ Exception Origin:
 )
 def test_an_error_is_told_without_its_envelope(message, said):
     assert compiler.tidy_error(RuntimeError(message)) == said
+
+
+def test_allocations_of_a_cute_kernel():
+    """Offset, bytes, alignment, swizzle 128B of each, in order: they make up the launch's shared memory."""
+    made = compile_factory(
+        loading.load_factory(loading.solution_path("step05", "cute")), "cute", (256, 256, 128)
+    )
+    found = [(one.offset, one.size, one.alignment, one.swizzle) for one in made.allocations]
+    ring = 4 * 128 * 64 * 2
+    assert found == [
+        (0, 32, 8, 0),
+        (1024, ring, 1024, 3),
+        (1024 + ring, ring, 1024, 3),
+        (1024 + 2 * ring, 32768, 1024, 3),
+    ]
+    assert made.allocations[-1].end == made.dynamic_shared
+    assert list(map(made.name_of, made.allocations)) == ["barriers", "A_shared", "B_shared", "D_shared"]
+
+
+def test_the_fields_of_a_struct_are_allocations():
+    edits = (
+        (
+            "        smem = SmemAllocator()\n",
+            "        smem = SmemAllocator()\n"
+            "        @cute.struct\n        class Storage:\n"
+            "            first: cute.struct.MemRange[cutlass.Int64, 2]\n"
+            "            barriers: cute.struct.MemRange[cutlass.Int64, 4]\n\n"
+            "        storage = smem.allocate(Storage)\n",
+        ),
+        (
+            "barriers = smem.allocate_array(cutlass.Int64, 2 * num_stages)",
+            "barriers = storage.barriers.data_ptr()",
+        ),
+    )
+    made = compile_factory(loading.plant("step05", "cute", *edits), "cute", (256, 256, 128))
+    assert [(one.offset, one.size) for one in made.allocations[:2]] == [(0, 16), (16, 32)]

@@ -224,12 +224,12 @@ COUNTED = [  # notebook, drill, where the numbers stand in its text, what they c
     ("03", 4, r"= (\d+) tiles.*?(\d+) SMs", waves),
     ("03", 5, r"D has (\d+) tiles, and (\d+) SMs", idle),
     ("10", 5, r"= (\d+) cluster tiles, and (\d+) clusters", waves),
-    ("16", 1, r"D is (\d+) x (\d+)\..* are (\d+) x (\d+); (\d+) (clusters|CTAs)", pairs),
-    ("16", 4, r"box of (\d+) rows x (\d+) halves", landed),
-    ("16", 5, r"D is (\d+) x (\d+), and tiles are (\d+) x (\d+)", in_the_corner),
-    ("16", 6, r"Rows of (\d+) (\S+) elements", addressable),
-    ("12", 1, r"X has (\d+) slabs of (\d+) rows.*row (\d+) of slab (\d+)", flatten),
-    ("12", 4, r"Slabs of (\d+) rows.*box of (\d+) rows.*row (\d+) of slab (\d+).*slab (\d+)", over),
+    ("11", 1, r"D is (\d+) x (\d+)\..* are (\d+) x (\d+); (\d+) (clusters|CTAs)", pairs),
+    ("11", 4, r"box of (\d+) rows x (\d+) halves", landed),
+    ("11", 5, r"D is (\d+) x (\d+), and tiles are (\d+) x (\d+)", in_the_corner),
+    ("11", 6, r"Rows of (\d+) (\S+) elements", addressable),
+    ("t2", 1, r"X has (\d+) slabs of (\d+) rows.*row (\d+) of slab (\d+)", flatten),
+    ("t2", 4, r"Slabs of (\d+) rows.*box of (\d+) rows.*row (\d+) of slab (\d+).*slab (\d+)", over),
 ]
 
 
@@ -244,7 +244,7 @@ def test_the_answer_is_what_a_count_comes_to(name, number, pattern, counted):
 
 def test_the_quickest_tile_has_the_least_work_in_its_waves():
     for seed in range(SEEDS):
-        asked = deck.question("16", 2, seed)
+        asked = deck.question("11", 2, seed)
         M, N = map(int, re.search(r"D is (\d+) x (\d+)", asked.text).groups())
         tiles_ = [tuple(map(int, option.split(" x "))) for option in asked.options]
         work = [pairs(M, N, *tile, 64, "clusters") * tile[0] * tile[1] for tile in tiles_]
@@ -278,7 +278,7 @@ def test_of_four_waits_one_passes():
 
 def test_blocking_phases_are_the_emulators():
     for seed in range(SEEDS):
-        asked = deck.question("13", 2, seed)
+        asked = deck.question("t3", 2, seed)
         parity, first, last = map(int, re.search(r"parity (\d).*phases (\d+) to (\d+)", asked.text).groups())
         blocking = [one for one in range(first, last + 1) if not Emulated(1, one).passes(parity)]
         assert asked.options[asked.right] == " and ".join(map(str, blocking))
@@ -351,7 +351,7 @@ def test_a_map_is_legal_as_its_text_says():
     pattern = r"fp(\d\d) matrix .* rows (\d+) bytes apart.* The box: (\d+) columns, (\d+) rows, swizzle (\w+)"
     seen = set()
     for seed in range(6 * SEEDS):
-        asked = deck.question("11", 1, seed)
+        asked = deck.question("t1", 1, seed)
         bits, apart, wide, rows, swizzle = re.search(pattern, asked.text).groups()
         past = int(re.search(r"beginning (\d+)", asked.text)[1]) if "beginning" in asked.text else 0
         span = {"none": 1 << 20, "32B": 32, "64B": 64, "128B": 128}[swizzle]

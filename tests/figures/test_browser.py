@@ -6,6 +6,7 @@ import pytest
 
 from course_utils.compile import load as loading
 from course_utils.compile.factory import compile_factory
+from course_utils.compile.faults import kernels
 from course_utils.figures import shell
 from course_utils.figures.moving import FIGURES, moving, ring, swizzle, waves
 from course_utils.figures.player import Player
@@ -39,7 +40,7 @@ def figures():
     import torch
 
     made = {}
-    wrong = loading.load_planted(loading.planted("tilelang")["arrival_count"]).gemm
+    wrong = kernels("tilelang")["arrival_count"].factory()
     right = loading.load_factory(loading.solution_path("step05", "tilelang"))
     for name, gemm in (("step05", right), ("deadlock", wrong)):
         artifact = compile_factory(gemm, "tilelang", SIZE)

@@ -333,3 +333,14 @@ def test_peers_are_marks_behind_the_last_rung_with_their_names():
 
 def test_without_peers_the_last_place_is_step_11():
     assert ladder(synthetic()).axes[0].get_xticklabels()[-1].get_text() == "11\nany shape"
+
+
+def test_one_size_is_one_panel_as_high_as_each_of_two():
+    both, one = ladder(synthetic()), ladder(synthetic(), sizes=(8192,))
+    assert [axes.get_title("left") for axes in one.axes] == ["M = N = K = 8192"]
+    heights = [
+        axes.get_position().height * figure.get_size_inches()[1]
+        for figure in (both, one)
+        for axes in figure.axes
+    ]
+    assert heights == pytest.approx([heights[0]] * 3)

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from course_utils.artifact import SM_COUNT
+from course_utils.chips import HOME
 from course_utils.drills import barriers, memory
 from course_utils.drills import ring as rings
 from course_utils.figures import theme, tiles
@@ -76,9 +76,9 @@ def test_waves_are_what_taking_every_tile_in_turn_gives(M, N, tile):
     down, across = M // tile[0], N // tile[1]
     taken = {tiles.order(one, down, across, across) for one in range(made["tiles"])}
     assert taken == set(product(range(down), range(across)))
-    starts = range(0, len(taken), SM_COUNT)
+    starts = range(0, len(taken), HOME.sms)
     assert made["waves"] == len(starts) and made["last"] == len(taken) - starts[-1]
-    assert made["places"] - made["idle"] == len(taken) and 0 <= made["idle"] < SM_COUNT
+    assert made["places"] - made["idle"] == len(taken) and 0 <= made["idle"] < HOME.sms
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ ENTRY = {
 
 @pytest.fixture
 def folder(tmp_path):
-    for name in ("00_start_here", "05_pipeline", "13_async_proxy", "notes"):
+    for name in ("00_start_here", "05_pipeline", "t3_async_proxy", "notes"):
         (tmp_path / f"{name}.ipynb").write_text("{}")
     return tmp_path
 
@@ -36,7 +36,7 @@ def test_it_shows_what_was_reached_and_where_one_is(folder):
     assert re.search(r"^  00 start here$", text, re.M) and "notes" not in text
     markup = strip.markup("05", folder)
     assert "05 pipeline: 6.5 of 20" in markup and "Before: 00 start here" in markup
-    assert "Next: 13 async proxy" in markup
+    assert "Next: t3 async proxy" in markup
 
 
 @pytest.mark.parametrize("kept", ["", "[]", '{"entries": 7}', '{"entries": [{"step": 5}], "provenance": {}}'])
@@ -80,4 +80,5 @@ def test_a_star_for_each_exercise_from_a_blank_page(folder):
 
 def test_a_step_says_how_to_get_another_level():
     assert 'level("05", "tilelang", "order")' in strip.other_levels("05")
-    assert [strip.other_levels(here) for here in ("00", "01b", "13", "")] == [""] * 4
+    assert 'level("11", "tilelang", "order")' in strip.other_levels("11")
+    assert [strip.other_levels(here) for here in ("00", "01b", "t3", "")] == [""] * 4

@@ -1,6 +1,9 @@
 """One finding on one card: at most 40 words, the learner's line among them, and nothing lost."""
 
+import ast
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -193,3 +196,45 @@ def test_a_place_below_a_text_keeps_its_line_when_the_text_is_ended():
         == "needs a fence.\n  at a.py, line 3: copy()"
     )
     assert cards.stopped("") == ""
+
+
+CLAUSES = r"[;:.?!](?:\s|$)|, (?:and|but|so|which|because) "
+
+
+def sentences_with_alternatives():
+    """Sentences of the course with "a, b or c" in them; a figure stands for what an f-string fills in."""
+    found = set()
+    for path in Path(cards.__file__).parents[1].rglob("*.py"):
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        docstrings = {node.value for node in nodes if isinstance(node, ast.Expr)}
+        for node in (node for node in nodes if node not in docstrings):
+            parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+            texts = [part.value if isinstance(part, ast.Constant) else "7" for part in parts]
+            if texts != ["7"] and all(isinstance(text, str) for text in texts):
+                found |= set(re.split(r"(?<=[.?!])\s+|\n", " ".join("".join(texts).split())))
+    return sorted(text for text in found if re.search(r", [^;:|]*\bor\b", text))  # | is a regex's
+
+
+@pytest.mark.parametrize("before", ["", "D is wrong in K tile 4 (2 times): ", "D is wrong, as is its copy; "])
+def test_a_list_of_alternatives_is_kept_whole_or_dropped_whole(before):
+    course = sentences_with_alternatives()
+    assert any("too early, too late or not at all, or its index" in text for text in course)
+    for text in (*course, "is it early, late, or of T.copy, or late by 0.5, or 0:64"):
+        whole = before + text
+        for room in range(16, len(whole.split())):
+            head, rest = cards._cut(whole, room)
+            kept = head.removesuffix("...").removesuffix(".")
+            left = re.split(CLAUSES, whole[len(kept) :])[0]  # of the clause in which it was cut
+            cut = re.split(CLAUSES, kept)[-1]
+            assert not (re.search(r"\bor\b", left) and "," in cut + left[: not head.endswith("...")]), (
+                head,
+                rest,
+            )
+
+
+def test_a_card_of_a_wrong_run_asserts_none_of_several_guesses():
+    guess = "a tile was read too early, too late or not at all, or its index is off by one"
+    for words in range(20, 40):
+        lead = " ".join(["D"] * words)
+        text = str(cards.of_text(f"{lead}: {guess}", "wrong"))
+        assert ("too early" in text) == ("off by one" in text)

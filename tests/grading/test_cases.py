@@ -37,13 +37,13 @@ def checked(source, *edits):
     for old, new in edits:
         assert old in source
         source = source.replace(old, new)
-    verdict = check_copy("case12", load_factory_source(source, "copy"), "tilelang", "emulator")
+    verdict = check_copy("t2", load_factory_source(source, "copy"), "tilelang", "emulator")
     return verdict, {part.name: part for part in verdict.checks}
 
 
 def test_a_right_copy_has_all_points():
     verdict, parts = checked(SOURCE)
-    assert verdict.passed and verdict.points == steps.COPY_CASES["case12"].points
+    assert verdict.passed and verdict.points == steps.COPY_CASES["t2"].points
     assert (
         "tensor TMA, rank 3" in parts["path"].detail
         and "every element in its place" in parts["results"].detail
@@ -110,7 +110,7 @@ def test_a_flattened_view_of_the_tensors_is_welcome():
 )
 @pytest.mark.parametrize("dsl", DSLS)
 def test_nonsense_is_a_verdict(copy, words, dsl):
-    verdict = check_copy("case12", copy, dsl, "emulator")
+    verdict = check_copy("t2", copy, dsl, "emulator")
     assert verdict.points == 0 and words in verdict.diagnosis
 
 
@@ -130,25 +130,19 @@ def test_a_wrong_signature_is_named(signature, words):
 
 @pytest.mark.parametrize(
     "arguments",
-    [
-        ("case99", None),
-        ([], None),
-        ("case12", None, "cuda"),
-        ("case12", None, "cute", "tpu"),
-        (None, None, []),
-    ],
+    [("case99", None), ([], None), ("t2", None, "cuda"), ("t2", None, "cute", "tpu"), (None, None, [])],
 )
 def test_wrong_arguments_are_verdicts(arguments):
     verdict = check_copy(*arguments)
-    assert verdict.max_points == 0 and "the copies are case12" in verdict.diagnosis
+    assert verdict.max_points == 0 and "the copies are t2" in verdict.diagnosis
 
 
 def test_without_results_the_path_is_still_judged():
     told = []
     copy = load_factory_source(SOURCE, "copy")
-    verdict = check_copy("case12", copy, "tilelang", "compile", told=told.append)
+    verdict = check_copy("t2", copy, "tilelang", "compile", told=told.append)
     assert [part.passed for part in verdict.checks] == [True, True, True, None]
-    count = len(steps.COPY_CASES["case12"].shapes)
+    count = len(steps.COPY_CASES["t2"].shapes)
     assert [so_far.doing for so_far in told] == [*(f"compiling {n + 1} of {count}" for n in range(count)), ""]
     assert told[-1].checks[:3] == verdict.checks[:3] and told[-1].checks[3].state == "pending"
 
@@ -165,8 +159,8 @@ def test_copies_are_compared_bit_by_bit():
     assert "these were never written" in results.compare_copy(Y, X).diagnosis
 
 
-MEND = load_module(solution_path("case11", "maps")).mend
-GIVEN = steps.MAP_CASES["case11"].given
+MEND = load_module(solution_path("t1", "maps")).mend
+GIVEN = steps.MAP_CASES["t1"].given
 
 
 def test_given_maps_are_illegal_each_by_another_rule():
@@ -175,8 +169,8 @@ def test_given_maps_are_illegal_each_by_another_rule():
 
 
 def test_mended_maps_have_all_points():
-    verdict = check_maps("case11", MEND)
-    assert verdict.passed and verdict.points == steps.MAP_CASES["case11"].points
+    verdict = check_maps("t1", MEND)
+    assert verdict.passed and verdict.points == steps.MAP_CASES["t1"].points
 
 
 @pytest.mark.parametrize(
@@ -195,18 +189,18 @@ def test_mended_maps_have_all_points():
     ],
 )
 def test_what_is_wrong_with_a_mended_map_is_said(mend, passed, words):
-    verdict = check_maps("case11", mend)
+    verdict = check_maps("t1", mend)
     assert sum(bool(part.passed) for part in verdict.checks) == passed and words in str(verdict)
 
 
-@pytest.mark.parametrize("case", ["case12", [], None])
+@pytest.mark.parametrize("case", ["t2", [], None])
 def test_no_case_with_maps_is_said(case):
-    assert "the cases with tensor maps are case11" in check_maps(case, MEND).diagnosis
+    assert "the cases with tensor maps are t1" in check_maps(case, MEND).diagnosis
 
 
 def test_what_a_copy_prints_while_it_is_traced_is_shown():
     gemm = load_factory_source(SOURCE.replace("    b0, b1", "    print('traced')\n    b0, b1"), "prints")
-    assert "traced" in check_copy("case12", gemm, "tilelang", "compile").printed
+    assert "traced" in check_copy("t2", gemm, "tilelang", "compile").printed
 
 
 def test_where_tma_is_asked_for_no_map_is_no_legal_map():
@@ -226,15 +220,13 @@ class TwoFaced(TensorMap):
 
 @pytest.mark.parametrize("field, value", [("box", (64, 128.0)), ("box", [64, 128]), ("swizzle", True)])
 def test_a_map_is_taken_for_what_it_is(field, value):
-    right = load_module(solution_path("case11", "maps")).mend
+    right = load_module(solution_path("t1", "maps")).mend
 
     def one_changed(maps, change):
         return [change(maps[0]), *maps[1:]]
 
-    wrong = check_maps(
-        "case11", lambda maps: one_changed(right(maps), lambda m: replace(m, **{field: value}))
-    )
+    wrong = check_maps("t1", lambda maps: one_changed(right(maps), lambda m: replace(m, **{field: value})))
     assert wrong.checks[0].passed is False and "no whole number" in wrong.checks[0].card.text
-    two = check_maps("case11", lambda maps: one_changed(right(maps), lambda m: TwoFaced(**vars(m))))
+    two = check_maps("t1", lambda maps: one_changed(right(maps), lambda m: TwoFaced(**vars(m))))
     assert two.checks[0].passed is False and "TwoFaced" in two.checks[0].card.text
     assert two.checks[1].passed

@@ -932,7 +932,7 @@ def test_a_machine_with_sizes_of_its_own_asks_for_the_instructions_whatever_it_c
 def test_a_failed_part_of_a_whole_case_costs_all_points():
     parts = [Part("compiles", True, 1, 1, ""), Part("results", False, 0, 4, "")]
     in_parts, whole = (
-        Verdict.of("case13a", "tilelang", "emulator", parts, whole=whole) for whole in (False, True)
+        Verdict.of("t3a", "tilelang", "emulator", parts, whole=whole) for whole in (False, True)
     )
     assert [part.points for part in in_parts.checks] == [1, 0]
     assert [(part.passed, part.points) for part in whole.checks] == [(True, 0), (False, 0)]

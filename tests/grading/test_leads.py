@@ -16,7 +16,6 @@ from course_utils.ptx import added, registers
 from course_utils.ptx.registers import Move
 from course_utils.run import gaps, reference
 from course_utils.run.protocol import Answer
-from tests.grading.mistakes import Mistake, planted, require_said
 
 TL, CUTE = "tilelang", "cute"
 COUNTED = "82,632 of 196,608 elements are wrong (42%), in rows 0..255, columns 0..767, in 40 of 48 tiles."
@@ -24,74 +23,6 @@ PARTS = (
     "Parts of tiles are wrong: does each slice or fragment take its own part? If so, look for a missing wait."
 )
 BIAS = "D is right but for its bias."
-
-MISTAKES = {
-    "07 the consumer takes 40 registers [the line of the inc]": Mistake(
-        "step07",
-        TL,
-        (("T.inc_max_nreg(232)", "T.inc_max_nreg(40)"),),
-        "instructions",
-        says=("inc 40 by the consumer, whose code needs more than 40 registers", "ptxas ignores"),
-        never=("C7507", "Potential"),
-        line="T.inc_max_nreg(40)",
-        size=(256, 512, 64),
-    ),
-    "10b a plain store [the line of the store]": Mistake(
-        "task10b",
-        TL,
-        (
-            (
-                "            T.atomic_add(D[ms, ns], D_shared, use_tma=True)\n",
-                "            T.tma_copy(D_shared, D[ms, ns])\n            T.tma_store_wait(0)\n",
-            ),
-        ),
-        "instructions",
-        says=("needs TMA stores that add", "found none"),
-        line="T.tma_copy(D_shared, D[ms, ns])",
-        size=(128, 256, 576),
-    ),
-    "10b the place of a store that adds [no former tile]": Mistake(
-        "task10b",
-        CUTE,
-        (("D_dst[None, m, n]", "D_dst[None, n, m]"),),
-        "results",
-        says=("another tile's sum is added there",),
-        never=("former",),
-        line="cute.copy(add_D",
-        size=(128, 256, 576),
-    ),
-    "08a rows of tiles rounded down [its own line]": Mistake(
-        "task08a",
-        CUTE,
-        (("tiles_M, tiles_N = -(-M // block_M), N //", "tiles_M, tiles_N = M // block_M, N //"),),
-        "results",
-        says=("tiles at the edge are left out",),
-        never=("mixed up",),
-        line="= M // block_M",
-        size=(459, 512, 64),
-    ),
-    "05a bias in shared memory, where D comes later [right]": Mistake(
-        "task05a",
-        TL,
-        (
-            (
-                "            for i, j in T.Parallel(block_M, block_N):\n",
-                "            bias_s = T.alloc_shared((block_N,), T.float16)\n"
-                "            T.copy(bias[ns], bias_s)\n            T.sync_threads()\n"
-                "            for i, j in T.Parallel(block_M, block_N):\n",
-            ),
-            ("T.cast(bias[n + j], T.float32)", "T.cast(bias_s[j], T.float32)"),
-        ),
-        "",
-        size=(256, 512, 64),
-        ctas=(0,),
-    ),
-}
-
-
-@pytest.mark.parametrize("mistake", planted(MISTAKES, {}))
-def test_the_card_leads_with_the_line(mistake):
-    require_said(mistake)
 
 
 def test_a_card_without_a_line_gives_way_to_what_was_seen_at_one():

@@ -1,4 +1,4 @@
-"""The step table: its rows are whole, and README's tables and the solutions' files say the same."""
+"""The step table: its rows are whole; the README, docs/solutions.md and the solutions' files say the same."""
 
 import json
 import re
@@ -13,9 +13,13 @@ from course_utils.grading import steps
 
 ROOT = SOLUTIONS.parent
 README = (ROOT / "README.md").read_text()
-NOTEBOOKS = re.findall(r"^\| \[(\d\d[a-z]?) [^]]+\]\((notebooks/[^)]+)\) \|[^|]+\|([^|]*)\|", README, re.M)
+NOTEBOOKS = re.findall(
+    r"^\| \[(\d\d[a-z]?|t\d) [^]]+\]\((notebooks/[^)]+)\) \|[^|]+\|([^|]*)\|", README, re.M
+)
 KERNELS = re.findall(
-    r"^\| (\d+) \| \[([^]]+)\]\(([^)]+)\) \| \[([^]]+)\]\(([^)]+)\) \| (\d+) \|", README, re.M
+    r"^\| (\d+) \| \[([^]]+)\]\(\.\./([^)]+)\) \| \[([^]]+)\]\(\.\./([^)]+)\) \| (\d+) \|",
+    (ROOT / "docs" / "solutions.md").read_text(),
+    re.M,
 )
 
 
@@ -51,7 +55,7 @@ def test_a_step_is_still_a_value():
     assert replace(step) == step and hash(replace(step)) == hash(step)
 
 
-def test_readme_has_every_kernel_in_both_dsls_with_its_points():
+def test_the_page_of_solutions_has_every_kernel_in_both_dsls_with_its_points():
     assert [int(number) for number, *_ in KERNELS] == list(range(1, len(steps.STEPS) + 1))
     for step, (_, *links, points) in zip(steps.STEPS.values(), KERNELS, strict=True):
         assert links[1::2] == [str(solution_path(step.id, dsl).relative_to(ROOT)) for dsl in DSLS]
@@ -60,7 +64,7 @@ def test_readme_has_every_kernel_in_both_dsls_with_its_points():
 
 
 def test_readme_has_every_notebook():
-    assert sorted(path for _, path, _ in NOTEBOOKS) == [  # 16 stands with the ladder, behind 10
+    assert sorted(path for _, path, _ in NOTEBOOKS) == [
         str(path.relative_to(ROOT)) for path in sorted((ROOT / "notebooks").glob("*.ipynb"))
     ]
 

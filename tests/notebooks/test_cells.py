@@ -16,7 +16,7 @@ from course_utils.ptx import receipts
 
 WIDTH = 96  # columns, as in solutions/ruff.toml
 PATHS = sorted(sync.NOTEBOOKS.glob("*.ipynb"))
-RAW, PIPELINE = "case07", "step07"
+RAW, PIPELINE = "raw07", "step07"
 
 
 def code(path):
@@ -63,12 +63,12 @@ def test_cells_import_from_this_course_what_is_there(path):
 
 def test_the_raw_kernel_is_no_exercise():
     source = solution_path(RAW, "cute").read_text()
-    assert ast.get_docstring(ast.parse(source)).startswith("Case 7: ")
+    assert ast.get_docstring(ast.parse(source)).startswith("Step 7 with ")
     assert BEGIN not in source and "PipelineTmaAsync" not in source and "make_pipeline_state" not in source
     with pytest.raises(sync.SyncError, match="no region"):
         sync.exercise(RAW, "cute")
     cells = code(sync.NOTEBOOKS / "07_warp_specialization.ipynb")
-    (shown,) = (cell for cell in cells if "case07_raw_barriers.py" in cell.source)
+    (shown,) = (cell for cell in cells if "raw07_barriers.py" in cell.source)
     assert "try_out(" in shown.source and "nbgrader" not in shown.metadata
 
 

@@ -19,7 +19,7 @@ from nbclient import NotebookClient
 
 from authoring import drawings, sync
 from course_utils.compile.factory import DSLS, OPEN
-from course_utils.compile.load import planted, solution_path
+from course_utils.compile.faults import kernels
 from course_utils.grading import steps
 from course_utils.recordings import measured
 from course_utils.run import backends
@@ -73,8 +73,8 @@ def step_of(path):
 def test_there_is_a_notebook_for_the_start_and_for_every_step():
     names = [path.stem for path in PATHS]
     assert names[0] == "00_start_here"
-    ladder = [solution_path(s, "cute").stem.removeprefix("step") for s in steps.STEPS if s != "step11"]
-    assert [path.stem for path in STEPS] == [*ladder, "16_past_the_library"]
+    numbers = [path.stem.partition("_")[0] for path in STEPS]
+    assert [f"step{number}" for number in numbers] == list(steps.STEPS)
 
 
 @pytest.mark.parametrize("path", STEPS, ids=lambda p: p.stem)
@@ -138,7 +138,7 @@ def test_picture_is_as_its_code_draws_it(name):
 
 def test_symptom_map_names_every_finding_and_every_planted_fault():
     text = (sync.NOTEBOOKS / "symptom_map.md").read_text()
-    faults = {name for dsl in DSLS for name in planted(dsl)}
+    faults = {name for dsl in DSLS for name in kernels(dsl)}
     assert {name for name in faults | set(KINDS) if name not in text} == set()
     anchors = set(re.findall(r'<a id="([\w-]+)">', text))
     assert set(re.findall(r"\]\(#([\w-]+)\)", text)) <= anchors
@@ -157,7 +157,7 @@ def test_notebook_is_valid_and_in_step_with_the_solutions(path):
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda p: p.stem)
 def test_every_cell_is_python_and_names_what_is_there(path):
-    faults = {name for dsl in DSLS for name in planted(dsl)}
+    faults = {name for dsl in DSLS for name in kernels(dsl)}
     kept = {e["step"] for e in measured.load()["entries"]} | {
         e["name"] for e in measured.load("variants")["entries"]
     }
@@ -173,7 +173,7 @@ def test_every_cell_is_python_and_names_what_is_there(path):
 def test_step_has_its_two_exercises_and_their_checks(path):
     notebook, step = read(path), step_of(path)
     ids = [c.metadata.nbgrader.grade_id for c in code(notebook) if "nbgrader" in c.metadata]
-    ids = [name for name in ids if name.startswith(step.id)]  # 16 asks for a model too
+    ids = [name for name in ids if name.startswith(step.id)]  # 11 asks for a model too
     assert ids == [f"{step.id}-{dsl}{end}" for dsl in DSLS for end in ("", "-check")]
     assert all(len(cell.source.splitlines()) == 1 for cell in graded(notebook).values())
 
@@ -203,21 +203,21 @@ c.Autograde.sanitize_preprocessors.remove(ClearOutput)
 c.Autograde.autograde_preprocessors = [
     IgnorePattern, LimitOutput, SaveAutoGrades, AssignLatePenalties, CheckCellMetadata]
 """  # without ClearOutput and Execute: what was handed in has been executed already
-# Of the kernels that notebook 13 gives for repair: what the check says in the emulator, the parts that fail
+# Of the kernels that notebook t3 gives for repair: what the check says in the emulator, the parts that fail
 SYMPTOMS = {
-    "case13a": ("lacks 16,384 of 49,152 bytes", {"results"}),
-    "case13b": ("its last wait asked for parity 0", {"results"}),
-    "case13c": ("fence.proxy.async", {"instructions", "results"}),
-    "case13d": ("wait_group", {"instructions", "results"}),
-    "case13e": ("has not waited for", {"results"}),
-    "case13f": ("released empty[0] too early", {"results"}),
+    "t3a": ("lacks 16,384 of 49,152 bytes", {"results"}),
+    "t3b": ("its last wait asked for parity 0", {"results"}),
+    "t3c": ("fence.proxy.async", {"instructions", "results"}),
+    "t3d": ("wait_group", {"instructions", "results"}),
+    "t3e": ("has not waited for", {"results"}),
+    "t3f": ("released empty[0] too early", {"results"}),
 }
-AT_ONE_SIZE = {"case13b": "wait for full[0], parity 0: its phase"}  # at the others it reads too early
+AT_ONE_SIZE = {"t3b": "wait for full[0], parity 0: its phase"}  # at the others it reads too early
 SIZES = {  # at which of the sizes that it tries each of them is right
-    "case13b": [True, True, False, False],
-    "case13d": [True, False],
-    "case13e": [True, False, False, True, True],
-    "case13f": [True, False],
+    "t3b": [True, True, False, False],
+    "t3d": [True, False],
+    "t3e": [True, False, False, True, True],
+    "t3f": [True, False],
 }
 
 
@@ -361,7 +361,7 @@ def test_released_notebooks_are_the_exercises_as_they_are_given(classroom):
         assert [cell.source for cell in cells] == [cell.source for cell in read(path).cells]
         assert path not in STEPS or any("# TODO 1: " in cell.source for cell in cells)
     for case, (fault, dsl) in steps.REPAIRS.items():  # what is to be repaired comes broken
-        notebook = read(classroom / "release" / "ladder" / "13_async_proxy.ipynb")
+        notebook = read(classroom / "release" / "ladder" / "t3_async_proxy.ipynb")
         (cell,) = (
             c for c in code(notebook) if c.metadata.get("course", {}).get("exercise") == f"{case}-{dsl}"
         )
@@ -410,7 +410,7 @@ def test_solved_notebook_gives_all_points_that_this_machine_can_give(executed, p
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", [p for p in PATHS if p.stem == "13_async_proxy"], ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", [p for p in PATHS if p.stem == "t3_async_proxy"], ids=lambda p: p.stem)
 def test_broken_kernels_show_their_symptoms(executed, path, pytestconfig):
     """At some sizes only, where the notebook tries several (`make thorough`); and the check tells by what."""
     thorough = pytestconfig.getoption("--thorough")
@@ -453,7 +453,7 @@ def test_nbgrader_validates_every_notebook(executed, path, pytestconfig):
 
 @pytest.mark.thorough  # README's commands do
 @pytest.mark.slow
-@pytest.mark.parametrize("path", [p for p in PATHS if p.stem == "14_group_modes"], ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", [p for p in PATHS if p.stem == "t4_group_modes"], ids=lambda p: p.stem)
 def test_nbgrader_itself_runs_and_validates(classroom, nbgrader, path):
     """nbgrader's own execution, in a kernel of its own. README's commands grade a solved notebook so."""
     checks = len(graded(read(path)))
@@ -479,7 +479,7 @@ def test_nbgrader_adds_up_the_same_points(classroom, executed, nbgrader, tmp_pat
     notebooks: steps, a copy, maps and repairs. With the course's configuration, a check cell that the first
     learner has copied costs nobody anything.
     """
-    some = [path for path in PATHS if path.stem.partition("_")[0] in ("01", "05", "11", "12", "13")]
+    some = [path for path in PATHS if path.stem.partition("_")[0] in ("01", "05", "t1", "t2", "t3")]
     shutil.copytree(classroom, tmp_path, dirs_exist_ok=True)
     (tmp_path / "nbgrader_config.py").write_text(NBGRADER_CONFIG.read_text() + NO_EXECUTION)
     for student in ("blank", "solver"):

@@ -131,7 +131,7 @@ def test_07_has_the_clock_and_the_bytes_of_step_6(dsl, size):
     assert 0.45 < read(after, size, "tensor_active") < 0.55  # half of the time is waiting
 
 
-EPILOGUES = {  # notebook 15's five, the least busy first
+EPILOGUES = {  # notebook t5's five, the least busy first
     "tilelang": (
         "step08, D straight from registers tilelang",
         "step08, D in slices, one buffer, full wait tilelang",

@@ -7,6 +7,8 @@ import nbformat
 import pytest
 
 from authoring import sync
+from course_utils import notebook
+from course_utils.drills import bugs
 
 CELL = 250  # words of one Markdown cell
 ROW = 300  # words from one thing to do to the next
@@ -26,12 +28,12 @@ DONE = [
     "09_cluster",
     "10_multi_consumer",
     "10b_transfer",
-    "11_tma_contract",
-    "12_three_d_to_two_d",
-    "13_async_proxy",
-    "14_group_modes",
-    "15_tma_epilogue",
-    "16_past_the_library",
+    "t1_tma_contract",
+    "t2_three_d_to_two_d",
+    "t3_async_proxy",
+    "t4_group_modes",
+    "t5_tma_epilogue",
+    "11_past_the_library",
 ]
 
 
@@ -91,3 +93,20 @@ def test_paragraphs_on_blackwell_fold(stem):
     sentences = [one for part in told.split("\n\n") if part[:1] != "|" for one in re.split(r"[.?!]\s", part)]
     aside = [one for one in sentences if re.search("Blackwell|sm_100a", one)]
     assert all(words(one) <= 40 for one in aside), aside  # a sentence or a question may stand open
+
+
+@pytest.mark.parametrize("path", sorted(sync.NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_no_text_tells_light_from_dark_for_they_change_places_with_the_theme(path):
+    text = "\n".join(cell.source for cell in nbformat.read(path, as_version=4).cells)
+    assert not re.search(r"\b(dark|light|pal)er\b", text, re.I)
+
+
+def definition(term):
+    text = (sync.NOTEBOOKS / "glossary.md").read_text()
+    return re.search(rf"^- \*\*{term}\*\*: (.*)$", text, re.M)[1]
+
+
+def test_the_glossary_tells_expect_tx_from_an_arrival_and_names_the_outcomes_as_notebooks_ask_for_them():
+    assert "adds the bytes" in definition("expect-tx") and "no arrival" in definition("expect-tx")
+    assert re.findall(r"\*(\w+)\*:", definition("outcome")) == list(bugs.OUTCOMES)
+    assert list(notebook.OUTCOMES)[:5] == list(bugs.OUTCOMES)

@@ -129,6 +129,8 @@ def carried():
     return [
         PACKAGE / "__init__.py",
         PACKAGE / "artifact.py",
+        PACKAGE / "cause.py",
+        PACKAGE / "chips.py",
         PACKAGE / "plans.py",
         PACKAGE / "problems.py",
         *(path for package in bundle.PACKAGES for path in (PACKAGE / package).rglob("*.py")),

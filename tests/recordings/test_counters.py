@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from course_utils.artifact import FLOP_PER_CLOCK
+from course_utils.chips import HOME
 from course_utils.grading.steps import DSL_NAMES
 from course_utils.recordings import bundle, counters, measured, model, signing
 from course_utils.recordings.counters import Kernel
@@ -53,10 +53,10 @@ GOOD = recording(entry(), entry("step09"))
 def test_the_product_is_the_time():
     found = counters.parts(launch(), WHERE)
     assert found.seconds == pytest.approx(found.measured, rel=0.02)
-    assert found.seconds == 2 * 4096**3 / (0.897 * 1.56e9 * 132 * FLOP_PER_CLOCK)
+    assert found.seconds == 2 * 4096**3 / (0.897 * 1.56e9 * 132 * HOME.flop_per_clock)
     assert found.floor + found.slow + found.idle == pytest.approx(found.seconds)
     assert found.idle / found.seconds == pytest.approx(1 - 0.897)
-    assert found.floor == pytest.approx(2 * 4096**3 / (1.98e9 * 132 * FLOP_PER_CLOCK))
+    assert found.floor == pytest.approx(2 * 4096**3 / (1.98e9 * 132 * HOME.flop_per_clock))
 
 
 def test_where_the_highest_clock_is_not_known_the_clock_adds_nothing():

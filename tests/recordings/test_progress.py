@@ -101,6 +101,52 @@ def test_timings_carry_where_they_were_measured_and_can_be_drawn(file):
     assert plots.ladder({"entries": []}, kept, "step04")
 
 
+OLD = {  # of a course whose notebooks on TMA were 11 to 15, and that of step 11 was 16
+    "provenance": {},
+    "entries": [
+        {"name": f"{step} {dsl}", "step": step, "dsl": dsl, "checks": [], "timings": [], "points": points}
+        | {"receipt": [["wgmma", "8"]], "level": "write"}
+        for step, dsl, points in (
+            ("step11", "cute", 15.0),
+            ("case11", "maps", 10.0),
+            ("case12", "tilelang", 9.0),
+            ("case13a", "tilelang", 5.0),
+            ("case13f", "tilelang", 4.0),
+            ("case14", "cute", 8.0),
+            ("case15", "cute", 7.0),
+            ("case16", "plan", 6.0),
+        )
+    ],
+    "drills": {"05": [1], "11": [1, 2], "13": [6], "16": [3]},
+    "quiz": {"start": {"1": "b"}},
+    "learner": 7,
+}
+TODAY = {"t1": 10, "t2": 9, "t3a": 5, "t3f": 4, "t4": 8, "t5": 7, "plan11": 6, "step11": 15}
+
+
+def test_a_file_from_before_tma_had_notebooks_of_its_own_is_carried_over(file):
+    file.write_text(json.dumps(OLD))
+    renamed = {"05": {1}, "t1": {1, 2}, "t3": {6}, "11": {3}}
+    assert progress.drills(file) == renamed
+    for keep, drills, points in (
+        (lambda: progress.keep(verdict(9), None, file), renamed, {"step04": 9}),
+        (lambda: progress.keep_drill("11", 1, file), renamed | {"11": {1, 3}}, {"step04": 9}),
+        (
+            lambda: progress.keep(verdict(3, "t5", "cute"), None, file),
+            renamed | {"11": {1, 3}},
+            {"step04": 9},
+        ),
+    ):
+        before = {e["step"]: e["points"] for e in progress.read(file)["entries"]}
+        assert TODAY.items() <= before.items()
+        keep()
+        kept = progress.read(file)["entries"]
+        assert {e["step"]: e["points"] for e in kept} == TODAY | points and len(kept) == len(TODAY) + 1
+        assert all(e["name"] == f"{e['step']} {e['dsl']}" for e in kept)
+        assert progress.drills(file) == drills
+        assert progress.quiz(file) == {"start": {1: "b"}} and progress.learner(file) == 7
+
+
 @pytest.mark.parametrize(
     "broken", ["", "{", "[]", '{"entries": 3}', '{"entries": [{"step": "step04"}], "provenance": {}}']
 )
@@ -186,3 +232,16 @@ def test_two_notebooks_at_once_lose_nothing(file):
 def test_file_is_json_with_one_entry_a_step(file):
     progress.keep(verdict(9), None, file)
     assert json.loads(file.read_text())["entries"][0]["name"] == "step04 tilelang"
+
+
+def test_a_run_for_a_page_keeps_nothing_and_reads_nothing(file, monkeypatch):
+    progress.keep(verdict(9), None, file)
+    progress.keep_drill("05", 1, file)
+    before = file.read_bytes()
+    monkeypatch.setenv(progress.PAGE, "1")
+    progress.keep(verdict(10), None, file)
+    progress.keep_drill("05", 2, file)
+    progress.keep_answer("start", 1, "b", file)
+    assert progress.learner(file) == 0
+    assert (progress.read(file)["entries"], progress.drills(file), progress.quiz(file)) == ([], {}, {})
+    assert file.read_bytes() == before and not file.with_suffix(".broken").exists()

@@ -5,9 +5,11 @@ import json
 import pytest
 
 from course_utils.compile.factory import DSLS
-from course_utils.compile.load import SOLUTIONS, load_planted, planted
+from course_utils.compile.faults import kernels
+from course_utils.compile.load import SOLUTIONS
+from course_utils.figures.candidates import WHYS
 from course_utils.grading import steps
-from course_utils.recordings import measured
+from course_utils.recordings import measured, tried
 
 LADDER = measured.load("ladder")
 EMULATOR = json.loads((SOLUTIONS / "measured" / "emulator.json").read_text())
@@ -90,21 +92,21 @@ def test_three_sizes_in_burst_and_two_sustained_with_clocks(step, dsl):
     assert all(t["gpu"]["clock_mhz"] and t["gpu"]["power_w"] for t in entry["timings"])
 
 
-WRONG_FILES = [(dsl, path) for dsl in DSLS for path in planted(dsl).values()]
+WRONG_KERNELS = [fault for dsl in DSLS for fault in kernels(dsl).values()]
 
 
-@pytest.mark.parametrize("dsl, path", WRONG_FILES, ids=lambda value: getattr(value, "stem", value))
-def test_every_wrong_kernel_got_its_verdict_on_the_gpu(dsl, path):
-    wanted = load_planted(path)
+@pytest.mark.parametrize("wanted", WRONG_KERNELS, ids=lambda wanted: f"{wanted.dsl}-{wanted.name}")
+def test_every_wrong_kernel_got_its_verdict_on_the_gpu(wanted):
+    name = f"{wanted.name} {wanted.dsl}"
     if wanted.fails == "compiles":
-        assert f"{path.stem} {dsl}" not in WRONG
+        assert name not in WRONG
         return
-    if wanted.step in steps.PAST and f"{path.stem} {dsl}" not in WRONG:
+    if wanted.step in steps.PAST and name not in WRONG:
         pytest.skip("not recorded yet")
-    found = WRONG[f"{path.stem} {dsl}"]
+    found = WRONG[name]
     failed = [part["name"] for part in found["checks"] if part["passed"] is False]
     assert failed[0] == wanted.fails
-    assert wanted.says in found["diagnosis"].lower()
+    assert wanted.says and all(words in found["diagnosis"].lower() for words in wanted.says)
     results = next(part for part in found["checks"] if part["name"] == "results")
     outcome = next(
         (
@@ -118,7 +120,12 @@ def test_every_wrong_kernel_got_its_verdict_on_the_gpu(dsl, path):
         ),
         "right" if results["passed"] else "wrong",
     )
-    assert outcome in {"race": ("right", "wrong")}.get(wanted.outcome, (wanted.outcome,))
+    assert outcome in {"race": ("right", "wrong", "fault")}.get(wanted.outcome, (wanted.outcome,))
+
+
+def test_every_change_of_step_11_has_its_reason():
+    found = tried.changes()
+    assert len(found) > 20 and all(one.why or one.words in WHYS for one in found)
 
 
 # -- the emulator beside the H200
@@ -164,7 +171,7 @@ def test_the_emulator_and_the_h200_agree_on_a_wrong_kernel_or_a_race_was_won(row
 
 def test_every_wrong_kernel_that_compiles_was_emulated():
     names = {(row["name"], row["dsl"]) for row in EMULATOR["wrong"]}
-    wrong = {(path.stem, dsl): load_planted(path) for dsl, path in WRONG_FILES}
+    wrong = {(one.name, one.dsl): one for one in WRONG_KERNELS}
     wanted = {name for name, one in wrong.items() if one.fails != "compiles"}
     late = {name for name, one in wrong.items() if one.step in steps.PAST}  # these may come later
     assert names <= wanted <= names | late

@@ -11,7 +11,7 @@ from course_utils.recordings import model, tuning
 from course_utils.recordings.model import MeasuredError
 from course_utils.run.protocol import Answer
 
-H200 = {"name": "NVIDIA H200", "driver": "580", "torch": "2.11"}
+H200 = {"name": "NVIDIA H200", "driver": "580", "torch": "2.11", "capability": [9, 0], "sms": 132}
 SIZE = (4104, 4104, 4104)
 
 

@@ -1,6 +1,6 @@
 """Every solution shows what its step is about and fits the chip; every wrong kernel is caught where it says.
 
-What only a run can show (right results, speed, the wrong kernels whose ``NEEDS_GPU`` is True) is tested on a
+What only a run can show (right results, speed, the wrong kernels that say ``needs_gpu``) is tested on a
 GPU elsewhere.
 """
 
@@ -11,11 +11,12 @@ from itertools import pairwise
 
 import pytest
 
-from course_utils.artifact import REGISTER_LIMIT
+from course_utils.chips import HOME
 from course_utils.compile import load as loading
 from course_utils.compile import nvrtc
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS, compile_factory
+from course_utils.compile.faults import kernels
 from course_utils.compile.limits import require_fits
 from course_utils.grading import conditions, maps
 from course_utils.grading.gemm import check_gemm, judge
@@ -24,7 +25,7 @@ from course_utils.ptx import receipts
 from course_utils.run.backends import Compiler, Launch
 from tests.compile.called import CALLS, author, misplaced
 
-WRONG = [(dsl, path) for dsl in DSLS for path in loading.planted(dsl).values()]
+WRONG = [fault for dsl in DSLS for fault in kernels(dsl).values()]
 LINES = {"tilelang": 100, "cute": 182}  # at 96 columns
 MORE_LINES = {"tilelang": 135, "cute": 205}  # of step 11, whose chunks leave at two places
 both_dsls = pytest.mark.parametrize("dsl", DSLS)
@@ -164,7 +165,7 @@ def test_register_reallocation_fits_a_cta(step, dsl):
     a = solution(step, dsl)
     consumers = a.threads // 128 - 1
     assert asked["dec"] < a.resources.registers <= asked["inc"] <= 255
-    assert 128 * (asked["dec"] + consumers * asked["inc"]) <= REGISTER_LIMIT
+    assert 128 * (asked["dec"] + consumers * asked["inc"]) <= HOME.cta_registers
 
 
 @both_dsls
@@ -179,18 +180,18 @@ def test_solution_scores_all_that_a_compile_can_tell(step, dsl):
 
 @both_dsls
 def test_there_are_wrong_kernels_for_every_step_from_four(dsl):
-    assert {loading.load_planted(path).step for of, path in WRONG if of == dsl} >= set(list(STEPS)[3:])
+    assert {wrong.step for wrong in kernels(dsl).values()} >= set(list(STEPS)[3:])
 
 
-@pytest.mark.parametrize("dsl, path", WRONG, ids=lambda value: getattr(value, "stem", value))
-def test_wrong_kernel(dsl, path):
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: f"{wrong.dsl}-{wrong.name}")
+def test_wrong_kernel(wrong):
     """It says what is wrong with it in allowed words."""
-    wrong = loading.load_planted(path)
-    assert ast.get_docstring(ast.parse(path.read_text())).endswith(".")
+    assert wrong.what.endswith(".")
     assert wrong.step in STEPS and wrong.outcome in OUTCOMES
-    assert wrong.says and wrong.says == wrong.says.lower()
+    assert wrong.says and all(words == words.lower() for words in wrong.says)
     assert wrong.fails in (NEEDS_NO_GPU if wrong.needs_gpu is False else {"results"})
 
     if wrong.fails == "compiles":  # the others are emulated elsewhere
-        verdict = check_gemm(wrong.step, wrong.gemm, dsl, backend="compile")
-        assert verdict.checks[0].state == "failed" and wrong.says in verdict.diagnosis.lower()
+        verdict = check_gemm(wrong.step, wrong.factory(), wrong.dsl, backend="compile")
+        assert verdict.checks[0].state == "failed"
+        assert all(words in verdict.diagnosis.lower() for words in wrong.says)

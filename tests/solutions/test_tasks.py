@@ -1,5 +1,5 @@
 """The transfer tasks: every solution gets all that an emulator can give, and every wrong kernel of
-solutions/wrong/tasks what its file says.
+theirs what its row of solutions/wrong says.
 """
 
 import ast
@@ -11,20 +11,21 @@ from authoring import sync
 from course_utils.compile import load as loading
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS, compile_factory
+from course_utils.compile.faults import kernels
 from course_utils.grading import conditions, steps
 from course_utils.grading.gemm import judge
 from course_utils.problems import PROBLEMS
 from course_utils.run.backends import Compiler, Emulator, Launch
 
 TASKS = [tuple(name.split("-")) for name in steps.EXERCISES if name.startswith("task")]
-WRONG = [(dsl, path) for dsl in DSLS for path in loading.planted(f"tasks/{dsl}").values()]
+WRONG = [fault for dsl in DSLS for fault in kernels(dsl, "task").values()]
 PLACE = {
     "task08b_empty_not_awaited": 0,
     "task10c_one_accumulator": 1,
 }  # which launch of the table shows it, where the last does not
 OUTCOMES = {"wrong", "race", "hang", "fault", "refused", "right"}
 tasks = pytest.mark.parametrize("task, dsl", TASKS)
-wrongs = pytest.mark.parametrize("dsl, path", WRONG, ids=lambda value: getattr(value, "stem", value))
+wrongs = pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: f"{wrong.dsl}-{wrong.name}")
 
 
 @cache
@@ -66,28 +67,28 @@ def test_a_task_has_points_of_its_own_and_no_place_on_the_ladder():
     assert not steps.TASKS.keys() & steps.STEPS.keys()
     assert all(task.points and not task.label and not task.owned for task in steps.TASKS.values())
     assert {steps.notebook_of(task) for task in steps.TASKS} <= {"05b", "08b", "10b"}
-    assert steps.notebook_of("case13a") == "13" and steps.notebook_of("step05") == "05"
+    assert steps.notebook_of("t3a") == "t3" and steps.notebook_of("step05") == "05"
     assert {task.problem for task in steps.TASKS.values()} <= set(PROBLEMS)
     assert {dsl for _, dsl in TASKS} == set(DSLS)
 
 
 def test_every_task_has_two_wrong_kernels():
-    counts = [loading.load_planted(path).step for _, path in WRONG]
+    counts = [wrong.step for wrong in WRONG]
     assert {task: counts.count(task) for task in steps.TASKS} == dict.fromkeys(steps.TASKS, 2)
 
 
 @wrongs
-def test_a_wrong_kernel_is_found_where_it_says(dsl, path):
-    wrong = loading.load_planted(path)
-    assert wrong.outcome in OUTCOMES and path.stem.startswith(wrong.step)
+def test_a_wrong_kernel_is_found_where_it_says(wrong):
+    assert wrong.outcome in OUTCOMES and wrong.name.startswith(wrong.step)
+    dsl, gemm = wrong.dsl, wrong.factory(steps.function_of(wrong.step))
     try:
-        at = launch(wrong.step, wrong.gemm, dsl, PLACE.get(path.stem, -1))
+        at = launch(wrong.step, gemm, dsl, PLACE.get(wrong.name, -1))
     except CompileError as error:
-        assert wrong.fails == "compiles" and wrong.says in str(error)
+        assert wrong.fails == "compiles" and all(words in str(error) for words in wrong.says)
         return
     verdict = judged(wrong.step, dsl, at)
     failed = [part.name for part in verdict.checks if part.passed is False]
-    assert failed[0] == wrong.fails and wrong.says in verdict.diagnosis
+    assert failed[0] == wrong.fails and wrong.says and all(w in verdict.diagnosis for w in wrong.says)
     if wrong.needs_gpu and wrong.fails == "instructions":  # the PTX does not show it
         receipts = Compiler("only compiled")
         alone = judge(steps.find(wrong.step), dsl, receipts, receipts.run([at]))

@@ -14,6 +14,7 @@ from random import Random
 import pytest
 
 from course_utils.artifact import ELEMENT_BYTES, TensorMap
+from course_utils.chips import CHIPS, HOME
 from course_utils.tma.rules import DOCUMENTED, OBSERVED, RULES, row_to_tensor_map, violations
 
 ROWS = Path(__file__).parents[1] / "data" / "driver_verdicts.jsonl.gz"
@@ -93,8 +94,8 @@ NEIGHBOURS = {
 }
 
 
-def names(tensor_map, address=0, arch="sm_90a"):
-    return [violation.rule for violation in violations(tensor_map, address, arch)]
+def names(tensor_map, address=0, chip=HOME):
+    return [violation.rule for violation in violations(tensor_map, address, chip)]
 
 
 def test_agrees_with_the_driver_on_every_row():
@@ -175,9 +176,9 @@ def test_what_the_driver_lets_pass():
 
 def test_later_chips_have_more_swizzles():
     later = change(TILE, swizzle=6)
-    assert names(later, arch="sm_90") == ["swizzle-on-hopper"]
-    assert names(later, arch="sm_100a") == []
-    assert names(change(later, box=(128, 128)), arch="sm_100a") == ["swizzle-span"]
+    assert names(later, chip=HOME) == ["swizzle-on-hopper"]
+    assert names(later, chip=CHIPS["sm_100a"]) == []
+    assert names(change(later, box=(128, 128)), chip=CHIPS["sm_100a"]) == ["swizzle-span"]
 
 
 @pytest.mark.parametrize("field", ["data_type", "interleave", "swizzle", "l2_promotion", "oob_fill"])

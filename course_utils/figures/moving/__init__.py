@@ -4,6 +4,7 @@ script of the same name draws them.
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from importlib import import_module
 from inspect import signature
 
@@ -44,7 +45,9 @@ def moving(name: str, **options: object) -> Moving:
     there and for a value that does not fit, TypeError for an option that it has not; each says what there is.
     """
     if name not in FIGURES:
-        raise ValueError(f"There is no moving figure {name!r}. There are: {', '.join(FIGURES)}.")
+        close = get_close_matches(str(name), FIGURES, 1)
+        meant = f" Did you mean {close[0]!r}?" if close else ""
+        raise ValueError(f"There is no moving figure {name!r}.{meant} There are: {', '.join(FIGURES)}.")
     made = import_module(f"course_utils.figures.moving.{name}").figure
     there = list(signature(made).parameters)
     if unknown := [option for option in options if option not in there]:

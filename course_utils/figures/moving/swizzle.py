@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from course_utils.artifact import LAST_HOPPER_SWIZZLE, SWIZZLE_BYTES, SWIZZLES
+from course_utils.artifact import SWIZZLE_BYTES, SWIZZLES
+from course_utils.chips import HOME
 from course_utils.figures.moving.still import Cell, Row
 from course_utils.tma.layouts import BANK_BYTES, BANKS, UNIT, conflicts, swizzled
 
@@ -51,7 +52,7 @@ def rows(swizzle: int, column: int) -> list[Row]:
 
 def figure(swizzle: str = "128B", row: int = 3, column: int = 20) -> dict:
     """A tile of halves under ``swizzle`` ("128B", "64B", "32B" or "none"), and where to begin in it."""
-    names = SWIZZLES[LAST_HOPPER_SWIZZLE::-1]
+    names = SWIZZLES[: HOME.swizzles][::-1]
     if swizzle not in names:
         raise ValueError(f"swizzle is one of {', '.join(map(repr, names))}, not {swizzle!r}")
     code = SWIZZLES.index(swizzle)
@@ -72,7 +73,7 @@ def figure(swizzle: str = "128B", row: int = 3, column: int = 20) -> dict:
             {"name": "row", "kind": "range", "value": row, "from": 0, "to": ROWS - 1, "by": 1},
             {"name": "column", "kind": "range", "value": column, "from": 0, "to": LINE // HALF - 1, "by": 1},
         ],
-        "modes": {SWIZZLES[one]: mode(one) for one in range(LAST_HOPPER_SWIZZLE + 1)},
+        "modes": {SWIZZLES[one]: mode(one) for one in range(HOME.swizzles)},
         "half": HALF,
         "unit": UNIT,
         "line": LINE,

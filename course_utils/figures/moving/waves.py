@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from course_utils.artifact import SM_COUNT
+from course_utils.chips import HOME
 from course_utils.figures.moving.still import Cell, Row
 
 TILES = {"128 x 128": (128, 128), "128 x 256": (128, 256), "256 x 128": (256, 128)}
@@ -17,7 +17,7 @@ def count(M: int, N: int, block_M: int, block_N: int, cluster: int = 1) -> dict[
     """Tiles, waves, tiles in the last wave, and places of which ``idle`` stay empty. A place is an SM in a
     wave; with clusters, whose CTAs lie one below another, a cluster's SMs, and a tile is a cluster's.
     """
-    at_once = SM_COUNT // cluster
+    at_once = HOME.sms // cluster
     tiles = -(-M // (block_M * cluster)) * -(-N // block_N)
     waves = -(-tiles // at_once)
     return {
@@ -51,7 +51,7 @@ def figure(
         if size % step or size > largest:
             raise ValueError(f"{letter} is a multiple of {step}, up to {largest:,}, not {size:,}")
     made = count(M, N, *tile, cluster or 1)
-    at_once = SM_COUNT // (cluster or 1)
+    at_once = HOME.sms // (cluster or 1)
     tiles, workers = ("pairs of tiles", "clusters") if cluster == 2 else ("tiles", "SMs")
     shown = range(max(0, made["waves"] - MOST_SHOWN), made["waves"])
     busy = [min(at_once, made["tiles"] - wave * at_once) for wave in shown]
@@ -66,7 +66,7 @@ def figure(
         of_two = list(CLUSTERS)[cluster - 1]
         choices.append({"name": "in", "kind": "choice", "value": of_two, "of": list(CLUSTERS)})
     return {
-        "title": "Waves: tiles of D over 132 SMs",
+        "title": f"Waves: tiles of D over {HOME.sms} SMs",
         "words": f"D of {M:,} x {N:,} in tiles of {name}: {whole}. The last one has {made['last']} {tiles} "
         f"for {at_once} {workers}; {share:.1f}% of the chip's places stay idle.",
         "rows": [
@@ -83,5 +83,5 @@ def figure(
         "controls": choices,
         "tiles": there,
         "clusters": CLUSTERS,
-        "sms": SM_COUNT,
+        "sms": HOME.sms,
     }

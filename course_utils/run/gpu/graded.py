@@ -17,7 +17,8 @@ from typing import Protocol
 import torch
 from cuda.bindings import driver
 
-from course_utils.artifact import FLOP_PER_CLOCK, Artifact
+from course_utils import chips
+from course_utils.artifact import Artifact
 from course_utils.problems import POISONS, PROBLEMS
 from course_utils.run import reference
 from course_utils.run.gpu import timing
@@ -192,6 +193,7 @@ def _least_seconds(size: tuple[int, int, int], dtype: str = "float16") -> float:
     """
     attribute = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_CLOCK_RATE
     kilohertz = checked(driver.cuDeviceGetAttribute(attribute, 0), "asking for the highest clock")
-    sms = torch.cuda.get_device_properties(0).multi_processor_count
-    flop_per_clock = FLOP_PER_CLOCK * (2 if dtype.startswith("float8") else 1)
-    return 2 * prod(size) / (sms * flop_per_clock * kilohertz * 1e3)
+    gpu = torch.cuda.get_device_properties(0)
+    chip = chips.chip(gpu.name, (gpu.major, gpu.minor), gpu.multi_processor_count)
+    flop_per_clock = chip.flop_per_clock * (2 if dtype.startswith("float8") else 1)
+    return 2 * prod(size) / (chip.sms * flop_per_clock * kilohertz * 1e3)

@@ -11,6 +11,7 @@ import torch
 
 from course_utils.compile import load as loading
 from course_utils.compile.factory import compile_factory
+from course_utils.compile.faults import kernels
 from course_utils.run.emulator import worker
 from course_utils.run.emulator.emulate import Emulation
 from course_utils.run.emulator.explain.replay import MOST, replay, replays
@@ -26,7 +27,7 @@ def artifact(name):
     if name.startswith("step"):
         gemm = loading.load_factory(loading.solution_path(name, "tilelang"))
     else:
-        gemm = loading.load_planted(loading.planted("tilelang")[name]).gemm
+        gemm = kernels("tilelang")[name].factory()
     return compile_factory(gemm, "tilelang", SIZES.get(name, SMALL))
 
 

@@ -1,0 +1,137 @@
+"""The chips that kernels are compiled for and run on: what a launch may ask of each, and how large it is.
+
+Limits are those of the CUDA C Programming Guide, *Compute Capabilities*, *Technical Specifications per
+Compute Capability*, unless a comment names another source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+POWER_OF_TWO = 4096  # tiles of 128 x 128 of a D of 8192 x 8192
+
+
+@dataclass(frozen=True)
+class Chip:
+    """One chip. ``name`` is its driver's, ``family`` what people say, ``arch`` what kernels are compiled for.
+
+    ``grid`` is the most CTAs each way, ``threads`` and ``cluster`` the most of a CTA, and of a cluster that
+    sets no attribute. ``sm_shared`` is bytes of an SM, of which each CTA costs ``reserved_shared`` beside its
+    own. ``registers`` are an SM's, ``thread_registers`` the most of a thread, ``cta_registers`` what a CTA
+    may have in all after ``setmaxnreg``. ``swizzles`` is how many of ``artifact.SWIZZLES`` its driver takes.
+    ``flop_per_clock`` is of one SM, dense fp16, and ``peak_tflops`` of the chip; ``clock`` is what follows
+    from both, in Hz. ``tensor_memory`` is lanes and columns of 32 bits. ``units`` are the engines that not
+    every chip has. What nobody has said is 0.
+    """
+
+    name: str
+    family: str
+    arch: str
+    capability: tuple[int, int]
+    sms: int
+    grid: tuple[int, int, int] = (2**31 - 1, 65_535, 65_535)
+    threads: int = 1024
+    cluster: int = 8
+    sm_shared: int = 228 * 1024
+    reserved_shared: int = 1024
+    registers: int = 65_536
+    thread_registers: int = 255
+    cta_registers: int = 65_536
+    swizzles: int = 7
+    flop_per_clock: int = 0
+    peak_tflops: float = 0.0
+    tensor_memory: tuple[int, int] = (0, 0)
+    units: tuple[str, ...] = ()
+
+    @property
+    def shared(self) -> int:
+        """Bytes that a CTA can have, static and dynamic together."""
+        return self.sm_shared - self.reserved_shared
+
+    @property
+    def clock(self) -> float:
+        """The clock at which the chip reaches its peak, in Hz; 0 where the peak is not known."""
+        per_clock = self.sms * self.flop_per_clock
+        return self.peak_tflops * 1e12 / per_clock if per_clock else 0.0
+
+    @property
+    def even_ctas(self) -> int:
+        """CTAs of a persistent grid that divides the tiles of a D whose sides are powers of two, and takes no
+        round more than a CTA for each SM: 128 of 132 SMs. 0 where there is no such grid.
+        """
+        even = 1 << self.sms.bit_length() - 1
+        return even if POWER_OF_TWO // even == -(-POWER_OF_TWO // self.sms) else 0
+
+    @property
+    def persistent_grids(self) -> tuple[int, ...]:
+        """How many CTAs a persistent kernel may launch here: one for each SM, or ``even_ctas``."""
+        return (self.even_ctas, self.sms) if self.even_ctas not in (0, self.sms) else (self.sms,)
+
+    def __str__(self) -> str:
+        return f"{self.name}, {self.sms} SMs, {self.arch}"
+
+
+def _hopper(name: str, sms: int, peak_tflops: float = 0.0) -> Chip:
+    return Chip(
+        name,
+        "Hopper",
+        "sm_90a",
+        (9, 0),
+        sms,
+        # 65,536 less what the hardware keeps for itself; observed on H200, driver 580
+        cta_registers=64_512,
+        swizzles=4,  # up to 128B; observed on H200, driver 580
+        flop_per_clock=4096,  # by wgmma: NVIDIA H100 white paper, 989.4 TFLOP/s of 132 SMs at 1,830 MHz
+        peak_tflops=peak_tflops,
+        units=("wgmma",),
+    )
+
+
+# SMs: NVIDIA H100 white paper (SXM5 and PCIe); the H200 and the GH200 have the SXM5's. Peaks: NVIDIA's data
+# sheets, which print the double of it, for sparse matrices.
+CHIPS = {
+    chip.name: chip
+    for chip in (
+        _hopper("NVIDIA H200", 132, 989.5),
+        _hopper("NVIDIA H100 80GB HBM3", 132, 989.5),  # H100 SXM
+        _hopper("NVIDIA H100 PCIe", 114, 756.5),
+        _hopper("NVIDIA GH200 480GB", 132, 989.5),
+        Chip(
+            "sm_100a",  # any chip of it: nothing of the course runs there yet
+            "Blackwell",
+            "sm_100a",
+            (10, 0),
+            0,
+            tensor_memory=(128, 512),  # PTX ISA, tcgen05, Tensor Memory
+            units=("tcgen05", "tmem", "clc"),
+        ),
+    )
+}
+HOME = CHIPS["NVIDIA H200"]  # the course's: of a machine without a GPU, and of what was recorded
+
+
+def of_device(device: Mapping[str, Any]) -> Chip:
+    """The chip of a GPU that is here: ``name``, ``capability`` and ``sms`` as ``run.gpu.worker.device`` tells
+    them. A chip that has no row has the limits of its compute capability. SMs are always the device's own.
+
+    Raises ValueError for a compute capability that the table does not know.
+    """
+    return chip(device["name"], tuple(device["capability"]), device["sms"])
+
+
+def chip(name: str, capability: tuple[int, ...], sms: int) -> Chip:
+    """The chip of this name, compute capability and number of SMs. Raises ValueError as ``of_device``, and
+    for a name that is no text or a number of SMs below 1.
+    """
+    if not isinstance(name, str) or type(sms) is not int or sms < 1:
+        raise ValueError(f"a chip has a name and a number of SMs, not {name!r} and {sms!r}")
+    row = CHIPS.get(name)
+    if row is None or row.capability != tuple(capability):
+        rows = [one for one in CHIPS.values() if one.capability == tuple(capability)]
+        if not rows:
+            text = ".".join(map(str, capability))
+            raise ValueError(f"the course knows no chip of compute capability {text}")
+        row = replace(rows[0], name=name, peak_tflops=0.0)
+    return row if sms == row.sms else replace(row, sms=sms, peak_tflops=0.0)

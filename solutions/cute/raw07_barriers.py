@@ -1,0 +1,146 @@
+"""Step 7 with its pipeline object opened up, on mbarriers made by hand."""
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import pipeline
+from cutlass.cute.nvgpu import OperandMajorMode, cpasync, warp, warpgroup
+from cutlass.memory import SmemAllocator
+
+block_M, block_N, block_K = 128, 128, 64
+num_stages = 2
+ring = 4
+sm_count = 132  # H100 SXM and H200
+
+
+def gemm(M, N, K):
+    assert M % block_M == N % block_N == K % block_K == 0, "sizes must be multiples of the tile"
+    k_tiles = K // block_K
+    tiles_M, tiles_N = M // block_M, N // block_N
+    panel = max(width for width in (1, 2, 3, 4) if tiles_N % width == 0)
+    tile_bytes = (block_M + block_N) * block_K * 2  # of A and of B in one stage
+
+    @cute.kernel
+    def kernel(load_A, A, load_B, B, store_D, D, layout_A, layout_B, layout_D, mma):
+        thread, _, _ = cute.arch.thread_idx()
+        warp_idx = cute.arch.make_warp_uniform(cute.arch.warp_idx())
+        cta, _, _ = cute.arch.block_idx()
+        smem = SmemAllocator()
+        full = smem.allocate_array(cutlass.Int64, num_stages)
+        empty = smem.allocate_array(cutlass.Int64, num_stages)
+        A_shared = smem.allocate_tensor(cutlass.Float16, layout_A.outer, 1024, layout_A.inner)
+        B_shared = smem.allocate_tensor(cutlass.Float16, layout_B.outer, 1024, layout_B.inner)
+        D_shared = smem.allocate_tensor(cutlass.Float16, layout_D.outer, 1024, layout_D.inner)
+
+        if warp_idx == 0:
+            with cute.arch.elect_one():
+                for stage in cutlass.range_constexpr(num_stages):
+                    cute.arch.mbarrier_init(
+                        full + stage, 1
+                    )  # one arrival by the producer, and the bytes
+                    cute.arch.mbarrier_init(
+                        empty + stage, 1
+                    )  # one arrival by the consumer warpgroup
+            cute.arch.mbarrier_init_fence()
+        cute.arch.sync_threads()
+
+        # TMA takes a tile as one mode: (tile, m or n, k) of a matrix, (tile, stage) of the ring
+        A_tiles = cute.group_modes(cute.local_tile(A, (block_M, block_K), (None, None)), 0, 2)
+        B_tiles = cute.group_modes(cute.local_tile(B, (block_N, block_K), (None, None)), 0, 2)
+        D_tiles = cute.group_modes(cute.local_tile(D, (block_M, block_N), (None, None)), 0, 2)
+        A_ring, B_ring = cute.group_modes(A_shared, 0, 2), cute.group_modes(B_shared, 0, 2)
+        D_tile, one = cute.group_modes(D_shared, 0, 2), cute.make_layout(1)
+        A_dst, A_src = cpasync.tma_partition(load_A, 0, one, A_ring, A_tiles)
+        B_dst, B_src = cpasync.tma_partition(load_B, 0, one, B_ring, B_tiles)
+        D_src, D_dst = cpasync.tma_partition(store_D, 0, one, D_tile, D_tiles)
+
+        my_mma = mma.get_slice(thread % 128)
+        # descriptors: wgmma reads shared memory itself
+        A_frag = mma.make_fragment_A(my_mma.partition_A(A_shared))
+        B_frag = mma.make_fragment_B(my_mma.partition_B(B_shared))
+        my_shape = my_mma.partition_shape_C((block_M, block_N))
+        acc = cute.make_rmem_tensor(my_shape, cutlass.Float32)
+        out = cute.make_rmem_tensor(acc.shape, cutlass.Float16)
+        stmatrix = cute.make_copy_atom(warp.StMatrix8x8x16bOp(False, 4), cutlass.Float16)
+        to_shared = cute.make_tiled_copy_C(stmatrix, mma)
+        my_out = to_shared.get_slice(thread % 128)
+        # panels of up to 4 columns, row after row within a panel: A and B stay in L2
+        shape = (tiles_M, (panel, tiles_N // panel))
+        order = cute.make_layout(shape, stride=(panel, (1, panel * tiles_M)))
+        consumers = pipeline.NamedBarrier(1, 128)  # of the consumer's threads only
+        # K tiles so far; each role counts its own
+        it = cutlass.Int32(0)
+
+        if warp_idx < 4:  # producer warpgroup, of which one warp works
+            cute.arch.setmaxregister_decrease(40)
+            if warp_idx == 0:
+                for tile in cutlass.range(cta, tiles_M * tiles_N, sm_count, unroll=1):
+                    m, n = order.get_flat_coord(tile)
+                    for k in cutlass.range(k_tiles, unroll=1):
+                        stage = it % num_stages
+                        # a new barrier has parity 1 behind it: the first round does not wait
+                        cute.arch.mbarrier_wait(empty + stage, (it // num_stages) & 1 ^ 1)
+                        with cute.arch.elect_one():
+                            cute.arch.mbarrier_arrive_and_expect_tx(full + stage, tile_bytes)
+                        bar = full + stage
+                        cute.copy(
+                            load_A, A_src[None, m, k], A_dst[None, stage], tma_bar_ptr=bar
+                        )
+                        cute.copy(
+                            load_B, B_src[None, n, k], B_dst[None, stage], tma_bar_ptr=bar
+                        )
+                        it += 1
+        else:  # consumer warpgroup
+            cute.arch.setmaxregister_increase(232)
+            for tile in cutlass.range(cta, tiles_M * tiles_N, sm_count, unroll=1):
+                m, n = order.get_flat_coord(tile)
+                mma.set(warpgroup.Field.ACCUMULATE, False)
+                for _k in cutlass.range(k_tiles, unroll=1):
+                    stage = it % num_stages
+                    cute.arch.mbarrier_wait(full + stage, (it // num_stages) & 1)
+                    warpgroup.fence()
+                    for k_block in cutlass.range_constexpr(block_K // 16):
+                        at = (None, None, k_block, stage)
+                        cute.gemm(mma, acc, A_frag[at], B_frag[at], acc)
+                        mma.set(warpgroup.Field.ACCUMULATE, True)
+                    warpgroup.commit_group()
+                    warpgroup.wait_group(0)
+                    if warp_idx == 4:
+                        with cute.arch.elect_one():
+                            cute.arch.mbarrier_arrive(empty + stage)
+                    it += 1
+
+                if warp_idx == 4:
+                    cute.arch.cp_async_bulk_wait_group(0, read=True)
+                consumers.arrive_and_wait()
+                out.store(acc.load().to(cutlass.Float16))
+                cute.copy(to_shared, my_out.retile(out), my_out.partition_D(D_shared))
+                cute.arch.fence_view_async_shared()
+                consumers.arrive_and_wait()
+                if warp_idx == 4:
+                    cute.copy(store_D, D_src, D_dst[None, m, n])
+                    cute.arch.cp_async_bulk_commit_group()
+            if warp_idx == 4:
+                cute.arch.cp_async_bulk_wait_group(0)
+
+    @cute.jit
+    def main(A: cute.Tensor, B: cute.Tensor, D: cute.Tensor):
+        swizzle = warpgroup.SmemLayoutAtomKind.K_SW128
+        atom = warpgroup.make_smem_layout_atom(swizzle, cutlass.Float16)
+        layout_A = cute.tile_to_shape(atom, (block_M, block_K, ring), order=(0, 1, 2))
+        layout_B = cute.tile_to_shape(atom, (block_N, block_K, ring), order=(0, 1, 2))
+        layout_D = cute.tile_to_shape(atom, (block_M, block_N), order=(0, 1))
+        g2s, s2g = cpasync.CopyBulkTensorTileG2SOp(), cpasync.CopyBulkTensorTileS2GOp()
+        stage_A, stage_B = cute.select(layout_A, [0, 1]), cute.select(layout_B, [0, 1])
+        load_A, A = cpasync.make_tiled_tma_atom(g2s, A, stage_A, (block_M, block_K))
+        load_B, B = cpasync.make_tiled_tma_atom(g2s, B, stage_B, (block_N, block_K))
+        store_D, D = cpasync.make_tiled_tma_atom(s2g, D, layout_D, (block_M, block_N))
+        fp16, fp32, shape = cutlass.Float16, cutlass.Float32, (64, block_N, 16)
+        source, k_major = warpgroup.OperandSource.SMEM, OperandMajorMode.K
+        wgmma = warpgroup.MmaF16BF16Op(fp16, fp32, shape, source, k_major, k_major)
+        mma = cute.make_tiled_mma(wgmma)
+        # without min_blocks_per_mp, setmaxregister is dropped without a word
+        kernel(load_A, A, load_B, B, store_D, D, layout_A, layout_B, layout_D, mma).launch(
+            grid=(sm_count, 1, 1), block=(256, 1, 1), min_blocks_per_mp=1
+        )
+
+    return main

@@ -1,0 +1,289 @@
+"""What notebook t2 claims about tilelang 0.1.15 and nvidia-cutlass-dsl 4.8.1: how tiles of a 3-D tensor reach
+shared memory.
+
+A test that fails here says that the pinned release behaves in another way now, and that the notebook has to
+say so.
+"""
+
+import inspect
+import textwrap
+from functools import cache
+
+import pytest
+import tilelang.language as T
+
+from course_utils.artifact import TensorMap
+from course_utils.compile.errors import CompileError
+from course_utils.compile.factory import DSLS, compile_factory
+from course_utils.compile.load import edited, load_factory, load_module, solution_path
+from course_utils.grading.copy import check_copy
+from course_utils.grading.maps import findings
+from course_utils.ptx import paths as copies
+from course_utils.ptx.paths import BULK, LOAD, STORE, TENSOR, THREADS
+from course_utils.run.backends import Emulator, Launch
+from course_utils.tma.layouts import LayoutError, flattened, same_payload
+
+SHAPE = (8, 32, 64)
+
+
+def left_open(b0, b1, b2):
+    """T.copy both ways: the compiler chooses."""
+
+    def copy(d0, d1, d2):
+        @T.prim_func
+        def main(X: T.Tensor((d0, d1, d2), T.float16), Y: T.Tensor((d0, d1, d2), T.float16)):
+            with T.Kernel(T.ceildiv(d2, b2), d1 // b1, d0 // b0, threads=128) as (bx, by, bz):
+                S = T.alloc_shared((b0, b1, b2), T.float16)
+                x, y, z = bx * b2, by * b1, bz * b0
+                T.copy(X[z : z + b0, y : y + b1, x : x + b2], S)
+                T.copy(S, Y[z : z + b0, y : y + b1, x : x + b2])
+
+        return main
+
+    return copy
+
+
+def asks(b0, b1, b2):
+    """T.copy that prefers TMA, both ways."""
+
+    def copy(d0, d1, d2):
+        @T.prim_func
+        def main(X: T.Tensor((d0, d1, d2), T.float16), Y: T.Tensor((d0, d1, d2), T.float16)):
+            with T.Kernel(d2 // b2, d1 // b1, d0 // b0, threads=128) as (bx, by, bz):
+                S = T.alloc_shared((b0, b1, b2), T.float16)
+                x, y, z = bx * b2, by * b1, bz * b0
+                T.copy(X[z : z + b0, y : y + b1, x : x + b2], S, prefer_instruction="tma")
+                T.copy(S, Y[z : z + b0, y : y + b1, x : x + b2], prefer_instruction="tma")
+
+        return main
+
+    return copy
+
+
+def insists(b0, b1, b2):
+    """T.tma_copy both ways."""
+
+    def copy(d0, d1, d2):
+        @T.prim_func
+        def main(X: T.Tensor((d0, d1, d2), T.float16), Y: T.Tensor((d0, d1, d2), T.float16)):
+            with T.Kernel(d2 // b2, d1 // b1, d0 // b0, threads=128) as (bx, by, bz):
+                S = T.alloc_shared((b0, b1, b2), T.float16)
+                full = T.alloc_barrier(1)
+                x, y, z = bx * b2, by * b1, bz * b0
+                T.tma_copy(X[z : z + b0, y : y + b1, x : x + b2], S, barrier=full)
+                if T.shuffle_elect(128):
+                    T.mbarrier_arrive(full)
+                T.mbarrier_wait_parity(full, 0)
+                T.tma_copy(S, Y[z : z + b0, y : y + b1, x : x + b2])
+                T.tma_store_wait(0)
+
+        return main
+
+    return copy
+
+
+def in_two_dimensions(rows, columns, long_rows=False):
+    """X as (d0 * d1, d2), or as (d0, d1 * d2); TMA preferred both ways."""
+
+    def copy(d0, d1, d2):
+        shape = (d0, d1 * d2) if long_rows else (d0 * d1, d2)
+
+        @T.prim_func
+        def main(X: T.Tensor(shape, T.float16), Y: T.Tensor(shape, T.float16)):
+            with T.Kernel(shape[1] // columns, shape[0] // rows, threads=128) as (bx, by):
+                S = T.alloc_shared((rows, columns), T.float16)
+                x, y = bx * columns, by * rows
+                T.copy(X[y : y + rows, x : x + columns], S, prefer_instruction="tma")
+                T.copy(S, Y[y : y + rows, x : x + columns], prefer_instruction="tma")
+
+        return main
+
+    return copy
+
+
+def pipelined(d0, d1, d2):
+    @T.prim_func
+    def main(X: T.Tensor((d0, d1, d2), T.float16), Y: T.Tensor((d0, d1, d2), T.float16)):
+        with T.Kernel(d1 // 16, threads=128) as by:
+            S = T.alloc_shared((2, 16, d2), T.float16)
+            for z in T.Pipelined(d0 // 2, num_stages=2):
+                T.copy(X[z * 2 : z * 2 + 2, by * 16 : by * 16 + 16, 0:d2], S)
+                T.copy(S, Y[z * 2 : z * 2 + 2, by * 16 : by * 16 + 16, 0:d2])
+
+    return main
+
+
+def made(copy, *shape, dsl="tilelang"):
+    """The compiled kernel, and {direction: Copy}."""
+    kernel = compile_factory(copy, dsl, shape, "copy")
+    return kernel, {c.direction: c for c in copies.copies(kernel, textwrap.dedent(inspect.getsource(copy)))}
+
+
+def maps(kernel):
+    return [p.tensor_map for p in kernel.parameters if p.tensor_map]
+
+
+def emulated(kernel):
+    return Emulator(schedules=(0,)).ask(Launch(kernel.tensors[0].shape, kernel, "copy"))
+
+
+# -- TileLang
+
+
+def test_a_load_left_to_the_compiler_goes_through_registers_and_its_store_by_tma():
+    kernel, found = made(left_open(2, 16, 64), *SHAPE)
+    assert set(found[LOAD].paths) == {THREADS} and set(found[STORE].paths) == {TENSOR} and emulated(kernel).ok
+
+
+def test_in_a_pipelined_loop_the_same_load_is_tma():
+    assert set(made(pipelined, *SHAPE)[1][LOAD].paths) == {TENSOR}
+
+
+@pytest.mark.parametrize("request_tma", [asks, insists])
+@pytest.mark.parametrize(
+    "tile, shape, path, boxes, box",
+    [
+        ((2, 16, 64), SHAPE, TENSOR, 1, (64, 16, 2)),
+        ((2, 16, 256), (8, 32, 256), TENSOR, 8, (64, 16, 1)),  # a row wider than the swizzle's span is cut
+        ((1, 16, 64), SHAPE, BULK, 1, None),  # whole rows of one slab: one piece of memory
+        ((2, 32, 64), SHAPE, BULK, 1, None),  # two whole slabs
+        ((4, 152, 64), (8, 304, 128), TENSOR, 1, (64, 152, 4)),
+    ],
+)
+def test_a_tile_of_rank_3(request_tma, tile, shape, path, boxes, box):
+    kernel, found = made(request_tma(*tile), *shape)
+    assert [found[way].paths for way in (LOAD, STORE)] == [{path: boxes}] * 2
+    assert [(m.rank, m.box, m.swizzle) for m in maps(kernel)] == ([(3, box, 3)] * 2 if box else [])
+    assert [bool(found[way].finding) for way in (LOAD, STORE)] == [path == BULK] * 2
+    assert emulated(kernel).ok
+
+
+@pytest.mark.parametrize("request_tma", [asks, insists])
+def test_rows_of_no_multiple_of_16_bytes_raise_where_tma_was_asked_for(request_tma):
+    with pytest.raises(CompileError, match="TMA is not available"):
+        made(request_tma(2, 16, 60), 8, 32, 60)
+    _, found = made(left_open(2, 16, 60), 8, 32, 60)
+    assert [set(found[way].paths) for way in (LOAD, STORE)] == [{THREADS}] * 2
+
+
+def test_a_preference_for_tma_is_dropped_where_the_box_would_be_too_tall():
+    kernel, found = made(asks(4, 304, 64), 8, 304, 128)
+    assert [set(found[way].paths) for way in (LOAD, STORE)] == [{THREADS}] * 2 and found[LOAD].finding
+    assert emulated(kernel).ok
+
+
+def test_tma_copy_of_a_box_that_is_too_tall_raises():
+    with pytest.raises(CompileError, match="box dim 304 .* exceeds the cap 256"):
+        made(insists(4, 304, 64), 8, 304, 128)
+    assert made(insists(2, 512, 64), 8, 512, 128)[1][LOAD].paths == {TENSOR: 4}  # cut into boxes of 256
+
+
+@pytest.mark.parametrize("rows", [200, 300])
+def test_copies_left_open_may_get_a_layout_that_is_none(rows):
+    with pytest.raises(CompileError, match="indices are not independent"):
+        made(left_open(4, rows, 64), 8, rows, 128)
+
+
+def test_tma_copy_both_ways_takes_200_rows():
+    assert made(insists(4, 200, 64), 8, 200, 128)[1][LOAD].paths == {TENSOR: 1}
+
+
+@pytest.mark.parametrize("rows, swizzle", [(150, 0), (100, 0), (152, 3), (200, 3)])
+def test_rows_of_a_slab_that_come_in_eights_are_swizzled(rows, swizzle):
+    kernel, _ = made(asks(4, rows, 64), 8, 2 * rows, 128)
+    assert [m.swizzle for m in maps(kernel)] == [swizzle] * 2
+
+
+@pytest.mark.parametrize(
+    "copy, shape, path, dims, box",
+    [
+        # the old cure makes whole rows one piece of memory
+        (in_two_dimensions(16, 64), SHAPE, BULK, None, None),
+        (in_two_dimensions(16, 32), SHAPE, TENSOR, (64, 256), (32, 16)),
+        (in_two_dimensions(16, 64), (4, 48, 128), TENSOR, (128, 192), (64, 16)),
+        (in_two_dimensions(8, 64, long_rows=True), (8, 32, 60), TENSOR, (1920, 8), (64, 8)),
+    ],
+)
+def test_rewrites(copy, shape, path, dims, box):
+    kernel, found = made(copy, *shape)
+    assert set(found[LOAD].paths) == set(found[STORE].paths) == {path}
+    assert [(m.dims, m.box) for m in maps(kernel)] == ([(dims, box)] * 2 if dims else [])
+    assert emulated(kernel).ok
+
+
+def test_whole_rows_that_wgmma_reads_stay_tensor_tma():
+    gemm = load_factory(solution_path("step04", "tilelang"))
+    found = copies.copies(compile_factory(gemm, "tilelang", (256, 256, 64)))
+    assert [set(c.paths) for c in found] == [{TENSOR}] * 3
+
+
+# -- CuTe DSL
+
+
+@cache
+def cute_source():
+    return solution_path("t2", "cute").read_text()
+
+
+def variant(folder, *edits):
+    """``copy`` of the CuTe DSL solution with texts exchanged."""
+    path = folder / "variant.py"
+    path.write_text(edited(cute_source(), *edits))
+    return load_module(path).copy
+
+
+def test_cute_drops_the_remainder_of_a_stride_and_only_the_bytes_show_it():
+    copy = load_module(solution_path("t2", "cute")).copy
+    kernel, found = made(copy, 8, 32, 60, dsl="cute")
+    assert set(found[LOAD].paths) == set(found[STORE].paths) == {TENSOR} and findings(kernel) == []
+    assert [m.strides for m in maps(kernel)] == [(112, 3840), (112,)]
+    answer = emulated(kernel)
+    assert not answer.ok and answer.finished and "the first at [0, " in answer.diagnosis
+
+
+def test_grouped_modes_are_another_order_of_rows(tmp_path):
+    flat = "Y = cute.make_tensor(Y.iterator, cute.make_layout((d0 * d1, d2), stride=(d2, 1)))"
+    verdict = check_copy("t2", variant(tmp_path, (flat, "Y = cute.group_modes(Y, 0, 2)")), "cute", "emulator")
+    assert {p.name: p.passed for p in verdict.checks} == {
+        "compiles": True,
+        "tensor maps": True,
+        "path": True,
+        "results": False,
+    }
+    kernel, _ = made(variant(tmp_path, (flat, "Y = cute.group_modes(Y, 0, 2)")), *SHAPE, dsl="cute")
+    assert (maps(kernel)[1].dims, maps(kernel)[1].box) == ((64, 8, 32), (64, 8, 2))
+
+
+# -- both
+
+
+@pytest.mark.parametrize("dsl", DSLS)
+def test_solution_gets_all_points_in_the_emulator(dsl):
+    copy = load_module(solution_path("t2", dsl)).copy
+    verdict = check_copy("t2", copy, dsl, "emulator")
+    assert (verdict.points, verdict.max_points) == (10, 10), str(verdict)
+    kernel, found = made(copy, *SHAPE, dsl=dsl)
+    assert (found[LOAD].rank, found[LOAD].paths, found[STORE].rank, found[STORE].paths) == (
+        3,
+        {TENSOR: 1},
+        2,
+        {TENSOR: 2},
+    )
+    assert [m.box for m in maps(kernel)] == [(64, 16, 2), (64, 16)]
+
+
+def test_path_left_to_the_compiler_costs_four_points_of_ten():
+    verdict = check_copy("t2", left_open(2, 16, 64), "tilelang", "emulator")
+    assert verdict.points == 6 and "plain loads and stores" in verdict.diagnosis
+
+
+def test_which_boxes_flatten():
+    def of(*box):
+        return TensorMap(6, (64, 32, 8), (128, 4096), box, (1, 1, 1), swizzle=3)
+
+    assert flattened(of(64, 32, 2)).box == (64, 64) and flattened(of(64, 16, 1)).box == (64, 16)
+    with pytest.raises(LayoutError, match="not one run of rows"):
+        flattened(of(64, 16, 2))
+    edge = TensorMap(6, (64, 48, 4), (128, 6144), (64, 32, 1), (1, 1, 1), swizzle=3)
+    assert same_payload(edge, flattened(edge), (0, 0, 1), (0, 48))
+    assert not same_payload(edge, flattened(edge), (0, 32, 1), (0, 80))
