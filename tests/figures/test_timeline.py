@@ -5,7 +5,7 @@ import pytest
 from course_utils.cause import Cause
 from course_utils.figures.theme import RED, WORK
 from course_utils.figures.timeline import save_timeline, timeline
-from course_utils.run.emulator.emulate import Emulation
+from course_utils.run.emulator import Emulation
 from course_utils.run.emulator.explain.findings import Finding
 from course_utils.run.emulator.explain.timeline import Arrival, Span
 

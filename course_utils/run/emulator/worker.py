@@ -15,7 +15,8 @@ from course_utils.artifact import Artifact
 from course_utils.cause import data
 from course_utils.problems import PROBLEMS
 from course_utils.run import protocol
-from course_utils.run.emulator.emulate import Emulation, EmulatorError
+from course_utils.run.emulator.emulate import EmulatorError
+from course_utils.run.emulator.explain.emulation import Emulation
 from course_utils.run.emulator.explain.findings import Finding
 from course_utils.run.emulator.explain.ledger import table
 from course_utils.run.emulator.explain.replay import replay

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from course_utils.artifact import SM_COUNT
 from course_utils.run.emulator.core import memory
 from course_utils.run.emulator.core.order import Order
 from course_utils.run.emulator.core.probe import CtaEnded, Touched, WarpEnded
@@ -98,8 +97,8 @@ class CTA(Holder):
             "%cluster_nctarank": cluster.size,
             "%dynamic_smem_size": artifact.dynamic_shared,
             "%total_smem_size": machine.shared_size,
-            "%smid": self.number % SM_COUNT,
-            "%nsmid": SM_COUNT,
+            "%smid": self.number % artifact.chip.sms,
+            "%nsmid": artifact.chip.sms,
             "%nwarpid": 64,
             "%gridid": 0,
             "%is_explicit_cluster": cluster.size > 1,

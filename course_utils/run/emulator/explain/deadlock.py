@@ -7,7 +7,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from course_utils.artifact import REGISTER_LIMIT
 from course_utils.cause import Cause, Warps, Who, sentence, spans
 from course_utils.ptx.families import expects_bytes
 from course_utils.run.emulator.explain import causes, names
@@ -112,7 +111,8 @@ def describe(machine: Machine, cluster: Cluster) -> None:
         pool = cta.unit(RegisterPool)
         asking = {p.warp: p.waits_for.wanted for p in hungry if p.cta is cta}
         total = sum(asking.get(w, pool.held(w)) * LANES for w in cta.warps)
-        cause = Cause("register-budget", "registers in all", {"total": total, "limit": REGISTER_LIMIT})
+        limit = machine.artifact.chip.cta_registers
+        cause = Cause("register-budget", "registers in all", {"total": total, "limit": limit})
         machine.unit(Findings).find(cause, hungry[0].at, waiting=waiting, notes=lines[:ROWS])
         return
     if not rows:

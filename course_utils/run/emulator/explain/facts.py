@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from course_utils.artifact import SM_COUNT, WARP_THREADS, WARPGROUP_THREADS
+from course_utils.artifact import WARP_THREADS, WARPGROUP_THREADS
 from course_utils.ptx.families import Family, expects_bytes, family
 from course_utils.ptx.parser import Instr
 from course_utils.run.emulator.core.order import AGENT_BITS, AGENT_MASK
@@ -31,7 +31,8 @@ from course_utils.run.emulator.explain.work import Work, WriteBegins
 from course_utils.run.emulator.isa.arithmetic import LANES
 from course_utils.run.emulator.units.mbarrier import mbarriers
 from course_utils.run.emulator.units.sync import RegistersAsked
-from course_utils.run.emulator.units.tma import BulkGroups, LoadsIssued, StoreIssued, StoresWaited, TensorView
+from course_utils.run.emulator.units.tma import BulkGroups, LoadsIssued, StoreIssued, StoresWaited
+from course_utils.run.emulator.units.views import TensorView
 from course_utils.run.emulator.units.wgmma import Began, Issued, Waited
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from course_utils.run.emulator.core.machine import Machine
     from course_utils.run.emulator.core.order import Clock
     from course_utils.run.emulator.core.warp import Path, Warp
-    from course_utils.run.emulator.units.tma import Coordinates
+    from course_utils.run.emulator.units.views import Coordinates
     from course_utils.run.emulator.units.wgmma import Warpgroup
 
 WARPS = WARPGROUP_THREADS // WARP_THREADS
@@ -388,7 +389,7 @@ class Facts:
             return
         self.counts["tiles taken"] = sum(self._taken.values())
         self.counts["rounds"] = max(self._taken.values())
-        self.counts["rounds of all SMs"] = -(-sum(self._taken.values()) // SM_COUNT)
+        self.counts["rounds of all SMs"] = -(-sum(self._taken.values()) // self.machine.artifact.chip.sms)
 
     def _panels(self) -> None:
         """How many rows and columns of tiles do CTAs that run at one time read between them? Where each has

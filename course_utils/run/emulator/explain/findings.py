@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from course_utils.artifact import Origin, file_name
 from course_utils.cause import Cause, sentence
@@ -18,8 +18,6 @@ from course_utils.run.words import told
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.machine import Machine
     from course_utils.run.emulator.units.mbarrier import MBarrier
-
-Detail: TypeAlias = str | Callable[[], str]  # a function makes the text when it is needed
 
 
 @dataclass
@@ -147,37 +145,6 @@ class Findings:
             return place
         code = self.artifact.code(origin)
         return replace(place, file=file_name(origin.file), line=origin.line, code=code, added=False)
-
-    def add(
-        self,
-        kind: str,
-        at: int,
-        detail: Detail,
-        subject: str = "",
-        waiting: Sequence[dict] = (),
-        more: tuple[str, ...] = (),
-        barriers: Iterable[MBarrier] = (),
-        advice: str = "",
-        first: bool = False,
-        origin: Origin | None = None,
-        plain: str = "",
-    ) -> Finding:
-        """``find`` for those who still make a sentence themselves."""
-        if former := self.again(kind, at, subject, origin):
-            return former
-        otherwise = plain or f"{kind.replace('-', ' ')}: the emulator has no words for this case"
-        text = told(detail, otherwise) if callable(detail) else detail
-        return self.find(
-            Cause(kind, "text", {"text": text}),
-            at,
-            subject=subject,
-            waiting=waiting,
-            notes=[Cause(kind, "text", {"text": one}) for one in more],
-            about=barriers,
-            advice=advice,
-            first=first,
-            origin=origin,
-        )
 
     def lead(self, finding: Finding) -> None:
         """Put a finding before all others."""

@@ -27,7 +27,8 @@ from course_utils.run.emulator.explain.undefined import NothingStored, counts
 from course_utils.run.emulator.units import cp_async, mbarrier, tma, wgmma
 from course_utils.run.emulator.units.access import Atomic, Read, Write
 from course_utils.run.emulator.units.mbarrier import barrier_of, mbarriers
-from course_utils.run.emulator.units.tma import Load, Store, TensorView, words_of
+from course_utils.run.emulator.units.tma import Load, Store, words_of
+from course_utils.run.emulator.units.views import TensorView
 from course_utils.tma.layouts import UNIT
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from course_utils.cause import spans
 from course_utils.run.emulator.explain.timeline import COPY
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.emulate import Emulation
+    from course_utils.run.emulator.explain.emulation import Emulation
     from course_utils.run.emulator.explain.findings import Finding
     from course_utils.run.emulator.explain.places import Place
     from course_utils.run.emulator.explain.timeline import Event

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from course_utils.run.emulator.core.machine import Machine
     from course_utils.run.emulator.core.warp import Warp
     from course_utils.run.emulator.units.mbarrier import MBarrier
-    from course_utils.run.emulator.units.tma import Coordinates
+    from course_utils.run.emulator.units.views import Coordinates
 
     Told: TypeAlias = tuple[
         int, str, dict[str, Any], tuple[MBarrier, ...]

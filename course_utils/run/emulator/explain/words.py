@@ -2,8 +2,6 @@
 in the values. And of each kind, what it means and what to try.
 """
 
-from course_utils.artifact import REGISTER_LIMIT
-
 BARRIERS = {
     "no words": "{kind}: the emulator has no words for this case",
     # places
@@ -174,7 +172,6 @@ BARRIERS = {
 }
 
 MEMORY: dict[str, str] = {
-    "text": "{text}",
     # core/memory, units/access and explain/bounds: addresses
     "an access": "{who} accesses {what}{ask}",
     "a slice by the thread in the CTA": ": does a slice take the thread's number in the CTA, and not in its "
@@ -367,8 +364,7 @@ KINDS = {
         "inside it, and does each turn of a loop over tiles take the next tile?"),
     "register-budget": ("error",
         "The warpgroups ask for more registers than a CTA has, so one waits for ever. Registers a thread,"
-        f" times threads, over all warpgroups must stay within {REGISTER_LIMIT:,}: give the producer "
-        "fewer."),
+        " times threads, over all warpgroups must stay within what a CTA has: give the producer fewer."),
     "setmaxnreg-count": ("error", "setmaxnreg takes a multiple of 8 from 24 to 256."),
     "read-before-load": ("error",
         "Shared memory is read, but the reader has not waited for the TMA load (or cp.async) that fills "

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from course_utils.artifact import REGISTER_LIMIT
 from course_utils.ptx.parser import Instr
 from course_utils.run.emulator.core import memory
 from course_utils.run.emulator.core.state import Unit
@@ -196,7 +195,7 @@ class RegisterPool(Unit):
         artifact = cta.machine.artifact
         given = artifact.resources.registers if artifact.resources else 0
         self.given = -(-max(given, 8) // 8) * 8
-        self.free = REGISTER_LIMIT - self.given * artifact.threads
+        self.free = artifact.chip.cta_registers - self.given * artifact.threads
         self.waiting: list[Path] = []
         self._held: dict[Warp, int] = {}
 

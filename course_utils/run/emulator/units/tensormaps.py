@@ -15,12 +15,12 @@ from course_utils.artifact import TENSOR_MAP_BYTES
 from course_utils.ptx.parser import Imm, Instr
 from course_utils.run.emulator.core import memory
 from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value
+from course_utils.run.emulator.units.views import TensorView
 from course_utils.tma.encoding import LAYOUT, decode
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.machine import Machine
     from course_utils.run.emulator.core.warp import Path
-    from course_utils.run.emulator.units.tma import TensorView
 
 # PTX's name of a field: ours, and what is stored of a value.
 _FIELDS = {
@@ -43,8 +43,6 @@ class TensorMaps:
     """
 
     def __init__(self, machine: Machine) -> None:
-        from course_utils.run.emulator.units.tma import TensorView
-
         self.read: dict[bytes, TensorView] = {}
         self.given = {
             offset: TensorView(one.tensor or "", one.tensor_map, machine.regions[one.tensor or ""])
@@ -113,8 +111,6 @@ def _bytes(path: Path, address: int, space: str) -> np.ndarray:
 
 def view_at(path: Path, address: int) -> TensorView:
     """The tensor map that lies at a generic address. A fault where its bytes are none."""
-    from course_utils.run.emulator.units.tma import TensorView
-
     machine, read = path.machine, path.machine.unit(TensorMaps).read
     data = _bytes(path, address, "generic").tobytes()
     view = read.get(data)
