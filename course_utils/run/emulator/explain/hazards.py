@@ -5,7 +5,7 @@ line is to blame.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from course_utils.cause import Cause
 from course_utils.run.emulator.core.probe import At, Hazard
@@ -20,6 +20,9 @@ from course_utils.run.words import told
 if TYPE_CHECKING:
     from course_utils.artifact import Origin
     from course_utils.run.emulator.core.warp import Path
+
+
+Note: TypeAlias = tuple[str, dict[str, Any]]  # what else there is to say: a case, and its values
 
 
 def found(hazard: Hazard) -> Finding:
@@ -41,7 +44,7 @@ def find(
     at: int | None = None,
     *,
     about: Iterable[MBarrier] = (),
-    notes: Iterable[tuple[str, dict[str, Any]]] = (),
+    notes: Iterable[Note] = (),
     advice: str = "",
     first: bool = False,
     origin: Origin | None = None,

@@ -22,7 +22,7 @@ from course_utils.run.emulator.explain import accumulators, names
 from course_utils.run.emulator.explain.accounts import account, all_from_one_cta, turns
 from course_utils.run.emulator.explain.accumulators import LastWaits, groups
 from course_utils.run.emulator.explain.findings import Finding, Findings
-from course_utils.run.emulator.explain.hazards import find
+from course_utils.run.emulator.explain.hazards import Note, find
 from course_utils.run.emulator.explain.places import Places
 from course_utils.run.emulator.explain.undefined import counts
 from course_utils.run.emulator.units import cp_async, mbarrier, tma, wgmma
@@ -401,12 +401,12 @@ class Races:
             when = Cause("", "when a line writes", {"at": At(path.at)}) if line else None
             why, at = Cause("", "this wait leaves", {"leaves": leaves, "when": when}), read.left[0]
         if why:
-            note = "the write", {"at": At(path.at)}
-            find(path, kind, "overwrites what is read", {**values, "why": why}, at, notes=[note])
+            written: Note = "the write", {"at": At(path.at)}
+            find(path, kind, "overwrites what is read", {**values, "why": why}, at, notes=[written])
             return
         case = "the read has ended" if read.done else "the read is not waited for"
         left = Cause("", "the wait leaves", {"leaves": leaves}) if leaves else None
-        note = case, {"leaves": left, "at": At(read.at), "low": low, "high": high}
+        note: Note = case, {"leaves": left, "at": At(read.at), "low": low, "high": high}
         if read.store is path.warp:
             read.unwaited = not read.done
         what = Cause(kind, "overwrites what is read", {**values, "why": None})
@@ -429,15 +429,16 @@ class Races:
         kind, (barrier, waited_at) = what.kind, turns(path.warp).waited or (None, -1)
         readers = [reader] if reader else []
         # a wait for a load releases nothing; and a first round's wait passes with no release at all
-        if barrier is None or account(barrier).carries_bytes or account(barrier).released_by is None:
+        released = None if barrier is None else account(barrier).released_by
+        if barrier is None or account(barrier).carries_bytes or released is None:
             has_roles = self.machine.unit(Findings).has_roles
             untold = has_roles and all(account(b).carries_bytes for b in mbarriers(path.cta).values())
             if untold and kind == "overwrite-before-use":
                 advice = "no second barrier"
             values = dict(what.values)
             return find(path, kind, what.case, values, about=about, notes=readers, advice=advice)
-        warp, at = account(barrier).released_by
-        notes = [
+        warp, at = released
+        notes: list[Note] = [
             ("its wait for a barrier", {"barrier": barrier, "at": At(waited_at)}),
             ("the write", {"at": At(path.at)}),
             *readers,
@@ -514,8 +515,8 @@ class Races:
             return False
         findings = self.machine.unit(Findings)
         about = tuple(dict.fromkeys((barrier, earlier)))
-        spot = "shared bytes", {"low": low, "high": high}
-        notes = [("the other load", {"at": At(old.at)}), spot]
+        spot: Note = "shared bytes", {"low": low, "high": high}
+        notes: list[Note] = [("the other load", {"at": At(old.at)}), spot]
         if earlier is barrier:
             one, other = findings.place(old.at), findings.place(path.at)
             again = old.at == path.at or one.line > 0 and (one.file, one.line) == (other.file, other.line)
@@ -547,7 +548,11 @@ class Races:
         if old.view.name == view.name and apart == atom and findings.artifact.dsl == "cute":
             # stages lie between one another in the tensor, and the map's box does not
             origin = findings.places.origin_with(f"layout_{what} =")
-            values = {"tensor": what, "old": names.of_barrier(earlier), "new": names.of_barrier(barrier)}
+            values: dict[str, Any] = {
+                "tensor": what,
+                "old": names.of_barrier(earlier),
+                "new": names.of_barrier(barrier),
+            }
             values |= {"apart": apart, "extent": view.extent}
             case = "stages between one another"
             find(path, "ring-overrun", case, values, about=about, notes=notes, first=True, origin=origin)

@@ -94,8 +94,8 @@ class Stages:
     def _operand_read(self, event: OperandRead) -> None:
         path, low = event.path, event.low * UNIT
         tiles = self.of(path.cta)
-        if turns(path.warp).waited is not None:
-            tiles.reads.setdefault((turns(path.warp).waited[0], low), path.at)
+        if (waited := turns(path.warp).waited) is not None:
+            tiles.reads.setdefault((waited[0], low), path.at)
         tiles.swizzles.setdefault(low, (event.swizzle, path.at))
 
 

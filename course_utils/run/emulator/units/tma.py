@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -255,7 +255,7 @@ def words_of(view: View, offset: int) -> slice | np.ndarray:
 
 
 def _check_tile(path: Path, view: View, cta: CTA, offset: int) -> None:
-    values = {"tensor": view.name, "offset": offset}
+    values: dict[str, Any] = {"tensor": view.name, "offset": offset}
     if offset % view.alignment:
         path.halt("misaligned", "a misaligned tile", alignment=view.alignment, **values)
     swizzle = view.swizzle
