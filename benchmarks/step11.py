@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from course_utils.artifact import Artifact
+from course_utils.grading import words
 from course_utils.plans import Plan, choose, plans, powered
 from course_utils.recordings import bundle, counters
 from course_utils.run import backends
@@ -202,7 +203,7 @@ def _time(
         answer = gpu.time(artifact, point["mode"])
         if answer.error == "timeout":
             hung.add(form)
-        why = f"{answer.error} {answer.detail} {answer.diagnosis}".strip()
+        why = f"{answer.error} {answer.detail} {words.text(*answer.causes)}".strip()
         entries.append({**point, "timing": answer.timing, "why": "" if answer.timing else why})
         where = bundle.provenance(device, {point["dsl"]: artifact.versions})
         out.write_text(json.dumps({"provenance": where, "entries": entries}, indent=1))

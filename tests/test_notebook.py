@@ -21,7 +21,7 @@ from course_utils.compile.load import load_factory, load_factory_source, load_mo
 from course_utils.grading import exercises, steps
 from course_utils.grading import gemm as gemms
 from course_utils.grading.cards import Card
-from course_utils.grading.going import Going
+from course_utils.grading.check_progress import CheckProgress
 from course_utils.grading.verdict import Part, Verdict
 from course_utils.notebook import checks, inspection, output, standing, what_ifs
 from course_utils.recordings import measured, progress
@@ -44,7 +44,7 @@ pytestmark = pytest.mark.usefixtures("own_folder")
 
 
 def answering(monkeypatch, verdict):
-    monkeypatch.setattr(gemms, "check_gemm", lambda *_, told: verdict)
+    monkeypatch.setattr(gemms, "check_gemm", lambda *_, on_progress: verdict)
 
 
 def test_check_ends_in_points_and_keeps_them(monkeypatch):
@@ -199,7 +199,7 @@ def test_stopped_check_is_a_verdict_and_the_next_one_works(monkeypatch):
         def close(self):
             self.closed = True
 
-    def stop(*_, told):
+    def stop(*_, on_progress):
         raise KeyboardInterrupt
 
     worker = Stopped()
@@ -352,7 +352,7 @@ def test_a_step_is_open_until_it_has_half_of_its_points():
 @pytest.mark.parametrize("name, told", [("half_tile_stored", False), ("grid_one_short", True)])
 def test_a_change_of_a_given_line_is_shown_and_an_answer_is_not(name, told, monkeypatch):
     """The first fault changes a line that step 4 asks for, the second a line that step 6 gives."""
-    monkeypatch.setattr(gemms, "check_gemm", lambda *_, told: RIGHT)
+    monkeypatch.setattr(gemms, "check_gemm", lambda *_, on_progress: RIGHT)
     text = shown(notebook.what_if, name, "wrong")[1]
     assert ("It shows here once you have that" in text) != told
     assert ("sm_count - 1" in text) == told and "T.tma_copy" not in text
@@ -364,7 +364,7 @@ def test_a_finding_does_not_quote_an_answer(monkeypatch):
         "never written\n  at kernel.py, line 68: T.tma_copy(D_shared, D[ms, ns])\n  at k.py, line 9: main()"
     )
     wrong = Verdict.of("step06", "tilelang", "emulator", (Part("results", False, 0, 4, lost),))
-    monkeypatch.setattr(gemms, "check_gemm", lambda *_, told: wrong)
+    monkeypatch.setattr(gemms, "check_gemm", lambda *_, on_progress: wrong)
     text = shown(notebook.what_if, "grid_one_short", "wrong")[1]
     assert "never written" in text and "main()" in text and "T.tma_copy" not in text
     monkeypatch.setattr(what_ifs, "_is_open", lambda step: False)
@@ -475,7 +475,7 @@ def test_a_guess_has_buttons_where_a_person_sits_and_the_first_click_counts(pers
 
 
 def test_a_click_whose_experiment_fails_says_so(monkeypatch):
-    def broken(*_, told):
+    def broken(*_, on_progress):
         raise ValueError("no emulator")
 
     monkeypatch.setattr(gemms, "check_gemm", broken)
@@ -580,13 +580,13 @@ def updates(call, *arguments):
 def half_done(stop=None):
     """A check that tells of two known parts and of two at work, then answers or stops."""
 
-    def check(step, gemm, dsl="tilelang", *_, told):
-        going = Going(steps.find(step), dsl, "emulator", told)
-        going.works("compiles", "compiling 1 of 3")
-        going.ends(
+    def check(step, gemm, dsl="tilelang", *_, on_progress):
+        progress = CheckProgress(steps.find(step), dsl, "emulator", on_progress)
+        progress.start("compiles", "compiling 1 of 3")
+        progress.finish(
             Part("compiles", True, 1, 1, "154 registers"), Part("tensor maps", True, 1, 1, "all legal")
         )
-        going.works("results", "emulating 256 x 768 x 320 (1 of 3)")
+        progress.start("results", "emulating 256 x 768 x 320 (1 of 3)")
         if stop:
             raise stop
         return RIGHT

@@ -196,7 +196,7 @@ def _emulated(
         verdict = copies.judge(wanted, dsl, machine, answered, source, strict=True)
         return _nothing_of(verdict) if stopped else verdict
     verdict = gemm.judge(wanted, dsl, machine, answered, strict=True)
-    elsewhere = any(trial.ELSEWHERE in answer.diagnosis for _, answer in answered)
+    elsewhere = any(trial.ELSEWHERE in answer.causes for _, answer in answered)
     if (
         stopped
         or elsewhere

@@ -18,7 +18,7 @@ from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS
 from course_utils.compile.load import code_lines, load_factory, read, solution_path
 from course_utils.grading import levels, steps
-from course_utils.grading.going import Told, nobody
+from course_utils.grading.check_progress import OnProgress, ignored
 from course_utils.grading.verdict import Verdict, interrupted, not_compiled
 from course_utils.recordings import measured, model, progress
 from course_utils.recordings.bundle import entry, provenance
@@ -50,8 +50,8 @@ def check(
     backends.warm_up(backend)  # beside the imports of the learner's file
     known: list[Verdict] = []
     try:
-        with _live(console, f"{step} {dsl}", as_json, known) as told:
-            verdict = _verdict(row, dsl, backend, time_limit, file, told)
+        with _live(console, f"{step} {dsl}", as_json, known) as on_progress:
+            verdict = _verdict(row, dsl, backend, time_limit, file, on_progress)
     except KeyboardInterrupt:
         verdict = interrupted(row.id, dsl, known[-1] if known else None)
     if as_json:
@@ -77,20 +77,20 @@ def _keep(verdict: Verdict, console: Console | None) -> None:
 
 
 @contextlib.contextmanager
-def _live(console: Console, name: str, as_json: bool, known: list[Verdict]) -> Iterator[Told]:
-    """A line on the terminal with what the check is at, none beside JSON; ``known`` gets what it is told."""
+def _live(console: Console, name: str, as_json: bool, known: list[Verdict]) -> Iterator[OnProgress]:
+    """A line on the terminal with what the check is at, none beside JSON; ``known`` gets what is known."""
     if as_json:
         with contextlib.redirect_stdout(sys.stderr):  # what a learner's file prints is no JSON
             yield known.append
         return
     with at_work(console, f"{name}: loading") as say_now:
 
-        def told(so_far: Verdict) -> None:
+        def on_progress(so_far: Verdict) -> None:
             known.append(so_far)
             if so_far.doing:
                 say_now(f"{name}: {so_far.doing}")
 
-        yield told
+        yield on_progress
 
 
 def climb(console: Console, backend: str) -> int:
@@ -125,13 +125,13 @@ def _verdict(
     backend: str,
     time_limit: float = backends.TIME_LIMIT,
     file: str | None = None,
-    told: Told = nobody,
+    on_progress: OnProgress = ignored,
 ) -> Verdict:
     try:
         factory = load_factory(file or solution_path(step.id, dsl), steps.function_of(step.id))
     except CompileError as error:
         return not_compiled(step, dsl, "compile", str(error))
-    return levels.check_gemm(step.id, factory, dsl, backend, time_limit, told)
+    return levels.check_gemm(step.id, factory, dsl, backend, time_limit, on_progress)
 
 
 def _as_results(verdicts: list[Verdict]) -> dict:

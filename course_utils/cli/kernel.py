@@ -15,7 +15,7 @@ from course_utils.cli.terminal import at_work, say
 from course_utils.compile import factory
 from course_utils.compile.errors import CompileError
 from course_utils.compile.load import load_factory, solution_path
-from course_utils.grading import steps
+from course_utils.grading import steps, words
 from course_utils.problems import PROBLEMS
 from course_utils.ptx import paths, receipts
 
@@ -171,6 +171,6 @@ def trace(
     if emulation.finished:
         outputs = " and ".join(one.name for one in artifact.tensors[-PROBLEMS[kind].outputs :])
         said = f"{outputs} {'is' if PROBLEMS[kind].outputs == 1 else 'are'} "
-        say(console, said + ("right" if tried.found.ok else f"wrong: {tried.found.diagnosis}"))
+        say(console, said + ("right" if tried.found.ok else f"wrong: {words.text(*tried.found.causes)}"))
     draw_run(console, emulation, title, out, perfetto)
     return 0 if emulation.ok and tried.found.ok else EXIT_FAILED

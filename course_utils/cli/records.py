@@ -46,17 +46,17 @@ def bundle(
 ) -> int:
     """Compile here, to run there."""
     dsls = dsl or list(DSLS)
-    kernels = _wrong_kernels(step, dsls) if wrong else solution_kernels(step, dsls)
-    total = sum(len(_sizes(kernel)) for kernel in kernels)
+    chosen = _wrong_kernels(step, dsls) if wrong else solution_kernels(step, dsls)
+    total = sum(len(_sizes(kernel)) for kernel in chosen)
     with bar(console) as progress:
         task = progress.add_task("compiling", total=total)
 
         def show(item: tuple[str, tuple[int, ...]]) -> None:
             progress.update(task, advance=1, description=f"{item[0]} at {'x'.join(map(str, item[1]))}")
 
-        archives.write(out, kernels, factory.compile_factory, show, signing.key(_key(key)))
+        archives.write(out, chosen, factory.compile_factory, show, signing.key(_key(key)))
     there = f"On the GPU machine: python {Path(out).name} --out results.json"
-    say(console, f"wrote {out}: {len(kernels)} kernels. {there}")
+    say(console, f"wrote {out}: {len(chosen)} kernels. {there}")
     return 0
 
 

@@ -11,7 +11,7 @@ from course_utils.drills.show import Shown
 from course_utils.grading import copy as copies
 from course_utils.grading import levels, maps, steps
 from course_utils.grading import plan as models
-from course_utils.grading.going import Told
+from course_utils.grading.check_progress import OnProgress
 from course_utils.grading.verdict import Verdict, interrupted
 from course_utils.notebook.output import Place, say
 from course_utils.recordings import progress
@@ -29,14 +29,14 @@ def check(step: str, gemm: object, dsl: str = "tilelang") -> float:
 
     ``dsl`` is ``"tilelang"`` or ``"cute"``. Raises nothing.
     """
-    return _graded(step, dsl, lambda told: levels.check_gemm(step, gemm, dsl, told=told))
+    return _graded(step, dsl, lambda on: levels.check_gemm(step, gemm, dsl, on_progress=on))
 
 
 def check_copy(case: str, copy: object, dsl: str = "tilelang") -> float:
     """Grade ``copy(*shape)``, a kernel that copies X to Y: its path and its bytes. Shown, kept and returned
     as by ``check``.
     """
-    return _graded(case, dsl, lambda told: copies.check_copy(case, copy, dsl, told=told))
+    return _graded(case, dsl, lambda on: copies.check_copy(case, copy, dsl, on_progress=on))
 
 
 def check_maps(case: str, mend: Callable) -> float:
@@ -44,7 +44,7 @@ def check_maps(case: str, mend: Callable) -> float:
 
     Shown, kept and returned as by ``check``.
     """
-    return _graded(case, "maps", lambda told: maps.check_maps(case, mend))
+    return _graded(case, "maps", lambda _: maps.check_maps(case, mend))
 
 
 def check_plan(case: str, seconds: Callable) -> float:
@@ -52,7 +52,7 @@ def check_plan(case: str, seconds: Callable) -> float:
 
     Shown, kept and returned as by ``check``.
     """
-    return _graded(case, "plan", lambda told: models.check_plan(case, seconds))
+    return _graded(case, "plan", lambda _: models.check_plan(case, seconds))
 
 
 def try_out(step: str, gemm: object, dsl: str = "tilelang", backend: str = "auto") -> None:
@@ -62,10 +62,10 @@ def try_out(step: str, gemm: object, dsl: str = "tilelang", backend: str = "auto
     emulator where there is a GPU too: it names races that a GPU may win.
     """
     grade = copies.check_copy if step in steps.COPY_CASES else levels.check_gemm
-    _shown(step, dsl, lambda told: grade(step, gemm, dsl, backend, told=told))
+    _shown(step, dsl, lambda on: grade(step, gemm, dsl, backend, on_progress=on))
 
 
-def _graded(name: str, dsl: str, check: Callable[[Told], Verdict]) -> float:
+def _graded(name: str, dsl: str, check: Callable[[OnProgress], Verdict]) -> float:
     verdict = _shown(name, dsl, check)
     if verdict.max_points:  # else it was no step or no DSL, or the learner stopped it
         if progress.is_for_a_page() and verdict.receipt:
@@ -92,17 +92,17 @@ def _validated(verdict: Verdict) -> float:
     return verdict.points
 
 
-def _shown(name: str, dsl: str, check: Callable[[Told], Verdict]) -> Verdict:
+def _shown(name: str, dsl: str, check: Callable[[OnProgress], Verdict]) -> Verdict:
     """Check, and show the verdict as it grows. One that is stopped keeps what was known."""
     place, known = Place(f"checking {name} ({dsl})"), None
 
-    def told(so_far: Verdict) -> None:
+    def on_progress(so_far: Verdict) -> None:
         nonlocal known
         known = so_far
         place.update(so_far)
 
     try:
-        verdict = check(told)
+        verdict = check(on_progress)
     except KeyboardInterrupt:
         client.close_all()  # so that the next check starts clean
         verdict = interrupted(str(name), str(dsl), known)

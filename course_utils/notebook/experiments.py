@@ -13,7 +13,7 @@ from course_utils.compile.factory import DSLS, compile_factory, compile_sizes
 from course_utils.compile.load import load_factory, solution_path
 from course_utils.grading import steps
 from course_utils.notebook.output import at_work, tabled
-from course_utils.run.emulator.emulate import Emulation, emulate
+from course_utils.run.emulator import Emulation, emulate
 
 SHAPE = (256, 128)  # rows and columns of the X that a copy is tried with
 SIZE = (512, 256, 128)  # M, N, K of a GEMM that is compiled and not run

@@ -12,7 +12,7 @@ from course_utils.compile import factory
 from course_utils.compile.errors import CompileError
 from course_utils.compile.load import load_factory_source, solution_path
 from course_utils.figures.tiles import order
-from course_utils.grading import steps
+from course_utils.grading import steps, words
 from course_utils.notebook.checks import page_receipts
 from course_utils.notebook.output import at_work, by, paragraph, say, tabled
 from course_utils.problems import PROBLEMS
@@ -92,7 +92,7 @@ def timeline(
         for finding in emulation.findings:
             say(str(finding))
         if emulation.finished and not tried.found.ok:
-            say(f"D is wrong: {tried.found.diagnosis}")
+            say(f"D is wrong: {words.text(*tried.found.causes)}")
 
 
 def look(copy: Callable, *shape: int, dsl: str = "tilelang", title: str = "X of") -> None:
@@ -118,7 +118,7 @@ def look(copy: Callable, *shape: int, dsl: str = "tilelang", title: str = "X of"
         place.status(f"emulating a copy, {named}")
         answer = backends.Emulator(schedules=(0,)).ask(backends.Launch(shape, artifact, "copy"))
         place.finish(tabled([named, "path: instructions", "tensor map", "its strides, bytes"], rows))
-        say("Bytes: " + ("right" if answer.ok else answer.diagnosis or answer.detail))
+        say("Bytes: " + ("right" if answer.ok else words.text(*answer.causes) or answer.detail))
 
 
 def at_sizes(gemm: object, *sizes: tuple[int, int, int]) -> None:

@@ -73,11 +73,11 @@ def _outcome(name: str, guess: str, dsl: str, says: Callable[[str], None]) -> li
     wrong = kernels(dsl)[name]
     outcome = "no kernel" if wrong.fails == "compiles" else wrong.outcome
 
-    def told(so_far: Verdict) -> None:
+    def on_progress(so_far: Verdict) -> None:
         if so_far.doing:
             says(f"{name} ({dsl}): {so_far.doing}")
 
-    verdict = gemms.check_gemm(wrong.step, wrong.factory(), dsl, "emulator", told=told)
+    verdict = gemms.check_gemm(wrong.step, wrong.factory(), dsl, "emulator", on_progress=on_progress)
     judged = "Your guess is right. " if guess == outcome else f'You guessed "{guess}". '
     shown: list[object] = [paragraph(f"{judged}{OUTCOMES[outcome][0].upper()}{OUTCOMES[outcome][1:]}.")]
     left = [part for part in verdict.checks if not part.passed and part.name != "speed"]

@@ -26,7 +26,7 @@ from course_utils.compile.errors import CompileError
 from course_utils.compile.faults import kernels
 from course_utils.grading import gemm, steps
 from course_utils.grading.cards import Card
-from course_utils.grading.going import Going
+from course_utils.grading.check_progress import CheckProgress
 from course_utils.grading.verdict import Part, Verdict
 from course_utils.recordings import measured
 from course_utils.run import backends
@@ -146,7 +146,7 @@ def test_check_of_a_solution_without_a_gpu_exits_3(course):
 
 @pytest.mark.parametrize("passed, code", [(True, PASSED), (False, FAILED)])
 def test_check_exits_0_only_if_all_passed(passed, code, course, monkeypatch):
-    monkeypatch.setattr(gemm, "check_gemm", lambda *_, told: verdict(passed=passed))
+    monkeypatch.setattr(gemm, "check_gemm", lambda *_, on_progress: verdict(passed=passed))
     assert course("check", "step01")[0] == code
 
 
@@ -161,7 +161,9 @@ def test_check_of_a_file_that_lacks_what_the_step_is_about_exits_1(course):
 def test_check_hands_its_options_on(course, monkeypatch):
     asked = []
     monkeypatch.setattr(
-        gemm, "check_gemm", lambda *arguments, told: asked.extend([*arguments, told]) or verdict()
+        gemm,
+        "check_gemm",
+        lambda *arguments, on_progress: asked.extend([*arguments, on_progress]) or verdict(),
     )
     write("mine.py", "def gemm(M, N, K):\n    return M + N + K\n")
     course("check", "step01", "--file", "mine.py", "--backend", "gpu", "--time-limit", "2.5")
@@ -323,9 +325,9 @@ def called(line):
 def checked_at(terminal, monkeypatch, check_gemm, *options):
     """What ``course check`` writes to a console that is a terminal or not; its exit code."""
 
-    def check(step, factory, dsl, backend, limit, told):
-        going = Going(steps.find(step), dsl, backend, told)
-        going.works("compiles", "compiling 2 of 3")
+    def check(step, factory, dsl, backend, limit, on_progress):
+        progress = CheckProgress(steps.find(step), dsl, backend, on_progress)
+        progress.start("compiles", "compiling 2 of 3")
         return check_gemm()
 
     monkeypatch.setattr(gemm, "check_gemm", check)
@@ -408,7 +410,7 @@ def test_climb_without_a_gpu(course, two_steps):
 
 
 def test_climb_says_how_long_each_dsl_is_and_what_its_author_decides(course, two_steps, monkeypatch):
-    monkeypatch.setattr(gemm, "check_gemm", lambda step, *_, told: verdict(step))
+    monkeypatch.setattr(gemm, "check_gemm", lambda step, *_, on_progress: verdict(step))
     _, out, _ = course("climb", "--backend", "compile")
     table = out.partition("What each DSL's author wrote")[2]
     for step in steps.STEPS:
@@ -428,7 +430,9 @@ def test_climb_does_not_mind_a_missing_solution(course, two_steps, monkeypatch):
 def test_climb_with_a_gpu(course, two_steps, monkeypatch):
     monkeypatch.setattr(backends, "find_gpu", lambda: (DEVICE, ""))
     monkeypatch.setattr(
-        gemm, "check_gemm", lambda step, *_, told: verdict(step, timings=[timing(321.0)][step != "step03" :])
+        gemm,
+        "check_gemm",
+        lambda step, *_, on_progress: verdict(step, timings=[timing(321.0)][step != "step03" :]),
     )
     record([{"name": "x", "step": "step03", "dsl": "tilelang", "checks": [], "timings": [timing(234.0)]}])
     code, out, _ = course("climb")
@@ -604,7 +608,7 @@ def test_plot_draws_what_climb_wrote(course, two_steps, monkeypatch):
     for device, timings in ((None, ()), (DEVICE, [timing(321.0)])):
         monkeypatch.setattr(backends, "find_gpu", lambda device=device: (device, ""))
         monkeypatch.setattr(
-            gemm, "check_gemm", lambda step, *_, told, timings=timings: verdict(step, timings=timings)
+            gemm, "check_gemm", lambda step, *_, on_progress, timings=timings: verdict(step, timings=timings)
         )
         assert course("climb")[0] == PASSED
         assert course("plot")[0] == PASSED
@@ -740,16 +744,16 @@ def test_bundle_takes_steps_by_number_or_name(course, monkeypatch):
 def test_bundle_of_the_wrong_kernels_times_none(course, monkeypatch):
     monkeypatch.setattr(factory, "compile_factory", lambda *_: small())
     assert course("bundle", "out.pyz", "--wrong")[0] == PASSED
-    made = manifest("out.pyz")
+    carried = manifest("out.pyz")
     names = [
         f"{name} {dsl}"
         for dsl in factory.DSLS
         for name, wrong in kernels(dsl).items()
         if wrong.fails != "compiles"
     ]
-    assert [kernel["name"] for kernel in made] == names
-    assert {kernel["timed"] for kernel in made} == {False}
-    assert all(kernel["step"] in steps.STEPS for kernel in made)
+    assert [kernel["name"] for kernel in carried] == names
+    assert {kernel["timed"] for kernel in carried} == {False}
+    assert all(kernel["step"] in steps.STEPS for kernel in carried)
 
 
 # -- trace

@@ -23,6 +23,7 @@ from course_utils.compile import cute as compiler
 from course_utils.compile import load as loading
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import compile_factory, compile_sizes
+from course_utils.compile.faults import kernels
 from course_utils.compile.load import edited as edit
 from course_utils.grading import steps
 from course_utils.tma.rules import violations
@@ -572,7 +573,7 @@ def test_box_that_does_not_match_its_layout():
 
 
 def test_ungrouped_modes():
-    text = refusal(loading.load_factory(loading.planted("cute")["ungrouped_modes"]), "lower", (256, 384, 192))
+    text = refusal(kernels("cute")["ungrouped_modes"].factory(), "lower", (256, 384, 192))
     assert "tma_partition: shared-memory operand stride at mode 1 leaf 0 is 16 bits" in text
     assert re.search(
         r"\n  at kernel_cute_step04\.py, line \d+: A_dst, A_src = cpasync\.tma_partition\(.*\)$", text

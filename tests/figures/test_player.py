@@ -11,7 +11,7 @@ from course_utils.compile.factory import compile_factory
 from course_utils.figures import perfetto, theme
 from course_utils.figures.player import Player, words
 from course_utils.figures.timeline import timeline
-from course_utils.run.emulator.emulate import Emulation, emulate
+from course_utils.run.emulator import Emulation, emulate
 from course_utils.run.emulator.explain.replay import replay
 from course_utils.run.reference import inputs
 

@@ -2,9 +2,10 @@
 
 import pytest
 
+from course_utils.cause import Cause
 from course_utils.figures.theme import RED, WORK
 from course_utils.figures.timeline import save_timeline, timeline
-from course_utils.run.emulator.emulate import Emulation
+from course_utils.run.emulator import Emulation
 from course_utils.run.emulator.explain.findings import Finding
 from course_utils.run.emulator.explain.timeline import Arrival, Span
 
@@ -39,7 +40,7 @@ WAITING = [
 
 
 def emulation(spans=SPANS, arrivals=ARRIVALS, waiting=()):
-    findings = [Finding("deadlock", "error", "all wait", "", waiting=list(waiting))] if waiting else []
+    findings = [Finding(Cause("deadlock", "deadlock"), "error", "", waiting=list(waiting))] if waiting else []
     return Emulation(not waiting, findings, 100, 0, list(spans), list(arrivals))
 
 
