@@ -37,7 +37,6 @@ L2_PROMOTIONS = ("none", "64B", "128B", "256B")
 OOB_FILLS = ("zero", "nan")
 
 WARP_THREADS, WARPGROUP_THREADS = 32, 128
-REGISTER_LIMIT, SM_COUNT = HOME.cta_registers, HOME.sms  # the emulator's, until it asks the Artifact's chip
 
 TENSOR_MAP_BYTES, TENSOR_MAP_ALIGNMENT = 128, 64  # of a CUtensorMap (CUDA driver API)
 TMA_ALIGNMENT = 128  # bytes, of a tile in shared memory (PTX ISA, cp.async.bulk.tensor)

@@ -60,13 +60,28 @@ class Cause:
     values: Mapping[str, Any] = field(default_factory=dict)
 
 
+class _Count(int):
+    """A number in a sentence."""
+
+    def __format__(self, wanted: str) -> str:
+        if "|" not in wanted:
+            return super().__format__(wanted)
+        one, many = wanted.split("|")
+        return one if self == 1 else many
+
+
 def sentence(cause: Cause, sentences: Sentences) -> str:
-    """The cause in words. A value that is None adds nothing. Raises KeyError for a case without a sentence,
-    or a sentence that asks for a value that the cause has not.
+    """The cause in words. A value that is None adds nothing, a tuple of causes their sentences, one after the
+    other; of a number, ``{count:load|loads}`` is the word that goes with it. Raises KeyError for a case
+    without a sentence, or a sentence that asks for a value that the cause has not.
     """
 
     def worded(value: Any) -> Any:
-        return sentence(value, sentences) if isinstance(value, Cause) else "" if value is None else value
+        if isinstance(value, Cause):
+            return sentence(value, sentences)
+        if isinstance(value, tuple):
+            return "".join(map(worded, value))
+        return "" if value is None else _Count(value) if value.__class__ is int else value
 
     values = {name: worded(value) for name, value in cause.values.items()}
     return string.Formatter().vformat(sentences[cause.case], (), values)

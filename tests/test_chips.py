@@ -142,3 +142,13 @@ def test_a_factory_that_takes_sm_count_gets_the_chips(tmp_path):
     assert compile_factory(gemm, "tilelang", (128, 128, 128)).grid == (132, 1, 1)
     with pytest.raises(CompileError, match="compiles for sm_90a"):
         compile_factory(gemm, "tilelang", (128, 128, 128), chip=CHIPS["sm_100a"])
+
+
+@pytest.mark.parametrize("step", ["step06", "step10", "step11"])
+def test_the_solutions_fill_a_chip_of_114_sms(step):
+    from course_utils.compile.load import load_factory, solution_path
+
+    gemm = load_factory(solution_path(step, "tilelang"))
+    made = compile_factory(gemm, "tilelang", (512, 512, 256), chip=PCIE)
+    assert made.grid == (114, 1, 1)
+    assert not conditions.told(Receipt(), made, ["fixed grid"])

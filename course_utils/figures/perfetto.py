@@ -13,7 +13,7 @@ from course_utils.run.emulator.explain.replay import Replay, replays
 from course_utils.run.emulator.explain.timeline import COPY
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.emulate import Emulation
+    from course_utils.run.emulator import Emulation
 
 ROWS = {"TMA load": "loads", "wait": "waits"}  # any other kind is work
 

@@ -21,7 +21,7 @@ from course_utils.figures.theme import CARD, DPI, GREY, INK, LANE, RED, STYLE, W
 from course_utils.run.emulator.explain.timeline import COPY
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.emulate import Emulation
+    from course_utils.run.emulator import Emulation
     from course_utils.run.emulator.explain.timeline import Span
 
 COLOURS = {COPY: WORK["TMA load"], **WORK}

@@ -3,7 +3,6 @@
 import re
 from itertools import count
 from types import SimpleNamespace
-from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -14,6 +13,7 @@ from course_utils.artifact import TensorMap
 from course_utils.drills import barriers, deck, maps, memory, ring, tiles
 from course_utils.figures.tiles import order
 from course_utils.run.emulator.core.order import Order
+from course_utils.run.emulator.core.probe import Probe
 from course_utils.run.emulator.units.mbarrier import MBarrier, PhaseWait
 from course_utils.tma.layouts import flattened, same_payload, swizzled
 
@@ -27,14 +27,12 @@ def nothing(*_, **__):
 def emulated_path():
     """One warp, in the emulator's words, with no machine around it."""
     order = Order(1)
-    place = SimpleNamespace(file="", line=0, code="")
-    findings = SimpleNamespace(place=lambda at: place, line_with=nothing)
-    machine = SimpleNamespace(progress=0, trace=MagicMock(), findings=findings)
+    machine = SimpleNamespace(progress=0, probe=Probe())
     warp = Warp()
-    warp.agent, warp.time, warp.clock, warp.waited, warp.rounds = order.new_agent(), 0, order.clock(), None, 0
+    warp.agent, warp.time, warp.clock = order.new_agent(), 0, order.clock()
     warp.tick = nothing
     cta = SimpleNamespace(cluster=SimpleNamespace(order=order), number=0)
-    return SimpleNamespace(warp=warp, machine=machine, at=0, cta=cta, find=nothing)
+    return SimpleNamespace(warp=warp, machine=machine, at=0, cta=cta, report=nothing)
 
 
 class Warp:
@@ -186,10 +184,6 @@ def wgmmas(rows, columns, depth, *shape):
 
 def bytes_of(*sizes):
     return np.zeros(sizes[0] * sizes[1], np.float16).nbytes + np.zeros(sizes[2] * sizes[3], np.float16).nbytes
-
-
-def rows_left(elements, size):
-    return elements * size % 16
 
 
 def pairs(M, N, rows, columns, at_once, clusters):

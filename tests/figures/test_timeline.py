@@ -2,9 +2,10 @@
 
 import pytest
 
+from course_utils.cause import Cause
 from course_utils.figures.theme import RED, WORK
 from course_utils.figures.timeline import save_timeline, timeline
-from course_utils.run.emulator.emulate import Emulation
+from course_utils.run.emulator import Emulation
 from course_utils.run.emulator.explain.findings import Finding
 from course_utils.run.emulator.explain.timeline import Arrival, Span
 
@@ -24,32 +25,22 @@ SPANS = [
     span("wait", 20, 55, label="empty[0]", phase=0),
 ]
 ARRIVALS = [Arrival(0, "full[0]", 0, 0, 0, 11), Arrival(0, "empty[0]", 0, 0, 5, 55)]
+# fmt: off
 WAITING = [
     {
-        "role": "producer",
-        "warps": [0],
-        "cta": 0,
-        "line": "",
-        "barrier": "empty[0]",
-        "parity": 0,
-        "could": "",
-        "text": "for empty[0], parity 0: its phase 0 lacks 1 of 1 arrivals",
+        "role": "producer", "warps": [0], "cta": 0, "line": "", "barrier": "empty[0]", "parity": 0,
+        "could": "", "text": "for empty[0], parity 0: its phase 0 lacks 1 of 1 arrivals",
     },
     {
-        "role": "consumer",
-        "warps": [4, 5],
-        "cta": 0,
-        "line": "",
-        "barrier": "full[0]",
-        "parity": 1,
-        "could": "",
-        "text": "for full[0], parity 1: its phase 1 lacks 1 of 1 arrivals",
+        "role": "consumer", "warps": [4, 5], "cta": 0, "line": "", "barrier": "full[0]", "parity": 1,
+        "could": "", "text": "for full[0], parity 1: its phase 1 lacks 1 of 1 arrivals",
     },
 ]
+# fmt: on
 
 
 def emulation(spans=SPANS, arrivals=ARRIVALS, waiting=()):
-    findings = [Finding("deadlock", "error", "all wait", "", waiting=list(waiting))] if waiting else []
+    findings = [Finding(Cause("deadlock", "deadlock"), "error", "", waiting=list(waiting))] if waiting else []
     return Emulation(not waiting, findings, 100, 0, list(spans), list(arrivals))
 
 

@@ -98,7 +98,7 @@ def consumer_first():
 def compiled(step):
     """A solution's Artifact at its step's first check size."""
     factory = loading.load_factory(loading.solution_path(step, "tilelang"))
-    return tilelang.compile_gemm(factory, *steps.find(step).emulated[0][0])
+    return tilelang.compile_kind(factory, "gemm", *steps.find(step).emulated[0][0])
 
 
 def parts(verdict):

@@ -4,6 +4,7 @@ alone.
 They are planted in solutions. The emulated run tells, under any schedule; PTX and numbers would not.
 """
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -191,9 +192,9 @@ def test_step_11s_emulated_sizes_wrap_its_ring_and_are_ragged():
 def test_emulated_sizes_wrap_every_ring_and_run_every_cta(step):
     """A K longer and one shorter than the ring; more tiles than workers, with all of these."""
     source = solution_path(step, "cute").read_text()
-    values = {}
-    for line in source.splitlines():
-        if line.startswith(("num_stages", "cluster", "block_M", "sm_count", "num_ctas")):
+    values = {"sm_count": HOME.sms}
+    for line in map(str.strip, source.splitlines()):
+        if re.match(r"(num_stages|cluster|block_M|num_ctas)\b.* = ", line):
             exec(line, values)
     k_tiles = [K // 64 for (_, _, K), ctas in STEPS[step].emulated if ctas is None]
     assert min(k_tiles) < values["num_stages"] < max(k_tiles)

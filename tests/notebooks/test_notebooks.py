@@ -23,7 +23,7 @@ from course_utils.compile.faults import kernels
 from course_utils.grading import steps
 from course_utils.recordings import measured
 from course_utils.run import backends
-from course_utils.run.emulator.explain.findings import KINDS
+from course_utils.run.emulator.explain.words import KINDS
 from tests.notebooks import forked_kernels
 from tests.notebooks.depending import depending
 

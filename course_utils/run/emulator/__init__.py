@@ -16,7 +16,9 @@ clusters run one after another, so those that wait for each other never end; wgm
 chip truncates, and keeps fewer bits yet of sums of fp8.
 """
 
-from course_utils.run.emulator.emulate import Emulation, EmulatorError, emulate
-from course_utils.run.emulator.explain.findings import KINDS, Finding
+from course_utils.run.emulator.emulate import EmulatorError, emulate
+from course_utils.run.emulator.explain.emulation import Emulation
+from course_utils.run.emulator.explain.findings import Finding
+from course_utils.run.emulator.explain.words import KINDS
 
 __all__ = ["KINDS", "Emulation", "EmulatorError", "Finding", "emulate"]

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from course_utils.artifact import Artifact, Tensor
+from course_utils.cause import Cause
 from course_utils.ptx.parser import PtxError, parse
 from course_utils.run.emulator.core import memory
 from course_utils.run.emulator.core.machine import Machine
 from course_utils.run.emulator.core.memory import Tensor as TensorRegion
-from course_utils.run.emulator.core.probe import Hazard
-from course_utils.run.emulator.explain import hazards
-from course_utils.run.emulator.explain.findings import Finding
-from course_utils.run.emulator.explain.timeline import Arrival, Event, Span
+from course_utils.run.emulator.explain.emulation import Emulation
+from course_utils.run.emulator.explain.facts import counted
+from course_utils.run.emulator.explain.listen import Explained, attach
 from course_utils.run.emulator.isa.translate import Program
+from course_utils.run.emulator.units import printf
+from course_utils.run.emulator.units.table import lower
+from course_utils.run.emulator.units.tensormaps import TensorMaps
 
 UNWRITTEN = "uninitialised-read"
 LIMIT = 50_000_000  # warp instructions; the course's largest emulated check needs under one million
@@ -44,36 +46,6 @@ _STORAGE = {
 
 class EmulatorError(ValueError):
     """The emulator cannot run this: PTX that it does not model, or arguments that do not fit the kernel."""
-
-
-@dataclass
-class Emulation:
-    """What one emulated launch did. Outputs are in the tensors that were passed in.
-
-    ``finished`` is False where the kernel could not come to its end; the last finding says why. ``executed``
-    counts warp instructions. ``spans`` and ``arrivals`` are the timeline, in emulated order, and ``events``
-    all that ``replay`` plays: of every cluster where it was recorded, else of those in which something was
-    found. ``facts`` are the counts of ``facts``; where it did not finish, only those of instructions that
-    ran. ``printed`` is what its threads printed.
-    """
-
-    finished: bool
-    findings: list[Finding]
-    executed: int
-    seed: int
-    spans: list[Span] = field(default_factory=list, repr=False)
-    arrivals: list[Arrival] = field(default_factory=list, repr=False)
-    events: list[Event] = field(default_factory=list, repr=False)
-    facts: dict[str, int] = field(default_factory=dict, repr=False)
-    printed: str = ""
-
-    @property
-    def errors(self) -> list[Finding]:
-        return [f for f in self.findings if f.severity == "error"]
-
-    @property
-    def ok(self) -> bool:
-        return self.finished and not self.errors
 
 
 def emulate(
@@ -113,12 +85,14 @@ def emulate(
     only = None if ctas is None else set(ctas)
 
     def run(filler: int, left_out: str = "") -> Emulation:
-        fresh = {name: TensorRegion(name, r.data, r.describe, r.element) for name, r in regions.items()}
-        program = _program(artifact.ptx, artifact.kernel)
-        machine = Machine(program, artifact, fresh, seed, limit, only, signs, record, addresses or {}, filler)
-        machine.findings.left_out = left_out
-        machine.probe.listen(Hazard, partial(hazards.found, machine.findings))
-        return _run(machine)
+        fresh: dict[str, memory.Region] = {
+            name: TensorRegion(name, r.data, r.describe, r.element) for name, r in regions.items()
+        }
+        program, constants = _program(artifact.ptx, artifact.kernel)
+        machine = Machine(
+            program, artifact, fresh, constants, seed, limit, only, signs, addresses or {}, filler
+        )
+        return _run(machine, attach(machine, record, left_out))
 
     try:
         done = run(memory.FILLERS[0])
@@ -159,28 +133,31 @@ def _counts(
     return again
 
 
-def _run(machine: Machine) -> Emulation:
-    for view in machine.maps.values():
+def _run(machine: Machine, explained: Explained) -> Emulation:
+    for view in machine.unit(TensorMaps).given.values():
         if view.broken:
-            text = f"the tensor map over {view.name}: {view.broken[0]}"
-            machine.findings.add("tensor-map", -1, text, view.name)
-    finished = not machine.findings.found and machine.run()
+            values = {"tensor": view.name, "why": view.broken[0]}
+            cause = Cause("tensor-map", "a broken tensor map", values)
+            explained.findings.find(cause, -1, subject=view.name)
+    finished = not explained.findings.found and machine.run()
+    trace = explained.trace
     return Emulation(
         finished,
-        machine.findings.all(),
+        explained.found(finished),
         machine.executed,
         machine.seed,
-        machine.trace.spans,
-        machine.trace.arrivals,
-        machine.trace.events,
-        machine.facts.end() if finished else machine.facts.ran(),
-        str(machine.printed),
+        trace.spans,
+        trace.arrivals,
+        trace.events,
+        explained.facts.end() if finished else explained.facts.ran(),
+        str(machine.unit(printf.Printed)),
     )
 
 
 @lru_cache(maxsize=8)
-def _program(ptx: str, kernel: str) -> Program:
-    return Program(parse(ptx, kernel))
+def _program(ptx: str, kernel: str) -> tuple[Program, tuple[np.ndarray, dict[str, int]]]:
+    """The kernel ready to run, and the bytes of its module's variables."""
+    return Program(parse(ptx, kernel), lower, counted), printf.constants(ptx)
 
 
 def _region(tensor: Tensor, given: Any) -> TensorRegion:

@@ -10,7 +10,8 @@ import torch
 
 from course_utils.artifact import Artifact
 from course_utils.run import trial
-from course_utils.run.emulator.emulate import Emulation, emulate
+from course_utils.run.emulator.emulate import emulate
+from course_utils.run.emulator.explain.emulation import Emulation
 from course_utils.run.trial import Trial
 
 

@@ -12,9 +12,11 @@ from typing import IO
 import torch
 
 from course_utils.artifact import Artifact
+from course_utils.cause import data
 from course_utils.problems import PROBLEMS
 from course_utils.run import protocol
-from course_utils.run.emulator.emulate import Emulation, EmulatorError
+from course_utils.run.emulator.emulate import EmulatorError
+from course_utils.run.emulator.explain.emulation import Emulation
 from course_utils.run.emulator.explain.findings import Finding
 from course_utils.run.emulator.explain.ledger import table
 from course_utils.run.emulator.explain.replay import replay
@@ -77,11 +79,14 @@ def _played(emulation: Emulation, artifact: Artifact, kind: str, schedule: int) 
 
 
 def fields_of(finding: Finding) -> dict:
-    """A finding as data: ``text`` and ``advice``, the author's ``file``, ``line`` and ``code``, ``where``,
-    all of it in words, and ``ledger``, a table of the mbarriers that it is about.
+    """A finding as data: its cause's ``kind``, ``case`` and ``values``, and in words ``text`` and ``advice``;
+    the author's ``file``, ``line`` and ``code``, ``where``, all of it in words, and ``ledger``, a table of
+    the mbarriers that it is about.
     """
     return {
         "kind": finding.kind,
+        "case": finding.cause.case,
+        "values": data(finding.cause.values),
         "text": finding.detail,
         "advice": finding.advice,
         "more": list(finding.more),

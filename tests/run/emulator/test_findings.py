@@ -3,15 +3,19 @@
 import random
 from dataclasses import replace
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from course_utils.cause import Cause
 from course_utils.ptx.parser import parse
 from course_utils.run.emulator import KINDS, EmulatorError, emulate
-from course_utils.run.emulator.explain import ledger
+from course_utils.run.emulator.explain import overruns
 from course_utils.run.emulator.explain.findings import Findings
+from course_utils.run.emulator.isa.translate import Program
 from course_utils.run.emulator.units.cp_async import waited_for
+from course_utils.run.emulator.units.table import lower
 from tests.run.emulator.kernels import init, kernel, load_tile, tile_map, wait
 
 A = ("A", (64, 64), "float16")
@@ -382,14 +386,20 @@ def test_an_access_outside_is_told_for_every_rank_in_every_place(shapes):
 
 
 def test_a_fault_in_words_leaves_the_finding():
-    def broken():
-        raise ValueError("not enough values to unpack")
-
-    artifact = kernel("ret;\n")
-    findings = Findings(parse(artifact.ptx, "k"), artifact)
+    findings = fresh_findings()
+    finding = findings.find(Cause("out-of-bounds", "a case without a sentence"), -1)
     with pytest.warns(RuntimeWarning, match="words failed"):
-        finding = findings.add("out-of-bounds", -1, broken, plain="an access lies outside X")
-    assert finding.detail == "an access lies outside X" and findings.found
+        assert finding.detail == "out of bounds: the emulator has no words for this case"
+    assert list(findings.found.values()) == [finding]
+
+
+def fresh_findings():
+    """The findings of a launch that has not begun."""
+    artifact = kernel("ret;\n")
+    program = Program(parse(artifact.ptx, "k"), lower)
+    launch = SimpleNamespace(program=program, artifact=artifact)
+    launch.unit = lambda kind: kind(launch)
+    return Findings(launch)
 
 
 def test_alignment():
@@ -804,9 +814,8 @@ def test_damaged_ptx_is_a_clear_error_and_never_another():
 
 
 def test_a_missing_barrier_comes_before_what_it_lets_be_read_too_early():
-    artifact = kernel("ret;\n")
-    findings = Findings(parse(artifact.ptx, "k"), artifact)
-    findings.add("uninitialised-read", 0, "reads what nothing has written")
-    findings.add("read-before-write", 0, "no barrier orders the two")
-    ledger._unordered(findings)
+    findings = fresh_findings()
+    findings.find(Cause("uninitialised-read", "reads what nothing has written"), 0)
+    findings.find(Cause("read-before-write", "no barrier orders the two"), 0)
+    overruns._unordered(findings)
     assert next(iter(findings.found.values())).kind == "read-before-write"

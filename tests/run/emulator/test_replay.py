@@ -12,8 +12,7 @@ import torch
 from course_utils.compile import load as loading
 from course_utils.compile.factory import compile_factory
 from course_utils.compile.faults import kernels
-from course_utils.run.emulator import worker
-from course_utils.run.emulator.emulate import Emulation
+from course_utils.run.emulator import Emulation, worker
 from course_utils.run.emulator.explain.replay import MOST, replay, replays
 from course_utils.run.emulator.explain.timeline import COPY
 from course_utils.run.emulator.launch import emulated

@@ -3,12 +3,14 @@
 import pytest
 
 from course_utils.ptx.parser import PtxError, parse
+from course_utils.run.emulator.explain.ahead import ahead
 from course_utils.run.emulator.isa.translate import Program
+from course_utils.run.emulator.units.table import lower
 from tests.run.emulator.kernels import kernel
 
 
 def program(body):
-    return Program(parse(kernel(body).ptx))
+    return Program(parse(kernel(body).ptx), lower)
 
 
 def meets(body):
@@ -47,9 +49,9 @@ def test_what_can_still_be_reached():
         "@%p1 bra END;\nmbarrier.arrive.shared.b64 _, [%r1];\n"
         "END:\ncp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 64;\nret;"
     )
-    assert made.abilities(0) == {"load", "store", "arrive"}
-    assert made.abilities(2) == {"arrive", "store"} and made.abilities(3) == {"store"}
-    assert made.abilities(4) == made.abilities(-1) == made.abilities(99) == frozenset()
+    assert ahead(made).abilities(0) == {"load", "store", "arrive"}
+    assert ahead(made).abilities(2) == {"arrive", "store"} and ahead(made).abilities(3) == {"store"}
+    assert ahead(made).abilities(4) == ahead(made).abilities(-1) == ahead(made).abilities(99) == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -72,4 +74,4 @@ def test_what_can_still_be_reached():
 )
 def test_what_is_not_modelled_is_refused_by_its_line(body, message):
     with pytest.raises(PtxError, match=message):
-        Program(parse(kernel(body).ptx.replace("\nret;\n}", "\n}")))
+        Program(parse(kernel(body).ptx.replace("\nret;\n}", "\n}")), lower)

@@ -9,32 +9,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from course_utils.artifact import REGISTER_LIMIT, SM_COUNT
 from course_utils.run.emulator.core import memory
 from course_utils.run.emulator.core.order import Order
+from course_utils.run.emulator.core.probe import CtaEnded, Touched, WarpEnded
+from course_utils.run.emulator.core.state import Holder
 from course_utils.run.emulator.core.warp import Path, Warp
-from course_utils.run.emulator.explain import names
 from course_utils.run.emulator.isa.arithmetic import LANES
-from course_utils.run.emulator.units.sync import ThreadBarrier
-from course_utils.run.emulator.units.tma import COMMIT
-from course_utils.run.emulator.units.wgmma import Warpgroup
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.machine import Machine
-    from course_utils.run.emulator.units.mbarrier import MBarrier
-    from course_utils.run.emulator.units.tma import Coordinates
 
 
-class Cluster:
+class Cluster(Holder):
     """The CTAs that share a cluster barrier and see each other's shared memory, with their clocks."""
 
     def __init__(self, machine: Machine, origin: tuple[int, int, int]) -> None:
+        super().__init__()
         artifact = machine.artifact
         cx, cy, cz = artifact.cluster
         self.machine, self.size = machine, cx * cy * cz
         warps = -(-artifact.threads // LANES)
         self.order = Order(self.size * warps)
-        self.barrier = ThreadBarrier(self.order, "the cluster barrier")
         self.warps_left = self.warps_end = self.size * warps
         places = [(x, y, z) for z in range(cz) for y in range(cy) for x in range(cx)]
         self.ctas = [CTA(machine, self, rank, origin, place) for rank, place in enumerate(places)]
@@ -50,42 +45,30 @@ class Cluster:
             address -= memory.GENERIC_SHARED
         rank, offset = address >> memory.RANK_SHIFT, (address & 0xFFFFFF) - memory.SHARED_BASE
         if rank >= self.size:
-            path.fault(
+            path.halt(
                 "cluster-rank",
-                f"{path.name()} uses shared address {address:#x} of CTA {rank} in a cluster of {self.size}",
+                "no CTA of this rank",
+                who=path.warp,
+                address=f"{address:#x}",
+                rank=rank,
+                size=self.size,
             )
         cta = self.ctas[rank]
         if cta.exited:
-            path.fault(
-                "cluster-exit", f"{path.name()} uses the shared memory of CTA {cta.number}, which has ended"
-            )
+            path.halt("cluster-exit", "CTA has ended", who=path.warp, cta=cta.number)
         return cta, offset
 
     def shared_of(self, path: Path, address: int) -> tuple[memory.SharedMemory, int]:
         cta, offset = self.cta_of(path, address)
         if cta is not path.cta:
-            cta.touch(path, path.warp.agent, path.warp.time)
+            path.machine.probe.emit(Touched(path, cta, path.warp.agent, path.warp.time))
         return cta.shared, address - offset
-
-    def agent_name(self, agent: int, home: CTA) -> str:
-        """A warp or an mbarrier as it is called from CTA ``home``."""
-        for cta in self.ctas:
-            for warp in cta.warps:
-                if warp.agent == agent:
-                    return names.of_warps([warp], home)
-        barrier = self.barrier_of(agent)
-        if barrier is None:
-            return "nobody"
-        return barrier.name() + ("" if barrier.cta is home else f" of CTA {barrier.cta.number}")
-
-    def barrier_of(self, agent: int) -> MBarrier | None:
-        return next((b for cta in self.ctas for b in cta.mbarriers.values() if b.agent == agent), None)
 
     def threads_left(self) -> int:
         return sum(cta.threads_left() for cta in self.ctas)
 
 
-class CTA:
+class CTA(Holder):
     def __init__(
         self,
         machine: Machine,
@@ -94,34 +77,16 @@ class CTA:
         origin: tuple[int, int, int],
         place: tuple[int, int, int],
     ) -> None:
+        super().__init__()
         self.machine, self.cluster, self.rank = machine, cluster, rank
         self.place = tuple(o + p for o, p in zip(origin, place, strict=True))
         self.place_in_cluster = place
         gx, gy, _ = machine.artifact.grid
         self.number = self.place[0] + gx * (self.place[1] + gy * self.place[2])
         self.shared = machine.shared_memory(rank)
-        self.mbarriers: dict[int, MBarrier] = {}  # by their offset in shared memory
-        self.named: dict[int, ThreadBarrier] = {}
-        self.warpgroups: dict[int, Warpgroup] = {}
         self.warps: list[Warp] = []
-        self.registers_free = REGISTER_LIMIT - machine.registers * machine.artifact.threads
-        self.register_waiters: list[Path] = []
-        # of TMA loads, by tensor and offset: the barriers that they signal, with the load's instruction and
-        # warp; and the bytes that each takes
-        self.loaded: dict[tuple[str, int], dict[MBarrier, tuple[int, Warp]]] = {}
-        self.extents: dict[tuple[str, int], int] = {}
-        self.swizzles: dict[
-            int, tuple[int, int]
-        ] = {}  # by where wgmma read: that of its descriptor, and where
-        self.boxes: dict[tuple[str, Coordinates], int] = {}  # what multicast brings, and its instruction
-        self.fills: list[tuple[MBarrier, int, Warp]] = []  # each fill by a warp of this CTA, in order
-        # wgmma's reads, by the barrier waited for last and where they begin: the instruction
-        self.reads: dict[tuple[MBarrier, int], int] = {}
         self.exited = False
-        # other agents that have used this CTA's shared memory: time, instruction, path of the last use
-        self.touched: dict[int, tuple[int, int, Path]] = {}
         self.left = -(-machine.artifact.threads // LANES)
-        self.exit_clock = cluster.order.clock()
 
     def start(self) -> None:
         """Make the warps, with their special registers."""
@@ -132,8 +97,8 @@ class CTA:
             "%cluster_nctarank": cluster.size,
             "%dynamic_smem_size": artifact.dynamic_shared,
             "%total_smem_size": machine.shared_size,
-            "%smid": self.number % SM_COUNT,
-            "%nsmid": SM_COUNT,
+            "%smid": self.number % artifact.chip.sms,
+            "%nsmid": artifact.chip.sms,
             "%nwarpid": 64,
             "%gridid": 0,
             "%is_explicit_cluster": cluster.size > 1,
@@ -172,64 +137,25 @@ class CTA:
             path.slow = machine.choose(machine.schedule.slow_share)
             machine.ready.append(path)
 
-    def warpgroup(self, number: int) -> Warpgroup:
-        if number not in self.warpgroups:
-            self.warpgroups[number] = Warpgroup(self, number)
-        return self.warpgroups[number]
-
-    def named_barrier(self, number: int) -> ThreadBarrier:
-        if number not in self.named:
-            self.named[number] = ThreadBarrier(self.cluster.order, f"barrier {number} (bar.sync)")
-        return self.named[number]
-
     def threads_left(self) -> int:
         return self.left * LANES
 
-    def touch(self, path: Path, agent: int, time: int) -> None:
-        """Another CTA of the cluster has used this one's shared memory: this one must not end before."""
-        if agent not in self.touched or time > self.touched[agent][0]:
-            self.touched[agent] = time, path.at, path
-
-    def warp_ended(self, path: Path) -> None:
+    def ended(self, path: Path) -> None:
+        """The last path of a warp of this CTA has ended."""
         warp = path.warp
         self.left -= 1
         self.cluster.warps_left -= 1
         self.machine.progress += 1
-        self.exit_clock.join(warp.clock)
-        stores = [s for groups in warp.bulk_groups.values() for group in groups for s in group]
-        still_open = [s for group in warp.bulk.values() for s in group]
-        for store in stores + still_open:
-            if not store.done:
-                path.at = store.at
-                text = f"{path.name()} ends and has not waited for its TMA store"
-                path.find("exit-in-flight", text + memory.uncommitted(COMMIT) * (store in still_open))
-                store.finish(path)
+        warp.warp_ended(path)
+        self.machine.probe.emit(WarpEnded(path))
         if self.left == 0:
             self._end(path)
-        for barrier in self.named.values():
-            if barrier.arrived and barrier.whole:
-                barrier.settle(path, self.threads_left())
-        if self.cluster.warps_left:
-            self.cluster.barrier.settle(path, self.cluster.threads_left())
+        self.warp_ended(path)
+        self.cluster.warp_ended(path)
 
     def _end(self, path: Path) -> None:
         self.exited = True
-        if self.shared.loads_in_flight:
-            load = next(load for load, _, _ in self.machine.flying if load.cta is self)
-            path.at = load.at
-            path.find(
-                "exit-in-flight",
-                lambda: f"CTA {self.number} ends while a TMA load of {load.view.name} into it is in flight",
-            )
-        for agent, (time, at, other) in self.touched.items():
-            if self.exit_clock.seen[agent] < time:
-                other.at, old = at, other.at
-                other.find(
-                    "cluster-exit",
-                    f"{other.name()} uses the shared memory of CTA {self.number}, and nothing keeps that "
-                    "CTA from ending before",
-                )
-                other.at = old
+        self.machine.probe.emit(CtaEnded(path, self))
 
 
 _lane = np.arange(LANES, dtype=np.uint32)

@@ -9,109 +9,94 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
 from operator import itemgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from course_utils.artifact import TENSOR_MAP_BYTES, Artifact
-from course_utils.ptx.parser import Instr, PtxError, Reg
-from course_utils.run.emulator.core import memory
+from course_utils.ptx.parser import PtxError
+from course_utils.run.emulator.core import memory, undefined
 from course_utils.run.emulator.core.grid import Cluster
-from course_utils.run.emulator.core.probe import Probe
-from course_utils.run.emulator.core.schedule import Schedule, run
+from course_utils.run.emulator.core.probe import ClusterEnded, Failed, Probe, StopEmulation
+from course_utils.run.emulator.core.schedule import Flying, Lands, Schedule, run
+from course_utils.run.emulator.core.state import Holder
 from course_utils.run.emulator.core.warp import Path
-from course_utils.run.emulator.explain import deadlock, ledger, names, stages, undefined
-from course_utils.run.emulator.explain.facts import Facts
-from course_utils.run.emulator.explain.findings import Findings, StopEmulation
-from course_utils.run.emulator.explain.timeline import Trace
 from course_utils.run.emulator.isa import elements
-from course_utils.run.emulator.units import printf, wgmma
-from course_utils.run.emulator.units.tma import TensorView
-from course_utils.run.emulator.units.wgmma import Accumulator, Pending
-from course_utils.run.words import safe_message
+from course_utils.run.emulator.isa.lowered import InFlight
 from course_utils.tma.encoding import encode
 
 if TYPE_CHECKING:
+    from course_utils.artifact import Parameter
     from course_utils.run.emulator.isa.translate import Program
-    from course_utils.run.emulator.units.tma import Flying, Load
 
 # Warp instructions without any effect on memory or barriers before a loop counts as endless.
 SPIN_LIMIT = 200_000
 
 
-class Machine:
-    """One launch of a program on tensors. ``regions`` are the tensors by name, ``signs`` and ``record`` as
-    ``emulate`` has them.
+class Machine(Holder):
+    """One launch of a program on tensors. ``regions`` are the tensors by name, ``constants`` the bytes of the
+    module's variables and where each begins, ``signs`` as ``emulate`` has them.
     """
 
     def __init__(
         self,
         program: Program,
         artifact: Artifact,
-        regions: dict,
+        regions: dict[str, memory.Region],
+        constants: tuple[np.ndarray, dict[str, int]],
         seed: int,
         limit: int,
         ctas: set[int] | None = None,
         signs: np.ndarray | None = None,
-        record: bool = False,
         addresses: Mapping[str, int] = MappingProxyType({}),
         filler: int = memory.FILLERS[0],
     ) -> None:
+        super().__init__()
         self.decoders = elements.decoders(signs)
         self.program, self.artifact, self.limit, self.only = program, artifact, limit, ctas
         self.probe = Probe()
-        self.findings = Findings(program.kernel, artifact, program.has_roles)
         self.seed, self.schedule = seed, Schedule(seed)
         self.choose = self.schedule.chance
-        self.trace, self.facts = Trace(self, record), Facts(self)
-        self.findings.heard = self.trace.found
         self.filler = filler
-        data, self.constants = printf.constants(artifact.ptx)
+        data, self.constants = constants
         self.tensors = [*regions.values(), memory.Region("the kernel's constants", data)]
         # (address, region) of tensors that lie where the launch says, lowest first
         self.placed = sorted(((addresses[name], regions[name]) for name in addresses), key=itemgetter(0))
-        self.printed = printf.Printed()
         self.executed = self.progress = self._clock = 0
+        self.counts: Counter[str] = Counter()  # instructions run, of those that the program counts
         self.ready: list[Path] = []
         self.flying: list[Flying] = []
         self.waiting: dict[Path, None] = {}  # in order, so that a seed repeats
-        self.barriers_used: set[tuple[int, int]] = set()  # by which instruction, at which offset
-        self.mismatch: tuple[str, stages.Told] | None = (
-            None  # what explains wrong numbers: its kind, and what
-        )
         self.last_progress = 0, 0
-        registers = artifact.resources.registers if artifact.resources else 0
-        self.registers = -(-max(registers, 8) // 8) * 8
         self._parameters(regions, addresses)
         self._variables()
         self._shared: list[memory.SharedMemory] = []
-        # by rank and warpgroup, for one cluster after another
-        self.accumulators: dict[tuple, Accumulator] = {}
 
     def _parameters(self, regions: dict[str, memory.Region], addresses: Mapping[str, int]) -> None:
-        """Lay the kernel's parameters out in memory, and find its tensor maps."""
+        """Lay the kernel's parameters out in memory."""
         names = list(regions)
         given, wanted = self.artifact.parameters, self.program.kernel.parameters
         if len(given) > len(wanted):
             raise PtxError(f"the launch passes {len(given)} parameters, and the kernel takes {len(wanted)}")
         data, position = bytearray(), 0
-        self.maps: dict[int, TensorView] = {}  # by their offset among the parameters
-        self.read_maps: dict[bytes, TensorView] = {}  # those that lie elsewhere, by their bytes
+        self.regions = regions
+        self.arguments: dict[int, Parameter] = {}  # by their offset among the parameters
         self.symbols: dict[str, int | tuple[str, int]] = {}  # an address, or ("shared", offset)
         for variable, parameter in zip(wanted, [*given, *[None] * (len(wanted) - len(given))], strict=True):
             position = -(-position // variable.align) * variable.align
             data += bytes(position + max(variable.size, 1) - len(data))
             self.symbols[variable.name] = memory.PARAMETERS + position
+            if parameter is not None:
+                self.arguments[position] = parameter
             if parameter is None:
                 pass  # an empty object: CuTe DSL passes its stateless atoms so
             elif parameter.kind == "tensor_map" and parameter.tensor_map:
                 name = parameter.tensor or ""
-                self.maps[position] = TensorView(name, parameter.tensor_map, regions[name])
                 base = addresses.get(name) or (names.index(name) + 1) << memory.TENSOR_SHIFT
                 with suppress(ValueError):  # one that breaks a rule is found so when it is used
                     data[position : position + TENSOR_MAP_BYTES] = encode(parameter.tensor_map, base)
@@ -148,7 +133,6 @@ class Machine:
                 position = -(-position // variable.align) * variable.align
                 self.symbols[variable.name] = ("shared", position)
         self.shared_size = position + self.artifact.dynamic_shared
-        self.arrays = names.arrays(self)
 
     def global_region(self, address: int) -> tuple[memory.Region, int] | None:
         """The tensor that a global address is in, or the constants, and where it begins."""
@@ -167,14 +151,10 @@ class Machine:
         self._clock += 1
         return self.executed + self._clock
 
-    def fly(self, load: Load) -> None:
-        for begin, end in self.schedule.split(load.view.units):
-            self.flying.append((load, begin, end))
-
-    def deadlock(self, cluster: Cluster) -> None:
-        safe_message(partial(deadlock.describe, self, cluster), None)
-        if not self.findings.found:
-            self.findings.add("deadlock", -1, "warps wait, and nobody will do what they wait for")
+    def fly(self, what: Lands, units: int) -> None:
+        """So many ``units`` are on their way, and land when the schedule says."""
+        for begin, end in self.schedule.split(units):
+            self.flying.append((what, begin, end))
 
     def run(self) -> bool:
         """Run every cluster. Says whether the kernel came to its end."""
@@ -194,22 +174,19 @@ class Machine:
             ):  # floats overflow and divide by zero as on the chip: without a word
                 for origin in clusters:
                     if self.only is None or self._wanted(origin):
-                        cluster = Cluster(self, origin)
-                        try:
-                            run(self, cluster)
-                        finally:
-                            safe_message(partial(ledger.blame, self, cluster), None)
-                            safe_message(partial(stages.lead, self, cluster), None)
-                        self.flying.clear()
-                        self.facts.close(cluster)
-                        self.trace.name()
+                        self._cluster(origin)
         except StopEmulation:
-            self.trace.name()
             return False
-        if self.mismatch is not None and not self.findings.found:
-            kind, (at, text, barriers) = self.mismatch
-            self.findings.add(kind, at, text, barriers=barriers)
         return True
+
+    def _cluster(self, origin: tuple[int, int, int]) -> None:
+        cluster, finished = Cluster(self, origin), False
+        try:
+            run(self, cluster)
+            finished = True
+        finally:
+            self.probe.emit(ClusterEnded(cluster, finished))
+        self.flying.clear()
 
     def _wanted(self, origin: tuple[int, int, int]) -> bool:
         """Is one of the CTAs that were asked for in the cluster at this origin?"""
@@ -244,7 +221,7 @@ class Machine:
             except (StopEmulation, PtxError):
                 raise
             except Exception as error:  # whatever NumPy or Python make of a value that has no business there
-                following = self._explain(path, function, error)
+                following = self._failed(path, function, error)
                 self.executed -= pc + lengths[pc] - following
             if following < 0:
                 break
@@ -259,15 +236,13 @@ class Machine:
         if self.progress != self.last_progress[0]:
             self.last_progress = self.progress, self.executed
         elif self.executed - self.last_progress[1] > SPIN_LIMIT:
-            path.fault(
-                "livelock", f"{path.name()} has run {SPIN_LIMIT:,} instructions, and nothing has changed"
-            )
+            path.halt("livelock", "nothing changes", who=path.warp, count=SPIN_LIMIT)
         if self.executed > self.limit:
-            path.fault("instruction-limit", f"{self.executed:,} warp instructions were executed")
+            path.halt("instruction-limit", "instruction limit", count=self.executed)
 
-    def _explain(self, path: Path, function: Callable[..., int], error: Exception) -> int:
-        """An instruction failed in Python: on an accumulator in flight or a register never written, or it is
-        our fault. The instruction to go on at, where it only computes with such a register.
+    def _failed(self, path: Path, function: Callable[..., int], error: Exception) -> int:
+        """An instruction failed in Python: on a register without a value, or it is our fault. The instruction
+        to go on at, where it only computes with such a register.
         """
         trace, line = error.__traceback__, 0
         while trace:
@@ -275,60 +250,24 @@ class Machine:
                 line = trace.tb_lineno
             trace = trace.tb_next
         path.at = at = function.__dict__["lines"][line - 1]
-        instruction, registers = self.program.kernel.instructions[at], path.warp.registers
-        read = self.program.lowered[at].reads(instruction)
-        kernel = self.program.kernel
-        for register in read:
-            if registers[register].__class__ is Pending:
-                text = wgmma.still_writes(path, registers[register].accumulator)
-                if self.findings.place(at).added:
-                    path.at = self._store_of(at)
-                path.fault(
-                    "accumulator-before-wait",
-                    f"{path.name()} reads the accumulator, {text}",
-                    more=(f"the register: {kernel.register_names[register]}",),
-                )
-        targets = set(self.program.lowered[at].writes()) if instruction.guard else set[int]()
+        instruction, lowered, registers = (
+            self.program.kernel.instructions[at],
+            self.program.lowered[at],
+            path.warp.registers,
+        )
+        read = lowered.reads(instruction)
+        targets = lowered.writes() if instruction.guard else ()
         unwritten = [r for r in read if registers[r] is None and r not in targets]
-        if unwritten:
+        in_flight = any(isinstance(registers[r], InFlight) for r in read)
+        if unwritten and not in_flight:
             following = undefined.carried(path, at, unwritten)
             if following >= 0:
                 return following
-            self.unwritten(path, *path.warp.undefined.get(unwritten[0], (unwritten[0], at)))
+        if unwritten or in_flight:
+            self.probe.emit(Failed(path, at, unwritten))
+            raise StopEmulation
         raise PtxError(
             f"PTX line {instruction.line}: the emulator failed on this instruction ({type(error).__name__}: "
             f"{error}): "
             f"{instruction.text[:160]}"
         ) from error
-
-    def unwritten(self, path: Path, register: int, at: int) -> NoReturn:
-        """The value of a register that nothing has written counts: it was first used at an instruction."""
-        kernel = self.program.kernel
-        path.at = self._store_of(at)
-        path.fault(
-            "uninitialised-register",
-            f"{path.name()} {_unwritten(kernel.instructions[at])}, which nothing has written",
-            more=(f"the register: {kernel.register_names[register]}",),
-        )
-
-    def _store_of(self, at: int) -> int:
-        """The store of what a conversion makes, else the instruction itself: the compiler may lift a
-        conversion out of its loop, and then names another line for it.
-        """
-        instructions = self.program.kernel.instructions
-        if instructions[at].opcode[0] != "cvt" or not isinstance(instructions[at].operands[0], Reg):
-            return at
-        made = instructions[at].operands[0].index
-        for i, later in enumerate(instructions[at + 1 :], at + 1):
-            if later.opcode[0] in ("st", "stmatrix") and made in self.program.lowered[i].reads(later):
-                return i
-        return at
-
-
-def _unwritten(instruction: Instr) -> str:
-    """What an instruction does with a register that has no value, as its author would say it."""
-    if instruction.opcode[0] in ("stmatrix", "st"):
-        return "stores a part of a fragment (values in registers)"
-    if instruction.opcode[0] == "cvt":
-        return "converts a part of a fragment (values in registers)"
-    return "uses a value in a register"

@@ -10,16 +10,23 @@ once; and if nothing has changed after that, the program is deadlocked.
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from course_utils.run.emulator.core.probe import Deadlocked, StopEmulation
 from course_utils.run.emulator.core.warp import Path
-from course_utils.run.emulator.explain.findings import StopEmulation
-from course_utils.run.emulator.units.mbarrier import PhaseWait
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.grid import Cluster
     from course_utils.run.emulator.core.machine import Machine
-    from course_utils.run.emulator.units.tma import Flying
+
+
+class Lands(Protocol):
+    """What is on its way: ``units`` of it land together, from one to before another."""
+
+    def land(self, begin: int, end: int) -> None: ...
+
+
+Flying: TypeAlias = tuple[Lands, int, int]  # which of its units land together
 
 
 class Schedule:
@@ -73,7 +80,7 @@ def run(machine: Machine, cluster: Cluster) -> None:
         elif flying:
             land(schedule, flying)
         elif not expire(machine):
-            machine.deadlock(cluster)
+            machine.probe.emit(Deadlocked(cluster))
             raise StopEmulation
 
 
@@ -83,10 +90,8 @@ def land(schedule: Schedule, flying: list[Flying]) -> None:
 
 
 def expire(machine: Machine) -> bool:
-    """Let each try_wait that has not seen the present state return false once. Says whether there was one."""
-    waiting = [
-        p for p in machine.waiting if isinstance(p.waits_for, PhaseWait) and p.stamp != machine.progress
-    ]
+    """Let each wait that may, and has not seen the present state, end in vain. Says whether there was one."""
+    waiting = [p for p in machine.waiting if p.waits_for.expires and p.stamp != machine.progress]
     for path in waiting:
         path.stamp = machine.progress
         path.waits_for.expire(path)

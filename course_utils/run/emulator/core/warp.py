@@ -15,29 +15,36 @@ import numpy as np
 
 from course_utils.run.emulator.core.memory import Region
 from course_utils.run.emulator.core.order import AGENT_BITS
-from course_utils.run.emulator.core.probe import Hazard
-from course_utils.run.emulator.explain import names
-from course_utils.run.emulator.explain.findings import EARLY, UNTOLD, StopEmulation
-from course_utils.run.emulator.isa.arithmetic import LANES, UNSIGNED
+from course_utils.run.emulator.core.probe import Hazard, StopEmulation, WaitBegan, WaitEnded
+from course_utils.run.emulator.core.state import Holder
+from course_utils.run.emulator.isa.arithmetic import LANES
 from course_utils.run.emulator.isa.lowered import Mask, Value
+from course_utils.run.emulator.isa.registers import merge
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.grid import CTA
-    from course_utils.run.emulator.explain.findings import Detail, Finding
-    from course_utils.run.emulator.explain.timeline import Span
-    from course_utils.run.emulator.units.cp_async import CopyGroup
-    from course_utils.run.emulator.units.mbarrier import MBarrier
-    from course_utils.run.emulator.units.tma import Store
 
 STOP = -1  # what a segment returns in place of a next instruction: the path waits, or has ended
 _ALL = b"\1" * LANES
 _NONE = b"\0" * LANES
 
 
-class Warp:
+class Wait:
+    """What a path waits for; the unit whose it is wakes the path. ``expires``: may the wait also end in vain,
+    as try_wait does? Then ``expire`` tells the program so.
+    """
+
+    expires = False
+
+    def expire(self, path: Path) -> None:
+        raise NotImplementedError
+
+
+class Warp(Holder):
     """32 lanes: registers, the warp's clock, and what of its asynchronous work is not waited for yet."""
 
     def __init__(self, cta: CTA, index: int, special: dict) -> None:
+        super().__init__()
         program = cta.machine.program
         self.cta, self.index, self.special = cta, index, special
         self.registers: list[Any] = [None] * len(program.kernel.widths)
@@ -49,38 +56,6 @@ class Warp:
         self.tick()
         self.alive = np.ones(LANES, np.bool_)
         self.running = 1  # paths of this warp that have not ended
-        self.register_count = cta.machine.registers
-        self.loads = self.stores = self.multiplies = (
-            0  # TMA loads, TMA stores and wgmmas issued: they name its role
-        )
-        self.wgmma_fenced = False
-        # wgmmas by their number in the warpgroup: not committed, committed, waited for now
-        self.wgmma_index = 0
-        self.wgmma_open: list[int] = []
-        self.wgmma_groups: list[list[int]] = []
-        self.wgmma_wait: list[list[int]] = []
-        self.wgmma_waited = (
-            -1,
-            0,
-            0,
-        )  # its last wait_group: where, wgmmas issued by then, groups that it leaves
-        self.wgmma_missing = ""  # the commit_group that wgmmas lacked at the last wait_group
-        self.cluster_generation = 0
-        # cp.async: not committed, committed
-        self.copies: CopyGroup = []
-        self.copy_groups: list[CopyGroup] = []
-        # TMA stores, by lane: not committed, committed
-        self.bulk: dict[int, list[Store]] = {}
-        self.bulk_groups: dict[int, list[list[Store]]] = {}
-        self.unfenced_barriers: list[MBarrier] = []
-        self.epilogue: tuple[int, Span] | None = None
-        self.copying: tuple[int, Span] | None = None  # the same of cp.async, and before its first wgmma
-        self.fetched = -1  # wgmmas that it had issued when it last read a tensor of global memory
-        self.kind: str | None = None
-        self.seen_at: int | None = None  # where a path of it waited last, or was named
-        self.waited: tuple[MBarrier, int] | None = None  # its last wait that passed, and the instruction
-        self.takes: list[tuple[MBarrier, int]] = []  # all of those
-        self.rounds = 0  # its waits that have passed, for mbarriers and other threads
         self.local_size = program.local_size
         self._local: Region | None = None
 
@@ -95,36 +70,12 @@ class Warp:
     def fence_proxy(self) -> None:
         """Everything ordered before this point becomes visible to the async proxy ("fence.proxy.async")."""
         self.clock.fenced[:] = self.clock.seen
-        for barrier in self.unfenced_barriers:
-            barrier.fenced = True
-        self.unfenced_barriers.clear()
         self.tick()
 
     def local_memory(self) -> Region:
         if self._local is None:
             self._local = Region("local memory", np.zeros(self.local_size * LANES, np.uint8))
         return self._local
-
-    def role(self) -> str:
-        """What this warp does: by what it has issued, or else by what it can still reach from where it was
-        last seen.
-        """
-        if self.kind is None:
-            return "" if self.seen_at is None else self._kind(self.seen_at)
-        return self.kind
-
-    def issues(self, at: int) -> None:
-        """The warp's first TMA load or wgmma says what its role is: both lie in one loop unless the roles are
-        split.
-        """
-        if self.kind is None:
-            self.kind = self._kind(at)
-
-    def _kind(self, pc: int) -> str:
-        ahead = self.cta.machine.program.abilities(pc)
-        if "wgmma" in ahead:
-            return "worker" if "load" in ahead else "consumer"
-        return "producer" if "load" in ahead else "storing" if "store" in ahead else ""
 
 
 class Path:
@@ -150,26 +101,17 @@ class Path:
         self.pc, self.at, self.mask, self.parent, self.reconverge = pc, pc, mask, parent, reconverge
         self.children, self.protected = 0, protected
         self.protect = self.machine.program.register_set(protected) if mask is not None else None
-        self.waits_for: Any = None  # PhaseWait, ThreadWait, RegisterWait or WgmmaWait
-        self.woken: MBarrier | None = None  # whose phase's end has set it going, until it runs
+        self.waits_for: Any = None  # a Wait
+        self.woken: object = None  # what has set it going, until it runs
         self.stamp, self.began, self.slow = -1, 0, False
         self.parted = -1  # the branch at which these lanes left the others
-
-    def name(self) -> str:
-        self.warp.seen_at = self.pc
-        return names.of_warps([self.warp], self.cta)
-
-    def names(self, warps: Iterable[Warp]) -> str:
-        """Warps beside this one, as ``name`` calls one."""
-        self.warp.seen_at = self.pc
-        return names.of_warps(warps, self.cta)
 
     def report(
         self,
         kind: str,
         case: str,
         at: int | None = None,
-        about: Iterable[MBarrier] = (),
+        about: Iterable[Any] = (),
         notes: Iterable[tuple[str, dict[str, Any]]] = (),
         **values: Any,
     ) -> None:
@@ -182,76 +124,10 @@ class Path:
         self.report(kind, case, **details)
         raise StopEmulation
 
-    def find(
-        self,
-        kind: str,
-        detail: Detail,
-        barriers: Iterable[MBarrier] = (),
-        more: tuple[str, ...] = (),
-        at: int | None = None,
-        plain: str = "",
-    ) -> Finding:
-        return self.machine.findings.add(
-            kind, self.at if at is None else at, detail, barriers=barriers, more=more, plain=plain
-        )
-
-    def find_early_release(
-        self, kind: str, detail: str, reader: str = "", barriers: tuple[MBarrier, ...] = (), advice: str = ""
-    ) -> Finding:
-        """A stage is written too soon: what is to blame is the arrival that let this warp's last wait pass,
-        where it came from another warp; else the write, with ``advice`` where that of its kind does not fit.
-        """
-        barrier, waited_at = self.warp.waited or (None, -1)
-        findings = self.machine.findings
-        here = f"the write: {findings.place(self.at)}"
-        # a wait for a load releases nothing; and a first round's wait passes with no release at all
-        if barrier is None or barrier.carries_bytes or barrier.released_by is None:
-            untold = findings.has_roles and all(b.carries_bytes for b in self.cta.mbarriers.values())
-            if untold and kind == "overwrite-before-use":
-                advice = UNTOLD
-            about = (reader,) if reader else ()
-            return findings.add(kind, self.at, detail, more=about, barriers=barriers, advice=advice)
-        wait = f"its wait for {barrier.name()}: {findings.place(waited_at)}"
-        warp, at = barrier.released_by
-        who = names.of_warps([warp], self.cta)
-        text = f"{detail}; {who} released {barrier.name()} too early"
-        if (alone := _all_from_one_cta(barrier)) is not None:
-            whose = "its own" if alone is barrier.cta else "the other"
-            others = "the other" if alone is barrier.cta else "its own"
-            text = f"{detail}: all arrivals on {barrier.name()} come from {whose} CTA, none from {others}"
-        more = tuple(filter(None, (wait, here, reader)))
-        return findings.add(kind, at, text, more=more, barriers=(*barriers, barrier), advice=EARLY)
-
-    def fault(
-        self, kind: str, detail: Detail, barriers: Iterable[MBarrier] = (), more: tuple[str, ...] = ()
-    ) -> NoReturn:
-        """A finding after which the hardware would not go on."""
-        self.find(kind, detail, barriers, more)
-        raise StopEmulation
-
-    def alone(self, kind: str, detail: str) -> NoReturn:
-        """A fault of lanes that run without the others what all have to run together; the branch where they
-        parted is to blame where the compiler added the instruction.
-        """
-        findings = self.machine.findings
-        branch, here = findings.place(self.parted), findings.place(self.at)
-        if self.parted >= 0 and here.added and not branch.added and branch.line:
-            self.at, text = self.parted, f"what they run alone: {here}"
-        else:
-            text = f"the lanes part at {branch}" if self.parted >= 0 else ""
-        self.fault(kind, detail, more=(text,) if text else ())
-
     def endless(self) -> NoReturn:
         """This path comes to code that no end of the kernel can be reached from."""
-        self.pc, findings = self.at, self.machine.findings
-        loop = findings.loop_of(self.machine.program.reached(self.at))
-        if loop is None:
-            self.fault("livelock", f"{self.name()} comes to a loop that nothing ends")
-        origin, condition = loop
-        changes = f"nothing in it changes `{condition}`" if condition else "nothing in it ends it"
-        text = f"{self.name()} never leaves this loop: {changes}"
-        findings.add("livelock", self.at, text, origin=origin)
-        raise StopEmulation
+        self.pc = self.at
+        self.halt("livelock", "endless loop", who=self.warp)
 
     def lanes(self) -> np.ndarray:
         return np.ones(LANES, np.bool_) if self.mask is None else self.mask
@@ -261,17 +137,18 @@ class Path:
         registers = self.warp.registers
         registers[register] = value if mask is None else merge(registers[register], value, mask, width)
 
-    def wait(self, resume: int, reason: Any) -> int:
+    def wait(self, resume: int, reason: Wait) -> int:
         """Stop here until ``reason`` holds; the machine sets the path going again at ``resume``."""
         self.pc, self.waits_for, self.began = resume, reason, self.machine.executed
-        self.warp.seen_at = resume
         self.machine.waiting[self] = None
-        self.machine.trace.note("wait", self, reason)
+        self.machine.probe.emit(WaitBegan(self, reason))
         return STOP
 
-    def wake(self) -> None:
+    def wake(self, by: object = None) -> None:
+        """Its wait is over, through ``by``."""
+        self.woken = by
         self.machine.waiting.pop(self, None)
-        self.machine.trace.waited(self)
+        self.machine.probe.emit(WaitEnded(self, self.waits_for))
         self.waits_for = None
         self.machine.ready.append(self)
 
@@ -332,7 +209,7 @@ class Path:
             self.rejoin()
         else:
             self.warp.running -= 1
-            self.cta.warp_ended(self)
+            self.cta.ended(self)
         return STOP
 
     def exit(self, mask: Mask) -> int:
@@ -352,28 +229,3 @@ class Path:
         self.pc = following
         self.machine.ready.append(self)
         return STOP
-
-
-def _all_from_one_cta(barrier: MBarrier) -> CTA | None:
-    """The CTA that alone has ended a phase of an mbarrier which counts arrivals of both CTAs of a pair."""
-    homes = {warp.cta for warp in barrier.last_phase}
-    pair = barrier.cta.cluster.size == 2 and sum(barrier.last_phase.values()) > 1
-    return homes.pop() if pair and len(homes) == 1 else None
-
-
-def both(predicate: np.ndarray, mask: Mask) -> np.ndarray | bool:
-    """The lanes of ``mask`` (None: all) where a guard holds; False where there are none."""
-    lanes = predicate if mask is None else predicate & mask
-    return lanes if lanes.any() else False
-
-
-def merge(old: Any, new: Any, mask: Mask, width: int) -> Value:
-    """A register after a write by some lanes only."""
-    if mask is None or old is None or old is new:
-        return new
-    if old.__class__ is new.__class__ and old.__class__ in (int, bool) and old == new:
-        return new
-    result: np.ndarray = np.empty(LANES, UNSIGNED[max(width, 16)] if width > 1 else np.bool_)
-    result[:] = old
-    result[mask] = new[mask] if isinstance(new, np.ndarray) else new
-    return result

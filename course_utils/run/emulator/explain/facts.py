@@ -14,28 +14,34 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import prod
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from course_utils.artifact import SM_COUNT, WARP_THREADS, WARPGROUP_THREADS
+from course_utils.artifact import WARP_THREADS, WARPGROUP_THREADS
 from course_utils.ptx.families import Family, expects_bytes, family
 from course_utils.ptx.parser import Instr
 from course_utils.run.emulator.core.order import AGENT_BITS, AGENT_MASK
+from course_utils.run.emulator.explain.races import Races
+from course_utils.run.emulator.explain.work import Work, WriteBegins
 from course_utils.run.emulator.isa.arithmetic import LANES
-from course_utils.run.emulator.isa.lowered import Mask
+from course_utils.run.emulator.units.mbarrier import mbarriers
+from course_utils.run.emulator.units.sync import RegistersAsked
+from course_utils.run.emulator.units.tma import BulkGroups, LoadsIssued, StoreIssued, StoresWaited
+from course_utils.run.emulator.units.views import TensorView
+from course_utils.run.emulator.units.wgmma import Began, Issued, Waited
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.grid import CTA, Cluster
     from course_utils.run.emulator.core.machine import Machine
     from course_utils.run.emulator.core.order import Clock
     from course_utils.run.emulator.core.warp import Path, Warp
-    from course_utils.run.emulator.units.tma import Coordinates, Load, TensorView
-    from course_utils.run.emulator.units.wgmma import Operation, Warpgroup
+    from course_utils.run.emulator.units.views import Coordinates
+    from course_utils.run.emulator.units.wgmma import Warpgroup
 
 WARPS = WARPGROUP_THREADS // WARP_THREADS
 AHEAD = 16  # K tiles after one in which a load under way is looked for: more than a ring has stages
@@ -64,20 +70,12 @@ COUNTED = {
 }
 
 
-def counted(instruction: Instr, function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function`` of a warp instruction, which then also counts as run; unchanged where nobody asks."""
+def counted(instruction: Instr) -> str:
+    """The counter that an instruction adds to as it runs, "" for none."""
     kind = family(instruction)
-    name = f"ran {kind.name}"
     if expects_bytes(instruction):
-        name = "ran EXPECT_TX"
-    elif kind not in COUNTED:
-        return function
-
-    def run(path: Path, mask: Mask, *values: Any) -> Any:
-        path.machine.facts.counts[name] += 1
-        return function(path, mask, *values)
-
-    return run
+        return "ran EXPECT_TX"
+    return f"ran {kind.name}" if kind in COUNTED else ""
 
 
 @dataclass(slots=True)
@@ -164,6 +162,13 @@ class Facts:
         self._second = False  # whether a CTA has a second tile of D
         self._now = 0
         self._clear()
+        machine.probe.listen(LoadsIssued, self._issued)
+        machine.probe.listen(Began, self._multiplied)
+        machine.probe.listen(Waited, self._waited)
+        machine.probe.listen(WriteBegins, self._epilogue)
+        machine.probe.listen(StoreIssued, self._store_issued)
+        machine.probe.listen(StoresWaited, self._drained)
+        machine.probe.listen(RegistersAsked, self._registers_asked)
 
     def _clear(self) -> None:
         self._fills: dict[int, Fill] = {}  # of this cluster, by code
@@ -183,11 +188,14 @@ class Facts:
 
     # -- what the engines tell
 
-    def issued(self, path: Path, loads: list[Load], multicast: bool) -> None:
+    def _issued(self, event: LoadsIssued) -> None:
         """A tensor load was issued, to one CTA or to several."""
-        moment = self._moment(path, seen=True)
+        view = event.loads[0].view if event.loads else None
+        if not isinstance(view, TensorView):
+            return
+        moment = self._moment(event.path, seen=True)
         targets = []
-        for load in loads:
+        for load in event.loads:
             code = (load.phase + 1) << AGENT_BITS | load.barrier.agent
             fill = self._fills.get(code)
             if fill is None:
@@ -195,24 +203,20 @@ class Facts:
             fill.issued.append(moment)
             fill.offsets.add(load.offset)
             if len(load.coordinates) > 1:
-                extent = cast("TensorView", load.view).map.extents[1]
-                fill.rows.setdefault(load.view.name, {})[load.coordinates[1]] = extent
+                fill.rows.setdefault(view.name, {})[load.coordinates[1]] = view.map.extents[1]
             targets.append((fill, load.offset, load.offset + load.view.extent))
-        for load in loads[:1]:
-            view = cast("TensorView", load.view)
-            self._leaves("loads", view, load.coordinates, path.cta)
-            if (view.name, load.coordinates) not in self._loaded:
-                self._loaded.add((view.name, load.coordinates))
-                self.counts[f"elements of {view.name} loaded"] += _elements(view, load.coordinates)
-        if multicast:
+        coordinates = event.loads[0].coordinates
+        self._leaves("loads", view, coordinates, event.path.cta)
+        if (view.name, coordinates) not in self._loaded:
+            self._loaded.add((view.name, coordinates))
+            self.counts[f"elements of {view.name} loaded"] += _elements(view, coordinates)
+        if event.multicast:
             self._multicast.append(targets)
 
-    def multiplied(
-        self, path: Path, group: Warpgroup, op: Operation, n: int, reads: list[tuple[np.ndarray, int, int]]
-    ) -> None:
-        """A wgmma begins. ``reads`` has for each operand in shared memory its writers' codes and its
-        bytes.
-        """
+    def _multiplied(self, event: Began) -> None:
+        """A wgmma begins."""
+        group, op, n = event.group, event.operation, event.number
+        reads = self.machine.unit(Races).taken_operands()
         codes: list[int] = []
         for written, low, high in reads:
             operand = written[:1].tolist() if len(written) == 1 else np.unique(written).tolist()
@@ -240,7 +244,7 @@ class Facts:
         # one that multiplies the same rows as the last one is of the same tile of D, with a sum of its own
         rows = self._rows(key)
         first = anew and not (tiles and rows and rows == self._rows(tiles[-1].codes))
-        tiles.append(KTile(key, op.clock, first, bool(path.warp.wgmma_groups), n))
+        tiles.append(KTile(key, op.clock, first, bool(event.path.warp.unit(Issued).groups), n))
 
     def _rows(self, codes: tuple[int, ...]) -> list[tuple[str, list[int]]]:
         """Which rows of which matrices these fills brought; none where a tile came another way."""
@@ -249,25 +253,29 @@ class Facts:
         fills = [self._fills[code] for code in dict.fromkeys(codes)]
         return [(name, sorted(rows)) for fill in fills for name, rows in fill.rows.items()]
 
-    def waited(self, path: Path, count: int) -> None:
-        """A warp's wait covers the first ``count`` wgmmas of its warpgroup."""
-        self._waits.setdefault(path.warp, []).append((count, self._moment(path)))
+    def _waited(self, event: Waited) -> None:
+        """A warp's wait covers some wgmmas of its warpgroup."""
+        self._waits.setdefault(event.path.warp, []).append((event.count, self._moment(event.path)))
 
-    def epilogue(self, path: Path) -> None:
+    def _epilogue(self, event: WriteBegins) -> None:
         """A warp that has multiplied begins to write results."""
-        self._epilogues.setdefault(path.warp, []).append((path.warp.wgmma_index, self._moment(path)))
-        self._sums[path.warp] += path.warp.fetched != path.warp.multiplies
+        path, warp = event.path, event.path.warp
+        self._epilogues.setdefault(warp, []).append((warp.unit(Issued).count, self._moment(path)))
+        self._sums[warp] += not event.copies
 
-    def stored(self, path: Path, view: TensorView, coordinates: Coordinates, adds: bool = False) -> None:
+    def _store_issued(self, event: StoreIssued) -> None:
         """A tensor store was issued, which adds or writes."""
+        path, view, coordinates = event.path, event.store.view, event.store.coordinates
+        if not isinstance(view, TensorView):
+            return
         self._first.setdefault(path.cta.number, coordinates)
-        if path.warp.multiplies and not path.warp.bulk:  # the first store of its group
+        if path.warp.unit(Issued).count and not path.warp.unit(BulkGroups).open:  # the first of its group
             self._slice(path.warp)
         self._leaves("stores", view, coordinates, path.cta)
         if not any(group.cta is path.cta for group in self._tiles):
             self._outputs.append((path.cta, self._moment(path, seen=True)))
         elements = _elements(view, coordinates)
-        if adds:
+        if event.store.adds:
             self._added.setdefault((view.name, coordinates), set()).add(path.cta.number)
             return
         self.counts["elements stored by TMA"] += elements
@@ -294,23 +302,27 @@ class Facts:
                 self.counts[f"{name}, rank {cta.rank}"] += 1
 
     def _slice(self, warp: Warp) -> None:
-        tile, before = warp.wgmma_index, self._slices.get(warp)
+        tile, before = warp.unit(Issued).count, self._slices.get(warp)
         if before and before.tile != tile:
             self.counts["stores that a tile follows"] += 1
             self.counts["stores under the next tile"] += not before.waited
         if before and before.tile == tile:
-            flies = any(group for groups in warp.bulk_groups.values() for group in groups)
+            flies = any(group for groups in warp.unit(BulkGroups).groups.values() for group in groups)
             self.counts["slices after another"] += 1
             self.counts["slices filled while a store flies"] += before.filled or flies
         self._slices[warp] = Slice(tile, self.machine.executed)
 
-    def drained(self, warp: Warp) -> None:
+    def _drained(self, event: StoresWaited) -> None:
         """A warp has waited for TMA stores of its own."""
+        warp = event.path.warp
         if stored := self._slices.get(warp):
-            stored.waited |= stored.tile == warp.wgmma_index and not any(warp.bulk_groups.values())
-            stored.filled |= warp.epilogue is not None and warp.epilogue[1].end > stored.time
+            drained = not any(warp.unit(BulkGroups).groups.values())
+            stored.waited |= stored.tile == warp.unit(Issued).count and drained
+            piece = self.machine.unit(Work).writes.get(warp)
+            stored.filled |= piece is not None and piece.until > stored.time
 
-    def registers(self, path: Path, grows: bool) -> None:
+    def _registers_asked(self, event: RegistersAsked) -> None:
+        path, grows = event.path, event.grows
         self._registers.setdefault((path.cta, grows), set()).add(path.warp.index)
 
     # -- what comes of it
@@ -349,11 +361,12 @@ class Facts:
 
     def ran(self) -> dict[str, int]:
         """How often instructions ran, of a launch that did not come to its end."""
-        return {name: count for name, count in self.counts.items() if name.startswith("ran ")}
+        return dict(self.machine.counts)
 
     def end(self) -> dict[str, int]:
         """The counts, once all clusters have run."""
         counts = self.counts
+        counts.update(self.machine.counts)
         plain = LANES * counts["ran GLOBAL_STORE"] + counts["ran BULK_STORE"]  # at least as many elements
         counts["elements stored"] = counts["elements stored by TMA"] + plain
         others = any(counts[f"ran {name}"] for name in ("GLOBAL_LOAD", "CP_ASYNC", "BULK_LOAD"))
@@ -376,7 +389,7 @@ class Facts:
             return
         self.counts["tiles taken"] = sum(self._taken.values())
         self.counts["rounds"] = max(self._taken.values())
-        self.counts["rounds of all SMs"] = -(-sum(self._taken.values()) // SM_COUNT)
+        self.counts["rounds of all SMs"] = -(-sum(self._taken.values()) // self.machine.artifact.chip.sms)
 
     def _panels(self) -> None:
         """How many rows and columns of tiles do CTAs that run at one time read between them? Where each has
@@ -426,7 +439,7 @@ class Facts:
         one that whoever stored had not seen to end.
         """
         for cta, stored in self._outputs:
-            agents = {barrier.agent for barrier in cta.mbarriers.values()}
+            agents = {barrier.agent for barrier in mbarriers(cta).values()}
             seen = stored.seen
             assert seen is not None
             later = [

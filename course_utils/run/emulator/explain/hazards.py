@@ -1,38 +1,69 @@
-"""From a hazard that a unit has met to a finding: what people call its warps, mbarriers and lines, and its
-sentence.
+"""From a hazard that a unit has met to a finding: what people call its warps, mbarriers and lines, and which
+line is to blame.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from course_utils.cause import Cause, sentence
+from course_utils.cause import Cause
 from course_utils.run.emulator.core.probe import At, Hazard
 from course_utils.run.emulator.core.warp import Warp
-from course_utils.run.emulator.explain import names
-from course_utils.run.emulator.explain.words import SENTENCES
+from course_utils.run.emulator.explain import barriers, names
+from course_utils.run.emulator.explain.findings import Finding, Findings
+from course_utils.run.emulator.explain.places import Places
+from course_utils.run.emulator.explain.roles import role
 from course_utils.run.emulator.units.mbarrier import MBarrier
+from course_utils.run.words import safe_message
 
 if TYPE_CHECKING:
+    from course_utils.artifact import Origin
     from course_utils.run.emulator.core.warp import Path
-    from course_utils.run.emulator.explain.findings import Finding, Findings
 
 
-def found(findings: Findings, hazard: Hazard) -> Finding:
-    """The finding of a hazard."""
-    cause = _cause(hazard.path, hazard.kind, hazard.case, hazard.values)
-    notes = [_cause(hazard.path, hazard.kind, case, values) for case, values in hazard.notes]
-    return findings.add(
-        hazard.kind,
-        hazard.at,
-        lambda: sentence(cause, SENTENCES),
-        barriers=hazard.about,
-        more=tuple(sentence(note, SENTENCES) for note in notes),
-    )
+Note: TypeAlias = tuple[str, dict[str, Any]]  # what else there is to say: a case, and its values
 
 
-def _cause(path: Path, kind: str, case: str, values: dict[str, Any]) -> Cause:
-    path.warp.seen_at = path.pc
+def found(hazard: Hazard) -> Finding:
+    """The finding of a hazard. Its words may fail, and it is found all the same."""
+    path, kind, case = hazard.path, hazard.kind, hazard.case
+    role(path.warp).seen_at = path.pc
+    if thought := THOUGHT.get(case):
+        findings: Findings = path.machine.unit(Findings)
+        wordless = Cause(kind, "no words", {"kind": kind.replace("-", " ")})
+        return safe_message(lambda: thought(findings, hazard), None) or findings.find(wordless, hazard.at)
+    return find(path, kind, case, hazard.values, hazard.at, about=hazard.about, notes=hazard.notes)
+
+
+def find(
+    path: Path,
+    kind: str,
+    case: str,
+    values: dict[str, Any],
+    at: int | None = None,
+    *,
+    about: Iterable[MBarrier] = (),
+    notes: Iterable[Note] = (),
+    advice: str = "",
+    first: bool = False,
+    origin: Origin | None = None,
+) -> Finding:
+    """A finding of what ``path`` does, from the machine's own objects: see ``Hazard`` and ``Findings.find``.
+    ``at`` is where the path is, where it is not given.
+    """
+    findings: Findings = path.machine.unit(Findings)
+    at = path.at if at is None else at
+    role(path.warp).seen_at = path.pc
+    if former := findings.again(kind, at, origin=origin):
+        return former
+    wordless = Cause(kind, "no words", {"kind": kind.replace("-", " ")})
+    cause = safe_message(lambda: _cause(path, kind, case, values), wordless)
+    more = [_cause(path, kind, note, of) for note, of in notes]
+    return findings.find(cause, at, about=about, notes=more, advice=advice, first=first, origin=origin)
+
+
+def _cause(path: Path, kind: str, case: str, values: Mapping[str, Any]) -> Cause:
     return Cause(kind, case, {name: named(value, path) for name, value in values.items()})
 
 
@@ -43,5 +74,46 @@ def named(value: Any, path: Path) -> Any:
     if isinstance(value, list | tuple | set) and value and all(isinstance(one, Warp) for one in value):
         return names.who(value, path.cta)
     if isinstance(value, MBarrier):
-        return names.Barrier(value.name(), None if value.cta is path.cta else value.cta.number)
-    return path.machine.findings.place(value.index) if isinstance(value, At) else value
+        return names.barrier(value, path.cta)
+    if isinstance(value, Cause):
+        return _cause(path, value.kind, value.case, value.values)
+    return path.machine.unit(Places).place(value.index) if isinstance(value, At) else value
+
+
+def _alone(findings: Findings, hazard: Hazard) -> Finding:
+    """Lanes run without the others what all have to run together: the branch where they parted is to blame
+    where the compiler added the instruction.
+    """
+    path, at = hazard.path, hazard.at
+    branch, here = findings.place(path.parted), findings.place(at)
+    notes = []
+    if path.parted >= 0 and here.added and not branch.added and branch.line:
+        at, notes = path.parted, [Cause(hazard.kind, "what they run alone", {"at": here})]
+    elif path.parted >= 0:
+        notes = [Cause(hazard.kind, "where the lanes part", {"at": branch})]
+    return findings.find(_cause(path, hazard.kind, hazard.case, hazard.values), at, notes=notes)
+
+
+def _endless(findings: Findings, hazard: Hazard) -> Finding:
+    """A path comes to code without an end: which loop of the author's is it, and what does not change?"""
+    path = hazard.path
+    who = names.who([path.warp], path.cta)
+    loop = findings.places.loop_of(path.machine.program.reached(hazard.at))
+    if loop is None:
+        return findings.find(Cause(hazard.kind, "loop without an end", {"who": who}), hazard.at)
+    origin, condition = loop
+    case = "condition that never changes" if condition else "loop never left"
+    cause = Cause(hazard.kind, case, {"who": who, "condition": condition})
+    return findings.find(cause, hazard.at, origin=origin)
+
+
+# Hazards whose finding takes thought, by case.
+THOUGHT: Mapping[str, Callable[[Findings, Hazard], Finding]] = {
+    "some lanes alone": _alone,
+    "absent lanes": _alone,
+    "endless loop": _endless,
+    "more arrivals than counted": barriers.overrun,
+    "fewer bytes expected than come": barriers.too_few_expected,
+    "no mbarrier here": barriers.no_mbarrier,
+    "init of an mbarrier again": barriers.initialised_again,
+}

@@ -9,14 +9,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from course_utils.cause import Warps, Who
+from course_utils.cause import Cause, Warps, Who
 from course_utils.ptx import paths
+from course_utils.run.emulator.explain.accounts import account
+from course_utils.run.emulator.explain.ahead import ahead
+from course_utils.run.emulator.explain.places import Places
+from course_utils.run.emulator.explain.roles import role
+from course_utils.run.emulator.units.mbarrier import MBarrier, barrier_of, mbarriers
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.core.grid import CTA
+    from course_utils.run.emulator.core.grid import CTA, Cluster
     from course_utils.run.emulator.core.machine import Machine
     from course_utils.run.emulator.core.warp import Warp
-    from course_utils.run.emulator.units.mbarrier import MBarrier
 
 # TileLang's CUDA has a shared variable for each array of barriers, by the learner's name: empty_mem of empty.
 _VARIABLE = re.compile(r"E\d+(\w+)_mem$")
@@ -55,26 +59,37 @@ def _placed(barrier: MBarrier) -> tuple[str, int, int]:
         return own
     kinds = _kinds(barrier.cta)
     if barrier not in kinds:  # one that was initialised anew, or that is no mbarrier any more
-        now = barrier.cta.mbarriers.get(barrier.offset)
+        now = mbarriers(barrier.cta).get(barrier.offset)
         return _placed(now) if now else ("barrier", 0, 1)
     alike = [b for b in kinds if kinds[b] == kinds[barrier]]
     return kinds[barrier], alike.index(barrier), len(alike)
 
 
-def arrays(machine: Machine) -> dict[str, tuple[int, int]]:
+class Arrays:
     """Where each array of barriers that the learner named begins in shared memory, and how many it has."""
-    found = {}
-    for variable in machine.program.kernel.variables:
-        name = _VARIABLE.search(variable.name)
-        place = machine.symbols.get(variable.name)
-        if name and isinstance(place, tuple) and variable.size >= 8:
-            found[name[1]] = place[1], variable.size // 8
-    return found
+
+    def __init__(self, machine: Machine) -> None:
+        self.named: dict[str, tuple[int, int]] = {}
+        for variable in machine.program.kernel.variables:
+            name = _VARIABLE.search(variable.name)
+            place = machine.symbols.get(variable.name)
+            if name and isinstance(place, tuple) and variable.size >= 8:
+                self.named[name[1]] = place[1], variable.size // 8
+
+
+def _arrays(cta: CTA) -> dict[str, tuple[int, int]]:
+    return cta.machine.unit(Arrays).named
+
+
+def _alike(one: MBarrier, other: MBarrier) -> bool:
+    """Does one line of the author's initialise both?"""
+    a, b = account(one).place, account(other).place
+    return (a.line, a.file, a.code) == (b.line, b.file, b.code)
 
 
 def _given(barrier: MBarrier) -> tuple[str, int, int] | None:
     """Its array, its index and how many the array has, by the learner's name, where there is one."""
-    for name, (first, count) in barrier.cta.machine.arrays.items():
+    for name, (first, count) in _arrays(barrier.cta).items():
         if first <= barrier.offset < first + 8 * count:
             return name, (barrier.offset - first) // 8, count
     return None
@@ -86,19 +101,19 @@ def _kinds(cta: CTA) -> dict[MBarrier, str]:
     roles or the word has no "empty".
     """
     machine, kinds, others = cta.machine, dict["MBarrier", str](), list["MBarrier"]()
-    counts_bytes = any(b.carries_bytes for b in cta.mbarriers.values())
-    barriers = sorted(cta.mbarriers.values(), key=lambda b: b.offset)
+    barriers = sorted(mbarriers(cta).values(), key=lambda b: b.offset)
+    counts_bytes = any(account(b).carries_bytes for b in barriers)
     python = machine.artifact.python.values()
-    known = machine.program.has_roles or not python or any("empty" in text for text in python)
+    known = ahead(machine.program).has_roles or not python or any("empty" in text for text in python)
     for array in _initialised(barriers):
         half, odd = divmod(len(array), 2)
-        if _PIPELINE.search(array[0].line[2]) and not odd:
+        if _PIPELINE.search(account(array[0]).place.code) and not odd:
             kinds |= dict.fromkeys(array[:half], "full") | dict.fromkeys(array[half:], "empty")
         elif counts_bytes:
-            kind = "full" if any(b.carries_bytes for b in array) else "empty"
+            kind = "full" if any(account(b).carries_bytes for b in array) else "empty"
             for barrier in array:  # one that nobody has used yet is as those before it
-                if barrier.carries_bytes or barrier.account.arrivals:
-                    kind = "full" if barrier.carries_bytes else "empty"
+                if account(barrier).carries_bytes or account(barrier).arrivals:
+                    kind = "full" if account(barrier).carries_bytes else "empty"
                 kinds[barrier] = kind if known or kind == "full" else "barrier"
         else:
             others += array
@@ -121,9 +136,9 @@ def _initialised(barriers: list[MBarrier]) -> list[list[MBarrier]]:
         if (
             last is not None
             and last.offset + 8 == barrier.offset
-            and last.line == barrier.line
-            and barrier.line[1]
-            and (last.count == barrier.count or _PIPELINE.search(barrier.line[2]))
+            and _alike(last, barrier)
+            and account(barrier).place.line
+            and (last.count == barrier.count or _PIPELINE.search(account(barrier).place.code))
         ):
             arrays[-1].append(barrier)
         else:
@@ -133,42 +148,53 @@ def _initialised(barriers: list[MBarrier]) -> list[list[MBarrier]]:
 
 def array_meant(cta: CTA, at: int) -> str:
     """The barrier array whose address an instruction takes; "" where it cannot be told."""
-    machine = cta.machine
-    if not machine.arrays:
-        code = machine.findings.place(at).code
+    machine, named = cta.machine, _arrays(cta)
+    if not named:
+        code = machine.unit(Places).place(at).code
         return next((array for call, array in _CALLS.items() if call in code), "")
-    origins = machine.program.shared_origins
+    code_ahead = ahead(machine.program)
+    origins = code_ahead.shared_origins
     operands = machine.program.kernel.instructions[at].operands
-    variables = set().union(*(paths.tensors_of(o, origins, machine.program.shared) for o in operands))
+    variables = set().union(*(paths.tensors_of(o, origins, code_ahead.shared) for o in operands))
     meant = {name[1] for variable in variables if (name := _VARIABLE.search(variable))}
-    return meant.pop() if len(meant) == 1 and meant <= machine.arrays.keys() else ""
+    return meant.pop() if len(meant) == 1 and meant <= named.keys() else ""
 
 
-def strayed(barrier: MBarrier, at: int) -> str:
-    """ "stage 2 of full, which has 2", where an address that is made from full's is another array's."""
-    machine = barrier.cta.machine
-    if machine.arrays and _given(barrier) is None:
-        return ""
+@dataclass(frozen=True)
+class Stage:
+    """A stage of an array of mbarriers that has ``count``: "stage 2 of full"."""
+
+    array: str
+    stage: int
+    count: int
+
+    def __str__(self) -> str:
+        return f"stage {self.stage} of {self.array}"
+
+
+def strayed(barrier: MBarrier, at: int) -> Stage | None:
+    """Stage 2 of full, which has 2, where an address that is made from full's is another array's."""
+    named = _arrays(barrier.cta)
+    if named and _given(barrier) is None:
+        return None
     meant = array_meant(barrier.cta, at)
     if not meant or meant == array_of(barrier):
-        return ""
-    if machine.arrays:
-        first, count = machine.arrays[meant]
+        return None
+    if named:
+        first, count = named[meant]
     else:  # the two arrays of one pipeline
-        alike = [b for b in _kinds(barrier.cta) if array_of(b) == meant and b.line == barrier.line]
-        if not alike or not _PIPELINE.search(barrier.line[2]):
-            return ""
+        alike = [b for b in _kinds(barrier.cta) if array_of(b) == meant and _alike(b, barrier)]
+        if not alike or not _PIPELINE.search(account(barrier).place.code):
+            return None
         first, count = min(b.offset for b in alike), len(alike)
-    return f"stage {(barrier.offset - first) // 8} of {meant}, which has {count}"
+    return Stage(meant, (barrier.offset - first) // 8, count)
 
 
-def outside(cta: CTA, at: int, offset: int) -> str:
-    """ "stage 2 of full, which has 2" of an address that lies just past a barrier array, or before one; "" of
-    any other.
-    """
-    known = dict(cta.machine.arrays)
+def outside(cta: CTA, at: int, offset: int) -> Stage | None:
+    """Stage 2 of full, which has 2, of an address that lies just past a barrier array, or before one."""
+    known = dict(_arrays(cta))
     if not known:
-        for barrier in sorted(cta.mbarriers.values(), key=lambda b: b.offset):
+        for barrier in sorted(mbarriers(cta).values(), key=lambda b: b.offset):
             first, count = known.get(array_of(barrier), (barrier.offset, 0))
             known[array_of(barrier)] = first, count + 1
     meant, near = array_meant(cta, at), []
@@ -176,14 +202,14 @@ def outside(cta: CTA, at: int, offset: int) -> str:
         stage = (offset - first) // 8
         beyond = max(-stage, stage - count + 1)
         if offset % 8 == 0 and 0 < beyond <= max(8, count) and meant in ("", array):
-            near.append((beyond, f"stage {stage} of {array}, which has {count}"))
-    return min(near)[1] if near else ""
+            near.append((beyond, Stage(array, stage, count)))
+    return min(near, key=lambda one: (one[0], str(one[1])))[1] if near else None
 
 
 def of_role(warp: Warp) -> str:
     """Its role, where the kernel has roles: warps that load and never multiply."""
-    role = warp.role() if warp.cta.machine.program.has_roles else ""
-    return "" if role == "worker" else role
+    name = role(warp).name() if ahead(warp.cta.machine.program).has_roles else ""
+    return "" if name == "worker" else name
 
 
 def who(warps: Iterable[Warp], home: CTA) -> Who:
@@ -192,12 +218,12 @@ def who(warps: Iterable[Warp], home: CTA) -> Who:
     for warp in warps:
         groups.setdefault((of_role(warp), warp.cta), []).append(warp.index)
     alike: dict[tuple[str, tuple[int, ...]], list[CTA]] = {}
-    for (role, cta), numbers in groups.items():
-        alike.setdefault((role, tuple(sorted(set(numbers)))), []).append(cta)
+    for (name, cta), numbers in groups.items():
+        alike.setdefault((name, tuple(sorted(set(numbers)))), []).append(cta)
     return Who(
         tuple(
-            Warps(role, numbers, () if ctas == [home] else tuple(sorted(cta.number for cta in ctas)))
-            for (role, numbers), ctas in alike.items()
+            Warps(name, numbers, () if ctas == [home] else tuple(sorted(cta.number for cta in ctas)))
+            for (name, numbers), ctas in alike.items()
         )
     )
 
@@ -218,3 +244,38 @@ class Barrier:
 
     def __str__(self) -> str:
         return self.name + ("" if self.cta is None else f" of CTA {self.cta}")
+
+
+def plain(one: MBarrier) -> Barrier:
+    """An mbarrier, of whichever CTA."""
+    return Barrier(of_barrier(one))
+
+
+def barrier(one: MBarrier, home: CTA) -> Barrier:
+    """An mbarrier, and its CTA where it is not ``home``."""
+    return Barrier(of_barrier(one), None if one.cta is home else one.cta.number)
+
+
+def times(count: int) -> Cause:
+    """How often: once, twice, 3 times."""
+    return Cause("times", {1: "once", 2: "twice"}.get(count, "so many times"), {"count": count})
+
+
+def nth(count: int) -> str:
+    """The place of a thing that so many come before: first, 2nd, 3rd."""
+    return {0: "first", 1: "2nd", 2: "3rd"}.get(count, f"{count + 1}th")
+
+
+def of_agent(cluster: Cluster, agent: int, home: CTA) -> Who | Barrier | str:
+    """A warp or an mbarrier as it is called from CTA ``home``."""
+    for cta in cluster.ctas:
+        for warp in cta.warps:
+            if warp.agent == agent:
+                return who([warp], home)
+    found = barrier_of(cluster, agent)
+    return "nobody" if found is None else barrier(found, home)
+
+
+def agent_text(cluster: Cluster, agent: int, home: CTA) -> str:
+    """``of_agent`` in words."""
+    return str(of_agent(cluster, agent, home))

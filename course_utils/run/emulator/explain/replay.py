@@ -19,8 +19,9 @@ from course_utils.cause import spans
 from course_utils.run.emulator.explain.timeline import COPY
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.emulate import Emulation
-    from course_utils.run.emulator.explain.findings import Finding, Place
+    from course_utils.run.emulator.explain.emulation import Emulation
+    from course_utils.run.emulator.explain.findings import Finding
+    from course_utils.run.emulator.explain.places import Place
     from course_utils.run.emulator.explain.timeline import Event
 
 MOST = 1500  # steps of one figure: those up to the fault, or the first ones

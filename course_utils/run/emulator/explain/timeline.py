@@ -6,13 +6,30 @@ Times count warp instructions executed so far by the whole machine: an order, no
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from course_utils.run.emulator.explain.findings import Finding, Place
-from course_utils.run.emulator.units.mbarrier import MBarrier, PhaseWait
-from course_utils.run.emulator.units.sync import RegisterWait, ThreadWait
-from course_utils.run.emulator.units.wgmma import Operation, Warpgroup, operand_units
+from course_utils.run.emulator.core.probe import WaitBegan, WaitEnded
+from course_utils.run.emulator.explain import names
+from course_utils.run.emulator.explain.findings import Finding, Findings
+from course_utils.run.emulator.explain.places import Place, Places
+from course_utils.run.emulator.explain.roles import role
+from course_utils.run.emulator.explain.work import CopyBegins, Piece, WriteBegins
+from course_utils.run.emulator.units import mbarrier, wgmma
+from course_utils.run.emulator.units.mbarrier import (
+    Arrived,
+    BytesLanded,
+    Expected,
+    Initialised,
+    MBarrier,
+    PhaseCompleted,
+    PhaseWait,
+)
+from course_utils.run.emulator.units.sync import ProxyFenced, RegistersAsked, RegisterWait, ThreadWait
+from course_utils.run.emulator.units.tma import LoadIssued, LoadLanded, StoreIssued, StoreRead, StoresWaited
+from course_utils.run.emulator.units.wgmma import MultiplyIssued, Operation, Ran, operand_units
 from course_utils.tma.layouts import UNIT
 
 if TYPE_CHECKING:
@@ -94,22 +111,47 @@ class Event:
 
 
 class Trace:
-    """``record`` keeps the events of every cluster; else only those of clusters in which something was
-    found.
+    """Where ``record`` is set, the events of every cluster are kept; else only those of clusters in which
+    something was found.
     """
 
-    def __init__(self, machine: Machine, record: bool = False) -> None:
-        self.machine, self.record = machine, record
+    def __init__(self, machine: Machine) -> None:
+        self.machine, self.record = machine, False
         self.spans: list[Span] = []
         self.arrivals: list[Arrival] = []
         self.events: list[Event] = []
-        self._loads: dict[int, Span] = {}  # by the load's id
+        # of this cluster: spans of what ends by itself, and of work that goes on
+        self._spans: dict[Load | Store | Operation, Span] = {}
+        self._pieces: list[tuple[Span, Piece]] = []
         # the last spans' warps, and the barriers that label them; the last arrivals' barriers: unnamed as yet
         self._unnamed: list[tuple[Warp, MBarrier | None]] = []
         self._arrived: list[MBarrier] = []
         # of this cluster: time, kind, warp, instruction, what it is about, and a number
         self._noted: list[tuple[int, str, Warp | None, int, Any, int]] = []
         self._clusters = self._findings = 0
+        listen = machine.probe.listen
+        listen(LoadIssued, self._load_issued)
+        listen(LoadLanded, self._load_landed)
+        listen(StoreIssued, self._store_issued)
+        listen(StoreRead, self._store_read)
+        listen(StoresWaited, lambda event: self.note("pass", event.path, "the TMA stores"))
+        listen(MultiplyIssued, self._multiply_issued)
+        listen(Ran, self._ran)
+        listen(wgmma.WaitPassed, lambda event: self.note("pass", event.path, "wgmma"))
+        listen(WriteBegins, self._write_begins)
+        listen(CopyBegins, self._copy_begins)
+        listen(WaitBegan, lambda event: self.note("wait", event.path, event.reason))
+        listen(WaitEnded, self._wait_ended)
+        listen(mbarrier.WaitPassed, lambda event: self.note("pass", event.path, event.wait))
+        listen(Initialised, lambda event: self.note("init", event.path, event.barrier, event.barrier.count))
+        listen(Arrived, self._arrive)
+        listen(Expected, lambda event: self.note("expect", event.path, event.barrier, event.count))
+        listen(BytesLanded, lambda event: self.note("bytes", event.path, event.barrier, event.count))
+        listen(
+            PhaseCompleted, lambda event: self.note("flip", event.path, event.barrier, event.barrier.phase)
+        )
+        listen(ProxyFenced, lambda event: self.note("fence", event.path, "fence.proxy.async"))
+        listen(RegistersAsked, lambda event: self.note("registers", event.path, event.count))
 
     def note(self, kind: str, path: Path, what: Any, number: int = 0) -> None:
         """Something happened: see ``Event``. What it is called is found out once the cluster has run."""
@@ -125,65 +167,50 @@ class Trace:
             self._unnamed.append((path.warp, barrier))
         return span
 
-    def end(self, span: Span | None) -> None:
-        if span is not None:
-            span.end = self.machine.executed
+    def _end(self, what: Load | Store | Operation) -> None:
+        self._spans[what].end = self.machine.executed
 
-    def issued(self, path: Path, load: Load) -> None:
-        self._loads[id(load)] = self.begin(path, "TMA load", load.view.name, load.phase)
-        self.note("load", path, load)
+    def _load_issued(self, event: LoadIssued) -> None:
+        load = event.load
+        self._spans[load] = self.begin(event.path, "TMA load", load.view.name, load.phase)
+        self.note("load", event.path, load)
 
-    def landed(self, load: Load) -> None:
-        self.end(self._loads.pop(id(load), None))
-        self.note("loaded", load.path, load)
+    def _load_landed(self, event: LoadLanded) -> None:
+        self._end(event.load)
+        self.note("loaded", event.load.path, event.load)
 
-    def stores(self, path: Path, store: Store) -> None:
-        store.span = self.begin(path, "TMA store", store.view.name)
-        self.note("store", path, store)
+    def _store_issued(self, event: StoreIssued) -> None:
+        self._spans[event.store] = self.begin(event.path, "TMA store", event.store.view.name)
+        self.note("store", event.path, event.store)
 
-    def stored(self, path: Path, store: Store) -> None:
-        self.end(store.span)
-        self.note("stored", path, store)
+    def _store_read(self, event: StoreRead) -> None:
+        self._end(event.store)
+        self.note("stored", event.path, event.store)
 
-    def multiplies(self, path: Path, op: Operation) -> None:
-        op.span = self.begin(path, "wgmma", str(op.shape))
-        self.note("wgmma", path, op)
+    def _multiply_issued(self, event: MultiplyIssued) -> None:
+        op = event.operation
+        self._spans[op] = self.begin(event.path, "wgmma", str(op.shape))
+        self.note("wgmma", event.path, op)
 
-    def multiplied(self, group: Warpgroup, op: Operation) -> None:
-        self.end(op.span)
+    def _ran(self, event: Ran) -> None:
+        op = event.operation
+        self._end(op)
         if len(self._noted) < LIMIT:
-            warp = group.cta.warps[4 * group.number]
-            self._noted.append((self.machine.executed, "read", warp, op.at, op, 0))
+            self._noted.append((self.machine.executed, "read", event.group.warps[0], op.at, op, 0))
 
-    def writes(self, path: Path) -> None:
-        """A warp that has multiplied writes results out, or the next tile: one span until it multiplies
-        again.
-        """
-        warp = path.warp
-        if warp.multiplies:
-            if warp.epilogue is None or warp.epilogue[0] != warp.multiplies:
-                kind = COPY if warp.fetched == warp.multiplies else "epilogue"
-                warp.epilogue = warp.multiplies, self._works(path, kind)
-                self.machine.facts.epilogue(path)
-            warp.epilogue[1].end = self.machine.executed
-        elif warp.fetched == 0:
-            self.copies(path)
+    def _write_begins(self, event: WriteBegins) -> None:
+        self._works(event.path, COPY if event.copies else "epilogue", event.piece)
 
-    def copies(self, path: Path) -> None:
-        """A warp copies a part of a tile: one span until it multiplies again."""
-        warp = path.warp
-        if warp.copying is None or warp.copying[0] != warp.multiplies:
-            warp.copying = warp.multiplies, self._works(path, COPY)
-        warp.copying[1].end = self.machine.executed
+    def _copy_begins(self, event: CopyBegins) -> None:
+        self._works(event.path, COPY, event.piece)
 
-    def _works(self, path: Path, kind: str) -> Span:
+    def _works(self, path: Path, kind: str, piece: Piece) -> None:
         span = self.begin(path, kind, "D" if kind == "epilogue" else "a tile")
+        self._pieces.append((span, piece))
         self.note(kind, path, span)
-        return span
 
-    def waited(self, path: Path) -> None:
-        """A path goes on after a wait."""
-        reason = path.waits_for
+    def _wait_ended(self, event: WaitEnded) -> None:
+        path, reason = event.path, event.reason
         if not isinstance(reason, PhaseWait):
             self.note("pass", path, reason)
         if self.machine.executed > path.began:
@@ -195,8 +222,9 @@ class Trace:
                 label = reason.barrier.label
             self.begin(path, "wait", label, phase).begin = path.began
 
-    def arrived(self, path: Path, barrier: MBarrier, count: int) -> None:
-        self.note("arrive", path, barrier, count)
+    def _arrive(self, event: Arrived) -> None:
+        path, barrier = event.path, event.barrier
+        self.note("arrive", path, barrier, event.count)
         if len(self.arrivals) < LIMIT:
             by, now = path.warp, self.machine.executed
             self.arrivals.append(
@@ -210,43 +238,44 @@ class Trace:
 
     def name(self) -> None:
         """Put names in: a barrier's and a warp's role are known once the cluster has run."""
+        for span, piece in self._pieces:
+            span.end = piece.until
+        called = cache(names.of_barrier)
         last = self.spans[len(self.spans) - len(self._unnamed) :]
         for span, (warp, barrier) in zip(last, self._unnamed, strict=True):
-            span.role = warp.role()
+            span.role = role(warp).name()
             if barrier is not None:
-                span.label = barrier.name()
+                span.label = called(barrier)
         for arrival, barrier in zip(
             self.arrivals[len(self.arrivals) - len(self._arrived) :], self._arrived, strict=True
         ):
-            arrival.barrier = barrier.name()
-        if self.record or len(self.machine.findings.found) > self._findings:
-            self._tell()
+            arrival.barrier = called(barrier)
+        if self.record or len(self.machine.unit(Findings).found) > self._findings:
+            self._tell(called)
         self._clusters += 1
-        self._findings = len(self.machine.findings.found)
+        self._findings = len(self.machine.unit(Findings).found)
         self._noted.clear()
         self._unnamed.clear()
         self._arrived.clear()
-        self._loads.clear()
+        self._spans.clear()
+        self._pieces.clear()
 
-    def _tell(self) -> None:
-        """The events of the cluster that has run."""
-        names: dict[MBarrier, str] = {}
+    def _tell(self, called: Callable[[MBarrier], str]) -> None:
+        """The events of the cluster that has run. ``called`` names an mbarrier."""
         roles: dict[Warp, str] = {}
         for time, kind, warp, at, what, number in self._noted[: max(LIMIT - len(self.events), 0)]:
-            place = self.machine.findings.place(at)
+            place = self.machine.unit(Places).place(at)
             event = Event(time, kind, self._clusters, -1, -1, "", place, count=number)
             if warp is not None:
                 if warp not in roles:
-                    roles[warp] = warp.role()
+                    roles[warp] = role(warp).name()
                 event.cta, event.warp, event.role = warp.cta.number, warp.index, roles[warp]
             if isinstance(what, PhaseWait):
                 event.parity, what = what.parity, what.barrier
             if isinstance(what, MBarrier):
-                if what not in names:
-                    names[what] = what.name()
-                event.what, event.home = names[what], what.cta.number
+                event.what, event.home = called(what), what.cta.number
             elif kind in ("load", "loaded"):
-                self._of_load(event, what, names)
+                self._of_load(event, what, called)
             elif isinstance(what, Operation):
                 _of_wgmma(event, what)
             else:
@@ -256,12 +285,9 @@ class Trace:
                 event.phase, event.count = number, 0
             self.events.append(event)
 
-    def _of_load(self, event: Event, load: Load, names: dict[MBarrier, str]) -> None:
-        barrier = load.barrier
-        if barrier not in names:
-            names[barrier] = barrier.name()
-        event.place = self.machine.findings.place(load.at)
-        event.what, event.home, event.barrier = load.view.name, load.cta.number, names[barrier]
+    def _of_load(self, event: Event, load: Load, called: Callable[[MBarrier], str]) -> None:
+        event.place = self.machine.unit(Places).place(load.at)
+        event.what, event.home, event.barrier = load.view.name, load.cta.number, called(load.barrier)
         event.phase, event.count, event.key = load.phase, load.view.bytes, id(load)
         event.offset, event.size = load.offset, load.view.extent
         event.box = load.view.box(load.coordinates)

@@ -9,48 +9,44 @@ Blocking instructions end a segment.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator
-from functools import cached_property
 from typing import Any
 
 import networkx
 
-from course_utils.ptx.families import Family, family
-from course_utils.ptx.parser import Imm, Kernel, Mem, Not, PtxError, Reg, Sym, Vec
-from course_utils.ptx.paths import origins
-from course_utils.run.emulator.core.warp import both, merge
-from course_utils.run.emulator.explain.facts import counted
-from course_utils.run.emulator.units import table as table
+from course_utils.ptx.parser import Imm, Instr, Kernel, Mem, Not, PtxError, Reg, Sym, Vec
+from course_utils.run.emulator.isa.lowered import Lowered, Mask
+from course_utils.run.emulator.isa.registers import both, merge
 
 _VOLATILE = {"%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"}
-_ABILITIES = {
-    Family.TENSOR_LOAD: "load",
-    Family.MULTICAST_LOAD: "load",
-    Family.BULK_LOAD: "load",
-    Family.TENSOR_STORE: "store",
-    Family.TENSOR_REDUCE: "store",
-    Family.BULK_STORE: "store",
-    Family.WGMMA: "wgmma",
-    Family.ARRIVE: "arrive",
-    Family.REMOTE_ARRIVE: "arrive",
-}
 _NEVER = -2  # where two ways meet that do not
 
 
 class Program:
-    """A kernel ready to run: its control flow, what is live where, and the functions generated so far."""
+    """A kernel ready to run: its control flow, what is live where, and the functions generated so far.
 
-    def __init__(self, kernel: Kernel) -> None:
+    ``lower`` makes each instruction a ``Lowered``, and ``counted`` names the counter of the machine's that
+    an instruction adds to as it runs, "" for none. Raises PtxError for what is not modelled.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        lower: Callable[[Instr], Lowered],
+        counted: Callable[[Instr], str] = lambda instruction: "",
+    ) -> None:
         self.kernel = kernel
         count = len(kernel.instructions)
         if kernel.unmodelled:
             raise PtxError(kernel.unmodelled[0])
         if not count:
             raise PtxError(f"the kernel {kernel.name} has no instructions")
-        self.lowered = [table.lower(instruction, kernel) for instruction in kernel.instructions]
+        self.lowered = [lower(instruction) for instruction in kernel.instructions]
         for instruction, lowered in zip(kernel.instructions, self.lowered, strict=True):
             if lowered.kind in ("warp", "blocking") and lowered.function is not None:
-                lowered.function = counted(instruction, lowered.function)
+                if name := counted(instruction):
+                    lowered.function = _counting(name, lowered.function)
         self.local_size = (
             -(-sum(v.size for v in kernel.variables if v.space in ("local", "param")) // 16) * 16
         )
@@ -74,8 +70,6 @@ class Program:
         self.moved = sorted(moved - wgmma)
         self._sets: dict[int, bytes] = {}
         self._divergences: dict[int, tuple[int, int, int]] = {}
-        self._abilities: dict[int, frozenset[str]] = {}
-        self._arrivals: dict[int, frozenset[int]] = {}
 
     # Control flow
 
@@ -190,16 +184,8 @@ class Program:
             self._sets[bits] = bytes(bits >> i & 1 for i in range(len(self.kernel.widths)))
         return self._sets[bits]
 
-    def abilities(self, pc: int) -> frozenset[str]:
-        """What can still be reached from an instruction: "load", "store", "wgmma", "arrive"."""
-        if pc not in self._abilities:
-            self._abilities[pc] = frozenset(filter(None, map(self._ability, self.reached(pc))))
-        return self._abilities[pc]
-
-    def _ability(self, i: int) -> str:
-        return _ABILITIES.get(family(self.kernel.instructions[i]), "")
-
     def reached(self, pc: int) -> Iterator[int]:
+        """The instructions that can still be reached from one."""
         seen, stack = set[int](), [pc]
         while stack:
             node = stack.pop()
@@ -209,44 +195,6 @@ class Program:
             begin = max(b for b in self.ends if b <= node)
             yield from range(node, self.ends[begin])
             stack += self.successors[begin]
-
-    @cached_property
-    def shared(self) -> dict[str, str]:
-        """The variables in shared memory, each by its own name, as ``paths.origins`` takes them."""
-        return {v.name: v.name for v in self.kernel.variables if v.space == "shared"}
-
-    @cached_property
-    def shared_origins(self) -> dict[int, set[str]]:
-        """Register to the variables in shared memory that its value may be an address in."""
-        return origins(self.kernel.instructions, self.shared)
-
-    @cached_property
-    def has_roles(self) -> bool:
-        """Are there loads that no wgmma comes after? Without roles, who loads a tile multiplies it too."""
-        able = [self._ability(i) for i in range(len(self.kernel.instructions))]
-        loads = (i for i, ability in enumerate(able) if ability == "load")
-        return "wgmma" in able and any("wgmma" not in self.abilities(i) for i in loads)
-
-    def arrivals(self, pc: int) -> frozenset[int]:
-        """The arrivals on mbarriers that can still be reached from an instruction."""
-        if pc not in self._arrivals:
-            self._arrivals[pc] = frozenset(i for i in self.reached(pc) if self._ability(i) == "arrive")
-        return self._arrivals[pc]
-
-    def comes_to(self, pc: int, number: int | None) -> bool:
-        """Can a barrier of threads still be reached from an instruction: the named one of this number, or the
-        cluster's for None? A number in a register may be any.
-        """
-        for i in self.reached(pc):
-            opcode, operands = self.kernel.instructions[i].opcode, self.kernel.instructions[i].operands
-            if opcode[0] not in ("bar", "barrier"):
-                continue
-            if "cluster" in opcode:
-                if number is None and "arrive" in opcode:
-                    return True
-            elif number is not None and (not isinstance(operands[0], Imm) or operands[0].value == number):
-                return True
-        return False
 
     # Code
 
@@ -357,7 +305,7 @@ class Program:
                 return str(bool(operand.value))
             value = operand.value
             if operand.is_float and operand.width != width and width in (32, 64):
-                value = table.float_immediate(value, operand.width, width)
+                value = _float_immediate(value, operand.width, width)
             return str(value & ((1 << width) - 1))
         if isinstance(operand, Not):
             return _negate(operand.item)
@@ -377,6 +325,22 @@ class Program:
                 return f"({base}, ({''.join(self._expression(c, 32) + ', ' for c in operand.coordinates)}))"
             return base
         raise PtxError(f"an operand that is not modelled: {operand}")
+
+
+def _counting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` of a warp instruction, which then also counts as run."""
+
+    def run(path: Any, mask: Mask, *values: Any) -> Any:
+        path.machine.counts[name] += 1
+        return function(path, mask, *values)
+
+    return run
+
+
+def _float_immediate(bits: int, width: int, to: int) -> int:
+    """A 0d immediate where the instruction wants an f32, or the reverse."""
+    value = struct.unpack("<f" if width == 32 else "<d", bits.to_bytes(width // 8, "little"))[0]
+    return int.from_bytes(struct.pack("<f" if to == 32 else "<d", value), "little")
 
 
 def _negate(register: Reg) -> str:

@@ -8,20 +8,62 @@ the wait.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from course_utils.ptx.parser import Imm, Instr
 from course_utils.run.emulator.core import memory
-from course_utils.run.emulator.core.order import AGENT_BITS, NEVER
+from course_utils.run.emulator.core.state import Unit
 from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value
+from course_utils.run.emulator.units.mbarrier import find_barrier
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.core.warp import Path
+    from course_utils.run.emulator.core.memory import SharedMemory
+    from course_utils.run.emulator.core.warp import Path, Warp
 
-# The copies of one thread, or of one group: (shared memory, offsets, bytes)
+# The copies of a warp, or of one group: (shared memory, offsets, bytes)
 CopyGroup: TypeAlias = list[tuple[memory.SharedMemory, np.ndarray, np.ndarray]]
+
+
+@dataclass(slots=True)
+class CopyIssued:
+    """Threads begin to copy ``count`` bytes each to ``offsets`` of shared memory."""
+
+    path: Path
+    region: SharedMemory
+    offsets: np.ndarray
+    count: int
+
+
+@dataclass(slots=True)
+class CopyFetched:
+    """What such a copy reads of global memory has been read."""
+
+    path: Path
+
+
+@dataclass(slots=True)
+class CopyLanded:
+    """A wait covers such a copy, and its bytes are in shared memory."""
+
+    path: Path
+    region: SharedMemory
+    offsets: np.ndarray
+    count: int
+
+
+class Copies(Unit):
+    """A warp's copies: those not committed, and the groups committed and not waited for."""
+
+    def __init__(self, warp: Warp) -> None:
+        self.open: CopyGroup = []
+        self.groups: list[CopyGroup] = []
+
+    def commit(self) -> None:
+        self.groups.append(self.open)
+        self.open = []
 
 
 def waited_for(groups: list, left: int) -> list:
@@ -44,16 +86,13 @@ def copy(instruction: Instr) -> Lowered:
 
     def function(p: Path, m: Mask, to: Value, where: Value, limit: Value = count) -> None:
         region, offsets = memory.locate_shared(p, m, to, "shared", count)
-        cells = np.atleast_1d(offsets)
-        region.before_write(p, offsets, count)
-        written, index = region.cells(region.written, cells, count)
-        written[index] = NEVER << AGENT_BITS | p.warp.agent
+        cells, probe = np.atleast_1d(offsets), p.machine.probe
+        probe.emit(CopyIssued(p, region, cells, count))
         if ignores:
             limit = (0 if limit else count) if limit.__class__ is bool else np.where(limit, 0, count)
         data = _fetched(p, m, where, limit, count, len(cells))
-        p.warp.copies.append((region, cells, data))
-        p.warp.fetched = p.warp.multiplies
-        p.machine.trace.copies(p)
+        p.warp.unit(Copies).open.append((region, cells, data))
+        probe.emit(CopyFetched(p))
         p.machine.progress += 1
 
     sources = ((target, 32), (source, 64), *((r, 1 if ignores else 32) for r in rest))
@@ -86,20 +125,11 @@ def _land(p: Path, groups: list[CopyGroup]) -> None:
     for group in groups:
         for region, cells, data in group:
             region.data[cells[:, None] + np.arange(data.shape[1])] = data
-            written, index = region.cells(region.written, cells, data.shape[1])
-            written[index] = p.warp.code
-
-
-def _commit(p: Path, m: Mask) -> None:
-    if p.warp.copies:
-        p.warp.copy_groups.append(p.warp.copies)
-        p.warp.copies = []
-    else:
-        p.warp.copy_groups.append([])
+            p.machine.probe.emit(CopyLanded(p, region, cells, data.shape[1]))
 
 
 def commit(instruction: Instr) -> Lowered:
-    return Lowered("warp", _commit)
+    return Lowered("warp", lambda p, m: p.warp.unit(Copies).commit())
 
 
 def wait(instruction: Instr) -> Lowered:
@@ -107,11 +137,11 @@ def wait(instruction: Instr) -> Lowered:
     left = 0 if everything else instruction.operands[0].value
 
     def function(p: Path, m: Mask) -> None:
+        copies = p.warp.unit(Copies)
         if everything:
-            _commit(p, m)
-        groups = p.warp.copy_groups
-        done = waited_for(groups, left)
-        p.warp.copy_groups = groups[len(done) :]
+            copies.commit()
+        done = waited_for(copies.groups, left)
+        copies.groups = copies.groups[len(done) :]
         _land(p, done)
 
     return Lowered("warp", function)
@@ -121,13 +151,12 @@ def arrive(instruction: Instr) -> Lowered:
     """cp.async.mbarrier.arrive: an arrival once this thread's copies so far have landed; here they land
     now.
     """
-    from course_utils.run.emulator.units.mbarrier import find_barrier
-
     keeps_count = "noinc" in instruction.opcode
 
     def function(p: Path, m: Mask, address: Value) -> None:
-        _land(p, [*p.warp.copy_groups, p.warp.copies])
-        p.warp.copy_groups, p.warp.copies = [], []
+        copies = p.warp.unit(Copies)
+        _land(p, [*copies.groups, copies.open])
+        copies.groups, copies.open = [], []
         for lane in memory.lanes_of(m):
             barrier = find_barrier(p, memory.pick(address, lane))
             if not keeps_count:

@@ -7,252 +7,256 @@ phase of that parity has ended, so on a new barrier parity 1 passes at once.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from course_utils.artifact import Allocation, Origin
 from course_utils.ptx.parser import Instr, Reg, Vec
 from course_utils.run.emulator.core import memory
-from course_utils.run.emulator.core.order import AGENT_BITS
-from course_utils.run.emulator.explain import names
-from course_utils.run.emulator.explain.ledger import Account
+from course_utils.run.emulator.core.probe import Touched
+from course_utils.run.emulator.core.state import Holder, Unit
+from course_utils.run.emulator.core.warp import Wait
 from course_utils.run.emulator.isa.arithmetic import split_type
 from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value, items_of
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.core.grid import CTA
+    from course_utils.run.emulator.core.grid import CTA, Cluster
+    from course_utils.run.emulator.core.memory import SharedMemory
     from course_utils.run.emulator.core.warp import Path, Warp
-    from course_utils.run.emulator.units.tma import Load
 
-CLUSTER_BARRIER = "T.alloc_cluster_barrier"
 MAX_COUNT, BYTES = (1 << 20) - 1, 8
 
 
-class MBarrier:
+@dataclass(slots=True)
+class Initialised:
+    path: Path
+    barrier: MBarrier
+
+
+@dataclass(slots=True)
+class Named:
+    """An instruction names this mbarrier, by its address."""
+
+    path: Path
+    barrier: MBarrier
+
+
+@dataclass(slots=True)
+class Arrived:
+    """``count`` arrivals, which do not count yet."""
+
+    path: Path
+    barrier: MBarrier
+    count: int
+
+
+@dataclass(slots=True)
+class Expected:
+    """The present phase has been told of ``count`` bytes."""
+
+    path: Path
+    barrier: MBarrier
+    count: int
+
+
+@dataclass(slots=True)
+class Asked:
+    """An operation is issued that will bring the present phase ``count`` bytes."""
+
+    path: Path
+    barrier: MBarrier
+    count: int
+
+
+@dataclass(slots=True)
+class BytesLanded:
+    path: Path
+    barrier: MBarrier
+    count: int
+
+
+@dataclass(slots=True)
+class PhaseCompleted:
+    """The phase that ``barrier.phase`` still counts has ended, by an act of ``path``."""
+
+    path: Path
+    barrier: MBarrier
+
+
+@dataclass(slots=True)
+class WaitPassed:
+    path: Path
+    wait: PhaseWait
+
+
+@dataclass(slots=True)
+class StoredAsync:
+    """A remote store has written ``count`` bytes at an offset of shared memory. It is done once this phase of
+    the mbarrier that it signals is.
+    """
+
+    region: SharedMemory
+    offset: int
+    count: int
+    barrier: MBarrier
+    phase: int
+
+
+class MBarrier(Holder):
     """One mbarrier object in shared memory.
 
-    As an agent of Order its time is the number of phases that have ended.
+    As an agent of Order its time is the number of phases that have ended. Of the present phase ``expected``
+    are the bytes told, ``issued`` those that operations will bring, ``flying`` those of them still to land.
     """
 
     def __init__(self, path: Path, cta: CTA, offset: int, count: int) -> None:
+        super().__init__()
         order = cta.cluster.order
         self.cta, self.offset, self.count = cta, offset, count
         self.pending, self.tx, self.phase = count, 0, 0
-        self.expected = self.issued = self.flying = (
-            0  # bytes of this phase: told, asked for, and not yet landed
-        )
-        self.expected_by: list[int] = []  # the instructions that told the bytes of this phase
+        self.expected = self.issued = self.flying = 0
         self.agent, self.clock, self.gathering = order.new_agent(), order.clock(), order.clock()
-        self.init = path.warp.agent, path.warp.time
-        self.init_at = path.at
-        place = path.machine.findings.place(path.at)
-        self.line = place.file, place.line, place.code  # of the author's, that initialises it
-        self.fenced = False
+        self.init: tuple[int, int] = (path.warp.agent, path.warp.time)
+        self.fenced = self.used = False
         self.waiting: list[Path] = []
         self.woken: list[Path] = []
-        self.carries_bytes = False
-        self.loads: list[Load] = []  # those that signal it, of its last phase that has some
-        self.account = Account()
-        # warps and how often they arrived in this phase, and in the one before
-        self.this_phase: dict[Warp, int] = {}
-        self.last_phase: dict[Warp, int] = {}
-        # the last arrival of all: its warp and instruction; and the one that ended the last phase
-        self.arrived_last: tuple[Warp, int] | None = None
-        self.released_by: tuple[Warp, int] | None = None
-        # phases that ended with bytes expected; the first that ended with none, and its last arrival
-        self.expects = 0
-        self.bare: tuple[int, Warp, int] | None = None
-
-    @property
-    def used(self) -> bool:
-        """Has anyone arrived on it, told it of bytes, or waited for it?"""
-        account = self.account
-        return bool(self.phase or self.carries_bytes or self.waiting or account.arrivals or account.waits)
-
-    def name(self) -> str:
-        return names.of_barrier(self)
-
-    def array(self) -> str:
-        return names.array_of(self)
-
-    def _from(self, path: Path) -> str:
-        """Its name, and its CTA where that is not the path's."""
-        return self.name() + ("" if self.cta is path.cta else f" of CTA {self.cta.number}")
 
     def use(self, path: Path, by_tma: bool = False) -> None:
         """Is the initialisation surely visible to this warp, or to a TMA load that it issues?"""
         agent, time = self.init
         if path.warp.clock.seen[agent] < time:
-            path.find(
-                "barrier-init-race",
-                lambda: f"{path.name()} uses {self.name()}, and nothing orders its initialisation before",
-            )
+            path.report("barrier-init-race", "mbarrier used before its init", who=path.warp, barrier=self)
         elif by_tma and not self.fenced:
-            path.find(
-                "barrier-init-race",
-                lambda: f"TMA signals {self.name()}, whose initialisation no fence has made visible to it",
-            )
+            path.report("barrier-init-race", "mbarrier signalled before a fence", barrier=self)
 
     def arrive(self, path: Path, count: int) -> None:
         self.use(path)
-        warp = path.warp
-        warp.seen_at = path.at
-        self.account.arrived(path, count)
-        self.this_phase[warp] = self.this_phase.get(warp, 0) + count
-        self.arrived_last = warp, path.at
-        self.gathering.join(warp.clock)
-        warp.tick()
+        self.used = True
+        path.machine.probe.emit(Arrived(path, self, count))
+        self.gathering.join(path.warp.clock)
+        path.warp.tick()
         path.machine.progress += 1
-        path.machine.trace.arrived(path, self, count)
         if count > self.pending:
-            path.find("barrier-overrun", lambda: self._too_many(path, count), barriers=(self,))
+            path.report(
+                "barrier-overrun", "more arrivals than counted", about=(self,), barrier=self, count=count
+            )
             count = self.pending
         self.pending -= count
         self.settle(path)
 
-    def _too_many(self, path: Path, count: int) -> str:
-        if count > self.count:
-            name = self.name()
-            return f"{path.name()} makes {count} arrivals a phase on {name}, and its init counts {self.count}"
-        if told := self._filled_again(path):
-            return told
-        return (
-            f"{path.name()} arrives on {self.name()}, whose phase {self.phase} has all its "
-            f"{self.count} arrivals already"
-        )
-
-    def _filled_again(self, path: Path) -> str:
-        """What to say of a warp that has gone round its loop and fills the same phase again."""
-        mine = self.account.arrivals[path.warp]
-        if not self.carries_bytes or mine.now == self.this_phase[path.warp]:
-            return ""
-        text = f"{path.name()} arrives on {self.name()} again, whose phase {self.phase} has all its "
-        text += f"{self.count} arrivals already"
-        barrier, _ = path.warp.waited or (self, -1)
-        if barrier is self:
-            return f"{text}: does its stage go on?"
-        return f"{text}: its wait for {barrier.name()} passed again; does its stage go on, or begin anew?"
-
     def expect(self, path: Path, count: int) -> None:
         self.use(path)
-        self.carries_bytes = True
+        self.used = True
         self.tx += count
         self.expected += count
-        self.expected_by.append(path.at)
-        path.machine.trace.note("expect", path, self, count)
+        path.machine.probe.emit(Expected(path, self, count))
         path.machine.progress += 1
 
     def asked(self, path: Path, count: int) -> int:
-        """A TMA load that will signal this barrier is issued. Returns the phase that its bytes belong to."""
+        """An operation that will signal this barrier is issued. Returns the phase that its bytes belong
+        to.
+        """
         self.use(path, by_tma=True)
-        self.carries_bytes = True
+        self.used = True
+        path.machine.probe.emit(Asked(path, self, count))
         self.issued += count
         self.flying += count
-        self.check_bytes(path, path.at)
+        self._check_bytes(path, path.at)
         return self.phase
 
     def landed(self, path: Path, count: int, phase: int) -> None:
-        """Bytes of a load that was issued in ``phase`` have arrived (complete-tx)."""
+        """Bytes of an operation that was issued in ``phase`` have arrived (complete-tx)."""
         self.tx -= count
-        path.machine.trace.note("bytes", path, self, count)
+        path.machine.probe.emit(BytesLanded(path, self, count))
         if phase == self.phase:
             self.flying -= count
         self.settle(path)
 
-    def check_bytes(self, path: Path, load: int | None = None) -> None:
-        """Does this phase expect the bytes of all its loads? ``load`` is one that begins."""
-        if self.pending or self.issued <= self.expected:
-            return
-        findings, told = path.machine.findings, self.told_bytes(path)
-        mine = [one for one in self.loads if one.phase == self.phase]
-        now = [] if load is None else [(path.warp, load)]
-        lines = [(one.path.warp, one.at) for one in mine] + now
-        more = [f"a load: {place}" for place in dict.fromkeys(str(findings.place(at)) for _, at in lines)]
-        at = told
-        if told is not None and len(set(lines)) < len(lines):
-            # one line loads twice for this phase: it may be that load's barrier that is wrong
-            at = None
-            more.insert(0, f"its bytes: {findings.place(told)}")
-        elif not self.expected_by and self.arrived_last:
-            at = self.arrived_last[1]
-        if told is not None and re.search(r"producer_acquire|\.create\(", findings.place(told).code):
-            more.insert(0, findings.line_with("tx_count="))
-        pair = CLUSTER_BARRIER in self.line[2]
-        path.find(
-            "expect-tx",
-            lambda: (
-                f"phase {self.phase} of {self._from(path)} expects {self.expected:,} bytes, but loads of "
-                f"{self.issued:,} bytes signal it"
-                + f": `{CLUSTER_BARRIER}` has rank 0 alone told; TMA's is each CTA's own, `T.alloc_barrier`"
-                * pair
-            ),
-            (self,),
-            tuple(filter(None, more)),
-            self.init_at if pair else at,
-        )
-
-    def told_bytes(self, path: Path) -> int | None:
-        """The author's call that told the bytes of this phase, of a pipeline the one that made it; None where
-        the compiler counted them.
-        """
-        findings = path.machine.findings
-        code = {at: findings.place(at).code for at in self.expected_by}
-        own = ("expect_tx", "producer_acquire")
-        told = next((at for at in code if any(call in code[at] for call in own)), None)
-        made = told is not None and "producer_acquire" in code[told]
-        return self.init_at if made and ".create(" in findings.place(self.init_at).code else told
+    def _check_bytes(self, path: Path, load: int | None = None) -> None:
+        """Does this phase expect all bytes that come? ``load`` is an instruction that begins to."""
+        if not self.pending and self.issued > self.expected:
+            path.report(
+                "expect-tx",
+                "fewer bytes expected than come",
+                about=(self,),
+                barrier=self,
+                phase=self.phase,
+                expected=self.expected,
+                issued=self.issued,
+                load=load,
+            )
 
     def settle(self, path: Path) -> None:
         """End the phase if nothing is missing."""
         if self.pending:
             return
-        self.check_bytes(path)
+        self._check_bytes(path)
         if self.tx:
             return
         if self.flying:
-            path.find(
+            path.report(
                 "expect-tx",
-                lambda: (
-                    f"phase {self.phase} of {self._from(path)} ends while {self.flying:,} bytes of its loads "
-                    "are still on their way"
-                ),
-                barriers=(self,),
+                "phase ends before its bytes",
+                about=(self,),
+                barrier=self,
+                phase=self.phase,
+                bytes=self.flying,
             )
         for other in self.woken:
             if other.woken is self:
-                other.find(
+                other.report(
                     "phase-lapped",
-                    f"{other.name()} has not seen phase {self.phase - 1} of {self.name()} end, and phase "
-                    f"{self.phase} ends too",
-                    barriers=(self,),
+                    "phase not seen to end",
+                    about=(self,),
+                    who=other.warp,
+                    barrier=self,
+                    phase=self.phase - 1,
+                    now=self.phase,
                 )
         self.clock.join(self.gathering)
-        if self.expected or self.issued:
-            self.expects += 1
-        elif self.bare is None and self.arrived_last:
-            self.bare = self.phase, *self.arrived_last
-        self.released_by = self.arrived_last
-        path.machine.trace.note("flip", path, self, self.phase)
+        path.machine.probe.emit(PhaseCompleted(path, self))
         self.phase += 1
         self.clock.seen[self.agent] = self.clock.fenced[self.agent] = self.phase
         self.pending, self.expected, self.issued, self.flying = self.count, 0, 0, 0
-        self.expected_by.clear()
-        self.last_phase, self.this_phase = self.this_phase, {}
         path.machine.progress += 1
         waiting, self.waiting, self.woken = self.waiting, [], []
         for other in waiting:
             if other.waits_for.holds():
                 self.woken.append(other)
-                other.woken = self
                 other.waits_for.grant(other)
-                other.wake()
+                other.wake(self)
             else:
                 self.waiting.append(other)
 
 
-class PhaseWait:
+class MBarriers(Unit):
+    """The mbarriers of a CTA, by their offset in shared memory."""
+
+    def __init__(self, cta: CTA) -> None:
+        self.at: dict[int, MBarrier] = {}
+
+
+def mbarriers(cta: CTA) -> dict[int, MBarrier]:
+    """The mbarriers of a CTA, by their offset in shared memory."""
+    return cta.unit(MBarriers).at
+
+
+def barrier_of(cluster: Cluster, agent: int) -> MBarrier | None:
+    """The mbarrier that is this agent; None where a warp is."""
+    return next((b for cta in cluster.ctas for b in mbarriers(cta).values() if b.agent == agent), None)
+
+
+class Unfenced(Unit):
+    """The mbarriers that a warp has initialised, and not fenced since."""
+
+    def __init__(self, warp: Warp) -> None:
+        self.barriers: list[MBarrier] = []
+
+
+class PhaseWait(Wait):
     """A path at mbarrier.try_wait: ``parity`` awaited, or the phase that a state names."""
+
+    expires = True
 
     def __init__(
         self,
@@ -272,11 +276,7 @@ class PhaseWait:
     def grant(self, path: Path, result: bool = True) -> None:
         if result:
             path.warp.clock.join(self.barrier.clock)
-            path.warp.waited = self.barrier, path.at
-            path.warp.takes.append(path.warp.waited)
-            path.warp.rounds += 1
-            self.barrier.account.passed(path, self.parity, self.barrier.phase)
-            path.machine.trace.note("pass", path, self)
+            path.machine.probe.emit(WaitPassed(path, self))
         if self.target is not None:
             path.write(self.target.index, result, 1, self.mask)
 
@@ -286,105 +286,55 @@ class PhaseWait:
         self.grant(path, False)
 
 
-def find_barrier(path: Path, address: int) -> MBarrier:
+def find_barrier(path: Path, address: int, touches: bool = True) -> MBarrier:
+    """The mbarrier at an address, or a fault. ``touches``: the path's warp uses it itself."""
     cta, offset = path.cta.cluster.cta_of(path, address)
-    if offset % 8:
-        path.fault(
-            "misaligned", f"{path.name()} uses shared address {offset:,} as an mbarrier; 8 does not divide it"
-        )
-    barrier = cta.mbarriers.get(offset)
+    if offset % BYTES:
+        path.halt("misaligned", "mbarrier not aligned", who=path.warp, offset=offset)
+    barrier = mbarriers(cta).get(offset)
     if barrier is None:
-        outside = names.outside(cta, path.at, offset)
-        what = outside or f"shared address {offset:,} as an mbarrier, which no init has made one"
-        if not outside and (at := _init_ahead(cta, path)) is not None:
-            place = path.machine.findings.place(at)
-            line = f", line {place.line}," * bool(place.line)
-            who = path.name()
-            text = f"{who} uses an mbarrier, whose init{line} may be still to come: no barrier is between"
-            path.fault("barrier-init-race", text, more=(f"the init: {place}",))
-        path.fault("barrier-uninitialised", f"{path.name()} uses {what}", cta.mbarriers.values())
-    seen = path.machine.barriers_used
-    if (path.at, offset) not in seen:
-        seen.add((path.at, offset))
-        if what := names.strayed(barrier, path.at):
-            path.find("barrier-uninitialised", f"{path.name()} uses {what}", cta.mbarriers.values())
-    if cta is not path.cta:
-        cta.touch(path, path.warp.agent, path.warp.time)
+        path.halt(
+            "barrier-uninitialised",
+            "no mbarrier here",
+            about=mbarriers(cta).values(),
+            who=path.warp,
+            cta=cta,
+            offset=offset,
+        )
+    path.machine.probe.emit(Named(path, barrier))
+    if touches and cta is not path.cta:
+        path.machine.probe.emit(Touched(path, cta, path.warp.agent, path.warp.time))
     return barrier
-
-
-def _init_ahead(cta: CTA, path: Path) -> int | None:
-    """An initialisation of an mbarrier that another warp of this CTA may still come to."""
-    machine = path.machine
-    for other in (*machine.ready, *machine.waiting):
-        if other.cta is cta and other.warp is not path.warp:
-            for at in machine.program.reached(other.pc):
-                if machine.program.kernel.instructions[at].opcode[:2] == ("mbarrier", "init"):
-                    return at
-    return None
 
 
 def _init(p: Path, m: Mask, address: Value, count: Value) -> None:
     lane = memory.lanes_of(m)[-1]
     cta, offset = p.cta.cluster.cta_of(p, memory.pick(address, lane))
     count = memory.pick(count, lane)
-    if offset % 8 or offset + 8 > cta.shared.size:
-        p.fault(
-            "misaligned",
-            f"{p.name()} initialises an mbarrier at shared address {offset:,}; 8 does not divide it",
-        )
+    if offset % BYTES or offset + BYTES > cta.shared.size:
+        p.halt("misaligned", "init of an mbarrier not aligned", who=p.warp, offset=offset)
     if not 1 <= count <= MAX_COUNT:
-        p.fault("barrier-init-count", f"{p.name()} initialises an mbarrier for {count:,} arrivals")
-    if (former := cta.mbarriers.get(offset)) and (former.used or former.init[0] == p.warp.agent):
-        p.fault(
-            "barrier-init-again",
-            f"{p.name()} initialises {former.name()} again: what it has counted is lost",
-            (former,),
-            (f"its first init: {p.machine.findings.place(former.init_at)}",),
-        )
-    _require_allocated(p, offset)
-    words = slice(offset >> 2, (offset >> 2) + 2)
-    cta.shared.written[words] = cta.shared.taken[words] = p.warp.code
-    barrier = cta.mbarriers[offset] = MBarrier(p, cta, offset, count)
-    p.warp.unfenced_barriers.append(barrier)
-    p.machine.trace.note("init", p, barrier, count)
+        p.halt("barrier-init-count", "arrivals of an init", who=p.warp, count=count)
+    barriers = mbarriers(cta)
+    if (former := barriers.get(offset)) and (former.used or former.init[0] == p.warp.agent):
+        p.halt("barrier-init-again", "init of an mbarrier again", about=(former,), barrier=former)
+    barrier = barriers[offset] = MBarrier(p, cta, offset, count)
+    p.warp.unit(Unfenced).barriers.append(barrier)
+    p.machine.probe.emit(Initialised(p, barrier))
     p.machine.progress += 1
 
 
-def _require_allocated(p: Path, offset: int) -> None:
-    """Find an mbarrier that lies behind what the author allocated for it, or in the buffer of a tile."""
-    artifact, findings = p.machine.artifact, p.machine.findings
-    around = next((one for one in artifact.allocations if one.offset <= offset < one.end), None)
-    if around is not None:
-        if around.swizzle or offset + BYTES > around.end:
-            text = f"{p.name()} initialises an mbarrier in {artifact.name_of(around)}, which holds a tile"
-            if not around.swizzle:
-                text = f"{p.name()} initialises an mbarrier of which {artifact.name_of(around)} holds a part"
-            p.find("barrier-outside", text)
-        return
-    before = max((one for one in artifact.allocations if one.end <= offset), default=None, key=_end)
-    if before is not None:
-        room = before.size // BYTES
-        text = (
-            f"{p.name()} initialises an mbarrier behind the end of `{artifact.name_of(before)}`, which has "
-            f"room for {room} ({before.size} bytes)"
-        )
-        origin = Origin(before.file, before.line)
-        more = (f"an init: {findings.place(p.at)}",)
-        findings.add("barrier-outside", p.at, text, more=more, origin=origin)
-
-
-def _end(allocation: Allocation) -> int:
-    return allocation.end
+def fence(p: Path) -> None:
+    """Initialisations before this point become visible to TMA and, with a barrier, to the cluster."""
+    unfenced = p.warp.unit(Unfenced).barriers
+    for barrier in unfenced:
+        barrier.fenced = True
+    unfenced.clear()
 
 
 def fence_init(p: Path, m: Mask) -> None:
-    """fence.mbarrier_init: initialisations before it become visible to TMA and, with a barrier, to the
-    cluster.
-    """
-    for barrier in p.warp.unfenced_barriers:
-        barrier.fenced = True
-    p.warp.unfenced_barriers.clear()
+    """fence.mbarrier_init."""
+    fence(p)
 
 
 def _each(p: Path, m: Mask, address: Value, count: Value, act: Callable[[MBarrier, int], None]) -> None:
@@ -405,7 +355,7 @@ def mbarrier(instruction: Instr) -> Lowered:
     if action == "inval":
 
         def invalidate(p: Path, m: Mask, address: Value) -> None:
-            p.cta.mbarriers.pop(find_barrier(p, memory.pick(address, memory.lanes_of(m)[0])).offset)
+            mbarriers(p.cta).pop(find_barrier(p, memory.pick(address, memory.lanes_of(m)[0])).offset)
 
         return Lowered("warp", invalidate, sources=((operands[0], 32),))
     if action in ("expect_tx", "complete_tx"):
@@ -470,12 +420,10 @@ def _wait(parts: tuple[str, ...], operands: tuple[Any, ...]) -> Lowered:
             if m is None
             else a.__class__ is not int and (a[m] != a[lane]).any()
         ):
-            p.fault(
-                "barrier-uninitialised",
-                f"lanes of {p.name()} wait for different mbarriers at once, which is not modelled",
-            )
+            p.halt("barrier-uninitialised", "lanes wait for different mbarriers", who=p.warp)
         barrier, value = find_barrier(p, memory.pick(a, lane)), memory.pick(value, lane)
         barrier.use(p)
+        barrier.used = True
         reason = (
             PhaseWait(barrier, value & 1, None, target, m)
             if by_parity
@@ -512,19 +460,18 @@ def store_async(instruction: Instr) -> Lowered:
 
     def function(p: Path, m: Mask, a: Value, b: Value, *v: Value) -> None:
         for lane in memory.lanes_of(m):
-            home, _ = p.cta.cluster.cta_of(p, memory.pick(b, lane))
-            touched = dict(home.touched)
-            target = find_barrier(p, memory.pick(b, lane))
+            target = find_barrier(p, memory.pick(b, lane), touches=False)
             count = bits // 8 * len(v)
             phase = target.asked(p, count)
-            region, offset = memory.locate_shared(p, None, memory.pick(a, lane), "shared::cluster", count)
+            home, offset = p.cta.cluster.cta_of(p, memory.pick(a, lane))
+            memory.require_inside(p, home.shared, offset, count)
             for i, item in enumerate(v):
-                region.views[bits][offset // (bits // 8) + i] = memory.pick(item, lane)
-            written, index = region.cells(region.written, offset, count)
-            written[index] = (phase + 1) << AGENT_BITS | target.agent
-            if home is not p.cta:
-                home.touched = touched
-                home.touch(p, target.agent, phase + 1)
+                home.shared.views[bits][offset // (bits // 8) + i] = memory.pick(item, lane)
+            p.machine.probe.emit(StoredAsync(home.shared, offset, count, target, phase))
+            for cta in dict.fromkeys((target.cta, home)):
+                if cta is p.cta:
+                    continue
+                p.machine.probe.emit(Touched(p, cta, target.agent, phase + 1))
             target.landed(p, count, phase)
 
     return Lowered(

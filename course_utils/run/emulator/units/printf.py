@@ -15,8 +15,10 @@ import numpy as np
 from course_utils.ptx.parser import WIDTHS, Instr, Sym, Vec
 from course_utils.run.emulator.core import memory
 from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value
+from course_utils.run.emulator.units.access import read_lanes
 
 if TYPE_CHECKING:
+    from course_utils.run.emulator.core.machine import Machine
     from course_utils.run.emulator.core.warp import Path
 
 LIMIT = 4000  # characters of a launch that are kept
@@ -51,7 +53,7 @@ def constants(ptx: str) -> tuple[np.ndarray, dict[str, int]]:
 class Printed:
     """What the threads of one launch print: the first characters, and the number of lines left out."""
 
-    def __init__(self) -> None:
+    def __init__(self, machine: Machine) -> None:
         self.kept: list[str] = []
         self.room, self.left_out = LIMIT, 0
 
@@ -82,8 +84,8 @@ def call(instruction: Instr) -> Lowered:
         raise ValueError("a call of another function than vprintf")
 
     def function(p: Path, m: Mask, arguments: Value) -> None:
-        (texts,), (buffers,) = (memory.load(p, m, a, "local", 64, 1) for a in arguments)
-        lanes, printed = memory.lanes_of(m), p.machine.printed
+        (texts,), (buffers,) = (read_lanes(p, m, a, "local", 64, 1) for a in arguments)
+        lanes, printed = memory.lanes_of(m), p.machine.unit(Printed)
         p.machine.progress += 1
         for i, lane in enumerate(lanes):
             text = string_at(p, memory.pick(texts, lane))
@@ -99,10 +101,10 @@ def _failed(path: Path, mask: Mask, arguments: Value) -> None:
     """__assertfail(condition, file, line, function, size of a character)."""
     condition, _, line, *_ = arguments
     lane = memory.lanes_of(mask)[0]
-    (text,) = memory.load(path, mask, condition, "local", 64, 1)
-    (number,) = memory.load(path, mask, line, "local", 32, 1)
+    (text,) = read_lanes(path, mask, condition, "local", 64, 1)
+    (number,) = read_lanes(path, mask, line, "local", 32, 1)
     told = string_at(path, memory.pick(text, lane))
-    path.fault("trap", f"an assert of {path.name()} failed, line {memory.pick(number, lane)}: {told}")
+    path.halt("trap", "assert failed", who=path.warp, line=memory.pick(number, lane), text=told)
 
 
 def string_at(path: Path, address: int) -> str:

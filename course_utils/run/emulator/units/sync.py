@@ -1,23 +1,55 @@
-"""Where threads meet: named barriers of a CTA, the cluster's barrier, and the register pool of setmaxnreg.
+"""Where threads meet: named barriers of a CTA, the cluster's barrier, the register pool of setmaxnreg, and
+the fence that makes what threads did visible to the async proxy.
 
-PTX ISA, "bar, barrier", "barrier.cluster", "setmaxnreg".
+PTX ISA, "bar, barrier", "barrier.cluster", "setmaxnreg", "fence.proxy.async".
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from course_utils.ptx.parser import Instr
 from course_utils.run.emulator.core import memory
+from course_utils.run.emulator.core.state import Unit
+from course_utils.run.emulator.core.warp import Wait
 from course_utils.run.emulator.isa.arithmetic import LANES
 from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value
+from course_utils.run.emulator.units import mbarrier
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.core.grid import CTA
+    from course_utils.run.emulator.core.grid import CTA, Cluster
     from course_utils.run.emulator.core.order import Order
     from course_utils.run.emulator.core.warp import Path, Warp
+
+
+@dataclass(slots=True)
+class Came:
+    """A path comes to a named barrier of its CTA, and gives the ``count`` of threads that meet there (None:
+    all of the CTA's).
+    """
+
+    path: Path
+    number: int
+    count: int | None
+
+
+@dataclass(slots=True)
+class RegistersAsked:
+    """setmaxnreg: a warp asks for ``count`` registers a thread, more (``grows``) or fewer than it has."""
+
+    path: Path
+    count: int
+    grows: bool
+
+
+@dataclass(slots=True)
+class ProxyFenced:
+    """fence.proxy.async, which covers shared memory."""
+
+    path: Path
 
 
 class ThreadBarrier:
@@ -31,8 +63,6 @@ class ThreadBarrier:
         self.expected: int | None = None
         self.waiting: list[Path] = []
         self.whole = False  # all threads meet here, so one that ends is no longer expected
-        # by the instruction and the count that it gives: who has come
-        self.came: dict[tuple[int, int], set[Warp]] = {}
         self.clock = order.clock()
         self.released = order.clock()
 
@@ -55,11 +85,41 @@ class ThreadBarrier:
         waiting, self.waiting = self.waiting, []
         for other in waiting:
             other.warp.clock.join(self.released)
-            other.warp.rounds += 1
             other.wake()
 
 
-class ThreadWait:
+class NamedBarriers(Unit):
+    """The named barriers of a CTA, by their number."""
+
+    def __init__(self, cta: CTA) -> None:
+        self.cta, self.by_number = cta, dict[int, ThreadBarrier]()
+
+    def at(self, number: int) -> ThreadBarrier:
+        if number not in self.by_number:
+            barrier = ThreadBarrier(self.cta.cluster.order, f"barrier {number} (bar.sync)")
+            self.by_number[number] = barrier
+        return self.by_number[number]
+
+    def warp_ended(self, path: Path) -> None:
+        for barrier in self.by_number.values():
+            if barrier.arrived and barrier.whole:
+                barrier.settle(path, self.cta.threads_left())
+
+
+class ClusterBarrier(Unit):
+    """The barrier of a cluster, and in which generation of it each warp arrived last."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.barrier = ThreadBarrier(cluster.order, "the cluster barrier")
+        self.arrived_in: dict[Warp, int] = {}
+
+    def warp_ended(self, path: Path) -> None:
+        if self.cluster.warps_left:
+            self.barrier.settle(path, self.cluster.threads_left())
+
+
+class ThreadWait(Wait):
     def __init__(self, barrier: ThreadBarrier, needed: int) -> None:
         self.barrier, self.needed = barrier, needed
 
@@ -81,7 +141,7 @@ def cta_barrier(instruction: Instr) -> Lowered:
         count = None if count is None else memory.pick(count, lane)
         if not 0 <= number < 16 or (count is not None and (count % LANES or not count)):
             p.halt("named-barrier", "count of a named barrier", who=p.warp, number=number, count=count)
-        barrier = p.cta.named_barrier(number)
+        barrier = p.cta.unit(NamedBarriers).at(number)
         expected = count or len(p.cta.warps) * LANES
         if barrier.arrived and barrier.expected != expected:
             p.report(
@@ -94,8 +154,7 @@ def cta_barrier(instruction: Instr) -> Lowered:
             )
         barrier.expected, barrier.whole = expected, count is None
         barrier.add(p, _threads(p, m))
-        if count is not None:
-            barrier.came.setdefault((p.at, count), set()).add(p.warp)
+        p.machine.probe.emit(Came(p, number, count))
         needed = count or p.cta.threads_left()
         if action == "sync":
             barrier.waiting.append(p)
@@ -110,13 +169,14 @@ def cluster_barrier(instruction: Instr) -> Lowered:
     arrives = "arrive" in instruction.opcode
 
     def function(p: Path, m: Mask, following: int) -> int:
-        barrier = p.cta.cluster.barrier
+        state = p.cta.cluster.unit(ClusterBarrier)
+        barrier = state.barrier
         if arrives:
-            p.warp.cluster_generation = barrier.generation
+            state.arrived_in[p.warp] = barrier.generation
             barrier.add(p, _threads(p, m))
             barrier.settle(p, p.cta.cluster.threads_left())
             return following
-        if barrier.generation > p.warp.cluster_generation:
+        if barrier.generation > state.arrived_in.get(p.warp, 0):
             p.warp.clock.join(barrier.released)
             return following
         barrier.waiting.append(p)
@@ -128,7 +188,30 @@ def cluster_barrier(instruction: Instr) -> Lowered:
 # Registers
 
 
-class RegisterWait:
+class RegisterPool(Unit):
+    """The registers of a CTA that no warp holds, and how many a thread of each warp has."""
+
+    def __init__(self, cta: CTA) -> None:
+        artifact = cta.machine.artifact
+        given = artifact.resources.registers if artifact.resources else 0
+        self.given = -(-max(given, 8) // 8) * 8
+        self.free = artifact.chip.cta_registers - self.given * artifact.threads
+        self.waiting: list[Path] = []
+        self._held: dict[Warp, int] = {}
+
+    def held(self, warp: Warp) -> int:
+        return self._held.get(warp, self.given)
+
+    def need(self, warp: Warp, count: int) -> int:
+        """How many more its threads then take."""
+        return (count - self.held(warp)) * LANES
+
+    def take(self, warp: Warp, count: int) -> None:
+        self.free -= self.need(warp, count)
+        self._held[warp] = count
+
+
+class RegisterWait(Wait):
     def __init__(self, wanted: int) -> None:
         self.wanted = wanted
 
@@ -137,34 +220,42 @@ def set_registers(instruction: Instr) -> Lowered:
     grows, count = instruction.opcode[1] == "inc", instruction.operands[0].value
 
     def function(p: Path, m: Mask, following: int) -> int:
-        warp, cta = p.warp, p.cta
+        pool = p.cta.unit(RegisterPool)
         if count % 8 or not 24 <= count <= 256:
             p.report("setmaxnreg-count", "registers asked for", who=p.warp, count=count)
-        p.machine.facts.registers(p, grows)
-        p.machine.trace.note("registers", p, count)
-        need = (count - warp.register_count) * LANES
-        if grows and need > cta.registers_free:
-            cta.register_waiters.append(p)
+        p.machine.probe.emit(RegistersAsked(p, count, grows))
+        if grows and pool.need(p.warp, count) > pool.free:
+            pool.waiting.append(p)
             return p.wait(following, RegisterWait(count))
-        _take(cta, warp, count)
+        pool.take(p.warp, count)
         p.machine.progress += 1
-        for other in list(cta.register_waiters):
+        for other in list(pool.waiting):
             wanted = other.waits_for.wanted
-            if (wanted - other.warp.register_count) * LANES <= cta.registers_free:
-                cta.register_waiters.remove(other)
-                _take(cta, other.warp, wanted)
+            if pool.need(other.warp, wanted) <= pool.free:
+                pool.waiting.remove(other)
+                pool.take(other.warp, wanted)
                 other.wake()
         return following
 
     return Lowered("blocking", function, cut=True)
 
 
-def _take(cta: CTA, warp: Warp, count: int) -> None:
-    cta.registers_free -= (count - warp.register_count) * LANES
-    warp.register_count = count
+def proxy_fence(instruction: Instr) -> Lowered:
+    """Only fences that cover shared memory count; one of global memory alone orders nothing that is tracked
+    here.
+    """
+    if instruction.opcode[-1] == "global":
+        return Lowered("nothing")
+
+    def function(p: Path, m: Mask) -> None:
+        p.machine.probe.emit(ProxyFenced(p))
+        mbarrier.fence(p)
+        p.warp.fence_proxy()
+
+    return Lowered("warp", function, cut=True)
 
 
 def all_lanes(path: Path, mask: Mask, what: str) -> None:
     """Raise a fault where an instruction that a whole warp must run together has only some of its lanes."""
     if mask is not None and not np.array_equal(mask, path.warp.alive):
-        path.alone("aligned", f"{path.name()} runs {what} with {int(mask.sum())} of its 32 lanes")
+        path.halt("aligned", "some lanes alone", who=path.warp, what=what, lanes=int(mask.sum()))

@@ -11,18 +11,18 @@ more space in ``memory``.
 
 from __future__ import annotations
 
-import operator
-import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from course_utils.ptx.parser import Instr, Kernel, Mem, PtxError, Reg, Vec
+from course_utils.ptx.parser import Instr, Mem, PtxError, Reg
+from course_utils.run.emulator.core.memory import GENERIC_LOCAL, GENERIC_SHARED
 from course_utils.run.emulator.isa import arithmetic as ar
-from course_utils.run.emulator.isa import floats as fl
-from course_utils.run.emulator.isa.lowered import Builder, Lowered, Source, Value, items_of
+from course_utils.run.emulator.isa.lowered import Builder, Lowered
+from course_utils.run.emulator.isa.values import VALUES, value
 from course_utils.run.emulator.units import (
+    access,
     cp_async,
     lanes,
     mbarrier,
@@ -34,12 +34,8 @@ from course_utils.run.emulator.units import (
     wgmma,
 )
 
-if TYPE_CHECKING:
-    from course_utils.run.emulator.core.warp import Path
-    from course_utils.run.emulator.isa.lowered import Mask
 
-
-def lower(instruction: Instr, kernel: Kernel) -> Lowered:
+def lower(instruction: Instr) -> Lowered:
     """Raises PtxError for an instruction that is not modelled, with its line."""
     parts = instruction.opcode
     for length in range(min(len(parts), 5), 0, -1):
@@ -68,279 +64,6 @@ def lower(instruction: Instr, kernel: Kernel) -> Lowered:
     )
 
 
-def float_immediate(bits: int, width: int, to: int) -> int:
-    """A 0d immediate where the instruction wants an f32, or the reverse."""
-    value = struct.unpack("<f" if width == 32 else "<d", bits.to_bytes(width // 8, "little"))[0]
-    return int.from_bytes(struct.pack("<f" if to == 32 else "<d", value), "little")
-
-
-# Builders of value instructions
-
-
-def _value(
-    function: Callable[..., Any] | None, instruction: Instr, *widths: int, copy: bool = False
-) -> Lowered:
-    target, *sources = instruction.operands
-    if len(sources) != len(widths):
-        raise ValueError(f"{len(sources)} sources, not {len(widths)}")
-    targets = items_of(target)
-    return Lowered(
-        "copy" if copy else "value",
-        function,
-        targets,
-        tuple(zip(sources, widths, strict=True)),
-        isinstance(target, Vec),
-    )
-
-
-def _plain(make: Callable[..., Any], count: int = 2) -> Builder:
-    """A builder for instructions whose operands all have the type of the opcode; ``make(kind, bits,
-    parts)``.
-    """
-
-    def build(i: Instr) -> Lowered:
-        kind, bits = ar.split_type(i.opcode[-1])
-        return _value(make(kind, bits, i.opcode), i, *[bits] * count)
-
-    return build
-
-
-def _arithmetic(function: Callable[..., Any], name: str, count: int = 2) -> Builder:
-    """add, sub and the like: integers wrap, floats round, pairs of halves go half by half."""
-
-    def build(i: Instr) -> Lowered:
-        type_name = i.opcode[-1]
-        kind, bits = ar.split_type(type_name)
-        if type_name in ("f16x2", "bf16x2"):
-            return _value(ar.packed(fl.float_function(function, type_name[:-2])), i, *[32] * count)
-        if kind in ("f", "bf"):
-            return _value(fl.float_function(function, type_name), i, *[bits] * count)
-        if name in ("min", "max"):
-            return _value(ar.minimum(kind, bits, name == "max"), i, bits, bits)
-        if name == "abs":
-            return _value(ar.wrapping(ar.signed_or_not(abs, kind, bits), bits), i, bits)
-        return _value(ar.wrapping(function, bits), i, *[bits] * count)
-
-    return build
-
-
-def _multiply(i: Instr) -> Lowered:
-    type_name = i.opcode[-1]
-    kind, bits = ar.split_type(type_name)
-    if type_name in ("f16x2", "bf16x2") or kind in ("f", "bf"):
-        return _arithmetic(operator.mul, "mul")(i)
-    return _value(ar.multiply(kind, bits, i.opcode[1]), i, bits, bits)
-
-
-def _multiply_add(i: Instr) -> Lowered:
-    type_name = i.opcode[-1]
-    kind, bits = ar.split_type(type_name)
-    if type_name in ("f16x2", "bf16x2"):
-        return _value(ar.packed(fl.fused(type_name[:-2])), i, 32, 32, 32)
-    if kind in ("f", "bf"):
-        return _value(fl.fused(type_name), i, bits, bits, bits)
-    product, total = ar.multiply(kind, bits, i.opcode[1]), bits * (2 if i.opcode[1] == "wide" else 1)
-    add = ar.wrapping(operator.add, total)
-    return _value(lambda a, b, c: add(product(a, b), c), i, bits, bits, total)
-
-
-def _dot_product(i: Instr) -> Lowered:
-    """dp4a, dp2a: four bytes by four, or two halves by the low or high two bytes, added to c."""
-    a_kind, b_kind = (ar.split_type(name)[0] for name in i.opcode[-2:])
-    part = i.opcode[1] if i.opcode[0] == "dp2a" else ""
-    return _value(ar.lanewise(ar.dot_product(a_kind, b_kind, part), 32), i, 32, 32, 32)
-
-
-def _set_predicate(i: Instr) -> Lowered:
-    kind, bits = ar.split_type(i.opcode[-1])
-    test = (
-        fl.compare(i.opcode[1], i.opcode[-1]) if kind in ("f", "bf") else ar.compare(i.opcode[1], kind, bits)
-    )
-    targets = items_of(i.operands[0])
-    combine = next((c for c in i.opcode[2:-1] if c in ("and", "or", "xor")), None)
-    sources: list[Source] = [(i.operands[1], bits), (i.operands[2], bits)]
-    function = test
-    if combine:
-        join = {"and": operator.and_, "or": operator.or_, "xor": operator.xor}[combine]
-        sources.append((i.operands[3], 1))
-        if len(targets) == 2:
-            invert = ar.logical_not(1)
-
-            def function(a: Value, b: Value, c: Value) -> Any:
-                first = test(a, b)
-                return join(first, c), join(invert(first), c)
-        else:
-
-            def function(a: Value, b: Value, c: Value) -> Any:
-                return join(test(a, b), c)
-    elif len(targets) == 2:
-        invert = ar.logical_not(1)
-
-        def function(a: Value, b: Value) -> Any:
-            first = test(a, b)
-            return first, invert(first)
-
-    return Lowered("value", function, targets, tuple(sources), len(targets) == 2)
-
-
-def _joined(parts: tuple[Value, ...], bits: int) -> Value:
-    """A register from its parts. A compiler fills a half that nobody reads with a register never written."""
-    try:
-        return ar.join(parts, bits)
-    except TypeError:
-        known = [part for part in parts if part is not None]
-        if not known or any(isinstance(part, wgmma.Pending) for part in known):
-            raise
-        return ar.join([0 if part is None else part for part in parts], bits)
-
-
-def _move(i: Instr) -> Lowered:
-    _, bits = ar.split_type(i.opcode[-1])  # "pred" has no number: 1
-    target, source = i.operands
-    if isinstance(source, Vec):
-        part = bits // len(source.items)
-        return Lowered(
-            "value", lambda *parts: _joined(parts, part), (target,), tuple((s, part) for s in source.items)
-        )
-    if isinstance(target, Vec):
-        part = bits // len(target.items)
-        return Lowered(
-            "value", lambda v: ar.separate(v, part, len(target.items)), target.items, ((source, bits),), True
-        )
-    return _value(None, i, bits, copy=True)
-
-
-def _convert(i: Instr) -> Lowered:
-    types = [p for p in i.opcode[1:] if p in fl.CONVERTED or (p[0] in "usfb" and p[-1].isdigit())]
-    modifiers = tuple(p for p in i.opcode[1:] if p not in types)
-    if "tf32" in types:
-        return _value(fl.convert_tf32(modifiers), i, 32)
-    if fl.FP8_PAIRS & set(types):
-        sources = (16 if types[1] in fl.FP8_PAIRS else 32,) * (len(i.operands) - 1)
-        return _value(fl.convert_fp8(types[0], types[1], modifiers), i, *sources)
-    if types[0] in ("f16x2", "bf16x2"):
-        return _value(fl.convert_pair(types[0], modifiers), i, 32, 32)
-    (_, to_bits), (_, bits) = ar.split_type(types[0]), ar.split_type(types[1])
-    function = fl.convert(types[0], types[1], modifiers)
-    target, source = i.operands
-    if isinstance(source, Reg) and source.width > bits:
-        narrow = function
-
-        def function(a: Value) -> Any:
-            return narrow(ar.widen(a, "u", source.width, bits))
-
-    if target.width > to_bits:  # an 8-bit result in a wider register
-        short, to_kind = function, ar.split_type(types[0])[0]
-
-        def function(a: Value) -> Any:
-            return ar.widen(short(a), to_kind, to_bits, target.width)
-
-    return _value(function, i, bits)
-
-
-def _convert_address(i: Instr) -> Lowered:
-    """cvta: the generic address of a variable, or back. Parameters and tensors keep theirs."""
-    from course_utils.run.emulator.core.memory import GENERIC_LOCAL, GENERIC_SHARED
-
-    space = next(p for p in i.opcode if p in ("global", "const", "param", "local") or p.startswith("shared"))
-    _, bits = ar.split_type(i.opcode[-1])
-    base = GENERIC_SHARED if space.startswith("shared") else GENERIC_LOCAL if space == "local" else 0
-    if not base:
-        return _value(None, i, bits, copy=True)
-    if i.opcode[1] == "to":
-        return _value(lambda a: a - base if a.__class__ is int else a - np.uint64(base), i, bits)
-    return _value(
-        lambda a: a + base if a.__class__ is int else a.astype(np.uint64) + np.uint64(base), i, bits
-    )
-
-
-def _logic(function: Callable[..., Any]) -> Builder:
-    return _plain(lambda kind, bits, parts: function)
-
-
-def _shift(make: Callable[..., Any]) -> Builder:
-    def build(i: Instr) -> Lowered:
-        kind, bits = ar.split_type(i.opcode[-1])
-        return _value(make(kind, bits), i, bits, 32)
-
-    return build
-
-
-def _unary_float(function: Callable[..., Any]) -> Builder:
-    return _plain(lambda kind, bits, parts: fl.float_function(function, parts[-1]), 1)
-
-
-def _count(function: Callable[..., Any], out: int = 32) -> Builder:
-    """popc, clz, bfind: a count out of one integer."""
-
-    def build(i: Instr) -> Lowered:
-        kind, bits = ar.split_type(i.opcode[-1])
-        return _value(ar.lanewise(lambda a: function(a, kind, bits), out), i, bits)
-
-    return build
-
-
-def _find_bit(a: int, kind: str, bits: int) -> int:
-    if kind == "s" and a >> bits - 1:
-        a ^= (1 << bits) - 1
-    return a.bit_length() - 1 if a else 0xFFFFFFFF
-
-
-def _lop3(i: Instr) -> Lowered:
-    if isinstance(i.operands[0], Vec):
-        raise ValueError("the predicate form")
-    table = i.operands[4].value
-    return Lowered(
-        "value",
-        lambda a, b, c: ar.lookup3(a, b, c, table, 0xFFFFFFFF),
-        (i.operands[0],),
-        tuple((s, 32) for s in i.operands[1:4]),
-    )
-
-
-def _reverse(a: int, kind: str, bits: int) -> int:
-    return int(format(a, f"0{bits}b")[::-1], 2)
-
-
-def _reverse_bits(i: Instr) -> Lowered:
-    kind, bits = ar.split_type(i.opcode[-1])
-    return _value(ar.lanewise(lambda a: _reverse(a, kind, bits), bits), i, bits)
-
-
-def _permute(i: Instr) -> Lowered:
-    if len(i.opcode) != 2:
-        raise ValueError("a mode of prmt other than the default")
-    return _value(ar.lanewise(ar.permute_bytes, 32), i, 32, 32, 32)
-
-
-def _divide(i: Instr) -> Lowered:
-    if i.opcode[-1][0] == "f":
-        return _arithmetic(np.divide, "div")(i)
-    return _plain(lambda kind, bits, parts: ar.divide(kind, bits, False))(i)
-
-
-def _extract_field(i: Instr) -> Lowered:
-    kind, bits = ar.split_type(i.opcode[-1])
-    return _value(ar.extract_field(kind, bits), i, bits, 32, 32)
-
-
-def _insert_field(i: Instr) -> Lowered:
-    _, bits = ar.split_type(i.opcode[-1])
-    return _value(ar.lanewise(ar.insert_field(bits), bits), i, bits, bits, 32, 32)
-
-
-def _select(i: Instr) -> Lowered:
-    _, bits = ar.split_type(i.opcode[-1])
-    return _value(ar.select(bits), i, bits, bits, 1)
-
-
-def _funnel_shift(i: Instr) -> Lowered:
-    return _value(ar.funnel_shift(i.opcode[1] == "l", i.opcode[2] == "clamp"), i, 32, 32, 32)
-
-
-# Builders of the others
-
-
 def _nothing(i: Instr) -> Lowered:
     return Lowered("nothing")
 
@@ -356,82 +79,29 @@ def _warp(function: Callable[..., Any], cut: bool = False) -> Builder:
     return build
 
 
-def _proxy_fence(i: Instr) -> Lowered:
-    """Only fences that cover shared memory count; one of global memory alone orders nothing that is tracked
-    here.
-    """
-
-    def fence(p: Path, m: Mask) -> None:
-        p.machine.trace.note("fence", p, "fence.proxy.async")
-        p.warp.fence_proxy()
-
-    return _nothing(i) if i.opcode[-1] == "global" else _warp(fence, cut=True)(i)
+def _convert_address(i: Instr) -> Lowered:
+    """cvta: the generic address of a variable, or back. Parameters and tensors keep theirs."""
+    space = next(p for p in i.opcode if p in ("global", "const", "param", "local") or p.startswith("shared"))
+    _, bits = ar.split_type(i.opcode[-1])
+    base = GENERIC_SHARED if space.startswith("shared") else GENERIC_LOCAL if space == "local" else 0
+    if not base:
+        return value(None, i, bits, copy=True)
+    if i.opcode[1] == "to":
+        return value(lambda a: a - base if a.__class__ is int else a - np.uint64(base), i, bits)
+    return value(lambda a: a + base if a.__class__ is int else a.astype(np.uint64) + np.uint64(base), i, bits)
 
 
 TABLE = {
-    # Integer Arithmetic Instructions; Floating Point Instructions; Half Precision Floating Point Instructions
-    "add": ("add", _arithmetic(operator.add, "add")),
-    "sub": ("sub", _arithmetic(operator.sub, "sub")),
-    "mul": ("mul", _multiply),
-    "mul24": ("mul24", lambda i: _value(ar.multiply(*ar.split_type(i.opcode[-1]), "lo"), i, 32, 32)),
-    "mad": ("mad", _multiply_add),
-    "fma": ("fma", _multiply_add),
-    "div": ("div", _divide),
-    "rem": ("rem", _plain(lambda kind, bits, parts: ar.divide(kind, bits, True))),
-    "min": ("min", _arithmetic(np.fmin, "min")),
-    "max": ("max", _arithmetic(np.fmax, "max")),
-    "abs": ("abs", _arithmetic(np.abs, "abs", 1)),
-    "neg": ("neg", _arithmetic(operator.neg, "neg", 1)),
-    "rcp": ("rcp", _unary_float(lambda a: np.divide(1, a))),
-    "sqrt": ("sqrt", _unary_float(np.sqrt)),
-    "rsqrt": ("rsqrt", _unary_float(lambda a: 1 / np.sqrt(a))),
-    "ex2": ("ex2", _unary_float(np.exp2)),
-    "lg2": ("lg2", _unary_float(np.log2)),
-    "sin": ("sin", _unary_float(np.sin)),
-    "cos": ("cos", _unary_float(np.cos)),
-    "tanh": ("tanh", _unary_float(np.tanh)),
-    "dp4a": ("dp4a", _dot_product),
-    "dp2a": ("dp2a", _dot_product),
-    "copysign": (
-        "copysign",
-        lambda i: _value(ar.copy_sign(i.opcode[-1]), i, *[ar.split_type(i.opcode[-1])[1]] * 2),
-    ),
-    "testp": (
-        "testp",
-        lambda i: _value(fl.test_property(i.opcode[1], i.opcode[-1]), i, ar.split_type(i.opcode[-1])[1]),
-    ),
-    "popc": ("popc", _count(lambda a, kind, bits: bin(a).count("1"))),
-    "clz": ("clz", _count(lambda a, kind, bits: bits - a.bit_length())),
-    "bfind": ("bfind", _count(_find_bit)),
-    "brev": ("brev", _reverse_bits),
-    "bfe": ("bfe", _extract_field),
-    "bfi": ("bfi", _insert_field),
-    # Comparison and Selection Instructions
-    "setp": ("setp", _set_predicate),
-    "selp": ("selp", _select),
-    # Logic and Shift Instructions
-    "and": ("and", _logic(operator.and_)),
-    "or": ("or", _logic(operator.or_)),
-    "xor": ("xor", _logic(operator.xor)),
-    "not": ("not", _plain(lambda kind, bits, parts: ar.logical_not(bits), 1)),
-    "cnot": ("cnot", _plain(lambda kind, bits, parts: ar.lanewise(lambda a: int(a == 0), bits), 1)),
-    "lop3": ("lop3", _lop3),
-    "shl": ("shl", _shift(lambda kind, bits: ar.shift_left(bits))),
-    "shr": ("shr", _shift(ar.shift_right)),
-    "shf": ("shf", _funnel_shift),
-    # Data Movement and Conversion Instructions
-    "mov": ("mov", _move),
-    "cvt": ("cvt", _convert),
+    **VALUES,
     "cvta": ("cvta", _convert_address),
-    "prmt": ("prmt", _permute),
-    "ld": ("ld, ld.global.nc", lanes.load),
-    "ldu": ("ldu", lanes.load),
-    "st": ("st, st.async", lanes.store),
+    "ld": ("ld, ld.global.nc", access.load),
+    "ldu": ("ldu", access.load),
+    "st": ("st, st.async", access.store),
     "st.async": ("st.async", mbarrier.store_async),
-    "atom": ("atom", lanes.atomic),
-    "red": ("red", lanes.atomic),
-    "mapa": ("mapa", lanes.map_address),
-    "getctarank": ("getctarank", lanes.cta_rank_of),
+    "atom": ("atom", access.atomic),
+    "red": ("red", access.atomic),
+    "mapa": ("mapa", access.map_address),
+    "getctarank": ("getctarank", access.cta_rank_of),
     "prefetch": ("prefetch, prefetchu", _nothing),
     "prefetchu": ("prefetch, prefetchu", _nothing),
     "discard": ("discard", _nothing),
@@ -457,8 +127,8 @@ TABLE = {
     "activemask": ("activemask", lanes.active_mask),
     "elect.sync": ("elect.sync", lanes.elect),
     "redux.sync": ("redux.sync", lanes.reduce),
-    "ldmatrix": ("ldmatrix", lanes.load_matrix),
-    "stmatrix": ("stmatrix", lanes.store_matrix),
+    "ldmatrix": ("ldmatrix", access.load_matrix),
+    "stmatrix": ("stmatrix", access.store_matrix),
     "movmatrix": ("movmatrix", lanes.transpose_matrix),
     "mma.sync": ("mma", mma.multiply),
     # Control Flow Instructions
@@ -466,7 +136,7 @@ TABLE = {
     "bra": ("bra", lambda i: Lowered("branch")),
     "ret": ("ret", lambda i: Lowered("exit")),
     "exit": ("exit", lambda i: Lowered("exit")),
-    "trap": ("trap", _warp(lambda p, m: p.fault("trap", f"{p.name()} ran a trap"), cut=True)),
+    "trap": ("trap", _warp(lambda p, m: p.halt("trap", "trap", who=p.warp), cut=True)),
     "brkpt": ("brkpt", _nothing),
     "nanosleep": ("nanosleep", _nothing),
     "pmevent": ("pmevent", _nothing),
@@ -478,8 +148,8 @@ TABLE = {
     "barrier.cluster": ("barrier.cluster", sync.cluster_barrier),
     "membar": ("membar, fence", _nothing),
     "fence": ("membar, fence", _nothing),
-    "fence.proxy.async": ("membar, fence: proxy fence", _proxy_fence),
-    "fence.proxy.async::generic": ("membar, fence: proxy fence", _proxy_fence),
+    "fence.proxy.async": ("membar, fence: proxy fence", sync.proxy_fence),
+    "fence.proxy.async::generic": ("membar, fence: proxy fence", sync.proxy_fence),
     "fence.mbarrier_init": ("membar, fence", _warp(mbarrier.fence_init)),
     "mbarrier": ("mbarrier", mbarrier.mbarrier),
     # Asynchronous Warpgroup Level Matrix Instructions

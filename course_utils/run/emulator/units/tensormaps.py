@@ -15,11 +15,12 @@ from course_utils.artifact import TENSOR_MAP_BYTES
 from course_utils.ptx.parser import Imm, Instr
 from course_utils.run.emulator.core import memory
 from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value
+from course_utils.run.emulator.units.views import TensorView
 from course_utils.tma.encoding import LAYOUT, decode
 
 if TYPE_CHECKING:
+    from course_utils.run.emulator.core.machine import Machine
     from course_utils.run.emulator.core.warp import Path
-    from course_utils.run.emulator.units.tma import TensorView
 
 # PTX's name of a field: ours, and what is stored of a value.
 _FIELDS = {
@@ -34,6 +35,20 @@ _FIELDS = {
     "elemtype": ("data_type", lambda v: v),
 }
 _LAST_ELEMENT_TYPE = 10  # bf16; those after it are tf32's
+
+
+class TensorMaps:
+    """The tensor maps of a launch: those among the kernel's parameters by their offset there, and those that
+    lie elsewhere by their bytes.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self.read: dict[bytes, TensorView] = {}
+        self.given = {
+            offset: TensorView(one.tensor or "", one.tensor_map, machine.regions[one.tensor or ""])
+            for offset, one in machine.arguments.items()
+            if one.kind == "tensor_map" and one.tensor_map
+        }
 
 
 def replace(instruction: Instr) -> Lowered:
@@ -90,28 +105,26 @@ def _bytes(path: Path, address: int, space: str) -> np.ndarray:
     """The 128 bytes at an address, as a view."""
     region, offset = memory.locate(path, None, address, space, 64)
     if offset + TENSOR_MAP_BYTES > region.size:
-        path.fault("out-of-bounds", f"{path.name()} reads a tensor map past the end of {region.name}")
+        path.halt("out-of-bounds", "a tensor map past the end", who=path.warp, what=region.name)
     return region.data[offset : offset + TENSOR_MAP_BYTES]
 
 
 def view_at(path: Path, address: int) -> TensorView:
     """The tensor map that lies at a generic address. A fault where its bytes are none."""
-    from course_utils.run.emulator.units.tma import TensorView
-
-    machine = path.machine
+    machine, read = path.machine, path.machine.unit(TensorMaps).read
     data = _bytes(path, address, "generic").tobytes()
-    view = machine.read_maps.get(data)
+    view = read.get(data)
     if view is not None:
         return view
     try:
         tensor_map, base = decode(data)
     except ValueError as error:
-        path.fault("tensor-map", f"{path.name()} uses address {address:#x} as a tensor map: {error}")
+        path.halt("tensor-map", "no tensor map", who=path.warp, address=address, why=str(error))
     found = machine.global_region(base)
     if found is None:
-        path.fault("tensor-map", f"a tensor map lies over global address {base:#x}, which is in no tensor")
+        path.halt("tensor-map", "a tensor map over no tensor", address=base)
     region, start = found
     if base > start:
         region = memory.Region(region.name, region.data[base - start :])
-    view = machine.read_maps[data] = TensorView(region.name, tensor_map, region)
+    view = read[data] = TensorView(region.name, tensor_map, region)
     return view

@@ -9,8 +9,9 @@ own wait.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cached_property, lru_cache
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,30 +19,139 @@ import numpy as np
 
 from course_utils.artifact import SWIZZLE_BYTES, SWIZZLE_PATTERN_BYTES, WARP_THREADS, WARPGROUP_THREADS
 from course_utils.ptx.parser import Imm, Instr, Vec
-from course_utils.run.emulator.core.memory import SHARED_BASE, AsyncRead, uncommitted
-from course_utils.run.emulator.core.order import AGENT_MASK, unordered
-from course_utils.run.emulator.explain import names
-from course_utils.run.emulator.explain.findings import StopEmulation
+from course_utils.run.emulator.core.memory import SHARED_BASE
+from course_utils.run.emulator.core.probe import StopEmulation
+from course_utils.run.emulator.core.state import Unit
+from course_utils.run.emulator.core.warp import Wait
 from course_utils.run.emulator.isa.arithmetic import LANES, UNSIGNED, vector
 from course_utils.run.emulator.isa.elements import ELEMENT_BITS, Decoder, elements_of_slice
-from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value
+from course_utils.run.emulator.isa.lowered import InFlight, Lowered, Mask, Value
 from course_utils.run.emulator.units.cp_async import waited_for
 from course_utils.run.emulator.units.sync import all_lanes
 from course_utils.tma.layouts import UNIT, swizzled
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.grid import CTA
+    from course_utils.run.emulator.core.machine import Machine
     from course_utils.run.emulator.core.memory import SharedMemory
     from course_utils.run.emulator.core.order import Clock
-    from course_utils.run.emulator.core.warp import Path
-    from course_utils.run.emulator.explain.timeline import Span
+    from course_utils.run.emulator.core.warp import Path, Warp
 
 # Multiply-adds that OpenBLAS does in one thread; starting others costs more than it saves.
 SMALL_PRODUCT = 1 << 18
 DESCRIPTOR_SWIZZLES = (0, 3, 2, 1)  # a descriptor's 0 none, 1 128B, 2 64B, 3 32B as a tensor map's codes
 WARPS = WARPGROUP_THREADS // WARP_THREADS
 
-COMMIT = "wgmma.commit_group"
+
+@dataclass(slots=True)
+class FirstMultiply:
+    """A warp is about to issue its first wgmma."""
+
+    path: Path
+
+
+@dataclass(slots=True)
+class MultiplyIssued:
+    """The first warp of a warpgroup has issued an operation; the others will join."""
+
+    path: Path
+    operation: Operation
+
+
+@dataclass(slots=True)
+class OperandRead:
+    """All four warps have issued an operation: from here on hardware may read ``side`` ("A" or "B") of it,
+    the ``units`` of 16 bytes from ``base`` on, all within ``low`` to ``high``.
+    """
+
+    path: Path
+    group: Warpgroup
+    operation: Operation
+    number: int
+    side: str
+    rows: int
+    major: bool
+    descriptor: int
+    base: int
+    units: np.ndarray
+    low: int
+    high: int
+
+    def runs(self) -> tuple[tuple[int, int], ...]:
+        """The bytes of whole swizzle patterns that it touches: (from, to) of each run of them."""
+        return operand_runs(self.descriptor, self.rows, self.major)
+
+    @property
+    def swizzle(self) -> int:
+        """The descriptor's, as a tensor map's code."""
+        return DESCRIPTOR_SWIZZLES[self.descriptor >> 62]
+
+
+@dataclass(slots=True)
+class OperandOutside:
+    """A descriptor's matrix, units ``low`` to ``high``, leaves shared memory; the path cannot go on."""
+
+    path: Path
+    side: str
+    descriptor: int
+    low: int
+    high: int
+
+
+@dataclass(slots=True)
+class Began:
+    """An operation has begun: its operands have been told of."""
+
+    path: Path
+    group: Warpgroup
+    operation: Operation
+    number: int
+
+
+@dataclass(slots=True)
+class Ran:
+    """An operation has read its operands, and has run."""
+
+    group: Warpgroup
+    operation: Operation
+
+
+@dataclass(slots=True)
+class Committed:
+    """A commit_group of a warp: these operations form a group."""
+
+    path: Path
+    operations: list[Operation]
+
+
+@dataclass(slots=True)
+class Awaited:
+    """A warp is at a wait_group that leaves so many ``groups``, which are the operations ``left``; it has not
+    committed those in ``open``.
+    """
+
+    path: Path
+    groups: int
+    left: list[Operation]
+    open: list[Operation]
+
+
+@dataclass(slots=True)
+class Waited:
+    """A wait of this warp covers the first ``count`` operations of its warpgroup, of which ``operations``
+    were not covered before.
+    """
+
+    path: Path
+    count: int
+    operations: list[Operation]
+
+
+@dataclass(slots=True)
+class WaitPassed:
+    """A warp goes on from a wait_group at once."""
+
+    path: Path
 
 
 class Form(NamedTuple):
@@ -58,11 +168,10 @@ class Form(NamedTuple):
         return f"m64n{self.N}k{elements_of_slice(self.a)}"
 
 
-class Pending:
+class Pending(InFlight):
     """What an accumulator register holds while its wgmma may still run. It can be moved, and nothing else."""
 
     __slots__ = ("accumulator", "warp", "index")
-    __array_ufunc__ = None
 
     def __init__(self, accumulator: Accumulator, warp: int, index: int) -> None:
         self.accumulator, self.warp, self.index = accumulator, warp, index
@@ -182,8 +291,8 @@ class Operation:
 
     # fmt: off
     __slots__ = (
-        "shape", "accumulator", "accumulate", "a", "b", "joined", "clock", "initial", "records", "waiting",
-        "fragments", "at", "span",
+        "shape", "accumulator", "accumulate", "a", "b", "joined", "clock", "initial", "waiting", "fragments",
+        "at",
     )
     # fmt: on
 
@@ -195,9 +304,41 @@ class Operation:
         self.clock: Clock | None = None  # what all warps that have joined had seen
         self.initial: dict[int, Any] = {}  # by warp: the accumulator or the registers that it adds to
         self.fragments: dict[int, np.ndarray] = {}  # by warp: A, where it comes from registers
-        self.records: list[AsyncRead] = []
         self.waiting: list[WgmmaWait] = []
-        self.span: Span | None = None
+
+
+class Issued(Unit):
+    """The wgmmas of a warp, by their number in the warpgroup: ``count`` issued, those in no group, the groups
+    not waited for, and what it waits for now. ``fenced``: has it run wgmma.fence?
+    """
+
+    def __init__(self, warp: Warp) -> None:
+        self.fenced = False
+        self.count = 0
+        self.open: list[int] = []
+        self.groups: list[list[int]] = []
+        self.waits: list[list[int]] = []
+
+
+class Accumulators(Unit):
+    """Of one cluster after another: accumulators by the CTA's rank, warpgroup, registers, N and kind."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.used: dict[tuple, Accumulator] = {}
+
+
+class Warpgroups(Unit):
+    """A CTA's warpgroups, by number."""
+
+    def __init__(self, cta: CTA) -> None:
+        self.cta = cta
+        self.groups: dict[int, Warpgroup] = {}
+
+    def of(self, warp: Warp) -> Warpgroup:
+        number = warp.index // WARPS
+        if number not in self.groups:
+            self.groups[number] = Warpgroup(self.cta, number)
+        return self.groups[number]
 
 
 class Warpgroup:
@@ -209,17 +350,16 @@ class Warpgroup:
         self.ran = 0
         self.accumulators: dict[tuple[int, ...], Accumulator] = {}
 
-    @cached_property
-    def label(self) -> str:
-        """As findings call its multiplications; once its warps have issued one."""
-        warps = self.cta.warps[self.number * WARPS : (self.number + 1) * WARPS]
-        return f"wgmma of {names.of_warps(warps, self.cta)}"
+    @property
+    def warps(self) -> list[Warp]:
+        return self.cta.warps[self.number * WARPS : (self.number + 1) * WARPS]
 
     def fresh(self, registers: tuple[int, ...], N: int, kind: str) -> Accumulator:
         """An accumulator: that of the CTA of this rank in the cluster before, which has ended, or a new
         one.
         """
-        key, used = (self.cta.rank, self.number, registers, N, kind), self.cta.machine.accumulators
+        key = self.cta.rank, self.number, registers, N, kind
+        used = self.cta.machine.unit(Accumulators).used
         if key in used:
             used[key].reset()
         else:
@@ -277,14 +417,14 @@ class Warpgroup:
             parts.append((left * np.float32(sign) if sign != 1 else left, fetch(op.b, N, b_major, b_kind)))
             if 16 * N * 16 * (len(parts) + 1) > SMALL_PRODUCT:
                 flush(accumulator)
-            self.cta.machine.trace.multiplied(self, op)
+            self.cta.machine.probe.emit(Ran(self, op))
             op.initial, op.fragments = {}, {}
             self.ran += 1
         for accumulator in list(batch):
             flush(accumulator)
 
 
-class WgmmaWait:
+class WgmmaWait(Wait):
     """A warp at wgmma.wait_group that the other warps of its warpgroup have not caught up with."""
 
     def __init__(self, group: Warpgroup, count: int, path: Path) -> None:
@@ -295,7 +435,7 @@ def _scalar(path: Path, value: Value, what: str) -> int:
     if value.__class__ is int:
         return value
     if (value != value[0]).any():
-        path.fault("wgmma-mismatch", f"lanes of {path.name()} hold different {what}")
+        path.halt("wgmma-mismatch", "lanes differ", who=path.warp, what=what)
     return int(value[0])
 
 
@@ -336,14 +476,15 @@ def multiply(instruction: Instr) -> Lowered:
 
     def function(p: Path, m: Mask, a_value: Value, b_value: Value, adds: Value) -> None:
         all_lanes(p, m, "wgmma")
-        warp = p.warp
-        if not warp.wgmma_fenced:
-            p.find("wgmma-fence", lambda: f"{p.name()} issues wgmma and has never run wgmma.fence")
-        warp.multiplies += 1
-        warp.issues(p.at)
+        warp, probe = p.warp, p.machine.probe
+        issued = warp.unit(Issued)
+        if not issued.fenced:
+            p.report("wgmma-fence", "no wgmma.fence", who=warp)
+        if not issued.count:
+            probe.emit(FirstMultiply(p))
         adds = adds if adds.__class__ is bool else bool(_scalar(p, adds, "scale-d predicates"))
-        group = p.cta.warpgroup(warp.index // WARPS)
-        w, n = warp.index % WARPS, warp.wgmma_index
+        group = p.cta.unit(Warpgroups).of(warp)
+        w, n = warp.index % WARPS, issued.count
         a_bits = None if from_registers else _scalar(p, a_value, "descriptors")
         b_bits = _scalar(p, b_value, "descriptors")
         accumulator = group.accumulators.get(registers)
@@ -353,12 +494,9 @@ def multiply(instruction: Instr) -> Lowered:
             group.operations.append(Operation(form, accumulator, adds, a_bits, b_bits, p.at))
         op = group.operations[n]
         if (op.shape, op.accumulator, op.accumulate, op.a, op.b) != (form, accumulator, adds, a_bits, b_bits):
-            p.fault(
-                "wgmma-mismatch",
-                f"{p.name()} issues wgmma {n} with other operands than another warp of its warpgroup",
-            )
-        warp.wgmma_index += 1
-        warp.wgmma_open.append(n)
+            p.halt("wgmma-mismatch", "warps differ", who=warp, number=n)
+        issued.count += 1
+        issued.open.append(n)
         R = warp.registers
         held = accumulator.get(R)
         kept = accumulator.holds[w]
@@ -371,38 +509,17 @@ def multiply(instruction: Instr) -> Lowered:
         accumulator.in_flight[w] += 1
         if from_registers:
             op.fragments[w] = _a_fragment(a_value, form.a, p.machine.decoders[form.a])
+        op.joined += 1
         if op.clock is None:
             op.clock = warp.clock.copy()
-            p.machine.trace.multiplies(p, op)
+            probe.emit(MultiplyIssued(p, op))
         else:
             op.clock.meet(warp.clock)
-        op.joined += 1
         if op.joined == WARPS:
-            _begin(p, group, op, n, op.clock)
+            _begin(p, group, op, n)
 
     sources = ((a, 32 if from_registers else 64), (b, 64), (accumulate, 1))
     return Lowered("warp", function, sources=sources, hidden_reads=registers, hidden_writes=registers)
-
-
-def still_writes(p: Path, accumulator: Accumulator) -> str:
-    """Why this warp may not touch the accumulator yet: which wgmma writes it, which wait leaves it."""
-    warp, findings = p.warp, p.machine.findings
-    group = p.cta.warpgroup(warp.index // WARPS)
-    left = [n for numbers in (*warp.wgmma_groups, warp.wgmma_open) for n in numbers]
-    mine = [n for n in left if group.operations[n].accumulator is accumulator]
-    if not mine:
-        return "which a wgmma may still write"
-    line = findings.place(group.operations[mine[-1]].at).line
-    text = "which a wgmma may still write" + (f" (that of line {line})" if line else "")
-    if warp.wgmma_missing:
-        return text + uncommitted(warp.wgmma_missing)
-    at, issued, kept = warp.wgmma_waited
-    if issued <= mine[-1]:
-        return f"{text}: no wgmma.wait_group is between"
-    wait = findings.place(at).line
-    return (
-        f"{text}: the wait{f' on line {wait}' if wait else ''} leaves {kept} group{'s' * (kept > 1)} running"
-    )
 
 
 def _starts_from(p: Path, held: Sequence[Any], w: int) -> Accumulator | list[Value]:
@@ -413,15 +530,9 @@ def _starts_from(p: Path, held: Sequence[Any], w: int) -> Accumulator | list[Val
     if source is not None:
         return source
     if any(v.__class__ is Pending for v in held):
-        p.fault(
-            "accumulator-before-wait",
-            f"{p.name()} accumulates onto registers of another wgmma that has not been waited for",
-        )
+        p.halt("accumulator-before-wait", "accumulates onto another wgmma", who=p.warp)
     if any(v is None for v in held):
-        p.find(
-            "accumulator-uninitialised",
-            lambda: f"wgmma of {p.name()} adds to registers that nothing has written",
-        )
+        p.report("accumulator-uninitialised", "adds to registers without a value", who=p.warp)
     return [0 if v is None else v for v in held]
 
 
@@ -450,51 +561,20 @@ def _a_fragment(values: Sequence[Value], kind: str, decode: Decoder) -> np.ndarr
     return decode(np.ascontiguousarray(words).reshape(16, 8).view(UNSIGNED[ELEMENT_BITS[kind]]))
 
 
-def _begin(p: Path, group: Warpgroup, op: Operation, n: int, clock: Clock) -> None:
+def _begin(p: Path, group: Warpgroup, op: Operation, n: int) -> None:
     """All four warps have issued the operation: from here on hardware may read its operands."""
-    shared, machine = p.cta.shared, p.machine
-    machine.progress += 1
+    shared, probe = p.cta.shared, p.machine.probe
+    p.machine.progress += 1
     N, _, _, _, a_major, b_major = op.shape
-    seen, fenced = clock.seen, clock.fenced
-    reads = []
     for descriptor, rows, major, side in ((op.a, 64, a_major, "A"), (op.b, N, b_major, "B")):
         if descriptor is None:
             continue
         base, units, low, high = operand_units(descriptor, rows, major)
-        if low < 0 or high * 16 > shared.size:
-            findings = machine.findings
-            past = "ring-overrun" not in {kind for kind, _, _ in findings.found}
-            findings.add(
-                "wgmma-descriptor",
-                p.at,
-                f"the descriptor of {side} spans shared bytes {low * 16:,} to {high * 16:,} of "
-                f"{shared.size:,}: has its ring a slot for this stage?",
-                more=(f"the descriptor: {descriptor:#018x}",),
-                first=past,
-            )
+        if low < 0 or high * UNIT > shared.size:
+            probe.emit(OperandOutside(p, side, descriptor, low, high))
             raise StopEmulation
-        codes = shared.written[base * 4 :: 4].take(units.ravel())
-        if (codes == codes[0]).all():
-            codes = codes[:1]
-        if not codes.all() or unordered(codes, seen).any() or unordered(codes, fenced).any():
-            four = p.cta.warps[group.number * WARPS : (group.number + 1) * WARPS]
-            shared.check_codes(p, codes, seen, fenced, f"operand {side} of wgmma", four)
-        if int(codes[0]) & AGENT_MASK <= p.cta.cluster.warps_end:  # threads wrote it
-            words = slice(low * UNIT // 4, high * UNIT // 4)
-            shared.taken[words] = shared.written[words]
-        reads.append((codes, low * UNIT, high * UNIT))
-        if p.warp.waited is not None:
-            p.cta.reads.setdefault((p.warp.waited[0], low * UNIT), p.at)
-        swizzle = DESCRIPTOR_SWIZZLES[descriptor >> 62]
-        p.cta.swizzles.setdefault(low * UNIT, (swizzle, p.at))
-        for first, end in operand_runs(descriptor, rows, major):
-            key = "wgmma", group.number, first, end
-            record = shared.async_reads.get(key)
-            if record is None or record.done:
-                record = shared.async_reads[key] = AsyncRead(first, end, group.label, op.at)
-            record.last = n
-            op.records.append(record)
-    machine.facts.multiplied(p, group, op, n, reads)
+        probe.emit(OperandRead(p, group, op, n, side, rows, major, descriptor, base, units, low, high))
+    probe.emit(Began(p, group, op, n))
     waiting, op.waiting = op.waiting, []
     for wait in waiting:
         if group.operations[wait.count - 1].joined == WARPS:
@@ -505,20 +585,20 @@ def _begin(p: Path, group: Warpgroup, op: Operation, n: int, clock: Clock) -> No
 
 
 def fence(p: Path, m: Mask) -> None:
-    p.warp.wgmma_fenced = True
+    p.warp.unit(Issued).fenced = True
+
+
+def _operations(p: Path, numbers: Iterable[int]) -> list[Operation]:
+    """Operations of this warp's, by their numbers."""
+    operations = p.cta.unit(Warpgroups).of(p.warp).operations
+    return [operations[n] for n in numbers]
 
 
 def commit(p: Path, m: Mask) -> None:
-    warp = p.warp
-    if warp.wgmma_open:
-        for n in warp.wgmma_open:
-            for record in p.cta.warpgroup(warp.index // WARPS).operations[n].records:
-                if record.missing:
-                    record.missing, record.late = "", warp.wgmma_waited[0]
-        warp.wgmma_groups.append(warp.wgmma_open)
-        warp.wgmma_open = []
-    else:
-        warp.wgmma_groups.append([])
+    issued = p.warp.unit(Issued)
+    p.machine.probe.emit(Committed(p, _operations(p, issued.open)))
+    issued.groups.append(issued.open)
+    issued.open = []
 
 
 def wait(instruction: Instr) -> Lowered:
@@ -526,30 +606,23 @@ def wait(instruction: Instr) -> Lowered:
 
     def function(p: Path, m: Mask, following: int) -> Any:
         all_lanes(p, m, "wgmma.wait_group")
-        warp = p.warp
-        warp.wgmma_missing = COMMIT if warp.wgmma_open else ""
-        warp.wgmma_waited = p.at, warp.wgmma_index, left
-        for n in warp.wgmma_open:
-            for record in p.cta.warpgroup(warp.index // WARPS).operations[n].records:
-                record.missing = COMMIT
-        groups = warp.wgmma_groups
+        issued = p.warp.unit(Issued)
+        groups = issued.groups
         done = waited_for(groups, left)
-        for n in (n for numbers in groups[len(done) :] for n in numbers):
-            for record in p.cta.warpgroup(warp.index // WARPS).operations[n].records:
-                record.left = p.at, left
+        kept = (n for numbers in groups[len(done) :] for n in numbers)
+        p.machine.probe.emit(Awaited(p, left, _operations(p, kept), _operations(p, issued.open)))
         numbers = [n for group in done for n in group]
         if not numbers:
-            warp.wgmma_groups = groups[len(done) :]
+            issued.groups = groups[len(done) :]
             return following
-        group, count = p.cta.warpgroup(warp.index // WARPS), numbers[-1] + 1
+        group, count = p.cta.unit(Warpgroups).of(p.warp), numbers[-1] + 1
+        issued.waits = done
         if group.operations[count - 1].joined < WARPS:
             waits = WgmmaWait(group, count, p)
             group.operations[count - 1].waiting.append(waits)
-            warp.wgmma_wait = done
             return p.wait(following, waits)
-        warp.wgmma_wait = done
         _finish(p, group, count)
-        p.machine.trace.note("pass", p, "wgmma")
+        p.machine.probe.emit(WaitPassed(p))
         return following
 
     return Lowered("blocking", function, cut=True)
@@ -557,40 +630,33 @@ def wait(instruction: Instr) -> Lowered:
 
 def _finish(p: Path, group: Warpgroup, count: int) -> None:
     """A wait of this warp covers the first ``count`` operations."""
-    warp = p.warp
+    warp, issued = p.warp, p.warp.unit(Issued)
     w = warp.index % WARPS
-    done = warp.wgmma_wait
-    warp.wgmma_groups = warp.wgmma_groups[len(done) :]
+    done = [group.operations[n] for numbers in issued.waits for n in numbers]
+    issued.groups = issued.groups[len(issued.waits) :]
     if group.ran < count:
         group.run(count)
     p.machine.progress += 1
-    p.machine.facts.waited(p, count)
+    p.machine.probe.emit(Waited(p, count, done))
     touched: dict[Accumulator, None] = {}
-    for n in (n for numbers in done for n in numbers):
-        op = group.operations[n]
+    for op in done:
         op.accumulator.in_flight[w] -= 1
         touched[op.accumulator] = None
-        for record in op.records:
-            if record.last <= count - 1:
-                record.done.append((warp.agent, warp.time))
-    R = warp.registers
+    R, program = warp.registers, p.machine.program
     for accumulator in touched:
         if accumulator.in_flight[w]:
             continue
         held = accumulator.get(R)
-        untouched = _identical(held, accumulator.pending[w]) or p.machine.program.moved
+        untouched = _identical(held, accumulator.pending[w]) or program.moved
         for register, value in () if untouched else zip(accumulator.registers, held, strict=True):
             if value.__class__ is not Pending:
-                p.find(
-                    "accumulator-before-wait",
-                    f"{p.name()} writes to the accumulator of the wgmma that this waits for",
-                    more=(f"the register: {p.machine.program.kernel.register_names[register]}",),
-                )
+                note = "the register", {"name": program.kernel.register_names[register]}
+                p.report("accumulator-before-wait", "writes the accumulator", notes=[note], who=warp)
                 break
         values = accumulator.fragment(w)
         accumulator.put(R, values)
         accumulator.holds[w] = tuple(values)
-        for register in p.machine.program.moved:
+        for register in program.moved:
             value = R[register]
             if value.__class__ is Pending and value.accumulator is accumulator:
                 R[register] = values[value.index]

@@ -1,0 +1,83 @@
+"""Why a warp may not touch an accumulator yet: which wgmma writes it, and which wait leaves that running."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from course_utils.cause import Cause
+from course_utils.run.emulator.core.probe import At
+from course_utils.run.emulator.explain.findings import Findings
+from course_utils.run.emulator.explain.hazards import find
+from course_utils.run.emulator.explain.places import Places
+from course_utils.run.emulator.units.wgmma import Awaited, Issued, OperandOutside, Warpgroups
+from course_utils.tma.layouts import UNIT
+
+if TYPE_CHECKING:
+    from course_utils.run.emulator.core.machine import Machine
+    from course_utils.run.emulator.core.warp import Path, Warp
+    from course_utils.run.emulator.units.wgmma import Accumulator
+
+COMMIT = "wgmma.commit_group"
+
+
+@dataclass(slots=True)
+class LastWait:
+    """A warp's last wait_group: where, how many wgmmas it had issued by then, how many groups that leaves,
+    and whether some wgmmas were in no group.
+    """
+
+    at: int = -1
+    issued: int = 0
+    leaves: int = 0
+    uncommitted: bool = False
+
+
+class LastWaits:
+    """Each warp's last wait_group of wgmma, and descriptors that lead outside."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._of: dict[Warp, LastWait] = {}
+        machine.probe.listen(Awaited, self._awaited)
+        machine.probe.listen(OperandOutside, _outside)
+
+    def of(self, warp: Warp) -> LastWait:
+        return self._of.get(warp) or LastWait()
+
+    def _awaited(self, event: Awaited) -> None:
+        warp = event.path.warp
+        issued = warp.unit(Issued).count
+        self._of[warp] = LastWait(event.path.at, issued, event.groups, bool(event.open))
+
+    def still_writes(self, path: Path, accumulator: Accumulator) -> Cause:
+        """What to say of an accumulator that a wgmma may still write."""
+        warp, issued = path.warp, path.warp.unit(Issued)
+        operations = path.cta.unit(Warpgroups).of(warp).operations
+        left = [n for numbers in (*issued.groups, issued.open) for n in numbers]
+        mine = [n for n in left if operations[n].accumulator is accumulator]
+        if not mine:
+            return Cause("", "a wgmma may still write it", {"line": None, "why": None})
+        place, wait = path.machine.unit(Places).place, self.of(warp)
+        at = operations[mine[-1]].at
+        line = Cause("", "that of a line", {"at": At(at)}) if place(at).line else None
+        if wait.uncommitted:
+            why = Cause("", "in no group", {"instruction": COMMIT})
+        elif wait.issued <= mine[-1]:
+            why = Cause("", "no wait is between")
+        else:
+            on = Cause("", "on a line", {"at": At(wait.at)}) if place(wait.at).line else None
+            why = Cause("", "the wait leaves groups", {"on": on, "groups": groups(wait.leaves)})
+        return Cause("", "a wgmma may still write it", {"line": line, "why": why})
+
+
+def groups(count: int) -> str:
+    """ "2 groups"."""
+    return f"{count} group{'s' * (count > 1)}"
+
+
+def _outside(event: OperandOutside) -> None:
+    path, size = event.path, event.path.cta.shared.size
+    first = "ring-overrun" not in {kind for kind, _, _ in path.machine.unit(Findings).found}
+    values = {"side": event.side, "low": event.low * UNIT, "high": event.high * UNIT, "size": size}
+    notes = [("the descriptor", {"descriptor": event.descriptor})]
+    find(path, "wgmma-descriptor", "a descriptor leads outside", values, notes=notes, first=first)

@@ -1,0 +1,178 @@
+"""What goes wrong with an mbarrier, as its author looks at it: which line is to blame, whose stage and whose
+bytes they are.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from course_utils.artifact import Origin
+from course_utils.cause import Cause
+from course_utils.run.emulator.core.probe import Hazard
+from course_utils.run.emulator.explain import names
+from course_utils.run.emulator.explain.accounts import account, turns
+from course_utils.run.emulator.explain.findings import Finding, Findings
+from course_utils.run.emulator.units.mbarrier import BYTES, Initialised, Named
+
+if TYPE_CHECKING:
+    from course_utils.run.emulator.core.grid import CTA
+    from course_utils.run.emulator.core.machine import Machine
+    from course_utils.run.emulator.core.warp import Path
+    from course_utils.run.emulator.explain.places import Place
+    from course_utils.run.emulator.units.mbarrier import MBarrier
+
+CLUSTER_BARRIER = "T.alloc_cluster_barrier"  # TileLang's: rank 0 alone is told of bytes
+
+
+def overrun(findings: Findings, hazard: Hazard) -> Finding:
+    """A phase gets more arrivals than are missing: too many at once, by a warp that fills it again, or by
+    others.
+    """
+    path, barrier, count = hazard.path, hazard.values["barrier"], hazard.values["count"]
+    who, name = names.who([path.warp], path.cta), names.Barrier(names.of_barrier(barrier))
+    values = {"who": who, "barrier": name, "phase": barrier.phase, "count": barrier.count}
+    case, mine = "all arrivals are there", account(barrier).arrivals[path.warp]
+    if count > barrier.count:
+        case, values = "too many arrivals of one", values | {"most": count}
+    elif account(barrier).carries_bytes and mine.now != account(barrier).this_phase[path.warp]:
+        case = "filled again"
+        waited, _ = turns(path.warp).waited or (barrier, -1)
+        if waited is not barrier:
+            case, values = "filled again after a wait", values | {"waited": names.plain(waited)}
+    return findings.find(Cause(hazard.kind, case, values), hazard.at, about=hazard.about)
+
+
+def too_few_expected(findings: Findings, hazard: Hazard) -> Finding:
+    """A phase expects fewer bytes than its loads bring: the line that told the bytes is to blame, or the load
+    that signals the wrong mbarrier.
+    """
+    path, load = hazard.path, hazard.values["load"]
+    barrier: MBarrier = hazard.values["barrier"]
+    mine = account(barrier)
+    told = told_bytes(barrier)
+    now = [] if load is None else [(path.warp, load)]
+    lines = [(one.path.warp, one.at) for one in mine.loads if one.phase == barrier.phase] + now
+    places = dict.fromkeys(findings.place(at) for _, at in lines)
+    notes = [_note("a load", place) for place in _distinct(places)]
+    at = hazard.at if told is None else told
+    if told is not None and len(set(lines)) < len(lines):
+        # one line loads twice for this phase: it may be that load's barrier that is wrong
+        at = hazard.at
+        notes.insert(0, _note("its bytes", findings.place(told)))
+    elif told is None and not mine.expected_by and mine.arrived_last:
+        at = mine.arrived_last[1]
+    if told is not None and re.search(r"producer_acquire|\.create\(", findings.place(told).code):
+        if (line := findings.places.line_with("tx_count=")) is not None:
+            notes.insert(0, Cause(hazard.kind, "a line", {"at": line}))
+    pair = CLUSTER_BARRIER in findings.place(mine.init_at).code
+    cause = Cause(
+        hazard.kind,
+        "fewer bytes expected than come",
+        {
+            "barrier": names.barrier(barrier, path.cta),
+            "phase": barrier.phase,
+            "expected": barrier.expected,
+            "issued": barrier.issued,
+            "why": Cause(hazard.kind, "rank 0 alone is told") if pair else None,
+        },
+    )
+    return findings.find(cause, mine.init_at if pair else at, about=hazard.about, notes=notes)
+
+
+def _distinct(places: dict[Place, None]) -> list[Place]:
+    """Places that differ in words."""
+    return list({str(place): place for place in places}.values())
+
+
+def _note(case: str, place: Place) -> Cause:
+    return Cause("note", case, {"at": place})
+
+
+def told_bytes(barrier: MBarrier) -> int | None:
+    """The author's call that told the bytes of this phase, of a pipeline the one that made it; None where
+    the compiler counted them.
+    """
+    mine, findings = account(barrier), barrier.cta.machine.unit(Findings)
+    code = {at: findings.place(at).code for at in mine.expected_by}
+    own = ("expect_tx", "producer_acquire")
+    told = next((at for at in code if any(call in code[at] for call in own)), None)
+    made = told is not None and "producer_acquire" in code[told]
+    return mine.init_at if made and ".create(" in findings.place(mine.init_at).code else told
+
+
+def no_mbarrier(findings: Findings, hazard: Hazard) -> Finding:
+    """An address at which no mbarrier is: a stage that its array has not, or an init that may still come."""
+    path, cta, offset = hazard.path, hazard.values["cta"], hazard.values["offset"]
+    who = names.who([path.warp], path.cta)
+    kind, case, values, notes = hazard.kind, "no mbarrier here", {"who": who, "offset": offset}, []
+    about = hazard.about
+    if stage := names.outside(cta, hazard.at, offset):
+        case, values = "no such stage", {"who": who, "stage": stage}
+    elif (at := _init_ahead(cta, path)) is not None:
+        place = findings.place(at)
+        line = Cause(kind, "its line", {"line": place.line}) if place.line else None
+        kind, case, values, about = "barrier-init-race", "init still to come", {"who": who, "line": line}, ()
+        notes = [_note("the init", place)]
+    return findings.find(Cause(kind, case, values), hazard.at, about=about, notes=notes)
+
+
+def initialised_again(findings: Findings, hazard: Hazard) -> Finding:
+    """An mbarrier in use is initialised again."""
+    path, former = hazard.path, hazard.values["barrier"]
+    values = {"who": names.who([path.warp], path.cta), "barrier": names.plain(former)}
+    first = _note("its first init", findings.place(account(former).init_at))
+    return findings.find(
+        Cause(hazard.kind, hazard.case, values), hazard.at, about=hazard.about, notes=[first]
+    )
+
+
+def _init_ahead(cta: CTA, path: Path) -> int | None:
+    """An initialisation of an mbarrier that another warp of this CTA may still come to."""
+    machine = path.machine
+    for other in (*machine.ready, *machine.waiting):
+        if other.cta is cta and other.warp is not path.warp:
+            for at in machine.program.reached(other.pc):
+                if machine.program.kernel.instructions[at].opcode[:2] == ("mbarrier", "init"):
+                    return at
+    return None
+
+
+def listen(machine: Machine, findings: Findings) -> None:
+    seen: set[tuple[int, int]] = set()  # by which instruction, at which offset
+
+    def named(event: Named) -> None:
+        path, barrier = event.path, event.barrier
+        if (path.at, barrier.offset) in seen:
+            return
+        seen.add((path.at, barrier.offset))
+        if stage := names.strayed(barrier, path.at):
+            values = {"who": names.who([path.warp], path.cta), "stage": stage}
+            about = names.mbarriers(barrier.cta).values()
+            findings.find(Cause("barrier-uninitialised", "no such stage", values), path.at, about=about)
+
+    def initialised(event: Initialised) -> None:
+        """Find an mbarrier that lies behind what the author allocated for it, or in the buffer of a tile."""
+        path, offset, artifact = event.path, event.barrier.offset, machine.artifact
+        who = names.who([path.warp], path.cta)
+        around = next((one for one in artifact.allocations if one.offset <= offset < one.end), None)
+        if around is not None:
+            if around.swizzle or offset + BYTES > around.end:
+                case = "mbarrier in a tile" if around.swizzle else "mbarrier partly allocated"
+                values = {"who": who, "buffer": artifact.name_of(around)}
+                findings.find(Cause("barrier-outside", case, values), path.at)
+            return
+        behind = [one for one in artifact.allocations if one.end <= offset]
+        if behind:
+            before = max(behind, key=lambda one: one.end)
+            room = before.size // BYTES
+            values = {"who": who, "buffer": artifact.name_of(before), "room": room, "bytes": before.size}
+            findings.find(
+                Cause("barrier-outside", "mbarrier behind its buffer", values),
+                path.at,
+                notes=[_note("an init", findings.place(path.at))],
+                origin=Origin(before.file, before.line),
+            )
+
+    machine.probe.listen(Named, named)
+    machine.probe.listen(Initialised, initialised)

@@ -1,0 +1,96 @@
+"""Who listens to a launch, and to what: every explanation of the emulator registers here, by ``attach``.
+
+An explanation is a class that takes the machine, or a warp or an mbarrier, and keeps what it has heard:
+``machine.unit(Findings)`` is the one of this launch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from course_utils.cause import Cause
+from course_utils.run.emulator.core.probe import ClusterEnded, Deadlocked, Failed, Hazard
+from course_utils.run.emulator.explain import (
+    accounts,
+    barriers,
+    causes,
+    deadlock,
+    hazards,
+    overruns,
+    roles,
+    stages,
+    undefined,
+)
+from course_utils.run.emulator.explain.accumulators import LastWaits
+from course_utils.run.emulator.explain.bounds import Bounds
+from course_utils.run.emulator.explain.facts import Facts
+from course_utils.run.emulator.explain.findings import Finding, Findings
+from course_utils.run.emulator.explain.races import Owners, Races
+from course_utils.run.emulator.explain.stages import Stages
+from course_utils.run.emulator.explain.timeline import Trace
+from course_utils.run.emulator.explain.work import Work
+from course_utils.run.words import safe_message
+
+if TYPE_CHECKING:
+    from course_utils.run.emulator.core.machine import Machine
+
+
+@dataclass
+class Explained:
+    """What explains one launch."""
+
+    machine: Machine
+    findings: Findings
+    facts: Facts
+    trace: Trace
+
+    def found(self, finished: bool) -> list[Finding]:
+        """All findings. What explains wrong numbers is one where nothing else was found."""
+        mismatch = self.machine.unit(Stages).mismatch
+        if finished and mismatch is not None and not self.findings.found:
+            at, cause, barriers = mismatch
+            self.findings.find(cause, at, about=barriers)
+        return self.findings.all()
+
+
+def attach(machine: Machine, record: bool = False, left_out: str = "") -> Explained:
+    """Let everyone listen to a launch that has not begun. ``record`` as ``emulate`` has it; ``left_out`` is a
+    kind of finding that is not kept.
+    """
+    findings = machine.unit(Findings)
+    findings.left_out = left_out
+    listen = machine.probe.listen
+    # who listens first finds first: what is wrong comes before what is counted
+    roles.listen(machine)
+    accounts.listen(machine)
+    causes.listen(machine)
+    listen(Hazard, hazards.found)
+    listen(Failed, undefined.failed)
+    barriers.listen(machine, findings)
+    machine.unit(LastWaits)
+    races = machine.unit(Races)
+    machine.unit(Bounds)
+    trace = machine.unit(Trace)
+    trace.record, findings.heard = record, trace.found
+    machine.unit(Owners)
+    work, facts, rings = machine.unit(Work), machine.unit(Facts), machine.unit(Stages)
+
+    def ended(event: ClusterEnded) -> None:
+        safe_message(partial(overruns.blame, machine, event.cluster), None)
+        safe_message(partial(stages.lead, machine, event.cluster), None)
+        if event.finished:
+            facts.close(event.cluster)
+        trace.name()
+        for one in (races, work, rings):
+            one.clear()
+
+    def deadlocked(event: Deadlocked) -> None:
+        safe_message(partial(deadlock.describe, machine, event.cluster), None)
+        if not findings.found:
+            findings.find(Cause("deadlock", "nobody will do it"), -1)
+
+    listen(Deadlocked, deadlocked)
+    listen(ClusterEnded, ended)
+    return Explained(machine, findings, facts, trace)

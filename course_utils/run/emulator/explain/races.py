@@ -1,0 +1,814 @@
+"""Races in shared memory: who may read or overwrite what, held against what happens before what (``order``).
+
+For each 4-byte word the *shadow* keeps who wrote it last and who read it last, as Order codes. What a TMA
+load or cp.async will write counts as written once it is issued; what wgmma and TMA stores read is kept until
+a wait covers it. A race is found on any schedule, also where this run's numbers came out right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from course_utils.artifact import SWIZZLE_PATTERN_BYTES
+from course_utils.cause import Cause
+from course_utils.run.emulator.core.memory import SharedMemory, Tensor
+from course_utils.run.emulator.core.order import AGENT_BITS, AGENT_MASK, NEVER, Clock, unordered
+from course_utils.run.emulator.core.probe import At, CtaEnded, Touched, WarpEnded
+from course_utils.run.emulator.core.undefined import NothingStored
+from course_utils.run.emulator.explain import accumulators, names
+from course_utils.run.emulator.explain.accounts import account, all_from_one_cta, turns
+from course_utils.run.emulator.explain.accumulators import LastWaits, groups
+from course_utils.run.emulator.explain.findings import Finding, Findings
+from course_utils.run.emulator.explain.hazards import Note, find
+from course_utils.run.emulator.explain.places import Places
+from course_utils.run.emulator.explain.undefined import counts
+from course_utils.run.emulator.units import cp_async, mbarrier, tma, wgmma
+from course_utils.run.emulator.units.access import Atomic, Read, Write
+from course_utils.run.emulator.units.mbarrier import barrier_of, mbarriers
+from course_utils.run.emulator.units.tma import Load, Store, words_of
+from course_utils.run.emulator.units.views import TensorView
+from course_utils.tma.layouts import UNIT
+
+if TYPE_CHECKING:
+    from course_utils.run.emulator.core.grid import CTA, Cluster
+    from course_utils.run.emulator.core.machine import Machine
+    from course_utils.run.emulator.core.warp import Path, Warp
+    from course_utils.run.emulator.isa.lowered import Value
+    from course_utils.run.emulator.units.mbarrier import MBarrier
+    from course_utils.run.emulator.units.wgmma import Operation, Warpgroup
+
+A_THREAD, A_STORE = Cause("", "a thread"), Cause("", "a TMA store")
+
+
+class AsyncRead:
+    """Shared memory that wgmma or a TMA store reads.
+
+    ``done`` holds (agent, time) of each wait that covered it. ``missing`` is the commit_group that it lacked
+    at a wait_group, which so passed it by, ``late`` that wait where the commit_group came after it, else -1.
+    ``left`` is the last wait of a wgmma's that left its group running, and how many groups that leaves.
+    Of a TMA store: ``store`` is its warp, ``unwaited`` whether that warp went on to the next use of the bytes
+    without a wait, ``over`` the finding of another warp's write over it.
+    """
+
+    __slots__ = (
+        *("low", "high", "who", "at", "done", "last", "missing", "late", "left", "store", "unwaited"),
+        "over",
+    )
+
+    def __init__(self, low: int, high: int, who: Cause, at: int) -> None:
+        self.low, self.high, self.who, self.at, self.last, self.missing = low, high, who, at, 0, ""
+        self.late = -1
+        self.left: tuple[int, int] | None = None
+        self.done: list[tuple[int, int]] = []
+        self.store: Warp | None = None
+        self.unwaited = False
+        self.over: Finding | None = None
+
+    def ordered_before(self, seen: np.ndarray) -> bool:
+        return any(seen[agent] >= time for agent, time in self.done)
+
+
+class Shadow:
+    """What is known of one CTA's shared memory, of ``words`` of 4 bytes."""
+
+    def __init__(self, words: int) -> None:
+        self.written = np.zeros(words, np.int64)
+        self.read = np.zeros(words, np.int64)
+        self.taken = np.zeros(words, np.int64)  # what wgmma or a TMA store found written
+        self.used = False
+        self.reset()
+
+    def reset(self) -> None:
+        if self.used:
+            self.written[:] = 0
+            self.read[:] = 0
+            self.taken[:] = 0
+        self.used = True
+        self.async_reads: dict[tuple, AsyncRead] = {}
+        self.overwritten: list[AsyncRead] = []  # TMA stores whose bytes another warp wrote too soon
+        # boxes that TMA stores from here: which warps, at which instruction each
+        self.stored: dict[str, dict[Warp, int]] = {}
+        # warps that commit TMA stores, and that wait for them, by instruction
+        self.store_commits: dict[int, set[Warp]] = {}
+        self.store_waits: dict[int, set[Warp]] = {}
+        self.wrote: dict[int, set[int]] = {}  # where threads write, by instruction: a byte of each warp's
+        self.loads_in_flight = 0
+        self.was_read = False
+        # the first write of threads over those of another warp, with no order: that one's agent, who, where
+        self.clash: tuple[int, Warp, int] | None = None
+        # the first store of a register that nothing has written: who, which, where it was first used
+        self.without_value: tuple[Path, int, int] | None = None
+        # other agents of the cluster that have used this memory: time, instruction, path of the last use
+        self.touched: dict[int, tuple[int, int, Path]] = {}
+
+    def anything_read(self, offsets: Iterable[int]) -> bool:
+        """Has anything of what threads wrote here been read, by threads or by the async proxy?"""
+        words = [offset >> 2 for offset in offsets]
+        return bool((self.read[words] != 0).any() or (self.taken[words] == self.written[words]).any())
+
+    def has_stored(self, warp: Warp, offset: int) -> bool:
+        """Has this warp started a TMA store of what begins here?"""
+        keys = ((key[0], key[1], key[-1]) for key in self.async_reads)
+        return ("store", warp.agent, offset) in keys
+
+    def take(self, path: Path, offset: int, words: slice | np.ndarray) -> tuple[int, int] | None:
+        """A TMA store reads these 4-byte words. Where threads have written none of them since this warp
+        stored them last, but as many others, that nothing has read: the bytes of those.
+        """
+        written, taken, warps = self.written[words], self.taken[words].copy(), path.cta.cluster.warps_end
+        self.taken[words] = written
+        ours = (written & AGENT_MASK) <= warps
+        if (
+            _is_new(written, taken, warps).any()
+            or ours.all()
+            and written.all()
+            and not self.has_stored(path.warp, offset)
+        ):
+            return None
+        found = np.flatnonzero(_is_new(self.written, self.taken, warps))
+        return (int(found[0]) * 4, int(found[-1]) * 4 + 4) if len(found) >= len(written) else None
+
+
+def _is_new(written: np.ndarray, taken: np.ndarray, warps: int) -> np.ndarray:
+    """Which words have threads written since something took them?"""
+    return (written != taken) & ((written & AGENT_MASK) <= warps)
+
+
+def _cells(shadow: np.ndarray, offsets: Value, count: int) -> tuple[np.ndarray, Value]:
+    """(view, index): ``view[index]`` is the shadow of aligned accesses of ``count`` bytes, a power of two."""
+    if count <= 4:
+        return shadow, offsets >> 2
+    return shadow.reshape(-1, count // 4), offsets >> count.bit_length() - 1
+
+
+class Races:
+    """The shadows of a cluster's shared memories, and the findings that they lead to."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.shadows: dict[SharedMemory, Shadow] = {}
+        self.operands: list[tuple[np.ndarray, int, int]] = []
+        self._reads: dict[Operation | Store, list[AsyncRead]] = {}
+        self._labels: dict[Warpgroup, Cause] = {}
+        self._ends: dict[CTA, Clock] = {}  # what the warps of a CTA had seen as they ended
+        self._loads: dict[Load, int] = {}  # how often its warp had arrived on its mbarrier in its phase
+        listen = machine.probe.listen
+        listen(Read, self._read)
+        listen(Write, self._write)
+        listen(Atomic, self._atomic)
+        listen(NothingStored, self._nothing_stored)
+        listen(cp_async.CopyIssued, self._copy_issued)
+        listen(cp_async.CopyLanded, self._copy_landed)
+        listen(mbarrier.Initialised, self._initialised)
+        listen(mbarrier.StoredAsync, self._stored_async)
+        listen(tma.SharedRead, self._bulk_read)
+        listen(tma.LoadTargeted, self._load_targeted)
+        listen(tma.LoadIssued, self._load_issued)
+        listen(tma.LoadLanded, self._load_landed)
+        listen(tma.StoreIssued, self._store_issued)
+        listen(tma.StoreRead, self._store_read)
+        listen(tma.StoresCommitted, self._stores_committed)
+        listen(tma.StoresAwaited, self._stores_awaited)
+        listen(wgmma.OperandRead, self._operand_read)
+        listen(wgmma.Committed, self._wgmma_committed)
+        listen(wgmma.Awaited, self._wgmma_awaited)
+        listen(wgmma.Waited, self._wgmma_waited)
+        listen(Touched, self._touched)
+        listen(WarpEnded, self._warp_ended)
+        listen(CtaEnded, self._cta_ended)
+
+    def of(self, shared: SharedMemory) -> Shadow:
+        shadow = self.shadows.get(shared)
+        if shadow is None:
+            shadow = self.shadows[shared] = Shadow(len(shared.data) // 4)
+        return shadow
+
+    def clear(self) -> None:
+        """A cluster has ended."""
+        for shadow in self.shadows.values():
+            shadow.reset()
+        self._reads.clear()
+        self._labels.clear()
+        self._ends.clear()
+        self._loads.clear()
+
+    # -- threads
+
+    def _read(self, event: Read) -> None:
+        """A generic-proxy read: everything it reads must be written, and ordered before it."""
+        if event.region.__class__ is SharedMemory and event.checked:
+            path, shadow = event.path, self.of(event.region)
+            written, index = _cells(shadow.written, event.offsets, event.count)
+            self._check(path, shadow, written[index], path.warp.clock.seen, None, A_THREAD)
+            read, index = _cells(shadow.read, event.offsets, event.count)
+            read[index] = path.warp.code
+            shadow.was_read = True
+
+    def _write(self, event: Write) -> None:
+        """A generic-proxy write: nothing asynchronous may still use the bytes."""
+        if event.region.__class__ is SharedMemory and event.checked:
+            self._written(event.path, self.of(event.region), event.offsets, event.count)
+
+    def _written(self, path: Path, shadow: Shadow, offsets: Value, count: int) -> None:
+        written, index = _cells(shadow.written, offsets, count)
+        seen = path.warp.clock.seen
+        begin = offsets if offsets.__class__ is int else int(offsets[0])
+        shadow.wrote.setdefault(path.at, set()).add(begin)
+        code = int(shadow.written[begin >> 2])
+        agent = code & AGENT_MASK
+        if 0 < agent <= path.cta.cluster.warps_end and seen[agent] < code >> AGENT_BITS and not shadow.clash:
+            shadow.clash = agent, path.warp, path.at
+        if shadow.loads_in_flight:
+            codes = np.atleast_1d(written[index])
+            if ((codes & AGENT_MASK) > path.cta.cluster.warps_end).any() and unordered(codes, seen).any():
+                find(path, "write-unordered", "threads write what a load fills", {"who": path.warp})
+        if shadow.async_reads:
+            low, high = (
+                (offsets, offsets + count)
+                if offsets.__class__ is int
+                else (int(offsets.min()), int(offsets.max()) + count)
+            )
+            self._overwrites(path, shadow, low, high, offsets)
+        written[index] = path.warp.code
+
+    def _atomic(self, event: Atomic) -> None:
+        if isinstance(event.region, SharedMemory):
+            shadow, begin = self.of(event.region), event.offset
+            shadow.written[begin >> 2 : (begin + event.count + 3) >> 2] = event.path.warp.code
+
+    def _nothing_stored(self, event: NothingStored) -> None:
+        """What holds a value that no register has counts as not written."""
+        shadow = self.of(event.region)
+        for offsets in event.offsets:
+            shadow.written[offsets >> 2] = 0
+        shadow.without_value = shadow.without_value or (event.path, event.register, event.first_used)
+
+    def _copy_issued(self, event: cp_async.CopyIssued) -> None:
+        shadow = self.of(event.region)
+        self._written(event.path, shadow, event.offsets, event.count)
+        written, index = _cells(shadow.written, event.offsets, event.count)
+        written[index] = NEVER << AGENT_BITS | event.path.warp.agent
+
+    def _copy_landed(self, event: cp_async.CopyLanded) -> None:
+        written, index = _cells(self.of(event.region).written, event.offsets, event.count)
+        written[index] = event.path.warp.code
+
+    def _initialised(self, event: mbarrier.Initialised) -> None:
+        shadow, first = self.of(event.barrier.cta.shared), event.barrier.offset >> 2
+        words = slice(first, first + 2)
+        shadow.written[words] = shadow.taken[words] = event.path.warp.code
+
+    def _stored_async(self, event: mbarrier.StoredAsync) -> None:
+        written, index = _cells(self.of(event.region).written, event.offset, event.count)
+        written[index] = (event.phase + 1) << AGENT_BITS | event.barrier.agent
+
+    # -- a read, held against the last writers
+
+    def _check(
+        self,
+        path: Path,
+        shadow: Shadow,
+        codes: np.ndarray,
+        seen: np.ndarray,
+        fenced: np.ndarray | None,
+        reader: Cause,
+        together: Sequence[Warp] = (),
+    ) -> None:
+        """Hold the last writers of what is read against the reader's clock; ``fenced`` is None for the
+        generic proxy. ``together`` are the warps that read, where they are several: those at fault are named.
+        """
+        codes = np.atleast_1d(codes)
+        late = unordered(codes, seen)
+        if late.any():
+            self._unordered(path, int(codes[late][0]), reader, together or (path.warp,))
+        elif fenced is not None:
+            unfenced = unordered(codes, fenced)
+            if unfenced.any():
+                code = int(codes[unfenced][0])
+                agent, time = code & AGENT_MASK, code >> AGENT_BITS
+                late_ones = [w for w in together or (path.warp,) if w.clock.fenced[agent] < time]
+                writer = _agent(path.cta.cluster, agent)
+                values = {"reader": reader, "who": late_ones or [path.warp], "writer": writer}
+                find(path, "proxy-fence", "no proxy fence before the read", values)
+        if not codes.all():
+            by_threads = bool(((codes != 0) & ((codes & AGENT_MASK) <= path.cta.cluster.warps_end)).any())
+            self._read_nothing(path, shadow, reader, by_threads)
+
+    def _unordered(self, path: Path, code: int, reader: Cause, warps: Sequence[Warp]) -> None:
+        """What is read was written by the agent of this code, and nothing orders the two."""
+        agent, time = code & AGENT_MASK, code >> AGENT_BITS
+        late_ones = [warp for warp in warps if warp.clock.seen[agent] < time] or [path.warp]
+        writer = _agent(path.cta.cluster, agent)
+        values: dict[str, Any] = {"reader": reader, "who": late_ones, "writer": writer}
+        if agent > path.cta.cluster.warps_end:
+            self._read_before_load(path, agent, time - 1, values)
+        elif time >= NEVER:
+            values["who"] = path.warp
+            find(path, "read-before-load", "read before cp.async has landed", values)
+        else:
+            find(path, "read-before-write", "no barrier orders read and write", values)
+
+    def _read_nothing(self, path: Path, shadow: Shadow, reader: Cause, by_threads: bool) -> None:
+        """The reader's line is to blame, or its wait for a load where no phase had ended by then.
+        ``by_threads``: threads have written the rest of it.
+        """
+        if reader is not A_THREAD and shadow.without_value:
+            counts(*shadow.without_value)
+        values: dict[str, Any] = {"reader": reader, "who": path.warp}
+        kind = "uninitialised-read"
+        if reader is A_STORE and shadow.clash:
+            agent, warp, at = shadow.clash
+            writers = [*(w for w in path.cta.warps if w.agent == agent), warp]
+            note = "the store", {"at": At(path.at)}
+            values["writers"] = writers
+            find(path, kind, "reads nothing, writers clash", values, at, notes=[note])
+            return
+        if by_threads:
+            find(path, kind, "reads nothing in a part", values)
+            return
+        barrier, at = turns(path.warp).waited or (None, -1)
+        passed = account(barrier).waits.get(path.warp) if barrier else None
+        if barrier is None or passed is None or passed.phases or passed.parity is None:
+            find(path, kind, "reads nothing", values)
+            return
+        values |= {"barrier": barrier, "parity": passed.parity}
+        notes = [("first wait's parity", {}), ("the read", {"at": At(path.at)})]
+        find(path, kind, "reads nothing, first wait passed", values, at, about=(barrier,), notes=notes)
+
+    def _read_before_load(self, path: Path, agent: int, phase: int, values: dict[str, Any]) -> None:
+        """The reader's line is to blame, or its wait for that very barrier where that let it pass too
+        early.
+        """
+        kind, barrier = "read-before-load", barrier_of(path.cta.cluster, agent)
+        values["phase"] = phase
+        passed = account(barrier).waits.get(values["who"][0]) if barrier else None
+        if barrier is None or passed is None:
+            about = () if barrier is None else (barrier,)
+            values["warps"] = Cause("", "this warp has" if len(values["who"]) == 1 else "these warps have")
+            finding = find(path, kind, "read with no wait for the load", values, about=about)
+            finding.apart = barrier is not None
+            return
+        # as many waits as fills: this round's took place
+        wrong = passed.count > phase and passed.parity != phase & 1
+        wait = At(passed.at)
+        line = self.machine.unit(Places).place(passed.at).line
+        values |= {
+            "line": Cause("", ", line of the wait,", {"at": wait}) if line and not wrong else None,
+            "asked": Cause("", "asked for a parity", {"parity": passed.parity})
+            if passed.parity is not None
+            else Cause("", "asked for a phase"),
+            "behind": Cause("", "phase had passed", {"phase": passed.phases - 1})
+            if passed.phases
+            else Cause("", "new barrier has passed"),
+        }
+        note = ("the read", {"at": At(path.at)}) if wrong else ("its last wait", {"at": wait})
+        at = passed.at if wrong else None
+        case = "read after another phase's wait"
+        finding = find(path, kind, case, values, at, about=(barrier,), notes=[note])
+        if wrong and finding.count == 1:  # what it released too early comes of it
+            self.machine.unit(Findings).lead(finding)
+
+    # -- a write, held against who may still read
+
+    def _overwrites(self, path: Path, shadow: Shadow, low: int, high: int, offsets: Value = None) -> None:
+        """A write of [low, high) by ``path``, at ``offsets`` only where given: is every asynchronous reader
+        done?
+        """
+        seen = path.warp.clock.seen
+        for key, read in shadow.async_reads.items():
+            if low < read.high and high > read.low and not read.ordered_before(seen):
+                if offsets is None or np.any((offsets < read.high) & (offsets >= read.low)):
+                    self._overwritten(path, shadow, read, low, high, key[0] == "store")
+
+    def _overwritten(
+        self, path: Path, shadow: Shadow, read: AsyncRead, low: int, high: int, stored: bool
+    ) -> None:
+        findings, kind = self.machine.unit(Findings), "overwrite-while-read"
+        values = {"who": path.warp, "reader": read.who}
+        leaves = None
+        if not read.done and read.left is not None:
+            leaves = Cause("", "leaves groups running", {"groups": groups(read.left[1])})
+        why, at = None, read.at
+        if read.missing:
+            why = Cause("", "in no group", {"instruction": read.missing})
+        elif read.late >= 0:
+            why, at = Cause("", "wait before the commit"), read.late
+        elif leaves and read.left and not findings.has_roles:
+            line = findings.place(path.at).line
+            when = Cause("", "when a line writes", {"at": At(path.at)}) if line else None
+            why, at = Cause("", "this wait leaves", {"leaves": leaves, "when": when}), read.left[0]
+        if why:
+            written: Note = "the write", {"at": At(path.at)}
+            find(path, kind, "overwrites what is read", {**values, "why": why}, at, notes=[written])
+            return
+        case = "the read has ended" if read.done else "the read is not waited for"
+        left = Cause("", "the wait leaves", {"leaves": leaves}) if leaves else None
+        note: Note = case, {"leaves": left, "at": At(read.at), "low": low, "high": high}
+        if read.store is path.warp:
+            read.unwaited = not read.done
+        what = Cause(kind, "overwrites what is read", {**values, "why": None})
+        finding = self._early(path, what, note, advice="store still reads" if stored else "")
+        if read.store not in (None, path.warp) and read.over is None:
+            read.over = finding
+            shadow.overwritten.append(read)
+
+    def _early(
+        self,
+        path: Path,
+        what: Cause,
+        reader: tuple[str, dict[str, Any]] | None = None,
+        about: tuple[MBarrier, ...] = (),
+        advice: str = "",
+    ) -> Finding:
+        """A stage is written too soon: what is to blame is the arrival that let this warp's last wait pass,
+        where it came from another warp; else the write, with ``advice`` where that of its kind does not fit.
+        """
+        kind, (barrier, waited_at) = what.kind, turns(path.warp).waited or (None, -1)
+        readers = [reader] if reader else []
+        # a wait for a load releases nothing; and a first round's wait passes with no release at all
+        released = None if barrier is None else account(barrier).released_by
+        if barrier is None or account(barrier).carries_bytes or released is None:
+            has_roles = self.machine.unit(Findings).has_roles
+            untold = has_roles and all(account(b).carries_bytes for b in mbarriers(path.cta).values())
+            if untold and kind == "overwrite-before-use":
+                advice = "no second barrier"
+            values = dict(what.values)
+            return find(path, kind, what.case, values, about=about, notes=readers, advice=advice)
+        warp, at = released
+        notes: list[Note] = [
+            ("its wait for a barrier", {"barrier": barrier, "at": At(waited_at)}),
+            ("the write", {"at": At(path.at)}),
+            *readers,
+        ]
+        values = {"what": what, "barrier": barrier, "by": warp}
+        case = "released too early"
+        if (alone := all_from_one_cta(barrier)) is not None:
+            case = "all arrivals from its own CTA" if alone is barrier.cta else "all from the other CTA"
+        about = (*about, barrier)
+        return find(path, kind, case, values, at, about=about, notes=notes, advice="released early")
+
+    # -- TMA
+
+    def _bulk_read(self, event: tma.SharedRead) -> None:
+        path, shadow, clock = event.path, self.of(event.region), event.path.warp.clock
+        codes = shadow.written[event.low >> 2 : event.high >> 2]
+        self._check(path, shadow, codes, clock.seen, clock.fenced, Cause("", "a bulk copy"))
+
+    def _load_targeted(self, event: tma.LoadTargeted) -> None:
+        """May the load be issued that fills this CTA's shared memory from ``low`` on?"""
+        path, view, cta, low = event.path, event.view, event.cta, event.offset
+        shadow, clock, high = self.of(cta.shared), path.warp.clock, low + view.extent
+        written = shadow.written[low >> 2 : high >> 2]
+        first = written[0]
+        if first or (written != first).any():
+            codes = written[:1] if (written == first).all() else written
+            late = unordered(codes, clock.seen)
+            if late.any():
+                self._loads_over(event, int(codes[late][0]) & AGENT_MASK)
+            elif unordered(codes, clock.fenced).any():
+                find(path, "proxy-fence-overwrite", "loads over what threads wrote", {"who": path.warp})
+        if shadow.was_read:
+            codes = shadow.read[low >> 2 : high >> 2]
+            if unordered(codes, clock.seen).any():
+                self._early(path, Cause("overwrite-while-read", "loads over a read", {"who": path.warp}))
+            elif unordered(codes, clock.fenced).any():
+                find(path, "proxy-fence-overwrite", "loads over what threads read", {"who": path.warp})
+            codes[:] = 0
+        if shadow.async_reads:
+            self._overwrites(path, shadow, low, high)
+            done = [
+                key
+                for key, read in shadow.async_reads.items()
+                if low <= read.low and read.high <= high and read.ordered_before(clock.seen)
+            ]
+            for key in done:
+                del shadow.async_reads[key]
+
+    def _loads_over(self, event: tma.LoadTargeted, agent: int) -> None:
+        """A load is issued over what this agent has written, or will, and nothing orders the two."""
+        path, view, low = event.path, event.view, event.offset
+        cluster = event.cta.cluster
+        earlier = barrier_of(cluster, agent)
+        values = {"who": path.warp, "writer": _agent(cluster, agent)}
+        if earlier is not None and self._never_there(event, earlier):
+            return
+        if agent > cluster.warps_end:
+            note = "shared bytes", {"low": low, "high": low + view.extent}
+            about = tuple(filter(None, (earlier,)))
+            self._early(path, Cause("overwrite-before-use", "loads before use", values), note, about)
+        else:
+            find(path, "write-unordered", "loads over what a warp writes", values)
+
+    def _never_there(self, event: tma.LoadTargeted, earlier: MBarrier) -> bool:
+        """A load writes what one for ``earlier`` brings, which nobody has waited for. Should it never have
+        written there? Else it came too soon.
+        """
+        path, view, low, barrier = event.path, event.view, event.offset, event.barrier
+        high = low + view.extent
+        old = next(
+            (o for o in account(earlier).loads if o.offset < high and low < o.offset + o.view.extent), None
+        )
+        if old is None or earlier is barrier and old.phase != barrier.phase:
+            return False
+        findings = self.machine.unit(Findings)
+        about = tuple(dict.fromkeys((barrier, earlier)))
+        spot: Note = "shared bytes", {"low": low, "high": high}
+        notes: list[Note] = [("the other load", {"at": At(old.at)}), spot]
+        if earlier is barrier:
+            one, other = findings.place(old.at), findings.place(path.at)
+            again = old.at == path.at or one.line > 0 and (one.file, one.line) == (other.file, other.line)
+            again |= old.view is view and self._loads.get(old) != account(barrier).this_phase.get(
+                path.warp, 0
+            )
+            if again and old.path.warp is path.warp:  # it went round its ring too soon
+                return False
+            find(path, "load-twice", "two loads of one phase", _twice(event, old), about=about, notes=notes)
+            return True
+        over = Cause(
+            "",
+            "loads over a barrier's bytes",
+            {
+                "who": path.warp,
+                "old": names.of_barrier(earlier),
+                "tensor": view.name,
+                "new": names.of_barrier(barrier),
+            },
+        )
+        if (old.view.name, old.offset) == (view.name, low):
+            kind, case = "overwrite-before-use", "loads to the same place"
+            find(path, kind, case, {"over": over}, about=about, notes=notes, advice="one slot")
+            return True
+        array, stage, count = names.stage_of(barrier)
+        at, what = path.at, view.name
+        apart = abs(low - old.offset)
+        atom = SWIZZLE_PATTERN_BYTES[view.map.swizzle] if isinstance(view, TensorView) else 0
+        if old.view.name == view.name and apart == atom and findings.artifact.dsl == "cute":
+            # stages lie between one another in the tensor, and the map's box does not
+            origin = findings.places.origin_with(f"layout_{what} =")
+            values: dict[str, Any] = {
+                "tensor": what,
+                "old": names.of_barrier(earlier),
+                "new": names.of_barrier(barrier),
+            }
+            values |= {"apart": apart, "extent": view.extent}
+            case = "stages between one another"
+            find(path, "ring-overrun", case, values, about=about, notes=notes, first=True, origin=origin)
+            return True
+        if names.stage_of(earlier)[1] > stage:  # then that one lies past its ring
+            at, what = old.at, old.view.name
+            over = Cause(
+                "",
+                "loads over a barrier's bytes",
+                {
+                    "who": old.path.warp,
+                    "old": names.of_barrier(barrier),
+                    "tensor": what,
+                    "new": names.of_barrier(earlier),
+                },
+            )
+            notes = [("the other load", {"at": At(path.at)}), spot]
+        first = "ring-overrun" not in {kind for kind, _, _ in findings.found}
+        values = {"over": over, "array": array, "count": count, "tensor": what}
+        find(path, "ring-overrun", "past its ring", values, at, about=about, notes=notes, first=first)
+        return True
+
+    def _load_issued(self, event: tma.LoadIssued) -> None:
+        load = event.load
+        shadow = self.of(load.cta.shared)
+        code = (load.phase + 1) << AGENT_BITS | load.barrier.agent
+        shadow.written[words_of(load.view, load.offset)] = code
+        shadow.loads_in_flight += 1
+        self._loads[load] = account(load.barrier).this_phase.get(event.path.warp, 0)
+
+    def _load_landed(self, event: tma.LoadLanded) -> None:
+        self.of(event.load.cta.shared).loads_in_flight -= 1
+
+    def _store_issued(self, event: tma.StoreIssued) -> None:
+        path, store = event.path, event.store
+        view, offset, warp = store.view, store.offset, path.warp
+        shadow, high = self.of(store.cta.shared), offset + view.extent
+        words = words_of(view, offset)
+        if other := shadow.take(path, offset, words):
+            first, last = other
+            values = {"tensor": view.name, "low": offset, "high": high, "first": first, "last": last}
+            find(path, "stale-store", "stores what was not just written", values)
+        self._check(path, shadow, shadow.written[words], warp.clock.seen, warp.clock.fenced, A_STORE)
+        record = AsyncRead(offset, high, Cause("", "the TMA store of", {"tensor": view.name}), path.at)
+        record.store = warp
+        self._reads[store] = [record]
+        shadow.stored.setdefault(view.region_at(store.coordinates), {})[warp] = path.at
+        key = "store", warp.agent, event.lane, offset
+        former = shadow.async_reads.get(key)
+        if former is not None and not former.done:
+            former.unwaited = True
+        shadow.async_reads[key] = record
+
+    def _store_read(self, event: tma.StoreRead) -> None:
+        warp = event.path.warp
+        for record in self._reads.pop(event.store):
+            record.done.append((warp.agent, warp.time))
+
+    def _stores_committed(self, event: tma.StoresCommitted) -> None:
+        path = event.path
+        self.of(path.cta.shared).store_commits.setdefault(path.at, set()).add(path.warp)
+        for store in event.stores:
+            for record in self._reads[store]:
+                record.missing = ""
+
+    def _stores_awaited(self, event: tma.StoresAwaited) -> None:
+        path = event.path
+        self.of(path.cta.shared).store_waits.setdefault(path.at, set()).add(path.warp)
+        for store in event.open:
+            for record in self._reads[store]:
+                record.missing = tma.COMMIT
+
+    # -- wgmma
+
+    def taken_operands(self) -> list[tuple[np.ndarray, int, int]]:
+        """Of the wgmma that has begun: for each operand in shared memory its writers' codes and its bytes."""
+        operands, self.operands = self.operands, []
+        return operands
+
+    def _operand_read(self, event: wgmma.OperandRead) -> None:
+        path, group, op = event.path, event.group, event.operation
+        shadow, cta = self.of(path.cta.shared), path.cta
+        assert op.clock is not None  # all four warps have joined
+        seen, fenced = op.clock.seen, op.clock.fenced
+        codes = shadow.written[event.base * 4 :: 4].take(event.units.ravel())
+        if (codes == codes[0]).all():
+            codes = codes[:1]
+        if not codes.all() or unordered(codes, seen).any() or unordered(codes, fenced).any():
+            reader = Cause("", "operand of wgmma", {"side": event.side})
+            self._check(path, shadow, codes, seen, fenced, reader, group.warps)
+        low, high = event.low * UNIT, event.high * UNIT
+        if int(codes[0]) & AGENT_MASK <= cta.cluster.warps_end:  # threads wrote it
+            words = slice(low // 4, high // 4)
+            shadow.taken[words] = shadow.written[words]
+        self.operands.append((codes, low, high))
+        records = self._reads.setdefault(op, [])
+        for first, end in event.runs():
+            key = "wgmma", group.number, first, end
+            record = shadow.async_reads.get(key)
+            if record is None or record.done:
+                record = shadow.async_reads[key] = AsyncRead(first, end, self._label(group), op.at)
+            record.last = event.number
+            records.append(record)
+
+    def _label(self, group: Warpgroup) -> Cause:
+        """What a warpgroup's multiplications are called, once its warps have issued one."""
+        if group not in self._labels:
+            self._labels[group] = Cause("", "wgmma of", {"warps": names.who(group.warps, group.cta)})
+        return self._labels[group]
+
+    def _wgmma_committed(self, event: wgmma.Committed) -> None:
+        wait = self.machine.unit(LastWaits).of(event.path.warp)
+        for op in event.operations:
+            for record in self._reads.get(op, ()):
+                if record.missing:
+                    record.missing, record.late = "", wait.at
+
+    def _wgmma_awaited(self, event: wgmma.Awaited) -> None:
+        for op in event.open:
+            for record in self._reads.get(op, ()):
+                record.missing = accumulators.COMMIT
+        for op in event.left:
+            for record in self._reads.get(op, ()):
+                record.left = event.path.at, event.groups
+
+    def _wgmma_waited(self, event: wgmma.Waited) -> None:
+        warp = event.path.warp
+        for op in event.operations:
+            for record in self._reads.get(op, ()):
+                if record.last <= event.count - 1:
+                    record.done.append((warp.agent, warp.time))
+
+    # -- ends
+
+    def _touched(self, event: Touched) -> None:
+        """Another CTA of the cluster has used this one's shared memory: this one must not end before."""
+        touched = self.of(event.cta.shared).touched
+        if event.agent not in touched or event.time > touched[event.agent][0]:
+            touched[event.agent] = event.time, event.path.at, event.path
+
+    def _warp_ended(self, event: WarpEnded) -> None:
+        cta, clock = event.path.cta, event.path.warp.clock
+        if cta not in self._ends:
+            self._ends[cta] = cta.cluster.order.clock()
+        self._ends[cta].join(clock)
+
+    def _cta_ended(self, event: CtaEnded) -> None:
+        path, cta = event.path, event.cta
+        shadow = self.of(cta.shared)
+        if shadow.loads_in_flight:
+            flying = (load for load, _, _ in self.machine.flying if isinstance(load, Load))
+            load = next(load for load in flying if load.cta is cta)
+            path.at = load.at
+            values = {"cta": cta.number, "tensor": load.view.name}
+            find(path, "exit-in-flight", "a CTA ends while a load is in flight", values)
+        for agent, (time, at, other) in shadow.touched.items():
+            if self._ends[cta].seen[agent] < time:
+                values = {"who": other.warp, "cta": cta.number}
+                find(other, "cluster-exit", "a CTA may end before its use", values, at)
+
+
+def _agent(cluster: Cluster, agent: int) -> Warp | MBarrier | str:
+    """A warp or an mbarrier by its agent in Order."""
+    for cta in cluster.ctas:
+        for warp in cta.warps:
+            if warp.agent == agent:
+                return warp
+    return barrier_of(cluster, agent) or "nobody"
+
+
+def _twice(event: tma.LoadTargeted, old: Load) -> dict[str, Any]:
+    """Two loads of one phase write the same bytes: which, from where, and what to look at."""
+    path, view = event.path, event.view
+    findings, pair = path.machine.unit(Findings), path.cta.cluster.size > 1
+    loads = []
+    for one, at, what in ((old.path, old.at, old.view.name), (path, path.at, view.name)):
+        who = f"CTA {one.cta.number}" if pair else names.who([one.warp], one.cta)
+        line = Cause("", ", of a line", {"at": findings.place(at)}) if findings.place(at).line > 0 else None
+        loads.append(Cause("", "a load by", {"tensor": what, "who": who, "line": line}))
+    look = "is one too many"
+    if old.view.name != view.name:
+        look = "which buffer has each"
+    elif old.path.cta is not path.cta:
+        look = "does each bring its half"
+    return {
+        "barrier": names.of_barrier(event.barrier),
+        "one": loads[0],
+        "other": loads[1],
+        "look": Cause("", look),
+    }
+
+
+class Owners:
+    """By element of each tensor in global memory, which CTA stored it last: two may not store the same."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self._owners: dict[Tensor, np.ndarray] = {}  # one more than the CTA's number, 0 of none
+        machine.probe.listen(Write, self._write)
+        machine.probe.listen(tma.StoreIssued, self._store_issued)
+
+    def _of(self, tensor: Tensor) -> np.ndarray:
+        if tensor not in self._owners:
+            self._owners[tensor] = np.zeros(-(-tensor.size // 16) * 16 // tensor.element, np.int32)
+        return self._owners[tensor]
+
+    def _write(self, event: Write) -> None:
+        tensor, offsets = event.region, event.offsets
+        if isinstance(tensor, Tensor) and event.checked:
+            owners, width = self._of(tensor), max(event.count, tensor.element)
+            if width > tensor.element:
+                owners = owners.reshape(-1, width // tensor.element)
+            first = offsets if offsets.__class__ is int else int(offsets[0])
+            if other := self._claim(event.path, owners, offsets // width):
+                self._twice(event.path, other - 1, tensor.describe(first))
+
+    def _store_issued(self, event: tma.StoreIssued) -> None:
+        store = event.store
+        tensor = store.view.region
+        if store.adds or not isinstance(tensor, Tensor):  # what several add up has no one author
+            return
+        claimed = store.view.claimed(self._of(tensor), tensor, store.coordinates)
+        if claimed is not None:
+            part, what = claimed
+            if other := self._claim(event.path, part, slice(None)):
+                self._twice(event.path, other - 1, what)
+
+    def _claim(self, path: Path, owners: np.ndarray, index: Any) -> int:
+        """This CTA stores ``owners[index]``: one more than the number of another that has stored some of it,
+        or 0.
+        """
+        mine, other = path.cta.number + 1, 0
+        held = np.atleast_1d(owners[index])
+        if held.any():
+            others = held[(held != mine) & (held != 0)]
+            other = int(others.flat[0]) if len(others) else 0
+        owners[index] = mine
+        return other
+
+    def _twice(self, path: Path, other: int, what: str) -> None:
+        """What two CTAs have both stored, and what to look at."""
+        cta = path.cta
+        low, high = sorted((cta.number, other))
+        size, (x, y, z) = cta.cluster.size, cta.machine.artifact.grid
+        values: dict[str, Any] = {"low": low, "high": high, "what": what, "size": size}
+        ranks = None
+        if any(other == one.number for one in cta.cluster.ctas):
+            case = "stored twice in a cluster"
+        elif y * z > 1:
+            case, values["grid"] = "stored twice in a grid", f"{x} x {y}" + f" x {z}" * (z > 1)
+        elif low % size != high % size:
+            case, ranks = "stored twice by two ranks", (low % size, high % size)
+            values |= {"one": ranks[0], "other": ranks[1]}
+        elif size > 1:
+            case = "stored twice by two clusters"
+            values |= {"ctas": x, "clusters": x // size}
+        else:
+            case, values["ctas"] = "stored twice", x
+        find(path, "stored-twice", case, values)

@@ -1,0 +1,173 @@
+"""What a TMA operation copies: boxes of a tensor map, or a run of bytes.
+
+PTX ISA, "Tensors" (bounding boxes, out-of-bounds access, swizzling modes).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TypeAlias
+
+import numpy as np
+
+from course_utils.artifact import DATA_TYPES, ELEMENT_BYTES, FIRST_FLOAT_TYPE, TMA_ALIGNMENT, TensorMap
+from course_utils.run.emulator.core import memory
+from course_utils.tma.layouts import UNIT, row_pitch, swizzled, tile_bytes
+from course_utils.tma.rules import violations
+
+# what a store that adds can add, by the map's data type
+ADDED = {"float32": np.float32, "float16": np.float16, "int32": np.int32, "uint32": np.uint32}
+
+Coordinates: TypeAlias = tuple[int, ...]  # of a box, innermost first; () where there is no map
+Slices: TypeAlias = tuple[slice, ...]
+
+
+@lru_cache(maxsize=256)
+def swizzled_units(rows: int, row_units: int, swizzle: int, phase: int) -> np.ndarray:
+    """Where each 16-byte unit of a box lands, relative to the 1,024-byte line that the tile starts in.
+
+    The box has ``rows`` rows of ``row_units``; ``phase`` is the tile's first unit within that line (0 to 63).
+    """
+    row_starts = np.arange(rows)[:, None] * row_pitch(row_units * UNIT, swizzle)
+    offsets = phase * UNIT + row_starts + np.arange(row_units) * UNIT
+    return swizzled(offsets.reshape(-1), swizzle) // UNIT
+
+
+class TensorView:
+    """One tensor map of the launch over its tensor's bytes."""
+
+    def __init__(self, name: str, tensor_map: TensorMap, region: memory.Region) -> None:
+        self.name, self.map, self.region = name, tensor_map, region
+        self.swizzle, self.alignment = tensor_map.swizzle, TMA_ALIGNMENT
+        self.broken = [str(v) for v in violations(tensor_map)]
+        if self.broken:
+            return
+        if tensor_map.interleave:
+            self.broken.append("interleaved tensor maps are not modelled by the emulator")
+            return
+        t, size = tensor_map, ELEMENT_BYTES[tensor_map.data_type]
+        strides = (size, *t.strides)
+        last = sum((extent - 1) * stride for extent, stride in zip(t.dims, strides, strict=True)) + size
+        if last > region.size:
+            self.broken.append(f"it spans {last:,} bytes, and the tensor has {region.size:,}")
+            return
+        view = region.data[: region.size - region.size % size].view(f"u{size}")
+        self.elements = np.lib.stride_tricks.as_strided(view, t.dims[::-1], strides[::-1])
+        self.shape = t.extents[::-1]
+        self.bytes = t.box_bytes
+        self.units = self.bytes // UNIT
+        self.row_units = t.extents[0] * size // UNIT
+        # what the tile takes of shared memory: whole swizzle spans
+        self.extent = tile_bytes(self.units // self.row_units, self.row_units * UNIT, t.swizzle)
+        self.fill = 0
+        if t.oob_fill == 1 and t.data_type >= FIRST_FLOAT_TYPE:
+            self.fill = {
+                2: 0x7FC0 if DATA_TYPES[t.data_type] == "bfloat16" else 0x7E00,
+                4: 0x7FC00000,
+                8: 0x7FF8 << 48,
+            }[size]
+
+    def places(self, phase: int) -> np.ndarray:
+        """Where the box's units lie, swizzled: see ``swizzled_units``."""
+        return swizzled_units(self.units // self.row_units, self.row_units, self.map.swizzle, phase)
+
+    def slices(self, coordinates: Coordinates) -> tuple[Slices, Slices] | None:
+        """The part of the box at these coordinates (innermost first) that lies inside: slices of tensor and
+        of box.
+        """
+        inside, within = [], []
+        extents = zip(coordinates, self.map.dims, self.map.steps, self.map.extents, strict=True)
+        for start, dim, step, count in extents:
+            first = max(0, -(start // step)) if start < 0 else 0
+            stop = min(count, -(-(dim - start) // step)) if dim > start else 0
+            if stop <= first:
+                return None
+            inside.append(slice(start + first * step, start + (stop - 1) * step + 1, step))
+            within.append(slice(first, stop))
+        return tuple(inside[::-1]), tuple(within[::-1])
+
+    def read(self, coordinates: Coordinates) -> np.ndarray:
+        """The box's bytes as (units, 2) 64-bit words, filled where the box leaves the tensor."""
+        found = self.slices(coordinates)
+        if found and all(w.stop - w.start == n for w, n in zip(found[1], self.shape, strict=True)):
+            box = np.ascontiguousarray(self.elements[found[0]])
+        else:
+            box = np.full(self.shape, self.fill, self.elements.dtype)
+            if found:
+                inside, within = found
+                box[within] = self.elements[inside]
+        return box.reshape(-1).view(np.uint64).reshape(-1, 2)
+
+    def write(self, coordinates: Coordinates, units: np.ndarray) -> None:
+        if found := self.slices(coordinates):
+            inside, within = found
+            self.elements[inside] = units.reshape(-1).view(self.elements.dtype).reshape(self.shape)[within]
+
+    def add(self, coordinates: Coordinates, units: np.ndarray) -> None:
+        """Add the box to what the tensor holds there (cp.reduce.async.bulk.tensor, .add)."""
+        if found := self.slices(coordinates):
+            inside, within = found
+            numbers = ADDED[DATA_TYPES[self.map.data_type]]
+            box = np.ascontiguousarray(units.reshape(-1)).view(numbers).reshape(self.shape)
+            held = np.ascontiguousarray(self.elements[inside]).view(numbers) + box[within]
+            self.elements[inside] = held.view(self.elements.dtype)
+
+    def region_at(self, coordinates: Coordinates) -> str:
+        """The box at these coordinates as an index: "A[0:128, 64:128]"."""
+        t = self.map
+        ranges = [f"{c}:{c + n * s}" for c, n, s in zip(coordinates, t.extents, t.steps, strict=True)][::-1]
+        outside = ", which lies outside it" if self.slices(coordinates) is None else ""
+        return f"{self.name}[{', '.join(ranges)}]{outside}"
+
+    def box(self, coordinates: Coordinates) -> tuple[tuple[int, int], ...]:
+        """The box at these coordinates: where it starts and its size, by axis, outermost first."""
+        t = self.map
+        return tuple((c, n * s) for c, n, s in zip(coordinates, t.extents, t.steps, strict=True))[::-1]
+
+    def claimed(
+        self, owners: np.ndarray, tensor: memory.Tensor, coordinates: Coordinates
+    ) -> tuple[np.ndarray, str] | None:
+        """Of an array with a number for each element of the tensor: the part that this box has, as a view;
+        and what it is, in words. None where the box lies outside, or has elements of another size.
+        """
+        t, size = self.map, ELEMENT_BYTES[self.map.data_type]
+        found = self.slices(coordinates)
+        if found is None or tensor.element != size:
+            return None
+        strides = [stride // size * owners.itemsize for stride in (size, *t.strides)]
+        numbers = np.lib.stride_tricks.as_strided(owners, t.dims[::-1], strides[::-1])
+        ranges = ", ".join(f"{s.start}:{s.stop}" for s in found[0])
+        return numbers[found[0]], f"{self.name}[{ranges}]"
+
+
+class PlainView:
+    """Bytes of a bulk copy without a tensor map."""
+
+    def __init__(self, region: memory.Region, offset: int, count: int) -> None:
+        self.name, self.region, self.offset = region.name, region, offset
+        self.bytes, self.extent, self.units = count, count, count // UNIT
+        self.swizzle, self.alignment = 0, UNIT
+
+    def read(self, coordinates: Coordinates) -> np.ndarray:
+        return self.region.data[self.offset : self.offset + self.bytes].copy().view(np.uint64).reshape(-1, 2)
+
+    def region_at(self, coordinates: Coordinates) -> str:
+        """Its bytes in words."""
+        return f"bytes {self.offset:,} to {self.offset + self.bytes:,} of {self.name}"
+
+    def box(self, coordinates: Coordinates) -> tuple[tuple[int, int], ...]:
+        """Its bytes, as ``TensorView.box``."""
+        return ((self.offset, self.bytes),)
+
+    def claimed(
+        self, owners: np.ndarray, tensor: memory.Tensor, coordinates: Coordinates
+    ) -> tuple[np.ndarray, str] | None:
+        """Its elements, as ``TensorView.claimed``."""
+        low, high = self.offset // tensor.element, (self.offset + self.bytes) // tensor.element
+        return owners[low:high], f"elements {low:,} to {high:,} of {self.name}"
+
+    def write(self, coordinates: Coordinates, units: np.ndarray) -> None:
+        self.region.data[self.offset : self.offset + self.bytes] = units.reshape(-1).view(np.uint8)
+
+
+View: TypeAlias = TensorView | PlainView
