@@ -15,7 +15,7 @@ from typing import Any
 from course_utils.artifact import Artifact, Place, file_name
 from course_utils.cause import Cause, data
 from course_utils.grading import hints, lines, words
-from course_utils.grading.found import Found, found, names_the_grid, of_finding, place_of, within_a_cluster
+from course_utils.grading.found import Found, found, of_finding, place_of, within_a_cluster
 from course_utils.grading.refine import GAPS, Wrong
 from course_utils.run.protocol import Answer
 
@@ -182,7 +182,7 @@ def _stored_twice(causes: Sequence[Cause], twice: dict, gaps: bool, also: Sequen
     where other places got nothing, it is the place of the store that is wrong.
     """
     said, where = sentence(twice["text"]), place_of(twice)
-    sure = within_a_cluster(twice) or names_the_grid(twice) and any(one.case in MIXED_UP for one in causes)
+    sure = within_a_cluster(twice) or any(one.case in MIXED_UP for one in causes)
     if gaps and (sure or not causes[0].case.startswith("corner")):
         more = (words.text(*words.counted(causes)), twice["advice"], *also)
         return _card(_of_others(said), where, "wrong", more)

@@ -18,13 +18,15 @@ from course_utils.ptx.families import Family, family
 from course_utils.ptx.parser import PtxError, parse
 
 STORE, SUMS, LOADS, MULTIPLICATION = "store", "sums", "loads", "wgmma"
-LOOP, TILES, BIAS = "loop over K", "loop over tiles", "loads of the bias"
+LOOP, TILES = "loop over K", "loop over tiles"
+ADDED, CUT = "where the bias is added", "which part of the bias"
 # What a cause of wrong numbers is about, by its case: of several causes the first here leads.
 ABOUT = {
     "relu-in-the-loop": LOOP,
-    **dict.fromkeys(("epilogue-in-the-loop", "bias-in-the-loop", "relu-missing", "relu-before-bias"), BIAS),
-    **dict.fromkeys(("rounded-twice", "bias-missing", "bias-of-rows", "bias-of-the-first-tile"), BIAS),
-    **dict.fromkeys(("bias-from-its-row", "bias-by-rows"), BIAS),
+    **dict.fromkeys(("epilogue-in-the-loop", "bias-in-the-loop", "relu-missing", "relu-before-bias"), ADDED),
+    "rounded-twice": ADDED,
+    **dict.fromkeys(("bias-missing", "bias-of-rows", "bias-of-the-first-tile"), CUT),
+    **dict.fromkeys(("bias-from-its-row", "bias-by-rows"), CUT),
     **dict.fromkeys(("ends-early", "begins-late"), LOOP),
     **dict.fromkeys(
         ("slices-left-out", "slice-repeated", "never-accumulated", "overwritten"), MULTIPLICATION
@@ -197,7 +199,11 @@ def _line(artifact: Artifact, what: str, tensor: str) -> Origin | None:
     """The one line that does it; loads of the first operand stand for those of both."""
     if what == TILES and (line := artifact.line(SCHEDULER)):
         return line
-    if what == BIAS:
+    if what in (ADDED, CUT):
+        # a load has the line of its loop over elements; the tensor's name is the signature's, and the same
+        for use in (r"\bbias\.iterator", r"\bbias\[")[what == ADDED :]:
+            if line := artifact.line(use):
+                return line
         what, tensor = LOADS, "bias"
     kernel = parse(artifact.ptx, artifact.kernel)
     instructions: Iterable[int]

@@ -271,7 +271,14 @@ def test_a_row_without_its_rank_is_told_where_it_is_made(made, store, line):
     place = lines.without_rank(artifact, store)
     assert (place.line if place else 0) == line
     text = "CTAs 0 and 1 both store D[0:128, 0:64]; they are one cluster: does its row count the CTA's rank?"
-    first = {"kind": "stored-twice", "text": text, "file": "mine.py", "line": store, "code": ""}
+    first = {
+        "kind": "stored-twice",
+        "case": "stored twice in a cluster",
+        "text": text,
+        "file": "mine.py",
+        "line": store,
+        "code": "",
+    }
     answer = Answer(findings=({**first, "where": "mine.py", "more": []},))
     found = refine.refine(answer, artifact)
     assert found.findings[0]["line"] == (line or store)
