@@ -24,7 +24,7 @@ CODE, BRIEF, BRIEFEST = 80, 48, 40  # characters of a quoted line; where a sente
 LETTERS = 400  # of its text, where words have no end
 # Behind a comma: a list of alternatives goes on.
 ALTERNATIVE = r"(?!(?:and|but|so|which|because) )(?:[^;:.?!]|[;:.?!](?=\S))*?\bor\b"
-ALSO = 4  # further findings that are told
+ALSO = 4  # further findings that are named
 # Where the symptom map goes on, by the emulator's kind of finding.
 TOPICS = {
     **dict.fromkeys(("deadlock", "livelock", "register-budget"), "never-ends"),
@@ -88,7 +88,7 @@ class Card:
         }
 
     @property
-    def told(self) -> str:
+    def full_text(self) -> str:
         """The card and all that folds below it, as one text."""
         return "\n".join([str(self), *self.more])
 
@@ -154,8 +154,8 @@ def _of_findings(wrong: Wrong, answer: Answer, artifact: Artifact, also: Sequenc
     if len(others) > ALSO:
         more.append(f"And {len(others) - ALSO} more findings; `course trace` tells them all.")
     more += map(sentence, answer.remarks)
-    if answer.finished and (told := words.text(*beside(wrong, causes))):
-        more.append(told)
+    if answer.finished and (numbers := words.text(*beside(wrong, causes))):
+        more.append(numbers)
     if path := next((path for path in artifact.python if file_name(path) == first["file"]), ""):
         shown = f"`course source {path} --dsl {artifact.dsl} --line {first['line']}`"
         more += [f"{shown} shows what became of this line."] * Path(path).is_file()

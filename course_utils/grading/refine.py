@@ -284,9 +284,9 @@ def _of_warpgroups(wrong: Wrong, artifact: Artifact) -> Wrong:
     warps = same_part(first) if first is not None else None
     if first is None or warps is None or warps[0] // 4 == warps[1] // 4:
         return wrong
-    told = f"{first['text']} ({first['where']})"
+    instead = f"{first['text']} ({first['where']})"
     shared = Cause("accumulator", "shared-part")
-    return Wrong(causes=(shared,), place=place, below=(*wrong.below, told))
+    return Wrong(causes=(shared,), place=place, below=(*wrong.below, instead))
 
 
 def _of_output(artifact: Artifact) -> tuple[str, TensorMap | None]:
@@ -307,9 +307,9 @@ def _stored_otherwise(wrong: Wrong, answer: Answer, artifact: Artifact) -> Wrong
     if stored.swizzle in written:
         return wrong
     values = {"tensor": name, "stored": SWIZZLES[stored.swizzle], "written": SWIZZLES[max(written)]}
-    told = [words.text(*wrong.causes), *(finding["text"] for finding in wrong.findings)]
+    instead = [words.text(*wrong.causes), *(finding["text"] for finding in wrong.findings)]
     cause = Cause("swizzle", "stored-swizzle", values)
-    below = (*wrong.below, *filter(None, told))
+    below = (*wrong.below, *filter(None, instead))
     return Wrong(causes=(cause,), place=lines.of_map(name, artifact), below=below)
 
 
