@@ -19,7 +19,7 @@ from course_utils.artifact import DATA_TYPES, SWIZZLE_BYTES
 from course_utils.ptx.parser import Instr
 from course_utils.run.emulator.core import memory
 from course_utils.run.emulator.core.probe import StopEmulation, Touched
-from course_utils.run.emulator.core.state import Unit
+from course_utils.run.emulator.core.state import Ends
 from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value
 from course_utils.run.emulator.units import tensormaps
 from course_utils.run.emulator.units.cp_async import waited_for
@@ -142,7 +142,7 @@ class TileOutside:
     offset: int
 
 
-class BulkGroups(Unit):
+class BulkGroups(Ends):
     """A warp's stores by lane: those not committed, and the groups committed and not waited for."""
 
     def __init__(self, warp: Warp) -> None:

@@ -21,7 +21,6 @@ from course_utils.artifact import SWIZZLE_BYTES, SWIZZLE_PATTERN_BYTES, WARP_THR
 from course_utils.ptx.parser import Imm, Instr, Vec
 from course_utils.run.emulator.core.memory import SHARED_BASE
 from course_utils.run.emulator.core.probe import StopEmulation
-from course_utils.run.emulator.core.state import Unit
 from course_utils.run.emulator.core.warp import Wait
 from course_utils.run.emulator.isa.arithmetic import LANES, UNSIGNED, vector
 from course_utils.run.emulator.isa.elements import ELEMENT_BITS, Decoder, elements_of_slice
@@ -307,7 +306,7 @@ class Operation:
         self.waiting: list[WgmmaWait] = []
 
 
-class Issued(Unit):
+class Issued:
     """The wgmmas of a warp, by their number in the warpgroup: ``count`` issued, those in no group, the groups
     not waited for, and what it waits for now. ``fenced``: has it run wgmma.fence?
     """
@@ -320,14 +319,14 @@ class Issued(Unit):
         self.waits: list[list[int]] = []
 
 
-class Accumulators(Unit):
+class Accumulators:
     """Of one cluster after another: accumulators by the CTA's rank, warpgroup, registers, N and kind."""
 
     def __init__(self, machine: Machine) -> None:
         self.used: dict[tuple, Accumulator] = {}
 
 
-class Warpgroups(Unit):
+class Warpgroups:
     """A CTA's warpgroups, by number."""
 
     def __init__(self, cta: CTA) -> None:
