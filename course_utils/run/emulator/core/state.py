@@ -32,7 +32,7 @@ class _States(dict[Any, Any]):
     def __missing__(self, kind: Any) -> Any:
         state = self[kind] = kind(self.owner)
         if isinstance(state, Ends):
-            self.owner.ending.append(state)
+            self.owner.ending = (*self.owner.ending, state)
         return state
 
 
@@ -43,7 +43,7 @@ class Holder:
 
     def __init__(self) -> None:
         self._states = _States(self)
-        self.ending: list[Ends] = []
+        self.ending: tuple[Ends, ...] = ()
 
     def unit(self: H, kind: Callable[[H], S]) -> S:
         state: S = self._states[kind]
