@@ -20,13 +20,14 @@ import numpy as np
 
 from course_utils.artifact import TENSOR_MAP_BYTES, Artifact
 from course_utils.ptx.parser import PtxError
-from course_utils.run.emulator.core import memory
+from course_utils.run.emulator.core import memory, undefined
 from course_utils.run.emulator.core.grid import Cluster
 from course_utils.run.emulator.core.probe import ClusterEnded, Failed, Probe, StopEmulation
 from course_utils.run.emulator.core.schedule import Flying, Lands, Schedule, run
 from course_utils.run.emulator.core.state import Holder
 from course_utils.run.emulator.core.warp import Path
 from course_utils.run.emulator.isa import elements
+from course_utils.run.emulator.isa.lowered import InFlight
 from course_utils.tma.encoding import encode
 
 if TYPE_CHECKING:
@@ -220,7 +221,7 @@ class Machine(Holder):
             except (StopEmulation, PtxError):
                 raise
             except Exception as error:  # whatever NumPy or Python make of a value that has no business there
-                following = self._explain(path, function, error)
+                following = self._failed(path, function, error)
                 self.executed -= pc + lengths[pc] - following
             if following < 0:
                 break
@@ -239,9 +240,9 @@ class Machine(Holder):
         if self.executed > self.limit:
             path.halt("instruction-limit", "instruction limit", count=self.executed)
 
-    def _explain(self, path: Path, function: Callable[..., int], error: Exception) -> int:
+    def _failed(self, path: Path, function: Callable[..., int], error: Exception) -> int:
         """An instruction failed in Python: on a register without a value, or it is our fault. The instruction
-        to go on at, where a listener can carry on.
+        to go on at, where it only computes with such a register.
         """
         trace, line = error.__traceback__, 0
         while trace:
@@ -249,11 +250,22 @@ class Machine(Holder):
                 line = trace.tb_lineno
             trace = trace.tb_next
         path.at = at = function.__dict__["lines"][line - 1]
-        failed = Failed(path, at, error)
-        self.probe.emit(failed)
-        if failed.resume >= 0:
-            return failed.resume
-        instruction = self.program.kernel.instructions[at]
+        instruction, lowered, registers = (
+            self.program.kernel.instructions[at],
+            self.program.lowered[at],
+            path.warp.registers,
+        )
+        read = lowered.reads(instruction)
+        targets = lowered.writes() if instruction.guard else ()
+        unwritten = [r for r in read if registers[r] is None and r not in targets]
+        in_flight = any(isinstance(registers[r], InFlight) for r in read)
+        if unwritten and not in_flight:
+            following = undefined.carried(path, at, unwritten)
+            if following >= 0:
+                return following
+        if unwritten or in_flight:
+            self.probe.emit(Failed(path, at, unwritten))
+            raise StopEmulation
         raise PtxError(
             f"PTX line {instruction.line}: the emulator failed on this instruction ({type(error).__name__}: "
             f"{error}): "

@@ -110,14 +110,13 @@ class Deadlocked:
 
 @dataclass(slots=True)
 class Failed:
-    """Instruction ``at`` failed in Python: most likely on a register that holds no value. A listener that
-    can carry on sets ``resume``, the instruction to go on at.
+    """Instruction ``at`` takes the value of registers that have none that counts: in flight, or
+    (``unwritten``) never written. The path ends.
     """
 
     path: Path
     at: int
-    error: Exception
-    resume: int = -1
+    unwritten: list[int]
 
 
 @dataclass(slots=True)

@@ -17,13 +17,14 @@ from course_utils.cause import Cause
 from course_utils.run.emulator.core.memory import SharedMemory, Tensor
 from course_utils.run.emulator.core.order import AGENT_BITS, AGENT_MASK, NEVER, Clock, unordered
 from course_utils.run.emulator.core.probe import At, CtaEnded, Touched, WarpEnded
+from course_utils.run.emulator.core.undefined import NothingStored
 from course_utils.run.emulator.explain import accumulators, names
 from course_utils.run.emulator.explain.accounts import account, all_from_one_cta, turns
 from course_utils.run.emulator.explain.accumulators import LastWaits, groups
 from course_utils.run.emulator.explain.findings import Finding, Findings
 from course_utils.run.emulator.explain.hazards import find
 from course_utils.run.emulator.explain.places import Places
-from course_utils.run.emulator.explain.undefined import NothingStored, counts
+from course_utils.run.emulator.explain.undefined import counts
 from course_utils.run.emulator.units import cp_async, mbarrier, tma, wgmma
 from course_utils.run.emulator.units.access import Atomic, Read, Write
 from course_utils.run.emulator.units.mbarrier import barrier_of, mbarriers

@@ -1,77 +1,39 @@
-"""Registers that nothing has written. Their bits may be anything, and to compute with them is no fault: a
-compiler computes ahead of a test, and selects what counts afterwards. It is one to store such a value to
-global memory, to take it for an address or to branch on it. In shared memory, what holds such a value counts
-as not written: rows beyond a tensor's end go there and back, and nobody stores them.
-
-A register without a value holds None. ``carried`` gives None to what is computed from it.
-"""
+"""What is wrong where a register's value counts that nothing has written, or that a wgmma may still write."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
-
-import numpy as np
+from typing import TYPE_CHECKING, NoReturn
 
 from course_utils.cause import Cause
-from course_utils.ptx.parser import Imm, Mem, Not, Reg, Sym
-from course_utils.run.emulator.core import memory
+from course_utils.ptx.parser import Reg
 from course_utils.run.emulator.core.probe import Failed, StopEmulation
 from course_utils.run.emulator.explain.accumulators import LastWaits
 from course_utils.run.emulator.explain.hazards import find
 from course_utils.run.emulator.explain.places import Places
-from course_utils.run.emulator.isa.arithmetic import LANES
-from course_utils.run.emulator.units.access import space_of
 from course_utils.run.emulator.units.wgmma import Pending
 
 if TYPE_CHECKING:
     from course_utils.ptx.parser import Instr
-    from course_utils.run.emulator.core.memory import SharedMemory
     from course_utils.run.emulator.core.warp import Path
-    from course_utils.run.emulator.isa.lowered import Lowered, Value
-
-# Where one operand says which bits of another count
-_BITWISE = ("and", "or", "xor", "lop3", "prmt", "bfi", "shf")
-_EACH_BYTE = 0x0101010101010101
-
-
-@dataclass(slots=True)
-class NothingStored:
-    """A store to shared memory of what has no value, at each of ``offsets``: a ``register`` that nothing has
-    written, used first at instruction ``first_used``.
-    """
-
-    path: Path
-    region: SharedMemory
-    offsets: list[Value]
-    register: int
-    first_used: int
 
 
 def failed(event: Failed) -> None:
-    """An instruction failed on an accumulator in flight, or on a register never written: which is a fault
-    unless it only computes with it.
-    """
+    """An instruction takes the value of an accumulator in flight, or of a register never written."""
     path, at = event.path, event.at
     machine, registers = path.machine, path.warp.registers
-    kernel = machine.program.kernel
-    instruction = kernel.instructions[at]
-    read = machine.program.lowered[at].reads(instruction)
-    for register in read:
+    program = machine.program
+    for register in program.lowered[at].reads(program.kernel.instructions[at]):
         if registers[register].__class__ is Pending:
             state = machine.unit(LastWaits).still_writes(path, registers[register].accumulator)
             if machine.unit(Places).place(at).added:
                 path.at = _store_of(path, at)
-            note = "the register", {"name": kernel.register_names[register]}
+            note = "the register", {"name": program.kernel.register_names[register]}
             values = {"who": path.warp, "state": state}
             find(path, "accumulator-before-wait", "reads the accumulator", values, notes=[note])
             raise StopEmulation
-    targets = set(machine.program.lowered[at].writes()) if instruction.guard else set[int]()
-    unwritten = [r for r in read if registers[r] is None and r not in targets]
-    if unwritten:
-        event.resume = carried(path, at, unwritten)
-        if event.resume < 0:
-            counts(path, *path.warp.undefined.get(unwritten[0], (unwritten[0], at)))
+    if event.unwritten:
+        first = event.unwritten[0]
+        counts(path, *path.warp.undefined.get(first, (first, at)))
 
 
 def counts(path: Path, register: int, at: int) -> NoReturn:
@@ -106,109 +68,3 @@ def _unwritten(instruction: Instr) -> str:
     if instruction.opcode[0] == "cvt":
         return "converts a part of a fragment"
     return "uses a value in a register"
-
-
-def carried(path: Path, at: int, unwritten: list[int]) -> int:
-    """The instruction to go on at, where this one only computes with registers that nothing has written; -1
-    where it does more.
-    """
-    program, registers = path.machine.program, path.warp.registers
-    instruction, lowered = program.kernel.instructions[at], program.lowered[at]
-    if instruction.opcode[0] == "st" and _kept(path, at, unwritten):
-        return at + 1
-    if lowered.kind != "value" or instruction.guard and instruction.guard[0].index in unwritten:
-        return -1
-    if instruction.opcode[-1] != "pred" and instruction.opcode[0] in _BITWISE:
-        known = [r for r in _registers(lowered) if registers[r.index] is not None]
-        if known:  # any bits do, for good
-            for register in _registers(lowered):
-                if registers[register.index] is None:
-                    registers[register.index] = _filler(path, register.width)
-            return at
-    value = _known_anyway(path, instruction, lowered)
-    origin = path.warp.undefined.get(unwritten[0], (unwritten[0], at))
-    for target in lowered.targets:
-        if target is not None and _replaces(path, instruction, target):
-            registers[target.index] = value
-            path.warp.undefined[target.index] = origin
-    return at + 1
-
-
-def _kept(path: Path, at: int, unwritten: list[int]) -> bool:
-    """Store to shared memory what has a value, and leave the rest as not written. Says whether it could."""
-    instruction, lowered = path.machine.program.kernel.instructions[at], path.machine.program.lowered[at]
-    address, *values = (_value(path, operand, width) for operand, width in lowered.sources)
-    if address is None or not any(value is None for value in values):
-        return False
-    mask = path.mask
-    if instruction.guard:
-        register, negated = instruction.guard
-        holds = path.warp.registers[register.index]
-        if holds is None:
-            return False
-        mask = path.lanes() & (np.logical_not(holds) if negated else holds)
-    bits = lowered.sources[1][1]
-    region, offsets = memory.locate(
-        path, mask, address, space_of(instruction.opcode), bits // 8 * len(values)
-    )
-    if not isinstance(region, memory.SharedMemory):
-        return False
-    assert lowered.function is not None
-    filler = _filler(path, bits)
-    lowered.function(path, mask, address, *(filler if value is None else value for value in values))
-    empty = [offsets + i * (bits // 8) for i, value in enumerate(values) if value is None]
-    origin = path.warp.undefined.get(unwritten[0], (unwritten[0], at))
-    path.machine.probe.emit(NothingStored(path, region, empty, *origin))
-    return True
-
-
-def _filler(path: Path, width: int) -> int:
-    """The bits of this run for what has none."""
-    return path.machine.filler * _EACH_BYTE & ((1 << width) - 1)
-
-
-def _registers(lowered: Lowered) -> list[Reg]:
-    return [operand for operand, _ in lowered.sources if isinstance(operand, Reg)]
-
-
-def _replaces(path: Path, instruction: Instr, target: Reg) -> bool:
-    """Does this write leave nothing of what the register held? Else it keeps that: those lanes may count."""
-    if instruction.guard:
-        return False
-    return path.mask is None or not (path.protect and path.protect[target.index])
-
-
-def _known_anyway(path: Path, instruction: Instr, lowered: Lowered) -> Value:
-    """A result that does not hang on the operand without a value; None where it does."""
-    operands = [_value(path, operand, width) for operand, width in lowered.sources]
-    lanes = path.lanes()
-    name = instruction.opcode[0]
-    if name == "selp":
-        a, b, predicate = operands
-        if predicate is None:
-            return None
-        chosen = np.broadcast_to(predicate, LANES)[lanes]
-        if chosen.all() or not chosen.any():
-            return a if chosen.all() else b
-        return b if a is None else a  # lanes that have none may have this
-    if name in ("and", "or"):  # of predicates
-        for value in operands:
-            if value is not None:
-                known = np.broadcast_to(value, LANES)[lanes]
-                if (known == (name == "or")).all():
-                    return name == "or"
-    return None
-
-
-def _value(path: Path, operand: Any, width: int) -> Value:
-    if isinstance(operand, Reg):
-        return path.warp.registers[operand.index]
-    if isinstance(operand, Mem):
-        base = _value(path, operand.base, 64)
-        if isinstance(operand.base, Sym):
-            base = path.warp.special[operand.base.name] + operand.base.offset
-        return None if base is None else base + operand.offset
-    if isinstance(operand, Not):
-        value = _value(path, operand.item, width)
-        return None if value is None else not value if value.__class__ is bool else ~value
-    return operand.value & ((1 << width) - 1) if isinstance(operand, Imm) else None

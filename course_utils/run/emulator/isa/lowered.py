@@ -71,3 +71,12 @@ class Lowered:
 def items_of(operand: Any) -> tuple[Any, ...]:
     """The parts of a vector operand, or the one operand that it is."""
     return operand.items if isinstance(operand, Vec) else (operand,)
+
+
+_SPACES = ("global", "shared", "shared::cta", "shared::cluster", "local", "param", "const")
+
+
+def space_of(opcode: tuple[str, ...]) -> str:
+    """The state space that an opcode names; generic where it names none."""
+    space = next((p for p in opcode if p in _SPACES or p.startswith("param")), "generic")
+    return "param" if space.startswith("param") else "global" if space == "const" else space

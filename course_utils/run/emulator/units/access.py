@@ -18,7 +18,7 @@ from course_utils.run.emulator.core import memory
 from course_utils.run.emulator.core.memory import PARAMETERS, lanes_of, locate
 from course_utils.run.emulator.isa.arithmetic import LANES, UNSIGNED, split_type, to_signed, vector, widen
 from course_utils.run.emulator.isa.floats import float_adder, float_loader, round_to
-from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value, items_of
+from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value, items_of, space_of
 from course_utils.run.emulator.units.sync import all_lanes
 
 if TYPE_CHECKING:
@@ -58,15 +58,6 @@ class Atomic:
     region: Region
     offset: int
     count: int
-
-
-_SPACES = ("global", "shared", "shared::cta", "shared::cluster", "local", "param", "const")
-
-
-def space_of(opcode: tuple[str, ...]) -> str:
-    """The state space that an opcode names; generic where it names none."""
-    space = next((p for p in opcode if p in _SPACES or p.startswith("param")), "generic")
-    return "param" if space.startswith("param") else "global" if space == "const" else space
 
 
 def _shape(instruction: Instr) -> tuple[str, str, int, int, bool]:
