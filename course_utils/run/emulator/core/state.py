@@ -19,21 +19,32 @@ class Unit:
         """A warp of the owner's, or the owner itself, has ended."""
 
 
+class _States(dict[Any, Any]):
+    """An owner's states by class, each made when it is first asked for."""
+
+    __slots__ = ("owner",)
+
+    def __init__(self, owner: Holder) -> None:
+        self.owner = owner
+
+    def __missing__(self, kind: Any) -> Any:
+        state = self[kind] = kind(self.owner)
+        return state
+
+
 class Holder:
     """An owner of such state: at most one object of each class, which takes its owner. What explains a launch
     keeps state in the same way, and is no ``Unit``.
     """
 
     def __init__(self) -> None:
-        self.units: dict[Any, Any] = {}
+        self._states = _States(self)
 
     def unit(self: H, kind: Callable[[H], S]) -> S:
-        state: S | None = self.units.get(kind)
-        if state is None:
-            state = self.units[kind] = kind(self)
+        state: S = self._states[kind]
         return state
 
     def warp_ended(self, path: Path) -> None:
-        for state in list(self.units.values()):
+        for state in list(self._states.values()):
             if isinstance(state, Unit):
                 state.warp_ended(path)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from course_utils.run.emulator.core.probe import WaitEnded
+from course_utils.run.emulator.explain.places import Place, Places
 from course_utils.run.emulator.units.mbarrier import (
     Arrived,
     Asked,
@@ -60,7 +61,8 @@ class Account:
     """What one mbarrier has seen."""
 
     def __init__(self, barrier: MBarrier) -> None:
-        self.init_at = -1  # the instruction that made it
+        self.init_at = -1  # the instruction that made it, and the author's line of that
+        self.place = Place()
         self.arrivals: dict[Warp, Arrivals] = {}
         self.waits: dict[Warp, Passed] = {}
         self.carries_bytes = False
@@ -135,7 +137,8 @@ def all_from_one_cta(barrier: MBarrier) -> CTA | None:
 
 def listen(machine: Machine) -> None:
     def initialised(event: Initialised) -> None:
-        account(event.barrier).init_at = event.path.at
+        mine = account(event.barrier)
+        mine.init_at, mine.place = event.path.at, machine.unit(Places).place(event.path.at)
 
     def expected(event: Expected) -> None:
         mine = account(event.barrier)

@@ -4,11 +4,13 @@ supplied it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from course_utils.cause import Cause, Warps, Who, sentence, spans
 from course_utils.ptx.families import expects_bytes
+from course_utils.run.emulator.core.warp import Wait
 from course_utils.run.emulator.explain import causes, names
 from course_utils.run.emulator.explain.accounts import account, turns
 from course_utils.run.emulator.explain.ahead import ahead
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
 Tail: TypeAlias = tuple[Cause, ...]  # clauses that go on a sentence
 
 ROWS = 6  # groups of waiting warps that the text names; Finding.waiting has them all
-_RANK = {RegisterWait: 0, PhaseWait: 1, WgmmaWait: 2, ThreadWait: 3}
 
 
 def _cause(case: str, **values: Any) -> Cause:
@@ -55,7 +56,7 @@ class Row:
     warps: list[int]
     place: Place
     blame: int
-    what: Cause = field(default_factory=lambda: _cause("waits"))
+    what: Cause = field(default_factory=lambda: _cause("in vain"))
     lacks: int = 0
     could: Cause | None = None
     why: Cause | None = None
@@ -87,8 +88,9 @@ class Row:
 
 def describe(machine: Machine, cluster: Cluster) -> None:
     """Record the finding: "register-budget" where a warpgroup waits for registers, else "deadlock"."""
+    rank = {kind: i for i, kind in enumerate(WAITS)}
     paths = sorted(
-        machine.waiting, key=lambda p: (_RANK.get(type(p.waits_for), 9), p.cta.number, p.warp.index)
+        machine.waiting, key=lambda p: (rank.get(type(p.waits_for), len(rank)), p.cta.number, p.warp.index)
     )
     alike: dict[tuple, Row] = {}
     for path in paths:
@@ -147,31 +149,36 @@ def _told(rows: list[Row], ctas: int) -> list[tuple[Cause, Place]]:
 
 
 def _row(path: Path) -> Row:
-    reason = path.waits_for
     row = Row(path, [path.warp.index], path.machine.unit(Places).place(path.at), path.at)
-    if isinstance(reason, PhaseWait):
-        _phase(reason, path, row)
-    elif isinstance(reason, ThreadWait):
-        barrier, vain = reason.barrier, not _met(path, reason.barrier)
-        why = _cause("no other warp comes") if vain else None
-        row.lacks = 3 * vain
-        if path.mask is not None and 0 < (lanes := int(path.mask.sum())) < int(path.warp.alive.sum()):
-            why, row.lacks = _cause("some lanes came", lanes=lanes), 4
-        row.more["barrier"] = barrier.label
-        row.what = _cause(
-            "for threads", barrier=barrier.label, count=barrier.arrived, needed=reason.needed, why=why
-        )
-    elif isinstance(reason, RegisterWait):
-        pool = path.cta.unit(RegisterPool)
-        row.what = _cause("for registers", count=reason.wanted, held=pool.held(path.warp), free=pool.free)
-    elif isinstance(reason, WgmmaWait):
-        operation = reason.group.operations[reason.count - 1]
-        why = None
-        if late := _went_on(reason.group, path):
-            why = _cause("went on without it", who=names.who(late, path.cta))
-            row.blame, row.lacks = operation.at, 4
-        row.what = _cause("for a wgmma", count=operation.joined, why=why)
+    if told := WAITS.get(type(path.waits_for)):
+        told(path.waits_for, path, row)
     return row
+
+
+def _threads(reason: ThreadWait, path: Path, row: Row) -> None:
+    barrier, vain = reason.barrier, not _met(path, reason.barrier)
+    why = _cause("no other warp comes") if vain else None
+    row.lacks = 3 * vain
+    if path.mask is not None and 0 < (lanes := int(path.mask.sum())) < int(path.warp.alive.sum()):
+        why, row.lacks = _cause("some lanes came", lanes=lanes), 4
+    row.more["barrier"] = barrier.label
+    row.what = _cause(
+        "for threads", barrier=barrier.label, count=barrier.arrived, needed=reason.needed, why=why
+    )
+
+
+def _registers(reason: RegisterWait, path: Path, row: Row) -> None:
+    pool = path.cta.unit(RegisterPool)
+    row.what = _cause("for registers", count=reason.wanted, held=pool.held(path.warp), free=pool.free)
+
+
+def _wgmma(reason: WgmmaWait, path: Path, row: Row) -> None:
+    operation = reason.group.operations[reason.count - 1]
+    why = None
+    if late := _went_on(reason.group, path):
+        why = _cause("went on without it", who=names.who(late, path.cta))
+        row.blame, row.lacks = operation.at, 4
+    row.what = _cause("for a wgmma", count=operation.joined, why=why)
 
 
 def _went_on(group: Warpgroup, path: Path) -> list[Warp]:
@@ -484,3 +491,12 @@ def _states(warps: list[Warp], busy: dict[Warp, Path], path: Path, before: bool 
     if len(parts) == 1:
         return parts[0]
     return _cause("these and those", these=parts[0], those=parts[1])
+
+
+# What to tell of each kind of wait: the first kinds lead.
+WAITS: dict[type[Wait], Callable[[Any, Path, Row], None]] = {
+    RegisterWait: _registers,
+    PhaseWait: _phase,
+    WgmmaWait: _wgmma,
+    ThreadWait: _threads,
+}

@@ -13,7 +13,7 @@ from course_utils.cause import Cause, Warps, Who
 from course_utils.ptx import paths
 from course_utils.run.emulator.explain.accounts import account
 from course_utils.run.emulator.explain.ahead import ahead
-from course_utils.run.emulator.explain.places import Place, Places
+from course_utils.run.emulator.explain.places import Places
 from course_utils.run.emulator.explain.roles import role
 from course_utils.run.emulator.units.mbarrier import MBarrier, barrier_of, mbarriers
 
@@ -81,15 +81,10 @@ def _arrays(cta: CTA) -> dict[str, tuple[int, int]]:
     return cta.machine.unit(Arrays).named
 
 
-def _line(barrier: MBarrier) -> Place:
-    """The author's line that initialises it."""
-    return barrier.cta.machine.unit(Places).place(account(barrier).init_at)
-
-
 def _alike(one: MBarrier, other: MBarrier) -> bool:
     """Does one line of the author's initialise both?"""
-    a, b = _line(one), _line(other)
-    return (a.file, a.line, a.code) == (b.file, b.line, b.code)
+    a, b = account(one).place, account(other).place
+    return (a.line, a.file, a.code) == (b.line, b.file, b.code)
 
 
 def _given(barrier: MBarrier) -> tuple[str, int, int] | None:
@@ -112,7 +107,7 @@ def _kinds(cta: CTA) -> dict[MBarrier, str]:
     known = ahead(machine.program).has_roles or not python or any("empty" in text for text in python)
     for array in _initialised(barriers):
         half, odd = divmod(len(array), 2)
-        if _PIPELINE.search(_line(array[0]).code) and not odd:
+        if _PIPELINE.search(account(array[0]).place.code) and not odd:
             kinds |= dict.fromkeys(array[:half], "full") | dict.fromkeys(array[half:], "empty")
         elif counts_bytes:
             kind = "full" if any(account(b).carries_bytes for b in array) else "empty"
@@ -142,8 +137,8 @@ def _initialised(barriers: list[MBarrier]) -> list[list[MBarrier]]:
             last is not None
             and last.offset + 8 == barrier.offset
             and _alike(last, barrier)
-            and _line(barrier).line
-            and (last.count == barrier.count or _PIPELINE.search(_line(barrier).code))
+            and account(barrier).place.line
+            and (last.count == barrier.count or _PIPELINE.search(account(barrier).place.code))
         ):
             arrays[-1].append(barrier)
         else:
@@ -189,7 +184,7 @@ def strayed(barrier: MBarrier, at: int) -> Stage | None:
         first, count = named[meant]
     else:  # the two arrays of one pipeline
         alike = [b for b in _kinds(barrier.cta) if array_of(b) == meant and _alike(b, barrier)]
-        if not alike or not _PIPELINE.search(_line(barrier).code):
+        if not alike or not _PIPELINE.search(account(barrier).place.code):
             return None
         first, count = min(b.offset for b in alike), len(alike)
     return Stage(meant, (barrier.offset - first) // 8, count)

@@ -6,7 +6,9 @@ Times count warp instructions executed so far by the whole machine: an order, no
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from course_utils.run.emulator.core.probe import WaitBegan, WaitEnded
@@ -238,17 +240,18 @@ class Trace:
         """Put names in: a barrier's and a warp's role are known once the cluster has run."""
         for span, piece in self._pieces:
             span.end = piece.until
+        called = cache(names.of_barrier)
         last = self.spans[len(self.spans) - len(self._unnamed) :]
         for span, (warp, barrier) in zip(last, self._unnamed, strict=True):
             span.role = role(warp).name()
             if barrier is not None:
-                span.label = names.of_barrier(barrier)
+                span.label = called(barrier)
         for arrival, barrier in zip(
             self.arrivals[len(self.arrivals) - len(self._arrived) :], self._arrived, strict=True
         ):
-            arrival.barrier = names.of_barrier(barrier)
+            arrival.barrier = called(barrier)
         if self.record or len(self.machine.unit(Findings).found) > self._findings:
-            self._tell()
+            self._tell(called)
         self._clusters += 1
         self._findings = len(self.machine.unit(Findings).found)
         self._noted.clear()
@@ -257,9 +260,8 @@ class Trace:
         self._spans.clear()
         self._pieces.clear()
 
-    def _tell(self) -> None:
-        """The events of the cluster that has run."""
-        called: dict[MBarrier, str] = {}
+    def _tell(self, called: Callable[[MBarrier], str]) -> None:
+        """The events of the cluster that has run. ``called`` names an mbarrier."""
         roles: dict[Warp, str] = {}
         for time, kind, warp, at, what, number in self._noted[: max(LIMIT - len(self.events), 0)]:
             place = self.machine.unit(Places).place(at)
@@ -271,9 +273,7 @@ class Trace:
             if isinstance(what, PhaseWait):
                 event.parity, what = what.parity, what.barrier
             if isinstance(what, MBarrier):
-                if what not in called:
-                    called[what] = names.of_barrier(what)
-                event.what, event.home = called[what], what.cta.number
+                event.what, event.home = called(what), what.cta.number
             elif kind in ("load", "loaded"):
                 self._of_load(event, what, called)
             elif isinstance(what, Operation):
@@ -285,12 +285,9 @@ class Trace:
                 event.phase, event.count = number, 0
             self.events.append(event)
 
-    def _of_load(self, event: Event, load: Load, called: dict[MBarrier, str]) -> None:
-        barrier = load.barrier
-        if barrier not in called:
-            called[barrier] = names.of_barrier(barrier)
+    def _of_load(self, event: Event, load: Load, called: Callable[[MBarrier], str]) -> None:
         event.place = self.machine.unit(Places).place(load.at)
-        event.what, event.home, event.barrier = load.view.name, load.cta.number, called[barrier]
+        event.what, event.home, event.barrier = load.view.name, load.cta.number, called(load.barrier)
         event.phase, event.count, event.key = load.phase, load.view.bytes, id(load)
         event.offset, event.size = load.offset, load.view.extent
         event.box = load.view.box(load.coordinates)

@@ -124,6 +124,7 @@ BARRIERS = {
     "no warp waits": "no warp waits, and none can run",
     "registers in all": "setmaxnreg asks for {total:,} registers in all, and a CTA has {limit:,}",
     "waits": "{who} {who:waits|wait} {what}",
+    "in vain": "in vain",
     "waits because": "{wait}{why}",
     "and where": "{what}: {at}",
     "more groups wait": "{count} more {count:group|groups} of warps wait",
