@@ -20,7 +20,6 @@ import numpy as np
 from course_utils.artifact import SWIZZLE_BYTES, SWIZZLE_PATTERN_BYTES, WARP_THREADS, WARPGROUP_THREADS
 from course_utils.ptx.parser import Imm, Instr, Vec
 from course_utils.run.emulator.core.memory import SHARED_BASE
-from course_utils.run.emulator.core.probe import StopEmulation
 from course_utils.run.emulator.core.warp import Wait
 from course_utils.run.emulator.isa.arithmetic import LANES, UNSIGNED, vector
 from course_utils.run.emulator.isa.elements import ELEMENT_BITS, Decoder, elements_of_slice
@@ -84,17 +83,6 @@ class OperandRead:
     def swizzle(self) -> int:
         """The descriptor's, as a tensor map's code."""
         return DESCRIPTOR_SWIZZLES[self.descriptor >> 62]
-
-
-@dataclass(slots=True)
-class OperandOutside:
-    """A descriptor's matrix, units ``low`` to ``high``, leaves shared memory; the path cannot go on."""
-
-    path: Path
-    side: str
-    descriptor: int
-    low: int
-    high: int
 
 
 @dataclass(slots=True)
@@ -570,8 +558,15 @@ def _begin(p: Path, group: Warpgroup, op: Operation, n: int) -> None:
             continue
         base, units, low, high = operand_units(descriptor, rows, major)
         if low < 0 or high * UNIT > shared.size:
-            probe.emit(OperandOutside(p, side, descriptor, low, high))
-            raise StopEmulation
+            p.halt(
+                "wgmma-descriptor",
+                "a descriptor leads outside",
+                side=side,
+                descriptor=descriptor,
+                low=low * UNIT,
+                high=high * UNIT,
+                size=shared.size,
+            )
         probe.emit(OperandRead(p, group, op, n, side, rows, major, descriptor, base, units, low, high))
     probe.emit(Began(p, group, op, n))
     waiting, op.waiting = op.waiting, []
