@@ -46,9 +46,9 @@ def of_barrier(barrier: MBarrier, kinds: Kinds | None = None) -> str:
     return array if alone else f"{array}[{index}]"
 
 
-def array_of(barrier: MBarrier) -> str:
+def array_of(barrier: MBarrier, kinds: Kinds | None = None) -> str:
     """``full`` of ``full[1]``."""
-    return stage_of(barrier)[0]
+    return _placed(barrier, kinds or kinds_of)[0]
 
 
 def stage_of(barrier: MBarrier) -> tuple[str, int, int]:
