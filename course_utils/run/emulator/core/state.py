@@ -41,13 +41,13 @@ class Holder:
     use. What explains a launch keeps state in the same way.
     """
 
-    def __init__(self) -> None:
-        self._states = _States(self)
-        self.ending: tuple[Ends, ...] = ()
+    if TYPE_CHECKING:
 
-    def unit(self: H, kind: Callable[[H], S]) -> S:
-        state: S = self._states[kind]
-        return state
+        def unit(self: H, kind: Callable[[H], S]) -> S: ...
+
+    def __init__(self) -> None:
+        self.unit = _States(self).__getitem__  # a look-up in C: units ask for their state all the time
+        self.ending: tuple[Ends, ...] = ()
 
     def warp_ended(self, path: Path) -> None:
         for state in self.ending:

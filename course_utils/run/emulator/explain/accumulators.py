@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from course_utils.cause import Cause
 from course_utils.run.emulator.core.probe import At
 from course_utils.run.emulator.explain.places import Places
-from course_utils.run.emulator.units.wgmma import Awaited, Issued, Warpgroups
+from course_utils.run.emulator.units.wgmma import Awaited, Issued
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.machine import Machine
@@ -48,7 +48,7 @@ class LastWaits:
     def still_writes(self, path: Path, accumulator: Accumulator) -> Cause:
         """What to say of an accumulator that a wgmma may still write."""
         warp, issued = path.warp, path.warp.unit(Issued)
-        operations = path.cta.unit(Warpgroups).of(warp).operations
+        operations = issued.group.operations
         left = [n for numbers in (*issued.groups, issued.open) for n in numbers]
         mine = [n for n in left if operations[n].accumulator is accumulator]
         if not mine:

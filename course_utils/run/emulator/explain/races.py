@@ -149,7 +149,7 @@ class Races:
     """The shadows of a cluster's shared memories, and the findings that they lead to."""
 
     def __init__(self, machine: Machine) -> None:
-        self.machine = machine
+        self.machine, self._waits = machine, machine.unit(LastWaits)
         self.shadows: dict[SharedMemory, Shadow] = {}
         self.operands: list[tuple[np.ndarray, int, int]] = []
         self._reads: dict[Operation | Store, list[AsyncRead]] = {}
@@ -642,11 +642,10 @@ class Races:
         return self._labels[group]
 
     def _wgmma_committed(self, event: wgmma.Committed) -> None:
-        wait = self.machine.unit(LastWaits).of(event.path.warp)
         for op in event.operations:
             for record in self._reads.get(op, ()):
                 if record.missing:
-                    record.missing, record.late = "", wait.at
+                    record.missing, record.late = "", self._waits.of(event.path.warp).at
 
     def _wgmma_awaited(self, event: wgmma.Awaited) -> None:
         for op in event.open:

@@ -300,6 +300,7 @@ class Issued:
     """
 
     def __init__(self, warp: Warp) -> None:
+        self.group = warp.cta.unit(Warpgroups).of(warp)
         self.fenced = False
         self.count = 0
         self.open: list[int] = []
@@ -470,7 +471,7 @@ def multiply(instruction: Instr) -> Lowered:
         if not issued.count:
             probe.emit(FirstMultiply(p))
         adds = adds if adds.__class__ is bool else bool(_scalar(p, adds, "scale-d predicates"))
-        group = p.cta.unit(Warpgroups).of(warp)
+        group = issued.group
         w, n = warp.index % WARPS, issued.count
         a_bits = None if from_registers else _scalar(p, a_value, "descriptors")
         b_bits = _scalar(p, b_value, "descriptors")
@@ -582,15 +583,14 @@ def fence(p: Path, m: Mask) -> None:
     p.warp.unit(Issued).fenced = True
 
 
-def _operations(p: Path, numbers: Iterable[int]) -> list[Operation]:
-    """Operations of this warp's, by their numbers."""
-    operations = p.cta.unit(Warpgroups).of(p.warp).operations
-    return [operations[n] for n in numbers]
+def _operations(issued: Issued, numbers: Iterable[int]) -> list[Operation]:
+    """Operations of a warp, by their numbers."""
+    return [issued.group.operations[n] for n in numbers]
 
 
 def commit(p: Path, m: Mask) -> None:
     issued = p.warp.unit(Issued)
-    p.machine.probe.emit(Committed(p, _operations(p, issued.open)))
+    p.machine.probe.emit(Committed(p, _operations(issued, issued.open)))
     issued.groups.append(issued.open)
     issued.open = []
 
@@ -604,12 +604,12 @@ def wait(instruction: Instr) -> Lowered:
         groups = issued.groups
         done = waited_for(groups, left)
         kept = (n for numbers in groups[len(done) :] for n in numbers)
-        p.machine.probe.emit(Awaited(p, left, _operations(p, kept), _operations(p, issued.open)))
+        p.machine.probe.emit(Awaited(p, left, _operations(issued, kept), _operations(issued, issued.open)))
         numbers = [n for group in done for n in group]
         if not numbers:
             issued.groups = groups[len(done) :]
             return following
-        group, count = p.cta.unit(Warpgroups).of(p.warp), numbers[-1] + 1
+        group, count = issued.group, numbers[-1] + 1
         issued.waits = done
         if group.operations[count - 1].joined < WARPS:
             waits = WgmmaWait(group, count, p)
