@@ -26,20 +26,12 @@ from course_utils.grading.steps import STEPS
 
 RUNS = 3
 CASES = {"tilelang": ("empty", "header", "warm"), "cute": ("empty", "warm")}
+# fmt: off
 COLUMNS = (
-    "process",
-    "again",
-    "python",
-    "course",
-    "torch",
-    "dsl",
-    "trace",
-    "compile",
-    "child",
-    "start",
-    "rest",
+    "process", "again", "python", "course", "torch", "dsl", "trace", "compile", "child", "start", "rest",
     "emulate",
 )
+# fmt: on
 MEANING = """
 process  from the start of Python to its end, the second check not counted
 again    the second check in this process

@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from course_utils.artifact import Artifact
+from course_utils.grading import words
 from course_utils.plans import Plan, choose, plans, powered
 from course_utils.recordings import bundle, counters
 from course_utils.run import backends
@@ -29,32 +30,18 @@ Size = tuple[int, int, int]
 SQUARE, LARGE, OBLONG = (4096, 4096, 4096), (8192, 8192, 8192), (8192, 2304, 5120)
 COUNTED = SQUARE, LARGE, OBLONG
 # the fixed set: M, N, K. In 7B and 70B layers M is the tokens of a batch, N what the layer puts out
+# fmt: off
 SHAPES: dict[str, Size] = {
-    "square 2048": (2048, 2048, 2048),
-    "square 3072": (3072, 3072, 3072),
-    "square 4096": SQUARE,
-    "square 5120": (5120, 5120, 5120),
-    "square 6144": (6144, 6144, 6144),
-    "square 8192": LARGE,
-    "square 12288": (12288, 12288, 12288),
-    "square 16384": (16384, 16384, 16384),
-    "oblong": OBLONG,
-    "oblong, deep": (4096, 4096, 11264),
-    "tall": (16384, 2048, 4096),
-    "tall, shallow": (32768, 1024, 2048),
-    "wide": (2048, 16384, 4096),
-    "wide, shallow": (1024, 32768, 2048),
-    "7B qkv": (4096, 12288, 4096),
-    "7B up": (4096, 11008, 4096),
-    "7B down": (4096, 4096, 11008),
-    "70B qkv": (4096, 10240, 8192),
-    "70B up": (4096, 28672, 8192),
-    "70B down": (4096, 8192, 28672),
-    "ragged 4104": (4104, 4104, 4104),
-    "ragged 5000": (5000, 3000, 2000),
-    "ragged 8200": (8200, 2312, 5128),
-    "ragged 7784": (7784, 4680, 3336),
+    "square 2048": (2048, 2048, 2048), "square 3072": (3072, 3072, 3072), "square 4096": SQUARE,
+    "square 5120": (5120, 5120, 5120), "square 6144": (6144, 6144, 6144), "square 8192": LARGE,
+    "square 12288": (12288, 12288, 12288), "square 16384": (16384, 16384, 16384), "oblong": OBLONG,
+    "oblong, deep": (4096, 4096, 11264), "tall": (16384, 2048, 4096), "tall, shallow": (32768, 1024, 2048),
+    "wide": (2048, 16384, 4096), "wide, shallow": (1024, 32768, 2048), "7B qkv": (4096, 12288, 4096),
+    "7B up": (4096, 11008, 4096), "7B down": (4096, 4096, 11008), "70B qkv": (4096, 10240, 8192),
+    "70B up": (4096, 28672, 8192), "70B down": (4096, 8192, 28672), "ragged 4104": (4104, 4104, 4104),
+    "ragged 5000": (5000, 3000, 2000), "ragged 8200": (8200, 2312, 5128), "ragged 7784": (7784, 4680, 3336),
 }
+# fmt: on
 HUGE = SHAPES["square 12288"], SHAPES["square 16384"]
 RAGGED = [size for name, size in SHAPES.items() if name.startswith("ragged")]
 # where the model's first plans are so near each other that only a measurement says which is the quickest
@@ -216,7 +203,7 @@ def _time(
         answer = gpu.time(artifact, point["mode"])
         if answer.error == "timeout":
             hung.add(form)
-        why = f"{answer.error} {answer.detail} {answer.diagnosis}".strip()
+        why = f"{answer.error} {answer.detail} {words.text(*answer.causes)}".strip()
         entries.append({**point, "timing": answer.timing, "why": "" if answer.timing else why})
         where = bundle.provenance(device, {point["dsl"]: artifact.versions})
         out.write_text(json.dumps({"provenance": where, "entries": entries}, indent=1))

@@ -140,7 +140,7 @@ def terms(size: tuple[int, int, int], plan: Plan, l2: float) -> list[float]:
     waves = -(-clusters // (plan.num_ctas // plan.cluster))
     k_tiles = waves * -(-K // plans.BLOCK_K)
     lines = (plan.block_M + plan.block_N / plan.cluster) * (plans.LINES if K % plans.BLOCK_K else 1)
-    multiply = 2 * plan.block_M * plan.block_N * plans.BLOCK_K / plans.FLOP_A_CYCLE
+    multiply = 2 * plan.block_M * plan.block_N * plans.BLOCK_K / plans.FLOP_PER_CLOCK
     return [1, k_tiles * max(multiply, lines * plans.LINE_BYTES / l2), waves, k_tiles * lines]
 
 

@@ -198,6 +198,27 @@ class Origin:
 
 
 @dataclass(frozen=True)
+class Place:
+    """A line of the author's, for a person: its file's name, its number, and the statement that begins there.
+
+    ``added``: the compiler put there by itself what this is about, after what the line became.
+    """
+
+    file: str
+    line: int
+    code: str = ""
+    added: bool = False
+
+    @property
+    def at(self) -> str:
+        """kernel.py, line 42."""
+        return f"{'what the compiler added after ' * self.added}{self.file}, line {self.line}"
+
+    def __str__(self) -> str:
+        return f"{self.at}: {self.code}" if self.code else self.at
+
+
+@dataclass(frozen=True)
 class Allocation:
     """Shared memory that the author asked for, at ``file`` and ``line``: ``size`` bytes from ``offset`` on,
     which is a multiple of ``alignment``. ``swizzle`` is the driver's code of the tile in it, 0 where it has
@@ -266,6 +287,24 @@ class Artifact:
             if text.count("(") <= text.count(")"):
                 break
         return text.replace("( ", "(")
+
+    def place(self, origin: Origin) -> Place:
+        """A line as a person knows it."""
+        return Place(file_name(origin.file), origin.line, self.code(origin))
+
+    def lines(self, pattern: str) -> list[Origin]:
+        """The author's lines that have this pattern, a regular expression, outside a comment."""
+        return [
+            Origin(file, number)
+            for file, python in self.python.items()
+            for number, line in enumerate(python.split("\n"), 1)
+            if re.search(pattern, line.partition("#")[0])
+        ]
+
+    def line(self, pattern: str) -> Origin | None:
+        """The one line of the author's that has this pattern; None where there is none, or several."""
+        found = self.lines(pattern)
+        return found[0] if len(found) == 1 else None
 
     def name_of(self, allocation: Allocation) -> str:
         """What the author calls it; "an allocation" where its line does not say."""

@@ -98,6 +98,11 @@ def data(value: Any) -> Any:
     return [data(one) for one in value] if isinstance(value, list | tuple | set) else value
 
 
+def from_data(found: Mapping) -> Cause:
+    """The inverse of ``data``, for a cause whose values are data."""
+    return Cause(found["kind"], found["case"], found["values"])
+
+
 def spans(numbers: Iterable[int]) -> str:
     """0-3, 5 of [0, 1, 2, 3, 5]."""
     parts, left = [], sorted(set(numbers))

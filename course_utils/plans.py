@@ -11,8 +11,8 @@ from course_utils.chips import HOME
 
 RECORDED = Path(__file__).parents[1] / "solutions" / "measured" / "step11.json"
 
-BLOCK_K = 64
-FLOP_A_CYCLE = HOME.flop_per_clock  # of an SM's tensor cores, fp16
+BLOCK_K = 64  # columns of a K tile, in every step
+FLOP_PER_CLOCK = HOME.flop_per_clock  # of an SM's tensor cores, fp16
 LINE_BYTES = 128
 # Fitted to 242 recorded times of H200s (benchmarks/step11_fit.py): 1.5% off by root mean square, 7% at
 # most. Above ``MOST`` the power limit lowers the clock, and adds up to 12%.
@@ -104,7 +104,7 @@ def traffic(M: int, N: int, K: int, plan: Plan) -> tuple[float, float]:
 
 def _multiply(plan: Plan) -> float:
     """Cycles of a K tile's operations."""
-    return 2 * plan.block_M * plan.block_N * BLOCK_K / FLOP_A_CYCLE
+    return 2 * plan.block_M * plan.block_N * BLOCK_K / FLOP_PER_CLOCK
 
 
 def _lines(K: int, plan: Plan) -> float:

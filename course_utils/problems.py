@@ -64,8 +64,8 @@ class Problem:
     input. ``values`` of the inputs are those that the outputs must have, in fp32 or better; ``absolute`` of K
     is the error that a sum may have beside the rounding of its output.
     ``operands`` of the inputs are A (M x K) and B (N x K) of which the one output is the product: a wrong one
-    is explained by them. ``mistaken`` are other values that a usual mistake leaves, with words for each;
-    ``infinite`` is what to ask where a row is NaN or inf.
+    is explained by them. ``mistaken`` are other values that a usual mistake leaves, each with the case of its
+    sentence (``grading.words``); ``infinite`` is the case where a row is NaN or inf.
     So many of the inputs are ``multiplied`` by ``wgmma``, the first ones. ``zeroed``: outputs are zeros when
     the kernel begins, to be added to. ``any_shape``: a tensor may have another shape of as many elements.
     ``beside`` writes to its last argument what cuBLAS is timed on; ``timed`` are the values that a timed
@@ -340,48 +340,27 @@ PROBLEMS = {
             _bias,
             lambda A, B, bias: ((product(A, B) + bias).relu(),),
             mistaken=(
-                ("D is right but for its bias.", lambda A, B, bias: product(A, B).relu()),
+                ("bias-missing", lambda A, B, bias: product(A, B).relu()),
+                ("bias-of-rows", lambda A, B, bias: (product(A, B) + _as_rows(bias, len(A))).relu()),
                 (
-                    "D has the bias of its rows: bias has a number for each column.",
-                    lambda A, B, bias: (product(A, B) + _as_rows(bias, len(A))).relu(),
-                ),
-                (
-                    "Every tile has the bias of the first tile's columns: where does this tile begin?",
+                    "bias-of-the-first-tile",
                     lambda A, B, bias: (product(A, B) + bias[:128].repeat(len(bias) // 128)).relu(),
                 ),
                 (
-                    "Each tile has the bias of other columns: does its first row cut the bias, and not its "
-                    "first column?",
+                    "bias-from-its-row",
                     lambda A, B, bias: (product(A, B) + _begun_by_rows(bias, len(A))).relu(),
                 ),
+                ("bias-by-rows", lambda A, B, bias: (product(A, B) + _counted_by_rows(bias, len(A))).relu()),
+                ("bias-by-rows", lambda A, B, bias: (product(A, B) + _as_rows(bias[:SIDE], len(A))).relu()),
+                ("relu-missing", lambda A, B, bias: product(A, B) + bias),
+                ("relu-before-bias", lambda A, B, bias: product(A, B).relu() + bias),
+                ("epilogue-in-the-loop", _after_each),
                 (
-                    "Each row of a tile has a bias, where each column should: does the index within the tile "
-                    "count rows?",
-                    lambda A, B, bias: (product(A, B) + _counted_by_rows(bias, len(A))).relu(),
-                ),
-                (
-                    "Each row of a tile has a bias, where each column should: does the index within the tile "
-                    "count rows?",
-                    lambda A, B, bias: (product(A, B) + _as_rows(bias[:SIDE], len(A))).relu(),
-                ),
-                ("D is right but for its ReLU.", lambda A, B, bias: product(A, B) + bias),
-                (
-                    "D is right but for the order of its epilogue: the ReLU came before the bias.",
-                    lambda A, B, bias: product(A, B).relu() + bias,
-                ),
-                (
-                    "D has its bias and its ReLU after every K tile: is the epilogue inside the K loop?",
-                    _after_each,
-                ),
-                (
-                    "D has its bias after every K tile: is it added inside the K loop?",
+                    "bias-in-the-loop",
                     lambda A, B, bias: (product(A, B) + bias * (A.shape[1] // K_TILE)).relu(),
                 ),
-                ("D has its ReLU after every K tile: is it inside the K loop?", _relu_of_each),
-                (
-                    "D was rounded twice: the sums went to fp16 before the bias was added.",
-                    lambda A, B, bias: (product(A, B).half().to(bias.dtype) + bias).relu(),
-                ),
+                ("relu-in-the-loop", _relu_of_each),
+                ("rounded-twice", lambda A, B, bias: (product(A, B).half().to(bias.dtype) + bias).relu()),
             ),
         ),
         Problem(
@@ -392,7 +371,7 @@ PROBLEMS = {
             outputs=2,
             draw=_wide_left,
             absolute=lambda K: ABSOLUTE_PER_K * K * WIDE,
-            infinite="was the sum rounded to fp16 on its way, which ends at 65,504?",
+            infinite="past-fp16",
         ),
         Problem(
             "sums added up",
@@ -409,9 +388,9 @@ PROBLEMS = {
             lambda A, B, offsets: (_by_group(lambda rows, g: product(rows, B[g]), A, offsets),),
             draw=_normal_or_offsets,
             mistaken=(
-                ("All rows are multiplied by the first group's B.", lambda A, B, offsets: product(A, B[0])),
+                ("first-group", lambda A, B, offsets: product(A, B[0])),
                 (
-                    "The first rows of a group are multiplied by the B of the group before.",
+                    "group-before",
                     lambda A, B, offsets: _by_group(
                         lambda rows, g: product(rows, B[g]), A, _a_tile_late(offsets)
                     ),
@@ -429,43 +408,36 @@ PROBLEMS = {
             absolute=lambda K: ABSOLUTE_OF_BLOCK * (K / SCALED) ** 0.5,
             operands=_scaled,
             mistaken=(
+                ("scales-missing", lambda A, B, scale_A, scale_B: product(A.float(), B.float())),
+                ("not-cleared-between-blocks", _never_cleared),
                 (
-                    "D has neither scale: it is the product of A and B as they are stored.",
-                    lambda A, B, scale_A, scale_B: product(A.float(), B.float()),
-                ),
-                (
-                    "Each K block comes again with the scales of those after it: the first accumulator is "
-                    "not cleared.",
-                    _never_cleared,
-                ),
-                (
-                    "The sum over all of K has the scales of its last block: scale the sum of each block.",
+                    "scales-of-the-last-block",
                     lambda A, B, scale_A, scale_B: _of_one_block(A, B, scale_A, scale_B, -1),
                 ),
                 (
-                    "All K blocks have the scales of the first one: which column of scale_A and scale_B?",
+                    "scales-of-the-first-block",
                     lambda A, B, scale_A, scale_B: _of_one_block(A, B, scale_A, scale_B, 0),
                 ),
                 (
-                    "D lacks scale_B.",
+                    "scale-B-missing",
                     lambda A, B, scale_A, scale_B: product(
                         *_scaled(A, B, scale_A, scale_B.new_ones(scale_B.shape))
                     ),
                 ),
                 (
-                    "D lacks scale_A.",
+                    "scale-A-missing",
                     lambda A, B, scale_A, scale_B: product(
                         *_scaled(A, B, scale_A.new_ones(scale_A.shape), scale_B)
                     ),
                 ),
                 (
-                    "scale_B is taken by D's rows: it has a row for each 128 of D's columns.",
+                    "scale-B-by-rows",
                     lambda A, B, scale_A, scale_B: product(
                         *_scaled(A, B, scale_A * _by_rows(scale_B, len(A)), scale_B.new_ones(scale_B.shape))
                     ),
                 ),
                 (
-                    "Every tile has the row scales of the first tile: where does this tile begin?",
+                    "scales-of-the-first-tile",
                     lambda A, B, scale_A, scale_B: product(
                         *_scaled(A, B, scale_A[:SCALED].repeat(len(A) // SCALED, 1), scale_B)
                     ),
@@ -481,15 +453,12 @@ PROBLEMS = {
             lambda X: (X.double().softmax(1),),
             function="softmax",
             draw=_levels,
-            infinite="is its largest number subtracted before exp, and searched for from -inf on?",
+            infinite="not-subtracted",
             absolute=lambda N: 2.0**-23,  # two steps of the smallest fp16 numbers
             multiplied=0,
             mistaken=(
-                (
-                    "Y's rows do not add up to 1: each is what it would be without the division.",
-                    lambda X: (X.double() - X.double().amax(1, keepdim=True)).exp(),
-                ),
-                ("Y's columns add up to 1, and not its rows.", lambda X: X.double().softmax(0)),
+                ("rows-not-divided", lambda X: (X.double() - X.double().amax(1, keepdim=True)).exp()),
+                ("columns-add-up", lambda X: X.double().softmax(0)),
             ),
         ),
         Problem(

@@ -12,6 +12,7 @@ import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
@@ -211,3 +212,22 @@ def once(shared):
             yield path
 
     return held
+
+
+@pytest.fixture
+def own_folder(tmp_path, monkeypatch):
+    """A cell's working directory, empty, in a shell."""
+    from IPython.core.interactiveshell import InteractiveShell
+
+    monkeypatch.chdir(tmp_path)
+    InteractiveShell.instance()  # display() and its handles are what they are in a kernel
+
+
+@pytest.fixture
+def person(monkeypatch):
+    """A shell like a notebook's, in which somebody could type."""
+    parent = {"content": {"allow_stdin": True}}
+    shell = SimpleNamespace(kernel=None, get_parent=lambda: parent)
+    for room in ("show", "learner"):
+        monkeypatch.setattr(f"course_utils.drills.{room}.get_ipython", lambda: shell)
+    return parent

@@ -43,41 +43,27 @@ def test_a_box_takes_every_stepth_element_but_without_interleave_all_of_a_row():
 
 
 # no field has its default value, and no two have the same
+# fmt: off
 ARTIFACT = Artifact(
-    dsl="tilelang",
-    kernel="main_kernel",
-    ptx=".version 9.0\n// µ\n",
-    cubin=bytes(range(256)),
-    grid=(60, 76, 2),
-    block=(384, 3, 5),
-    cluster=(2, 1, 4),
-    dynamic_shared=229376,
-    origins=(None, Origin("kernel.py", 7, added=True)),
-    python={"kernel.py": "a = 1\n"},
-    pipelined=True,
+    dsl="tilelang", kernel="main_kernel", ptx=".version 9.0\n// µ\n", cubin=bytes(range(256)),
+    grid=(60, 76, 2), block=(384, 3, 5), cluster=(2, 1, 4), dynamic_shared=229376,
+    origins=(None, Origin("kernel.py", 7, added=True)), python={"kernel.py": "a = 1\n"}, pipelined=True,
     allocations=(Allocation(1024, 512, 1024, 3, "kernel.py", 4),),
     parameters=(
-        Parameter("tensor_map", tensor="A", tensor_map=MAP),
-        Parameter("pointer", tensor="B"),
-        Parameter("scalar", dtype="int32", value=-7),
-        Parameter("scalar", dtype="float32", value=0.1),
+        Parameter("tensor_map", tensor="A", tensor_map=MAP), Parameter("pointer", tensor="B"),
+        Parameter("scalar", dtype="int32", value=-7), Parameter("scalar", dtype="float32", value=0.1),
     ),
     tensors=(
-        Tensor("A", (768, 320), "float16"),
-        Tensor("B", (1280, 320), "bfloat16"),
+        Tensor("A", (768, 320), "float16"), Tensor("B", (1280, 320), "bfloat16"),
         Tensor("D", (768, 1280), "float32"),
     ),
     resources=Resources(
-        registers=168,
-        stack_frame=8,
-        spill_stores=16,
-        spill_loads=24,
-        static_shared=1024,
+        registers=168, stack_frame=8, spill_stores=16, spill_loads=24, static_shared=1024,
         warnings=("(C7510) Potential Performance Loss: µ", "(C7511) another"),
     ),
-    versions={"tilelang": "0.1.15", "nvrtc": "13.0.88"},
-    source="// a\r\n__global__ void main_kernel() {}\n",
+    versions={"tilelang": "0.1.15", "nvrtc": "13.0.88"}, source="// a\r\n__global__ void main_kernel() {}\n",
 )
+# fmt: on
 
 
 def rewrite(data: bytes, change) -> bytes:

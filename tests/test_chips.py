@@ -11,7 +11,7 @@ from course_utils.chips import CHIPS, HOME
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import compile_factory
 from course_utils.compile.limits import require_fits
-from course_utils.grading import conditions
+from course_utils.grading import conditions, words
 from course_utils.ptx.receipts import Receipt
 from course_utils.run import backends
 
@@ -60,16 +60,14 @@ def test_a_device_that_is_none_is_refused(changed):
 
 
 def test_a_persistent_kernel_of_a_chip_with_114_sms_has_114_ctas():
-    fixed = conditions.CONDITIONS["fixed grid"]
-
     def told(grid, chip):
-        found = conditions.told(Receipt(), kernel((grid, 1, 1), chip), ["fixed grid"])
-        return found.get("fixed grid", "")
+        found = conditions.unmet(Receipt(), kernel((grid, 1, 1), chip), ["fixed grid"]).values()
+        return words.text(*(one.cause for one in found))
 
     assert not told(114, PCIE) and not told(132, HOME) and not told(128, HOME)
     assert "114 CTAs, one for each SM, whatever" in told(132, PCIE) and told(128, PCIE)
     assert "113 of 114 SMs have a CTA" in told(113, PCIE)
-    assert f"needs {fixed.sentence}" in told(114, HOME)
+    assert f"needs {words.needs('fixed grid')}" in told(114, HOME)
 
 
 def test_plans_of_step_11_fill_the_chip():
@@ -144,3 +142,13 @@ def test_a_factory_that_takes_sm_count_gets_the_chips(tmp_path):
     assert compile_factory(gemm, "tilelang", (128, 128, 128)).grid == (132, 1, 1)
     with pytest.raises(CompileError, match="compiles for sm_90a"):
         compile_factory(gemm, "tilelang", (128, 128, 128), chip=CHIPS["sm_100a"])
+
+
+@pytest.mark.parametrize("step", ["step06", "step10", "step11"])
+def test_the_solutions_fill_a_chip_of_114_sms(step):
+    from course_utils.compile.load import load_factory, solution_path
+
+    gemm = load_factory(solution_path(step, "tilelang"))
+    made = compile_factory(gemm, "tilelang", (512, 512, 256), chip=PCIE)
+    assert made.grid == (114, 1, 1)
+    assert not conditions.told(Receipt(), made, ["fixed grid"])

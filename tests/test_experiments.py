@@ -2,12 +2,11 @@
 
 import nbformat
 import pytest
-from IPython.core.interactiveshell import InteractiveShell
-from IPython.utils.capture import capture_output
 
 from authoring import sync
-from course_utils import experiments
 from course_utils.compile.load import load_module
+from course_utils.notebook import experiments
+from tests import cells
 
 
 @pytest.fixture(scope="module")
@@ -20,12 +19,10 @@ def suspect(tmp_path_factory):
 
 
 def shown(call, *arguments, **named):
-    InteractiveShell.instance()
-    with capture_output() as captured:
-        call(*arguments, **named)
-    last = captured.outputs[-1].data
-    assert captured.stderr == "" and "<" in last["text/html"]
-    return last["text/plain"]
+    """The table that a call showed, after the words on what it was at."""
+    _, text, html = cells.shown(call, *arguments, **named)
+    assert "<" in html
+    return text.partition(" ...\n")[2]
 
 
 def test_each_copy_says_how_it_ends_and_what_is_found(suspect):

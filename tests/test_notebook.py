@@ -14,17 +14,19 @@ from IPython.utils.capture import capture_output
 
 from course_utils import notebook
 from course_utils.artifact import TensorMap
+from course_utils.compile import factory
 from course_utils.compile.errors import CompileError
 from course_utils.compile.faults import Fault, kernels
 from course_utils.compile.load import load_factory, load_factory_source, load_module, solution_path
-from course_utils.drills import show
 from course_utils.grading import exercises, steps
 from course_utils.grading import gemm as gemms
 from course_utils.grading.cards import Card
-from course_utils.grading.going import Going
+from course_utils.grading.check_progress import CheckProgress
 from course_utils.grading.verdict import Part, Verdict
+from course_utils.notebook import checks, inspection, output, standing, what_ifs
 from course_utils.recordings import measured, progress
 from course_utils.run import backends, client
+from tests.cells import shown
 from tests.recordings.counted import LAUNCHES
 
 RIGHT = Verdict(
@@ -38,23 +40,11 @@ RIGHT = Verdict(
 )
 
 
-@pytest.fixture(autouse=True)
-def own_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    InteractiveShell.instance()  # display() and its handles are what they are in a kernel
-
-
-def shown(call, *arguments):
-    """What a call returned, and what it displayed as text and as HTML; nothing may reach stderr."""
-    with capture_output() as captured:
-        result = call(*arguments)
-    assert captured.stderr == ""
-    data = [output.data for output in captured.outputs]
-    return result, "\n".join(d["text/plain"] for d in data), "\n".join(d.get("text/html", "") for d in data)
+pytestmark = pytest.mark.usefixtures("own_folder")
 
 
 def answering(monkeypatch, verdict):
-    monkeypatch.setattr(gemms, "check_gemm", lambda *_, told: verdict)
+    monkeypatch.setattr(gemms, "check_gemm", lambda *_, on_progress: verdict)
 
 
 def test_check_ends_in_points_and_keeps_them(monkeypatch):
@@ -82,12 +72,12 @@ WRONG = Part("results", False, 2, 4, "wrong", card=Card("The ring has one barrie
 def test_validate_hears_of_what_can_be_mended(parts, points, says, monkeypatch, capsys):
     """nbgrader's Validate calls whatever is below all points a failure, and shows stderr with it."""
     answering(monkeypatch, Verdict.of("step04", "tilelang", "emulator", parts))
-    monkeypatch.setenv(notebook.VALIDATING, "1")
+    monkeypatch.setenv(checks.VALIDATING, "1")
     with capture_output() as captured:
         assert notebook.check("step04", None) == points
     assert says in captured.stderr and bool(captured.stderr) == bool(says)
-    assert max(map(len, captured.stderr.splitlines()), default=0) <= notebook.VALIDATE_WIDTH
-    monkeypatch.delenv(notebook.VALIDATING)
+    assert max(map(len, captured.stderr.splitlines()), default=0) <= checks.VALIDATE_WIDTH
+    monkeypatch.delenv(checks.VALIDATING)
     assert shown(notebook.check, "step04", None)[0] == sum(part.points for part in parts)
 
 
@@ -120,7 +110,7 @@ def test_check_of_nonsense_gives_zero_and_words(arguments):
 def cells(monkeypatch):
     """What a notebook's cell is given to hold, for each run of one: (its text, in its place)."""
     shell, made = InteractiveShell.instance(), []
-    monkeypatch.setattr(notebook, "get_ipython", lambda: shell)
+    monkeypatch.setattr(standing, "get_ipython", lambda: shell)
     monkeypatch.setattr(shell, "set_next_input", lambda text, replace=False: made.append((text, replace)))
 
     def run(source):
@@ -153,8 +143,8 @@ def test_a_level_takes_the_place_of_its_call_and_of_nothing_else(source, replace
 
 def test_a_level_without_a_notebook_is_its_text(monkeypatch):
     told = []
-    monkeypatch.setattr(notebook, "get_ipython", lambda: None)
-    monkeypatch.setattr(notebook, "display", lambda shown, **_: told.append(str(shown)))
+    monkeypatch.setattr(standing, "get_ipython", lambda: None)
+    monkeypatch.setattr(output, "display", lambda shown, **_: told.append(str(shown)))
     notebook.level("step05", "tilelang", "blank")
     assert exercises.given("step05", "tilelang", "blank") in told[-1]
 
@@ -188,7 +178,7 @@ def test_a_level_is_kept_with_the_points_and_a_star_is_not_lost(monkeypatch):
 
 def test_validate_hears_all_points_of_a_right_order(monkeypatch):
     answering(monkeypatch, RIGHT)
-    monkeypatch.setenv(notebook.VALIDATING, "1")
+    monkeypatch.setenv(checks.VALIDATING, "1")
     factory = load_factory_source("# level: order\ndef gemm(M, N, K):\n    pass\n", "mine")
     assert shown(notebook.check, "step04", factory)[0] == 4.0
 
@@ -209,7 +199,7 @@ def test_stopped_check_is_a_verdict_and_the_next_one_works(monkeypatch):
         def close(self):
             self.closed = True
 
-    def stop(*_, told):
+    def stop(*_, on_progress):
         raise KeyboardInterrupt
 
     worker = Stopped()
@@ -345,24 +335,24 @@ def test_recorded_names_what_is_not_there():
     ],
 )
 def test_what_if_runs_the_fault_and_shows_the_change(name, guess, words, monkeypatch):
-    monkeypatch.setattr(notebook, "_is_open", lambda step: False)  # the learner has step 4 already
+    monkeypatch.setattr(what_ifs, "_is_open", lambda step: False)  # the learner has step 4 already
     _, text, _ = shown(notebook.what_if, name, guess)
     assert all(word in text for word in words)
     assert not (progress.FILE.exists() or "STEP =" in text)
 
 
 def test_a_step_is_open_until_it_has_half_of_its_points():
-    assert notebook._is_open("step04") and notebook._is_open("step06")
+    assert what_ifs._is_open("step04") and what_ifs._is_open("step06")
     progress.keep(RIGHT, None)  # 4 of 10 points
-    assert notebook._is_open("step04")
+    assert what_ifs._is_open("step04")
     progress.keep(replace(RIGHT, checks=(Part("results", True, 5, 10, "right"),)), None)
-    assert not notebook._is_open("step04") and notebook._is_open("step06")
+    assert not what_ifs._is_open("step04") and what_ifs._is_open("step06")
 
 
 @pytest.mark.parametrize("name, told", [("half_tile_stored", False), ("grid_one_short", True)])
 def test_a_change_of_a_given_line_is_shown_and_an_answer_is_not(name, told, monkeypatch):
     """The first fault changes a line that step 4 asks for, the second a line that step 6 gives."""
-    monkeypatch.setattr(gemms, "check_gemm", lambda *_, told: RIGHT)
+    monkeypatch.setattr(gemms, "check_gemm", lambda *_, on_progress: RIGHT)
     text = shown(notebook.what_if, name, "wrong")[1]
     assert ("It shows here once you have that" in text) != told
     assert ("sm_count - 1" in text) == told and "T.tma_copy" not in text
@@ -374,10 +364,10 @@ def test_a_finding_does_not_quote_an_answer(monkeypatch):
         "never written\n  at kernel.py, line 68: T.tma_copy(D_shared, D[ms, ns])\n  at k.py, line 9: main()"
     )
     wrong = Verdict.of("step06", "tilelang", "emulator", (Part("results", False, 0, 4, lost),))
-    monkeypatch.setattr(gemms, "check_gemm", lambda *_, told: wrong)
+    monkeypatch.setattr(gemms, "check_gemm", lambda *_, on_progress: wrong)
     text = shown(notebook.what_if, "grid_one_short", "wrong")[1]
     assert "never written" in text and "main()" in text and "T.tma_copy" not in text
-    monkeypatch.setattr(notebook, "_is_open", lambda step: False)
+    monkeypatch.setattr(what_ifs, "_is_open", lambda step: False)
     assert "T.tma_copy(D_shared" in shown(notebook.what_if, "grid_one_short", "wrong")[1]
 
 
@@ -434,8 +424,8 @@ def test_at_sizes_says_for_each_size_why_there_is_no_kernel():
 
 
 def test_what_is_taken_out_is_counted(monkeypatch):
-    monkeypatch.setattr(notebook, "load_factory_source", lambda source, _: source)
-    monkeypatch.setattr(notebook, "compile_factory", lambda source, *_: SimpleNamespace(ptx=source))
+    monkeypatch.setattr(inspection, "load_factory_source", lambda source, _: source)
+    monkeypatch.setattr(factory, "compile_factory", lambda source, *_: SimpleNamespace(ptx=source))
     _, text, _ = shown(notebook.taken_out, "step04", "tilelang", {"T.wait_wgmma": "T.wait_wgmma(0)"})
     assert text.endswith("T.wait_wgmma         T.wait_wgmma(0)     1       0")
     assert "cannot be counted" in shown(notebook.taken_out, "step99", "cute", {})[1]
@@ -457,7 +447,7 @@ def test_a_driver_is_asked_where_there_is_one(monkeypatch):
     assert "No driver to ask: none here." in shown(notebook.ask_driver, [])[1]
     tile = TensorMap(6, (1024, 4096), (2048,), (64, 128), (1, 1), swizzle=3)
     monkeypatch.setattr(backends, "find_gpu", lambda: ("a GPU", ""))
-    monkeypatch.setattr(notebook, "_driver_says", lambda asked, address: f"answer to {address}")
+    monkeypatch.setattr(inspection, "_driver_says", lambda asked, address: f"answer to {address}")
     _, text, _ = shown(notebook.ask_driver, [(tile, 8)])
     assert re.search(r"swizzle 128B +answer to 8 +illegal$", text)
 
@@ -468,17 +458,15 @@ def test_what_if_asks_for_a_guess_first(guess):
     assert "Guess first" in text and "elect_one" not in text
 
 
-def test_a_guess_has_buttons_where_a_person_sits_and_the_first_click_counts(monkeypatch):
+def test_a_guess_has_buttons_where_a_person_sits_and_the_first_click_counts(person, monkeypatch):
     widgets = pytest.importorskip("ipywidgets")
-    parent = {"content": {"allow_stdin": True}}
-    monkeypatch.setattr(show, "get_ipython", lambda: SimpleNamespace(kernel=None, get_parent=lambda: parent))
     made = []
     monkeypatch.setattr(widgets, "VBox", lambda parts: made.append(parts) or "the buttons")
     answering(monkeypatch, RIGHT)
     _, text, _ = shown(notebook.what_if, "nested_elect")
     assert "nested_elect (cute). Guess first:" in text and "the buttons" in text
     meant, row, doing, below = made[0]
-    assert [one.description for one in row.children] == list(notebook.OUTCOMES) and "hang: it" in meant.value
+    assert [one.description for one in row.children] == list(what_ifs.OUTCOMES) and "hang: it" in meant.value
     row.children[0].click()
     row.children[1].click()
     told = "\n".join(one["data"]["text/plain"] for one in below.outputs)
@@ -487,11 +475,11 @@ def test_a_guess_has_buttons_where_a_person_sits_and_the_first_click_counts(monk
 
 
 def test_a_click_whose_experiment_fails_says_so(monkeypatch):
-    def broken(*_, told):
+    def broken(*_, on_progress):
         raise ValueError("no emulator")
 
     monkeypatch.setattr(gemms, "check_gemm", broken)
-    (said,) = notebook._clicked("nested_elect", "hang", "cute", lambda text: None)
+    (said,) = what_ifs._clicked("nested_elect", "hang", "cute", lambda text: None)
     assert str(said) == "This experiment failed: ValueError: no emulator"
 
 
@@ -502,7 +490,7 @@ def test_what_if_of_an_unknown_fault_lists_those_there_are():
 def test_every_change_of_a_planted_fault_is_short_enough_to_read():
     for name, wrong in kernels("tilelang").items():
         solution = solution_path(wrong.step, "tilelang").read_text()
-        changes = notebook._changes(solution, wrong.source())
+        changes = what_ifs._changes(solution, wrong.source())
         assert 0 < len(changes) <= 25, name
 
 
@@ -592,13 +580,13 @@ def updates(call, *arguments):
 def half_done(stop=None):
     """A check that tells of two known parts and of two at work, then answers or stops."""
 
-    def check(step, gemm, dsl="tilelang", *_, told):
-        going = Going(steps.find(step), dsl, "emulator", told)
-        going.works("compiles", "compiling 1 of 3")
-        going.ends(
+    def check(step, gemm, dsl="tilelang", *_, on_progress):
+        progress = CheckProgress(steps.find(step), dsl, "emulator", on_progress)
+        progress.start("compiles", "compiling 1 of 3")
+        progress.finish(
             Part("compiles", True, 1, 1, "154 registers"), Part("tensor maps", True, 1, 1, "all legal")
         )
-        going.works("results", "emulating 256 x 768 x 320 (1 of 3)")
+        progress.start("results", "emulating 256 x 768 x 320 (1 of 3)")
         if stop:
             raise stop
         return RIGHT
@@ -636,7 +624,7 @@ def test_a_plain_prompt_gets_the_first_word_and_the_verdict(monkeypatch, capsys)
 
 
 def test_a_check_that_cannot_be_shown_half_done_is_graded(monkeypatch):
-    monkeypatch.setattr(notebook.Place, "moves", lambda *_: 1 / 0)
+    monkeypatch.setattr(output.Place, "update", lambda *_: 1 / 0)
     monkeypatch.setattr(gemms, "check_gemm", half_done())
     assert shown(notebook.check, "step04", None)[0] == 4
 
@@ -659,11 +647,11 @@ def test_the_first_word_comes_before_the_first_compile(call, arguments, first, m
         said.append("COMPILE")
         raise CompileError("load", "not today")
 
-    real = notebook.display
+    real = output.display
     monkeypatch.setattr(
-        notebook, "display", lambda one, **options: said.append(repr(one)) or real(one, **options)
+        output, "display", lambda one, **options: said.append(repr(one)) or real(one, **options)
     )
-    monkeypatch.setattr(notebook, "compile_factory", compile_nothing)
+    monkeypatch.setattr(factory, "compile_factory", compile_nothing)
     monkeypatch.setattr(gemms, "compile_sizes", compile_nothing)
     monkeypatch.setattr(Fault, "factory", compile_nothing)
     _, text = updates(call, *arguments)
@@ -699,7 +687,7 @@ def test_what_is_stopped_says_where_it_was(monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(notebook, "compile_factory", stop)
+    monkeypatch.setattr(factory, "compile_factory", stop)
     for call in (notebook.timeline, notebook.receipt):
         result, said = updates(call, "step04", print)
         assert result is None and "You stopped this (compiling step04 (tilelang))" in said[-1][0]

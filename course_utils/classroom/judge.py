@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from course_utils import plans
 from course_utils.artifact import Artifact
-from course_utils.classroom import drawn, workshop
+from course_utils.classroom import randomize, workshop
 from course_utils.compile import cache
 from course_utils.compile.child import data_bytes, lower_limit
 from course_utils.grading import conditions, gemm, maps, steps
@@ -76,9 +76,9 @@ def judge(
     """
     row = steps.row(name)
     if isinstance(row, Step):
-        wanted: Step | CopyCase | MapCase | PlanCase = drawn.step(row, seed)
+        wanted: Step | CopyCase | MapCase | PlanCase = randomize.step(row, seed)
     else:
-        wanted = drawn.copy(row, seed) if isinstance(row, CopyCase) else row
+        wanted = randomize.copy(row, seed) if isinstance(row, CopyCase) else row
     try:
         with _limited():
             judged, artifacts = _without_gpu(wanted, dsl, source, seed, form, backend)
@@ -155,7 +155,9 @@ def _without_gpu(
     else:
         artifacts = dict(zip(sizes, made.artifacts, strict=True))
         machine = Emulator(
-            schedules=drawn.schedules(seed, SCHEDULES), seed=drawn.inputs(seed), signs=drawn.signs(seed)
+            schedules=randomize.schedules(seed, SCHEDULES),
+            seed=randomize.inputs(seed),
+            signs=randomize.signs(seed),
         )
         launches = [Launch(size, artifacts[size], wanted.problem, ctas) for size, ctas in plan]
         verdict = replace(_emulated(wanted, dsl, machine, launches, source), backend=backend)
@@ -194,7 +196,7 @@ def _emulated(
         verdict = copies.judge(wanted, dsl, machine, answered, source, strict=True)
         return _nothing_of(verdict) if stopped else verdict
     verdict = gemm.judge(wanted, dsl, machine, answered, strict=True)
-    elsewhere = any(trial.ELSEWHERE in answer.diagnosis for _, answer in answered)
+    elsewhere = any(trial.ELSEWHERE in answer.causes for _, answer in answered)
     if (
         stopped
         or elsewhere

@@ -44,11 +44,12 @@ def main(argv: list[str] | None = None) -> int:
     """
     from course_utils.cli.parser import parser
 
-    options = parser().parse_args(argv)
-    module, function = options.run.split(".")
+    options = vars(parser().parse_args(argv))
+    name = options.pop("command")
+    module, function = options.pop("run").split(".")
     try:
         command = getattr(import_module(f"course_utils.cli.{module}"), function)
-        return command(options, Console(highlight=False))
+        return command(Console(highlight=False), **options)
     except OSError as error:
         text = _of_a_file(error)
     except (CompileError, ValueError) as error:  # a MeasuredError is a ValueError
@@ -56,7 +57,7 @@ def main(argv: list[str] | None = None) -> int:
     except ModuleNotFoundError as error:  # of an extra: pictures need matplotlib, course sync needs nbformat
         text = f"{error}; {EXTRAS}"
     console = Console(stderr=True, highlight=False)
-    console.print(f"course {options.command}: {text}", markup=False, soft_wrap=True)
+    console.print(f"course {name}: {text}", markup=False, soft_wrap=True)
     return EXIT_USAGE
 
 

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 
 from rich.console import Console
 
-from course_utils.cli import BUILD, EXIT_FAILED
+from course_utils.cli import EXIT_FAILED
+from course_utils.cli.emulated import draw_run, say_run
 from course_utils.cli.terminal import at_work, say
 from course_utils.grading import against
 
 
-def check(options: argparse.Namespace, console: Console) -> int:
+def check(console: Console, file: str, reference_file: str, as_json: bool) -> int:
     """Emulate a kernel under several schedules, and hold what it writes against its reference."""
     from course_utils.run.emulator import EmulatorError
 
     said: list[str] = []
     runs: list[against.Told] = []
-    with at_work(console, f"compiling {options.step}") as say_now:
-        reference = against.load_reference(options.against)
-        artifacts = against.compiled(options.step, reference)
+    with at_work(console, f"compiling {file}") as say_now:
+        reference = against.load_reference(reference_file)
+        artifacts = against.compiled(file, reference)
         for schedule in against.SCHEDULES:
-            say_now(f"emulating {options.step}, schedule {schedule}")
+            say_now(f"emulating {file}, schedule {schedule}")
             try:
                 runs.append(against.run(artifacts, reference, schedule))
             except EmulatorError as error:
@@ -40,10 +40,10 @@ def check(options: argparse.Namespace, console: Console) -> int:
     kernels = f"{len(artifacts)} kernel{'s' * (len(artifacts) > 1)}"
     ran = f"{kernels}, {len(runs)} schedule{'s' * (len(runs) > 1)}, {executed:,} warp instructions"
     if last.ok:
-        said.append(f"{names} as in {Path(options.against).name}: {ran}")
+        said.append(f"{names} as in {Path(reference_file).name}: {ran}")
     else:
         said.append(f"not right under schedule {last.schedule}: {ran}")
-    if options.json:
+    if as_json:
         console.out(json.dumps({"passed": last.ok, "schedules": len(runs), "said": said}, indent=1))
     else:
         for text in said:
@@ -51,41 +51,23 @@ def check(options: argparse.Namespace, console: Console) -> int:
     return 0 if last.ok else EXIT_FAILED
 
 
-def trace(options: argparse.Namespace, console: Console) -> int:
+def trace(
+    console: Console, file: str, reference_file: str, seed: int, out: str | None, perfetto: str | None
+) -> int:
     """Emulate a kernel once, say what is wrong with it, and draw who waited for whom."""
-    from course_utils.cli.kernel import perfetto
     from course_utils.run.emulator import EmulatorError
 
-    with at_work(console, f"compiling {options.what}") as say_now:
-        reference = against.load_reference(options.against)
-        artifacts = against.compiled(options.what, reference)
-        say_now(f"emulating {options.what}")
+    with at_work(console, f"compiling {file}") as say_now:
+        reference = against.load_reference(reference_file)
+        artifacts = against.compiled(file, reference)
+        say_now(f"emulating {file}")
         try:
-            told = against.run(artifacts, reference, options.seed, record=options.perfetto is not None)
+            told = against.run(artifacts, reference, seed, record=perfetto is not None)
         except EmulatorError as error:
             raise ValueError(f"the emulator cannot run this: {error}") from error
     for emulation in told.emulations:
-        ended = "ended" if emulation.finished else "did not end"
-        say(console, f"schedule {options.seed}: {emulation.executed:,} warp instructions, {ended}")
-        for finding in emulation.findings:
-            say(console, str(finding))
-        if emulation.printed:
-            say(console, f"Printed by the kernel:\n{emulation.printed.rstrip()}")
+        say_run(console, emulation, f"schedule {seed}")
     for text in told.wrong or ["its outputs are right"] * told.finished:
         say(console, text)
-    if options.perfetto is not None:
-        perfetto(Path(options.perfetto), told.emulations[-1], console)
-    if options.out is not None or options.perfetto is None:
-        out = Path(options.out or BUILD / "trace.png")
-        with at_work(console, "drawing the timeline"):
-            from course_utils.figures.timeline import save_timeline
-
-            out.parent.mkdir(parents=True, exist_ok=True)
-            title = f"{options.what}, schedule {options.seed}"
-            try:
-                save_timeline(out, told.emulations[-1], title=title)
-            except ValueError:  # threads alone worked
-                say(console, "no picture: nothing asynchronous ran, no TMA, no wgmma, no wait at an mbarrier")
-                return 0 if told.ok else EXIT_FAILED
-        say(console, f"wrote {out}")
+    draw_run(console, told.emulations[-1], f"{file}, schedule {seed}", out, perfetto)
     return 0 if told.ok else EXIT_FAILED

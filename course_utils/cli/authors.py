@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 from rich.console import Console
@@ -12,11 +11,9 @@ from authoring import sync as notebooks
 from course_utils.cli.terminal import say
 
 
-def sync(options: argparse.Namespace, console: Console) -> int:
+def sync(console: Console, solved: str | None, force: bool) -> int:
     """Write the notebooks' exercise cells and pictures."""
     written = drawings.write(notebooks.NOTEBOOKS / "images")
-    written += notebooks.sync(
-        out=Path(options.solved) if options.solved else None, solved=bool(options.solved), force=options.force
-    )
+    written += notebooks.sync(out=Path(solved) if solved else None, solved=bool(solved), force=force)
     say(console, "\n".join(f"wrote {path}" for path in written) or "nothing to change")
     return 0

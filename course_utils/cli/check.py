@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import sys
@@ -19,7 +18,7 @@ from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS
 from course_utils.compile.load import code_lines, load_factory, read, solution_path
 from course_utils.grading import levels, steps
-from course_utils.grading.going import Told, nobody
+from course_utils.grading.check_progress import OnProgress, ignored
 from course_utils.grading.verdict import Verdict, interrupted, not_compiled
 from course_utils.recordings import measured, model, progress
 from course_utils.recordings.bundle import entry, provenance
@@ -29,29 +28,38 @@ MARKS = {True: "[green]ok[/]", False: "[red]no[/]", None: "[dim]not run[/]"}
 TABLE = {"title_justify": "left", "box": box.SIMPLE_HEAD, "pad_edge": False, "padding": (0, 1, 0, 0)}
 
 
-def check(options: argparse.Namespace, console: Console) -> int:
+def check(
+    console: Console,
+    step: str,
+    dsl: str,
+    backend: str,
+    time_limit: float,
+    file: str | None,
+    reference: str | None,
+    as_json: bool,
+) -> int:
     """One step: a file of the learner's, or the solution. Or any kernel, against a reference.
 
     Raises ValueError for no such step and CompileError where there is no such file: wrong calls, no verdicts.
     """
-    if options.against:
-        return against.check(options, console)
-    step = steps.find(options.step)
-    if options.file:
-        read(options.file)
-    backends.warm_up(options.backend)  # beside the imports of the learner's file
+    if reference:
+        return against.check(console, step, reference, as_json)
+    row = steps.find(step)
+    if file:
+        read(file)
+    backends.warm_up(backend)  # beside the imports of the learner's file
     known: list[Verdict] = []
     try:
-        with _live(options, console, known) as told:
-            verdict = _verdict(step, options.dsl, options.backend, options.time_limit, options.file, told)
+        with _live(console, f"{step} {dsl}", as_json, known) as on_progress:
+            verdict = _verdict(row, dsl, backend, time_limit, file, on_progress)
     except KeyboardInterrupt:
-        verdict = interrupted(step.id, options.dsl, known[-1] if known else None)
-    if options.json:
+        verdict = interrupted(row.id, dsl, known[-1] if known else None)
+    if as_json:
         sys.stdout.write(json.dumps(verdict.to_dict(), indent=1) + "\n")
     else:
         say(console, str(verdict))
-    if options.file and verdict.max_points:
-        _keep(verdict, None if options.json else console)
+    if file and verdict.max_points:
+        _keep(verdict, None if as_json else console)
     if verdict.failed:
         return EXIT_FAILED
     return 0 if verdict.passed else EXIT_NOT_ALL_TRIED
@@ -69,24 +77,23 @@ def _keep(verdict: Verdict, console: Console | None) -> None:
 
 
 @contextlib.contextmanager
-def _live(options: argparse.Namespace, console: Console, known: list[Verdict]) -> Iterator[Told]:
-    """A line on the terminal with what the check is at, none beside JSON; ``known`` gets what it is told."""
-    if options.json:
+def _live(console: Console, name: str, as_json: bool, known: list[Verdict]) -> Iterator[OnProgress]:
+    """A line on the terminal with what the check is at, none beside JSON; ``known`` gets what is known."""
+    if as_json:
         with contextlib.redirect_stdout(sys.stderr):  # what a learner's file prints is no JSON
             yield known.append
         return
-    name = f"{options.step} {options.dsl}"
     with at_work(console, f"{name}: loading") as say_now:
 
-        def told(so_far: Verdict) -> None:
+        def on_progress(so_far: Verdict) -> None:
             known.append(so_far)
             if so_far.doing:
                 say_now(f"{name}: {so_far.doing}")
 
-        yield told
+        yield on_progress
 
 
-def climb(options: argparse.Namespace, console: Console) -> int:
+def climb(console: Console, backend: str) -> int:
     """Every solution: a table, what failed, build/climb.json and build/ladder.png."""
     verdicts = []
     rungs = [(step, dsl) for step in steps.STEPS.values() for dsl in DSLS]
@@ -94,7 +101,7 @@ def climb(options: argparse.Namespace, console: Console) -> int:
         task = progress.add_task("climbing", total=len(rungs))
         for step, dsl in rungs:
             progress.update(task, description=f"{dsl} {step.id} {step.title}")
-            verdicts.append(_verdict(step, dsl, options.backend))
+            verdicts.append(_verdict(step, dsl, backend))
             progress.advance(task)
     recorded = measured.ladder()
     console.print(_ladder(verdicts, recorded))
@@ -118,13 +125,13 @@ def _verdict(
     backend: str,
     time_limit: float = backends.TIME_LIMIT,
     file: str | None = None,
-    told: Told = nobody,
+    on_progress: OnProgress = ignored,
 ) -> Verdict:
     try:
         factory = load_factory(file or solution_path(step.id, dsl), steps.function_of(step.id))
     except CompileError as error:
         return not_compiled(step, dsl, "compile", str(error))
-    return levels.check_gemm(step.id, factory, dsl, backend, time_limit, told)
+    return levels.check_gemm(step.id, factory, dsl, backend, time_limit, on_progress)
 
 
 def _as_results(verdicts: list[Verdict]) -> dict:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import platform
 import sys
 from importlib.metadata import PackageNotFoundError, requires, version
@@ -23,7 +22,7 @@ OPTIONAL = ("gpu", "sandbox")
 ADVICE = "run `make venv` again, or `pip install -e .` in your own environment"
 
 
-def doctor(options: argparse.Namespace, console: Console) -> int:
+def doctor(console: Console) -> int:
     """Say what there is, a line each. A missing GPU is no failure, nor is a sandbox: graders need one."""
     rows = findings()
     for name, fine, text in rows:
@@ -31,7 +30,7 @@ def doctor(options: argparse.Namespace, console: Console) -> int:
     return EXIT_FAILED if any(not fine for name, fine, _ in rows if name not in OPTIONAL) else 0
 
 
-def clean(options: argparse.Namespace, console: Console) -> int:
+def clean(console: Console) -> int:
     """Empty the cache of compiled kernels, and say what that freed."""
     freed = cache.clean()
     say(console, f"freed {freed / 1e6:,.1f} MB in {cache.folder()}")

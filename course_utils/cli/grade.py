@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import csv
 import os
@@ -29,16 +28,30 @@ SEED_BYTES = 8
 OWN = "step01"  # whose solutions are judged first
 
 
-def grade(options: argparse.Namespace, console: Console) -> int:
+def grade(
+    console: Console,
+    folder: Path,
+    out: Path,
+    step: list[str] | None,
+    backend: str,
+    processes: int,
+    shard: str,
+    seed: str | None,
+    level: str | None,
+    key: Path | None,
+    ray: bool,
+    unsafe: bool,
+    gradebook: str | None,
+    assignment: str,
+) -> int:
     """Judge what the ledger does not have, then write grades, pages and the report of what is alike."""
-    wanted = [_known(name) for name in options.step or ()]
-    shard = _shard(options.shard)
-    if options.jobs < 1:
-        raise ValueError(f"--jobs is how many judge at once, 1 or more; not {options.jobs}")
-    folder, out = Path(options.folder), Path(options.out)
-    key = Path(options.key) if options.key else None
-    given = _given_seed(options.seed)
-    form = _form(options, console)
+    wanted = [_known(name) for name in step or ()]
+    part = _shard(shard)
+    if processes < 1:
+        raise ValueError(f"--jobs is how many judge at once, 1 or more; not {processes}")
+    at_once = None if ray else processes
+    given = _given_seed(seed)
+    form = _form(unsafe, console)
     if not form:
         return EXIT_USAGE
     _hold_places(folder, out, key, form)
@@ -46,20 +59,20 @@ def grade(options: argparse.Namespace, console: Console) -> int:
     if out.resolve().parent == folder.resolve():  # of the run before
         class_ = [one for one in class_ if one.learner != out.name]
     out.mkdir(parents=True, exist_ok=True)
-    if options.gradebook and shard == (1, 1):
-        _open_gradebook(options)
-    seed = _seed(out, given)
-    settings = Settings(out / "ledger", key, seed, form, options.backend, options.level or "")
-    todo = jobs(class_, settings, wanted, shard)
-    say(console, f"{len(class_)} learners, {len(todo)} sources to judge, seed {seed}, sandbox: {form}")
+    if gradebook and part == (1, 1):
+        _open_gradebook(gradebook, assignment)
+    settings = Settings(out / "ledger", key, _seed(out, given), form, backend, level or "")
+    todo = jobs(class_, settings, wanted, part)
+    what = f"{len(class_)} learners, {len(todo)} sources to judge"
+    say(console, f"{what}, seed {settings.seed}, sandbox: {form}")
     ledger = Ledger(settings.ledger, key)
     languages = {job.entry.exercise.partition("-")[2] for job in todo if ledger.read(job.entry) is None}
     if "tilelang" in languages:
         workshop.prepare()
-    if problem := _problem(languages, settings, options):
+    if problem := _problem(languages, settings, at_once):
         say(console, f"this machine cannot grade: {problem}. Nobody has been judged. See `course doctor`.")
         return EXIT_NOT_ALL_TRIED
-    missing, faults = _judge(todo, settings, options, console)
+    missing, faults = _judge(todo, settings, at_once, console)
     for text, times in Counter(faults).items():
         say(console, f"a fault of this machine, {times} times: {text}")
     if missing:
@@ -69,16 +82,16 @@ def grade(options: argparse.Namespace, console: Console) -> int:
             if one.sources.get(job.entry.exercise) == job.source:
                 one.findings.append(text)
                 say(console, f"{one.learner}: {text}")
-    if shard != (1, 1):
+    if part != (1, 1):
         say(console, "once every shard has run, the same without --shard writes the grades")
         return EXIT_NOT_ALL_TRIED if missing else 0
     graded = collect(class_, settings, wanted)
     exercises = [name for name in EXERCISES if not wanted or name.partition("-")[0] in wanted]
-    _write(out, graded, exercises, seed)
-    _write_alike(out, class_, options.level)
-    if options.gradebook:
-        count = reports.write_gradebook(options.gradebook, options.assignment, graded)
-        say(console, f"wrote {count} grades into {options.gradebook}")
+    _write(out, graded, exercises, settings.seed)
+    _write_alike(out, class_, level)
+    if gradebook:
+        count = reports.write_gradebook(gradebook, assignment, graded)
+        say(console, f"wrote {count} grades into {gradebook}")
     say(
         console,
         f"wrote {out / 'grades.csv'}, {out / 'feedback'}, {out / 'gradescope'} and {out / 'alike.csv'}",
@@ -89,7 +102,7 @@ def grade(options: argparse.Namespace, console: Console) -> int:
     return EXIT_NOT_ALL_TRIED if missing else 0
 
 
-def _problem(languages: set[str], settings: Settings, options: argparse.Namespace) -> str:
+def _problem(languages: set[str], settings: Settings, processes: int | None) -> str:
     """What is wrong with a solution of the course's own, judged here, in one of these languages; empty where
     nothing is. Compilers that do not fit each other would be zeros for a whole class.
     """
@@ -107,26 +120,24 @@ def _problem(languages: set[str], settings: Settings, options: argparse.Namespac
         elif not record["verdict"]["passed"]:
             told.append(f"{which} gets {record['verdict']['points']:g}: {record['verdict']['diagnosis']}")
 
-    _judge_all(own, settings, options, heard)
+    _judge_all(own, settings, processes, heard)
     return "; ".join(told)
 
 
 def _judge_all(
-    todo: Sequence[Job],
-    settings: Settings,
-    options: argparse.Namespace,
-    done: Callable[[Job, dict | None], object],
+    todo: Sequence[Job], settings: Settings, processes: int | None, done: Callable[[Job, dict | None], object]
 ) -> None:
-    if options.ray:
+    """Judge in so many processes of this machine, or, for None, as tasks of a Ray cluster."""
+    if processes is None:
         from course_utils.classroom import on_ray
 
         on_ray.judge_all(todo, settings, done)
     else:
-        judge_all(todo, settings, options.jobs, done)
+        judge_all(todo, settings, processes, done)
 
 
 def _judge(
-    todo: Sequence[Job], settings: Settings, options: argparse.Namespace, console: Console
+    todo: Sequence[Job], settings: Settings, processes: int | None, console: Console
 ) -> tuple[int, list[str]]:
     """Judge, with a bar of what is left. Returns how many were not judged, and the machine's faults of this
     run.
@@ -143,7 +154,7 @@ def _judge(
             missing += record is None
             progress.update(task, advance=1, description=f"judging: {job.entry.exercise}")
 
-        _judge_all(todo, settings, options, done)
+        _judge_all(todo, settings, processes, done)
     return missing, [fault["fault"] for fault in ledger.faults()[before:]]
 
 
@@ -233,20 +244,20 @@ def _hold_places(folder: Path, out: Path, key: Path | None, form: str) -> None:
             )
 
 
-def _open_gradebook(options: argparse.Namespace) -> None:
+def _open_gradebook(gradebook: str, assignment: str) -> None:
     """Raises ValueError where nbgrader's gradebook cannot be written: better now than after the judging."""
     try:
-        reports.write_gradebook(options.gradebook, options.assignment, ())
+        reports.write_gradebook(gradebook, assignment, ())
     except ImportError:
         raise
     except Exception as error:  # SQLAlchemy's, alembic's and nbgrader's own
         text = str(error).partition("\n")[0]
-        raise ValueError(f"--gradebook {options.gradebook} cannot be written: {text}") from error
+        raise ValueError(f"--gradebook {gradebook} cannot be written: {text}") from error
 
 
-def _form(options: argparse.Namespace, console: Console) -> str:
+def _form(unsafe: bool, console: Console) -> str:
     """The sandbox to grade in; "" where there is none and nobody asked for less."""
-    if options.unsafe:
+    if unsafe:
         say(console, f"--unsafe: these grades lack {sandbox.LACKS['unsafe']}. They are marked so.")
         return "unsafe"
     why = []

@@ -2,42 +2,36 @@
 
 from __future__ import annotations
 
-import argparse
 import ast
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
 from course_utils.artifact import Artifact
-from course_utils.cli import BUILD, EXIT_FAILED, against
+from course_utils.cli import EXIT_FAILED, against
+from course_utils.cli.emulated import draw_run, say_run
 from course_utils.cli.terminal import at_work, say
 from course_utils.compile import factory
 from course_utils.compile.errors import CompileError
 from course_utils.compile.load import load_factory, solution_path
-from course_utils.grading import steps
+from course_utils.grading import steps, words
 from course_utils.problems import PROBLEMS
 from course_utils.ptx import paths, receipts
-
-if TYPE_CHECKING:
-    from course_utils.run.emulator import Emulation
 
 OWN = {**steps.STEPS, **steps.TASKS}  # what has a solution of its own
 
 
-def receipt(options: argparse.Namespace, console: Console) -> int:
+def receipt(console: Console, what: str, dsl: str, size: str | None) -> int:
     """What the compiler made of a kernel, and the path of each copy."""
-    step = steps.find(options.what if options.what in OWN else "step03")
-    with at_work(console, f"compiling {options.what}"):
-        artifact, kind = compiled(options, step.check_sizes[0])
-    table = Table(
-        title=f"Receipt of {options.what}, {_at(artifact, kind)}", title_justify="left", show_header=False
-    )
+    step = steps.find(what if what in OWN else "step03")
+    with at_work(console, f"compiling {what}"):
+        artifact, kind = compiled(what, dsl, size, step.check_sizes[0])
+    title = f"Receipt of {what}, {_at(artifact, kind)}"
+    table = Table(title=title, title_justify="left", show_header=False)
     for row in receipts.table(receipts.read_ptx(artifact.ptx), artifact):
         table.add_row(*row)
-    found = paths.copies(artifact, _source(options))
+    found = paths.copies(artifact, _source(what, dsl))
     for copy in found:
         table.add_row(
             f"{copy.tensor}, {copy.direction}",
@@ -57,37 +51,33 @@ def _at(artifact: Artifact, kind: str) -> str:
     return f"{takes} = {' x '.join(map(str, sides))}"
 
 
-def _source(options: argparse.Namespace) -> str:
+def _source(what: str, dsl: str) -> str:
     """The Python that a command was given, or nothing where it was given an artifact."""
-    path = solution_path(options.what, options.dsl) if options.what in OWN else Path(options.what)
+    path = solution_path(what, dsl) if what in OWN else Path(what)
     return path.read_text() if path.suffix == ".py" else ""
 
 
-def compiled(options: argparse.Namespace, size: tuple[int, ...]) -> tuple[Artifact, str]:
-    """What a command was given, compiled at ``size`` or at the one that the learner named: a step, a task, a
-    file of either, or an artifact. With what it computes, of ``problems.PROBLEMS``.
+def compiled(what: str, dsl: str, named: str | None, size: tuple[int, ...]) -> tuple[Artifact, str]:
+    """What a command was given (a step, a task, a file of either, or an artifact), compiled at the size that
+    the learner ``named`` or else at ``size``. With what it computes, of ``problems.PROBLEMS``.
 
     Raises ValueError and CompileError.
     """
-    if options.what not in OWN and not options.what.endswith(".py"):
-        if not Path(options.what).exists():
-            raise ValueError(
-                f"there is no step and no file {options.what!r}; {steps.meant(options.what)}the steps are "
-                f"{', '.join(steps.STEPS)}"
-            )
-        return Artifact.load(options.what), "gemm"
-    if options.what in OWN:
-        path, kinds = solution_path(options.what, options.dsl), [steps.find(options.what).problem]
+    if what not in OWN and not what.endswith(".py"):
+        require_known(what)
+        return Artifact.load(what), "gemm"
+    if what in OWN:
+        path, kinds = solution_path(what, dsl), [steps.find(what).problem]
     else:
-        path = Path(options.what)
+        path = Path(what)
         kinds = _kinds(path)
     refused = None
     for kind in kinds:
         problem = PROBLEMS[kind]
         sides = problem.takes.count(",") + 1
-        at = named_size(options, sides) or (size if len(size) == sides else _size_of(kind))
+        at = named_size(named, sides) or (size if len(size) == sides else _size_of(kind))
         try:
-            made = factory.compile_factory(load_factory(path, problem.function), options.dsl, at, kind)
+            made = factory.compile_factory(load_factory(path, problem.function), dsl, at, kind)
             return made, kind
         except CompileError as error:
             refused = refused or error
@@ -127,71 +117,60 @@ def _size_of(kind: str) -> tuple[int, ...]:
     )
 
 
-def named_size(options: argparse.Namespace, sides: int = 3) -> tuple[int, ...] | None:
+def require_known(what: str) -> None:
+    """Raises ValueError if ``what`` is no step, no task and no file."""
+    if what not in OWN and not Path(what).exists():
+        there = ", ".join(steps.STEPS)
+        raise ValueError(f"there is no step and no file {what!r}; {steps.meant(what)}the steps are {there}")
+
+
+def named_size(named: str | None, sides: int = 3) -> tuple[int, ...] | None:
     """The --size that the learner named, or None. Raises ValueError for what is none."""
-    if not options.size:
+    if not named:
         return None
     try:
-        size = tuple(int(n) for n in options.size.lower().split("x"))
+        size = tuple(int(n) for n in named.lower().split("x"))
     except ValueError:
         size = ()
     if len(size) != sides or min(size) <= 0:
         form = "MxNxK, for example 4096x4096x4096" if sides == 3 else "MxN, for example 4096x1024"
-        raise ValueError(f"--size is {form}, not {options.size}")
+        raise ValueError(f"--size is {form}, not {named}")
     return size
 
 
-def perfetto(out: Path, emulation: Emulation, console: Console) -> None:
-    """Write what happened for Perfetto. Raises ValueError where nothing did, and OSError."""
-    from course_utils.figures import perfetto as form
-
-    events = form.events(emulation)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}))
-    say(console, f"wrote {out}: open it at ui.perfetto.dev; a microsecond there is a warp instruction here")
-
-
-def trace(options: argparse.Namespace, console: Console) -> int:
+def trace(
+    console: Console,
+    what: str,
+    dsl: str,
+    size: str | None,
+    seed: int,
+    out: str | None,
+    perfetto: str | None,
+    reference: str | None,
+) -> int:
     """Emulate one launch, say what is wrong with it, and draw who waited for whom."""
-    if options.against:
-        return against.trace(options, console)
-    with at_work(console, f"compiling {options.what}") as say_now:
+    if reference:
+        return against.trace(console, what, reference, seed, out, perfetto)
+    with at_work(console, f"compiling {what}") as say_now:
         import torch
 
         from course_utils.run.emulator import EmulatorError
         from course_utils.run.emulator.launch import emulated
 
-        artifact, kind = compiled(options, steps.trace_size(options.what))
-        size = _at(artifact, kind)
-        say_now(f"emulating {options.what} at {size}")
+        artifact, kind = compiled(what, dsl, size, steps.trace_size(what))
+        at = _at(artifact, kind)
+        say_now(f"emulating {what} at {at}")
         try:
-            generator = torch.Generator().manual_seed(options.seed)
-            record = options.perfetto is not None
-            emulation, tried = emulated(artifact, generator, options.seed, kind=kind, record=record)
+            generator = torch.Generator().manual_seed(seed)
+            record = perfetto is not None
+            emulation, tried = emulated(artifact, generator, seed, kind=kind, record=record)
         except EmulatorError as error:
             raise ValueError(f"the emulator cannot run this: {error}") from error
-    say(
-        console,
-        f"{options.what}, {size}, schedule {options.seed}: {emulation.executed:,} warp "
-        "instructions, "
-        f"{'ended' if emulation.finished else 'did not end'}",
-    )
-    for finding in emulation.findings:
-        say(console, str(finding))
-    if emulation.printed:
-        say(console, f"Printed by the kernel:\n{emulation.printed.rstrip()}")
+    title = f"{what}, {at}, schedule {seed}"
+    say_run(console, emulation, title)
     if emulation.finished:
         outputs = " and ".join(one.name for one in artifact.tensors[-PROBLEMS[kind].outputs :])
         said = f"{outputs} {'is' if PROBLEMS[kind].outputs == 1 else 'are'} "
-        say(console, said + ("right" if tried.found.ok else f"wrong: {tried.found.diagnosis}"))
-    if options.perfetto is not None:
-        perfetto(Path(options.perfetto), emulation, console)
-    if options.out is not None or options.perfetto is None:
-        out = Path(options.out or BUILD / "trace.png")
-        with at_work(console, "drawing the timeline"):
-            from course_utils.figures.timeline import save_timeline
-
-            out.parent.mkdir(parents=True, exist_ok=True)
-            save_timeline(out, emulation, title=f"{options.what}, {size}, schedule {options.seed}")
-        say(console, f"wrote {out}")
+        say(console, said + ("right" if tried.found.ok else f"wrong: {words.text(*tried.found.causes)}"))
+    draw_run(console, emulation, title, out, perfetto)
     return 0 if emulation.ok and tried.found.ok else EXIT_FAILED

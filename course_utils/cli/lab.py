@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import os
 import sys
@@ -17,7 +16,7 @@ SETTINGS = Path(__file__).with_name(
 )  # no news and no updates: nobody is asked before they begin
 
 
-def lab(options: argparse.Namespace, console: Console) -> int:
+def lab(console: Console, options: list[str]) -> int:
     """Become JupyterLab. Does not return where it is installed.
 
     Raises ModuleNotFoundError without JupyterLab, and ValueError where there are no notebooks.
@@ -28,7 +27,7 @@ def lab(options: argparse.Namespace, console: Console) -> int:
         raise ValueError(f"there are no notebooks in {ROOT}: this needs a checkout of the course")
     here = os.path.dirname(sys.executable)
     environment = os.environ | {"PATH": here + os.pathsep + os.environ.get("PATH", "")}
-    os.execve(sys.executable, command(options.options), environment)
+    os.execve(sys.executable, command(options), environment)
 
 
 def command(more: list[str]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -19,22 +18,22 @@ from course_utils.grading import exercises, levels, steps
 _EXERCISE = re.compile(r"(step\d\d)-(\w+)")
 
 
-def level(options: argparse.Namespace, console: Console) -> int:
+def level(console: Console, level: str, step: list[str], dsl: str | None, seed: int) -> int:
     """Write the exercises of some steps, or of all, at a level. An exercise that is at it already stays.
 
     Raises ValueError for no such step and where a notebook cannot be read, CompileError where there is no
     solution to cut from, and OSError.
     """
-    wanted = [_step(name) for name in options.step] or list(steps.STEPS)
+    wanted = [_step(name) for name in step] or list(steps.STEPS)
     given = {
-        f"{step}-{dsl}": exercises.given(step, dsl, options.level, options.seed)
-        for step in wanted
-        for dsl in ([options.dsl] if options.dsl else DSLS)
+        f"{name}-{one}": exercises.given(name, one, level, seed)
+        for name in wanted
+        for one in ([dsl] if dsl else DSLS)
     }
     books = [(path, _read(path)) for path in sorted((ROOT / "notebooks").glob("*.ipynb"))]
     total = 0
     for path, notebook in books:
-        changed = _changed(notebook["cells"], given, options.level)
+        changed = _changed(notebook["cells"], given, level)
         for name, written in changed:
             if written.strip():
                 say(console, f"what you wrote in {name} is in {_keep(path.parent, name, written)}")
@@ -44,7 +43,7 @@ def level(options: argparse.Namespace, console: Console) -> int:
             os.replace(fresh, path)
         total += len(changed)
     told = "1 exercise is" if total == 1 else f"{total} exercises are"
-    say(console, f"{told} now at level {options.level}; reload the notebooks that are open")
+    say(console, f"{told} now at level {level}; reload the notebooks that are open")
     return 0
 
 

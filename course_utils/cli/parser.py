@@ -4,12 +4,57 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
 
 from course_utils.cli import BUILD
 from course_utils.compile.factory import DSLS
 from course_utils.grading import steps
 from course_utils.run import backends
 
+# fmt: off
+COMMANDS = {  # by whom they are for: what each runs, "module.function" of this package, and what it is
+    "the course": {
+        "doctor": ("doctor.doctor", "what this machine can do, and what is missing"),
+        "lab": ("lab.lab", "open the notebooks in JupyterLab, the first one first"),
+        "track": ("track.track", "fold the other language away in every notebook"),
+        "level": ("level.level", "exercises at another level; what you wrote is kept in a file beside"),
+        "check": ("check.check", "check one step or task, a file of yours or the solution"),
+        "climb": (
+            "check.climb",
+            "check all steps, print the ladder, write build/climb.json and build/ladder.png",
+        ),
+        "plot": ("records.plot", "draw your ladder, if `course climb` timed one, over the recorded one"),
+        "clean": ("doctor.clean", "empty the cache of compiled kernels"),
+    },
+    "one kernel, looked into": {
+        "receipt": ("kernel.receipt", "what a compiled kernel contains"),
+        "source": ("source.source", "what became of each line of a kernel: its generated code"),
+        "trace": (
+            "kernel.trace",
+            "emulate one launch, say what is wrong with it, and draw who waited for whom",
+        ),
+        "profile": ("profile.profile", "hardware counters of one launch beside cuBLAS's, and what bounds it"),
+        "tune": (
+            "tune.tune",
+            "time plans of step 11 on this GPU, the most promising first; goes on where it was",
+        ),
+        "tensormap": (
+            "tensormap.explain_map",
+            "hold the TMA contract against the driver's recorded verdicts, or explain one map",
+        ),
+    },
+    "for teachers and authors": {
+        "grade": ("grade.grade", "grade a class: submissions in a sandbox, points by a judge outside"),
+        "sync": ("authors.sync", "write the notebooks' exercise cells from solutions/, and their pictures"),
+        "bundle": ("records.bundle", "compile here, run there: one archive with kernels, checker and runner"),
+        "import": ("records.import_results", "record the results file of a bundle, with where it comes from"),
+    },
+}
+# fmt: on
+NAMED = 12  # columns of a command's name in --help
 WHAT = "step01 ... step11, a Python file with gemm, or a saved artifact"
 
 
@@ -19,251 +64,195 @@ def parser() -> argparse.ArgumentParser:
     Long, for it is a list: a command after the other, an argument a line.
     """
     course = argparse.ArgumentParser(
-        prog="course", description="Hopper GEMM, step by step: check, climb, look."
+        prog="course",
+        description="Hopper GEMM, step by step: check, climb, look.",
+        epilog="\n\n".join(_listed(title, rows) for title, rows in COMMANDS.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = course.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = course.add_subparsers(
+        title="commands",
+        dest="command",
+        required=True,
+        metavar="COMMAND",
+        help="one of those below; `course COMMAND --help` lists its options",
+    )
+    subs: dict[str, argparse.ArgumentParser] = {}
+    for rows in COMMANDS.values():
+        for name, (run, text) in rows.items():
+            subs[name] = commands.add_parser(name, description=text)
+            subs[name].set_defaults(run=run)
 
-    def command(name: str, run: str, text: str) -> argparse.ArgumentParser:
-        sub = commands.add_parser(name, help=text, description=text)
-        sub.set_defaults(run=run)
-        return sub
-
-    command("doctor", "doctor.doctor", "what this machine can do, and what is missing")
-    command("clean", "doctor.clean", "empty the cache of compiled kernels")
-    sub = command("lab", "lab.lab", "open the notebooks in JupyterLab, the first one first")
-    sub.add_argument(
-        "options", nargs="*", metavar="OPTION", help="JupyterLab's own, after --: course lab -- --no-browser"
-    )
-    sub = command("track", "track.track", "fold the other language away in every notebook")
-    sub.add_argument("dsl", choices=(*DSLS, "both"), help="what you do; both opens everything")
-    sub = command(
-        "level", "level.level", "exercises at another level; what you wrote is kept in a file beside"
-    )
-    sub.add_argument(
-        "level", choices=steps.LEVELS, help="lines to put in order, places to write in, or a blank"
-    )
-    sub.add_argument("step", nargs="*", metavar="STEP", help="05 or step05; several; all where left out")
-    sub.add_argument("--dsl", choices=DSLS, help="in one language (default: in both)")
-    sub.add_argument("--seed", type=int, default=0, help="that shuffles the lines of order (default: 0)")
-    sub = command("check", "check.check", "check one step or task, a file of yours or the solution")
-    sub.add_argument(
+    add = subs["lab"].add_argument
+    add("options", nargs="*", metavar="OPTION", help="JupyterLab's own, after --: course lab -- --no-browser")
+    add = subs["track"].add_argument
+    add("dsl", choices=(*DSLS, "both"), help="what you do; both opens everything")
+    add = subs["level"].add_argument
+    add("level", choices=steps.LEVELS, help="lines to put in order, places to write in, or a blank")
+    add("step", nargs="*", metavar="STEP", help="05 or step05; several; all where left out")
+    add("--dsl", choices=DSLS, help="in one language (default: in both)")
+    add("--seed", type=int, default=0, help="that shuffles the lines of order (default: 0)")
+    add = subs["check"].add_argument
+    add(
         "step",
         metavar="STEP|FILE",
         help="step01 ... step11, task05a ... task10d, t3a ... t5; with --against, a file",
     )
-    _add_against(sub)
-    sub.add_argument("--dsl", default="tilelang", choices=DSLS)
-    sub.add_argument(
+    _add_against(add)
+    add("--dsl", default="tilelang", choices=DSLS)
+    add(
         "--file", metavar="FILE", help="a Python file that defines gemm(M, N, K); the solution where left out"
     )
-    sub.add_argument("--backend", default="auto", choices=backends.NAMES)
-    sub.add_argument(
-        "--time-limit", type=float, default=backends.TIME_LIMIT, metavar="S", help="seconds for one launch"
-    )
-    sub.add_argument("--json", action="store_true", help="print the verdict as JSON")
-    sub = command(
-        "climb",
-        "check.climb",
-        "check all steps, print the ladder, write build/climb.json and build/ladder.png",
-    )
-    sub.add_argument("--backend", default="auto", choices=backends.NAMES)
-    sub = command(
-        "grade", "grade.grade", "grade a class: submissions in a sandbox, points by a judge outside"
-    )
-    _add_grade(sub)
-    sub = command("receipt", "kernel.receipt", "what a compiled kernel contains")
-    sub.add_argument("what", metavar="STEP|FILE", help=WHAT)
-    sub.add_argument("--dsl", default="tilelang", choices=DSLS)
-    sub.add_argument("--size", metavar="MxNxK", help="problem size (default: the step's first check size)")
-    sub = command("source", "source.source", "what became of each line of a kernel: its generated code")
-    sub.add_argument("what", metavar="STEP|FILE", help=WHAT)
-    sub.add_argument("--dsl", default="tilelang", choices=DSLS)
-    sub.add_argument("--size", metavar="MxNxK", help="problem size (default: that of `course trace`)")
-    form = sub.add_mutually_exclusive_group()
+    add("--backend", default="auto", choices=backends.NAMES)
+    add("--time-limit", type=float, default=backends.TIME_LIMIT, metavar="S", help="seconds for one launch")
+    add("--json", dest="as_json", action="store_true", help="print the verdict as JSON")
+    add = subs["climb"].add_argument
+    add("--backend", default="auto", choices=backends.NAMES)
+    add = subs["plot"].add_argument
+    add("--out", default=str(BUILD / "ladder.png"), metavar="PNG")
+    add = subs["receipt"].add_argument
+    add("what", metavar="STEP|FILE", help=WHAT)
+    add("--dsl", default="tilelang", choices=DSLS)
+    add("--size", metavar="MxNxK", help="problem size (default: the step's first check size)")
+    add = subs["source"].add_argument
+    add("what", metavar="STEP|FILE", help=WHAT)
+    add("--dsl", default="tilelang", choices=DSLS)
+    add("--size", metavar="MxNxK", help="problem size (default: that of `course trace`)")
+    form = subs["source"].add_mutually_exclusive_group()
     for name, text in (("cuda", "TileLang's CUDA"), ("ptx", "PTX"), ("sass", "SASS, by nvdisasm")):
         form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=text)
-    sub.add_argument("--line", type=int, metavar="N", help="only what comes from this line of yours")
-    sub = command(
-        "trace", "kernel.trace", "emulate one launch, say what is wrong with it, and draw who waited for whom"
-    )
-    sub.add_argument("what", metavar="STEP|FILE", help=WHAT)
-    _add_against(sub)
-    sub.add_argument("--dsl", default="tilelang", choices=DSLS)
-    sub.add_argument(
-        "--size", metavar="MxNxK", help=f"problem size (default: {'x'.join(map(str, steps.TRACE_SIZE))})"
-    )
-    sub.add_argument(
-        "--seed", type=int, default=0, help="of the schedule; the same seed gives the same run (default: 0)"
-    )
-    sub.add_argument("--out", metavar="PNG", help="the picture (default: build/trace.png, unless --perfetto)")
-    sub.add_argument(
-        "--perfetto", metavar="OUT.json", help="every event of every CTA, as ui.perfetto.dev reads it"
-    )
-    sub = command(
-        "profile", "profile.profile", "hardware counters of one launch beside cuBLAS's, and what bounds it"
-    )
-    sub.add_argument("what", metavar="STEP|FILE", help=WHAT)
-    sub.add_argument("--dsl", default="tilelang", choices=DSLS)
-    sub.add_argument(
-        "--size", metavar="MxNxK", help="problem size (default: the first that the step is timed at)"
-    )
-    sub = command(
-        "tune",
-        "tune.tune",
-        "time plans of step 11 on this GPU, the most promising first; goes on where it was",
-    )
-    sub.add_argument("what", metavar="STEP|FILE", help="step11, or a Python file whose gemm takes a plan")
-    sub.add_argument("--shapes", nargs="+", default=[], metavar="MxNxK", help="one or more")
-    sub.add_argument(
-        "--show", action="store_true", help="time nothing: the best plans there are times of, at all shapes"
-    )
-    sub.add_argument("--dsl", default="tilelang", choices=DSLS)
-    sub.add_argument("--plans", type=int, default=8, metavar="N", help="at each shape (default: 8)")
-    sub.add_argument("--out", default=str(BUILD / "tuned.json"), metavar="JSON")
-    sub = command(
-        "plot",
-        "records.plot",
-        "draw the ladder: yours, if build/climb.json has timings, over the recorded one",
-    )
-    sub.add_argument("--out", default=str(BUILD / "ladder.png"), metavar="PNG")
-    sub = command(
-        "tensormap",
-        "tensormap.tensormap",
-        "hold the TMA contract against the driver's recorded verdicts, or explain one map",
-    )
-    _add_tensormap(sub)
-    sub = command(
-        "sync",
-        "authors.sync",
-        "for authors: write the notebooks' exercise cells from solutions/, and their pictures",
-    )
-    sub.add_argument("--solved", metavar="DIR", help="write solved copies to DIR instead, for an instructor")
-    sub.add_argument(
+    add("--line", type=int, metavar="N", help="only what comes from this line of yours")
+    add = subs["trace"].add_argument
+    add("what", metavar="STEP|FILE", help=WHAT)
+    _add_against(add)
+    add("--dsl", default="tilelang", choices=DSLS)
+    add("--size", metavar="MxNxK", help=f"problem size (default: {'x'.join(map(str, steps.TRACE_SIZE))})")
+    add("--seed", type=int, default=0, help="of the schedule; the same seed gives the same run (default: 0)")
+    add("--out", metavar="PNG", help="the picture (default: build/trace.png, unless --perfetto)")
+    add("--perfetto", metavar="OUT.json", help="every event of every CTA, as ui.perfetto.dev reads it")
+    add = subs["profile"].add_argument
+    add("what", metavar="STEP|FILE", help=WHAT)
+    add("--dsl", default="tilelang", choices=DSLS)
+    add("--size", metavar="MxNxK", help="problem size (default: the first that the step is timed at)")
+    add = subs["tune"].add_argument
+    add("what", metavar="STEP|FILE", help="step11, or a Python file whose gemm takes a plan")
+    add("--shapes", nargs="+", default=[], metavar="MxNxK", help="one or more")
+    add("--show", action="store_true", help="time nothing: the best plans there are times of, at all shapes")
+    add("--dsl", default="tilelang", choices=DSLS)
+    add("--plans", type=int, default=8, metavar="N", help="at each shape (default: 8)")
+    add("--out", default=str(BUILD / "tuned.json"), metavar="JSON")
+    _add_tensormap(subs["tensormap"])
+    _add_grade(subs["grade"].add_argument)
+    add = subs["sync"].add_argument
+    add("--solved", metavar="DIR", help="write solved copies to DIR instead, for an instructor")
+    add(
         "--force", action="store_true", help="also over cells that somebody worked in; a copy is kept as .bak"
     )
-    sub = command(
-        "bundle", "records.bundle", "compile here, run there: one archive with kernels, checker and runner"
-    )
-    sub.add_argument("out", metavar="OUT.pyz")
-    sub.add_argument(
+    add = subs["bundle"].add_argument
+    add("out", metavar="OUT.pyz")
+    add(
         "--step",
         action="append",
         metavar="N",
         help="a step, 1 to 11, a task, or tasks for all; repeat for several (default: all steps)",
     )
-    sub.add_argument("--dsl", action="append", choices=DSLS, help="repeat for several (default: all)")
-    sub.add_argument(
-        "--wrong", action="store_true", help="the wrong kernels of solutions/wrong instead of the solutions"
-    )
-    sub.add_argument(
-        "--key", metavar="FILE", help="what its results are signed for (default: build/bundle.key)"
-    )
-    sub = command(
-        "import", "records.import_results", "record the results file of a bundle, with where it comes from"
-    )
-    sub.add_argument("results", metavar="results.json")
-    sub.add_argument(
+    add("--dsl", action="append", choices=DSLS, help="repeat for several (default: all)")
+    add("--wrong", action="store_true", help="the wrong kernels of solutions/wrong instead of the solutions")
+    add("--key", metavar="FILE", help="what its results are signed for (default: build/bundle.key)")
+    add = subs["import"].add_argument
+    add("results", metavar="results.json")
+    add(
         "--as",
         dest="name",
         default="ladder",
         metavar="NAME",
         help="solutions/measured/NAME.json (default: ladder)",
     )
-    sub.add_argument(
-        "--key", metavar="FILE", help="with which the bundle was made (default: build/bundle.key)"
-    )
-    sub.add_argument("--unsigned", action="store_true", help="also what no bundle of yours has signed")
-    sub.add_argument(
-        "--add", action="store_true", help="kernels of the same name are replaced, and the others stay"
-    )
+    add("--key", metavar="FILE", help="with which the bundle was made (default: build/bundle.key)")
+    add("--unsigned", action="store_true", help="also what no bundle of yours has signed")
+    add("--add", action="store_true", help="kernels of the same name are replaced, and the others stay")
     return course
 
 
-def _add_against(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument(
+def _listed(title: str, rows: dict[str, tuple[str, str]]) -> str:
+    """A group of commands as ``--help`` lists it."""
+    width = shutil.get_terminal_size().columns - 2  # as argparse leaves them
+    lines = [
+        textwrap.fill(text, width, initial_indent=f"  {name:{NAMED}}", subsequent_indent=" " * (NAMED + 2))
+        for name, (_, text) in rows.items()
+    ]
+    return "\n".join([f"{title}:", *lines])
+
+
+def _add_against(add: Callable[..., argparse.Action]) -> None:
+    add(
         "--against",
+        dest="reference",
         metavar="REFERENCE.py",
         help="FILE defines kernel(), which is no GEMM of ours; REFERENCE.py its inputs() and outputs(...)",
     )
 
 
-def _add_grade(sub: argparse.ArgumentParser) -> None:
+def _add_grade(add: Callable[..., argparse.Action]) -> None:
     """What ``course grade`` takes."""
-    sub.add_argument(
-        "folder", metavar="FOLDER", help="a folder or a file a learner, or a zip of an LMS export"
-    )
-    sub.add_argument("--out", default="grades", metavar="DIR", help="where the grades go (default: grades)")
-    sub.add_argument(
+    add("folder", type=Path, metavar="FOLDER", help="a folder or a file a learner, or a zip of an LMS export")
+    add("--out", type=Path, default="grades", metavar="DIR", help="where the grades go (default: grades)")
+    add(
         "--step",
         action="append",
         metavar="STEP",
         help="step01 ... task10d; repeat for several (default: all)",
     )
-    sub.add_argument(
+    add(
         "--backend",
         default="emulator",
         choices=("emulator", "gpu"),
         help="gpu: results and speed on the Hopper GPU of this machine too",
     )
-    sub.add_argument(
+    add(
         "--jobs",
+        dest="processes",
         type=int,
         default=max(1, os.cpu_count() or 1),
         metavar="N",
         help="processes at once (default: one a core)",
     )
-    sub.add_argument(
-        "--shard", default="1/1", metavar="I/N", help="judge the I-th of N parts; the ledger is shared"
-    )
-    sub.add_argument(
+    add("--shard", default="1/1", metavar="I/N", help="judge the I-th of N parts; the ledger is shared")
+    add(
         "--seed",
         metavar="TEXT",
         help="of sizes, inputs and schedules, given after the deadline (default: a new one, kept in DIR)",
     )
-    sub.add_argument(
+    add(
         "--level",
         choices=steps.LEVELS,
         help="of every step's exercise (default: the one that a submission's own line names)",
     )
-    sub.add_argument(
-        "--key", metavar="FILE", help="what signs the ledger (default: DIR/ledger/key, made once)"
-    )
-    sub.add_argument(
-        "--ray", action="store_true", help="as tasks of a Ray cluster (RAY_ADDRESS, or one here)"
-    )
-    sub.add_argument(
-        "--unsafe", action="store_true", help="without a sandbox: only for submissions that you trust"
-    )
-    sub.add_argument(
-        "--gradebook", metavar="URL", help="also write nbgrader's gradebook, as sqlite:///gradebook.db"
-    )
-    sub.add_argument(
-        "--assignment", default="ladder", metavar="NAME", help="in nbgrader's gradebook (default: ladder)"
-    )
+    add("--key", type=Path, metavar="FILE", help="what signs the ledger (default: DIR/ledger/key, made once)")
+    add("--ray", action="store_true", help="as tasks of a Ray cluster (RAY_ADDRESS, or one here)")
+    add("--unsafe", action="store_true", help="without a sandbox: only for submissions that you trust")
+    add("--gradebook", metavar="URL", help="also write nbgrader's gradebook, as sqlite:///gradebook.db")
+    add("--assignment", default="ladder", metavar="NAME", help="in nbgrader's gradebook (default: ladder)")
 
 
 def _add_tensormap(sub: argparse.ArgumentParser) -> None:
     """What ``course tensormap`` takes: an action, and one map in options of the driver's names."""
-    actions = sub.add_subparsers(dest="action", required=True, metavar="ACTION")
+    actions = sub.add_subparsers(required=True, metavar="ACTION")
     verify = actions.add_parser("verify", help="every row of a file of driver verdicts: N of M agree")
+    verify.set_defaults(run="tensormap.verify_file")
     verify.add_argument("file", metavar="FILE.jsonl[.gz]")
     explain = actions.add_parser("explain", help="one map: legal, or every rule that it breaks")
-    explain.add_argument(
-        "file", nargs="?", metavar="FILE.jsonl[.gz]", help="take the map from this file, with --row"
-    )
-    explain.add_argument("--row", type=int, default=1, help="line of FILE, from 1")
-    explain.add_argument("--type", default="float16", help="element type (default: float16)")
+    explain.set_defaults(run="tensormap.explain_map")
+    add = explain.add_argument
+    add("file", nargs="?", metavar="FILE.jsonl[.gz]", help="take the map from this file, with --row")
+    add("--row", type=int, default=1, help="line of FILE, from 1")
+    add("--type", default="float16", help="element type (default: float16)")
     for name, text in (
         ("dims", "globalDim, elements"),
         ("strides", "globalStrides, bytes, without the innermost (default: dense)"),
         ("box", "boxDim, elements"),
         ("element-strides", "elementStrides (default: 1 each)"),
     ):
-        explain.add_argument(f"--{name}", metavar="N,N,...", help=f"{text}; innermost first")
+        add(f"--{name}", metavar="N,N,...", help=f"{text}; innermost first")
     for name, default in (("interleave", "none"), ("swizzle", "none"), ("l2", "none"), ("oob", "zero")):
-        explain.add_argument(
-            f"--{name}", default=default, help=f"a name or the driver's number (default: {default})"
-        )
-    explain.add_argument(
-        "--address", type=lambda text: int(text, 0), default=0, help="globalAddress, bytes (default: 0)"
-    )
+        add(f"--{name}", default=default, help=f"a name or the driver's number (default: {default})")
+    add("--address", type=lambda text: int(text, 0), default=0, help="globalAddress, bytes (default: 0)")

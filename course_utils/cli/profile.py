@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
-
 from rich.console import Console
 from rich.table import Table
 
 from course_utils.chips import HOME
 from course_utils.cli import EXIT_NOT_ALL_TRIED
 from course_utils.cli.check import TABLE
-from course_utils.cli.kernel import OWN, compiled, named_size
+from course_utils.cli.kernel import compiled, named_size, require_known
 from course_utils.cli.terminal import at_work, say
 from course_utils.grading import steps
 from course_utils.recordings import counters, measured
@@ -43,36 +40,33 @@ ROWS = (
 Column = tuple[str, dict, dict]  # its head, a launch of a recording, and that recording's provenance
 
 
-def profile(options: argparse.Namespace, console: Console) -> int:
+def profile(console: Console, what: str, dsl: str, size: str | None) -> int:
     """Read the counters of a kernel here; where that cannot be, show the recorded ones."""
     recorded = measured.load(measured.COUNTERS)
-    if options.what not in OWN and not Path(options.what).exists():
-        raise ValueError(
-            f"there is no step and no file {options.what!r}; the steps are {', '.join(steps.STEPS)}"
-        )
-    named_size(options)  # said at once, also where nothing is compiled
+    require_known(what)
+    named_size(size)  # said at once, also where nothing is compiled
     device, reason = backends.find_gpu()
     try:
         if device is None:
             raise NcuError(reason)
         ncu.find()
-        return _profile(options, console, device, recorded)
+        return _profile(console, what, dsl, size, device, recorded)
     except NcuError as error:
         say(console, f"Counters are not read here: {error}.")
-        _show_recorded(options, console, recorded)
+        _show_recorded(console, what, dsl, recorded)
         return EXIT_NOT_ALL_TRIED
 
 
-def _profile(options: argparse.Namespace, console: Console, device: dict, recorded: dict) -> int:
+def _profile(console: Console, what: str, dsl: str, named: str | None, device: dict, recorded: dict) -> int:
     """Read them, and print the table and what bounds the kernel."""
-    own = options.what in steps.STEPS
-    sizes = steps.find(options.what).timed_sizes if own else (SIZE,)
-    with at_work(console, f"compiling {options.what}") as say_now:
-        artifact, _ = compiled(options, sizes[0])
+    own = what in steps.STEPS
+    sizes = steps.find(what).timed_sizes if own else (SIZE,)
+    with at_work(console, f"compiling {what}") as say_now:
+        artifact, _ = compiled(what, dsl, named, sizes[0])
         if len(artifact.tensors) != 3:
             raise ValueError("course profile reads GEMMs: a kernel of the tensors A, B and D")
         size = artifact.problem
-        kernel = Kernel(f"{options.what} {artifact.dsl}", options.what, artifact.dsl, {size: artifact})
+        kernel = Kernel(f"{what} {artifact.dsl}", what, artifact.dsl, {size: artifact})
         where = provenance(device, {artifact.dsl: artifact.versions})
         found = counters.measure([kernel], where, say_now)
     for text in found["lost"]:
@@ -86,7 +80,7 @@ def _profile(options: argparse.Namespace, console: Console, device: dict, record
         raise NcuError("the kernel's own launch gave no counters")
     kept = _entry(recorded, kernel.name) if own else None
     columns += [("recorded", one, recorded["provenance"]) for one in _at(kept, size)]
-    console.print(_table(f"{options.what}, {artifact.dsl}, M, N, K = {' x '.join(map(str, size))}", columns))
+    console.print(_table(f"{what}, {artifact.dsl}, M, N, K = {' x '.join(map(str, size))}", columns))
     say(console, counters.bound(columns[0][1], columns[0][2]))
     say(console, _formula(columns[0][1], columns[0][2]))
     if columns[-1][0] == "recorded":
@@ -96,11 +90,11 @@ def _profile(options: argparse.Namespace, console: Console, device: dict, record
     return 0
 
 
-def _show_recorded(options: argparse.Namespace, console: Console, recorded: dict) -> None:
+def _show_recorded(console: Console, what: str, dsl: str, recorded: dict) -> None:
     """The recorded counters of a step, at each size, or that there are none."""
-    if options.what not in steps.STEPS:
+    if what not in steps.STEPS:
         return
-    name = f"{options.what} {options.dsl}"
+    name = f"{what} {dsl}"
     entry, where = _entry(recorded, name), recorded["provenance"]
     if entry is None:
         say(console, f"Counters of {name} are not recorded yet.")
@@ -110,7 +104,7 @@ def _show_recorded(options: argparse.Namespace, console: Console, recorded: dict
         columns = [("recorded", launch, where)]
         columns += [("cuBLAS, recorded", one, where) for one in _at(beside, launch["size"])]
         size = " x ".join(map(str, launch["size"]))
-        console.print(_table(f"{options.what}, {options.dsl}, M, N, K = {size}", columns))
+        console.print(_table(f"{what}, {dsl}, M, N, K = {size}", columns))
         say(console, counters.bound(launch, where))
         say(console, _formula(launch, where))
     say(console, _origin(where))

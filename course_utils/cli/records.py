@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from course_utils.recordings import bundle as archives
 from course_utils.recordings import measured, model, signing
 
 
-def plot(options: argparse.Namespace, console: Console) -> int:
+def plot(console: Console, out: str) -> int:
     """Draw the learner's ladder, where `course climb` timed one, over the recorded one."""
     climb = BUILD / "climb.json"
     try:
@@ -28,9 +27,9 @@ def plot(options: argparse.Namespace, console: Console) -> int:
         raise ValueError(
             f"{climb} is not what `course climb` wrote ({error}); run `course climb` again"
         ) from error
-    Path(options.out).parent.mkdir(parents=True, exist_ok=True)
-    draw(options.out, measured.ladder(), mine)
-    say(console, f"wrote {options.out}")
+    Path(out).parent.mkdir(parents=True, exist_ok=True)
+    draw(out, measured.ladder(), mine)
+    say(console, f"wrote {out}")
     return 0
 
 
@@ -42,29 +41,27 @@ def draw(path: str | Path, recorded: dict, mine: dict) -> None:
     save_ladder(path, recorded, mine if timed else None)
 
 
-def bundle(options: argparse.Namespace, console: Console) -> int:
+def bundle(
+    console: Console, out: str, step: list[str] | None, dsl: list[str] | None, wrong: bool, key: str | None
+) -> int:
     """Compile here, to run there."""
-    dsls = options.dsl or list(DSLS)
-    kernels = _wrong_kernels(options.step, dsls) if options.wrong else solution_kernels(options.step, dsls)
-    total = sum(len(_sizes(kernel)) for kernel in kernels)
+    dsls = dsl or list(DSLS)
+    chosen = _wrong_kernels(step, dsls) if wrong else solution_kernels(step, dsls)
+    total = sum(len(_sizes(kernel)) for kernel in chosen)
     with bar(console) as progress:
         task = progress.add_task("compiling", total=total)
 
         def show(item: tuple[str, tuple[int, ...]]) -> None:
             progress.update(task, advance=1, description=f"{item[0]} at {'x'.join(map(str, item[1]))}")
 
-        key = signing.key(_key(options))
-        archives.write(options.out, kernels, factory.compile_factory, show, key)
-    say(
-        console,
-        f"wrote {options.out}: {len(kernels)} kernels. On the GPU machine: python {Path(options.out).name} "
-        "--out results.json",
-    )
+        archives.write(out, chosen, factory.compile_factory, show, signing.key(_key(key)))
+    there = f"On the GPU machine: python {Path(out).name} --out results.json"
+    say(console, f"wrote {out}: {len(chosen)} kernels. {there}")
     return 0
 
 
-def _key(options: argparse.Namespace) -> Path:
-    return Path(options.key) if options.key else BUILD / "bundle.key"
+def _key(named: str | None) -> Path:
+    return Path(named) if named else BUILD / "bundle.key"
 
 
 def _sizes(kernel: dict) -> set[tuple[int, int, int]]:
@@ -108,8 +105,10 @@ def _wrong_kernels(named: list[str] | None, dsls: list[str]) -> list[dict]:
     ]
 
 
-def import_results(options: argparse.Namespace, console: Console) -> int:
+def import_results(
+    console: Console, results: str, name: str, key: str | None, unsigned: bool, add: bool
+) -> int:
     """Record what a bundle found."""
-    path = measured.record(options.results, options.name, _key(options), options.unsigned, options.add)
+    path = measured.record(results, name, _key(key), unsigned, add)
     say(console, f"recorded {path}")
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 import shutil
 import subprocess
@@ -24,15 +23,17 @@ _FILE = re.compile(r'//## File "([^"]+)", line (\d+)')
 Lines = Iterator[tuple[str, Origin | None]]
 
 
-def source(options: argparse.Namespace, console: Console) -> int:
+def source(
+    console: Console, what: str, dsl: str, size: str | None, form: str | None, line: int | None
+) -> int:
     """Print a kernel's generated code under the author's lines that it comes from."""
-    with at_work(console, f"compiling {options.what}"):
-        artifact, _ = compiled(options, steps.trace_size(options.what))
-    form = options.form or ("cuda" if artifact.source else "ptx")
+    with at_work(console, f"compiling {what}"):
+        artifact, _ = compiled(what, dsl, size, steps.trace_size(what))
+    form = form or ("cuda" if artifact.source else "ptx")
     lines = {"cuda": _cuda, "ptx": _ptx, "sass": _sass}[form](artifact)
     last = None
-    for origin, group in groupby(lines, key=lambda line: line[1]):
-        if options.line and (origin is None or origin.line != options.line):
+    for origin, group in groupby(lines, key=lambda one: one[1]):
+        if line and (origin is None or origin.line != line):
             continue
         head = _head(artifact, origin)
         say(console, head if head != last else "    ...")
@@ -40,7 +41,7 @@ def source(options: argparse.Namespace, console: Console) -> int:
         for text, _ in group:
             say(console, f"    {text}")
     if last is None:
-        raise ValueError(f"nothing in the {form.upper()} comes from line {options.line}")
+        raise ValueError(f"nothing in the {form.upper()} comes from line {line}")
     return 0
 
 

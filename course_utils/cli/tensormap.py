@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-
 from rich.console import Console
 
 from course_utils.artifact import (
@@ -29,52 +27,54 @@ CODES = {
 }
 
 
-def tensormap(options: argparse.Namespace, console: Console) -> int:
-    """Verify a file of verdicts, or explain one map."""
-    if options.action == "verify":
-        count, disagreements = explain.verify(options.file)
-        for line in disagreements:
-            say(console, line)
-        say(console, f"{count - len(disagreements)} of {count} agree")
-        return EXIT_FAILED if disagreements or not count else 0
-    tensor_map, address = _from_options(options)
+def verify_file(console: Console, file: str) -> int:
+    """Hold the rules against a file of the driver's verdicts."""
+    count, disagreements = explain.verify(file)
+    for line in disagreements:
+        say(console, line)
+    say(console, f"{count - len(disagreements)} of {count} agree")
+    return EXIT_FAILED if disagreements or not count else 0
+
+
+def explain_map(console: Console, file: str | None, row: int, address: int, **fields: str | None) -> int:
+    """Explain one map: a row of a file, or ``fields`` in the driver's names."""
+    tensor_map, address = _of_file(file, row) if file else (_of_fields(**fields), address)
     say(console, explain.explain(tensor_map, address))
     return EXIT_FAILED if violations(tensor_map, address) else 0
 
 
-def _from_options(options: argparse.Namespace) -> tuple[TensorMap, int]:
-    """The map that the options of ``course tensormap explain`` describe.
+def _of_file(file: str, line: int) -> tuple[TensorMap, int]:
+    """The map of a line of a file, and its address. Raises ValueError if there is no such line."""
+    row = next((row for number, row in explain.rows(file) if number == line), None)
+    if row is None:
+        raise ValueError(f"{file} has no line {line}; --row counts from 1")
+    return row_to_tensor_map(row)
+
+
+def _of_fields(
+    *, dims: str | None, strides: str | None, box: str | None, element_strides: str | None, **codes: str
+) -> TensorMap:
+    """The map that options describe: lists of numbers, and a name or a code of each of ``CODES``.
 
     Raises ValueError naming the option.
     """
-    if options.file:
-        row = next((row for number, row in explain.rows(options.file) if number == options.row), None)
-        if row is None:
-            raise ValueError(f"{options.file} has no line {options.row}; --row counts from 1")
-        return row_to_tensor_map(row)
-    if not options.dims or not options.box:
+    if not dims or not box:
         raise ValueError("a map needs --dims and --box, or a FILE with --row")
-    dims, box = _numbers("--dims", options.dims), _numbers("--box", options.box)
-    data_type = _code("type", options.type)
+    extents, boxes = _numbers("--dims", dims), _numbers("--box", box)
+    code = {name: _code(name, text) for name, text in codes.items()}
+    data_type = code["type"]
     dense, stride = [], ELEMENT_BYTES[data_type] if data_type < len(ELEMENT_BYTES) else 1
-    for extent in dims[:-1]:
+    for extent in extents[:-1]:
         stride *= extent
         dense.append(stride)
-    strides = _numbers("--strides", options.strides) if options.strides else tuple(dense)
-    element_strides = (
-        _numbers("--element-strides", options.element_strides) if options.element_strides else (1,) * len(box)
-    )
     return TensorMap(
         data_type,
-        dims,
-        strides,
-        box,
-        element_strides,
-        _code("interleave", options.interleave),
-        _code("swizzle", options.swizzle),
-        _code("l2", options.l2),
-        _code("oob", options.oob),
-    ), options.address
+        extents,
+        _numbers("--strides", strides) if strides else tuple(dense),
+        boxes,
+        _numbers("--element-strides", element_strides) if element_strides else (1,) * len(boxes),
+        *(code[name] for name in ("interleave", "swizzle", "l2", "oob")),
+    )
 
 
 def _numbers(name: str, text: str) -> tuple[int, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 
@@ -14,12 +13,12 @@ from course_utils.grading import steps
 from course_utils.recordings.tracks import FOLDED, sections
 
 
-def track(options: argparse.Namespace, console: Console) -> int:
+def track(console: Console, dsl: str) -> int:
     """Fold the sections of the other language in every notebook; "both" opens them again. Work stays.
 
     Raises ValueError where a notebook cannot be read, and OSError.
     """
-    away = {"tilelang": "cute", "cute": "tilelang"}.get(options.dsl, "")
+    away = {"tilelang": "cute", "cute": "tilelang"}.get(dsl, "")
     changed = []
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         try:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import inspect
+import math
 from functools import partial
 from pathlib import Path
 
@@ -23,16 +23,16 @@ STEP = "step11"  # the one whose kernels take a plan
 TUNED = "tuned"  # what was tuned on an H200, in solutions/measured/
 
 
-def tune(options: argparse.Namespace, console: Console) -> int:
+def tune(console: Console, what: str, shapes: list[str], show: bool, dsl: str, plans: int, out: str) -> int:
     """Time plans at each shape, or say which were recorded where there is no GPU, or ``--show`` is given."""
-    shapes = [_shape(text) for text in options.shapes]
-    if options.show:
-        return _show(options, console, shapes)
-    if not shapes:
+    sizes, results = [_shape(text) for text in shapes], Path(out)
+    if show:
+        return _show(console, dsl, sizes, results)
+    if not sizes:
         raise ValueError("--shapes names what is tuned, for example --shapes 4104x4104x4104")
-    if options.plans < 1:
-        raise ValueError(f"--plans is how many are tried at each shape, 1 or more, not {options.plans}")
-    path = _path(options)
+    if plans < 1:
+        raise ValueError(f"--plans is how many are tried at each shape, 1 or more, not {plans}")
+    path = _path(what, dsl)
     device, reason = backends.find_gpu()
     recorded = _recorded()
     where = recorded["provenance"]
@@ -40,7 +40,7 @@ def tune(options: argparse.Namespace, console: Console) -> int:
         say(console, f"Nothing is tuned here: {reason}.")
         if where:
             say(console, f"What follows was recorded on {where['gpu']}, {where['date']}.")
-        _tell(console, recorded, options.dsl, shapes)
+        _tell(console, recorded, dsl, sizes)
         return EXIT_NOT_ALL_TRIED
     if where and where["gpu"] != device["name"]:
         say(
@@ -48,18 +48,17 @@ def tune(options: argparse.Namespace, console: Console) -> int:
             f"This GPU is {device['name']}. The model that chooses plans was fitted to times of "
             f"{where['gpu']}: here it only says what to try first.",
         )
-    out = Path(options.out)
-    out.parent.mkdir(parents=True, exist_ok=True)
+    results.parent.mkdir(parents=True, exist_ok=True)
     gemm = load_factory(path)
     if "plan" not in inspect.signature(gemm).parameters:
         raise ValueError(f"{path}: gemm takes no plan; course tune needs `def gemm(M, N, K, plan=None)`")
     try:
         found = tuning.tune(
             gemm,
-            options.dsl,
-            shapes,
-            options.plans,
-            out,
+            dsl,
+            sizes,
+            plans,
+            results,
             backends.Gpu(chip=chips.of_device(device)),
             device,
             partial(factory.compile_factory, chip=chips.of_device(device)),
@@ -69,22 +68,20 @@ def tune(options: argparse.Namespace, console: Console) -> int:
     except KeyboardInterrupt:
         say(console, f"Stopped. What was timed is in {out}; the same command goes on from there.")
         return EXIT_NOT_ALL_TRIED
-    _tell(console, found, options.dsl, shapes)
+    _tell(console, found, dsl, sizes)
     say(console, f"wrote {out}")
     return 0
 
 
-def _path(options: argparse.Namespace) -> Path:
+def _path(what: str, dsl: str) -> Path:
     """The kernel's file. Raises ValueError where it can have no plan."""
-    if options.what == STEP:
-        return solution_path(STEP, options.dsl)
-    if options.what in steps.STEPS:
-        raise ValueError(f"{options.what} has one plan; course tune is for {STEP}, or for a file of yours")
-    if not Path(options.what).is_file():
-        raise ValueError(
-            f"there is no file {options.what!r}; course tune is for {STEP}, or for a file of yours"
-        )
-    return Path(options.what)
+    if what == STEP:
+        return solution_path(STEP, dsl)
+    if what in steps.STEPS:
+        raise ValueError(f"{what} has one plan; course tune is for {STEP}, or for a file of yours")
+    if not Path(what).is_file():
+        raise ValueError(f"there is no file {what!r}; course tune is for {STEP}, or for a file of yours")
+    return Path(what)
 
 
 def _shape(text: str) -> tuple[int, int, int]:
@@ -104,20 +101,14 @@ def _recorded() -> dict:
     return {"provenance": where, "entries": tuned["entries"] + tried["entries"]}
 
 
-def _show(options: argparse.Namespace, console: Console, shapes: list[tuple[int, int, int]]) -> int:
+def _show(console: Console, dsl: str, shapes: list[tuple[int, int, int]], out: Path) -> int:
     """The best recorded plan of each shape; first of your own file, where there is one."""
-    out = Path(options.out)
     own = [(str(out), model.read(out, form=model.Tuned))] if out.exists() else []
     for what, results in (*own, ("the course's record", _recorded())):
         where = results["provenance"]
         say(console, f"{what}: {where['gpu']}, {where['date']}" if where else f"{what}: nothing yet")
-        there = {tuple(entry["size"]) for entry in results["entries"] if entry["dsl"] == options.dsl}
-        _tell(
-            console,
-            results,
-            options.dsl,
-            shapes or sorted(there, key=lambda size: size[0] * size[1] * size[2]),
-        )
+        there = {tuple(entry["size"]) for entry in results["entries"] if entry["dsl"] == dsl}
+        _tell(console, results, dsl, shapes or sorted(there, key=math.prod))
     return 0
 
 

@@ -28,10 +28,10 @@ from typing import Any
 
 from course_utils.artifact import TENSOR_MAP_BYTES, Allocation, Artifact, Parameter, Tensor
 from course_utils.compile import allocations, cache, lines, nvrtc, passes
+from course_utils.compile.compiler_messages import explained, refused
 from course_utils.compile.errors import CompileError
 from course_utils.compile.guard import at, quiet, text_of, where
 from course_utils.compile.limits import require_fits
-from course_utils.compile.meaning import explained, refused
 from course_utils.problems import PROBLEMS, swapped
 from course_utils.ptx.parser import entries, signature
 from course_utils.tma.encoding import decode
@@ -78,15 +78,6 @@ class _Attribute(ctypes.Structure):
     """cudaLaunchAttribute."""
 
     _fields_ = [("id", ctypes.c_int32), ("_", ctypes.c_uint8 * 4), ("value", ctypes.c_uint32 * 16)]
-
-
-def compile_gemm(factory: Callable, M: int, N: int, K: int) -> Artifact:
-    """Compile ``factory(M, N, K)``, a ``@cute.jit`` function of ``A: M x K, B: N x K, D: M x N``, all fp16,
-    row-major.
-
-    Raises CompileError, whose text says what to change.
-    """
-    return compile_kind(factory, "gemm", M, N, K)
 
 
 def compile_kind(factory: Callable, kind: str, *size: int) -> Artifact:

@@ -36,7 +36,8 @@ def compile_factory(
     factory: object, dsl: str, size: tuple[int, ...], kind: str = "gemm", chip: Chip = HOME
 ) -> Artifact:
     """Compile ``factory(*size)`` for ``chip`` in a child process; ``kind`` is of ``problems.PROBLEMS``:
-    "gemm" has the size M, N, K. A factory that takes ``sm_count`` is given the chip's.
+    "gemm" has the size M, N, K. A factory that takes ``sm_count`` is given the chip's,
+    where it is not the course's own.
 
     Raises CompileError, whatever the factory and its compiler do.
     """
@@ -73,7 +74,11 @@ def compile_sizes(
 
 
 def _for_chip(factory: Callable, chip: Chip) -> Callable:
-    """The factory with the chip's number of SMs as its ``sm_count``, where it takes one by that name."""
+    """The factory with the chip's number of SMs as its ``sm_count``, where it takes one by that name: its own
+    default is that of the course's chip.
+    """
+    if chip.sms == HOME.sms:
+        return factory
     try:
         takes = inspect.signature(factory).parameters
     except (TypeError, ValueError):  # of a builtin: calling it says what is wrong

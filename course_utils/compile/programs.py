@@ -17,25 +17,15 @@ from course_utils.compile import nvrtc
 from course_utils.compile.errors import CompileError
 from course_utils.compile.tilelang import BLOCK_AXES, CLUSTER_AXES, GRID_AXES, HEADERS, _include_dirs, ahead
 
+# fmt: off
 _BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    "Add": operator.add,
-    "Sub": operator.sub,
-    "Mul": operator.mul,
+    "Add": operator.add, "Sub": operator.sub, "Mul": operator.mul,
     "Div": lambda a, b: int(a / b) if isinstance(a, int) and isinstance(b, int) else a / b,
-    "Mod": lambda a, b: a - b * int(a / b),
-    "FloorDiv": operator.floordiv,
-    "FloorMod": operator.mod,
-    "Min": min,
-    "Max": max,
-    "EQ": operator.eq,
-    "NE": operator.ne,
-    "LT": operator.lt,
-    "LE": operator.le,
-    "GT": operator.gt,
-    "GE": operator.ge,
-    "And": lambda a, b: a and b,
-    "Or": lambda a, b: a or b,
+    "Mod": lambda a, b: a - b * int(a / b), "FloorDiv": operator.floordiv, "FloorMod": operator.mod,
+    "Min": min, "Max": max, "EQ": operator.eq, "NE": operator.ne, "LT": operator.lt, "LE": operator.le,
+    "GT": operator.gt, "GE": operator.ge, "And": lambda a, b: a and b, "Or": lambda a, b: a or b,
 }
+# fmt: on
 _CALLED: dict[str, Callable[..., Any]] = {
     "tirx.shift_right": operator.rshift,
     "tirx.shift_left": operator.lshift,

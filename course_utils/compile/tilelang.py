@@ -25,11 +25,11 @@ from typing import Any
 
 from course_utils import artifact
 from course_utils.artifact import Artifact, Parameter, Resources, Tensor, TensorMap
-from course_utils.compile import cache, lines, nvrtc, operands, sides
+from course_utils.compile import cache, copy_errors, lines, nvrtc, operands
+from course_utils.compile.compiler_messages import explained, refused
 from course_utils.compile.errors import CompileError
 from course_utils.compile.guard import at, quiet, text_of, where
 from course_utils.compile.limits import require_fits
-from course_utils.compile.meaning import explained, refused
 from course_utils.problems import PROBLEMS, Problem, swapped
 
 DTYPE = "float16"  # of almost every tensor
@@ -57,14 +57,6 @@ SETTINGS = ("TILELANG_", "TL_", "TVM_")  # what the environment variables that i
 CALLBACK = "tilelang_callback_cuda_postproc"
 MULTIPLIES, WAITS = r"gemm|ptx_wgmma", "mbarrier_wait"  # in the names of TileLang's operations
 BLOCK_AXES = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
-
-
-def compile_gemm(factory: Callable, M: int, N: int, K: int) -> Artifact:
-    """Compile ``factory(M, N, K)``, a TileLang PrimFunc of ``A: M x K, B: N x K, D: M x N``, all fp16.
-
-    Raises CompileError, whose text says what to change.
-    """
-    return compile_kind(factory, "gemm", M, N, K)
 
 
 def compile_kind(factory: Callable, kind: str, *size: int) -> Artifact:
@@ -328,7 +320,7 @@ def _lower(prim_func: Any) -> Any:
     except Exception as error:
         operation = _to_blame(prim_func, target, text_of(error))
         place = where(error) or (_place(operation) if operation is not None else "")
-        told = sides.explained(operation.value, text_of(error)) if operation is not None else ""
+        told = copy_errors.explained(operation.value, text_of(error)) if operation is not None else ""
         told = told or explained(tidy_error(error))
         raise CompileError("lower", f"TileLang could not lower this kernel: {told}{place}") from error
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from random import Random
 
 from course_utils.drills.question import Cell, Picture, Question, Row, choice, number
+from course_utils.plans import BLOCK_K
 
-BLOCK_K, HALF = 64, 2  # K of a tile, bytes of an element
+HALF = 2  # bytes of an element
 TILES = (64, 96, 128, 192, 256)
 LARGEST = 1 << 24  # of a number of bytes that can be answered
 

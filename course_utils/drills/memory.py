@@ -6,17 +6,7 @@ from random import Random
 
 from course_utils.artifact import SWIZZLE_BYTES, SWIZZLES, TensorMap
 from course_utils.drills.question import Cell, Picture, Question, Row, choice, number
-from course_utils.tma.layouts import (
-    BANK_BYTES,
-    UNIT,
-    bank,
-    conflicts,
-    expected_bytes,
-    row_pitch,
-    store_tail,
-    swizzled,
-    tile_bytes,
-)
+from course_utils.tma.layouts import UNIT, conflicts, expected_bytes, store_tail, swizzled, tile_bytes
 
 LINE = 128  # bytes: all banks once, and a row of a tile of 64 halves
 PIECES = LINE // UNIT
@@ -87,40 +77,6 @@ def narrow_swizzle(rng: Random) -> Question:
         f"Row {row} is in line {line}: {piece} xor {line % count} = {right}.",
         lambda answer: _row(row, swizzle, piece, answer),
         count - 1,
-    )
-
-
-def first_bank(rng: Random) -> Question:
-    """In which bank a piece begins."""
-    swizzle = rng.choice((0, 3, 3))
-    row, piece = rng.randrange(1, 8), rng.randrange(PIECES)
-    offset = swizzled(row * LINE + piece * UNIT, swizzle)
-    right = bank(offset)
-    at = offset % LINE // UNIT
-    return number(
-        f"32 banks of {BANK_BYTES} bytes. Rows have {LINE} bytes, "
-        f"{'swizzled with 128B (place = piece xor row % 8)' if swizzle else 'without a swizzle'}. In which "
-        f"bank does piece {piece} (16 bytes) of row {row} begin?",
-        right,
-        {
-            4 * piece: "That is without the swizzle.",
-            at: "A piece takes four banks.",
-            16 * at % 32: "A bank has 4 bytes, not one.",
-            (4 * piece + row) % 32: f"A row has {LINE} bytes: exactly once through all banks.",
-            4 * (piece ^ row): "Nothing is swizzled here.",
-        },
-        f"It lies at place {at} of its row, and a piece takes four banks: 4 x {at} = {right}.",
-        lambda answer: (
-            Row("place", tuple(Cell(str(one), "load" * (one == at)) for one in range(PIECES))),
-            Row(
-                "banks",
-                tuple(
-                    Cell(f"{4 * one}-{4 * one + 3}", "load" * (one == at), 4 * one <= answer < 4 * one + 4)
-                    for one in range(PIECES)
-                ),
-            ),
-        ),
-        31,
     )
 
 
@@ -344,8 +300,3 @@ def who_may_write(rng: Random) -> Question:
         ),
         99,
     )
-
-
-def row_apart(row_bytes: int, swizzle: int) -> int:
-    """Bytes from row to row in shared memory."""
-    return row_pitch(row_bytes, swizzle)

@@ -7,9 +7,10 @@ from random import Random
 from course_utils.artifact import ELEMENT_BYTES, TensorMap
 from course_utils.chips import HOME
 from course_utils.drills.question import Cell, Question, Row, choice, number
+from course_utils.plans import BLOCK_K
 from course_utils.tma.rules import violations
 
-BLOCK_K, HALF = 64, 2  # columns of a K tile, and bytes of an fp16
+HALF = 2  # bytes of an fp16
 RAGGED = (8, 16, 24, 40, 56, 72, 104)  # what a size is above a multiple of 128
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from course_utils.grading.steps import DSL_NAMES
 from course_utils.plans import Plan
-from course_utils.recordings.tried import Changed, Point, Recorded, Rest, Size
+from course_utils.recordings.step11_results import Changed, Point, Recorded, Rest, Size
 
 NOISE = 0.005  # of a share of cuBLAS: two runs of one kernel differ by that
 FEWEST = 3  # candidates at a size, for it to be a column of its own
@@ -29,6 +29,7 @@ class Candidate(NamedTuple):
 
 
 _TILE = "other waves: it wins where its last one is fuller, as the chooser computes"
+# fmt: off
 TRIED = (
     Candidate(
         "D leaves while the next tile is multiplied",
@@ -36,52 +37,44 @@ TRIED = (
         before=(Plan(), Rest(overlap=False)),
     ),
     Candidate(
-        "132 CTAs", "seldom a wave less, and what is in flight is no square of D any more", Plan(num_ctas=132)
+        "132 CTAs", "seldom a wave less, and what is in flight is no square of D any more",
+        Plan(num_ctas=132),
     ),
     Candidate(
-        "no cluster, 132 CTAs",
-        "by step 10's counters L2 moves as many bytes without multicast",
+        "no cluster, 132 CTAs", "by step 10's counters L2 moves as many bytes without multicast",
         Plan(cluster=1, num_ctas=132),
     ),
     Candidate(
-        "panels of 4",
-        "what is in flight is long and narrow, and needs more strips of A and B (not counted)",
+        "panels of 4", "what is in flight is long and narrow, and needs more strips of A and B (not counted)",
         Plan(panel=4),
     ),
     Candidate(
-        "132 CTAs, panels of 11",
-        "11 x 6 clusters are nearly a square again (not counted)",
+        "132 CTAs, panels of 11", "11 x 6 clusters are nearly a square again (not counted)",
         Plan(num_ctas=132, panel=11),
     ),
     Candidate("panels of 16", "long and narrow the other way round (not counted)", Plan(panel=16)),
     Candidate(
-        "Hilbert's curve",
-        "tiles that are near in time are near in D at every scale (not counted)",
+        "Hilbert's curve", "tiles that are near in time are near in D at every scale (not counted)",
         rest=Rest(order="Hilbert"),
     ),
     Candidate(
-        "K always forwards",
-        "by step 10's counters more bytes come from DRAM, and DRAM has time to spare",
+        "K always forwards", "by step 10's counters more bytes come from DRAM, and DRAM has time to spare",
         rest=Rest(back=False),
     ),
     Candidate(
-        "three stages",
-        "a load may take two K tiles and not three: now and then it takes longer",
+        "three stages", "a load may take two K tiles and not three: now and then it takes longer",
         rest=Rest(stages=3),
     ),
     Candidate(
-        "L2: evict D first",
-        "nobody reads D again, and L2 finds room for it (not counted)",
+        "L2: evict D first", "nobody reads D again, and L2 finds room for it (not counted)",
         rest=Rest(hints=("", "", "first")),
     ),
     Candidate(
-        "L2: keep A and B",
-        "the order of tiles keeps them there already (not counted)",
+        "L2: keep A and B", "the order of tiles keeps them there already (not counted)",
         rest=Rest(hints=("last", "last", "first")),
     ),
     Candidate(
-        "L2: keep A alone",
-        "B may be gone before its next use (not counted)",
+        "L2: keep A alone", "B may be gone before its next use (not counted)",
         rest=Rest(hints=("last", "first", "first")),
     ),
     Candidate(
@@ -93,33 +86,24 @@ TRIED = (
     Candidate("clusters of 2 x 4", "{eights} run at once, and 16 are needed", rest=Rest(across=4)),
     Candidate("clusters of 4 x 2", "the same", Plan(cluster=4), Rest(across=2)),
     Candidate(
-        "256 x 128",
-        "each wgmma is half as wide: more bytes of shared memory for a product (not counted)",
+        "256 x 128", "each wgmma is half as wide: more bytes of shared memory for a product (not counted)",
         Plan(256, 128),
     ),
     Candidate(
-        "256 x 192",
-        f"192 sums a thread leave no registers for D of the tile before; {_TILE}",
-        Plan(256, 192),
-        Rest(overlap=False),
+        "256 x 192", f"192 sums a thread leave no registers for D of the tile before; {_TILE}",
+        Plan(256, 192), Rest(overlap=False),
     ),
     Candidate("256 x 192, no cluster", "the same", Plan(256, 192, 1), Rest(overlap=False)),
     Candidate(
-        "256 x 192, no cluster, panels of 10",
-        "the same; what is in flight is nearly a square",
-        Plan(256, 192, 1, 128, 10),
+        "256 x 192, no cluster, panels of 10", "the same; what is in flight is nearly a square",
+        Plan(256, 192, 1, 128, 10), Rest(overlap=False),
+    ),
+    Candidate(
+        "256 x 192, no cluster, 132 CTAs, panels of 10", "the same, on all SMs", Plan(256, 192, 1, 132, 10),
         Rest(overlap=False),
     ),
     Candidate(
-        "256 x 192, no cluster, 132 CTAs, panels of 10",
-        "the same, on all SMs",
-        Plan(256, 192, 1, 132, 10),
-        Rest(overlap=False),
-    ),
-    Candidate(
-        "256 x 192, 132 CTAs, panels of 5",
-        "the same, in clusters",
-        Plan(256, 192, 2, 132, 5),
+        "256 x 192, 132 CTAs, panels of 5", "the same, in clusters", Plan(256, 192, 2, 132, 5),
         Rest(overlap=False),
     ),
     Candidate("128 x 224, 132 CTAs", _TILE, Plan(128, 224, num_ctas=132)),
@@ -127,13 +111,12 @@ TRIED = (
     Candidate("128 x 192, 132 CTAs", _TILE, Plan(128, 192, num_ctas=132)),
     Candidate(
         "128 x 192, 132 CTAs, D in narrower chunks",
-        "held against wide chunks: room for a fifth stage (not counted)",
-        Plan(128, 192, num_ctas=132),
-        Rest(narrow=True),
-        (Plan(128, 192, num_ctas=132), Rest()),
+        "held against wide chunks: room for a fifth stage (not counted)", Plan(128, 192, num_ctas=132),
+        Rest(narrow=True), (Plan(128, 192, num_ctas=132), Rest()),
     ),
     Candidate("128 x 160, 132 CTAs", _TILE, Plan(128, 160, num_ctas=132)),
 )
+# fmt: on
 Place = tuple[Size, str]  # a size and a mode
 # why, of the changes in candidates.json; their edits: commit bcee8cf, benchmarks/step11_edits.py
 WHYS = {

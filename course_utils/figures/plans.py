@@ -15,7 +15,16 @@ from matplotlib.lines import Line2D
 
 from course_utils.figures.theme import BLUE, CARD, DPI, DSLS, GREY, GRID, INK, PURPLE, STYLE, TEAL, Picture
 from course_utils.plans import MOST, Plan
-from course_utils.recordings.tried import Peers, Point, Recorded, Rest, Size, chosen, is_plain, spread
+from course_utils.recordings.step11_results import (
+    Peers,
+    Point,
+    Recorded,
+    Rest,
+    Size,
+    chosen,
+    is_plain,
+    spread,
+)
 
 Seconds = Callable[[int, int, int, Plan], float]
 WIDTH = 10.0  # inches

@@ -39,26 +39,16 @@ DSLS = {dsl: (name, {"tilelang": "#b83c83", "cute": "#969819"}[dsl]) for dsl, na
 DSL_TEXT = {"tilelang": "#a52f74", "cute": "#66680a"}
 
 # the same meanings for a page, by name, in light and in dark; parities are grounds, so they stay pale
+# fmt: off
 PAGE = {
-    "ink": (INK, "#ececec"),
-    "grey": (GREY, "#b4b4b4"),
-    "grid": (GRID, "#4a4d50"),
-    "pale": (PALE, "#2b2f33"),
-    "lane": (LANE, "#23272a"),
-    "paper": (PAPER, "#15181a"),
-    "card": (CARD, "#1d2023"),
-    "blue": (BLUE, "#4a90e6"),
-    "green": (GREEN, "#4fbf74"),
-    "orange": (ORANGE, "#f0a646"),
-    "purple": (PURPLE, "#d7abf8"),
-    "teal": (TEAL, "#8ff0e0"),
-    "red": (RED, "#ff6b60"),
-    "wait": (WORK["wait"], "#74787c"),
-    "even": ("#e6ebf3", "#2a3340"),
-    "odd": ("#f6e7cf", "#443722"),
-    "tilelang": (DSLS["tilelang"][1], "#f28fc4"),
-    "cute": (DSLS["cute"][1], "#c9cc55"),
+    "ink": (INK, "#ececec"), "grey": (GREY, "#b4b4b4"), "grid": (GRID, "#4a4d50"), "pale": (PALE, "#2b2f33"),
+    "lane": (LANE, "#23272a"), "paper": (PAPER, "#15181a"), "card": (CARD, "#1d2023"),
+    "blue": (BLUE, "#4a90e6"), "green": (GREEN, "#4fbf74"), "orange": (ORANGE, "#f0a646"),
+    "purple": (PURPLE, "#d7abf8"), "teal": (TEAL, "#8ff0e0"), "red": (RED, "#ff6b60"),
+    "wait": (WORK["wait"], "#74787c"), "even": ("#e6ebf3", "#2a3340"), "odd": ("#f6e7cf", "#443722"),
+    "tilelang": (DSLS["tilelang"][1], "#f28fc4"), "cute": (DSLS["cute"][1], "#c9cc55"),
 }
+# fmt: on
 
 # what words in a colour are written with, in light and in dark: the colour itself has too little contrast
 TEXT = {BLUE: ("#1c5a9e", "#82b4f4"), GREEN: ("#17693a", "#6fce8e"), ORANGE: ("#8a4e00", "#f0a646")}

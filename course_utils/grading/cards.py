@@ -1,5 +1,7 @@
-"""One finding as a card: who, what, what is missing and the learner's own line, in at most 40 words. All else
-folds below it.
+"""One finding as a card: what is wrong and the learner's own line, in at most 40 words. All else folds below.
+
+A card says whole sentences, or a sentence's shorter form (``words.sentences``). Words of others, as a
+compiler's, have none: these alone are cut, between clauses.
 """
 
 from __future__ import annotations
@@ -8,22 +10,18 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from course_utils.artifact import Artifact, file_name
-from course_utils.grading import diagnosis, hints, lines
+from course_utils.artifact import Artifact, Place, file_name
+from course_utils.cause import Cause, data
+from course_utils.grading import hints, lines, words
+from course_utils.grading.found import Found, found, names_the_grid, of_finding, place_of, within_a_cluster
+from course_utils.grading.refine import GAPS, Wrong
 from course_utils.run.protocol import Answer
 
 WORDS = 40  # of a card, its line included
-CODE = 80  # characters of a quoted line
-BRIEF = 48  # ... where a sentence needs the room
+CODE, BRIEF, BRIEFEST = 80, 48, 40  # characters of a quoted line; where a sentence needs the room
 LETTERS = 400  # of its text, where words have no end
-NEVER = "never written"  # a part of D
-ALONE = "The kernel wrote"  # one place: the diagnosis then says more
-PAIR = "they are one cluster"  # two that store one place: then it is their rank
-MIXED = "mixed up"  # ... than that two CTAs store one place, but for this guess, where
-OWN_TILE = "the grid has|one cluster"  # no x and y of a grid, or no loop, can be why
-COUNT = r" [\d,]+ (?:of [\d,]+ elements|of them|others) (?:are wrong|were never written)[^?]*\.$"
-GAPS = r"^[\d,]+ of [\d,]+ elements were never written[^?]*?\. (?=D\[)"
 # Behind a comma: a list of alternatives goes on.
 ALTERNATIVE = r"(?!(?:and|but|so|which|because) )(?:[^;:.?!]|[;:.?!](?=\S))*?\bor\b"
 ALSO = 4  # further findings that are told
@@ -47,27 +45,47 @@ HARMLESS = {"proxy-fence", "proxy-fence-overwrite", "wgmma-fence"}
 LEFT_OUT = {"load-unwaited"}  # ... and that go with a sum which says more
 # Findings of a kernel that never ends; any other that stops one is a fault.
 ENDLESS = {"deadlock", "livelock", "register-budget", "instruction-limit", "absent-lanes"}
+# Guesses at the order of tiles: two CTAs that store one place say more than these.
+MIXED_UP = {"zeros", "corner-of-the-grid", "order-mixed-up"}
 
 
 @dataclass(frozen=True)
 class Card:
-    """One finding. ``text`` says it, ``place`` and ``code`` are the learner's own line, "" where none is
-    known; ``topic`` is its anchor in the symptom map; ``more`` folds below it, a line each, and of that
-    ``tables`` are the texts in columns. ``kind`` is that of a finding of the
-    emulator, "" where it is none.
+    """One finding. ``text`` says it, ``where`` is the learner's own line, None where none is known, and
+    ``code`` as much of it as there is room for; ``topic`` is its anchor in the symptom map; ``more`` folds
+    below it, a line each, and of that ``tables`` are the texts in columns. ``kind`` is that of a finding of
+    the emulator, "" where it is none. ``found`` is all of it as data, what leads first.
     """
 
     text: str
-    place: str = ""
+    where: Place | None = None
     code: str = ""
     topic: str = ""
     more: tuple[str, ...] = ()
     tables: tuple[str, ...] = ()
     kind: str = ""
+    found: tuple[Found, ...] = ()
 
     def __str__(self) -> str:
         line = f"{self.place}: {self.code}" if self.code else self.place
         return f"{self.text}\n  at {line}" if line else self.text
+
+    @property
+    def place(self) -> str:
+        """kernel.py, line 42."""
+        return self.where.at if self.where else ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form: the kind and case are those of what was found first."""
+        lead = self.found[0].cause if self.found else None
+        return {
+            "text": self.text,
+            "kind": lead.kind if lead else "",
+            "case": lead.case if lead else "",
+            "place": data(self.where),
+            "topic": self.topic,
+            "more": list(self.more),
+        }
 
     @property
     def told(self) -> str:
@@ -76,52 +94,55 @@ class Card:
 
 
 def of_text(text: str, topic: str, more: Iterable[str] = ()) -> Card:
-    """A card of a longer text: its first sentences, as many as fit; the rest folds. A line "  at PLACE: CODE"
-    is the place.
+    """A card of a text from elsewhere, as a compiler's message: its first sentences, as many as fit. A line
+    "  at PLACE: CODE" in it is the place.
     """
-    text, _, where = text.partition("\n  at ")
-    where, *under = where.split("\n")
-    place, _, code = where.partition(": ")
-    line = code = _short(code)
-    room = _room(place, code)
-    head, left = _fitting(text, room)
-    if len(head.split()) > room:  # the line says it with less
-        brief = _short(code, CODE // 2 if "; found " in head else BRIEF)
-        if "; found " in head or len(head.split()) <= _room(place, brief):
-            code, room = brief, _room(place, brief)
-    # one long sentence: as far as its last clause that fits
-    if len(head.split()) > room or len(head) > LETTERS:
-        wanted, found, there = head.partition("; found ")
-        briefs = [re.sub(r" [(][^()]*[)]", "", wanted), re.split(r": | [(]", wanted)[0]]
-        fitting = [one for one in briefs if len(f"{one}{found}{there}".split()) <= room]
-        # what is there says more than all that is wanted; how often an idea was seen says less
-        if found and fitting and not there.startswith("it in "):
-            head, cut = f"{fitting[0]}{found}{there}", head
-            code = line if len(head.split()) <= _room(place, line) else code
-        else:
-            head, cut = _cut(head, room)
-        left = [stopped(cut), *left]
-    if topic != "compile":  # a compiler's words are its own
-        head = stopped(head)
-    rest = [" ".join(left)] if left else []
-    return Card(head, place, code, topic, (*rest, *under, *more))
+    text, _, at = text.partition("\n  at ")
+    at, *under = at.split("\n")
+    named = re.match(r"(.*), line (\d+)(?:: (.*))?", at)
+    where = Place(named[1], int(named[2]), named[3] or "") if named else None
+    said = _of_others(text if topic == "compile" else stopped(text.strip()))  # a compiler's words are its own
+    card = _card(said, where, topic, (*under, *more))
+    return replace(card, found=(found("text", "text", where, text=text),))
 
 
-def of_answer(answer: Answer, artifact: Artifact, also: Sequence[str] = ()) -> Card:
+def of_found(one: Found, topic: str, more: Iterable[str] = ()) -> Card:
+    """A card of what was found."""
+    card = _card(_of_causes([one.cause]), one.place, topic, (*one.more, *more))
+    return replace(card, found=(one,))
+
+
+def of_all(every: Sequence[Found], topic: str) -> Card:
+    """A card of the first of several that are alike; the others fold below it."""
+    card = of_found(every[0], topic, (stopped(words.text(one.cause)) for one in every[1:]))
+    return replace(card, found=(*every,))
+
+
+def of_wrong(wrong: Wrong, answer: Answer, artifact: Artifact, also: Sequence[str] = ()) -> Card:
     """What is wrong with a run. ``also`` is what is to be said of other runs."""
-    if not answer.findings:
+    if not wrong.findings:
+        causes = hints.causes(answer, artifact) or wrong.causes
         topic = "wrong" if not answer.error else "never-ends" if answer.error == "timeout" else "crashes"
-        card = of_text(hints.words(answer, artifact), topic, (*map(sentence, answer.remarks), *also))
-        if answer.error or not answer.finished:
-            return card
-        return _at(card, *lines.of_numbers(card.text, artifact))
-    first, *others = answer.findings
-    if first["kind"] == "stored-twice" and answer.finished and answer.diagnosis:
-        return _of_numbers(answer.diagnosis, first, also)
-    if first["kind"] == "overwrite-while-read" and answer.finished and NEVER in answer.diagnosis:
+        more = (*map(sentence, answer.remarks), *wrong.below, *also)
+        if wrong.place or answer.error or not answer.finished:
+            card = _card(_of_causes(causes), wrong.place, topic, more)
+        else:
+            card = _of_numbers(causes, artifact, more)
+        return replace(card, found=tuple(Found(cause, card.where) for cause in causes))
+    return _of_findings(wrong, answer, artifact, also)
+
+
+def _of_findings(wrong: Wrong, answer: Answer, artifact: Artifact, also: Sequence[str]) -> Card:
+    """What the emulator found, which leads but where the numbers say more."""
+    (first, *others), causes = wrong.findings, wrong.causes
+    gaps = any(cause.case in GAPS or cause.case.startswith("corner") for cause in causes)
+    known = (of_finding(first), *map(of_finding, others), *map(Found, causes))
+    if first["kind"] == "stored-twice" and answer.finished and causes:
+        return replace(_stored_twice(causes, first, gaps, also), found=known)
+    if first["kind"] == "overwrite-while-read" and answer.finished and gaps:
         # a race overwrites what is stored, and leaves nothing out
-        under = (f"{sentence(first['text'])} ({first['where']})", first["advice"], *first["more"])
-        return of_text(answer.diagnosis, "wrong", (*under, *also))
+        under = (f"{sentence(first['text'])} ({first['where']})", first["advice"], *first["more"], *also)
+        return replace(_card(_of_causes(causes), None, "wrong", under), found=known)
     more = [first["advice"], *first["more"]]
     if first["generated"]:
         more.append(f"in the generated code: {first['generated']}")
@@ -133,75 +154,143 @@ def of_answer(answer: Answer, artifact: Artifact, also: Sequence[str] = ()) -> C
     if len(others) > ALSO:
         more.append(f"And {len(others) - ALSO} more findings; `course trace` tells them all.")
     more += map(sentence, answer.remarks)
-    if answer.finished and (told := beside(answer, answer.diagnosis)):
+    if answer.finished and (told := words.text(*beside(wrong, causes))):
         more.append(told)
-    place = f"{first['file']}, line {first['line']}" if first["file"] else ""
-    if first["added"]:
-        place = f"what the compiler added after {place}"
-    text, code = sentence(first["text"].strip()), _short(first["code"])
-    room = _room(place, code)
-    if len(text.split()) > room:
-        code = _short(code, BRIEF)
-        room = _room(place, code)
-    if len(text.split()) > room:
-        text, left = _fitting(text, room)
-        if len(text.split()) > room:
-            text, rest = _cut(text, room)
-            left = [rest, *left]
-        more.insert(0, " ".join(left))
     if path := next((path for path in artifact.python if file_name(path) == first["file"]), ""):
         shown = f"`course source {path} --dsl {artifact.dsl} --line {first['line']}`"
         more += [f"{shown} shows what became of this line."] * Path(path).is_file()
-    return Card(text, place, code, TOPICS.get(first["kind"], "words"), (*more, *also), tables, first["kind"])
+    text = words.text(wrong.lead) if wrong.lead else first["text"]
+    said = _of_others(sentence(text.strip()))
+    card = _card(said, place_of(first), TOPICS.get(first["kind"], "words"), (*more, *also))
+    return replace(card, tables=tables, kind=first["kind"], found=known)
 
 
-def beside(lead: Answer, told: str) -> str:
-    """What folds below the answer that leads, of the numbers ``told`` of it or of another run: how many are
+def beside(lead: Wrong, causes: Sequence[Cause]) -> list[Cause]:
+    """Of the numbers' ``causes``, of the run that leads or of another, those that fold below it: how many are
     wrong alone where a race, a hang or a fault has made them so; no guess where a cause is known.
     """
-    kinds = set(lead.kinds)
-    if lead.findings and not kinds <= HARMLESS:
-        return diagnosis.known(told) if kinds <= LEFT_OUT else diagnosis.counted(told)
-    if lead.findings:
-        return told
-    return told if diagnosis.vague(lead.diagnosis) else diagnosis.known(told)
+    kinds = {finding["kind"] for finding in lead.findings}
+    if kinds and not kinds <= HARMLESS:
+        return words.known(causes) if kinds <= LEFT_OUT else words.counted(causes)
+    if kinds:
+        return [*causes]
+    return [*causes] if words.vague(lead.causes) else words.known(causes)
 
 
-def _of_numbers(found: str, twice: dict, also: Sequence[str]) -> Card:
+def _stored_twice(causes: Sequence[Cause], twice: dict, gaps: bool, also: Sequence[str]) -> Card:
     """Two CTAs have stored one place, and the numbers are wrong: they say more. Both, where there is room;
     where other places got nothing, it is the place of the store that is wrong.
     """
-    said, line = sentence(twice["text"]), f"{twice['file']}, line {twice['line']}" if twice["file"] else ""
-    code = twice["code"]
-    sure = MIXED in found and re.search(OWN_TILE, said) or PAIR in said
-    if NEVER in found and (sure or not found.startswith(ALONE)):
-        return _at(of_text(said, "wrong", (diagnosis.counted(found), twice["advice"], *also)), line, code)
-    more = (f"{said} ({twice['where']})", twice["advice"], *also)
-    card = of_text(found, "wrong", more)
+    said, where = sentence(twice["text"]), place_of(twice)
+    sure = within_a_cluster(twice) or names_the_grid(twice) and any(one.case in MIXED_UP for one in causes)
+    if gaps and (sure or not causes[0].case.startswith("corner")):
+        more = (words.text(*words.counted(causes)), twice["advice"], *also)
+        return _card(_of_others(said), where, "wrong", more)
+    card = _of_numbers(causes, where, (f"{said} ({twice['where']})", twice["advice"], *also))
     both = f"{sentence(twice['text'].partition(';')[0])} {card.text}"
-    return _at(replace(card, text=both) if len(both.split()) <= WORDS else card, line, code)
-
-
-def _at(card: Card, place: str, code: str) -> Card:
-    """The card with its line, as far as there is room for it: how many elements are wrong gives way to it."""
-    if card.place or not place:
-        return card
-    count = "".join(re.findall(COUNT, card.text))
-    cause = card.text.removesuffix(count)
-    gaps = "".join(re.findall(GAPS, cause))
-    for text, quoted in (
-        (card.text, _short(code)),
-        (cause, _short(code)),
-        (cause.removeprefix(gaps), _short(code)),
-        (cause, _short(code, BRIEF)),
-        (card.text, ""),
-        (cause, ""),
-    ):
-        if len(text.split()) <= _room(place, quoted):
-            left = (gaps if gaps and not text.startswith(gaps) else "", count)
-            more = card.more if text == card.text else (*filter(None, map(str.strip, left)), *card.more)
-            return replace(card, text=text, place=place, code=quoted, more=more)
+    for code in (card.code, ""):
+        if len(f"{both} {card.place} {code}".split()) <= WORDS:
+            return replace(card, text=both, code=code)
     return card
+
+
+@dataclass(frozen=True)
+class _Sentence:
+    """One that a card may say, in full and in its shorter forms, and the cause that it is of."""
+
+    forms: tuple[str, ...]
+    cause: Cause | None = None
+
+    @property
+    def full(self) -> str:
+        return self.forms[0]
+
+    @property
+    def counts(self) -> bool:
+        return self.cause is not None and self.cause.kind in words.COUNTS
+
+
+def _of_causes(causes: Iterable[Cause]) -> list[_Sentence]:
+    return [_Sentence(tuple(map(stopped, one)), cause) for cause in causes for one in words.sentences(cause)]
+
+
+def _of_others(text: str) -> list[_Sentence]:
+    return [_Sentence((one,)) for one in re.split(r"(?<=[.?!])\s+|\n", text.strip())]
+
+
+def _of_numbers(causes: Sequence[Cause], where: Place | Artifact | None, more: Iterable[str]) -> Card:
+    """A card of wrong numbers. Its line is ``where``, or in an Artifact the one that those causes are about
+    which the card says. How many elements are wrong gives way to the line.
+    """
+    said = _of_causes(causes)
+    card, count = _laid_out(said, None, "wrong", more)
+    shown = said[:count]
+    if isinstance(where, Artifact):
+        where = lines.of_numbers([one.cause for one in shown if one.cause], where)
+    if where is None:
+        return card
+    whys = [*shown]
+    while len(whys) > 1 and whys[-1].counts:
+        whys.pop()
+    first, *others = whys
+    alone = (
+        others if others and first.counts and others[0].cause and "rows" in others[0].cause.values else whys
+    )
+    for left, code in (
+        (shown, _short(where.code, CODE)),
+        (whys, _short(where.code, CODE)),
+        (alone, _short(where.code, CODE)),
+        (whys, _short(where.code, BRIEF)),
+        (shown, ""),
+        (whys, ""),
+    ):
+        text = card.text if left is shown else " ".join(one.full for one in left)
+        if len(f"{text} {where.at} {code}".split()) <= WORDS:
+            gone = (one.full for one in shown if one not in left)
+            return replace(card, text=text, where=where, code=code, more=(*gone, *card.more))
+    return card
+
+
+def _card(said: Sequence[_Sentence], where: Place | None, topic: str, more: Iterable[str]) -> Card:
+    return _laid_out(said, where, topic, more)[0]
+
+
+def _laid_out(
+    said: Sequence[_Sentence], where: Place | None, topic: str, more: Iterable[str]
+) -> tuple[Card, int]:
+    """The card with as many of these sentences as there is room for beside the line, and how many they are.
+    The line is quoted with less where a sentence needs the room; one that is too long all the same is said
+    in its longest form that fits, or cut.
+    """
+    first, *others = said = said or [_Sentence(("",))]
+    codes = [_short(where.code if where else "", most) for most in (CODE, BRIEF, BRIEFEST)]
+
+    def card(text: str, code: str, left: Iterable[str]) -> Card:
+        rest = " ".join(left)
+        return Card(text, where, code, topic, (*([rest] if rest else []), *more))
+
+    def room(code: str) -> int:
+        return WORDS - len(f"{where.at if where else ''} {code}".split())
+
+    def fits(text: str, code: str) -> bool:
+        return len(text.split()) <= room(code) and len(text) <= LETTERS
+
+    whole = " ".join(one.full for one in said)
+    brief = 0 if topic == "compile" else 1  # a compiler's words are often about what the line has
+    for code in codes[: brief + 1]:
+        if fits(whole, code):
+            return card(whole, code, ()), len(said)
+    for form in first.forms:
+        for code in codes:
+            if not fits(form, code):
+                continue
+            if form != first.full:
+                return card(form, code, [one.full for one in said]), 1
+            texts = [" ".join(one.full for one in said[:count]) for count in range(1, len(said) + 1)]
+            count = sum(fits(text, code) for text in texts)
+            return card(texts[count - 1], code, [one.full for one in said[count:]]), count
+    text, cut = _cut(first.forms[-1], room(codes[brief]))
+    return card(text, codes[brief], [cut, *(one.full for one in others)]), 1
 
 
 def ended(answer: Answer) -> str:
@@ -224,21 +313,14 @@ def figure(answers: Iterable[Answer]) -> dict | None:
     return next((answer.figure for answer in answers if answer.figure), None)
 
 
-def _room(place: str, code: str) -> int:
-    """Words that a card has left beside its line."""
-    return WORDS - len(f"{place} {code}".split())
-
-
 def sentence(text: str) -> str:
     """A text of our own as a sentence, with its capital and its full stop."""
     return stopped(text[:1].upper() + text[1:])
 
 
 def stopped(text: str) -> str:
-    """A text, which may have its line below it, that ends as a sentence does."""
-    text, at, place = text.partition("\n  at ")
-    ends = not text or text.endswith((".", "?", "!", ":"))
-    return text + "." * (not ends) + at + place
+    """A text that ends as a sentence does."""
+    return text if not text or text.endswith((".", "?", "!", ":")) else f"{text}."
 
 
 def _short(code: str, most: int = CODE) -> str:
@@ -249,15 +331,6 @@ def _short(code: str, most: int = CODE) -> str:
     while len(words[-1]) + len(tail) < most // 2:
         tail = f" {words.pop()}{tail}"
     return f"{code[: most - len(tail) - 4].rstrip()} ...{tail}"
-
-
-def _fitting(text: str, room: int) -> tuple[str, list[str]]:
-    """The first sentence and as many more as fit in ``room`` words, and the sentences left."""
-    sentences = re.split(r"(?<=[.?!])\s+|\n", text.strip())
-    count = 1
-    while count < len(sentences) and len(" ".join(sentences[: count + 1]).split()) <= room:
-        count += 1
-    return " ".join(sentences[:count]), sentences[count:]
 
 
 def _cut(text: str, room: int) -> tuple[str, str]:

@@ -20,7 +20,7 @@ from itertools import pairwise
 
 from course_utils.compile.factory import OPEN
 from course_utils.compile.load import BEGIN, END, solution_path
-from course_utils.grading import conditions, steps
+from course_utils.grading import conditions, steps, words
 
 WIDTH = 96  # characters of a notebook's line
 FEW, MANY = 5, 16  # statements of a shuffled list: at least, where there are so many, and at most
@@ -87,9 +87,9 @@ def asked_for(step_id: str) -> list[str]:
     known = steps.STEPS[before].requires if before else ()
     found = []
     for name in sorted(steps.find(step_id).requires, key=lambda name: name in known):
-        told = (conditions.CONDITIONS | conditions.PROPERTIES).get(name)
-        sentence = told.sentence if told else "barriers and fences of your own, wherever one is needed"
-        found.append(re.split(r" \(|\. ", sentence)[0])
+        own = name == conditions.OWN
+        needs = "barriers and fences of your own, wherever one is needed" if own else words.needs(name)
+        found.append(re.split(r" \(|\. ", needs)[0])
     return found
 
 

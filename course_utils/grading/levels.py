@@ -13,7 +13,7 @@ from typing import Any
 
 from course_utils.compile.load import file_source
 from course_utils.grading import gemm, steps
-from course_utils.grading.going import Told, nobody
+from course_utils.grading.check_progress import OnProgress, ignored
 from course_utils.grading.verdict import Verdict
 from course_utils.run.backends import TIME_LIMIT, Backend
 
@@ -50,12 +50,12 @@ def check_gemm(
     dsl: str = "tilelang",
     backend: str | Backend = "auto",
     time_limit: float = TIME_LIMIT,
-    told: Told = nobody,
+    on_progress: OnProgress = ignored,
 ) -> Verdict:
     """``gemm.check_gemm`` at the level that the factory's cell or file names. Raises nothing."""
     level = of_factory(factory)
     verdict = gemm.check_gemm(
-        step, factory, dsl, backend, time_limit, told=lambda so_far: told(at(so_far, level))
+        step, factory, dsl, backend, time_limit, on_progress=lambda so_far: on_progress(at(so_far, level))
     )
     return at(verdict, level)
 

@@ -1,98 +1,124 @@
-"""The author's line that wrong numbers point to: the store of D, the load of an operand, the multiplication,
-the loop over K or over tiles. What it is about is told by the words of the diagnosis.
+"""The author's lines that a finding points to. Wrong numbers point to the store of D, the load of an operand,
+the multiplication, the loop over K or over tiles, by their cause; a missing instruction to what it belongs
+to.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from course_utils.artifact import Artifact, Origin, file_name
+from course_utils.artifact import Artifact, Origin, Place
+from course_utils.cause import Cause
 from course_utils.ptx import paths
+from course_utils.ptx.added import authors
 from course_utils.ptx.families import Family, family
-from course_utils.ptx.parser import parse
+from course_utils.ptx.parser import PtxError, parse
 
 STORE, SUMS, LOADS, MULTIPLICATION = "store", "sums", "loads", "wgmma"
-LOOP, TILES = "loop over K", "loop over tiles"
-ADDED, CUT = "where the bias is added", "which part of the bias"
-# Words of a diagnosis, and what they are about: the first that is found. A group is the tensor.
-ABOUT = (
-    (r"ReLU after every K tile: is it", LOOP),
-    (r"after every K tile|right but for its ReLU|order of its epilogue|rounded twice", ADDED),
-    (r"\bbias\b", CUT),
-    (r"loop ends too early|loop begins too late", LOOP),
-    (r"does the loop over the slices|same 16 columns|accumulate flag|overwrote the sum", MULTIPLICATION),
-    (r"its own product, transposed|twice its own product|tile's sum was not cleared", MULTIPLICATION),
-    (r"does the tile loop|in the order of tiles", TILES),
-    (
-        r"does the store take|which tile does each store|never written|kernel wrote|mirror place"
-        r"|places the store|stores? lies? outside",
-        STORE,
+LOOP, TILES, BIAS = "loop over K", "loop over tiles", "loads of the bias"
+# What a cause of wrong numbers is about, by its case: of several causes the first here leads.
+ABOUT = {
+    "relu-in-the-loop": LOOP,
+    **dict.fromkeys(("epilogue-in-the-loop", "bias-in-the-loop", "relu-missing", "relu-before-bias"), BIAS),
+    **dict.fromkeys(("rounded-twice", "bias-missing", "bias-of-rows", "bias-of-the-first-tile"), BIAS),
+    **dict.fromkeys(("bias-from-its-row", "bias-by-rows"), BIAS),
+    **dict.fromkeys(("ends-early", "begins-late"), LOOP),
+    **dict.fromkeys(
+        ("slices-left-out", "slice-repeated", "never-accumulated", "overwritten"), MULTIPLICATION
     ),
-    (r"TMA loads? lies? outside (\w+)", LOADS),
-    (r"index cuts ([ABX])\b|([AB]) has only|slice of ([AB]) scaled|does ([AB])'s slice follow", LOADS),
-    (r"index cuts the sums\?", SUMS),
-    (r"same columns of K|slice of K scaled|index is off by one|slices follow one index", LOADS),
-    (r"elements of Y differ", STORE),
-)
-SCHEDULER = "TileScheduler("  # sets out the order of tiles in TileLang
+    **dict.fromkeys(("own-transposed", "twice", "former-tile"), MULTIPLICATION),
+    **dict.fromkeys(("tiles-left", "tiles-left-by-clusters", "order-mixed-up"), TILES),
+    **dict.fromkeys(("corner", "corner-stacked", "corner-of-slices", "corner-of-a-tile"), STORE),
+    **dict.fromkeys(("corner-of-every-cta", "corner-of-the-grid", "order-covers", "edge-left-out"), STORE),
+    **dict.fromkeys(("columns-of-each", "columns-of-some", "band-of-columns", "band-of-rows"), STORE),
+    **dict.fromkeys(
+        ("nothing-written", "unwritten", "unwritten-of-them", "wrote-before", "wrote-after"), STORE
+    ),
+    **dict.fromkeys(("operand-stored", "mirror", "stored-elsewhere", "slices-stored-elsewhere"), STORE),
+    **dict.fromkeys(("moved-or-stored-elsewhere", "another-tile-added", "stores-outside"), STORE),
+    **dict.fromkeys(("stores-outside-of-a-rank", "store-of-other-tiles"), STORE),
+    **dict.fromkeys(("loads-outside", "loads-outside-of-a-rank", "not-loaded"), LOADS),
+    **dict.fromkeys(("rows-of-A", "rows-of-B", "index-of-the-other", "slice-unscaled", "slice-stays"), LOADS),
+    "moved": SUMS,
+    **dict.fromkeys(("one-k-tile", "unscaled", "wrong-k-tiles", "two-indices"), LOADS),
+    **dict.fromkeys(("copy", "copy-unwritten", "copy-and-gaps"), STORE),
+}
+RANK = {case: rank for rank, case in enumerate(ABOUT)}
+# the operand whose loads a cause is about, where it is not the first one: the name of its value, or its name
+OPERAND = {"rows-of-B": "B", "rows-of-A": "A"}
+# TileLang's order of tiles. Its place in PTX is index arithmetic, shared with that of each role's tile
+SCHEDULER = r"TileScheduler\("
 
-Line = tuple[str, int]  # a file's path and a line of it
 
-
-def of_numbers(diagnosis: str, artifact: Artifact) -> tuple[str, str]:
-    """The place ("kernel.py, line 42") and the code that a diagnosis of wrong numbers is about; "" where it
-    points to none, or several lines do the same.
+def of_numbers(causes: Sequence[Cause], artifact: Artifact) -> Place | None:
+    """The line that causes of wrong numbers are about; None where they point to none, or several lines do the
+    same.
     """
-    for words, what in ABOUT:
-        if found := re.search(words, diagnosis):
-            tensor = next(filter(None, found.groups()), "")
-            if (line := _line(artifact, what, tensor)) is None:
-                return "", ""
-            return f"{file_name(line[0])}, line {line[1]}", artifact.code(Origin(*line))
-    return "", ""
+    known = [cause for cause in causes if cause.case in ABOUT]
+    if not known:
+        return None
+    cause = min(known, key=lambda one: RANK[one.case])
+    what, tensor = ABOUT[cause.case], ""
+    if what == LOADS:
+        tensor = OPERAND.get(cause.case) or cause.values.get("operand", "")
+        if not tensor and cause.kind in ("outside", "unread"):
+            tensor = cause.values["tensor"]
+    line = _line(artifact, what, tensor)
+    return None if line is None else artifact.place(line)
 
 
-def of_map(tensor: str, artifact: Artifact) -> str:
-    """The line that makes a tensor's map in CuTe DSL, as a place in words; "" where none, or several, do."""
-    return _said(rf"make_tiled_tma_atom\(.*\W{tensor}\W", artifact)
+def of_map(tensor: str, artifact: Artifact) -> Place | None:
+    """The line that makes a tensor's map in CuTe DSL; None where none, or several, do."""
+    return _statement(rf"make_tiled_tma_atom\(.*\W{tensor}\W", artifact)
 
 
-def of_layout(tensor: str, artifact: Artifact) -> str:
+def of_layout(tensor: str, artifact: Artifact) -> Place | None:
     """The line that gives a tensor another layout, else the one that makes its map; as ``of_map``."""
-    return _said(rf"make_tensor\({tensor}\W", artifact) or of_map(tensor, artifact)
+    return _statement(rf"make_tensor\({tensor}\W", artifact) or of_map(tensor, artifact)
 
 
-def below(pattern: str, artifact: Artifact) -> str:
-    """The one line with this pattern, as it stands below a text: without the operands of a long call; ""
-    where there is none, or several.
+def one(pattern: str, artifact: Artifact) -> Place | None:
+    """The one line with this pattern, without the operands of a long call; None where there is none, or
+    several.
     """
-    found = [
-        Origin(file, number)
-        for file, python in artifact.python.items()
-        for number, line in enumerate(python.split("\n"), 1)
-        if pattern and re.search(pattern, line.partition("#")[0])
-    ]
-    if len(found) != 1:
-        return ""
-    code = re.sub(r"\((?:[^()]|\([^()]*\)){60,}\)?", "(...)", artifact.code(found[0]))
-    return f"\n  at {file_name(found[0].file)}, line {found[0].line}: {code}"
+    if (line := artifact.line(pattern)) is None:
+        return None
+    place = artifact.place(line)
+    return replace(place, code=re.sub(r"\((?:[^()]|\([^()]*\)){60,}\)?", "(...)", place.code))
 
 
-def first(pattern: str, artifact: Artifact) -> str:
-    """The first line with this pattern, as ``below``; "" where there is none."""
-    for file, python in artifact.python.items():
-        for number, line in enumerate(python.split("\n"), 1):
-            if re.search(pattern, line.partition("#")[0]):
-                return f"\n  at {file_name(file)}, line {number}: {artifact.code(Origin(file, number))}"
-    return ""
+def first(pattern: str, artifact: Artifact) -> Place | None:
+    """The first line with this pattern; None where there is none."""
+    return next(map(artifact.place, artifact.lines(pattern)), None)
 
 
-def without_rank(artifact: Artifact, store: int) -> tuple[str, int, str]:
+def of_families(artifact: Artifact, *families: Family, last: bool = False) -> Place | None:
+    """The line of the kernel's first instruction of these families, which come in their order; of waits for
+    stores, the one that follows a store most closely. None where it has none, or nobody knows. ``last``: the
+    last of them.
+    """
+    try:
+        known = [(family(instruction), origin) for instruction, origin in authors(artifact)]
+    except PtxError:
+        return None
+    for kind in families:
+        mine = [(at, origin) for at, (this, origin) in enumerate(known) if this is kind and origin]
+        if kind is Family.BULK_WAIT:
+            stores = [at for at, (this, _) in enumerate(known) if this is Family.TENSOR_STORE]
+            mine.sort(
+                key=lambda that: min((that[0] - at for at in stores if at < that[0]), default=len(known))
+            )
+        for _, origin in mine[-1:] if last else mine[:1]:
+            return artifact.place(origin)
+    return None
+
+
+def without_rank(artifact: Artifact, store: int) -> Place | None:
     """Where line ``store`` is in a function that takes a tile's place from its callers: the one statement
-    that makes a row, or a column, without the CTA's rank. Its file, line and code; ("", 0, "") where there
-    is none, or several.
+    that makes a row, or a column, without the CTA's rank. None where there is none, or several.
     """
     for file, python in artifact.python.items():
         try:
@@ -101,36 +127,27 @@ def without_rank(artifact: Artifact, store: int) -> tuple[str, int, str]:
         except SyntaxError:  # a cell with a magic
             continue
         for index in (r"\bm_idx\b", r"\bn_idx\b", r"\brow\b.*\* cluster\b"):
-            statements = [
-                (file_name(file), number, artifact.code(Origin(file, number)))
-                for number, line in enumerate(python.split("\n"), 1)
-                if re.search(index, line.partition("#")[0])
-            ]
-            left = [one for one in statements if not re.search(r"\brank\b", one[2])]
+            made = [artifact.place(line) for line in artifact.lines(index) if line.file == file]
+            left = [place for place in made if not re.search(r"\brank\b", place.code)]
             if len(left) == 1:
                 return left[0]
-    return "", 0, ""
+    return None
 
 
-def of_stores(artifact: Artifact, every: bool) -> tuple[str, str]:
-    """What decides which chunks of D are stored: a line as ``below``, or several, in words. Where one
-    function stores a chunk, it is who calls it; ``every``: of all tiles, so what bounds all of those calls'
-    loops.
+def of_stores(artifact: Artifact, every: bool) -> list[Place]:
+    """The lines that decide which chunks of D are stored. Where one function stores a chunk, it is who calls
+    it; ``every``: of all tiles, so what bounds all of those calls' loops.
     """
     if (line := _line(artifact, STORE, "")) is None:
-        return "", ""
-    file, number = line
+        return []
     try:
-        tree = ast.parse(artifact.python[file])
+        tree = ast.parse(artifact.python[line.file])
     except SyntaxError:  # a cell with a magic
-        return "", ""
-    calls = _calls(tree, number) or [number]
+        return []
+    calls = _calls(tree, line.line) or [line.line]
     if every and len(bound := _bounds(tree, calls)) == 1:
         calls = list(bound)
-    if len(calls) > 1:
-        *most, last = map(str, calls)
-        return "", f" They are on lines {', '.join(most)} and {last}."
-    return f"\n  at {file_name(file)}, line {calls[0]}: {artifact.code(Origin(file, calls[0]))}", ""
+    return [artifact.place(Origin(line.file, number)) for number in calls]
 
 
 def _calls(tree: ast.Module, number: int) -> list[int]:
@@ -168,28 +185,19 @@ def _bounds(tree: ast.Module, calls: list[int]) -> set[int]:
     }
 
 
-def _said(pattern: str, artifact: Artifact) -> str:
-    """The one statement with this pattern, as a place in words."""
+def _statement(pattern: str, artifact: Artifact) -> Place | None:
+    """The one statement with this pattern."""
     call = re.match(r"\w+", pattern)
-    found = [
-        Origin(file, number)
-        for file, python in artifact.python.items()
-        for number, line in enumerate(python.split("\n"), 1)
-        if call and call[0] in line and re.search(pattern, artifact.code(Origin(file, number)))
-    ]
-    if len(found) != 1:
-        return ""
-    return f"{file_name(found[0].file)}, line {found[0].line}: {artifact.code(found[0])}"
+    lines = artifact.lines(call[0]) if call else []
+    found = [line for line in lines if re.search(pattern, artifact.code(line))]
+    return artifact.place(found[0]) if len(found) == 1 else None
 
 
-def _line(artifact: Artifact, what: str, tensor: str) -> Line | None:
+def _line(artifact: Artifact, what: str, tensor: str) -> Origin | None:
     """The one line that does it; loads of the first operand stand for those of both."""
-    if what == TILES and (line := _line_with(artifact, SCHEDULER)):
+    if what == TILES and (line := artifact.line(SCHEDULER)):
         return line
-    if what in (ADDED, CUT):
-        texts = ("bias.iterator", "bias[") if what == CUT else ("bias[",)
-        if line := next(filter(None, (_line_with(artifact, text) for text in texts)), None):
-            return line
+    if what == BIAS:
         what, tensor = LOADS, "bias"
     kernel = parse(artifact.ptx, artifact.kernel)
     instructions: Iterable[int]
@@ -213,35 +221,22 @@ def _line(artifact: Artifact, what: str, tensor: str) -> Line | None:
     for source in {kernel.instructions[at].source for at in instructions}:
         origin = artifact.author(kernel.files.get(source[0], ""), source[1]) if source else None
         if origin is not None and not origin.added and origin.file in artifact.python:
-            lines.add((origin.file, origin.line))
+            lines.add(origin)
     if len(lines) != 1:
         return None
     [line] = lines
-    if what in (LOOP, TILES):
-        return _loop_around(artifact, *line, innermost=what == LOOP)
-    return line
+    return _loop_around(artifact, line, innermost=what == LOOP) if what in (LOOP, TILES) else line
 
 
-def _line_with(artifact: Artifact, text: str) -> Line | None:
-    """The one line that has this text."""
-    found = [
-        (file, number)
-        for file, python in artifact.python.items()
-        for number, line in enumerate(python.split("\n"), 1)
-        if text in line.partition("#")[0]
-    ]
-    return found[0] if len(found) == 1 else None
-
-
-def _loop_around(artifact: Artifact, file: str, line: int, innermost: bool) -> Line | None:
+def _loop_around(artifact: Artifact, line: Origin, innermost: bool) -> Origin | None:
     """The loop that a line is in: the innermost, or the outermost."""
     try:
-        tree = ast.parse(artifact.python[file])
+        tree = ast.parse(artifact.python[line.file])
     except SyntaxError:  # a cell with a magic
         return None
     loops = [
         node.lineno
         for node in ast.walk(tree)
-        if isinstance(node, ast.For | ast.While) and node.lineno <= line <= (node.end_lineno or 0)
+        if isinstance(node, ast.For | ast.While) and node.lineno <= line.line <= (node.end_lineno or 0)
     ]
-    return (file, max(loops) if innermost else min(loops)) if loops else None
+    return Origin(line.file, max(loops) if innermost else min(loops)) if loops else None

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 
-from course_utils.artifact import ELEMENT_BYTES, SWIZZLE_BYTES, SWIZZLES, Artifact, TensorMap
+from course_utils.artifact import ELEMENT_BYTES, SWIZZLE_BYTES, Artifact, TensorMap
 from course_utils.compile.factory import open_places
 from course_utils.compile.guard import text_of
 from course_utils.grading import cards, lines, steps
+from course_utils.grading.found import Found, found
 from course_utils.grading.steps import CopyCase, MapCase, Step
 from course_utils.grading.verdict import OPEN, Part, Verdict, score
-from course_utils.run.protocol import Answer
 from course_utils.tma.rules import violations
 
 
-def findings(artifact: Artifact) -> list[str]:
-    """A sentence for every rule that a tensor map of this kernel breaks."""
+def findings(artifact: Artifact) -> list[Found]:
+    """Every rule that a tensor map of this kernel breaks."""
     return [
-        f"the map over {p.tensor} ({p.tensor_map}): {v.sentence.rstrip('.')}; found {v.found}"
+        found(
+            "tensor-map",
+            "illegal",
+            tensor=p.tensor,
+            map=str(p.tensor_map),
+            rule=v.sentence.rstrip("."),
+            instead=v.found,
+        )
         for p in artifact.parameters
         if p.tensor_map is not None
         for v in violations(p.tensor_map)
@@ -30,85 +37,39 @@ def part(row: Step | CopyCase, artifact: Artifact, wanted: bool) -> Part:
     broken = findings(artifact)
     count = sum(p.tensor_map is not None for p in artifact.parameters)
     if broken:
-        card = cards.of_text(broken[0], "tma", broken[1:])
-        return score(row, "tensor maps", False, f"{len(broken)} illegal", card)
+        return score(row, "tensor maps", False, f"{len(broken)} illegal", cards.of_all(broken, "tma"))
     if wanted and not count:
-        text = "Nothing of this kernel goes by a tensor map, so nothing goes by TMA as this one asks."
-        return score(row, "tensor maps", False, "none", cards.of_text(text, "tma"))
+        none = cards.of_found(found("tensor-map", "no-map"), "tma")
+        return score(row, "tensor maps", False, "none", none)
     return score(
         row, "tensor maps", True, f"{count} tensor maps, all legal" if count else "the kernel uses none"
     )
 
 
-def disagree(artifact: Artifact) -> tuple[str, str] | None:
-    """How a map of a copy that goes wrong overlaps itself, or disagrees with the other, in a sentence; and
-    the line that makes it, "" where it is not known. None where both are good.
+def disagree(artifact: Artifact) -> Found | None:
+    """How a map of a copy that goes wrong overlaps itself, or disagrees with the other, and the line that
+    makes it. None where both are good.
     """
     maps = {p.tensor or "": p.tensor_map for p in artifact.parameters if p.tensor_map is not None}
     for tensor in artifact.tensors:
         mine = maps.get(tensor.name)
-        if mine is None:
-            continue
-        if overlap := _overlap(mine):
+        if mine is not None and (overlap := _overlap(mine)):
             _, own, following = overlap
-            text = f"The map of {tensor.name} has rows of {own:,} bytes, {following:,} bytes apart"
-            return f"{text}: are the strides of its layout swapped?", lines.of_layout(tensor.name, artifact)
+            place = lines.of_layout(tensor.name, artifact)
+            return found("tensor-map", "rows-overlap", place, tensor=tensor.name, own=own, apart=following)
     (one, first), (other, second) = [*maps.items(), *[("", None)] * 2][:2]
     if first is None or second is None or first.swizzle == second.swizzle:
         return None
-    names = [
-        f"{name}'s has {f'{SWIZZLE_BYTES[m.swizzle]}B' if m.swizzle else 'none'}"
-        for name, m in ((one, first), (other, second))
-    ]
-    text = f"The maps of {one} and {other} disagree on swizzle, for one buffer: {' and '.join(names)}."
-    return text, lines.of_map(one if first.swizzle < second.swizzle else other, artifact)
-
-
-def _of_output(artifact: Artifact) -> tuple[str, TensorMap | None]:
-    """The last tensor's name, and its map; "" and None where there is none."""
-    name = artifact.tensors[-1].name if artifact.tensors else ""
-    return name, next((p.tensor_map for p in artifact.parameters if p.tensor_map and p.tensor == name), None)
-
-
-def stored_otherwise(answer: Answer, artifact: Artifact) -> Answer:
-    """A wrong answer that blames the map of D, where its store reads with another swizzle than its tile in
-    shared memory was allocated with.
-    """
-    name, stored = _of_output(artifact)
-    tiles = [one for one in artifact.allocations if artifact.name_of(one).startswith(f"{name}_")]
-    if not answer.finished or answer.ok or stored is None or not tiles:
-        return answer
-    written = {one.swizzle for one in tiles}
-    if stored.swizzle in written:
-        return answer
-    theirs, its = (SWIZZLES[one] for one in (max(written), stored.swizzle))
-    text = (
-        f"The map of {name} stores with swizzle {its} what threads write with {theirs}: which layout has it?"
+    swizzles = [f"{SWIZZLE_BYTES[m.swizzle]}B" if m.swizzle else "none" for m in (first, second)]
+    return found(
+        "tensor-map",
+        "swizzles-differ",
+        lines.of_map(one if first.swizzle < second.swizzle else other, artifact),
+        one=one,
+        other=other,
+        one_swizzle=swizzles[0],
+        other_swizzle=swizzles[1],
     )
-    told = [answer.diagnosis, *(finding["text"] for finding in answer.findings)]
-    line = lines.of_map(name, artifact)
-    return replace(
-        answer,
-        findings=(),
-        diagnosis=f"{text}\n  at {line}" if line else text,
-        remarks=(*answer.remarks, *filter(None, told)),
-    )
-
-
-def one_buffer(answer: Answer, artifact: Artifact) -> Answer:
-    """A wrong answer whose first finding, that a buffer of D is written while its store reads, says so where
-    shared memory holds one box of D alone: no wait that leaves a store in flight is then late enough.
-    """
-    first = answer.findings[0] if answer.findings else None
-    if first is None or first["kind"] != "overwrite-while-read" or "its wait leaves" not in first["text"]:
-        return answer
-    name, stored = _of_output(artifact)
-    for one in artifact.allocations:
-        called = artifact.name_of(one)
-        if stored and called.startswith(f"{name}_") and one.size == stored.box_bytes:
-            text = f"{first['text'].rstrip('.')}, and {called} is one buffer"
-            return replace(answer, findings=({**first, "text": text}, *answer.findings[1:]))
-    return answer
 
 
 def check_maps(case: str, mend: Callable) -> Verdict:

@@ -80,7 +80,7 @@ class Step:
     owned: dict[str, str] = field(default_factory=dict, hash=False)
 
 
-# What a step's PTX shows, then what its run shows: properties of ``conditions.PROPERTIES``, the step's idea
+# What a step's PTX shows, then what its run shows: the rows of ``properties.PROPERTIES``, the step's idea
 _FIRST = ("wgmma", "own barriers and fences", "aligned tiles")
 _TMA = (
     *(*_FIRST, "tensor loads", "tensor stores", "expect-tx", "proxy fence", "store wait"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from course_utils.plans import BLOCK_K, CLOCK, FLOP_A_CYCLE, L2, LAUNCH, LINE_BYTES, LINES, ROW, TURN, Plan
+from course_utils.plans import BLOCK_K, CLOCK, FLOP_PER_CLOCK, L2, LAUNCH, LINE_BYTES, LINES, ROW, TURN, Plan
 
 Size = tuple[int, int, int]
 
@@ -30,7 +30,7 @@ Cost = Callable[[Plan, int], float]  # cycles of a K tile of a plan, whose rows 
 
 
 def _multiply(plan: Plan) -> float:
-    return 2 * plan.block_M * plan.block_N * BLOCK_K / FLOP_A_CYCLE
+    return 2 * plan.block_M * plan.block_N * BLOCK_K / FLOP_PER_CLOCK
 
 
 def _rows(plan: Plan) -> float:

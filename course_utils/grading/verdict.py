@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 
 from course_utils.grading import cards, steps
 from course_utils.grading.cards import Card
@@ -15,6 +15,7 @@ PASSED, FAILED, NOT_RUN, NOT_REACHED, OPEN = "passed", "failed", "not run", "not
 PENDING, WORKING, STOPPED = "pending", "working", "stopped"
 MAP = "symptom_map.md"  # beside the notebooks
 FIRST = "Look here first"
+VERSION = 1  # of the JSON form (docs/verdict.md): a key that changes its meaning makes another
 STAR = "\u2605 from a blank page"
 
 
@@ -86,8 +87,8 @@ class Verdict:
             parts = [replace(part, points=0.0) for part in parts]
         cards = [part.card for part in failed if part.card]
         lead = cards[0] if cards else None
-        if lead and not lead.place:
-            lead = next((card for card in cards if card.kind and card.place), lead)
+        if lead and not lead.where:
+            lead = next((card for card in cards if card.kind and card.where), lead)
         if lead and len(cards) > 1:
             others = (card for card in cards if card is not lead)
             lead = replace(lead, more=(*lead.more, *(f"Then: {card.told}" for card in others)))
@@ -127,8 +128,9 @@ class Verdict:
         return any(part.passed is False for part in self.checks) or self.open
 
     def to_dict(self) -> dict:
-        """The JSON form of a verdict."""
+        """The JSON form of a verdict, as docs/verdict.md has it."""
         return {
+            "version": VERSION,
             "step": self.step,
             "dsl": self.dsl,
             "backend": self.backend,
@@ -138,7 +140,7 @@ class Verdict:
             "max_points": self.max_points,
             "checks": [_fields(part) for part in self.checks],
             "diagnosis": self.diagnosis,
-            "card": asdict(self.card) if self.card else None,
+            "card": self.card.to_dict() if self.card else None,
             "timing": list(self.timing),
             "receipt": [list(row) for row in self.receipt],
         }
@@ -235,10 +237,15 @@ def _card(card: Card) -> str:
 
 
 def _fields(part: Part) -> dict:
-    """The JSON form of a part: ``detail`` with all that was found."""
-    fields = {k: v for k, v in asdict(part).items() if k not in ("card", "idle")}
+    """The JSON form of a part: ``detail`` with all that was found in words, ``found`` the same as data."""
+    names = ("name", "passed", "points", "max_points")
     told = "\n".join(filter(None, (part.detail, part.card.told if part.card else "")))
-    return fields | {"detail": told, "state": part.state}
+    return {name: getattr(part, name) for name in names} | {
+        "detail": told,
+        "seconds": part.seconds,
+        "state": part.state,
+        "found": [one.to_dict() for one in part.card.found] if part.card else [],
+    }
 
 
 def as_html(text: str) -> str:

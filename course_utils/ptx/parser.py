@@ -14,28 +14,13 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NoReturn
 
+# fmt: off
 WIDTHS = {
-    "pred": 1,
-    "b8": 8,
-    "u8": 8,
-    "s8": 8,
-    "b16": 16,
-    "u16": 16,
-    "s16": 16,
-    "f16": 16,
-    "bf16": 16,
-    "b32": 32,
-    "u32": 32,
-    "s32": 32,
-    "f32": 32,
-    "f16x2": 32,
-    "bf16x2": 32,
-    "b64": 64,
-    "u64": 64,
-    "s64": 64,
-    "f64": 64,
+    "pred": 1, "b8": 8, "u8": 8, "s8": 8, "b16": 16, "u16": 16, "s16": 16, "f16": 16, "bf16": 16, "b32": 32,
+    "u32": 32, "s32": 32, "f32": 32, "f16x2": 32, "bf16x2": 32, "b64": 64, "u64": 64, "s64": 64, "f64": 64,
     "b128": 128,
 }
+# fmt: on
 # a string may hold what looks like a comment
 _SKIPPED = re.compile(r'"[^"\n]*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _SPACE = re.compile(r"\s*")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from course_utils.artifact import Artifact, Origin, file_name
+from course_utils.artifact import Artifact, Place
+from course_utils.cause import Cause
 from course_utils.ptx.added import authors
 from course_utils.ptx.families import Family, family
 from course_utils.ptx.parser import Imm, PtxError
@@ -20,14 +21,14 @@ LOADS = {Family.TENSOR_LOAD, Family.MULTICAST_LOAD, Family.BULK_LOAD}
 @dataclass(frozen=True)
 class Move:
     """One ``setmaxnreg``: ``way`` is inc or dec, ``role`` "" where it stands before the roles part, ``place``
-    the author's line in words. ``share`` is what each thread could have without any of them, 0 where
+    the author's line. ``share`` is what each thread could have without any of them, 0 where
     all could have the most that there is.
     """
 
     way: str
     count: int
     role: str
-    place: str
+    place: Place | None
     share: int = 0
 
     @property
@@ -41,10 +42,6 @@ class Move:
         return self.share > 0 and (
             self.count <= self.share if self.way == "inc" else self.count >= self.share
         )
-
-    def __str__(self) -> str:
-        text = f"{self.way} {self.count}" + f" by the {self.role}" * bool(self.role)
-        return text + f", where each thread could have {self.share} without it" * self.idle
 
 
 def moves(artifact: Artifact) -> Iterator[Move]:
@@ -64,31 +61,37 @@ def moves(artifact: Artifact) -> Iterator[Move]:
         ahead = {family(body[to]) for to in reached(at, after)}
         loads, multiplies = bool(ahead & LOADS), Family.WGMMA in ahead
         role = "" if loads == multiplies else "producer" if loads else "consumer"
-        place = ""
-        if origin is not None:
-            place = f"{file_name(origin.file)}, line {origin.line}: {artifact.code(origin)}"
+        place = None if origin is None else artifact.place(origin)
         count = next((operand.value for operand in instruction.operands if isinstance(operand, Imm)), 0)
         yield Move(instruction.opcode[1], count, role, place, share)
 
 
-def told(artifact: Artifact) -> str:
-    """What the kernel moves and what ptxas says of it, and below it the line of the first that is astray or
+def reallocated(artifact: Artifact) -> tuple[Cause, Place | None]:
+    """What the kernel moves and what ptxas says of it, and the line of the first move that is astray or
     moves nothing.
     """
     if any(UNKNOWN in warning for warning in artifact.resources.warnings) and artifact.dsl == "cute":
-        text = "both ignored, for want of `min_blocks_per_mp=1` in the launch"
-        return text + _launch(artifact)
+        launch = artifact.line(r"\.launch\(")
+        place = None
+        if launch is not None:  # its operands are long, and none of them is why
+            place = artifact.place(launch)
+            place = replace(place, code=f"{place.code.partition('(')[0]}(...).launch(...)")
+        return Cause("found", "no-register-bound"), place
     found = list(moves(artifact))
     warnings = [re.sub(r"^\(C\d+\)[^:]*: ", "", w) for w in artifact.resources.warnings if "setmaxnreg" in w]
     astray = any(move.astray for move in found)
     if not astray and any(FEW in text for text in warnings) and (few := _fewest(found, artifact)):
-        who = f"by the {few.role}, whose" if few.role else "by warps whose"
-        text = f"{few.way} {few.count} {who} code needs more than {few.count} registers: ptxas ignores all"
-        return text + f"\n  at {few.place}" * bool(few.place)
+        values = {"way": few.way, "count": few.count, "role": few.role}
+        return Cause("found", "too-few-registers", values), few.place
     ignored = ["and ptxas ignores them" if FEW in text else text for text in warnings]
-    texts = [*dict.fromkeys(map(str, found)), *ignored]
-    place = next((move.place for move in found if (move.astray or move.idle) and move.place), "")
-    return (", ".join(texts) or "none") + f"\n  at {place}" * bool(place)
+    moved = [
+        {"way": move.way, "count": move.count, "role": move.role, "idle_share": move.share * move.idle}
+        for move in found
+    ]
+    if not moved and not ignored:
+        return Cause("found", "none"), None
+    place = next((move.place for move in found if (move.astray or move.idle) and move.place), None)
+    return Cause("found", "registers-moved", {"moves": moved, "ptxas": ignored}), place
 
 
 def _fewest(found: list[Move], artifact: Artifact) -> Move | None:
@@ -98,17 +101,3 @@ def _fewest(found: list[Move], artifact: Artifact) -> Move | None:
     few = [move for move in found if move.way == "inc" and move.count < artifact.resources.registers]
     few += [move for move in found if move.way == "dec"]
     return next(iter(few), None)
-
-
-def _launch(artifact: Artifact) -> str:
-    """The line of the author's launch, below a text; "" where there is none, or several."""
-    found = [
-        Origin(file, number)
-        for file, python in artifact.python.items()
-        for number, line in enumerate(python.split("\n"), 1)
-        if ".launch(" in line.partition("#")[0]
-    ]
-    if len(found) != 1:
-        return ""
-    kernel = artifact.code(found[0]).partition("(")[0]
-    return f"\n  at {file_name(found[0].file)}, line {found[0].line}: {kernel}(...).launch(...)"

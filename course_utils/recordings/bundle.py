@@ -135,7 +135,7 @@ def run(
                 _artifacts(archive, kernel)[size], "sustained", steps.find(kernel["step"]).problem
             )
             if answer.timing is None:
-                told = hints.words(answer, _artifacts(archive, kernel)[size])
+                told = hints.text(answer, _artifacts(archive, kernel)[size])
                 say(f"{kernel['name']:38} sustained at {'x'.join(map(str, size))} failed: {told}")
                 continue
             done["timings"].append(answer.timing)

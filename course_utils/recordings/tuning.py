@@ -12,6 +12,7 @@ from pathlib import Path
 from course_utils.artifact import Artifact
 from course_utils.chips import HOME
 from course_utils.compile.errors import CompileError
+from course_utils.grading import words
 from course_utils.plans import Plan, plan_of, plans, powered
 from course_utils.recordings import model
 from course_utils.recordings.bundle import provenance
@@ -77,7 +78,7 @@ def tune(
             else:
                 answer = machine.time(artifact, "burst")
                 timing = answer.timing
-                why = "" if timing else f"{answer.error} {answer.detail} {answer.diagnosis}".strip()
+                why = "" if timing else f"{answer.error} {answer.detail} {words.text(*answer.causes)}".strip()
                 found = provenance(device, {dsl: artifact.versions})
                 versions = results["provenance"]["versions"] | found["versions"]
                 results["provenance"] = found | {"versions": versions}

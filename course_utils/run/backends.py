@@ -47,7 +47,7 @@ class Launch:
     ctas: tuple[int, ...] | None = None
 
 
-Heard = Callable[[Launch, Answer], object]
+OnAnswer = Callable[[Launch, Answer], object]
 
 
 def _ignored(launch: Launch, answer: Answer) -> None:
@@ -56,15 +56,16 @@ def _ignored(launch: Launch, answer: Answer) -> None:
 
 @runtime_checkable
 class Backend(Protocol):
-    """A machine. ``name`` is of ``NAMES``; ``lacks`` says why nothing is timed, empty where it is."""
+    """A machine. ``name`` is of ``NAMES``; ``untimed_reason`` says why nothing is timed, empty if it is."""
 
     name: str
-    lacks: str
+    untimed_reason: str
 
-    def run(self, launches: Iterable[Launch], heard: Heard = _ignored) -> list[tuple[Launch, Answer]]:
+    def run(self, launches: Iterable[Launch], on_answer: OnAnswer = _ignored) -> list[tuple[Launch, Answer]]:
         """An answer for each launch, in order, and none after a hang or a fault, or "not_run".
 
-        ``launches`` may compile as it goes. ``heard`` gets each answer as it comes, in the caller's thread.
+        ``launches`` may compile as it goes. ``on_answer`` gets each answer as it comes, in the caller's
+        thread.
         """
 
     def time(self, artifact: Artifact, mode: str, kind: str = "gemm") -> Answer:
@@ -78,19 +79,19 @@ class Gpu:
     it, None for the one that all of this process share. ``chip`` is what kernels are compiled for.
     """
 
-    name, lacks = "gpu", ""
+    name, untimed_reason = "gpu", ""
 
     def __init__(
         self, limit: float = TIME_LIMIT, worker: Worker | None = None, chip: Chip = chips.HOME
     ) -> None:
         self.limit, self._worker, self.chip = limit, worker, chip
 
-    def run(self, launches: Iterable[Launch], heard: Heard = _ignored) -> list[tuple[Launch, Answer]]:
+    def run(self, launches: Iterable[Launch], on_answer: OnAnswer = _ignored) -> list[tuple[Launch, Answer]]:
         answered = []
         for launch in list(launches):  # all are compiled before one is launched
             answer = self.ask(launch)
             answered.append((launch, answer))
-            heard(launch, answer)
+            on_answer(launch, answer)
             if answer.error:
                 break
         return answered
@@ -131,17 +132,17 @@ class Emulator:
 
     def __init__(
         self,
-        lacks: str = "not run: the emulator knows no time",
+        untimed_reason: str = "not run: the emulator knows no time",
         schedules: Sequence[int] = SCHEDULES,
         seed: int | None = None,
         signs: int | None = None,
         figure: bool = False,
         gpu: Gpu | None = None,
     ) -> None:
-        self.lacks, self.schedules, self.seed, self.signs = lacks, schedules, seed, signs
+        self.untimed_reason, self.schedules, self.seed, self.signs = untimed_reason, schedules, seed, signs
         self.figure, self.gpu = figure, gpu
 
-    def run(self, launches: Iterable[Launch], heard: Heard = _ignored) -> list[tuple[Launch, Answer]]:
+    def run(self, launches: Iterable[Launch], on_answer: OnAnswer = _ignored) -> list[tuple[Launch, Answer]]:
         warm_up(self.name)
         answered: list[tuple[Launch, Answer]] = []
         asked: deque[tuple[Launch, Future[Answer]]] = deque()
@@ -159,7 +160,7 @@ class Emulator:
         def hear() -> None:
             launch, answer = asked.popleft()
             answered.append((launch, answer.result()))
-            heard(*answered[-1])
+            on_answer(*answered[-1])
 
         with ThreadPoolExecutor(1) as pool:
             try:
@@ -208,25 +209,25 @@ class Emulator:
         return Answer(error="not_run", detail=detail)
 
     def time(self, artifact: Artifact, mode: str, kind: str = "gemm") -> Answer:
-        return Answer(error="not_run", detail=self.lacks)
+        return Answer(error="not_run", detail=self.untimed_reason)
 
 
 class Compiler:
-    """No machine at all: kernels are compiled, and ``lacks`` says why they are not run."""
+    """No machine at all: kernels are compiled, and ``untimed_reason`` says why they are not run."""
 
     name = "compile"
 
-    def __init__(self, lacks: str = "not run: this check only compiles") -> None:
-        self.lacks = lacks
+    def __init__(self, untimed_reason: str = "not run: this check only compiles") -> None:
+        self.untimed_reason = untimed_reason
 
-    def run(self, launches: Iterable[Launch], heard: Heard = _ignored) -> list[tuple[Launch, Answer]]:
-        answered = [(launch, Answer(error="not_run", detail=self.lacks)) for launch in launches]
+    def run(self, launches: Iterable[Launch], on_answer: OnAnswer = _ignored) -> list[tuple[Launch, Answer]]:
+        answered = [(launch, Answer(error="not_run", detail=self.untimed_reason)) for launch in launches]
         for launch, answer in answered:
-            heard(launch, answer)
+            on_answer(launch, answer)
         return answered
 
     def time(self, artifact: Artifact, mode: str, kind: str = "gemm") -> Answer:
-        return Answer(error="not_run", detail=self.lacks)
+        return Answer(error="not_run", detail=self.untimed_reason)
 
 
 def choose(name: str | Backend, time_limit: float = TIME_LIMIT) -> Backend:

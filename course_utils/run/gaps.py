@@ -6,26 +6,26 @@ from itertools import pairwise
 
 import torch
 
+from course_utils.cause import Cause
+
 NARROW = 64  # columns: what is missing of each so few is a thread's or a warp's part
-SLICES = "does the store take all of a tile, with all of its slices?"
-BAND = "which tile does each store take?"
 
 
-def told(unwritten: torch.Tensor) -> str:
-    """In words: the same columns of tiles of any width, or one band across D; "" for any other gaps."""
-    if found := _of_each(unwritten):
-        begin, end, width, first, last = found
+def found(unwritten: torch.Tensor) -> Cause | None:
+    """The same columns of tiles of any width, or one band across D; None for any other gaps."""
+    if each := _of_each(unwritten):
+        begin, end, width, first, last = each
         columns, lacking = unwritten.shape[1], unwritten[:, first:last].any(0)
         whole = bool(torch.equal(lacking, unwritten[:, first:last].all(0)))
-        every = whole and first == 0 and columns - last <= begin
-        where = "" if every else f", in tiles of columns {first}:{last} of D"
-        return f"Columns {begin}:{end} of each {width} were never written{where}: {SLICES}"
-    for name, mask in (("Columns", unwritten), ("Rows", unwritten.T)):
+        values = {"columns": (begin, end), "width": width}
+        if whole and first == 0 and columns - last <= begin:
+            return Cause("unwritten", "columns-of-each", values)
+        return Cause("unwritten", "columns-of-some", values | {"tiles": (first, last)})
+    for axis, mask in (("columns", unwritten), ("rows", unwritten.T)):
         runs = _runs(mask.any(0))
         if len(runs) == 1 and bool(torch.equal(mask.all(0), mask.any(0))):
-            [(begin, end)] = runs
-            return f"{name} {begin}:{end} of D were never written, and all others were: {BAND}"
-    return ""
+            return Cause("unwritten", f"band-of-{axis}", {axis: runs[0]})
+    return None
 
 
 def _of_each(unwritten: torch.Tensor) -> tuple[int, int, int, int, int] | None:

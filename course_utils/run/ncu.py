@@ -33,27 +33,19 @@ QUERY_LIMIT = 120.0  # seconds for what ncu says without a launch
 STALLED = "stalled_"  # how the names of the counters of STALLS begin
 
 # What a warp waits for that cannot issue: "Warp Stall Reasons" of the Nsight Compute documentation.
+# fmt: off
 STALLS = {
-    "long_scoreboard": "an mbarrier, or memory outside of the SM",
-    "gmma": "wgmma: its turn, or its end",
-    "barrier": "the other warps at a CTA or named barrier",
-    "short_scoreboard": "shared memory",
+    "long_scoreboard": "an mbarrier, or memory outside of the SM", "gmma": "wgmma: its turn, or its end",
+    "barrier": "the other warps at a CTA or named barrier", "short_scoreboard": "shared memory",
     "wait": "a fixed latency of the instruction before",
-    "math_pipe_throttle": "an arithmetic pipe that is taken",
-    "mio_throttle": "the queue to shared memory",
-    "lg_throttle": "the queue to global memory",
-    "sleeping": "its own sleep",
-    "membar": "a memory fence",
-    "drain": "its last stores before it ends",
-    "branch_resolving": "a branch",
-    "dispatch_stall": "the dispatcher",
-    "no_instruction": "its next instruction",
-    "imc_miss": "a constant",
-    "tex_throttle": "the queue of the texture unit",
-    "misc": "something else",
-    "selected": "nothing: it issues",
-    "not_selected": "its turn: another warp issues",
+    "math_pipe_throttle": "an arithmetic pipe that is taken", "mio_throttle": "the queue to shared memory",
+    "lg_throttle": "the queue to global memory", "sleeping": "its own sleep", "membar": "a memory fence",
+    "drain": "its last stores before it ends", "branch_resolving": "a branch",
+    "dispatch_stall": "the dispatcher", "no_instruction": "its next instruction", "imc_miss": "a constant",
+    "tex_throttle": "the queue of the texture unit", "misc": "something else",
+    "selected": "nothing: it issues", "not_selected": "its turn: another warp issues",
 }
+# fmt: on
 _ELAPSED, _ACTIVE = "avg.pct_of_peak_sustained_elapsed", "avg.pct_of_peak_sustained_active"
 
 # A counter's name in a recording, and the metrics of ncu that give it on sm_90, the best first. Units are

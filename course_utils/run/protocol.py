@@ -18,6 +18,7 @@ from dataclasses import dataclass, fields
 from typing import IO, Any
 
 from course_utils.artifact import Artifact
+from course_utils.cause import Cause, from_data
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,8 @@ class Answer:
     ``error`` says why there is no result: a CUresult's name, "timeout", "died", "out_of_memory",
     "timed_output", "refused" (a timed run that is no measurement, see ``run.gpu.graded``) or "not_run" (this
     machine cannot), and ``detail`` is the machine's own word on it. Else
-    ``ok`` says whether the results are right and nothing else was found, and ``diagnosis`` what is wrong.
+    ``ok`` says whether the results are right and nothing else was found, and ``causes`` what is wrong with
+    the numbers.
     ``finished`` is False where the emulated kernel could not come to its end, ``findings`` are the
     emulator's, as data (see ``emulator.worker``), ``kinds`` theirs, ``schedule`` the seed that showed them,
     ``executed`` the warp instructions, ``facts`` what it saw of order (see ``explain.facts``; only what ran
@@ -41,7 +43,7 @@ class Answer:
     relative_norm: float = 0.0
     wrong: int = 0
     unwritten: int = 0
-    diagnosis: str = ""
+    causes: tuple[Cause, ...] = ()
     error: str = ""
     detail: str = ""
     finished: bool = True
@@ -61,6 +63,7 @@ class Answer:
         known = {f.name for f in fields(cls)}
         given: dict[str, Any] = {k: v for k, v in answer.items() if k in known}
         lists = {name: tuple(given.get(name, ())) for name in ("kinds", "findings", "remarks")}
+        lists["causes"] = tuple(map(from_data, given.get("causes", ())))
         return cls(**given | lists)
 
 

@@ -7,15 +7,15 @@ differ.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 
+from course_utils.cause import Cause
 from course_utils.problems import ABSOLUTE_PER_K, POISONS, PROBLEMS, product
 from course_utils.run import gaps
-from course_utils.run.words import told
+from course_utils.run.words import safe_message
 
 POISON = POISONS["float16"]
 RELATIVE = 2.0**-10  # twice the rounding of an fp32 sum to fp16, which is 2^-11 of the value
@@ -39,14 +39,16 @@ SEARCHED = 5 << 20  # ... whose tiles are compared with one another: all that ar
 
 @dataclass(frozen=True)
 class Comparison:
-    """What one run's D is, against the reference. ``diagnosis`` is empty where ``ok``."""
+    """What one run's D is, against the reference. ``causes`` are empty where ``ok``; else they say what the
+    values tell, and count what is wrong, in the order in which a reader wants them.
+    """
 
     ok: bool
     wrong: int
     unwritten: int
     relative_norm: float
     max_error: float
-    diagnosis: str
+    causes: tuple[Cause, ...] = ()
 
 
 def inputs(
@@ -112,26 +114,26 @@ def compare_values(
     n_wrong, n_unwritten = _count(wrong), _count(unwritten)
     ok = n_wrong == 0 and norm <= ROUNDING[D.dtype][1]
     if ok:
-        return Comparison(True, 0, n_unwritten, norm, largest, "")
+        return Comparison(True, 0, n_unwritten, norm, largest)
     ran = ~left if partial and unwritten is not left else None
 
-    def diagnosis() -> str:
-        story = _mistaken_story(D, values, wrong, unwritten, mistaken) if n_wrong > n_unwritten else ""
-        return _diagnose(D, operands, values, wrong, unwritten, norm, story, infinite, ran)
+    def causes() -> list[Cause]:
+        usual = _usual_mistake(D, values, wrong, unwritten, mistaken) if n_wrong > n_unwritten else ""
+        return _causes(D, operands, values, wrong, unwritten, norm, usual, infinite, ran)
 
-    text = told(diagnosis, f"{n_wrong:,} of {D.numel():,} elements of D are wrong.")
-    text = text if name == "D" else re.sub(r"\bD\b", name, text)
-    return Comparison(False, n_wrong, n_unwritten, norm, largest, text)
+    known = safe_message(causes, [Cause("count", "wrong-somewhere", {"wrong": n_wrong, "of": D.numel()})])
+    named = tuple(replace(one, values={"tensor": name, **one.values}) for one in known)
+    return Comparison(False, n_wrong, n_unwritten, norm, largest, named)
 
 
-def _mistaken_story(
+def _usual_mistake(
     D: torch.Tensor,
     right: torch.Tensor,
     wrong: torch.Tensor,
     unwritten: torch.Tensor,
     mistaken: Sequence[tuple[str, Callable[[], torch.Tensor]]],
 ) -> str:
-    """The words of the first mistake whose values the wrong elements have, and if one can, the others too; ""
+    """The case of the first mistake whose values the wrong elements have, and if one can, the others too; ""
     where none has. Values that are about the right ones explain what is wrong only where they are that very
     number.
     """
@@ -139,15 +141,15 @@ def _mistaken_story(
     held, wanted, found = D[wrong], right[wrong], ""
     if not bool(torch.isfinite(held).all()):
         return ""
-    for words, values in mistaken:
+    for case, values in mistaken:
         would = values()
-        told = would[wrong]
-        small = _near(told, wanted.double())
-        same = bool((told.to(D.dtype) == held).double().mean() > SAME) if small else False
-        if same or not small and _near(told, held.double()):
+        theirs = would[wrong]
+        small = _near(theirs, wanted.double())
+        same = bool((theirs.to(D.dtype) == held).double().mean() > SAME) if small else False
+        if same or not small and _near(theirs, held.double()):
             if _near(would[others], D[others].double()):
-                return words
-            found = found or words
+                return case
+            found = found or case
     return found
 
 
@@ -184,7 +186,7 @@ def _written_tiles(D: torch.Tensor, A: torch.Tensor, B: torch.Tensor) -> Compari
     ref, tiles, unwritten = _without(unwritten_in(tiles), ref, tiles)
     wrong, norm, largest = _errors(tiles, ref, unwritten, ABSOLUTE_PER_K * K)
     n_wrong = _count(wrong)
-    return Comparison(n_wrong == 0 and norm <= NORM, n_wrong, 0, norm, largest, "")
+    return Comparison(n_wrong == 0 and norm <= NORM, n_wrong, 0, norm, largest)
 
 
 def _written_rows(
@@ -200,7 +202,7 @@ def _written_rows(
     wrong, norm, largest = _errors(rows, ref, left, absolute)
     if bool(wrong.any()) or not norm <= ROUNDING[D.dtype][1]:
         return None
-    return Comparison(True, 0, 0, norm, largest, "")
+    return Comparison(True, 0, 0, norm, largest)
 
 
 def _without(
@@ -224,77 +226,75 @@ def _errors(
     return wrong, norm, float(finite.max())
 
 
-def _diagnose(
+def _causes(
     D: torch.Tensor,
     operands: tuple[torch.Tensor, torch.Tensor] | None,
     ref: torch.Tensor,
     wrong: torch.Tensor,
     unwritten: torch.Tensor,
     norm: float,
-    mistaken: str = "",
+    usual: str = "",
     infinite: str = "",
     ran: torch.Tensor | None = None,
-) -> str:
+) -> list[Cause]:
     """What the values say of the cause, as far as it can be told, then how many elements are wrong, and
-    where. ``mistaken`` are the words of a usual mistake that the values show, ``infinite`` what to ask of a
-    row that is not finite; ``ran`` is what the CTAs that ran wrote, where they were a few: wrong elements are
-    counted among those.
+    where. ``usual`` is the case of a usual mistake that the values show, ``infinite`` that of a row that is
+    not finite; ``ran`` is what the CTAs that ran wrote, where they were a few: wrong elements are counted
+    among those.
     """
     total = D.numel() if ran is None else _count(ran)
     n_wrong, n_unwritten = _count(wrong), _count(unwritten)
     if n_unwritten == total:
-        return (
-            "the kernel wrote no element of D. Does any thread reach the store, and is its guard ever true?"
-        )
+        return [Cause("unwritten", "nothing-written")]
     if n_wrong == 0:
-        return _small_errors(norm, "no element is past its bound, but ", D.dtype)
-    share = f"of {total:,} elements"
-    corner, hint = _corner(~unwritten), _unwritten_hint(unwritten) if n_unwritten else ""
-    if n_unwritten == n_wrong:
-        never = f"{n_wrong:,} {share} were never written, {_place(wrong)}."
-        return f"{hint} {never}" if corner or hint.startswith(("Columns", "Rows")) else f"{never} {hint}"
-    parts = [f"{n_wrong:,} {share} are wrong ({100 * n_wrong / total:.3g}%), {_place(wrong, ran)}."]
-    if n_unwritten and corner:
-        parts = [hint, *parts, f"{n_unwritten:,} of them were never written, {_place(unwritten)}."]
-    elif n_unwritten:
-        others = f"{n_wrong - n_unwritten:,} others are wrong, {_place(wrong & ~unwritten)}."
-        parts = [f"{n_unwritten:,} {share} were never written, {_place(unwritten)}.", hint, others]
+        return [_small_errors(norm, D.dtype, "-within-bounds")]
+    corner, hint = _corner(~unwritten), _unwritten_hint(unwritten) if n_unwritten else None
+    never = Cause("count", "unwritten", {"unwritten": n_unwritten, "of": total, "where": _where(unwritten)})
+    if hint and n_unwritten == n_wrong:
+        return [hint, never] if hint.kind == "unwritten" else [never, hint]
+    share = float(f"{100 * n_wrong / total:.3g}")
+    found = [
+        Cause(
+            "count", "wrong", {"wrong": n_wrong, "of": total, "percent": share, "where": _where(wrong, ran)}
+        )
+    ]
     computed = wrong & ~unwritten
-    if _count(computed):
-        held = D[computed]
-        nans = _count(~torch.isfinite(held))
-        if nans:
-            kind = "NaN" if bool(torch.isnan(held).any()) else "inf"
-            if infinite:
-                row = int((computed & ~torch.isfinite(D)).any(1).nonzero()[0])
-                return " ".join([f"Row {row} is {kind}: {infinite}", *parts])
-            parts.append(
-                f"{nans:,} are {kind}: something was read before it was loaded. Which stage does each load "
-                "write, which does each wgmma read, and what has it waited for?"
-            )
-            if nans > 0.5 * _count(computed):
-                return " ".join(parts)
-        off = (held.to(ref.dtype) - ref[computed]).abs() / ref.norm() * math.sqrt(total)
-        typical = float(off.nan_to_num(9.9).median())
-        if mistaken:
-            parts.insert(0, mistaken)
-        elif typical < 0.02:
-            at = 0 if D.dtype == torch.float32 else len(parts)
-            parts.insert(at, _small_errors(norm, "", D.dtype))
-        elif operands and (story := _operand_story(D, *operands, computed)):
-            parts.insert(0, story)
-        elif story := _story(D, operands, ref, computed, n_unwritten > 0):
-            # what the values tell comes before where they are, and after what was never written
-            parts.insert(1 if n_unwritten and _MIRROR not in story else 0, story)
-            if n_unwritten and corner and _STORE in story:
-                parts[0] = _unwritten_hint(unwritten, stacked=True)
-                if re.search(r"D\[(\d+:\d+), .*A\[\1\]", story):  # its own rows: the columns are wrong
-                    parts[0] = parts[0].partition(": does")[0] + "."
-                    parts[1] = story.replace(f"{_STORE}?", f"{_STORE}, and does it count every slice?")
-        else:
-            hint = _pattern_hint(computed, ran)
-            parts.insert(0 if hint.startswith("Every") else len(parts), hint)
-    return " ".join(parts)
+    if hint and corner:
+        of_them = {"unwritten": n_unwritten, "where": _where(unwritten)}
+        found = [hint, *found, Cause("count", "unwritten-of-them", of_them)]
+    elif hint:
+        others = {"wrong": n_wrong - n_unwritten, "where": _where(computed)}
+        found = [never, hint, Cause("count", "others-wrong", others)]
+    held = D[computed]
+    if nans := _count(~torch.isfinite(held)):
+        value = "NaN" if bool(torch.isnan(held).any()) else "inf"
+        if infinite:
+            row = int((computed & ~torch.isfinite(D)).any(1).nonzero()[0])
+            return [Cause("not-finite", infinite, {"row": row, "value": value}), *found]
+        found.append(Cause("not-finite", "not-finite", {"count": nans, "value": value}))
+        if nans > 0.5 * _count(computed):
+            return found
+    off = (held.to(ref.dtype) - ref[computed]).abs() / ref.norm() * math.sqrt(total)
+    typical = float(off.nan_to_num(9.9).median())
+    if usual:
+        found.insert(0, Cause("mistake", usual))
+    elif typical < 0.02:
+        at = 0 if D.dtype == torch.float32 else len(found)
+        found.insert(at, _small_errors(norm, D.dtype))
+    elif operands and (story := _operand_stored(D, *operands, computed)):
+        found.insert(0, story)
+    elif story := _story(D, operands, ref, computed, n_unwritten > 0):
+        # what the values tell comes before where they are, and after what was never written
+        found.insert(1 if n_unwritten and story.case != "mirror" else 0, story)
+        if n_unwritten and corner and story.case in ("stored-elsewhere", "moved-or-stored-elsewhere"):
+            found[0] = _unwritten_hint(unwritten, stacked=True)
+            if story.values["rows"] == story.values.get("A_rows"):  # its own rows: the columns are wrong
+                found[0] = Cause("unwritten", "corner", found[0].values)
+                found[1] = replace(story, case="slices-stored-elsewhere")
+    else:
+        hint = _pattern_hint(computed, ran)
+        found.insert(0 if hint.case == "every-tile" else len(found), hint)
+    return found
 
 
 def _story(
@@ -303,7 +303,7 @@ def _story(
     ref: torch.Tensor,
     computed: torch.Tensor,
     gaps: bool,
-) -> str:
+) -> Cause | None:
     """What the first wrong tile holds instead; without the operands of a product, whether it was moved."""
     if operands is None:
         return _moved_story(D, ref, computed)
@@ -315,34 +315,27 @@ def _story(
     )
 
 
-def _small_errors(norm: float, lead: str, dtype: torch.dtype) -> str:
-    small = "The error is small" if not lead else f"{lead}the error is small"
+def _small_errors(norm: float, dtype: torch.dtype, within: str = "") -> Cause:
+    """``within`` is "-within-bounds" where no element alone is past its bound."""
     if dtype == torch.float32:
-        told = f"{small} everywhere (relative norm {norm:.1e}, where fp32 sums have less than 1e-6)"
-        return f"{told}: were the sums rounded on their way to D?"
-    name, usual = ("bf16", "1.6e-3") if dtype == torch.bfloat16 else ("fp16", "2e-4")
-    return (
-        f"{lead}the error is small everywhere (relative norm {norm:.1e}, where rounding fp32 to {name} gives "
-        f"{usual}): "
-        "the sum itself lost precision. Is the accumulator fp32?"
-    )
+        return Cause("precision", f"fp32-rounded{within}", {"norm": norm})
+    name, usual = ("bf16", 1.6e-3) if dtype == torch.bfloat16 else ("fp16", 2e-4)
+    return Cause("precision", f"sums-rounded{within}", {"norm": norm, "dtype": name, "usual": usual})
 
 
-def _place(mask: torch.Tensor, ran: torch.Tensor | None = None) -> str:
-    """Which rows, columns or tiles a mask covers, in a few words; of those tiles that ``ran``."""
+def _where(mask: torch.Tensor, ran: torch.Tensor | None = None) -> dict:
+    """Which rows, columns or tiles a mask covers; of those tiles that ``ran``."""
     rows, cols = mask.any(1).nonzero().flatten(), mask.any(0).nonzero().flatten()
-    tiles = _tiles(mask)
-    whole = f"in rows {int(rows[0])}..{int(rows[-1])}, columns {int(cols[0])}..{int(cols[-1])}"
     if len(rows) <= 2:
-        return f"all in row{'s' if len(rows) > 1 else ''} {', '.join(str(int(r)) for r in rows)}"
+        return {"only_rows": rows.tolist()}
     if len(cols) <= 2:
-        return f"all in column{'s' if len(cols) > 1 else ''} {', '.join(str(int(c)) for c in cols)}"
+        return {"only_columns": cols.tolist()}
+    where = {"rows": (int(rows[0]), int(rows[-1]) + 1), "columns": (int(cols[0]), int(cols[-1]) + 1)}
+    tiles = _tiles(mask)
     if not tiles.numel():
-        return whole
-    if ran is not None:
-        of = f"of the {int(_tiles(ran).sum())} tiles of {TILE} x {TILE} that ran"
-        return f"{whole}, in {int(tiles.sum())} {of}"
-    return f"{whole}, in {int(tiles.sum())} of {tiles.numel()} tiles of {TILE} x {TILE}"
+        return where
+    of = tiles.numel() if ran is None else int(_tiles(ran).sum())
+    return where | {"tiles": int(tiles.sum()), "of_tiles": of, "ran": ran is not None}
 
 
 def _count(mask: torch.Tensor) -> int:
@@ -368,42 +361,28 @@ def _corner(mask: torch.Tensor) -> tuple[int, int] | None:
     return (rows, cols) if bool(mask[:rows, :cols].all()) and _count(mask) == rows * cols else None
 
 
-def _unwritten_hint(unwritten: torch.Tensor, stacked: bool = False) -> str:
+def _unwritten_hint(unwritten: torch.Tensor, stacked: bool = False) -> Cause:
     """What leaves such gaps; ``stacked``: what is missing was stored over something else."""
     M, N = unwritten.shape
     if found := _corner(~unwritten):
         rows, cols = found
-        told = f"The kernel wrote D[0:{rows}, 0:{cols}] alone, of {M} x {N}:"
         if stacked:
-            return f"{told} does every CTA, and every slice, store to its own place?"
-        if rows % TILE or cols % TILE:
-            return f"{told} do slices count elements, where a CTA's index counts tiles?"
-        if max(M, N) <= 2 * TILE:
-            return f"{told} does the store take the whole tile?"
-        if rows < M and cols < N:
-            return f"{told} does every CTA store to its own place, and does the grid cover D?"
-        return (
-            f"{told} are x and y of the grid mixed up, or M and N? Do tiles of all CTAs (by the grid, or "
-            "order of tiles) cover D?"
-        )
+            case = "corner-stacked"
+        elif rows % TILE or cols % TILE:
+            case = "corner-of-slices"
+        elif max(M, N) <= 2 * TILE:
+            case = "corner-of-a-tile"
+        else:
+            case = "corner-of-every-cta" if rows < M and cols < N else "corner-of-the-grid"
+        return Cause("unwritten", case, {"rows": (0, rows), "columns": (0, cols), "M": M, "N": N})
     tiles = _tiles(unwritten)
     full = _counts(unwritten) == TILE * TILE
     if columns := _columns(unwritten):
         begin, end, period = columns
-        return (
-            f"Columns {begin}:{end} of each {period} were never written: does the store take all of a tile, "
-            "with all of its slices?"
-        )
+        return Cause("unwritten", "columns-of-each", {"columns": (begin, end), "width": period})
     if bool((tiles == full).all()):
-        return (
-            "Whole tiles are missing: does the grid, or the tile loop's bound, cover every tile, and does "
-            "the tile "
-            "divide M and N? Does the store's box cover the whole tile?"
-        )
-    return gaps.told(unwritten) or (
-        "Parts of tiles are missing: does every thread store all of its elements, and does each wait for its "
-        "store?"
-    )
+        return Cause("look", "tiles-missing")
+    return gaps.found(unwritten) or Cause("look", "parts-missing")
 
 
 def _columns(unwritten: torch.Tensor) -> tuple[int, int, int] | None:
@@ -424,61 +403,44 @@ def _columns(unwritten: torch.Tensor) -> tuple[int, int, int] | None:
     return None
 
 
-def _pattern_hint(wrong: torch.Tensor, ran: torch.Tensor | None = None) -> str:
+def _pattern_hint(wrong: torch.Tensor, ran: torch.Tensor | None = None) -> Cause:
     """What the tiles that are wrong, of all or of those that ``ran``, say of the cause."""
     tiles = _tiles(wrong)
     n_wrong, touched = _count(wrong), int(tiles.sum())
     per_tile = n_wrong / max(touched, 1)
     if per_tile >= 0.9 * TILE * TILE:
         share = touched / max(tiles.numel() if ran is None else int(_tiles(ran).sum()), 1)
-        if share < 0.98:
-            return (
-                "Some tiles are wholly wrong and the others right: look at the coordinates of A, B and D, "
-                "and where a CTA computes several tiles, at what one leaves to the next."
-            )
-        return (
-            "Every tile is wrong: look at coordinates, the columns of each slice, the operand order and the "
-            "swizzle before the barriers."
-        )
-    if per_tile <= 4 * TILE:
-        return (
-            "A few rows or fragments of a tile are wrong: one thread's or one warp's part. That is a missing "
-            "wait or "
-            "fence between two owners of the same bytes, not arithmetic."
-        )
-    return (
-        "Parts of tiles are wrong: does each slice or fragment take its own part of the sums, and go to its "
-        "own place? If so, look for a missing wait, arrival or fence."
-    )
+        return Cause("look", "some-tiles" if share < 0.98 else "every-tile")
+    return Cause("look", "fragments" if per_tile <= 4 * TILE else "parts-wrong")
 
 
-def _span(tile: int, width: int = TILE) -> str:
-    return f"{tile * width}:{(tile + 1) * width}"
+def _span(tile: int, width: int = TILE) -> tuple[int, int]:
+    return tile * width, (tile + 1) * width
 
 
-def _zero_story(D: torch.Tensor, wrong: torch.Tensor) -> str:
+def _of_tile(i: int, j: int) -> dict:
+    return {"rows": _span(i), "columns": _span(j)}
+
+
+def _zero_story(D: torch.Tensor, wrong: torch.Tensor) -> Cause | None:
     """Explain the first wrong tile that holds nothing but zeros, as a load of what no tensor has does."""
     M, N = D.shape
     hit = (_counts(wrong & (D == 0)) > 0.99 * TILE * TILE).nonzero()
     if len(hit) == 0:
-        return ""
+        return None
     i, j = (int(v) for v in hit[0])
-    told = f"D[{_span(i)}, {_span(j)}] holds zeros:"
-    if i * TILE >= N:
-        return f"{told} B has only {N:,} rows. Does the index of A's rows cut it too?"
-    if j * TILE >= M:
-        return f"{told} A has only {M:,} rows. Does the index of B's rows cut it too?"
-    return (
-        f"{told} no K tile was multiplied, or an operand's tile lies outside its tensor, where TMA brings "
-        "zeros. Is its index too large, or are M and N mixed up?"
-    )
+    if i * TILE >= N or j * TILE >= M:
+        short, other, has = ("B", "A", N) if i * TILE >= N else ("A", "B", M)
+        values = {"operand": short, "other": other, "operand_rows": has}
+        return Cause("zeros", "index-of-the-other", _of_tile(i, j) | values)
+    return Cause("zeros", "zeros", _of_tile(i, j))
 
 
-def _operand_story(D: torch.Tensor, A: torch.Tensor, B: torch.Tensor, wrong: torch.Tensor) -> str:
+def _operand_stored(D: torch.Tensor, A: torch.Tensor, B: torch.Tensor, wrong: torch.Tensor) -> Cause | None:
     """Explain the first tile that is wrong all over by an operand's own elements."""
     hit = (_counts(wrong) > 0.9 * TILE * TILE).nonzero()
     if len(hit) == 0:
-        return ""
+        return None
     i, j = (int(v) for v in hit[0])
     held = D[i * TILE : (i + 1) * TILE, j * TILE : (j + 1) * TILE]
     for name, operand in (("A", A), ("B", B)):
@@ -487,11 +449,9 @@ def _operand_story(D: torch.Tensor, A: torch.Tensor, B: torch.Tensor, wrong: tor
         same = (blocks == held.to(operand.dtype)).all(3).all(2).nonzero()
         if len(same):
             row, k = (int(v) for v in same[0])
-            return (
-                f"D[{_span(i)}, {_span(j)}] holds {name}[{_span(row)}, {_span(k)}] itself: does the store "
-                f"take the sums, or {name}'s tile?"
-            )
-    return ""
+            values = {"operand": name, "operand_rows": _span(row), "operand_columns": _span(k)}
+            return Cause("misplaced", "operand-stored", _of_tile(i, j) | values)
+    return None
 
 
 def _tile_story(
@@ -501,92 +461,78 @@ def _tile_story(
     ref: torch.Tensor,
     wrong: torch.Tensor,
     gaps: bool = False,
-) -> str:
+) -> Cause | None:
     """Explain the first tile that is wrong all over by whole products of other rows: those of another tile,
     beside its own, transposed, or of one operand with itself. ``gaps``: others were never written.
     """
     M, N = ref.shape
     hit = (_counts(wrong) > 0.9 * TILE * TILE).nonzero()
     if len(hit) == 0 or M * N > SEARCHED:
-        return ""
+        return None
     products = ref[: M // TILE * TILE, : N // TILE * TILE].double().cpu()
     products = products.reshape(M // TILE, TILE, N // TILE, TILE).transpose(1, 2)
     i, j = (int(v) for v in hit[0])
     rows, cols = slice(i * TILE, (i + 1) * TILE), slice(j * TILE, (j + 1) * TILE)
     held = D[rows, cols].double().cpu()
     if not bool(torch.isfinite(held).all()):
-        return ""
+        return None
 
     def nearest(values: torch.Tensor) -> tuple[int, int] | None:
         off = (products - values).flatten(2).norm(dim=2) / values.norm()
         k = int(off.argmin())
         return divmod(k, off.shape[1]) if float(off.flatten()[k]) < 0.02 else None
 
-    def product(at: tuple[int, int]) -> str:
-        return f"A[{_span(at[0])}] @ B[{_span(at[1])}]^T"
+    def cause(kind: str, case: str, at: tuple[int, int]) -> Cause:
+        return Cause(kind, case, _of_tile(i, j) | {"A_rows": _span(at[0]), "B_rows": _span(at[1])})
 
-    told = f"D[{_span(i)}, {_span(j)}] holds"
     if other := nearest(held):
-        return f"{told} {product(other)}: {_misplaced((i, j), other, gaps)}"
+        return cause("misplaced", _misplaced((i, j), other, gaps), other)
     if other := nearest(held - products[i, j]):
-        if other == (i, j):
-            return f"{told} twice its own product: is it multiplied twice, or the sum not cleared between?"
-        return f"{told} its own sum and {product(other)}: a former tile's sum was not cleared."
+        return cause("accumulator", "twice" if other == (i, j) else "former-tile", other)
     if other := nearest(held.T):
-        if other == (i, j):
-            return (
-                f"{told} its own product, transposed: are the two operands, or D's rows and columns, swapped?"
-            )
-        return f"{told} {product(other)}, transposed: an operand, D or a copy has the wrong order."
+        return cause("transposed", "own-transposed" if other == (i, j) else "other-transposed", other)
     for name, other_name, operand in (("A", "B", A), ("B", "A", B)):
         for row, col in {(i, i), (i, j), (j, j)}:
             left, right = (operand[at * TILE : (at + 1) * TILE].double().cpu() for at in (row, col))
             if len(left) == len(right) == TILE and _near(left @ right.T, held):
-                return (
-                    f"{told} {name}[{_span(row)}] @ {name}[{_span(col)}]^T: {name}'s tile lies where "
-                    f"{other_name}'s belongs, or {other_name}'s was never copied."
-                )
-    return ""
+                values = {"operand": name, "other": other_name, "left": _span(row), "right": _span(col)}
+                return Cause("misplaced", "operand-twice", _of_tile(i, j) | values)
+    return None
 
 
 def _near(values: torch.Tensor, held: torch.Tensor) -> bool:
     return float((values - held).norm() / held.norm()) < 0.02
 
 
-_MIRROR, _STORE = "mirror place", "places the store"
-
-
 def _misplaced(own: tuple[int, int], other: tuple[int, int], gaps: bool) -> str:
     """Which operand, or the store, is at another tile's place: the store, where it left ``gaps``."""
     (i, j), (row, col) = own, other
     if (row, col) == (j, i):
-        return f"D's tile is stored at its {_MIRROR}, or both operands are cut by the other's index."
+        return "mirror"
     if gaps:
-        return f"that belongs at another place of D. Which index {_STORE}?"
-    if row == i:
-        return "these rows of B belong to another tile. Which index cuts B, or a slice of D?"
-    if col == j:
-        return "these rows of A belong to another tile. Which index cuts A, or a slice of D?"
-    return "wrong coordinates, or what a former tile left."
+        return "stored-elsewhere"
+    return "rows-of-B" if row == i else "rows-of-A" if col == j else "coordinates"
 
 
-def _moved_story(D: torch.Tensor, ref: torch.Tensor, wrong: torch.Tensor) -> str:
+def _moved_story(D: torch.Tensor, ref: torch.Tensor, wrong: torch.Tensor) -> Cause | None:
     """Explain the first wrong tile by columns, or rows, that belong at another place of the same rows, or
     columns.
     """
     hit = _tiles(wrong).nonzero()
     if len(hit) == 0:
-        return ""
+        return None
     i, j = (int(v) * TILE for v in hit[0])
     return _moved(D, ref, wrong, i, j, "columns") or _moved(D.T, ref.T, wrong.T, j, i, "rows")
 
 
-def _moved(D: torch.Tensor, ref: torch.Tensor, wrong: torch.Tensor, row: int, col: int, things: str) -> str:
+def _moved(
+    D: torch.Tensor, ref: torch.Tensor, wrong: torch.Tensor, row: int, col: int, things: str
+) -> Cause | None:
     """Of the tile at (row, col), the first run of wrong columns that belong elsewhere in its rows."""
     rows = slice(row, row + TILE)
     bad = wrong[rows, col : col + TILE].sum(0) > 0.9 * TILE
     if not bool(bad.any()):
-        return ""
+        return None
     begin = col + int(bad.nonzero()[0])
     held, right = D[rows].to(ref.dtype), ref[rows]
     off = (right - held[:, begin : begin + 1]).norm(dim=0)
@@ -596,33 +542,36 @@ def _moved(D: torch.Tensor, ref: torch.Tensor, wrong: torch.Tensor, row: int, co
             break
         count += 1
     if not count:
-        return ""
-    here, own = f"{begin}:{begin + count}", f"{source}:{source + count}"
-    place = f"D[{row}:{row + TILE}, {here}]" if things == "columns" else f"D[{here}, {row}:{row + TILE}]"
+        return None
+    here, across = (begin, begin + count), (row, row + TILE)
+    rows_, columns = (across, here) if things == "columns" else (here, across)
     there = not bool(wrong[rows, source : source + count].any())  # in its own place too: it was cut twice
-    ask = "which index cuts the sums?" if there else f"which index cuts the sums, or {_STORE}?"
-    return f"{place} holds what belongs in {things} {own}: {ask}"
+    return Cause(
+        "misplaced",
+        "moved" if there else "moved-or-stored-elsewhere",
+        {"rows": rows_, "columns": columns, "axis": things, "belongs": (source, source + count)},
+    )
 
 
-def _k_story(D: torch.Tensor, A: torch.Tensor, B: torch.Tensor, wrong: torch.Tensor) -> str:
+def _k_story(D: torch.Tensor, A: torch.Tensor, B: torch.Tensor, wrong: torch.Tensor) -> Cause | None:
     """Explain the first wrong tile as a weighted sum of products of its K tiles."""
     hit = _tiles(wrong).nonzero()
     if len(hit) == 0:
-        return ""
+        return None
     i, j = (int(v) for v in hit[0])
     rows, cols = slice(i * TILE, (i + 1) * TILE), slice(j * TILE, (j + 1) * TILE)
     a, b, held = (t.double().cpu() for t in (A[rows], B[cols], D[rows, cols]))
     if not bool(torch.isfinite(held).all()):
-        return ""
-    name = f"D[{_span(i)}, {_span(j)}]"
-    return (
-        _weights(name, a, b, held, TILE)
-        or _weights(name, a, b, held, SLICE)
-        or _pairs(name, a, b, held, TILE)
-        or _pairs(name, a, b, held, SLICE)
-        or _unscaled(name, a, b, held)
-        or _columns_of_k(name, a, b, held)
+        return None
+    found = (
+        _weights(a, b, held, TILE)
+        or _weights(a, b, held, SLICE)
+        or _pairs(a, b, held, TILE)
+        or _pairs(a, b, held, SLICE)
+        or _unscaled(a, b, held)
+        or _columns_of_k(a, b, held)
     )
+    return found and replace(found, values=_of_tile(i, j) | dict(found.values))
 
 
 def _fit(parts: torch.Tensor, target: torch.Tensor) -> list[int] | None:
@@ -635,92 +584,61 @@ def _fit(parts: torch.Tensor, target: torch.Tensor) -> list[int] | None:
     return [int(w) for w in nearest]
 
 
-def _weights(name: str, a: torch.Tensor, b: torch.Tensor, held: torch.Tensor, width: int) -> str:
+def _weights(a: torch.Tensor, b: torch.Tensor, held: torch.Tensor, width: int) -> Cause | None:
     """As a sum of its own K tiles, ``width`` columns each: 0 is a tile missed, 2 one used twice."""
     steps, short = -(-a.shape[1] // width), a.shape[1] % width
     if not 2 <= steps <= 80:
-        return ""
+        return None
     slices = [slice(k * width, (k + 1) * width) for k in range(steps)]  # the last may be short
     weights = _fit(torch.stack([(a[:, s] @ b[:, s].T).flatten() for s in slices], 1), held.flatten())
     if weights is None or all(w == 1 for w in weights):
-        return ""
+        return None
     missing = [k for k, w in enumerate(weights) if w == 0]
-    extra = {k: w for k, w in enumerate(weights) if w not in (0, 1)}
     kept = [k for k in range(steps) if k not in missing]
+    repeated: dict[str, list[int]] = {}  # by how often
+    for k, w in enumerate(weights):
+        if w not in (0, 1):
+            repeated.setdefault(str(w), []).append(k)
     if width == SLICE:
-        if kept == [steps - 1] and not extra:
-            return f"{name} holds the last {SLICE} columns of K alone: the accumulate flag was never set."
-        if len(kept) == 1 and extra:
-            return (
-                f"{name} holds the same {SLICE} columns of K, {_span(kept[0], SLICE)}, {weights[kept[0]]} "
-                "times: does the slice's index follow the loop?"
-            )
-        return _slices(name, kept) if not extra else ""
-    if short and missing == [steps - 1] and not extra:
-        return (
-            f"{name} is the exact sum of its whole K tiles: the last K tile is short, {short} columns, and "
-            "is left out. Does the count of K tiles round up?"
-        )
-    story = f"{name} is the exact sum of its {steps} K tiles of {TILE}"
-    if missing:
-        story += f", without {_k_tiles(missing)}"
-    if extra:
-        by_count: dict[int, list[int]] = {}
-        for k, w in extra.items():
-            by_count.setdefault(w, []).append(k)
-        times = " and ".join(f"{_k_tiles(ks)} ({w} times)" for w, ks in by_count.items())
-        story += (", and" if missing else ", but") + f" with {times}"
-    return f"{story}: {_lost(steps, missing, extra)}."
+        if kept == [steps - 1] and not repeated:
+            return Cause("k", "never-accumulated", {"slice": SLICE})
+        if len(kept) == 1 and repeated:
+            return Cause("k", "slice-repeated", {"k": _span(kept[0], SLICE), "times": weights[kept[0]]})
+        return _slices(kept) if not repeated else None
+    if short and missing == [steps - 1] and not repeated:
+        return Cause("k", "last-short", {"last": short})
+    case = _lost(steps, missing, sum(map(len, repeated.values())))
+    weighed = {"missing": missing, "repeated": repeated}
+    return Cause("k", case, {"k_tiles": steps, "k_tile": TILE, "weights": weighed})
 
 
-def _k_tiles(numbers: list[int]) -> str:
-    """In words, neighbours as a range: "K tile 5", "K tiles 16 and 17", "K tiles 0 to 8 and 13 to 17"."""
-    ranges: list[list[int]] = []
-    for k in numbers:
-        if ranges and k == ranges[-1][-1] + 1:
-            ranges[-1].append(k)
-        else:
-            ranges.append([k])
-    spans = [
-        text for one in ranges for text in ([f"{one[0]} to {one[-1]}"] if len(one) > 2 else map(str, one))
-    ]
-    return f"K tile{'s' * (len(numbers) > 1)} " + " and ".join(
-        filter(None, (", ".join(spans[:-1]), spans[-1]))
-    )
-
-
-def _slices(name: str, kept: list[int]) -> str:
+def _slices(kept: list[int]) -> Cause | None:
     """The same slices of each K tile, and no others, were multiplied."""
     each = TILE // SLICE
     inside = sorted({k % each for k in kept})
     if len(kept) % len(inside) or kept != [k for k in range(max(kept) + 1) if k % each in inside]:
-        return ""
-    columns = " and ".join(_span(k, SLICE) for k in inside)
-    return (
-        f"{name} holds columns {columns} of each {TILE} of K alone: does the loop over the slices take all?"
-    )
+        return None
+    return Cause("k", "slices-left-out", {"slices": [_span(k, SLICE) for k in inside], "k_tile": TILE})
 
 
-def _lost(steps: int, missing: list[int], extra: dict[int, int]) -> str:
+def _lost(steps: int, missing: list[int], repeated: int) -> str:
     """What usually makes these K tiles miss, or come more than once."""
     kept = steps - len(missing)
-    if missing and not extra:
+    if missing and not repeated:
         if missing == list(range(steps - 1)) and steps > 2:
-            return "every round overwrote the sum"
+            return "overwritten"
         if missing[0] == kept:
-            return "the loop ends too early"
+            return "ends-early"
         if missing == list(range(len(missing))):
-            return "the loop begins too late, or a later round overwrote the sum"
-    if kept == 1 and len(extra) == 1:
-        return "every round multiplied the same columns of K"
-    return "a tile was read too early, too late or not at all, or its index is off by one"
+            return "begins-late"
+    return "one-k-tile" if kept == 1 and repeated == 1 else "wrong-k-tiles"
 
 
-def _pairs(name: str, a: torch.Tensor, b: torch.Tensor, held: torch.Tensor, width: int) -> str:
+def _pairs(a: torch.Tensor, b: torch.Tensor, held: torch.Tensor, width: int) -> Cause | None:
     """As a sum of products of A's columns with others of B's: the two disagree on K."""
     steps = a.shape[1] // width
     if not 2 <= steps <= PAIRED:
-        return ""
+        return None
     some = slice(0, TILE // 2)  # a quarter of the tile is enough, and quicker
     pairs = [(k, m) for k in range(steps) for m in range(steps)]
 
@@ -731,16 +649,17 @@ def _pairs(name: str, a: torch.Tensor, b: torch.Tensor, held: torch.Tensor, widt
     weights = _fit(parts, held[some, some].flatten())
     odd = [pair for pair, weight in zip(pairs, weights or (), strict=False) if weight and pair[0] != pair[1]]
     if not odd:
-        return ""
+        return None
     k, m = odd[0]
     used = [pair for pair, weight in zip(pairs, weights or (), strict=False) if weight]
     lost = [operand for operand, side in (("A", 0), ("B", 1)) if len({pair[side] for pair in used}) < steps]
-    ask = f"does {lost[0]}'s slice follow the loop?" if len(lost) == 1 else "do both slices follow one index?"
-    told = f"In {name}, columns {_span(k, width)} of A are multiplied by columns {_span(m, width)} of B"
-    return f"{told}: {ask}"
+    values = {"A_columns": _span(k, width), "B_columns": _span(m, width)}
+    if len(lost) == 1:
+        return Cause("k", "slice-stays", values | {"operand": lost[0]})
+    return Cause("k", "two-indices", values)
 
 
-def _unscaled(name: str, a: torch.Tensor, b: torch.Tensor, held: torch.Tensor) -> str:
+def _unscaled(a: torch.Tensor, b: torch.Tensor, held: torch.Tensor) -> Cause | None:
     """As a sum of products of one operand's K tiles with any columns of the other's: those begin at k, where
     they should at ``TILE`` times k.
 
@@ -749,7 +668,7 @@ def _unscaled(name: str, a: torch.Tensor, b: torch.Tensor, held: torch.Tensor) -
     """
     steps = a.shape[1] // TILE
     if not 2 <= steps <= PAIRED:
-        return ""
+        return None
     met = a.T @ held @ b
     for this, other, where, one, two in (("A", "B", met, a, b), ("B", "A", met.T, b, a)):
         begins = [_met_at(where[k * TILE : (k + 1) * TILE]) for k in range(steps)]
@@ -758,29 +677,24 @@ def _unscaled(name: str, a: torch.Tensor, b: torch.Tensor, held: torch.Tensor) -
         product = torch.stack(parts).sum(0)
         if moved and _near(product if this == "A" else product.T, held):
             k = moved[0]
-            columns = f"{begins[k]}:{begins[k] + TILE}"
-            return (
-                f"In {name}, columns {_span(k)} of {this} are multiplied by columns {columns} of {other}: is "
-                f"the slice of {other} scaled by the tile's width?"
-            )
-    return ""
+            met_columns = (begins[k], begins[k] + TILE)
+            values = {f"{this}_columns": _span(k), f"{other}_columns": met_columns, "operand": other}
+            return Cause("k", "slice-unscaled", values)
+    return None
 
 
-def _columns_of_k(name: str, a: torch.Tensor, b: torch.Tensor, held: torch.Tensor) -> str:
+def _columns_of_k(a: torch.Tensor, b: torch.Tensor, held: torch.Tensor) -> Cause | None:
     """As a sum of products of its columns of K, some of them missing and others used more than once."""
     some, K = slice(0, TILE // 2), a.shape[1]
     if not TILE < K <= FITTED:
-        return ""
+        return None
     weights = _fit((a[some, None, :] * b[None, :, :]).flatten(0, 1), held[some].flatten())
     if weights is None or 0 not in weights or max(weights) < 2:
-        return ""
+        return None
     missing = weights.index(0)
     end = next((k for k in range(missing, K) if weights[k]), K)
     most = weights.index(max(weights))
-    told = (
-        f"In {name}, columns {missing}:{end} of K are left out, and column {most} comes {weights[most]} times"
-    )
-    return f"{told}: is the slice of K scaled by the tile's width?"
+    return Cause("k", "unscaled", {"k": (missing, end), "repeated": most, "times": weights[most]})
 
 
 def _met_at(rows: torch.Tensor) -> int:
@@ -797,36 +711,38 @@ def compare_copy(Y: torch.Tensor, X: torch.Tensor) -> Comparison:
     differs, unwritten = got != wanted, _count(got == POISON)
     wrong = _count(differs)
     if not wrong:
-        return Comparison(True, 0, 0, 0.0, 0.0, "")
+        return Comparison(True, 0, 0, 0.0, 0.0)
     first = int(differs.nonzero()[0])
-    text = f"{wrong:,} of {got.numel():,} elements of Y differ from X, the first at {_index(first, Y.shape)}"
-    if unwritten == wrong:
-        text += f": these were never written, {_box(differs.view(Y.shape))}"
-    else:
-        if first + 8 <= got.numel():
-            places = (wanted.unfold(0, 8, 1) == got[first : first + 8]).all(1).nonzero().flatten().tolist()
-            if len(places) == 1:
-                text += f", which holds what belongs at {_index(places[0], Y.shape)}"
-        if unwritten:
-            text += f"; {unwritten:,} were never written, {_box((got == POISON).view(Y.shape))}"
-    return Comparison(False, wrong, unwritten, math.inf, math.inf, text + ".")
+    values = {
+        "wrong": wrong,
+        "of": got.numel(),
+        "first_index": _index(first, Y.shape),
+        "unwritten": unwritten,
+    }
+    if unwritten:
+        values["unwritten_in"] = _box((got == POISON).view(Y.shape))
+    case = "copy-unwritten" if unwritten == wrong else "copy-and-gaps" if unwritten else "copy"
+    if unwritten < wrong and first + 8 <= got.numel():
+        places = (wanted.unfold(0, 8, 1) == got[first : first + 8]).all(1).nonzero().flatten().tolist()
+        if len(places) == 1:
+            values["belongs_index"] = _index(places[0], Y.shape)
+    return Comparison(False, wrong, unwritten, math.inf, math.inf, (Cause("count", case, values),))
 
 
-def _box(mask: torch.Tensor) -> str:
-    """The smallest box that holds a mask: "all of Y[1:8, 0:32]", or "in" it where it is not full."""
+def _box(mask: torch.Tensor) -> dict:
+    """The smallest box that holds a mask, and whether it is full."""
     spans = []
     for axis in range(mask.dim()):
         others = [a for a in range(mask.dim()) if a != axis]
         hit = (mask.any(others) if others else mask).nonzero().flatten()
         spans.append((int(hit[0]), int(hit[-1]) + 1))
-    full = _count(mask) == math.prod(end - begin for begin, end in spans)
-    return f"{'all of' if full else 'in'} Y[{', '.join(f'{begin}:{end}' for begin, end in spans)}]"
+    return {"spans": spans, "full": _count(mask) == math.prod(end - begin for begin, end in spans)}
 
 
-def _index(position: int, shape: Sequence[int]) -> str:
-    """A row-major position as an index: "[3, 0, 64]"."""
+def _index(position: int, shape: Sequence[int]) -> list[int]:
+    """A row-major position as an index: [3, 0, 64]."""
     index = []
     for extent in reversed(shape):
         index.append(position % extent)
         position //= extent
-    return str(index[::-1])
+    return index[::-1]

@@ -13,6 +13,7 @@ from math import prod
 import torch
 
 from course_utils.artifact import Artifact, Tensor
+from course_utils.cause import Cause, data
 from course_utils.problems import POISONS, PROBLEMS, Problem
 from course_utils.run import reference
 from course_utils.run.reference import BITS, Comparison
@@ -21,18 +22,16 @@ GUARD_ELEMENTS = 1 << 16  # elements on each side of an output that no kernel ma
 
 Launch = Callable[[dict[str, torch.Tensor]], None]  # takes the tensors by name, in the kernel's order
 Changed = Callable[[torch.Tensor], torch.Tensor]  # an input as a wgmma multiplies it that changes numbers
-ELSEWHERE = (
-    "D is right, and it did not come out of `wgmma`: a judge's tensor cores multiply other numbers than "
-    "lie in memory, and D shows nothing of it. Which instruction computed it?"
-)
+# D is right where a judge's tensor cores multiply other numbers than lie in memory: they did not make it
+ELSEWHERE = Cause("elsewhere", "elsewhere")
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What one launch left. ``touched`` has a sentence for each input and each guard that it wrote to."""
+    """What one launch left. ``touched`` has a cause for each input and each guard that it wrote to."""
 
     found: Comparison
-    touched: tuple[str, ...]
+    touched: tuple[Cause, ...]
 
     @property
     def ok(self) -> bool:
@@ -41,13 +40,12 @@ class Trial:
     def fields(self) -> dict:
         """The fields of an ``Answer`` that both machines can fill."""
         found = self.found
-        words = " ".join([f"{text}." for text in self.touched] + [found.diagnosis] * (not found.ok))
         return {
             "ok": self.ok,
             "relative_norm": found.relative_norm,
             "wrong": found.wrong,
             "unwritten": found.unwritten,
-            "diagnosis": words,
+            "causes": data([*self.touched, *found.causes]),
         }
 
 
@@ -78,7 +76,7 @@ def tried(
     launch(given | out)
     before = {name: tensor.to(device) for name, tensor in kept.items()}
     touched = [
-        f"the kernel changed its input {name}"
+        Cause("memory", "input-changed", {"tensor": name})
         for name, tensor in given.items()
         if not torch.equal(reference.bits(tensor), reference.bits(before[name]))
     ]
@@ -86,8 +84,7 @@ def tried(
         kept_bits = reference.unwritten_in(values)
         for where, guard in (("before", kept_bits[:GUARD_ELEMENTS]), ("after", kept_bits[-GUARD_ELEMENTS:])):
             if wrote := int((~guard).sum()):
-                edge = "a row or column past the edge"
-                touched.append(f"the kernel wrote {wrote} elements {where} {name}: {edge}")
+                touched.append(Cause("memory", f"wrote-{where}", {"count": wrote, "tensor": name}))
     found = _compared(problem, artifact, out, list(before.values()), partial, changed)
     return Trial(found, tuple(touched))
 
@@ -122,7 +119,7 @@ def _compared(
         if operands and not problem.mistaken:
             (D,) = out.values()
             return reference.compare(D, *operands, partial)
-        mistaken = [(words, functools.partial(values, *given)) for words, values in problem.mistaken]
+        mistaken = [(case, functools.partial(values, *given)) for case, values in problem.mistaken]
         absolute, found = problem.absolute(artifact.problem[2]), []
         for (name, values), wanted in zip(out.items(), problem.values(*given), strict=True):
             found.append(
@@ -136,4 +133,4 @@ def _compared(
     if changed is None or not many:
         return held(inputs)
     found = held([*map(changed, inputs[:many]), *inputs[many:]])
-    return replace(found, diagnosis=ELSEWHERE) if not found.ok and held(inputs).ok else found
+    return replace(found, causes=(ELSEWHERE,)) if not found.ok and held(inputs).ok else found

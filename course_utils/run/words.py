@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def told(make: Callable[[], T], plain: T) -> T:
+def safe_message(make: Callable[[], T], plain: T) -> T:
     """What ``make`` says; ``plain`` where it raises, with a RuntimeWarning for whoever keeps the course."""
     try:
         return make()

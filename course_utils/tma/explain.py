@@ -11,20 +11,11 @@ from pathlib import Path
 from course_utils.artifact import TensorMap
 from course_utils.tma.rules import Violation, row_to_tensor_map, violations
 
+# fmt: off
 FIELDS = (
-    "dtype",
-    "rank",
-    "addr_off",
-    "dims",
-    "strides",
-    "box",
-    "estr",
-    "interleave",
-    "swizzle",
-    "l2",
-    "oob",
-    "rc",
+    "dtype", "rank", "addr_off", "dims", "strides", "box", "estr", "interleave", "swizzle", "l2", "oob", "rc",
 )
+# fmt: on
 
 
 def rows(path: str | Path) -> Iterator[tuple[int, dict]]:

@@ -11,10 +11,10 @@ block_M, block_N, block_K = 128, 256, 64
 epi_N = 64
 num_stages = 4
 cluster = 2
-num_ctas = 128  # of 132 SMs: 64 clusters work through D in squares of 8 x 8 cluster tiles
 
 
-def gemm(M, N, K):
+def gemm(M, N, K, sm_count=132):
+    num_ctas = min(128, sm_count)  # 64 clusters work on squares of 8 x 8 cluster tiles
     rest = M % (cluster * block_M), N % block_N, K % block_K
     assert rest == (0, 0, 0), "sizes must be multiples of the cluster's tile"
     k_tiles = K // block_K

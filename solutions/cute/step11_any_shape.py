@@ -19,10 +19,10 @@ def panels(tile, rows, columns, panel):
     return first + inside % height, inside // height
 
 
-def gemm(M, N, K, plan=None):
+def gemm(M, N, K, plan=None, sm_count=132):
     require_addressable(M, N, K)
     assert M > 1, "CuTe DSL takes a matrix of one row for a vector: give it a second row"
-    block_M, block_N, cluster, num_ctas, panel = plan or choose(M, N, K)
+    block_M, block_N, cluster, num_ctas, panel = plan or choose(M, N, K, sm_count)
     if M <= block_M:  # one tile has no neighbour to share with
         cluster = 1
     overlap = block_M == 128  # 256 rows of sums leave no registers for D of the tile before

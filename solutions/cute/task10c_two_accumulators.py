@@ -8,10 +8,10 @@ from cutlass.memory import SmemAllocator
 
 block_M, block_N, block_K = 128, 128, 128  # a row of 128 fp8 numbers is 128 bytes
 num_stages = 4
-sm_count = 132  # H100 SXM and H200
 
 
-def gemm(M, N, K):
+# sm_count: SMs of an H100 SXM and an H200; a check passes those of the GPU that it runs on
+def gemm(M, N, K, sm_count=132):
     """D = A @ B^T of fp8 numbers with scales: each 128 of K have their own.
 
     - The host function takes A (M, K), B (N, K), scale_A (M, K / 128), scale_B (N / 128,

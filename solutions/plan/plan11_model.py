@@ -3,7 +3,7 @@
 from course_utils.plans import (
     BLOCK_K,
     CLOCK,
-    FLOP_A_CYCLE,
+    FLOP_PER_CLOCK,
     L2,
     LAUNCH,
     LINE_BYTES,
@@ -20,7 +20,7 @@ def seconds(M, N, K, plan):
     waves = -(-clusters // (plan.num_ctas // plan.cluster))  # the last one may be nearly empty
     rows = plan.block_M + plan.block_N / plan.cluster  # a CTA loads its A, and its share of B
     lines = rows * (LINES if K % BLOCK_K else 1)
-    multiply = 2 * plan.block_M * plan.block_N * BLOCK_K / FLOP_A_CYCLE
+    multiply = 2 * plan.block_M * plan.block_N * BLOCK_K / FLOP_PER_CLOCK
     k_tile = (
         max(multiply, lines * LINE_BYTES / L2) + lines * ROW
     )  # one loads, one is multiplied

@@ -7,11 +7,11 @@ epi_N = 64  # columns of D staged at a time: TMA stores one buffer, threads fill
 num_stages, consumers = 4, 2
 threads = 128 * (1 + consumers)
 cluster = 2
-num_ctas = 128  # of 132 SMs: 64 clusters work through D in squares of 8 x 8 cluster tiles
 rows = T.GemmWarpPolicy.FullRow  # 64 rows of the tile for each consumer
 
 
-def gemm(M, N, K):
+def gemm(M, N, K, sm_count=132):
+    num_ctas = min(128, sm_count)  # 64 clusters work on squares of 8 x 8 cluster tiles
     assert M % (cluster * block_M) == 0 and N % block_N == 0 and K % block_K == 0, (
         "sizes must be multiples of the cluster's tile"
     )

@@ -9,9 +9,9 @@ SHARED = 232_448 - 1024  # bytes of shared memory that a CTA can have, less barr
 rows_each = T.GemmWarpPolicy.FullRow  # a consumer has its share of the tile's rows
 
 
-def gemm(M, N, K, plan=None):
+def gemm(M, N, K, plan=None, sm_count=132):
     require_addressable(M, N, K)
-    block_M, block_N, cluster, num_ctas, panel = plan or choose(M, N, K)
+    block_M, block_N, cluster, num_ctas, panel = plan or choose(M, N, K, sm_count)
     if M <= block_M:  # one tile has no neighbour to share with
         cluster = 1
     overlap = block_M == 128  # 256 rows of sums leave no registers for D of the tile before

@@ -4,10 +4,10 @@ import tilelang.language as T
 
 block_M, block_N, block_K = 128, 128, 64
 num_stages = 4
-sm_count = 132  # H100 SXM and H200
 
 
-def gemm(M, N, K):
+# sm_count: SMs of an H100 SXM and an H200; a check passes those of the GPU that it runs on
+def gemm(M, N, K, sm_count=132):
     """D = A @ B^T for any M, such as 4,805: the last row of tiles is not full.
 
     - A (M, K), B (N, K) and D (M, N) as in step 8. N and K are multiples of the tile; M is not.

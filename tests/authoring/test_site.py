@@ -150,13 +150,14 @@ def test_what_ran_is_used_again_until_the_notebook_changes(tmp_path, monkeypatch
 
 
 KEEPS = """from course_utils import notebook
+from course_utils.notebook import checks, what_ifs
 from course_utils.grading.verdict import Part, Verdict
 part = Part("results", True, 10, 10, "")
 found = Verdict("step05", "cute", "emulator", (part,), receipt=(("wgmma", "7"),))
-notebook._graded("step05", "cute", lambda told: found)
+checks._graded("step05", "cute", lambda told: found)
 notebook.ladder()
 notebook.receipt("step05")
-print(notebook._is_open("step05"))"""
+print(what_ifs._is_open("step05"))"""
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from course_utils.classroom import drawn, judge, sandbox
+from course_utils.classroom import judge, randomize, sandbox
 from course_utils.classroom.workshop import Made
 from course_utils.compile.load import edited, solution_path
 from course_utils.grading import gemm, steps
@@ -31,7 +31,7 @@ WHOLE = [row for row in (steps.STEPS | steps.GEMM_CASES).values() if row.id != "
 def test_drawn_sizes_of_ragged_tables_are_ragged_and_as_large():
     row = steps.STEPS["step11"]
     for seed in SEEDS:
-        made = drawn.step(row, seed)
+        made = randomize.step(row, seed)
         for (M, N, K), (m, n, k) in zip(
             [size for size, _ in row.emulated] + list(row.check_sizes),
             [size for size, _ in made.emulated] + list(made.check_sizes),
@@ -39,15 +39,15 @@ def test_drawn_sizes_of_ragged_tables_are_ragged_and_as_large():
         ):
             assert n % 8 == k % 8 == 0 and M * N <= m * n <= 1.12 * M * N
             assert bool(k % 64) == bool(K % 64) and (k // 64 == K // 64 or K % 64 == 0)
-    assert len({drawn.step(row, seed).emulated for seed in SEEDS}) > 30
+    assert len({randomize.step(row, seed).emulated for seed in SEEDS}) > 30
 
 
 @pytest.mark.parametrize("row", WHOLE, ids=lambda row: row.id)
 def test_drawn_sizes_are_good_for_what_the_tables_are(row):
     others = set()
     for seed in SEEDS:
-        made = drawn.step(row, seed)
-        assert made == drawn.step(row, seed)
+        made = randomize.step(row, seed)
+        assert made == randomize.step(row, seed)
         assert len(made.emulated) == len(row.emulated) and made.points == row.points
         for (M, N, K), (m, n, k) in zip(
             [size for size, _ in row.emulated] + list(row.check_sizes),
@@ -68,7 +68,7 @@ def test_drawn_sizes_are_good_for_what_the_tables_are(row):
 def test_drawn_sizes_of_a_task_fit_it(task):
     """What a tile divides in the table it divides in what is drawn; a ragged M stays ragged."""
     for seed in SEEDS:
-        made = drawn.step(task, seed)
+        made = randomize.step(task, seed)
         for (old, ctas), (new, some) in zip(task.emulated, made.emulated, strict=True):
             assert (ctas is None) == (some is None) and len(new) == len(old)
             assert new[1] % 128 == 0 and (new[0] % 128 == 0 or old[0] % 128 > 0 or len(old) == 2)
@@ -78,17 +78,17 @@ def test_drawn_sizes_of_a_task_fit_it(task):
 @pytest.mark.parametrize("case", steps.COPY_CASES.values(), ids=lambda case: case.id)
 def test_drawn_shapes_are_as_the_tables(case):
     for seed in SEEDS:
-        for old, new in zip(case.shapes, drawn.copy(case, seed).shapes, strict=True):
+        for old, new in zip(case.shapes, randomize.copy(case, seed).shapes, strict=True):
             assert new[1:] == old[1:] and new[0] % old[0] == 0 and prod(new) <= 3 * prod(old)
 
 
 def test_two_seeds_draw_differently():
-    sizes = {drawn.step(steps.STEPS["step10"], seed).emulated for seed in SEEDS}
+    sizes = {randomize.step(steps.STEPS["step10"], seed).emulated for seed in SEEDS}
     assert len(sizes) > 20
-    assert len({drawn.inputs(seed) for seed in SEEDS}) == len(SEEDS)
-    assert len({drawn.schedules(seed, 2) for seed in SEEDS}) == len(SEEDS)
+    assert len({randomize.inputs(seed) for seed in SEEDS}) == len(SEEDS)
+    assert len({randomize.schedules(seed, 2) for seed in SEEDS}) == len(SEEDS)
     random.seed(1)
-    assert drawn.inputs("a") == drawn.inputs("a")
+    assert randomize.inputs("a") == randomize.inputs("a")
 
 
 # -- kernels

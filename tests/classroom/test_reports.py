@@ -93,7 +93,6 @@ def test_what_a_card_links_to_lies_beside_the_pages(class_, tmp_path):
 
 
 SOLUTION = solution_path("step05", "cute").read_text()
-RENAMED = SOLUTION.replace("num_stages", "stages").replace("    # ", "    ## ")
 OTHER = solution_path("step08", "cute").read_text()
 
 

@@ -57,13 +57,8 @@ def test_the_tasks_of_an_array_judge_a_class_between_them(array, stubs, tmp_path
     )
     assert ended.returncode == 0, ended.stderr
     for one in asked:
-        assert (one.folder, one.out, one.seed, one.jobs, one.backend) == (
-            "a class",
-            "out",
-            "seed 1",
-            16,
-            "gpu",
-        )
+        assert (one.folder, one.out) == (Path("a class"), Path("out"))
+        assert (one.seed, one.processes, one.backend) == ("seed 1", 16, "gpu")
     class_ = [Submission(f"learner {n}", {"step05-cute": f"source {n}"}) for n in range(40)]
     settings = Settings(tmp_path / "ledger", None, "seed 1", "bubblewrap")
     parts = [grading.jobs(class_, settings, shard=grade._shard(one.shard)) for one in asked]
@@ -75,9 +70,9 @@ def test_one_task_alone_is_the_whole_class(stubs):
     _, (one,) = stubs(
         "sbatch", "--array=3", "--cpus-per-task=4", FOLDER / "grade.sbatch", "class", "out", "s"
     )
-    assert (one.shard, one.jobs) == ("1/1", 4)
+    assert (one.shard, one.processes) == ("1/1", 4)
     _, (_, two) = stubs("bash", FOLDER / "grade.sbatch", "class", "out", "s")  # without Slurm
-    assert (two.shard, two.jobs) == ("1/1", 1)
+    assert (two.shard, two.processes) == ("1/1", 1)
 
 
 def test_a_seed_that_was_left_out_is_said(stubs):

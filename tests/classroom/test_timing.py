@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from course_utils.artifact import Artifact, Resources
+from course_utils.cause import Cause
 from course_utils.classroom import judge as judging
 from course_utils.classroom.judge import CUBLAS_SHARE, TIMINGS, MachineFault, on_gpu, recorded, unsteady
 from course_utils.compile.factory import compile_factory
@@ -36,7 +37,7 @@ KERNEL = Artifact(
 CHECKS = [Launch(size, KERNEL) for size in STEP.check_sizes]
 TIMED = [Launch(SIZE, KERNEL)]
 RIGHT = Answer(ok=True, relative_norm=2e-4)
-WRONG = Answer(wrong=7, diagnosis="7 elements are wrong.")
+WRONG = Answer(wrong=7, causes=(Cause("text", "text", {"text": "7 elements are wrong."}),))
 REFUSED = Answer(error="refused", detail="the input A of the kernel was changed while it was timed")
 
 
@@ -54,12 +55,12 @@ def timed(**fields):
 class Machine:
     """A GPU that gives these answers, and counts what it times."""
 
-    name, lacks = "gpu", ""
+    name, untimed_reason = "gpu", ""
 
     def __init__(self, timings=(), runs=None):
         self.timings, self.runs, self.modes = list(timings), runs or [RIGHT] * len(CHECKS), []
 
-    def run(self, launches, heard=None):
+    def run(self, launches, on_answer=None):
         return list(zip(launches, self.runs, strict=False))
 
     def time(self, artifact, mode, kind="gemm"):

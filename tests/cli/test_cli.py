@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import inspect
 import io
 import json
 import os
@@ -25,12 +26,13 @@ from course_utils.compile.errors import CompileError
 from course_utils.compile.faults import kernels
 from course_utils.grading import gemm, steps
 from course_utils.grading.cards import Card
-from course_utils.grading.going import Going
+from course_utils.grading.check_progress import CheckProgress
 from course_utils.grading.verdict import Part, Verdict
 from course_utils.recordings import measured
 from course_utils.run import backends
 
 PNG = b"\x89PNG\r\n\x1a\n"
+COMMANDS = [name for rows in parser.COMMANDS.values() for name in rows]
 PASSED, FAILED, USAGE, NOT_ALL_TRIED = 0, 1, 2, 3
 PROVENANCE = {
     "gpu": "NVIDIA H200",
@@ -125,9 +127,11 @@ def test_help_names_every_command(capsys):
         cli.main(["--help"])
     assert not caught.value.code
     out = capsys.readouterr().out
-    assert all(
-        command in out for command in ("doctor", "check", "climb", "receipt", "plot", "bundle", "import")
-    )
+    teachers = out.partition("\nfor teachers and authors:\n")[2]
+    names = {line.split()[0] for line in teachers.splitlines() if line.startswith("  ") and line[2] != " "}
+    assert names == {"grade", "sync", "bundle", "import"}
+    for command in COMMANDS:
+        assert len(re.findall(rf"^  {command} ", out, re.M)) == 1, command
 
 
 # -- check
@@ -142,7 +146,7 @@ def test_check_of_a_solution_without_a_gpu_exits_3(course):
 
 @pytest.mark.parametrize("passed, code", [(True, PASSED), (False, FAILED)])
 def test_check_exits_0_only_if_all_passed(passed, code, course, monkeypatch):
-    monkeypatch.setattr(gemm, "check_gemm", lambda *_, told: verdict(passed=passed))
+    monkeypatch.setattr(gemm, "check_gemm", lambda *_, on_progress: verdict(passed=passed))
     assert course("check", "step01")[0] == code
 
 
@@ -157,7 +161,9 @@ def test_check_of_a_file_that_lacks_what_the_step_is_about_exits_1(course):
 def test_check_hands_its_options_on(course, monkeypatch):
     asked = []
     monkeypatch.setattr(
-        gemm, "check_gemm", lambda *arguments, told: asked.extend([*arguments, told]) or verdict()
+        gemm,
+        "check_gemm",
+        lambda *arguments, on_progress: asked.extend([*arguments, on_progress]) or verdict(),
     )
     write("mine.py", "def gemm(M, N, K):\n    return M + N + K\n")
     course("check", "step01", "--file", "mine.py", "--backend", "gpu", "--time-limit", "2.5")
@@ -308,18 +314,26 @@ def test_unknown_step_exits_2_and_names_the_steps(course):
 # -- while it works
 
 
+def called(line):
+    """The function of a command line, and what it is given."""
+    options = vars(parser.parser().parse_args(line))
+    assert options.pop("command") == line[0]
+    module, function = options.pop("run").split(".")
+    return getattr(importlib.import_module(f"course_utils.cli.{module}"), function), options
+
+
 def checked_at(terminal, monkeypatch, check_gemm, *options):
     """What ``course check`` writes to a console that is a terminal or not; its exit code."""
 
-    def check(step, factory, dsl, backend, limit, told):
-        going = Going(steps.find(step), dsl, backend, told)
-        going.works("compiles", "compiling 2 of 3")
+    def check(step, factory, dsl, backend, limit, on_progress):
+        progress = CheckProgress(steps.find(step), dsl, backend, on_progress)
+        progress.start("compiles", "compiling 2 of 3")
         return check_gemm()
 
     monkeypatch.setattr(gemm, "check_gemm", check)
     console = Console(file=io.StringIO(), force_terminal=terminal, width=80, color_system=None)
-    code = checking.check(parser.parser().parse_args(["check", "step01", *options]), console)
-    return code, console.file.getvalue()
+    run, given = called(["check", "step01", *options])
+    return run(console, **given), console.file.getvalue()
 
 
 def stopped():
@@ -350,7 +364,7 @@ def test_a_stopped_check_says_what_was_known(terminal, monkeypatch):
     "command, first", [("receipt", "compiling"), ("trace", "compiling"), ("source", "compiling")]
 )
 def test_a_terminal_says_at_once_what_is_done(command, first, monkeypatch):
-    module, function = parser.parser().parse_args([command, "step01"]).run.split(".")
+    run, given = called([command, "step01"])
     console = Console(file=io.StringIO(), force_terminal=True, width=80, color_system=None)
 
     def compile_nothing(*_):
@@ -358,9 +372,8 @@ def test_a_terminal_says_at_once_what_is_done(command, first, monkeypatch):
         raise CompileError("load", "not today")
 
     monkeypatch.setattr(factory, "compile_factory", compile_nothing)
-    run = getattr(importlib.import_module(f"course_utils.cli.{module}"), function)
     with pytest.raises(CompileError, match="not today"):
-        run(parser.parser().parse_args([command, "step01"]), console)
+        run(console, **given)
 
 
 # -- climb
@@ -397,7 +410,7 @@ def test_climb_without_a_gpu(course, two_steps):
 
 
 def test_climb_says_how_long_each_dsl_is_and_what_its_author_decides(course, two_steps, monkeypatch):
-    monkeypatch.setattr(gemm, "check_gemm", lambda step, *_, told: verdict(step))
+    monkeypatch.setattr(gemm, "check_gemm", lambda step, *_, on_progress: verdict(step))
     _, out, _ = course("climb", "--backend", "compile")
     table = out.partition("What each DSL's author wrote")[2]
     for step in steps.STEPS:
@@ -417,7 +430,9 @@ def test_climb_does_not_mind_a_missing_solution(course, two_steps, monkeypatch):
 def test_climb_with_a_gpu(course, two_steps, monkeypatch):
     monkeypatch.setattr(backends, "find_gpu", lambda: (DEVICE, ""))
     monkeypatch.setattr(
-        gemm, "check_gemm", lambda step, *_, told: verdict(step, timings=[timing(321.0)][step != "step03" :])
+        gemm,
+        "check_gemm",
+        lambda step, *_, on_progress: verdict(step, timings=[timing(321.0)][step != "step03" :]),
     )
     record([{"name": "x", "step": "step03", "dsl": "tilelang", "checks": [], "timings": [timing(234.0)]}])
     code, out, _ = course("climb")
@@ -593,7 +608,7 @@ def test_plot_draws_what_climb_wrote(course, two_steps, monkeypatch):
     for device, timings in ((None, ()), (DEVICE, [timing(321.0)])):
         monkeypatch.setattr(backends, "find_gpu", lambda device=device: (device, ""))
         monkeypatch.setattr(
-            gemm, "check_gemm", lambda step, *_, told, timings=timings: verdict(step, timings=timings)
+            gemm, "check_gemm", lambda step, *_, on_progress, timings=timings: verdict(step, timings=timings)
         )
         assert course("climb")[0] == PASSED
         assert course("plot")[0] == PASSED
@@ -729,16 +744,16 @@ def test_bundle_takes_steps_by_number_or_name(course, monkeypatch):
 def test_bundle_of_the_wrong_kernels_times_none(course, monkeypatch):
     monkeypatch.setattr(factory, "compile_factory", lambda *_: small())
     assert course("bundle", "out.pyz", "--wrong")[0] == PASSED
-    kernels = manifest("out.pyz")
+    carried = manifest("out.pyz")
     names = [
         f"{name} {dsl}"
         for dsl in factory.DSLS
         for name, wrong in kernels(dsl).items()
         if wrong.fails != "compiles"
     ]
-    assert [kernel["name"] for kernel in kernels] == names
-    assert {kernel["timed"] for kernel in kernels} == {False}
-    assert all(kernel["step"] in steps.STEPS for kernel in kernels)
+    assert [kernel["name"] for kernel in carried] == names
+    assert {kernel["timed"] for kernel in carried} == {False}
+    assert all(kernel["step"] in steps.STEPS for kernel in carried)
 
 
 # -- trace
@@ -856,10 +871,13 @@ def test_help_loads_no_compiler_and_draws_nothing():
     assert done.stderr == "[]\n"
 
 
-def test_every_command_has_its_function():
-    from course_utils.cli import parser
-
-    asked = ["check step01", "receipt x", "trace x", "bundle x", "import x", "tensormap verify x"]
-    for line in [*asked, "doctor", "climb", "plot", "sync"]:
-        module, function = parser.parser().parse_args(line.split()).run.split(".")
-        assert callable(getattr(importlib.import_module(f"course_utils.cli.{module}"), function))
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_a_function_that_takes_its_options(command):
+    more = {
+        "tensormap": ["verify x", "explain x"],
+        **{name: ["x"] for name in ("check", "grade", "receipt", "source", "trace", "profile", "tune")},
+        **{"track": ["cute"], "level": ["order"], "bundle": ["x"], "import": ["x"]},
+    }
+    for arguments in more.get(command, [""]):
+        function, options = called([command, *arguments.split()])
+        inspect.signature(function).bind("console", **options)

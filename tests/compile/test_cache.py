@@ -294,15 +294,15 @@ def test_a_kept_cute_kernel_is_the_compiled_one(tmp_path, monkeypatch):
     path = tmp_path / "mine.py"
     path.write_text(CUTE)
     module = load_module(path)
-    made = cute_compiler.compile_gemm(module.gemm, 128, 192, 64)
+    made = cute_compiler.compile_kind(module.gemm, "gemm", 128, 192, 64)
     assert cache.contents().kernels == 1
     with monkeypatch.context() as patch:
         patch.setattr(cute_compiler, "_catch_launches", lambda *_: pytest.fail("compiled again"))
-        assert cute_compiler.compile_gemm(module.gemm, 128, 192, 64) == made
+        assert cute_compiler.compile_kind(module.gemm, "gemm", 128, 192, 64) == made
     module.scale = 3.0
-    other = cute_compiler.compile_gemm(module.gemm, 128, 192, 64)
+    other = cute_compiler.compile_kind(module.gemm, "gemm", 128, 192, 64)
     assert other.ptx != made.ptx and cache.contents().kernels == 2
-    assert cute_compiler.compile_gemm(module.gemm, 128, 256, 64).tensors != made.tensors
+    assert cute_compiler.compile_kind(module.gemm, "gemm", 128, 256, 64).tensors != made.tensors
     assert cache.contents().kernels == 3
 
 
@@ -340,7 +340,7 @@ def test_a_kept_tilelang_kernel_is_the_compiled_one(tmp_path, monkeypatch):
         module = load_module(path)
         module.scale = scale
         before = len(count)
-        return tilelang_compiler.compile_gemm(module.gemm, 128, 192, 64), len(count) > before
+        return tilelang_compiler.compile_kind(module.gemm, "gemm", 128, 192, 64), len(count) > before
 
     made, lowered = compiled()
     assert lowered and compiled() == (made, False)
@@ -371,7 +371,7 @@ def test_a_tilelang_kernel_that_does_not_lower_is_not_kept(tmp_path, folder):
     path.write_text(TILELANG.replace("T.Kernel(1, threads=128)", "T.Kernel(1, threads=128), T.Kernel(2)"))
     for _ in range(2):
         with pytest.raises(CompileError):
-            tilelang_compiler.compile_gemm(load_module(path).gemm, 128, 192, 64)
+            tilelang_compiler.compile_kind(load_module(path).gemm, "gemm", 128, 192, 64)
     assert files(folder / cache.KERNELS) == []
 
 
@@ -516,7 +516,7 @@ def test_a_killed_compile_leaves_nothing(case, folder, tmp_path):
     dsl = case.partition(" ")[0]
     run = f"""
     gemm = load.load_factory(load.solution_path("step10", "{dsl}"))
-    {dsl}.compile_gemm(gemm, 768, 1280, 576)
+    {dsl}.compile_kind(gemm, 'gemm', 768, 1280, 576)
 """
     temporary = killed(KILLED[case] + run, tmp_path / "marker", tmp_path)
     assert files(temporary) == []

@@ -23,6 +23,7 @@ from course_utils.compile import cute as compiler
 from course_utils.compile import load as loading
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import compile_factory, compile_sizes
+from course_utils.compile.faults import kernels
 from course_utils.compile.load import edited as edit
 from course_utils.grading import steps
 from course_utils.tma.rules import violations
@@ -114,12 +115,12 @@ def solution_factory(step):
 @cache
 def solution(step):
     size = (128, 128, 64) if step == "step01" else (M, N, K)
-    return compiler.compile_gemm(solution_factory(step), *size)
+    return compiler.compile_kind(solution_factory(step), "gemm", *size)
 
 
 @cache
 def small():
-    return compiler.compile_gemm(loading.load_factory_source(KERNEL, "small"), 128, 192, 64)
+    return compiler.compile_kind(loading.load_factory_source(KERNEL, "small"), "gemm", 128, 192, 64)
 
 
 def tile_map(rows, columns, box):
@@ -236,7 +237,7 @@ def test_spills_and_warnings_are_read_past_line_breaks():
     """The DSL breaks the assembler's lines, in words like `bytes spill loads` too."""
     # twice the columns that there are
     gemm = loading.plant("step04", "cute", ("(64, block_N, 16)", "(64, 256, 16)"))
-    r = compiler.compile_gemm(gemm, 256, 256, 64).resources
+    r = compiler.compile_kind(gemm, "gemm", 256, 256, 64).resources
     assert r.registers == 255 and r.spill_stores > 0 and r.spill_loads > 0 and r.stack_frame > 0
     assert len(r.warnings) == 1 and r.warnings[0].startswith(
         "(C7511) Potential Performance Loss: wgmma.mma_async"
@@ -256,7 +257,7 @@ def test_line_info_leads_to_the_author():
 
 def test_pointers_in_another_order(factory):
     source = edit(KERNEL, (CALL, "kernel(D, A, B).launch("), ("def kernel(A, B, D)", "def kernel(D, A, B)"))
-    a = compiler.compile_gemm(factory(source), 128, 192, 64)
+    a = compiler.compile_kind(factory(source), "gemm", 128, 192, 64)
     assert fields(small()) == [("pointer", "A"), ("pointer", "B"), ("pointer", "D")]
     assert fields(a) == [("pointer", "D"), ("pointer", "A"), ("pointer", "B")]
 
@@ -265,7 +266,7 @@ def test_tensor_maps_in_another_order():
     old, new = "kernel(load_A, A, load_B, B, store_D, D,", "kernel(store_D, D, load_B, B, load_A, A,"
     gemm = loading.plant("step04", "cute", ("def " + old, "def " + new), (" " * 8 + old, " " * 8 + new))
     A, B, D, scalar = maps((128, 64), (128, 64), (128, 64))
-    assert fields(compiler.compile_gemm(gemm, M, N, K)) == [D, B, A, scalar]
+    assert fields(compiler.compile_kind(gemm, "gemm", M, N, K)) == [D, B, A, scalar]
 
 
 def test_scalars_between_tensors(factory):
@@ -280,7 +281,7 @@ def test_scalars_between_tensors(factory):
             "cutlass.Int16(-2)).launch(",
         ),
     )
-    a = compiler.compile_gemm(factory(source), 128, 192, 64)
+    a = compiler.compile_kind(factory(source), "gemm", 128, 192, 64)
     assert [(p.kind, p.tensor, p.dtype, p.value) for p in a.parameters] == [
         ("pointer", "A", None, None),
         ("scalar", None, "uint32", 77),
@@ -300,12 +301,14 @@ def test_bare_pointers(factory):
         (CALL, "kernel(A.iterator, B, D.iterator).launch("),
         (BODY, "        D[thread] = A[thread] + B[thread, 0]\n"),
     )
-    a = compiler.compile_gemm(factory(source), 128, 192, 64)
+    a = compiler.compile_kind(factory(source), "gemm", 128, 192, 64)
     assert fields(a) == fields(small()) and sizes(a) == entry_sizes(a.ptx)
 
 
 def test_arguments_with_a_default_that_is_no_run_time_value(factory):
-    a = compiler.compile_gemm(factory(edit(KERNEL, (TENSORS, TENSORS + ", stream=None"))), 128, 192, 64)
+    a = compiler.compile_kind(
+        factory(edit(KERNEL, (TENSORS, TENSORS + ", stream=None"))), "gemm", 128, 192, 64
+    )
     assert fields(a) == fields(small())
 
 
@@ -359,7 +362,7 @@ def test_exit_is_a_reason(factory, source):
     with pytest.raises(CompileError, match=r"gemm called sys\.exit\(\)") as caught:
         compile_factory(factory(source), "cute", (128, 192, 64))
     assert caught.value.stage == "trace"
-    assert compiler.compile_gemm(factory(KERNEL), 128, 192, 64).grid == (1, 1, 1)
+    assert compiler.compile_kind(factory(KERNEL), "gemm", 128, 192, 64).grid == (1, 1, 1)
 
 
 def test_factory_raises(factory):
@@ -570,7 +573,7 @@ def test_box_that_does_not_match_its_layout():
 
 
 def test_ungrouped_modes():
-    text = refusal(loading.load_factory(loading.planted("cute")["ungrouped_modes"]), "lower", (256, 384, 192))
+    text = refusal(kernels("cute")["ungrouped_modes"].factory(), "lower", (256, 384, 192))
     assert "tma_partition: shared-memory operand stride at mode 1 leaf 0 is 16 bits" in text
     assert re.search(
         r"\n  at kernel_cute_step04\.py, line \d+: A_dst, A_src = cpasync\.tma_partition\(.*\)$", text
@@ -693,7 +696,7 @@ def test_endless_trace_is_ended(factory, monkeypatch, source, line):
         first == "gemm(128, 192, 64) did not end within 1.5 s: is there a Python loop in it that never ends?"
     )
     assert re.match(rf"  at mine\.py, line \d+: {line}", place), place
-    assert fields(compiler.compile_gemm(factory(KERNEL), 128, 192, 64)) == fields(small())
+    assert fields(compiler.compile_kind(factory(KERNEL), "gemm", 128, 192, 64)) == fields(small())
 
 
 def test_compiling_beside_the_main_thread(factory):
@@ -762,7 +765,7 @@ def test_nothing_is_left_in_a_folder(factory, tmp_path, monkeypatch):
         (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path / "current")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    compiler.compile_gemm(good, 128, 192, 64)
+    compiler.compile_kind(good, "gemm", 128, 192, 64)
     for gemm in bad:
         refusal(gemm, "lower")
     assert list((tmp_path / "current").iterdir()) == list((tmp_path / "temporary").iterdir()) == []
@@ -800,7 +803,7 @@ from course_utils.compile import load as loading
 from course_utils.compile import cute
 before = "    @cute.kernel"
 gemm = loading.plant("step01", "cute", ({op!r}, ""), (before, {outside!r} + before))
-a = cute.compile_gemm(gemm, 128, 128, 64)
+a = cute.compile_kind(gemm, 'gemm', 128, 128, 64)
 print(re.findall(r"[.]target ([a-z0-9_]+)", a.ptx), "wgmma" in a.ptx)"""
     assert python(script) == "['sm_90a'] True\n"
 

@@ -84,7 +84,9 @@ def line_of(source, words) -> int:
 
 @cache
 def solution(step):
-    return compiler.compile_gemm(loading.load_factory(loading.solution_path(step, "tilelang")), M, N, K)
+    return compiler.compile_kind(
+        loading.load_factory(loading.solution_path(step, "tilelang")), "gemm", M, N, K
+    )
 
 
 def tile_map(rows, columns, box):
@@ -154,7 +156,7 @@ def test_launch_of_a_kernel_with_maps_and_pointers(factory):
             "            T.mbarrier_wait_parity(full, 0)",
         ),
     )
-    a = compiler.compile_gemm(factory(source), M, N, K)
+    a = compiler.compile_kind(factory(source), "gemm", M, N, K)
     assert (a.grid, a.block) == ((N // 64, M // 64, 1), (128, 1, 1))
     assert {p.tensor: p.kind for p in a.parameters} == {"A": "pointer", "B": "tensor_map", "D": "pointer"}
     assert [p.kind for p in a.parameters] == entry_parameters(a.ptx)
@@ -459,7 +461,7 @@ def test_tilelang_puts_a_missing_proxy_fence_back():
     so fails here.
     """
     gemm = loading.plant("step04", "tilelang", ("            T.fence_proxy_async()", "            "))
-    assert read_ptx(compiler.compile_gemm(gemm, 256, 512, 128).ptx).proxy_fences > 0
+    assert read_ptx(compiler.compile_kind(gemm, "gemm", 256, 512, 128).ptx).proxy_fences > 0
 
 
 LOOP = """            T.clear(acc)

@@ -354,6 +354,6 @@ def test_a_bug_is_answered_by_buttons_and_followed_by_another():
 
 def test_nothing_of_it_is_kept_but_the_learners_number(tmp_path):
     shown("08", "cute", line=1, outcome="race")
-    assert set(json.loads(progress.FILE.read_text())) == {"provenance", "entries", "learner"}
+    assert set(json.loads(progress.FILE.read_text())) == {"version", "provenance", "entries", "learner"}
     shutil.rmtree(tmp_path)
     assert "Bug" in shown("08", "cute", show=True)[0]  # no folder to keep anything in

@@ -88,26 +88,12 @@ def test_a_number_that_a_notebook_has_not(name, number):
         deck.question("17", 1)
 
 
+# fmt: off
 BAD = [
-    None,
-    "",
-    "  ",
-    "z",
-    "a b",
-    1.5,
-    True,
-    [],
-    {},
-    b"a",
-    "-1",
-    "1e9",
-    "9" * 40,
-    "a" * 1000,
-    "١",
-    "<b>",
-    "1*",
+    None, "", "  ", "z", "a b", 1.5, True, [], {}, b"a", "-1", "1e9", "9" * 40, "a" * 1000, "١", "<b>", "1*",
     "x",
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize("answer", BAD, ids=repr)

@@ -3,25 +3,19 @@
 from types import SimpleNamespace
 
 import pytest
-from IPython.core.interactiveshell import InteractiveShell
-from IPython.utils.capture import capture_output
 
 from course_utils.artifact import TensorMap
 from course_utils.drills import guess, show
+from tests import cells
 
 LEGAL = TensorMap(6, (1024, 4096), (2048,), (64, 128), (1, 1), swizzle=3), 0
 ILLEGAL = TensorMap(6, (1024, 4096), (2048,), (64, 257), (1, 1), swizzle=3), 0
 
 
-@pytest.fixture(autouse=True)
-def shell():
-    InteractiveShell.instance()
-
-
 def shown(*arguments):
-    with capture_output() as captured:
-        assert guess.predict(*arguments) is None
-    return "\n".join(output.data["text/plain"] for output in captured.outputs)
+    result, text, _ = cells.shown(guess.predict, *arguments)
+    assert result is None
+    return text
 
 
 def test_guesses_from_a_list_are_held_against_the_rules():

@@ -186,10 +186,6 @@ def bytes_of(*sizes):
     return np.zeros(sizes[0] * sizes[1], np.float16).nbytes + np.zeros(sizes[2] * sizes[3], np.float16).nbytes
 
 
-def rows_left(elements, size):
-    return elements * size % 16
-
-
 def pairs(M, N, rows, columns, at_once, clusters):
     """Waves, tile by tile: a cluster of two has ``rows`` twice, one below the other."""
     high = rows * (2 if clusters == "clusters" else 1)

@@ -3,38 +3,32 @@
 import json
 import re
 import sys
-from types import SimpleNamespace
 
 import pytest
-from IPython.core.interactiveshell import InteractiveShell
-from IPython.utils.capture import capture_output
 
 from authoring import sync
 from course_utils import notebook
-from course_utils.drills import learner, picture, quiz, show
+from course_utils.drills import learner, picture, quiz
 from course_utils.drills.quiz import END, ITEMS, NUMBERS, START, TOPICS
 from course_utils.grading import steps
 from course_utils.recordings import progress
+from tests import cells
 
 SEEDS = 40
 WORDS = 60  # of a question with its options
 
 
 @pytest.fixture(autouse=True)
-def own_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def new_learner(own_folder):
     quiz._unkept.clear()
     learner._of_this_kernel.cache_clear()
-    InteractiveShell.instance()
 
 
 def shown(*arguments, **options):
-    """What ``quiz`` displayed, as text and as HTML; nothing may reach stderr."""
-    with capture_output() as captured:
-        assert notebook.quiz(*arguments, **options) is None
-    assert captured.stderr == ""
-    data = [output.data for output in captured.outputs]
-    return "\n".join(d["text/plain"] for d in data), "\n".join(d.get("text/html", "") for d in data)
+    """What ``quiz`` displayed, as text and as HTML; it returns nothing."""
+    result, *displayed = cells.shown(notebook.quiz, *arguments, **options)
+    assert result is None
+    return displayed
 
 
 def written(name, number, fine=True):
@@ -230,16 +224,6 @@ def test_a_file_that_nobody_may_read_is_no_end(tmp_path):
 
 
 # The form
-
-
-@pytest.fixture
-def person(monkeypatch):
-    """A shell like a notebook's, in which somebody could type."""
-    parent = {"content": {"allow_stdin": True}}
-    shell = SimpleNamespace(kernel=None, get_parent=lambda: parent)
-    monkeypatch.setattr(show, "get_ipython", lambda: shell)
-    monkeypatch.setattr(learner, "get_ipython", lambda: shell)
-    return parent
 
 
 def test_a_person_gets_buttons_and_a_page_one_sentence(person, monkeypatch, tmp_path):

@@ -2,30 +2,22 @@
 
 import json
 import sys
-from types import SimpleNamespace
 
 import pytest
-from IPython.core.interactiveshell import InteractiveShell
-from IPython.utils.capture import capture_output
 
 from course_utils import notebook
 from course_utils.drills import deck, picture, show
 from course_utils.recordings import progress
+from tests import cells
 
-
-@pytest.fixture(autouse=True)
-def own_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    InteractiveShell.instance()
+pytestmark = pytest.mark.usefixtures("own_folder")
 
 
 def shown(*arguments, **options):
-    """What ``drill`` displayed, as text and as HTML; it returns nothing, and nothing may reach stderr."""
-    with capture_output() as captured:
-        assert notebook.drill(*arguments, **options) is None
-    assert captured.stderr == ""
-    data = [output.data for output in captured.outputs]
-    return "\n".join(d["text/plain"] for d in data), "\n".join(d.get("text/html", "") for d in data)
+    """What ``drill`` displayed, as text and as HTML; it returns nothing."""
+    result, *displayed = cells.shown(notebook.drill, *arguments, **options)
+    assert result is None
+    return displayed
 
 
 def right(name, number, seed=0):
@@ -127,15 +119,6 @@ def test_a_picture_is_for_either_theme():
 
 
 # The form
-
-
-@pytest.fixture
-def person(monkeypatch):
-    """A shell like a notebook's, in which somebody could type."""
-    parent = {"content": {"allow_stdin": True}}
-    shell = SimpleNamespace(kernel=None, get_parent=lambda: parent)
-    monkeypatch.setattr(show, "get_ipython", lambda: shell)
-    return parent
 
 
 def test_a_person_gets_buttons_and_an_executor_none(person, monkeypatch):

@@ -6,8 +6,8 @@ import nbformat
 import pytest
 
 from authoring import sync
-from course_utils import notebook
 from course_utils.drills import deck, tiles
+from course_utils.notebook import what_ifs
 
 PATHS = {path.stem.partition("_")[0]: path for path in sorted(sync.NOTEBOOKS.glob("*.ipynb"))}
 
@@ -43,9 +43,9 @@ def test_how_a_run_ends_is_defined_before_it_is_asked_for():
     place = next(place for place, cell in enumerate(cells("02")) if "**hang**" in cell.source)
     assert asks[0] == "02" and not any("what_if(" in cell.source for cell in cells("02")[:place])
     words = re.findall(r"^\| \*\*(\w+)\*\* \| (.+) \|$", cells("02")[place].source, re.M)
-    told = list(notebook.OUTCOMES)[:5]
+    told = list(what_ifs.OUTCOMES)[:5]
     assert [word for word, _ in words] == told == ["right", "wrong", "race", "hang", "fault"]
-    assert all(meaning in notebook.OUTCOMES[word] for word, meaning in words[1:])
+    assert all(meaning in what_ifs.OUTCOMES[word] for word, meaning in words[1:])
     number = deck.DECK["02"].index(tiles.flag_outcome) + 1
     assert cells("02")[place + 1].source == f'drill("02", {number})'
     assert not any("drill(" in cell.source and f", {number})" in cell.source for cell in cells("02")[:place])

@@ -9,8 +9,8 @@ from course_utils.figures import candidates
 from course_utils.figures.bound import bound
 from course_utils.figures.plans import predicted, shapes
 from course_utils.plans import Plan
-from course_utils.recordings import tried
-from course_utils.recordings.tried import Changed, Peers, Point, Recorded, Rest
+from course_utils.recordings import step11_results
+from course_utils.recordings.step11_results import Changed, Peers, Point, Recorded, Rest
 from tests.figures.test_counters import texts
 from tests.recordings.counted import grows
 from tests.recordings.test_counters import entry, recording
@@ -74,7 +74,7 @@ def test_an_outcome_within_the_noise_is_none(gains, says):
 
 
 def test_what_the_text_says_of_the_committed_recording():
-    head, rows = candidates.table(tried.load())
+    head, rows = candidates.table(step11_results.load())
     came: dict[str, set] = {}
     for row in rows:
         came.setdefault(row[0], set()).add(row[-2])

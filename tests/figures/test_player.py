@@ -39,21 +39,14 @@ FAULT = {
     "more": [],
     "chain": [{"lane": 0, "to": [], "text": "</script><b>x", "line": "", "at": ""}],
 }
+# fmt: off
 PLAYED = {
-    "title": "</script>{{DATA}}",
-    "total": 2,
-    "first": 0,
-    "ctas": [0],
+    "title": "</script>{{DATA}}", "total": 2, "first": 0, "ctas": [0],
     "steps": [[1, "load", 0, "<i>{{KEY}}", 0], [2, "wait", 0, "\u2028", 0]],
-    "lines": [["a.py, line 3", "x = '</script>'"]],
-    "lanes": [{"cta": 0, "name": "warp 0"}],
-    "bars": [],
-    "edges": [],
-    "barriers": [],
-    "slots": [],
-    "fault": FAULT,
-    "start": 0,
+    "lines": [["a.py, line 3", "x = '</script>'"]], "lanes": [{"cta": 0, "name": "warp 0"}], "bars": [],
+    "edges": [], "barriers": [], "slots": [], "fault": FAULT, "start": 0,
 }
+# fmt: on
 
 
 def test_one_piece_of_html_small_and_with_nothing_from_outside(step10):

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from course_utils.artifact import Artifact
+from course_utils.cause import Cause
 from course_utils.grading import cards, verdict
 from course_utils.grading.cards import Card
+from course_utils.grading.refine import Wrong
 from course_utils.run.protocol import Answer
 
 FINDING = {
@@ -37,7 +39,8 @@ ARTIFACT = Artifact(
 
 
 def of(*findings, artifact=ARTIFACT, **fields):
-    return cards.of_answer(Answer(findings=tuple(findings), **fields), artifact)
+    answer = Answer(findings=tuple(findings), **fields)
+    return cards.of_wrong(Wrong(answer.findings, answer.causes), answer, artifact)
 
 
 def test_a_finding_leads_with_who_what_and_the_line():
@@ -60,11 +63,12 @@ def test_what_the_compiler_added_is_said_to_be_added():
 
 def test_others_and_numbers_fold():
     others = [FINDING | {"kind": f"k{n}", "text": f"other {n}"} for n in range(6)]
-    card = of(FINDING, *others, diagnosis="3 elements are wrong.")
+    causes = (Cause("count", "wrong-somewhere", {"wrong": 3, "of": 9, "tensor": "D"}),)
+    card = of(FINDING, *others, causes=causes)
     assert sum(text.startswith("Also k") for text in card.more) == cards.ALSO
     assert "And 2 more findings; `course trace` tells them all." in card.more
-    assert card.more[-1] == "3 elements are wrong."
-    assert "3 elements are wrong." not in of(FINDING, finished=False, diagnosis="3 elements are wrong.").more
+    assert card.more[-1] == "3 of 9 elements of D are wrong."
+    assert card.more[-1] not in of(FINDING, finished=False, causes=causes).more
 
 
 @pytest.mark.parametrize("length", [1, 20, 39, 40, 41, 60, 500])
@@ -190,12 +194,9 @@ def test_what_is_cut_off_is_a_sentence_or_says_that_it_goes_on(text, head, rest)
     assert not card.more if rest is None else card.more[0].startswith(rest) and card.more[0].endswith(".")
 
 
-def test_a_place_below_a_text_keeps_its_line_when_the_text_is_ended():
-    assert (
-        cards.stopped("needs a fence\n  at a.py, line 3: copy()")
-        == "needs a fence.\n  at a.py, line 3: copy()"
-    )
-    assert cards.stopped("") == ""
+def test_a_text_ends_as_a_sentence_does():
+    assert cards.stopped("needs a fence") == "needs a fence." and cards.stopped("") == ""
+    assert cards.of_text("needs a fence\n  at a.py, line 3: copy()", "x").text == "needs a fence."
 
 
 CLAUSES = r"[;:.?!](?:\s|$)|, (?:and|but|so|which|because) "

@@ -11,6 +11,7 @@ from course_utils.artifact import TensorMap
 from course_utils.compile.factory import DSLS, compile_factory
 from course_utils.compile.load import load_factory, load_factory_source, load_module, solution_path
 from course_utils.grading import steps
+from course_utils.grading import words as sentences
 from course_utils.grading.copy import check_copy
 from course_utils.grading.maps import check_maps, part
 from course_utils.problems import numbered
@@ -129,18 +130,24 @@ def test_a_wrong_signature_is_named(signature, words):
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [("case99", None), ([], None), ("t2", None, "cuda"), ("t2", None, "cute", "tpu"), (None, None, [])],
+    "arguments, words",
+    [
+        (("case99", None), "the copies are t2"),
+        (([], None), "the copies are t2"),
+        (("t2", None, "cuda"), "the course has tilelang, cute"),
+        (("t2", None, []), "the course has tilelang, cute"),
+        (("t2", None, "cute", "tpu"), "the backends are auto"),
+    ],
 )
-def test_wrong_arguments_are_verdicts(arguments):
+def test_wrong_arguments_are_verdicts(arguments, words):
     verdict = check_copy(*arguments)
-    assert verdict.max_points == 0 and "the copies are t2" in verdict.diagnosis
+    assert verdict.max_points == 0 and words in verdict.diagnosis
 
 
 def test_without_results_the_path_is_still_judged():
     told = []
     copy = load_factory_source(SOURCE, "copy")
-    verdict = check_copy("t2", copy, "tilelang", "compile", told=told.append)
+    verdict = check_copy("t2", copy, "tilelang", "compile", on_progress=told.append)
     assert [part.passed for part in verdict.checks] == [True, True, True, None]
     count = len(steps.COPY_CASES["t2"].shapes)
     assert [so_far.doing for so_far in told] == [*(f"compiling {n + 1} of {count}" for n in range(count)), ""]
@@ -154,9 +161,11 @@ def test_copies_are_compared_bit_by_bit():
     Y = X.clone().view(16, 256)
     Y[3, 64:128] = X.view(16, 256)[7, 0:64]
     found = results.compare_copy(Y, X.view(16, 256))
-    assert found.wrong == 64 and "[3, 64], which holds what belongs at [7, 0]" in found.diagnosis
+    assert found.wrong == 64 and "[3, 64], which holds what belongs at [7, 0]" in sentences.text(
+        *found.causes
+    )
     Y.view(torch.int16)[3, 64:128] = results.POISON
-    assert "these were never written" in results.compare_copy(Y, X).diagnosis
+    assert "these were never written" in sentences.text(*results.compare_copy(Y, X).causes)
 
 
 MEND = load_module(solution_path("t1", "maps")).mend

@@ -8,10 +8,10 @@ import inspect
 import pytest
 
 from course_utils import plans
+from course_utils.compile.compiler_messages import explained
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import compile_factory
 from course_utils.compile.load import plant
-from course_utils.compile.meaning import explained
 from course_utils.grading import steps
 from course_utils.grading.plan import check_plan
 from course_utils.grading.verdict import not_compiled
@@ -78,7 +78,7 @@ def seconds(M, N, K, plan):
     tiles = up(K, BLOCK_K)
     loaded = plan.block_M + plan.block_N / plan.cluster
     lines = loaded * (LINES if K % BLOCK_K else 1)
-    multiply = 2 * plan.block_M * plan.block_N * BLOCK_K / FLOP_A_CYCLE
+    multiply = 2 * plan.block_M * plan.block_N * BLOCK_K / FLOP_PER_CLOCK
     load = lines * LINE_BYTES / L2
     k_tile = max(multiply, load) + lines * ROW
     turns = waves * TURN

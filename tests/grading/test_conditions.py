@@ -6,7 +6,10 @@ from dataclasses import replace
 import pytest
 
 from course_utils.artifact import Allocation, Parameter, Tensor, TensorMap
-from course_utils.grading.conditions import CONDITIONS, OWN, PROPERTIES, at_the_edge, located, outside, told
+from course_utils.cause import Cause
+from course_utils.grading import conditions, refine, words
+from course_utils.grading.conditions import CONDITIONS, OWN
+from course_utils.grading.properties import PROPERTIES
 from course_utils.grading.steps import GEMM_CASES, STEPS, TASKS
 from course_utils.ptx.families import Family
 from course_utils.ptx.receipts import Receipt
@@ -21,8 +24,8 @@ IGNORED = replace(
 
 
 def unmet(*arguments, **named):
-    """The sentences that are told, without their names."""
-    return list(told(*arguments, **named).values())
+    """What is said of each condition and property that is not met."""
+    return [words.text(one.cause) for one in conditions.unmet(*arguments, **named).values()]
 
 
 def mapped(M, N):
@@ -34,22 +37,23 @@ def mapped(M, N):
     return kernel(tensors=tensors, parameters=(parameter,))
 
 
-WROTE = "The kernel wrote D[0:4096, 0:128] alone, of 4104 x 200: and more"
+CORNER = {"tensor": "D", "rows": (0, 4096), "columns": (0, 128), "M": 4104, "N": 200}
+WROTE, ELSE = Cause("unwritten", "corner-of-the-grid", CORNER), Cause("look", "every-tile")
 
 
 @pytest.mark.parametrize(
-    "diagnosis, facts, words",
+    "cause, facts, said",
     [
         (WROTE, {"elements of A loaded": 4104 * 72}, "tiles at the edge are left out"),
-        ("wrong", {"elements of A loaded": 4104 * 64}, "bring 64 of A's 72 columns"),
-        ("wrong", {"CTAs with a tile": 8, "CTAs that store": 5}, "3 of 8 CTAs multiply"),
-        ("wrong", {"CTAs with a tile": 8, "CTAs that store": 8, "elements of A loaded": 4104 * 72}, "wrong"),
-        ("wrong", {}, "wrong"),
+        (ELSE, {"elements of A loaded": 4104 * 64}, "bring 64 of A's 72 columns"),
+        (ELSE, {"CTAs with a tile": 8, "CTAs that store": 5}, "3 of 8 CTAs multiply"),
+        (ELSE, {"CTAs with a tile": 8, "CTAs that store": 8, "elements of A loaded": 4104 * 72}, "Every"),
+        (ELSE, {}, "Every"),
     ],
 )
-def test_what_is_left_out_at_the_edge_is_told(diagnosis, facts, words):
-    wrong = Answer(finished=True, wrong=5, diagnosis=diagnosis, facts=facts)
-    assert words in at_the_edge(wrong, mapped(4104, 200)).diagnosis
+def test_what_is_left_out_at_the_edge_is_told(cause, facts, said):
+    wrong = refine.refine(Answer(wrong=5, causes=(cause,), facts=facts), mapped(4104, 200), clipped=True)
+    assert said in words.text(*wrong.causes)
 
 
 # Condition: (a receipt and a kernel for which it just holds), (a neighbour for which it just does not).
@@ -131,16 +135,16 @@ def test_condition(name):
     holds, breaks = NEIGHBOURS[name]
     assert unmet(*holds, [name]) == []
     (sentence,) = unmet(*breaks, [name])
-    assert sentence.startswith(f"needs {CONDITIONS[name].sentence}; found ")
+    assert sentence.startswith(f"This step needs {words.needs(name)}; found ")
     assert unmet(*breaks, [], [name]) == []
     (sentence,) = unmet(*holds, [], [name])
-    assert sentence.startswith(f"must do without {CONDITIONS[name].sentence}")
+    assert sentence.startswith(f"This step must do without {words.needs(name)}")
 
 
 @pytest.mark.parametrize("name", CONDITIONS)
 def test_condition_says_what_an_empty_kernel_has(name):
     for text in unmet(Receipt(), kernel(grid=(1, 1, 1)), [name]):
-        assert text.startswith("needs ") and not text.endswith(" ") and "  " not in text
+        assert text.startswith("This step needs ") and not text.endswith(" ") and "  " not in text
 
 
 @pytest.mark.parametrize("maxnreg", [{}, {"dec 40": 1}, {"inc 232": 1}])
@@ -162,13 +166,13 @@ def test_every_condition_is_some_steps_and_every_name_is_a_condition():
 def test_words():
     receipt = Receipt(global_loads=16, mbarrier_inits=1, wgmma_waits={0: 2})
     assert unmet(receipt, PLAIN, ["tensor loads", "two full barriers", "wgmma in flight", "fixed grid"]) == [
-        "needs TMA loads, `cp.async.bulk.tensor` from global to shared; found 0 of them, but 16 plain "
-        "`ld.global`",
-        "needs at least two mbarriers, one for each stage of the ring; found 1 `mbarrier.init`",
-        "needs a `wgmma.wait_group` above 0, so that one group stays in flight; found `wgmma.wait_group` 0 "
-        "only",
-        "needs a persistent grid: 132 CTAs, one for each SM (or 128), whatever M and N are; found a "
-        "grid of 60 x 76 x 1 for M, N = 9728, 7680",
+        "This step needs TMA loads, `cp.async.bulk.tensor` from global to shared; found 0 of them, but 16 "
+        "plain `ld.global`",
+        "This step needs at least two mbarriers, one for each stage of the ring; found 1 `mbarrier.init`",
+        "This step needs a `wgmma.wait_group` above 0, so that one group stays in flight; found "
+        "`wgmma.wait_group` 0 only",
+        "This step needs a persistent grid: 132 CTAs, one for each SM (or 128), whatever M and N are; found "
+        "a grid of 60 x 76 x 1 for M, N = 9728, 7680",
     ]
 
 
@@ -188,6 +192,10 @@ def test_more_ctas_than_sms_are_not_persistent():
     assert "a grid of 148 x 1 x 1" in sentence and "have a CTA" not in sentence
 
 
+def outside(facts):
+    return words.text(*refine.outside(facts))
+
+
 def test_what_lay_outside_its_tensor():
     name = "loads outside B, axis 1"
     facts = {name: 24, f"{name}, at": 9472, f"{name}, of": 4608, "runs": 2}
@@ -199,13 +207,19 @@ def test_what_lay_outside_its_tensor():
 
 
 def test_what_lay_outside_comes_first_where_it_explains_the_values():
-    name = "loads outside B, axis 1"
-    answer = Answer(diagnosis="D holds zeros.", facts={name: 1, f"{name}, at": 512, f"{name}, of": 256})
-    assert located(answer).diagnosis.endswith("zeros. D holds zeros.")
-    moved = located(replace(answer, diagnosis="D holds another tile."))
-    assert moved.diagnosis.startswith("D holds another tile. 1 TMA load lies")
-    for other in (replace(answer, facts=None), replace(answer, findings=({"kind": "deadlock"},))):
-        assert located(other) is other
+    name, tile = "loads outside B, axis 1", {"tensor": "D", "rows": (0, 64), "columns": (0, 64)}
+    answer = Answer(
+        causes=(Cause("zeros", "zeros", tile),), facts={name: 1, f"{name}, at": 512, f"{name}, of": 256}
+    )
+
+    def order(answer):
+        return [cause.case for cause in refine.refine(answer, PLAIN).causes]
+
+    assert order(answer) == ["loads-outside", "zeros"]
+    moved = replace(answer, causes=(Cause("accumulator", "twice", tile),))
+    assert order(moved) == ["twice", "loads-outside"]
+    for other in (replace(answer, facts=None), replace(answer, findings=({"kind": "deadlock", "text": ""},))):
+        assert order(other) == ["zeros"]
 
 
 # -- properties of a run, by its facts
@@ -221,7 +235,7 @@ def test_property(name):
         sentences = unmet(Receipt(), PLAIN, [name], facts=facts)
         assert len(sentences) == lacking
         for text in sentences:
-            assert text.startswith(f"needs {wanted.sentence}; found ") and "  " not in text
+            assert text.startswith(f"This step needs {words.needs(name)}; found ") and "  " not in text
     assert unmet(Receipt(), PLAIN, [name], facts={"another": 5}) == []
     assert unmet(Receipt(), PLAIN, [name], facts=None) == []
 
@@ -230,11 +244,9 @@ def test_what_a_condition_demands_must_have_run():
     receipt = Receipt(multicast_loads={2: 1}, remote_arrives=1)
     required = ["multicast", "remote arrive", "cluster of two"]
     pair = kernel(cluster=(2, 1, 1))
-    assert told(receipt, pair, required, facts={"ran MULTICAST_LOAD": 3}) == {
-        "remote arrive": f"needs {CONDITIONS['remote arrive'].sentence}; found it in the PTX, and no thread "
-        "ever ran it"
-    }
-    assert told(receipt, pair, required) == {}
+    lacks = conditions.unmet(receipt, pair, required, facts={"ran MULTICAST_LOAD": 3})
+    assert {name: one.cause.case for name, one in lacks.items()} == {"remote arrive": "not-run"}
+    assert conditions.unmet(receipt, pair, required) == {}
 
 
 def test_every_family_that_a_condition_asks_for_is_counted():

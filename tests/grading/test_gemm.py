@@ -13,11 +13,12 @@ from dataclasses import asdict, replace
 
 import pytest
 
+from course_utils.cause import Cause, data
 from course_utils.compile import child, tilelang
 from course_utils.compile import load as loading
 from course_utils.compile.child import Compiled
 from course_utils.compile.factory import NotYet
-from course_utils.grading import gemm, hints, steps
+from course_utils.grading import gemm, steps, words
 from course_utils.grading.gemm import check_gemm
 from course_utils.grading.verdict import Part, Verdict, interrupted
 from course_utils.run import backends, client
@@ -25,9 +26,17 @@ from course_utils.run.backends import Compiler, Emulator, Launch
 from course_utils.run.client import WorkerDied, WorkerTimeout
 from course_utils.run.protocol import Answer
 
-DEVICE = {"name": "NVIDIA H200", "capability": [9, 0]}
+DEVICE = {"name": "NVIDIA H200", "capability": [9, 0], "sms": 132}
 RIGHT = {"ok": True, "relative_norm": 2e-4}
-WRONG = {"ok": False, "diagnosis": "12 of 99 elements are wrong, all in row 3."}
+COUNTED = Cause("count", "wrong", {"wrong": 12, "of": 99, "percent": 12.1, "where": {"only_rows": [3]}})
+SAID = "12 of 99 elements are wrong (12.1%), all in row 3."
+WRONG = {"ok": False, "causes": [data(COUNTED)]}
+
+
+def because(text):
+    """Causes with these words."""
+    return (Cause("text", "text", {"text": text}),)
+
 
 # Right kernels, written in another way than the solutions.
 PIPELINED = """
@@ -89,7 +98,7 @@ def consumer_first():
 def compiled(step):
     """A solution's Artifact at its step's first check size."""
     factory = loading.load_factory(loading.solution_path(step, "tilelang"))
-    return tilelang.compile_gemm(factory, *steps.find(step).emulated[0][0])
+    return tilelang.compile_kind(factory, "gemm", *steps.find(step).emulated[0][0])
 
 
 def parts(verdict):
@@ -109,7 +118,7 @@ def compiled_by(monkeypatch, compile_one):
     monkeypatch.setattr(
         gemm,
         "compile_sizes",
-        lambda step, dsl, sizes, kind: (Compiled(compile_one(step, dsl, size), "") for size in sizes),
+        lambda step, dsl, sizes, *_: (Compiled(compile_one(step, dsl, size), "") for size in sizes),
     )
 
 
@@ -122,17 +131,17 @@ def offline(monkeypatch):
 class Scripted:
     """A machine that gives these answers, by size or else the same for every launch, and times nothing."""
 
-    lacks = "the reason nothing is timed"
+    untimed_reason = "the reason nothing is timed"
 
     def __init__(self, answers, name="emulator"):
         self.answers, self.name = answers, name
 
-    def run(self, launches, heard=lambda *_: None):
+    def run(self, launches, on_answer=lambda *_: None):
         by_size = self.answers if isinstance(self.answers, dict) else {}
         answered = []
         for launch in launches:
             answered.append((launch, by_size.get(launch.size, self.answers)))
-            heard(*answered[-1])
+            on_answer(*answered[-1])
         return answered
 
     def time(self, artifact, mode, kind="gemm"):
@@ -174,6 +183,7 @@ def test_json_fields(offline):
     fields = check_gemm("step05", "step05", backend="compile").to_dict()
     fields.pop("receipt")
     assert list(fields) == [
+        "version",
         "step",
         "dsl",
         "backend",
@@ -187,7 +197,7 @@ def test_json_fields(offline):
         "timing",
     ]
     assert [list(check) for check in fields["checks"]] == [
-        ["name", "passed", "points", "max_points", "detail", "seconds", "state"]
+        ["name", "passed", "points", "max_points", "detail", "seconds", "state", "found"]
     ] * 5
     assert (fields["step"], fields["dsl"], fields["backend"]) == ("step05", "tilelang", "compile")
     assert (fields["passed"], fields["points"], fields["max_points"]) == (False, 5, 10)
@@ -218,8 +228,8 @@ def emulated(answers, step="step05"):
 
 
 EMULATED_RIGHT = Answer(ok=True, relative_norm=2e-4, executed=9)
-RACE = Answer(relative_norm=2e-4, kinds=("proxy-fence",), diagnosis="no fence")
-STUCK = Answer(finished=False, relative_norm=1.0, kinds=("deadlock",), diagnosis="all wait")
+RACE = Answer(relative_norm=2e-4, kinds=("proxy-fence",), causes=because("no fence"))
+STUCK = Answer(finished=False, relative_norm=1.0, kinds=("deadlock",), causes=because("all wait"))
 UNKNOWN = Answer(error="not_run", detail="the emulator cannot run this kernel: tcgen05")
 
 
@@ -255,7 +265,11 @@ def test_a_deadlock_gives_no_points_and_its_words(offline, monkeypatch):
 
 def test_whole_runs_are_told_before_runs_of_a_few_ctas(offline, monkeypatch):
     verdict = emulated(
-        [replace(RACE, diagnosis="some CTAs"), replace(RACE, diagnosis="all CTAs"), EMULATED_RIGHT]
+        [
+            replace(RACE, causes=because("some CTAs")),
+            replace(RACE, causes=because("all CTAs")),
+            EMULATED_RIGHT,
+        ]
     )
     assert verdict.card.text == "all CTAs."
 
@@ -323,7 +337,7 @@ def test_illegal_tensor_map_is_told(monkeypatch):
     verdict = gemm.judge(step, "tilelang", Compiler("no GPU"), answered)
     part = parts(verdict)["tensor maps"]
     assert part.passed is False and part.points == 0
-    assert f"the map over {first.tensor}" in part.card.told and "642" in part.card.told
+    assert f"The map over {first.tensor}" in part.card.told and "642" in part.card.told
 
 
 @pytest.mark.parametrize(
@@ -499,14 +513,16 @@ def states(so_far):
 def told_of(backend, step="step05"):
     """What a check of the step's solution tells, and its verdict."""
     told = []
-    verdict = check_gemm(step, step, backend=backend, told=told.append)
+    verdict = check_gemm(step, step, backend=backend, on_progress=told.append)
     return told, verdict
 
 
 def test_a_check_tells_what_it_is_at_from_before_the_first_compile(monkeypatch):
     said = []
     compiled_by(monkeypatch, lambda step, dsl, size, *_: said.append(size) or compiled(step))
-    check_gemm("step05", "step05", backend=Scripted(EMULATED_RIGHT), told=lambda v: said.append(v.doing))
+    check_gemm(
+        "step05", "step05", backend=Scripted(EMULATED_RIGHT), on_progress=lambda v: said.append(v.doing)
+    )
     sizes = [size for size, _ in steps.find("step05").emulated]
     first, *_, last = [n for n, one in enumerate(said) if one in sizes]
     assert said[:first] == ["compiling 1 of 3"] and "compiling 3 of 3" in said[last - 1]
@@ -538,7 +554,7 @@ def test_what_is_told_may_raise_and_costs_nothing(offline):
         raise RuntimeError("no screen")
 
     calls = []
-    verdict = check_gemm("step05", "step05", backend=Scripted(EMULATED_RIGHT), told=told)
+    verdict = check_gemm("step05", "step05", backend=Scripted(EMULATED_RIGHT), on_progress=told)
     assert verdict.points == 9 and len(calls) > 5
 
 
@@ -596,7 +612,7 @@ def test_an_answer_is_told_in_the_callers_thread_while_the_next_is_compiled(monk
 
 def test_a_cell_that_has_not_run_is_open_at_once():
     told = []
-    verdict = check_gemm("step05", NotYet("gemm"), told=told.append)
+    verdict = check_gemm("step05", NotYet("gemm"), on_progress=told.append)
     assert verdict.open and not told
 
 
@@ -684,14 +700,14 @@ def test_where_there_is_a_gpu_the_emulator_judges_order_and_the_gpu_speed(both):
 def test_what_the_emulator_finds_wrong_never_reaches_the_gpu(both):
     verdict, gpu = both([RACE])
     assert verdict.backend == "emulator" and passed(verdict)["results"] is False
-    assert verdict.card.text == f"{RACE.diagnosis}." and not gpu.asked
+    assert verdict.card.text == "no fence." and not gpu.asked
     assert parts(verdict)["speed"].state == "not reached"
 
 
 def test_what_only_the_gpu_finds_wrong_is_wrong(both):
     verdict, gpu = both([EMULATED_RIGHT], [WRONG])
     assert verdict.backend == "gpu" and passed(verdict)["results"] is False
-    assert verdict.card.text == WRONG["diagnosis"] and gpu.count("burst") == 0
+    assert verdict.card.text == SAID and gpu.count("burst") == 0
 
 
 def test_what_was_not_emulated_is_the_gpus_to_say(both):
@@ -710,7 +726,7 @@ def test_right_and_fast_gets_all_points(gpu):
 
 def test_a_gpu_runs_when_all_is_compiled_and_then_times(gpu):
     said = []
-    verdict, _ = gpu(told=lambda so_far: said.append(so_far.doing))
+    verdict, _ = gpu(on_progress=lambda so_far: said.append(so_far.doing))
     count = len(SIZES)
     assert said[:count] == [f"compiling {n} of {count}" for n in range(1, count + 1)]
     assert f"running {' x '.join(map(str, SIZES[0]))} (1 of {count})" in said[count]
@@ -761,7 +777,7 @@ def test_wrong_at_one_size_gives_part_of_the_points_and_its_diagnosis(wrong_at, 
     verdict, worker = gpu(runs)
     assert parts(verdict)["results"].points == pytest.approx(4 * 0.5 * (len(SIZES) - 1) / len(SIZES))
     assert passed(verdict)["results"] is False and parts(verdict)["speed"].state == "not reached"
-    assert verdict.card.text == WRONG["diagnosis"]
+    assert verdict.card.text == SAID
     assert f"at {' x '.join(map(str, SIZES[wrong_at]))}" in parts(verdict)["results"].detail
     assert (worker.count("run"), worker.count("burst")) == (len(SIZES), 0)
     assert "wrong result has no speed" in parts(verdict)["speed"].detail
@@ -820,13 +836,13 @@ def test_a_hang_with_too_many_registers_says_so(gpu, monkeypatch):
 
 def test_a_dead_worker_is_a_verdict_with_its_last_words(gpu):
     verdict, worker = gpu([RIGHT, WorkerDied("Segmentation fault")])
-    assert_broken(verdict, worker, "the GPU process died: Segmentation fault")
+    assert_broken(verdict, worker, "The GPU process died: Segmentation fault")
 
 
-@pytest.mark.parametrize("name", hints.FAULTS)
+@pytest.mark.parametrize("name", words.FAULTS)
 def test_a_known_fault_is_explained(name, gpu):
     verdict, worker = gpu([RIGHT, {"error": name, "detail": "said the driver"}])
-    assert_broken(verdict, worker, hints.FAULTS[name])
+    assert_broken(verdict, worker, words.FAULTS[name])
 
 
 def test_an_unknown_fault_is_named(gpu):
@@ -845,7 +861,7 @@ def test_a_death_without_a_word_gets_causes_that_the_kernel_has(gpu):
 @pytest.mark.parametrize(
     "answer, words",
     [
-        ({"error": "timed_output", "detail": "x"}, "a timed output was wrong"),
+        ({"error": "timed_output", "detail": "x"}, "timed output was wrong"),
         ({"error": "CUDA_ERROR_ILLEGAL_ADDRESS", "detail": "x"}, "illegal address"),
         (WorkerTimeout(), "never ended (60 s)"),
         (WorkerDied("gone"), "died: gone"),
@@ -920,7 +936,9 @@ def test_one_worker_for_the_process():
     assert client.worker(client.GPU) is client.worker(client.GPU)
 
 
-@pytest.mark.parametrize("answer", [Answer(**WRONG), Answer(error="timeout", detail="8"), Answer(**RIGHT)])
+@pytest.mark.parametrize(
+    "answer", [Answer.from_fields(WRONG), Answer(error="timeout", detail="8"), Answer(**RIGHT)]
+)
 def test_a_machine_with_sizes_of_its_own_asks_for_the_instructions_whatever_it_computed(answer, offline):
     """A GPU runs none of the emulated sizes; its first one is read, and said without its size."""
     verdict = check_gemm("step05", "step03", backend=Scripted(answer, "gpu"))

@@ -7,26 +7,30 @@ from dataclasses import replace
 import pytest
 import torch
 
-from course_utils.artifact import Artifact, Resources, Tensor
+from course_utils.artifact import Artifact, Origin, Place, Resources, Tensor
+from course_utils.cause import Cause
 from course_utils.cli import kernel
-from course_utils.grading import cards, conditions, diagnosis, lines
+from course_utils.grading import cards, lines, refine, words
 from course_utils.grading.cards import Card
+from course_utils.grading.refine import Wrong
 from course_utils.grading.verdict import Part, Verdict
 from course_utils.ptx import added, registers
 from course_utils.ptx.registers import Move
-from course_utils.run import gaps, reference
+from course_utils.run import gaps
 from course_utils.run.protocol import Answer
 
 TL, CUTE = "tilelang", "cute"
-COUNTED = "82,632 of 196,608 elements are wrong (42%), in rows 0..255, columns 0..767, in 40 of 48 tiles."
-PARTS = (
-    "Parts of tiles are wrong: does each slice or fragment take its own part? If so, look for a missing wait."
-)
-BIAS = "D is right but for its bias."
+PLACE = {"rows": (0, 256), "columns": (0, 768), "tiles": 40, "of_tiles": 48, "ran": False}
+COUNTED = Cause("count", "wrong", {"wrong": 82_632, "of": 196_608, "percent": 42.0, "where": PLACE})
+PARTS = Cause("look", "parts-wrong")
+BIAS = Cause("mistake", "bias-missing")
 
 
 def test_a_card_without_a_line_gives_way_to_what_was_seen_at_one():
-    missing, seen = Card("This step needs a fence; found none."), Card("It reads.", "a.py, line 3", kind="x")
+    missing, seen = (
+        Card("This step needs a fence; found none."),
+        Card("It reads.", Place("a.py", 3), kind="x"),
+    )
 
     def lead(first: Card, second: Card) -> Card | None:
         parts = [
@@ -38,39 +42,37 @@ def test_a_card_without_a_line_gives_way_to_what_was_seen_at_one():
     assert found is not None and found.text == seen.text
     assert found.more == (f"Then: {missing.text}",)
     for first, second in (
-        (replace(missing, place="a.py, line 1"), seen),  # it has one
+        (replace(missing, where=Place("a.py", 1)), seen),  # it has one
         (missing, replace(seen, kind="")),  # numbers
-        (missing, replace(seen, place="")),
+        (missing, replace(seen, where=None)),
     ):
         assert (found := lead(first, second)) is not None and found.text == first.text
 
 
 @pytest.mark.parametrize(
-    "told, vague, known",
+    "causes, vague, known",
     [
-        (COUNTED, True, COUNTED),
-        (f"{COUNTED} {PARTS}", True, COUNTED),
-        (f"{BIAS} {COUNTED}", False, f"{BIAS} {COUNTED}"),
-        (f"Every tile is wrong: look at coordinates before the barriers. {COUNTED}", True, COUNTED),
-        ("The kernel wrote D[0:64, 0:64] alone, of 128 x 64: are x and y mixed up?", False, None),
+        ([COUNTED], True, [COUNTED]),
+        ([COUNTED, PARTS], True, [COUNTED]),
+        ([BIAS, COUNTED], False, [BIAS, COUNTED]),
+        ([Cause("look", "every-tile"), COUNTED], True, [COUNTED]),
+        ([Cause("unwritten", "corner-of-the-grid")], False, [Cause("unwritten", "corner-of-the-grid")]),
     ],
 )
-def test_a_count_and_a_guess_are_told_from_a_cause(told, vague, known):
-    assert diagnosis.vague(told) == vague
-    assert diagnosis.known(told) == (told if known is None else known)
-    assert conditions.guesses(Answer(diagnosis=told)) == vague
+def test_a_count_and_a_guess_are_told_from_a_cause(causes, vague, known):
+    assert words.vague(causes) == vague == Wrong(causes=tuple(causes)).guesses
+    assert words.known(causes) == known
 
 
 def test_no_guess_folds_below_a_race():
-    race = Answer(findings=({},), kinds=("read-before-load",), diagnosis=f"{COUNTED} {PARTS}")
-    fence = replace(race, kinds=("proxy-fence",))
-    assert cards.beside(race, race.diagnosis) == COUNTED
-    assert (
-        cards.beside(race, f"In D[0:64, 0:64], columns 0:64: do both follow one index? {COUNTED}") == COUNTED
-    )
-    assert cards.beside(race, f"the kernel changed its input A; {COUNTED}").startswith("the kernel changed")
-    assert cards.beside(fence, fence.diagnosis) == fence.diagnosis  # it leaves the numbers as they are
-    assert cards.beside(Answer(diagnosis=f"{BIAS} {COUNTED}"), f"{COUNTED} {PARTS}") == COUNTED
+    race = Wrong(({"kind": "read-before-load"},), (COUNTED, PARTS))
+    fence = replace(race, findings=({"kind": "proxy-fence"},))
+    changed = Cause("memory", "input-changed", {"tensor": "A"})
+    assert cards.beside(race, race.causes) == [COUNTED]
+    assert cards.beside(race, [Cause("k", "two-indices"), COUNTED]) == [COUNTED]
+    assert cards.beside(race, [changed, COUNTED]) == [changed, COUNTED]
+    assert cards.beside(fence, fence.causes) == [*fence.causes]  # it leaves the numbers as they are
+    assert cards.beside(Wrong(causes=(BIAS, COUNTED)), [COUNTED, PARTS]) == [COUNTED]
 
 
 def holes(*slices: tuple[slice, slice], shape: tuple[int, int] = (256, 1000)) -> torch.Tensor:
@@ -101,7 +103,10 @@ ALL = slice(None)
     ],
 )
 def test_what_was_never_written_is_named_by_columns(mask, said):
-    assert said in gaps.told(mask) if said else not gaps.told(mask)
+    found = gaps.found(mask)
+    assert (said == "") == (found is None)
+    if found:
+        assert said in words.text(replace(found, values={"tensor": "D", **found.values}))
 
 
 @pytest.mark.parametrize(
@@ -114,7 +119,7 @@ def test_what_was_never_written_is_named_by_columns(mask, said):
     ],
 )
 def test_k_tiles_are_named_as_ranges(numbers, said):
-    assert reference._k_tiles(numbers) == said
+    assert words.k_tiles(numbers) == said
 
 
 SOURCE = """\
@@ -143,40 +148,45 @@ def kernel_of(bound: str = "chunks", problem: tuple[int, int, int] = (1490, 1792
 
 
 @pytest.mark.parametrize(
-    "bound, every, line, calls",
-    [
-        ("chunks", True, "\n  at mine.py, line 3: chunks = block_N // epi_N", ""),
-        ("chunks", False, "", " They are on lines 9 and 11."),
-        ("k + 1", True, "", " They are on lines 9 and 11."),
-    ],
+    "bound, every, lines_of_calls",
+    [("chunks", True, [3]), ("chunks", False, [9, 11]), ("k + 1", True, [9, 11])],
 )
-def test_chunks_are_counted_where_the_author_counts_them(monkeypatch, bound, every, line, calls):
-    monkeypatch.setattr(lines, "_line", lambda *_: ("/no/mine.py", 5))
-    assert lines.of_stores(kernel_of(bound), every) == (line, calls)
+def test_chunks_are_counted_where_the_author_counts_them(monkeypatch, bound, every, lines_of_calls):
+    monkeypatch.setattr(lines, "_line", lambda *_: Origin("/no/mine.py", 5))
+    places = lines.of_stores(kernel_of(bound), every)
+    assert [place.line for place in places] == lines_of_calls
+    if lines_of_calls == [3]:
+        assert str(places[0]) == "mine.py, line 3: chunks = block_N // epi_N"
+
+
+def corner(M, N, rows, columns):
+    values = {"tensor": "D", "rows": (0, rows), "columns": (0, columns), "M": M, "N": N}
+    return Cause("unwritten", "corner-of-the-grid", values)
 
 
 @pytest.mark.parametrize(
-    "problem, wrote, said",
+    "problem, wrote, line",
     [
-        ((1490, 1792, 64), (1408, 1792), "line 2"),
-        ((512, 512, 64), (256, 512), ""),  # whole tiles: something else
-        ((1490, 1792, 64), (704, 1792), ""),  # half of it
+        ((1490, 1792, 64), (1408, 1792), 2),
+        ((512, 512, 64), (256, 512), 0),  # whole tiles: something else
+        ((1490, 1792, 64), (704, 1792), 0),  # half of it
     ],
 )
-def test_tiles_at_the_edge_are_told_from_a_wrong_grid(problem, wrote, said):
-    told = f"The kernel wrote D[0:{wrote[0]}, 0:{wrote[1]}] alone, of {problem[0]} x {problem[1]}: mixed up? "
-    answer = Answer(diagnosis=told + COUNTED)
-    found = conditions.last_left_out(answer, kernel_of(problem=problem))
-    assert ("tiles at the edge" in found.diagnosis and said in found.diagnosis) if said else found == answer
+def test_tiles_at_the_edge_are_told_from_a_wrong_grid(problem, wrote, line):
+    causes = (corner(*problem[:2], *wrote), COUNTED)
+    found = refine.refine(Answer(causes=causes), kernel_of(problem=problem))
+    assert (
+        found.place.line == line and found.causes[0].case == "edge-left-out"
+        if line
+        else (found.causes == causes)
+    )
 
 
-@pytest.mark.parametrize(
-    "sums, said", [(1, "another tile's sum is in its"), (2, "a former tile's sum was not")]
-)
-def test_a_warp_that_wrote_one_sum_has_no_former_one(sums, said):
-    D = "D[0:64, 0:64] holds its own sum and A[64:128] @ B[0:64]^T: a former tile's sum was not cleared."
-    answer = Answer(diagnosis=D, facts={"runs": 2, "rounds": 2, "sums of a warp": 2 * sums})
-    assert said in conditions.added_up(answer, kernel_of()).diagnosis
+@pytest.mark.parametrize("sums, case", [(1, "another-tile"), (2, "former-tile")])
+def test_a_warp_that_wrote_one_sum_has_no_former_one(sums, case):
+    D = Cause("accumulator", "former-tile", {"rows": (0, 64), "A_rows": (64, 128)})
+    answer = Answer(causes=(D,), facts={"runs": 2, "rounds": 2, "sums of a warp": 2 * sums})
+    assert refine.refine(answer, kernel_of()).causes[0].case == case
 
 
 OVERLAID = """\
@@ -211,13 +221,16 @@ def test_a_move_that_leaves_too_few_registers_is_named(monkeypatch):
     )
     few = replace(few, resources=replace(few.resources, warnings=(ignored,)))
     moves = [
-        Move("dec", 40, "producer", "a.py, line 1: dec"),
-        Move("inc", 40, "consumer", "a.py, line 2: inc"),
+        Move("dec", 40, "producer", Place("a.py", 1, "dec")),
+        Move("inc", 40, "consumer", Place("a.py", 2, "inc")),
     ]
     monkeypatch.setattr(registers, "moves", lambda _: iter(moves))
-    assert registers.told(few).endswith("a.py, line 2: inc") and "C7507" not in registers.told(few)
+    found, place = registers.reallocated(few)
+    assert (found.case, found.values["way"], place) == ("too-few-registers", "inc", moves[1].place)
+    assert words.text(found).startswith("inc 40 by the consumer, whose code needs more than 40 registers")
     moves[1] = replace(moves[1], count=232)
-    assert "dec 40 by the producer, whose code needs more" in registers.told(few)
+    found, _ = registers.reallocated(few)
+    assert "dec 40 by the producer, whose code needs more" in words.text(found)
 
 
 @pytest.mark.parametrize(
@@ -255,13 +268,14 @@ store(m_last, D)
 )
 def test_a_row_without_its_rank_is_told_where_it_is_made(made, store, line):
     artifact = replace(kernel_of(), python={"/no/mine.py": MACRO.format(made=made)})
-    assert lines.without_rank(artifact, store)[1] == line
+    place = lines.without_rank(artifact, store)
+    assert (place.line if place else 0) == line
     text = "CTAs 0 and 1 both store D[0:128, 0:64]; they are one cluster: does its row count the CTA's rank?"
-    first = {"text": text, "file": "mine.py", "line": store, "code": "", "where": "mine.py", "more": []}
-    answer = Answer(findings=(first,))
-    found = conditions.rank_left_out(answer, artifact)
+    first = {"kind": "stored-twice", "text": text, "file": "mine.py", "line": store, "code": ""}
+    answer = Answer(findings=({**first, "where": "mine.py", "more": []},))
+    found = refine.refine(answer, artifact)
     assert found.findings[0]["line"] == (line or store)
-    assert (found == answer) == (not line)
+    assert (found.findings == answer.findings) == (not line)
 
 
 NAME = "stores outside D, axis 0"
@@ -269,7 +283,7 @@ FAR = {NAME: 8, f"{NAME}, at": 4288, f"{NAME}, of": 512}  # M and N mixed up wou
 
 
 @pytest.mark.parametrize(
-    "grid, facts, words, never",
+    "grid, facts, said, never",
     [
         ((132, 1, 1), {"stores outside D, axis 1": 1}, "M and N mixed up in the order of tiles", "x and y"),
         (
@@ -282,12 +296,11 @@ FAR = {NAME: 8, f"{NAME}, at": 4288, f"{NAME}, of": 512}  # M and N mixed up wou
         ((4, 2, 1), {"stores outside D, axis 1": 1}, "x and y of the grid mixed up", "in the order"),
     ],
 )
-def test_a_persistent_grid_has_an_order_of_tiles_and_no_x_and_y(grid, facts, words, never):
-    told = (
-        "The kernel wrote D[0:256, 0:256] alone, of 256 x 512: are x and y of the grid mixed up, or M and N? "
-        f"Do tiles of all CTAs (by the grid, or order of tiles) cover D? {COUNTED}"
-    )
-    found = conditions.order_of_tiles(
-        Answer(diagnosis=told, facts=facts), replace(kernel_of(), grid=grid)
-    ).diagnosis
-    assert words in found and never not in found and found.endswith(COUNTED)
+def test_a_persistent_grid_has_an_order_of_tiles_and_no_x_and_y(grid, facts, said, never):
+    causes = (corner(512, 512, 256, 256), COUNTED)
+    artifact = replace(kernel_of(problem=(512, 512, 64)), grid=grid)
+    wrong = refine.refine(Answer(causes=causes, facts=facts), artifact)
+    found = words.text(*(cause for cause in wrong.causes if cause.kind != "outside"))
+    if "lie outside" in said:
+        found = words.text(*wrong.causes)
+    assert said in found and never not in found and found.endswith(words.text(COUNTED))

@@ -75,12 +75,12 @@ def test_the_mark_is_of_a_blank_page_on_which_nothing_failed(change, star):
 def test_a_level_as_it_is_given_is_open(level):
     factory = load_factory_source(exercises.given("step01", "tilelang", level), "given")
     told = []
-    verdict = levels.check_gemm("step01", factory, "tilelang", "compile", told=told.append)
+    verdict = levels.check_gemm("step01", factory, "tilelang", "compile", on_progress=told.append)
     assert verdict.open and verdict.level == level and verdict.checks[0].state == OPEN
     assert {one.level for one in told} == {level}
 
 
 def test_a_right_kernel_gets_the_share_of_its_level(monkeypatch):
-    monkeypatch.setattr(gemm, "check_gemm", lambda *_, told: RIGHT)
+    monkeypatch.setattr(gemm, "check_gemm", lambda *_, on_progress: RIGHT)
     factory = load_factory_source("# level: order\ndef gemm(M, N, K):\n    pass\n", "given")
     assert levels.check_gemm("step05", factory, "cute").points == pytest.approx(3)

@@ -4,6 +4,7 @@ alone.
 They are planted in solutions. The emulated run tells, under any schedule; PTX and numbers would not.
 """
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -16,6 +17,7 @@ from course_utils.compile.faults import table
 from course_utils.compile.load import load_factory, plant, solution_path
 from course_utils.grading import conditions, steps
 from course_utils.grading.gemm import check_gemm, judge
+from course_utils.grading.properties import PROPERTIES
 from course_utils.grading.steps import PARTS, PAST, STEPS
 from course_utils.ptx import receipts
 from course_utils.run.backends import Emulator, Launch
@@ -42,7 +44,7 @@ def lacks(step, artifact, schedule=0, ctas=None):
     emulation, tried = emulated(artifact, torch.Generator().manual_seed(schedule), schedule, ctas)
     assert emulation.ok and tried.ok
     receipt, wanted = receipts.read_ptx(artifact.ptx), STEPS[step]
-    return set(conditions.told(receipt, artifact, wanted.requires, wanted.forbids, emulation.facts))
+    return set(conditions.unmet(receipt, artifact, wanted.requires, wanted.forbids, emulation.facts))
 
 
 @pytest.mark.parametrize("fault", LACKING, ids=lambda fault: fault.name)
@@ -96,12 +98,12 @@ def test_a_kernel_lacks_the_idea_of_a_task(fault):
     emulation, tried = emulated(artifact, torch.Generator().manual_seed(0), 0, fault.ctas, row.problem)
     assert tried.ok
     receipt = receipts.read_ptx(artifact.ptx)
-    assert fault.lacks[0] in conditions.told(receipt, artifact, row.requires, row.forbids, emulation.facts)
+    assert fault.lacks[0] in conditions.unmet(receipt, artifact, row.requires, row.forbids, emulation.facts)
 
 
 def test_every_property_has_a_kernel_that_lacks_it():
     found = {name for fault in [*LACKING, *TASKS_LACKING] for name in fault.lacks}
-    assert found >= set(conditions.PROPERTIES)
+    assert found >= set(PROPERTIES)
 
 
 @pytest.mark.slow
@@ -116,7 +118,7 @@ def test_facts_are_of_causality_order_whatever_the_schedule(step, dsl):
             artifact, torch.Generator().manual_seed(0), schedule, [n % artifact.grid[0] for n in ctas]
         )
         assert emulation.ok and tried.ok
-        assert conditions.told(receipt, artifact, wanted.requires, wanted.forbids, emulation.facts) == {}
+        assert conditions.unmet(receipt, artifact, wanted.requires, wanted.forbids, emulation.facts) == {}
         seen.append({k: n for k, n in emulation.facts.items() if not k.startswith("ran ")})
     assert seen[0] == seen[1]
 
@@ -190,9 +192,9 @@ def test_step_11s_emulated_sizes_wrap_its_ring_and_are_ragged():
 def test_emulated_sizes_wrap_every_ring_and_run_every_cta(step):
     """A K longer and one shorter than the ring; more tiles than workers, with all of these."""
     source = solution_path(step, "cute").read_text()
-    values = {}
-    for line in source.splitlines():
-        if line.startswith(("num_stages", "cluster", "block_M", "sm_count", "num_ctas")):
+    values = {"sm_count": HOME.sms}
+    for line in map(str.strip, source.splitlines()):
+        if re.match(r"(num_stages|cluster|block_M|num_ctas)\b.* = ", line):
             exec(line, values)
     k_tiles = [K // 64 for (_, _, K), ctas in STEPS[step].emulated if ctas is None]
     assert min(k_tiles) < values["num_stages"] < max(k_tiles)

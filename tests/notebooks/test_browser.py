@@ -169,6 +169,13 @@ def page(browser, pictures, request):
     page.close()
 
 
+def write(path, sources):
+    """A notebook of these code cells."""
+    cells = [nbformat.v4.new_code_cell(source) for source in sources]
+    kernel = {"name": "python3", "display_name": "Python 3"}
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}), path)
+
+
 def start_all(page, address, name):
     """Open a notebook and run all of its cells, through the menu."""
     page.goto(address(name))
@@ -299,13 +306,7 @@ def test_interrupted_check_leaves_a_usable_notebook(lab, page):
     assert endless != solution
     slow = SLOW.replace("LAST", str(len(steps.find("step04").emulated)))
     sources = endless, slow, 'check("step04", slow, "cute")', solution, 'check("step04", gemm, "cute")'
-    nbformat.write(
-        nbformat.v4.new_notebook(
-            cells=[nbformat.v4.new_code_cell(source) for source in sources],
-            metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}},
-        ),
-        folder / "interrupted.ipynb",
-    )
+    write(folder / "interrupted.ipynb", sources)
 
     start_all(page, address, "interrupted.ipynb")
     for _ in range(600):
@@ -329,13 +330,7 @@ def test_a_drill_is_answered_by_mouse_and_by_keyboard(lab, page, pictures):
     """
     folder, address = lab
     cells = ["from course_utils.notebook import drill, what_if", 'drill("05")', 'what_if("nested_elect")']
-    nbformat.write(
-        nbformat.v4.new_notebook(
-            cells=[nbformat.v4.new_code_cell(source) for source in cells],
-            metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}},
-        ),
-        folder / "drills.ipynb",
-    )
+    write(folder / "drills.ipynb", cells)
     start_all(page, address, "drills.ipynb")
     page.wait_for_function(ENDED)
     assert_all_ran_well(page)
@@ -397,13 +392,7 @@ def test_a_quiz_goes_on_after_a_restart_and_a_bug_is_found(lab, page, pictures):
     folder, address = lab
     cells = ["from course_utils.notebook import find_the_bug, quiz", 'quiz("start")']
     cells.append('find_the_bug("07", "cute", show=True)')
-    nbformat.write(
-        nbformat.v4.new_notebook(
-            cells=[nbformat.v4.new_code_cell(source) for source in cells],
-            metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}},
-        ),
-        folder / "quiz.ipynb",
-    )
+    write(folder / "quiz.ipynb", cells)
     start_all(page, address, "quiz.ipynb")
     page.wait_for_function(ENDED)
     code = page.locator(".jp-Notebook .jp-CodeCell")

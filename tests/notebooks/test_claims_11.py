@@ -12,7 +12,7 @@ from course_utils.figures.candidates import NOISE
 from course_utils.figures.moving import waves
 from course_utils.grading.steps import DSL_NAMES
 from course_utils.plans import Plan, choose
-from course_utils.recordings import measured, tried
+from course_utils.recordings import measured, step11_results
 from tests.notebooks.test_reasons import CUBES, LARGE, OBLONG, SMALL
 from tests.recordings.counted import grows, launch, read
 
@@ -90,7 +90,11 @@ HUGE = (12288,) * 3
 
 @both
 def test_below_cublas_are_ragged_and_small_shapes_and_two_long_launches(dsl):
-    found = {size: p for (one, size), p in tried.chosen(tried.load().points).items() if one == dsl}
+    found = {
+        size: p
+        for (one, size), p in step11_results.chosen(step11_results.load().points).items()
+        if one == dsl
+    }
     below = {size for size, p in found.items() if p.ratio < 1}
     ragged = {size for size in found if any(side % 64 for side in size)}
     longest = max(found, key=lambda size: size[2])
@@ -106,7 +110,7 @@ def test_below_cublas_are_ragged_and_small_shapes_and_two_long_launches(dsl):
 
 
 def test_at_2048_cute_dsl_takes_4_percent_less_time():
-    found = tried.chosen(tried.load().points)
+    found = step11_results.chosen(step11_results.load().points)
     ours, other = (found[dsl, (2048,) * 3].seconds for dsl in ("tilelang", "cute"))
     assert 1 - other / ours == pytest.approx(0.04, abs=0.005)
 
@@ -114,39 +118,45 @@ def test_at_2048_cute_dsl_takes_4_percent_less_time():
 @both
 def test_every_chosen_plan_is_recorded_and_in_one_run(dsl):
     """That of the peers' machine."""
-    found = [p for (one, _), p in tried.chosen(tried.load().points).items() if one == dsl]
+    found = [p for (one, _), p in step11_results.chosen(step11_results.load().points).items() if one == dsl]
     assert all((p.plan, p.run) == (choose(*p.size), 4) for p in found)
     assert "peers" in measured.load("step11")["runs"]["4"]
 
 
 def test_a_share_differs_from_run_to_run_and_most_at_12288():
     shares = {}
-    for p in tried.load().points:
+    for p in step11_results.load().points:
         if p.mode == "burst":
             shares.setdefault((p.dsl, p.size, p.plan, p.rest), {})[p.run] = p.ratio
     apart = {at: max(r.values()) / min(r.values()) - 1 for at, r in shares.items() if len(r) > 1}
     assert statistics.median(apart.values()) < 0.005
-    assert tried.spread(tried.load().points) == max(apart.values()) == pytest.approx(0.036, abs=5e-4)
+    assert (
+        step11_results.spread(step11_results.load().points)
+        == max(apart.values())
+        == pytest.approx(0.036, abs=5e-4)
+    )
     for dsl in DSL_NAMES:
-        of = shares[dsl, HUGE, choose(*HUGE), tried.Rest()]
+        of = shares[dsl, HUGE, choose(*HUGE), step11_results.Rest()]
         assert round(of[3], 3) == 1.008 and round(of[4], 2) == 0.97
 
 
 def test_at_12288_another_tile_is_past_cublas_in_every_run_that_has_both():
     tall, plan = Plan(256, 192, 1, 132, 10), choose(*HUGE)
     huge = [
-        p for p in tried.load().points if (p.dsl, p.size, p.mode, p.rest.order) == ("cute", HUGE, "burst", "")
+        p
+        for p in step11_results.load().points
+        if (p.dsl, p.size, p.mode, p.rest.order) == ("cute", HUGE, "burst", "")
     ]
     runs = {p.run: {q.plan: q.ratio for q in huge if q.run == p.run} for p in huge}
     both_in = {run: of for run, of in runs.items() if {tall, plan} <= of.keys()}
     assert sorted(both_in) == [2, 3, 5]
     assert all(of[tall] > 1 and of[tall] > of[plan] - 0.001 for of in both_in.values())
     assert plans.powered(*HUGE, tall) / plans.powered(*HUGE, plan) - 1 == pytest.approx(0.01, abs=0.003)
-    assert tried.peers().ratios["Triton 3.6.0"][HUGE] == pytest.approx(1, abs=0.002)
+    assert step11_results.peers().ratios["Triton 3.6.0"][HUGE] == pytest.approx(1, abs=0.002)
 
 
 def gains(words, dsl):
-    (one,) = (c.gains for c in tried.changes() if (c.words, c.dsl) == (words, dsl))
+    (one,) = (c.gains for c in step11_results.changes() if (c.words, c.dsl) == (words, dsl))
     return {size: gain for (size, _), gain in one.items()}
 
 
@@ -170,7 +180,7 @@ def test_threads_that_wait_otherwise_change_nothing_but_where_tiles_have_256_row
 
 @both
 def test_the_rest_of_the_changes_are_within_a_percent(dsl):
-    for change in tried.changes():
+    for change in step11_results.changes():
         if change.dsl == dsl and change.words not in TALL_ONLY and "132 CTAs" not in change.words:
             found = gains(change.words, dsl)
             if change.words == BYTES:
@@ -186,17 +196,19 @@ def test_a_split_last_wave_gains_and_is_behind_a_tile_that_fits():
 @both
 def test_step_11_is_faster_than_cublas_on_most_shapes(dsl):
     """As the README and the site's first page say."""
-    found = [p.ratio for (one, _), p in tried.chosen(tried.load().points).items() if one == dsl]
+    found = [
+        p.ratio for (one, _), p in step11_results.chosen(step11_results.load().points).items() if one == dsl
+    ]
     assert len(found) == 24 and sum(ratio > 1 for ratio in found) > 12
 
 
 @both
 def test_where_a_line_is_long_step_10s_last_wave_was_nearly_empty(dsl):
-    found = tried.chosen(tried.load().points)
+    found = step11_results.chosen(step11_results.load().points)
     before = {
         (p.dsl, p.size): p.ratio
-        for p in tried.load().points
-        if (p.plan, p.rest, p.mode) == (Plan(), tried.Rest(), "burst")
+        for p in step11_results.load().points
+        if (p.plan, p.rest, p.mode) == (Plan(), step11_results.Rest(), "burst")
     }
     gains = {at: p.ratio / before[at] for at, p in found.items() if at in before and at[0] == dsl}
     for (_, size), gain in gains.items():
@@ -207,7 +219,7 @@ def test_where_a_line_is_long_step_10s_last_wave_was_nearly_empty(dsl):
 
 def test_at_16384_what_loads_less_for_each_flop_is_past_cublas():
     """In one run."""
-    huge = [p for p in tried.load().points if p.size[0] == 16384 == p.size[1] and p.run == 3]
+    huge = [p for p in step11_results.load().points if p.size[0] == 16384 == p.size[1] and p.run == 3]
     timed = {p.plan: p for p in huge if p.dsl == "tilelang"}
     tall, wide = timed[choose(16384, 16384, 16384)], timed[Plan(num_ctas=132)]
     assert tall.plan[:4] == (256, 192, 1, 132) and tall.ratio > 1 > wide.ratio
@@ -215,7 +227,7 @@ def test_at_16384_what_loads_less_for_each_flop_is_past_cublas():
 
 
 def test_what_the_table_says_of_256_x_192_at_12288_and_16384():
-    head, rows = candidates.table(tried.load())
+    head, rows = candidates.table(step11_results.load())
     rows = [r for r in rows if r[0].startswith("256 x 192") and "132 CTAs" in r[0] and r[1] == "CuTe DSL"]
     for size, least, most in (("12288", 3, 5), ("16384", 5, 7)):
         found = [float(row[head.index(size)].strip("%")) for row in rows]
@@ -223,7 +235,7 @@ def test_what_the_table_says_of_256_x_192_at_12288_and_16384():
 
 
 def test_cutlass_is_far_behind_where_columns_of_tiles_are_no_multiple_of_its_panel():
-    cutlass = tried.peers().ratios["CUTLASS"]
+    cutlass = step11_results.peers().ratios["CUTLASS"]
     assert {s for s, ratio in cutlass.items() if ratio < 0.9} == {s for s in cutlass if -(-s[1] // 256) % 8}
     assert round(cutlass[OBLONG], 2) == 0.39 and -(-OBLONG[1] // 256) == 9
 

@@ -1,5 +1,5 @@
 """Words in italics on the symptom map, and in each notebook's table of what can go wrong, are the check's
-own: each occurs in a text of the course, or in what a test asks a verdict to say.
+own: each occurs in a text of the course, or in what a test or a planted fault asks a verdict to say.
 """
 
 import ast
@@ -9,6 +9,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+
+from course_utils.compile.faults import table
 
 ROOT = Path(__file__).parents[2]
 MAP = (ROOT / "notebooks" / "symptom_map.md").read_text()
@@ -40,6 +42,8 @@ def templates():
                 yield "".join(map(str, parts))
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 yield node.value
+    for fault in table():
+        yield from fault.says
 
 
 def alike(text):

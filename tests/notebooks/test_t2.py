@@ -16,6 +16,7 @@ from course_utils.artifact import TensorMap
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS, compile_factory
 from course_utils.compile.load import edited, load_factory, load_module, solution_path
+from course_utils.grading import words
 from course_utils.grading.copy import check_copy
 from course_utils.grading.maps import findings
 from course_utils.ptx import paths as copies
@@ -238,7 +239,7 @@ def test_cute_drops_the_remainder_of_a_stride_and_only_the_bytes_show_it():
     assert set(found[LOAD].paths) == set(found[STORE].paths) == {TENSOR} and findings(kernel) == []
     assert [m.strides for m in maps(kernel)] == [(112, 3840), (112,)]
     answer = emulated(kernel)
-    assert not answer.ok and answer.finished and "the first at [0, " in answer.diagnosis
+    assert not answer.ok and answer.finished and "the first at [0, " in words.text(*answer.causes)
 
 
 def test_grouped_modes_are_another_order_of_rows(tmp_path):

@@ -11,6 +11,7 @@ def instruction(opcode, operands=()):
 
 
 BULK = "cp.async.bulk."
+# fmt: off
 OPCODES = {
     Family.TENSOR_LOAD: (
         BULK + "tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes",
@@ -36,49 +37,31 @@ OPCODES = {
     Family.MBARRIER_INIT: ("mbarrier.init.shared::cta.b64",),
     Family.MBARRIER_WAIT: ("mbarrier.try_wait.parity.shared::cta.b64", "mbarrier.test_wait.shared.b64"),
     Family.ARRIVE: (
-        "mbarrier.arrive.shared::cta.b64",
-        "mbarrier.arrive.b64",
-        "mbarrier.arrive_drop.shared.b64",
+        "mbarrier.arrive.shared::cta.b64", "mbarrier.arrive.b64", "mbarrier.arrive_drop.shared.b64",
         "mbarrier.arrive.expect_tx.shared::cta.b64",
     ),
     Family.REMOTE_ARRIVE: ("mbarrier.arrive.release.cluster.shared::cluster.b64",),
     Family.EXPECT_TX: ("mbarrier.expect_tx.relaxed.cta.shared::cta.b64",),
     Family.PROXY_FENCE: (
-        "fence.proxy.async",
-        "fence.proxy.async.shared::cta",
-        "fence.proxy.async::generic.acquire",
+        "fence.proxy.async", "fence.proxy.async.shared::cta", "fence.proxy.async::generic.acquire",
     ),
     Family.SETMAXNREG: ("setmaxnreg.dec.sync.aligned.u32",),
     Family.CLUSTER_BARRIER: ("barrier.cluster.wait.acquire.aligned",),
     Family.CTA_BARRIER: ("bar.sync", "barrier.sync.aligned", "barrier.cta.sync.aligned", "bar.cta.sync"),
-    Family.NAMED_BARRIER: (),
-    Family.STMATRIX: ("stmatrix.sync.aligned.m8n8.x4.shared.b16",),
+    Family.NAMED_BARRIER: (), Family.STMATRIX: ("stmatrix.sync.aligned.m8n8.x4.shared.b16",),
     Family.GLOBAL_LOAD: ("ld.global.nc.v4.u32", "ld.volatile.global.f32", "ldu.global.u32"),
     Family.GLOBAL_STORE: ("st.global.v2.b32", "st.release.gpu.global.u32"),
     Family.LOCAL_STORE: ("st.local.v2.b64", "st.volatile.local.u32"),
     Family.OTHER: (
-        "ret",
-        "bra.uni",
-        "add.s32",
-        "ld.shared.u32",
-        "ld.param.u64",
-        "ld.u32",
-        "st.shared.u32",
-        "st.async.shared::cluster.mbarrier::complete_tx::bytes.u32",
-        "cp.async.commit_group",
-        "cp.async.wait_group",
-        "cp.async.mbarrier.arrive.noinc.shared.b64",
-        "wgmma.fence.sync.aligned",
-        "mbarrier.inval.shared.b64",
-        "fence.proxy.tensormap::generic.acquire.gpu",
-        "fence.mbarrier_init.release.cluster",
-        "barrier.cluster.arrive",
-        "bar.arrive",
-        "bar.warp.sync",
-        "prefetch.tensormap",
-        "tcgen05.mma.cta_group::1.kind::f16",
+        "ret", "bra.uni", "add.s32", "ld.shared.u32", "ld.param.u64", "ld.u32", "st.shared.u32",
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.u32", "cp.async.commit_group",
+        "cp.async.wait_group", "cp.async.mbarrier.arrive.noinc.shared.b64", "wgmma.fence.sync.aligned",
+        "mbarrier.inval.shared.b64", "fence.proxy.tensormap::generic.acquire.gpu",
+        "fence.mbarrier_init.release.cluster", "barrier.cluster.arrive", "bar.arrive", "bar.warp.sync",
+        "prefetch.tensormap", "tcgen05.mma.cta_group::1.kind::f16",
     ),
 }
+# fmt: on
 
 
 @pytest.mark.parametrize("expected, opcode", [(kind, opcode) for kind in OPCODES for opcode in OPCODES[kind]])

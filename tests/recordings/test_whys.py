@@ -2,9 +2,9 @@
 
 import pytest
 
-from course_utils import notebook
 from course_utils.compile.factory import DSLS
 from course_utils.grading import steps
+from course_utils.notebook import records
 from course_utils.recordings import measured
 from tests.recordings.counted import LAUNCHES, label
 
@@ -133,7 +133,7 @@ def test_watts_differ_most_between_two_recordings_of_one_kernel(dsl):
     def apart(kind, name):
         return abs(one[kind][name] / two[kind][name] - 1)
 
-    shown = [apart("counters", name) for name in notebook.COUNTED]
+    shown = [apart("counters", name) for name in records.COUNTED]
     assert max(*shown, apart("power", "clock_mhz")) < apart("power", "power_w")
 
 

@@ -4,9 +4,16 @@ import pytest
 import torch
 
 from course_utils.artifact import Artifact, Resources, Tensor
+from course_utils.cause import Cause
+from course_utils.grading import words as sentences
 from course_utils.run import trial
 
 M, N, K = 64, 128, 32
+
+
+def said(found):
+    """The causes of a trial, in words."""
+    return sentences.text(*found.touched, *found.found.causes)
 
 
 def artifact(*tensors):
@@ -43,7 +50,7 @@ def move(tensors):
 
 def test_a_right_launch():
     found = tried("gemm", multiply, GEMM)
-    assert found.ok and found.touched == () and found.fields()["diagnosis"] == ""
+    assert found.ok and found.touched == () and found.fields()["causes"] == []
     assert tried("copy", move, COPY).ok
 
 
@@ -64,7 +71,7 @@ def test_a_changed_input_is_no_pass_though_the_output_is_right(name):
 
     found = tried("gemm", launch, GEMM)
     assert found.found.ok and not found.ok
-    assert found.fields()["diagnosis"] == f"the kernel changed its input {name}."
+    assert said(found) == f"The kernel changed its input {name}."
 
 
 def test_a_changed_source_of_a_copy_is_no_pass():
@@ -72,7 +79,7 @@ def test_a_changed_source_of_a_copy_is_no_pass():
         move(tensors)
         tensors["X"].view(torch.int16)[0, 0, 0] ^= 1
 
-    assert tried("copy", launch, COPY).touched == ("the kernel changed its input X",)
+    assert tried("copy", launch, COPY).touched == (Cause("memory", "input-changed", {"tensor": "X"}),)
 
 
 @pytest.mark.parametrize("place, where", [(-1, "before"), (M * N, "after")])
@@ -84,11 +91,11 @@ def test_an_element_outside_of_the_output_is_told(place, where):
 
     found = tried("gemm", launch, GEMM)
     assert not found.ok and found.found.ok
-    assert found.touched == (f"the kernel wrote 1 elements {where} D: a row or column past the edge",)
+    assert found.touched == (Cause("memory", f"wrote-{where}", {"count": 1, "tensor": "D"}),)
 
 
 def test_an_output_that_nobody_wrote_is_wrong_and_of_some_ctas_what_they_wrote_counts():
-    assert "wrote no element of D" in tried("gemm", lambda _: None, GEMM).fields()["diagnosis"]
+    assert "wrote no element of D" in said(tried("gemm", lambda _: None, GEMM))
 
     def half(tensors):
         product = (tensors["A"].double() @ tensors["B"].double().T).half()
@@ -104,5 +111,5 @@ def test_a_wrong_output_beside_a_changed_input_says_both():
         tensors["D"].zero_()
         tensors["A"].zero_()
 
-    words = tried("gemm", launch, GEMM).fields()["diagnosis"]
+    words = said(tried("gemm", launch, GEMM))
     assert "changed its input A" in words and "are wrong" in words

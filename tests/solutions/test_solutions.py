@@ -48,7 +48,7 @@ def receipt(step, dsl):
 
 def unmet(conditions_of, step, dsl):
     wanted = STEPS[conditions_of]
-    found = conditions.told(receipt(step, dsl), solution(step, dsl), wanted.requires, wanted.forbids)
+    found = conditions.unmet(receipt(step, dsl), solution(step, dsl), wanted.requires, wanted.forbids)
     return list(found.values())
 
 

@@ -14,6 +14,7 @@ from course_utils.compile.factory import DSLS, compile_factory
 from course_utils.compile.faults import kernels
 from course_utils.grading import conditions, steps
 from course_utils.grading.gemm import judge
+from course_utils.grading.properties import PROPERTIES
 from course_utils.problems import PROBLEMS
 from course_utils.run.backends import Compiler, Emulator, Launch
 
@@ -96,6 +97,6 @@ def test_a_wrong_kernel_is_found_where_it_says(wrong):
 
 
 def test_names_of_the_conditions_are_those_of_the_table():
-    known = {*conditions.CONDITIONS, *conditions.PROPERTIES, conditions.OWN}
+    known = {*conditions.CONDITIONS, *PROPERTIES, conditions.OWN}
     for task in steps.TASKS.values():
         assert {*task.requires, *task.forbids} <= known and len(set(task.requires)) == len(task.requires)

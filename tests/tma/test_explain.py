@@ -12,20 +12,12 @@ import pytest
 from course_utils.cli import main
 
 ROWS = Path(__file__).parents[1] / "data" / "driver_verdicts.jsonl.gz"
+# fmt: off
 LEGAL = {
-    "dtype": 6,
-    "rank": 2,
-    "addr_off": 0,
-    "dims": [1024, 4096],
-    "strides": [2048],
-    "box": [64, 128],
-    "estr": [1, 1],
-    "interleave": 0,
-    "swizzle": 3,
-    "l2": 0,
-    "oob": 0,
-    "rc": 0,
+    "dtype": 6, "rank": 2, "addr_off": 0, "dims": [1024, 4096], "strides": [2048], "box": [64, 128],
+    "estr": [1, 1], "interleave": 0, "swizzle": 3, "l2": 0, "oob": 0, "rc": 0,
 }
+# fmt: on
 TILE = ["--dims", "1024,4096", "--box", "64,128", "--swizzle", "128B"]
 
 

@@ -56,12 +56,11 @@ def run(
         answer["remarks"] = [f"{finding.detail} ({finding.place})" for finding in warnings]
         if not answer["ok"]:
             told = emulation.errors or [f for f in emulation.findings if f.severity == "cause"]
-            numbers = [*tried.touched, *([] if tried.found.ok else [tried.found.diagnosis])]
             return answer | {
                 "finished": emulation.finished,
                 "kinds": [finding.kind for finding in told],
                 "findings": [fields_of(finding) for finding in told],
-                "diagnosis": "; ".join(numbers) if emulation.finished else "",
+                "causes": answer["causes"] if emulation.finished else [],
                 "schedule": schedule,
                 "figure": _played(emulation, artifact, kind, schedule) if figure and told else None,
             }

@@ -15,6 +15,7 @@ import pytest
 from course_utils.artifact import Artifact, Parameter, Tensor
 from course_utils.compile.load import load_factory, solution_path
 from course_utils.grading import hints, steps
+from course_utils.grading import words as sentences
 from course_utils.grading.gemm import check_gemm, judge
 from course_utils.run import backends, client
 from course_utils.run.backends import Gpu, Launch, find_gpu
@@ -89,9 +90,13 @@ def tensors(m, n, k):
 
 
 def run(artifact, limit=backends.TIME_LIMIT):
-    """The answer, with what it means in words as its diagnosis."""
+    """The answer, with what it means as its causes."""
     answer = Gpu(limit).ask(Launch((), artifact))
-    return replace(answer, diagnosis=hints.words(answer, artifact))
+    return replace(answer, causes=tuple(hints.causes(answer, artifact)) or answer.causes)
+
+
+def said(answer):
+    return sentences.text(*answer.causes)
 
 
 def pid():
@@ -130,7 +135,7 @@ def test_wrong_result_is_told_and_costs_no_process(plant, words):
     before = pid()
     answer = run(kernel(plant))
     assert not answer.ok and not answer.error
-    assert words in answer.diagnosis
+    assert words in said(answer)
     assert pid() == before
 
 
@@ -139,7 +144,7 @@ def test_fault_is_told_and_the_next_kernel_works(plant, words):
     before = pid()
     answer = run(kernel(plant))
     assert answer.error.startswith("CUDA_ERROR_")
-    assert re.search(words, answer.diagnosis)
+    assert re.search(words, said(answer))
     assert pid() != before
 
 
@@ -149,7 +154,7 @@ def test_hang_ends_at_its_limit_and_the_next_kernel_works():
     answer = run(kernel(HANG), HANG_LIMIT)
     assert HANG_LIMIT <= time.monotonic() - began < HANG_LIMIT + 5
     assert answer.error == "timeout"
-    assert "never ended (3 s)" in answer.diagnosis and "no mbarrier" in answer.diagnosis
+    assert "never ended (3 s)" in said(answer) and "no mbarrier" in said(answer)
     assert pid() != before
 
 
@@ -175,14 +180,14 @@ def test_hang_of_one_worker_does_not_stop_another():
 def test_refused_launch_is_told_and_the_next_kernel_works(change, words):
     answer = run(replace(kernel(), **change))
     assert answer.error.startswith("CUDA_ERROR_")
-    assert answer.diagnosis and words in answer.diagnosis
+    assert said(answer) and words in said(answer)
     assert pid()
 
 
 def test_out_of_memory_costs_no_process():
     before = pid()
     answer = run(replace(kernel(), tensors=tensors(1 << 20, N, 1 << 20)))
-    assert answer.error == "out_of_memory" and "nvidia-smi" in answer.diagnosis
+    assert answer.error == "out_of_memory" and "nvidia-smi" in said(answer)
     assert pid() == before
 
 

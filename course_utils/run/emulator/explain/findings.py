@@ -13,7 +13,7 @@ from course_utils.run.emulator.explain.ahead import ahead
 from course_utils.run.emulator.explain.ledger import Row, table
 from course_utils.run.emulator.explain.places import Place, Places
 from course_utils.run.emulator.explain.words import ADVICE, KINDS, SENTENCES, WITHOUT_ROLES
-from course_utils.run.words import told
+from course_utils.run.words import safe_message
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.machine import Machine
@@ -72,7 +72,7 @@ class Finding:
 
 def _worded(cause: Cause) -> str:
     plain = f"{cause.kind.replace('-', ' ')}: the emulator has no words for this case"
-    return told(lambda: sentence(cause, SENTENCES), plain)
+    return safe_message(lambda: sentence(cause, SENTENCES), plain)
 
 
 class Findings:

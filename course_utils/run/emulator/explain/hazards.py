@@ -15,7 +15,7 @@ from course_utils.run.emulator.explain.findings import Finding, Findings
 from course_utils.run.emulator.explain.places import Places
 from course_utils.run.emulator.explain.roles import role
 from course_utils.run.emulator.units.mbarrier import MBarrier
-from course_utils.run.words import told
+from course_utils.run.words import safe_message
 
 if TYPE_CHECKING:
     from course_utils.artifact import Origin
@@ -32,7 +32,7 @@ def found(hazard: Hazard) -> Finding:
     if thought := THOUGHT.get(case):
         findings: Findings = path.machine.unit(Findings)
         wordless = Cause(kind, "no words", {"kind": kind.replace("-", " ")})
-        return told(lambda: thought(findings, hazard), None) or findings.find(wordless, hazard.at)
+        return safe_message(lambda: thought(findings, hazard), None) or findings.find(wordless, hazard.at)
     return find(path, kind, case, hazard.values, hazard.at, about=hazard.about, notes=hazard.notes)
 
 
@@ -58,7 +58,7 @@ def find(
     if former := findings.again(kind, at, origin=origin):
         return former
     wordless = Cause(kind, "no words", {"kind": kind.replace("-", " ")})
-    cause = told(lambda: _cause(path, kind, case, values), wordless)
+    cause = safe_message(lambda: _cause(path, kind, case, values), wordless)
     more = [_cause(path, kind, note, of) for note, of in notes]
     return findings.find(cause, at, about=about, notes=more, advice=advice, first=first, origin=origin)
 

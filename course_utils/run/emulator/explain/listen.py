@@ -30,7 +30,7 @@ from course_utils.run.emulator.explain.races import Owners, Races
 from course_utils.run.emulator.explain.stages import Stages
 from course_utils.run.emulator.explain.timeline import Trace
 from course_utils.run.emulator.explain.work import Work
-from course_utils.run.words import told
+from course_utils.run.words import safe_message
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.machine import Machine
@@ -76,8 +76,8 @@ def attach(machine: Machine, record: bool = False, left_out: str = "") -> Explai
     work, facts, rings = machine.unit(Work), machine.unit(Facts), machine.unit(Stages)
 
     def ended(event: ClusterEnded) -> None:
-        told(partial(overruns.blame, machine, event.cluster), None)
-        told(partial(stages.lead, machine, event.cluster), None)
+        safe_message(partial(overruns.blame, machine, event.cluster), None)
+        safe_message(partial(stages.lead, machine, event.cluster), None)
         if event.finished:
             facts.close(event.cluster)
         trace.name()
@@ -85,7 +85,7 @@ def attach(machine: Machine, record: bool = False, left_out: str = "") -> Explai
             one.clear()
 
     def deadlocked(event: Deadlocked) -> None:
-        told(partial(deadlock.describe, machine, event.cluster), None)
+        safe_message(partial(deadlock.describe, machine, event.cluster), None)
         if not findings.found:
             findings.find(Cause("deadlock", "nobody will do it"), -1)
 

@@ -10,8 +10,9 @@ import random
 from dataclasses import replace
 
 from course_utils.grading.steps import CopyCase, Step
+from course_utils.plans import BLOCK_K
 
-EXTENT, BLOCK_K = 256, 64  # what M and N are multiples of, and K
+EXTENT = 256  # what M and N are multiples of
 MORE = 1.12  # at most so many times the tiles of the table's size: the emulator takes as much longer
 SLIM = 3  # the longer side of D against the shorter, or what the table's size has
 UNIT, SIDE = 8, 20  # a ragged side is so many elements more, up to a 20th of it

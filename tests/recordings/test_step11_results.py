@@ -5,8 +5,8 @@ import json
 import pytest
 
 from course_utils.plans import Plan, choose
-from course_utils.recordings import measured, tried
-from course_utils.recordings.tried import Rest
+from course_utils.recordings import measured, step11_results
+from course_utils.recordings.step11_results import Rest
 
 SQUARE = [4096] * 3
 TIMING = {
@@ -18,19 +18,12 @@ TIMING = {
     "size": SQUARE,
 }
 WHERE = {"gpu": "NVIDIA H200", "driver": "580", "torch": None, "date": "2026-01-02", "versions": {}}
+# fmt: off
 OLD = {
-    "block_M": 128,
-    "block_N": 192,
-    "cluster_M": 2,
-    "cluster_N": 1,
-    "num_ctas": 132,
-    "panel": 8,
-    "epi_N": 32,
-    "max_stages": 8,
-    "overlap": True,
-    "back": False,
-    "keep": [1508705875169116160, None, 1364590687093260288],
+    "block_M": 128, "block_N": 192, "cluster_M": 2, "cluster_N": 1, "num_ctas": 132, "panel": 8, "epi_N": 32,
+    "max_stages": 8, "overlap": True, "back": False, "keep": [1508705875169116160, None, 1364590687093260288],
 }
+# fmt: on
 NEW = {"block_M": 256, "block_N": 192, "cluster": 1, "num_ctas": 132, "panel": 10}
 
 
@@ -52,14 +45,14 @@ def recorded(monkeypatch, tmp_path):
 
     def write(*entries, **more):
         (tmp_path / "step11.json").write_text(json.dumps({"provenance": WHERE, "entries": entries, **more}))
-        return tried.load()
+        return step11_results.load()
 
     return write
 
 
 def test_without_a_recording_there_is_nothing(monkeypatch, tmp_path):
     monkeypatch.setattr(measured, "FOLDER", tmp_path)
-    assert tried.load() == ({}, {}, []) and tried.peers() == ({}, {}, [])
+    assert step11_results.load() == ({}, {}, []) and step11_results.peers() == ({}, {}, [])
 
 
 def test_both_forms_are_read_into_one(recorded):
@@ -85,7 +78,7 @@ def test_what_the_chooser_takes_is_shown_else_what_an_earlier_one_took_else_step
         *(entry(base), entry(NEW, "chosen: 256x192")),
         *(entry(base, size=ragged), entry(NEW, "chosen: 256x192", ragged), far, entry(base, size=small)),
     )
-    taken = {size: point.plan for (_, size), point in tried.chosen(found.points).items()}
+    taken = {size: point.plan for (_, size), point in step11_results.chosen(found.points).items()}
     assert taken == {square: Plan(), ragged: Plan(*NEW.values()), small: Plan()}
     assert choose(*square) == Plan()
 
@@ -97,7 +90,7 @@ def test_peers_are_read_by_name_and_size(recorded, tmp_path):
     (tmp_path / "peers.json").write_text(
         json.dumps({"provenance": WHERE, "peers": said, "entries": [one, lost]})
     )
-    ratios, names, sentences = tried.peers()
+    ratios, names, sentences = step11_results.peers()
     assert ratios == {"cublasLt": {(4096,) * 3: 0.9}} and names == {(4096,) * 3: "square 4096"}
     assert sentences == [said["cublaslt"], "tileops_gemm"]
 
@@ -117,10 +110,10 @@ def test_chosen_plans_are_of_the_run_that_has_most_of_them(recorded):
 
     older = [of(3, square, 1.0), of(3, small, 1.1)]
     lone = recorded(*older, of(4, square, 0.9)).points
-    assert {size: p.run for (_, size), p in tried.chosen(lone).items()} == {square: 3, small: 3}
+    assert {size: p.run for (_, size), p in step11_results.chosen(lone).items()} == {square: 3, small: 3}
     both = recorded(*older, of(4, square, 0.9), of(4, small, 1.1), of(5, small, 1.2)).points
-    assert {size: p.run for (_, size), p in tried.chosen(both).items()} == {square: 4, small: 4}
-    assert tried.spread(both) == pytest.approx(1 / 0.9 - 1) and tried.spread(lone[:1]) == 0
+    assert {size: p.run for (_, size), p in step11_results.chosen(both).items()} == {square: 4, small: 4}
+    assert step11_results.spread(both) == pytest.approx(1 / 0.9 - 1) and step11_results.spread(lone[:1]) == 0
 
 
 @pytest.mark.parametrize(
@@ -136,7 +129,7 @@ def test_another_file_is_told_by_its_name(monkeypatch, tmp_path, text, says):
     monkeypatch.setattr(measured, "FOLDER", tmp_path)
     (tmp_path / "step11.json").write_text(text)
     with pytest.raises(measured.MeasuredError, match=f"step11.json.*{says}"):
-        tried.load()
+        step11_results.load()
 
 
 def test_changes_are_read_with_what_they_gain_or_why_they_have_no_time(monkeypatch, tmp_path):
@@ -149,9 +142,9 @@ def test_changes_are_read_with_what_they_gain_or_why_they_have_no_time(monkeypat
         {"name": "faster", "dsl": "tilelang", "timing": None, "why": "nobody can say it"},
         {"name": "", "dsl": "cute", "size": [4096] * 3, "mode": "burst", "timing": None, "why": "broke off"},
     ]
-    assert tried.changes() == []
+    assert step11_results.changes() == []
     (tmp_path / "candidates.json").write_text(json.dumps({"provenance": WHERE, "entries": entries}))
-    timed, refused = tried.changes()
+    timed, refused = step11_results.changes()
     assert timed.gains == pytest.approx({((4096,) * 3, "burst"): 0.02, ((8192,) * 3, "sustained"): -0.01})
     assert (timed.words, timed.dsl, timed.why) == ("faster", "cute", "")
     assert refused == ("faster", "tilelang", {}, "nobody can say it")

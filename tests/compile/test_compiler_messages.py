@@ -1,9 +1,14 @@
 """Compilers' words turn into what to change, and words that are not known stay as they are."""
 
+import tomllib
+from pathlib import Path
+
 import pytest
 
-from course_utils.compile.meaning import explained
+from course_utils.compile import compiler_messages
+from course_utils.compile.compiler_messages import explained
 
+ROOT = Path(__file__).parents[2]
 SHAPES = "StructuralEqual check failed, caused by lhs at <root>[1].value:\n(128, 320)\nand rhs at "
 SHAPES += "<root>[1].value:\n(128, 64)"
 
@@ -32,3 +37,12 @@ def test_known_words_say_what_to_change(message, words):
 @pytest.mark.parametrize("message", ["", "nobody knows", "there was no message here", "(1, 2)\n  at x"])
 def test_other_words_stay(message):
     assert explained(message) == message
+
+
+def test_each_row_is_of_a_version_that_is_pinned():
+    """Another version says other things: try its words again before the row is given its number."""
+    pinned = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"])
+    table = tomllib.loads(compiler_messages._TABLE.read_text())
+    stamps = {row["by"].replace(" ", "==") for row in table["explained"] + table["refused"]}
+    assert stamps - pinned == {"CUDA==13.0"}
+    assert any(one.startswith("nvidia-cuda-nvrtc==13.0.") for one in pinned)

@@ -12,7 +12,7 @@ from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS, compile_factory, compile_sizes
 from course_utils.compile.load import load_factory, solution_path
 from course_utils.grading import steps
-from course_utils.notebook import _at_work, _table
+from course_utils.notebook.output import at_work, tabled
 from course_utils.run.emulator import Emulation, emulate
 
 SHAPE = (256, 128)  # rows and columns of the X that a copy is tried with
@@ -27,7 +27,7 @@ def endings(copies: Copies, seeds: Sequence[int] = (0,)) -> None:
     """Run each copy in the emulator, once for each order of events that a seed draws: how it ends, and what
     is found. Raises nothing.
     """
-    with _at_work("compiling and emulating", "These copies cannot be tried") as place:
+    with at_work("compiling and emulating", "These copies cannot be tried") as place:
         rows = []
         for name, copy in copies.items():
             try:
@@ -41,24 +41,24 @@ def endings(copies: Copies, seeds: Sequence[int] = (0,)) -> None:
                 found = [f"{one.kind}: {one.detail}" for one in run.errors] or ["nothing"]
                 rows.append([name, str(seed), end, found[0]])
                 rows += [["", "", "", one] for one in found[1:]]
-        place.shows(_table(["", "order of events", "how it ends", "what the emulator finds"], rows))
+        place.finish(tabled(["", "order of events", "how it ends", "what the emulator finds"], rows))
 
 
 def layouts_of(copies: Copies) -> None:
     """Show what each copy prints while it is traced: lines of "name: layout". Raises nothing."""
-    with _at_work("tracing", "These layouts cannot be shown") as place:
+    with at_work("tracing", "These layouts cannot be shown") as place:
         rows = []
         for name, copy in copies.items():
             printed = [line.split(": ", 1) for line in _compiled(copy)[1].splitlines() if ": " in line]
             rows += [[name if n == 0 else "", *line] for n, line in enumerate(printed)]
-        place.shows(_table(["", "tensor", "layout"], rows))
+        place.finish(tabled(["", "tensor", "layout"], rows))
 
 
 def loads_of(copies: Copies) -> None:
     """Show how often each copy loads by TMA, how many bytes that brings, and its first loads: where to, the
     tensor map with its coordinates, and the barrier. Raises nothing.
     """
-    with _at_work("reading the PTX", "These loads cannot be shown") as place:
+    with at_work("reading the PTX", "These loads cannot be shown") as place:
         rows = []
         for name, copy in copies.items():
             artifact, _ = _compiled(copy)
@@ -68,37 +68,37 @@ def loads_of(copies: Copies) -> None:
                 counted = [name, str(len(lines)), f"{len(lines) * box:,}"] if n == 0 else ["", "", ""]
                 operands = line.partition("cache_hint ")[2].rpartition(",")[0]  # without the hint
                 rows.append([*counted, operands])
-        place.shows(_table(["", "loads", "bytes that come", "the first of them"], rows))
+        place.finish(tabled(["", "loads", "bytes that come", "the first of them"], rows))
 
 
 def maps_of(copies: Copies) -> None:
     """Show the tensor map of X in each copy. Raises nothing."""
-    with _at_work("reading the tensor maps", "These tensor maps cannot be shown") as place:
+    with at_work("reading the tensor maps", "These tensor maps cannot be shown") as place:
         rows = []
         for name, copy in copies.items():
             artifact, _ = _compiled(copy)
             rows.append([name, next(str(p.tensor_map) for p in artifact.parameters if p.tensor_map)])
-        place.shows(_table(["", "tensor map of X"], rows))
+        place.finish(tabled(["", "tensor map of X"], rows))
 
 
 def lines_of(factory: Callable, dsl: str, words: Sequence[str], after: str = "") -> None:
     """Show the lines of what a compiler made that hold one of ``words``, from the last ``after`` on: CUDA of
     TileLang, PTX of CuTe DSL. Raises nothing.
     """
-    with _at_work("compiling", "These lines cannot be shown") as place:
+    with at_work("compiling", "These lines cannot be shown") as place:
         artifact = _compiled(factory)[0] if dsl == "cute" else compile_factory(factory, dsl, SIZE)
         text = artifact.source or artifact.ptx
         text = text[text.rindex(after) :] if after else text
         found = [line.strip() for line in text.splitlines() if any(word in line for word in words)]
         rows = [[str(n), line[:WIDTH]] for n, line in enumerate(found, 1)]
-        place.shows(_table(["", "in this order"], rows))
+        place.finish(tabled(["", "in this order"], rows))
 
 
 def epilogues(*names: str) -> None:
     """Show what became of the epilogue of steps, in both DSLs: shared memory, how sums reach it, and which
     waits for stores there are. Raises nothing.
     """
-    with _at_work("compiling", "These epilogues cannot be shown") as place:
+    with at_work("compiling", "These epilogues cannot be shown") as place:
         rows = []
         for name in names:
             for dsl in DSLS:
@@ -112,7 +112,7 @@ def epilogues(*names: str) -> None:
                     ]
                 )
         head = ["", "DSL", "shared memory", "stmatrix", "st.shared", "waits for stores"]
-        place.shows(_table(head, rows))
+        place.finish(tabled(head, rows))
 
 
 def _compiled(copy: Callable) -> tuple[Artifact, str]:

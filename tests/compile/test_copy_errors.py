@@ -4,7 +4,7 @@ from types import SimpleNamespace as Is
 
 import pytest
 
-from course_utils.compile import sides
+from course_utils.compile import copy_errors
 
 SHAPES = "Check failed: Shared tile and global tile shape mismatch: tile_shape_shared[2] = 64 != 128 = g[1]"
 LOOP = "Selected loop range is smaller than original src range at: src=A, dst=A_shared"
@@ -61,7 +61,7 @@ RING = side("A_shared", (4, 128, 64), (4, 128, 64), "shared.dyn")
     ],
 )
 def test_what_is_unlike(both, message, words, never):
-    told = sides.explained(copy(*both), message)
+    told = copy_errors.explained(copy(*both), message)
     assert words in told
     assert never not in told
 
@@ -77,4 +77,4 @@ def test_what_is_unlike(both, message, words, never):
     ],
 )
 def test_what_cannot_be_told_is_left_to_the_compiler(both, message):
-    assert sides.explained(copy(*both), message) == ""
+    assert copy_errors.explained(copy(*both), message) == ""

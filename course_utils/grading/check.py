@@ -1,0 +1,102 @@
+"""How a check of a kernel goes, whatever it is of: compile, run, judge, a verdict for what stops it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import replace
+from typing import TypeAlias, TypeVar
+
+from course_utils.compile.child import Compiled
+from course_utils.compile.errors import CompileError
+from course_utils.compile.factory import DSLS, NotYet, open_places
+from course_utils.grading.check_progress import CheckProgress, OnProgress
+from course_utils.grading.steps import CopyCase, Step
+from course_utils.grading.verdict import Part, Verdict, itself_failed, not_compiled, still_open, unchecked
+from course_utils.run import backends
+from course_utils.run.backends import Backend, Launch
+from course_utils.run.protocol import Answer
+
+Answered: TypeAlias = Sequence[tuple[Launch, Answer]]
+Plan: TypeAlias = Sequence[tuple[tuple[int, ...], tuple[int, ...] | None]]  # sizes, and CTAs of each
+
+Row = TypeVar("Row", Step, CopyCase)
+
+
+def checked(
+    name: str,
+    find: Callable[[str], Row],
+    factory: object,
+    dsl: str,
+    backend: str | Backend,
+    time_limit: float,
+    on_progress: OnProgress,
+    judged: Callable[[Row, Backend, CheckProgress, list[str]], Verdict],
+) -> Verdict:
+    """The verdict that ``judged`` gives of a row of the steps, on a machine; it gets a list for what the
+    factory prints. Raises nothing: a wrong argument, a kernel that does not compile and a fault of the
+    checker's own are verdicts too.
+    """
+    try:
+        row = find(name)
+        if dsl not in DSLS:
+            raise ValueError(f"there is no DSL {dsl!r}; the course has {', '.join(DSLS)}")
+        machine = backends.choose(backend, time_limit)
+    except ValueError as error:
+        return unchecked(name, dsl, backend, str(error))
+    except Exception as error:
+        return itself_failed(name, dsl, backend, error)
+    if isinstance(factory, NotYet):
+        return still_open(row, dsl, machine.name, open_places(factory))
+    printed: list[str] = []
+    progress = CheckProgress(row, dsl, machine.name, on_progress)
+    try:
+        verdict = judged(row, machine, progress, printed)
+        return replace(progress.closed(verdict), printed=printed[0])
+    except CompileError as error:
+        if places := open_places(factory):
+            return still_open(row, dsl, machine.name, places)
+        verdict = not_compiled(row, dsl, machine.name, str(error))
+        return replace(progress.closed(verdict), printed=error.printed)
+    except Exception as error:
+        return itself_failed(name, dsl, machine.name, error)
+
+
+def launches(
+    plan: Plan,
+    made: Generator[Compiled, None, None],
+    kind: str,
+    progress: CheckProgress,
+    printed: list[str],
+    known: Callable[[list[Launch]], Sequence[Part]],
+) -> Iterator[Launch]:
+    """What a machine is to run, compiled as it is asked for; ``printed`` gets what the factory printed.
+    ``known`` of all launches are the parts that are known before one has run.
+    """
+    compiled = []
+    for (size, ctas), one in zip(plan, progress.compiling(made, len(plan)), strict=True):
+        printed.append(one.printed)
+        compiled.append(Launch(size, one.artifact, kind, ctas))
+        yield progress.sends(compiled[-1], len(plan))
+    progress.finish(*known(compiled))
+
+
+def joined(
+    row: Step | CopyCase,
+    verdict: Verdict,
+    gpu: Backend,
+    results: Part,
+    speed: Part | None = None,
+    timing: Sequence[dict] = (),
+) -> Verdict:
+    """The emulator's ``verdict``, with a GPU's results and speed: results are right where both say so. What
+    was emulated and right gives its points where the GPU agrees; what was not emulated in its time is the
+    GPU's to say.
+    """
+    emulated = next(part for part in verdict.checks if part.name == "results")
+    if results.passed and emulated.passed:
+        results = replace(emulated, detail=f"{emulated.detail}; on the GPU {results.detail}")
+    new = {"results": results, "speed": speed}
+    parts = [new.get(part.name) or part for part in verdict.checks]
+    whole = isinstance(row, Step) and row.whole
+    both = Verdict.of(row.id, verdict.dsl, gpu.name, parts, whole, timing, verdict.receipt)
+    return replace(both, printed=verdict.printed, output=verdict.output)

@@ -1,0 +1,285 @@
+"""What a step requires of an emulated run: the ideas of the steps, held against the facts of the run.
+
+A property holds or not by those facts (the emulator's ``explain/facts``), and is not held against a kernel
+where no run could show it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from course_utils.artifact import Artifact
+from course_utils.cause import Cause
+from course_utils.grading import lines
+from course_utils.grading.found import Found, found
+from course_utils.ptx.families import Family
+
+Facts: TypeAlias = dict[str, int]  # see the emulator's explain/facts
+
+# where either DSL sets the order of tiles: a call of TileLang's; CuTe DSL has none, so the course's own name
+ORDER = r"TileScheduler\(|^\s*order ="
+MOVED = "registers by warpgroup"
+LOADS = Family.GLOBAL_LOAD, Family.CP_ASYNC, Family.BULK_LOAD  # that are not of a tensor map
+STORES = Family.GLOBAL_STORE, Family.BULK_STORE
+
+
+@dataclass(frozen=True)
+class Property:
+    """Something that a step requires of a run, ``needs`` in words: ``shown`` in at least a share ``least`` of
+    ``chances``, both facts.
+
+    ``instead`` is what was seen. The first instruction of ``families`` is what is to blame: its line is
+    quoted; or the one line with the pattern ``call``. ``near`` is as in a Condition.
+    """
+
+    needs: str
+    shown: str
+    chances: str
+    instead: Callable[[Facts], Cause]
+    least: float = 1.0
+    families: tuple[Family, ...] = ()
+    call: str = ""
+    near: tuple[Family, ...] = ()
+
+    def is_violated(self, facts: Facts) -> bool:
+        chances = facts.get(self.chances, 0)
+        return chances > 0 and facts.get(self.shown, 0) < self.least * chances
+
+    def violation(self, name: str, facts: Facts, artifact: Artifact) -> Found | None:
+        """What was seen instead, and where; None where the property holds."""
+        if not self.is_violated(facts):
+            return None
+        last = name == MOVED and bool(facts.get("registers given back, whole warpgroups"))
+        place = lines.of_families(artifact, *self.families, last=last)
+        if not self.families and self.call:
+            place = lines.one(self.call, artifact)
+        instead, case = self.instead(facts), "property"
+        if place and "T.copy(" in place.code and Family.BULK_WAIT in self.families:
+            instead = Cause("found", "waits-at-once")  # which the author of T.copy did not write
+        elif instead.case == "share":
+            case = "property-in-part"
+        return found("missing", case, place, requirement=name, instead=instead)
+
+
+def once(facts: Facts, name: str) -> int:
+    """A fact of one run; ``facts`` add up several that are alike."""
+    return facts.get(name, 0) // facts.get("runs", 1)
+
+
+def _is(case: str, **values: object) -> Cause:
+    return Cause("found", case, values)
+
+
+def _operands(f: Facts) -> Cause:
+    others = {
+        "`ld.global`": "ran GLOBAL_LOAD",
+        "`cp.async`": "ran CP_ASYNC",
+        "1-D bulk copies": "ran BULK_LOAD",
+    }
+    ran = [words for words, name in others.items() if f.get(name)]
+    values = {"count": once(f, "operands by TMA"), "of": once(f, "operands")}
+    return _is("operands-otherwise", **values, ways=ran) if ran else _is("operands", **values)
+
+
+def _stores(f: Facts) -> Cause:
+    names = ("elements stored by TMA", "elements of D by TMA", "elements stored")
+    stored, needed, wanted = (once(f, name) for name in names)
+    if stored > needed:
+        return _is("stored-often", count=stored, enough=needed)
+    return _is("stored-otherwise", count=wanted - stored)
+
+
+def _registers(f: Facts) -> Cause:
+    ways = {"dec": "given back", "inc": "taken"}
+    moved = {
+        way: [once(f, f"registers {name}, whole warpgroups"), once(f, f"registers {name}, warpgroups")]
+        for way, name in ways.items()
+    }
+    return _is("warpgroups-moved", warpgroups=moved)
+
+
+def _panels(f: Facts) -> Cause:
+    return _is("panels", mean=f["rows and columns of theirs"] / f["neighbouring CTAs"])
+
+
+def _rounds(f: Facts) -> Cause:
+    return _is(
+        "rounds",
+        most=once(f, "rounds"),
+        enough=once(f, "rounds of all SMs"),
+        busy=once(f, "CTAs with a tile"),
+        ctas=once(f, "CTAs"),
+    )
+
+
+def _stages(f: Facts, count: int) -> Cause:
+    return _is("stages", used=f.get(f"stages of rings of {count}", 0) / f[f"rings of {count} wanted"])
+
+
+def _share(shown: str, chances: str, things: str) -> Callable[[Facts], Cause]:
+    def instead(f: Facts) -> Cause:
+        ctas = once(f, "CTAs") if things != "CTAs" and "CTAs" in f else None
+        return _is("share", count=once(f, shown), of=once(f, chances), things=things, in_ctas=ctas)
+
+    return instead
+
+
+PROPERTIES = {
+    "operands by TMA": Property(
+        "A and B by TMA alone<: every tile that `wgmma` reads was brought by a tensor load< "
+        "(`T.tma_copy`, or `cute.copy` with a TMA atom)>>",
+        "operands by TMA alone",
+        "operands",
+        _operands,
+        families=LOADS,
+    ),
+    "D once": Property(
+        "all of D by TMA, each element stored once<: one warp or thread stores a tile, not all of them>",
+        "elements of D by TMA",
+        "elements stored",
+        _stores,
+        families=(*STORES, Family.TENSOR_STORE),
+    ),
+    "stage barriers": Property(
+        "a full barrier of its own for each stage<: two stages that share one could not be told apart>",
+        "fills of their barrier's stage",
+        "fills",
+        _share("fills of their barrier's stage", "fills", "loads of a stage"),
+        near=(Family.TENSOR_LOAD,),
+    ),
+    "two stages used": Property(
+        "a ring of two stages or more in use",
+        "rings of 2",
+        "rings of 2 wanted",
+        lambda f: _stages(f, 2),
+        near=(Family.TENSOR_LOAD,),
+    ),
+    "four stages used": Property(
+        "a ring of four stages or more in use",
+        "rings of 4",
+        "rings of 4 wanted",
+        lambda f: _stages(f, 4),
+        near=(Family.TENSOR_LOAD,),
+    ),
+    "loads ahead": Property(
+        "loads ahead<: while `wgmma` multiplies K tile k, the load of a later tile is under way>. Ask for it "
+        "before you wait for tile k, and wait for it after you multiplied",
+        "K tiles with a load ahead",
+        "K tiles followed",
+        _share("K tiles with a load ahead", "K tiles followed", "K tiles"),
+        0.5,
+        near=(Family.TENSOR_LOAD,),
+    ),
+    "tile order": Property(
+        "an order of tiles for L2<: CTAs that run at one time share rows of A and of B>. Walk D in panels of "
+        "2 to 8 tiles< (`swizzle_size`, or a layout of panels)>: not row by row, nor in panels as wide as D",
+        "neighbouring CTAs that share",
+        "neighbouring CTAs",
+        _panels,
+        0.5,
+        call=ORDER,
+    ),
+    "a share for each CTA": Property(
+        "even shares<: CTAs take turns, and none takes more tiles than with one CTA for each SM>",
+        "rounds of all SMs",
+        "rounds",
+        _rounds,
+    ),
+    MOVED: Property(
+        "`setmaxnreg` both ways, by all four warps of a warpgroup< (`T.dec_max_nreg`, "
+        "`cute.arch.setmaxregister_decrease` before any branch that one warp takes)>",
+        "registers moved by whole warpgroups",
+        "registers moved",
+        _registers,
+        families=(Family.SETMAXNREG,),
+    ),
+    "loads in the epilogue": Property(
+        "loads during the epilogue<: the producer asks for the next tile of D's operands while consumers "
+        "write this one>",
+        "epilogues with loads",
+        "epilogues",
+        _share("epilogues with loads", "epilogues", "epilogues that another tile follows"),
+        0.5,
+        near=(Family.TENSOR_LOAD,),
+    ),
+    "group in flight": Property(
+        "one wgmma group in flight<: the next K tile's `wgmma` is issued before the last one was waited for<"
+        " (`T.wait_wgmma(1)`, `warpgroup.wait_group(1)`)>>",
+        "K tiles followed, one queued",
+        "K tiles followed",
+        _share("K tiles followed, one queued", "K tiles followed", "K tiles"),
+        0.5,
+        near=(Family.WGMMA_WAIT,),
+    ),
+    "multicast shared": Property(
+        "multicast that shares<: the mask names both CTAs, and both multiply what the load brings>",
+        "multicast loads shared",
+        "multicast loads",
+        _share("multicast loads shared", "multicast loads", "multicast loads"),
+        near=(Family.MULTICAST_LOAD,),
+    ),
+    "stores in flight": Property(
+        "stores in flight<: the next slice of D is written while TMA still stores this one<"
+        " (`T.tma_store_wait(1)`, `cp_async_bulk_wait_group(1, ...)`)>>",
+        "slices filled while a store flies",
+        "slices after another",
+        _share("slices filled while a store flies", "slices after another", "slices that follow one"),
+        0.5,
+        (Family.BULK_WAIT,),
+    ),
+    "store under loads": Property(
+        "the store of a tile under the next tile's loads<: wait for it before its buffer is written again, "
+        "not at once>",
+        "stores under the next tile",
+        "stores that a tile follows",
+        _share("stores under the next tile", "stores that a tile follows", "tiles that another follows"),
+        0.5,
+        (Family.BULK_WAIT,),
+    ),
+    "cut by TMA": Property(
+        "the last rows of D in a tile like all others<: TMA leaves out what lies past the last row, and no "
+        "tile is moved up over its neighbour>",
+        "stores of the last row that TMA cuts",
+        "stores of the last row",
+        _share("stores of the last row that TMA cuts", "stores of the last row", "stores of the last row"),
+        near=(Family.TENSOR_STORE,),
+    ),
+    "K shared": Property(
+        "split-K<: several CTAs have a part of K each, and add their sums to the same tile of D>",
+        "boxes added to by several CTAs",
+        "boxes added to",
+        _share("boxes added to by several CTAs", "boxes added to", "boxes of D"),
+        near=(Family.TENSOR_REDUCE,),
+    ),
+    "rows ahead": Property(
+        "loads ahead<: while rows are computed and stored, the load of later rows is under way, and need not "
+        "wait for that store>",
+        "results stored with a load ahead",
+        "results stored",
+        _share("results stored with a load ahead", "results stored", "stores that later rows follow"),
+        0.5,
+        near=(Family.TENSOR_LOAD,),
+    ),
+    "256 x 128": Property(
+        "a tile of 256 x 128<: each stage has 256 rows of A and 128 of B>",
+        "K tiles of 256 and 128 rows",
+        "K tiles of A and B",
+        _share("K tiles of 256 and 128 rows", "K tiles of A and B", "K tiles"),
+    ),
+    "sums of one K block": Property(
+        "an accumulator that begins anew with each K tile<: its sum goes to the second one before the next "
+        "tile's>",
+        "K tiles begun anew",
+        "K tiles",
+        _share("K tiles begun anew", "K tiles", "K tiles"),
+        families=(Family.WGMMA,),
+    ),
+    "two consumers": Property(
+        "two consumer warpgroups that multiply in every CTA",
+        "CTAs with two consumers",
+        "CTAs that multiply",
+        _share("CTAs with two consumers", "CTAs that multiply", "CTAs"),
+    ),
+}
