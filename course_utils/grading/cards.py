@@ -207,7 +207,12 @@ class _Sentence:
 
     @property
     def counts(self) -> bool:
-        return self.cause is not None and self.cause.kind in words.COUNTS
+        """Does it count alone? A copy's says as well where the elements belong."""
+        return (
+            self.cause is not None
+            and self.cause.kind in words.COUNTS
+            and not self.cause.case.startswith("copy")
+        )
 
 
 def _of_causes(causes: Iterable[Cause]) -> list[_Sentence]:
