@@ -1,12 +1,10 @@
 """PTX of sm_90a on the CPU: ``emulate`` runs an Artifact on arrays, and says what its asynchronous work gets
 wrong.
 
-The modules, by machine part: ``parser`` (PTX text), ``instructions`` (the table of what is modelled),
-``translate`` (code for it), ``warp`` and ``lanes``, ``arithmetic`` and ``floats``, ``memory`` (addresses,
-bounds, shadow), ``order`` (what happens before what), ``barriers`` (mbarriers), ``threads`` (where threads
-meet), ``copies`` (cp.async), ``tma``, ``wgmma``, ``mma``, ``elements`` (fp8, tf32), ``machine`` (CTAs and
-clusters), ``schedule`` (the seeded adversary), ``trace``, ``printing`` (printf). What is found: ``findings``,
-``deadlock``, ``ledger`` (of mbarriers), ``names`` and ``calls`` (what a learner calls things).
+Four floors, each of which imports from those below it only. ``isa``: what an instruction means on registers.
+``core``: threads, warps, CTAs, clusters, memory, the order of events, the seeded adversary. ``units``: one
+engine a file, with its events. ``explain``: listens to events, and says what is wrong. ``emulate`` puts them
+together.
 
 What it leaves out. Not modelled, and an error where a kernel uses it: calls but for vprintf, sparse wgmma and
 mma, TMA reductions, im2col and interleaved maps, and everything of later chips.

@@ -3,6 +3,7 @@
 import random
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from course_utils.cause import Cause
 from course_utils.ptx.parser import parse
 from course_utils.run.emulator import KINDS, EmulatorError, emulate
-from course_utils.run.emulator.explain import overruns
+from course_utils.run.emulator.explain import overruns, words
 from course_utils.run.emulator.explain.findings import Findings
 from course_utils.run.emulator.isa.translate import Program
 from course_utils.run.emulator.units.cp_async import waited_for
@@ -819,3 +820,11 @@ def test_a_missing_barrier_comes_before_what_it_lets_be_read_too_early():
     findings.find(Cause("read-before-write", "no barrier orders the two"), 0)
     overruns._unordered(findings)
     assert next(iter(findings.found.values())).kind == "read-before-write"
+
+
+def test_every_sentence_is_said_and_every_kind_found_somewhere():
+    folder = Path(words.__file__).parents[1]
+    code = "\n".join(path.read_text() for path in folder.rglob("*.py") if path.name != "words.py")
+    told = [*words.SENTENCES, *words.KINDS, *words.ADVICE]
+    assert [name for name in told if f'"{name}"' not in code] == []
+    assert not words.BARRIERS.keys() & words.MEMORY.keys()

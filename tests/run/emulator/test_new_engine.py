@@ -7,7 +7,6 @@ import pytest
 
 from course_utils.cause import Cause
 from course_utils.run.emulator import EmulatorError
-from course_utils.run.emulator.core.state import Unit
 from course_utils.run.emulator.core.warp import Path, Wait
 from course_utils.run.emulator.explain import deadlock, listen, names, words
 from course_utils.run.emulator.explain.findings import Findings
@@ -25,7 +24,7 @@ class Given:
     tokens: "Tokens"
 
 
-class Tokens(Unit):
+class Tokens:
     def __init__(self, cta):
         self.count, self.waiting = 0, []
 

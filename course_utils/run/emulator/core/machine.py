@@ -250,12 +250,8 @@ class Machine(Holder):
                 line = trace.tb_lineno
             trace = trace.tb_next
         path.at = at = function.__dict__["lines"][line - 1]
-        instruction, lowered, registers = (
-            self.program.kernel.instructions[at],
-            self.program.lowered[at],
-            path.warp.registers,
-        )
-        read = lowered.reads(instruction)
+        instruction, lowered = self.program.kernel.instructions[at], self.program.lowered[at]
+        registers, read = path.warp.registers, lowered.reads(instruction)
         targets = lowered.writes() if instruction.guard else ()
         unwritten = [r for r in read if registers[r] is None and r not in targets]
         in_flight = any(isinstance(registers[r], InFlight) for r in read)

@@ -9,12 +9,10 @@ address is a shared one plus ``GENERIC_SHARED``; tensors lie 2^40 apart, and the
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
-from course_utils.run.emulator.core.probe import StopEmulation
 from course_utils.run.emulator.isa.arithmetic import LANES
 from course_utils.run.emulator.isa.lowered import Mask, Value
 
@@ -30,16 +28,6 @@ TENSOR_SHIFT = 40
 # What shared memory holds that nothing has written, so that it is seen in the numbers where it counts: the
 # bytes of a large negative fp16 number, and where a kernel runs again of a large positive one and of NaN
 FILLERS = (0xEF, 0x6F, 0xFF)
-
-
-@dataclass(slots=True)
-class Outside:
-    """A path accesses ``count`` bytes at ``offset`` of ``region``, and some lie outside it. The path ends."""
-
-    path: Path
-    region: Region
-    offset: int
-    count: int
 
 
 class Region:
@@ -115,7 +103,7 @@ def locate(path: Path, mask: Mask, address: Value, space: str, count: int) -> tu
         misaligned = off[(off & (count - 1)) != 0]
         if len(misaligned):
             not_aligned(path, int(misaligned[0]), count)
-        _out_of_bounds(path, region, int(off[0]), count)
+        _out_of_bounds(path, region, int(off[0]))
     return region, offsets
 
 
@@ -158,14 +146,13 @@ def _region(path: Path, address: int, space: str, mask: Mask) -> tuple[Region, i
 def require_inside(path: Path, region: Region, offset: int, count: int) -> None:
     """A fault where ``count`` bytes at an offset leave a region, or do not divide the offset."""
     if offset < 0 or offset + count > region.size:
-        _out_of_bounds(path, region, offset, count)
+        _out_of_bounds(path, region, offset)
     if offset % count:
         not_aligned(path, offset, count)
 
 
-def _out_of_bounds(path: Path, region: Region, offset: int, count: int) -> NoReturn:
-    path.machine.probe.emit(Outside(path, region, offset, count))
-    raise StopEmulation
+def _out_of_bounds(path: Path, region: Region, offset: int) -> NoReturn:
+    path.halt("out-of-bounds", "an access", region=region, offset=offset)
 
 
 def not_aligned(path: Path, offset: int, count: int) -> NoReturn:

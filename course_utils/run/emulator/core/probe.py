@@ -7,6 +7,7 @@ class, and hears it at once, before what runs goes on.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -28,14 +29,14 @@ class Probe:
     """
 
     def __init__(self) -> None:
-        self._listeners: dict[type, list[Callable[[Any], object]]] = {}
+        self._listeners: dict[type, list[Callable[[Any], object]]] = defaultdict(list)
 
     def listen(self, event: type[E], listener: Callable[[E], object]) -> None:
         """Call ``listener`` with each event of this class, after those that listen to it already."""
-        self._listeners.setdefault(event, []).append(listener)
+        self._listeners[event].append(listener)
 
     def emit(self, event: object) -> None:
-        for listener in self._listeners.get(event.__class__, ()):
+        for listener in self._listeners[event.__class__]:
             listener(event)
 
 

@@ -12,11 +12,13 @@ H = TypeVar("H", bound="Holder")
 S = TypeVar("S")
 
 
-class Unit:
-    """The state of one engine on its owner. ``owner.unit(TheClass)`` makes it on first use, and gives it."""
+class Ends:
+    """The state of an engine that has something to do when a warp ends: one of its owner's, or the owner
+    itself.
+    """
 
     def warp_ended(self, path: Path) -> None:
-        """A warp of the owner's, or the owner itself, has ended."""
+        raise NotImplementedError
 
 
 class _States(dict[Any, Any]):
@@ -29,22 +31,24 @@ class _States(dict[Any, Any]):
 
     def __missing__(self, kind: Any) -> Any:
         state = self[kind] = kind(self.owner)
+        if isinstance(state, Ends):
+            self.owner.ending = (*self.owner.ending, state)
         return state
 
 
 class Holder:
-    """An owner of such state: at most one object of each class, which takes its owner. What explains a launch
-    keeps state in the same way, and is no ``Unit``.
+    """An owner of such state: at most one object of each class, which takes its owner and is made on first
+    use. What explains a launch keeps state in the same way.
     """
 
-    def __init__(self) -> None:
-        self._states = _States(self)
+    if TYPE_CHECKING:
 
-    def unit(self: H, kind: Callable[[H], S]) -> S:
-        state: S = self._states[kind]
-        return state
+        def unit(self: H, kind: Callable[[H], S]) -> S: ...
+
+    def __init__(self) -> None:
+        self.unit = _States(self).__getitem__  # a look-up in C: units ask for their state all the time
+        self.ending: tuple[Ends, ...] = ()
 
     def warp_ended(self, path: Path) -> None:
-        for state in list(self._states.values()):
-            if isinstance(state, Unit):
-                state.warp_ended(path)
+        for state in self.ending:
+            state.warp_ended(path)

@@ -7,11 +7,8 @@ from typing import TYPE_CHECKING
 
 from course_utils.cause import Cause
 from course_utils.run.emulator.core.probe import At
-from course_utils.run.emulator.explain.findings import Findings
-from course_utils.run.emulator.explain.hazards import find
 from course_utils.run.emulator.explain.places import Places
-from course_utils.run.emulator.units.wgmma import Awaited, Issued, OperandOutside, Warpgroups
-from course_utils.tma.layouts import UNIT
+from course_utils.run.emulator.units.wgmma import Awaited, Issued
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.machine import Machine
@@ -34,12 +31,11 @@ class LastWait:
 
 
 class LastWaits:
-    """Each warp's last wait_group of wgmma, and descriptors that lead outside."""
+    """Each warp's last wait_group of wgmma."""
 
     def __init__(self, machine: Machine) -> None:
         self._of: dict[Warp, LastWait] = {}
         machine.probe.listen(Awaited, self._awaited)
-        machine.probe.listen(OperandOutside, _outside)
 
     def of(self, warp: Warp) -> LastWait:
         return self._of.get(warp) or LastWait()
@@ -52,7 +48,7 @@ class LastWaits:
     def still_writes(self, path: Path, accumulator: Accumulator) -> Cause:
         """What to say of an accumulator that a wgmma may still write."""
         warp, issued = path.warp, path.warp.unit(Issued)
-        operations = path.cta.unit(Warpgroups).of(warp).operations
+        operations = issued.group.operations
         left = [n for numbers in (*issued.groups, issued.open) for n in numbers]
         mine = [n for n in left if operations[n].accumulator is accumulator]
         if not mine:
@@ -73,11 +69,3 @@ class LastWaits:
 def groups(count: int) -> str:
     """ "2 groups"."""
     return f"{count} group{'s' * (count > 1)}"
-
-
-def _outside(event: OperandOutside) -> None:
-    path, size = event.path, event.path.cta.shared.size
-    first = "ring-overrun" not in {kind for kind, _, _ in path.machine.unit(Findings).found}
-    values = {"side": event.side, "low": event.low * UNIT, "high": event.high * UNIT, "size": size}
-    notes = [("the descriptor", {"descriptor": event.descriptor})]
-    find(path, "wgmma-descriptor", "a descriptor leads outside", values, notes=notes, first=first)

@@ -5,7 +5,7 @@ bytes they are.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from course_utils.artifact import Origin
 from course_utils.cause import Cause
@@ -154,19 +154,20 @@ def listen(machine: Machine, findings: Findings) -> None:
     def initialised(event: Initialised) -> None:
         """Find an mbarrier that lies behind what the author allocated for it, or in the buffer of a tile."""
         path, offset, artifact = event.path, event.barrier.offset, machine.artifact
-        who = names.who([path.warp], path.cta)
         around = next((one for one in artifact.allocations if one.offset <= offset < one.end), None)
         if around is not None:
             if around.swizzle or offset + BYTES > around.end:
                 case = "mbarrier in a tile" if around.swizzle else "mbarrier partly allocated"
-                values = {"who": who, "buffer": artifact.name_of(around)}
+                values: dict[str, Any] = {"who": names.who([path.warp], path.cta)}
+                values["buffer"] = artifact.name_of(around)
                 findings.find(Cause("barrier-outside", case, values), path.at)
             return
         behind = [one for one in artifact.allocations if one.end <= offset]
         if behind:
             before = max(behind, key=lambda one: one.end)
             room = before.size // BYTES
-            values = {"who": who, "buffer": artifact.name_of(before), "room": room, "bytes": before.size}
+            values = {"who": names.who([path.warp], path.cta), "buffer": artifact.name_of(before)}
+            values |= {"room": room, "bytes": before.size}
             findings.find(
                 Cause("barrier-outside", "mbarrier behind its buffer", values),
                 path.at,

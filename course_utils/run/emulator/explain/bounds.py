@@ -6,31 +6,24 @@ from typing import TYPE_CHECKING
 
 from course_utils.artifact import WARP_THREADS, WARPGROUP_THREADS
 from course_utils.cause import Cause
-from course_utils.run.emulator.core.memory import Outside, SharedMemory, Tensor
+from course_utils.run.emulator.core.memory import SharedMemory, Tensor
+from course_utils.run.emulator.explain import names
 from course_utils.run.emulator.explain.ahead import ahead
-from course_utils.run.emulator.explain.hazards import find
-from course_utils.run.emulator.units.tma import TileOutside
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.core.machine import Machine
     from course_utils.run.emulator.core.memory import Region
+    from course_utils.run.emulator.core.probe import Hazard
     from course_utils.run.emulator.core.warp import Path
+    from course_utils.run.emulator.explain.findings import Finding, Findings
 
 
-class Bounds:
-    """Makes findings of accesses outside their memory."""
-
-    def __init__(self, machine: Machine) -> None:
-        machine.probe.listen(Outside, _outside)
-        machine.probe.listen(TileOutside, _tile_outside)
-
-
-def _outside(event: Outside) -> None:
-    path, region, offset = event.path, event.region, event.offset
+def outside(findings: Findings, hazard: Hazard) -> Finding:
+    """An access by threads."""
+    path, region, offset = hazard.path, hazard.values["region"], hazard.values["offset"]
     case = _asked(path, region, offset)
     ask = Cause("", case, {"threads": path.machine.artifact.threads}) if case else None
-    values = {"who": path.warp, "what": region.describe(offset), "ask": ask}
-    find(path, "out-of-bounds", "an access", values)
+    values = {"who": names.who([path.warp], path.cta), "what": region.describe(offset), "ask": ask}
+    return findings.find(Cause(hazard.kind, hazard.case, values), hazard.at)
 
 
 def _asked(path: Path, region: Region, offset: int) -> str:
@@ -53,15 +46,19 @@ def _asked(path: Path, region: Region, offset: int) -> str:
     return "an index that counts tiles"
 
 
-def _tile_outside(event: TileOutside) -> None:
-    path, cta, view = event.path, event.cta, event.view
-    by_rank = path.cta.number >= (size := cta.cluster.size) > 1
+def tile_outside(findings: Findings, hazard: Hazard) -> Finding:
+    """A tile that TMA transfers."""
+    cta, view, offset = (hazard.values[name] for name in ("cta", "view", "offset"))
+    by_rank = hazard.path.cta.number >= (size := cta.cluster.size) > 1
     ask = Cause("", "a slice by the CTA's number", {"size": size}) if by_rank else Cause("", "a slot too few")
-    values = {
-        "tensor": view.name,
-        "low": event.offset,
-        "high": event.offset + view.extent,
-        "size": cta.shared.size,
-        "ask": ask,
-    }
-    find(path, "out-of-bounds", "a TMA transfer outside", values)
+    values = {"tensor": view.name, "low": offset, "high": offset + view.extent}
+    values |= {"size": cta.shared.size, "ask": ask}
+    return findings.find(Cause(hazard.kind, hazard.case, values), hazard.at)
+
+
+def descriptor_outside(findings: Findings, hazard: Hazard) -> Finding:
+    """A matrix that wgmma reads. A ring that is too short explains it."""
+    first = "ring-overrun" not in {kind for kind, _, _ in findings.found}
+    values = dict(hazard.values)
+    note = Cause("note", "the descriptor", {"descriptor": values.pop("descriptor")})
+    return findings.find(Cause(hazard.kind, hazard.case, values), hazard.at, notes=[note], first=first)

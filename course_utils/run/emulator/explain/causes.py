@@ -6,6 +6,7 @@ All of it is read from the accounts of the mbarriers once a cluster has ended, o
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import TYPE_CHECKING
 
 from course_utils.cause import Cause
@@ -157,8 +158,9 @@ def _of(machine: Machine) -> str:
 def _arrays(cta: CTA) -> dict[str, list[MBarrier]]:
     """A CTA's mbarriers by the array that they are in."""
     arrays: dict[str, list[MBarrier]] = {}
+    kinds = cache(names.kinds_of)
     for barrier in sorted(mbarriers(cta).values(), key=lambda b: b.offset):
-        arrays.setdefault(names.array_of(barrier), []).append(barrier)
+        arrays.setdefault(names.array_of(barrier, kinds), []).append(barrier)
     return arrays
 
 

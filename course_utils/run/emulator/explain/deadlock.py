@@ -483,11 +483,13 @@ def _arrives(path: Path, barrier: MBarrier) -> bool | None:
 def _states(warps: list[Warp], busy: dict[Warp, Path], path: Path, before: bool = False) -> Cause:
     """Warps, and what they do now; ``before``: they have arrived in a phase before."""
     parts = []
-    for waits, case in ((True, "wait too"), (False, "have ended")):
+    for waits, case, both in (
+        (True, "wait too", "arrived before and wait too"),
+        (False, "have ended", "arrived before and have ended"),
+    ):
         some = [warp for warp in warps if (warp in busy) == waits]
         if some:
-            case = f"arrived before and {case}" if before else case
-            parts.append(_cause(case, who=names.who(some, path.cta)))
+            parts.append(_cause(both if before else case, who=names.who(some, path.cta)))
     if len(parts) == 1:
         return parts[0]
     return _cause("these and those", these=parts[0], those=parts[1])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from course_utils.cause import Cause
 from course_utils.run.emulator.core.probe import At, Hazard
 from course_utils.run.emulator.core.warp import Warp
-from course_utils.run.emulator.explain import barriers, names
+from course_utils.run.emulator.explain import barriers, bounds, names
 from course_utils.run.emulator.explain.findings import Finding, Findings
 from course_utils.run.emulator.explain.places import Places
 from course_utils.run.emulator.explain.roles import role
@@ -112,6 +112,9 @@ THOUGHT: Mapping[str, Callable[[Findings, Hazard], Finding]] = {
     "some lanes alone": _alone,
     "absent lanes": _alone,
     "endless loop": _endless,
+    "an access": bounds.outside,
+    "a TMA transfer outside": bounds.tile_outside,
+    "a descriptor leads outside": bounds.descriptor_outside,
     "more arrivals than counted": barriers.overrun,
     "fewer bytes expected than come": barriers.too_few_expected,
     "no mbarrier here": barriers.no_mbarrier,

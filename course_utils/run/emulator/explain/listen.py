@@ -24,7 +24,6 @@ from course_utils.run.emulator.explain import (
     undefined,
 )
 from course_utils.run.emulator.explain.accumulators import LastWaits
-from course_utils.run.emulator.explain.bounds import Bounds
 from course_utils.run.emulator.explain.facts import Facts
 from course_utils.run.emulator.explain.findings import Finding, Findings
 from course_utils.run.emulator.explain.races import Owners, Races
@@ -71,7 +70,6 @@ def attach(machine: Machine, record: bool = False, left_out: str = "") -> Explai
     barriers.listen(machine, findings)
     machine.unit(LastWaits)
     races = machine.unit(Races)
-    machine.unit(Bounds)
     trace = machine.unit(Trace)
     trace.record, findings.heard = record, trace.found
     machine.unit(Owners)

@@ -5,9 +5,9 @@ another one.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from course_utils.cause import Cause, Warps, Who
 from course_utils.ptx import paths
@@ -31,36 +31,39 @@ _CALLS = {
     "tma_bar_ptr": "full",
     "consumer_release": "empty",
 }
+Kinds: TypeAlias = "Callable[[CTA], dict[MBarrier, str]]"
 # The line that makes a pipeline and initialises its barriers.
 _PIPELINE = re.compile(r"[Pp]ipeline|\.create\(")
 
 
-def of_barrier(barrier: MBarrier) -> str:
-    """``full[1]``: the learner's array and index, else full or empty by use, in address order."""
-    array, index, count = _placed(barrier)
+def of_barrier(barrier: MBarrier, kinds: Kinds | None = None) -> str:
+    """``full[1]``: the learner's array and index, else full or empty by use, in address order. ``kinds`` is
+    ``kinds_of``, or what remembers its answers.
+    """
+    array, index, count = _placed(barrier, kinds or kinds_of)
     python = "\n".join(barrier.cta.machine.artifact.python.values())
     alone = count == 1 and re.search(rf"\b{array}\b", python) and not re.search(rf"\b{array}\s*\[", python)
     return array if alone else f"{array}[{index}]"
 
 
-def array_of(barrier: MBarrier) -> str:
+def array_of(barrier: MBarrier, kinds: Kinds | None = None) -> str:
     """``full`` of ``full[1]``."""
-    return _placed(barrier)[0]
+    return _placed(barrier, kinds or kinds_of)[0]
 
 
 def stage_of(barrier: MBarrier) -> tuple[str, int, int]:
     """Its array, its index there, and how many the array has."""
-    return _placed(barrier)
+    return _placed(barrier, kinds_of)
 
 
-def _placed(barrier: MBarrier) -> tuple[str, int, int]:
+def _placed(barrier: MBarrier, kinds_of: Kinds) -> tuple[str, int, int]:
     own = _given(barrier)
     if own is not None:
         return own
-    kinds = _kinds(barrier.cta)
+    kinds = kinds_of(barrier.cta)
     if barrier not in kinds:  # one that was initialised anew, or that is no mbarrier any more
         now = mbarriers(barrier.cta).get(barrier.offset)
-        return _placed(now) if now else ("barrier", 0, 1)
+        return _placed(now, kinds_of) if now else ("barrier", 0, 1)
     alike = [b for b in kinds if kinds[b] == kinds[barrier]]
     return kinds[barrier], alike.index(barrier), len(alike)
 
@@ -95,25 +98,26 @@ def _given(barrier: MBarrier) -> tuple[str, int, int] | None:
     return None
 
 
-def _kinds(cta: CTA) -> dict[MBarrier, str]:
+def kinds_of(cta: CTA) -> dict[MBarrier, str]:
     """ "full" for mbarriers that count bytes, "empty" for those that are only arrived on: whole arrays, as
     they were initialised. Before any bytes are expected, by the role of those who wait. A kernel without
     roles or the word has no "empty".
     """
     machine, kinds, others = cta.machine, dict["MBarrier", str](), list["MBarrier"]()
     barriers = sorted(mbarriers(cta).values(), key=lambda b: b.offset)
-    counts_bytes = any(account(b).carries_bytes for b in barriers)
+    seen = {barrier: account(barrier) for barrier in barriers}
+    counts_bytes = any(one.carries_bytes for one in seen.values())
     python = machine.artifact.python.values()
     known = ahead(machine.program).has_roles or not python or any("empty" in text for text in python)
     for array in _initialised(barriers):
         half, odd = divmod(len(array), 2)
-        if _PIPELINE.search(account(array[0]).place.code) and not odd:
+        if _PIPELINE.search(seen[array[0]].place.code) and not odd:
             kinds |= dict.fromkeys(array[:half], "full") | dict.fromkeys(array[half:], "empty")
         elif counts_bytes:
-            kind = "full" if any(account(b).carries_bytes for b in array) else "empty"
+            kind = "full" if any(seen[b].carries_bytes for b in array) else "empty"
             for barrier in array:  # one that nobody has used yet is as those before it
-                if account(barrier).carries_bytes or account(barrier).arrivals:
-                    kind = "full" if account(barrier).carries_bytes else "empty"
+                if seen[barrier].carries_bytes or seen[barrier].arrivals:
+                    kind = "full" if seen[barrier].carries_bytes else "empty"
                 kinds[barrier] = kind if known or kind == "full" else "barrier"
         else:
             others += array
@@ -183,7 +187,7 @@ def strayed(barrier: MBarrier, at: int) -> Stage | None:
     if named:
         first, count = named[meant]
     else:  # the two arrays of one pipeline
-        alike = [b for b in _kinds(barrier.cta) if array_of(b) == meant and _alike(b, barrier)]
+        alike = [b for b in kinds_of(barrier.cta) if array_of(b) == meant and _alike(b, barrier)]
         if not alike or not _PIPELINE.search(account(barrier).place.code):
             return None
         first, count = min(b.offset for b in alike), len(alike)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from course_utils.run.emulator.core.warp import Path, Warp
     from course_utils.run.emulator.isa.lowered import Value
     from course_utils.run.emulator.units.mbarrier import MBarrier
+    from course_utils.run.emulator.units.views import View
     from course_utils.run.emulator.units.wgmma import Operation, Warpgroup
 
 A_THREAD, A_STORE = Cause("", "a thread"), Cause("", "a TMA store")
@@ -148,7 +149,7 @@ class Races:
     """The shadows of a cluster's shared memories, and the findings that they lead to."""
 
     def __init__(self, machine: Machine) -> None:
-        self.machine = machine
+        self.machine, self._waits = machine, machine.unit(LastWaits)
         self.shadows: dict[SharedMemory, Shadow] = {}
         self.operands: list[tuple[np.ndarray, int, int]] = []
         self._reads: dict[Operation | Store, list[AsyncRead]] = {}
@@ -508,9 +509,8 @@ class Races:
         """
         path, view, low, barrier = event.path, event.view, event.offset, event.barrier
         high = low + view.extent
-        old = next(
-            (o for o in account(earlier).loads if o.offset < high and low < o.offset + o.view.extent), None
-        )
+        loads = account(earlier).loads
+        old = next((one for one in loads if one.offset < high and low < one.offset + one.view.extent), None)
         if old is None or earlier is barrier and old.phase != barrier.phase:
             return False
         findings = self.machine.unit(Findings)
@@ -520,23 +520,13 @@ class Races:
         if earlier is barrier:
             one, other = findings.place(old.at), findings.place(path.at)
             again = old.at == path.at or one.line > 0 and (one.file, one.line) == (other.file, other.line)
-            again |= old.view is view and self._loads.get(old) != account(barrier).this_phase.get(
-                path.warp, 0
-            )
+            arrived = account(barrier).this_phase.get(path.warp, 0)
+            again |= old.view is view and self._loads.get(old) != arrived
             if again and old.path.warp is path.warp:  # it went round its ring too soon
                 return False
             find(path, "load-twice", "two loads of one phase", _twice(event, old), about=about, notes=notes)
             return True
-        over = Cause(
-            "",
-            "loads over a barrier's bytes",
-            {
-                "who": path.warp,
-                "old": names.of_barrier(earlier),
-                "tensor": view.name,
-                "new": names.of_barrier(barrier),
-            },
-        )
+        over = _over(path.warp, earlier, view, barrier)
         if (old.view.name, old.offset) == (view.name, low):
             kind, case = "overwrite-before-use", "loads to the same place"
             find(path, kind, case, {"over": over}, about=about, notes=notes, advice="one slot")
@@ -548,27 +538,15 @@ class Races:
         if old.view.name == view.name and apart == atom and findings.artifact.dsl == "cute":
             # stages lie between one another in the tensor, and the map's box does not
             origin = findings.places.origin_with(f"layout_{what} =")
-            values: dict[str, Any] = {
-                "tensor": what,
-                "old": names.of_barrier(earlier),
-                "new": names.of_barrier(barrier),
-            }
+            values: dict[str, Any] = {"tensor": what, "old": names.plain(earlier)}
+            values["new"] = names.plain(barrier)
             values |= {"apart": apart, "extent": view.extent}
             case = "stages between one another"
             find(path, "ring-overrun", case, values, about=about, notes=notes, first=True, origin=origin)
             return True
         if names.stage_of(earlier)[1] > stage:  # then that one lies past its ring
             at, what = old.at, old.view.name
-            over = Cause(
-                "",
-                "loads over a barrier's bytes",
-                {
-                    "who": old.path.warp,
-                    "old": names.of_barrier(barrier),
-                    "tensor": what,
-                    "new": names.of_barrier(earlier),
-                },
-            )
+            over = _over(old.path.warp, barrier, old.view, earlier)
             notes = [("the other load", {"at": At(path.at)}), spot]
         first = "ring-overrun" not in {kind for kind, _, _ in findings.found}
         values = {"over": over, "array": array, "count": count, "tensor": what}
@@ -664,11 +642,10 @@ class Races:
         return self._labels[group]
 
     def _wgmma_committed(self, event: wgmma.Committed) -> None:
-        wait = self.machine.unit(LastWaits).of(event.path.warp)
         for op in event.operations:
             for record in self._reads.get(op, ()):
                 if record.missing:
-                    record.missing, record.late = "", wait.at
+                    record.missing, record.late = "", self._waits.of(event.path.warp).at
 
     def _wgmma_awaited(self, event: wgmma.Awaited) -> None:
         for op in event.open:
@@ -723,6 +700,12 @@ def _agent(cluster: Cluster, agent: int) -> Warp | MBarrier | str:
     return barrier_of(cluster, agent) or "nobody"
 
 
+def _over(warp: Warp, old: MBarrier, view: View, new: MBarrier) -> Cause:
+    """A warp loads, for ``new``, over what ``old`` is told of."""
+    values = {"who": warp, "old": names.plain(old), "tensor": view.name, "new": names.plain(new)}
+    return Cause("", "loads over a barrier's bytes", values)
+
+
 def _twice(event: tma.LoadTargeted, old: Load) -> dict[str, Any]:
     """Two loads of one phase write the same bytes: which, from where, and what to look at."""
     path, view = event.path, event.view
@@ -737,12 +720,9 @@ def _twice(event: tma.LoadTargeted, old: Load) -> dict[str, Any]:
         look = "which buffer has each"
     elif old.path.cta is not path.cta:
         look = "does each bring its half"
-    return {
-        "barrier": names.of_barrier(event.barrier),
-        "one": loads[0],
-        "other": loads[1],
-        "look": Cause("", look),
-    }
+    old_one, new_one = loads
+    barrier = names.plain(event.barrier)
+    return {"barrier": barrier, "one": old_one, "other": new_one, "look": Cause("", look)}
 
 
 class Owners:

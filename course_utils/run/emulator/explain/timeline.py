@@ -240,7 +240,8 @@ class Trace:
         """Put names in: a barrier's and a warp's role are known once the cluster has run."""
         for span, piece in self._pieces:
             span.end = piece.until
-        called = cache(names.of_barrier)
+        kinds = cache(names.kinds_of)
+        called = cache(lambda barrier: names.of_barrier(barrier, kinds))
         last = self.spans[len(self.spans) - len(self._unnamed) :]
         for span, (warp, barrier) in zip(last, self._unnamed, strict=True):
             span.role = role(warp).name()

@@ -15,7 +15,6 @@ import numpy as np
 
 from course_utils.ptx.parser import Imm, Instr
 from course_utils.run.emulator.core import memory
-from course_utils.run.emulator.core.state import Unit
 from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value
 from course_utils.run.emulator.units.mbarrier import find_barrier
 
@@ -54,7 +53,7 @@ class CopyLanded:
     count: int
 
 
-class Copies(Unit):
+class Copies:
     """A warp's copies: those not committed, and the groups committed and not waited for."""
 
     def __init__(self, warp: Warp) -> None:

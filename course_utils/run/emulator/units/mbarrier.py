@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from course_utils.ptx.parser import Instr, Reg, Vec
 from course_utils.run.emulator.core import memory
 from course_utils.run.emulator.core.probe import Touched
-from course_utils.run.emulator.core.state import Holder, Unit
+from course_utils.run.emulator.core.state import Holder
 from course_utils.run.emulator.core.warp import Wait
 from course_utils.run.emulator.isa.arithmetic import split_type
 from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value, items_of
@@ -229,7 +229,7 @@ class MBarrier(Holder):
                 self.waiting.append(other)
 
 
-class MBarriers(Unit):
+class MBarriers:
     """The mbarriers of a CTA, by their offset in shared memory."""
 
     def __init__(self, cta: CTA) -> None:
@@ -246,7 +246,7 @@ def barrier_of(cluster: Cluster, agent: int) -> MBarrier | None:
     return next((b for cta in cluster.ctas for b in mbarriers(cta).values() if b.agent == agent), None)
 
 
-class Unfenced(Unit):
+class Unfenced:
     """The mbarriers that a warp has initialised, and not fenced since."""
 
     def __init__(self, warp: Warp) -> None:

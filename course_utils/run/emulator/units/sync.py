@@ -13,7 +13,7 @@ import numpy as np
 
 from course_utils.ptx.parser import Instr
 from course_utils.run.emulator.core import memory
-from course_utils.run.emulator.core.state import Unit
+from course_utils.run.emulator.core.state import Ends
 from course_utils.run.emulator.core.warp import Wait
 from course_utils.run.emulator.isa.arithmetic import LANES
 from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value
@@ -88,7 +88,7 @@ class ThreadBarrier:
             other.wake()
 
 
-class NamedBarriers(Unit):
+class NamedBarriers(Ends):
     """The named barriers of a CTA, by their number."""
 
     def __init__(self, cta: CTA) -> None:
@@ -106,7 +106,7 @@ class NamedBarriers(Unit):
                 barrier.settle(path, self.cta.threads_left())
 
 
-class ClusterBarrier(Unit):
+class ClusterBarrier(Ends):
     """The barrier of a cluster, and in which generation of it each warp arrived last."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -188,7 +188,7 @@ def cluster_barrier(instruction: Instr) -> Lowered:
 # Registers
 
 
-class RegisterPool(Unit):
+class RegisterPool:
     """The registers of a CTA that no warp holds, and how many a thread of each warp has."""
 
     def __init__(self, cta: CTA) -> None:

@@ -18,8 +18,8 @@ import numpy as np
 from course_utils.artifact import DATA_TYPES, SWIZZLE_BYTES
 from course_utils.ptx.parser import Instr
 from course_utils.run.emulator.core import memory
-from course_utils.run.emulator.core.probe import StopEmulation, Touched
-from course_utils.run.emulator.core.state import Unit
+from course_utils.run.emulator.core.probe import Touched
+from course_utils.run.emulator.core.state import Ends
 from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value
 from course_utils.run.emulator.units import tensormaps
 from course_utils.run.emulator.units.cp_async import waited_for
@@ -130,19 +130,7 @@ class StoresWaited:
     path: Path
 
 
-@dataclass(slots=True)
-class TileOutside:
-    """A transfer of ``view`` would use bytes from ``offset`` on of the shared memory of ``cta``, and some lie
-    outside it; it cannot go on.
-    """
-
-    path: Path
-    view: View
-    cta: CTA
-    offset: int
-
-
-class BulkGroups(Unit):
+class BulkGroups(Ends):
     """A warp's stores by lane: those not committed, and the groups committed and not waited for."""
 
     def __init__(self, warp: Warp) -> None:
@@ -263,8 +251,7 @@ def _check_tile(path: Path, view: View, cta: CTA, offset: int) -> None:
         values |= {"swizzle": SWIZZLE_BYTES[swizzle], "alignment": base_alignment(swizzle)}
         path.report("swizzle-alignment", "a swizzled tile", **values)
     if offset < 0 or offset + view.extent > cta.shared.size:
-        path.machine.probe.emit(TileOutside(path, view, cta, offset))
-        raise StopEmulation
+        path.halt("out-of-bounds", "a TMA transfer outside", view=view, cta=cta, offset=offset)
 
 
 def _issue(

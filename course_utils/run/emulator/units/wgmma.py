@@ -20,8 +20,6 @@ import numpy as np
 from course_utils.artifact import SWIZZLE_BYTES, SWIZZLE_PATTERN_BYTES, WARP_THREADS, WARPGROUP_THREADS
 from course_utils.ptx.parser import Imm, Instr, Vec
 from course_utils.run.emulator.core.memory import SHARED_BASE
-from course_utils.run.emulator.core.probe import StopEmulation
-from course_utils.run.emulator.core.state import Unit
 from course_utils.run.emulator.core.warp import Wait
 from course_utils.run.emulator.isa.arithmetic import LANES, UNSIGNED, vector
 from course_utils.run.emulator.isa.elements import ELEMENT_BITS, Decoder, elements_of_slice
@@ -85,17 +83,6 @@ class OperandRead:
     def swizzle(self) -> int:
         """The descriptor's, as a tensor map's code."""
         return DESCRIPTOR_SWIZZLES[self.descriptor >> 62]
-
-
-@dataclass(slots=True)
-class OperandOutside:
-    """A descriptor's matrix, units ``low`` to ``high``, leaves shared memory; the path cannot go on."""
-
-    path: Path
-    side: str
-    descriptor: int
-    low: int
-    high: int
 
 
 @dataclass(slots=True)
@@ -307,12 +294,13 @@ class Operation:
         self.waiting: list[WgmmaWait] = []
 
 
-class Issued(Unit):
+class Issued:
     """The wgmmas of a warp, by their number in the warpgroup: ``count`` issued, those in no group, the groups
     not waited for, and what it waits for now. ``fenced``: has it run wgmma.fence?
     """
 
     def __init__(self, warp: Warp) -> None:
+        self.group = warp.cta.unit(Warpgroups).of(warp)
         self.fenced = False
         self.count = 0
         self.open: list[int] = []
@@ -320,14 +308,14 @@ class Issued(Unit):
         self.waits: list[list[int]] = []
 
 
-class Accumulators(Unit):
+class Accumulators:
     """Of one cluster after another: accumulators by the CTA's rank, warpgroup, registers, N and kind."""
 
     def __init__(self, machine: Machine) -> None:
         self.used: dict[tuple, Accumulator] = {}
 
 
-class Warpgroups(Unit):
+class Warpgroups:
     """A CTA's warpgroups, by number."""
 
     def __init__(self, cta: CTA) -> None:
@@ -483,7 +471,7 @@ def multiply(instruction: Instr) -> Lowered:
         if not issued.count:
             probe.emit(FirstMultiply(p))
         adds = adds if adds.__class__ is bool else bool(_scalar(p, adds, "scale-d predicates"))
-        group = p.cta.unit(Warpgroups).of(warp)
+        group = issued.group
         w, n = warp.index % WARPS, issued.count
         a_bits = None if from_registers else _scalar(p, a_value, "descriptors")
         b_bits = _scalar(p, b_value, "descriptors")
@@ -571,8 +559,15 @@ def _begin(p: Path, group: Warpgroup, op: Operation, n: int) -> None:
             continue
         base, units, low, high = operand_units(descriptor, rows, major)
         if low < 0 or high * UNIT > shared.size:
-            probe.emit(OperandOutside(p, side, descriptor, low, high))
-            raise StopEmulation
+            p.halt(
+                "wgmma-descriptor",
+                "a descriptor leads outside",
+                side=side,
+                descriptor=descriptor,
+                low=low * UNIT,
+                high=high * UNIT,
+                size=shared.size,
+            )
         probe.emit(OperandRead(p, group, op, n, side, rows, major, descriptor, base, units, low, high))
     probe.emit(Began(p, group, op, n))
     waiting, op.waiting = op.waiting, []
@@ -588,15 +583,14 @@ def fence(p: Path, m: Mask) -> None:
     p.warp.unit(Issued).fenced = True
 
 
-def _operations(p: Path, numbers: Iterable[int]) -> list[Operation]:
-    """Operations of this warp's, by their numbers."""
-    operations = p.cta.unit(Warpgroups).of(p.warp).operations
-    return [operations[n] for n in numbers]
+def _operations(issued: Issued, numbers: Iterable[int]) -> list[Operation]:
+    """Operations of a warp, by their numbers."""
+    return [issued.group.operations[n] for n in numbers]
 
 
 def commit(p: Path, m: Mask) -> None:
     issued = p.warp.unit(Issued)
-    p.machine.probe.emit(Committed(p, _operations(p, issued.open)))
+    p.machine.probe.emit(Committed(p, _operations(issued, issued.open)))
     issued.groups.append(issued.open)
     issued.open = []
 
@@ -610,12 +604,12 @@ def wait(instruction: Instr) -> Lowered:
         groups = issued.groups
         done = waited_for(groups, left)
         kept = (n for numbers in groups[len(done) :] for n in numbers)
-        p.machine.probe.emit(Awaited(p, left, _operations(p, kept), _operations(p, issued.open)))
+        p.machine.probe.emit(Awaited(p, left, _operations(issued, kept), _operations(issued, issued.open)))
         numbers = [n for group in done for n in group]
         if not numbers:
             issued.groups = groups[len(done) :]
             return following
-        group, count = p.cta.unit(Warpgroups).of(p.warp), numbers[-1] + 1
+        group, count = issued.group, numbers[-1] + 1
         issued.waits = done
         if group.operations[count - 1].joined < WARPS:
             waits = WgmmaWait(group, count, p)
