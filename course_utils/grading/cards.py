@@ -108,7 +108,7 @@ def of_text(text: str, topic: str, more: Iterable[str] = ()) -> Card:
 
 def of_found(one: Found, topic: str, more: Iterable[str] = ()) -> Card:
     """A card of what was found."""
-    card = _card(_of_causes([one.cause]), one.place, topic, (*one.more, *more))
+    card = _card(_of_causes([one.cause]), one.place, topic, more)
     return replace(card, found=(one,))
 
 
@@ -232,10 +232,8 @@ def _of_numbers(causes: Sequence[Cause], where: Place | Artifact | None, more: I
     whys = [*shown]
     while len(whys) > 1 and whys[-1].counts:
         whys.pop()
-    first, *others = whys
-    alone = (
-        others if others and first.counts and others[0].cause and "rows" in others[0].cause.values else whys
-    )
+    of_a_tile = len(whys) > 1 and "rows" in getattr(whys[1].cause, "values", ())
+    alone = whys[1:] if of_a_tile and whys[0].counts else whys
     for left, code in (
         (shown, _short(where.code, CODE)),
         (whys, _short(where.code, CODE)),

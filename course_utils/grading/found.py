@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from course_utils.artifact import Place
@@ -12,11 +12,10 @@ from course_utils.cause import Cause, data
 
 @dataclass(frozen=True)
 class Found:
-    """``place`` is the author's line, None where none is known. ``more`` are texts that fold below it."""
+    """``place`` is the author's line, None where none is known."""
 
     cause: Cause
     place: Place | None = None
-    more: tuple[str, ...] = field(default=(), compare=False)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form: the cause's kind, case and values, and the place with its file, line and code."""
