@@ -46,7 +46,8 @@ class Holder:
         def unit(self: H, kind: Callable[[H], S]) -> S: ...
 
     def __init__(self) -> None:
-        self.unit = _States(self).__getitem__  # a look-up in C: units ask for their state all the time
+        # a look-up in C: units ask for their state all the time
+        self.unit = _States(self).__getitem__  # type: ignore[method-assign,assignment]
         self.ending: tuple[Ends, ...] = ()
 
     def warp_ended(self, path: Path) -> None:
