@@ -17,7 +17,7 @@ from IPython.display import display
 from course_utils.compile.faults import Fault
 from course_utils.drills import faults, learner
 from course_utils.drills.question import LETTERS, AnswerError, Question
-from course_utils.drills.show import Shown, button, fields, form, options_of, words
+from course_utils.drills.show import Shown, button, fields, form, in_words, options_of, words
 from course_utils.figures.strip import notebooks
 from course_utils.grading import steps
 from course_utils.recordings import progress, tracks
@@ -70,6 +70,7 @@ def drawn(notebook: str, dsl: str, number: int, whose: int) -> Bug:
     return Bug(notebook, place + 1, len(pool), pool[place])
 
 
+@in_words("The bug cannot be shown")
 def find_the_bug(
     notebook: str,
     dsl: str | None = None,
@@ -85,25 +86,20 @@ def find_the_bug(
     takes another of the notebook's faults. ``line`` and ``outcome`` answer in plain Python. ``show`` shows it
     before your own kernel has half of the step's points.
     """
-    try:
-        name, one = _notebook(notebook), _number(number)
-        if learner.on_a_page():
-            text = f"Step {int(name)}'s kernel, with one planted fault: run this cell to look for it."
-            display(words(text))
-            return
-        bug = drawn(name, _dsl(name, dsl), one, learner.number())
-        if not show and bug.fault.dsl not in solved(name) and line is None:
-            display(words(_closed(bug)))
-        elif line is None and outcome is None:
-            if not form(lambda widgets: Form(bug, widgets).box):
-                display(asked(bug))
-        else:
-            given = bug.line().read(line), bug.outcome().read(_letter(outcome))
-            display(answered(bug, *given))
-    except AnswerError as error:
-        display(words(str(error)))
-    except Exception as error:
-        display(words(f"The bug cannot be shown: {type(error).__name__}: {error}"))
+    name, one = _notebook(notebook), _number(number)
+    if learner.on_a_page():
+        text = f"Step {int(name)}'s kernel, with one planted fault: run this cell to look for it."
+        display(words(text))
+        return
+    bug = drawn(name, _dsl(name, dsl), one, learner.number())
+    if not show and bug.fault.dsl not in solved(name) and line is None:
+        display(words(_closed(bug)))
+    elif line is None and outcome is None:
+        if not form(lambda widgets: Form(bug, widgets).box):
+            display(asked(bug))
+    else:
+        given = bug.line().read(line), bug.outcome().read(_letter(outcome))
+        display(answered(bug, *given))
 
 
 def _notebook(name: object) -> str:

@@ -29,7 +29,7 @@ from course_utils.drills import (
     tiles,
 )
 from course_utils.drills.question import AnswerError, Cell, Picture, Question, Row
-from course_utils.drills.show import Shown, button, fields, form, options_of, sample, words
+from course_utils.drills.show import Shown, button, fields, form, in_words, options_of, sample, words
 from course_utils.figures.strip import notebooks, title
 from course_utils.recordings import progress
 
@@ -102,6 +102,7 @@ def _is_right(asked: Question, text: str) -> bool:
         return False
 
 
+@in_words("The quiz cannot be shown")
 def quiz(name: str = START, number: int | None = None, answer: object = None) -> None:
     """The quiz "start" or "end", where it was left; or one of its questions, asked or answered. Raises
     nothing.
@@ -109,21 +110,16 @@ def quiz(name: str = START, number: int | None = None, answer: object = None) ->
     ``number`` counts from 1. ``answer`` is a letter or a number, or "?" for "I do not know". Nothing of it
     counts.
     """
-    try:
-        name = _name(name)
-        if number is None and answer is None:
-            _go_on(name)
-            return
-        one = _number(name, number)
-        if answer is None:
-            display(_asked(name, one))
-            return
-        display(words(_take(name, one, answer)))
+    name = _name(name)
+    if number is None and answer is None:
         _go_on(name)
-    except AnswerError as error:
-        display(words(str(error)))
-    except Exception as error:
-        display(words(f"The quiz cannot be shown: {type(error).__name__}: {error}"))
+        return
+    one = _number(name, number)
+    if answer is None:
+        display(_asked(name, one))
+        return
+    display(words(_take(name, one, answer)))
+    _go_on(name)
 
 
 def _name(name: object) -> str:

@@ -7,9 +7,10 @@ questions and says how to answer: ``drill("05", 2)`` asks one, ``drill("05", 2, 
 
 from __future__ import annotations
 
+import contextlib
 import html
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,32 +40,39 @@ class Shown:
         return self.markup()
 
 
+@contextlib.contextmanager
+def in_words(failed: str) -> Iterator[None]:
+    """Show what is wrong with an answer, or what ``failed``, and raise nothing."""
+    try:
+        yield
+    except AnswerError as error:
+        display(words(str(error)))
+    except Exception as error:
+        display(words(f"{failed}: {type(error).__name__}: {error}"))
+
+
+@in_words("The drill cannot be shown")
 def drill(notebook: str, number: int | None = None, answer: object = None, seed: int = 0) -> None:
     """A notebook's drills, such as ``drill("05")``; or one of them, asked or answered. Raises nothing.
 
     ``number`` counts from 1. ``answer`` is a letter, a number, or letters in order ("c a b"). Another
     ``seed`` gives other numbers. Answers count towards progress and give no points.
     """
-    try:
-        name = _notebook(notebook)
-        if number is None:
-            _all(name)
-            return
-        one = _number(name, number)
-        seed = _seed(seed)
-        asked = deck.question(name, one, seed)
-        if answer is None:
-            if not _form(name, one, seed):
-                display(_asked(name, one, seed, asked))
-            return
-        given = asked.read(answer)
-        kept = _keep(name, one) if given == asked.right else ""
-        more = f"{kept} Other numbers: {_call(name, one, seed + 1)}".strip()
-        display(_answered(asked, given, more))
-    except AnswerError as error:
-        display(words(str(error)))
-    except Exception as error:
-        display(words(f"The drill cannot be shown: {type(error).__name__}: {error}"))
+    name = _notebook(notebook)
+    if number is None:
+        _all(name)
+        return
+    one = _number(name, number)
+    seed = _seed(seed)
+    asked = deck.question(name, one, seed)
+    if answer is None:
+        if not _form(name, one, seed):
+            display(_asked(name, one, seed, asked))
+        return
+    given = asked.read(answer)
+    kept = _keep(name, one) if given == asked.right else ""
+    more = f"{kept} Other numbers: {_call(name, one, seed + 1)}".strip()
+    display(_answered(asked, given, more))
 
 
 def _notebook(name: object) -> str:

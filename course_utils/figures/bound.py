@@ -31,14 +31,7 @@ def bound(recorded: dict) -> Figure:
     spots = {size: _spots(recorded, size) for size in SIZES}
     with matplotlib.rc_context(STYLE | AXES):
         figure = Picture(figsize=(WIDTH, HEIGHT), dpi=DPI)
-        figure.text(
-            0.1 / WIDTH,
-            1 - 0.14 / HEIGHT,
-            "Tensor cores at work, and their clock",
-            size=11,
-            weight="bold",
-            va="top",
-        )
+        figure.headline("Tensor cores at work, and their clock")
         if not any(spots.values()):
             figure.text(0.1 / WIDTH, 0.5, "Counters are not recorded yet.", size=9, color=GREY)
             return figure
@@ -53,7 +46,7 @@ def bound(recorded: dict) -> Figure:
             for dsl, name in names.items()
         ]
         figure.key(handles, WIDTH - RIGHT, 0.16, loc="upper right")
-        figure.text(0.1 / WIDTH, 0.1 / HEIGHT, _footer(where), size=7, color=GREY, linespacing=1.35)
+        figure.footer(_footer(where))
     return figure
 
 

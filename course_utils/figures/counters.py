@@ -67,12 +67,10 @@ def time_parts(recorded: dict, highlight: str | None = None) -> Figure:
             x = LEFT + column * (wide + GAP)
             place = (x / WIDTH, BOTTOM / height, wide / WIDTH, ROW * rows / height)
             _panel(figure.add_axes(place), size, bars, highlight, named=column == 0)
-        figure.text(0.1 / WIDTH, 1 - 0.14 / height, "Where the time goes", size=11, weight="bold", va="top")
+        figure.headline("Where the time goes")
         handles = [Patch(color=colour, label=words) for words, colour in PIECES.values()]
         figure.key(handles, 0.1, 0.4)
-        figure.text(
-            0.1 / WIDTH, 0.1 / height, _footer(recorded["provenance"]), size=7, color=GREY, linespacing=1.35
-        )
+        figure.footer(_footer(recorded["provenance"]))
     return figure
 
 

@@ -140,29 +140,12 @@ def _draw(
             axes = figure.add_axes((LEFT / WIDTH, y / tall, (WIDTH - LEFT - RIGHT) / WIDTH, height / tall))
             _panel(axes, height, size, places, dsls, recorded, measured, highlight)
         title = f"The ladder, step {LABELS[highlight].replace(' ', ': ', 1)}" if highlight else "The ladder"
-        figure.text(
-            LEFT / WIDTH,
-            1 - 0.14 / tall,
-            f"{title}  (fp16 GEMM, fp32 accumulate)",
-            size=11,
-            weight="bold",
-            va="top",
-        )
+        figure.headline(f"{title}  (fp16 GEMM, fp32 accumulate)", LEFT)
         handles = _legend(recorded, measured, dsls)
         if handles:
             spacing = {"columnspacing": 1.6, "handletextpad": 0.6}
             figure.key(handles, LEFT, 0.42, labelcolor=INK, **spacing)
-        figure.text(
-            LEFT / WIDTH,
-            0.1 / tall,
-            footer,
-            size=7,
-            color=GREY,
-            va="bottom",
-            linespacing=1.35,
-            parse_math=False,
-            gid="footer",
-        )
+        figure.footer(footer, LEFT)
     return figure
 
 

@@ -52,8 +52,7 @@ def predicted(recorded: Recorded, seconds: Seconds) -> Figure:
             return figure
         _times(figure.add_axes((0.07, 0.2, 0.38, 0.6)), told)
         _errors(figure.add_axes((0.54, 0.2, 0.44, 0.6)), counted)
-        words = f"{_off(counted)}\n{_footer(recorded.provenance)}"
-        figure.text(0.1 / WIDTH, 0.1 / 4.0, words, size=7, color=GREY, linespacing=1.35)
+        figure.footer(f"{_off(counted)}\n{_footer(recorded.provenance)}")
     return figure
 
 
@@ -149,8 +148,7 @@ def shapes(recorded: Recorded, peers: Peers) -> Figure:
         axes.set_axisbelow(True)
         _bare(axes)
         _key(figure, list(peers.ratios))
-        words = "\n".join(lines)
-        figure.text(0.1 / WIDTH, 0.1 / height, words, size=7, color=GREY, linespacing=1.35)
+        figure.footer("\n".join(lines))
     return figure
 
 
@@ -255,7 +253,7 @@ def _key(figure: Picture, peers: list[str]) -> None:
 
 def _figure(height: float, title: str) -> Picture:
     figure = Picture(figsize=(WIDTH, height), dpi=DPI)
-    figure.text(0.1 / WIDTH, 1 - 0.14 / height, title, size=11, weight="bold", va="top")
+    figure.headline(title)
     return figure
 
 

@@ -132,6 +132,17 @@ class Picture(Figure):
         super().__init__(*args, **{"facecolor": CARD} | options)
         FigureCanvasAgg(self)
 
+    def headline(self, text: str, left: float = 0.1) -> None:
+        """The picture's name above it, ``left`` inches from its edge."""
+        width, height = self.get_size_inches()
+        self.text(left / width, 1 - 0.14 / height, text, size=11, weight="bold", va="top")
+
+    def footer(self, text: str, left: float = 0.1) -> None:
+        """Where the figures come from, in lines below the picture."""
+        width, height = self.get_size_inches()
+        how = {"size": 7, "color": GREY, "linespacing": 1.35, "parse_math": False}
+        self.text(left / width, 0.1 / height, text, va="bottom", **how)
+
     def key(self, handles: list, left: float, top: float, loc: str = "upper left", **how: object) -> None:
         """A legend in one row, whose corner ``loc`` lies ``left`` and ``top`` inches from the picture's."""
         width, height = self.get_size_inches()

@@ -15,7 +15,7 @@ from typing import Any
 from course_utils.artifact import Artifact, Place, file_name
 from course_utils.cause import Cause, data
 from course_utils.grading import hints, lines, words
-from course_utils.grading.found import Found, found, names_the_grid, of_finding, place_of, within_a_cluster
+from course_utils.grading.found import Found, found, of_finding, place_of, within_a_cluster
 from course_utils.grading.refine import GAPS, Wrong
 from course_utils.run.protocol import Answer
 
@@ -24,7 +24,7 @@ CODE, BRIEF, BRIEFEST = 80, 48, 40  # characters of a quoted line; where a sente
 LETTERS = 400  # of its text, where words have no end
 # Behind a comma: a list of alternatives goes on.
 ALTERNATIVE = r"(?!(?:and|but|so|which|because) )(?:[^;:.?!]|[;:.?!](?=\S))*?\bor\b"
-ALSO = 4  # further findings that are told
+ALSO = 4  # further findings that are named
 # Where the symptom map goes on, by the emulator's kind of finding.
 TOPICS = {
     **dict.fromkeys(("deadlock", "livelock", "register-budget"), "never-ends"),
@@ -88,7 +88,7 @@ class Card:
         }
 
     @property
-    def told(self) -> str:
+    def full_text(self) -> str:
         """The card and all that folds below it, as one text."""
         return "\n".join([str(self), *self.more])
 
@@ -154,8 +154,8 @@ def _of_findings(wrong: Wrong, answer: Answer, artifact: Artifact, also: Sequenc
     if len(others) > ALSO:
         more.append(f"And {len(others) - ALSO} more findings; `course trace` tells them all.")
     more += map(sentence, answer.remarks)
-    if answer.finished and (told := words.text(*beside(wrong, causes))):
-        more.append(told)
+    if answer.finished and (numbers := words.text(*beside(wrong, causes))):
+        more.append(numbers)
     if path := next((path for path in artifact.python if file_name(path) == first["file"]), ""):
         shown = f"`course source {path} --dsl {artifact.dsl} --line {first['line']}`"
         more += [f"{shown} shows what became of this line."] * Path(path).is_file()
@@ -182,7 +182,7 @@ def _stored_twice(causes: Sequence[Cause], twice: dict, gaps: bool, also: Sequen
     where other places got nothing, it is the place of the store that is wrong.
     """
     said, where = sentence(twice["text"]), place_of(twice)
-    sure = within_a_cluster(twice) or names_the_grid(twice) and any(one.case in MIXED_UP for one in causes)
+    sure = within_a_cluster(twice) or any(one.case in MIXED_UP for one in causes)
     if gaps and (sure or not causes[0].case.startswith("corner")):
         more = (words.text(*words.counted(causes)), twice["advice"], *also)
         return _card(_of_others(said), where, "wrong", more)

@@ -143,7 +143,7 @@ def _results(case: CopyCase, machine: Backend, answered: Answered) -> Part:
             at = f"{cards.ended(answer)} at {' x '.join(map(str, launch.size))}"
             card = cards.of_wrong(refine.of_copy(answer, launch.artifact), answer, launch.artifact)
             if answer.finished and (why := maps.disagree(launch.artifact)):
-                card = replace(cards.of_found(why, "tma", (card.told,)), found=(why, *card.found))
+                card = replace(cards.of_found(why, "tma", (card.full_text,)), found=(why, *card.found))
             return score(case, "results", False, at, card)
     prefix = "emulated: " * (machine.name == "emulator")
     return score(case, "results", True, f"{prefix}every element in its place, at {len(answered)} shapes")

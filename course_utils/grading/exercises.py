@@ -164,10 +164,10 @@ def _lists(places: list[Place], order: random.Random) -> dict[int, list[str]]:
         cuts = [len(right) * at // count for at in range(count + 1)]
         numbers = [str(number + 1) for number in group]
         where = f", for TODO {', '.join(numbers[:-1])} and {numbers[-1]}" if len(group) > 1 else ""
-        told = [f"These lines, in another order{where}:"]
+        listed = [f"These lines, in another order{where}:"]
         for begin, end in pairwise(cuts):
-            told += ["Then these:"] * (begin > 0) + _shuffled(right[begin:end], order)
-        lists[group[0] + 1] = told
+            listed += ["Then these:"] * (begin > 0) + _shuffled(right[begin:end], order)
+        lists[group[0] + 1] = listed
     return lists
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,8 +30,8 @@ def found(kind: str, case: str, place: Place | None = None, /, **values: Any) ->
 
 def of_finding(finding: Mapping[str, Any]) -> Found:
     """A finding of the emulator, as its worker sends it."""
-    case, values = finding.get("case"), finding.get("values")
-    return Found(Cause(finding["kind"], case or finding["kind"], values or {}), place_of(finding))
+    cause = Cause(finding["kind"], finding.get("case", ""), finding.get("values", {}))
+    return Found(cause, place_of(finding))
 
 
 def place_of(finding: Mapping[str, Any]) -> Place | None:
@@ -42,28 +41,22 @@ def place_of(finding: Mapping[str, Any]) -> Place | None:
     return Place(finding["file"], finding["line"], finding["code"], finding["added"])
 
 
-# What grading asks of a finding's case: read from its text, until a finding has its values.
-
-
 def within_a_cluster(finding: Mapping[str, Any]) -> bool:
     """Do two CTAs of one cluster store one place?"""
-    return "they are one cluster" in finding["text"]
-
-
-def names_the_grid(finding: Mapping[str, Any]) -> bool:
-    """Do two CTAs store one place where the grid, or their cluster, has to tell them apart?"""
-    return "one cluster" in finding["text"] or "the grid has" in finding["text"]
+    return finding.get("case") == "stored twice in a cluster"
 
 
 def waits_too_late(finding: Mapping[str, Any]) -> bool:
     """Does a wait leave the store in flight that reads what is overwritten?"""
-    return "its wait leaves" in finding["text"]
+    return (finding.get("why") or {}).get("case") == "its wait leaves stores"
 
 
 def same_part(finding: Mapping[str, Any]) -> tuple[int, int] | None:
-    """The first of the consumer warps that write one part of a tile, of which nothing writes the rest; None
-    for another finding.
+    """The first two of the consumer warps that write one part of a tile, of which nothing writes the rest;
+    None for another finding.
     """
-    said = r"nothing has written, and consumer warps (\d+), (\d+) write to the same place"
-    warps = re.search(said, finding["text"])
-    return (int(warps[1]), int(warps[2])) if warps else None
+    if finding.get("case") != "reads nothing, writers clash":
+        return None
+    groups = finding["values"]["writers"]["groups"]
+    first, second, *_ = (number for group in groups for number in group["numbers"])
+    return (first, second) if {group["role"] for group in groups} == {"consumer"} else None

@@ -18,13 +18,15 @@ from course_utils.ptx.families import Family, family
 from course_utils.ptx.parser import PtxError, parse
 
 STORE, SUMS, LOADS, MULTIPLICATION = "store", "sums", "loads", "wgmma"
-LOOP, TILES, BIAS = "loop over K", "loop over tiles", "loads of the bias"
+LOOP, TILES = "loop over K", "loop over tiles"
+ADDED, CUT = "where the bias is added", "which part of the bias"
 # What a cause of wrong numbers is about, by its case: of several causes the first here leads.
 ABOUT = {
     "relu-in-the-loop": LOOP,
-    **dict.fromkeys(("epilogue-in-the-loop", "bias-in-the-loop", "relu-missing", "relu-before-bias"), BIAS),
-    **dict.fromkeys(("rounded-twice", "bias-missing", "bias-of-rows", "bias-of-the-first-tile"), BIAS),
-    **dict.fromkeys(("bias-from-its-row", "bias-by-rows"), BIAS),
+    **dict.fromkeys(("epilogue-in-the-loop", "bias-in-the-loop", "relu-missing", "relu-before-bias"), ADDED),
+    "rounded-twice": ADDED,
+    **dict.fromkeys(("bias-missing", "bias-of-rows", "bias-of-the-first-tile"), CUT),
+    **dict.fromkeys(("bias-from-its-row", "bias-by-rows"), CUT),
     **dict.fromkeys(("ends-early", "begins-late"), LOOP),
     **dict.fromkeys(
         ("slices-left-out", "slice-repeated", "never-accumulated", "overwritten"), MULTIPLICATION
@@ -116,24 +118,6 @@ def of_families(artifact: Artifact, *families: Family, last: bool = False) -> Pl
     return None
 
 
-def without_rank(artifact: Artifact, store: int) -> Place | None:
-    """Where line ``store`` is in a function that takes a tile's place from its callers: the one statement
-    that makes a row, or a column, without the CTA's rank. None where there is none, or several.
-    """
-    for file, python in artifact.python.items():
-        try:
-            if not _calls(ast.parse(python), store):
-                continue
-        except SyntaxError:  # a cell with a magic
-            continue
-        for index in (r"\bm_idx\b", r"\bn_idx\b", r"\brow\b.*\* cluster\b"):
-            made = [artifact.place(line) for line in artifact.lines(index) if line.file == file]
-            left = [place for place in made if not re.search(r"\brank\b", place.code)]
-            if len(left) == 1:
-                return left[0]
-    return None
-
-
 def of_stores(artifact: Artifact, every: bool) -> list[Place]:
     """The lines that decide which chunks of D are stored. Where one function stores a chunk, it is who calls
     it; ``every``: of all tiles, so what bounds all of those calls' loops.
@@ -197,7 +181,11 @@ def _line(artifact: Artifact, what: str, tensor: str) -> Origin | None:
     """The one line that does it; loads of the first operand stand for those of both."""
     if what == TILES and (line := artifact.line(SCHEDULER)):
         return line
-    if what == BIAS:
+    if what in (ADDED, CUT):
+        # a load has the line of its loop over elements; the tensor's name is the signature's, and the same
+        for use in (r"\bbias\.iterator", r"\bbias\[")[what == ADDED :]:
+            if line := artifact.line(use):
+                return line
         what, tensor = LOADS, "bias"
     kernel = parse(artifact.ptx, artifact.kernel)
     instructions: Iterable[int]

@@ -95,16 +95,16 @@ def judge(
 def _times(guesses: Sequence[_Guess], worth: float) -> Part:
     """Are the model's times near the recorded ones?"""
     off = statistics.median(_error(guess) for guess in guesses)
-    told = f"{off:.1%} off in the middle of {len(guesses)} recorded times"
+    summary = f"{off:.1%} off in the middle of {len(guesses)} recorded times"
     if off <= OFF:
-        return Part("times", True, worth, worth, told)
+        return Part("times", True, worth, worth, summary)
     (size, plan, time), said = max(guesses, key=_error)
     text = f"Your model is {off:.1%} off in the middle; {OFF:.0%} is asked. It"
     shares = [guess / found.seconds for found, guess in guesses]
     if (min(shares) > UNITS or max(shares) < 1 / UNITS) and max(shares) < ONE_FACTOR * min(shares):
-        told = text = "Your model counts in something else than seconds: it"
+        summary = text = "Your model counts in something else than seconds: it"
     text += f" is worst at {_at(size)}, {_words(plan)}: {_us(said)} where {_us(time)} were recorded."
-    return _failed("times", worth, text, told.removesuffix(": it"))
+    return _failed("times", worth, text, summary.removesuffix(": it"))
 
 
 def _order(guesses: Sequence[_Guess], worth: float) -> Part:
@@ -116,16 +116,16 @@ def _order(guesses: Sequence[_Guess], worth: float) -> Part:
         if abs(one[0].seconds / other[0].seconds - 1) > APART and one[0].plan[:4] != other[0].plan[:4]
     ]
     wrong = [(quick, slow) for quick, slow in pairs if quick[1] >= slow[1]]
-    told = f"the quicker of two plans in {len(pairs) - len(wrong)} of {len(pairs)} pairs of one size"
+    summary = f"the quicker of two plans in {len(pairs) - len(wrong)} of {len(pairs)} pairs of one size"
     if len(wrong) <= (1 - RIGHT) * len(pairs):
-        return Part("order", True, worth, worth, told)
+        return Part("order", True, worth, worth, summary)
     (quick, _), (slow, _) = max(wrong, key=lambda pair: pair[1][0].seconds / pair[0][0].seconds)
     text = (
-        f"Your model knows {told}; {RIGHT:.0%} is asked. At {_at(quick.size)} it does not see that "
+        f"Your model knows {summary}; {RIGHT:.0%} is asked. At {_at(quick.size)} it does not see that "
         f"{_words(quick.plan, slow.plan)} "
         f"beat {_words(slow.plan, quick.plan)}: {_us(quick.seconds)}, not {_us(slow.seconds)}."
     )
-    return _failed("order", worth, text, told)
+    return _failed("order", worth, text, summary)
 
 
 def _choice(guesses: Sequence[_Guess], worth: float, waves: bool) -> Part:
@@ -139,15 +139,15 @@ def _choice(guesses: Sequence[_Guess], worth: float, waves: bool) -> Part:
         best, _ = min(of_size, key=lambda guess: guess[0].seconds)
         lost.append((taken.seconds / best.seconds - 1, taken, best))
     most, taken, best = max(lost)
-    told = f"takes plans at most {most:.1%} slower than the best one recorded, at {len(sizes)} sizes"
+    summary = f"takes plans at most {most:.1%} slower than the best one recorded, at {len(sizes)} sizes"
     if most <= LOST:
-        return Part("choice", True, worth, worth, told)
+        return Part("choice", True, worth, worth, summary)
     text = (
         f"At {_at(taken.size)} your model takes {_words(taken.plan, best.plan)}, {most:.0%} slower "
         f"than {_words(best.plan, taken.plan)}; at most {LOST:.0%} is asked. It is {_us(taken.seconds)}, not "
         f"{_us(best.seconds)}." + " How many waves has each?" * waves
     )
-    return _failed("choice", worth, text, told)
+    return _failed("choice", worth, text, summary)
 
 
 def _by_size(guesses: Sequence[_Guess]) -> list[list[_Guess]]:

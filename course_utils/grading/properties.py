@@ -57,8 +57,9 @@ class Property:
             place = lines.one(self.call, artifact)
         instead, case = self.instead(facts), "property"
         if place and "T.copy(" in place.code and Family.BULK_WAIT in self.families:
-            instead = Cause("found", "waits-at-once")  # which the author of T.copy did not write
-        elif instead.case == "share":
+            # the wait is not the author's
+            return found("missing", "waits-at-once", place, idea=name)
+        if instead.case == "share":
             case = "property-in-part"
         return found("missing", case, place, requirement=name, instead=instead)
 

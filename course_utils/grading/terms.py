@@ -157,8 +157,8 @@ def _k_tiles(count: float) -> str:
     """How the count of K tiles differs: K = 520 has nine."""
     for wrong in (8, 8.125):
         if abs(count - wrong) < 0.02:
-            told = f"K = 520 has 9, and your model counts {wrong:g}."
-            return f"A part of a K tile takes as long as a whole one: {told}"
+            summary = f"K = 520 has 9, and your model counts {wrong:g}."
+            return f"A part of a K tile takes as long as a whole one: {summary}"
     return ""
 
 

@@ -91,13 +91,13 @@ class Verdict:
             lead = next((card for card in cards if card.kind and card.where), lead)
         if lead and len(cards) > 1:
             others = (card for card in cards if card is not lead)
-            lead = replace(lead, more=(*lead.more, *(f"Then: {card.told}" for card in others)))
+            lead = replace(lead, more=(*lead.more, *(f"Then: {card.full_text}" for card in others)))
         return cls(step, dsl, backend, tuple(parts), lead, tuple(timing), tuple(receipt))
 
     @property
     def diagnosis(self) -> str:
         """The card with all that folds below it, as text; empty where nothing failed."""
-        return self.card.told if self.card else ""
+        return self.card.full_text if self.card else ""
 
     @property
     def open(self) -> bool:
@@ -209,7 +209,7 @@ class Verdict:
             fold = (
                 f"<details style='max-width:60em'><summary>More about it</summary><ul>{lines}</ul></details>"
             )
-        told = "".join(
+        printed = "".join(
             f"<p>{title}:</p><pre>{html.escape(text)}</pre>"
             for title, text in (
                 ("Printed at trace time", self.printed),
@@ -219,7 +219,7 @@ class Verdict:
         )
         return (
             f"<p>{name}: <b>{self._score()}</b> (backend: {html.escape(self.backend)})</p>"
-            f"{look}<table>{rows}</table>{fold}{told}"
+            f"{look}<table>{rows}</table>{fold}{printed}"
         )
 
 
@@ -239,9 +239,9 @@ def _card(card: Card) -> str:
 def _fields(part: Part) -> dict:
     """The JSON form of a part: ``detail`` with all that was found in words, ``found`` the same as data."""
     names = ("name", "passed", "points", "max_points")
-    told = "\n".join(filter(None, (part.detail, part.card.told if part.card else "")))
+    detail = "\n".join(filter(None, (part.detail, part.card.full_text if part.card else "")))
     return {name: getattr(part, name) for name in names} | {
-        "detail": told,
+        "detail": detail,
         "seconds": part.seconds,
         "state": part.state,
         "found": [one.to_dict() for one in part.card.found] if part.card else [],
@@ -310,7 +310,7 @@ def interrupted(name: str, dsl: str, known: Verdict | None = None) -> Verdict:
         replace(part, points=0.0, max_points=0.0, idle=idle.get(part.idle, part.idle))
         for part in known.checks
     )
-    found = tuple(part.card.told for part in parts if part.card)
+    found = tuple(part.card.full_text for part in parts if part.card)
     return Verdict(known.step, known.dsl, known.backend, parts, replace(card, more=(*card.more, *found)))
 
 

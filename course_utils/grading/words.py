@@ -289,6 +289,8 @@ MISSING = {
     "forbidden": "This step{also} must do without {requirement}: this step is about what it costs not to "
     "have them{at}",
     "property": "This step{also} needs {requirement}; found {instead}{at}",
+    "waits-at-once": "This step{also} needs {idea}; found `T.copy`, which waits for its store at once; "
+    "`T.tma_copy` does not{at}",
     "property-in-part": "This step{also} needs {requirement}<; found {instead}{at}>",
     "not-seen-to-run": "This step{also} needs {requirement}; no thread was seen to run it",
     "property-not-seen": "This step{also} needs {requirement}; nothing of it was seen in a run",
@@ -330,7 +332,6 @@ MISSING = {
     "rounds": "{most} tiles for the busiest CTA, where {enough} would do; {busy} of {ctas} CTAs have a tile",
     "stages": "{used:.2g} in use",
     "share": "it in {count} of {of} {things}{in_ctas}",
-    "waits-at-once": "`T.copy`, which waits for its store at once; `T.tma_copy` does not",
 }
 # tensor maps, and what a copy has to do
 MAPS = {
@@ -563,6 +564,7 @@ _WORDS: dict[str, Callable[[Any], Any]] = {
     "even": lambda grid: f" (or {grid})",
     "first_index": lambda index: str(list(index)),
     "grid": _by,
+    "idea": lambda name: _forms(_marked(_row(name).needs))[-1],
     "in_ctas": lambda ctas: f", in {ctas} CTAs",
     **dict.fromkeys(("mapped", "matrix"), lambda size: " x ".join(f"{n:,}" for n in size)),
     "moves": lambda moves: _listed(dict.fromkeys(map(_move, moves))),

@@ -125,7 +125,7 @@ def _closed(blocks: list[tuple[int, ...]], opened: int) -> int:
     return max(n for n, around in enumerate(blocks) if opened in around or n == opened)
 
 
-def told(artifact: Artifact) -> str:
+def summary(artifact: Artifact) -> str:
     """Who wrote the barriers and fences, in words; "" for a DSL that adds none."""
     if not artifact.origins:
         return ""

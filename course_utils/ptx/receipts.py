@@ -252,7 +252,7 @@ def table(receipt: Receipt, artifact: Artifact) -> list[tuple[str, str]]:
                 if n
             ),
         ),
-        ("of these", added.told(artifact)),
+        ("of these", added.summary(artifact)),
         (
             "registers",
             f"{res.registers} a thread at launch, spills {res.spill_stores + res.spill_loads} bytes",

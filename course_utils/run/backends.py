@@ -296,6 +296,6 @@ def find_gpu(worker: Worker | None = None) -> tuple[dict | None, str]:
         return None, f"no CUDA GPU could be opened: {error}"
     found, needed = tuple(device["capability"]), chips.HOME.capability
     if found != needed:
-        told = f"{device['name']} has compute capability {found[0]}.{found[1]}"
-        return None, f"{told}; the course's kernels need {needed[0]}.{needed[1]} (H100, H200)"
+        found_here = f"{device['name']} has compute capability {found[0]}.{found[1]}"
+        return None, f"{found_here}; the course's kernels need {needed[0]}.{needed[1]} (H100, H200)"
     return device, ""

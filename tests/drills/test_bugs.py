@@ -5,11 +5,8 @@ in words.
 import json
 import shutil
 import sys
-from types import SimpleNamespace
 
 import pytest
-from IPython.core.interactiveshell import InteractiveShell
-from IPython.utils.capture import capture_output
 
 from authoring import faults as recording
 from authoring import sync
@@ -17,8 +14,9 @@ from course_utils import notebook
 from course_utils.compile.factory import DSLS
 from course_utils.compile.faults import table
 from course_utils.compile.load import BEGIN, END, solution_path
-from course_utils.drills import bugs, faults, show
+from course_utils.drills import bugs, faults
 from course_utils.recordings import progress, tracks
+from tests import cells
 
 STEPS = [f"step{number:02d}" for number in range(4, 11)]
 # no card is held against them in tests/grading: they are judged here
@@ -29,20 +27,14 @@ OWN = {
 }
 FAULTS = faults.planted()
 
-
-@pytest.fixture(autouse=True)
-def own_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    InteractiveShell.instance()
+pytestmark = pytest.mark.usefixtures("own_folder")
 
 
 def shown(*arguments, **options):
-    """What ``find_the_bug`` displayed, as text and as HTML; nothing may reach stderr."""
-    with capture_output() as captured:
-        assert notebook.find_the_bug(*arguments, **options) is None
-    assert captured.stderr == ""
-    data = [output.data for output in captured.outputs]
-    return "\n".join(d["text/plain"] for d in data), "\n".join(d.get("text/html", "") for d in data)
+    """What ``find_the_bug`` displayed, as text and as HTML; it returns nothing."""
+    result, *displayed = cells.shown(notebook.find_the_bug, *arguments, **options)
+    assert result is None
+    return displayed
 
 
 # The table
@@ -307,16 +299,6 @@ def test_without_the_record_the_answer_stands(tmp_path, monkeypatch, broken):
 
 
 # The form
-
-
-@pytest.fixture
-def person(monkeypatch):
-    """A shell like a notebook's, in which somebody could type."""
-    parent = {"content": {"allow_stdin": True}}
-    shell = SimpleNamespace(kernel=None, get_parent=lambda: parent)
-    monkeypatch.setattr(show, "get_ipython", lambda: shell)
-    monkeypatch.setattr("course_utils.drills.learner.get_ipython", lambda: shell)
-    return parent
 
 
 def test_a_person_gets_a_form_and_a_page_one_sentence(person, monkeypatch):

@@ -77,10 +77,10 @@ def test_no_text_makes_more_than_40_words_and_none_is_lost(length, between):
     text = between.join(f"word{n}" for n in range(length))
     card = cards.of_text(text, "wrong")
     assert 0 < words(card) <= cards.WORDS
-    assert all(f"word{n}" in card.told for n in range(length))
+    assert all(f"word{n}" in card.full_text for n in range(length))
     long = of(FINDING | {"text": text})
     assert words(long) <= cards.WORDS and all(
-        f"word{n}" in long.told.replace("Word", "word") for n in range(length)
+        f"word{n}" in long.full_text.replace("Word", "word") for n in range(length)
     )
 
 
@@ -94,8 +94,8 @@ def test_a_file_that_lies_on_disk_can_be_asked_what_became_of_its_line(tmp_path)
     path = tmp_path / "mine.py"
     path.touch()
     card = of(FINDING, artifact=replace(ARTIFACT, python={str(path): ""}))
-    assert f"`course source {path} --dsl cute --line 7`" in card.told
-    assert "course source" not in of(FINDING).told
+    assert f"`course source {path} --dsl cute --line 7`" in card.full_text
+    assert "course source" not in of(FINDING).full_text
 
 
 def test_the_place_of_a_text_is_its_own():
@@ -140,13 +140,13 @@ def test_a_warning_folds_below_what_is_wrong():
 
 
 def test_empty_text_is_no_fault():
-    assert cards.of_text("", "wrong").told == ""
+    assert cards.of_text("", "wrong").full_text == ""
 
 
 def test_the_barriers_of_a_finding_fold_below_it_as_a_table():
     table = "mbarrier  counts\nfull[0]   1"
     card = of(FINDING | {"ledger": table})
-    assert card.tables == (table,) and table in card.more and table in card.told
+    assert card.tables == (table,) and table in card.more and table in card.full_text
     assert words(card) <= cards.WORDS and of(FINDING).tables == ()
 
 

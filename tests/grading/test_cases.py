@@ -68,8 +68,8 @@ def test_a_tile_in_the_wrong_place_is_told_by_its_index():
     )
     assert parts["path"].passed and parts["results"].passed is False
     assert (
-        "elements of Y differ from X" in parts["results"].card.told
-        and "never written" in parts["results"].card.told
+        "elements of Y differ from X" in parts["results"].card.full_text
+        and "never written" in parts["results"].card.full_text
     )
 
 
@@ -126,7 +126,7 @@ def test_nonsense_is_a_verdict(copy, words, dsl):
 def test_a_wrong_signature_is_named(signature, words):
     body = "        with T.Kernel(1, threads=128):\n            T.sync_threads()\n    return main\n"
     _, parts = checked(HEAD + f"    def main({signature}):\n" + body)
-    assert parts["compiles"].passed is False and words in parts["compiles"].card.told
+    assert parts["compiles"].passed is False and words in parts["compiles"].card.full_text
 
 
 @pytest.mark.parametrize(

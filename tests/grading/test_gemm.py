@@ -337,7 +337,7 @@ def test_illegal_tensor_map_is_told(monkeypatch):
     verdict = gemm.judge(step, "tilelang", Compiler("no GPU"), answered)
     part = parts(verdict)["tensor maps"]
     assert part.passed is False and part.points == 0
-    assert f"The map over {first.tensor}" in part.card.told and "642" in part.card.told
+    assert f"The map over {first.tensor}" in part.card.full_text and "642" in part.card.full_text
 
 
 @pytest.mark.parametrize(
@@ -944,7 +944,7 @@ def test_a_machine_with_sizes_of_its_own_asks_for_the_instructions_whatever_it_c
     verdict = check_gemm("step05", "step03", backend=Scripted(answer, "gpu"))
     part = next(part for part in verdict.checks if part.name == "instructions")
     assert part.passed is False and part.points < part.max_points
-    assert part.card is not None and "(at M, N, K" not in part.card.told
+    assert part.card is not None and "(at M, N, K" not in part.card.full_text
 
 
 def test_a_failed_part_of_a_whole_case_costs_all_points():

@@ -203,7 +203,7 @@ def copied(*edits):
 def test_a_tile_of_x_that_comes_by_two_loads_loses_the_path(loop):
     verdict, parts = copied((BOX, LOADS.format(loop, "S[s, :, :], barrier=full)\n")))
     assert parts["results"] and not parts["path"]
-    assert "one load of a tile" in verdict.diagnosis and "1 x 16 x 64" in verdict.card.told
+    assert "one load of a tile" in verdict.diagnosis and "1 x 16 x 64" in verdict.card.full_text
 
 
 def test_a_grid_that_leaves_out_the_last_columns_is_wrong():

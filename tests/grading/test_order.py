@@ -160,7 +160,7 @@ def test_a_kernel_may_not_be_another_one_at_another_size():
     verdict = judge(STEPS["step09"], "tilelang", machine, [(launch, Answer(ok=True)) for launch in launches])
     part = verdict.checks[list(PARTS).index("instructions")]
     assert part.passed is False and part.points < 0.6 * part.max_points
-    assert f"(at M, N, K = {' x '.join(map(str, launches[1].size))})" in part.card.told
+    assert f"(at M, N, K = {' x '.join(map(str, launches[1].size))})" in part.card.full_text
 
 
 @pytest.mark.thorough

@@ -5,6 +5,7 @@ own: each occurs in a text of the course, or in what a test or a planted fault a
 import ast
 import json
 import re
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -44,18 +45,30 @@ def templates():
                 yield node.value
     for fault in table():
         yield from fault.says
+    for path in (ROOT / "course_utils").rglob("*.toml"):
+        for entries in tomllib.loads(path.read_text()).values():
+            yield from (text for entry in entries for text in entry.values())
+
+
+def forms(text):
+    """A template as it reads of one and of several, ``{who:waits|wait}``, with D for a tensor and # for what
+    else it puts in.
+    """
+    text = text.replace("{tensor}", "D")
+    for words in (r"\1", r"\2"):
+        yield re.sub(r"\{[^{}]*\}", "#", re.sub(r"\{\w+:([^{}|]*)\|([^{}]*)\}", words, text))
 
 
 def alike(text):
     """Text with # for each number, and for what a template leaves open."""
     text = re.sub(r"\\[1-9]|\\d\+?|`", lambda found: "" if found[0] == "`" else "#", text)
     text = re.sub(r"\b(\d[\d,]*|n|m)\b", "#", text.lower())
-    return re.sub(r"\s+", " ", re.sub(r"#(, #)+", "#", text))
+    return re.sub(r"\s+", " ", re.sub(r"#(:#|, #)+", "#", text))
 
 
 @cache
 def texts():
-    return [alike(text) for text in (*templates(), *THEIRS)]
+    return [alike(form) for text in (*templates(), *THEIRS) for form in {text, *forms(text)}]
 
 
 def rows():

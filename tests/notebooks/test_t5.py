@@ -186,7 +186,7 @@ def test_tilelang_uses_stmatrix_for_whole_fragments_to_whole_tiles_only():
 def test_check_asks_for_slices_and_a_read_wait(dsl):
     """Step 5's epilogue has two stores in one group; its wait is a .read in TileLang and none in CuTe DSL."""
     verdict = check_gemm("t5", load_factory(solution_path("step05", dsl)), dsl, "compile")
-    detail = next(part.card.told for part in verdict.checks if part.name == "instructions")
+    detail = next(part.card.full_text for part in verdict.checks if part.name == "instructions")
     assert "two groups of TMA stores" in detail and (".read" in detail) == (dsl == "cute")
 
 

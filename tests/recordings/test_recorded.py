@@ -9,7 +9,7 @@ from course_utils.compile.faults import kernels
 from course_utils.compile.load import SOLUTIONS
 from course_utils.figures.candidates import WHYS
 from course_utils.grading import steps
-from course_utils.recordings import measured, tried
+from course_utils.recordings import measured, step11_results
 
 LADDER = measured.load("ladder")
 EMULATOR = json.loads((SOLUTIONS / "measured" / "emulator.json").read_text())
@@ -124,7 +124,7 @@ def test_every_wrong_kernel_got_its_verdict_on_the_gpu(wanted):
 
 
 def test_every_change_of_step_11_has_its_reason():
-    found = tried.changes()
+    found = step11_results.changes()
     assert len(found) > 20 and all(one.why or one.words in WHYS for one in found)
 
 

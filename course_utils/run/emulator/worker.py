@@ -79,14 +79,15 @@ def _played(emulation: Emulation, artifact: Artifact, kind: str, schedule: int) 
 
 
 def fields_of(finding: Finding) -> dict:
-    """A finding as data: its cause's ``kind``, ``case`` and ``values``, and in words ``text`` and ``advice``;
-    the author's ``file``, ``line`` and ``code``, ``where``, all of it in words, and ``ledger``, a table of
-    the mbarriers that it is about.
+    """A finding as data: its cause's ``kind``, ``case`` and ``values``, ``why``: the cause that explains it,
+    or None; in words ``text`` and ``advice``; the author's ``file``, ``line`` and ``code``, ``where``, all of
+    it in words, and ``ledger``, a table of the mbarriers that it is about.
     """
     return {
         "kind": finding.kind,
         "case": finding.cause.case,
         "values": data(finding.cause.values),
+        "why": data(finding.why),
         "text": finding.detail,
         "advice": finding.advice,
         "more": list(finding.more),

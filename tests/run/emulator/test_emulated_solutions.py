@@ -127,7 +127,7 @@ def test_wrong_kernels_get_their_finding(wrong, pytestconfig):
             card = cards.of_wrong(Wrong(answer.findings), answer, artifact)
             assert len(f"{card.text} {card.place} {card.code}".split()) <= cards.WORDS
             assert card.code.startswith(wrong.line), card
-            assert ADVISED.get(wrong.name, "") in card.told
+            assert ADVISED.get(wrong.name, "") in card.full_text
             assert all(f.place.file.startswith(file) for f in result.errors if f.kind != "tensor-map")
         else:
             assert not found and result.finished

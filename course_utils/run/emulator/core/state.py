@@ -46,8 +46,8 @@ class Holder:
         def unit(self: H, kind: Callable[[H], S]) -> S: ...
 
     def __init__(self) -> None:
-        # a look-up in C: units ask for their state all the time
-        self.unit = _States(self).__getitem__  # type: ignore[method-assign,assignment]
+        # ``unit`` itself, as a look-up in C: states are asked for all the time
+        self.__dict__["unit"] = _States(self).__getitem__
         self.ending: tuple[Ends, ...] = ()
 
     def warp_ended(self, path: Path) -> None:
