@@ -46,7 +46,8 @@ class Who:
         if not verbs:
             return str(self)
         one, many = verbs.split("|")
-        return one if sum(len(group.numbers) for group in self.groups) <= 1 else many
+        count = sum(len(group.numbers) * max(len(group.ctas), 1) for group in self.groups)
+        return one if count <= 1 else many
 
 
 @dataclass(frozen=True)

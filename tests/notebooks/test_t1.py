@@ -237,7 +237,9 @@ def test_a_tile_128_bytes_past_its_pattern_is_reported_by_nobody():
     assert [finding.kind for finding in emulation.findings] == ["swizzle-alignment"]
     places = [swizzled(128 + 16 * piece, 3) - 128 for piece in range(8)]
     assert places != [swizzled(16 * piece, 3) for piece in range(8)]
-    assert "A_shared with an alignment of 128" in CONDITIONS["aligned tiles"].found(Receipt(), artifact)
+    cause, _ = CONDITIONS["aligned tiles"].instead(Receipt(), artifact)
+    told = {name: cause.values[name] for name in ("buffer", "alignment", "wanted")}
+    assert told == {"buffer": "A_shared", "alignment": 128, "wanted": 1024}
 
 
 # -- the compilers

@@ -46,7 +46,8 @@ class Holder:
         def unit(self: H, kind: Callable[[H], S]) -> S: ...
 
     def __init__(self) -> None:
-        self.unit = _States(self).__getitem__  # a look-up in C: units ask for their state all the time
+        # ``unit`` itself, as a look-up in C: states are asked for all the time
+        self.__dict__["unit"] = _States(self).__getitem__
         self.ending: tuple[Ends, ...] = ()
 
     def warp_ended(self, path: Path) -> None:

@@ -125,7 +125,7 @@ def describe(machine: Machine, cluster: Cluster) -> None:
     if first.blame != first.path.at:
         text = _cause("waits because", wait=text, why=first.why)
         notes.append(_cause("the wait", at=first.place))
-    if first.read:
+    if first.read and str(first.read):
         notes.insert(0, _cause("the read", at=first.read))
     barriers = [path.waits_for.barrier for path in paths if isinstance(path.waits_for, PhaseWait)]
     machine.unit(Findings).find(text, first.blame, waiting=waiting, notes=(*notes, *others), about=barriers)

@@ -56,7 +56,7 @@ class Program:
         self._segments()
         self._liveness()
         self._postdominators()
-        wgmma = {r for lowered in self.lowered for r in lowered.hidden_writes}
+        hidden = {r for lowered in self.lowered for r in lowered.hidden_writes}
         moved: set[int] = set()
         for _ in range(8):  # registers that a copy may have brought an accumulator to
             moved |= {
@@ -65,9 +65,9 @@ class Program:
                 if lowered.kind == "copy"
                 and (target := lowered.targets[0]) is not None
                 and isinstance(i.operands[1], Reg)
-                and i.operands[1].index in wgmma | moved
+                and i.operands[1].index in hidden | moved
             }
-        self.moved = sorted(moved - wgmma)
+        self.moved = sorted(moved - hidden)
         self._sets: dict[int, bytes] = {}
         self._divergences: dict[int, tuple[int, int, int]] = {}
 
