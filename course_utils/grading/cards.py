@@ -135,7 +135,7 @@ def of_wrong(wrong: Wrong, answer: Answer, artifact: Artifact, also: Sequence[st
 def _of_findings(wrong: Wrong, answer: Answer, artifact: Artifact, also: Sequence[str]) -> Card:
     """What the emulator found, which leads but where the numbers say more."""
     (first, *others), causes = wrong.findings, wrong.causes
-    gaps = any(cause.case in GAPS or cause.case.startswith("corner") for cause in causes)
+    gaps = any(cause.case in GAPS or cause.kind == "corner" for cause in causes)
     known = (of_finding(first), *map(of_finding, others), *map(Found, causes))
     if first["kind"] == "stored-twice" and answer.finished and causes:
         return replace(_stored_twice(causes, first, gaps, also), found=known)
@@ -183,7 +183,7 @@ def _stored_twice(causes: Sequence[Cause], twice: dict, gaps: bool, also: Sequen
     """
     said, where = sentence(twice["text"]), place_of(twice)
     sure = within_a_cluster(twice) or any(one.case in MIXED_UP for one in causes)
-    if gaps and (sure or not causes[0].case.startswith("corner")):
+    if gaps and (sure or causes[0].kind != "corner"):
         more = (words.text(*words.counted(causes)), twice["advice"], *also)
         return _card(_of_others(said), where, "wrong", more)
     card = _of_numbers(causes, where, (f"{said} ({twice['where']})", twice["advice"], *also))
@@ -208,11 +208,7 @@ class _Sentence:
     @property
     def counts(self) -> bool:
         """Does it count alone? A copy's says as well where the elements belong."""
-        return (
-            self.cause is not None
-            and self.cause.kind in words.COUNTS
-            and not self.cause.case.startswith("copy")
-        )
+        return self.cause is not None and self.cause.kind in words.COUNTS - {"copy"}
 
 
 def _of_causes(causes: Iterable[Cause]) -> list[_Sentence]:

@@ -96,7 +96,7 @@ def outside(facts: Facts) -> list[Cause]:
 def _corner(wrong: Wrong) -> Cause | None:
     """The first cause, where it is that D's upper left corner alone was written."""
     first = wrong.causes[0] if wrong.causes else None
-    return first if first and first.case.startswith("corner") else None
+    return first if first and first.kind == "corner" else None
 
 
 def _of_tiles(wrong: Wrong, answer: Answer, artifact: Artifact) -> Wrong:

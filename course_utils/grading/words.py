@@ -52,7 +52,7 @@ NUMBERS = {
     "missing wait or fence between two owners of the same bytes, not arithmetic.",
     "parts-wrong": "Parts of tiles are wrong: does each slice or fragment take its own part of the sums, and "
     "go to its own place? If so, look for a missing wait, arrival or fence.",
-    # unwritten
+    # unwritten, and corner: a part of it that alone was written
     "nothing-written": "The kernel wrote no element of {tensor}. Does any thread reach the store, and is its "
     "guard ever true?",
     "corner": f"{_CORNER}.",
@@ -353,9 +353,11 @@ SENTENCES = NUMBERS | REFINED | MACHINE | MISSING | MAPS | OTHER
 # The kinds of causes that have these cases, for who reads a verdict as data.
 KINDS = {
     "count": "how many elements are wrong or were never written, and where",
+    "copy": "how many elements of a copy differ, and where they belong",
     "memory": "an input, or memory beside an output, was written",
     "look": "no cause is known: where such a pattern of wrong elements usually comes from",
     "unwritten": "a part of the output that was never written, and what leaves it out",
+    "corner": "the upper left part of the output was written, and nothing else",
     "not-finite": "elements are NaN or inf",
     "precision": "the error is small everywhere: a sum or a result was rounded too early",
     "zeros": "a tile of the output holds zeros",
@@ -380,7 +382,7 @@ KINDS = {
     "text": "words of another's: a compiler's, or a fault of the checker",
 }
 # kinds of causes that only say where to look, and those that count what is wrong
-LOOK, COUNTS = {"look"}, {"count", "memory"}
+LOOK, COUNTS = {"look"}, {"count", "copy", "memory"}
 
 _BEGIN, _END = "\x02", "\x03"  # "<" and ">" of the table, beside which a value may have its own
 _MARKED = {case: text.replace("<", _BEGIN).replace(">", _END) for case, text in SENTENCES.items()}

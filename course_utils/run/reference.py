@@ -251,7 +251,7 @@ def _causes(
     corner, hint = _corner(~unwritten), _unwritten_hint(unwritten) if n_unwritten else None
     never = Cause("count", "unwritten", {"unwritten": n_unwritten, "of": total, "where": _where(unwritten)})
     if hint and n_unwritten == n_wrong:
-        return [hint, never] if hint.kind == "unwritten" else [never, hint]
+        return [hint, never] if hint.kind in ("unwritten", "corner") else [never, hint]
     share = float(f"{100 * n_wrong / total:.3g}")
     found = [
         Cause(
@@ -289,7 +289,7 @@ def _causes(
         if n_unwritten and corner and story.case in ("stored-elsewhere", "moved-or-stored-elsewhere"):
             found[0] = _unwritten_hint(unwritten, stacked=True)
             if story.values["rows"] == story.values.get("A_rows"):  # its own rows: the columns are wrong
-                found[0] = Cause("unwritten", "corner", found[0].values)
+                found[0] = Cause("corner", "corner", found[0].values)
                 found[1] = replace(story, case="slices-stored-elsewhere")
     else:
         hint = _pattern_hint(computed, ran)
@@ -374,7 +374,7 @@ def _unwritten_hint(unwritten: torch.Tensor, stacked: bool = False) -> Cause:
             case = "corner-of-a-tile"
         else:
             case = "corner-of-every-cta" if rows < M and cols < N else "corner-of-the-grid"
-        return Cause("unwritten", case, {"rows": (0, rows), "columns": (0, cols), "M": M, "N": N})
+        return Cause("corner", case, {"rows": (0, rows), "columns": (0, cols), "M": M, "N": N})
     tiles = _tiles(unwritten)
     full = _counts(unwritten) == TILE * TILE
     if columns := _columns(unwritten):
@@ -726,7 +726,7 @@ def compare_copy(Y: torch.Tensor, X: torch.Tensor) -> Comparison:
         places = (wanted.unfold(0, 8, 1) == got[first : first + 8]).all(1).nonzero().flatten().tolist()
         if len(places) == 1:
             values["belongs_index"] = _index(places[0], Y.shape)
-    return Comparison(False, wrong, unwritten, math.inf, math.inf, (Cause("count", case, values),))
+    return Comparison(False, wrong, unwritten, math.inf, math.inf, (Cause("copy", case, values),))
 
 
 def _box(mask: torch.Tensor) -> dict:

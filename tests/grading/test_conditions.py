@@ -38,7 +38,7 @@ def mapped(M, N):
 
 
 CORNER = {"tensor": "D", "rows": (0, 4096), "columns": (0, 128), "M": 4104, "N": 200}
-WROTE, ELSE = Cause("unwritten", "corner-of-the-grid", CORNER), Cause("look", "every-tile")
+WROTE, ELSE = Cause("corner", "corner-of-the-grid", CORNER), Cause("look", "every-tile")
 
 
 @pytest.mark.parametrize(

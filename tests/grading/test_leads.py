@@ -56,7 +56,7 @@ def test_a_card_without_a_line_gives_way_to_what_was_seen_at_one():
         ([COUNTED, PARTS], True, [COUNTED]),
         ([BIAS, COUNTED], False, [BIAS, COUNTED]),
         ([Cause("look", "every-tile"), COUNTED], True, [COUNTED]),
-        ([Cause("unwritten", "corner-of-the-grid")], False, [Cause("unwritten", "corner-of-the-grid")]),
+        ([Cause("corner", "corner-of-the-grid")], False, [Cause("corner", "corner-of-the-grid")]),
     ],
 )
 def test_a_count_and_a_guess_are_told_from_a_cause(causes, vague, known):
@@ -161,7 +161,7 @@ def test_chunks_are_counted_where_the_author_counts_them(monkeypatch, bound, eve
 
 def corner(M, N, rows, columns):
     values = {"tensor": "D", "rows": (0, rows), "columns": (0, columns), "M": M, "N": N}
-    return Cause("unwritten", "corner-of-the-grid", values)
+    return Cause("corner", "corner-of-the-grid", values)
 
 
 @pytest.mark.parametrize(
