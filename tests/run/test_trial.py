@@ -1,12 +1,15 @@
 """One trial: what a launch leaves of its inputs, its guards and its output, with a launch that is Python."""
 
+import json
+
 import pytest
 import torch
 
 from course_utils.artifact import Artifact, Resources, Tensor
-from course_utils.cause import Cause
+from course_utils.cause import Cause, data
 from course_utils.grading import words as sentences
 from course_utils.run import trial
+from course_utils.run.protocol import Answer
 
 M, N, K = 64, 128, 32
 
@@ -113,3 +116,22 @@ def test_a_wrong_output_beside_a_changed_input_says_both():
 
     words = said(tried("gemm", launch, GEMM))
     assert "changed its input A" in words and "are wrong" in words
+
+
+def shifted(tensors):
+    multiply(tensors)
+    tensors["D"].copy_(tensors["D"].roll(64, 1))
+
+
+def doubled(tensors):
+    multiply(tensors)
+    tensors["D"][:, :64] *= 2
+
+
+@pytest.mark.parametrize("launch", [lambda _: None, shifted, doubled])
+def test_causes_cross_a_workers_pipe_as_data(launch):
+    """What an answer's reader says is what would have been said there, and kinds and values are the same."""
+    found = tried("gemm", launch, GEMM)
+    answer = Answer.from_fields(json.loads(json.dumps(found.fields())))
+    assert answer.causes and sentences.text(*answer.causes) == said(found)
+    assert data(list(answer.causes)) == data(list(found.found.causes))
