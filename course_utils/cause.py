@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import string
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 # By case: what is said of it, with the names of its values in braces.
@@ -41,6 +41,11 @@ class Who:
 
     def __str__(self) -> str:
         return " and ".join(map(str, self.groups)) or "nobody"
+
+    @property
+    def anywhere(self) -> Who:
+        """These warps of any CTA."""
+        return Who(tuple(replace(group, ctas=()) for group in self.groups))
 
     def __format__(self, verbs: str) -> str:
         if not verbs:
@@ -100,8 +105,20 @@ def data(value: Any) -> Any:
 
 
 def from_data(found: Mapping) -> Cause:
-    """The inverse of ``data``, for a cause whose values are data."""
-    return Cause(found["kind"], found["case"], found["values"])
+    """The inverse of ``data``, for a cause whose values are data, warps and other causes."""
+    values = found["values"].items()
+    return Cause(found["kind"], found["case"], {name: _value(value) for name, value in values})
+
+
+def _value(value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    if value.keys() >= {"kind", "case", "values"}:
+        return from_data(value)
+    if value.keys() != {"groups"}:
+        return value
+    groups = ((one["role"], tuple(one["numbers"]), tuple(one["ctas"])) for one in value["groups"])
+    return Who(tuple(Warps(*group) for group in groups))
 
 
 def spans(numbers: Iterable[int]) -> str:

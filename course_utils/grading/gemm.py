@@ -6,20 +6,20 @@ alone, by a backend. A factory or kernel that hangs or faults costs its own verd
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from course_utils.artifact import Artifact
+from course_utils.cause import Who, from_data
 from course_utils.chips import Chip
 from course_utils.compile.factory import compile_factory, compile_sizes
-from course_utils.grading import cards, check, conditions, hints, maps, refine, steps, words
+from course_utils.grading import check, conditions, maps, refine, steps
 from course_utils.grading.check import Answered
 from course_utils.grading.check_progress import CheckProgress, OnProgress, ignored
 from course_utils.grading.found import Found, found, place_of
 from course_utils.grading.properties import PROPERTIES
-from course_utils.grading.refine import Wrong
+from course_utils.grading.refine import Run, Wrong
 from course_utils.grading.steps import Step
 from course_utils.grading.verdict import NOT_REACHED, Part, Verdict, score
 from course_utils.problems import PROBLEMS
@@ -29,6 +29,12 @@ from course_utils.run.backends import TIME_LIMIT, Backend, Emulator, Gpu, Launch
 from course_utils.run.protocol import Answer
 
 UNSTEADY = 0.1  # spread of the paired ratios between their quartiles; an idle H200 stays within 0.02
+
+# reads that a barrier or a fence of the compiler's orders: what the author's kernel lacks
+UNORDERED = {
+    "no proxy fence before the read": "fence-put-back",
+    "no barrier orders read and write": "barrier-put-back",
+}
 
 Timed = Sequence[tuple[Artifact, str]]  # with "burst" or "sustained"
 Lacks = dict[str, Found]  # what a step requires and a kernel lacks, by name
@@ -154,9 +160,7 @@ def judge(
     speed, timing = _speed(step, machine, results.passed, timed, progress, lacks)
     parts = (_compiles(step, first), _tensor_maps(step, first), instructions, results, speed)
     table = receipts.table(receipt, first)
-    verdict = Verdict.of(step.id, dsl, machine.name, parts, step.whole, timing, table)
-    answers = [answer for _, answer in answered]
-    return replace(verdict, output=cards.output(answers), figure=cards.figure(answers))
+    return check.verdict(step, dsl, machine, parts, answered, table, timing)
 
 
 def together(step: Step, verdict: Verdict, machine: Backend, answered: Answered) -> Verdict:
@@ -236,12 +240,11 @@ def _restored(machine: Backend, launch: Launch, answer: Answer) -> Found | None:
     if not seen.findings:
         return None
     finding = seen.findings[0]
-    what = "fence" if finding["kind"] == "proxy-fence" else "barrier"
-    text = re.sub(r" of CTA \d+", "", finding["text"])  # any of them does the same
-    harm, *whys = re.split(r": |, and (?=no )", text, maxsplit=1)
-    why = cards.sentence(whys[0]) if whys else ""
-    values = {"what": what, "dsl": steps.DSL_NAMES[launch.artifact.dsl], "harm": f"{harm}. {why}".strip()}
-    return found("missing", "put-back", place_of(finding), **values)
+    harm = from_data(finding)
+    if harm.case not in UNORDERED:
+        return found("missing", "put-back", place_of(finding), harm=finding["text"])
+    anywhere = {name: one.anywhere if isinstance(one, Who) else one for name, one in harm.values.items()}
+    return found("missing", UNORDERED[harm.case], place_of(finding), **anywhere)
 
 
 def _instructions(
@@ -251,31 +254,25 @@ def _instructions(
     asked = len(step.requires) + len(step.forbids)
     share = 1 - len(unmet | unseen) / asked
     if unmet:
-        (name, lead), *others = unmet.items()
-        harm = results.card if results.card and results.card.kind and results.card.where else None
-        if lead.place is None and not (harm and conditions.shown_by(name, harm.kind)):
-            lead = replace(lead, place=conditions.near(name, read) or (harm.where if harm else None))
-        others += [(name, one) for name, one in unseen.items() if name not in unmet]
-        also = [_also(one) for _, one in others]
-        card = cards.of_found(lead, "missing", also)
-        card = replace(card, found=(lead, *(one for _, one in others)))
-        return score(step, "instructions", False, f"{len(unmet | unseen)} of {asked} missing", card, share)
+        name, lead = next(iter(unmet.items()))
+        harm = results.runs[0].wrong.finding if results.runs else None
+        seen_at = place_of(harm) if harm else None
+        if lead.place is None and not (harm and seen_at and conditions.shown_by(name, harm["kind"])):
+            lead = replace(lead, place=conditions.near(name, read) or seen_at)
+        rest = {other: one for other, one in unseen.items() if other not in unmet}
+        lacks = (unmet | {name: lead} | rest).values()
+        detail = f"{len(lacks)} of {asked} missing"
+        return score(step, "instructions", False, detail, *lacks, topic="missing", share=share)
     if unseen:  # why they did not run is what the results tell
         detail = f"{len(unseen)} of {asked} were not seen to run: {', '.join(unseen)}"
         failed = any(not answer.ok and not answer.error for _, answer in answered)
-        why = None if failed else cards.of_found(next(iter(unseen.values())), "missing")
-        return score(step, "instructions", False, detail, why, share)
+        why = [] if failed else [*unseen.values()][:1]
+        return score(step, "instructions", False, detail, *why, topic="missing", share=share)
     detail = "all that the step is about survived the compiler"
     seen = any(answer.facts and answer.finished for _, answer in answered)
     if not seen and not PROPERTIES.keys().isdisjoint(step.requires):
         detail += "; their order was not looked at, only the emulator sees it"
     return score(step, "instructions", True, detail)
-
-
-def _also(one: Found) -> str:
-    """What a step requires beside the first."""
-    text = cards.stopped(words.text(replace(one.cause, values={**one.cause.values, "also": True})))
-    return f"{text}\n  at {one.place}" if one.place else text
 
 
 def _gated(step: Step, results: Part, unmet: Lacks) -> Part:
@@ -293,7 +290,7 @@ def _results(step: Step, machine: Backend, answered: Answered) -> Part:
     """Right at every size, or what is wrong at which; not run where one of them could not be tried."""
     prefix = "emulated: " if machine.name == "emulator" else ""
     right, whole = 0, 0
-    wrong: list[tuple[Launch, Answer, Wrong]] = []
+    wrong: list[Run] = []
     for launch, answer in answered:
         if answer.error == "not_run":
             return score(step, "results", None, answer.detail)
@@ -302,7 +299,7 @@ def _results(step: Step, machine: Backend, answered: Answered) -> Part:
             whole += launch.ctas is None  # what a few CTAs leave out is not seen
             continue
         clipped = "exact maps" in step.requires
-        wrong.append((launch, answer, refine.refine(answer, launch.artifact, clipped)))
+        wrong.append(Run(launch, answer, refine.refine(answer, launch.artifact, clipped)))
         if answer.error or not answer.finished:  # the next size would say the same
             break
     sizes = f"{right} size{'s' * (right != 1)}"
@@ -311,36 +308,14 @@ def _results(step: Step, machine: Backend, answered: Answered) -> Part:
         detail = f"{prefix}right at {sizes}, last relative error {last:.1e}"
         remarks = dict.fromkeys(remark for _, answer in answered for remark in answer.remarks)
         return score(step, "results", True, "; ".join((detail, *list(remarks)[:1])))
-    ended = not wrong[-1][1].error and wrong[-1][1].finished
-    detail = prefix + "; ".join(f"{cards.ended(answer)} at {_size(launch)}" for launch, answer, _ in wrong)
+    ended = not wrong[-1].answer.error and wrong[-1].answer.finished
+    detail = prefix + "; ".join(f"{check.ended(run.answer)} at {_words_of(run.launch.size)}" for run in wrong)
     if right:
         detail += f"; right at {sizes}"
     # a size at which the cause shows leads
-    wrong.sort(key=lambda run: run[2].guesses)
-    (launch, answer, lead), *others = wrong
-    also = [f"at {_at(at)}: {said}" for at, other, why in others if (said := _beside(lead, at, other, why))]
-    schedule = "" if answer.schedule is None else f", emulated schedule {answer.schedule}"
-    also.append(f"Seen at {_at(launch)}{schedule}.")
-    card = cards.of_wrong(lead, answer, launch.artifact, also)
-    return score(step, "results", False, detail, card, 0.5 * whole / len(answered) if ended else 0.0)
-
-
-def _beside(lead: Wrong, launch: Launch, answer: Answer, wrong: Wrong) -> str:
-    """What folds below the run that leads, of another one."""
-    if wrong.findings:
-        return words.text(wrong.lead) if wrong.lead else wrong.findings[0]["text"]
-    if answer.error:
-        return hints.text(answer, launch.artifact)
-    return words.text(*cards.beside(lead, wrong.causes))
-
-
-def _size(launch: Launch) -> str:
-    return _words_of(launch.size)
-
-
-def _at(launch: Launch) -> str:
-    """The size with its letters: "M, N, K = 256 x 512 x 64"."""
-    return f"{PROBLEMS[launch.kind].takes} = {_size(launch)}"
+    wrong.sort(key=lambda run: run.wrong.guesses)
+    share = 0.5 * whole / len(answered) if ended else 0.0
+    return score(step, "results", False, detail, runs=(*wrong,), share=share)
 
 
 def _words_of(size: Sequence[int]) -> str:
@@ -370,9 +345,8 @@ def _speed(
         if answer.error == "not_run":
             return score(step, "speed", None, answer.detail), timing
         if answer.timing is None:
-            return score(
-                step, "speed", False, "", cards.of_wrong(Wrong(causes=answer.causes), answer, artifact)
-            ), timing
+            run = Run(Launch(artifact.problem, artifact, step.problem), answer, Wrong(causes=answer.causes))
+            return score(step, "speed", False, "", runs=(run,)), timing
         timing.append(answer.timing)
     if not step.speed_floor:
         text = "not timed: speed is not what this one is about"
@@ -402,4 +376,4 @@ def _rate(step: Step, run: dict) -> Part:
     if run["ratio"] >= floor:
         return score(step, "speed", True, text)
     slow = found("slow", "slow", ratio=run["ratio"], floor=floor)
-    return score(step, "speed", False, text, cards.of_found(slow, "slow"))
+    return score(step, "speed", False, text, slow, topic="slow")

@@ -15,6 +15,7 @@ from course_utils.cause import Cause, sentence
 from course_utils.chips import HOME
 from course_utils.grading.conditions import CONDITIONS, Condition
 from course_utils.grading.properties import PROPERTIES, Property
+from course_utils.run.emulator.explain.words import SENTENCES as EMULATOR
 
 _TILE = "{tensor}[{rows}, {columns}]"
 _PRODUCT = "A[{A_rows}] @ B[{B_rows}]^T"
@@ -294,8 +295,13 @@ MISSING = {
     "property-in-part": "This step{also} needs {requirement}<; found {instead}{at}>",
     "not-seen-to-run": "This step{also} needs {requirement}; no thread was seen to run it",
     "property-not-seen": "This step{also} needs {requirement}; nothing of it was seen in a run",
-    "put-back": "This step{also} needs a {what} that your code lacks here and {dsl} put back. Without it "
+    "put-back": "This step{also} needs a barrier that your code lacks here and TileLang put back. Without it "
     "{harm}",
+    "barrier-put-back": "This step{also} needs a barrier that your code lacks here and TileLang put back. "
+    "Without it {reader} ({who}) reads what {writer} writes. No barrier orders the two.",
+    "fence-put-back": "This step{also} needs a fence that your code lacks here and TileLang put back. "
+    "Without it {reader} ({who}) reads what {writer} wrote with ordinary stores. No fence.proxy.async "
+    "(`T.fence_proxy_async()`) is between.",
     # found: what a kernel has instead
     "none": "none",
     "no-wgmma": "no wgmma",
@@ -448,8 +454,6 @@ def _word(name: str, value: Any) -> Any:
         return value
     if name in _WORDS:
         return _WORDS[name](value)
-    if isinstance(value, Mapping) and value.keys() == {"kind", "case", "values"}:
-        value = Cause(**value)
     if isinstance(value, Cause):
         return _worded(value)
     if isinstance(value, int) and not isinstance(value, bool):
@@ -570,6 +574,7 @@ _WORDS: dict[str, Callable[[Any], Any]] = {
     "in_ctas": lambda ctas: f", in {ctas} CTAs",
     **dict.fromkeys(("mapped", "matrix"), lambda size: " x ".join(f"{n:,}" for n in size)),
     "moves": lambda moves: _listed(dict.fromkeys(map(_move, moves))),
+    "reader": lambda reader: sentence(reader, EMULATOR),
     "ptxas": lambda said: "".join(f", {one}" for one in dict.fromkeys(said)),
     "role": lambda role: f"the {role}" if role else "warps",
     "shape": _by,

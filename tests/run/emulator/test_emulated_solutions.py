@@ -14,7 +14,7 @@ from course_utils.compile.factory import DSLS, compile_factory
 from course_utils.compile.faults import kernels
 from course_utils.grading import cards
 from course_utils.grading.gemm import judge
-from course_utils.grading.refine import Wrong
+from course_utils.grading.refine import Run, Wrong
 from course_utils.grading.steps import STEPS
 from course_utils.run import reference as results
 from course_utils.run.backends import Compiler, Launch
@@ -124,7 +124,7 @@ def test_wrong_kernels_get_their_finding(wrong, pytestconfig):
         if wrong.finds:
             assert found & set(wrong.finds), f"seed {seed}: {found}"
             answer = Answer(findings=tuple(map(worker.fields_of, result.errors)), finished=result.finished)
-            card = cards.of_wrong(Wrong(answer.findings), answer, artifact)
+            card = cards.of_wrong(Run(Launch(size, artifact), answer, Wrong(answer.findings)))
             assert len(f"{card.text} {card.place} {card.code}".split()) <= cards.WORDS
             assert card.code.startswith(wrong.line), card
             assert ADVISED.get(wrong.name, "") in card.full_text
