@@ -14,7 +14,7 @@ from typing import Any
 
 from course_utils.artifact import Artifact, Place, file_name
 from course_utils.cause import Cause, data
-from course_utils.grading import hints, lines, words
+from course_utils.grading import hints, lines, refine, words
 from course_utils.grading.found import Found, of_finding, place_of, within_a_cluster
 from course_utils.grading.refine import Run, Wrong
 from course_utils.problems import PROBLEMS
@@ -186,9 +186,9 @@ def _of_findings(run: Run, also: Sequence[str]) -> Card:
     if path := next((path for path in artifact.python if file_name(path) == first["file"]), ""):
         shown = f"`course source {path} --dsl {artifact.dsl} --line {first['line']}`"
         more += [f"{shown} shows what became of this line."] * Path(path).is_file()
-    text = words.text(wrong.lead) if wrong.lead else first["text"]
-    said = _of_others(sentence(text.strip()))
-    card = _card(said, place_of(first), TOPICS.get(first["kind"], "words"), (*more, *also))
+    card = _card(
+        _of_finding(first, wrong.lead), place_of(first), TOPICS.get(first["kind"], "words"), (*more, *also)
+    )
     return replace(card, tables=tables, kind=first["kind"], found=known)
 
 
@@ -198,23 +198,23 @@ def beside(lead: Wrong, causes: Sequence[Cause]) -> list[Cause]:
     """
     kinds = {finding["kind"] for finding in lead.findings}
     if kinds and not kinds <= HARMLESS:
-        return words.known(causes) if kinds <= LEFT_OUT else words.counted(causes)
+        return refine.known(causes) if kinds <= LEFT_OUT else refine.counted(causes)
     if kinds:
         return [*causes]
-    return [*causes] if words.vague(lead.causes) else words.known(causes)
+    return [*causes] if refine.vague(lead.causes) else refine.known(causes)
 
 
 def _stored_twice(wrong: Wrong, twice: dict, also: Sequence[str]) -> Card:
     """Two CTAs have stored one place, and the numbers are wrong: they say more. Both, where there is room;
     where other places got nothing, it is the place of the store that is wrong.
     """
-    said, where, causes = sentence(twice["text"]), place_of(twice), wrong.causes
+    said, where, causes = _of_finding(twice), place_of(twice), wrong.causes
     sure = within_a_cluster(twice) or any(one.case in MIXED_UP for one in causes)
     if wrong.gaps and (sure or causes[0].kind != "corner"):
-        more = (words.text(*words.counted(causes)), twice["advice"], *also)
-        return _card(_of_others(said), where, "wrong", more)
+        more = (words.text(*refine.counted(causes)), twice["advice"], *also)
+        return _card(said, where, "wrong", more)
     card = _of_numbers(causes, where, (_with_place(twice), twice["advice"], *also))
-    both = f"{sentence(twice['text'].partition(';')[0])} {card.text}"
+    both = f"{said[0].forms[-1]} {card.text}"
     for code in (card.code, ""):
         if len(f"{both} {card.place} {code}".split()) <= WORDS:
             return replace(card, text=both, code=code)
@@ -235,11 +235,19 @@ class _Sentence:
     @property
     def counts(self) -> bool:
         """Does it count alone? A copy's says as well where the elements belong."""
-        return self.cause is not None and self.cause.kind in words.COUNTS - {"copy"}
+        return self.cause is not None and self.cause.kind in refine.COUNTS - {"copy"}
 
 
 def _of_causes(causes: Iterable[Cause]) -> list[_Sentence]:
     return [_Sentence(tuple(map(stopped, one)), cause) for cause in causes for one in words.sentences(cause)]
+
+
+def _of_finding(finding: dict, instead: Cause | None = None) -> list[_Sentence]:
+    """A finding's sentences, or those that are said ``instead``."""
+    if instead is None and "sentences" not in finding:
+        return _of_others(sentence(finding["text"].strip()))
+    said = finding["sentences"] if instead is None else words.sentences(instead)
+    return [_Sentence(tuple(map(sentence, one))) for one in said]
 
 
 def _of_others(text: str) -> list[_Sentence]:

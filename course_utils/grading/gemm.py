@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from course_utils.artifact import Artifact
 from course_utils.cause import Who, from_data
@@ -22,9 +21,7 @@ from course_utils.grading.properties import PROPERTIES
 from course_utils.grading.refine import Run, Wrong
 from course_utils.grading.steps import Step
 from course_utils.grading.verdict import NOT_REACHED, Part, Verdict, score
-from course_utils.problems import PROBLEMS
 from course_utils.ptx import added, receipts
-from course_utils.ptx.receipts import Receipt
 from course_utils.run.backends import TIME_LIMIT, Backend, Emulator, Gpu, Launch, chip_of
 from course_utils.run.protocol import Answer
 
@@ -152,7 +149,10 @@ def judge(
     first = _first(step, [launch for launch, _ in answered])
     receipt = receipts.read_ptx(first.ptx, first.kernel)
     results = _results(step, machine, answered)
-    unmet, unseen = _lacking(step, machine, answered, first, receipt, bool(results.passed), strict)
+    unmet, unseen = conditions.lacking(step.requires, step.forbids, answered, first, strict)
+    own = results.passed and conditions.asks_for_own(step.requires, first)
+    if own and (restored := _restored(machine, *_shows_most(first, answered))):
+        unmet[conditions.OWN] = restored
     results = _gated(step, results, unmet | unseen)
     instructions = _instructions(step, answered, unmet, unseen, first, results)
     progress.finish(instructions, results)
@@ -186,47 +186,6 @@ def _compiles(step: Step, artifact: Artifact) -> Part:
         "memory"
     )
     return score(step, "compiles", True, detail)
-
-
-def _lacking(
-    step: Step,
-    machine: Backend,
-    answered: Answered,
-    read: Artifact,
-    receipt: Receipt,
-    right: bool,
-    strict: bool,
-) -> tuple[Lacks, Lacks]:
-    """What the step requires and the kernel lacks, at any size, and what was not seen to run, where
-    ``strict`` asks for it. ``receipt`` is that of ``read``, which is one of the kernels; ``right``: so are
-    the results.
-
-    The size that shows most tells first. Of another one with wrong results nothing is asked: they say more.
-    """
-    lacks: Lacks = {}
-    for launch, answer in sorted(answered, key=lambda run: run[0].artifact is not read):
-        first, made = launch.artifact is read, launch.artifact
-        if not first and not answer.ok:
-            continue
-        mine = receipt if first else receipts.read_ptx(made.ptx, made.kernel)
-        facts = answer.facts if answer.ok else None
-        for name, one in conditions.unmet(mine, made, step.requires, step.forbids, facts).items():
-            lacks.setdefault(name, one if first else _seen_at(one, launch))
-    unmet = {name: lacks[name] for name in (*step.requires, *step.forbids) if name in lacks}
-    own = right and conditions.asks_for_own(step.requires, read)
-    if own and (restored := _restored(machine, *_shows_most(read, answered))):
-        unmet[conditions.OWN] = restored
-    if not strict:
-        return unmet, {}
-    seen = [(launch.artifact, answer.facts or {}) for launch, answer in answered]
-    return unmet, conditions.unseen(step.requires, seen)
-
-
-def _seen_at(one: Found, launch: Launch) -> Found:
-    """What is lacking, at a size that is not the first one to look at."""
-    at: dict[str, Any] = {"takes": PROBLEMS[launch.kind].takes, "size": list(launch.size)}
-    at["one_k_tile"] = launch.artifact.problem[2] <= conditions.BLOCK_K
-    return replace(one, cause=replace(one.cause, values={**one.cause.values, "at": at}))
 
 
 def _restored(machine: Backend, launch: Launch, answer: Answer) -> Found | None:

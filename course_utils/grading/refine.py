@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from course_utils.artifact import SWIZZLES, WARPGROUP_THREADS, Artifact, Place, TensorMap
 from course_utils.cause import Cause
 from course_utils.chips import HOME
-from course_utils.grading import lines, words
+from course_utils.grading import lines
 from course_utils.grading.conditions import BLOCK_K
 from course_utils.grading.found import same_part, waits_too_late
 from course_utils.grading.properties import Facts, once
@@ -27,6 +28,23 @@ EXPLAINED = {"zeros", "index-of-the-other", "last-short", "overwritten", "ends-e
 EXPLAINED |= {"one-k-tile", "wrong-k-tiles", "epilogue-in-the-loop", "bias-in-the-loop", "relu-in-the-loop"}
 GAPS = {"unwritten", "unwritten-of-them", "columns-of-each", "columns-of-some", "band-of-columns"}
 GAPS |= {"band-of-rows", "copy-unwritten", "copy-and-gaps"}
+# kinds of causes that only say where to look, and those that count what is wrong
+LOOK, COUNTS = {"look"}, {"count", "copy", "memory"}
+
+
+def counted(causes: Iterable[Cause]) -> list[Cause]:
+    """How many elements are wrong and where, and nothing of why."""
+    return [cause for cause in causes if cause.kind in COUNTS]
+
+
+def known(causes: Iterable[Cause]) -> list[Cause]:
+    """What is known: without those that only say where to look."""
+    return [cause for cause in causes if cause.kind not in LOOK]
+
+
+def vague(causes: Iterable[Cause]) -> bool:
+    """Do they tell no cause, but counts and where to look?"""
+    return all(cause.kind in COUNTS | LOOK for cause in causes)
 
 
 @dataclass(frozen=True)
@@ -61,7 +79,7 @@ class Wrong:
     @property
     def guesses(self) -> bool:
         """Is there no cause to tell, only counts and where to look?"""
-        return not self.findings and bool(self.causes) and words.vague(self.causes)
+        return not self.findings and bool(self.causes) and vague(self.causes)
 
 
 @dataclass(frozen=True)
@@ -209,7 +227,7 @@ def _at_the_edge(wrong: Wrong, answer: Answer, artifact: Artifact) -> Wrong:
 
 def _caused(wrong: Wrong, cause: Cause, place: Place | None = None) -> Wrong:
     """``cause`` alone leads; what its values say of how many and where folds below."""
-    counts = words.counted(wrong.causes)
+    counts = counted(wrong.causes)
     return replace(wrong, causes=(cause,), place=place, below=(*wrong.below, *counts))
 
 
