@@ -151,9 +151,8 @@ def of_wrong(run: Run, also: Sequence[str] = ()) -> Card:
         card = _card(_of_causes(causes), wrong.place, topic, more)
     else:
         card = _of_numbers(causes, artifact, more)
-    return replace(
-        card, found=(*(Found(cause, card.where) for cause in causes), *map(of_finding, wrong.behind))
-    )
+    known = [Found(cause, card.where) for cause in causes]
+    return replace(card, found=(*known, *map(of_finding, wrong.behind)))
 
 
 def _with_place(finding: dict) -> str:
@@ -186,9 +185,8 @@ def _of_findings(run: Run, also: Sequence[str]) -> Card:
     if path := next((path for path in artifact.python if file_name(path) == first["file"]), ""):
         shown = f"`course source {path} --dsl {artifact.dsl} --line {first['line']}`"
         more += [f"{shown} shows what became of this line."] * Path(path).is_file()
-    card = _card(
-        _of_finding(first, wrong.lead), place_of(first), TOPICS.get(first["kind"], "words"), (*more, *also)
-    )
+    topic = TOPICS.get(first["kind"], "words")
+    card = _card(_of_finding(first, wrong.lead), place_of(first), topic, (*more, *also))
     return replace(card, tables=tables, kind=first["kind"], found=known)
 
 
@@ -324,6 +322,8 @@ def _laid_out(
             count = sum(fits(text, code) for text in texts)
             return card(texts[count - 1], code, [one.full for one in said[count:]]), count
     text, cut = _cut(first.forms[-1], room(codes[brief]))
+    if len(first.forms) > 1:  # what was left out is in the whole sentence
+        cut = first.full
     return card(text, codes[brief], [cut, *(one.full for one in others)]), 1
 
 

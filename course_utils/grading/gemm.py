@@ -124,13 +124,6 @@ def _first(step: Step, launches: Sequence[Launch]) -> Artifact:
     return artifacts.get(step.emulated[0][0], launches[0].artifact)
 
 
-def _shows_most(first: Artifact, answered: Answered) -> tuple[Launch, Answer]:
-    """The run of that kernel. It is of a few CTAs, each with several tiles where the grid persists: they tell
-    what a barrier is good for as well as all CTAs of another size do, in a sixth of the time.
-    """
-    return next((launch, answer) for launch, answer in answered if launch.artifact is first)
-
-
 def judge(
     step: Step,
     dsl: str,
@@ -150,9 +143,8 @@ def judge(
     receipt = receipts.read_ptx(first.ptx, first.kernel)
     results = _results(step, machine, answered)
     unmet, unseen = conditions.lacking(step.requires, step.forbids, answered, first, strict)
-    own = results.passed and conditions.asks_for_own(step.requires, first)
-    if own and (restored := _restored(machine, *_shows_most(first, answered))):
-        unmet[conditions.OWN] = restored
+    if results.passed and conditions.asks_for_own(step.requires, first):
+        unmet |= _restored(machine, next(run for run in answered if run[0].artifact is first))
     results = _gated(step, results, unmet | unseen)
     instructions = _instructions(step, answered, unmet, unseen, first, results)
     progress.finish(instructions, results)
@@ -188,22 +180,22 @@ def _compiles(step: Step, artifact: Artifact) -> Part:
     return score(step, "compiles", True, detail)
 
 
-def _restored(machine: Backend, launch: Launch, answer: Answer) -> Found | None:
-    """What the author left out and the compiler put back: what is found without it. None where nothing is, or
-    where no run can tell.
+def _restored(machine: Backend, run: tuple[Launch, Answer]) -> Lacks:
+    """What the author left out and the compiler put back: what is found without it. Nothing where no run can
+    tell. A run of a few CTAs, each with several tiles where the grid persists, tells what a barrier is good
+    for as well as all CTAs of another size do, in a sixth of the time.
     """
+    launch, answer = run
     bare = added.without(launch.artifact) if answer.facts else None
-    if bare is None:
-        return None
-    [(_, seen)] = machine.run([replace(launch, artifact=bare)])
-    if not seen.findings:
-        return None
+    [(_, seen)] = machine.run([replace(launch, artifact=bare)]) if bare else [run]
+    if not bare or not seen.findings:
+        return {}
     finding = seen.findings[0]
-    harm = from_data(finding)
+    harm, place = from_data(finding), place_of(finding)
     if harm.case not in UNORDERED:
-        return found("missing", "put-back", place_of(finding), harm=finding["text"])
+        return {conditions.OWN: found("missing", "put-back", place, harm=finding["text"])}
     anywhere = {name: one.anywhere if isinstance(one, Who) else one for name, one in harm.values.items()}
-    return found("missing", UNORDERED[harm.case], place_of(finding), **anywhere)
+    return {conditions.OWN: found("missing", UNORDERED[harm.case], place, **anywhere)}
 
 
 def _instructions(

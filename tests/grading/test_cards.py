@@ -1,6 +1,7 @@
 """One finding on one card: at most 40 words, the learner's line among them, and nothing lost."""
 
 import ast
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -8,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from course_utils.artifact import Artifact
-from course_utils.cause import Cause
+from course_utils.cause import Cause, Warps, Who, data, from_data
 from course_utils.grading import cards, check, steps, verdict
 from course_utils.grading.cards import Card
 from course_utils.grading.found import of_text
 from course_utils.grading.refine import Run, Wrong
 from course_utils.run.backends import Emulator, Launch
+from course_utils.run.emulator.explain.findings import Finding
 from course_utils.run.protocol import Answer
 
 FINDING = {
@@ -177,6 +179,28 @@ def test_a_finding_of_two_sentences_keeps_the_first_whole_where_both_do_not_fit(
     card = of(FINDING | {"text": f"{first} {'Does ' * 12}the order differ?"})
     assert card.text == first and words(card) <= cards.WORDS
     assert card.more[0] == f"{'Does ' * 12}the order differ?"
+
+
+def test_a_finding_leaves_out_marked_parts_where_there_is_no_room():
+    who = Who((Warps("consumer", (4, 5, 6, 7)),))
+    values = {"reader": Cause("", "operand of wgmma", {"side": "A"}), "who": who, "writer": "full[1]"}
+    values |= {"phase": 1, "asked": "asked for parity 0", "behind": "phase 0 had passed", "line": " " * 5}
+    finding = Finding(Cause("read-before-load", "read after another phase's wait", values), "error", "")
+    (full, brief), *rest = finding.sentences
+    assert not rest and full == finding.detail == f"{brief}, which phase 0 had passed"
+    fields = {"text": finding.detail, "sentences": finding.sentences}
+    text = "D = A[one, two, three, four, five, six, seven]"
+    card = of(FINDING | fields | {"code": f"{text} @ B"})
+    assert card.text == f"{brief[0].upper()}{brief[1:]}." and words(card) <= cards.WORDS
+    assert card.more[0] == f"{full[0].upper()}{full[1:]}."
+    assert of(FINDING | fields | {"code": ""}).text == card.more[0]
+
+
+def test_a_cause_comes_back_from_data_with_its_warps():
+    who = Who((Warps("consumer", (4, 5), (0, 1)),))
+    cause = Cause("k", "a case", {"who": who, "reader": Cause("", "a thread"), "count": 3})
+    assert from_data(json.loads(json.dumps(data(cause)))) == cause
+    assert str(who.anywhere) == "consumer warps 4-5"
 
 
 @pytest.mark.parametrize(

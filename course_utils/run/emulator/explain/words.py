@@ -68,9 +68,9 @@ BARRIERS = {
     "all arrivals are there": "{who} {who:arrives|arrive} on {barrier}, whose phase {phase} has all its "
     "{count} arrivals already",
     "filled again": "{who} {who:arrives|arrive} on {barrier} again, whose phase {phase} has all its {count} "
-    "arrivals already: does its stage go on?",
+    "arrivals already<: does its stage go on?>",
     "filled again after a wait": "{who} {who:arrives|arrive} on {barrier} again, whose phase {phase} has all "
-    "its {count} arrivals already: its wait for {waited} passed again; does its stage go on, or begin anew?",
+    "its {count} arrivals already: its wait for {waited} passed again<; does its stage go on, or begin anew?>",
     "fewer bytes expected than come": "phase {phase} of {barrier} expects {expected:,} bytes, but loads of "
     "{issued:,} bytes signal it{why}",
     "rank 0 alone is told": ": `T.alloc_cluster_barrier` has rank 0 alone told; TMA's is each CTA's own, "
@@ -104,18 +104,18 @@ BARRIERS = {
     "{others} {others:issues|issue} them{line}",
     "waits for stores of others": "{who} {who:waits|wait} for TMA stores here, and {who:has|have} issued "
     "none: {others} {others:issues|issue} them{line}",
-    "several store one box": "{who} each store {box}: one warp issues the store, and waits for it",
+    "several store one box": "{who} each store {box}<: one warp issues the store, and waits for it>",
     "its wait leaves stores": "<: its wait leaves {count} in flight>",
     "waits for its store, and no barrier follows": "<: {who} {who:waits|wait} for it, and no barrier "
     "follows>",
     "arrives with no bytes expected": "{who} {who:arrives|arrive} on {barrier} with no bytes expected, which "
-    "ends phase {phase} before its loads: expect the bytes, or issue the copies, before the arrival",
+    "ends phase {phase} before its loads<: expect the bytes, or issue the copies, before the arrival>",
     "waits for its own loads": "{who} {who:waits|wait} for {barrier}, which its own loads end, and nobody "
     "waits for {idle}",
     "signals its own wait": "{who} {who:loads|load} {tensor} for {barrier}, which it waits for itself, and "
-    "{takers} {takers:waits|wait} for {full}: which barrier does this load signal?",
+    "{takers} {takers:waits|wait} for {full}<: which barrier does this load signal?>",
     "waits again": "{who} {who:waits|wait} for {again} {times}, which was filled {fills}, and never for "
-    "{barrier}: does the stage go on?",
+    "{barrier}<: does the stage go on?>",
     "nobody waits for a load": "nobody waits for the load of {load} ({barrier}, phase {phase}){why}",
     "fewer waits than fills": "<; {who} {who:waits|wait} for {count} of {fills} fills{of}>",
     "of an array": " of {array}",
@@ -336,14 +336,14 @@ MEMORY: dict[str, str] = {
     # explain/stages
     "in a line": " (line {at.line})",
     "the same tiles for both": "multicast brings both CTAs of the cluster the same tiles of "
-    "{tensors}{lines}: each has rows, or columns, of its own to load",
+    "{tensors}{lines}<: each has rows, or columns, of its own to load>",
     "of lines": " (lines {lines})",
     "loaded and read with two swizzles": "TMA loads {tensor} with swizzle {loaded}, and wgmma{line} reads "
     "it with {read}<: do the map and the multiplication take one layout?>",
     "loaded into one slot, read from another": "{who} loads {tensor} for {barrier} into slot {slot}, and "
     "wgmma{line} reads slot {read} after the wait for {barrier}<: which stage index has each?>",
     "read before the round's wait": "wgmma reads {tensor} as loaded for {barrier}{load}, and the last wait "
-    "by then was for {waited}, in the round before: the wait{wait} stands below the read",
+    "by then was for {waited}, in the round before<: the wait{wait} stands below the read>",
     "read after a wait for another": "wgmma reads {tensor} as loaded for {barrier}{load}, and the wait "
     "before it{wait} is for {waited}<: which stage index has each?>",
     "waited for in another order": "{takers} {takers:waits|wait} for {waited} as the {nth} stage, and "
