@@ -70,7 +70,8 @@ BARRIERS = {
     "filled again": "{who} {who:arrives|arrive} on {barrier} again, whose phase {phase} has all its {count} "
     "arrivals already<: does its stage go on?>",
     "filled again after a wait": "{who} {who:arrives|arrive} on {barrier} again, whose phase {phase} has all "
-    "its {count} arrivals already: its wait for {waited} passed again<; does its stage go on, or begin anew?>",
+    "its {count} arrivals already: its wait for {waited} passed again<; does its stage go on, or begin "
+    "anew?>",
     "fewer bytes expected than come": "phase {phase} of {barrier} expects {expected:,} bytes, but loads of "
     "{issued:,} bytes signal it{why}",
     "rank 0 alone is told": ": `T.alloc_cluster_barrier` has rank 0 alone told; TMA's is each CTA's own, "
