@@ -128,7 +128,7 @@ def without_rank(artifact: Artifact, store: int) -> Place | None:
                 continue
         except SyntaxError:  # a cell with a magic
             continue
-        # by the names of the given text: PTX has what an index counts, and not that it should count the rank too
+        # by names of the given text: PTX has what an index counts, and not that it should count the rank
         for index in (r"\bm_idx\b", r"\bn_idx\b", r"\brow\b.*\* cluster\b"):
             made = [artifact.place(line) for line in artifact.lines(index) if line.file == file]
             left = [place for place in made if not re.search(r"\brank\b", place.code)]
