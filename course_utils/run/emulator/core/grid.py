@@ -65,7 +65,41 @@ class Cluster(Holder):
         return cta.shared, address - offset
 
     def threads_left(self) -> int:
-        return sum(cta.threads_left() for cta in self.ctas)
+        return self.warps_left * LANES
+
+
+class Specials:
+    """The special registers that are the same in all CTAs of a launch, and those of each warp of a CTA."""
+
+    def __init__(self, machine: Machine) -> None:
+        artifact = machine.artifact
+        cluster, (bx, by, bz) = artifact.cluster, artifact.block
+        self.launch: dict[str, Any] = {
+            "%cluster_nctarank": cluster[0] * cluster[1] * cluster[2],
+            "%dynamic_smem_size": artifact.dynamic_shared,
+            "%total_smem_size": machine.shared_size,
+            "%nsmid": artifact.chip.sms,
+            "%nwarpid": 64,
+            "%gridid": 0,
+            "%is_explicit_cluster": cluster[0] * cluster[1] * cluster[2] > 1,
+            **_LANE_SPECIALS,
+        }
+        for axis, name in enumerate("xyz"):
+            self.launch[f"%nctaid.{name}"] = artifact.grid[axis]
+            self.launch[f"%ntid.{name}"] = artifact.block[axis]
+            self.launch[f"%nclusterid.{name}"] = artifact.grid[axis] // cluster[axis]
+            self.launch[f"%cluster_nctaid.{name}"] = cluster[axis]
+        self.warps: list[dict[str, Any]] = []
+        for index in range(-(-artifact.threads // LANES)):
+            thread = np.arange(index * LANES, (index + 1) * LANES, dtype=np.uint32)
+            self.warps.append(
+                {
+                    "%warpid": index,
+                    "%tid.x": thread % np.uint32(bx) if by * bz > 1 else thread,
+                    "%tid.y": thread // np.uint32(bx) % np.uint32(by) if by > 1 else 0,
+                    "%tid.z": thread // np.uint32(bx * by) if bz > 1 else 0,
+                }
+            )
 
 
 class CTA(Holder):
@@ -90,48 +124,22 @@ class CTA(Holder):
 
     def start(self) -> None:
         """Make the warps, with their special registers."""
-        machine, artifact, cluster = self.machine, self.machine.artifact, self.cluster
-        bx, by, bz = artifact.block
-        constant: dict[str, Any] = {
-            "%cluster_ctarank": self.rank,
-            "%cluster_nctarank": cluster.size,
-            "%dynamic_smem_size": artifact.dynamic_shared,
-            "%total_smem_size": machine.shared_size,
-            "%smid": self.number % artifact.chip.sms,
-            "%nsmid": artifact.chip.sms,
-            "%nwarpid": 64,
-            "%gridid": 0,
-            "%is_explicit_cluster": cluster.size > 1,
-        }
-        for axis, name in enumerate("xyz"):
-            c = artifact.cluster[axis]
-            constant.update(
-                {
-                    f"%ctaid.{name}": self.place[axis],
-                    f"%nctaid.{name}": artifact.grid[axis],
-                    f"%ntid.{name}": artifact.block[axis],
-                    f"%clusterid.{name}": self.place[axis] // c,
-                    f"%nclusterid.{name}": artifact.grid[axis] // c,
-                    f"%cluster_ctaid.{name}": self.place_in_cluster[axis],
-                    f"%cluster_nctaid.{name}": c,
-                }
-            )
+        machine, artifact = self.machine, self.machine.artifact
+        specials = machine.unit(Specials)
+        own = specials.launch | {"%cluster_ctarank": self.rank, "%smid": self.number % artifact.chip.sms}
+        for axis, (name, place, c) in enumerate(zip("xyz", self.place, artifact.cluster, strict=True)):
+            own[f"%ctaid.{name}"] = place
+            own[f"%clusterid.{name}"] = place // c
+            own[f"%cluster_ctaid.{name}"] = self.place_in_cluster[axis]
         window = self.rank << memory.RANK_SHIFT | memory.SHARED_BASE
         for name, value in machine.symbols.items():
-            constant[name] = value if isinstance(value, int) else value[1] + window
-        constant.update(_LANE_SPECIALS)
-        for index in range(self.left):
-            thread = np.arange(index * LANES, (index + 1) * LANES, dtype=np.uint32)
-            special = dict(constant)
-            special["%warpid"] = index
-            special["%tid.x"] = thread % np.uint32(bx) if by * bz > 1 else thread
-            special["%tid.y"] = thread // np.uint32(bx) % np.uint32(by) if by > 1 else 0
-            special["%tid.z"] = thread // np.uint32(bx * by) if bz > 1 else 0
-            warp = Warp(self, index, special)
+            own[name] = value if isinstance(value, int) else value[1] + window
+        for index, threads in enumerate(specials.warps):
+            warp = Warp(self, index, own | threads)
             self.warps.append(warp)
             mask = None
             if (index + 1) * LANES > artifact.threads:
-                mask = thread < artifact.threads
+                mask = np.arange(index * LANES, (index + 1) * LANES) < artifact.threads
                 warp.alive = mask.copy()
             path = Path(warp, 0, mask)
             path.slow = machine.choose(machine.schedule.slow_share)

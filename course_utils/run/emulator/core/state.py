@@ -47,7 +47,7 @@ class Holder:
 
     def __init__(self) -> None:
         # ``unit`` itself, as a look-up in C: states are asked for all the time
-        self.__dict__["unit"] = _States(self).__getitem__
+        setattr(self, "unit", _States(self).__getitem__)  # noqa: B010 -- to a type checker a method
         self.ending: tuple[Ends, ...] = ()
 
     def warp_ended(self, path: Path) -> None:

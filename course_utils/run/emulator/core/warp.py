@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 STOP = -1  # what a segment returns in place of a next instruction: the path waits, or has ended
 _ALL = b"\1" * LANES
 _NONE = b"\0" * LANES
+_EVERY = np.ones(LANES, np.bool_)
 
 
 class Wait:
@@ -54,7 +55,7 @@ class Warp(Holder):
         self.clock = cta.cluster.order.clock()
         self.time = 0
         self.tick()
-        self.alive = np.ones(LANES, np.bool_)
+        self.alive = _EVERY.copy()
         self.running = 1  # paths of this warp that have not ended
         self.local_size = program.local_size
         self._local: Region | None = None
@@ -130,7 +131,7 @@ class Path:
         self.halt("livelock", "endless loop", who=self.warp)
 
     def lanes(self) -> np.ndarray:
-        return np.ones(LANES, np.bool_) if self.mask is None else self.mask
+        return _EVERY if self.mask is None else self.mask
 
     def write(self, register: int, value: Value, width: int, mask: Mask) -> None:
         """A register write from outside generated code, merged under the path's mask."""
@@ -166,9 +167,9 @@ class Path:
             yes, no = predicate, ~predicate
         else:
             yes, no = predicate & self.mask, ~predicate & self.mask
-            if not no.any():
+            if no.tobytes() == _NONE:
                 return taken
-            if not yes.any():
+            if yes.tobytes() == _NONE:
                 return other
         machine = self.machine
         meet, protect_yes, protect_no = machine.program.divergence(branch, taken, other)
@@ -192,11 +193,11 @@ class Path:
         if parent.children == 0:
             self.warp.running += 1
             alive = self.warp.alive
-            if not alive.all():
+            if alive.tobytes() != _ALL:
                 parent.mask = alive & parent.lanes()
                 if parent.protect is None:
                     parent.protect = self.machine.program.register_set(parent.protected)
-            if parent.mask is not None and not parent.mask.any() or parent.pc < 0:
+            if parent.mask is not None and parent.mask.tobytes() == _NONE or parent.pc < 0:
                 parent.end()
             elif parent.pc == parent.reconverge:
                 parent.rejoin()
