@@ -8,7 +8,7 @@ address is a shared one plus ``GENERIC_SHARED``; tensors lie 2^40 apart, and the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
@@ -28,6 +28,7 @@ TENSOR_SHIFT = 40
 # What shared memory holds that nothing has written, so that it is seen in the numbers where it counts: the
 # bytes of a large negative fp16 number, and where a kernel runs again of a large positive one and of NaN
 FILLERS = (0xEF, 0x6F, 0xFF)
+_EVERY_LANE = list(range(LANES))
 
 
 class Region:
@@ -74,9 +75,9 @@ def pick(value: Value, lane: int) -> int:
     return int(value[lane]) if isinstance(value, np.ndarray) else value
 
 
-def lanes_of(mask: Mask) -> list[int]:
+def lanes_of(mask: Mask) -> Sequence[int]:
     """The active lanes' numbers; None is all 32."""
-    return list(range(LANES)) if mask is None else np.flatnonzero(mask).tolist()
+    return _EVERY_LANE if mask is None else np.flatnonzero(mask).tolist()
 
 
 def locate(path: Path, mask: Mask, address: Value, space: str, count: int) -> tuple[Region, Value]:

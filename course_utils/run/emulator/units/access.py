@@ -256,7 +256,7 @@ def read_lanes(
     values = []
     for i in range(vector):
         if mask is None:
-            values.append(view[index + i])
+            values.append(view[index + i if i else index])
         else:
             value: np.ndarray = np.zeros(LANES, UNSIGNED[bits])
             value[mask] = view[index + i]
@@ -289,7 +289,7 @@ def write_lanes(
         elif uniform:
             view[index + i] = value[lanes_of(mask)[-1]] & UNSIGNED[bits]((1 << bits) - 1)
         else:
-            view[index + i] = value if mask is None else value[mask]
+            view[index + i if i else index] = value if mask is None else value[mask]
 
 
 def _call_space(space: str, address: Value) -> str:

@@ -139,6 +139,8 @@ class BulkGroups(Ends):
 
     def warp_ended(self, path: Path) -> None:
         """Stores that nobody has waited for still read."""
+        if not (self.groups or self.open):
+            return
         committed = [store for groups in self.groups.values() for group in groups for store in group]
         still_open = [store for stores in self.open.values() for store in stores]
         for store in committed + still_open:
