@@ -46,8 +46,9 @@ class Holder:
         def unit(self: H, kind: Callable[[H], S]) -> S: ...
 
     def __init__(self) -> None:
-        # ``unit`` itself, as a look-up in C: states are asked for all the time
-        setattr(self, "unit", _States(self).__getitem__)  # noqa: B010 -- to a type checker a method
+        # ``unit`` itself, as a look-up in C: states are asked for all the time. By ``__dict__`` it would cost
+        # each owner a dict, and to a type checker ``unit`` is a method.
+        setattr(self, "unit", _States(self).__getitem__)
         self.ending: tuple[Ends, ...] = ()
 
     def warp_ended(self, path: Path) -> None:

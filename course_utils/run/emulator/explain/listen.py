@@ -26,7 +26,8 @@ from course_utils.run.emulator.explain import (
 from course_utils.run.emulator.explain.accumulators import LastWaits
 from course_utils.run.emulator.explain.facts import Facts
 from course_utils.run.emulator.explain.findings import Finding, Findings
-from course_utils.run.emulator.explain.races import Owners, Races
+from course_utils.run.emulator.explain.owners import Owners
+from course_utils.run.emulator.explain.races import Races
 from course_utils.run.emulator.explain.stages import Stages
 from course_utils.run.emulator.explain.timeline import Trace
 from course_utils.run.emulator.explain.work import Work
