@@ -46,9 +46,8 @@ class Holder:
         def unit(self: H, kind: Callable[[H], S]) -> S: ...
 
     def __init__(self) -> None:
-        # ``unit`` itself, as a look-up in C: states are asked for all the time. By ``__dict__`` it would cost
-        # each owner a dict, and to a type checker ``unit`` is a method.
-        setattr(self, "unit", _States(self).__getitem__)
+        # ``unit`` itself, as a look-up in C: states are asked for all the time
+        setattr(self, "unit", _States(self).__getitem__)  # noqa: B010
         self.ending: tuple[Ends, ...] = ()
 
     def warp_ended(self, path: Path) -> None:

@@ -37,6 +37,10 @@ class LastWaits:
         self._of: dict[Warp, LastWait] = {}
         machine.probe.listen(Awaited, self._awaited)
 
+    def clear(self) -> None:
+        """A cluster has ended."""
+        self._of.clear()
+
     def of(self, warp: Warp) -> LastWait:
         return self._of.get(warp) or LastWait()
 

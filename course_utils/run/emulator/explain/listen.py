@@ -69,7 +69,7 @@ def attach(machine: Machine, record: bool = False, left_out: str = "") -> Explai
     listen(Hazard, hazards.found)
     listen(Failed, undefined.failed)
     barriers.listen(machine, findings)
-    machine.unit(LastWaits)
+    waits = machine.unit(LastWaits)
     races = machine.unit(Races)
     trace = machine.unit(Trace)
     trace.record, findings.heard = record, trace.found
@@ -82,7 +82,7 @@ def attach(machine: Machine, record: bool = False, left_out: str = "") -> Explai
         if event.finished:
             facts.close(event.cluster)
         trace.name()
-        for one in (races, work, rings):
+        for one in (waits, races, work, rings):
             one.clear()
 
     def deadlocked(event: Deadlocked) -> None:
