@@ -13,7 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
 
-from course_utils.figures.theme import CARD, FONT, GREY, GRID, INK, TEXT, Picture, tint
+from course_utils.figures.picture import Picture
+from course_utils.figures.theme import CARD, FONT, GREY, GRID, INK, TEXT, tint
 
 SMALL, HEAD = 10.5, 11.5
 WIDTH = 9.6

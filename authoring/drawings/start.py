@@ -9,7 +9,8 @@ from matplotlib.figure import Figure
 from authoring.drawings.canvas import HEAD, SMALL, WIDTH, arrow, box, card, head, label, sheet
 from course_utils.chips import HOME
 from course_utils.figures.ladder import LABELS, SIZES
-from course_utils.figures.theme import BLUE, DSLS, GREEN, GREY, INK, MEMORY, PURPLE, Picture
+from course_utils.figures.picture import Picture
+from course_utils.figures.theme import BLUE, DSLS, GREEN, GREY, INK, MEMORY, PURPLE
 from course_utils.recordings import measured
 
 GPU, PEAK = HOME.name, HOME.peak_tflops  # dense fp16

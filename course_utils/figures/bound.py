@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from course_utils.chips import HOME
-from course_utils.figures.theme import CARD, DPI, DSLS, GREY, GRID, INK, STYLE, Picture
+from course_utils.figures.picture import Picture
+from course_utils.figures.theme import CARD, DPI, DSLS, GREY, GRID, INK, STYLE
 from course_utils.recordings.counters import CUBLAS, parts
 
 SIZES = (4096, 8192)

@@ -14,20 +14,8 @@ from matplotlib.patches import Patch
 
 from course_utils.chips import HOME
 from course_utils.figures.ladder import LABELS, ONE_TILE, SIZES
-from course_utils.figures.theme import (
-    CARD,
-    DPI,
-    DSL_TEXT,
-    DSLS,
-    GREEN,
-    GREY,
-    GRID,
-    INK,
-    STYLE,
-    WORK,
-    Picture,
-    tint,
-)
+from course_utils.figures.picture import Picture
+from course_utils.figures.theme import CARD, DPI, DSL_TEXT, DSLS, GREEN, GREY, GRID, INK, STYLE, WORK, tint
 from course_utils.recordings.counters import CUBLAS, Parts, parts
 
 WIDTH, ROW, TOP, BOTTOM = (

@@ -19,19 +19,8 @@ from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 
 from course_utils.chips import CHIPS
-from course_utils.figures.theme import (
-    CARD,
-    DPI,
-    DSL_TEXT,
-    DSLS,
-    GREY,
-    GRID,
-    INK,
-    ON_HUE,
-    STYLE,
-    Picture,
-    tint,
-)
+from course_utils.figures.picture import Picture
+from course_utils.figures.theme import CARD, DPI, DSL_TEXT, DSLS, GREY, GRID, INK, ON_HUE, STYLE, tint
 from course_utils.grading import steps
 from course_utils.recordings.model import Entry, Provenance, Timing, usable
 

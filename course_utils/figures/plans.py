@@ -13,7 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from course_utils.figures.theme import BLUE, CARD, DPI, DSLS, GREY, GRID, INK, PURPLE, STYLE, TEAL, Picture
+from course_utils.figures.picture import Picture
+from course_utils.figures.theme import BLUE, CARD, DPI, DSLS, GREY, GRID, INK, PURPLE, STYLE, TEAL
 from course_utils.plans import MOST, Plan
 from course_utils.recordings.step11_results import (
     Peers,

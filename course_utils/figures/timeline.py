@@ -17,7 +17,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Patch
 
-from course_utils.figures.theme import CARD, DPI, GREY, INK, LANE, RED, STYLE, WORK, Picture
+from course_utils.figures.picture import Picture
+from course_utils.figures.theme import CARD, DPI, GREY, INK, LANE, RED, STYLE, WORK
 from course_utils.run.emulator.explain.timeline import COPY
 
 if TYPE_CHECKING:

@@ -118,6 +118,25 @@ def of_families(artifact: Artifact, *families: Family, last: bool = False) -> Pl
     return None
 
 
+def without_rank(artifact: Artifact, store: int) -> Place | None:
+    """Where line ``store`` is in a function that takes a tile's place from its callers: the one statement
+    that makes a row, or a column, without the CTA's rank. None where there is none, or several.
+    """
+    for file, python in artifact.python.items():
+        try:
+            if not _calls(ast.parse(python), store):
+                continue
+        except SyntaxError:  # a cell with a magic
+            continue
+        # by names of the given text: PTX has what an index counts, and not that it should count the rank
+        for index in (r"\bm_idx\b", r"\bn_idx\b", r"\brow\b.*\* cluster\b"):
+            made = [artifact.place(line) for line in artifact.lines(index) if line.file == file]
+            left = [place for place in made if not re.search(r"\brank\b", place.code)]
+            if len(left) == 1:
+                return left[0]
+    return None
+
+
 def of_stores(artifact: Artifact, every: bool) -> list[Place]:
     """The lines that decide which chunks of D are stored. Where one function stores a chunk, it is who calls
     it; ``every``: of all tiles, so what bounds all of those calls' loops.

@@ -14,7 +14,7 @@ from course_utils.cause import Cause
 from course_utils.chips import HOME
 from course_utils.grading import lines, words
 from course_utils.grading.conditions import BLOCK_K
-from course_utils.grading.found import same_part, waits_too_late
+from course_utils.grading.found import same_part, waits_too_late, within_a_cluster
 from course_utils.grading.properties import Facts, once
 from course_utils.ptx import receipts
 from course_utils.run.protocol import Answer
@@ -57,8 +57,8 @@ def refine(answer: Answer, artifact: Artifact, clipped: bool = False) -> Wrong:
         wrong = _in_order(wrong, answer.facts or {}, artifact)
     elif not clipped:
         wrong = replace(wrong, causes=_former_tile(wrong.causes, answer.facts or {}, artifact))
-    wrong = _stored_otherwise(_of_warpgroups(wrong, artifact), answer, artifact)
-    return _of_buffers(wrong, artifact)
+    wrong = _of_warpgroups(_without_rank(wrong, artifact), artifact)
+    return _of_buffers(_stored_otherwise(wrong, answer, artifact), artifact)
 
 
 def of_copy(answer: Answer, artifact: Artifact) -> Wrong:
@@ -262,6 +262,23 @@ def _in_order(wrong: Wrong, facts: Facts, artifact: Artifact) -> Wrong:
         return replace(wrong, causes=(far, *causes[:at], replace(causes[at], case="corner"), *rest))
     causes[at] = replace(causes[at], kind="tiles", case="order-mixed-up" if stores else "order-covers")
     return replace(wrong, causes=tuple(causes))
+
+
+def _without_rank(wrong: Wrong, artifact: Artifact) -> Wrong:
+    """CTAs of a cluster that store one place: the line that makes its row or column without the rank. The
+    store takes what it is given.
+    """
+    first = wrong.findings[0] if wrong.findings else None
+    if first is None or not within_a_cluster(first):
+        return wrong
+    place = lines.without_rank(artifact, first["line"])
+    if place is None or place.line == first["line"]:
+        return wrong
+    more = (f"the store: {first['where']}", *first["more"])
+    mended = {**first, "file": place.file, "line": place.line, "code": place.code, "where": str(place)}
+    return replace(
+        wrong, findings=({**mended, "more": more, "generated": "", "ptx": ""}, *wrong.findings[1:])
+    )
 
 
 def _of_warpgroups(wrong: Wrong, artifact: Artifact) -> Wrong:

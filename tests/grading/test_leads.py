@@ -248,6 +248,43 @@ def test_a_file_is_taken_for_what_its_tensors_say(tmp_path, name, takes, kinds):
     assert sorted(kernel._kinds(path)) == sorted(kinds) and kernel._kinds(path)[0] == kinds[0]
 
 
+MACRO = """\
+def store(m, D):
+    T.tma_copy(D_shared, D[m : m + 128, 0:64])
+
+m, n = (tiles.m_idx * cluster + rank) * block_M, tiles.n_idx * block_N
+m_last = {made}
+store(m_last, D)
+"""
+
+
+@pytest.mark.parametrize(
+    "made, store, line",
+    [
+        ("tiles.m_idx * block_M", 2, 5),
+        ("(tiles.m_idx * cluster + rank) * block_M", 2, 0),  # the store itself, then
+        ("tiles.m_idx * block_M", 6, 0),  # no function that takes the place from its callers
+    ],
+)
+def test_a_row_without_its_rank_is_told_where_it_is_made(made, store, line):
+    artifact = replace(kernel_of(), python={"/no/mine.py": MACRO.format(made=made)})
+    place = lines.without_rank(artifact, store)
+    assert (place.line if place else 0) == line
+    text = "CTAs 0 and 1 both store D[0:128, 0:64]; they are one cluster: does its row count the CTA's rank?"
+    first = {
+        "kind": "stored-twice",
+        "case": "stored twice in a cluster",
+        "text": text,
+        "file": "mine.py",
+        "line": store,
+        "code": "",
+    }
+    answer = Answer(findings=({**first, "where": "mine.py", "more": []},))
+    found = refine.refine(answer, artifact)
+    assert found.findings[0]["line"] == (line or store)
+    assert (found.findings == answer.findings) == (not line)
+
+
 NAME = "stores outside D, axis 0"
 FAR = {NAME: 8, f"{NAME}, at": 4288, f"{NAME}, of": 512}  # M and N mixed up would stay within the larger
 

@@ -53,7 +53,7 @@ WRONG = {  # answered in the same process: the GPU is fine
 FAULTS = {  # the context is lost: a fresh process must serve the next kernel
     "out of bounds": ("D[m * N + n + (1ll << 40)] = 0;", "illegal address"),
     "misaligned": ("*(volatile int*)((char*)D + 2) = 0;", "not aligned"),
-    "trap": ('asm volatile("trap;");', "the kernel died|illegal instruction"),
+    "trap": ('asm volatile("trap;");', "The kernel died|illegal instruction"),
 }
 HANG = 'while (true) asm volatile("nanosleep.u32 1000;");'
 HANG_LIMIT = 3.0

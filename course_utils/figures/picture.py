@@ -1,0 +1,56 @@
+"""A picture on the course's card, as a notebook shows it: light or dark as the page is."""
+
+import hashlib
+import io
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from course_utils.figures import shell
+from course_utils.figures.theme import CARD, DPI, GREY, svg
+
+
+class Picture(Figure):
+    """A matplotlib Figure on the course's card, drawn by Agg. A notebook shows it as an SVG that is light or
+    dark as the page is, and where HTML cannot be shown as a PNG.
+    """
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **{"facecolor": CARD} | options)
+        FigureCanvasAgg(self)
+
+    def headline(self, text: str, left: float = 0.1) -> None:
+        """The picture's name above it, ``left`` inches from its edge."""
+        width, height = self.get_size_inches()
+        self.text(left / width, 1 - 0.14 / height, text, size=11, weight="bold", va="top")
+
+    def footer(self, text: str, left: float = 0.1) -> None:
+        """Where the figures come from, in lines below the picture."""
+        width, height = self.get_size_inches()
+        how = {"size": 7, "color": GREY, "linespacing": 1.35, "parse_math": False}
+        self.text(left / width, 0.1 / height, text, va="bottom", **how)
+
+    def key(self, handles: list, left: float, top: float, loc: str = "upper left", **how: object) -> None:
+        """A legend in one row, whose corner ``loc`` lies ``left`` and ``top`` inches from the picture's."""
+        width, height = self.get_size_inches()
+        self.legend(
+            handles=handles,
+            loc=loc,
+            ncols=len(handles),
+            frameon=False,
+            borderaxespad=0,
+            borderpad=0,
+            bbox_to_anchor=(left / width, 1 - top / height),
+            **how,
+        )
+
+    def _repr_html_(self) -> str:
+        words = next((one.get_text() for one in self.texts), "") or "A picture"
+        drawn = svg(self)
+        key = hashlib.sha256(drawn.encode()).hexdigest()
+        return shell.piece("picture.html", {"key": key}, shell.image(drawn.encode(), "svg+xml", words))
+
+    def _repr_png_(self) -> bytes:
+        buffer = io.BytesIO()
+        self.savefig(buffer, format="png", dpi=DPI)
+        return buffer.getvalue()
