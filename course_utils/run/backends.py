@@ -258,12 +258,6 @@ def chip_of(machine: Backend) -> Chip:
     return gpu.chip if isinstance(gpu, Gpu) else chips.HOME
 
 
-def chip_here() -> Chip:
-    """The chip of this machine's GPU; the course's own where there is none that its kernels run on."""
-    device, _ = find_gpu()
-    return chips.HOME if device is None else chips.of_device(device)
-
-
 def warm_up(name: str = "auto") -> None:
     """Start what a check on this backend will ask, and do not wait for it: it imports while others do.
 

@@ -47,33 +47,31 @@ class Order:
 class Clock:
     """What its owner has seen, and what of that is fenced for the async proxy."""
 
-    __slots__ = ("seen", "fenced")
+    __slots__ = ("_both", "seen", "fenced")
 
     def __init__(self, size: int) -> None:
-        self.seen = np.zeros(size, np.int64)
-        self.fenced = np.zeros(size, np.int64)
+        self._set(np.zeros((2, size), np.int64))
+
+    def _set(self, both: np.ndarray) -> None:
+        self._both, self.seen, self.fenced = both, both[0], both[1]
 
     def grow(self, size: int) -> None:
-        for name in ("seen", "fenced"):
-            wider = np.zeros(size, np.int64)
-            old = getattr(self, name)
-            wider[: len(old)] = old
-            setattr(self, name, wider)
+        wider = np.zeros((2, size), np.int64)
+        wider[:, : len(self.seen)] = self._both
+        self._set(wider)
 
     def join(self, other: Clock) -> None:
-        np.maximum(self.seen, other.seen, out=self.seen)
-        np.maximum(self.fenced, other.fenced, out=self.fenced)
+        np.maximum(self._both, other._both, out=self._both)
 
     def meet(self, other: Clock) -> None:
         """Keep what both have seen: for an operation that several warps issue together."""
         if len(self.seen) != len(other.seen):
             self.grow(len(other.seen))
-        np.minimum(self.seen, other.seen, out=self.seen)
-        np.minimum(self.fenced, other.fenced, out=self.fenced)
+        np.minimum(self._both, other._both, out=self._both)
 
     def copy(self) -> Clock:
-        clock = Clock(0)
-        clock.seen, clock.fenced = self.seen.copy(), self.fenced.copy()
+        clock = Clock.__new__(Clock)
+        clock._set(self._both.copy())
         return clock
 
 

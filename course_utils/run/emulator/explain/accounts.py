@@ -1,8 +1,5 @@
-"""Accounts of mbarriers and warps, kept as a launch runs: who arrived on each mbarrier and how often, which
-loads signal it, whose waits for it have passed; and which waits each warp has behind it.
-
-A *round* of a warp is what lies between two of its waits: a warp that keeps its turn arrives on a barrier as
-often in each. ``account(barrier)`` and ``turns(warp)`` give what is known by now.
+"""Accounts of mbarriers, kept as a launch runs: who arrived on each and how often, which loads signal it,
+whose waits for it have passed. ``account(barrier)`` gives what is known by now.
 """
 
 from __future__ import annotations
@@ -10,8 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from course_utils.run.emulator.core.probe import WaitEnded
 from course_utils.run.emulator.explain.places import Place, Places
+from course_utils.run.emulator.explain.roles import role
 from course_utils.run.emulator.units.mbarrier import (
     Arrived,
     Asked,
@@ -21,13 +18,11 @@ from course_utils.run.emulator.units.mbarrier import (
     PhaseCompleted,
     WaitPassed,
 )
-from course_utils.run.emulator.units.sync import ThreadWait
 from course_utils.run.emulator.units.tma import LoadIssued
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.core.grid import CTA
     from course_utils.run.emulator.core.machine import Machine
-    from course_utils.run.emulator.core.warp import Path, Warp
+    from course_utils.run.emulator.core.threads import CTA, Path, Warp
     from course_utils.run.emulator.units.tma import Load
 
 
@@ -79,7 +74,7 @@ class Account:
         self.bare: tuple[int, Warp, int] | None = None
 
     def arrived(self, path: Path, count: int) -> None:
-        warp, theirs = path.warp, turns(path.warp)
+        warp, theirs = path.warp, role(path.warp)
         mine = self.arrivals.setdefault(warp, Arrivals())
         if mine.round != theirs.rounds:
             mine.round, mine.now = theirs.rounds, 0
@@ -108,23 +103,8 @@ class Account:
         self.last_phase, self.this_phase = self.this_phase, {}
 
 
-class Turns:
-    """The waits of one warp that have passed: the last one for an mbarrier, with its instruction; all of
-    those; and how many there were, for mbarriers and other threads.
-    """
-
-    def __init__(self, warp: Warp) -> None:
-        self.waited: tuple[MBarrier, int] | None = None
-        self.takes: list[tuple[MBarrier, int]] = []
-        self.rounds = 0
-
-
 def account(barrier: MBarrier) -> Account:
     return barrier.unit(Account)
-
-
-def turns(warp: Warp) -> Turns:
-    return warp.unit(Turns)
 
 
 def all_from_one_cta(barrier: MBarrier) -> CTA | None:
@@ -155,16 +135,8 @@ def listen(machine: Machine) -> None:
         loads.append(event.load)
 
     def passed(event: WaitPassed) -> None:
-        path, wait = event.path, event.wait
-        mine = turns(path.warp)
-        mine.waited = wait.barrier, path.at
-        mine.takes.append(mine.waited)
-        mine.rounds += 1
-        account(wait.barrier).passed(path, wait.parity, wait.barrier.phase)
-
-    def went_on(event: WaitEnded) -> None:
-        if isinstance(event.reason, ThreadWait):
-            turns(event.path.warp).rounds += 1
+        wait = event.wait
+        account(wait.barrier).passed(event.path, wait.parity, wait.barrier.phase)
 
     hear = machine.probe.listen
     hear(Initialised, initialised)
@@ -174,4 +146,3 @@ def listen(machine: Machine) -> None:
     hear(LoadIssued, issued)
     hear(PhaseCompleted, lambda event: account(event.barrier).completed(event.barrier))
     hear(WaitPassed, passed)
-    hear(WaitEnded, went_on)

@@ -12,7 +12,7 @@ from course_utils.run.emulator.units.wgmma import Awaited, Issued
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.machine import Machine
-    from course_utils.run.emulator.core.warp import Path, Warp
+    from course_utils.run.emulator.core.threads import Path, Warp
     from course_utils.run.emulator.units.wgmma import Accumulator
 
 COMMIT = "wgmma.commit_group"
@@ -36,6 +36,10 @@ class LastWaits:
     def __init__(self, machine: Machine) -> None:
         self._of: dict[Warp, LastWait] = {}
         machine.probe.listen(Awaited, self._awaited)
+
+    def clear(self) -> None:
+        """A cluster has ended."""
+        self._of.clear()
 
     def of(self, warp: Warp) -> LastWait:
         return self._of.get(warp) or LastWait()

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from course_utils.artifact import Origin
 from course_utils.cause import Cause
-from course_utils.run.emulator.core.probe import Hazard
+from course_utils.run.emulator.core.threads import Hazard
 from course_utils.run.emulator.explain import names
-from course_utils.run.emulator.explain.accounts import account, turns
+from course_utils.run.emulator.explain.accounts import account
 from course_utils.run.emulator.explain.findings import Finding, Findings
+from course_utils.run.emulator.explain.roles import role
 from course_utils.run.emulator.units.mbarrier import BYTES, Initialised, Named
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.core.grid import CTA
     from course_utils.run.emulator.core.machine import Machine
-    from course_utils.run.emulator.core.warp import Path
+    from course_utils.run.emulator.core.threads import CTA, Path
     from course_utils.run.emulator.explain.places import Place
     from course_utils.run.emulator.units.mbarrier import MBarrier
 
@@ -37,7 +37,7 @@ def overrun(findings: Findings, hazard: Hazard) -> Finding:
         case, values = "too many arrivals of one", values | {"most": count}
     elif account(barrier).carries_bytes and mine.now != account(barrier).this_phase[path.warp]:
         case = "filled again"
-        waited, _ = turns(path.warp).waited or (barrier, -1)
+        waited, _ = role(path.warp).waited or (barrier, -1)
         if waited is not barrier:
             case, values = "filled again after a wait", values | {"waited": names.plain(waited)}
     return findings.find(Cause(hazard.kind, case, values), hazard.at, about=hazard.about)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from course_utils.cause import Cause, Warps, Who, sentence, spans
 from course_utils.ptx.families import expects_bytes
-from course_utils.run.emulator.core.warp import Wait
+from course_utils.run.emulator.core.threads import Wait
 from course_utils.run.emulator.explain import causes, names
-from course_utils.run.emulator.explain.accounts import account, turns
+from course_utils.run.emulator.explain.accounts import account
 from course_utils.run.emulator.explain.ahead import ahead
 from course_utils.run.emulator.explain.barriers import told_bytes
 from course_utils.run.emulator.explain.findings import Findings
@@ -26,9 +26,8 @@ from course_utils.run.emulator.units.sync import NamedBarriers, RegisterPool, Re
 from course_utils.run.emulator.units.wgmma import Issued, WgmmaWait
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.core.grid import Cluster
     from course_utils.run.emulator.core.machine import Machine
-    from course_utils.run.emulator.core.warp import Path, Warp
+    from course_utils.run.emulator.core.threads import Cluster, Path, Warp
     from course_utils.run.emulator.explain.places import Place
     from course_utils.run.emulator.units.mbarrier import MBarrier
     from course_utils.run.emulator.units.sync import ThreadBarrier
@@ -187,7 +186,7 @@ def _went_on(group: Warpgroup, path: Path) -> list[Warp]:
     """
 
     def loads(warp: Warp) -> int:
-        return sum(account(barrier).carries_bytes for barrier, _ in turns(warp).takes)
+        return sum(account(barrier).carries_bytes for barrier, _ in role(warp).takes)
 
     waiting = {other.warp for other in path.machine.waiting if isinstance(other.waits_for, WgmmaWait)}
     warps = path.cta.warps[group.number * 4 : group.number * 4 + 4]

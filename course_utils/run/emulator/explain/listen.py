@@ -11,7 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from course_utils.cause import Cause
-from course_utils.run.emulator.core.probe import ClusterEnded, Deadlocked, Failed, Hazard
+from course_utils.run.emulator.core.loop import ClusterEnded, Deadlocked, Failed
+from course_utils.run.emulator.core.threads import Hazard
 from course_utils.run.emulator.explain import (
     accounts,
     barriers,
@@ -26,7 +27,8 @@ from course_utils.run.emulator.explain import (
 from course_utils.run.emulator.explain.accumulators import LastWaits
 from course_utils.run.emulator.explain.facts import Facts
 from course_utils.run.emulator.explain.findings import Finding, Findings
-from course_utils.run.emulator.explain.races import Owners, Races
+from course_utils.run.emulator.explain.owners import Owners
+from course_utils.run.emulator.explain.races import Races
 from course_utils.run.emulator.explain.stages import Stages
 from course_utils.run.emulator.explain.timeline import Trace
 from course_utils.run.emulator.explain.work import Work
@@ -68,7 +70,7 @@ def attach(machine: Machine, record: bool = False, left_out: str = "") -> Explai
     listen(Hazard, hazards.found)
     listen(Failed, undefined.failed)
     barriers.listen(machine, findings)
-    machine.unit(LastWaits)
+    waits = machine.unit(LastWaits)
     races = machine.unit(Races)
     trace = machine.unit(Trace)
     trace.record, findings.heard = record, trace.found
@@ -81,7 +83,7 @@ def attach(machine: Machine, record: bool = False, left_out: str = "") -> Explai
         if event.finished:
             facts.close(event.cluster)
         trace.name()
-        for one in (races, work, rings):
+        for one in (waits, races, work, rings):
             one.clear()
 
     def deadlocked(event: Deadlocked) -> None:

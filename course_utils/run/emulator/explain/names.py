@@ -15,12 +15,11 @@ from course_utils.run.emulator.explain.accounts import account
 from course_utils.run.emulator.explain.ahead import ahead
 from course_utils.run.emulator.explain.places import Places
 from course_utils.run.emulator.explain.roles import role
-from course_utils.run.emulator.units.mbarrier import MBarrier, barrier_of, mbarriers
+from course_utils.run.emulator.units.mbarrier import MBarrier, mbarriers
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.core.grid import CTA, Cluster
     from course_utils.run.emulator.core.machine import Machine
-    from course_utils.run.emulator.core.warp import Warp
+    from course_utils.run.emulator.core.threads import CTA, Warp
 
 # TileLang's CUDA has a shared variable for each array of barriers, by the learner's name: empty_mem of empty.
 _VARIABLE = re.compile(r"E\d+(\w+)_mem$")
@@ -268,18 +267,3 @@ def times(count: int) -> Cause:
 def nth(count: int) -> str:
     """The place of a thing that so many come before: first, 2nd, 3rd."""
     return {0: "first", 1: "2nd", 2: "3rd"}.get(count, f"{count + 1}th")
-
-
-def of_agent(cluster: Cluster, agent: int, home: CTA) -> Who | Barrier | str:
-    """A warp or an mbarrier as it is called from CTA ``home``."""
-    for cta in cluster.ctas:
-        for warp in cta.warps:
-            if warp.agent == agent:
-                return who([warp], home)
-    found = barrier_of(cluster, agent)
-    return "nobody" if found is None else barrier(found, home)
-
-
-def agent_text(cluster: Cluster, agent: int, home: CTA) -> str:
-    """``of_agent`` in words."""
-    return str(of_agent(cluster, agent, home))

@@ -7,6 +7,7 @@ a wait covers it. A race is found on any schedule, also where this run's numbers
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,16 +15,18 @@ import numpy as np
 
 from course_utils.artifact import SWIZZLE_PATTERN_BYTES
 from course_utils.cause import Cause
-from course_utils.run.emulator.core.memory import SharedMemory, Tensor
+from course_utils.run.emulator.core.memory import SharedMemory
 from course_utils.run.emulator.core.order import AGENT_BITS, AGENT_MASK, NEVER, Clock, unordered
-from course_utils.run.emulator.core.probe import At, CtaEnded, Touched, WarpEnded
+from course_utils.run.emulator.core.probe import At
+from course_utils.run.emulator.core.threads import CtaEnded, Touched, WarpEnded
 from course_utils.run.emulator.core.undefined import NothingStored
 from course_utils.run.emulator.explain import accumulators, names
-from course_utils.run.emulator.explain.accounts import account, all_from_one_cta, turns
+from course_utils.run.emulator.explain.accounts import account, all_from_one_cta
 from course_utils.run.emulator.explain.accumulators import LastWaits, groups
 from course_utils.run.emulator.explain.findings import Finding, Findings
 from course_utils.run.emulator.explain.hazards import Note, find
 from course_utils.run.emulator.explain.places import Places
+from course_utils.run.emulator.explain.roles import role
 from course_utils.run.emulator.explain.undefined import counts
 from course_utils.run.emulator.units import cp_async, mbarrier, tma, wgmma
 from course_utils.run.emulator.units.access import Atomic, Read, Write
@@ -33,9 +36,8 @@ from course_utils.run.emulator.units.views import TensorView
 from course_utils.tma.layouts import UNIT
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.core.grid import CTA, Cluster
     from course_utils.run.emulator.core.machine import Machine
-    from course_utils.run.emulator.core.warp import Path, Warp
+    from course_utils.run.emulator.core.threads import CTA, Cluster, Path, Warp
     from course_utils.run.emulator.isa.lowered import Value
     from course_utils.run.emulator.units.mbarrier import MBarrier
     from course_utils.run.emulator.units.views import View
@@ -95,7 +97,8 @@ class Shadow:
         # warps that commit TMA stores, and that wait for them, by instruction
         self.store_commits: dict[int, set[Warp]] = {}
         self.store_waits: dict[int, set[Warp]] = {}
-        self.wrote: dict[int, set[int]] = {}  # where threads write, by instruction: a byte of each warp's
+        # where threads write, by instruction: a byte of each warp's
+        self.wrote: dict[int, set[int]] = defaultdict(set)
         self.loads_in_flight = 0
         self.was_read = False
         # the first write of threads over those of another warp, with no order: that one's agent, who, where
@@ -217,7 +220,7 @@ class Races:
         written, index = _cells(shadow.written, offsets, count)
         seen = path.warp.clock.seen
         begin = offsets if offsets.__class__ is int else int(offsets[0])
-        shadow.wrote.setdefault(path.at, set()).add(begin)
+        shadow.wrote[path.at].add(begin)
         code = int(shadow.written[begin >> 2])
         agent = code & AGENT_MASK
         if 0 < agent <= path.cta.cluster.warps_end and seen[agent] < code >> AGENT_BITS and not shadow.clash:
@@ -283,11 +286,11 @@ class Races:
         """
         codes = np.atleast_1d(codes)
         late = unordered(codes, seen)
-        if late.any():
+        if np.count_nonzero(late):  # of so few much quicker than ``any``
             self._unordered(path, int(codes[late][0]), reader, together or (path.warp,))
         elif fenced is not None:
             unfenced = unordered(codes, fenced)
-            if unfenced.any():
+            if np.count_nonzero(unfenced):
                 code = int(codes[unfenced][0])
                 agent, time = code & AGENT_MASK, code >> AGENT_BITS
                 late_ones = [w for w in together or (path.warp,) if w.clock.fenced[agent] < time]
@@ -330,7 +333,7 @@ class Races:
         if by_threads:
             find(path, kind, "reads nothing in a part", values)
             return
-        barrier, at = turns(path.warp).waited or (None, -1)
+        barrier, at = role(path.warp).waited or (None, -1)
         passed = account(barrier).waits.get(path.warp) if barrier else None
         if barrier is None or passed is None or passed.phases or passed.parity is None:
             find(path, kind, "reads nothing", values)
@@ -427,7 +430,7 @@ class Races:
         """A stage is written too soon: what is to blame is the arrival that let this warp's last wait pass,
         where it came from another warp; else the write, with ``advice`` where that of its kind does not fit.
         """
-        kind, (barrier, waited_at) = what.kind, turns(path.warp).waited or (None, -1)
+        kind, (barrier, waited_at) = what.kind, role(path.warp).waited or (None, -1)
         readers = [reader] if reader else []
         # a wait for a load releases nothing; and a first round's wait passes with no release at all
         released = None if barrier is None else account(barrier).released_by
@@ -618,9 +621,8 @@ class Races:
         codes = shadow.written[event.base * 4 :: 4].take(event.units.ravel())
         if (codes == codes[0]).all():
             codes = codes[:1]
-        if not codes.all() or unordered(codes, seen).any() or unordered(codes, fenced).any():
-            reader = Cause("", "operand of wgmma", {"side": event.side})
-            self._check(path, shadow, codes, seen, fenced, reader, group.warps)
+        reader = Cause("", "operand of wgmma", {"side": event.side})
+        self._check(path, shadow, codes, seen, fenced, reader, group.warps)
         low, high = event.low * UNIT, event.high * UNIT
         if int(codes[0]) & AGENT_MASK <= cta.cluster.warps_end:  # threads wrote it
             words = slice(low // 4, high // 4)
@@ -723,72 +725,3 @@ def _twice(event: tma.LoadTargeted, old: Load) -> dict[str, Any]:
     old_one, new_one = loads
     barrier = names.plain(event.barrier)
     return {"barrier": barrier, "one": old_one, "other": new_one, "look": Cause("", look)}
-
-
-class Owners:
-    """By element of each tensor in global memory, which CTA stored it last: two may not store the same."""
-
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
-        self._owners: dict[Tensor, np.ndarray] = {}  # one more than the CTA's number, 0 of none
-        machine.probe.listen(Write, self._write)
-        machine.probe.listen(tma.StoreIssued, self._store_issued)
-
-    def _of(self, tensor: Tensor) -> np.ndarray:
-        if tensor not in self._owners:
-            self._owners[tensor] = np.zeros(-(-tensor.size // 16) * 16 // tensor.element, np.int32)
-        return self._owners[tensor]
-
-    def _write(self, event: Write) -> None:
-        tensor, offsets = event.region, event.offsets
-        if isinstance(tensor, Tensor) and event.checked:
-            owners, width = self._of(tensor), max(event.count, tensor.element)
-            if width > tensor.element:
-                owners = owners.reshape(-1, width // tensor.element)
-            first = offsets if offsets.__class__ is int else int(offsets[0])
-            if other := self._claim(event.path, owners, offsets // width):
-                self._twice(event.path, other - 1, tensor.describe(first))
-
-    def _store_issued(self, event: tma.StoreIssued) -> None:
-        store = event.store
-        tensor = store.view.region
-        if store.adds or not isinstance(tensor, Tensor):  # what several add up has no one author
-            return
-        claimed = store.view.claimed(self._of(tensor), tensor, store.coordinates)
-        if claimed is not None:
-            part, what = claimed
-            if other := self._claim(event.path, part, slice(None)):
-                self._twice(event.path, other - 1, what)
-
-    def _claim(self, path: Path, owners: np.ndarray, index: Any) -> int:
-        """This CTA stores ``owners[index]``: one more than the number of another that has stored some of it,
-        or 0.
-        """
-        mine, other = path.cta.number + 1, 0
-        held = np.atleast_1d(owners[index])
-        if held.any():
-            others = held[(held != mine) & (held != 0)]
-            other = int(others.flat[0]) if len(others) else 0
-        owners[index] = mine
-        return other
-
-    def _twice(self, path: Path, other: int, what: str) -> None:
-        """What two CTAs have both stored, and what to look at."""
-        cta = path.cta
-        low, high = sorted((cta.number, other))
-        size, (x, y, z) = cta.cluster.size, cta.machine.artifact.grid
-        values: dict[str, Any] = {"low": low, "high": high, "what": what, "size": size}
-        ranks = None
-        if any(other == one.number for one in cta.cluster.ctas):
-            case = "stored twice in a cluster"
-        elif y * z > 1:
-            case, values["grid"] = "stored twice in a grid", f"{x} x {y}" + f" x {z}" * (z > 1)
-        elif low % size != high % size:
-            case, ranks = "stored twice by two ranks", (low % size, high % size)
-            values |= {"one": ranks[0], "other": ranks[1]}
-        elif size > 1:
-            case = "stored twice by two clusters"
-            values |= {"ctas": x, "clusters": x // size}
-        else:
-            case, values["ctas"] = "stored twice", x
-        find(path, "stored-twice", case, values)

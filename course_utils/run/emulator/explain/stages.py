@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from course_utils.artifact import SWIZZLES
 from course_utils.cause import Cause
 from course_utils.run.emulator.explain import names
-from course_utils.run.emulator.explain.accounts import account, turns
+from course_utils.run.emulator.explain.accounts import account
 from course_utils.run.emulator.explain.facts import Facts
 from course_utils.run.emulator.explain.findings import Findings
 from course_utils.run.emulator.explain.places import Places
 from course_utils.run.emulator.explain.races import Races
+from course_utils.run.emulator.explain.roles import role
 from course_utils.run.emulator.units.mbarrier import mbarriers
 from course_utils.run.emulator.units.tensormaps import TensorMaps
 from course_utils.run.emulator.units.tma import LoadIssued
@@ -26,9 +27,8 @@ from course_utils.run.emulator.units.wgmma import Issued, OperandRead
 from course_utils.tma.layouts import UNIT
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.core.grid import CTA, Cluster
     from course_utils.run.emulator.core.machine import Machine
-    from course_utils.run.emulator.core.warp import Warp
+    from course_utils.run.emulator.core.threads import CTA, Cluster, Warp
     from course_utils.run.emulator.units.mbarrier import MBarrier
     from course_utils.run.emulator.units.views import Coordinates
 
@@ -94,7 +94,7 @@ class Stages:
     def _operand_read(self, event: OperandRead) -> None:
         path, low = event.path, event.low * UNIT
         tiles = self.of(path.cta)
-        if (waited := turns(path.warp).waited) is not None:
+        if (waited := role(path.warp).waited) is not None:
             tiles.reads.setdefault((waited[0], low), path.at)
         tiles.swizzles.setdefault(low, (event.swizzle, path.at))
 
@@ -287,7 +287,7 @@ def _read_elsewhere(machine: Machine, cta: CTA) -> Told | None:
                 continue
             barrier, (load, _) = next(iter(_of(cta).loaded[name, offset].items()))
             multiply = [warp for warp in cta.warps if warp.unit(Issued).count]
-            waits = [at for warp in multiply for b, at in turns(warp).takes if b is waited]
+            waits = [at for warp in multiply for b, at in role(warp).takes if b is waited]
             values = {
                 "tensor": name,
                 "barrier": names.plain(barrier),
@@ -339,9 +339,7 @@ def _takers(machine: Machine, cta: CTA, array: str) -> dict[Warp, list[tuple[MBa
         waits = [
             (p.waits_for.barrier, p.at) for b in mbarriers(cta).values() for p in b.waiting if p.warp is warp
         ]
-        takes = [
-            (b, at) for b, at in turns(warp).takes + waits if b.cta is cta and names.array_of(b) == array
-        ]
+        takes = [(b, at) for b, at in role(warp).takes + waits if b.cta is cta and names.array_of(b) == array]
         if takes and names.of_role(warp) != "producer":
             takers[warp] = takes
     return takers

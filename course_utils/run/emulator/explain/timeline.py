@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from course_utils.run.emulator.core.probe import WaitBegan, WaitEnded
+from course_utils.run.emulator.core.threads import WaitBegan, WaitEnded
 from course_utils.run.emulator.explain import names
 from course_utils.run.emulator.explain.findings import Finding, Findings
 from course_utils.run.emulator.explain.places import Place, Places
@@ -34,7 +34,7 @@ from course_utils.tma.layouts import UNIT
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.machine import Machine
-    from course_utils.run.emulator.core.warp import Path, Warp
+    from course_utils.run.emulator.core.threads import Path, Warp
     from course_utils.run.emulator.units.tma import Load, Store
 
 LIMIT = 200_000  # spans and arrivals kept; events as well
@@ -140,7 +140,7 @@ class Trace:
         listen(wgmma.WaitPassed, lambda event: self.note("pass", event.path, "wgmma"))
         listen(WriteBegins, self._write_begins)
         listen(CopyBegins, self._copy_begins)
-        listen(WaitBegan, lambda event: self.note("wait", event.path, event.reason))
+        listen(WaitBegan, self._wait_began)
         listen(WaitEnded, self._wait_ended)
         listen(mbarrier.WaitPassed, lambda event: self.note("pass", event.path, event.wait))
         listen(Initialised, lambda event: self.note("init", event.path, event.barrier, event.barrier.count))
@@ -209,17 +209,22 @@ class Trace:
         self._pieces.append((span, piece))
         self.note(kind, path, span)
 
+    def _wait_began(self, event: WaitBegan) -> None:
+        path = event.path
+        if len(self._noted) < LIMIT:
+            self._noted.append((path.began, "wait", path.warp, path.at, event.reason, 0))
+
     def _wait_ended(self, event: WaitEnded) -> None:
         path, reason = event.path, event.reason
-        if not isinstance(reason, PhaseWait):
+        label: str | MBarrier = "wgmma"
+        phase = None
+        if isinstance(reason, PhaseWait):
+            label, phase = reason.barrier, reason.barrier.phase - 1
+        else:
             self.note("pass", path, reason)
-        if self.machine.executed > path.began:
-            label: str | MBarrier = "wgmma"
-            phase = None
-            if isinstance(reason, PhaseWait):
-                label, phase = reason.barrier, reason.barrier.phase - 1
-            elif isinstance(reason, ThreadWait):
+            if isinstance(reason, ThreadWait):
                 label = reason.barrier.label
+        if self.machine.executed > path.began:
             self.begin(path, "wait", label, phase).begin = path.began
 
     def _arrive(self, event: Arrived) -> None:

@@ -12,7 +12,7 @@ from course_utils.run.emulator.units.wgmma import Issued
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.machine import Machine
-    from course_utils.run.emulator.core.warp import Path, Warp
+    from course_utils.run.emulator.core.threads import Path, Warp
 
 
 @dataclass(slots=True)
@@ -64,14 +64,14 @@ class Work:
 
     def _write(self, event: Write) -> None:
         path, warp = event.path, event.path.warp
-        count, fetched = warp.unit(Issued).count, self._fetched.get(warp)
+        count = warp.unit(Issued).count
         if count:
             piece = self.writes.get(warp)
             if piece is None or piece.multiplies != count:
                 piece = self.writes[warp] = Piece(count)
-                self.machine.probe.emit(WriteBegins(path, piece, fetched == count))
+                self.machine.probe.emit(WriteBegins(path, piece, self._fetched.get(warp) == count))
             piece.until = self.machine.executed
-        elif fetched == 0:
+        elif self._fetched.get(warp) == 0:
             self._copy(path, 0)
 
     def _copy_fetched(self, event: CopyFetched) -> None:

@@ -90,8 +90,13 @@ def signed_or_not(function: Callable[..., Any], kind: str, bits: int) -> Callabl
     if kind != "s":
         return function
 
+    sign, wrap, signed = 1 << (bits - 1), 1 << bits, SIGNED[bits]
+
     def apply(*values: Value) -> Value:
-        return function(*[to_signed(v, bits) for v in values])
+        # ``to_signed``, inline: loops compare all the time
+        return function(
+            *[v.view(signed) if v.__class__ is not int else v - wrap if v >= sign else v for v in values]
+        )
 
     return apply
 

@@ -9,11 +9,13 @@ import numpy as np
 from course_utils.run.emulator.isa.arithmetic import LANES, UNSIGNED
 from course_utils.run.emulator.isa.lowered import Mask, Value
 
+_NONE = bytes(LANES)  # no lane of a mask
+
 
 def both(predicate: np.ndarray, mask: Mask) -> np.ndarray | bool:
     """The lanes of ``mask`` (None: all) where a guard holds; False where there are none."""
     lanes = predicate if mask is None else predicate & mask
-    return lanes if lanes.any() else False
+    return False if lanes.tobytes() == _NONE else lanes
 
 
 def merge(old: Any, new: Any, mask: Mask, width: int) -> Value:

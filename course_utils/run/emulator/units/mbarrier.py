@@ -12,17 +12,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from course_utils.ptx.parser import Instr, Reg, Vec
-from course_utils.run.emulator.core import memory
-from course_utils.run.emulator.core.probe import Touched
+from course_utils.run.emulator.core import addresses, memory
 from course_utils.run.emulator.core.state import Holder
-from course_utils.run.emulator.core.warp import Wait
+from course_utils.run.emulator.core.threads import Touched, Wait
 from course_utils.run.emulator.isa.arithmetic import split_type
 from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value, items_of
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.core.grid import CTA, Cluster
     from course_utils.run.emulator.core.memory import SharedMemory
-    from course_utils.run.emulator.core.warp import Path, Warp
+    from course_utils.run.emulator.core.threads import CTA, Cluster, Path, Warp
 
 MAX_COUNT, BYTES = (1 << 20) - 1, 8
 
@@ -230,10 +228,13 @@ class MBarrier(Holder):
 
 
 class MBarriers:
-    """The mbarriers of a CTA, by their offset in shared memory."""
+    """The mbarriers of a CTA, by their offset in shared memory; and those that a warp of it has initialised,
+    and not fenced since.
+    """
 
     def __init__(self, cta: CTA) -> None:
         self.at: dict[int, MBarrier] = {}
+        self.unfenced: dict[Warp, list[MBarrier]] = {}
 
 
 def mbarriers(cta: CTA) -> dict[int, MBarrier]:
@@ -244,13 +245,6 @@ def mbarriers(cta: CTA) -> dict[int, MBarrier]:
 def barrier_of(cluster: Cluster, agent: int) -> MBarrier | None:
     """The mbarrier that is this agent; None where a warp is."""
     return next((b for cta in cluster.ctas for b in mbarriers(cta).values() if b.agent == agent), None)
-
-
-class Unfenced:
-    """The mbarriers that a warp has initialised, and not fenced since."""
-
-    def __init__(self, warp: Warp) -> None:
-        self.barriers: list[MBarrier] = []
 
 
 class PhaseWait(Wait):
@@ -319,17 +313,15 @@ def _init(p: Path, m: Mask, address: Value, count: Value) -> None:
     if (former := barriers.get(offset)) and (former.used or former.init[0] == p.warp.agent):
         p.halt("barrier-init-again", "init of an mbarrier again", about=(former,), barrier=former)
     barrier = barriers[offset] = MBarrier(p, cta, offset, count)
-    p.warp.unit(Unfenced).barriers.append(barrier)
+    p.cta.unit(MBarriers).unfenced.setdefault(p.warp, []).append(barrier)
     p.machine.probe.emit(Initialised(p, barrier))
     p.machine.progress += 1
 
 
 def fence(p: Path) -> None:
     """Initialisations before this point become visible to TMA and, with a barrier, to the cluster."""
-    unfenced = p.warp.unit(Unfenced).barriers
-    for barrier in unfenced:
+    for barrier in p.cta.unit(MBarriers).unfenced.pop(p.warp, ()):
         barrier.fenced = True
-    unfenced.clear()
 
 
 def fence_init(p: Path, m: Mask) -> None:
@@ -464,7 +456,7 @@ def store_async(instruction: Instr) -> Lowered:
             count = bits // 8 * len(v)
             phase = target.asked(p, count)
             home, offset = p.cta.cluster.cta_of(p, memory.pick(a, lane))
-            memory.require_inside(p, home.shared, offset, count)
+            addresses.require_inside(p, home.shared, offset, count)
             for i, item in enumerate(v):
                 home.shared.views[bits][offset // (bits // 8) + i] = memory.pick(item, lane)
             p.machine.probe.emit(StoredAsync(home.shared, offset, count, target, phase))
