@@ -2,7 +2,9 @@
 with theirs.
 """
 
+import gc
 import re
+import weakref
 from dataclasses import replace
 from functools import cache
 
@@ -19,6 +21,8 @@ from course_utils.grading.steps import STEPS
 from course_utils.run import reference as results
 from course_utils.run.backends import Compiler, Launch
 from course_utils.run.emulator import emulate, worker
+from course_utils.run.emulator.core.grid import CTA
+from course_utils.run.emulator.core.machine import Machine
 from course_utils.run.emulator.core.schedule import Schedule
 from course_utils.run.protocol import Answer
 from tests.compile.called import misplaced
@@ -84,6 +88,26 @@ def test_a_second_tile_of_persistent_ctas():
     )
     assert result.finished and result.findings == []
     assert comparison.wrong == comparison.unwritten == (144 - 4) * 128 * 128
+
+
+def test_clusters_that_have_ended_are_let_go(monkeypatch):
+    """A launch of many CTAs takes no more memory than one of few."""
+    ctas, left = [], []
+
+    def start(cta, former=CTA.start):
+        ctas.append(weakref.ref(cta))
+        former(cta)
+
+    def run_all(machine, former=Machine.run):
+        finished = former(machine)
+        gc.collect()
+        left.extend(cta for cta in ctas if cta() is not None)
+        return finished
+
+    monkeypatch.setattr(CTA, "start", start)
+    monkeypatch.setattr(Machine, "run", run_all)
+    run(loading.solution_path("step07", "tilelang"), "tilelang", SMALL, 0)
+    assert len(ctas) > 1 and not left
 
 
 def test_the_trace_shows_who_did_what():
