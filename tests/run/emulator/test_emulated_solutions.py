@@ -21,9 +21,9 @@ from course_utils.grading.steps import STEPS
 from course_utils.run import reference as results
 from course_utils.run.backends import Compiler, Launch
 from course_utils.run.emulator import emulate, worker
-from course_utils.run.emulator.core.grid import CTA
 from course_utils.run.emulator.core.machine import Machine
 from course_utils.run.emulator.core.schedule import Schedule
+from course_utils.run.emulator.core.threads import CTA
 from course_utils.run.protocol import Answer
 from tests.compile.called import misplaced
 
