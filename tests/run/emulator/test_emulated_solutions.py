@@ -21,7 +21,7 @@ from course_utils.grading.steps import STEPS
 from course_utils.run import reference as results
 from course_utils.run.backends import Compiler, Launch
 from course_utils.run.emulator import emulate, worker
-from course_utils.run.emulator.core.machine import Machine
+from course_utils.run.emulator.core import loop
 from course_utils.run.emulator.core.schedule import Schedule
 from course_utils.run.emulator.core.threads import CTA
 from course_utils.run.protocol import Answer
@@ -98,14 +98,14 @@ def test_clusters_that_have_ended_are_let_go(monkeypatch):
         ctas.append(weakref.ref(cta))
         former(cta)
 
-    def run_all(machine, former=Machine.run):
+    def run_all(machine, former=loop.run):
         finished = former(machine)
         gc.collect()
         left.extend(cta for cta in ctas if cta() is not None)
         return finished
 
     monkeypatch.setattr(CTA, "start", start)
-    monkeypatch.setattr(Machine, "run", run_all)
+    monkeypatch.setattr(loop, "run", run_all)
     run(loading.solution_path("step07", "tilelang"), "tilelang", SMALL, 0)
     assert len(ctas) > 1 and not left
 
