@@ -184,7 +184,7 @@ MUTATIONS = (
              "before |= tensors_there", "pass", ("paths",)),
     # grading
     Mutation("grading: an illegal map gives its points", "part",
-             'score(row, "tensor maps", False, f"{len(broken)} illegal", cards.of_all(broken, "tma"))',
+             'score(row, "tensor maps", False, f"{len(broken)} illegal", *broken, topic="tma")',
              'score(row, "tensor maps", True, "")', ("grading",)),
     Mutation("grading: changed inputs pass", "Trial.ok",
              "self.found.ok and not self.touched", "self.found.ok", ("grading",)),

@@ -7,9 +7,10 @@ learn what happened.
 
 from __future__ import annotations
 
+import re
 import string
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 # By case: what is said of it, with the names of its values in braces.
@@ -42,6 +43,11 @@ class Who:
     def __str__(self) -> str:
         return " and ".join(map(str, self.groups)) or "nobody"
 
+    @property
+    def anywhere(self) -> Who:
+        """These warps of any CTA."""
+        return Who(tuple(replace(group, ctas=()) for group in self.groups))
+
     def __format__(self, verbs: str) -> str:
         if not verbs:
             return str(self)
@@ -61,6 +67,34 @@ class Cause:
     values: Mapping[str, Any] = field(default_factory=dict)
 
 
+# "<" and ">" of a table, beside which a value may have its own
+_BEGIN, _END = "\x02", "\x03"
+
+
+def marked(text: str) -> str:
+    """A table's text, in which what stands between ``<`` and ``>`` is left out where there is no room for it:
+    the rest is true without it. ``forms`` of what it is filled in to.
+    """
+    return text.replace("<", _BEGIN).replace(">", _END)
+
+
+def forms(text: str) -> list[list[str]]:
+    """A text from a marked one, sentence by sentence: each in full, and shorter and shorter."""
+    return [[*_shorter(one)] for one in re.split(rf"(?<=[.?!])\s+|(?<=[.?!]{_END})\s+", text)]
+
+
+def _plain(text: str) -> str:
+    return re.sub(f"[{_BEGIN}{_END}]", "", text)
+
+
+def _shorter(one: str) -> Iterator[str]:
+    yield _plain(one)
+    while _BEGIN in one:
+        inner = [*re.finditer(f"{_BEGIN}[^{_BEGIN}{_END}]*{_END}", one)][-1]
+        one = one[: inner.start()] + one[inner.end() :]
+        yield _plain(one)
+
+
 class _Count(int):
     """A number in a sentence."""
 
@@ -72,20 +106,25 @@ class _Count(int):
 
 
 def sentence(cause: Cause, sentences: Sentences) -> str:
-    """The cause in words. A value that is None adds nothing, a tuple of causes their sentences, one after the
-    other; of a number, ``{count:load|loads}`` is the word that goes with it. Raises KeyError for a case
-    without a sentence, or a sentence that asks for a value that the cause has not.
+    """The cause in words, in full. Raises KeyError as ``filled``."""
+    return _plain(filled(cause, sentences))
+
+
+def filled(cause: Cause, sentences: Sentences) -> str:
+    """The cause in words, marked: for ``forms``. A value that is None adds nothing, a tuple of causes their
+    sentences, one after the other; of a number, ``{count:load|loads}`` is the word that goes with it. Raises
+    KeyError for a case without a sentence, or a sentence that asks for a value that the cause has not.
     """
 
     def worded(value: Any) -> Any:
         if isinstance(value, Cause):
-            return sentence(value, sentences)
+            return filled(value, sentences)
         if isinstance(value, tuple):
             return "".join(map(worded, value))
         return "" if value is None else _Count(value) if value.__class__ is int else value
 
     values = {name: worded(value) for name, value in cause.values.items()}
-    return string.Formatter().vformat(sentences[cause.case], (), values)
+    return string.Formatter().vformat(marked(sentences[cause.case]), (), values)
 
 
 def data(value: Any) -> Any:
@@ -100,8 +139,20 @@ def data(value: Any) -> Any:
 
 
 def from_data(found: Mapping) -> Cause:
-    """The inverse of ``data``, for a cause whose values are data."""
-    return Cause(found["kind"], found["case"], found["values"])
+    """The inverse of ``data``, for a cause whose values are data, warps and other causes."""
+    values = found["values"].items()
+    return Cause(found["kind"], found["case"], {name: _value(value) for name, value in values})
+
+
+def _value(value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    if value.keys() >= {"kind", "case", "values"}:
+        return from_data(value)
+    if value.keys() != {"groups"}:
+        return value
+    groups = ((one["role"], tuple(one["numbers"]), tuple(one["ctas"])) for one in value["groups"])
+    return Who(tuple(Warps(*group) for group in groups))
 
 
 def spans(numbers: Iterable[int]) -> str:

@@ -18,7 +18,7 @@ def check(console: Console, file: str, reference_file: str, as_json: bool) -> in
     from course_utils.run.emulator import EmulatorError
 
     said: list[str] = []
-    runs: list[against.Told] = []
+    runs: list[against.Outcome] = []
     with at_work(console, f"compiling {file}") as say_now:
         reference = against.load_reference(reference_file)
         artifacts = against.compiled(file, reference)
@@ -30,7 +30,7 @@ def check(console: Console, file: str, reference_file: str, as_json: bool) -> in
                 raise ValueError(f"the emulator cannot run this: {error}") from error
             if not runs[-1].ok:
                 break
-    last, executed = runs[-1], sum(e.executed for told in runs for e in told.emulations)
+    last, executed = runs[-1], sum(e.executed for outcome in runs for e in outcome.emulations)
     for emulation in last.emulations:
         said += [str(finding) for finding in emulation.findings]
         if emulation.printed:
@@ -62,12 +62,12 @@ def trace(
         artifacts = against.compiled(file, reference)
         say_now(f"emulating {file}")
         try:
-            told = against.run(artifacts, reference, seed, record=perfetto is not None)
+            outcome = against.run(artifacts, reference, seed, record=perfetto is not None)
         except EmulatorError as error:
             raise ValueError(f"the emulator cannot run this: {error}") from error
-    for emulation in told.emulations:
+    for emulation in outcome.emulations:
         say_run(console, emulation, f"schedule {seed}")
-    for text in told.wrong or ["its outputs are right"] * told.finished:
+    for text in outcome.wrong or ["its outputs are right"] * outcome.finished:
         say(console, text)
-    draw_run(console, told.emulations[-1], f"{file}, schedule {seed}", out, perfetto)
-    return 0 if told.ok else EXIT_FAILED
+    draw_run(console, outcome.emulations[-1], f"{file}, schedule {seed}", out, perfetto)
+    return 0 if outcome.ok else EXIT_FAILED

@@ -46,7 +46,7 @@ class Reference:
 
 
 @dataclass(frozen=True)
-class Told:
+class Outcome:
     """One schedule's run. ``wrong`` has a sentence for each output that is not what it must be, and for each
     input that the kernel wrote to.
     """
@@ -159,7 +159,7 @@ def _cute(host: Any, reference: Reference) -> list[Artifact]:
     return cute.compile_program(host, _described(list(inspect.signature(host).parameters), reference))
 
 
-def run(artifacts: list[Artifact], reference: Reference, schedule: int, record: bool = False) -> Told:
+def run(artifacts: list[Artifact], reference: Reference, schedule: int, record: bool = False) -> Outcome:
     """Emulate the launches one after another under one schedule, and hold the outputs against the reference.
 
     Outputs hold NaN before, or all bits set where their type has none. ``record`` is as ``emulate`` has it.
@@ -176,7 +176,7 @@ def run(artifacts: list[Artifact], reference: Reference, schedule: int, record: 
         named = {tensor.name: tensors[tensor.name] for tensor in artifact.tensors}
         done.append(emulate(artifact, named, schedule, record=record))
         if not done[-1].finished:
-            return Told(schedule, done, [])
+            return Outcome(schedule, done, [])
     wrong = [
         f"the kernel changed its input {name}"
         for name, before in reference.inputs.items()
@@ -187,7 +187,7 @@ def run(artifacts: list[Artifact], reference: Reference, schedule: int, record: 
             if any(re.search(ADDS, artifact.ptx) for artifact in artifacts):
                 text = text.replace(UNTOUCHED, f"{UNTOUCHED}, or added to the NaN that stood there")
             wrong.append(f"{name} is wrong: {text}")
-    return Told(schedule, done, wrong)
+    return Outcome(schedule, done, wrong)
 
 
 def _poisoned(like: torch.Tensor) -> torch.Tensor:

@@ -14,10 +14,10 @@ from typing import Any
 
 from course_utils.artifact import Artifact, Place, file_name
 from course_utils.cause import Cause, data
-from course_utils.grading import hints, lines, words
-from course_utils.grading.found import Found, found, of_finding, place_of, within_a_cluster
-from course_utils.grading.refine import GAPS, Wrong
-from course_utils.run.protocol import Answer
+from course_utils.grading import hints, lines, refine, words
+from course_utils.grading.found import Found, of_finding, place_of, within_a_cluster
+from course_utils.grading.refine import Run, Wrong
+from course_utils.problems import PROBLEMS
 
 WORDS = 40  # of a card, its line included
 CODE, BRIEF, BRIEFEST = 80, 48, 40  # characters of a quoted line; where a sentence needs the room
@@ -43,8 +43,6 @@ TOPICS = {
 # Findings that leave an emulated run's numbers as they are.
 HARMLESS = {"proxy-fence", "proxy-fence-overwrite", "wgmma-fence"}
 LEFT_OUT = {"load-unwaited"}  # ... and that go with a sum which says more
-# Findings of a kernel that never ends; any other that stops one is a fault.
-ENDLESS = {"deadlock", "livelock", "register-budget", "instruction-limit", "absent-lanes"}
 # Guesses at the order of tiles: two CTAs that store one place say more than these.
 MIXED_UP = {"zeros", "corner-of-the-grid", "order-mixed-up"}
 
@@ -93,55 +91,83 @@ class Card:
         return "\n".join([str(self), *self.more])
 
 
-def of_text(text: str, topic: str, more: Iterable[str] = ()) -> Card:
-    """A card of a text from elsewhere, as a compiler's message: its first sentences, as many as fit. A line
-    "  at PLACE: CODE" in it is the place.
+def of_part(every: Sequence[Found], topic: str, runs: Sequence[Run]) -> Card | None:
+    """A card of what a part found, or of its runs that were wrong: the first leads, and the others fold below
+    it. None where there is neither.
     """
-    text, _, at = text.partition("\n  at ")
-    at, *under = at.split("\n")
-    named = re.match(r"(.*), line (\d+)(?:: (.*))?", at)
-    where = Place(named[1], int(named[2]), named[3] or "") if named else None
-    said = _of_others(text if topic == "compile" else stopped(text.strip()))  # a compiler's words are its own
-    card = _card(said, where, topic, (*under, *more))
-    return replace(card, found=(found("text", "text", where, text=text),))
+    card = _of_runs(*runs) if runs else None
+    if not every:
+        return card
+    below = [*map(_also, every[1:]), *([card.full_text] if card else [])]
+    return replace(of_found(every[0], topic, below), found=(*every, *(card.found if card else ())))
 
 
-def of_found(one: Found, topic: str, more: Iterable[str] = ()) -> Card:
+def of_found(one: Found, topic: str = "", more: Iterable[str] = ()) -> Card:
     """A card of what was found."""
-    card = _card(_of_causes([one.cause]), one.place, topic, more)
-    return replace(card, found=(one,))
+    said, values = _of_causes([one.cause]), one.cause.values
+    if one.cause.kind == "text":  # a compiler's words are its own
+        said = _of_others(values["text"] if topic == "compile" else stopped(values["text"].strip()))
+        more = (*values.get("under", ()), *more)
+    return replace(_card(said, one.place, topic, more), found=(one,))
 
 
-def of_all(every: Sequence[Found], topic: str) -> Card:
-    """A card of the first of several that are alike; the others fold below it."""
-    card = of_found(every[0], topic, (stopped(words.text(one.cause)) for one in every[1:]))
-    return replace(card, found=(*every,))
+def _also(one: Found) -> str:
+    """What was found beside the first."""
+    text = stopped(words.text(replace(one.cause, values={**one.cause.values, "also": True})))
+    return f"{text}\n  at {one.place}" if one.place else text
 
 
-def of_wrong(wrong: Wrong, answer: Answer, artifact: Artifact, also: Sequence[str] = ()) -> Card:
+def _of_runs(lead: Run, *others: Run) -> Card:
+    also = [f"at {_at(run)}: {text}" for run in others if (text := _beside(lead.wrong, run))]
+    schedule = "" if lead.answer.schedule is None else f", emulated schedule {lead.answer.schedule}"
+    return of_wrong(lead, [*also, f"Seen at {_at(lead)}{schedule}."])
+
+
+def _at(run: Run) -> str:
+    """The size with its letters: "M, N, K = 256 x 512 x 64"."""
+    return f"{PROBLEMS[run.launch.kind].takes} = {' x '.join(map(str, run.launch.size))}"
+
+
+def _beside(lead: Wrong, run: Run) -> str:
+    """What folds below the run that leads, of another one."""
+    wrong = run.wrong
+    if wrong.findings:
+        return words.text(wrong.lead) if wrong.lead else wrong.findings[0]["text"]
+    if run.answer.error:
+        return hints.text(run.answer, run.launch.artifact)
+    return words.text(*beside(lead, wrong.causes))
+
+
+def of_wrong(run: Run, also: Sequence[str] = ()) -> Card:
     """What is wrong with a run. ``also`` is what is to be said of other runs."""
-    if not wrong.findings:
-        causes = hints.causes(answer, artifact) or wrong.causes
-        topic = "wrong" if not answer.error else "never-ends" if answer.error == "timeout" else "crashes"
-        more = (*map(sentence, answer.remarks), *wrong.below, *also)
-        if wrong.place or answer.error or not answer.finished:
-            card = _card(_of_causes(causes), wrong.place, topic, more)
-        else:
-            card = _of_numbers(causes, artifact, more)
-        return replace(card, found=tuple(Found(cause, card.where) for cause in causes))
-    return _of_findings(wrong, answer, artifact, also)
+    wrong, answer, artifact = run.wrong, run.answer, run.launch.artifact
+    if wrong.findings:
+        return _of_findings(run, also)
+    causes = hints.causes(answer, artifact) or wrong.causes
+    topic = "wrong" if not answer.error else "never-ends" if answer.error == "timeout" else "crashes"
+    below = filter(None, [words.text(*wrong.below), *map(_with_place, wrong.behind)])
+    more = (*map(sentence, answer.remarks), *below, *also)
+    if wrong.place or answer.error or not answer.finished:
+        card = _card(_of_causes(causes), wrong.place, topic, more)
+    else:
+        card = _of_numbers(causes, artifact, more)
+    known = [Found(cause, card.where) for cause in causes]
+    return replace(card, found=(*known, *map(of_finding, wrong.behind)))
 
 
-def _of_findings(wrong: Wrong, answer: Answer, artifact: Artifact, also: Sequence[str]) -> Card:
+def _with_place(finding: dict) -> str:
+    return f"{sentence(finding['text'])} ({finding['where']})"
+
+
+def _of_findings(run: Run, also: Sequence[str]) -> Card:
     """What the emulator found, which leads but where the numbers say more."""
+    wrong, artifact = run.wrong, run.launch.artifact
     (first, *others), causes = wrong.findings, wrong.causes
-    gaps = any(cause.case in GAPS or cause.kind == "corner" for cause in causes)
-    known = (of_finding(first), *map(of_finding, others), *map(Found, causes))
-    if first["kind"] == "stored-twice" and answer.finished and causes:
-        return replace(_stored_twice(causes, first, gaps, also), found=known)
-    if first["kind"] == "overwrite-while-read" and answer.finished and gaps:
-        # a race overwrites what is stored, and leaves nothing out
-        under = (f"{sentence(first['text'])} ({first['where']})", first["advice"], *first["more"], *also)
+    known = (*map(of_finding, wrong.findings), *map(Found, causes))
+    if wrong.finding is None and first["kind"] == "stored-twice":
+        return replace(_stored_twice(wrong, first, also), found=known)
+    if wrong.finding is None:
+        under = (_with_place(first), first["advice"], *first["more"], *also)
         return replace(_card(_of_causes(causes), None, "wrong", under), found=known)
     more = [first["advice"], *first["more"]]
     if first["generated"]:
@@ -153,15 +179,14 @@ def _of_findings(wrong: Wrong, answer: Answer, artifact: Artifact, also: Sequenc
     more += [f"Also {other['kind']}: {other['text']} ({other['where']})" for other in others[:ALSO]]
     if len(others) > ALSO:
         more.append(f"And {len(others) - ALSO} more findings; `course trace` tells them all.")
-    more += map(sentence, answer.remarks)
-    if answer.finished and (numbers := words.text(*beside(wrong, causes))):
+    more += map(sentence, run.answer.remarks)
+    if run.answer.finished and (numbers := words.text(*beside(wrong, causes))):
         more.append(numbers)
     if path := next((path for path in artifact.python if file_name(path) == first["file"]), ""):
         shown = f"`course source {path} --dsl {artifact.dsl} --line {first['line']}`"
         more += [f"{shown} shows what became of this line."] * Path(path).is_file()
-    text = words.text(wrong.lead) if wrong.lead else first["text"]
-    said = _of_others(sentence(text.strip()))
-    card = _card(said, place_of(first), TOPICS.get(first["kind"], "words"), (*more, *also))
+    topic = TOPICS.get(first["kind"], "words")
+    card = _card(_of_finding(first, wrong.lead), place_of(first), topic, (*more, *also))
     return replace(card, tables=tables, kind=first["kind"], found=known)
 
 
@@ -171,23 +196,23 @@ def beside(lead: Wrong, causes: Sequence[Cause]) -> list[Cause]:
     """
     kinds = {finding["kind"] for finding in lead.findings}
     if kinds and not kinds <= HARMLESS:
-        return words.known(causes) if kinds <= LEFT_OUT else words.counted(causes)
+        return refine.known(causes) if kinds <= LEFT_OUT else refine.counted(causes)
     if kinds:
         return [*causes]
-    return [*causes] if words.vague(lead.causes) else words.known(causes)
+    return [*causes] if refine.vague(lead.causes) else refine.known(causes)
 
 
-def _stored_twice(causes: Sequence[Cause], twice: dict, gaps: bool, also: Sequence[str]) -> Card:
+def _stored_twice(wrong: Wrong, twice: dict, also: Sequence[str]) -> Card:
     """Two CTAs have stored one place, and the numbers are wrong: they say more. Both, where there is room;
     where other places got nothing, it is the place of the store that is wrong.
     """
-    said, where = sentence(twice["text"]), place_of(twice)
+    said, where, causes = _of_finding(twice), place_of(twice), wrong.causes
     sure = within_a_cluster(twice) or any(one.case in MIXED_UP for one in causes)
-    if gaps and (sure or causes[0].kind != "corner"):
-        more = (words.text(*words.counted(causes)), twice["advice"], *also)
-        return _card(_of_others(said), where, "wrong", more)
-    card = _of_numbers(causes, where, (f"{said} ({twice['where']})", twice["advice"], *also))
-    both = f"{sentence(twice['text'].partition(';')[0])} {card.text}"
+    if wrong.gaps and (sure or causes[0].kind != "corner"):
+        more = (words.text(*refine.counted(causes)), twice["advice"], *also)
+        return _card(said, where, "wrong", more)
+    card = _of_numbers(causes, where, (_with_place(twice), twice["advice"], *also))
+    both = f"{said[0].forms[-1]} {card.text}"
     for code in (card.code, ""):
         if len(f"{both} {card.place} {code}".split()) <= WORDS:
             return replace(card, text=both, code=code)
@@ -208,11 +233,19 @@ class _Sentence:
     @property
     def counts(self) -> bool:
         """Does it count alone? A copy's says as well where the elements belong."""
-        return self.cause is not None and self.cause.kind in words.COUNTS - {"copy"}
+        return self.cause is not None and self.cause.kind in refine.COUNTS - {"copy"}
 
 
 def _of_causes(causes: Iterable[Cause]) -> list[_Sentence]:
     return [_Sentence(tuple(map(stopped, one)), cause) for cause in causes for one in words.sentences(cause)]
+
+
+def _of_finding(finding: dict, instead: Cause | None = None) -> list[_Sentence]:
+    """A finding's sentences, or those that are said ``instead``."""
+    if instead is None and "sentences" not in finding:
+        return _of_others(sentence(finding["text"].strip()))
+    said = finding["sentences"] if instead is None else words.sentences(instead)
+    return [_Sentence(tuple(map(sentence, one))) for one in said]
 
 
 def _of_others(text: str) -> list[_Sentence]:
@@ -289,27 +322,9 @@ def _laid_out(
             count = sum(fits(text, code) for text in texts)
             return card(texts[count - 1], code, [one.full for one in said[count:]]), count
     text, cut = _cut(first.forms[-1], room(codes[brief]))
+    if len(first.forms) > 1:  # what was left out is in the whole sentence
+        cut = first.full
     return card(text, codes[brief], [cut, *(one.full for one in others)]), 1
-
-
-def ended(answer: Answer) -> str:
-    """How a run that is wrong came to its end, in a word or two."""
-    if answer.error:
-        return "no end" if answer.error == "timeout" else "ended with an error"
-    if answer.finished:
-        return "wrong"
-    return "no end" if not answer.kinds or ENDLESS.intersection(answer.kinds) else "stopped by a fault"
-
-
-def output(answers: Iterable[Answer]) -> str:
-    """What the kernel printed: in the first run that is wrong, else in the first one."""
-    ordered = sorted(answers, key=lambda answer: answer.ok)
-    return next((answer.printed for answer in ordered if answer.printed), "")
-
-
-def figure(answers: Iterable[Answer]) -> dict | None:
-    """What a figure plays of the first run that has something, None where none has."""
-    return next((answer.figure for answer in answers if answer.figure), None)
 
 
 def sentence(text: str) -> str:

@@ -21,6 +21,9 @@ Plan: TypeAlias = Sequence[tuple[tuple[int, ...], tuple[int, ...] | None]]  # si
 
 Row = TypeVar("Row", Step, CopyCase)
 
+# Findings of a kernel that never ends; any other that stops one is a fault.
+ENDLESS = {"deadlock", "livelock", "register-budget", "instruction-limit", "absent-lanes"}
+
 
 def checked(
     name: str,
@@ -78,6 +81,35 @@ def launches(
         compiled.append(Launch(size, one.artifact, kind, ctas))
         yield progress.sends(compiled[-1], len(plan))
     progress.finish(*known(compiled))
+
+
+def ended(answer: Answer) -> str:
+    """How a run that is wrong came to its end, in a word or two."""
+    if answer.error:
+        return "no end" if answer.error == "timeout" else "ended with an error"
+    if answer.finished:
+        return "wrong"
+    return "no end" if not answer.kinds or ENDLESS.intersection(answer.kinds) else "stopped by a fault"
+
+
+def verdict(
+    row: Step | CopyCase,
+    dsl: str,
+    machine: Backend,
+    parts: Sequence[Part],
+    answered: Answered,
+    receipt: Sequence[tuple[str, str]],
+    timing: Sequence[dict] = (),
+) -> Verdict:
+    """The verdict on a kernel that was run: its ``parts``, what it printed in the first run that is wrong,
+    else in the first one, and what a figure plays of the first run that has something.
+    """
+    whole = isinstance(row, Step) and row.whole
+    made = Verdict.of(row.id, dsl, machine.name, parts, whole, timing, receipt)
+    answers = [answer for _, answer in answered]
+    printed = (answer.printed for answer in sorted(answers, key=lambda one: one.ok) if answer.printed)
+    figures = (answer.figure for answer in answers if answer.figure)
+    return replace(made, output=next(printed, ""), figure=next(figures, None))
 
 
 def joined(

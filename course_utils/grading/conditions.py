@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from course_utils.artifact import SWIZZLE_PATTERN_BYTES, WARPGROUP_THREADS, Artifact, Origin, Place
 from course_utils.cause import Cause
@@ -16,11 +17,14 @@ from course_utils.chips import Chip
 from course_utils.grading import lines
 from course_utils.grading.found import Found, found
 from course_utils.grading.properties import LOADS, PROPERTIES, STORES, Facts
+from course_utils.problems import PROBLEMS
 from course_utils.ptx import registers
 from course_utils.ptx.added import authors
 from course_utils.ptx.families import Family, family
 from course_utils.ptx.parser import PtxError
-from course_utils.ptx.receipts import Receipt
+from course_utils.ptx.receipts import Receipt, read_ptx
+from course_utils.run.backends import Launch
+from course_utils.run.protocol import Answer
 
 # Required of a run of the kernel without what its compiler added (``ptx.added``): it must be as right.
 OWN = "own barriers and fences"
@@ -373,6 +377,37 @@ def asks_for_own(requires: Iterable[str], artifact: Artifact) -> bool:
     ``T.Pipelined``: the barriers and fences are a part of that. What comes before rings asks all the same.
     """
     return OWN in requires and not (artifact.pipelined and "two full barriers" in requires)
+
+
+def lacking(
+    requires: Sequence[str],
+    forbids: Sequence[str],
+    answered: Sequence[tuple[Launch, Answer]],
+    read: Artifact,
+    strict: bool,
+) -> tuple[dict[str, Found], dict[str, Found]]:
+    """What is required and the kernel lacks, at any size, and what was not seen to run, where ``strict`` asks
+    for it. ``read`` is one of the kernels: the size that shows most.
+
+    That tells first. Of another one with wrong results nothing is asked: they say more.
+    """
+    lacks: dict[str, Found] = {}
+    for launch, answer in sorted(answered, key=lambda run: run[0].artifact is not read):
+        first, made = launch.artifact is read, launch.artifact
+        if first or answer.ok:
+            facts = answer.facts if answer.ok else None
+            mine = unmet(read_ptx(made.ptx, made.kernel), made, requires, forbids, facts)
+            lacks = {name: one if first else _seen_at(one, launch) for name, one in mine.items()} | lacks
+    ordered = {name: lacks[name] for name in (*requires, *forbids) if name in lacks}
+    seen = [(launch.artifact, answer.facts or {}) for launch, answer in answered]
+    return ordered, unseen(requires, seen) if strict else {}
+
+
+def _seen_at(one: Found, launch: Launch) -> Found:
+    """What is lacking, at a size that is not the first one to look at."""
+    at: dict[str, Any] = {"takes": PROBLEMS[launch.kind].takes, "size": list(launch.size)}
+    at["one_k_tile"] = launch.artifact.problem[2] <= BLOCK_K
+    return replace(one, cause=replace(one.cause, values={**one.cause.values, "at": at}))
 
 
 def unmet(

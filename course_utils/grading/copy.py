@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from course_utils.compile.factory import compile_sizes, source_of
-from course_utils.grading import cards, check, maps, refine, steps
+from course_utils.grading import check, maps, refine, steps
 from course_utils.grading.check import Answered
 from course_utils.grading.check_progress import CheckProgress, OnProgress, ignored
 from course_utils.grading.found import Found, found
+from course_utils.grading.refine import Run
 from course_utils.grading.steps import CopyCase
 from course_utils.grading.verdict import Part, Verdict, score
 from course_utils.ptx import paths, receipts
@@ -56,14 +56,14 @@ def judge(
     """
     parts = [*_without_a_run(case, [launch for launch, _ in answered], source)]
     if strict and (unseen := _unseen(case, [answer for _, answer in answered])):
-        card = cards.of_found(unseen, "tma")
-        parts = [score(case, part.name, False, "", card if part.name == "path" else None) for part in parts]
+        parts = [
+            score(case, part.name, False, "", *[unseen] * (part.name == "path"), topic="tma")
+            for part in parts
+        ]
     parts.append(_results(case, machine, answered))
     first = answered[0][0].artifact
     table = receipts.table(receipts.read_ptx(first.ptx), first)
-    verdict = Verdict.of(case.id, dsl, machine.name, parts, receipt=table)
-    answers = [answer for _, answer in answered]
-    return replace(verdict, output=cards.output(answers), figure=cards.figure(answers))
+    return check.verdict(case, dsl, machine, parts, answered, table)
 
 
 def together(case: CopyCase, verdict: Verdict, machine: Backend, answered: Answered) -> Verdict:
@@ -111,7 +111,7 @@ def _path(case: CopyCase, launches: Sequence[Launch], source: str) -> Part:
             elif direction == paths.LOAD and case.one_load and (pieces := _pieces(launch, tensor, copied)):
                 miss(launch, crossing, "one load of a tile", pieces)
     row = "; ".join(dict.fromkeys(seen))
-    return score(case, "path", not missed, row, cards.of_all(missed, "tma") if missed else None)
+    return score(case, "path", not missed, row, *missed, topic="tma")
 
 
 def _pieces(launch: Launch, tensor: str, copied: paths.Copy) -> str:
@@ -140,10 +140,9 @@ def _results(case: CopyCase, machine: Backend, answered: Answered) -> Part:
         if answer.error == "not_run":
             return score(case, "results", None, answer.detail)
         if not answer.ok:
-            at = f"{cards.ended(answer)} at {' x '.join(map(str, launch.size))}"
-            card = cards.of_wrong(refine.of_copy(answer, launch.artifact), answer, launch.artifact)
-            if answer.finished and (why := maps.disagree(launch.artifact)):
-                card = replace(cards.of_found(why, "tma", (card.full_text,)), found=(why, *card.found))
-            return score(case, "results", False, at, card)
+            at = f"{check.ended(answer)} at {' x '.join(map(str, launch.size))}"
+            why = maps.disagree(launch.artifact) if answer.finished else None
+            runs = (Run(launch, answer, refine.of_copy(answer, launch.artifact)),)
+            return score(case, "results", False, at, *filter(None, [why]), topic="tma", runs=runs)
     prefix = "emulated: " * (machine.name == "emulator")
     return score(case, "results", True, f"{prefix}every element in its place, at {len(answered)} shapes")

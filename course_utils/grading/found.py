@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,17 @@ class Found:
 def found(kind: str, case: str, place: Place | None = None, /, **values: Any) -> Found:
     """``Found`` of a cause with these values."""
     return Found(Cause(kind, case, values), place)
+
+
+def of_text(text: str) -> Found:
+    """Words of another's, as a compiler's message. A line "  at PLACE: CODE" in it, as every message of the
+    compile ends in, is the place; ``under`` are the lines after it.
+    """
+    text, _, at = text.partition("\n  at ")
+    at, *under = at.split("\n")
+    named = re.match(r"(.*), line (\d+)(?:: (.*))?", at)
+    where = Place(named[1], int(named[2]), named[3] or "") if named else None
+    return found("text", "text", where, text=text, **({"under": under} if under else {}))
 
 
 def of_finding(finding: Mapping[str, Any]) -> Found:

@@ -6,29 +6,32 @@ alone, by a backend. A factory or kernel that hangs or faults costs its own verd
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from course_utils.artifact import Artifact
+from course_utils.cause import Who, from_data
 from course_utils.chips import Chip
 from course_utils.compile.factory import compile_factory, compile_sizes
-from course_utils.grading import cards, check, conditions, hints, maps, refine, steps, words
+from course_utils.grading import check, conditions, maps, refine, steps
 from course_utils.grading.check import Answered
 from course_utils.grading.check_progress import CheckProgress, OnProgress, ignored
 from course_utils.grading.found import Found, found, place_of
 from course_utils.grading.properties import PROPERTIES
-from course_utils.grading.refine import Wrong
+from course_utils.grading.refine import Run, Wrong
 from course_utils.grading.steps import Step
 from course_utils.grading.verdict import NOT_REACHED, Part, Verdict, score
-from course_utils.problems import PROBLEMS
 from course_utils.ptx import added, receipts
-from course_utils.ptx.receipts import Receipt
 from course_utils.run.backends import TIME_LIMIT, Backend, Emulator, Gpu, Launch, chip_of
 from course_utils.run.protocol import Answer
 
 UNSTEADY = 0.1  # spread of the paired ratios between their quartiles; an idle H200 stays within 0.02
+
+# reads that a barrier or a fence of the compiler's orders: what the author's kernel lacks
+UNORDERED = {
+    "no proxy fence before the read": "fence-put-back",
+    "no barrier orders read and write": "barrier-put-back",
+}
 
 Timed = Sequence[tuple[Artifact, str]]  # with "burst" or "sustained"
 Lacks = dict[str, Found]  # what a step requires and a kernel lacks, by name
@@ -121,13 +124,6 @@ def _first(step: Step, launches: Sequence[Launch]) -> Artifact:
     return artifacts.get(step.emulated[0][0], launches[0].artifact)
 
 
-def _shows_most(first: Artifact, answered: Answered) -> tuple[Launch, Answer]:
-    """The run of that kernel. It is of a few CTAs, each with several tiles where the grid persists: they tell
-    what a barrier is good for as well as all CTAs of another size do, in a sixth of the time.
-    """
-    return next((launch, answer) for launch, answer in answered if launch.artifact is first)
-
-
 def judge(
     step: Step,
     dsl: str,
@@ -146,7 +142,9 @@ def judge(
     first = _first(step, [launch for launch, _ in answered])
     receipt = receipts.read_ptx(first.ptx, first.kernel)
     results = _results(step, machine, answered)
-    unmet, unseen = _lacking(step, machine, answered, first, receipt, bool(results.passed), strict)
+    unmet, unseen = conditions.lacking(step.requires, step.forbids, answered, first, strict)
+    if results.passed and conditions.asks_for_own(step.requires, first):
+        unmet |= _restored(machine, next(run for run in answered if run[0].artifact is first))
     results = _gated(step, results, unmet | unseen)
     instructions = _instructions(step, answered, unmet, unseen, first, results)
     progress.finish(instructions, results)
@@ -154,9 +152,7 @@ def judge(
     speed, timing = _speed(step, machine, results.passed, timed, progress, lacks)
     parts = (_compiles(step, first), _tensor_maps(step, first), instructions, results, speed)
     table = receipts.table(receipt, first)
-    verdict = Verdict.of(step.id, dsl, machine.name, parts, step.whole, timing, table)
-    answers = [answer for _, answer in answered]
-    return replace(verdict, output=cards.output(answers), figure=cards.figure(answers))
+    return check.verdict(step, dsl, machine, parts, answered, table, timing)
 
 
 def together(step: Step, verdict: Verdict, machine: Backend, answered: Answered) -> Verdict:
@@ -184,64 +180,22 @@ def _compiles(step: Step, artifact: Artifact) -> Part:
     return score(step, "compiles", True, detail)
 
 
-def _lacking(
-    step: Step,
-    machine: Backend,
-    answered: Answered,
-    read: Artifact,
-    receipt: Receipt,
-    right: bool,
-    strict: bool,
-) -> tuple[Lacks, Lacks]:
-    """What the step requires and the kernel lacks, at any size, and what was not seen to run, where
-    ``strict`` asks for it. ``receipt`` is that of ``read``, which is one of the kernels; ``right``: so are
-    the results.
-
-    The size that shows most tells first. Of another one with wrong results nothing is asked: they say more.
+def _restored(machine: Backend, run: tuple[Launch, Answer]) -> Lacks:
+    """What the author left out and the compiler put back: what is found without it. Nothing where no run can
+    tell. A run of a few CTAs, each with several tiles where the grid persists, tells what a barrier is good
+    for as well as all CTAs of another size do, in a sixth of the time.
     """
-    lacks: Lacks = {}
-    for launch, answer in sorted(answered, key=lambda run: run[0].artifact is not read):
-        first, made = launch.artifact is read, launch.artifact
-        if not first and not answer.ok:
-            continue
-        mine = receipt if first else receipts.read_ptx(made.ptx, made.kernel)
-        facts = answer.facts if answer.ok else None
-        for name, one in conditions.unmet(mine, made, step.requires, step.forbids, facts).items():
-            lacks.setdefault(name, one if first else _seen_at(one, launch))
-    unmet = {name: lacks[name] for name in (*step.requires, *step.forbids) if name in lacks}
-    own = right and conditions.asks_for_own(step.requires, read)
-    if own and (restored := _restored(machine, *_shows_most(read, answered))):
-        unmet[conditions.OWN] = restored
-    if not strict:
-        return unmet, {}
-    seen = [(launch.artifact, answer.facts or {}) for launch, answer in answered]
-    return unmet, conditions.unseen(step.requires, seen)
-
-
-def _seen_at(one: Found, launch: Launch) -> Found:
-    """What is lacking, at a size that is not the first one to look at."""
-    at: dict[str, Any] = {"takes": PROBLEMS[launch.kind].takes, "size": list(launch.size)}
-    at["one_k_tile"] = launch.artifact.problem[2] <= conditions.BLOCK_K
-    return replace(one, cause=replace(one.cause, values={**one.cause.values, "at": at}))
-
-
-def _restored(machine: Backend, launch: Launch, answer: Answer) -> Found | None:
-    """What the author left out and the compiler put back: what is found without it. None where nothing is, or
-    where no run can tell.
-    """
+    launch, answer = run
     bare = added.without(launch.artifact) if answer.facts else None
-    if bare is None:
-        return None
-    [(_, seen)] = machine.run([replace(launch, artifact=bare)])
-    if not seen.findings:
-        return None
+    [(_, seen)] = machine.run([replace(launch, artifact=bare)]) if bare else [run]
+    if not bare or not seen.findings:
+        return {}
     finding = seen.findings[0]
-    what = "fence" if finding["kind"] == "proxy-fence" else "barrier"
-    text = re.sub(r" of CTA \d+", "", finding["text"])  # any of them does the same
-    harm, *whys = re.split(r": |, and (?=no )", text, maxsplit=1)
-    why = cards.sentence(whys[0]) if whys else ""
-    values = {"what": what, "dsl": steps.DSL_NAMES[launch.artifact.dsl], "harm": f"{harm}. {why}".strip()}
-    return found("missing", "put-back", place_of(finding), **values)
+    harm, place = from_data(finding), place_of(finding)
+    if harm.case not in UNORDERED:
+        return {conditions.OWN: found("missing", "put-back", place, harm=finding["text"])}
+    anywhere = {name: one.anywhere if isinstance(one, Who) else one for name, one in harm.values.items()}
+    return {conditions.OWN: found("missing", UNORDERED[harm.case], place, **anywhere)}
 
 
 def _instructions(
@@ -251,31 +205,25 @@ def _instructions(
     asked = len(step.requires) + len(step.forbids)
     share = 1 - len(unmet | unseen) / asked
     if unmet:
-        (name, lead), *others = unmet.items()
-        harm = results.card if results.card and results.card.kind and results.card.where else None
-        if lead.place is None and not (harm and conditions.shown_by(name, harm.kind)):
-            lead = replace(lead, place=conditions.near(name, read) or (harm.where if harm else None))
-        others += [(name, one) for name, one in unseen.items() if name not in unmet]
-        also = [_also(one) for _, one in others]
-        card = cards.of_found(lead, "missing", also)
-        card = replace(card, found=(lead, *(one for _, one in others)))
-        return score(step, "instructions", False, f"{len(unmet | unseen)} of {asked} missing", card, share)
+        name, lead = next(iter(unmet.items()))
+        harm = results.runs[0].wrong.finding if results.runs else None
+        seen_at = place_of(harm) if harm else None
+        if lead.place is None and not (harm and seen_at and conditions.shown_by(name, harm["kind"])):
+            lead = replace(lead, place=conditions.near(name, read) or seen_at)
+        rest = {other: one for other, one in unseen.items() if other not in unmet}
+        lacks = (unmet | {name: lead} | rest).values()
+        detail = f"{len(lacks)} of {asked} missing"
+        return score(step, "instructions", False, detail, *lacks, topic="missing", share=share)
     if unseen:  # why they did not run is what the results tell
         detail = f"{len(unseen)} of {asked} were not seen to run: {', '.join(unseen)}"
         failed = any(not answer.ok and not answer.error for _, answer in answered)
-        why = None if failed else cards.of_found(next(iter(unseen.values())), "missing")
-        return score(step, "instructions", False, detail, why, share)
+        why = [] if failed else [*unseen.values()][:1]
+        return score(step, "instructions", False, detail, *why, topic="missing", share=share)
     detail = "all that the step is about survived the compiler"
     seen = any(answer.facts and answer.finished for _, answer in answered)
     if not seen and not PROPERTIES.keys().isdisjoint(step.requires):
         detail += "; their order was not looked at, only the emulator sees it"
     return score(step, "instructions", True, detail)
-
-
-def _also(one: Found) -> str:
-    """What a step requires beside the first."""
-    text = cards.stopped(words.text(replace(one.cause, values={**one.cause.values, "also": True})))
-    return f"{text}\n  at {one.place}" if one.place else text
 
 
 def _gated(step: Step, results: Part, unmet: Lacks) -> Part:
@@ -293,7 +241,7 @@ def _results(step: Step, machine: Backend, answered: Answered) -> Part:
     """Right at every size, or what is wrong at which; not run where one of them could not be tried."""
     prefix = "emulated: " if machine.name == "emulator" else ""
     right, whole = 0, 0
-    wrong: list[tuple[Launch, Answer, Wrong]] = []
+    wrong: list[Run] = []
     for launch, answer in answered:
         if answer.error == "not_run":
             return score(step, "results", None, answer.detail)
@@ -302,7 +250,7 @@ def _results(step: Step, machine: Backend, answered: Answered) -> Part:
             whole += launch.ctas is None  # what a few CTAs leave out is not seen
             continue
         clipped = "exact maps" in step.requires
-        wrong.append((launch, answer, refine.refine(answer, launch.artifact, clipped)))
+        wrong.append(Run(launch, answer, refine.refine(answer, launch.artifact, clipped)))
         if answer.error or not answer.finished:  # the next size would say the same
             break
     sizes = f"{right} size{'s' * (right != 1)}"
@@ -311,36 +259,14 @@ def _results(step: Step, machine: Backend, answered: Answered) -> Part:
         detail = f"{prefix}right at {sizes}, last relative error {last:.1e}"
         remarks = dict.fromkeys(remark for _, answer in answered for remark in answer.remarks)
         return score(step, "results", True, "; ".join((detail, *list(remarks)[:1])))
-    ended = not wrong[-1][1].error and wrong[-1][1].finished
-    detail = prefix + "; ".join(f"{cards.ended(answer)} at {_size(launch)}" for launch, answer, _ in wrong)
+    ended = not wrong[-1].answer.error and wrong[-1].answer.finished
+    detail = prefix + "; ".join(f"{check.ended(run.answer)} at {_words_of(run.launch.size)}" for run in wrong)
     if right:
         detail += f"; right at {sizes}"
     # a size at which the cause shows leads
-    wrong.sort(key=lambda run: run[2].guesses)
-    (launch, answer, lead), *others = wrong
-    also = [f"at {_at(at)}: {said}" for at, other, why in others if (said := _beside(lead, at, other, why))]
-    schedule = "" if answer.schedule is None else f", emulated schedule {answer.schedule}"
-    also.append(f"Seen at {_at(launch)}{schedule}.")
-    card = cards.of_wrong(lead, answer, launch.artifact, also)
-    return score(step, "results", False, detail, card, 0.5 * whole / len(answered) if ended else 0.0)
-
-
-def _beside(lead: Wrong, launch: Launch, answer: Answer, wrong: Wrong) -> str:
-    """What folds below the run that leads, of another one."""
-    if wrong.findings:
-        return words.text(wrong.lead) if wrong.lead else wrong.findings[0]["text"]
-    if answer.error:
-        return hints.text(answer, launch.artifact)
-    return words.text(*cards.beside(lead, wrong.causes))
-
-
-def _size(launch: Launch) -> str:
-    return _words_of(launch.size)
-
-
-def _at(launch: Launch) -> str:
-    """The size with its letters: "M, N, K = 256 x 512 x 64"."""
-    return f"{PROBLEMS[launch.kind].takes} = {_size(launch)}"
+    wrong.sort(key=lambda run: run.wrong.guesses)
+    share = 0.5 * whole / len(answered) if ended else 0.0
+    return score(step, "results", False, detail, runs=(*wrong,), share=share)
 
 
 def _words_of(size: Sequence[int]) -> str:
@@ -370,9 +296,8 @@ def _speed(
         if answer.error == "not_run":
             return score(step, "speed", None, answer.detail), timing
         if answer.timing is None:
-            return score(
-                step, "speed", False, "", cards.of_wrong(Wrong(causes=answer.causes), answer, artifact)
-            ), timing
+            run = Run(Launch(artifact.problem, artifact, step.problem), answer, Wrong(causes=answer.causes))
+            return score(step, "speed", False, "", runs=(run,)), timing
         timing.append(answer.timing)
     if not step.speed_floor:
         text = "not timed: speed is not what this one is about"
@@ -402,4 +327,4 @@ def _rate(step: Step, run: dict) -> Part:
     if run["ratio"] >= floor:
         return score(step, "speed", True, text)
     slow = found("slow", "slow", ratio=run["ratio"], floor=floor)
-    return score(step, "speed", False, text, cards.of_found(slow, "slow"))
+    return score(step, "speed", False, text, slow, topic="slow")

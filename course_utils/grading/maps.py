@@ -8,10 +8,10 @@ from dataclasses import fields
 from course_utils.artifact import ELEMENT_BYTES, SWIZZLE_BYTES, Artifact, TensorMap
 from course_utils.compile.factory import open_places
 from course_utils.compile.guard import text_of
-from course_utils.grading import cards, lines, steps
-from course_utils.grading.found import Found, found
+from course_utils.grading import lines, steps
+from course_utils.grading.found import Found, found, of_text
 from course_utils.grading.steps import CopyCase, MapCase, Step
-from course_utils.grading.verdict import OPEN, Part, Verdict, score
+from course_utils.grading.verdict import OPEN, Part, Verdict, score, to_write
 from course_utils.tma.rules import violations
 
 
@@ -37,10 +37,9 @@ def part(row: Step | CopyCase, artifact: Artifact, wanted: bool) -> Part:
     broken = findings(artifact)
     count = sum(p.tensor_map is not None for p in artifact.parameters)
     if broken:
-        return score(row, "tensor maps", False, f"{len(broken)} illegal", cards.of_all(broken, "tma"))
+        return score(row, "tensor maps", False, f"{len(broken)} illegal", *broken, topic="tma")
     if wanted and not count:
-        none = cards.of_found(found("tensor-map", "no-map"), "tma")
-        return score(row, "tensor maps", False, "none", none)
+        return score(row, "tensor maps", False, "none", found("tensor-map", "no-map"), topic="tma")
     return score(
         row, "tensor maps", True, f"{count} tensor maps, all legal" if count else "the kernel uses none"
     )
@@ -101,7 +100,7 @@ def judge(case: MapCase, mended: Sequence[object], text: str = "", still: str = 
     """
     if still:
         part = Part("tensor maps", None, 0.0, case.points, "", idle=OPEN)
-        return Verdict(case.id, "maps", "rules", (part,), cards.of_text(still, ""))
+        return to_write(case.id, "maps", "rules", (part,), still)
     if not text and len(mended) != len(case.given):
         text = f"mend must return a list of {len(case.given)} maps, in the order in which they came"
     if text:
@@ -116,7 +115,7 @@ def judge(case: MapCase, mended: Sequence[object], text: str = "", still: str = 
 
 
 def _failed(name: str, worth: float, text: str) -> Part:
-    return Part(name, False, 0.0, worth, "", cards.of_text(f"{name}: {text}", "tma"))
+    return Part(name, False, 0.0, worth, "", (of_text(f"{name}: {text}"),), "tma")
 
 
 def _mended(old: TensorMap, new: object) -> str:

@@ -9,9 +9,10 @@ from itertools import combinations, groupby
 
 from course_utils.compile.factory import open_places
 from course_utils.compile.guard import text_of
-from course_utils.grading import cards, steps, terms
+from course_utils.grading import steps, terms
+from course_utils.grading.found import of_text
 from course_utils.grading.steps import PlanCase
-from course_utils.grading.verdict import OPEN, Part, Verdict
+from course_utils.grading.verdict import OPEN, Part, Verdict, to_write
 from course_utils.plans import Plan, Timed, number, recorded
 
 PARTS = {"times": 3, "order": 3, "choice": 4}  # and their share of the points, in tenths
@@ -63,7 +64,7 @@ def judge(
     worth = {name: case.points * tenths / 10 for name, tenths in PARTS.items()}
     if still:
         part = Part("times", None, 0.0, case.points, "", idle=OPEN)
-        return Verdict(case.id, "plan", "recorded times", (part,), cards.of_text(still, ""))
+        return to_write(case.id, "plan", "recorded times", (part,), still)
     said: list[float] = []
     places = asked(points)
     for (size, _), time in zip(places, times, strict=False):
@@ -84,11 +85,9 @@ def judge(
     ]
     if term:
         first = next((n for n, part in enumerate(parts) if part.passed is False), 0)
-        found = parts[first].card
-        more = f"{found.text} {' '.join(found.more)}" if found else ""
-        parts[first] = _failed(
-            parts[first].name, parts[first].max_points, f"{term} {more}", parts[first].detail
-        )
+        part = parts[first]
+        more = part.found[0].cause.values["text"] if part.found else ""
+        parts[first] = _failed(part.name, part.max_points, f"{term} {more}", part.detail)
     return Verdict.of(case.id, "plan", "recorded times", parts)
 
 
@@ -179,4 +178,4 @@ def _us(seconds: float) -> str:
 
 
 def _failed(name: str, worth: float, text: str, detail: str = "") -> Part:
-    return Part(name, False, 0.0, worth, detail, cards.of_text(text, "slow"))
+    return Part(name, False, 0.0, worth, detail, (of_text(text),), "slow")

@@ -6,17 +6,19 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from course_utils.artifact import SWIZZLES, WARPGROUP_THREADS, Artifact, Place, TensorMap
 from course_utils.cause import Cause
 from course_utils.chips import HOME
-from course_utils.grading import lines, words
+from course_utils.grading import lines
 from course_utils.grading.conditions import BLOCK_K
 from course_utils.grading.found import same_part, waits_too_late, within_a_cluster
 from course_utils.grading.properties import Facts, once
 from course_utils.ptx import receipts
+from course_utils.run.backends import Launch
 from course_utils.run.protocol import Answer
 
 BELOW_EACH_OTHER = r"\(2,\s*1,\s*1\)"
@@ -26,25 +28,67 @@ EXPLAINED = {"zeros", "index-of-the-other", "last-short", "overwritten", "ends-e
 EXPLAINED |= {"one-k-tile", "wrong-k-tiles", "epilogue-in-the-loop", "bias-in-the-loop", "relu-in-the-loop"}
 GAPS = {"unwritten", "unwritten-of-them", "columns-of-each", "columns-of-some", "band-of-columns"}
 GAPS |= {"band-of-rows", "copy-unwritten", "copy-and-gaps"}
+# kinds of causes that only say where to look, and those that count what is wrong
+LOOK, COUNTS = {"look"}, {"count", "copy", "memory"}
+
+
+def counted(causes: Iterable[Cause]) -> list[Cause]:
+    """How many elements are wrong and where, and nothing of why."""
+    return [cause for cause in causes if cause.kind in COUNTS]
+
+
+def known(causes: Iterable[Cause]) -> list[Cause]:
+    """What is known: without those that only say where to look."""
+    return [cause for cause in causes if cause.kind not in LOOK]
+
+
+def vague(causes: Iterable[Cause]) -> bool:
+    """Do they tell no cause, but counts and where to look?"""
+    return all(cause.kind in COUNTS | LOOK for cause in causes)
 
 
 @dataclass(frozen=True)
 class Wrong:
     """A wrong run's ``findings``, as its answer has them, and ``causes`` of its numbers, those that lead
     first. ``place`` is the author's line where it is known; ``lead`` is said in place of the first finding's
-    text; ``below`` folds below.
+    text. Further causes, ``below``, and findings, ``behind``, fold below what leads.
     """
 
     findings: tuple[dict[str, Any], ...] = ()
     causes: tuple[Cause, ...] = ()
     place: Place | None = None
     lead: Cause | None = None
-    below: tuple[str, ...] = ()
+    below: tuple[Cause, ...] = ()
+    behind: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def gaps(self) -> bool:
+        """Were elements never written?"""
+        return any(cause.case in GAPS or cause.kind == "corner" for cause in self.causes)
+
+    @property
+    def finding(self) -> dict[str, Any] | None:
+        """The finding that leads; None where there is none, or the numbers say more: two CTAs stored one
+        place, or a race, which leaves nothing out, left something out.
+        """
+        if not self.findings:
+            return None
+        more = {"stored-twice": bool(self.causes), "overwrite-while-read": self.gaps}
+        return None if more.get(self.findings[0]["kind"]) else self.findings[0]
 
     @property
     def guesses(self) -> bool:
         """Is there no cause to tell, only counts and where to look?"""
-        return not self.findings and bool(self.causes) and words.vague(self.causes)
+        return not self.findings and bool(self.causes) and vague(self.causes)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A launch whose ``answer`` is wrong, and what is ``wrong``."""
+
+    launch: Launch
+    answer: Answer
+    wrong: Wrong
 
 
 def refine(answer: Answer, artifact: Artifact, clipped: bool = False) -> Wrong:
@@ -72,7 +116,7 @@ def of_copy(answer: Answer, artifact: Artifact) -> Wrong:
     if not 0 < loaded < count:
         return wrong
     unread = Cause("unread", "not-loaded", {"tensor": x.name, "loaded": loaded, "of": count})
-    return replace(wrong, causes=(unread,), below=(words.text(*wrong.causes),))
+    return replace(wrong, causes=(unread,), below=wrong.causes)
 
 
 def outside(facts: Facts) -> list[Cause]:
@@ -183,8 +227,8 @@ def _at_the_edge(wrong: Wrong, answer: Answer, artifact: Artifact) -> Wrong:
 
 def _caused(wrong: Wrong, cause: Cause, place: Place | None = None) -> Wrong:
     """``cause`` alone leads; what its values say of how many and where folds below."""
-    counts = words.text(*words.counted(wrong.causes))
-    return replace(wrong, causes=(cause,), place=place, below=(*wrong.below, *filter(None, [counts])))
+    counts = counted(wrong.causes)
+    return replace(wrong, causes=(cause,), place=place, below=(*wrong.below, *counts))
 
 
 def _last_left_out(wrong: Wrong, artifact: Artifact, most: int = 0) -> Wrong:
@@ -297,13 +341,12 @@ def _of_warpgroups(wrong: Wrong, artifact: Artifact) -> Wrong:
     ]
     if first is None and same:
         shared = Cause("accumulator", "shared-rows", same[0].values)
-        return replace(wrong, causes=(shared,), place=place, below=(*wrong.below, words.text(*wrong.causes)))
+        return replace(wrong, causes=(shared,), place=place, below=(*wrong.below, *wrong.causes))
     warps = same_part(first) if first is not None else None
     if first is None or warps is None or warps[0] // 4 == warps[1] // 4:
         return wrong
-    instead = f"{first['text']} ({first['where']})"
     shared = Cause("accumulator", "shared-part")
-    return Wrong(causes=(shared,), place=place, below=(*wrong.below, instead))
+    return Wrong(causes=(shared,), place=place, below=wrong.below, behind=(first,))
 
 
 def _of_output(artifact: Artifact) -> tuple[str, TensorMap | None]:
@@ -324,10 +367,9 @@ def _stored_otherwise(wrong: Wrong, answer: Answer, artifact: Artifact) -> Wrong
     if stored.swizzle in written:
         return wrong
     values = {"tensor": name, "stored": SWIZZLES[stored.swizzle], "written": SWIZZLES[max(written)]}
-    instead = [words.text(*wrong.causes), *(finding["text"] for finding in wrong.findings)]
-    cause = Cause("swizzle", "stored-swizzle", values)
-    below = (*wrong.below, *filter(None, instead))
-    return Wrong(causes=(cause,), place=lines.of_map(name, artifact), below=below)
+    cause, below = Cause("swizzle", "stored-swizzle", values), (*wrong.below, *wrong.causes)
+    place = lines.of_map(name, artifact)
+    return Wrong(causes=(cause,), place=place, below=below, behind=wrong.behind + wrong.findings)
 
 
 def _of_buffers(wrong: Wrong, artifact: Artifact) -> Wrong:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 
 from course_utils.grading import cards, steps
 from course_utils.grading.cards import Card
+from course_utils.grading.found import Found, of_text
+from course_utils.grading.refine import Run
 from course_utils.grading.steps import CopyCase, Step
 
 PASSED, FAILED, NOT_RUN, NOT_REACHED, OPEN = "passed", "failed", "not run", "not reached", "open"
@@ -25,8 +27,10 @@ class Part:
     says why: this backend cannot (NOT_RUN), an earlier part failed (NOT_REACHED), nothing is written (OPEN),
     its turn comes (PENDING) or has come (WORKING), the learner stopped it (STOPPED).
 
-    ``detail`` is its row's text. ``card`` is what was found where it failed. ``seconds`` is how long it took,
-    None where it was not tried or nobody looked at the clock.
+    ``detail`` is its row's text. Where it failed, ``found`` is why, what leads first, and ``runs`` are the
+    runs that were wrong, the one that tells most first; ``topic`` is the anchor of ``found`` in the symptom
+    map. A Verdict adds the ``card`` that says it. ``seconds`` is how long it took, None where it was not
+    tried or nobody looked at the clock.
     """
 
     name: str
@@ -34,9 +38,12 @@ class Part:
     points: float
     max_points: float
     detail: str
-    card: Card | None = None
+    found: tuple[Found, ...] = ()
+    topic: str = ""
+    runs: tuple[Run, ...] = ()
     idle: str = NOT_RUN
     seconds: float | None = None
+    card: Card | None = None
 
     @property
     def state(self) -> str:
@@ -77,20 +84,21 @@ class Verdict:
         timing: Sequence[dict] = (),
         receipt: Sequence[tuple[str, str]] = (),
     ) -> Verdict:
-        """A verdict that leads with the first failed part's card; the other ones' fold below it. A card
-        without a line gives way to what the emulator saw at one.
+        """A verdict with a card for each failed part. It leads with the first one; the others fold below it.
+        A card without a line gives way to what the emulator saw at one.
 
         ``whole``: one failed part costs all points.
         """
+        parts = [replace(p, card=p.card or cards.of_part(p.found, p.topic, p.runs)) for p in parts]
         failed = [part for part in parts if part.passed is False]
         if whole and failed:
             parts = [replace(part, points=0.0) for part in parts]
-        cards = [part.card for part in failed if part.card]
-        lead = cards[0] if cards else None
+        made = [part.card for part in failed if part.card]
+        lead = made[0] if made else None
         if lead and not lead.where:
-            lead = next((card for card in cards if card.kind and card.where), lead)
-        if lead and len(cards) > 1:
-            others = (card for card in cards if card is not lead)
+            lead = next((card for card in made if card.kind and card.where), lead)
+        if lead and len(made) > 1:
+            others = (card for card in made if card is not lead)
             lead = replace(lead, more=(*lead.more, *(f"Then: {card.full_text}" for card in others)))
         return cls(step, dsl, backend, tuple(parts), lead, tuple(timing), tuple(receipt))
 
@@ -273,7 +281,9 @@ def score(
     name: str,
     passed: bool | None,
     detail: str,
-    card: Card | None = None,
+    *found: Found,
+    topic: str = "",
+    runs: tuple[Run, ...] = (),
     share: float = 1.0,
     idle: str = NOT_RUN,
 ) -> Part:
@@ -283,12 +293,12 @@ def score(
     """
     worth = steps.parts_of(step)[name]
     points = worth * share if passed or 0 < share < 1 else 0.0
-    return Part(name, passed, points, worth, detail, card, idle)
+    return Part(name, passed, points, worth, detail, found, topic, runs, idle)
 
 
 def unchecked(name: object, dsl: object, backend: object, text: str) -> Verdict:
     """The verdict where there was nothing to check: no points of none. The arguments may be anything."""
-    part = Part("compiles", False, 0, 0, "", cards.of_text(text, ""))
+    part = Part("compiles", False, 0, 0, "", (of_text(text),))
     return Verdict.of(str(name), str(dsl), str(backend), [part])
 
 
@@ -302,7 +312,7 @@ def interrupted(name: str, dsl: str, known: Verdict | None = None) -> Verdict:
     """The verdict of a check that the learner stopped, with what was ``known`` by then. It gives no points,
     of none.
     """
-    card = cards.of_text("you stopped this check; run it again for a verdict", "")
+    card = cards.of_found(of_text("you stopped this check; run it again for a verdict"))
     if known is None:
         return Verdict(name, dsl, "none", (Part("compiles", None, 0, 0, "", idle=STOPPED),), card)
     idle = {WORKING: STOPPED, PENDING: NOT_REACHED}
@@ -317,7 +327,7 @@ def interrupted(name: str, dsl: str, known: Verdict | None = None) -> Verdict:
 def not_compiled(step: Step | CopyCase, dsl: str, backend: str, message: str) -> Verdict:
     """The verdict of a kernel that could not be loaded or compiled, with the reason in words."""
     parts = [
-        score(step, name, False, "", cards.of_text(message, "compile"))
+        score(step, name, False, "", of_text(message), topic="compile")
         if name == "compiles"
         else score(step, name, None, "", idle=NOT_REACHED)
         for name in steps.parts_of(step)
@@ -328,4 +338,9 @@ def not_compiled(step: Step | CopyCase, dsl: str, backend: str, message: str) ->
 def still_open(step: Step | CopyCase, dsl: str, backend: str, text: str) -> Verdict:
     """The verdict of an exercise that is as it was given; ``text`` says where to write."""
     parts = tuple(score(step, name, None, "", idle=OPEN) for name in steps.parts_of(step))
-    return Verdict(step.id, dsl, backend, parts, cards.of_text(text, ""))
+    return to_write(step.id, dsl, backend, parts, text)
+
+
+def to_write(name: str, dsl: str, backend: str, parts: tuple[Part, ...], text: str) -> Verdict:
+    """The verdict of these open ``parts``; ``text`` says where to write."""
+    return Verdict(name, dsl, backend, parts, cards.of_found(of_text(text)))

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from course_utils.cause import Cause, sentence
+from course_utils.cause import Cause, filled, forms, marked, sentence
 from course_utils.chips import HOME
 from course_utils.grading.conditions import CONDITIONS, Condition
 from course_utils.grading.properties import PROPERTIES, Property
+from course_utils.run.emulator.explain.words import SENTENCES as EMULATOR
 
 _TILE = "{tensor}[{rows}, {columns}]"
 _PRODUCT = "A[{A_rows}] @ B[{B_rows}]^T"
@@ -294,8 +295,13 @@ MISSING = {
     "property-in-part": "This step{also} needs {requirement}<; found {instead}{at}>",
     "not-seen-to-run": "This step{also} needs {requirement}; no thread was seen to run it",
     "property-not-seen": "This step{also} needs {requirement}; nothing of it was seen in a run",
-    "put-back": "This step{also} needs a {what} that your code lacks here and {dsl} put back. Without it "
+    "put-back": "This step{also} needs a barrier that your code lacks here and TileLang put back. Without it "
     "{harm}",
+    "barrier-put-back": "This step{also} needs a barrier that your code lacks here and TileLang put back. "
+    "Without it {reader} ({who}) reads what {writer} writes. No barrier orders the two.",
+    "fence-put-back": "This step{also} needs a fence that your code lacks here and TileLang put back. "
+    "Without it {reader} ({who}) reads what {writer} wrote with ordinary stores. No fence.proxy.async "
+    "(`T.fence_proxy_async()`) is between.",
     # found: what a kernel has instead
     "none": "none",
     "no-wgmma": "no wgmma",
@@ -381,11 +387,6 @@ KINDS = {
     "slow": "right, and below the step's speed",
     "text": "words of another's: a compiler's, or a fault of the checker",
 }
-# kinds of causes that only say where to look, and those that count what is wrong
-LOOK, COUNTS = {"look"}, {"count", "copy", "memory"}
-
-_BEGIN, _END = "\x02", "\x03"  # "<" and ">" of the table, beside which a value may have its own
-_MARKED = {case: text.replace("<", _BEGIN).replace(">", _END) for case, text in SENTENCES.items()}
 
 
 class Number(int):
@@ -399,17 +400,7 @@ class Number(int):
 
 def sentences(cause: Cause) -> list[list[str]]:
     """What is said of a cause, sentence by sentence: each in full, and shorter and shorter."""
-    filled = sentence(_worded(cause), _MARKED)
-    return [_forms(one) for one in re.split(r"(?<=[.?!])\s+", filled)]
-
-
-def _forms(marked: str) -> list[str]:
-    found = [marked]
-    while _BEGIN in marked:
-        inner = [*re.finditer(f"{_BEGIN}[^{_BEGIN}{_END}]*{_END}", marked)][-1]
-        marked = marked[: inner.start()] + marked[inner.end() :]
-        found.append(marked)
-    return [re.sub(f"[{_BEGIN}{_END}]", "", one) for one in found]
+    return forms(filled(_worded(cause), SENTENCES))
 
 
 def text(*causes: Cause) -> str:
@@ -417,26 +408,11 @@ def text(*causes: Cause) -> str:
     return " ".join(one[0] for cause in causes for one in sentences(cause))
 
 
-def counted(causes: Iterable[Cause]) -> list[Cause]:
-    """How many elements are wrong and where, and nothing of why."""
-    return [cause for cause in causes if cause.kind in COUNTS]
-
-
-def known(causes: Iterable[Cause]) -> list[Cause]:
-    """What is known: without those that only say where to look."""
-    return [cause for cause in causes if cause.kind not in LOOK]
-
-
-def vague(causes: Iterable[Cause]) -> bool:
-    """Do they tell no cause, but counts and where to look?"""
-    return all(cause.kind in COUNTS | LOOK for cause in causes)
-
-
 def _worded(cause: Cause) -> Cause:
     values = {name: _word(name, value) for name, value in cause.values.items()}
     if requirement := cause.values.get("requirement"):
         filled = {name: "" if value is None else value for name, value in values.items()}
-        values["requirement"] = _marked(_row(requirement).needs).format(**filled)
+        values["requirement"] = marked(_row(requirement).needs).format(**filled)
     for name in ("also", "at", "belongs_index", "in_ctas"):  # which a sentence may end with
         values.setdefault(name, None)
     return replace(cause, values=values)
@@ -448,8 +424,6 @@ def _word(name: str, value: Any) -> Any:
         return value
     if name in _WORDS:
         return _WORDS[name](value)
-    if isinstance(value, Mapping) and value.keys() == {"kind", "case", "values"}:
-        value = Cause(**value)
     if isinstance(value, Cause):
         return _worded(value)
     if isinstance(value, int) and not isinstance(value, bool):
@@ -480,10 +454,6 @@ def needs(name: str) -> str:
 
 def _row(name: str) -> Condition | Property:
     return PROPERTIES[name] if name in PROPERTIES else CONDITIONS[name]
-
-
-def _marked(template: str) -> str:
-    return template.replace("<", _BEGIN).replace(">", _END)
 
 
 def _place(where: Mapping[str, Any]) -> str:
@@ -566,10 +536,11 @@ _WORDS: dict[str, Callable[[Any], Any]] = {
     "even": lambda grid: f" (or {grid})",
     "first_index": lambda index: str(list(index)),
     "grid": _by,
-    "idea": lambda name: _forms(_marked(_row(name).needs))[-1],
+    "idea": lambda name: forms(marked(_row(name).needs))[0][-1],
     "in_ctas": lambda ctas: f", in {ctas} CTAs",
     **dict.fromkeys(("mapped", "matrix"), lambda size: " x ".join(f"{n:,}" for n in size)),
     "moves": lambda moves: _listed(dict.fromkeys(map(_move, moves))),
+    "reader": lambda reader: sentence(reader, EMULATOR),
     "ptxas": lambda said: "".join(f", {one}" for one in dict.fromkeys(said)),
     "role": lambda role: f"the {role}" if role else "warps",
     "shape": _by,

@@ -31,10 +31,12 @@ def level(step: str, dsl: str = "tilelang", name: str = "write", seed: int = 0) 
         if shell is not None:
             shell.set_next_input(text, replace=alone)
         where = "This cell" if alone else "The cell below"
-        told = f"{where} is now {step} ({dsl}) at level {name}. Write there and run it, then the check."
-        told += " Your other cells stay as they are."
+        message = f"{where} is now {step} ({dsl}) at level {name}. Write there and run it, then the check."
+        message += " Your other cells stay as they are."
         fold = folded("The same as text", text)
-        place.finish(Shown(f"{told}\n\n{text}" if shell is None else told, lambda: f"<p>{told}</p>{fold}"))
+        place.finish(
+            Shown(f"{message}\n\n{text}" if shell is None else message, lambda: f"<p>{message}</p>{fold}")
+        )
 
 
 def _is_alone(shell: InteractiveShell | None) -> bool:

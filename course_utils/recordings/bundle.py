@@ -135,8 +135,8 @@ def run(
                 _artifacts(archive, kernel)[size], "sustained", steps.find(kernel["step"]).problem
             )
             if answer.timing is None:
-                told = hints.text(answer, _artifacts(archive, kernel)[size])
-                say(f"{kernel['name']:38} sustained at {'x'.join(map(str, size))} failed: {told}")
+                why = hints.text(answer, _artifacts(archive, kernel)[size])
+                say(f"{kernel['name']:38} sustained at {'x'.join(map(str, size))} failed: {why}")
                 continue
             done["timings"].append(answer.timing)
             done["timings"].sort(key=_place)

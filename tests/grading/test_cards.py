@@ -1,6 +1,7 @@
 """One finding on one card: at most 40 words, the learner's line among them, and nothing lost."""
 
 import ast
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -8,10 +9,13 @@ from pathlib import Path
 import pytest
 
 from course_utils.artifact import Artifact
-from course_utils.cause import Cause
-from course_utils.grading import cards, verdict
+from course_utils.cause import Cause, Warps, Who, data, from_data
+from course_utils.grading import cards, check, steps, verdict
 from course_utils.grading.cards import Card
-from course_utils.grading.refine import Wrong
+from course_utils.grading.found import of_text
+from course_utils.grading.refine import Run, Wrong
+from course_utils.run.backends import Emulator, Launch
+from course_utils.run.emulator.explain.findings import Finding
 from course_utils.run.protocol import Answer
 
 FINDING = {
@@ -40,7 +44,12 @@ ARTIFACT = Artifact(
 
 def of(*findings, artifact=ARTIFACT, **fields):
     answer = Answer(findings=tuple(findings), **fields)
-    return cards.of_wrong(Wrong(answer.findings, answer.causes), answer, artifact)
+    launch = Launch((256, 512, 64), artifact)
+    return cards.of_wrong(Run(launch, answer, Wrong(answer.findings, answer.causes)))
+
+
+def card_of(text: str, topic: str) -> Card:
+    return cards.of_found(of_text(text), topic)
 
 
 def test_a_finding_leads_with_who_what_and_the_line():
@@ -75,7 +84,7 @@ def test_others_and_numbers_fold():
 @pytest.mark.parametrize("between", [" ", ", ", ". ", "\n"])
 def test_no_text_makes_more_than_40_words_and_none_is_lost(length, between):
     text = between.join(f"word{n}" for n in range(length))
-    card = cards.of_text(text, "wrong")
+    card = card_of(text, "wrong")
     assert 0 < words(card) <= cards.WORDS
     assert all(f"word{n}" in card.full_text for n in range(length))
     long = of(FINDING | {"text": text})
@@ -85,9 +94,9 @@ def test_no_text_makes_more_than_40_words_and_none_is_lost(length, between):
 
 
 def test_what_is_cut_goes_on_below_and_is_not_said_twice():
-    card = cards.of_text(", ".join(f"part {n}" for n in range(40)), "wrong")
+    card = card_of(", ".join(f"part {n}" for n in range(40)), "wrong")
     assert card.more[0].startswith("... ") and not set(card.text.split(", ")) & set(card.more[0].split(", "))
-    assert len(cards.of_text("x" * 20_000, "compile").text) < 2 * cards.LETTERS
+    assert len(card_of("x" * 20_000, "compile").text) < 2 * cards.LETTERS
 
 
 def test_a_file_that_lies_on_disk_can_be_asked_what_became_of_its_line(tmp_path):
@@ -99,9 +108,7 @@ def test_a_file_that_lies_on_disk_can_be_asked_what_became_of_its_line(tmp_path)
 
 
 def test_the_place_of_a_text_is_its_own():
-    card = cards.of_text(
-        "gemm raised ValueError: no\n  at mine.py, line 3: return a // b\nprinted", "compile"
-    )
+    card = card_of("gemm raised ValueError: no\n  at mine.py, line 3: return a // b\nprinted", "compile")
     assert (card.text, card.place, card.code) == (
         "gemm raised ValueError: no",
         "mine.py, line 3",
@@ -132,7 +139,7 @@ def test_a_long_line_keeps_its_call_and_its_end():
     ],
 )
 def test_only_what_waits_or_loops_for_ever_has_no_end(answer, words):
-    assert cards.ended(answer) == words
+    assert check.ended(answer) == words
 
 
 def test_a_warning_folds_below_what_is_wrong():
@@ -140,7 +147,7 @@ def test_a_warning_folds_below_what_is_wrong():
 
 
 def test_empty_text_is_no_fault():
-    assert cards.of_text("", "wrong").full_text == ""
+    assert card_of("", "wrong").full_text == ""
 
 
 def test_the_barriers_of_a_finding_fold_below_it_as_a_table():
@@ -152,14 +159,18 @@ def test_the_barriers_of_a_finding_fold_below_it_as_a_table():
 
 def test_what_a_kernel_printed_is_that_of_the_first_wrong_run():
     right, wrong = Answer(ok=True, printed="right\n"), Answer(printed="wrong\n")
-    assert cards.output([right, wrong]) == "wrong\n" and cards.output([right]) == "right\n"
-    assert cards.output([Answer(), right]) == "right\n" and cards.output([]) == ""
+    launch, machine = Launch((256, 512, 64), ARTIFACT), Emulator()
+
+    def output(*answers):
+        answered = [(launch, answer) for answer in answers]
+        return check.verdict(steps.find("step01"), "cute", machine, [], answered, []).output
+
+    assert output(right, wrong) == "wrong\n" and output(right) == "right\n"
+    assert output(Answer(), right) == "right\n" and output() == ""
 
 
 def test_a_sentence_is_cut_between_its_clauses_before_it_is_cut_inside_one():
-    card = cards.of_text(
-        f"warps wait for full[0]; {'and ' * 20}warp 0, which came before, {'so ' * 20}ended", "x"
-    )
+    card = card_of(f"warps wait for full[0]; {'and ' * 20}warp 0, which came before, {'so ' * 20}ended", "x")
     assert card.text == "warps wait for full[0]."
 
 
@@ -168,6 +179,28 @@ def test_a_finding_of_two_sentences_keeps_the_first_whole_where_both_do_not_fit(
     card = of(FINDING | {"text": f"{first} {'Does ' * 12}the order differ?"})
     assert card.text == first and words(card) <= cards.WORDS
     assert card.more[0] == f"{'Does ' * 12}the order differ?"
+
+
+def test_a_finding_leaves_out_marked_parts_where_there_is_no_room():
+    who = Who((Warps("consumer", (4, 5, 6, 7)),))
+    values = {"reader": Cause("", "operand of wgmma", {"side": "A"}), "who": who, "writer": "full[1]"}
+    values |= {"phase": 1, "asked": "asked for parity 0", "behind": "phase 0 had passed", "line": " " * 5}
+    finding = Finding(Cause("read-before-load", "read after another phase's wait", values), "error", "")
+    (full, brief), *rest = finding.sentences
+    assert not rest and full == finding.detail == f"{brief}, which phase 0 had passed"
+    fields = {"text": finding.detail, "sentences": finding.sentences}
+    text = "D = A[one, two, three, four, five, six, seven]"
+    card = of(FINDING | fields | {"code": f"{text} @ B"})
+    assert card.text == f"{brief[0].upper()}{brief[1:]}." and words(card) <= cards.WORDS
+    assert card.more[0] == f"{full[0].upper()}{full[1:]}."
+    assert of(FINDING | fields | {"code": ""}).text == card.more[0]
+
+
+def test_a_cause_comes_back_from_data_with_its_warps():
+    who = Who((Warps("consumer", (4, 5), (0, 1)),))
+    cause = Cause("k", "a case", {"who": who, "reader": Cause("", "a thread"), "count": 3})
+    assert from_data(json.loads(json.dumps(data(cause)))) == cause
+    assert str(who.anywhere) == "consumer warps 4-5"
 
 
 @pytest.mark.parametrize(
@@ -188,7 +221,7 @@ def test_points_are_written_as_people_do(points: float, text: str) -> None:
     ],
 )
 def test_what_is_cut_off_is_a_sentence_or_says_that_it_goes_on(text, head, rest):
-    card = cards.of_text(text, "missing")
+    card = card_of(text, "missing")
     assert card.text.endswith((".", "?"))
     assert head in (None, card.text)
     assert not card.more if rest is None else card.more[0].startswith(rest) and card.more[0].endswith(".")
@@ -196,7 +229,7 @@ def test_what_is_cut_off_is_a_sentence_or_says_that_it_goes_on(text, head, rest)
 
 def test_a_text_ends_as_a_sentence_does():
     assert cards.stopped("needs a fence") == "needs a fence." and cards.stopped("") == ""
-    assert cards.of_text("needs a fence\n  at a.py, line 3: copy()", "x").text == "needs a fence."
+    assert card_of("needs a fence\n  at a.py, line 3: copy()", "x").text == "needs a fence."
 
 
 CLAUSES = r"[;:.?!](?:\s|$)|, (?:and|but|so|which|because) "
@@ -237,5 +270,5 @@ def test_a_card_of_a_wrong_run_asserts_none_of_several_guesses():
     guess = "a tile was read too early, too late or not at all, or its index is off by one"
     for words in range(20, 40):
         lead = " ".join(["D"] * words)
-        text = str(cards.of_text(f"{lead}: {guess}", "wrong"))
+        text = str(card_of(f"{lead}: {guess}", "wrong"))
         assert ("too early" in text) == ("off by one" in text)

@@ -34,7 +34,8 @@ def test_a_card_without_a_line_gives_way_to_what_was_seen_at_one():
 
     def lead(first: Card, second: Card) -> Card | None:
         parts = [
-            Part(name, False, 0, 1, "", card) for name, card in (("instructions", first), ("results", second))
+            Part(name, False, 0, 1, "", card=card)
+            for name, card in (("instructions", first), ("results", second))
         ]
         return Verdict.of("step04", CUTE, "emulator", parts).card
 
@@ -60,8 +61,8 @@ def test_a_card_without_a_line_gives_way_to_what_was_seen_at_one():
     ],
 )
 def test_a_count_and_a_guess_are_told_from_a_cause(causes, vague, known):
-    assert words.vague(causes) == vague == Wrong(causes=tuple(causes)).guesses
-    assert words.known(causes) == known
+    assert refine.vague(causes) == vague == Wrong(causes=tuple(causes)).guesses
+    assert refine.known(causes) == known
 
 
 def test_no_guess_folds_below_a_race():

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from course_utils.artifact import Place
 from course_utils.cause import Cause
-from course_utils.grading import cards, steps, words
-from course_utils.grading.found import found
+from course_utils.grading import steps, words
+from course_utils.grading.found import Found, found
 from course_utils.grading.verdict import NOT_REACHED, VERSION, Verdict, score
 from course_utils.run.emulator.explain.findings import KINDS
 
@@ -38,8 +38,8 @@ def example() -> Verdict:
     )
     where = {"rows": (0, 256), "columns": (0, 512), "tiles": 32, "of_tiles": 32, "ran": False}
     count = Cause("count", "wrong", {"wrong": 131_072, "of": 131_072, "percent": 100.0, "where": where})
-    card = cards.of_found(why, "wrong", [words.text(count)])
-    failed = score(step, "results", False, "emulated: wrong at 256 x 512 x 320", card, 0.0)
+    detail = "emulated: wrong at 256 x 512 x 320"
+    failed = score(step, "results", False, detail, why, Found(count), topic="wrong", share=0.0)
     parts = [
         score(step, "compiles", True, "168 registers a thread, no bytes spilled"),
         score(step, "tensor maps", True, "3 tensor maps, all legal"),

@@ -51,10 +51,10 @@ def templates():
 
 
 def forms(text):
-    """A template as it reads of one and of several, ``{who:waits|wait}``, with D for a tensor and # for what
-    else it puts in.
+    """A template as it reads in full of one and of several, ``{who:waits|wait}``, with D for a tensor and #
+    for what else it puts in.
     """
-    text = text.replace("{tensor}", "D")
+    text = re.sub("[<>]", "", text.replace("{tensor}", "D"))
     for words in (r"\1", r"\2"):
         yield re.sub(r"\{[^{}]*\}", "#", re.sub(r"\{\w+:([^{}|]*)\|([^{}]*)\}", words, text))
 

@@ -11,7 +11,7 @@ import numpy as np
 from course_utils.artifact import Artifact, Tensor
 from course_utils.cause import Cause
 from course_utils.ptx.parser import PtxError, parse
-from course_utils.run.emulator.core import memory
+from course_utils.run.emulator.core import loop, memory
 from course_utils.run.emulator.core.machine import Machine
 from course_utils.run.emulator.core.memory import Tensor as TensorRegion
 from course_utils.run.emulator.explain.emulation import Emulation
@@ -139,7 +139,7 @@ def _run(machine: Machine, explained: Explained) -> Emulation:
             values = {"tensor": view.name, "why": view.broken[0]}
             cause = Cause("tensor-map", "a broken tensor map", values)
             explained.findings.find(cause, -1, subject=view.name)
-    finished = not explained.findings.found and machine.run()
+    finished = not explained.findings.found and loop.run(machine)
     trace = explained.trace
     return Emulation(
         finished,

@@ -80,8 +80,9 @@ def _played(emulation: Emulation, artifact: Artifact, kind: str, schedule: int) 
 
 def fields_of(finding: Finding) -> dict:
     """A finding as data: its cause's ``kind``, ``case`` and ``values``, ``why``: the cause that explains it,
-    or None; in words ``text`` and ``advice``; the author's ``file``, ``line`` and ``code``, ``where``, all of
-    it in words, and ``ledger``, a table of the mbarriers that it is about.
+    or None; in words ``text``, its ``sentences``, each in full and shorter and shorter, and ``advice``; the
+    author's ``file``, ``line`` and ``code``, ``where``, all of it in words, and ``ledger``, a table of the
+    mbarriers that it is about.
     """
     return {
         "kind": finding.kind,
@@ -89,6 +90,7 @@ def fields_of(finding: Finding) -> dict:
         "values": data(finding.cause.values),
         "why": data(finding.why),
         "text": finding.detail,
+        "sentences": finding.sentences,
         "advice": finding.advice,
         "more": list(finding.more),
         "where": str(finding.place),

@@ -16,14 +16,14 @@ from course_utils.compile.factory import DSLS, compile_factory
 from course_utils.compile.faults import kernels
 from course_utils.grading import cards
 from course_utils.grading.gemm import judge
-from course_utils.grading.refine import Wrong
+from course_utils.grading.refine import Run, Wrong
 from course_utils.grading.steps import STEPS
 from course_utils.run import reference as results
 from course_utils.run.backends import Compiler, Launch
 from course_utils.run.emulator import emulate, worker
-from course_utils.run.emulator.core.grid import CTA
-from course_utils.run.emulator.core.machine import Machine
+from course_utils.run.emulator.core import loop
 from course_utils.run.emulator.core.schedule import Schedule
+from course_utils.run.emulator.core.threads import CTA
 from course_utils.run.protocol import Answer
 from tests.compile.called import misplaced
 
@@ -98,14 +98,14 @@ def test_clusters_that_have_ended_are_let_go(monkeypatch):
         ctas.append(weakref.ref(cta))
         former(cta)
 
-    def run_all(machine, former=Machine.run):
+    def run_all(machine, former=loop.run):
         finished = former(machine)
         gc.collect()
         left.extend(cta for cta in ctas if cta() is not None)
         return finished
 
     monkeypatch.setattr(CTA, "start", start)
-    monkeypatch.setattr(Machine, "run", run_all)
+    monkeypatch.setattr(loop, "run", run_all)
     run(loading.solution_path("step07", "tilelang"), "tilelang", SMALL, 0)
     assert len(ctas) > 1 and not left
 
@@ -148,7 +148,7 @@ def test_wrong_kernels_get_their_finding(wrong, pytestconfig):
         if wrong.finds:
             assert found & set(wrong.finds), f"seed {seed}: {found}"
             answer = Answer(findings=tuple(map(worker.fields_of, result.errors)), finished=result.finished)
-            card = cards.of_wrong(Wrong(answer.findings), answer, artifact)
+            card = cards.of_wrong(Run(Launch(size, artifact), answer, Wrong(answer.findings)))
             assert len(f"{card.text} {card.place} {card.code}".split()) <= cards.WORDS
             assert card.code.startswith(wrong.line), card
             assert ADVISED.get(wrong.name, "") in card.full_text

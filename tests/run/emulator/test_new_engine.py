@@ -7,7 +7,7 @@ import pytest
 
 from course_utils.cause import Cause
 from course_utils.run.emulator import EmulatorError
-from course_utils.run.emulator.core.warp import Path, Wait
+from course_utils.run.emulator.core.threads import Path, Wait
 from course_utils.run.emulator.explain import deadlock, listen, names, words
 from course_utils.run.emulator.explain.findings import Findings
 from course_utils.run.emulator.isa.lowered import Lowered

@@ -1,8 +1,6 @@
-"""The machine: a launch's clusters and CTAs, their memories and barriers, and the step that runs a path.
+"""The machine: a launch's memories, its parameters and variables, and who is ready, waits, or is on its way.
 
-PTX ISA, "Programming Model": "Cluster of Cooperative Thread Arrays", "Special Registers". Clusters run one
-after another, in an order that the seed decides, so a kernel whose clusters wait for each other is not for
-this machine. Shared memory and its shadow are reused from one cluster to the next.
+Shared memory is reused from one cluster to the next.
 """
 
 from __future__ import annotations
@@ -10,32 +8,26 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from operator import itemgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from course_utils.artifact import TENSOR_MAP_BYTES, Artifact
 from course_utils.ptx.parser import PtxError
-from course_utils.run.emulator.core import memory, undefined
-from course_utils.run.emulator.core.grid import Cluster
-from course_utils.run.emulator.core.probe import ClusterEnded, Failed, Probe, StopEmulation
-from course_utils.run.emulator.core.schedule import Flying, Lands, Schedule, run
+from course_utils.run.emulator.core import memory
+from course_utils.run.emulator.core.probe import Probe
+from course_utils.run.emulator.core.schedule import Flying, Lands, Schedule
 from course_utils.run.emulator.core.state import Holder
-from course_utils.run.emulator.core.warp import Path
 from course_utils.run.emulator.isa import elements
-from course_utils.run.emulator.isa.lowered import InFlight
 from course_utils.tma.encoding import encode
 
 if TYPE_CHECKING:
     from course_utils.artifact import Parameter
     from course_utils.run.emulator.isa.translate import Program
-
-# Warp instructions without any effect on memory or barriers before a loop counts as endless.
-SPIN_LIMIT = 200_000
 
 
 class Machine(Holder):
@@ -69,9 +61,9 @@ class Machine(Holder):
         self.placed = sorted(((addresses[name], regions[name]) for name in addresses), key=itemgetter(0))
         self.executed = self.progress = self._clock = 0
         self.counts: Counter[str] = Counter()  # instructions run, of those that the program counts
-        self.ready: list[Path] = []
+        self.ready: list[Any] = []  # paths that can run
         self.flying: list[Flying] = []
-        self.waiting: dict[Path, None] = {}  # in order, so that a seed repeats
+        self.waiting: dict[Any, None] = {}  # paths that wait, in order, so that a seed repeats
         self.last_progress = 0, 0
         self._parameters(regions, addresses)
         self._variables()
@@ -156,114 +148,9 @@ class Machine(Holder):
         for begin, end in self.schedule.split(units):
             self.flying.append((what, begin, end))
 
-    def run(self) -> bool:
-        """Run every cluster. Says whether the kernel came to its end."""
-        grid, size = self.artifact.grid, self.artifact.cluster
-        if any(g % c for g, c in zip(grid, size, strict=True)) or 0 in grid:
-            raise PtxError(f"a grid of {grid} CTAs is not made of whole clusters of {size}")
-        clusters = [
-            (x, y, z)
-            for z in range(0, grid[2], size[2])
-            for y in range(0, grid[1], size[1])
-            for x in range(0, grid[0], size[0])
-        ]
-        self.schedule.random.shuffle(clusters)
-        try:
-            with np.errstate(
-                all="ignore"
-            ):  # floats overflow and divide by zero as on the chip: without a word
-                for origin in clusters:
-                    if self.only is None or self._wanted(origin):
-                        self._cluster(origin)
-        except StopEmulation:
-            return False
-        return True
-
-    def _cluster(self, origin: tuple[int, int, int]) -> None:
-        cluster, finished = Cluster(self, origin), False
-        try:
-            run(self, cluster)
-            finished = True
-        finally:
-            self.probe.emit(ClusterEnded(cluster, finished))
-        self.flying.clear()
-
-    def _wanted(self, origin: tuple[int, int, int]) -> bool:
-        """Is one of the CTAs that were asked for in the cluster at this origin?"""
-        gx, gy, _ = self.artifact.grid
-        cx, cy, cz = self.artifact.cluster
-        wanted = self.only or ()
-        return any(
-            (origin[0] + x) + gx * ((origin[1] + y) + gy * (origin[2] + z)) in wanted
-            for x in range(cx)
-            for y in range(cy)
-            for z in range(cz)
-        )
-
     def shared_memory(self, rank: int) -> memory.SharedMemory:
         while len(self._shared) <= rank:
             self._shared.append(memory.SharedMemory(self.shared_size, self.filler))
         shared = self._shared[rank]
         shared.reset()
         return shared
-
-    def step(self, path: Path, turn: int) -> None:
-        """Run a path for up to ``turn`` segments, or until it waits, splits or ends."""
-        program, registers, special = self.program, path.warp.registers, path.warp.special
-        masked = path.mask is not None
-        functions, lengths = (program.masked if masked else program.full), program.length
-        pc, meet = path.pc, path.reconverge
-        while turn:
-            function = functions[pc] or program.function(pc, masked)
-            self.executed += lengths[pc]
-            try:
-                following = function(path, registers, special)
-            except (StopEmulation, PtxError):
-                raise
-            except Exception as error:  # whatever NumPy or Python make of a value that has no business there
-                following = self._failed(path, function, error)
-                self.executed -= pc + lengths[pc] - following
-            if following < 0:
-                break
-            pc = following
-            if pc == meet:
-                path.rejoin()
-                break
-            turn -= 1
-        else:
-            path.pc = pc
-            self.ready.append(path)
-        if self.progress != self.last_progress[0]:
-            self.last_progress = self.progress, self.executed
-        elif self.executed - self.last_progress[1] > SPIN_LIMIT:
-            path.halt("livelock", "nothing changes", who=path.warp, count=SPIN_LIMIT)
-        if self.executed > self.limit:
-            path.halt("instruction-limit", "instruction limit", count=self.executed)
-
-    def _failed(self, path: Path, function: Callable[..., int], error: Exception) -> int:
-        """An instruction failed in Python: on a register without a value, or it is our fault. The instruction
-        to go on at, where it only computes with such a register.
-        """
-        trace, line = error.__traceback__, 0
-        while trace:
-            if trace.tb_frame.f_code is function.__code__:
-                line = trace.tb_lineno
-            trace = trace.tb_next
-        path.at = at = function.__dict__["lines"][line - 1]
-        instruction, lowered = self.program.kernel.instructions[at], self.program.lowered[at]
-        registers, read = path.warp.registers, lowered.reads(instruction)
-        targets = lowered.writes() if instruction.guard else ()
-        unwritten = [r for r in read if registers[r] is None and r not in targets]
-        in_flight = any(isinstance(registers[r], InFlight) for r in read)
-        if unwritten and not in_flight:
-            following = undefined.carried(path, at, unwritten)
-            if following >= 0:
-                return following
-        if unwritten or in_flight:
-            self.probe.emit(Failed(path, at, unwritten))
-            raise StopEmulation
-        raise PtxError(
-            f"PTX line {instruction.line}: the emulator failed on this instruction ({type(error).__name__}: "
-            f"{error}): "
-            f"{instruction.text[:160]}"
-        ) from error

@@ -10,14 +10,7 @@ once; and if nothing has changed after that, the program is deadlocked.
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
-
-from course_utils.run.emulator.core.probe import Deadlocked, StopEmulation
-from course_utils.run.emulator.core.warp import Path
-
-if TYPE_CHECKING:
-    from course_utils.run.emulator.core.grid import Cluster
-    from course_utils.run.emulator.core.machine import Machine
+from typing import Any, Protocol, TypeAlias
 
 
 class Lands(Protocol):
@@ -54,7 +47,7 @@ class Schedule:
         items[i], items[-1] = items[-1], items[i]
         return items.pop()
 
-    def next_path(self, ready: list) -> Path:
+    def next_path(self, ready: list) -> Any:
         if len(ready) == 1:
             return ready.pop()
         path = self.take(ready)
@@ -63,37 +56,3 @@ class Schedule:
             ready.append(path)
             return other
         return path
-
-
-def run(machine: Machine, cluster: Cluster) -> None:
-    """Run one cluster until all its warps have ended. Raises StopEmulation where it cannot."""
-    schedule, ready, flying = machine.schedule, machine.ready, machine.flying
-    turn, land_early = schedule.turn, schedule.land_early
-    while cluster.warps_left:
-        if ready:
-            if flying and land_early and schedule.random.random() < land_early:
-                land(schedule, flying)
-                continue
-            path = schedule.next_path(ready)
-            path.woken = None
-            machine.step(path, turn)
-        elif flying:
-            land(schedule, flying)
-        elif not expire(machine):
-            machine.probe.emit(Deadlocked(cluster))
-            raise StopEmulation
-
-
-def land(schedule: Schedule, flying: list[Flying]) -> None:
-    load, begin, end = schedule.take(flying)
-    load.land(begin, end)
-
-
-def expire(machine: Machine) -> bool:
-    """Let each wait that may, and has not seen the present state, end in vain. Says whether there was one."""
-    waiting = [p for p in machine.waiting if p.waits_for.expires and p.stamp != machine.progress]
-    for path in waiting:
-        path.stamp = machine.progress
-        path.waits_for.expire(path)
-        path.wake()
-    return bool(waiting)

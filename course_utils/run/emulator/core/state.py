@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-if TYPE_CHECKING:
-    from course_utils.run.emulator.core.warp import Path
-
 H = TypeVar("H", bound="Holder")
 S = TypeVar("S")
 
@@ -17,7 +14,7 @@ class Ends:
     itself.
     """
 
-    def warp_ended(self, path: Path) -> None:
+    def warp_ended(self, path: Any) -> None:
         raise NotImplementedError
 
 
@@ -50,6 +47,6 @@ class Holder:
         setattr(self, "unit", _States(self).__getitem__)  # noqa: B010
         self.ending: tuple[Ends, ...] = ()
 
-    def warp_ended(self, path: Path) -> None:
+    def warp_ended(self, path: Any) -> None:
         for state in self.ending:
             state.warp_ended(path)

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from course_utils.ptx.parser import Imm, Mem, Not, Reg, Sym
-from course_utils.run.emulator.core import memory
+from course_utils.run.emulator.core import addresses, memory
 from course_utils.run.emulator.isa.arithmetic import LANES
 from course_utils.run.emulator.isa.lowered import space_of
 
 if TYPE_CHECKING:
     from course_utils.ptx.parser import Instr
     from course_utils.run.emulator.core.memory import SharedMemory
-    from course_utils.run.emulator.core.warp import Path
+    from course_utils.run.emulator.core.threads import Path
     from course_utils.run.emulator.isa.lowered import Lowered, Value
 
 # Where one operand says which bits of another count
@@ -82,7 +82,7 @@ def _kept(path: Path, at: int, unwritten: list[int]) -> bool:
             return False
         mask = path.lanes() & (np.logical_not(holds) if negated else holds)
     bits = lowered.sources[1][1]
-    region, offsets = memory.locate(
+    region, offsets = addresses.locate(
         path, mask, address, space_of(instruction.opcode), bits // 8 * len(values)
     )
     if not isinstance(region, memory.SharedMemory):

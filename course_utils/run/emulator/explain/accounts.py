@@ -21,9 +21,8 @@ from course_utils.run.emulator.units.mbarrier import (
 from course_utils.run.emulator.units.tma import LoadIssued
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.core.grid import CTA
     from course_utils.run.emulator.core.machine import Machine
-    from course_utils.run.emulator.core.warp import Path, Warp
+    from course_utils.run.emulator.core.threads import CTA, Path, Warp
     from course_utils.run.emulator.units.tma import Load
 
 

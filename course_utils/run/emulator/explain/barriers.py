@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from course_utils.artifact import Origin
 from course_utils.cause import Cause
-from course_utils.run.emulator.core.probe import Hazard
+from course_utils.run.emulator.core.threads import Hazard
 from course_utils.run.emulator.explain import names
 from course_utils.run.emulator.explain.accounts import account
 from course_utils.run.emulator.explain.findings import Finding, Findings
@@ -17,9 +17,8 @@ from course_utils.run.emulator.explain.roles import role
 from course_utils.run.emulator.units.mbarrier import BYTES, Initialised, Named
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.core.grid import CTA
     from course_utils.run.emulator.core.machine import Machine
-    from course_utils.run.emulator.core.warp import Path
+    from course_utils.run.emulator.core.threads import CTA, Path
     from course_utils.run.emulator.explain.places import Place
     from course_utils.run.emulator.units.mbarrier import MBarrier
 

@@ -12,8 +12,7 @@ from course_utils.run.emulator.explain.ahead import ahead
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.memory import Region
-    from course_utils.run.emulator.core.probe import Hazard
-    from course_utils.run.emulator.core.warp import Path
+    from course_utils.run.emulator.core.threads import Hazard, Path
     from course_utils.run.emulator.explain.findings import Finding, Findings
 
 

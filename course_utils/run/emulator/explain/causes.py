@@ -23,9 +23,8 @@ from course_utils.run.emulator.units.sync import Came
 from course_utils.run.emulator.units.wgmma import Issued
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.core.grid import CTA, Cluster
     from course_utils.run.emulator.core.machine import Machine
-    from course_utils.run.emulator.core.warp import Warp
+    from course_utils.run.emulator.core.threads import CTA, Cluster, Warp
 
 # Findings that a load may lead to that nobody waits for.
 LEFT = {"exit-in-flight", "write-unordered"}

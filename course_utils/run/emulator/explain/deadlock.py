@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from course_utils.cause import Cause, Warps, Who, sentence, spans
 from course_utils.ptx.families import expects_bytes
-from course_utils.run.emulator.core.warp import Wait
+from course_utils.run.emulator.core.threads import Wait
 from course_utils.run.emulator.explain import causes, names
 from course_utils.run.emulator.explain.accounts import account
 from course_utils.run.emulator.explain.ahead import ahead
@@ -26,9 +26,8 @@ from course_utils.run.emulator.units.sync import NamedBarriers, RegisterPool, Re
 from course_utils.run.emulator.units.wgmma import Issued, WgmmaWait
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.core.grid import Cluster
     from course_utils.run.emulator.core.machine import Machine
-    from course_utils.run.emulator.core.warp import Path, Warp
+    from course_utils.run.emulator.core.threads import Cluster, Path, Warp
     from course_utils.run.emulator.explain.places import Place
     from course_utils.run.emulator.units.mbarrier import MBarrier
     from course_utils.run.emulator.units.sync import ThreadBarrier

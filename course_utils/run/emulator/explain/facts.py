@@ -36,10 +36,9 @@ from course_utils.run.emulator.units.views import TensorView
 from course_utils.run.emulator.units.wgmma import Began, Issued, Waited
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.core.grid import CTA, Cluster
     from course_utils.run.emulator.core.machine import Machine
     from course_utils.run.emulator.core.order import Clock
-    from course_utils.run.emulator.core.warp import Path, Warp
+    from course_utils.run.emulator.core.threads import CTA, Cluster, Path, Warp
     from course_utils.run.emulator.units.views import Coordinates
     from course_utils.run.emulator.units.wgmma import Warpgroup
 

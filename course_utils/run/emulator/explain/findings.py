@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from course_utils.artifact import Origin, file_name
-from course_utils.cause import Cause, sentence
+from course_utils.cause import Cause, Sentences, filled, forms, sentence
 from course_utils.run.emulator.explain import dsl_terms, ledger
 from course_utils.run.emulator.explain.ahead import ahead
 from course_utils.run.emulator.explain.ledger import Row, table
@@ -50,9 +50,14 @@ class Finding:
         return self.cause.kind
 
     @property
+    def sentences(self) -> list[list[str]]:
+        """``detail``, sentence by sentence: each in full, and shorter and shorter."""
+        text = _worded(self.cause, filled) + (_worded(self.why, filled) if self.why else "")
+        return forms(dsl_terms.beside(text, self.dsl))
+
+    @property
     def detail(self) -> str:
-        text = _worded(self.cause) + (_worded(self.why) if self.why else "")
-        return dsl_terms.beside(text, self.dsl)
+        return " ".join(one[0] for one in self.sentences)
 
     @property
     def more(self) -> tuple[str, ...]:
@@ -70,9 +75,9 @@ class Finding:
         )
 
 
-def _worded(cause: Cause) -> str:
+def _worded(cause: Cause, words: Callable[[Cause, Sentences], str] = sentence) -> str:
     plain = f"{cause.kind.replace('-', ' ')}: the emulator has no words for this case"
-    return safe_message(lambda: sentence(cause, SENTENCES), plain)
+    return safe_message(lambda: words(cause, SENTENCES), plain)
 
 
 class Findings:

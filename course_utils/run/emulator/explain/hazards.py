@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from course_utils.cause import Cause
-from course_utils.run.emulator.core.probe import At, Hazard
-from course_utils.run.emulator.core.warp import Warp
+from course_utils.run.emulator.core.probe import At
+from course_utils.run.emulator.core.threads import Hazard, Warp
 from course_utils.run.emulator.explain import barriers, bounds, names
 from course_utils.run.emulator.explain.findings import Finding, Findings
 from course_utils.run.emulator.explain.places import Places
@@ -19,7 +19,7 @@ from course_utils.run.words import safe_message
 
 if TYPE_CHECKING:
     from course_utils.artifact import Origin
-    from course_utils.run.emulator.core.warp import Path
+    from course_utils.run.emulator.core.threads import Path
 
 
 Note: TypeAlias = tuple[str, dict[str, Any]]  # what else there is to say: a case, and its values

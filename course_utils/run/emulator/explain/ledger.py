@@ -11,7 +11,7 @@ from course_utils.run.emulator.explain.accounts import account
 from course_utils.run.emulator.units.mbarrier import MBarrier
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.core.warp import Warp
+    from course_utils.run.emulator.core.threads import Warp
 
 
 ROWS = 12  # of a table

@@ -11,7 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from course_utils.cause import Cause
-from course_utils.run.emulator.core.probe import ClusterEnded, Deadlocked, Failed, Hazard
+from course_utils.run.emulator.core.loop import ClusterEnded, Deadlocked, Failed
+from course_utils.run.emulator.core.threads import Hazard
 from course_utils.run.emulator.explain import (
     accounts,
     barriers,

@@ -18,9 +18,8 @@ from course_utils.run.emulator.explain.roles import role
 from course_utils.run.emulator.units.mbarrier import MBarrier, mbarriers
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.core.grid import CTA
     from course_utils.run.emulator.core.machine import Machine
-    from course_utils.run.emulator.core.warp import Warp
+    from course_utils.run.emulator.core.threads import CTA, Warp
 
 # TileLang's CUDA has a shared variable for each array of barriers, by the learner's name: empty_mem of empty.
 _VARIABLE = re.compile(r"E\d+(\w+)_mem$")

@@ -13,9 +13,8 @@ from course_utils.run.emulator.explain.places import Places
 from course_utils.run.emulator.units.mbarrier import MBarrier, mbarriers
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.core.grid import Cluster
     from course_utils.run.emulator.core.machine import Machine
-    from course_utils.run.emulator.core.warp import Warp
+    from course_utils.run.emulator.core.threads import Cluster, Warp
 
 # What is found, at which instruction, and what else there is to say
 Slip: TypeAlias = tuple[Cause, int, tuple[Cause, ...]]

@@ -13,7 +13,7 @@ from course_utils.run.emulator.units.tma import StoreIssued
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.machine import Machine
-    from course_utils.run.emulator.core.warp import Path
+    from course_utils.run.emulator.core.threads import Path
 
 
 class Owners:

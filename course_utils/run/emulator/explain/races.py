@@ -17,7 +17,8 @@ from course_utils.artifact import SWIZZLE_PATTERN_BYTES
 from course_utils.cause import Cause
 from course_utils.run.emulator.core.memory import SharedMemory
 from course_utils.run.emulator.core.order import AGENT_BITS, AGENT_MASK, NEVER, Clock, unordered
-from course_utils.run.emulator.core.probe import At, CtaEnded, Touched, WarpEnded
+from course_utils.run.emulator.core.probe import At
+from course_utils.run.emulator.core.threads import CtaEnded, Touched, WarpEnded
 from course_utils.run.emulator.core.undefined import NothingStored
 from course_utils.run.emulator.explain import accumulators, names
 from course_utils.run.emulator.explain.accounts import account, all_from_one_cta
@@ -35,9 +36,8 @@ from course_utils.run.emulator.units.views import TensorView
 from course_utils.tma.layouts import UNIT
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.core.grid import CTA, Cluster
     from course_utils.run.emulator.core.machine import Machine
-    from course_utils.run.emulator.core.warp import Path, Warp
+    from course_utils.run.emulator.core.threads import CTA, Cluster, Path, Warp
     from course_utils.run.emulator.isa.lowered import Value
     from course_utils.run.emulator.units.mbarrier import MBarrier
     from course_utils.run.emulator.units.views import View

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from course_utils.run.emulator.core.probe import WaitBegan, WaitEnded
+from course_utils.run.emulator.core.threads import WaitBegan, WaitEnded
 from course_utils.run.emulator.explain.ahead import ahead
 from course_utils.run.emulator.units.mbarrier import Arrived, WaitPassed
 from course_utils.run.emulator.units.sync import ThreadWait
@@ -18,7 +18,7 @@ from course_utils.run.emulator.units.wgmma import FirstMultiply
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.machine import Machine
-    from course_utils.run.emulator.core.warp import Warp
+    from course_utils.run.emulator.core.threads import Warp
     from course_utils.run.emulator.units.mbarrier import MBarrier
 
 

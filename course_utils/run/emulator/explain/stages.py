@@ -27,9 +27,8 @@ from course_utils.run.emulator.units.wgmma import Issued, OperandRead
 from course_utils.tma.layouts import UNIT
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.core.grid import CTA, Cluster
     from course_utils.run.emulator.core.machine import Machine
-    from course_utils.run.emulator.core.warp import Warp
+    from course_utils.run.emulator.core.threads import CTA, Cluster, Warp
     from course_utils.run.emulator.units.mbarrier import MBarrier
     from course_utils.run.emulator.units.views import Coordinates
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from course_utils.run.emulator.core.probe import WaitBegan, WaitEnded
+from course_utils.run.emulator.core.threads import WaitBegan, WaitEnded
 from course_utils.run.emulator.explain import names
 from course_utils.run.emulator.explain.findings import Finding, Findings
 from course_utils.run.emulator.explain.places import Place, Places
@@ -34,7 +34,7 @@ from course_utils.tma.layouts import UNIT
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.machine import Machine
-    from course_utils.run.emulator.core.warp import Path, Warp
+    from course_utils.run.emulator.core.threads import Path, Warp
     from course_utils.run.emulator.units.tma import Load, Store
 
 LIMIT = 200_000  # spans and arrivals kept; events as well

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from course_utils.cause import Cause
 from course_utils.ptx.parser import Reg
-from course_utils.run.emulator.core.probe import Failed, StopEmulation
+from course_utils.run.emulator.core.loop import Failed
+from course_utils.run.emulator.core.probe import StopEmulation
 from course_utils.run.emulator.explain.accumulators import LastWaits
 from course_utils.run.emulator.explain.hazards import find
 from course_utils.run.emulator.explain.places import Places
@@ -14,7 +15,7 @@ from course_utils.run.emulator.units.wgmma import Pending
 
 if TYPE_CHECKING:
     from course_utils.ptx.parser import Instr
-    from course_utils.run.emulator.core.warp import Path
+    from course_utils.run.emulator.core.threads import Path
 
 
 def failed(event: Failed) -> None:

@@ -1,5 +1,6 @@
 """The one table of sentences: what is said of each case that is found, by its name. ``cause.sentence`` fills
-in the values. And of each kind, what it means and what to try.
+in the values; what stands between ``<`` and ``>`` is left out where there is no room for it. And of each
+kind, what it means and what to try.
 """
 
 BARRIERS = {
@@ -67,9 +68,10 @@ BARRIERS = {
     "all arrivals are there": "{who} {who:arrives|arrive} on {barrier}, whose phase {phase} has all its "
     "{count} arrivals already",
     "filled again": "{who} {who:arrives|arrive} on {barrier} again, whose phase {phase} has all its {count} "
-    "arrivals already: does its stage go on?",
+    "arrivals already<: does its stage go on?>",
     "filled again after a wait": "{who} {who:arrives|arrive} on {barrier} again, whose phase {phase} has all "
-    "its {count} arrivals already: its wait for {waited} passed again; does its stage go on, or begin anew?",
+    "its {count} arrivals already: its wait for {waited} passed again<; does its stage go on, or begin "
+    "anew?>",
     "fewer bytes expected than come": "phase {phase} of {barrier} expects {expected:,} bytes, but loads of "
     "{issued:,} bytes signal it{why}",
     "rank 0 alone is told": ": `T.alloc_cluster_barrier` has rank 0 alone told; TMA's is each CTA's own, "
@@ -103,19 +105,20 @@ BARRIERS = {
     "{others} {others:issues|issue} them{line}",
     "waits for stores of others": "{who} {who:waits|wait} for TMA stores here, and {who:has|have} issued "
     "none: {others} {others:issues|issue} them{line}",
-    "several store one box": "{who} each store {box}: one warp issues the store, and waits for it",
-    "its wait leaves stores": ": its wait leaves {count} in flight",
-    "waits for its store, and no barrier follows": ": {who} {who:waits|wait} for it, and no barrier follows",
+    "several store one box": "{who} each store {box}<: one warp issues the store, and waits for it>",
+    "its wait leaves stores": "<: its wait leaves {count} in flight>",
+    "waits for its store, and no barrier follows": "<: {who} {who:waits|wait} for it, and no barrier "
+    "follows>",
     "arrives with no bytes expected": "{who} {who:arrives|arrive} on {barrier} with no bytes expected, which "
-    "ends phase {phase} before its loads: expect the bytes, or issue the copies, before the arrival",
+    "ends phase {phase} before its loads<: expect the bytes, or issue the copies, before the arrival>",
     "waits for its own loads": "{who} {who:waits|wait} for {barrier}, which its own loads end, and nobody "
     "waits for {idle}",
     "signals its own wait": "{who} {who:loads|load} {tensor} for {barrier}, which it waits for itself, and "
-    "{takers} {takers:waits|wait} for {full}: which barrier does this load signal?",
+    "{takers} {takers:waits|wait} for {full}<: which barrier does this load signal?>",
     "waits again": "{who} {who:waits|wait} for {again} {times}, which was filled {fills}, and never for "
-    "{barrier}: does the stage go on?",
+    "{barrier}<: does the stage go on?>",
     "nobody waits for a load": "nobody waits for the load of {load} ({barrier}, phase {phase}){why}",
-    "fewer waits than fills": "; {who} {who:waits|wait} for {count} of {fills} fills{of}",
+    "fewer waits than fills": "<; {who} {who:waits|wait} for {count} of {fills} fills{of}>",
     "of an array": " of {array}",
     "nobody multiplies": "no warp of the launch's {threads} threads multiplies: does any take the consumer's "
     "branch?",
@@ -128,14 +131,14 @@ BARRIERS = {
     "waits because": "{wait}{why}",
     "and where": "{what}: {at}",
     "more groups wait": "{count} more {count:group|groups} of warps wait",
-    "and": "; {what}",
+    "and": "<; {what}>",
     "for a phase": "for {barrier}, {asked}: its phase {phase} lacks {lacking}{late}",
     "for a wgmma": "for a wgmma that {count} of the 4 warps of its warpgroup have issued{why}",
     "for registers": "for {count} registers a thread, holding {held}; {free:,} of the CTA's are free",
     "for threads": "at {barrier}, where {count} of {needed} threads are{why}",
     "no other warp comes": ", and no other warp comes to it",
     "some lanes came": ": it stands where {lanes} {lanes:lane|lanes} of the warp came",
-    "went on without it": "; {who} went on without it",
+    "went on without it": "<; {who} went on without it>",
     "parity": "parity {parity}",
     "phase": "phase {phase}",
     "arrivals missing": "{missing} of {count} arrivals",
@@ -143,22 +146,22 @@ BARRIERS = {
     "expect-tx missing": "an expect-tx for {count:,} bytes that came",
     "lacks both": "{one} and {other}",
     "nothing": "nothing",
-    "nobody loads": "; no warp of CTA {cta} loads a tile: do both roles take the same tiles?",
+    "nobody loads": "<; no warp of CTA {cta} loads a tile: do both roles take the same tiles?>",
     "passes at once": "on a new barrier a wait for parity 1 passes at once",
-    "turn has passed": "; this {nth} wait's turn is phase {phase}, parity {parity}",
-    "stage begins anew": "; it waits for this one {again}, and {never} for {barrier}: does its stage begin "
-    "anew?",
+    "turn has passed": "<; this {nth} wait's turn is phase {phase}, parity {parity}>",
+    "stage begins anew": "<; it waits for this one {again}, and {never} for {barrier}: does its stage begin "
+    "anew?>",
     "again": "again",
     "over and over": "over and over",
     "never": "never",
     "less often": "less often",
-    "read and do not arrive": "; {who} have read the stage and do not arrive",
-    "nobody arrives after the read": "; nobody arrives on it after {who} read the stage{line}",
-    "last released": "; they last released {barrier}",
-    "ran no release": "; none of them ran the release",
+    "read and do not arrive": "<; {who} have read the stage and do not arrive>",
+    "nobody arrives after the read": "<; nobody arrives on it after {who} read the stage{line}>",
+    "last released": "<; they last released {barrier}>",
+    "ran no release": "<; none of them ran the release>",
     "its init counts": ", and its init counts {count}",
-    "its loads bring": "; its loads bring {bytes:,}",
-    "multicast goes elsewhere": "; this multicast of {tensor} goes to {ctas} alone",
+    "its loads bring": "<; its loads bring {bytes:,}>",
+    "multicast goes elsewhere": "<; this multicast of {tensor} goes to {ctas} alone>",
     "no load in flight": "no load that signals it is in flight",
     "arrivals came from": "arrivals came from {states}",
     "arrivals could come from": "arrivals could come from {states}{why}",
@@ -175,25 +178,25 @@ BARRIERS = {
 MEMORY: dict[str, str] = {
     # core/memory, units/access and explain/bounds: addresses
     "an access": "{who} accesses {what}{ask}",
-    "a slice by the thread in the CTA": ": does a slice take the thread's number in the CTA, and not in its "
-    "role?",
-    "shares of more than a tile": ": are the shares of {threads} threads, as its layout makes them, one "
-    "tile?",
-    "M and N mixed up": ": are M and N mixed up?",
-    "M and N or x and y mixed up": ": are M and N, or x and y of the grid, mixed up?",
-    "an index that counts tiles": ": does its index count tiles?",
+    "a slice by the thread in the CTA": "<: does a slice take the thread's number in the CTA, and not in its "
+    "role?>",
+    "shares of more than a tile": "<: are the shares of {threads} threads, as its layout makes them, one "
+    "tile?>",
+    "M and N mixed up": "<: are M and N mixed up?>",
+    "M and N or x and y mixed up": "<: are M and N, or x and y of the grid, mixed up?>",
+    "an index that counts tiles": "<: does its index count tiles?>",
     "no tensor at the address": "{who} accesses global address {address:#x}, which is in no tensor",
     "misaligned access": "{who} accesses {count} bytes at offset {offset:,}, which {count} does not divide",
     "no local memory": "{who} reads local memory, of which the kernel declares none",
     "a write to the parameters": "{who} writes to the kernel's parameters",
     # units/tma and tensormaps
     "a TMA transfer outside": "a TMA transfer of {tensor} uses shared bytes {low:,} to {high:,} of "
-    "{size:,}{ask}?",
+    "{size:,}<{ask}?>",
     "a slice by the CTA's number": ": does its slice go by the CTA's number, not its rank in the cluster of "
     "{size}",
     "a slot too few": ": has its buffer a slot for this stage",
     "a misaligned tile": "a TMA transfer of {tensor} uses shared address {offset:,}, which {alignment} does "
-    "not divide: has its buffer this index, and does it begin at such a multiple?",
+    "not divide<: has its buffer this index, and does it begin at such a multiple?>",
     "a swizzled tile": "a tile of {tensor} with swizzle {swizzle}B starts at shared address {offset:,}, "
     "which {alignment:,} does not divide",
     "a multicast mask": "{who} multicasts to CTAs {mask:#b} of a cluster of {size}",
@@ -208,14 +211,14 @@ MEMORY: dict[str, str] = {
     "a bulk copy's size": "{who} copies {count:,} bytes in bulk, which 16 does not divide",
     "a bulk copy outside": "{who} copies {what}",
     "a warp ends with a store": "{who} ends and has not waited for its TMA store",
-    "a warp ends with an open store": "{who} ends and has not waited for its TMA store: no {instruction} "
-    "put it in a group, so no wait covers it",
+    "a warp ends with an open store": "{who} ends and has not waited for its TMA store<: no {instruction} "
+    "put it in a group, so no wait covers it>",
     # units/wgmma, explain/accumulators and explain/undefined
     "no wgmma.fence": "{who} issues wgmma and has never run wgmma.fence",
     "lanes differ": "lanes of {who} hold different {what}",
     "warps differ": "{who} issues wgmma {number} with other operands than another warp of its warpgroup",
     "a descriptor leads outside": "the descriptor of {side} spans shared bytes {low:,} to {high:,} of "
-    "{size:,}: has its ring a slot for this stage?",
+    "{size:,}<: has its ring a slot for this stage?>",
     "the descriptor": "the descriptor: {descriptor:#018x}",
     "accumulates onto another wgmma": "{who} accumulates onto registers of another wgmma that has not been "
     "waited for",
@@ -225,9 +228,9 @@ MEMORY: dict[str, str] = {
     "the register": "the register: {name}",
     "a wgmma may still write it": "which a wgmma may still write{line}{why}",
     "that of a line": " (that of line {at.line})",
-    "in no group": ": no {instruction} put it in a group, so no wait covers it",
-    "no wait is between": ": no wgmma.wait_group is between",
-    "the wait leaves groups": ": the wait{on} leaves {groups} running",
+    "in no group": "<: no {instruction} put it in a group, so no wait covers it>",
+    "no wait is between": "<: no wgmma.wait_group is between>",
+    "the wait leaves groups": "<: the wait{on} leaves {groups} running>",
     "on a line": " on line {at.line}",
     "uses what nothing has written": "{who} {use}, which nothing has written",
     "stores a part of a fragment": "stores a part of a fragment (values in registers)",
@@ -251,22 +254,22 @@ MEMORY: dict[str, str] = {
     # ... what is not written, or not yet
     "reads nothing": "{reader} ({who}) reads shared memory that nothing has written",
     "reads nothing in a part": "{reader} ({who}) reads shared memory that nothing has written in a part of "
-    "the tile: do all threads' copies cover it?",
-    "reads nothing, writers clash": "{reader} ({who}) reads shared memory that nothing has written, and "
-    "{writers} write to the same place",
+    "the tile<: do all threads' copies cover it?>",
+    "reads nothing, writers clash": "{reader} ({who}) reads shared memory that nothing has written<, and "
+    "{writers} write to the same place>",
     "reads nothing, first wait passed": "{reader} ({who}) reads shared memory that nothing has written: its "
-    "wait for {barrier} asked for parity {parity}, which a new barrier has passed",
+    "wait for {barrier} asked for parity {parity}<, which a new barrier has passed>",
     "first wait's parity": "on a new barrier a wait for parity 1 passes at once: a first wait for a load "
     "asks for parity 0",
     "read before cp.async has landed": "{reader} ({who}) reads what cp.async of {writer} still copies",
-    "no barrier orders read and write": "{reader} ({who}) reads what {writer} writes: no barrier orders the "
-    "two",
-    "no proxy fence before the read": "{reader} ({who}) reads what {writer} wrote with ordinary stores, and "
-    "no fence.proxy.async is between",
+    "no barrier orders read and write": "{reader} ({who}) reads what {writer} writes<: no barrier orders the "
+    "two>",
+    "no proxy fence before the read": "{reader} ({who}) reads what {writer} wrote with ordinary stores<, and "
+    "no fence.proxy.async is between>",
     "read with no wait for the load": "{reader} ({who}) reads shared memory that TMA fills for {writer}, "
     "phase {phase}, which {warps} not waited for",
     "read after another phase's wait": "{reader} ({who}) reads shared memory that TMA fills for {writer}, "
-    "phase {phase}, not waited for: its last wait{line} {asked}, which {behind}",
+    "phase {phase}, not waited for: its last wait{line} {asked}<, which {behind}>",
     "this warp has": "this warp has",
     "these warps have": "these warps have",
     ", line of the wait,": ", line {at.line},",
@@ -277,8 +280,8 @@ MEMORY: dict[str, str] = {
     # ... what is overwritten
     "threads write what a load fills": "{who} writes shared memory that a TMA load still fills",
     "overwrites what is read": "{who} overwrites shared memory that {reader} may still read{why}",
-    "wait before the commit": ": the wait comes before the commit_group of what it should cover",
-    "this wait leaves": ": this wait {leaves}{when}",
+    "wait before the commit": "<: the wait comes before the commit_group of what it should cover>",
+    "this wait leaves": "<: this wait {leaves}{when}>",
     "leaves groups running": "leaves {groups} running",
     "when a line writes": " when line {at.line} writes",
     "the read has ended": "the read, which has ended in this run, but nothing orders the two: {at}; shared "
@@ -286,67 +289,68 @@ MEMORY: dict[str, str] = {
     "the read is not waited for": "the read, which is not waited for{leaves}: {at}; shared bytes {low:,} to "
     "{high:,}",
     "the wait leaves": ": the wait {leaves}",
-    "released too early": "{what}; {by} released {barrier} too early",
-    "all arrivals from its own CTA": "{what}: all arrivals on {barrier} come from its own CTA, none from "
-    "the other",
-    "all from the other CTA": "{what}: all arrivals on {barrier} come from the other CTA, none from its own",
+    "released too early": "{what}<; {by} released {barrier} too early>",
+    "all arrivals from its own CTA": "{what}<: all arrivals on {barrier} come from its own CTA, none from "
+    "the other>",
+    "all from the other CTA": "{what}<: all arrivals on {barrier} come from the other CTA, none from its "
+    "own>",
     "loads before use": "{who} loads over the bytes of {writer} before anyone has used them",
-    "loads over what a warp writes": "{who} loads over shared memory that {writer} writes: no barrier "
-    "orders the two",
-    "loads over what threads wrote": "{who} loads over shared memory that threads wrote, and no "
-    "fence.proxy.async is between",
-    "loads over what threads read": "{who} loads over shared memory that threads read, and no "
-    "fence.proxy.async is between",
+    "loads over what a warp writes": "{who} loads over shared memory that {writer} writes<: no barrier "
+    "orders the two>",
+    "loads over what threads wrote": "{who} loads over shared memory that threads wrote<, and no "
+    "fence.proxy.async is between>",
+    "loads over what threads read": "{who} loads over shared memory that threads read<, and no "
+    "fence.proxy.async is between>",
     "loads over a read": "{who} loads over shared memory that threads may still read",
     "loads over a barrier's bytes": "{who} loads over the bytes of {old}: this load of {tensor} is for {new}",
-    "loads to the same place": "{over}, and goes to the same place; which stage index has it?",
+    "loads to the same place": "{over}, and goes to the same place<; which stage index has it?>",
     "stages between one another": "loads of {tensor} for {old} and {new} lie {apart:,} bytes apart, and "
-    "each brings {extent:,}: do {tensor}'s map and its tensor have one layout (`order`)?",
-    "past its ring": "{over}, and {array} has {count} stages; has the ring of {tensor} as many slots?",
+    "each brings {extent:,}<: do {tensor}'s map and its tensor have one layout (`order`)?>",
+    "past its ring": "{over}, and {array} has {count} stages<; has the ring of {tensor} as many slots?>",
     "two loads of one phase": "two loads of one phase of {barrier} write the same bytes: {one}, and "
-    "{other}; {look}?",
+    "{other}<; {look}?>",
     "a load by": "{tensor} by {who}{line}",
     ", of a line": ", line {at.line}",
     "is one too many": "is one too many",
     "which buffer has each": "which buffer has each",
     "does each bring its half": "does each bring its half, by rank",
     "stores what was not just written": "the TMA store of {tensor} reads shared bytes {low:,}-{high:,}, but "
-    "threads have just written {first:,}-{last:,}; have both the same index?",
+    "threads have just written {first:,}-{last:,}<; have both the same index?>",
     "a CTA ends while a load is in flight": "CTA {cta} ends while a TMA load of {tensor} into it is in "
     "flight",
-    "a CTA may end before its use": "{who} uses the shared memory of CTA {cta}, and nothing keeps that CTA "
-    "from ending before",
+    "a CTA may end before its use": "{who} uses the shared memory of CTA {cta}<, and nothing keeps that CTA "
+    "from ending before>",
     # ... what two CTAs store
-    "stored twice in a cluster": "CTAs {low} and {high} both store {what}; they are one cluster: does the "
-    "tile's row or column count the CTA's rank?",
-    "stored twice in a grid": "CTAs {low} and {high} both store {what}; the grid has {grid} CTAs: which "
-    "tile has each?",
-    "stored twice by two ranks": "CTAs {low} and {high} both store {what}; they are rank {one} of one "
-    "cluster and rank {other} of another: do the tiles of two clusters lie {size} of a CTA's apart?",
-    "stored twice by two clusters": "CTAs {low} and {high} both store {what}; the grid has {ctas} CTAs in "
-    "{clusters} clusters: at which tile does each cluster begin, by how many does it go on? Does the order "
+    "stored twice in a cluster": "CTAs {low} and {high} both store {what}<; they are one cluster: does the "
+    "tile's row or column count the CTA's rank?>",
+    "stored twice in a grid": "CTAs {low} and {high} both store {what}<; the grid has {grid} CTAs: which "
+    "tile has each?>",
+    "stored twice by two ranks": "CTAs {low} and {high} both store {what}<; they are rank {one} of one "
+    "cluster and rank {other} of another: do the tiles of two clusters lie {size} of a CTA's apart?>",
+    "stored twice by two clusters": "CTAs {low} and {high} both store {what}<; the grid has {ctas} CTAs in "
+    "{clusters} clusters: at which tile does each cluster begin, by how many does it go on?> Does the order "
     "of tiles give each number its own place?",
-    "stored twice": "CTAs {low} and {high} both store {what}; the grid has {ctas} CTAs: at which tile does "
-    "each begin, by how many does it go on? Does the order of tiles give each number its own place?",
-    "nothing reads a line's writes": ", and nothing reads what line {line} writes: do both take one slot?",
+    "stored twice": "CTAs {low} and {high} both store {what}<; the grid has {ctas} CTAs: at which tile does "
+    "each begin, by how many does it go on?> Does the order of tiles give each number its own place?",
+    "nothing reads a line's writes": "<, and nothing reads what line {line} writes: do both take one slot?>",
     "what nothing reads": "what nothing reads: {at}",
     # explain/stages
     "in a line": " (line {at.line})",
     "the same tiles for both": "multicast brings both CTAs of the cluster the same tiles of "
-    "{tensors}{lines}: each has rows, or columns, of its own to load",
+    "{tensors}{lines}<: each has rows, or columns, of its own to load>",
     "of lines": " (lines {lines})",
     "loaded and read with two swizzles": "TMA loads {tensor} with swizzle {loaded}, and wgmma{line} reads "
-    "it with {read}: do the map and the multiplication take one layout?",
+    "it with {read}<: do the map and the multiplication take one layout?>",
     "loaded into one slot, read from another": "{who} loads {tensor} for {barrier} into slot {slot}, and "
-    "wgmma{line} reads slot {read} after the wait for {barrier}: which stage index has each?",
+    "wgmma{line} reads slot {read} after the wait for {barrier}<: which stage index has each?>",
     "read before the round's wait": "wgmma reads {tensor} as loaded for {barrier}{load}, and the last wait "
-    "by then was for {waited}, in the round before: the wait{wait} stands below the read",
+    "by then was for {waited}, in the round before<: the wait{wait} stands below the read>",
     "read after a wait for another": "wgmma reads {tensor} as loaded for {barrier}{load}, and the wait "
-    "before it{wait} is for {waited}: which stage index has each?",
+    "before it{wait} is for {waited}<: which stage index has each?>",
     "waited for in another order": "{takers} {takers:waits|wait} for {waited} as the {nth} stage, and "
-    "{loader} fills {filled} as the {nth}{line}: does each count its stages alike?",
+    "{loader} fills {filled} as the {nth}{line}<: does each count its stages alike?>",
     "filled in another order": "{loader} fills {filled} as the {nth} stage, and {takers} "
-    "{takers:waits|wait} for {waited} as the {nth}{line}: does each count its stages alike?",
+    "{takers:waits|wait} for {waited} as the {nth}{line}<: does each count its stages alike?>",
 }
 
 SENTENCES = {**BARRIERS, **MEMORY}

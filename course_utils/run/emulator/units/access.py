@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from course_utils.ptx.parser import WIDTHS, Instr, Vec
-from course_utils.run.emulator.core import memory
-from course_utils.run.emulator.core.memory import PARAMETERS, lanes_of, locate
+from course_utils.run.emulator.core import addresses, memory
+from course_utils.run.emulator.core.addresses import locate
+from course_utils.run.emulator.core.memory import PARAMETERS, lanes_of
 from course_utils.run.emulator.isa.arithmetic import LANES, UNSIGNED, split_type, to_signed, vector, widen
 from course_utils.run.emulator.isa.floats import float_adder, float_loader, round_to
 from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value, items_of, space_of
@@ -23,7 +24,7 @@ from course_utils.run.emulator.units.sync import all_lanes
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.memory import Region
-    from course_utils.run.emulator.core.warp import Path
+    from course_utils.run.emulator.core.threads import Path
 
 
 @dataclass(slots=True)
@@ -164,7 +165,7 @@ def atomic(instruction: Instr) -> Lowered:
             if _together(p, m, address, given, add, results):
                 return list(results) if length > 1 else results[0]
         for lane in memory.lanes_of(m):
-            region, offset = memory.locate(p, None, memory.pick(address, lane), space, bits // 8 * length)
+            region, offset = addresses.locate(p, None, memory.pick(address, lane), space, bits // 8 * length)
             view, first = region.views[bits], offset // (bits // 8)
             other = memory.pick(given[length], lane) if others else 0
             for i in range(length):
@@ -182,7 +183,7 @@ def atomic(instruction: Instr) -> Lowered:
         chosen = address if m is None else address[m]
         if np.unique(chosen).size != chosen.size:
             return False
-        region, offsets = memory.locate(p, m, address, space, size)
+        region, offsets = addresses.locate(p, m, address, space, size)
         if isinstance(region, memory.SharedMemory) or offsets.__class__ is int:
             return False
         view, lanes = region.views[bits], memory.lanes_of(m)
@@ -325,7 +326,7 @@ def _matrix_rows(
 ) -> tuple[Region, np.ndarray]:
     """(region, offsets of the 8 * count rows). A row is 16 bytes."""
     all_lanes(p, m, what)
-    region, offsets = memory.locate(p, None, vector(address, 32)[: 8 * count], space, 16)
+    region, offsets = addresses.locate(p, None, vector(address, 32)[: 8 * count], space, 16)
     return region, np.asarray(offsets)
 
 

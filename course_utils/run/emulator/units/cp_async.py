@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from course_utils.ptx.parser import Imm, Instr
-from course_utils.run.emulator.core import memory
+from course_utils.run.emulator.core import addresses, memory
 from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value
 from course_utils.run.emulator.units.mbarrier import find_barrier
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.memory import SharedMemory
-    from course_utils.run.emulator.core.warp import Path, Warp
+    from course_utils.run.emulator.core.threads import Path, Warp
 
 # The copies of a warp, or of one group: (shared memory, offsets, bytes)
 CopyGroup: TypeAlias = list[tuple[memory.SharedMemory, np.ndarray, np.ndarray]]
@@ -84,7 +84,7 @@ def copy(instruction: Instr) -> Lowered:
     ignores = bool(rest) and getattr(rest[0], "width", 32) == 1
 
     def function(p: Path, m: Mask, to: Value, where: Value, limit: Value = count) -> None:
-        region, offsets = memory.locate_shared(p, m, to, "shared", count)
+        region, offsets = addresses.locate_shared(p, m, to, "shared", count)
         cells, probe = np.atleast_1d(offsets), p.machine.probe
         probe.emit(CopyIssued(p, region, cells, count))
         if ignores:
@@ -104,17 +104,17 @@ def _fetched(p: Path, m: Mask, where: Value, limit: Value, count: int, copies: i
     """
     data = np.zeros((copies, count), np.uint8)
     if limit.__class__ is int and limit >= count:
-        origin, positions = memory.locate(p, m, where, "global", count)
+        origin, positions = addresses.locate(p, m, where, "global", count)
         data[:] = origin.data[np.atleast_1d(positions)[:, None] + np.arange(count)]
         return data
     row = 0
     for lane in memory.lanes_of(m)[:copies]:
         if kept := min(memory.pick(limit, lane), count):
             address = memory.pick(where, lane)
-            origin, first = memory.locate(p, None, address, "global", count if kept == count else 1)
+            origin, first = addresses.locate(p, None, address, "global", count if kept == count else 1)
             if first % count:
-                memory.not_aligned(p, first, count)
-            memory.locate(p, None, address + kept - 1, "global", 1)
+                addresses.not_aligned(p, first, count)
+            addresses.locate(p, None, address + kept - 1, "global", 1)
             data[row, :kept] = origin.data[first : first + kept]
         row += 1
     return data

@@ -16,7 +16,7 @@ from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value, items_of
 from course_utils.run.emulator.units.sync import all_lanes
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.core.warp import Path
+    from course_utils.run.emulator.core.threads import Path
 
 _BIT = np.uint32(1) << np.arange(LANES, dtype=np.uint32)
 

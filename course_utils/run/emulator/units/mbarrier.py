@@ -12,17 +12,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from course_utils.ptx.parser import Instr, Reg, Vec
-from course_utils.run.emulator.core import memory
-from course_utils.run.emulator.core.probe import Touched
+from course_utils.run.emulator.core import addresses, memory
 from course_utils.run.emulator.core.state import Holder
-from course_utils.run.emulator.core.warp import Wait
+from course_utils.run.emulator.core.threads import Touched, Wait
 from course_utils.run.emulator.isa.arithmetic import split_type
 from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value, items_of
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.core.grid import CTA, Cluster
     from course_utils.run.emulator.core.memory import SharedMemory
-    from course_utils.run.emulator.core.warp import Path, Warp
+    from course_utils.run.emulator.core.threads import CTA, Cluster, Path, Warp
 
 MAX_COUNT, BYTES = (1 << 20) - 1, 8
 
@@ -458,7 +456,7 @@ def store_async(instruction: Instr) -> Lowered:
             count = bits // 8 * len(v)
             phase = target.asked(p, count)
             home, offset = p.cta.cluster.cta_of(p, memory.pick(a, lane))
-            memory.require_inside(p, home.shared, offset, count)
+            addresses.require_inside(p, home.shared, offset, count)
             for i, item in enumerate(v):
                 home.shared.views[bits][offset // (bits // 8) + i] = memory.pick(item, lane)
             p.machine.probe.emit(StoredAsync(home.shared, offset, count, target, phase))

@@ -20,7 +20,7 @@ from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value
 from course_utils.run.emulator.units.sync import all_lanes
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.core.warp import Path
+    from course_utils.run.emulator.core.threads import Path
 
 # Types of A and B that may stand together, by the type of the sums.
 _ADDED = {

@@ -19,7 +19,7 @@ from course_utils.run.emulator.units.access import read_lanes
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.machine import Machine
-    from course_utils.run.emulator.core.warp import Path
+    from course_utils.run.emulator.core.threads import Path
 
 LIMIT = 4000  # characters of a launch that are kept
 LONGEST = 1024  # characters of one string argument, and the width of a field

@@ -14,15 +14,14 @@ import numpy as np
 from course_utils.ptx.parser import Instr
 from course_utils.run.emulator.core import memory
 from course_utils.run.emulator.core.state import Ends
-from course_utils.run.emulator.core.warp import Wait
+from course_utils.run.emulator.core.threads import Wait
 from course_utils.run.emulator.isa.arithmetic import LANES
 from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value
 from course_utils.run.emulator.units import mbarrier
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.core.grid import CTA, Cluster
     from course_utils.run.emulator.core.order import Order
-    from course_utils.run.emulator.core.warp import Path, Warp
+    from course_utils.run.emulator.core.threads import CTA, Cluster, Path, Warp
 
 
 @dataclass(slots=True)

@@ -13,14 +13,14 @@ import numpy as np
 
 from course_utils.artifact import TENSOR_MAP_BYTES
 from course_utils.ptx.parser import Imm, Instr
-from course_utils.run.emulator.core import memory
+from course_utils.run.emulator.core import addresses, memory
 from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value
 from course_utils.run.emulator.units.views import TensorView
 from course_utils.tma.encoding import LAYOUT, decode
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.machine import Machine
-    from course_utils.run.emulator.core.warp import Path
+    from course_utils.run.emulator.core.threads import Path
 
 # PTX's name of a field: ours, and what is stored of a value.
 _FIELDS = {
@@ -103,7 +103,7 @@ def _set(number: int, field: str, ordinal: int, stored: int) -> int:
 
 def _bytes(path: Path, address: int, space: str) -> np.ndarray:
     """The 128 bytes at an address, as a view."""
-    region, offset = memory.locate(path, None, address, space, 64)
+    region, offset = addresses.locate(path, None, address, space, 64)
     if offset + TENSOR_MAP_BYTES > region.size:
         path.halt("out-of-bounds", "a tensor map past the end", who=path.warp, what=region.name)
     return region.data[offset : offset + TENSOR_MAP_BYTES]

@@ -17,9 +17,9 @@ import numpy as np
 
 from course_utils.artifact import DATA_TYPES, SWIZZLE_BYTES
 from course_utils.ptx.parser import Instr
-from course_utils.run.emulator.core import memory
-from course_utils.run.emulator.core.probe import Touched
+from course_utils.run.emulator.core import addresses, memory
 from course_utils.run.emulator.core.state import Ends
+from course_utils.run.emulator.core.threads import Touched
 from course_utils.run.emulator.isa.lowered import Lowered, Mask, Value
 from course_utils.run.emulator.units import tensormaps
 from course_utils.run.emulator.units.cp_async import waited_for
@@ -28,8 +28,7 @@ from course_utils.run.emulator.units.views import ADDED, Coordinates, PlainView,
 from course_utils.tma.layouts import UNIT, base_alignment
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.core.grid import CTA
-    from course_utils.run.emulator.core.warp import Path, Warp
+    from course_utils.run.emulator.core.threads import CTA, Path, Warp
     from course_utils.run.emulator.units.mbarrier import MBarrier
 
 COMMIT = "cp.async.bulk.commit_group"
@@ -366,7 +365,7 @@ def bulk(instruction: Instr) -> Lowered:
     def plain(p: Path, space: str, address: int, count: int) -> PlainView:
         if count % UNIT or not count:
             p.halt("misaligned", "a bulk copy's size", who=p.warp, count=count)
-        region, offset = memory.locate(p, None, address, space, UNIT)
+        region, offset = addresses.locate(p, None, address, space, UNIT)
         if offset + count > region.size:
             what = region.describe(offset + count - 1)
             p.halt("out-of-bounds", "a bulk copy outside", who=p.warp, what=what)

@@ -20,7 +20,7 @@ import numpy as np
 from course_utils.artifact import SWIZZLE_BYTES, SWIZZLE_PATTERN_BYTES, WARP_THREADS, WARPGROUP_THREADS
 from course_utils.ptx.parser import Imm, Instr, Vec
 from course_utils.run.emulator.core.memory import SHARED_BASE
-from course_utils.run.emulator.core.warp import Wait
+from course_utils.run.emulator.core.threads import Wait
 from course_utils.run.emulator.isa.arithmetic import LANES, UNSIGNED, vector
 from course_utils.run.emulator.isa.elements import ELEMENT_BITS, Decoder, elements_of_slice
 from course_utils.run.emulator.isa.lowered import InFlight, Lowered, Mask, Value
@@ -29,11 +29,10 @@ from course_utils.run.emulator.units.sync import all_lanes
 from course_utils.tma.layouts import UNIT, swizzled
 
 if TYPE_CHECKING:
-    from course_utils.run.emulator.core.grid import CTA
     from course_utils.run.emulator.core.machine import Machine
     from course_utils.run.emulator.core.memory import SharedMemory
     from course_utils.run.emulator.core.order import Clock
-    from course_utils.run.emulator.core.warp import Path, Warp
+    from course_utils.run.emulator.core.threads import CTA, Path, Warp
 
 # Multiply-adds that OpenBLAS does in one thread; starting others costs more than it saves.
 SMALL_PRODUCT = 1 << 18

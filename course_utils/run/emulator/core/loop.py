@@ -1,0 +1,191 @@
+"""The loop: a launch's clusters one after another, each until all its warps have ended.
+
+Clusters run in an order that the seed decides, so a kernel whose clusters wait for each other is not for this
+machine. Who runs next within one, and when bytes land, the schedule says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from course_utils.ptx.parser import PtxError
+from course_utils.run.emulator.core import undefined
+from course_utils.run.emulator.core.machine import Machine
+from course_utils.run.emulator.core.probe import StopEmulation
+from course_utils.run.emulator.core.schedule import Flying, Schedule
+from course_utils.run.emulator.core.threads import Cluster, Path
+from course_utils.run.emulator.isa.lowered import InFlight
+
+# Warp instructions without any effect on memory or barriers before a loop counts as endless.
+SPIN_LIMIT = 200_000
+
+
+@dataclass(slots=True)
+class ClusterEnded:
+    """A cluster has ended, or cannot go on (not ``finished``)."""
+
+    cluster: Cluster
+    finished: bool
+
+
+@dataclass(slots=True)
+class Deadlocked:
+    """All that is left of a cluster waits, and nothing is on its way."""
+
+    cluster: Cluster
+
+
+@dataclass(slots=True)
+class Failed:
+    """Instruction ``at`` takes the value of registers that have none that counts: in flight, or
+    (``unwritten``) never written. The path ends.
+    """
+
+    path: Path
+    at: int
+    unwritten: list[int]
+
+
+def run(machine: Machine) -> bool:
+    """Run every cluster. Says whether the kernel came to its end."""
+    grid, size = machine.artifact.grid, machine.artifact.cluster
+    if any(g % c for g, c in zip(grid, size, strict=True)) or 0 in grid:
+        raise PtxError(f"a grid of {grid} CTAs is not made of whole clusters of {size}")
+    clusters = [
+        (x, y, z)
+        for z in range(0, grid[2], size[2])
+        for y in range(0, grid[1], size[1])
+        for x in range(0, grid[0], size[0])
+    ]
+    machine.schedule.random.shuffle(clusters)
+    try:
+        with np.errstate(all="ignore"):  # floats overflow and divide by zero as on the chip: without a word
+            for origin in clusters:
+                if machine.only is None or _wanted(machine, origin):
+                    _cluster(machine, origin)
+    except StopEmulation:
+        return False
+    return True
+
+
+def _cluster(machine: Machine, origin: tuple[int, int, int]) -> None:
+    cluster, finished = Cluster(machine, origin), False
+    try:
+        _paths(machine, cluster)
+        finished = True
+    finally:
+        machine.probe.emit(ClusterEnded(cluster, finished))
+    machine.flying.clear()
+
+
+def _wanted(machine: Machine, origin: tuple[int, int, int]) -> bool:
+    """Is one of the CTAs that were asked for in the cluster at this origin?"""
+    gx, gy, _ = machine.artifact.grid
+    cx, cy, cz = machine.artifact.cluster
+    wanted = machine.only or ()
+    return any(
+        (origin[0] + x) + gx * ((origin[1] + y) + gy * (origin[2] + z)) in wanted
+        for x in range(cx)
+        for y in range(cy)
+        for z in range(cz)
+    )
+
+
+def _paths(machine: Machine, cluster: Cluster) -> None:
+    """Run one cluster until all its warps have ended. Raises StopEmulation where it cannot."""
+    schedule, ready, flying = machine.schedule, machine.ready, machine.flying
+    turn, land_early = schedule.turn, schedule.land_early
+    while cluster.warps_left:
+        if ready:
+            if flying and land_early and schedule.random.random() < land_early:
+                _land(schedule, flying)
+                continue
+            path = schedule.next_path(ready)
+            path.woken = None
+            _step(machine, path, turn)
+        elif flying:
+            _land(schedule, flying)
+        elif not _expire(machine):
+            machine.probe.emit(Deadlocked(cluster))
+            raise StopEmulation
+
+
+def _land(schedule: Schedule, flying: list[Flying]) -> None:
+    load, begin, end = schedule.take(flying)
+    load.land(begin, end)
+
+
+def _expire(machine: Machine) -> bool:
+    """Let each wait that may, and has not seen the present state, end in vain. Says whether there was one."""
+    waiting = [p for p in machine.waiting if p.waits_for.expires and p.stamp != machine.progress]
+    for path in waiting:
+        path.stamp = machine.progress
+        path.waits_for.expire(path)
+        path.wake()
+    return bool(waiting)
+
+
+def _step(machine: Machine, path: Path, turn: int) -> None:
+    """Run a path for up to ``turn`` segments, or until it waits, splits or ends."""
+    program, registers, special = machine.program, path.warp.registers, path.warp.special
+    masked = path.mask is not None
+    functions, lengths = (program.masked if masked else program.full), program.length
+    pc, meet = path.pc, path.reconverge
+    while turn:
+        function = functions[pc] or program.function(pc, masked)
+        machine.executed += lengths[pc]
+        try:
+            following = function(path, registers, special)
+        except (StopEmulation, PtxError):
+            raise
+        except Exception as error:  # whatever NumPy or Python make of a value that has no business there
+            following = _failed(machine, path, function, error)
+            machine.executed -= pc + lengths[pc] - following
+        if following < 0:
+            break
+        pc = following
+        if pc == meet:
+            path.rejoin()
+            break
+        turn -= 1
+    else:
+        path.pc = pc
+        machine.ready.append(path)
+    if machine.progress != machine.last_progress[0]:
+        machine.last_progress = machine.progress, machine.executed
+    elif machine.executed - machine.last_progress[1] > SPIN_LIMIT:
+        path.halt("livelock", "nothing changes", who=path.warp, count=SPIN_LIMIT)
+    if machine.executed > machine.limit:
+        path.halt("instruction-limit", "instruction limit", count=machine.executed)
+
+
+def _failed(machine: Machine, path: Path, function: Callable[..., int], error: Exception) -> int:
+    """An instruction failed in Python: on a register without a value, or it is our fault. The instruction
+    to go on at, where it only computes with such a register.
+    """
+    trace, line = error.__traceback__, 0
+    while trace:
+        if trace.tb_frame.f_code is function.__code__:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    path.at = at = function.__dict__["lines"][line - 1]
+    instruction, lowered = machine.program.kernel.instructions[at], machine.program.lowered[at]
+    registers, read = path.warp.registers, lowered.reads(instruction)
+    targets = lowered.writes() if instruction.guard else ()
+    unwritten = [r for r in read if registers[r] is None and r not in targets]
+    in_flight = any(isinstance(registers[r], InFlight) for r in read)
+    if unwritten and not in_flight:
+        following = undefined.carried(path, at, unwritten)
+        if following >= 0:
+            return following
+    if unwritten or in_flight:
+        machine.probe.emit(Failed(path, at, unwritten))
+        raise StopEmulation
+    raise PtxError(
+        f"PTX line {instruction.line}: the emulator failed on this instruction ({type(error).__name__}: "
+        f"{error}): "
+        f"{instruction.text[:160]}"
+    ) from error
