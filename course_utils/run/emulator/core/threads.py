@@ -343,7 +343,7 @@ class Cluster(Holder):
 
 
 class Specials:
-    """The special registers that are the same in all CTAs of a launch, and those of each warp of a CTA."""
+    """Special registers and addresses that are the same in all CTAs of a launch, and those of each warp."""
 
     def __init__(self, machine: Machine) -> None:
         artifact = machine.artifact
@@ -363,6 +363,12 @@ class Specials:
             self.launch[f"%ntid.{name}"] = artifact.block[axis]
             self.launch[f"%nclusterid.{name}"] = artifact.grid[axis] // cluster[axis]
             self.launch[f"%cluster_nctaid.{name}"] = cluster[axis]
+        self.shared: dict[str, int] = {}  # where each shared variable begins in its CTA's memory
+        for name, value in machine.symbols.items():
+            if isinstance(value, int):
+                self.launch[name] = value
+            else:
+                self.shared[name] = value[1]
         self.warps: list[dict[str, Any]] = []
         for index in range(-(-artifact.threads // LANES)):
             thread = np.arange(index * LANES, (index + 1) * LANES, dtype=np.uint32)
@@ -406,8 +412,8 @@ class CTA(Holder):
             own[f"%clusterid.{name}"] = place // c
             own[f"%cluster_ctaid.{name}"] = self.place_in_cluster[axis]
         window = self.rank << memory.RANK_SHIFT | memory.SHARED_BASE
-        for name, value in machine.symbols.items():
-            own[name] = value if isinstance(value, int) else value[1] + window
+        for name, offset in specials.shared.items():
+            own[name] = offset + window
         for index, threads in enumerate(specials.warps):
             warp = Warp(self, index, own | threads)
             self.warps.append(warp)
