@@ -10,7 +10,7 @@ import pytest
 
 from authoring import sync
 from course_utils.compile.factory import compile_factory
-from course_utils.compile.load import BEGIN, load_factory, solution_path
+from course_utils.compile.load import BEGIN, SOLUTIONS, load_factory, solution_path
 from course_utils.grading.gemm import check_gemm
 from course_utils.ptx import receipts
 
@@ -110,3 +110,12 @@ def test_only_the_arrivals_on_empty_differ():
     assert re.search(r"init 4 \(4 for 1 arrival\)", counts[RAW].pop("mbarriers"))
     assert re.search(r"init 4 \(2 for 1 arrival, 2 for 4 arrivals\)", counts[PIPELINE].pop("mbarriers"))
     assert counts[RAW] == counts[PIPELINE]
+
+
+def test_files_of_the_course_that_a_cell_opens_are_there():
+    opened = []
+    for path in PATHS:
+        for cell in nbformat.read(path, 4).cells:
+            named = re.findall(r'SOLUTIONS((?: / "[^"]+")+)', cell.source) if cell.cell_type == "code" else []
+            opened += [SOLUTIONS.joinpath(*re.findall(r'"([^"]+)"', parts)) for parts in named]
+    assert opened and all(path.exists() for path in opened)
