@@ -15,7 +15,6 @@ from course_utils.cause import Cause, filled, forms, marked, sentence
 from course_utils.chips import HOME
 from course_utils.grading.conditions import CONDITIONS, Condition
 from course_utils.grading.properties import PROPERTIES, Property
-from course_utils.run.emulator.explain.words import SENTENCES as EMULATOR
 
 _TILE = "{tensor}[{rows}, {columns}]"
 _PRODUCT = "A[{A_rows}] @ B[{B_rows}]^T"
@@ -525,6 +524,15 @@ def _calls(lines: list[int]) -> str:
     return f" They are on lines {_listed(most)} and {last}." if most else ""
 
 
+def _of_emulator(cause: Cause) -> str:
+    """A part of one of the emulator's sentences. Its table is imported when it is needed: the emulator takes
+    numpy, which whoever only asks a bundle for help may not have.
+    """
+    from course_utils.run.emulator.explain.words import SENTENCES
+
+    return sentence(cause, SENTENCES)
+
+
 # values that have words of their own, by their names
 _WORDS: dict[str, Callable[[Any], Any]] = {
     "also": lambda also: " also" * also,
@@ -540,7 +548,7 @@ _WORDS: dict[str, Callable[[Any], Any]] = {
     "in_ctas": lambda ctas: f", in {ctas} CTAs",
     **dict.fromkeys(("mapped", "matrix"), lambda size: " x ".join(f"{n:,}" for n in size)),
     "moves": lambda moves: _listed(dict.fromkeys(map(_move, moves))),
-    "reader": lambda reader: sentence(reader, EMULATOR),
+    "reader": _of_emulator,
     "ptxas": lambda said: "".join(f", {one}" for one in dict.fromkeys(said)),
     "role": lambda role: f"the {role}" if role else "warps",
     "shape": _by,

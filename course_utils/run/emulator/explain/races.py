@@ -621,10 +621,13 @@ class Races:
         codes = shadow.written[event.base * 4 :: 4].take(event.units.ravel())
         if (codes == codes[0]).all():
             codes = codes[:1]
-        reader = Cause("", "operand of wgmma", {"side": event.side})
-        self._check(path, shadow, codes, seen, fenced, reader, group.warps)
+        agent, time = int(codes[0]) & AGENT_MASK, int(codes[0]) >> AGENT_BITS
+        # nearly always one writer, ordered before: that is quickly seen
+        if len(codes) > 1 or not codes[0] or seen[agent] < time or fenced[agent] < time:
+            reader = Cause("", "operand of wgmma", {"side": event.side})
+            self._check(path, shadow, codes, seen, fenced, reader, group.warps)
         low, high = event.low * UNIT, event.high * UNIT
-        if int(codes[0]) & AGENT_MASK <= cta.cluster.warps_end:  # threads wrote it
+        if agent <= cta.cluster.warps_end:  # threads wrote it
             words = slice(low // 4, high // 4)
             shadow.taken[words] = shadow.written[words]
         self.operands.append((codes, low, high))
