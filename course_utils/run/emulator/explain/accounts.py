@@ -11,7 +11,7 @@ from course_utils.run.emulator.explain.places import Place, Places
 from course_utils.run.emulator.explain.roles import role
 from course_utils.run.emulator.units.mbarrier import (
     Arrived,
-    Asked,
+    BytesIssued,
     Expected,
     Initialised,
     MBarrier,
@@ -125,7 +125,7 @@ def listen(machine: Machine) -> None:
         mine.carries_bytes = True
         mine.expected_by.append(event.path.at)
 
-    def asked(event: Asked) -> None:
+    def issued(event: BytesIssued) -> None:
         account(event.barrier).carries_bytes = True
 
     def issued(event: LoadIssued) -> None:
@@ -142,7 +142,7 @@ def listen(machine: Machine) -> None:
     hear(Initialised, initialised)
     hear(Arrived, lambda event: account(event.barrier).arrived(event.path, event.count))
     hear(Expected, expected)
-    hear(Asked, asked)
+    hear(BytesIssued, issued)
     hear(LoadIssued, issued)
     hear(PhaseCompleted, lambda event: account(event.barrier).completed(event.barrier))
     hear(WaitPassed, passed)

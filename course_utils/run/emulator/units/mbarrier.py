@@ -58,7 +58,7 @@ class Expected:
 
 
 @dataclass(slots=True)
-class Asked:
+class BytesIssued:
     """An operation is issued that will bring the present phase ``count`` bytes."""
 
     path: Path
@@ -150,13 +150,13 @@ class MBarrier(Holder):
         path.machine.probe.emit(Expected(path, self, count))
         path.machine.progress += 1
 
-    def asked(self, path: Path, count: int) -> int:
+    def load_issued(self, path: Path, count: int) -> int:
         """An operation that will signal this barrier is issued. Returns the phase that its bytes belong
         to.
         """
         self.use(path, by_tma=True)
         self.used = True
-        path.machine.probe.emit(Asked(path, self, count))
+        path.machine.probe.emit(BytesIssued(path, self, count))
         self.issued += count
         self.flying += count
         self._check_bytes(path, path.at)
@@ -454,7 +454,7 @@ def store_async(instruction: Instr) -> Lowered:
         for lane in memory.lanes_of(m):
             target = find_barrier(p, memory.pick(b, lane), touches=False)
             count = bits // 8 * len(v)
-            phase = target.asked(p, count)
+            phase = target.load_issued(p, count)
             home, offset = p.cta.cluster.cta_of(p, memory.pick(a, lane))
             addresses.require_inside(p, home.shared, offset, count)
             for i, item in enumerate(v):

@@ -277,7 +277,7 @@ def _issue(
             case = "a load signals no mbarrier"
             path.halt("barrier-uninitialised", case, offset=barrier_offset, cta=owner.number)
         probe.emit(LoadTargeted(path, view, cta, offset, barrier))
-        phase = barrier.asked(path, view.bytes)
+        phase = barrier.load_issued(path, view.bytes)
         if cta is not path.cta:
             probe.emit(Touched(path, cta, barrier.agent, phase + 1))
         load = Load(path, view, coordinates, cta, offset, barrier, phase)
