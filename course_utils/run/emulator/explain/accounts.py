@@ -125,7 +125,7 @@ def listen(machine: Machine) -> None:
         mine.carries_bytes = True
         mine.expected_by.append(event.path.at)
 
-    def issued(event: BytesIssued) -> None:
+    def bytes_issued(event: BytesIssued) -> None:
         account(event.barrier).carries_bytes = True
 
     def issued(event: LoadIssued) -> None:
@@ -142,7 +142,7 @@ def listen(machine: Machine) -> None:
     hear(Initialised, initialised)
     hear(Arrived, lambda event: account(event.barrier).arrived(event.path, event.count))
     hear(Expected, expected)
-    hear(BytesIssued, issued)
+    hear(BytesIssued, bytes_issued)
     hear(LoadIssued, issued)
     hear(PhaseCompleted, lambda event: account(event.barrier).completed(event.barrier))
     hear(WaitPassed, passed)
