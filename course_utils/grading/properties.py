@@ -30,14 +30,15 @@ class Property:
     """Something that a step requires of a run, ``needs`` in words: ``shown`` in at least a share ``least`` of
     ``chances``, both facts.
 
-    ``instead`` is what was seen. The first instruction of ``families`` is what is to blame: its line is
-    quoted; or the one line with the pattern ``call``. ``near`` is as in a Condition.
+    ``instead`` says what was seen instead; a text names the things of which only a share was. The first
+    instruction of ``families`` is to blame, and its line is quoted; or the one line with the pattern
+    ``call``. ``near`` is as in a Condition.
     """
 
     needs: str
     shown: str
     chances: str
-    instead: Callable[[Facts], Cause]
+    instead: Callable[[Facts], Cause] | str
     least: float = 1.0
     families: tuple[Family, ...] = ()
     call: str = ""
@@ -47,6 +48,14 @@ class Property:
         chances = facts.get(self.chances, 0)
         return chances > 0 and facts.get(self.shown, 0) < self.least * chances
 
+    def seen(self, facts: Facts) -> Cause:
+        """What was seen instead."""
+        if not isinstance(self.instead, str):
+            return self.instead(facts)
+        ctas = once(facts, "CTAs") if self.instead != "CTAs" and "CTAs" in facts else None
+        count, of = once(facts, self.shown), once(facts, self.chances)
+        return _is("share", count=count, of=of, things=self.instead, in_ctas=ctas)
+
     def violation(self, name: str, facts: Facts, artifact: Artifact) -> Found | None:
         """What was seen instead, and where; None where the property holds."""
         if not self.is_violated(facts):
@@ -55,7 +64,7 @@ class Property:
         place = lines.of_families(artifact, *self.families, last=last)
         if not self.families and self.call:
             place = lines.one(self.call, artifact)
-        instead, case = self.instead(facts), "property"
+        instead, case = self.seen(facts), "property"
         if place and "T.copy(" in place.code and Family.BULK_WAIT in self.families:
             # the wait is not the author's
             return found("missing", "waits-at-once", place, idea=name)
@@ -119,14 +128,6 @@ def _stages(f: Facts, count: int) -> Cause:
     return _is("stages", used=f.get(f"stages of rings of {count}", 0) / f[f"rings of {count} wanted"])
 
 
-def _share(shown: str, chances: str, things: str) -> Callable[[Facts], Cause]:
-    def instead(f: Facts) -> Cause:
-        ctas = once(f, "CTAs") if things != "CTAs" and "CTAs" in f else None
-        return _is("share", count=once(f, shown), of=once(f, chances), things=things, in_ctas=ctas)
-
-    return instead
-
-
 PROPERTIES = {
     "operands by TMA": Property(
         "A and B by TMA alone<: every tile that `wgmma` reads was brought by a tensor load< "
@@ -147,7 +148,7 @@ PROPERTIES = {
         "a full barrier of its own for each stage<: two stages that share one could not be told apart>",
         "fills of their barrier's stage",
         "fills",
-        _share("fills of their barrier's stage", "fills", "loads of a stage"),
+        "loads of a stage",
         near=(Family.TENSOR_LOAD,),
     ),
     "two stages used": Property(
@@ -169,7 +170,7 @@ PROPERTIES = {
         "before you wait for tile k, and wait for it after you multiplied",
         "K tiles with a load ahead",
         "K tiles followed",
-        _share("K tiles with a load ahead", "K tiles followed", "K tiles"),
+        "K tiles",
         0.5,
         near=(Family.TENSOR_LOAD,),
     ),
@@ -201,7 +202,7 @@ PROPERTIES = {
         "write this one>",
         "epilogues with loads",
         "epilogues",
-        _share("epilogues with loads", "epilogues", "epilogues that another tile follows"),
+        "epilogues that another tile follows",
         0.5,
         near=(Family.TENSOR_LOAD,),
     ),
@@ -210,7 +211,7 @@ PROPERTIES = {
         " (`T.wait_wgmma(1)`, `warpgroup.wait_group(1)`)>>",
         "K tiles followed, one queued",
         "K tiles followed",
-        _share("K tiles followed, one queued", "K tiles followed", "K tiles"),
+        "K tiles",
         0.5,
         near=(Family.WGMMA_WAIT,),
     ),
@@ -218,7 +219,7 @@ PROPERTIES = {
         "multicast that shares<: the mask names both CTAs, and both multiply what the load brings>",
         "multicast loads shared",
         "multicast loads",
-        _share("multicast loads shared", "multicast loads", "multicast loads"),
+        "multicast loads",
         near=(Family.MULTICAST_LOAD,),
     ),
     "stores in flight": Property(
@@ -226,7 +227,7 @@ PROPERTIES = {
         " (`T.tma_store_wait(1)`, `cp_async_bulk_wait_group(1, ...)`)>>",
         "slices filled while a store flies",
         "slices after another",
-        _share("slices filled while a store flies", "slices after another", "slices that follow one"),
+        "slices that follow one",
         0.5,
         (Family.BULK_WAIT,),
     ),
@@ -235,7 +236,7 @@ PROPERTIES = {
         "not at once>",
         "stores under the next tile",
         "stores that a tile follows",
-        _share("stores under the next tile", "stores that a tile follows", "tiles that another follows"),
+        "tiles that another follows",
         0.5,
         (Family.BULK_WAIT,),
     ),
@@ -244,14 +245,14 @@ PROPERTIES = {
         "tile is moved up over its neighbour>",
         "stores of the last row that TMA cuts",
         "stores of the last row",
-        _share("stores of the last row that TMA cuts", "stores of the last row", "stores of the last row"),
+        "stores of the last row",
         near=(Family.TENSOR_STORE,),
     ),
     "K shared": Property(
         "split-K<: several CTAs have a part of K each, and add their sums to the same tile of D>",
         "boxes added to by several CTAs",
         "boxes added to",
-        _share("boxes added to by several CTAs", "boxes added to", "boxes of D"),
+        "boxes of D",
         near=(Family.TENSOR_REDUCE,),
     ),
     "rows ahead": Property(
@@ -259,7 +260,7 @@ PROPERTIES = {
         "wait for that store>",
         "results stored with a load ahead",
         "results stored",
-        _share("results stored with a load ahead", "results stored", "stores that later rows follow"),
+        "stores that later rows follow",
         0.5,
         near=(Family.TENSOR_LOAD,),
     ),
@@ -267,20 +268,20 @@ PROPERTIES = {
         "a tile of 256 x 128<: each stage has 256 rows of A and 128 of B>",
         "K tiles of 256 and 128 rows",
         "K tiles of A and B",
-        _share("K tiles of 256 and 128 rows", "K tiles of A and B", "K tiles"),
+        "K tiles",
     ),
     "sums of one K block": Property(
         "an accumulator that begins anew with each K tile<: its sum goes to the second one before the next "
         "tile's>",
         "K tiles begun anew",
         "K tiles",
-        _share("K tiles begun anew", "K tiles", "K tiles"),
+        "K tiles",
         families=(Family.WGMMA,),
     ),
     "two consumers": Property(
         "two consumer warpgroups that multiply in every CTA",
         "CTAs with two consumers",
         "CTAs that multiply",
-        _share("CTAs with two consumers", "CTAs that multiply", "CTAs"),
+        "CTAs",
     ),
 }
