@@ -47,6 +47,7 @@ WARPS = WARPGROUP_THREADS // WARP_THREADS
 AHEAD = 16  # K tiles after one in which a load in flight is looked for: more than a ring has stages
 DISTANCES = (1, 3)  # K tiles that a step's loads are to be ahead: one fewer than its ring has stages
 RINGS = (2, 4)  # stages that a step asks for
+LARGEST_PART = 0.7  # of K that a CTA may have where several share it: two parts may be uneven
 WINDOW = 16  # CTAs whose tiles are looked at together
 # Rows and columns of tiles that they may read: panels of 2 to 8 tiles make 8 to 12, one row of 12 makes 14
 SHARED = 12
@@ -179,7 +180,8 @@ class Facts:
         self.counts: Counter[str] = Counter()
         self._stored: set[tuple[str, Coordinates]] = set()
         self._loaded: set[tuple[str, Coordinates]] = set()
-        self._added: dict[tuple[str, Coordinates], set[int]] = {}  # which CTAs added to a box
+        # K tiles that each CTA had multiplied for what it added to a box
+        self._added: dict[tuple[str, Coordinates], Counter[int]] = {}
         self._first: dict[int, Coordinates] = {}  # where each CTA's first store to D begins
         self._taken: dict[int, int] = {}  # tiles of D by CTA
         self._second = False  # whether a CTA has a second tile of D
@@ -302,13 +304,19 @@ class Facts:
             self._outputs.append((path.cta, self._moment(path, seen=True)))
         elements = _elements(view, coordinates)
         if event.store.adds:
-            self._added.setdefault((view.name, coordinates), set()).add(path.cta.number)
+            added = self._added.setdefault((view.name, coordinates), Counter())
+            added[path.cta.number] += self._k_tiles(path.cta)
             return
         self.counts["elements stored by TMA"] += elements
         key = view.name, coordinates
         if elements and key not in self._stored:
             self._stored.add(key)
             self.counts["elements of D by TMA"] += elements
+
+    def _k_tiles(self, cta: CTA) -> int:
+        """How many K tiles has this CTA multiplied of its present tile of D?"""
+        mine = [tiles for group, tiles in self._tiles.items() if group.cta is cta]
+        return sum(len(tiles) - max(n for n, tile in enumerate(tiles) if tile.first) for tiles in mine)
 
     def _leaves(self, kind: str, view: TensorView, coordinates: Coordinates, cta: CTA) -> None:
         """Count a box that leaves its tensor, by axis and by the CTA's rank, and keep where the farthest
@@ -403,7 +411,8 @@ class Facts:
         counts["operands by TMA alone"] = counts["operands by TMA"] + through
         counts["CTAs that store"] = len(self._first)
         counts["boxes added to"] = len(self._added)
-        counts["boxes added to by several CTAs"] = sum(len(ctas) > 1 for ctas in self._added.values())
+        parts = [(max(ctas.values()), ctas.total()) for ctas in self._added.values()]
+        counts["boxes added to by several CTAs"] = sum(most < LARGEST_PART * whole for most, whole in parts)
         self._panels()
         self._rounds()
         counts["runs"] = 1
