@@ -298,6 +298,14 @@ PROPERTIES = {
         0.99,
         near=(Family.WGMMA,),
     ),
+    "products once": Property(
+        "each product once<: what `wgmma` multiplies goes to D, and no two warpgroups multiply the same>",
+        "products in D",
+        "products multiplied",
+        "products",
+        0.6,  # tiles at the edge may be cut
+        near=(Family.WGMMA,),
+    ),
     "producer": Property(
         "a producer<: the warpgroup that issues the loads of a tile does not multiply it>",
         "CTAs with a producer",

@@ -32,9 +32,9 @@ from course_utils.run.emulator.explain.work import Work, WriteBegins
 from course_utils.run.emulator.isa.arithmetic import LANES
 from course_utils.run.emulator.units.mbarrier import Arrived, mbarriers
 from course_utils.run.emulator.units.sync import RegistersAsked
-from course_utils.run.emulator.units.tma import BulkGroups, LoadsIssued, StoreIssued, StoresWaited
+from course_utils.run.emulator.units.tma import BulkGroups, LoadsIssued, Store, StoreIssued, StoresWaited
 from course_utils.run.emulator.units.views import TensorView
-from course_utils.run.emulator.units.wgmma import Began, Issued, Waited
+from course_utils.run.emulator.units.wgmma import Began, Issued, Waited, elements_of_slice
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.machine import Machine
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from course_utils.run.emulator.units.wgmma import Warpgroup
 
 WARPS = WARPGROUP_THREADS // WARP_THREADS
+ROWS = 64  # of D, in one wgmma
 AHEAD = 16  # K tiles after one in which a load in flight is looked for: more than a ring has stages
 DISTANCES = (1, 3)  # K tiles that a step's loads are to be ahead: one fewer than its ring has stages
 RINGS = (2, 4)  # stages that a step asks for
@@ -151,13 +152,14 @@ class KTile:
 @dataclass(slots=True)
 class Slice:
     """A part of D that a warp stored by TMA. ``tile`` is how many wgmmas it had issued, ``time`` when it
-    stored; ``filled`` whether it wrote on before it waited for the store, ``waited`` whether it waited for it
-    before it multiplied on.
+    stored; ``filled`` whether it wrote on before it waited for the store, ``drained`` whether it has waited
+    for all its stores, ``waited`` whether it did before it multiplied on.
     """
 
     tile: int
     time: int
     filled: bool = False
+    drained: bool = False
     waited: bool = False
 
 
@@ -166,10 +168,29 @@ def _stages(tiles: Iterable[KTile]) -> int:
     return len({tuple(code & AGENT_MASK for code in tile.codes) for tile in tiles})
 
 
+def _last_first(tiles: list[KTile]) -> int:
+    """Where the last tile of D begins among these K tiles."""
+    return max((n for n, tile in enumerate(tiles) if tile.first), default=0)
+
+
 def _elements(view: TensorView, coordinates: Coordinates) -> int:
     """How many elements of its tensor a box has."""
     inside = view.slices(coordinates)
     return 0 if inside is None else prod(extent.stop - extent.start for extent in inside[1])
+
+
+def _any_stored(stores: Iterable[Iterable[Store]]) -> bool:
+    """Does one of these stores write something? A box may lie outside its tensor."""
+    return any(
+        not isinstance(store.view, TensorView) or _elements(store.view, store.coordinates)
+        for some in stores
+        for store in some
+    )
+
+
+def _in_flight(warp: Warp) -> bool:
+    """Has this warp committed a store that it has not waited for?"""
+    return _any_stored(group for groups in warp.unit(BulkGroups).groups.values() for group in groups)
 
 
 class Facts:
@@ -178,6 +199,7 @@ class Facts:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.counts: Counter[str] = Counter()
+        self._boxes: dict[tuple[str, Coordinates], int] = {}  # elements of those stored or added to
         self._stored: set[tuple[str, Coordinates]] = set()
         self._loaded: set[tuple[str, Coordinates]] = set()
         # K tiles that each CTA had multiplied for what it added to a box
@@ -242,6 +264,7 @@ class Facts:
     def _multiplied(self, event: Began) -> None:
         """A wgmma begins."""
         group, op, n = event.group, event.operation, event.number
+        self.counts["products multiplied"] += ROWS * op.shape.N * elements_of_slice(op.shape.a)
         reads = self.machine.unit(Races).taken_operands()
         codes: list[int] = []
         for written, low, high in reads:
@@ -296,27 +319,31 @@ class Facts:
         path, view, coordinates = event.path, event.store.view, event.store.coordinates
         if not isinstance(view, TensorView):
             return
-        self._first.setdefault(path.cta.number, coordinates)
-        if path.warp.unit(Issued).count and not path.warp.unit(BulkGroups).open:  # the first of its group
-            self._slice(path.warp)
         self._leaves("stores", view, coordinates, path.cta)
+        elements = _elements(view, coordinates)
+        if not elements:
+            return
+        self._first.setdefault(path.cta.number, coordinates)
+        open_stores = path.warp.unit(BulkGroups).open.values()
+        if path.warp.unit(Issued).count and not _any_stored(open_stores):  # the first of its group
+            self._slice(path.warp)
         if not any(group.cta is path.cta for group in self._tiles):
             self._outputs.append((path.cta, self._moment(path, seen=True)))
-        elements = _elements(view, coordinates)
+        key = view.name, coordinates
+        self._boxes[key] = elements
         if event.store.adds:
-            added = self._added.setdefault((view.name, coordinates), Counter())
+            added = self._added.setdefault(key, Counter())
             added[path.cta.number] += self._k_tiles(path.cta)
             return
         self.counts["elements stored by TMA"] += elements
-        key = view.name, coordinates
-        if elements and key not in self._stored:
+        if key not in self._stored:
             self._stored.add(key)
             self.counts["elements of D by TMA"] += elements
 
     def _k_tiles(self, cta: CTA) -> int:
         """How many K tiles has this CTA multiplied of its present tile of D?"""
         mine = [tiles for group, tiles in self._tiles.items() if group.cta is cta]
-        return sum(len(tiles) - max(n for n, tile in enumerate(tiles) if tile.first) for tiles in mine)
+        return sum(len(tiles) - _last_first(tiles) for tiles in mine)
 
     def _leaves(self, kind: str, view: TensorView, coordinates: Coordinates, cta: CTA) -> None:
         """Count a box that leaves its tensor, by axis and by the CTA's rank, and keep where the farthest
@@ -341,17 +368,17 @@ class Facts:
             self.counts["stores that a tile follows"] += 1
             self.counts["stores under the next tile"] += not before.waited
         if before and before.tile == tile:
-            flies = any(group for groups in warp.unit(BulkGroups).groups.values() for group in groups)
             self.counts["slices after another"] += 1
-            self.counts["slices filled while a store flies"] += before.filled or flies
+            self.counts["slices filled while a store flies"] += before.filled or _in_flight(warp)
         self._slices[warp] = Slice(tile, self.machine.executed)
 
     def _drained(self, event: StoresWaited) -> None:
         """A warp has waited for TMA stores of its own."""
         warp = event.path.warp
-        if stored := self._slices.get(warp):
-            drained = not any(warp.unit(BulkGroups).groups.values())
-            stored.waited |= stored.tile == warp.unit(Issued).count and drained
+        stored = self._slices.get(warp)
+        if stored and not stored.drained:
+            stored.drained = not _in_flight(warp)
+            stored.waited |= stored.tile == warp.unit(Issued).count and stored.drained
             piece = self.machine.unit(Work).writes.get(warp)
             stored.filled |= piece is not None and piece.until > stored.time
 
@@ -409,6 +436,7 @@ class Facts:
         others = any(counts[f"ran {name}"] for name in ("GLOBAL_LOAD", "CP_ASYNC", "BULK_LOAD"))
         through = 0 if others else counts["operands in registers"]  # of tiles that ldmatrix read
         counts["operands by TMA alone"] = counts["operands by TMA"] + through
+        self._products()
         counts["CTAs that store"] = len(self._first)
         counts["boxes added to"] = len(self._added)
         parts = [(max(ctas.values()), ctas.total()) for ctas in self._added.values()]
@@ -417,6 +445,13 @@ class Facts:
         self._rounds()
         counts["runs"] = 1
         return dict(counts)
+
+    def _products(self) -> None:
+        """How many products are summed in what TMA stored? Of several outputs, those of one."""
+        sizes = Counter[str]()
+        for (name, _), elements in self._boxes.items():
+            sizes[name] += elements
+        self.counts["products in D"] = max(sizes.values(), default=0) * self.machine.artifact.problem[2]
 
     def _rounds(self) -> None:
         """How many tiles does the busiest CTA take, and how many would it with a CTA on every SM?
