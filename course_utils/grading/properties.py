@@ -303,7 +303,7 @@ PROPERTIES = {
         "products in D",
         "products multiplied",
         "products",
-        0.6,  # tiles at the edge may be cut
+        0.85,  # tiles at the edge may be cut
         near=(Family.WGMMA,),
     ),
     "producer": Property(

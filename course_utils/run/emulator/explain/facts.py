@@ -48,6 +48,7 @@ ROWS = 64  # of D, in one wgmma
 AHEAD = 16  # K tiles after one in which a load in flight is looked for: more than a ring has stages
 DISTANCES = (1, 3)  # K tiles that a step's loads are to be ahead: one fewer than its ring has stages
 RINGS = (2, 4)  # stages that a step asks for
+QUEUED = 0.2  # of a K tile's products that are in flight: it may have several groups
 LARGEST_PART = 0.7  # of K that a CTA may have where several share it: two parts may be uneven
 WINDOW = 16  # CTAs whose tiles are looked at together
 # Rows and columns of tiles that they may read: panels of 2 to 8 tiles make 8 to 12, one row of 12 makes 14
@@ -138,15 +139,18 @@ class KTile:
     """One K tile of a warpgroup.
 
     ``clock`` is what its four warps had all seen when they began, ``last`` the number of its last wgmma;
-    ``first`` whether a tile of D begins with it, ``queued`` whether a group before it was not yet waited for.
+    ``first`` whether a tile of D begins with it, ``queued`` whether a good part of the one before was not yet
+    waited for. ``begin`` is the number of its first wgmma, ``products`` how many it multiplies.
     """
 
     codes: tuple[int, ...]
-    operands: list[tuple[int, int]]  # the bytes of its first wgmma's, in the order of the codes
+    operands: list[tuple[int, int]]  # from which byte to which they lie, in the order of the codes
     clock: Clock
     first: bool
     queued: bool
+    begin: int
     last: int
+    products: int
 
 
 @dataclass(slots=True)
@@ -224,6 +228,7 @@ class Facts:
         # arrivals on mbarriers that no load signals, by mbarrier and its phase
         self._arrivals: dict[int, dict[int, list[tuple[Warp, Moment]]]] = {}
         self._tiles: dict[Warpgroup, list[KTile]] = {}
+        self._products: dict[Warpgroup, list[int]] = {}  # of each of its wgmmas
         self._waits: dict[Warp, list[tuple[int, Moment]]] = {}  # with how many wgmmas were done
         self._epilogues: dict[Warp, list[tuple[int, Moment]]] = {}  # with how many wgmmas were issued
         self._sums: Counter[Warp] = Counter()  # that it wrote out
@@ -264,7 +269,9 @@ class Facts:
     def _multiplied(self, event: Began) -> None:
         """A wgmma begins."""
         group, op, n = event.group, event.operation, event.number
-        self.counts["products multiplied"] += ROWS * op.shape.N * elements_of_slice(op.shape.a)
+        products = ROWS * op.shape.N * elements_of_slice(op.shape.a)
+        self.counts["products multiplied"] += products
+        self._products.setdefault(group, []).append(products)
         reads = self.machine.unit(Races).taken_operands()
         codes: list[int] = []
         for written, low, high in reads:
@@ -281,8 +288,12 @@ class Facts:
             self.counts["operands in registers"] += 1
         tiles = self._tiles.setdefault(group, [])
         key = tuple(codes)
+        operands = [(low, high) for _, low, high in reads]
         if tiles and tiles[-1].codes == key:
+            pairs = zip(tiles[-1].operands, operands, strict=True)
+            tiles[-1].operands = [(min(a, c), max(b, d)) for (a, b), (c, d) in pairs]
             tiles[-1].last = n
+            tiles[-1].products += products
             return
         assert op.clock is not None  # all four warps have joined
         # where registers were cleared instead, it adds to zeros
@@ -294,8 +305,11 @@ class Facts:
         # one that multiplies the same rows as the last one is of the same tile of D, with a sum of its own
         rows = self._rows(key)
         first = anew and not (tiles and rows and rows == self._rows(tiles[-1].codes))
-        operands = [(low, high) for _, low, high in reads]
-        tiles.append(KTile(key, operands, op.clock, first, bool(event.path.warp.unit(Issued).groups), n))
+        flying = [i for numbers in event.path.warp.unit(Issued).groups for i in numbers]
+        queued = bool(tiles) and (
+            sum(self._products[group][i] for i in flying) >= QUEUED * tiles[-1].products
+        )
+        tiles.append(KTile(key, operands, op.clock, first, queued, n, n, products))
 
     def _rows(self, codes: tuple[int, ...]) -> list[tuple[str, list[int]]]:
         """Which rows of which matrices these fills brought; none where a tile came another way."""
@@ -390,6 +404,9 @@ class Facts:
 
     def close(self, cluster: Cluster) -> None:
         """A cluster has ended."""
+        most = max((tile.products for tiles in self._tiles.values() for tile in tiles), default=0)
+        for tiles in self._tiles.values():  # a small product beside them is none of the K tiles
+            tiles[:] = [tile for tile in tiles if 2 * tile.products >= most]
         for group, tiles in self._tiles.items():
             self._second |= sum(tile.first for tile in tiles) > 1
             self._ring(group, tiles)
@@ -436,7 +453,7 @@ class Facts:
         others = any(counts[f"ran {name}"] for name in ("GLOBAL_LOAD", "CP_ASYNC", "BULK_LOAD"))
         through = 0 if others else counts["operands in registers"]  # of tiles that ldmatrix read
         counts["operands by TMA alone"] = counts["operands by TMA"] + through
-        self._products()
+        self._products_once()
         counts["CTAs that store"] = len(self._first)
         counts["boxes added to"] = len(self._added)
         parts = [(max(ctas.values()), ctas.total()) for ctas in self._added.values()]
@@ -446,7 +463,7 @@ class Facts:
         counts["runs"] = 1
         return dict(counts)
 
-    def _products(self) -> None:
+    def _products_once(self) -> None:
         """How many products are summed in what TMA stored? Of several outputs, those of one."""
         sizes = Counter[str]()
         for (name, _), elements in self._boxes.items():
@@ -538,7 +555,7 @@ class Facts:
                     moment
                     for warp in warps
                     for issued, moment in self._epilogues.get(warp, ())
-                    if issued == tile.last + 1
+                    if tile.last < issued <= following.begin
                 ]
                 if began:
                     self.counts["epilogues"] += 1
