@@ -543,7 +543,7 @@ _WORDS: dict[str, Callable[[Any], Any]] = {
     "first_index": lambda index: str(list(index)),
     "grid": _by,
     "idea": lambda name: forms(marked(_row(name).needs))[0][-1],
-    "in_ctas": lambda ctas: f", in {ctas} CTAs",
+    "in_ctas": lambda ctas: f", in {ctas} CTA{'s' * (ctas != 1)}",
     **dict.fromkeys(("mapped", "matrix"), lambda size: " x ".join(f"{n:,}" for n in size)),
     "moves": lambda moves: _listed(dict.fromkeys(map(_move, moves))),
     "reader": _of_emulator,
