@@ -16,16 +16,7 @@ from matplotlib.lines import Line2D
 from course_utils.figures.picture import Picture
 from course_utils.figures.theme import BLUE, CARD, DPI, DSLS, GREY, GRID, INK, PURPLE, STYLE, TEAL
 from course_utils.plans import MOST, Plan
-from course_utils.recordings.step11_results import (
-    Peers,
-    Point,
-    Recorded,
-    Rest,
-    Size,
-    chosen,
-    is_plain,
-    spread,
-)
+from course_utils.recordings.step11_results import Peers, Point, Recorded, Size, chosen, is_plain, spread
 
 Seconds = Callable[[int, int, int, Plan], float]
 WIDTH = 10.0  # inches
@@ -42,7 +33,7 @@ def predicted(recorded: Recorded, seconds: Seconds) -> Figure:
     Clusters of more than two are drawn empty, and do not count. Whatever ``seconds`` raises goes on.
     """
     points = [
-        p for p in recorded.points if p.mode == "burst" and p.rest.across == 1 and not any(p.rest.hints)
+        p for p in recorded.points if p.mode == "burst" and not {"cluster_N", "keep"} & {*dict(p.changed)}
     ]
     told = [(point, seconds(*point.size, point.plan)) for point in points]
     counted = [(point, said / point.seconds - 1) for point, said in told if is_plain(point)]
@@ -169,7 +160,7 @@ def _with_step_10s_tile(point: Point, points: list[Point]) -> Point | None:
     found = [
         p
         for p in points
-        if (p.dsl, p.size, p.mode, p.plan, p.rest) == (point.dsl, point.size, "burst", Plan(), Rest())
+        if (p.dsl, p.size, p.mode, p.plan, p.changed) == (point.dsl, point.size, "burst", Plan(), ())
     ]
     return max(found, key=lambda p: (p.run == point.run, p.run), default=None)
 

@@ -16,7 +16,7 @@ FORMS = {
     COUNTERS: model.Counters,
     "step11": model.Tuned,
     "tuned": model.Tuned,
-    "candidates": model.Alone,
+    "tried": model.Tried,
     "peers": model.Peers,
 }
 SAME = ("gpu", "driver", "torch", "cublas_cuda")  # of what stands in one file
