@@ -19,8 +19,8 @@ from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 
 from course_utils.chips import CHIPS
-from course_utils.figures.picture import Picture
-from course_utils.figures.theme import CARD, DPI, DSL_TEXT, DSLS, GREY, GRID, INK, ON_HUE, STYLE, tint
+from course_utils.figures.picture import Picture, bare
+from course_utils.figures.theme import AXES, CARD, DPI, DSL_TEXT, DSLS, GREY, INK, ON_HUE, STYLE, tint
 from course_utils.grading import steps
 from course_utils.recordings.model import Entry, Provenance, Timing, usable
 
@@ -36,7 +36,6 @@ PEERS = {
     "tileops_gemm": ("TileOPs", "P"),
 }
 
-AXES = {"axes.facecolor": CARD, "axes.edgecolor": GREY, "xtick.color": INK, "ytick.color": GREY}
 WIDTH, HEIGHT = 10.0, 7.8  # inches: 1600 x 1248 pixels
 LEFT, RIGHT, TOP, GAP = 0.62, 1.45, 0.9, 0.78  # inches around and between the panels
 PEER_LOOK = {"markersize": 5.5, "color": INK, "markeredgecolor": "white", "markeredgewidth": 0.8, "zorder": 4}
@@ -117,12 +116,12 @@ def save_ladder(
 def _draw(
     recorded: Source, measured: Source | None, highlight: str | None, sizes: Sequence[int] = SIZES
 ) -> Figure:
-    with matplotlib.rc_context(STYLE | AXES):
+    with matplotlib.rc_context(STYLE | AXES | {"xtick.color": INK}):
         footer = _footer(recorded, measured)
         bottom = 0.66 + 0.15 * footer.count("\n")
         height = (HEIGHT - TOP - GAP - bottom) / 2
         tall = TOP + bottom + height * len(sizes) + GAP * (len(sizes) - 1)
-        figure = Picture(figsize=(WIDTH, tall), dpi=DPI)
+        figure = Picture(figsize=(WIDTH, tall))
         places, dsls = _present(recorded, measured)
         for below, size in zip(reversed(range(len(sizes))), sizes, strict=True):
             y = bottom + (height + GAP) * below
@@ -332,10 +331,7 @@ def _frame(axes: Axes, places: list[str], highlight: str | None, top: float, pee
     axes.set_xticks(range(len(labels)), labels, size=8.5 if len(labels) < 12 else 7.8)
     for step, label in zip(places, axes.get_xticklabels(), strict=False):
         label.set_weight("bold" if step == highlight else "normal")
-    axes.tick_params(length=0)
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.set_axisbelow(True)
-    axes.grid(axis="y", color=GRID, linewidth=0.6)
+    bare(axes, "y", left=False)
 
 
 def _say_nothing(axes: Axes) -> None:

@@ -3,11 +3,12 @@
 import hashlib
 import io
 
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from course_utils.figures import shell
-from course_utils.figures.theme import CARD, DPI, GREY, svg
+from course_utils.figures.theme import CARD, DPI, GREY, GRID, svg
 
 
 class Picture(Figure):
@@ -16,13 +17,18 @@ class Picture(Figure):
     """
 
     def __init__(self, *args, **options):
-        super().__init__(*args, **{"facecolor": CARD} | options)
+        super().__init__(*args, **{"facecolor": CARD, "dpi": DPI} | options)
         FigureCanvasAgg(self)
 
     def headline(self, text: str, left: float = 0.1) -> None:
         """The picture's name above it, ``left`` inches from its edge."""
         width, height = self.get_size_inches()
         self.text(left / width, 1 - 0.14 / height, text, size=11, weight="bold", va="top")
+
+    def nothing(self, text: str) -> "Picture":
+        """The picture with these words alone, where there is nothing to draw."""
+        self.text(0.1 / self.get_figwidth(), 0.5, text, size=9, color=GREY, va="center")
+        return self
 
     def footer(self, text: str, left: float = 0.1) -> None:
         """Where the figures come from, in lines below the picture."""
@@ -54,3 +60,17 @@ class Picture(Figure):
         buffer = io.BytesIO()
         self.savefig(buffer, format="png", dpi=DPI)
         return buffer.getvalue()
+
+
+def bare(axes: Axes, grid: str = "", left: bool = True) -> None:
+    """Axes without ticks and without a frame above and right of them, with faint lines along ``grid``."""
+    axes.spines[["top", "right"] if left else ["top", "right", "left"]].set_visible(False)
+    axes.tick_params(length=0)
+    if grid:
+        axes.grid(axis=grid, color=GRID, linewidth=0.6)
+        axes.set_axisbelow(True)
+
+
+def origin(where: dict) -> str:
+    """Where recorded figures come from, of a file's provenance."""
+    return f"recorded on {where.get('gpu')}, {where.get('date')}, driver {where.get('driver')}"

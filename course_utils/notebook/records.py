@@ -113,7 +113,7 @@ def bound() -> None:
     nothing.
     """
     with at_work("drawing activity and clock", "Activity and clock cannot be drawn") as place:
-        from course_utils.figures import bound as drawn
+        from course_utils.figures import counters as drawn
 
         place.finish(drawn.bound(measured.load("counters")))
 

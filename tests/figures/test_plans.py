@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from course_utils.figures import candidates
-from course_utils.figures.bound import bound
+from course_utils.figures.counters import bound
 from course_utils.figures.plans import predicted, shapes
 from course_utils.plans import Plan
 from course_utils.recordings import measured
