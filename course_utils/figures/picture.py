@@ -56,10 +56,14 @@ class Picture(Figure):
         key = hashlib.sha256(drawn.encode()).hexdigest()
         return shell.piece("picture.html", {"key": key}, shell.image(drawn.encode(), "svg+xml", words))
 
-    def _repr_png_(self) -> bytes:
+    def png(self, dpi: int = DPI) -> bytes:
+        """The picture as a PNG, the same each time."""
         buffer = io.BytesIO()
-        self.savefig(buffer, format="png", dpi=DPI)
+        self.savefig(buffer, format="png", dpi=dpi, metadata={"Software": None})
         return buffer.getvalue()
+
+    def _repr_png_(self) -> bytes:
+        return self.png()
 
 
 def bare(axes: Axes, grid: str = "", left: bool = True) -> None:
