@@ -98,14 +98,9 @@ def _panel(axes: Axes, size: int, bars: Bars, highlight: str | None, named: bool
             axes.barh(place, width, 0.7, begin, color=tint(colour, 0.35) if faint else colour)
             begin += width
         axes.plot([found.measured * 1e6] * 2, [place - 0.4, place + 0.4], color=INK, linewidth=0.8)
-        axes.text(
-            begin + longest * 0.02,
-            place,
-            f"{found.activity:.0%} x {found.clock / 1e9:.2f} GHz: {found.measured * 1e6:,.0f} us",
-            size=7,
-            color=GREY if faint else INK,
-            va="center",
-        )
+        words = f"{found.activity:.0%} x {found.clock / 1e9:.2f} GHz: {found.measured * 1e6:,.0f} us"
+        ink = GREY if faint else INK
+        axes.text(begin + longest * 0.02, place, words, size=7, color=ink, va="center")
 
 
 def _label(bars: Bars, place: int) -> str:

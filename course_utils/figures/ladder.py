@@ -94,31 +94,23 @@ def ladder(
     below the panels and not drawn. Raises TypeError or ValueError where either dictionary has no list of
     entries.
     """
-    return _draw(
-        _source(recorded, "recorded"),
-        None if measured is None else _source(measured, "measured"),
-        highlight if highlight in list(LABELS) else None,
-        sizes,
-    )
-
-
-def _draw(
-    recorded: Source, measured: Source | None, highlight: str | None, sizes: Sequence[int] = SIZES
-) -> Picture:
+    old = _source(recorded, "recorded")
+    new = None if measured is None else _source(measured, "measured")
+    highlight = highlight if highlight in list(LABELS) else None
     with matplotlib.rc_context(STYLE | AXES | {"xtick.color": INK}):
-        footer = _footer(recorded, measured)
+        footer = _footer(old, new)
         bottom = 0.66 + 0.15 * footer.count("\n")
         height = (HEIGHT - TOP - GAP - bottom) / 2
         tall = TOP + bottom + height * len(sizes) + GAP * (len(sizes) - 1)
         figure = Picture(figsize=(WIDTH, tall))
-        places, dsls = _present(recorded, measured)
+        places, dsls = _present(old, new)
         for below, size in zip(reversed(range(len(sizes))), sizes, strict=True):
             y = bottom + (height + GAP) * below
             axes = figure.add_axes((LEFT / WIDTH, y / tall, (WIDTH - LEFT - RIGHT) / WIDTH, height / tall))
-            _panel(axes, height, size, places, dsls, recorded, measured, highlight)
+            _panel(axes, height, size, places, dsls, old, new, highlight)
         title = f"The ladder, step {LABELS[highlight].replace(' ', ': ', 1)}" if highlight else "The ladder"
         figure.headline(f"{title}  (fp16 GEMM, fp32 accumulate)", LEFT)
-        handles = _legend(recorded, measured, dsls)
+        handles = _legend(old, new, dsls)
         if handles:
             spacing = {"columnspacing": 1.6, "handletextpad": 0.6}
             figure.key(handles, LEFT, 0.42, labelcolor=INK, **spacing)

@@ -39,16 +39,9 @@ class Picture(Figure):
     def key(self, handles: list, left: float, top: float, loc: str = "upper left", **how: object) -> None:
         """A legend in one row, whose corner ``loc`` lies ``left`` and ``top`` inches from the picture's."""
         width, height = self.get_size_inches()
-        self.legend(
-            handles=handles,
-            loc=loc,
-            ncols=len(handles),
-            frameon=False,
-            borderaxespad=0,
-            borderpad=0,
-            bbox_to_anchor=(left / width, 1 - top / height),
-            **how,
-        )
+        corner = left / width, 1 - top / height
+        how = {"ncols": len(handles), "frameon": False, "borderaxespad": 0, "borderpad": 0} | how
+        self.legend(handles=handles, loc=loc, bbox_to_anchor=corner, **how)
 
     def _repr_html_(self) -> str:
         words = next((one.get_text() for one in self.texts), "") or "A picture"

@@ -70,14 +70,8 @@ def _times(axes: Axes, told: list[tuple[Point, float]]) -> None:
     for point, said in told:
         colour = DSLS[point.dsl][1]
         face = colour if is_plain(point) else "none"
-        axes.plot(
-            point.seconds * 1e6,
-            said * 1e6,
-            MARKS[point.dsl],
-            color=colour,
-            markerfacecolor=face,
-            markersize=4,
-        )
+        look = {"color": colour, "markerfacecolor": face, "markersize": 4}
+        axes.plot(point.seconds * 1e6, said * 1e6, MARKS[point.dsl], **look)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel("recorded, us", size=8, color=GREY)

@@ -141,25 +141,11 @@ def _point(entry: dict) -> Point | None:
     timing, plan = entry["timing"], entry["plan"]
     if not timing:
         return None
-    made = Plan(
-        plan["block_M"],
-        plan["block_N"],
-        plan["cluster"] if "cluster" in plan else plan["cluster_M"],
-        plan["num_ctas"],
-        plan["panel"],
-    )
-    return Point(
-        entry["dsl"],
-        _size(entry),
-        entry["mode"],
-        entry["name"],
-        made,
-        _changed(plan, entry.get("order", "")),
-        timing["seconds"],
-        timing["tflops"],
-        timing["ratio"],
-        entry.get("run", 1),
-    )
+    cluster = plan["cluster"] if "cluster" in plan else plan["cluster_M"]
+    made = Plan(plan["block_M"], plan["block_N"], cluster, plan["num_ctas"], plan["panel"])
+    took = timing["seconds"], timing["tflops"], timing["ratio"]
+    named = entry["dsl"], _size(entry), entry["mode"], entry["name"]
+    return Point(*named, made, _changed(plan, entry.get("order", "")), *took, entry.get("run", 1))
 
 
 def _changed(plan: dict, order: str) -> tuple[tuple[str, object], ...]:
