@@ -17,7 +17,7 @@ class Picture(Figure):
     """
 
     def __init__(self, *args, **options):
-        super().__init__(*args, **{"facecolor": CARD, "dpi": DPI} | options)
+        super().__init__(*args, **{"facecolor": CARD} | options)
         FigureCanvasAgg(self)
 
     def headline(self, text: str, left: float = 0.1) -> None:
