@@ -203,9 +203,8 @@ ENTRIES: dict[type, type] = {
 }
 
 
-def read(path: str | Path, timed: bool = True, counters: bool = False, form: type | None = None) -> dict:
-    """Read and validate a results file, or with ``counters`` one of counters, or one of another ``form``.
-    Raises MeasuredError.
+def read(path: str | Path, timed: bool = True, form: type | None = None) -> dict:
+    """Read and validate a results file, or one of another ``form``. Raises MeasuredError.
 
     With ``timed=False`` its provenance may be empty or missing.
     """
@@ -221,13 +220,13 @@ def read(path: str | Path, timed: bool = True, counters: bool = False, form: typ
         raise MeasuredError(
             f"{path} is not a results file: it needs an object with `provenance` and `entries`"
         )
-    kind = form or (Counters if counters else Results if timed or results.get("provenance") else Untimed)
-    where = CountersProvenance if counters else Provenance
+    kind = form or (Results if timed or results.get("provenance") else Untimed)
+    where = CountersProvenance if kind is Counters else Provenance
     if kind is not Untimed and (missing := _missing(results.get("provenance"), where)):
         raise MeasuredError(f"{path} does not say where it comes from: provenance lacks {missing}")
     for index, entry in enumerate(results["entries"]):
         if missing := _missing(entry, ENTRIES[kind]):
-            of_counters = not counters and not _missing(entry, Counted)
+            of_counters = kind is not Counters and not _missing(entry, Counted)
             hint = "; it holds counters: `course import --as counters`" if of_counters else ""
             raise MeasuredError(f"{path}: entry {index} lacks {missing}{hint}")
     try:
