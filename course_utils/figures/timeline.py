@@ -199,7 +199,7 @@ def _draw_stuck(axes: Axes, emulation: Emulation, lanes: Lanes, begin: int, end:
         axes.text(end, y + 0.43, words, **look)
         places.append((row, lane, number))
     for row, lane, number in places:
-        for supplier in _suppliers(emulation, row, lanes) - {lane}:
+        for supplier in sorted(_suppliers(emulation, row, lanes) - {lane}, key=lanes.__getitem__):
             x = end - (0.03 + 0.025 * (number % 4)) * (end - begin)
             bend = f"arc3,rad={0.25 if number % 2 else -0.25}"
             look = {"arrowstyle": "-|>", "color": RED, "lw": 1.6, "mutation_scale": 11, "zorder": 6}
