@@ -205,7 +205,11 @@ def _other_swizzle(tiles: Tiles) -> Told | None:
         for low, (swizzle, read) in tiles.swizzles.items():
             if loaded != swizzle and tiles.brought(name, [offset], low) is not None:
                 load, _ = next(iter(tiles.loaded[name, offset].values()))
-                values = {"tensor": name, "loaded": SWIZZLES[loaded], "read": SWIZZLES[swizzle]}
+                values: dict[str, Any] = {
+                    "tensor": name,
+                    "loaded": SWIZZLES[loaded],
+                    "read": SWIZZLES[swizzle],
+                }
                 values["line"] = tiles.line(read)
                 return load, "loaded and read with two swizzles", values, ()
     return None
@@ -280,7 +284,10 @@ def _other_turn(tiles: Tiles) -> Told | None:
             if filled is waited:
                 continue
             _, stage, count = names.stage_of(waited)
-            values = {"takers": names.who(takers, tiles.cta), "loader": names.who([loader], tiles.cta)}
+            values: dict[str, Any] = {
+                "takers": names.who(takers, tiles.cta),
+                "loader": names.who([loader], tiles.cta),
+            }
             values |= {"waited": names.plain(waited), "filled": names.plain(filled), "nth": names.nth(i)}
             if stage != i % count:
                 values["line"] = tiles.line(load)

@@ -425,8 +425,7 @@ MEANING = {
 }
 MEANING["stage-unread"] = MEANING["stage-mismatch"]
 # An error is a fault of the program on some schedule, even where this run's numbers came out right; a warning
-# is something that experts disagree on; a cause explains numbers that are wrong, and is nothing where they are
-# right.
+# is something that experts disagree on; a cause explains numbers that are wrong.
 SEVERITIES = {
     "swizzle-alignment": "warning",
     **dict.fromkeys(("stage-unread", "swizzle-mismatch", "same-tiles"), "cause"),
