@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, zip_longest
 from typing import TYPE_CHECKING, TypeAlias
 
-from course_utils.cause import spans
+from course_utils.cause import Warps
 from course_utils.run.emulator.explain.timeline import COPY
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Lane:
 
     def name(self, roles: bool) -> str:
         """As the figure calls it; ``roles``: some warps only load."""
-        who = f"warp{'s' * (len(self.warps) > 1)} {spans(self.warps)}"
+        who = _warps("", self.warps)
         return f"{self.role}, {who}" if roles and self.role else who
 
 
@@ -88,6 +88,10 @@ class Bar:
     tiles: dict[str, str] = field(default_factory=dict)  # by tensor, of a load
     fills: list[Fill] = field(default_factory=list)  # what a multiplication reads
     left: int = 0  # its wgmmas that have not run
+
+
+def _warps(role: str, numbers: Iterable[int]) -> str:
+    return str(Warps(role, tuple(numbers)))
 
 
 class Replay:
@@ -342,8 +346,7 @@ class Replay:
         """What a stage holds from this step on, or from the next (``later``)."""
         fill = self._fills[slot]
         warps = {warp for lane in fill.readers for warp in self.lanes[lane].warps}
-        readers = f"warp{'s' * (len(warps) > 1)} {spans(warps)}" if warps else ""
-        row = [self._now + later, state, fill.tile(), readers]
+        row = [self._now + later, state, fill.tile(), _warps("", warps) if warps else ""]
         states = self.slots[slot]
         if states[-1][1:] == row[1:]:
             return
@@ -373,16 +376,8 @@ class Replay:
             text = f"{{who}} multipl{{ies}} {' and '.join(tiles) or 'a tile of shared memory'}{where}"
             self._step(event, text)
             stage = stages[0] if len(stages) == 1 else None
-            bar = Bar(
-                lane,
-                self._line(event),
-                "wgmma",
-                self._now,
-                -1,
-                " ".join(tiles) or event.what,
-                stage,
-                fills=fills,
-            )
+            label = " ".join(tiles) or event.what
+            bar = Bar(lane, self._line(event), "wgmma", self._now, -1, label, stage, fills=fills)
             if lane >= 0:
                 self.bars.append(bar)
             current = self._multiplies[lane] = bar, slots
@@ -472,8 +467,7 @@ class Replay:
         """A step's text, with who did it."""
         many, cta = len(step["warps"]) > 1, step["cta"]
         role = self.lanes[step["lane"]].role if step["lane"] >= 0 and self.roles else ""
-        who = f"{role} warp{'s' * many} {spans(step['warps'])}".strip()
-        who += f" of CTA {cta}" * (len(self.ctas) > 1)
+        who = _warps(role, step["warps"]) + f" of CTA {cta}" * (len(self.ctas) > 1)
         ends = {"s": "" if many else "s", "es": "" if many else "es", "ies": "y" if many else "ies"}
         text = step["text"].format(who=who, n=step["count"], their="their" if many else "its", **ends)
         return text[:1].upper() + text[1:]
@@ -506,9 +500,8 @@ def replays(emulation: Emulation) -> Iterator[Replay]:
     """Every cluster whose events were kept, whole, in the order in which they ran."""
     for _, group in groupby(emulation.events, key=lambda event: event.cluster):
         events = list(group)
-        yield Replay(
-            events, sorted({e.cta for e in events if e.cta >= 0}), any(e.role == "producer" for e in events)
-        )
+        ctas = sorted({e.cta for e in events if e.cta >= 0})
+        yield Replay(events, ctas, any(e.role == "producer" for e in events))
 
 
 def _chosen(emulation: Emulation, finding: Finding | None) -> list[int]:
@@ -534,27 +527,19 @@ def _fault(played: Replay, finding: Finding, waiting: Sequence[dict]) -> dict:
     for row in rows:
         lane = played.lane_of(row)
         many = len(row["warps"]) > 1
-        who = f"{row['role']} warp{'s' * many} {spans(row['warps'])}".strip()
-        of = f" of CTA {row['cta']}" * (len(played.ctas) > 1)
-        text = f"{who}{of} wait{'s' * (not many)} {row['text']}"
+        who = _warps(row["role"], row["warps"]) + f" of CTA {row['cta']}" * (len(played.ctas) > 1)
+        text = f"{who} wait{'s' * (not many)} {row['text']}"
         others = _suppliers(played, row, lane)
         chain.append({"lane": lane, "to": others, "text": text, "line": row["line"], "at": row["barrier"]})
     for one, row in zip(chain, rows, strict=True):
         if row["barrier"] and "phase" not in row:  # where threads meet: for those who wait elsewhere
             elsewhere = {other["lane"] for other in chain if other["at"] != row["barrier"]}
             one["to"] = sorted(elsewhere - {one["lane"], -1})
-    step = played.found.get((finding.kind, str(finding.place)), len(played.steps) - 1)
-    if finding.waiting:
-        step = len(played.steps) - 1
-    place = str(finding.place)
-    return {
-        "step": step,
-        "kind": finding.kind,
-        "text": finding.detail,
-        "place": place,
-        "more": list(finding.more)[:6],
-        "chain": chain,
-    }
+    step, place = len(played.steps) - 1, str(finding.place)
+    if not finding.waiting:
+        step = played.found.get((finding.kind, place), step)
+    fault = {"step": step, "kind": finding.kind, "text": finding.detail, "place": place}
+    return fault | {"more": list(finding.more)[:6], "chain": chain}
 
 
 def _suppliers(played: Replay, row: dict, lane: int) -> list[int]:
@@ -563,11 +548,8 @@ def _suppliers(played: Replay, row: dict, lane: int) -> list[int]:
     """
     if not row.get("barrier") or row.get("bytes_missing") and not row.get("arrivals_missing"):
         return []
-    came = {
-        played._who(e)
-        for e in played.events
-        if e.kind == "arrive" and (e.home, e.what) == (row["cta"], row["barrier"])
-    }
+    arrivals = (e for e in played.events if e.kind == "arrive")
+    came = {played._who(e) for e in arrivals if (e.home, e.what) == (row["cta"], row["barrier"])}
     wanted = "producer" if row["barrier"].startswith("full") else "consumer"
     others = {i for i, one in enumerate(played.lanes) if one.cta == row["cta"] and one.role == wanted}
     return sorted((came or others) - {lane, -1})
@@ -586,14 +568,13 @@ def _data(played: Replay, begin: int, end: int, fault: dict | None, title: str) 
     bars = [bar for bar in played.bars if bar.end >= begin and bar.begin < end]
     used = sorted({step["line"] for step in steps} | {bar.line for bar in bars})
     places = list(played.places)
-    lines = [_line(places[i]) for i in used]
     return {
         "title": title,
         "total": len(played.steps),
         "first": begin,
         "ctas": played.ctas,
         "steps": [[s["time"], s["kind"], s["lane"], s["text"], used.index(s["line"])] for s in steps],
-        "lines": lines,
+        "lines": [_line(places[i]) for i in used],
         "lanes": [{"cta": one.cta, "name": one.name(played.roles)} for one in played.lanes],
         "bars": [
             [b.lane, b.kind, max(b.begin - begin, 0), min(b.end, end - 1) - begin, b.label, b.stage, b.level]
@@ -631,5 +612,5 @@ def _full_first(item: tuple[Spot, list[list[int]]]) -> tuple:
 def _line(place: Place) -> list:
     """The author's line: "step05.py, line 44" and its code; the generated one where there is no other."""
     if not place.file:
-        return [place.generated or place.ptx, ""]
+        return [str(place), ""]
     return [f"{'added after ' if place.added else ''}{place.file}, line {place.line}", place.code]

@@ -172,7 +172,7 @@ SENTENCES = {
     "an index that counts tiles": "<: does its index count tiles?>",
     "no tensor at the address": "{who} accesses global address {address:#x}, which is in no tensor",
     "misaligned access": "{who} accesses {count} bytes at offset {offset:,}, which {count} does not divide",
-    "no local memory": "{who} reads local memory, of which the kernel declares none",
+    "no local memory": "{who} accesses local memory, of which the kernel declares none",
     "a write to the parameters": "{who} writes to the kernel's parameters",
     # units/tma and tensormaps
     "a TMA transfer outside": "a TMA transfer of {tensor} uses shared bytes {low:,} to {high:,} of "

@@ -74,7 +74,7 @@ def copy(instruction: Instr) -> Lowered:
     """cp.async: each thread's own number of bytes, or none where its predicate says to ignore the source; the
     rest of the ``cp-size`` bytes is zero.
     """
-    operands = [o for o in instruction.operands]
+    operands = list(instruction.operands)
     if any("cache_hint" in p for p in instruction.opcode):
         operands.pop()
     target, source, size, *rest = operands

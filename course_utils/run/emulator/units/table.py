@@ -150,7 +150,7 @@ TABLE = {
     "fence": ("membar, fence", _nothing),
     "fence.proxy.async": ("membar, fence: proxy fence", sync.proxy_fence),
     "fence.proxy.async::generic": ("membar, fence: proxy fence", sync.proxy_fence),
-    "fence.mbarrier_init": ("membar, fence", _warp(mbarrier.fence_init)),
+    "fence.mbarrier_init": ("membar, fence", _warp(lambda p, m: mbarrier.fence(p))),
     "mbarrier": ("mbarrier", mbarrier.mbarrier),
     # Asynchronous Warpgroup Level Matrix Instructions
     "wgmma.mma_async": ("wgmma.mma_async", wgmma.multiply),
