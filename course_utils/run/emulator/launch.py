@@ -32,20 +32,16 @@ def emulated(
     wrong. Raises EmulatorError.
     """
     done: list[Emulation] = []
-    table = (
-        None if signs is None else np.random.default_rng(signs).choice(np.array([1, -1], np.int8), 1 << 16)
-    )
-    tried = trial.tried(
-        kind,
-        artifact,
-        generator,
-        lambda tensors: done.append(
-            emulate(artifact, tensors, schedule, ctas=ctas, signs=table, record=record)
-        ),
-        "cpu",
-        partial=ctas is not None,
-        changed=None if table is None else partial(_changed, torch.from_numpy(table)),
-    )
+    table = changed = None
+    if signs is not None:
+        table = np.random.default_rng(signs).choice(np.array([1, -1], np.int8), 1 << 16)
+        changed = partial(_changed, torch.from_numpy(table))
+
+    def run(tensors: dict) -> None:
+        done.append(emulate(artifact, tensors, schedule, ctas=ctas, signs=table, record=record))
+
+    some = ctas is not None
+    tried = trial.tried(kind, artifact, generator, run, "cpu", partial=some, changed=changed)
     return done[0], tried
 
 

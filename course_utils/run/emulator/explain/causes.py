@@ -257,13 +257,9 @@ def _signals_its_own_wait(machine: Machine, cluster: Cluster) -> bool:
                 if other == name or not takers or len(takers) < len(theirs):
                     continue
                 load, full = account(loads[0]).loads[0], theirs[takers[0]]
-                values = {
-                    "who": names.who([load.path.warp], cta),
-                    "tensor": load.view.name,
-                    "barrier": names.plain(loads[0]),
-                    "takers": names.who(takers, cta),
-                    "full": names.plain(full),
-                }
+                who, signalled = names.who([load.path.warp], cta), names.plain(loads[0])
+                values = {"who": who, "tensor": load.view.name, "barrier": signalled}
+                values |= {"takers": names.who(takers, cta), "full": names.plain(full)}
                 cause = Cause("load-unwaited", "signals its own wait", values)
                 machine.unit(Findings).find(cause, load.at, about=(loads[0], full), first=True)
                 return True
@@ -308,13 +304,9 @@ def _tell_again(machine: Machine, again: MBarrier, warp: Warp, barrier: MBarrier
     waits = account(again).waits
     passed = waits[warp]
     alike = [w for w, p in waits.items() if (p.count, p.at) == (passed.count, passed.at)]
-    values = {
-        "who": names.who(alike, again.cta),
-        "again": names.plain(again),
-        "times": names.times(passed.count),
-        "fills": names.times(again.phase),
-        "barrier": names.plain(barrier),
-    }
+    times, fills = names.times(passed.count), names.times(again.phase)
+    values = {"who": names.who(alike, again.cta), "again": names.plain(again), "times": times}
+    values |= {"fills": fills, "barrier": names.plain(barrier)}
     load = machine.unit(Places).place(account(barrier).loads[0].at)
     notes = (Cause("note", "a load that nobody waits for", {"at": load}),)
     cause = Cause("load-unwaited", "waits again", values)

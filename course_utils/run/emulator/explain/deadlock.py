@@ -175,14 +175,11 @@ def _went_on(group: Warpgroup, path: Path) -> list[Warp]:
 
 def _met(path: Path, barrier: ThreadBarrier) -> bool:
     """May a warp that is not at this barrier of threads still come to it?"""
-    named = path.cta.unit(NamedBarriers).by_number
+    named, code = path.cta.unit(NamedBarriers).by_number, ahead(path.machine.program)
     number = next((n for n, one in named.items() if one is barrier), None)
-    others = [
-        p
-        for p in path.machine.waiting
-        if (number is None or p.cta is path.cta) and getattr(p.waits_for, "barrier", None) is not barrier
-    ]
-    return any(ahead(path.machine.program).comes_to(p.pc, number) for p in others)
+    near = [p for p in path.machine.waiting if number is None or p.cta is path.cta]
+    others = [p for p in near if getattr(p.waits_for, "barrier", None) is not barrier]
+    return any(code.comes_to(p.pc, number) for p in others)
 
 
 def _phase(reason: PhaseWait, path: Path, row: Row) -> None:
@@ -219,13 +216,10 @@ def _phase(reason: PhaseWait, path: Path, row: Row) -> None:
         late = (_cause("nobody loads", cta=barrier.cta.number),)
     elif hopeless and new:
         late += (_cause("and", what=_cause("passes at once")),)
+    lacking = lacking or (missing[0] if missing else _cause("nothing"))
+    name = names.barrier(barrier, path.cta)
     row.what = _cause(
-        "for a phase",
-        barrier=names.barrier(barrier, path.cta),
-        asked=asked,
-        phase=barrier.phase,
-        lacking=lacking or (missing[0] if missing else _cause("nothing")),
-        late=late,
+        "for a phase", barrier=name, asked=asked, phase=barrier.phase, lacking=lacking, late=late
     )
     row.could, row.read = could, read
     counted = partial and not kept and (ended or seen.arrivals.keys() <= busy)

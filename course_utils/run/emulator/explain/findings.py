@@ -113,16 +113,9 @@ class Findings:
         if not self.has_roles:
             usual = WITHOUT_ROLES.get(kind, usual)
         usual = dsl_terms.beside(ADVICE.get(advice, usual), dsl) + dsl_terms.BESIDES.get((kind, dsl), "")
-        finding = Finding(
-            cause,
-            severity,
-            usual,
-            self._place_of(at, origin),
-            waiting=list(waiting),
-            notes=tuple(notes),
-            dsl=dsl,
-            ledger=ledger.rows(about),
-        )
+        finding = Finding(cause, severity, usual, self._place_of(at, origin), dsl=dsl)
+        finding.waiting, finding.notes = list(waiting), tuple(notes)
+        finding.ledger = ledger.rows(about)
         if kind == self.left_out:
             return finding
         self.found[kind, str(finding.place), subject] = finding

@@ -89,13 +89,8 @@ def _more_than_fills(empty: MBarrier, full: MBarrier) -> Slip | None:
     """A warp of this CTA that gives a stage back in more rounds than the stage was filled."""
     for warp, mine in account(empty).arrivals.items():
         if warp.cta is empty.cta and mine.later > mine.most * full.phase:
-            values = {
-                "who": names.who([warp], empty.cta),
-                "barrier": names.plain(empty),
-                "count": mine.later,
-                "full": names.plain(full),
-                "fills": names.times(full.phase),
-            }
+            values = {"who": names.who([warp], empty.cta), "barrier": names.plain(empty), "count": mine.later}
+            values |= {"full": names.plain(full), "fills": names.times(full.phase)}
             wait = account(full).waits.get(warp)
             place = full.cta.machine.unit(Places).place
             notes = (Cause("note", "its last wait", {"at": place(wait.at)}),) if wait else ()

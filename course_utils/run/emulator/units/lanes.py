@@ -124,20 +124,14 @@ def reduce(instruction: Instr) -> Lowered:
     operation, type_name = instruction.opcode[2], instruction.opcode[-1]
     kind, bits = split_type(type_name)
     target, value, members = instruction.operands
-    functions = {
-        "add": np.add,
-        "min": np.minimum,
-        "max": np.maximum,
-        "and": np.bitwise_and,
-        "or": np.bitwise_or,
-        "xor": np.bitwise_xor,
-    }
+    chosen = {"add": np.add, "min": np.minimum, "max": np.maximum}
+    join = (chosen | {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor})[operation]
 
     def function(p: Path, m: Mask, value: Value, members: Value) -> Any:
         _, asked = _ballot(p, m, True, members)
         values = vector(value, bits)[asked]
         values = to_signed(values, bits) if kind == "s" else values
-        return int(functions[operation].reduce(values)) & 0xFFFFFFFF
+        return int(join.reduce(values)) & 0xFFFFFFFF
 
     return Lowered("warp", function, (target,), ((value, 32), (members, 32)))
 

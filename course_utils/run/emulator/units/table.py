@@ -59,10 +59,6 @@ def lower(instruction: Instr) -> Lowered:
     )
 
 
-def _nothing(i: Instr) -> Lowered:
-    return Lowered("nothing")
-
-
 def _warp(function: Callable[..., Any], cut: bool = False) -> Builder:
     """A warp instruction without a result; all its operands are sources."""
 
@@ -85,8 +81,12 @@ def _convert_address(i: Instr) -> Lowered:
     return value(lambda a: a + base if a.__class__ is int else a.astype(np.uint64) + np.uint64(base), i, bits)
 
 
+# hints, waits that only take time, and orders that are kept here without them
+_IDLE = ("prefetch", "prefetchu", "discard", "applypriority", "cp.async.bulk.prefetch", "brkpt", "nanosleep")
+_KEPT = ("pmevent", "griddepcontrol", "bar.warp", "membar", "fence")
 TABLE: dict[str, Builder] = {
     **VALUES,
+    **dict.fromkeys((*_IDLE, *_KEPT), lambda i: Lowered("nothing")),
     "cvta": _convert_address,
     "ld": access.load,
     "ldu": access.load,
@@ -96,10 +96,6 @@ TABLE: dict[str, Builder] = {
     "red": access.atomic,
     "mapa": access.map_address,
     "getctarank": access.cta_rank_of,
-    "prefetch": _nothing,
-    "prefetchu": _nothing,
-    "discard": _nothing,
-    "applypriority": _nothing,
     "createpolicy": lambda i: Lowered("value", lambda: 0, (i.operands[0],)),
     "cp.async": cp_async.copy,
     "cp.async.commit_group": cp_async.commit,
@@ -107,7 +103,6 @@ TABLE: dict[str, Builder] = {
     "cp.async.wait_all": cp_async.wait,
     "cp.async.mbarrier": cp_async.arrive,
     "cp.async.bulk": tma.bulk,
-    "cp.async.bulk.prefetch": _nothing,
     "cp.async.bulk.tensor": tma.tensor,
     "cp.reduce.async.bulk.tensor": tma.tensor,
     "cp.async.bulk.commit_group": tma.commit,
@@ -131,17 +126,10 @@ TABLE: dict[str, Builder] = {
     "ret": lambda i: Lowered("exit"),
     "exit": lambda i: Lowered("exit"),
     "trap": _warp(lambda p, m: p.halt("trap", "trap", who=p.warp), cut=True),
-    "brkpt": _nothing,
-    "nanosleep": _nothing,
-    "pmevent": _nothing,
-    "griddepcontrol": _nothing,
     # Parallel Synchronization and Communication Instructions
     "bar": sync.cta_barrier,
-    "bar.warp": _nothing,
     "barrier": sync.cta_barrier,
     "barrier.cluster": sync.cluster_barrier,
-    "membar": _nothing,
-    "fence": _nothing,
     "fence.proxy.async": sync.proxy_fence,
     "fence.proxy.async::generic": sync.proxy_fence,
     "fence.mbarrier_init": _warp(lambda p, m: mbarrier.fence(p)),
