@@ -112,7 +112,7 @@ class Findings:
         severity, usual = KINDS[kind]
         if not self.has_roles:
             usual = WITHOUT_ROLES.get(kind, usual)
-        usual = dsl_terms.beside(ADVICE.get(advice, usual), dsl) + dsl_terms.BESIDES.get((kind, dsl), "")
+        usual = dsl_terms.beside(ADVICE.get(advice, usual), dsl) + dsl_terms.BESIDES.get(f"{kind} {dsl}", "")
         finding = Finding(cause, severity, usual, self._place_of(at, origin), dsl=dsl)
         finding.waiting, finding.notes = list(waiting), tuple(notes)
         finding.ledger = ledger.rows(about)

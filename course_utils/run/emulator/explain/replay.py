@@ -197,6 +197,13 @@ class Replay:
         self.steps.append(step)
         return step
 
+    def _bar(self, event: Event, kind: str, label: str, stage: int | None = None, until: int = 0) -> Bar:
+        """A span that begins now, drawn where its warp has a lane."""
+        bar = Bar(self._who(event), self._line(event), kind, self._now, -1, label, stage, until=until)
+        if bar.lane >= 0:
+            self.bars.append(bar)
+        return bar
+
     @property
     def _now(self) -> int:
         """The step that what happens now belongs to: the last one."""
@@ -204,7 +211,7 @@ class Replay:
 
     def _of(self, event: Event) -> str:
         """ "full[0]", with its CTA where that is not the event's own."""
-        where = f" of CTA {event.home}" * (event.cta != event.home and event.cta >= 0)
+        where = f" of CTA {event.home}" * (event.home not in (-1, event.cta) and event.cta >= 0)
         return f"{event.what}{where}"
 
     # -- mbarriers
@@ -286,15 +293,12 @@ class Replay:
         if lane < 0:
             return
         if key not in self._waits:
-            where = f" of CTA {event.home}" * (event.home not in (-1, event.cta))
-            bar = Bar(lane, self._line(event), "wait", self._now, -1, f"{event.what}{where}")
-            self.bars.append(bar)
-            self._waits[key] = set(), bar
+            self._waits[key] = set(), self._bar(event, "wait", self._of(event))
         self._waits[key][0].add(event.warp)
 
     def _pass(self, event: Event) -> None:
-        what = f"{{their}} wait for {self._of(event) if event.home >= 0 else event.what}"
-        self._step(event, f"{{who}} pass{{es}} {what}", (event.home, event.what))
+        text = f"{{who}} pass{{es}} {{their}} wait for {self._of(event)}"
+        self._step(event, text, (event.home, event.what))
         lane, spot = self._who(event), (event.home, event.what)
         phase = self._last(event)[1] - 1
         if event.home >= 0 and lane >= 0 and (spot, phase, lane) not in self._let_go:
@@ -327,9 +331,7 @@ class Replay:
         flying = (bar for _, bar in self._loads.values())
         bar = next((bar for bar in flying if (bar.lane, bar.label) == (lane, event.barrier)), None)
         if bar is None:
-            bar = Bar(lane, self._line(event), "TMA load", self._now, -1, event.barrier, stage)
-            if lane >= 0:
-                self.bars.append(bar)
+            bar = self._bar(event, "TMA load", event.barrier, stage)
         self._loads[event.key] = slot, bar
         bar.tiles[event.what] = f"{event.what}{fill.tile()}"
 
@@ -376,10 +378,8 @@ class Replay:
             text = f"{{who}} multipl{{ies}} {' and '.join(tiles) or 'a tile of shared memory'}{where}"
             self._step(event, text)
             stage = stages[0] if len(stages) == 1 else None
-            label = " ".join(tiles) or event.what
-            bar = Bar(lane, self._line(event), "wgmma", self._now, -1, label, stage, fills=fills)
-            if lane >= 0:
-                self.bars.append(bar)
+            bar = self._bar(event, "wgmma", " ".join(tiles) or event.what, stage)
+            bar.fills = fills
             current = self._multiplies[lane] = bar, slots
             for slot, fill in zip(slots, fills, strict=False):
                 if lane >= 0:
@@ -407,10 +407,7 @@ class Replay:
 
     def _store(self, event: Event) -> None:
         self._step(event, f"{{who}} stores {event.what} by TMA")
-        bar = Bar(self._who(event), self._line(event), "TMA store", self._now, -1, event.what)
-        if bar.lane >= 0:
-            self.bars.append(bar)
-            self._stores[event.cta, event.warp, event.what] = bar
+        self._stores[event.cta, event.warp, event.what] = self._bar(event, "TMA store", event.what)
 
     def _stored(self, event: Event) -> None:
         self._step(event, f"the TMA store of {event.what} has read shared memory")
@@ -429,9 +426,9 @@ class Replay:
         mine = [bar for bar in self.bars if bar.lane == lane and bar.kind in ("wgmma", event.kind)]
         if mine and mine[-1].kind == event.kind:
             mine[-1].until = max(mine[-1].until, event.end)
-        elif lane >= 0:
+        else:
             short = {COPY: "copy"}.get(event.kind, event.kind)
-            self.bars.append(Bar(lane, self._line(event), event.kind, self._now, -1, short, until=event.end))
+            self._bar(event, event.kind, short, until=event.end)
 
     def _fence(self, event: Event) -> None:
         self._step(event, "{who} run{s} fence.proxy.async", "fence")

@@ -246,9 +246,8 @@ def dot_product(a_kind: str, b_kind: str, part: str) -> Callable[..., int]:
     return apply
 
 
-def copy_sign(type_name: str) -> Callable[..., Value]:
+def copy_sign(bits: int) -> Callable[..., Value]:
     """copysign d, a, b: b with the sign of a."""
-    _, bits = split_type(type_name)
     sign = 1 << bits - 1
 
     def apply(a: Value, b: Value) -> Value:

@@ -27,14 +27,14 @@ def value(
     return Lowered(kind, function, items_of(target), given, isinstance(target, Vec))
 
 
-def _plain(make: Callable[..., Any], count: int = 2) -> Builder:
-    """A builder for instructions whose operands all have the type of the opcode; ``make(kind, bits,
-    parts)``.
+def _typed(make: Callable[[str, int], Callable[..., Any]], *widths: int) -> Builder:
+    """A builder for instructions that compute ``make(kind, bits)`` of the opcode's type. ``widths`` are those
+    of the sources, 0 where it is the type's.
     """
 
     def build(i: Instr) -> Lowered:
         kind, bits = ar.split_type(i.opcode[-1])
-        return value(make(kind, bits, i.opcode), i, *[bits] * count)
+        return value(make(kind, bits), i, *(width or bits for width in widths))
 
     return build
 
@@ -170,29 +170,16 @@ def _convert(i: Instr) -> Lowered:
 
 
 def _logic(function: Callable[..., Any]) -> Builder:
-    return _plain(lambda kind, bits, parts: function)
-
-
-def _shift(make: Callable[..., Any]) -> Builder:
-    def build(i: Instr) -> Lowered:
-        kind, bits = ar.split_type(i.opcode[-1])
-        return value(make(kind, bits), i, bits, 32)
-
-    return build
+    return _typed(lambda kind, bits: function, 0, 0)
 
 
 def _unary_float(function: Callable[..., Any]) -> Builder:
-    return _plain(lambda kind, bits, parts: fl.float_function(function, parts[-1]), 1)
+    return _typed(lambda kind, bits: fl.float_function(function, f"{kind}{bits}"), 0)
 
 
-def _count(function: Callable[..., Any], out: int = 32) -> Builder:
+def _count(function: Callable[[int, str, int], int]) -> Builder:
     """popc, clz, bfind: a count out of one integer."""
-
-    def build(i: Instr) -> Lowered:
-        kind, bits = ar.split_type(i.opcode[-1])
-        return value(ar.lanewise(lambda a: function(a, kind, bits), out), i, bits)
-
-    return build
+    return _typed(lambda kind, bits: ar.lanewise(lambda a: function(a, kind, bits), 32), 0)
 
 
 def _find_bit(a: int, kind: str, bits: int) -> int:
@@ -209,13 +196,8 @@ def _lop3(i: Instr) -> Lowered:
     return Lowered("value", function, (target,), tuple((s, 32) for s in sources))
 
 
-def _reverse(a: int, kind: str, bits: int) -> int:
-    return int(format(a, f"0{bits}b")[::-1], 2)
-
-
-def _reverse_bits(i: Instr) -> Lowered:
-    kind, bits = ar.split_type(i.opcode[-1])
-    return value(ar.lanewise(lambda a: _reverse(a, kind, bits), bits), i, bits)
+def _reverse(kind: str, bits: int) -> Callable[..., Value]:
+    return ar.lanewise(lambda a: int(format(a, f"0{bits}b")[::-1], 2), bits)
 
 
 def _permute(i: Instr) -> Lowered:
@@ -227,22 +209,7 @@ def _permute(i: Instr) -> Lowered:
 def _divide(i: Instr) -> Lowered:
     if i.opcode[-1][0] == "f":
         return _arithmetic(np.divide, "div")(i)
-    return _plain(lambda kind, bits, parts: ar.divide(kind, bits, False))(i)
-
-
-def _extract_field(i: Instr) -> Lowered:
-    kind, bits = ar.split_type(i.opcode[-1])
-    return value(ar.extract_field(kind, bits), i, bits, 32, 32)
-
-
-def _insert_field(i: Instr) -> Lowered:
-    _, bits = ar.split_type(i.opcode[-1])
-    return value(ar.lanewise(ar.insert_field(bits), bits), i, bits, bits, 32, 32)
-
-
-def _select(i: Instr) -> Lowered:
-    _, bits = ar.split_type(i.opcode[-1])
-    return value(ar.select(bits), i, bits, bits, 1)
+    return _typed(lambda kind, bits: ar.divide(kind, bits, False), 0, 0)(i)
 
 
 def _funnel_shift(i: Instr) -> Lowered:
@@ -254,11 +221,11 @@ VALUES: dict[str, Builder] = {
     "add": _arithmetic(operator.add, "add"),
     "sub": _arithmetic(operator.sub, "sub"),
     "mul": _multiply,
-    "mul24": lambda i: value(ar.multiply(*ar.split_type(i.opcode[-1]), "lo"), i, 32, 32),
+    "mul24": _typed(lambda kind, bits: ar.multiply(kind, bits, "lo"), 32, 32),
     "mad": _multiply_add,
     "fma": _multiply_add,
     "div": _divide,
-    "rem": _plain(lambda kind, bits, parts: ar.divide(kind, bits, True)),
+    "rem": _typed(lambda kind, bits: ar.divide(kind, bits, True), 0, 0),
     "min": _arithmetic(np.fmin, "min"),
     "max": _arithmetic(np.fmax, "max"),
     "abs": _arithmetic(np.abs, "abs", 1),
@@ -273,26 +240,26 @@ VALUES: dict[str, Builder] = {
     "tanh": _unary_float(np.tanh),
     "dp4a": _dot_product,
     "dp2a": _dot_product,
-    "copysign": lambda i: value(ar.copy_sign(i.opcode[-1]), i, *[ar.split_type(i.opcode[-1])[1]] * 2),
+    "copysign": _typed(lambda kind, bits: ar.copy_sign(bits), 0, 0),
     "testp": lambda i: value(fl.test_property(i.opcode[1], i.opcode[-1]), i, ar.split_type(i.opcode[-1])[1]),
     "popc": _count(lambda a, kind, bits: bin(a).count("1")),
     "clz": _count(lambda a, kind, bits: bits - a.bit_length()),
     "bfind": _count(_find_bit),
-    "brev": _reverse_bits,
-    "bfe": _extract_field,
-    "bfi": _insert_field,
+    "brev": _typed(_reverse, 0),
+    "bfe": _typed(ar.extract_field, 0, 32, 32),
+    "bfi": _typed(lambda kind, bits: ar.insert_field(bits), 0, 0, 32, 32),
     # Comparison and Selection Instructions
     "setp": _set_predicate,
-    "selp": _select,
+    "selp": _typed(lambda kind, bits: ar.select(bits), 0, 0, 1),
     # Logic and Shift Instructions
     "and": _logic(operator.and_),
     "or": _logic(operator.or_),
     "xor": _logic(operator.xor),
-    "not": _plain(lambda kind, bits, parts: ar.logical_not(bits), 1),
-    "cnot": _plain(lambda kind, bits, parts: ar.lanewise(lambda a: int(a == 0), bits), 1),
+    "not": _typed(lambda kind, bits: ar.logical_not(bits), 0),
+    "cnot": _typed(lambda kind, bits: ar.lanewise(lambda a: int(a == 0), bits), 0),
     "lop3": _lop3,
-    "shl": _shift(lambda kind, bits: ar.shift_left(bits)),
-    "shr": _shift(ar.shift_right),
+    "shl": _typed(lambda kind, bits: ar.shift_left(bits), 0, 32),
+    "shr": _typed(ar.shift_right, 0, 32),
     "shf": _funnel_shift,
     # Data Movement and Conversion Instructions
     "mov": _move,

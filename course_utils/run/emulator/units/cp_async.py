@@ -37,13 +37,6 @@ class CopyIssued:
 
 
 @dataclass(slots=True)
-class CopyFetched:
-    """What such a copy reads of global memory has been read."""
-
-    path: Path
-
-
-@dataclass(slots=True)
 class CopyLanded:
     """A wait covers such a copy, and its bytes are in shared memory."""
 
@@ -85,13 +78,12 @@ def copy(instruction: Instr) -> Lowered:
 
     def function(p: Path, m: Mask, to: Value, where: Value, limit: Value = count) -> None:
         region, offsets = addresses.locate_shared(p, m, to, "shared", count)
-        cells, probe = np.atleast_1d(offsets), p.machine.probe
-        probe.emit(CopyIssued(p, region, cells, count))
+        cells = np.atleast_1d(offsets)
+        p.machine.probe.emit(CopyIssued(p, region, cells, count))
         if ignores:
             limit = (0 if limit else count) if limit.__class__ is bool else np.where(limit, 0, count)
         data = _fetched(p, m, where, limit, count, len(cells))
         p.warp.unit(Copies).open.append((region, cells, data))
-        probe.emit(CopyFetched(p))
         p.machine.progress += 1
 
     sources = ((target, 32), (source, 64), *((r, 1 if ignores else 32) for r in rest))
