@@ -3,6 +3,7 @@
 import numpy as np
 
 from course_utils.artifact import Artifact, Parameter, Resources, Tensor, TensorMap
+from course_utils.run.emulator import emulate
 
 DECLARATIONS = """
 .reg .pred %p<32>;
@@ -123,6 +124,23 @@ def filled(count, *loads, barrier=8192, before=""):
     expect = f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], {count};\n"
     made = init(1, first=barrier) + f"add.s32 %r3, %r1, {barrier};\n"
     return made + before + by_thread_0(expect + "".join(loads), "LOADED") + wait("[%r3]", 0, "FULL")
+
+
+def own(parameter, size, register="%rd1"):
+    """Into a register where thread %r0's own ``size`` bytes of a parameter's tensor begin."""
+    offset = f"mul.wide.u32 %rd2, %r0, {size};\n"
+    return f"ld.param.u64 {register}, [k_param_{parameter}];\n{offset}add.s64 {register}, {register}, %rd2;\n"
+
+
+def described(tensors):
+    """Arrays by name, as ``kernel`` takes its tensors."""
+    return [(name, tuple(t.shape), str(t.dtype).removeprefix("torch.")) for name, t in tensors.items()]
+
+
+def ran(body, tensors, seed=0, **options):
+    """Emulate a kernel on ``tensors``, by name, that nothing is wrong with."""
+    result = emulate(kernel(body, tensors=described(tensors), **options), tensors, seed)
+    assert result.ok, result.findings
 
 
 def accumulated(out):

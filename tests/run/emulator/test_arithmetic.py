@@ -8,43 +8,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from course_utils.run.emulator import emulate
-from tests.run.emulator.kernels import kernel
+from tests.run.emulator.kernels import own, ran
 
 M32, M64 = (1 << 32) - 1, (1 << 64) - 1
 
 
 def lanes(body, result="%r9", inputs=(), bits=32, threads=32):
-    """Run a body that leaves a value in ``result``; input arrays are in %r100, %r101 ... (or %rd). Returns
-    all lanes'.
+    """Run a body that leaves a value in ``result``; input arrays are in %r40, %r41 ... (or %rd). Returns all
+    lanes'.
     """
-    dtype, move = (np.uint32, "u32") if bits == 32 else (np.uint64, "u64")
-    register = "%r" if bits == 32 else "%rd"
-    names = [f"I{i}" for i in range(len(inputs))]
+    dtype, register = (np.uint32, "%r") if bits == 32 else (np.uint64, "%rd")
+    tensors = {f"I{i}": np.array(values, dtype) for i, values in enumerate(inputs)}
+    tensors["OUT"] = np.zeros(threads, dtype)
     text = "mov.u32 %r0, %tid.x;\n"
     for i in range(len(inputs)):
-        text += (
-            f"ld.param.u64 %rd1, [k_param_{i}];\nmul.wide.u32 %rd2, %r0, {bits // 8};\nadd.s64 %rd1, %rd1, "
-            "%rd2;\n"
-            f"ld.global.{move} {register}{40 + i}, [%rd1];\n"
-        )
-    text += body + (
-        f"\nld.param.u64 %rd1, [k_param_{len(inputs)}];\nmul.wide.u32 %rd2, %r0, {bits // 8};\n"
-        f"add.s64 %rd1, %rd1, %rd2;\nst.global.{move} [%rd1], {result};\n"
-    )
-    kind = f"uint{bits}"
-    artifact = kernel(
-        text,
-        threads=threads,
-        pointers=[*names, "OUT"],
-        tensors=[(n, (threads,), kind) for n in [*names, "OUT"]],
-    )
-    out = np.zeros(threads, dtype)
-    result = emulate(
-        artifact, {**{n: np.array(v, dtype) for n, v in zip(names, inputs, strict=True)}, "OUT": out}
-    )
-    assert result.ok, result.findings
-    return out.tolist()
+        text += f"{own(i, bits // 8)}ld.global.u{bits} {register}{40 + i}, [%rd1];\n"
+    text += f"{body}\n{own(len(inputs), bits // 8)}st.global.u{bits} [%rd1], {result};\n"
+    ran(text, tensors, threads=threads, pointers=list(tensors))
+    return tensors["OUT"].tolist()
 
 
 def signed(value, bits=32):

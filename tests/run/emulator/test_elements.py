@@ -12,7 +12,16 @@ import torch
 from course_utils.run.emulator import EmulatorError, emulate
 from course_utils.run.emulator.isa.elements import ELEMENT_BITS, FP8_VALUES, to_fp8
 from course_utils.run.emulator.launch import _changed
-from tests.run.emulator.kernels import accumulated, filled, kernel, load_tile, registers_of_a, tile_map
+from tests.run.emulator.kernels import (
+    accumulated,
+    described,
+    filled,
+    kernel,
+    load_tile,
+    own,
+    registers_of_a,
+    tile_map,
+)
 from tests.run.emulator.test_arithmetic import lanes
 
 TYPES = {"e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
@@ -122,8 +131,7 @@ def product(kinds, added, from_registers, twice=1):
     second = "add.s32 %r4, %r1, 2048;\n" + load_tile("%r4", "%r3", parameter=1)
     body = (
         filled(4096, load_tile("%r1", "%r3"), second)
-        + "ld.param.u64 %rd9, [k_param_2];\nmul.wide.u32 %rd8, %r0, 16;\nadd.s64 %rd9, %rd9, %rd8;\n"
-        + f"ld.global.v4.u32 {words}, [%rd9];\n"
+        + f"{own(2, 16)}ld.global.v4.u32 {words}, [%rd1];\n"
         + "shr.u32 %r5, %r1, 4;\ncvt.u64.u32 %rd5, %r5;\n"
         + f"or.b64 %rd6, %rd5, {3 << 62 | 16 << 32 | 1 << 16};\nadd.s64 %rd5, %rd5, 128;\n"
         + f"or.b64 %rd7, %rd5, {3 << 62 | 16 << 32 | 1 << 16};\nwgmma.fence.sync.aligned;\n"
@@ -133,19 +141,14 @@ def product(kinds, added, from_registers, twice=1):
             for i in range(twice)
         )
         + "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\n"
-        + f"ld.param.u64 %rd10, [k_param_3];\nmul.wide.u32 %rd11, %r0, {4 * count};\n"
-        + "add.s64 %rd10, %rd10, %rd11;\n"
-        + "".join(f"st.global.b32 [%rd10+{4 * i}], {register};\n" for i, register in enumerate(sums))
+        + own(3, 4 * count)
+        + "".join(f"st.global.b32 [%rd1+{4 * i}], {register};\n" for i, register in enumerate(sums))
     )
     fragments = registers_of_a(np.ascontiguousarray(a_bytes).view(np.uint32))
     dtype = {"f16": "float16", "f32": "float32"}.get(added, "int32")
     tensors = {"A": a_bytes.copy(), "B": b_bytes.copy(), "F": fragments, "OUT": np.zeros((128, 32), dtype)}
-    artifact = kernel(
-        body,
-        tensors=[(name, tensor.shape, str(tensor.dtype)) for name, tensor in tensors.items()],
-        maps=[(n, tile_map((64, 32), (64, 32), 1, 0, 1)) for n in "AB"],
-        pointers=["F", "OUT"],
-    )
+    maps = [(n, tile_map((64, 32), (64, 32), 1, 0, 1)) for n in "AB"]
+    artifact = kernel(body, tensors=described(tensors), maps=maps, pointers=["F", "OUT"])
     return artifact, tensors, twice * (A @ B.T)
 
 

@@ -22,6 +22,8 @@ from tests.run.emulator.kernels import (
     init,
     kernel,
     load_tile,
+    own,
+    ran,
     registers_of_a,
     tile_map,
     wait,
@@ -66,16 +68,10 @@ def box_in_shared(tensor, tensor_map, coordinates, seed=0, offset=0, whole=False
     count, before = (DUMP, PREFILL) if whole else (tensor_map.box_bytes, "")
     load = f"add.s32 %r4, %r1, {offset};\n" + load_tile("%r4", "%r3", *coordinates)
     body = filled(tensor_map.box_bytes, load, barrier=32768, before=before)
-    artifact = kernel(
-        body + "ld.param.u64 %rd61, [k_param_1];\n" + dump(count),
-        tensors=[("A", tensor.shape, str(tensor.dtype)), ("OUT", (count,), "uint8")],
-        maps=[("A", tensor_map)],
-        pointers=["OUT"],
-        dynamic=32776,
-    )
+    body += "ld.param.u64 %rd61, [k_param_1];\n" + dump(count)
     out = np.zeros(count, np.uint8)
-    result = emulate(artifact, {"A": tensor, "OUT": out}, seed)
-    assert result.ok, result.findings
+    options = {"maps": [("A", tensor_map)], "pointers": ["OUT"], "dynamic": 32776}
+    ran(body, {"A": tensor, "OUT": out}, seed, **options)
     return out
 
 
@@ -152,12 +148,8 @@ cp.async.bulk.commit_group;
 cp.async.bulk.wait_group 0;
 """
     body = filled(A.nbytes, load_tile("%r1", "%r3")) + by_thread_0(store)
-    artifact = kernel(
-        body,
-        tensors=[("A", A.shape, "float16"), ("D", D.shape, "float16")],
-        maps=[("A", tile_map(A.shape, A.shape, swizzle)), ("D", tile_map(D.shape, A.shape, swizzle))],
-    )
-    assert emulate(artifact, {"A": A, "D": D}).ok
+    maps = [("A", tile_map(A.shape, A.shape, swizzle)), ("D", tile_map(D.shape, A.shape, swizzle))]
+    ran(body, {"A": A, "D": D}, maps=maps)
     np.testing.assert_array_equal(D[32:], A[:16])
     assert (D[:32] == 7).all()
 
@@ -235,9 +227,7 @@ cp.async.bulk.global.shared::cta.bulk_group [%rd2], [%r1], 256;
 cp.async.bulk.commit_group;
 cp.async.bulk.wait_group 0;
 """
-    body = filled(256, load) + by_thread_0(store)
-    artifact = kernel(body, tensors=[("A", (64,), "float32"), ("D", (64,), "float32")], pointers=["A", "D"])
-    assert emulate(artifact, {"A": A, "D": D}).ok
+    ran(filled(256, load) + by_thread_0(store), {"A": A, "D": D}, pointers=["A", "D"])
     np.testing.assert_array_equal(A, D)
 
 
@@ -311,23 +301,13 @@ wgmma.fence.sync.aligned;
 wgmma.mma_async.sync.aligned.m64n64k16.f32.{dtype}.{dtype} {{{registers}}}, %rd6, %rd7, 0, 1, -1, {a_major}, {b_major};
 wgmma.commit_group.sync.aligned;
 wgmma.wait_group.sync.aligned 0;
-ld.param.u64 %rd10, [k_param_2];
-mul.wide.u32 %rd11, %r0, 128;
-add.s64 %rd10, %rd10, %rd11;
 """
-        + "".join(f"st.global.f32 [%rd10+{4 * i}], %f{i};\n" for i in range(32))
+        + own(2, 128)
+        + "".join(f"st.global.f32 [%rd1+{4 * i}], %f{i};\n" for i in range(32))
     )
-    shapes = [tuple(t.shape) for t in stored]
-    name = "float16" if dtype == "f16" else "bfloat16"
-    artifact = kernel(
-        body,
-        tensors=[("A", shapes[0], name), ("B", shapes[1], name), ("OUT", (128, 32), "float32")],
-        pointers=["OUT"],
-        maps=[(n, tile_map(s, s, w, code)) for n, s, w in zip("AB", shapes, swizzles, strict=True)],
-    )
-    out = torch.zeros(128, 32)
-    result = emulate(artifact, {"A": stored[0], "B": stored[1], "OUT": out})
-    assert result.ok, result.findings
+    shapes, out = [tuple(t.shape) for t in stored], torch.zeros(128, 32)
+    maps = [(n, tile_map(s, s, w, code)) for n, s, w in zip("AB", shapes, swizzles, strict=True)]
+    ran(body, {"A": stored[0], "B": stored[1], "OUT": out}, maps=maps, pointers=["OUT"])
     np.testing.assert_allclose(accumulated(out), -(A.float() @ B.float().T).numpy(), rtol=1e-4, atol=1e-4)
 
 
@@ -343,31 +323,18 @@ def test_wgmma_with_a_from_registers_and_an_fp16_accumulator():
 shr.u32 %r5, %r1, 4;
 cvt.u64.u32 %rd5, %r5;
 or.b64 %rd6, %rd5, {3 << 62 | 16 << 32 | 1 << 16};
-ld.param.u64 %rd9, [k_param_1];
-mul.wide.u32 %rd8, %r0, 16;
-add.s64 %rd9, %rd9, %rd8;
-ld.global.v4.u32 {{%r10, %r11, %r12, %r13}}, [%rd9];
+{own(1, 16)}ld.global.v4.u32 {{%r10, %r11, %r12, %r13}}, [%rd1];
 mov.b32 %r20, 1006648320;
 mov.b32 %r21, 0;
 wgmma.fence.sync.aligned;
 wgmma.mma_async.sync.aligned.m64n8k16.f16.f16.f16 {{%r20, %r21}}, {{%r10, %r11, %r12, %r13}}, %rd6, 1, 1, 1, 0;
 wgmma.commit_group.sync.aligned;
 wgmma.wait_group.sync.aligned 0;
-ld.param.u64 %rd10, [k_param_2];
-mul.wide.u32 %rd11, %r0, 8;
-add.s64 %rd10, %rd10, %rd11;
-st.global.v2.u32 [%rd10], {{%r20, %r21}};
+{own(2, 8)}st.global.v2.u32 [%rd1], {{%r20, %r21}};
 """
     )
-    artifact = kernel(
-        body,
-        tensors=[("B", (8, 16), "float16"), ("F", (128, 4), "uint32"), ("OUT", (128, 4), "float16")],
-        maps=[("B", tile_map((8, 16), (8, 16), 1))],
-        pointers=["F", "OUT"],
-    )
-    out = torch.zeros(128, 4, dtype=torch.float16)
-    result = emulate(artifact, {"B": B, "F": fragments, "OUT": out})
-    assert result.ok, result.findings
+    out, maps = torch.zeros(128, 4, dtype=torch.float16), [("B", tile_map((8, 16), (8, 16), 1))]
+    ran(body, {"B": B, "F": fragments, "OUT": out}, maps=maps, pointers=["F", "OUT"])
     product = (A.float() @ B.float().T).numpy()
     ones = np.arange(64)[:, None] % 16 < 8  # the accumulator began as 0x3C003C00, two ones, and then 0
     np.testing.assert_allclose(accumulated(out), product + ones, atol=0.01)
