@@ -8,7 +8,7 @@ a wait covers it. A race is found on any schedule, also where this run's numbers
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -579,19 +579,21 @@ class Races:
         for record in self._reads.pop(event.store):
             record.done.append((warp.agent, warp.time))
 
+    def _read_by(self, users: Sequence[Operation | Store]) -> Iterator[AsyncRead]:
+        """What these have read of shared memory, as far as it is known."""
+        return (record for user in users for record in self._reads.get(user, ()))
+
     def _stores_committed(self, event: tma.StoresCommitted) -> None:
         path = event.path
         self.of(path.cta.shared).store_commits.setdefault(path.at, set()).add(path.warp)
-        for store in event.stores:
-            for record in self._reads[store]:
-                record.missing = ""
+        for record in self._read_by(event.stores):
+            record.missing = ""
 
     def _stores_awaited(self, event: tma.StoresAwaited) -> None:
         path = event.path
         self.of(path.cta.shared).store_waits.setdefault(path.at, set()).add(path.warp)
-        for store in event.open:
-            for record in self._reads[store]:
-                record.missing = tma.COMMIT
+        for record in self._read_by(event.open):
+            record.missing = tma.COMMIT
 
     # -- wgmma
 
@@ -634,25 +636,21 @@ class Races:
         return self._labels[group]
 
     def _wgmma_committed(self, event: wgmma.Committed) -> None:
-        for op in event.operations:
-            for record in self._reads.get(op, ()):
-                if record.missing:
-                    record.missing, record.late = "", self._waits.of(event.path.warp).at
+        for record in self._read_by(event.operations):
+            if record.missing:
+                record.missing, record.late = "", self._waits.of(event.path.warp).at
 
     def _wgmma_awaited(self, event: wgmma.Awaited) -> None:
-        for op in event.open:
-            for record in self._reads.get(op, ()):
-                record.missing = accumulators.COMMIT
-        for op in event.left:
-            for record in self._reads.get(op, ()):
-                record.left = event.path.at, event.groups
+        for record in self._read_by(event.open):
+            record.missing = accumulators.COMMIT
+        for record in self._read_by(event.left):
+            record.left = event.path.at, event.groups
 
     def _wgmma_waited(self, event: wgmma.Waited) -> None:
         warp = event.path.warp
-        for op in event.operations:
-            for record in self._reads.get(op, ()):
-                if record.last <= event.count - 1:
-                    record.done.append((warp.agent, warp.time))
+        for record in self._read_by(event.operations):
+            if record.last <= event.count - 1:
+                record.done.append((warp.agent, warp.time))
 
     # -- ends
 

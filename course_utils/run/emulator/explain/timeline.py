@@ -130,8 +130,8 @@ class Trace:
         listen(MultiplyIssued, self._multiply_issued)
         listen(Ran, self._ran)
         listen(wgmma.WaitPassed, lambda event: note("pass", event.path, "wgmma"))
-        listen(WriteBegins, self._write_begins)
-        listen(CopyBegins, self._copy_begins)
+        listen(WriteBegins, lambda event: self._works(event, COPY if event.copies else "epilogue"))
+        listen(CopyBegins, lambda event: self._works(event, COPY))
         listen(WaitBegan, self._wait_began)
         listen(WaitEnded, self._wait_ended)
         listen(mbarrier.WaitPassed, lambda event: note("pass", event.path, event.wait))
@@ -195,16 +195,10 @@ class Trace:
         self._end(op)
         self._note(self.machine.executed, "read", event.group.warps[0], op.at, op)
 
-    def _write_begins(self, event: WriteBegins) -> None:
-        self._works(event.path, COPY if event.copies else "epilogue", event.piece)
-
-    def _copy_begins(self, event: CopyBegins) -> None:
-        self._works(event.path, COPY, event.piece)
-
-    def _works(self, path: Path, kind: str, piece: Piece) -> None:
-        span = self.begin(path, kind, "D" if kind == "epilogue" else "a tile")
-        self._pieces.append((span, piece))
-        self.note(kind, path, span)
+    def _works(self, event: WriteBegins | CopyBegins, kind: str) -> None:
+        span = self.begin(event.path, kind, "D" if kind == "epilogue" else "a tile")
+        self._pieces.append((span, event.piece))
+        self.note(kind, event.path, span)
 
     def _wait_began(self, event: WaitBegan) -> None:
         path = event.path
