@@ -13,7 +13,7 @@ from course_utils.run.emulator.core.threads import Hazard
 from course_utils.run.emulator.explain import names
 from course_utils.run.emulator.explain.accounts import account
 from course_utils.run.emulator.explain.findings import Finding, Findings
-from course_utils.run.emulator.explain.places import line_of
+from course_utils.run.emulator.explain.places import line_of, note
 from course_utils.run.emulator.explain.roles import role
 from course_utils.run.emulator.units.mbarrier import BYTES, Initialised, Named
 
@@ -30,7 +30,7 @@ def overrun(findings: Findings, hazard: Hazard) -> Finding:
     others.
     """
     path, barrier, count = hazard.path, hazard.values["barrier"], hazard.values["count"]
-    who, name = names.who([path.warp], path.cta), names.Barrier(names.of_barrier(barrier))
+    who, name = names.who([path.warp], path.cta), names.plain(barrier)
     values = {"who": who, "barrier": name, "phase": barrier.phase, "count": barrier.count}
     case, mine = "all arrivals are there", account(barrier).arrivals[path.warp]
     if count > barrier.count:
@@ -54,27 +54,23 @@ def too_few_expected(findings: Findings, hazard: Hazard) -> Finding:
     now = [] if load is None else [(path.warp, load)]
     lines = [(one.path.warp, one.at) for one in mine.loads if one.phase == barrier.phase] + now
     places = (findings.place(at) for _, at in lines)
-    notes = [_note("a load", place) for place in {str(place): place for place in places}.values()]
+    notes = [note("a load", place) for place in {str(place): place for place in places}.values()]
     at = hazard.at if told is None else told
     if told is not None and len(set(lines)) < len(lines):
         # one line loads twice for this phase: it may be that load's barrier that is wrong
         at = hazard.at
-        notes.insert(0, _note("its bytes", findings.place(told)))
+        notes.insert(0, note("its bytes", findings.place(told)))
     elif told is None and not mine.expected_by and mine.arrived_last:
         at = mine.arrived_last[1]
     if told is not None and re.search(r"producer_acquire|\.create\(", findings.place(told).code):
         if (line := findings.artifact.line("tx_count=")) is not None:
-            notes.insert(0, _note("a line", findings.artifact.place(line)))
+            notes.insert(0, note("a line", findings.artifact.place(line)))
     pair = CLUSTER_BARRIER in findings.place(mine.init_at).code
     values = {name: hazard.values[name] for name in ("phase", "expected", "issued")}
     values["barrier"] = names.barrier(barrier, path.cta)
     values["why"] = Cause(hazard.kind, "rank 0 alone is told") if pair else None
     cause = Cause(hazard.kind, hazard.case, values)
     return findings.find(cause, mine.init_at if pair else at, about=hazard.about, notes=notes)
-
-
-def _note(case: str, place: object) -> Cause:
-    return Cause("note", case, {"at": place})
 
 
 def told_bytes(barrier: MBarrier) -> int | None:
@@ -100,7 +96,7 @@ def no_mbarrier(findings: Findings, hazard: Hazard) -> Finding:
     elif (at := _init_ahead(cta, path)) is not None:
         place = findings.place(at)
         values = {"who": who, "line": line_of(place, ", of a line,")}
-        kind, case, about, notes = "barrier-init-race", "init still to come", (), [_note("the init", place)]
+        kind, case, about, notes = "barrier-init-race", "init still to come", (), [note("the init", place)]
     return findings.find(Cause(kind, case, values), hazard.at, about=about, notes=notes)
 
 
@@ -109,7 +105,7 @@ def initialised_again(findings: Findings, hazard: Hazard) -> Finding:
     path, former = hazard.path, hazard.values["barrier"]
     values = {"who": names.who([path.warp], path.cta), "barrier": names.plain(former)}
     cause = Cause(hazard.kind, hazard.case, values)
-    first = _note("its first init", findings.place(account(former).init_at))
+    first = note("its first init", findings.place(account(former).init_at))
     return findings.find(cause, hazard.at, about=hazard.about, notes=[first])
 
 
@@ -149,7 +145,7 @@ def listen(machine: Machine, findings: Findings) -> None:
             values |= {"room": last.size // BYTES, "bytes": last.size}
             cause = Cause("barrier-outside", "mbarrier behind its buffer", values)
             origin = Origin(last.file, last.line)
-            findings.find(cause, path.at, notes=[_note("an init", findings.place(path.at))], origin=origin)
+            findings.find(cause, path.at, notes=[note("an init", findings.place(path.at))], origin=origin)
         elif last.swizzle or offset + BYTES > last.end:
             case = "mbarrier in a tile" if last.swizzle else "mbarrier partly allocated"
             findings.find(Cause("barrier-outside", case, values), path.at)

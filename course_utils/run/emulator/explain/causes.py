@@ -15,7 +15,7 @@ from course_utils.run.emulator.explain import names
 from course_utils.run.emulator.explain.accounts import account
 from course_utils.run.emulator.explain.ahead import ahead
 from course_utils.run.emulator.explain.findings import Finding, Findings
-from course_utils.run.emulator.explain.places import Places, line_of
+from course_utils.run.emulator.explain.places import Places, line_of, note
 from course_utils.run.emulator.explain.races import Races
 from course_utils.run.emulator.isa.arithmetic import LANES
 from course_utils.run.emulator.units.mbarrier import MBarrier, mbarriers
@@ -187,7 +187,7 @@ def _arrived_wrong(machine: Machine, cluster: Cluster) -> bool:
             arrivals = seen.arrivals
             if not seen.carries_bytes or not arrivals or not (overrun or seen.bare):
                 continue
-            init = Cause("note", "its init", {"at": findings.place(seen.init_at)})
+            init = note("its init", findings.place(seen.init_at))
             total = sum(mine.most for mine in arrivals.values())
             values = {"barrier": names.plain(barrier), "count": barrier.count, "total": total}
             if max(mine.at_once for mine in arrivals.values()) > barrier.count:
@@ -308,7 +308,7 @@ def _tell_again(machine: Machine, again: MBarrier, warp: Warp, barrier: MBarrier
     values = {"who": names.who(alike, again.cta), "again": names.plain(again), "times": times}
     values |= {"fills": fills, "barrier": names.plain(barrier)}
     load = machine.unit(Places).place(account(barrier).loads[0].at)
-    notes = (Cause("note", "a load that nobody waits for", {"at": load}),)
+    notes = (note("a load that nobody waits for", load),)
     cause = Cause("load-unwaited", "waits again", values)
     machine.unit(Findings).find(cause, passed.at, notes=notes, about=(again, barrier), first=leads)
 

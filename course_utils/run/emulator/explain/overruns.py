@@ -9,7 +9,7 @@ from course_utils.cause import Cause
 from course_utils.run.emulator.explain import causes, names
 from course_utils.run.emulator.explain.accounts import Arrivals, account
 from course_utils.run.emulator.explain.findings import Finding, Findings
-from course_utils.run.emulator.explain.places import Places
+from course_utils.run.emulator.explain.places import Places, note
 from course_utils.run.emulator.units.mbarrier import MBarrier
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _more_than_fills(empty: MBarrier, full: MBarrier) -> Slip | None:
             values |= {"full": names.plain(full), "fills": names.times(full.phase)}
             wait = account(full).waits.get(warp)
             place = full.cta.machine.unit(Places).place
-            notes = (Cause("note", "its last wait", {"at": place(wait.at)}),) if wait else ()
+            notes = (note("its last wait", place(wait.at)),) if wait else ()
             return Cause("barrier-overrun", "more arrivals than fills", values), mine.at, notes
     return None
 
@@ -102,7 +102,7 @@ def _too_often(barrier: MBarrier, fills: int) -> Slip | None:
     """An mbarrier gets more arrivals in a round than its init counts."""
     mine, count, cta = account(barrier), barrier.count, barrier.cta
     arrivals, place = mine.arrivals, cta.machine.unit(Places).place
-    init = (Cause("note", "its init", {"at": place(mine.init_at)}),)
+    init = (note("its init", place(mine.init_at)),)
     total = sum(one.most for one in arrivals.values() if one.later)
     values = {"barrier": names.plain(barrier), "count": count, "total": total}
 
@@ -117,7 +117,7 @@ def _too_often(barrier: MBarrier, fills: int) -> Slip | None:
             return slip("too many arrivals of one", [warp], most=one.most), one.at, init
     everyone = sorted(arrivals, key=lambda warp: (warp.cta.number, warp.index))
     last = next(iter(arrivals.values()), Arrivals())
-    others = (Cause("note", "the arrivals", {"at": place(last.at)}),)
+    others = (note("the arrivals", place(last.at)),)
     if total <= count:
         if barrier.phase <= fills or any(warp.cta is cta for warp in arrivals):
             return None

@@ -46,6 +46,11 @@ def line_of(place: Place, case: str = "in a line") -> Cause | None:
     return Cause("", case, {"at": place}) if place.line else None
 
 
+def note(case: str, place: object) -> Cause:
+    """What else there is to say of a finding: what stands at a place."""
+    return Cause("note", case, {"at": place})
+
+
 class Places:
     """The places of one kernel's instructions."""
 

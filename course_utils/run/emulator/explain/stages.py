@@ -17,7 +17,7 @@ from course_utils.run.emulator.explain import names
 from course_utils.run.emulator.explain.accounts import account
 from course_utils.run.emulator.explain.facts import Facts
 from course_utils.run.emulator.explain.findings import Findings
-from course_utils.run.emulator.explain.places import Place, Places, line_of
+from course_utils.run.emulator.explain.places import Place, Places, line_of, note
 from course_utils.run.emulator.explain.races import Races
 from course_utils.run.emulator.explain.roles import role
 from course_utils.run.emulator.units.mbarrier import mbarriers
@@ -145,7 +145,7 @@ def lead(machine: Machine, cluster: Cluster) -> None:
             if (written := _unread(tiles)) is not None:
                 place = findings.place(written)
                 first.why = Cause(first.kind, "nothing reads a line's writes", {"line": place.line})
-                first.notes += (Cause(first.kind, "what nothing reads", {"at": place}),)
+                first.notes += (note("what nothing reads", place),)
                 return
 
 

@@ -86,13 +86,9 @@ class Program:
         self.successors: dict[int, list[int]] = {}
         for begin, end in self.ends.items():
             last = instructions[end - 1]
-            after = [end] if end < len(instructions) else []
-            if last.target >= 0:
-                self.successors[begin] = [last.target] + (after if last.guard else [])
-            elif self.lowered[end - 1].kind == "exit":
-                self.successors[begin] = after if last.guard else []
-            else:
-                self.successors[begin] = after
+            leaves = last.target >= 0 or self.lowered[end - 1].kind == "exit"
+            after = [end] if end < len(instructions) and (last.guard or not leaves) else []
+            self.successors[begin] = [last.target, *after] if last.target >= 0 else after
 
     def _liveness(self) -> None:
         use: dict[int, int] = {}

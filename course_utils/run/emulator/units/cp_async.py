@@ -99,8 +99,7 @@ def _fetched(p: Path, m: Mask, where: Value, limit: Value, count: int, copies: i
         origin, positions = addresses.locate(p, m, where, "global", count)
         data[:] = origin.data[np.atleast_1d(positions)[:, None] + np.arange(count)]
         return data
-    row = 0
-    for lane in memory.lanes_of(m)[:copies]:
+    for row, lane in enumerate(memory.lanes_of(m)[:copies]):
         if kept := min(memory.pick(limit, lane), count):
             address = memory.pick(where, lane)
             origin, first = addresses.locate(p, None, address, "global", count if kept == count else 1)
@@ -108,7 +107,6 @@ def _fetched(p: Path, m: Mask, where: Value, limit: Value, count: int, copies: i
                 addresses.not_aligned(p, first, count)
             addresses.locate(p, None, address + kept - 1, "global", 1)
             data[row, :kept] = origin.data[first : first + kept]
-        row += 1
     return data
 
 
