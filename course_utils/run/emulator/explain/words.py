@@ -13,6 +13,10 @@ NOTES = (
     *("its last wait", "the arrivals", "the init", "the other load", "the read", "the store", "the wait"),
     *("the write", "what nothing reads", "what they run alone"),
 )
+# what several sentences begin with
+_FULL = "whose phase {phase} has all its {count} arrivals already"
+_NOTHING = "{reader} ({who}) reads shared memory that nothing has written"
+_TWICE = "CTAs {low} and {high} both store {what}"
 SENTENCES = {
     **{phrase: phrase for phrase in PHRASES},
     **{note: f"{note}: {{at}}" for note in NOTES},
@@ -64,13 +68,10 @@ SENTENCES = {
     "lanes wait for different mbarriers": "lanes of {who} wait for different mbarriers at once, which is not "
     "modelled",
     # explain/barriers: the same, as far as it takes thought
-    "all arrivals are there": "{who} {who:arrives|arrive} on {barrier}, whose phase {phase} has all its "
-    "{count} arrivals already",
-    "filled again": "{who} {who:arrives|arrive} on {barrier} again, whose phase {phase} has all its {count} "
-    "arrivals already<: does its stage go on?>",
-    "filled again after a wait": "{who} {who:arrives|arrive} on {barrier} again, whose phase {phase} has all "
-    "its {count} arrivals already: its wait for {waited} passed again<; does its stage go on, or begin "
-    "anew?>",
+    "all arrivals are there": "{who} {who:arrives|arrive} on {barrier}, " + _FULL,
+    "filled again": "{who} {who:arrives|arrive} on {barrier} again, " + _FULL + "<: does its stage go on?>",
+    "filled again after a wait": "{who} {who:arrives|arrive} on {barrier} again, " + _FULL + ": its wait for "
+    "{waited} passed again<; does its stage go on, or begin anew?>",
     "fewer bytes expected than come": "phase {phase} of {barrier} expects {expected:,} bytes, but loads of "
     "{issued:,} bytes signal it{why}",
     "rank 0 alone is told": ": `T.alloc_cluster_barrier` has rank 0 alone told; TMA's is each CTA's own, "
@@ -228,13 +229,11 @@ SENTENCES = {
     "its wait for a barrier": "its wait for {barrier}: {at}",
     "shared bytes": "shared bytes {low:,} to {high:,}",
     # ... what is not written, or not yet
-    "reads nothing": "{reader} ({who}) reads shared memory that nothing has written",
-    "reads nothing in a part": "{reader} ({who}) reads shared memory that nothing has written in a part of "
-    "the tile<: do all threads' copies cover it?>",
-    "reads nothing, writers clash": "{reader} ({who}) reads shared memory that nothing has written<, and "
-    "{writers} write to the same place>",
-    "reads nothing, first wait passed": "{reader} ({who}) reads shared memory that nothing has written: its "
-    "wait for {barrier} asked for parity {parity}<, which a new barrier has passed>",
+    "reads nothing": _NOTHING,
+    "reads nothing in a part": _NOTHING + " in a part of the tile<: do all threads' copies cover it?>",
+    "reads nothing, writers clash": _NOTHING + "<, and {writers} write to the same place>",
+    "reads nothing, first wait passed": _NOTHING + ": its wait for {barrier} asked for parity {parity}<, "
+    "which a new barrier has passed>",
     "first wait's parity": "on a new barrier a wait for parity 1 passes at once: a first wait for a load "
     "asks for parity 0",
     "read before cp.async has landed": "{reader} ({who}) reads what cp.async of {writer} still copies",
@@ -291,17 +290,16 @@ SENTENCES = {
     "a CTA may end before its use": "{who} uses the shared memory of CTA {cta}<, and nothing keeps that CTA "
     "from ending before>",
     # ... what two CTAs store
-    "stored twice in a cluster": "CTAs {low} and {high} both store {what}<; they are one cluster: does the "
-    "tile's row or column count the CTA's rank?>",
-    "stored twice in a grid": "CTAs {low} and {high} both store {what}<; the grid has {grid} CTAs: which "
-    "tile has each?>",
-    "stored twice by two ranks": "CTAs {low} and {high} both store {what}<; they are rank {one} of one "
-    "cluster and rank {other} of another: do the tiles of two clusters lie {size} of a CTA's apart?>",
-    "stored twice by two clusters": "CTAs {low} and {high} both store {what}<; the grid has {ctas} CTAs in "
-    "{clusters} clusters: at which tile does each cluster begin, by how many does it go on?> Does the order "
-    "of tiles give each number its own place?",
-    "stored twice": "CTAs {low} and {high} both store {what}<; the grid has {ctas} CTAs: at which tile does "
-    "each begin, by how many does it go on?> Does the order of tiles give each number its own place?",
+    "stored twice in a cluster": _TWICE + "<; they are one cluster: does the tile's row or column count the "
+    "CTA's rank?>",
+    "stored twice in a grid": _TWICE + "<; the grid has {grid} CTAs: which tile has each?>",
+    "stored twice by two ranks": _TWICE + "<; they are rank {one} of one cluster and rank {other} of "
+    "another: do the tiles of two clusters lie {size} of a CTA's apart?>",
+    "stored twice by two clusters": _TWICE + "<; the grid has {ctas} CTAs in {clusters} clusters: at which "
+    "tile does each cluster begin, by how many does it go on?> Does the order of tiles give each number its "
+    "own place?",
+    "stored twice": _TWICE + "<; the grid has {ctas} CTAs: at which tile does each begin, by how many does "
+    "it go on?> Does the order of tiles give each number its own place?",
     "nothing reads a line's writes": "<, and nothing reads what line {line} writes: do both take one slot?>",
     # explain/stages
     "the same tiles for both": "multicast brings both CTAs of the cluster the same tiles of "
