@@ -109,30 +109,27 @@ cvt.u32.u64 %r9, %rd11;
 """
     constants = f"mov.u32 %r40, {a};\nmov.u32 %r41, {b};\nmov.u32 %r42, {c};\n"
     mixed = [[v, *([v ^ 0x5A5A] * 31)] for v in (a, b, c)]
-    assert (
-        lanes(constants + body.format("%r40", "%r41", "%r42"))[0]
-        == lanes(body.format("%r40", "%r41", "%r42"), inputs=mixed)[0]
-    )
+    body = body.format("%r40", "%r41", "%r42")
+    assert lanes(constants + body)[0] == lanes(body, inputs=mixed)[0]
 
 
-def test_known_answers():
-    assert (
-        lanes("mov.u32 %r5, 0x12345678;\nmov.u32 %r6, 0x9abcdef0;\nprmt.b32 %r9, %r5, %r6, 0x7610;")[0]
-        == 0x9ABC5678
-    )
-    assert lanes("mov.u32 %r5, 0x000000f0;\nbfe.s32 %r9, %r5, 4, 4;")[0] == M32
-    assert lanes("bfind.u32 %r9, 0x00100000;")[0] == 20
-    assert (
-        lanes("lop3.b32 %r9, 0xff00ff00, 0xf0f0f0f0, 0xcccccccc, 0x96;")[0]
-        == 0xFF00FF00 ^ 0xF0F0F0F0 ^ 0xCCCCCCCC
-    )
-    assert lanes("mov.s32 %r5, -7;\nshr.s32 %r9, %r5, 1;")[0] == M32 - 3
-    assert lanes("mul.wide.s32 %rd9, -3, 5;", "%rd9", bits=64)[0] == M64 - 14
-    assert lanes("mul.hi.u64 %rd9, 0xffffffffffffffff, 16;", "%rd9", bits=64)[0] == 15
-
-
-def bits(value):
-    return struct.unpack("<I", struct.pack("<f", value))[0]
+@pytest.mark.parametrize(
+    "body, wanted",
+    [
+        ("mov.u32 %r5, 0x12345678;\nmov.u32 %r6, 0x9abcdef0;\nprmt.b32 %r9, %r5, %r6, 0x7610;", 0x9ABC5678),
+        ("mov.u32 %r5, 0x000000f0;\nbfe.s32 %r9, %r5, 4, 4;", M32),
+        ("bfind.u32 %r9, 0x00100000;", 20),
+        ("lop3.b32 %r9, 0xff00ff00, 0xf0f0f0f0, 0xcccccccc, 0x96;", 0xFF00FF00 ^ 0xF0F0F0F0 ^ 0xCCCCCCCC),
+        ("mov.s32 %r5, -7;\nshr.s32 %r9, %r5, 1;", M32 - 3),
+        ("mul.wide.s32 %rd9, -3, 5;", M64 - 14),
+        ("mul.hi.u64 %rd9, 0xffffffffffffffff, 16;", 15),
+        ("cvt.rn.f32.s32 %f1, -5;\nmov.b32 %r9, %f1;", struct.unpack("<I", struct.pack("<f", -5.0))[0]),
+        ("mov.b32 %f1, 0f3F800000;\ncvt.f64.f32 %rd9, %f1;", struct.unpack("<Q", struct.pack("<d", 1.0))[0]),
+    ],
+)
+def test_known_answers(body, wanted):
+    bits, result = (64, "%rd9") if "%rd9" in body else (32, "%r9")
+    assert lanes(body, result, bits=bits) == [wanted] * 32
 
 
 @settings(max_examples=15, deadline=None)
@@ -142,20 +139,14 @@ def test_floats(values):
     packed = [a.view(np.uint32).tolist(), b.view(np.uint32).tolist()]
     load = "mov.b32 %f1, %r40;\nmov.b32 %f2, %r41;\n"
     with np.errstate(all="ignore"):
-        assert (
-            lanes(load + "add.f32 %f3, %f1, %f2;\nmov.b32 %r9, %f3;", inputs=packed)
-            == (a + b).view(np.uint32).tolist()
-        )
-        assert (
-            lanes(load + "mul.rn.f32 %f3, %f1, %f2;\nmov.b32 %r9, %f3;", inputs=packed)
-            == (a * b).view(np.uint32).tolist()
-        )
-        halves = (
-            np.stack([b.astype(np.float16), a.astype(np.float16)], 1).reshape(-1).view(np.uint32).tolist()
-        )
-        assert lanes(load + "cvt.rn.f16x2.f32 %r9, %f1, %f2;", inputs=packed) == halves
-        less = ((a < b).astype(np.uint32)).tolist()
-        assert lanes(load + "setp.lt.f32 %p1, %f1, %f2;\nselp.b32 %r9, 1, 0, %p1;", inputs=packed) == less
+        halves = np.stack([b.astype(np.float16), a.astype(np.float16)], 1).reshape(-1)
+        for body, wanted in (
+            ("add.f32 %f3, %f1, %f2;\nmov.b32 %r9, %f3;", a + b),
+            ("mul.rn.f32 %f3, %f1, %f2;\nmov.b32 %r9, %f3;", a * b),
+            ("cvt.rn.f16x2.f32 %r9, %f1, %f2;", halves),
+            ("setp.lt.f32 %p1, %f1, %f2;\nselp.b32 %r9, 1, 0, %p1;", (a < b).astype(np.uint32)),
+        ):
+            assert lanes(load + body, inputs=packed) == wanted.view(np.uint32).tolist()
 
 
 def test_conversions():
@@ -167,11 +158,6 @@ def test_conversions():
     assert lanes(load + "cvt.rzi.s32.f32 %r9, %f1;", inputs=raw) == [int(v) & M32 for v in values]
     bf16 = torch.from_numpy(values).to(torch.bfloat16).view(torch.int16).numpy().view(np.uint16).tolist()
     assert lanes(load + "cvt.rn.bf16.f32 %rs1, %f1;\ncvt.u32.u16 %r9, %rs1;", inputs=raw) == bf16
-    assert lanes("cvt.rn.f32.s32 %f1, -5;\nmov.b32 %r9, %f1;")[0] == bits(-5.0)
-    assert (
-        lanes("mov.b32 %f1, 0f3F800000;\ncvt.f64.f32 %rd9, %f1;", "%rd9", bits=64)[0]
-        == struct.unpack("<Q", struct.pack("<d", 1.0))[0]
-    )
 
 
 def test_divergence_reconverges_and_nests():
@@ -234,25 +220,25 @@ OVER: mov.u32 %r9, 1;
     assert lanes(body) == [1] * 32
 
 
-def test_shuffles_votes_and_elect():
-    assert lanes("shfl.sync.bfly.b32 %r9, %r0, 5, 31, -1;") == [lane ^ 5 for lane in range(32)]
-    assert lanes("shfl.sync.up.b32 %r9, %r0, 3, 0, -1;") == [
-        max(lane - 3, lane if lane < 3 else 0) for lane in range(32)
-    ]
-    assert lanes("shfl.sync.down.b32 %r9, %r0, 3, 31, -1;") == [
-        lane + 3 if lane < 29 else lane for lane in range(32)
-    ]
-    assert lanes("shfl.sync.idx.b32 %r9, %r0, 7, 31, -1;") == [7] * 32
-    assert lanes("shfl.sync.idx.b32 %r9|%p1, %r0, 1, 6175, -1;") == [lane // 8 * 8 + 1 for lane in range(32)]
-    assert lanes("elect.sync %r8|%p1, -1;\nselp.b32 %r9, 1, 0, %p1;") == [1] + [0] * 31
-    assert (
-        lanes("setp.gt.u32 %p1, %r0, 3;\nvote.sync.any.pred %p2, %p1, -1;\nselp.b32 %r9, 1, 0, %p2;")
-        == [1] * 32
-    )
-    assert lanes("redux.sync.add.s32 %r9, %r0, -1;") == [496] * 32
-    assert lanes("and.b32 %r5, %r0, 1;\nmatch.any.sync.b32 %r9, %r5, -1;") == [
-        0x55555555 << (lane & 1) for lane in range(32)
-    ]
+@pytest.mark.parametrize(
+    "body, of_lane",
+    [
+        ("shfl.sync.bfly.b32 %r9, %r0, 5, 31, -1;", lambda lane: lane ^ 5),
+        ("shfl.sync.up.b32 %r9, %r0, 3, 0, -1;", lambda lane: lane if lane < 3 else lane - 3),
+        ("shfl.sync.down.b32 %r9, %r0, 3, 31, -1;", lambda lane: lane + 3 if lane < 29 else lane),
+        ("shfl.sync.idx.b32 %r9, %r0, 7, 31, -1;", lambda lane: 7),
+        ("shfl.sync.idx.b32 %r9|%p1, %r0, 1, 6175, -1;", lambda lane: lane // 8 * 8 + 1),
+        ("elect.sync %r8|%p1, -1;\nselp.b32 %r9, 1, 0, %p1;", lambda lane: int(lane == 0)),
+        (
+            "setp.gt.u32 %p1, %r0, 3;\nvote.sync.any.pred %p2, %p1, -1;\nselp.b32 %r9, 1, 0, %p2;",
+            lambda lane: 1,
+        ),
+        ("redux.sync.add.s32 %r9, %r0, -1;", lambda lane: 496),
+        ("and.b32 %r5, %r0, 1;\nmatch.any.sync.b32 %r9, %r5, -1;", lambda lane: 0x55555555 << (lane & 1)),
+    ],
+)
+def test_shuffles_votes_and_elect(body, of_lane):
+    assert lanes(body) == [of_lane(lane) for lane in range(32)]
 
 
 def test_memory_round_trips():
