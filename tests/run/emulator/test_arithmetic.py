@@ -267,10 +267,9 @@ mad.lo.s32 %r9, %r7, 1000000, %r9;
 
 
 def test_cp_async_lands_at_its_wait():
-    body = """
-ld.param.u64 %rd1, [k_param_0];
-mul.wide.u32 %rd2, %r0, 4;
-add.s64 %rd1, %rd1, %rd2;
+    body = (
+        own(0, 4)
+        + """
 mov.b32 %r1, smem;
 shl.b32 %r2, %r0, 2;
 add.s32 %r2, %r2, %r1;
@@ -279,6 +278,7 @@ cp.async.commit_group;
 cp.async.wait_group 0;
 ld.shared.u32 %r9, [%r2];
 """
+    )
     values = [random.Random(1).getrandbits(32) for _ in range(32)]
     assert lanes(body, inputs=(values,)) == values
 
@@ -302,10 +302,9 @@ mad.lo.s32 %r9, pair.x, 10, pair.y;
 @pytest.mark.parametrize("by", ["size", "predicate"])
 def test_each_lane_of_cp_async_copies_its_own_number_of_bytes(by):
     """The rest is zero; what copies nothing may point anywhere, and what copies less may lie at the end."""
-    body = """
-ld.param.u64 %rd1, [k_param_0];
-mul.wide.u32 %rd2, %r0, 4;
-add.s64 %rd1, %rd1, %rd2;
+    body = (
+        own(0, 4)
+        + """
 mov.b32 %r1, smem;
 shl.b32 %r2, %r0, 2;
 add.s32 %r2, %r2, %r1;
@@ -315,6 +314,7 @@ and.b32 %r3, %r0, 3;
 setp.eq.u32 %p1, %r3, 0;
 @%p1 add.s64 %rd1, %rd1, 1000000;
 """
+    )
     body += {
         "size": "cp.async.ca.shared.global [%r2], [%rd1], 4, %r3;\n",
         "predicate": "cp.async.ca.shared.global [%r2], [%rd1], 4, %p1;\n",

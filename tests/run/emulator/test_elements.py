@@ -40,14 +40,9 @@ def test_fp8_rounds_to_nearest_even_and_stops_at_the_largest(kind):
     """
     values = np.sort(FP8_VALUES[kind][np.isfinite(FP8_VALUES[kind])])
     halfway = (values[1:] + values[:-1]) / 2
-    numbers = np.concatenate(
-        [
-            np.arange(65536, dtype=np.uint16).view(np.float16).astype(np.float32),
-            halfway,
-            np.nextafter(halfway, np.float32(np.inf)),
-            np.nextafter(halfway, np.float32(-np.inf)),
-        ]
-    )
+    halves = np.arange(65536, dtype=np.uint16).view(np.float16).astype(np.float32)
+    near = (np.nextafter(halfway, np.float32(to)) for to in (np.inf, -np.inf))
+    numbers = np.concatenate([halves, halfway, *near])
     clipped = np.nan_to_num(np.clip(numbers, values[0], values[-1]))
     wanted = np.where(np.isnan(numbers), 0x7F, clipped.astype(TYPES[kind]).view(np.uint8))
     np.testing.assert_array_equal(to_fp8(kind, numbers), wanted)

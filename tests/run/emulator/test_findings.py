@@ -17,7 +17,7 @@ from course_utils.run.emulator.explain.findings import Findings
 from course_utils.run.emulator.isa.translate import Program
 from course_utils.run.emulator.units.cp_async import waited_for
 from course_utils.run.emulator.units.table import lower
-from tests.run.emulator.kernels import by_thread_0, init, kernel, load_tile, tile_map, wait
+from tests.run.emulator.kernels import by_thread_0, init, kernel, load_tile, own, tile_map, wait
 
 A = ("A", (64, 64), "float16")
 MAP = ("A", tile_map((64, 64), (64, 64)))
@@ -264,14 +264,11 @@ def test_two_ctas_that_store_the_same_elements():
 def test_two_ctas_that_store_the_same_elements_by_threads(shift, twice):
     """256 bytes in each CTA's 128 threads: their own 512, or half of the next one's."""
     body = f"""
-ld.param.u64 %rd0, [k_param_0];
 mov.u32 %r0, %tid.x;
 mov.u32 %r1, %ctaid.x;
 shl.b32 %r1, %r1, {5 + shift};
 add.s32 %r0, %r0, %r1;
-mul.wide.u32 %rd1, %r0, 4;
-add.s64 %rd0, %rd0, %rd1;
-st.global.u32 [%rd0], %r0;
+{own(0, 4)}st.global.u32 [%rd1], %r0;
 """
     found = kinds(kernel(body, tensors=[A], pointers=["A"], grid=(2, 1, 1)))
     assert set(found) == ({"stored-twice"} if twice else set())
@@ -324,11 +321,7 @@ def test_a_cta_must_outlive_its_transfers():
 
 
 def test_bounds_name_the_tensor_and_the_index():
-    body = (
-        "mov.u32 %r0, %tid.x;\nld.param.u64 %rd1, [k_param_0];\nmul.wide.u32 %rd2, %r0, 130;\nadd.s64 %rd3, "
-        "%rd1, %rd2;\n"
-        "ld.global.u16 %rs1, [%rd3];\n"
-    )
+    body = f"mov.u32 %r0, %tid.x;\n{own(0, 130)}ld.global.u16 %rs1, [%rd1];\n"
     finding = kinds(kernel(body, tensors=[A], pointers=["A"]))["out-of-bounds"]
     assert "A (row 65, column 0)" in finding.detail and "64 x 64" in finding.detail
     shared = kinds(kernel("mov.b32 %r1, smem;\nst.shared.u32 [%r1+16384], %r1;\n"))
@@ -521,14 +514,11 @@ def test_a_register_that_nothing_has_written_counts_where_its_value_does(body, a
         assert finding.more == ("the register: %r7",)
 
 
-ROWS = """ld.param.u64 %rd0, [k_param_0];
-mov.u32 %r0, %tid.x;
+ROWS = f"""mov.u32 %r0, %tid.x;
 mov.b32 %r1, smem;
 shl.b32 %r4, %r0, 2;
 add.s32 %r4, %r4, %r1;
-mul.wide.u32 %rd1, %r0, 4;
-add.s64 %rd0, %rd0, %rd1;
-setp.lt.u32 %p1, %r0, 20;
+{own(0, 4, "%rd0")}setp.lt.u32 %p1, %r0, 20;
 @%p1 st.shared.b32 [%r4], %r0;
 """
 STAGED = "ld.shared.b32 %r5, [%r4];\n"

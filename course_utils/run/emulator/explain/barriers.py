@@ -66,7 +66,7 @@ def too_few_expected(findings: Findings, hazard: Hazard) -> Finding:
         if (line := findings.artifact.line("tx_count=")) is not None:
             notes.insert(0, note("a line", findings.artifact.place(line)))
     pair = CLUSTER_BARRIER in findings.place(mine.init_at).code
-    values = {name: hazard.values[name] for name in ("phase", "expected", "issued")}
+    values: dict[str, Any] = {"phase": barrier.phase, "expected": barrier.expected, "issued": barrier.issued}
     values["barrier"] = names.barrier(barrier, path.cta)
     values["why"] = Cause(hazard.kind, "rank 0 alone is told") if pair else None
     cause = Cause(hazard.kind, hazard.case, values)

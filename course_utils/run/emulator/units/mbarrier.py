@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from course_utils.ptx.parser import Instr, Reg, Vec
 from course_utils.run.emulator.core import addresses, memory
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from course_utils.run.emulator.core.threads import CTA, Cluster, Path, Warp
 
 MAX_COUNT, BYTES = (1 << 20) - 1, 8
-Values: TypeAlias = dict[str, Any]  # of a hazard
 
 
 @dataclass(slots=True)
@@ -174,13 +173,8 @@ class MBarrier(Holder):
     def _check_bytes(self, path: Path, load: int | None = None) -> None:
         """Does this phase expect all bytes that come? ``load`` is an instruction that begins to."""
         if not self.pending and self.issued > self.expected:
-            values: Values = {
-                "phase": self.phase,
-                "expected": self.expected,
-                "issued": self.issued,
-                "load": load,
-            }
-            path.report("expect-tx", "fewer bytes expected than come", about=(self,), barrier=self, **values)
+            case = "fewer bytes expected than come"
+            path.report("expect-tx", case, about=(self,), barrier=self, load=load)
 
     def settle(self, path: Path) -> None:
         """End the phase if nothing is missing."""
@@ -190,12 +184,12 @@ class MBarrier(Holder):
         if self.tx:
             return
         if self.flying:
-            values: Values = {"barrier": self, "phase": self.phase, "bytes": self.flying}
-            path.report("expect-tx", "phase ends before its bytes", about=(self,), **values)
+            case, flying = "phase ends before its bytes", self.flying
+            path.report("expect-tx", case, about=(self,), barrier=self, phase=self.phase, bytes=flying)
         for other in self.woken:
             if other.woken is self:
-                values = {"who": other.warp, "barrier": self, "phase": self.phase - 1, "now": self.phase}
-                other.report("phase-lapped", "phase not seen to end", about=(self,), **values)
+                values: dict[str, Any] = {"who": other.warp, "phase": self.phase - 1, "now": self.phase}
+                other.report("phase-lapped", "phase not seen to end", about=(self,), barrier=self, **values)
         self.clock.join(self.gathering)
         path.machine.probe.emit(PhaseCompleted(path, self))
         self.phase += 1

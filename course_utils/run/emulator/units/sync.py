@@ -7,7 +7,7 @@ PTX ISA, "bar, barrier", "barrier.cluster", "setmaxnreg", "fence.proxy.async".
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -75,8 +75,8 @@ class ThreadBarrier:
         if not self.arrived or self.arrived < needed:
             return
         if self.arrived > needed:
-            values: dict[str, Any] = {"count": self.arrived, "barrier": self.label, "needed": needed}
-            path.report("named-barrier", "threads at a barrier", **values)
+            case, count = "threads at a barrier", self.arrived
+            path.report("named-barrier", case, count=count, barrier=self.label, needed=needed)
         self.released.join(self.clock)
         self.arrived, self.expected = 0, None
         self.generation += 1
@@ -143,13 +143,8 @@ def cta_barrier(instruction: Instr) -> Lowered:
         barrier = p.cta.unit(NamedBarriers).at(number)
         expected = count or len(p.cta.warps) * LANES
         if barrier.arrived and barrier.expected != expected:
-            values: dict[str, Any] = {
-                "who": p.warp,
-                "number": number,
-                "count": expected,
-                "others": barrier.expected,
-            }
-            p.report("named-barrier", "counts of a named barrier differ", **values)
+            case, others = "counts of a named barrier differ", barrier.expected
+            p.report("named-barrier", case, who=p.warp, number=number, count=expected, others=others)
         barrier.expected, barrier.whole = expected, count is None
         barrier.add(p, _threads(p, m))
         p.machine.probe.emit(Came(p, number, count))
