@@ -53,7 +53,8 @@ class Property:
         """What was seen instead."""
         if not isinstance(self.instead, str):
             return self.instead(facts)
-        ctas = once(facts, "CTAs") if self.instead != "CTAs" and "CTAs" in facts else None
+        of_ctas = self.instead != "CTAs" and not self.instead.startswith("elements")
+        ctas = once(facts, "CTAs") if of_ctas and "CTAs" in facts else None
         count, of = once(facts, self.shown), once(facts, self.chances)
         return _is("share", count=count, of=of, things=self.instead, in_ctas=ctas)
 
