@@ -271,7 +271,7 @@ PROPERTIES = {
         near=(Family.TENSOR_LOAD,),
     ),
     "256 x 128": Property(
-        "a tile of 256 x 128<: each stage has 256 rows of A and 128 of B>",
+        "a tile of 256 x 128<: `wgmma` multiplies 256 rows of A and 128 of B of each stage>",
         "K tiles of 256 and 128 rows",
         "K tiles of A and B",
         "K tiles",

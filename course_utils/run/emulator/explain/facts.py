@@ -123,7 +123,8 @@ class Fill:
     offsets: set[int] = field(default_factory=set)
     readers: set[Warpgroup] = field(default_factory=set)
     read: set[tuple[int, int]] = field(default_factory=set)
-    rows: dict[str, dict[int, int]] = field(default_factory=dict)  # of each tensor, by where a box begins
+    # of each tensor, by the row where a box begins: how many it has, and from which byte to which it lies
+    rows: dict[str, dict[int, tuple[int, int, int]]] = field(default_factory=dict)
 
     def leaves(self) -> bool:
         """Has it a load of which no wgmma has read anything?"""
@@ -133,6 +134,17 @@ class Fill:
 
     def reads(self, low: int, high: int) -> bool:
         return any(low < end and begin < high for begin, end in self.read)
+
+    def rows_read(self, tensor: str) -> int:
+        """How many rows of a tensor has it of which wgmma read?"""
+        count = 0.0
+        for rows, low, high in self.rows.get(tensor, {}).values():
+            at, taken = low, 0
+            for begin, end in sorted(self.read):
+                taken += max(0, min(end, high) - max(begin, at))
+                at = max(at, end)
+            count += rows * taken / (high - low)
+        return round(count)
 
 
 @dataclass(slots=True)
@@ -259,7 +271,8 @@ class Facts:
             fill.issues.append(issue)
             fill.offsets.add(load.offset)
             if len(load.coordinates) > 1:
-                fill.rows.setdefault(view.name, {})[load.coordinates[1]] = view.map.extents[1]
+                box = view.map.extents[1], load.offset, load.offset + load.view.extent
+                fill.rows.setdefault(view.name, {})[load.coordinates[1]] = box
             issue.targets.append((fill, load.offset, load.offset + load.view.extent))
         coordinates = event.loads[0].coordinates
         self._leaves("loads", view, coordinates, event.path.cta)
@@ -518,12 +531,9 @@ class Facts:
             self.counts["fills"] += 1
             self.counts["fills of their barrier's stage"] += fill.offsets == stage
             if len(fill.rows) > 1:
-                first_rows, second_rows = (
-                    sum(fill.rows.get(tensor.name, {}).values())
-                    for tensor in self.machine.artifact.tensors[:2]
-                )
+                read = [fill.rows_read(tensor.name) for tensor in self.machine.artifact.tensors[:2]]
                 self.counts["K tiles of A and B"] += 1
-                self.counts["K tiles of 256 and 128 rows"] += (first_rows, second_rows) == (256, 128)
+                self.counts["K tiles of 256 and 128 rows"] += read == [256, 128]
 
     def _rows_ahead(self) -> None:
         """Where nothing is multiplied: was a later load under way while a result was stored? A later one is
