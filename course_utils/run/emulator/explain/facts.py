@@ -16,7 +16,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import prod
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -536,22 +536,25 @@ class Facts:
                 self.counts["K tiles of 256 and 128 rows"] += read == [256, 128]
 
     def _rows_ahead(self) -> None:
-        """Where nothing is multiplied: was a later load under way while a result was stored? A later one is
-        one that whoever stored had not seen to end.
+        """Where nothing is multiplied: were the loads that a warp awaits for its next result under way while
+        it stored one?
         """
+        stored_by: dict[int, list[tuple[CTA, Moment]]] = {}
         for cta, stored in self._outputs:
+            stored_by.setdefault(stored.agent, []).append((cta, stored))
+        for (cta, stored), (_, following) in chain.from_iterable(map(pairwise, stored_by.values())):
             agents = {barrier.agent for barrier in mbarriers(cta).values()}
-            seen = stored.seen
-            assert seen is not None
-            later = [
+            seen, later = stored.seen, following.seen
+            assert seen is not None and later is not None
+            awaited = [
                 fill
                 for code, fill in self._fills.items()
-                if code & AGENT_MASK in agents and seen[code & AGENT_MASK] < code >> AGENT_BITS
+                if (agent := code & AGENT_MASK) in agents and seen[agent] < code >> AGENT_BITS <= later[agent]
             ]
-            if later:
+            if awaited:
                 self.counts["results stored"] += 1
-                self.counts["results stored with a load ahead"] += any(
-                    not issue.moment.after(stored) for fill in later for issue in fill.issues
+                self.counts["results stored with a load ahead"] += not any(
+                    issue.moment.after(stored) for fill in awaited for issue in fill.issues
                 )
 
     def _ahead(self, group: Warpgroup, tiles: list[KTile]) -> None:
