@@ -304,7 +304,7 @@ PROPERTIES = {
         "products in D",
         "products multiplied",
         "products",
-        0.85,  # tiles at the edge may be cut
+        0.85,  # a tile at the edge may store fewer boxes
         near=(Family.WGMMA,),
     ),
     "producer": Property(

@@ -98,7 +98,7 @@ _PLANNED = (
     *(*_ROLES, "wgmma in flight", "group in flight", "three warpgroups", "two consumers", "stores in flight"),
     *("multicast of a cluster", "remote arrive of a cluster", "cluster barrier of a cluster", "exact maps"),
 )
-_PLANNED = tuple(name for name in _PLANNED if name != "products once")  # tiles at the edge hold more than D
+_PLANNED = tuple(name for name in _PLANNED if name != "products once")  # its last K tile may hang over K
 _CLUSTER = (*(*_DEEP, "multicast", "remote arrive", "cluster barrier", "cluster of two"), "multicast shared")
 
 # fmt: off

@@ -216,7 +216,8 @@ class Facts:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.counts: Counter[str] = Counter()
-        self._boxes: dict[tuple[str, Coordinates], int] = {}  # elements of those stored or added to
+        # how large the boxes are that were stored or added to: TMA cuts those of a tile at the edge
+        self._boxes: dict[tuple[str, Coordinates], int] = {}
         self._stored: set[tuple[str, Coordinates]] = set()
         self._loaded: set[tuple[str, Coordinates]] = set()
         # K tiles that each CTA had multiplied for what it added to a box
@@ -348,6 +349,8 @@ class Facts:
         if not isinstance(view, TensorView):
             return
         self._leaves("stores", view, coordinates, path.cta)
+        key = view.name, coordinates
+        self._boxes[key] = prod(view.map.extents)
         elements = _elements(view, coordinates)
         if not elements:
             return
@@ -357,8 +360,6 @@ class Facts:
             self._slice(path.warp)
         if not any(group.cta is path.cta for group in self._tiles):
             self._outputs.append((path.cta, self._moment(path, seen=True)))
-        key = view.name, coordinates
-        self._boxes[key] = elements
         if event.store.adds:
             added = self._added.setdefault(key, Counter())
             added[path.cta.number] += self._k_tiles(path.cta)
