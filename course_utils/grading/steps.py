@@ -94,7 +94,7 @@ _ROLES = (
 )
 _DEEP = (*_ROLES, "four stages", "wgmma in flight", "four stages used", "group in flight")
 # of any plan: one with tiles of 256 rows has three stages, and not every one has a cluster
-_PLANNED = (
+_PLANNED: tuple[str, ...] = (
     *(*_ROLES, "wgmma in flight", "group in flight", "three warpgroups", "two consumers", "stores in flight"),
     *("multicast of a cluster", "remote arrive of a cluster", "cluster barrier of a cluster", "exact maps"),
 )
