@@ -57,13 +57,13 @@ def jobs(
     wanted: Sequence[str] = (),
     shard: tuple[int, int] = (1, 1),
 ) -> list[Job]:
-    """Each source of the class once, in the order of the exercises; ``wanted`` are steps or cases, none for
-    all. ``shard`` (i, n) takes those of the i-th of n parts, the same ones everywhere.
+    """Each source of the class once, in the order of the exercises; ``wanted`` are exercises, none for all.
+    ``shard`` (i, n) takes those of the i-th of n parts, the same ones everywhere.
     """
     found: dict[str, Job] = {}
     for submission in class_:
         for exercise, source in sorted(submission.sources.items()):
-            if wanted and exercise.partition("-")[0] not in wanted:
+            if wanted and exercise not in wanted:
                 continue
             entry = entry_of(exercise, source, settings)
             if int(entry.name, 16) % shard[1] == shard[0] - 1:
@@ -175,7 +175,7 @@ def to_look_at(todo: Sequence[Job], ledger: Ledger) -> dict[Job, str]:
 
 def judge_one(job: Job, settings: Settings) -> tuple[dict | None, str]:
     """Judge one source and write it down: its record, or None and the machine's fault."""
-    from course_utils.classroom.judge import MachineFault, judge
+    from course_utils.classroom.judge import MachineFault, judge, marks
     from course_utils.classroom.sandbox import SandboxError
     from course_utils.classroom.workshop import cut
     from course_utils.grading import levels, steps
@@ -197,7 +197,8 @@ def judge_one(job: Job, settings: Settings) -> tuple[dict | None, str]:
     if len(page) > PAGE_LIMIT:  # names and lines of the submission's own, as many as it likes
         page = f"<p>{html.escape(cut(verdict.diagnosis))}</p>"
     fields = _short(verdict.to_dict())
-    return ledger.write(job.entry, fields, page, time.monotonic() - began, took), ""
+    kept = asdict(marks(job.entry.exercise, job.source, judged.ptx_form))
+    return ledger.write(job.entry, fields, page, time.monotonic() - began, took, kept), ""
 
 
 def _short(value: Any) -> Any:

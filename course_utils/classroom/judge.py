@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from course_utils import plans
 from course_utils.artifact import Artifact
-from course_utils.classroom import randomize, workshop
+from course_utils.classroom import randomize, similar, submissions, workshop
 from course_utils.compile import cache
 from course_utils.compile.child import data_bytes, lower_limit
 from course_utils.grading import conditions, gemm, maps, steps
@@ -25,6 +25,8 @@ from course_utils.grading import copy as copies
 from course_utils.grading import plan as models
 from course_utils.grading.steps import CopyCase, MapCase, PlanCase, Step
 from course_utils.grading.verdict import Verdict, not_compiled, still_open
+from course_utils.ptx.form import form as normal_form
+from course_utils.ptx.parser import PtxError
 from course_utils.recordings import measured
 from course_utils.run import client, trial
 from course_utils.run.backends import TOO_BUSY, Backend, Emulator, Gpu, Launch, find_gpu
@@ -56,13 +58,14 @@ class MachineFault(RuntimeError):
 @dataclass(frozen=True)
 class Judged:
     """A verdict, and what the sandbox took for it: seconds, and bytes of memory. ``note`` is for whoever
-    grades.
+    grades. ``ptx_form`` is the normal form of the kernel at the first size, "" where there is none.
     """
 
     verdict: Verdict
     seconds: float
     memory: int
     note: str = ""
+    ptx_form: str = ""
 
 
 def judge(
@@ -161,8 +164,25 @@ def _without_gpu(
         )
         launches = [Launch(size, artifacts[size], wanted.problem, ctas) for size, ctas in plan]
         verdict = replace(_emulated(wanted, dsl, machine, launches, source), backend=backend)
-        return Judged(verdict, made.seconds, made.memory, made.note), artifacts
+        ptx_form = _form(made.artifacts[0])
+        return Judged(verdict, made.seconds, made.memory, made.note, ptx_form), artifacts
     return Judged(verdict, made.seconds, made.memory, made.note), {}
+
+
+def _form(artifact: Artifact) -> str:
+    try:
+        return normal_form(artifact.ptx, artifact.kernel)
+    except PtxError:
+        return ""
+
+
+def marks(exercise: str, source: str, ptx_form: str) -> similar.Marks:
+    """What of this source is compared with others, read within the limits of whatever a submission made."""
+    try:
+        with _limited():
+            return similar.of(source, submissions.given().get(exercise, ""), ptx_form)
+    except (_TooMuch, MemoryError, RecursionError):
+        return similar.Marks(form=ptx_form, hidden=f"cannot be read within {READING:g} s")
 
 
 def _sizes(

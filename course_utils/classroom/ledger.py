@@ -69,9 +69,11 @@ class Ledger:
             return None
         return record if right and record.get("entry") == asdict(entry) else None
 
-    def write(self, entry: Entry, verdict: dict, page: str, seconds: float, sandbox: dict) -> dict:
-        """Record a verdict's JSON fields and its HTML, with the machine, the day, ``seconds`` in all, and
-        what the sandbox took. Raises OSError.
+    def write(
+        self, entry: Entry, verdict: dict, page: str, seconds: float, sandbox: dict, marks: dict | None = None
+    ) -> dict:
+        """Record a verdict's JSON fields and its HTML, with the machine, the day, ``seconds`` in all, what
+        the sandbox took, and the ``marks`` by which a source is compared. Raises OSError.
         """
         record = {
             "entry": asdict(entry),
@@ -79,6 +81,7 @@ class Ledger:
             "page": page,
             "seconds": round(seconds, 3),
             "sandbox": sandbox,
+            "marks": marks,
             "machine": socket.gethostname(),
             "date": time.strftime("%Y-%m-%d %H:%M:%S"),
         }

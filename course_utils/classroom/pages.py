@@ -6,7 +6,7 @@ import html
 from collections.abc import Sequence
 from pathlib import Path
 
-from course_utils.classroom.reports import Graded, points_of, worth
+from course_utils.classroom.reports import NOT_JUDGED, Graded, points_of, worth
 from course_utils.classroom.submissions import NOTEBOOKS
 from course_utils.grading import steps
 from course_utils.grading.steps import EXERCISES
@@ -34,7 +34,7 @@ def write(path: Path, one: Graded, seed: str, exercises: Sequence[str] = EXERCIS
             continue
         record = one.records[name]
         if record is None:
-            rows.append(_row(html.escape(title), "not judged yet", "odd"))
+            rows.append(_row(html.escape(title), NOT_JUDGED, "odd"))
             continue
         link = f"<a href='#{name}'>{html.escape(title)}</a>"
         rows.append(_row(link, f"{points_of(record):g} of {worth(name)}"))

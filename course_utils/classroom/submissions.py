@@ -10,8 +10,8 @@ import ast
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -29,6 +29,7 @@ NAME_LIMIT = 120  # bytes of a learner's name
 NO_STEP = " was left out: its name has no step or case, as step05_cute.py has"
 MENTIONED = 5  # files that a finding names
 RESERVED = ("symptom_map",)  # names of pages that are no learner's
+OTHER_LANGUAGE = "other language"
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"  # as everybody gets them
 _CHECK = re.compile(
@@ -53,21 +54,35 @@ PARSED = 100_000  # characters; of a longer source nobody asks whether it is as 
 
 @dataclass
 class Submission:
-    """One learner: the source of each exercise by its id ("step05-cute"), and findings about the rest."""
+    """One learner: the source of each exercise by its id ("step05-cute"), and findings about the rest.
+
+    ``concerns`` are what a teacher alone is told, (kind, text). ``id`` is the learning platform's, and
+    ``handed_in`` are the names under which the work came.
+    """
 
     learner: str
     sources: dict[str, str] = field(default_factory=dict)
     findings: list[str] = field(default_factory=list)
     places: dict[str, list[str]] = field(default_factory=dict)  # by id, files; the one that counts is last
+    concerns: list[tuple[str, str]] = field(default_factory=list)
+    id: str = ""
+    handed_in: tuple[str, ...] = ()
 
 
-def read(folder: Path) -> list[Submission]:
+def read(folder: Path, told: Callable[[int], object] = lambda _: None) -> list[Submission]:
     """The submissions of a class, by learner. ``folder`` holds a folder or a file a learner, or is the zip
-    archive of a learning platform, or holds such an archive alone.
+    archive of a learning platform, or holds such an archive alone. ``told`` hears how many have been read.
 
     Raises ValueError where there is nothing to read.
     """
-    made = [submission(learner, handed) for learner, handed in files.by_learner(folder)]
+    made: list[Submission] = []
+    for owners, handed in files.by_learner(folder):
+        one = submission(owners[0].name, handed)
+        for owner in owners:  # of a group each
+            known = replace(one, learner=owner.name, id=owner.id, handed_in=owner.handed_in)
+            known.findings, known.concerns = list(one.findings), list(one.concerns)
+            made.append(known)
+        told(len(made))
     names = _printable_names(one.learner for one in made)
     for one in made:
         one.learner = names[one.learner]
@@ -110,9 +125,7 @@ def submission(learner: str, handed: Iterable[Handed]) -> Submission:
             made.findings.append(text + displaced)
     for name, source in made.sources.items():
         if (other := OTHER.get(name.partition("-")[2], "")) and other in source:
-            made.findings.append(
-                f"{name} names {other}, the package of the other language: look at its source"
-            )
+            made.concerns.append((OTHER_LANGUAGE, f"{name} names {other}, the package of the other language"))
     if not made.sources:
         made.findings.append("no exercise was found in what was handed in")
     return made
