@@ -14,6 +14,7 @@ import statistics
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from course_utils import plans
 from course_utils.artifact import Artifact
@@ -58,7 +59,7 @@ class MachineFault(RuntimeError):
 @dataclass(frozen=True)
 class Judged:
     """A verdict, and what the sandbox took for it: seconds, and bytes of memory. ``note`` is for whoever
-    grades. ``ptx_form`` is the normal form of the kernel at the first size, "" where there is none.
+    grades. ``ptx_form`` is the normal form of the kernel at the largest size, "" where there is none.
     """
 
     verdict: Verdict
@@ -164,7 +165,7 @@ def _without_gpu(
         )
         launches = [Launch(size, artifacts[size], wanted.problem, ctas) for size, ctas in plan]
         verdict = replace(_emulated(wanted, dsl, machine, launches, source), backend=backend)
-        ptx_form = _form(made.artifacts[0])
+        ptx_form = _form(artifacts[max(sizes, key=prod)])  # the least of it is unrolled there
         return Judged(verdict, made.seconds, made.memory, made.note, ptx_form), artifacts
     return Judged(verdict, made.seconds, made.memory, made.note), {}
 

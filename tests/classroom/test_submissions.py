@@ -540,9 +540,8 @@ def test_a_source_that_names_the_other_language_is_for_a_person_to_see(exercise,
     step, _, dsl = exercise.partition("-")
     made = submission("ada", [Handed(f"{step}_{dsl}.py", f"import {other}\n{KERNEL}".encode())])
     assert made.sources.keys() == {exercise}
-    assert made.findings == [
-        f"{exercise} names {other}, the package of the other language: look at its source"
-    ]
+    told = f"{exercise} names {other}, the package of the other language"
+    assert not made.findings and made.concerns == [("other language", told)]
 
 
 GIVEN = given()["step05-tilelang"]
