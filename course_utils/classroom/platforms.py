@@ -53,7 +53,8 @@ def submitters(metadata: bytes) -> dict[str, list[tuple[str, str]]]:
     try:
         tree = yaml.compose(metadata, loader)  # nodes, of which nothing is built: Ruby has tags of its own
     except (yaml.YAMLError, RecursionError, UnicodeError) as error:
-        raise ValueError(f"{METADATA} cannot be read: {type(error).__name__}") from error
+        text = f"{METADATA} cannot be read ({type(error).__name__}); without it the learners are submission_N"
+        raise ValueError(text) from error
     made: dict[str, list[tuple[str, str]]] = {}
     for folder, fields in _pairs(tree):
         people = dict(_pairs(fields)).get(":submitters")

@@ -100,9 +100,13 @@ def grade(
     say(console, f"wrote {out / 'grades.csv'}, {out / 'feedback'} and {out / 'gradescope'}")
     points = sum(map(reports.worth, exercises))
     which = "--step named" if wanted else "somebody handed in"
-    say(console, f"they hold what {which}: {len(exercises)} exercises of {points} points")
+    say(console, f"they hold what {which}: {_counted(len(exercises))} of {points} points")
     say(console, _first(out, kinds, groups))
     return EXIT_NOT_ALL_TRIED if missing else 0
+
+
+def _counted(exercises: int) -> str:
+    return f"{exercises} exercise{'s' * (exercises != 1)}"
 
 
 def _first(out: Path, kinds: Counter[str], groups: Sequence[Group]) -> str:

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from multiprocessing import forkserver
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,9 +22,11 @@ from course_utils.classroom import grading, sandbox
 from course_utils.classroom.grading import Settings, jobs
 from course_utils.classroom.judge import Judged
 from course_utils.classroom.ledger import Ledger
+from course_utils.classroom.similar import Marks, Runs
 from course_utils.classroom.submissions import Submission
 from course_utils.cli import EXIT_NOT_ALL_TRIED, EXIT_USAGE
 from course_utils.cli.grade import _given_seed, _seed
+from course_utils.grading.steps import EXERCISES
 from course_utils.grading.verdict import Part, Verdict
 
 ROOT = Path(__file__).parents[2]
@@ -48,7 +50,7 @@ def test_equal_sources_are_judged_once(tmp_path):
     assert [(job.entry.exercise, job.source) for job in found] == [
         ("step05-cute", "a"), ("step06-cute", "b"), ("t2-cute", "c")
     ]  # fmt: skip
-    assert [job.source for job in jobs(CLASS, settings(tmp_path), ["step06"])] == ["b"]
+    assert [job.source for job in jobs(CLASS, settings(tmp_path), ["step06-cute"])] == ["b"]
 
 
 def test_shards_are_a_partition_that_all_machines_agree_on(tmp_path):
@@ -289,7 +291,7 @@ def test_a_fault_of_the_machine_is_no_zero(tmp_path, grade):
     assert run.returncode == EXIT_NOT_ALL_TRIED
     assert "A person has to look" not in run.stdout  # nobody else was judged either
     assert "3 times: bubblewrap: no namespaces left" in " ".join(run.stdout.split())
-    assert points(tmp_path / "out") == {"ada": ""}
+    assert points(tmp_path / "out") == {"ada": "fault"}
     assert grade(tmp_path / "class", tmp_path / "out").returncode == 0
     assert points(tmp_path / "out") == {"ada": "0"}
 
@@ -314,7 +316,7 @@ def test_the_run_names_the_learner_at_whose_source_the_machine_is_always_at_faul
     run = grade(tmp_path / "class", tmp_path / "out", "--unsafe")
     assert run.returncode == EXIT_NOT_ALL_TRIED
     assert "bob: step05-cute was tried 3 times and is not judged" in " ".join(run.stdout.split())
-    assert points(tmp_path / "out") == {"ada": "0", "bob": ""}
+    assert points(tmp_path / "out") == {"ada": "0", "bob": "fault"}
     (found,) = csv.DictReader(open(tmp_path / "out" / "findings.csv", newline=""))
     assert found["learner"] == "bob" and "A person has to look" in found["finding"]
 
@@ -365,11 +367,89 @@ def test_the_grades_of_the_run_before_are_no_learner(tmp_path, grade, at_once):
     for more in ((), ("--step", "step05")):
         run = grade(tmp_path, tmp_path / "grades", "--unsafe", *more)
         assert run.returncode == 0 and points(tmp_path / "grades") == {"ada": "1"}
-        assert ("they hold step05 alone" in run.stdout) == bool(more)
+        assert ("they hold what --step named: 2 exercises of 20 points" in run.stdout) == bool(more)
+        assert ("they hold what somebody handed in: 1 exercise of 10" in run.stdout) != bool(more)
     (found,) = csv.DictReader(open(tmp_path / "grades" / "findings.csv", newline=""))
     assert found["finding"] == "step05-cute: noted"
     run = grade(tmp_path, tmp_path, "--unsafe")
     assert run.returncode == EXIT_USAGE and "is the folder of the class" in " ".join(run.stderr.split())
+
+
+@pytest.mark.parametrize(
+    "asked, exercises",
+    [
+        ("step05-cute", ["step05-cute"]),
+        ("step06,step05-cute", ["step05-cute", "step06-tilelang", "step06-cute"]),
+        ("steps.txt", ["step05-cute", "t1-maps"]),
+    ],
+)
+def test_what_step_names_is_judged_and_shown(tmp_path, grade, at_once, monkeypatch, asked, exercises):
+    """Also what nobody handed in."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "steps.txt").write_text("# this week's\nt1\n\n  step05-cute  # in CuTe alone\n")
+    hand_in(tmp_path / "class", ada="a")
+    (tmp_path / "class" / "ada" / "step01_cute.py").write_text("b")
+    run = grade(tmp_path / "class", tmp_path / "out", "--unsafe", "--step", asked)
+    assert run.returncode == 0, run.stderr
+    (row,) = csv.DictReader(open(tmp_path / "out" / "grades.csv", newline=""))
+    assert [name for name in row if name in EXERCISES] == exercises and row["step05-cute"] == "1"
+    tests = json.loads((tmp_path / "out" / "gradescope" / "ada.json").read_text())["tests"]
+    assert [test["name"] for test in tests] == exercises
+    assert len(records(tmp_path / "out")) == 1
+
+
+def test_a_file_that_names_no_step_is_said(tmp_path, grade):
+    hand_in(tmp_path / "class", ada="a")
+    (tmp_path / "steps.txt").write_text("# none yet\n")
+    run = grade(tmp_path / "class", tmp_path / "out", "--unsafe", "--step", str(tmp_path / "steps.txt"))
+    assert run.returncode == EXIT_USAGE and "names no step or case" in " ".join(run.stderr.split())
+
+
+def test_the_last_line_names_what_to_look_at_first(tmp_path, grade, monkeypatch):
+    """Copies of one kernel, one of them packed; and the course's own solution, which is another one."""
+
+    def judge_all(todo, settings, processes, done):
+        ledger = Ledger(settings.ledger)
+        for job in todo:
+            own = len(job.source) > 100
+            hidden = "unpacks bytes (zlib.decompress, line 1)" if job.source == "d" else ""
+            marks = asdict(Marks(form="own" if own else "theirs", hidden=hidden))
+            done(job, ledger.write(job.entry, {"points": 1.0, "diagnosis": ""}, "", 1.0, {}, marks))
+
+    monkeypatch.setattr("course_utils.cli.grade.judge_all", judge_all)
+    hand_in(tmp_path / "class", ada="a", dan="d")
+    (tmp_path / "class" / "dan" / "notes.txt").write_text("")
+    run = grade(tmp_path / "class", tmp_path / "out", "--unsafe")
+    last = run.stdout.strip().splitlines()[-1]
+    findings, alike = tmp_path / "out" / "findings.csv", tmp_path / "out" / "alike.csv"
+    assert last == (
+        f"Look first at {findings}: 1 hidden code, 1 files and cells; then at {alike}, groups of sources: "
+        "1 code hidden"
+    )
+    (row,) = csv.DictReader(open(alike, newline=""))
+    assert row["who"] == "code hidden: dan; same PTX, another text: ada" and row["other kernels"] == "1"
+    run = grade(tmp_path / "class" / "ada", tmp_path / "other", "--unsafe")
+    assert "nothing was found; then" in run.stdout and run.stdout.strip().endswith("groups of sources: none")
+
+
+def test_two_who_handed_in_together_are_no_copies(tmp_path, grade, monkeypatch):
+    marks = asdict(Marks(Runs(40, "".join(f"{n:08x}" for n in range(40)))))
+
+    def judge_all(todo, settings, processes, done):
+        for job in todo:
+            done(job, Ledger(settings.ledger).write(job.entry, {"points": 1.0}, "", 1.0, {}, marks))
+
+    monkeypatch.setattr("course_utils.cli.grade.judge_all", judge_all)
+    monkeypatch.setattr("course_utils.cli.grade._own", lambda *_, **__: None)
+    for n in (1, 2):
+        (tmp_path / "class" / f"submission_{n}").mkdir(parents=True)
+        (tmp_path / "class" / f"submission_{n}" / "step05_cute.py").write_text(f"a = {n}")
+    people = "submission_1:\n  :submitters:\n  - :name: Ada\n  - :name: Bob\n"
+    (tmp_path / "class" / "submission_metadata.yml").write_text(people)
+    assert grade(tmp_path / "class", tmp_path / "out", "--unsafe").returncode == 0
+    (row,) = csv.DictReader(open(tmp_path / "out" / "alike.csv", newline=""))
+    assert row["who"] == "same text: Ada and Bob, submission_2" and row["sources"] == "2"
+    assert list(points(tmp_path / "out")) == ["Ada", "Bob", "submission_2"]
 
 
 def test_a_gradebook_that_cannot_be_written_is_said_before_anybody_is_judged(tmp_path, grade, monkeypatch):
@@ -430,6 +510,8 @@ def test_without_a_sandbox_it_refuses_unless_told(tmp_path, grade, monkeypatch):
     "more, words",
     [
         (["--step", "step99"], "no step or case 'step99'"),
+        (["--step", "step05,step99-cute"], "no step or case 'step99-cute'"),
+        (["--step", "/dev/null"], "no step or case '/dev/null'"),
         (["--shard", "3/2"], "a shard is i/n"),
         (["--shard", "x"], "a shard is i/n"),
         (["--jobs", "0"], "1 or more; not 0"),
@@ -458,4 +540,4 @@ def test_a_right_kernel_gets_what_a_check_gives(tmp_path, grade):
     (record,) = [json.loads(path.read_text()) for path in (tmp_path / "out").glob("ledger/??/*.json")]
     assert record["verdict"]["backend"] == "emulator" and record["sandbox"]["memory"] > 0
     alike = (tmp_path / "out" / "alike.csv").read_text()
-    assert "step05-cute,the solution,ada,1.0" in alike
+    assert 'step05-cute,same text,2,"same text: ada, the course\'s solution",1.00,1,0,0' in alike

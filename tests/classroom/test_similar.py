@@ -18,7 +18,9 @@ from course_utils.ptx.form import form
 OTHERWISE = Path(__file__).parents[1] / "grading" / "otherwise"
 GIVEN = submissions.given()["step05-tilelang"]
 RIGHT = without_markers(solution_path("step05", "tilelang").read_text())
-NAMES = "A_shared B_shared D_shared acc full ms ns ks load stage operands k_tiles block_M block_N ring".split()
+NAMES = (
+    "A_shared B_shared D_shared acc full ms ns ks load stage operands k_tiles block_M block_N ring".split()
+)
 RENAMED_RIGHT = re.sub(
     rf"(?<![.\w])({'|'.join(NAMES)})\b", lambda found: f"my_{NAMES.index(found[0])}", RIGHT
 )
