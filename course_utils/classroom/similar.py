@@ -211,7 +211,7 @@ def groups(exercise: str, handed_in: Mapping[str, Marks]) -> list[Group]:
     made = []
     for members in _by(top, names):
         if len(members) > 1:
-            bases = {basis: [one for one in members if found[one] == basis] for basis in (TEXT, RENAMED)}
+            bases = {basis: [one for one in members if found[one] == basis] for basis in (RENAMED, TEXT)}
             made.append(_group(exercise, handed_in, bases, min(least[one] for one in members)))
     for members in _by(lambda name: handed_in[name].form, [name for name in names if handed_in[name].form]):
         hidden = [one for one in members if handed_in[one].hidden]

@@ -111,11 +111,13 @@ def _counted(exercises: int) -> str:
 
 def _first(out: Path, kinds: Counter[str], groups: Sequence[Group]) -> str:
     """What to look at first, in words: findings by kind, groups by what they are in it for."""
-    found = ", ".join(f"{kinds[kind]} {kind}" for kind in reports.KINDS if kinds[kind])
     bases = Counter(next(iter(group.bases)) for group in groups)
-    alike = ", ".join(f"{bases[basis]} {basis}" for basis in similar.ORDER if bases[basis])
-    text = f"Look first at {out / 'findings.csv'}: {found or 'nothing was found'}"
-    return f"{text}; then at {out / 'alike.csv'}, groups of sources: {alike or 'none'}"
+    found, alike = (
+        ", ".join(f"{name} {counts[name]}" for name in names if counts[name]) or "none"
+        for counts, names in ((kinds, reports.KINDS), (bases, similar.ORDER))
+    )
+    files = out / "findings.csv", out / "alike.csv"
+    return f"Look first at {files[0]} (findings: {found}), then at {files[1]} (groups: {alike})"
 
 
 def _problem(languages: set[str], settings: Settings, processes: int | None) -> str:

@@ -423,13 +423,13 @@ def test_the_last_line_names_what_to_look_at_first(tmp_path, grade, monkeypatch)
     last = run.stdout.strip().splitlines()[-1]
     findings, alike = tmp_path / "out" / "findings.csv", tmp_path / "out" / "alike.csv"
     assert last == (
-        f"Look first at {findings}: 1 hidden code, 1 files and cells; then at {alike}, groups of sources: "
-        "1 code hidden"
+        f"Look first at {findings} (findings: hidden code 1, files and cells 1), "
+        f"then at {alike} (groups: code hidden 1)"
     )
     (row,) = csv.DictReader(open(alike, newline=""))
     assert row["who"] == "code hidden: dan; same PTX, another text: ada" and row["other kernels"] == "1"
     run = grade(tmp_path / "class" / "ada", tmp_path / "other", "--unsafe")
-    assert "nothing was found; then" in run.stdout and run.stdout.strip().endswith("groups of sources: none")
+    assert "(findings: none), then" in run.stdout and run.stdout.strip().endswith("(groups: none)")
 
 
 def test_two_who_handed_in_together_are_no_copies(tmp_path, grade, monkeypatch):

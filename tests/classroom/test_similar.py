@@ -80,6 +80,12 @@ def test_a_copy_with_its_lines_in_another_order_is_one(compiled):
     assert found({"ada": compiled[SOLUTION], "bob": compiled["reordered"]}) == [{TEXT: ["ada", "bob"]}]
 
 
+def test_of_a_group_those_with_changed_names_come_first(compiled):
+    handed_in = {"ada": compiled[SOLUTION], "cyd": compiled["reordered"], "bob": compiled["renamed"]}
+    (bases,) = found(handed_in)
+    assert list(bases.items()) == [(RENAMED, ["bob"]), (TEXT, ["ada", "cyd"])]
+
+
 def test_a_packed_copy_is_found_by_its_kernel(compiled):
     told = found({"ada": compiled[SOLUTION], "dan": compiled["packed"], "eve": compiled["pipelined"]})
     assert told == [{PACKED: ["dan"], FORM: ["ada"]}]
