@@ -26,6 +26,7 @@ NAMELESS_RUN = 12  # of tokens without names, which say less
 ALIKE = 0.8  # of the smaller source's runs
 FEWEST = 30  # runs of one's own; below, everybody's kernel looks like everybody's
 FEW = 3  # other kernels; of fewer nobody can say what is usual
+LONG = 100_000  # characters; the longest solution has 9,000, and nobody needs more
 SAMPLE = 256  # runs of a source that are kept
 SOLUTION = "the course's solution"
 
@@ -108,7 +109,11 @@ class Group:
 
 
 def of(source: str, given: str, form: str = "") -> Marks:
-    """The marks of a source. ``given`` is what everybody was given of it. It takes time in proportion."""
+    """The marks of a source. ``given`` is what everybody was given of it. It takes time in proportion, up to
+    ``LONG``: of a longer source the kernel alone is compared.
+    """
+    if len(source) > LONG:
+        return Marks(form=form, hidden=f"has more than {LONG:,} characters, which nobody reads")
     (text, nameless), (old_text, old_nameless) = _runs(source), _given_runs(given)
     return Marks(_sampled(text - old_text), _sampled(nameless - old_nameless), form, what_hides(source))
 

@@ -152,6 +152,12 @@ def test_any_text_takes_time_in_proportion(text):
     assert time.process_time() - began < 5 and not found({"ada": made, "bob": made})
 
 
+def test_of_a_source_that_nobody_reads_the_kernel_is_compared():
+    padded = marks(RIGHT + "#" * similar.LONG, "a")
+    assert "more than 100,000 characters" in padded.hidden
+    assert found({"ada": marks(RIGHT, "a"), "bob": padded}) == [{PACKED: ["bob"], FORM: ["ada"]}]
+
+
 def test_marks_are_kept_as_json(compiled):
     kept = compiled["packed"]
     assert Marks.read({"marks": asdict(kept)}) == kept
