@@ -180,12 +180,12 @@ def _unwrapped(folder: Path) -> Path:
 
 
 def _class_archive(path: Path, opened: ExitStack, owners: _Owners) -> dict[str, list[Iterable[_Place]]]:
-    owners.note(path.stem, path.name)  # where it is one learner's
     try:
         archive = opened.enter_context(zipfile.ZipFile(path))
         members = [(_parts(entry), entry) for entry in archive.infolist()]
     except Exception as error:  # whatever zipfile makes of it
         why = f"is no archive that can be read: {error}"
+        owners.note(path.stem, path.name)
         return {path.stem: [[_Place(path.name, lambda: path.open("rb"), why)]]}
     members = [(parts, entry) for parts, entry in members if parts and not _hidden(parts)]
     if _wrapped([parts for parts, _ in members]):
@@ -193,6 +193,7 @@ def _class_archive(path: Path, opened: ExitStack, owners: _Owners) -> dict[str, 
     found: dict[str, list[Iterable[_Place]]] = {}
     if _is_one_learners({parts[0]: len(parts) > 1 or entry.is_dir() for parts, entry in members}):
         whole = [_member(archive, one, "/".join(parts)) for parts, one in members if not one.is_dir()]
+        owners.note(path.stem, path.name)
         return {path.stem: [whole]}
     for parts, entry in sorted(members, key=lambda member: member[0]):
         if parts == (METADATA,) and entry.file_size <= FILE_LIMIT:

@@ -223,8 +223,10 @@ def _alike(
             if record and record.get("marks") and record["verdict"].get("level") != "order":
                 handed_in.setdefault(exercise, {})[name] = Marks.read(record)
     own = [job for job in map(partial(_own, settings=settings), handed_in) if job]
-    with at_work(console, "judging the course's own solutions, to compare with them"):
-        _judge_all(own, settings, processes, lambda *_: None)
+    doing = f"judging {len(own)} solutions of the course's own, to compare with them"
+    with at_work(console, doing) as tell:
+        left = iter(range(len(own) - 1, -1, -1))
+        _judge_all(own, settings, processes, lambda *_: tell(f"{doing}: {next(left, 0)} left"))
     ledger = Ledger(settings.ledger, settings.key)
     for job in own:
         if record := ledger.read(job.entry):
