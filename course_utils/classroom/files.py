@@ -137,7 +137,8 @@ def by_learner(folder: Path) -> Iterator[tuple[list[Owner], Iterator[Handed]]]:
             raise ValueError(text)
         owner_of = owners.of()
         for learner in sorted(found):
-            yield owner_of[learner], _handed(place for places in found[learner] for place in places)
+            handed = _handed(place for places in found[learner] for place in places)
+            yield owner_of.get(learner) or [Owner(learner)], handed
 
 
 def one(path: Path) -> Handed:
