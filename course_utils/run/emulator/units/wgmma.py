@@ -406,7 +406,7 @@ class Warpgroup:
             parts.append(
                 (left * np.float32(factor) if factor != 1 else left, fetch(op.b, N, b_major, b_kind))
             )
-            if 16 * N * 16 * (len(parts) + 1) > SMALL_PRODUCT:
+            if 16 * N * left.shape[1] * (len(parts) + 1) > SMALL_PRODUCT:
                 flush(accumulator)
             self.cta.machine.probe.emit(Ran(self, op))
             op.initial, op.fragments = {}, {}
