@@ -10,6 +10,7 @@ import html
 import json
 import multiprocessing
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -21,7 +22,8 @@ from typing import Any
 from course_utils.classroom import ledger as ledgers
 from course_utils.classroom.ledger import Entry, Ledger
 from course_utils.classroom.submissions import Submission
-from course_utils.run import protocol
+from course_utils.compile.child import end_with
+from course_utils.run import client, protocol
 from course_utils.run.client import ONE_THREAD
 
 PAGE_LIMIT = 1 << 20  # characters of one verdict as HTML; a right one has 10,000
@@ -146,11 +148,15 @@ def pool(processes: int) -> ProcessPoolExecutor:
 
 
 def _begin() -> None:
-    """In a process of the pool, before it imports what would start a thread for each core."""
+    """In a process of the pool, before it imports what would start a thread for each core: it ends with its
+    parent, and its workers with it, whatever they are at. A parent that ended before is told by its pipe.
+    """
     os.environ.update(ONE_THREAD)
+    end_with(os.getppid())
     parent = multiprocessing.parent_process()
     assert parent is not None  # this is a child
     protocol.end_with_peer(parent.sentinel)
+    client.COMMAND = (sys.executable, "-P", "-m", "course_utils.classroom.worker", str(os.getpid()))
 
 
 def to_look_at(todo: Sequence[Job], ledger: Ledger) -> dict[Job, str]:

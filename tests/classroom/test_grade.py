@@ -207,7 +207,7 @@ def test_a_run_that_is_killed_goes_on_where_it_was(tmp_path, grade):
 
 
 KILLED = """
-import os, time
+import os, signal, time
 from course_utils.classroom import grading
 from course_utils.run import client
 
@@ -216,6 +216,9 @@ def judges():
     worker.device()
     with open({file!r}, "w") as file:
         file.write(f"{{os.getpid()}} {{worker._process.pid}}\\n")
+    if {stopped}:  # as in a call of a library's that does not come back
+        os.kill(worker._process.pid, signal.SIGSTOP)
+        os.kill(os.getpid(), signal.SIGSTOP)
     time.sleep(600)
 
 if __name__ == "__main__":
@@ -224,16 +227,21 @@ if __name__ == "__main__":
 """
 
 
-def test_a_grader_that_is_killed_leaves_no_process_behind(tmp_path):
+@pytest.mark.parametrize("stopped", [False, True])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_a_grader_that_is_killed_leaves_no_process_behind(tmp_path, how, stopped):
     file = tmp_path / "pids"
-    (tmp_path / "killed.py").write_text(KILLED.format(file=str(file)))
+    (tmp_path / "killed.py").write_text(KILLED.format(file=str(file), stopped=stopped))
     run = subprocess.Popen([sys.executable, str(tmp_path / "killed.py")], cwd=ROOT)
     deadline = time.monotonic() + 60
     while not (file.exists() and file.read_text().endswith("\n")):
         assert time.monotonic() < deadline and run.poll() is None
         time.sleep(0.02)
     left = [int(pid) for pid in file.read_text().split()]
-    run.kill()
+    while stopped and not all(state(pid) == "T" for pid in left):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    run.send_signal(how)
     run.wait()
     try:
         deadline = time.monotonic() + 10
@@ -246,10 +254,15 @@ def test_a_grader_that_is_killed_leaves_no_process_behind(tmp_path):
 
 
 def runs(pid):
+    return state(pid) not in "Z"
+
+
+def state(pid):
+    """A letter, as proc(5) has it; empty for a process that is no more."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
-        return False
+        return ""
 
 
 def records(out):
