@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import resource
-import signal
 import statistics
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from course_utils import plans
 from course_utils.artifact import Artifact
 from course_utils.classroom import randomize, workshop
+from course_utils.classroom.limits import TooMuch, limited
 from course_utils.compile import cache
-from course_utils.compile.child import data_bytes, lower_limit
 from course_utils.grading import conditions, gemm, maps, steps
 from course_utils.grading import copy as copies
 from course_utils.grading import plan as models
@@ -80,9 +77,9 @@ def judge(
     else:
         wanted = randomize.copy(row, seed) if isinstance(row, CopyCase) else row
     try:
-        with _limited():
+        with limited(READING, MEMORY):
             judged, artifacts = _without_gpu(wanted, dsl, source, seed, form, backend)
-    except (_TooMuch, MemoryError, RecursionError):
+    except (TooMuch, MemoryError, RecursionError):
         text = f"this was given up while it was read: it takes more than {READING:g} s"
         text += f" or {MEMORY >> 30} GB of memory"
         if isinstance(wanted, MapCase):
@@ -101,34 +98,6 @@ def judge(
     if isinstance(wanted, Step):
         return replace(judged, verdict=gemm.together(wanted, judged.verdict, Gpu(), answered))
     return replace(judged, verdict=copies.together(wanted, judged.verdict, Gpu(), answered))
-
-
-class _TooMuch(Exception):
-    pass
-
-
-@contextlib.contextmanager
-def _limited() -> Iterator[None]:
-    """Limits for a block in which this process reads what a submission made: raises _TooMuch after
-    ``READING`` seconds of its own processor time, and MemoryError. Only the main thread can be ended.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(*_: object) -> None:
-        raise _TooMuch
-
-    before = resource.getrlimit(resource.RLIMIT_DATA)
-    lower_limit(resource.RLIMIT_DATA, data_bytes() + MEMORY)
-    previous = signal.signal(signal.SIGPROF, stop)
-    signal.setitimer(signal.ITIMER_PROF, READING)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, previous)
-        resource.setrlimit(resource.RLIMIT_DATA, before)
 
 
 def _without_gpu(

@@ -28,8 +28,8 @@ ARCHITECTURES = {
             "clone": 56, "clone3": 435, "unshare": 272, "setns": 308, "mount": 165, "umount2": 166,
             "shmget": 29, "semget": 64, "msgget": 68, "add_key": 248, "request_key": 249, "keyctl": 250,
             "bpf": 321, "perf_event_open": 298, "userfaultfd": 323, "io_uring_setup": 425,
-            "socket": 41, "setsid": 112, "setpriority": 141, "sched_setparam": 142, "sched_setscheduler": 144,
-            "sched_setaffinity": 203, "sched_setattr": 314, "rt_sigaction": 13,
+            "socket": 41, "setsid": 112, "rt_sigaction": 13, "setpriority": 141, "sched_setparam": 142,
+            "sched_setscheduler": 144, "sched_setaffinity": 203, "sched_setattr": 314,
         },
     ),
     "aarch64": (
@@ -38,8 +38,8 @@ ARCHITECTURES = {
             "clone": 220, "clone3": 435, "unshare": 97, "setns": 268, "mount": 40, "umount2": 39,
             "shmget": 194, "semget": 190, "msgget": 186, "add_key": 217, "request_key": 218, "keyctl": 219,
             "bpf": 280, "perf_event_open": 241, "userfaultfd": 282, "io_uring_setup": 425,
-            "socket": 198, "setsid": 157, "setpriority": 140, "sched_setparam": 118, "sched_setscheduler": 119,
-            "sched_setaffinity": 122, "sched_setattr": 274, "rt_sigaction": 134,
+            "socket": 198, "setsid": 157, "rt_sigaction": 134, "setpriority": 140, "sched_setparam": 118,
+            "sched_setscheduler": 119, "sched_setaffinity": 122, "sched_setattr": 274,
         },
     ),
 }  # fmt: skip
@@ -49,7 +49,7 @@ ASKED = ("clone", "clone3", "rt_sigaction")  # their arguments decide, as far as
 
 # instructions of bpf(4): load a word of struct seccomp_data; jump; return
 LOAD, EQUAL, ABOVE, MASKED, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-# offsets in seccomp_data: the call, the architecture, the lower half of the first argument, both of the second
+# offsets in seccomp_data: call, architecture, the lower half of the first argument, both of the second
 NUMBER, ARCH, FIRST, SECOND, UPPER = 0, 4, 16, 24, 28
 ALLOW, REFUSE = 0x7FFF_0000, 0x0005_0000  # SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO
 

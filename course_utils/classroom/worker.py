@@ -1,4 +1,4 @@
-"""``python -m course_utils.classroom.worker PID MODULE``: a worker of a process that judges, and ends with it.
+"""``python -m course_utils.classroom.worker PID MODULE``: a worker of a judge's process, with which it ends.
 
 A worker ends by itself when nobody holds the other side of its pipe. That takes a thread of Python's, which
 waits for as long as a call of a library's keeps the interpreter; the system waits for nobody.
