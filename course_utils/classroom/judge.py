@@ -82,11 +82,7 @@ def judge(
     except (TooMuch, MemoryError, RecursionError):
         text = f"this was given up while it was read: it takes more than {READING:g} s"
         text += f" or {MEMORY >> 30} GB of memory"
-        if isinstance(wanted, MapCase):
-            return Judged(maps.judge(wanted, (), text, ""), 0.0, 0)
-        if isinstance(wanted, PlanCase):
-            return Judged(models.judge(wanted, (), (), text), 0.0, 0)
-        return Judged(not_compiled(wanted, dsl, backend, text), 0.0, 0)
+        return Judged(nothing(name, dsl, backend, text), 0.0, 0)
     if backend != "gpu" or isinstance(wanted, (MapCase, PlanCase)) or not _right(judged.verdict):
         return judged
     _, checks, timed = _sizes(wanted, backend)
@@ -98,6 +94,16 @@ def judge(
     if isinstance(wanted, Step):
         return replace(judged, verdict=gemm.together(wanted, judged.verdict, Gpu(), answered))
     return replace(judged, verdict=copies.together(wanted, judged.verdict, Gpu(), answered))
+
+
+def nothing(name: str, dsl: str, backend: str, text: str) -> Verdict:
+    """The verdict on what could not be judged, which gives no points: ``text`` says why."""
+    row = steps.row(name)
+    if isinstance(row, MapCase):
+        return maps.judge(row, (), text, "")
+    if isinstance(row, PlanCase):
+        return models.judge(row, (), (), text)
+    return not_compiled(row, dsl, backend, text)
 
 
 def _without_gpu(

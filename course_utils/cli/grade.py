@@ -15,7 +15,7 @@ from rich.console import Console
 
 from course_utils.classroom import pages, reports, sandbox, similar, submissions, workshop
 from course_utils.classroom.grading import Job, Settings, entry_of, jobs, judge_all, to_look_at
-from course_utils.classroom.ledger import Ledger
+from course_utils.classroom.ledger import Ledger, naming
 from course_utils.classroom.reports import Graded
 from course_utils.classroom.submissions import EXERCISES, Submission
 from course_utils.cli import EXIT_NOT_ALL_TRIED, EXIT_USAGE
@@ -87,7 +87,7 @@ def grade(
         return EXIT_NOT_ALL_TRIED if missing else 0
     graded = collect(class_, settings, wanted)
     exercises = [name for name in EXERCISES if not wanted or name.partition("-")[0] in wanted]
-    _write(out, graded, exercises, settings.seed)
+    _write(out, graded, exercises)
     _write_alike(out, class_, level)
     if gradebook:
         count = reports.write_gradebook(gradebook, assignment, graded)
@@ -177,13 +177,17 @@ def collect(class_: Sequence[Submission], settings: Settings, wanted: Sequence[s
     return graded
 
 
-def _write(out: Path, graded: Sequence[Graded], exercises: Sequence[str], seed: str) -> None:
-    reports.write_csv(out / "grades.csv", graded, exercises)
+def _write(out: Path, graded: Sequence[Graded], exercises: Sequence[str]) -> None:
+    with naming(out / "grades.csv") as place:
+        reports.write_csv(place, graded, exercises)
     for one in graded:
-        pages.write(out / "feedback" / f"{one.learner}.html", one, seed, exercises)
-        reports.write_gradescope(out / "gradescope" / f"{one.learner}.json", one, exercises)
-    pages.write_symptoms(out / "feedback")
-    with open(out / "findings.csv", "w", newline="") as file:
+        with naming(out / "feedback" / f"{one.learner}.html") as place:
+            pages.write(place, one, exercises)
+        with naming(out / "gradescope" / f"{one.learner}.json") as place:
+            reports.write_gradescope(place, one, exercises)
+    with naming(out / "feedback"):
+        pages.write_symptoms(out / "feedback")
+    with naming(out / "findings.csv") as place, open(place, "w", newline="") as file:
         table = csv.writer(file)
         table.writerow(["learner", "finding"])
         for one in graded:
@@ -206,7 +210,7 @@ def _write_alike(out: Path, class_: Sequence[Submission], level: str | None) -> 
             name: text for name, text in one.sources.items() if (level or levels.of_source(text)) != "order"
         }
         own.append(Submission(one.learner, written))
-    with open(out / "alike.csv", "w", newline="") as file:
+    with naming(out / "alike.csv") as place, open(place, "w", newline="") as file:
         table = csv.writer(file)
         table.writerow(["exercise", "one", "other", "share of the smaller one's own runs of tokens"])
         for pair in similar.pairs(own, solutions, submissions.given()):
@@ -294,7 +298,7 @@ def _seed(out: Path, given: str) -> str:
     descriptor, made = tempfile.mkstemp(dir=out, prefix=".seed-")
     try:
         seed = given or secrets.token_hex(SEED_BYTES)
-        with open(descriptor, "w") as file:
+        with naming(place), open(descriptor, "w") as file:
             file.write(seed + "\n")
         try:
             if given:

@@ -61,6 +61,20 @@ def test_gradescope_gets_a_test_an_exercise(class_, tmp_path):
     assert told["step10-cute"]["output"] == "not handed in"
 
 
+def test_gradescope_says_of_a_right_kernel_what_was_not_tried(class_, tmp_path):
+    parts = [{"name": "results", "passed": True, "detail": ""}]
+    speed = {"name": "speed", "passed": None, "detail": "not run: the emulator knows no time"}
+    class_[0].records["step05-cute"]["verdict"]["checks"] = parts
+    class_[0].records["step04-cute"]["verdict"]["checks"] = [*parts, speed]
+    reports.write_gradescope(tmp_path / "ada.json", class_[0])
+    told = {test["name"]: test["output"] for test in json.loads((tmp_path / "ada.json").read_text())["tests"]}
+    assert told["step05-cute"] == "all parts passed"
+    assert told["step04-cute"] == (
+        "all parts passed that were tried; not tried: speed (not run: the emulator knows no time)"
+    )
+    assert told["t1-maps"] == "handed in, and not judged yet"
+
+
 @pytest.mark.thorough
 def test_nbgraders_gradebook_gets_the_points(class_, tmp_path):
     from nbgrader.api import Gradebook
@@ -76,16 +90,16 @@ def test_nbgraders_gradebook_gets_the_points(class_, tmp_path):
 
 def test_a_page_shows_what_a_learner_wrote_as_text(class_, tmp_path):
     class_[0].submission.findings.append("<script>alert(1)</script>")
-    pages.write(tmp_path / "ada.html", class_[0], "<seed>")
+    pages.write(tmp_path / "ada.html", class_[0])
     text = (tmp_path / "ada.html").read_text()
-    assert "<script>" not in text and "&lt;script&gt;" in text and "&lt;seed&gt;" in text
+    assert "<script>" not in text and "&lt;script&gt;" in text
     assert f"13.7 of {WHOLE:g}" in text and "not judged yet" in text and "not handed in" in text
     assert text.count("<p>page</p>") == 2
 
 
 def test_what_a_card_links_to_lies_beside_the_pages(class_, tmp_path):
     linked = record(page=f"<a href='{MAP}#races'>What this can mean</a>")
-    pages.write(tmp_path / "ada.html", Graded(class_[0].submission, {"step05-cute": linked}), "seed")
+    pages.write(tmp_path / "ada.html", Graded(class_[0].submission, {"step05-cute": linked}))
     pages.write_symptoms(tmp_path)
     assert "href='symptom_map.html#races'" in (tmp_path / "ada.html").read_text()
     text = (tmp_path / "symptom_map.html").read_text()
