@@ -7,6 +7,7 @@ their archives. One learner's files are read at a time, each when it is asked fo
 from __future__ import annotations
 
 import io
+import os
 import re
 import stat
 import zipfile
@@ -33,6 +34,9 @@ EXERCISE = re.compile(
     re.I,
 )
 LANGUAGE = re.compile(r"(?<![a-z])(cute|tilelang)(?:dsl)?(?![a-z])", re.I)
+# what programs keep beside their files; whoever keeps work in a folder of such a name is not told
+_PROGRAMS = re.compile(r"__MACOSX|__pycache__|\.ipynb_checkpoints|\.git|\._.*")
+DOTTED = "left out, as its name begins with a dot: rename it, and hand it in again"
 _INSTALLED = ("site-packages", "dist-packages", "node_modules")  # folders of installed packages
 _KIND = re.compile(r"\.(py|ipynb|zip)(?:\.txt|\.json)?$", re.I)  # a browser adds the second
 _NOBODYS = re.compile(r"(readme|license)|.*\.(csv|ya?ml|json|md|xlsx?|log|db|ini)$", re.I)  # beside learners
@@ -150,13 +154,16 @@ def one(path: Path) -> Handed:
 
 
 def _class_folder(folder: Path, opened: ExitStack, owners: _Owners) -> dict[str, list[Iterable[_Place]]]:
-    found: dict[str, list[Iterable[_Place]]] = {}
     if (metadata := folder / METADATA).exists() and _regular(metadata):
         with metadata.open("rb") as file:
             owners.metadata = file.read(FILE_LIMIT)
+    listed = sorted(folder.iterdir())
+    found: dict[str, list[Iterable[_Place]]] = {
+        path.name: [[_dotted(path.name)]] for path in listed if _hidden((path.name,)) and _holds_work(path)
+    }
     entries = [
         path
-        for path in sorted(folder.iterdir())
+        for path in listed
         if not path.name.startswith(".") and (path.is_symlink() or path.is_dir() or not _nobodys(path.name))
     ]
     for path in entries:
@@ -188,17 +195,24 @@ def _class_archive(path: Path, opened: ExitStack, owners: _Owners) -> dict[str, 
         why = f"is no archive that can be read: {error}"
         owners.note(path.stem, path.name)
         return {path.stem: [[_Place(path.name, lambda: path.open("rb"), why)]]}
-    members = [(parts, entry) for parts, entry in members if parts and not _hidden(parts)]
-    if _wrapped([parts for parts, _ in members]):
-        members = [(parts[1:], entry) for parts, entry in members if len(parts) > 1]
+    members = [(parts, entry) for parts, entry in members if parts]
+    shown = [parts for parts, _ in members if not _hidden(parts)]
+    if shown and _wrapped(shown):
+        top = shown[0][0]
+        members = [(parts[parts[0] == top :], entry) for parts, entry in members if parts != (top,)]
     found: dict[str, list[Iterable[_Place]]] = {}
-    if _is_one_learners({parts[0]: len(parts) > 1 or entry.is_dir() for parts, entry in members}):
+    tops = {parts[0]: len(parts) > 1 or entry.is_dir() for parts, entry in members if not _hidden(parts)}
+    if _is_one_learners(tops):
         whole = [_member(archive, one, "/".join(parts)) for parts, one in members if not one.is_dir()]
         owners.note(path.stem, path.name)
         return {path.stem: [whole]}
     for parts, entry in sorted(members, key=lambda member: member[0]):
         if parts == (METADATA,) and entry.file_size <= FILE_LIMIT:
             owners.metadata = archive.read(entry)
+        if hidden := _hidden(parts[:1]):
+            if _is_work(parts):
+                found.setdefault(hidden, [[_dotted(hidden)]])
+            continue
         learner = _learner(parts, entry.is_dir(), path.stem)
         if learner:
             owners.note(learner, parts[0])
@@ -301,11 +315,15 @@ def _is_other(name: str) -> bool:
 
 def _read(places: Iterable[_Place], room: _Room, deep: int) -> Iterator[Handed]:
     """``deep`` is how many archives in one another are opened."""
+    told: set[str] = set()
     for place in places:
-        if _hidden(PurePosixPath(place.name).parts):
-            continue
-        kind = Handed(place.name, None).kind
-        why = place.why
+        parts = PurePosixPath(place.name).parts
+        kind, why, name = Handed(place.name, None).kind, place.why, place.name
+        if (hidden := _hidden(parts)) and why != DOTTED:
+            if hidden in told or not _is_work(parts):
+                continue
+            told.add(hidden)
+            name, why = hidden, DOTTED
         if not kind:
             why = why or "left out, as it is no notebook, Python file or zip archive"
         elif kind == "zip" and not deep:
@@ -314,7 +332,7 @@ def _read(places: Iterable[_Place], room: _Room, deep: int) -> Iterator[Handed]:
             room.named -= 1
             room.unnamed += room.named < 0
             if room.named >= 0:
-                yield Handed(place.name, None, why)
+                yield Handed(name, None, why)
         elif kind == "zip":
             yield from _unzipped(place, room, deep - 1)
         else:
@@ -366,8 +384,33 @@ def _take(room: _Room, count: int) -> None:
         raise _Full(f"more than {LEARNER_LIMIT >> 20} MB in all; the rest was left out")
 
 
-def _hidden(parts: tuple[str, ...]) -> bool:
-    return any(part in ("__MACOSX", "__pycache__") or part.startswith(".") and part != ".." for part in parts)
+def _hidden(parts: tuple[str, ...]) -> str:
+    """The outermost part of a path that a learner does not see, with what is above it; "" for one that is
+    seen.
+    """
+    for at, part in enumerate(parts):
+        if _PROGRAMS.fullmatch(part) or part.startswith(".") and part != "..":
+            return "/".join(parts[: at + 1])
+    return ""
+
+
+def _is_work(parts: tuple[str, ...]) -> bool:
+    """Whether a path is of a notebook, a Python file or an archive, and none that a program keeps."""
+    return _KIND.search(parts[-1]) is not None and not any(map(_PROGRAMS.fullmatch, parts))
+
+
+def _holds_work(path: Path) -> bool:
+    """Whether a file that begins with a dot, or anything in such a folder, is work."""
+    if path.is_symlink() or not path.is_dir():
+        return _is_work((path.name,))
+    below = (
+        (Path(folder) / name).relative_to(path.parent) for folder, _, names in os.walk(path) for name in names
+    )
+    return any(_is_work(one.parts) for one in below)
+
+
+def _dotted(name: str) -> _Place:
+    return _Place(name, io.BytesIO, DOTTED)
 
 
 # -- one file

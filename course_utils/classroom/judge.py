@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import resource
-import signal
 import statistics
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -19,8 +16,8 @@ from math import prod
 from course_utils import plans
 from course_utils.artifact import Artifact
 from course_utils.classroom import randomize, similar, submissions, workshop
+from course_utils.classroom.limits import TooMuch, limited
 from course_utils.compile import cache
-from course_utils.compile.child import data_bytes, lower_limit
 from course_utils.grading import conditions, gemm, maps, steps
 from course_utils.grading import copy as copies
 from course_utils.grading import plan as models
@@ -84,16 +81,12 @@ def judge(
     else:
         wanted = randomize.copy(row, seed) if isinstance(row, CopyCase) else row
     try:
-        with _limited():
+        with limited(READING, MEMORY):
             judged, artifacts = _without_gpu(wanted, dsl, source, seed, form, backend)
-    except (_TooMuch, MemoryError, RecursionError):
+    except (TooMuch, MemoryError, RecursionError):
         text = f"this was given up while it was read: it takes more than {READING:g} s"
         text += f" or {MEMORY >> 30} GB of memory"
-        if isinstance(wanted, MapCase):
-            return Judged(maps.judge(wanted, (), text, ""), 0.0, 0)
-        if isinstance(wanted, PlanCase):
-            return Judged(models.judge(wanted, (), (), text), 0.0, 0)
-        return Judged(not_compiled(wanted, dsl, backend, text), 0.0, 0)
+        return Judged(nothing(name, dsl, backend, text), 0.0, 0)
     if backend != "gpu" or isinstance(wanted, (MapCase, PlanCase)) or not _right(judged.verdict):
         return judged
     _, checks, timed = _sizes(wanted, backend)
@@ -107,32 +100,14 @@ def judge(
     return replace(judged, verdict=copies.together(wanted, judged.verdict, Gpu(), answered))
 
 
-class _TooMuch(Exception):
-    pass
-
-
-@contextlib.contextmanager
-def _limited() -> Iterator[None]:
-    """Limits for a block in which this process reads what a submission made: raises _TooMuch after
-    ``READING`` seconds of its own processor time, and MemoryError. Only the main thread can be ended.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(*_: object) -> None:
-        raise _TooMuch
-
-    before = resource.getrlimit(resource.RLIMIT_DATA)
-    lower_limit(resource.RLIMIT_DATA, data_bytes() + MEMORY)
-    previous = signal.signal(signal.SIGPROF, stop)
-    signal.setitimer(signal.ITIMER_PROF, READING)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, previous)
-        resource.setrlimit(resource.RLIMIT_DATA, before)
+def nothing(name: str, dsl: str, backend: str, text: str) -> Verdict:
+    """The verdict on what could not be judged, which gives no points: ``text`` says why."""
+    row = steps.row(name)
+    if isinstance(row, MapCase):
+        return maps.judge(row, (), text, "")
+    if isinstance(row, PlanCase):
+        return models.judge(row, (), (), text)
+    return not_compiled(row, dsl, backend, text)
 
 
 def _without_gpu(
@@ -177,9 +152,9 @@ def _form(artifact: Artifact) -> str:
 def marks(exercise: str, source: str, ptx_form: str) -> similar.Marks:
     """What of this source is compared with others, read within the limits of whatever a submission made."""
     try:
-        with _limited():
+        with limited(READING, MEMORY):
             return similar.of(source, submissions.given().get(exercise, ""), ptx_form)
-    except (_TooMuch, MemoryError, RecursionError):
+    except (TooMuch, MemoryError, RecursionError):
         return similar.Marks(form=ptx_form, hidden=f"cannot be read within {READING:g} s")
 
 

@@ -14,6 +14,7 @@ import os
 import socket
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cache as once
 from importlib.metadata import PackageNotFoundError, version
@@ -57,6 +58,12 @@ class Ledger:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self._key = signing.key(key or folder / "key")
+
+    def draws_from(self, seed: str) -> str:
+        """What sizes, inputs and schedules are drawn from. A submission sees the sizes, and could try seeds
+        until one gives them. Without the key it can try none.
+        """
+        return signing.derived(self._key, f"seed {seed}").decode()
 
     def read(self, entry: Entry) -> dict | None:
         """The record of this entry; None where there is none, or none that this key signed."""
@@ -107,7 +114,25 @@ class Ledger:
         return self.folder / entry.name[:2] / f"{entry.name}.json"
 
 
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[Path]:
+    """The path of a file that this block writes. An OSError in it names that file, where the system named
+    none, as of a full disk.
+    """
+    try:
+        yield path
+    except OSError as error:
+        if error.errno and not error.filename:
+            error.filename = str(path)
+        raise
+
+
 def _replace(path: Path, record: dict) -> None:
+    with naming(path):
+        _write(path, record)
+
+
+def _write(path: Path, record: dict) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, made = tempfile.mkstemp(dir=path.parent, suffix=".part")
     try:

@@ -162,13 +162,11 @@ def write_gradescope(path: Path, one: Graded, exercises: Sequence[str] = EXERCIS
     tests = []
     for name in exercises:
         record = one.records.get(name)
-        verdict = record["verdict"] if record else {}
-        text = verdict.get("diagnosis") or (NOT_JUDGED if name in one.missing else "")
         test = {
             "name": name,
             "score": points_of(record),
             "max_score": worth(name),
-            "output": text or ("all parts passed" if record else "not handed in"),
+            "output": _told(record) if name in one.records else "not handed in",
             "output_format": "text",
         }
         if name in one.missing:
@@ -177,6 +175,17 @@ def write_gradescope(path: Path, one: Graded, exercises: Sequence[str] = EXERCIS
     results = {"tests": tests, "score": round(one.points, 1), "output": "\n".join(one.submission.findings)}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(results, indent=1), errors="replace")
+
+
+def _told(record: dict | None) -> str:
+    """What a learner reads of an exercise that was handed in."""
+    if record is None:
+        return NOT_JUDGED
+    verdict = record["verdict"]
+    if verdict["diagnosis"]:
+        return verdict["diagnosis"]
+    left = [f"{part['name']} ({part['detail']})" for part in verdict.get("checks", ()) if not part["passed"]]
+    return f"all parts passed that were tried; not tried: {', '.join(left)}" if left else "all parts passed"
 
 
 def write_gradebook(

@@ -131,7 +131,7 @@ def _read(
         return Made(stage="trace", text=text)
     made = Made(
         stage=cut(told.stage), text=cut(told.text), open=cut(told.open), printed=cut(told.printed),
-        note=cut(told.note, NOTE_LIMIT),
+        note=_quoted(told.note),
     )  # fmt: skip
     if told.stage or told.text:
         return replace(made, text=made.text or made.stage)
@@ -161,6 +161,12 @@ def cut(text: str, most: int = TEXT_LIMIT) -> str:
     """Text of at most so many characters, all of them printable."""
     text = "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text[: most + 1])
     return text if len(text) <= most else f"{text[: most - 4]} ..."
+
+
+def _quoted(note: str) -> str:
+    """A note of the submission's, as its own words, in one line; "" for none."""
+    words = " ".join(cut(note, NOTE_LIMIT).split()).replace('"', "'")
+    return f'the submission says: "{words}"' if words else ""
 
 
 def _other_language(dsl: str, source: str) -> list[Path]:

@@ -7,6 +7,7 @@ profile, tune, plot, tensormap, sync, bundle, import.
 from __future__ import annotations
 
 import atexit
+import errno
 import gc
 import os
 import sys
@@ -70,4 +71,8 @@ def _of_a_file(error: OSError) -> str:
             return f"{path} is a folder, and this takes a file"
         case PermissionError(filename=str(path)):
             return f"you may not read or write {path}"
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT, filename=str(path)):
+            return f"{path} cannot be written, as no space is left for it: free some, and run this again"
+        case OSError(filename=str(path), strerror=str(why)):
+            return f"{path} cannot be read or written: {why}"
     return str(error)

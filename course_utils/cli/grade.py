@@ -15,7 +15,7 @@ from rich.console import Console
 
 from course_utils.classroom import pages, reports, sandbox, similar, submissions, workshop
 from course_utils.classroom.grading import Job, Settings, entry_of, jobs, judge_all, to_look_at
-from course_utils.classroom.ledger import Ledger
+from course_utils.classroom.ledger import Ledger, naming
 from course_utils.classroom.reports import Graded
 from course_utils.classroom.similar import Group, Marks
 from course_utils.classroom.submissions import EXERCISES, Submission
@@ -91,9 +91,10 @@ def grade(
         return EXIT_NOT_ALL_TRIED if missing else 0
     graded = collect(class_, settings, wanted)
     exercises = wanted or reports.handed_in(graded)
-    kinds = _write(out, graded, exercises, settings.seed)
+    kinds = _write(out, graded, exercises)
     groups = _alike(graded, settings, at_once, console)
-    reports.write_alike(out / "alike.csv", groups)
+    with naming(out / "alike.csv") as place:
+        reports.write_alike(place, groups)
     if gradebook:
         count = reports.write_gradebook(gradebook, assignment, graded, exercises)
         say(console, f"wrote {count} grades into {gradebook}")
@@ -197,14 +198,19 @@ def collect(class_: Sequence[Submission], settings: Settings, wanted: Sequence[s
     return graded
 
 
-def _write(out: Path, graded: Sequence[Graded], exercises: Sequence[str], seed: str) -> Counter[str]:
+def _write(out: Path, graded: Sequence[Graded], exercises: Sequence[str]) -> Counter[str]:
     """Everything but what is alike; how many findings there are of each kind."""
-    reports.write_csv(out / "grades.csv", graded, exercises)
+    with naming(out / "grades.csv") as place:
+        reports.write_csv(place, graded, exercises)
     for one in graded:
-        pages.write(out / "feedback" / f"{one.learner}.html", one, seed, exercises)
-        reports.write_gradescope(out / "gradescope" / f"{one.learner}.json", one, exercises)
-    pages.write_symptoms(out / "feedback")
-    return reports.write_findings(out / "findings.csv", graded)
+        with naming(out / "feedback" / f"{one.learner}.html") as place:
+            pages.write(place, one, exercises)
+        with naming(out / "gradescope" / f"{one.learner}.json") as place:
+            reports.write_gradescope(place, one, exercises)
+    with naming(out / "feedback"):
+        pages.write_symptoms(out / "feedback")
+    with naming(out / "findings.csv") as place:
+        return reports.write_findings(place, graded)
 
 
 def _alike(
@@ -347,7 +353,7 @@ def _seed(out: Path, given: str) -> str:
     descriptor, made = tempfile.mkstemp(dir=out, prefix=".seed-")
     try:
         seed = given or secrets.token_hex(SEED_BYTES)
-        with open(descriptor, "w") as file:
+        with naming(place), open(descriptor, "w") as file:
             file.write(seed + "\n")
         try:
             if given:

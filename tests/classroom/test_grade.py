@@ -99,6 +99,74 @@ def test_a_source_at_which_the_machine_is_always_at_fault_is_to_be_looked_at(tmp
     assert job == todo[2] and "t2-cute was tried 3 times" in text and sandbox.TOO_BUSY in text
 
 
+@pytest.fixture
+def rounds(monkeypatch):
+    """Rounds in which the machine is at fault at sources that hold a word, and what each was given. ``alone``
+    means: nothing was beside it.
+    """
+    asked = []
+
+    def round_of(at_fault):
+        def one(left, ledger, settings, processes, done):
+            left = list(left)
+            asked.append([job.source for job, _ in left])
+            for job, tries in left:
+                if at_fault(job, alone=processes == len(left) == 1):
+                    ledger.fault(job.entry, sandbox.TOO_BUSY)
+                    yield job, tries - 1
+                else:
+                    done(job, ledger.write(job.entry, {"points": 1.0, "diagnosis": ""}, "", 1.0, {}))
+
+        monkeypatch.setattr(grading, "_round", one)
+        return asked
+
+    return round_of
+
+
+EXERCISE_OF_EACH_KIND = ["step05-cute", "t2-cute", "t1-maps", "plan11-plan", "t3a-tilelang"]
+
+
+@pytest.mark.parametrize("exercise", EXERCISE_OF_EACH_KIND)
+def test_a_source_at_which_the_machine_alone_is_at_fault_gets_nothing(tmp_path, rounds, exercise):
+    asked = rounds(lambda job, alone: job.source == "hostile")
+    known, records = settings(tmp_path), {}
+    class_ = [Submission("ada", {exercise: "hostile"}), Submission("bob", {exercise: "honest"})]
+    todo = jobs(class_, known)
+    grading.judge_all(todo, known, 2, lambda job, record: records.update({job.source: record}))
+    assert [one for one in asked if "hostile" in one] == [[job.source for job in todo], *[["hostile"]] * 2]
+    assert len(asked[-1]) == 1 and "hostile" not in asked[-1]  # the course's own
+    record = records["hostile"]
+    assert record["verdict"]["points"] == 0 and records["honest"]["verdict"]["points"] == 1
+    assert f"{grading.TRIES} times it ended with" in record["page"] and sandbox.TOO_BUSY in record["page"]
+    assert f"0 points for {grading.TRIES} faults at this source alone" in record["sandbox"]["note"]
+    assert record == Ledger(known.ledger).read(next(job for job in todo if job.source == "hostile").entry)
+    assert unjudged_of(todo, known) == []
+
+
+@pytest.mark.parametrize(
+    "at_fault, unjudged",
+    [
+        (lambda job, alone: True, ["honest", "large"]),  # the machine is ill
+        (lambda job, alone: job.source == "large" and not alone, []),  # it was too small for two at once
+        (lambda job, alone: job.source != "honest", ["large"]),  # and for the course's own solution too
+    ],
+)
+def test_a_fault_that_the_courses_own_solution_meets_too_is_nobodys(tmp_path, rounds, at_fault, unjudged):
+    rounds(at_fault)
+    known = settings(tmp_path)
+    class_ = [Submission("ada", {"step05-cute": "large"}), Submission("bob", {"step05-cute": "honest"})]
+    todo, heard = jobs(class_, known), []
+    grading.judge_all(todo, known, 2, lambda job, record: heard.append((job.source, record)))
+    assert unjudged_of(todo, known) == unjudged
+    assert sorted(source for source, _ in heard) == ["honest", "large"]
+    assert all(record is None or record["verdict"]["points"] == 1 for _, record in heard)
+
+
+def unjudged_of(todo, known):
+    ledger = Ledger(known.ledger)
+    return sorted(job.source for job in todo if ledger.read(job.entry) is None)
+
+
 def test_faults_are_told_in_the_order_in_which_they_came(tmp_path):
     known = settings(tmp_path)
     ledger = Ledger(known.ledger)
@@ -209,7 +277,7 @@ def test_a_run_that_is_killed_goes_on_where_it_was(tmp_path, grade):
 
 
 KILLED = """
-import os, time
+import os, signal, time
 from course_utils.classroom import grading
 from course_utils.run import client
 
@@ -218,6 +286,9 @@ def judges():
     worker.device()
     with open({file!r}, "w") as file:
         file.write(f"{{os.getpid()}} {{worker._process.pid}}\\n")
+    if {stopped}:  # as in a call of a library's that does not come back
+        os.kill(worker._process.pid, signal.SIGSTOP)
+        os.kill(os.getpid(), signal.SIGSTOP)
     time.sleep(600)
 
 if __name__ == "__main__":
@@ -226,16 +297,21 @@ if __name__ == "__main__":
 """
 
 
-def test_a_grader_that_is_killed_leaves_no_process_behind(tmp_path):
+@pytest.mark.parametrize("stopped", [False, True])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_a_grader_that_is_killed_leaves_no_process_behind(tmp_path, how, stopped):
     file = tmp_path / "pids"
-    (tmp_path / "killed.py").write_text(KILLED.format(file=str(file)))
+    (tmp_path / "killed.py").write_text(KILLED.format(file=str(file), stopped=stopped))
     run = subprocess.Popen([sys.executable, str(tmp_path / "killed.py")], cwd=ROOT)
     deadline = time.monotonic() + 60
     while not (file.exists() and file.read_text().endswith("\n")):
         assert time.monotonic() < deadline and run.poll() is None
         time.sleep(0.02)
     left = [int(pid) for pid in file.read_text().split()]
-    run.kill()
+    while stopped and not all(state(pid) == "T" for pid in left):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    run.send_signal(how)
     run.wait()
     try:
         deadline = time.monotonic() + 10
@@ -248,10 +324,15 @@ def test_a_grader_that_is_killed_leaves_no_process_behind(tmp_path):
 
 
 def runs(pid):
+    return state(pid) not in "Z"
+
+
+def state(pid):
+    """A letter, as proc(5) has it; empty for a process that is no more."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
-        return False
+        return ""
 
 
 def records(out):
@@ -347,6 +428,18 @@ def test_a_machine_that_judges_the_courses_own_solution_wrong_judges_nobody(
         assert judged == ["step01-cute"] and code == EXIT_NOT_ALL_TRIED and not (out / "grades.csv").exists()
         assert "this machine cannot grade: the course's own solution of step01-cute" in said
         assert ("too busy" if points is None else "gets 0: ptxas does not take this PTX") in said
+
+
+@pytest.mark.parametrize("name", ["grades.csv", "findings.csv", "feedback/ada.html", "gradescope/ada.json"])
+def test_a_disk_that_is_full_is_said_with_the_file(tmp_path, grade, at_once, name):
+    hand_in(tmp_path / "class", ada="a")
+    place = tmp_path / "out" / name
+    place.parent.mkdir(parents=True)
+    place.symlink_to("/dev/full")
+    run = grade(tmp_path / "class", tmp_path / "out", "--unsafe")
+    said = " ".join(run.stderr.split())
+    assert run.returncode == EXIT_USAGE and "Errno" not in said
+    assert f"{place} cannot be written, as no space is left for it: free some" in said
 
 
 @pytest.fixture

@@ -124,10 +124,37 @@ else: os.wait()
     assert first == second and first.startswith(f"{min(19, os.nice(0) + sandbox.NICE)} ")
 
 
+@pytest.mark.parametrize(
+    "change",
+    ["os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))", "os.setpriority(os.PRIO_PROCESS, 0, 19)",
+     "os.sched_setaffinity(0, {0})"],
+)  # fmt: skip
+def test_it_cannot_put_itself_last(change):
+    """Who waits for a processor long enough is taken for a victim of a busy machine."""
+    where = "print(os.sched_getscheduler(0), os.nice(0), os.sched_getaffinity(0))"
+    before, after = run(f"import os\n{where}\n{change}\n{where}").output.splitlines()
+    assert before == after
+
+
 def test_a_machine_without_a_filter_of_ours_has_none():
     assert filter_of("riscv64") == b"" and len(filter_of("x86_64")) == len(filter_of("aarch64"))
 
 
+# one child after the other, each of which works for a moment; and how its parent has that forgotten
+WORKS = """import ctypes, os, signal, struct, time
+libc = ctypes.CDLL(None)
+{forget}
+while True:
+    if not os.fork():
+        if {orphan} and os.fork(): os._exit(0)
+        while time.process_time() < 0.05: pass
+        os._exit(0)
+    try:
+        while True: os.wait()
+    except ChildProcessError: pass
+"""
+IGNORE = "signal.signal(signal.SIGCHLD, signal.SIG_IGN)"
+NOBODY_WAITS = "libc.sigaction(17, struct.pack('=Q128siiQ', 0, b'', 2, 0, 0), None)  # SA_NOCLDWAIT"
 BOMBS = {
     "time": ("while True: pass", "did not end within 1 s"),
     "a clock of its own": (
@@ -146,6 +173,12 @@ BOMBS = {
         "of memory",
     ),
     "work": ("import os\nfor _ in range(4): os.fork()\nwhile True: pass", "processor time"),
+    "work of children that are ignored": (WORKS.format(forget=IGNORE, orphan=0), "processor time"),
+    "work of children that leave nothing": (WORKS.format(forget=NOBODY_WAITS, orphan=0), "processor time"),
+    "work of orphans that are ignored": (
+        WORKS.format(forget=f"{IGNORE}; libc.prctl(36, 1)", orphan=1),  # PR_SET_CHILD_SUBREAPER
+        "processor time",
+    ),
     "files in its folders": (
         "import time\nfor p in '/tmp', '/dev/shm', '.':\n"
         "  open(p + '/x', 'wb').write(bytes(60 << 20))\ntime.sleep(99)",
@@ -158,6 +191,14 @@ BOMBS = {
     ),
     "sockets' buffers": (
         "import socket, time\nkept = [socket.socketpair() for _ in range(240)]\ntime.sleep(99)",
+        "of memory",
+    ),
+    "memory, whose main threads have ended": (
+        "import ctypes, os, platform, threading, time\n"
+        "def keep():\n  kept = bytearray(100 << 20); time.sleep(99)\n"
+        "for _ in range(8):\n  if not os.fork():\n    threading.Thread(target=keep).start()\n"
+        "    ctypes.CDLL(None).syscall({'x86_64': 60, 'aarch64': 93}[platform.machine()], 0)\n"
+        "time.sleep(99)",
         "of memory",
     ),
     "page tables": (
@@ -190,11 +231,8 @@ def test_it_is_ended_from_outside(bomb):
     code, why = BOMBS[bomb]
     seconds = 1 if "1 s" in why else 60
     began = time.monotonic()
-    memory = (
-        1 << 27
-        if bomb in ("files in its folders", "empty files", "page tables", "sockets' buffers")
-        else 1 << 29
-    )
+    small = "files in its folders", "empty files", "page tables", "sockets' buffers"
+    memory = 1 << 27 if bomb in small else 1 << 29
     ended = run(code, limits=Limits(seconds, memory, 32, 1 << 20, 1 << 26, work=2))
     assert ended.code is None
     assert why in ended.why
