@@ -530,7 +530,12 @@ def test_two_who_handed_in_together_are_no_copies(tmp_path, grade, monkeypatch):
 
     def judge_all(todo, settings, processes, done):
         for job in todo:
-            done(job, Ledger(settings.ledger).write(job.entry, {"points": 1.0}, "", 1.0, {}, marks))
+            done(
+                job,
+                Ledger(settings.ledger).write(
+                    job.entry, {"points": 1.0, "diagnosis": ""}, "", 1.0, {}, marks
+                ),
+            )
 
     monkeypatch.setattr("course_utils.cli.grade.judge_all", judge_all)
     monkeypatch.setattr("course_utils.cli.grade._own", lambda *_, **__: None)
