@@ -152,14 +152,13 @@ def _own_fault(job: Job, ledger: Ledger, settings: Settings) -> dict:
 
     entry = job.entry
     fault = next(one["fault"] for one in reversed(ledger.faults()) if one["entry"] == asdict(entry))
-    fault = cut(fault, 200)
+    fault = cut(" ".join(fault.split()), 200)
     text = (
-        f"this could not be judged: {TRIES} times it ended with {fault!r}, the last time with nothing beside "
-        "it, and right afterwards this machine judged the course's own solution. So it counts as a fault of "
-        "this source."
+        f"this could not be judged in {TRIES} tries, the last one with nothing beside it, while the course's "
+        f"own solution was. So that counts as a fault of this source: {fault}"
     )
     note = (
-        f"0 points for {TRIES} faults at this source alone, the last one {fault!r}. Look at it. "
+        f"0 points, as {TRIES} faults came with this source alone; look at it. The last one was: {fault}. "
         f"Remove {entry.name}.json from the ledger, and the next run judges it again"
     )
     name, _, dsl = entry.exercise.partition("-")

@@ -400,8 +400,9 @@ def _used(root: int) -> _Used:
             tasks = [f"/proc/{pid}/task/{task}" for task in os.listdir(f"/proc/{pid}/task")]
             used.threads += len(tasks)
             used.memory += _held(tasks)
-            for task in tasks:
-                waiting += map(int, Path(f"{task}/children").read_text().split())
+            for task in tasks:  # one that ends meanwhile hides none of the others
+                with contextlib.suppress(OSError):
+                    waiting += map(int, Path(f"{task}/children").read_text().split())
                 with contextlib.suppress(OSError):  # podman's processes are another user's
                     _count_files(task, files)
                 with contextlib.suppress(OSError):  # where the system keeps no such count
@@ -414,9 +415,10 @@ def _used(root: int) -> _Used:
 def _held(tasks: Sequence[str]) -> int:
     """Bytes that a process holds, as its first thread says that has not ended: the main thread may have."""
     for task in tasks:
-        fields = dict(line.split(":", 1) for line in Path(f"{task}/status").read_text().splitlines())
-        if held := [int(fields[name].split()[0]) << 10 for name in COUNTED if name in fields]:
-            return sum(held)
+        with contextlib.suppress(OSError, ValueError):
+            fields = dict(line.split(":", 1) for line in Path(f"{task}/status").read_text().splitlines())
+            if held := [int(fields[name].split()[0]) << 10 for name in COUNTED if name in fields]:
+                return sum(held)
     return 0
 
 

@@ -461,7 +461,8 @@ def _assembled(artifact: Artifact, form: str) -> Artifact:
     script = 'file=$(mktemp) && cat > "$file" && "$0" "$@" "$file" -o "$file.cubin" && cat "$file.cubin"'
     command = ("sh", "-c", script, str(found), f"-arch={nvrtc.ARCH}", "-v", "-lineinfo")
     ended = sandbox.run(command, artifact.ptx.encode(), ASSEMBLE, form)
-    if "Memory allocation failure" in ended.said:
+    # as a line begins: ptxas quotes a pragma of the PTX, whatever it says
+    if re.search(r"^ptxas fatal\s*: Memory allocation failure", ended.said, re.M):
         raise sandbox.SandboxError(f"ptxas: {cut(ended.said, 300)}")
     if ended.code or ended.why:
         raise Refused(f"ptxas does not take this PTX: {cut(ended.why or ended.said, 300)}")

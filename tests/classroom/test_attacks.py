@@ -282,6 +282,16 @@ def tensors(artifact):
     return [{"name": t.name, "shape": list(t.shape), "dtype": t.dtype} for t in artifact.tensors]
 
 
+def test_words_in_the_ptx_are_no_fault_of_the_machine(honest, monkeypatch):
+    out_of_memory = "ptxas fatal   : Memory allocation failure"
+    said = honest.ptx.replace("ret;", f'.pragma "{out_of_memory}";\nret;', 1)
+    assert isinstance(taken(replace(honest, ptx=said).to_bytes()), Artifact)
+    ended = sandbox.Ended(255, "", b"", f"ptxas info    : 0 bytes gmem\n{out_of_memory}\n", 0.1, 0)
+    monkeypatch.setattr(sandbox, "run", lambda *_: ended)
+    with pytest.raises(sandbox.SandboxError, match="Memory allocation"):
+        workshop._assembled(honest, "bubblewrap")
+
+
 def test_an_archive_that_unpacks_to_more_is_refused(honest):
     assert "larger than 8 MB" in taken(replace(honest, source="\0" * (9 << 20)).to_bytes())
 

@@ -297,6 +297,19 @@ def test_one_ends_at_a_time_for_want_of_memory(monkeypatch, tmp_path):
         assert run("import time; time.sleep(0.3); print(3)").output == b"3\n"
 
 
+def test_a_thread_that_ends_while_it_is_looked_at_hides_no_other(monkeypatch):
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(99)"])
+    try:
+        listed = os.listdir
+        monkeypatch.setattr(sandbox.os, "listdir", lambda path: ["0", *listed(path)])
+        told = sandbox._used(os.getpid())
+        assert told.threads >= len(listed("/proc/self/task")) + 3  # the child's, and two that are no more
+        assert told.memory > sandbox._held([f"/proc/{os.getpid()}/task/{os.getpid()}"]) > 0
+    finally:
+        child.kill()
+        child.wait()
+
+
 def test_of_threads_that_wait_for_each_other_one_counts():
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4)]
     try:
