@@ -33,6 +33,8 @@ LARGEST_TILE = 256 * 256  # elements of D; no CTA of this course holds a larger 
 LAUNCH = r"T\.\w*Kernel\(|\.launch\("  # in either DSL
 BLOCK_K = 64  # of the course's tiles
 
+PRODUCT = "product by wgmma"
+
 Instead = tuple[Cause, Place | None]  # what a kernel has instead, and where
 
 
@@ -45,7 +47,8 @@ class Condition:
     ``of_cluster``, of CTAs that are launched in clusters. ``call`` is a pattern of what the author writes to
     have one of ``families``: where nothing came of it, that line is to blame. Else the line of the first of
     ``near`` is the nearest, what the missing one belongs to. ``harm`` are kinds of findings that say better
-    what comes of it. ``numbers`` are those of a chip that ``needs`` names in braces.
+    what comes of it. ``numbers`` are those of a chip that ``needs`` names in braces. ``run`` is the property
+    that the instructions are there for: they may run, and D not depend on them.
     """
 
     needs: str
@@ -58,6 +61,7 @@ class Condition:
     near: tuple[Family, ...] = ()
     harm: tuple[str, ...] = ()
     numbers: Callable[[Chip], dict[str, object]] = lambda chip: {}
+    run: str = ""
 
     def applies_to(self, artifact: Artifact) -> bool:
         alone = math.prod(artifact.cluster) == 1
@@ -178,6 +182,7 @@ CONDITIONS = {
         (Family.WGMMA,),
         call=r"T\.wgmma_gemm\(|cute\.gemm\(",
         near=(Family.WGMMA,),
+        run=PRODUCT,
     ),
     "wgmma of fp8": Condition(
         "`wgmma.mma_async` of e4m3 numbers<, as they are stored>",
@@ -219,6 +224,7 @@ CONDITIONS = {
         _none,
         (Family.TENSOR_REDUCE,),
         near=(Family.TENSOR_STORE, *STORES, Family.STMATRIX),
+        run="sums of several CTAs",
     ),
     "expect-tx": Condition(
         "an mbarrier told how many bytes to expect, `expect_tx`",
@@ -265,6 +271,7 @@ CONDITIONS = {
         "at least two mbarriers, one for each stage of the ring",
         lambda r, a: r.mbarrier_inits >= 2,
         _barriers,
+        (Family.MBARRIER_INIT,),
         k_tiles=2,
         near=(Family.MBARRIER_INIT,),
     ),
@@ -272,15 +279,19 @@ CONDITIONS = {
         "a full and an empty mbarrier for each stage<: four for two stages>",
         lambda r, a: r.mbarrier_inits >= 4,
         _barriers,
+        (Family.MBARRIER_INIT,),
         k_tiles=2,
         near=(Family.MBARRIER_INIT,),
+        run="stages released",
     ),
     "four stages": Condition(
         "four stages<: eight mbarriers, four full and four empty>",
         lambda r, a: r.mbarrier_inits >= 8,
         _barriers,
+        (Family.MBARRIER_INIT,),
         k_tiles=4,
         near=(Family.MBARRIER_INIT,),
+        run="loads three ahead",
     ),
     "setmaxnreg": Condition(
         "register reallocation both ways, `setmaxnreg.dec` and `setmaxnreg.inc`, obeyed by ptxas",
@@ -292,6 +303,7 @@ CONDITIONS = {
         lambda r, a: registers.reallocated(a),
         call=r"_max_nreg\(|setmaxregister_\w+\(",
         near=(Family.SETMAXNREG, Family.TENSOR_LOAD),
+        run="producer",
     ),
     "wgmma in flight": Condition(
         "a `wgmma.wait_group` above 0, so that one group stays in flight",
@@ -306,6 +318,7 @@ CONDITIONS = {
         _none,
         (Family.MULTICAST_LOAD,),
         near=(Family.TENSOR_LOAD,),
+        run="K tiles by multicast",
     ),
     "remote arrive": Condition(
         "an arrival on the other CTA's barrier, `mbarrier.arrive.shared::cluster`",
@@ -314,6 +327,7 @@ CONDITIONS = {
         (Family.REMOTE_ARRIVE,),
         call=r"\.mbarrier_arrive\([^#]*,",
         near=(Family.ARRIVE,),
+        run="stages released by both CTAs",
     ),
     "cluster barrier": Condition(
         "two `barrier.cluster`<: after the barriers are initialised, and before a CTA exits>. Instead of "
@@ -333,6 +347,7 @@ CONDITIONS = {
         "three warpgroups or more<: a producer and two consumers>",
         lambda r, a: a.threads >= 384,
         lambda r, a: _is("threads", lines.one(LAUNCH, a), threads=a.threads),
+        run="sums of two consumers",
     ),
     "exact maps": Condition(
         "tensor maps as large as A, B and D<: TMA clips a tile where its map ends, and nowhere else>",
@@ -385,9 +400,11 @@ def lacking(
     answered: Sequence[tuple[Launch, Answer]],
     read: Artifact,
     strict: bool,
+    sizes: Iterable[tuple[int, ...]],
 ) -> tuple[dict[str, Found], dict[str, Found]]:
-    """What is required and the kernel lacks, at any size, and what was not seen to run, where ``strict`` asks
-    for it. ``read`` is one of the kernels: the size that shows most.
+    """What is required and the kernel lacks, at any size, and what was not seen to run: of a kernel that is
+    right at all ``sizes``, and of any where ``strict`` asks for it. ``read`` is one of the kernels: the size
+    that shows most.
 
     That tells first. Of another one with wrong results nothing is asked: they say more.
     """
@@ -400,7 +417,8 @@ def lacking(
             lacks = {name: one if first else _seen_at(one, launch) for name, one in mine.items()} | lacks
     ordered = {name: lacks[name] for name in (*requires, *forbids) if name in lacks}
     seen = [(launch.artifact, answer.facts or {}) for launch, answer in answered]
-    return ordered, unseen(requires, seen) if strict else {}
+    right = {launch.size for launch, answer in answered if answer.ok and answer.facts}.issuperset(sizes)
+    return ordered, unseen(requires, seen, right) if strict or right else {}
 
 
 def _seen_at(one: Found, launch: Launch) -> Found:
@@ -442,6 +460,9 @@ def unmet(
         elif facts and not condition.ran(facts):
             place = lines.of_families(artifact, *condition.families)
             lacks[name] = found("missing", "not-run", place, requirement=name, **numbers)
+        elif facts and condition.run:
+            if violated := PROPERTIES[condition.run].violation(condition.run, facts, artifact):
+                lacks[name] = violated
     for name in forbids:
         if CONDITIONS[name].holds(receipt, artifact):
             lacks[name] = found(
@@ -450,28 +471,38 @@ def unmet(
     return lacks
 
 
-def unseen(requires: Iterable[str], runs: Sequence[tuple[Artifact, Facts]]) -> dict[str, Found]:
+def unseen(
+    requires: Iterable[str], runs: Sequence[tuple[Artifact, Facts]], right: bool = False
+) -> dict[str, Found]:
     """By name: each condition whose instructions did not run in each of ``runs``, and each property that none
-    of them gave a chance to show.
+    of them gave a chance to show; where all are ``right``, also a property that a condition is there for.
     """
+
+    def no_chance(name: str) -> bool:
+        return not any(facts.get(PROPERTIES[name].chances, 0) for _, facts in runs)
+
     lacks: dict[str, Found] = {}
     for name in requires:
         if name in PROPERTIES:
-            if not any(facts.get(PROPERTIES[name].chances, 0) for _, facts in runs):
+            if no_chance(name):
                 lacks[name] = found("missing", "property-not-seen", requirement=name)
         elif name in CONDITIONS:
-            asked = [facts for artifact, facts in runs if CONDITIONS[name].applies_to(artifact)]
-            if not all(map(CONDITIONS[name].ran, asked)):
+            condition = CONDITIONS[name]
+            asked = [facts for artifact, facts in runs if condition.applies_to(artifact)]
+            if right and asked and condition.run and no_chance(condition.run):
+                lacks[name] = found("missing", "property-not-seen", requirement=condition.run)
+            elif not all(map(condition.ran, asked)):
                 lacks[name] = found(
-                    "missing",
-                    "not-seen-to-run",
-                    requirement=name,
-                    **CONDITIONS[name].numbers(runs[0][0].chip),
+                    "missing", "not-seen-to-run", requirement=name, **condition.numbers(runs[0][0].chip)
                 )
     return lacks
 
 
-def idle(requires: Iterable[str], runs: Iterable[Facts]) -> bool:
-    """Has none of the instructions that are asked for run, in any of ``runs``?"""
+def idle(requires: Iterable[str], runs: Sequence[Facts]) -> bool:
+    """Has none of the instructions that are asked for run, in any of ``runs``, or does D not come out of
+    ``wgmma`` where that is asked for?
+    """
     asked = [CONDITIONS[name] for name in requires if name in CONDITIONS and CONDITIONS[name].families]
+    if "wgmma" in requires and any(PROPERTIES[PRODUCT].is_violated(facts) for facts in runs):
+        return True
     return not any(condition.ran(facts) for facts in runs for condition in asked)

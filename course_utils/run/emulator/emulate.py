@@ -17,6 +17,7 @@ from course_utils.run.emulator.core.memory import Tensor as TensorRegion
 from course_utils.run.emulator.explain.emulation import Emulation
 from course_utils.run.emulator.explain.facts import counted
 from course_utils.run.emulator.explain.listen import Explained, attach
+from course_utils.run.emulator.isa.tags import Tags
 from course_utils.run.emulator.isa.translate import Program
 from course_utils.run.emulator.units import printf
 from course_utils.run.emulator.units.table import lower
@@ -25,22 +26,10 @@ from course_utils.run.emulator.units.tensormaps import TensorMaps
 UNWRITTEN = "uninitialised-read"
 LIMIT = 50_000_000  # warp instructions; the course's largest emulated check needs under one million
 _STORAGE = {
-    "float16": np.float16,
-    "bfloat16": np.uint16,
-    "float32": np.float32,
-    "float64": np.float64,
-    "int8": np.int8,
-    "uint8": np.uint8,
-    "int16": np.int16,
-    "uint16": np.uint16,
-    "int32": np.int32,
-    "uint32": np.uint32,
-    "int64": np.int64,
-    "uint64": np.uint64,
-    "bool": np.bool_,
-    "float8_e4m3": np.uint8,
-    "float8_e4m3fn": np.uint8,
-    "float8_e5m2": np.uint8,
+    **{f"{kind}{bits}": np.dtype(f"{kind}{bits}") for kind in ("int", "uint") for bits in (8, 16, 32, 64)},
+    **{name: np.dtype(name) for name in ("float16", "float32", "float64", "bool")},
+    **dict.fromkeys(("float8_e4m3", "float8_e4m3fn", "float8_e5m2"), np.dtype("uint8")),
+    "bfloat16": np.dtype("uint16"),
 }
 
 
@@ -54,7 +43,7 @@ def emulate(
     seed: int = 0,
     limit: int = LIMIT,
     ctas: Iterable[int] | None = None,
-    signs: np.ndarray | None = None,
+    tags: Tags | None = None,
     record: bool = False,
     addresses: Mapping[str, int] | None = None,
 ) -> Emulation:
@@ -63,10 +52,8 @@ def emulate(
 
     Outputs are written in place. The same seed gives the same run. ``limit`` is in warp instructions.
     ``ctas`` names the CTAs to run, by number, with the clusters they are in; None is all. Some of a
-    persistent kernel's are enough to see what one tile leaves to the next. ``signs`` (65536 of 1 or -1, by
-    the bit pattern of an fp16 number, the first 256 by that of an e4m3 one) make another tensor core of it:
-    ``wgmma`` multiplies each element of A and B by its sign, and no other instruction does. ``record`` keeps
-    the events of all clusters.
+    persistent kernel's are enough to see what one tile leaves to the next. ``tags`` make another tensor core
+    of it (see ``isa.tags``). ``record`` keeps the events of all clusters.
     ``addresses`` says where tensors lie, for a kernel that reads addresses from memory or finds them within
     other parameters; else the emulator chooses.
     A kernel whose one fault is to read shared memory that nothing has written runs again with other bytes
@@ -89,9 +76,8 @@ def emulate(
             name: TensorRegion(name, r.data, r.describe, r.element) for name, r in regions.items()
         }
         program, constants = _program(artifact.ptx, artifact.kernel)
-        machine = Machine(
-            program, artifact, fresh, constants, seed, limit, only, signs, addresses or {}, filler
-        )
+        places = addresses or {}
+        machine = Machine(program, artifact, fresh, constants, seed, limit, only, tags, places, filler)
         return _run(machine, attach(machine, record, left_out))
 
     try:
@@ -140,18 +126,11 @@ def _run(machine: Machine, explained: Explained) -> Emulation:
             cause = Cause("tensor-map", "a broken tensor map", values)
             explained.findings.find(cause, -1, subject=view.name)
     finished = not explained.findings.found and loop.run(machine)
-    trace = explained.trace
-    return Emulation(
-        finished,
-        explained.found(finished),
-        machine.executed,
-        machine.seed,
-        trace.spans,
-        trace.arrivals,
-        trace.events,
-        explained.facts.end() if finished else explained.facts.ran(),
-        str(machine.unit(printf.Printed)),
-    )
+    found, trace = explained.found(finished), explained.trace
+    traced = trace.spans, trace.arrivals, trace.events
+    facts = explained.facts.end() if finished else explained.facts.ran()
+    printed = str(machine.unit(printf.Printed))
+    return Emulation(finished, found, machine.executed, machine.seed, *traced, facts, printed)
 
 
 @lru_cache(maxsize=8)
