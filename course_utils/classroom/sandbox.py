@@ -361,7 +361,8 @@ class _Watch:
 
     def _end(self) -> None:
         ended = self._process.poll() is not None
-        for pid in filter(None, (self._root(), self._process.pid)):
+        begun = () if ended or self._root() != self._process.pid else _stopped(self._process.pid)
+        for pid in filter(None, (*begun, self._root(), self._process.pid)):
             if self._process.poll() is None or self._form == "unsafe":
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
@@ -376,6 +377,18 @@ class _Watch:
             if stream:
                 with contextlib.suppress(OSError):
                     stream.close()
+
+
+def _stopped(pid: int) -> list[int]:
+    """Stop a process that may be making its first child; its children. Bubblewrap's waits for a word of its
+    parent's before it ends with it, and would wait for ever.
+    """
+    with contextlib.suppress(OSError, IndexError):
+        os.kill(pid, signal.SIGSTOP)
+        while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "TtZX":
+            time.sleep(TICK / 50)
+        return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []
 
 
 # -- what a tree of processes uses

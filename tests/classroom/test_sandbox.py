@@ -263,6 +263,25 @@ def test_nothing_outlives_it():
         time.sleep(0.05)
 
 
+def test_nothing_is_left_of_a_sandbox_that_is_ended_while_it_is_made(monkeypatch):
+    moments = iter(range(40))
+    monkeypatch.setattr(sandbox._Watch, "until_it_ends", lambda *_: time.sleep(next(moments) / 4000))
+    mark = f"{os.getpid()}.5"
+    for _ in range(40):
+        sandbox.run(["sleep", mark], b"", SMALL)
+    deadline = time.monotonic() + 10
+    while left := [path for path in Path("/proc").glob("[0-9]*/cmdline") if mark.encode() in _bytes(path)]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
+
+
+def _bytes(path):
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
 def _running(name):
     found = []
     for path in Path("/proc").glob("[0-9]*/comm"):
