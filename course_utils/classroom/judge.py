@@ -23,6 +23,7 @@ from course_utils.compile.child import data_bytes, lower_limit
 from course_utils.grading import conditions, gemm, maps, steps
 from course_utils.grading import copy as copies
 from course_utils.grading import plan as models
+from course_utils.grading.found import of_text
 from course_utils.grading.steps import CopyCase, MapCase, PlanCase, Step
 from course_utils.grading.verdict import Verdict, not_compiled, still_open
 from course_utils.recordings import measured
@@ -89,7 +90,7 @@ def judge(
             return Judged(maps.judge(wanted, (), text, ""), 0.0, 0)
         if isinstance(wanted, PlanCase):
             return Judged(models.judge(wanted, (), (), text), 0.0, 0)
-        return Judged(not_compiled(wanted, dsl, backend, text), 0.0, 0)
+        return Judged(not_compiled(wanted, dsl, backend, of_text(text)), 0.0, 0)
     if backend != "gpu" or isinstance(wanted, (MapCase, PlanCase)) or not _right(judged.verdict):
         return judged
     _, checks, timed = _sizes(wanted, backend)
@@ -151,7 +152,7 @@ def _without_gpu(
     if made.open and made.text:  # the same words may stand in a kernel that is written: a guard, a docstring
         verdict = still_open(wanted, dsl, backend, made.open)
     elif made.text:
-        verdict = not_compiled(wanted, dsl, backend, made.text)
+        verdict = not_compiled(wanted, dsl, backend, of_text(made.text, made.place, made.under))
     else:
         artifacts = dict(zip(sizes, made.artifacts, strict=True))
         machine = Emulator(

@@ -217,7 +217,8 @@ def _known(name: str) -> str:
     try:
         steps.row(name)
     except KeyError:
-        raise ValueError(f"there is no step or case {name!r}") from None
+        text = f"there is no step or case {name!r}; {steps.meant(name)}"
+        raise ValueError(text.rstrip("; ")) from None
     return name
 
 

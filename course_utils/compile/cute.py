@@ -23,10 +23,9 @@ from collections.abc import Callable
 from hashlib import sha256
 from importlib import import_module
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
-from course_utils.artifact import TENSOR_MAP_BYTES, Allocation, Artifact, Parameter, Tensor
+from course_utils.artifact import TENSOR_MAP_BYTES, Allocation, Artifact, Parameter, Place, Tensor, file_name
 from course_utils.compile import allocations, cache, lines, nvrtc, passes
 from course_utils.compile.compiler_messages import explained, refused
 from course_utils.compile.errors import CompileError
@@ -91,7 +90,7 @@ def compile_kind(factory: Callable, kind: str, *size: int) -> Artifact:
     taken, words = list(inspect.signature(host).parameters), problem.signature(size)
     if swapped(taken, problem.tensors(*size)):
         text = f"{host.__name__} takes {', '.join(taken)}; it must take {words}, in this order"
-        raise CompileError("signature", text + _defined(host))
+        raise CompileError("signature", text, place=_defined(host))
     return compile_host(host, problem.tensors(*size))
 
 
@@ -159,7 +158,7 @@ def _trace(factory: Callable, name: str, size: tuple[int, ...], arguments: str) 
     except CompileError:
         raise
     except Exception as error:
-        raise CompileError("trace", f"{call} raised {type(error).__name__}: {_with_place(error)}") from error
+        raise _refusal("trace", f"{call} raised {type(error).__name__}: ", error) from error
     if type(host).__name__ == "PrimFunc":
         raise CompileError(
             "signature",
@@ -181,7 +180,7 @@ def _trace(factory: Callable, name: str, size: tuple[int, ...], arguments: str) 
     return host
 
 
-def _defined(host: Any) -> str:
+def _defined(host: Any) -> Place:
     """The line of the host function's ``def``."""
     code = inspect.unwrap(host).__code__
     source, first = inspect.getsourcelines(code)
@@ -224,9 +223,7 @@ def _compile(host: Any, tensors: tuple[Tensor, ...]) -> tuple[Compiled, list[All
         except CompileError:
             raise
         except Exception as error:
-            raise CompileError(
-                "lower", "CuTe DSL could not compile this kernel: " + _with_place(error)
-            ) from error
+            raise _refusal("lower", "CuTe DSL could not compile this kernel: ", error) from error
         ptx, cubin = compiled.artifacts.PTX, compiled.artifacts.CUBIN
     if not ptx or not compiled.kernel_info:
         raise CompileError("lower", "this program has 0 kernels; a step launches one")
@@ -243,12 +240,12 @@ def find_line(compile_one: Callable[[], Artifact]) -> Artifact:
     """In a child, compile again what ended the compiler, and find the operation that did: the first without
     which the compiler lives. MLIR aborts without a word on where it was.
 
-    Raises CompileError of stage "place", whose text is the operation's line.
+    Raises CompileError of stage "place", with the operation's line.
     """
     from cutlass._mlir import ir
     from cutlass.base_dsl.compiler import Compiler
 
-    places: list[str] = []
+    places: list[Place] = []
 
     def hunt(self: Any, module: Any, pipeline: str, *_: Any, **__: Any) -> None:
         found: list[Any] = []
@@ -270,7 +267,7 @@ def find_line(compile_one: Callable[[], Artifact]) -> Artifact:
     try:
         return compile_one()
     except CompileError as error:
-        raise CompileError("place", places[0]) if places else error from None
+        raise CompileError("place", "", place=places[0]) if places else error from None
 
 
 def _lives_without(op: Any, pipeline: Callable[[], Any], module: Any) -> bool:
@@ -504,9 +501,9 @@ def _tensor_at(address: int, names: dict[int, str]) -> str:
     return names[address]
 
 
-def tidy_error(error: BaseException) -> str:
-    """The DSL's message without its envelope: what it found, the line of the learner's file, and its advice
-    where it helps.
+def tidy_error(error: BaseException) -> tuple[str, Place | None]:
+    """The DSL's message without its envelope: what it found, and its advice where it helps. With the line of
+    the learner's file.
 
     The envelope is a headline, a frame of source lines under ``-->``, and blocks that begin with error, note
     or suggestion.
@@ -521,30 +518,30 @@ def tidy_error(error: BaseException) -> str:
         for kind in ("error", "suggestion")
     }
     if not said["error"]:
-        return "\n".join(text.splitlines()[:8]) or "no message"
+        return "\n".join(text.splitlines()[:8]) or "no message", None
     if refused := re.search(r"^\s*ptxas .*(?:error|fatal)\s*:\s*(.*(?:\n {6,}(?!ptxas\b)\S.*)*)", text, re.M):
         said["error"][0] += ": " + re.sub(r"\s*\n\s*", " ", refused.group(1))
     internal = "error[INTERNAL]" in text and len(said["error"]) > 1
     found = said["error"][1:] if internal else said["error"][:1]
     advice = [] if internal else [words for words in said["suggestion"] if "ptxas log" not in words]
-    at = (
-        [f"  at {Path(place.group(1)).name}, line {place.group(2)}: {frame.group(1).strip()}"]
-        if place and frame
-        else []
-    )
-    if spot := re.match(
-        r'"(.*)"\("([^"]+)":(\d+):\d+\): ', found[0]
-    ):  # MLIR's own words have no frame but a location
+    line = None
+    if place and frame:
+        line = Place(file_name(place[1]), int(place[2]), frame[1].strip())
+    # MLIR's own words have no frame but a location
+    if spot := re.match(r'"(.*)"\("([^"]+)":(\d+):\d+\): ', found[0]):
         found[0] = found[0][spot.end() :]
-        at = at or [f"  at {Path(spot.group(2)).name}, line {spot.group(3)}: {spot.group(1).strip()}"]
-    return "\n".join([*found, *advice, *at])
+        line = line or Place(file_name(spot[2]), int(spot[3]), spot[1].strip())
+    return "\n".join([*found, *advice]), line
 
 
-def _with_place(error: BaseException) -> str:
-    text, at_, place = tidy_error(error).partition("\n  at ")
-    if said := passes.told(error, text, place):
-        return said
-    return refused(explained(text), _call(error, text) or at_ + place or where(error))
+def _refusal(stage: str, begin: str, error: BaseException) -> CompileError:
+    """What the DSL refuses, in a sentence that begins so."""
+    text, line = tidy_error(error)
+    if said := passes.told(error, text, line):
+        return CompileError(stage, begin + said[0], place=said[1])
+    place = _call(error, text) or line or where(error)
+    told, under = refused(explained(text))
+    return CompileError(stage, begin + told, place=place, under=under)
 
 
 # what is in the line of a call whose operand the assembler refuses, which names no line
@@ -555,8 +552,8 @@ CALLS = (
 )
 
 
-def _call(error: BaseException, text: str) -> str:
-    """The one line of the learner's file whose call the assembler refuses; "" where it is not sure."""
+def _call(error: BaseException, text: str) -> Place | None:
+    """The one line of the learner's file whose call the assembler refuses; None where it is not sure."""
     file = re.search(r"-->[ \t]*(\S.*?):\d+", re.sub(r"\x1b\[[0-9;]*m", "", text_of(error)))
     for words, call in CALLS:
         found = re.search(words, text)
@@ -564,5 +561,5 @@ def _call(error: BaseException, text: str) -> str:
             pattern = call.format(*found.groups())
             lines = linecache.getlines(file[1])
             hits = [n for n, line in enumerate(lines, 1) if re.search(pattern, line.partition("#")[0])]
-            return at(file[1], hits[0]) if len(hits) == 1 else ""
-    return ""
+            return at(file[1], hits[0]) if len(hits) == 1 else None
+    return None

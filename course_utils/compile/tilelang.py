@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from course_utils import artifact
-from course_utils.artifact import Artifact, Parameter, Resources, Tensor, TensorMap
+from course_utils.artifact import Artifact, Parameter, Place, Resources, Tensor, TensorMap
 from course_utils.compile import cache, copy_errors, lines, nvrtc, operands
 from course_utils.compile.compiler_messages import explained, refused
 from course_utils.compile.errors import CompileError
@@ -107,8 +107,9 @@ def compile_prim_func(prim_func: Any) -> Artifact:
         ptx, cubin, resources = nvrtc.compile_source(source, _include_dirs(), HEADERS, ["tilelang"])
     except CompileError as error:
         origin = origins[error.line - 1] if 0 < error.line <= len(origins) else None
-        place = at(origin.file, origin.line) if origin else ""
-        raise CompileError(error.stage, refused(str(error), place)) from error
+        place = at(origin.file, origin.line) if origin else None
+        told, under = refused(error.text)
+        raise CompileError(error.stage, told, place=place, under=under) from error
     require_fits(*shape, bare.dynamic_shared + resources.static_shared)
     return replace(
         bare,
@@ -258,7 +259,8 @@ def _trace(factory: Callable, problem: Problem, size: tuple[int, ...]) -> Any:
     except Exception as error:
         told = tidy_error(error)
         told = operands.explained(told, error, problem.tensors(*size)) or explained(told)
-        raise CompileError("trace", f"{call} raised {type(error).__name__}: {told}{where(error)}") from error
+        text = f"{call} raised {type(error).__name__}: {told}"
+        raise CompileError("trace", text, place=where(error)) from error
     if getattr(result, "_decorator_kind", None) == "jit":
         raise CompileError(
             "signature",
@@ -301,7 +303,7 @@ def _require_signature(prim_func: Any, wanted: Sequence[Tensor], words: str) -> 
         extents = tuple(int(s) if hasattr(s, "value") else str(s) for s in buffer.shape)
         if extents != shape and swapped(names, wanted):
             text = f"the kernel takes {', '.join(names)}; it must take {words}, in this order"
-            raise CompileError("signature", text + lines.place_of(buffer))
+            raise CompileError("signature", text, place=lines.place_of(buffer))
         if extents != shape:
             raise CompileError("signature", f"{name} has shape {extents}; it must be {shape}, row by row")
         if str(buffer.dtype) != tensor.dtype:
@@ -319,10 +321,10 @@ def _lower(prim_func: Any) -> Any:
         raise
     except Exception as error:
         operation = _to_blame(prim_func, target, text_of(error))
-        place = where(error) or (_place(operation) if operation is not None else "")
+        place = where(error) or (_place(operation) if operation is not None else None)
         told = copy_errors.explained(operation.value, text_of(error)) if operation is not None else ""
         told = told or explained(tidy_error(error))
-        raise CompileError("lower", f"TileLang could not lower this kernel: {told}{place}") from error
+        raise CompileError("lower", f"TileLang could not lower this kernel: {told}", place=place) from error
 
 
 def _lowered(prim_func: Any, target: Any) -> Any:
@@ -332,7 +334,7 @@ def _lowered(prim_func: Any, target: Any) -> Any:
         return tilelang.lower(prim_func, target=target)
 
 
-def _place(operation: Any) -> str:
+def _place(operation: Any) -> Place:
     """The author's line of a tile operation."""
     from tilelang.ir import get_stmt_span
 
