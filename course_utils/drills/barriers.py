@@ -52,14 +52,13 @@ def phases(now: int) -> Picture:
     """The phases up to the present one, with their parities."""
     shown = range(max(0, now - 3), now + 1)
     return (
-        Row("phase", tuple(Cell(str(one), "wait" * (one < now), one == now) for one in shown)),
-        Row("parity", tuple(Cell(str(one & 1), "wait" * (one < now), one == now) for one in shown)),
-        Row("", tuple(Cell("over" if one < now else "now", "wait" * (one < now)) for one in shown)),
+        Row.each("phase", shown, look=lambda one: "wait" * (one < now), here=[now]),
+        Row.each("parity", shown, lambda one: one & 1, lambda one: "wait" * (one < now), [now]),
+        Row.each("", shown, lambda one: "over" if one < now else "now", lambda one: "wait" * (one < now)),
     )
 
 
 def passes(rng: Random) -> Question:
-    """A barrier that has come so far, and a wait for a parity."""
     phase, parity = rng.randrange(7), rng.randrange(2)
     barrier = Barrier(1, phase)
     ended = f"has ended {phase} phase{'s' * (phase > 1)}, and the next is under way"
@@ -69,7 +68,7 @@ def passes(rng: Random) -> Question:
     before = f"phase {phase - 1}" if phase else "the phase before phase 0, which counts as over"
 
     def draw(answer: bool) -> Picture:
-        wait = Row("wait", (Cell(f"parity {parity}: {words[answer]}", "wait", True),))
+        wait = Row.one("wait", f"parity {parity}: {words[answer]}", "wait", True)
         return (*phases(phase), wait)
 
     return choice(
@@ -84,7 +83,6 @@ def passes(rng: Random) -> Question:
 
 
 def which_wait(rng: Random) -> Question:
-    """Four barriers, one of which lets a wait pass."""
     parity = rng.randrange(2)
     open_one, shut = 2 * rng.randrange(4) + 1 - parity, rng.sample(range(parity, 10, 2), 3)
     known = {count: Barrier(1, count) for count in (open_one, *shut)}
@@ -110,28 +108,29 @@ def which_wait(rng: Random) -> Question:
 
 
 def expected_bytes(rng: Random) -> Question:
-    """The bytes of A's and B's tile on one full barrier."""
     block_m, block_n = rng.choice(TILES), rng.choice(TILES)
     block_k = rng.choice((32, 64, 128))
     a, b = block_m * block_k, block_n * block_k
+    right = HALF * (a + b)
     return number(
         f"One stage holds a tile of A, {block_m} x {block_k}, and one of B, {block_n} x {block_k}, both "
         "fp16. How many bytes does its full barrier expect in a phase?",
-        HALF * (a + b),
+        right,
         {
             a + b: "That counts elements; TMA counts bytes, two for each fp16.",
             HALF * a: "That is A's tile alone, and both land on this barrier.",
             HALF * b: "That is B's tile alone, and both land on this barrier.",
-            HALF * HALF * (a + b): "That is two bytes too often: fp16 has two bytes, fp32 four.",
+            HALF * right: "That is two bytes too often: fp16 has two bytes, fp32 four.",
             block_m * block_n * HALF: "That is a tile of D, which no load brings.",
         },
-        f"({block_m} + {block_n}) x {block_k} elements of {HALF} bytes are {HALF * (a + b):,}.",
+        f"({block_m} + {block_n}) x {block_k} elements of {HALF} bytes are {right:,}.",
         lambda answer: (
             Row("lands", (Cell(f"A {HALF * a:,}", "load"), Cell(f"B {HALF * b:,}", "load"))),
-            Row("expected", (Cell(f"{answer:,}", here=True),)),
-            Row(
-                "never comes" if answer > HALF * (a + b) else "not expected",
-                (Cell(f"{abs(answer - HALF * (a + b)):,}", "fault" * (answer != HALF * (a + b))),),
+            Row.one("expected", f"{answer:,}", here=True),
+            Row.one(
+                "never comes" if answer > right else "not expected",
+                f"{abs(answer - right):,}",
+                "fault" * (answer != right),
             ),
         ),
         LARGEST,
@@ -139,7 +138,6 @@ def expected_bytes(rng: Random) -> Question:
 
 
 def parity_of_round(rng: Random) -> Question:
-    """One barrier, one tile in each round: the parity of round k's wait."""
     turn = rng.randrange(3, 40)
     barrier = Barrier(1, turn)  # the wait of round k blocks until phase k is over
     right = next(parity for parity in (0, 1) if not barrier.passes(parity))
@@ -149,15 +147,14 @@ def parity_of_round(rng: Random) -> Question:
         {1 - right: "That is a round off: it passes before the tile has landed, or asks for the next one."},
         f"Round 0 waits for parity 0, and the parity flips each round: {turn} & 1 is {turn & 1}.",
         lambda answer: (
-            Row("round", tuple(Cell(str(turn + i), here=i == 0) for i in range(-2, 2))),
-            Row("parity", tuple(Cell(str((answer + i) & 1), "wait", here=i == 0) for i in range(-2, 2))),
+            Row.each("round", range(-2, 2), lambda i: turn + i, here=[0]),
+            Row.each("parity", range(-2, 2), lambda i: answer + i & 1, "wait", [0]),
         ),
         label=lambda parity: f"parity {parity}",
     )
 
 
 def state(rng: Random) -> Question:
-    """What a barrier has still to wait for, after a few events."""
     tile = rng.choice((8192, 16384, 24576, 32768))
     count, first = rng.choice((1, 2)), rng.randrange(4)
     arrivals, landed = rng.choice(((count, 1), (count - 1, 2), (count, 2), (count - 1, 1)))
@@ -190,7 +187,7 @@ def state(rng: Random) -> Question:
             for i in range(2)
         )
         return (
-            Row("phase", (Cell(str(one[0]), here=True),)),
+            Row.one("phase", one[0], here=True),
             Row("arrivals", arrived if one[0] == first else (Cell(f"{count} to come"),)),
             Row("bytes", tiles if one[0] == first else (Cell(f"{one[2]:,} expected"),)),
         )
@@ -221,7 +218,6 @@ ARRIVING = {  # who arrives in each round: arrivals
 
 
 def arrival_count(rng: Random) -> Question:
-    """What to initialise a barrier for."""
     who, right = rng.choice(sorted(ARRIVING.items()))
     copies = rng.choice((2, 3, 4))
     return number(
@@ -238,20 +234,16 @@ def arrival_count(rng: Random) -> Question:
         },
         f"An arrival is what a thread does: {right} of them, whatever the loads bring.",
         lambda answer: (
-            Row("init", (Cell(str(answer), here=True),)),
-            Row("arrive", (Cell(str(right), "wait"),)),
-            Row(
+            Row.one("init", answer, here=True),
+            Row.one("arrive", right, "wait"),
+            Row.one(
                 "then",
-                (
-                    Cell(
-                        "the phase can end"
-                        if answer == right
-                        else "never ends"
-                        if answer > right
-                        else "ends too early",
-                        "" if answer == right else "fault",
-                    ),
-                ),
+                "the phase can end"
+                if answer == right
+                else "never ends"
+                if answer > right
+                else "ends too early",
+                "" if answer == right else "fault",
             ),
         ),
         1024,
@@ -259,12 +251,12 @@ def arrival_count(rng: Random) -> Question:
 
 
 def first_waits(rng: Random) -> Question:
-    """The parity of a role's wait in a round."""
     role, turn = rng.choice(("producer", "consumer")), rng.randrange(8)
     name = "empty" if role == "producer" else "full"
     # round r of the consumer needs phase r of full over, that of the producer phase r - 1 of empty
     needed = turn if role == "consumer" else turn - 1
     right = next(p for p in (0, 1) if Barrier(1, needed + 1).passes(p))
+    shown = range(max(0, turn - 2), max(4, turn + 2))
     return choice(
         f"Rounds of the ring count from 0. For which parity does the {role} wait on {name}[s] in round "
         f"{turn}?",
@@ -283,24 +275,14 @@ def first_waits(rng: Random) -> Question:
             else "nothing was ever in the stage: its wait must pass, and on a new barrier parity 1 does."
         ),
         lambda answer: (
-            Row(
-                "round",
-                tuple(Cell(str(one), here=one == turn) for one in range(max(0, turn - 2), max(4, turn + 2))),
-            ),
-            Row(
-                "parity",
-                tuple(
-                    Cell(str((one - turn + answer) & 1), "wait", one == turn)
-                    for one in range(max(0, turn - 2), max(4, turn + 2))
-                ),
-            ),
+            Row.each("round", shown, here=[turn]),
+            Row.each("parity", shown, lambda one: one - turn + answer & 1, "wait", [turn]),
         ),
         label=lambda parity: f"parity {parity}",
     )
 
 
 def blocked_phases(rng: Random) -> Question:
-    """In which of some phases does a wait block?"""
     first, parity = rng.randrange(6), rng.randrange(2)
     there = range(first, first + 4)
     right = tuple(one for one in there if not Barrier(1, one).passes(parity))
@@ -319,14 +301,9 @@ def blocked_phases(rng: Random) -> Question:
         wrong,
         f"A wait for {parity} blocks while the barrier is in a phase of parity {parity}.",
         lambda answer: (
-            Row("phase", tuple(Cell(str(one), here=one in answer) for one in there)),
-            Row("parity", tuple(Cell(str(one & 1), here=one in answer) for one in there)),
-            Row(
-                "wait",
-                tuple(
-                    Cell("blocks" if one in answer else "passes", "wait" * (one in answer)) for one in there
-                ),
-            ),
+            Row.each("phase", there, here=answer),
+            Row.each("parity", there, lambda one: one & 1, here=answer),
+            Row.told("wait", there, answer, "wait", ("blocks", "passes")),
         ),
         rng,
         lambda some: " and ".join(map(str, some)) if len(some) < 3 else ", ".join(map(str, some)),
@@ -334,7 +311,6 @@ def blocked_phases(rng: Random) -> Question:
 
 
 def empty_count(rng: Random) -> Question:
-    """What ends a phase of empty in a cluster."""
     ctas, groups, by_warp = rng.choice((2, 4)), rng.choice((1, 2, 3)), rng.random() < 0.5
     each = 4 if by_warp else 1
     who = "one thread of each warp" if by_warp else "one thread of each warpgroup"
@@ -357,20 +333,16 @@ def empty_count(rng: Random) -> Question:
         f"{ctas} CTAs x {groups} warpgroup{'s' * (groups > 1)} x {each} = {right}.",
         lambda answer: (
             *(
-                Row(
-                    f"CTA {cta}",
-                    tuple(Cell(f"{each} arrival{'s' * (each > 1)}", "wgmma") for _ in range(groups)),
-                )
+                Row.each(f"CTA {cta}", range(groups), lambda _: f"{each} arrival{'s' * (each > 1)}", "wgmma")
                 for cta in range(ctas)
             ),
-            Row("init", (Cell(str(answer), "" if answer == right else "fault", True),)),
+            Row.one("init", answer, "" if answer == right else "fault", True),
         ),
         4096,
     )
 
 
 def cluster_bytes(rng: Random) -> Question:
-    """What each full barrier of a cluster expects when B is shared."""
     block_m, block_n, ctas = rng.choice((64, 128)), rng.choice((128, 192, 256)), rng.choice((2, 4))
     a, b = (HALF * extent * BLOCK_K for extent in (block_m, block_n))
     return number(
@@ -386,9 +358,9 @@ def cluster_bytes(rng: Random) -> Question:
         },
         f"Whoever asked for it, {a:,} bytes of A and all {b:,} of B land in each CTA.",
         lambda answer: (
-            Row("A lands", (Cell(f"{a:,}", "load"),)),
-            Row("B lands", tuple(Cell(f"{b // ctas:,}", "load") for _ in range(ctas))),
-            Row("expected", (Cell(f"{answer:,}", "" if answer == a + b else "fault", True),)),
+            Row.one("A lands", f"{a:,}", "load"),
+            Row.each("B lands", range(ctas), lambda _: f"{b // ctas:,}", "load"),
+            Row.one("expected", f"{answer:,}", "" if answer == a + b else "fault", True),
         ),
         LARGEST,
     )
@@ -400,7 +372,6 @@ def mask(ranks: Sequence[int]) -> int:
 
 
 def multicast_mask(rng: Random) -> Question:
-    """Ranks to a mask."""
     ctas = rng.choice((4, 4, 8))
     ranks = sorted(rng.sample(range(ctas), rng.choice((2, 2, 3))))
     right = mask(ranks)
@@ -423,7 +394,7 @@ def multicast_mask(rng: Random) -> Question:
         {value: words for value, words in wrong.items() if 0 < value < 1 << ctas},
         f"Bit r stands for rank r: {' + '.join(str(1 << rank) for rank in ranks)} = {right}.",
         lambda answer: (
-            Row("rank", tuple(Cell(str(rank), here=rank in ranks) for rank in reversed(range(ctas)))),
+            Row.each("rank", reversed(range(ctas)), here=ranks),
             Row("bit", tuple(bit(rank, answer) for rank in reversed(range(ctas)))),
         ),
         rng,
@@ -437,7 +408,6 @@ def writers(rank: int, loads: Mapping[int, Sequence[int]]) -> set[int]:
 
 
 def release_to(rng: Random) -> Question:
-    """At whose empty barriers a consumer has to arrive."""
     rank, source = rng.randrange(4), rng.randrange(4)
     everyone = rng.random() < 0.4
     loads = {one: range(4) if everyone or one == source else (one,) for one in range(4)}
@@ -462,15 +432,9 @@ def release_to(rng: Random) -> Question:
         f"Into rank {rank}'s stage write the producers of rank {', '.join(map(str, right))}, and each waits "
         "at home.",
         lambda answer: (
-            Row("rank", tuple(Cell(str(one), here=one == rank) for one in range(4))),
-            Row(
-                "writes here",
-                tuple(Cell("yes" if one in right else "no", "load" * (one in right)) for one in range(4)),
-            ),
-            Row(
-                "is told",
-                tuple(Cell("yes" if one in answer else "no", "wait" * (one in answer)) for one in range(4)),
-            ),
+            Row.each("rank", range(4), here=[rank]),
+            Row.told("writes here", range(4), right, "load"),
+            Row.told("is told", range(4), answer, "wait"),
         ),
         rng,
         lambda some: "rank " + ", ".join(map(str, some)),
@@ -478,7 +442,6 @@ def release_to(rng: Random) -> Question:
 
 
 def missing_bytes(rng: Random) -> Question:
-    """Why a phase does not end."""
     tile = rng.choice((8192, 16384, 24576))
     expects, brings = rng.choice(((3, 2), (2, 2), (4, 3), (2, 2), (2, 3)))
     count, arrive = rng.choice(
@@ -517,9 +480,9 @@ def missing_bytes(rng: Random) -> Question:
         f"{count} - {arrive} = {count - arrive} arrivals and {expects * tile:,} - {brings * tile:,} = "
         f"{(expects - brings) * tile:,} bytes are left.",
         lambda answer: (
-            Row("arrivals", (Cell(f"{arrive} of {count}", "fault" * (arrive != count)),)),
-            Row("bytes", (Cell(f"{brings * tile:,} of {expects * tile:,}", "fault" * (brings != expects)),)),
-            Row("so", (Cell(answer, here=True),)),
+            Row.one("arrivals", f"{arrive} of {count}", "fault" * (arrive != count)),
+            Row.one("bytes", f"{brings * tile:,} of {expects * tile:,}", "fault" * (brings != expects)),
+            Row.one("so", answer, here=True),
         ),
         rng,
     )

@@ -99,10 +99,10 @@ def test_each_way_to_die_is_a_reason(body, words):
 
 
 def test_the_place_of_a_refusal_comes_as_a_place():
-    """From the child, from its stack where it died, and of words that only look like a place none."""
-    code = "raise ValueError('no\\n  at here.py, line 9: x')"
-    error = refused(factory(code), "raised ValueError: no\n  at here.py, line 9: x")
-    assert error.place == Place("kernel_mine.py", 5, code) and error.under == ""
+    """From the child, and from its stack where it died."""
+    error = refused(factory("raise ValueError('no')"))
+    place = Place("kernel_mine.py", 5, "raise ValueError('no')")
+    assert (error.text, error.place, error.under) == ("gemm(128, 128, 64) raised ValueError: no", place, "")
     crash = refused(factory("os.abort()"), "crashed")
     assert crash.place == Place("kernel_mine.py", 5, "os.abort()")
     assert crash.under.startswith("Look at what this line is given: ")

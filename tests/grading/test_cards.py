@@ -238,7 +238,7 @@ def test_what_is_cut_off_is_a_sentence_or_says_that_it_goes_on(text, head, rest)
 
 def test_a_text_ends_as_a_sentence_does():
     assert cards.stopped("needs a fence") == "needs a fence." and cards.stopped("") == ""
-    assert card_of("needs a fence\n  at a.py, line 3: copy()", "x").text == "needs a fence."
+    assert cards.of_found(of_text("needs a fence", Place("a.py", 3, "copy()")), "x").text == "needs a fence."
 
 
 CLAUSES = r"[;:.?!](?:\s|$)|, (?:and|but|so|which|because) "
