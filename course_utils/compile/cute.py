@@ -12,18 +12,16 @@ import contextlib
 import ctypes
 import inspect
 import io
-import json
 import linecache
 import os
 import re
 import signal
 import time
-import zlib
 from collections.abc import Callable
 from hashlib import sha256
 from importlib import import_module
 from importlib.metadata import version
-from typing import Any
+from typing import Any, TypedDict
 
 from course_utils.artifact import TENSOR_MAP_BYTES, Allocation, Artifact, Parameter, Place, Tensor, file_name
 from course_utils.compile import allocations, cache, lines, nvrtc, passes
@@ -56,7 +54,19 @@ ATTRIBUTES = {2: "`cooperative=True`", 6: "`use_pdl=True`"}
 
 LAUNCHES = 64  # of one program, so that a host function in a loop comes to an end
 
-Launch = tuple[str, dict[str, Any], list[bytes]]  # kernel, launch, parameters' bytes
+Shape = tuple[int, int, int]
+
+
+class Launched(TypedDict):
+    """How a kernel is launched, in an Artifact's words."""
+
+    grid: Shape
+    block: Shape
+    cluster: Shape
+    dynamic_shared: int
+
+
+Launch = tuple[str, Launched, list[bytes]]  # kernel, launch, parameters' bytes
 Compiled = tuple[str, bytes, str, list[Launch]]  # PTX, cubin, log, launches
 
 
@@ -203,7 +213,7 @@ def _compile(host: Any, tensors: tuple[Tensor, ...]) -> tuple[Compiled, list[All
         nonlocal key
         allocated[:] = allocations.of_module(module)
         key = _key(dsl, module, str(folder), addresses)
-        if found := _unpack(cache.read(key)):
+        if found := cache.load(key, Compiled):
             raise _Found(found)
         nonlocal said
         said = silence.enter_context(quiet())  # what came before is of the trace, and the learner's
@@ -232,7 +242,7 @@ def _compile(host: Any, tensors: tuple[Tensor, ...]) -> tuple[Compiled, list[All
     sizes = {name: [p.size for p in signature(ptx, name)[1]] for name in entries(ptx)}
     made = (ptx, cubin, log, _catch_launches(compiled, addresses, sizes))
     if key:
-        cache.write(key, _pack(*made))
+        cache.store(key, made)
     return made, allocated
 
 
@@ -315,22 +325,6 @@ def _key(dsl: Any, module: Any, folder: str, addresses: list[int]) -> str:
     )
 
 
-def _pack(ptx: str, cubin: bytes, log: str, launches: list[Launch]) -> bytes:
-    packed = [(kernel, launch, [value.hex() for value in values]) for kernel, launch, values in launches]
-    return zlib.compress(json.dumps([ptx, cubin.hex(), log, packed]).encode(), 1)
-
-
-def _unpack(data: bytes | None) -> Compiled | None:
-    if data is None:
-        return None
-    ptx, cubin, log, packed = json.loads(zlib.decompress(data))
-    launches = []
-    for kernel, launch, values in packed:
-        launch = {name: tuple(value) if isinstance(value, list) else value for name, value in launch.items()}
-        launches.append((kernel, launch, [bytes.fromhex(value) for value in values]))
-    return ptx, bytes.fromhex(cubin), log, launches
-
-
 def prepare() -> None:
     """Import what every compile needs, so that forked children need not. Raises ImportError."""
     import_cute()
@@ -369,6 +363,7 @@ def _catch_launches(compiled: Any, addresses: list[int], sizes: dict[str, list[i
     from cutlass._mlir.execution_engine import ExecutionEngine
 
     launches: list[Launch] = []
+    attributes: list[dict[int, tuple]] = []  # of each launch
     kernels: list[str] = []  # by the handle that the host function gets of each, counted from 1
 
     def on_kernel(place: Any, _library: int, name: bytes) -> int:
@@ -379,10 +374,10 @@ def _catch_launches(compiled: Any, addresses: list[int], sizes: dict[str, list[i
     def on_launch(config: int, handle: int, values: int) -> int:
         kernel = kernels[handle - 1]
         pointers = ctypes.cast(values, ctypes.POINTER(ctypes.c_void_p))
-        launch, attributes = _read_config(ctypes.cast(config, ctypes.POINTER(_Config)).contents)
-        launch["attributes"] = attributes
+        launch, own = _read_config(ctypes.cast(config, ctypes.POINTER(_Config)).contents)
         data = [ctypes.string_at(pointers[i], size) for i, size in enumerate(sizes[kernel])]
         launches.append((kernel, launch, data))
+        attributes.append(own)
         return int(len(launches) > LAUNCHES)  # an error: the host function returns, whatever loop it is in
 
     undefined, taken, touched = [], [], []
@@ -432,8 +427,8 @@ def _catch_launches(compiled: Any, addresses: list[int], sizes: dict[str, list[i
     if not launches or arguments[-1].value != 0:
         text = "launches more than one kernel, on and on" if launches else "launches no kernel"
         raise CompileError("lower", f"the host function {text}; a step launches one, once")
-    for _, launch, _ in launches:
-        launch["cluster"] = _cluster(launch.pop("attributes"))
+    for (_, launch, _), own in zip(launches, attributes, strict=True):
+        launch["cluster"] = _cluster(own)
     return launches
 
 
@@ -443,13 +438,16 @@ def _call_packed(function: Any, arguments: list[Any]) -> None:
     function(ctypes.addressof(packed))
 
 
-def _read_config(config: _Config) -> tuple[dict[str, Any], dict[int, tuple]]:
-    """The launch, and its attributes by id."""
+def _read_config(config: _Config) -> tuple[Launched, dict[int, tuple]]:
+    """The launch, but for its cluster, and its attributes by id."""
     attributes = ctypes.cast(config.attributes, ctypes.POINTER(_Attribute))
-    return (
-        {"grid": tuple(config.grid), "block": tuple(config.block), "dynamic_shared": config.dynamic_shared},
-        {attributes[i].id: tuple(attributes[i].value[:3]) for i in range(config.count)},
+    launch = Launched(
+        grid=tuple(config.grid),
+        block=tuple(config.block),
+        cluster=(1, 1, 1),
+        dynamic_shared=config.dynamic_shared,
     )
+    return launch, {attributes[i].id: tuple(attributes[i].value[:3]) for i in range(config.count)}
 
 
 def _cluster(attributes: dict[int, tuple]) -> tuple[int, int, int]:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import json
 import os
 import re
 import resource
 import threading
-import zlib
-from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache as once
 from hashlib import sha256
@@ -69,11 +66,11 @@ def compile_source(
     made_by = [f"{name} {_version(name)}" for name in (*PACKAGES, *packages)]
     made_by += _all_dates(include_dirs)
     key = cache.key_of("nvrtc", text, *options, *made_by)
-    found = _unpack(cache.read(key))
+    found = cache.load(key, Compiled)
     if found is None:
         with _one_at_a_time:
             found = _compile_with_headers(ahead, text, options, made_by)
-        cache.write(key, _pack(*found))
+        cache.store(key, found)
     ptx, cubin, log = found
     return ptx, cubin, parse_ptxas_log(log)
 
@@ -215,17 +212,6 @@ def _stack_limit_kept() -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_STACK, limit)
-
-
-def _pack(ptx: str, cubin: bytes, log: str) -> bytes:
-    return zlib.compress(json.dumps([ptx, b64encode(cubin).decode(), log]).encode(), 1)
-
-
-def _unpack(data: bytes | None) -> Compiled | None:
-    if data is None:
-        return None
-    ptx, cubin, log = json.loads(zlib.decompress(data))
-    return ptx, b64decode(cubin), log
 
 
 def parse_ptxas_log(log: str) -> Resources:

@@ -390,7 +390,8 @@ def _read_launch(host_mod: Any, kernel: Any, tensor_names: set[str]) -> dict[str
             return
         callee, *args = node.args
         if callee.value == "__tvm_tensormap_create_tiled":
-            tensor_maps[str(args[0].name)] = _tensor_map(args)
+            made, tensor = tensor_map_of(args, _constant), str(args[3].name)
+            tensor_maps[str(args[0].name)] = Parameter("tensor_map", tensor=tensor, tensor_map=made)
         elif callee.value == name:
             launches.append(args)
         elif callee.value.startswith("__tvm_tensormap"):
@@ -402,12 +403,9 @@ def _read_launch(host_mod: Any, kernel: Any, tensor_names: set[str]) -> dict[str
         raise CompileError(
             "lower", f"the program launches its kernel {len(launches)} times; a step launches it once"
         )
-    tags = [str(t) for t in kernel.attrs["tirx.kernel_launch_params"]]
-    args = launches[0]
-    values = dict(zip(tags, args[len(args) - len(tags) :], strict=True))
-    sizes = {tag: _constant(value, tag) for tag, value in values.items()}
+    launch, given = launch_of(kernel, launches[0], _constant)
     parameters = []
-    for arg in args[: len(args) - len(tags)]:
+    for arg in given:
         label = str(getattr(arg, "name", arg))
         if label in tensor_maps:
             parameters.append(tensor_maps[label])
@@ -422,45 +420,34 @@ def _read_launch(host_mod: Any, kernel: Any, tensor_names: set[str]) -> dict[str
                 "a step needs no workspace in global memory",
             )
 
-    def triple(axes: tuple[str, ...]) -> tuple[int, ...]:
-        return tuple(sizes.get(axis, 1) for axis in axes)
-
-    return {
-        "kernel": name,
-        "grid": triple(GRID_AXES),
-        "block": triple(BLOCK_AXES),
-        "cluster": triple(CLUSTER_AXES),
-        "dynamic_shared": sizes.get("tirx.use_dyn_shared_memory", 0),
-        "parameters": tuple(parameters),
-    }
+    return launch | {"parameters": tuple(parameters)}
 
 
-def _tensor_map(args: Any) -> Parameter:
-    """Arguments of ``__tvm_tensormap_create_tiled``: descriptor, dtype, rank, tensor, then the driver's
-    arrays and enums.
+def launch_of(
+    kernel: Any, args: list[Any], number: Callable[[Any, str], int]
+) -> tuple[dict[str, Any], list[Any]]:
+    """The launch that a host function's call of a kernel makes, and the arguments that the kernel gets.
+    ``number`` reads a value of the host function, which it is told in words.
     """
-    _, data_type, rank, tensor, *rest = args
-    rank = _constant(rank, "rank")
-    numbers = [_constant(v, "tensor map field") for v in rest]
-    arrays = [tuple(numbers[i * rank : (i + 1) * rank]) for i in range(4)]
-    dims, strides, box, element_strides = arrays
-    interleave, swizzle, l2_promotion, oob_fill = numbers[4 * rank :]
+    tags = [str(tag) for tag in kernel.attrs["tirx.kernel_launch_params"]]
+    count = len(args) - len(tags)
+    sizes = {tag: number(value, tag) for tag, value in zip(tags, args[count:], strict=True)}
+    shape = {"grid": GRID_AXES, "block": BLOCK_AXES, "cluster": CLUSTER_AXES}
+    launch = {name: tuple(sizes.get(axis, 1) for axis in axes) for name, axes in shape.items()}
+    shared = sizes.get("tirx.use_dyn_shared_memory", 0)
+    return {"kernel": str(kernel.attrs["global_symbol"]), **launch, "dynamic_shared": shared}, args[:count]
+
+
+def tensor_map_of(args: list[Any], number: Callable[[Any, str], int]) -> TensorMap:
+    """Of the arguments of ``__tvm_tensormap_create_tiled``: descriptor, dtype, rank, tensor, then the
+    driver's arrays and enums. ``number`` as in ``launch_of``.
+    """
+    _, data_type, rank, _, *rest = args
+    count = number(rank, "a rank")
+    numbers = [number(value, "a field of a tensor map") for value in rest]
+    dims, strides, box, steps = (tuple(numbers[i * count : (i + 1) * count]) for i in range(4))
     # TileLang passes the innermost stride too, in bytes; the driver call leaves it out
-    return Parameter(
-        "tensor_map",
-        tensor=str(tensor.name),
-        tensor_map=TensorMap(
-            _constant(data_type, "dtype"),
-            dims,
-            strides[1:],
-            box,
-            element_strides,
-            interleave,
-            swizzle,
-            l2_promotion,
-            oob_fill,
-        ),
-    )
+    return TensorMap(number(data_type, "a data type"), dims, strides[1:], box, steps, *numbers[4 * count :])
 
 
 def _constant(value: Any, what: str) -> int:
