@@ -66,18 +66,13 @@ def passes(rng: Random) -> Question:
     right = barrier.passes(parity)
     words = {True: "passes at once", False: "blocks"}
     before = f"phase {phase - 1}" if phase else "the phase before phase 0, which counts as over"
-
-    def draw(answer: bool) -> Picture:
-        wait = Row.one("wait", f"parity {parity}: {words[answer]}", "wait", True)
-        return (*phases(phase), wait)
-
     return choice(
         f"An mbarrier {state}. A wait for parity {parity}: does it pass?",
         right,
         {not right: "A wait names the parity of the phase that must be over, not of the one under way."},
         f"The barrier is in phase {phase}, of parity {phase & 1}: a wait for {phase & 1} blocks, and one for "
         f"{1 - (phase & 1)} passes, because {before} is over.",
-        draw,
+        lambda answer: (*phases(phase), Row.one("wait", f"parity {parity}: {words[answer]}", "wait", True)),
         label=words.__getitem__,
     )
 
@@ -87,10 +82,6 @@ def which_wait(rng: Random) -> Question:
     open_one, shut = 2 * rng.randrange(4) + 1 - parity, rng.sample(range(parity, 10, 2), 3)
     known = {count: Barrier(1, count) for count in (open_one, *shut)}
     (right,) = (count for count, barrier in known.items() if barrier.passes(parity))
-
-    def draw(answer: int) -> Picture:
-        return phases(answer)
-
     return choice(
         f"Four barriers, and at each a wait for parity {parity}. Which wait passes at once?",
         right,
@@ -101,7 +92,7 @@ def which_wait(rng: Random) -> Question:
         },
         f"{right} phases have ended, so phase {right} is under way. Its parity is {right & 1}, and the one "
         f"before, of parity {parity}, is over.",
-        draw,
+        phases,
         rng,
         lambda count: f"the one with {count} phase{'s' * (count != 1)} over",
     )
@@ -179,17 +170,14 @@ def state(rng: Random) -> Question:
         return f"phase {one[0]}; to come: {one[1]} arrival{'s' * (one[1] != 1)}, {one[2]:,} bytes"
 
     def draw(one: tuple[int, int, int]) -> Picture:
-        arrived = tuple(
-            Cell("to come" if i < one[1] else "in", "" if i < one[1] else "wait") for i in range(count)
-        )
-        tiles = tuple(
-            Cell("to come" if i < one[2] // tile else "landed", "" if i < one[2] // tile else "load")
-            for i in range(2)
-        )
+        phase = Row.one("phase", one[0], here=True)
+        if one[0] != first:
+            return phase, Row.one("arrivals", f"{count} to come"), Row.one("bytes", f"{one[2]:,} expected")
+        arrived, there = range(one[1], count), range(one[2] // tile, 2)
         return (
-            Row.one("phase", one[0], here=True),
-            Row("arrivals", arrived if one[0] == first else (Cell(f"{count} to come"),)),
-            Row("bytes", tiles if one[0] == first else (Cell(f"{one[2]:,} expected"),)),
+            phase,
+            Row.told("arrivals", range(count), arrived, "wait", ("in", "to come")),
+            Row.told("bytes", range(2), there, "load", ("landed", "to come")),
         )
 
     threads = f"{arrivals} thread{'s' * (arrivals > 1)}" if arrivals else "nobody"
@@ -382,11 +370,7 @@ def multicast_mask(rng: Random) -> Question:
         mask(ranks[1:]): f"Bit {ranks[0]} is missing.",
         len(ranks): "That counts the CTAs, and a mask names them.",
     }
-
-    def bit(rank: int, answer: int) -> Cell:
-        one = answer >> rank & 1
-        return Cell(str(one), "load" * one, rank in ranks)
-
+    shown = range(ctas)[::-1]
     return choice(
         f"A cluster of {ctas} CTAs. A tile is to land in those of rank {', '.join(map(str, ranks[:-1]))} and "
         f"{ranks[-1]}. Which multicast mask?",
@@ -394,8 +378,8 @@ def multicast_mask(rng: Random) -> Question:
         {value: words for value, words in wrong.items() if 0 < value < 1 << ctas},
         f"Bit r stands for rank r: {' + '.join(str(1 << rank) for rank in ranks)} = {right}.",
         lambda answer: (
-            Row.each("rank", reversed(range(ctas)), here=ranks),
-            Row("bit", tuple(bit(rank, answer) for rank in reversed(range(ctas)))),
+            Row.each("rank", shown, here=ranks),
+            Row.each("bit", shown, lambda r: answer >> r & 1, lambda r: "load" * (answer >> r & 1), ranks),
         ),
         rng,
         lambda value: f"0b{value:0{ctas}b}",

@@ -131,21 +131,18 @@ def k_slice(rng: Random) -> Question:
         (0, first): "That is all that came before.",
         (first + block_k, first + 2 * block_k): "That is the next round: rounds count from 0.",
     }
-    right = first, first + block_k
-
-    def draw(answer: tuple[int, int]) -> Picture:
-        return (
-            Row.each("round", (-1, 0, 1), lambda i: k + i, here=[0]),
-            Row.each("begins at", (-1, 0, 1), lambda i: first + i * block_k, "load", [0]),
-            Row.one("slice", f"{answer[0]} : {answer[1]}, {answer[1] - answer[0]} columns", here=True),
-        )
+    right, rounds = (first, first + block_k), (k - 1, k, k + 1)
 
     return choice(
         f"K tiles are {block_k} wide, rounds count from 0. Which columns of A does round {k} copy?",
         right,
         wrong,
         f"It begins at {k} x {block_k} = {first} and takes {block_k} columns.",
-        draw,
+        lambda answer: (
+            Row.each("round", rounds, here=[k]),
+            Row.each("begins at", rounds, lambda one: one * block_k, "load", [k]),
+            Row.one("slice", f"{answer[0]} : {answer[1]}, {answer[1] - answer[0]} columns", here=True),
+        ),
         rng,
         lambda one: f"{one[0]} : {one[1]}",
     )
@@ -306,12 +303,11 @@ def _waves(tiles: int, answer: int) -> Picture:
     counts = {wave: max(0, min(SMS, tiles - wave * SMS)) for wave in shown}
     return (
         Row.each("wave", shown, lambda wave: wave + 1, here=lambda wave: wave + 1 == answer),
-        Row(
+        Row.each(
             "tiles",
-            tuple(
-                Cell(str(count), ("wgmma" if wave < answer else "fault") if count else "")
-                for wave, count in counts.items()
-            ),
+            counts,
+            counts.get,
+            lambda wave: ("wgmma" if wave < answer else "fault") if counts[wave] else "",
         ),
     )
 
