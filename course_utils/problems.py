@@ -48,9 +48,7 @@ def normal(tensor: Tensor, others: Others, generator: Generator, device: str) ->
 
 
 def product(A: Values, B: Values) -> Values:
-    """``A @ B^T`` in fp32 (fp64 on a CPU, which has the time where it is small), M x N; or of each of a
-    batch.
-    """
+    """``A @ B^T``, or of each of a batch, in fp32; in fp64 on a CPU where that is quick."""
     import torch
 
     wide = torch.float32 if A.is_cuda or A.shape[-2] * B.shape[-2] > LARGE else torch.float64
@@ -267,9 +265,7 @@ def _as_rows(bias: Values, M: int) -> Values:
 
 
 def numbered(count: int, generator: Generator, device: str) -> Values:
-    """``count`` fp16 elements of random bits, none of them the poison, so that a copied element says where it
-    came from.
-    """
+    """``count`` fp16 elements of random bits, so that a copied one says where it came from."""
     import torch
 
     top = POISONS["float16"]

@@ -139,9 +139,7 @@ def _judge_all(
 def _judge(
     todo: Sequence[Job], settings: Settings, processes: int | None, console: Console
 ) -> tuple[int, list[str]]:
-    """Judge, with a bar of what is left. Returns how many were not judged, and the machine's faults of this
-    run.
-    """
+    """Judge, with a bar of what is left. Returns how many were not judged, and this run's faults."""
     ledger = Ledger(settings.ledger, settings.key)
     before = len(ledger.faults())
     with bar(console) as progress:

@@ -43,9 +43,7 @@ _mine: dict[tuple[int, Path], tuple[Path, int]] = {}  # by process and ``work``:
 
 @dataclass(frozen=True)
 class Contents:
-    """What the cache holds: numbers of files and their bytes. ``problem`` says why nothing can be kept, or is
-    empty.
-    """
+    """What the cache holds, in files and bytes; ``problem`` says why nothing can be kept, or is ""."""
 
     path: Path
     kernels: int
@@ -171,9 +169,7 @@ def _end(process: int, path: Path) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path, tries: int = 1) -> Iterator[None]:
-    """Hold the lock of this file in the block. Raises OSError, where another process holds it
-    BlockingIOError.
-    """
+    """Hold this file's lock in the block. Raises OSError; BlockingIOError where another holds it."""
     while True:
         try:
             descriptor = _lock(path)

@@ -158,9 +158,7 @@ def _log_of(log: str, kernel: str) -> str:
 
 
 def _trace(factory: Callable, name: str, size: tuple[int, ...], arguments: str) -> Any:
-    """Call the factory; ``name`` is what the learner calls it, ``arguments`` what its result must take, in
-    words.
-    """
+    """Call the factory, which the learner calls ``name``; ``arguments`` are what its result must take."""
     import_cute()
     call = f"{name}({', '.join(map(str, size))})"
     try:
@@ -199,9 +197,7 @@ def _defined(host: Any) -> Place:
 
 
 def _compile(host: Any, tensors: tuple[Tensor, ...]) -> tuple[Compiled, list[Allocation]]:
-    """Compile the host function, or find in the cache what the same MLIR made before. With what it allocates
-    in shared memory.
-    """
+    """Compile the host function, or find what the same MLIR made before. With its shared memory."""
     cute = import_cute()
     fakes = [_fake(t) for t in tensors]
     addresses = list(_addresses(tensors))
@@ -333,9 +329,7 @@ def prepare() -> None:
 
 
 def import_cute() -> Any:
-    """The DSL, told that its GPU is a Hopper one: it asks the driver otherwise, and takes Blackwell where
-    there is none.
-    """
+    """The DSL, told that its GPU is a Hopper one: without a driver it would take Blackwell."""
     os.environ["CUTE_DSL_ARCH"] = nvrtc.ARCH
     with quiet():
         import cutlass.cute as cute

@@ -34,9 +34,7 @@ _PACKAGES = ("tilelang", "tvm", "cutlass")
 
 @contextmanager
 def of_the_author() -> Iterator[None]:
-    """While a factory is traced: a statement of TileLang's own macros gets the author's line that called for
-    it.
-    """
+    """While a factory is traced, a statement of TileLang's own macros gets the author's line."""
     import tilelang
     from tilelang.language.eager.builder import Builder
 

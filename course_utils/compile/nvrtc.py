@@ -117,9 +117,7 @@ def _version(package: str) -> str:
 
 @once
 def _dates(folder: str) -> str:
-    """A sum over the names, sizes and dates of the files in a folder of headers: who edits one gets a new
-    kernel.
-    """
+    """A sum over names, sizes and dates of a folder's files: an edited header makes a new kernel."""
     found = sha256()
     for path, folders, names in os.walk(folder):
         folders.sort()
@@ -185,17 +183,12 @@ def _compile(text: str, options: list[str]) -> Compiled:
     try:
         with _stack_limit_kept():
             (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [o.encode() for o in options])
-        log = (
-            _fetch(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
-            .decode(errors="replace")
-            .rstrip("\0")
-            .replace(FILE, Path(FILE).name)
-        )
+        said = _fetch(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
+        log = said.decode(errors="replace").rstrip("\0").replace(FILE, Path(FILE).name)
+        ptx = _fetch(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program).decode().rstrip("\0")
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            ptx = _fetch(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program).decode().rstrip("\0")
             text = _first_errors(log) or f"NVRTC failed: {status.name}"
             raise CompileError("assemble", text, line=_refused(log, ptx))
-        ptx = _fetch(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program).decode().rstrip("\0")
         cubin = _fetch(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
     finally:
         nvrtc.nvrtcDestroyProgram(program)
@@ -215,9 +208,7 @@ def _stack_limit_kept() -> Iterator[None]:
 
 
 def parse_ptxas_log(log: str) -> Resources:
-    """Read ``ptxas -v``: registers, stack frame, spills, static shared memory, and its performance
-    warnings.
-    """
+    """Read ``ptxas -v``: registers, stack frame, spills, static shared memory, its warnings."""
 
     def number(pattern: str) -> int:
         found = re.findall(pattern, log)

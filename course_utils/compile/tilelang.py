@@ -36,22 +36,10 @@ DTYPE = "float16"  # of almost every tensor
 CLUSTER_AXES = ("tir.cluster_dim_x", "tir.cluster_dim_y", "tir.cluster_dim_z")
 GRID_AXES = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
 # all that TileLang's CUDA source for Hopper begins with: each kernel takes some of them
-HEADERS = tuple(
-    f"tl_templates/cuda/{name}.h"
-    for name in (
-        "nvrtc_std",
-        "instruction/wgmma",
-        "intrin",
-        "barrier",
-        "copy_sm90",
-        "cluster",
-        "reduce",
-        "scan",
-        "ldsm",
-        "threadblock_swizzle",
-        "debug",
-    )
+_NAMES = (
+    "nvrtc_std instruction/wgmma intrin barrier copy_sm90 cluster reduce scan ldsm threadblock_swizzle debug"
 )
+HEADERS = tuple(f"tl_templates/cuda/{name}.h" for name in _NAMES.split())
 SETTINGS = ("TILELANG_", "TL_", "TVM_")  # what the environment variables that it reads begin with
 # a function that an author may have TileLang call on the CUDA source (tilelang.engine.callback)
 CALLBACK = "tilelang_callback_cuda_postproc"
@@ -124,9 +112,7 @@ def compile_prim_func(prim_func: Any) -> Artifact:
 
 
 def ahead(source: str) -> str:
-    """What NVRTC needs in front of TileLang's CUDA. It has std::numeric_limits, of T.infinity, by another
-    name.
-    """
+    """What NVRTC needs before TileLang's CUDA: it has std::numeric_limits by another name."""
     text = "#include <tl_templates/cuda/nvrtc_std.h>\n"
     if "std::numeric_limits" in source:
         text += "#include <cuda/std/limits>\nnamespace std { using ::cuda::std::numeric_limits; }\n"
@@ -134,9 +120,7 @@ def ahead(source: str) -> str:
 
 
 def _kept_or_lowered(prim_func: Any, tensors: tuple[Tensor, ...]) -> Artifact:
-    """The launch and the CUDA source with its directives, not assembled yet: from the cache, or lowered
-    now.
-    """
+    """The launch and the CUDA source with its directives, from the cache or lowered now."""
     key, files = _key(prim_func)
     with quiet():  # as lowering is: an author who closed the output is told so each time
         found = cache.read(key) if key else None

@@ -16,9 +16,7 @@ LARGEST = 1 << 24  # of a number of bytes that can be answered
 
 @dataclass
 class Barrier:
-    """A small mbarrier (PTX ISA, "mbarrier"): a phase ends when its arrivals and its bytes are both at
-    zero.
-    """
+    """A small mbarrier (PTX ISA, "mbarrier"): its phase ends once arrivals and bytes are both at zero."""
 
     count: int
     phase: int = 0

@@ -198,9 +198,7 @@ HANDOVER = {
 
 
 def needs_fence(before: str, after: str) -> bool:
-    """Does a handover need a proxy fence? From the generic to the async proxy alone (PTX ISA, "Async
-    proxy").
-    """
+    """Only a handover from the generic to the async proxy needs one (PTX ISA, "Async proxy")."""
     return ACCESSES[before] == GENERIC and NEXT[after] == ASYNC
 
 

@@ -105,9 +105,7 @@ class Question:
         return " ".join(LETTERS[event] for event in answer)
 
     def sentence(self, answer: Answer) -> str:
-        """Why: the mistake that a wrong answer comes from, where it is one of the usual ones, then the
-        reason.
-        """
+        """Why ``right`` is right; first the mistake that a wrong answer comes from, where it is known."""
         if answer == self.right:
             return self.why
         return " ".join(filter(None, (self.mistakes.get(answer, ""), self.why)))

@@ -112,15 +112,22 @@ def _form(name: str, number: int | None = None, seed: int = 0) -> bool:
 
 def form(made: Callable[[Any], Any]) -> bool:
     """Show the form that ``made(ipywidgets)`` is, where a person sits and ipywidgets is. Was it shown?"""
-    if not attended():
+    if (given := widgets()) is None:
         return False
+    display(made(given))
+    display(words(DEAD, faint=True))
+    return True
+
+
+def widgets() -> Any:
+    """ipywidgets, where a person sits and it is installed; else None."""
+    if not attended():
+        return None
     try:
         import ipywidgets
     except ImportError:
-        return False
-    display(made(ipywidgets))
-    display(words(DEAD, faint=True))
-    return True
+        return None
+    return ipywidgets
 
 
 def attended() -> bool:

@@ -66,9 +66,7 @@ def _clicked(name: str, guess: str, dsl: str, says: Callable[[str], None]) -> li
 
 
 def _outcome(name: str, guess: str, dsl: str, says: Callable[[str], None]) -> list[object]:
-    """What there is to show of a planted fault and of a guess at how it ends; ``says`` takes what is being
-    done.
-    """
+    """What to show of a planted fault and a guess; ``says`` takes what is being done."""
     says(f"loading {name} ({dsl})")
     wrong = kernels(dsl)[name]
     outcome = "no kernel" if wrong.fails == "compiles" else wrong.outcome

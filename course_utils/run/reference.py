@@ -515,9 +515,7 @@ def _misplaced(own: tuple[int, int], other: tuple[int, int], gaps: bool) -> str:
 
 
 def _moved_story(D: torch.Tensor, ref: torch.Tensor, wrong: torch.Tensor) -> Cause | None:
-    """Explain the first wrong tile by columns, or rows, that belong at another place of the same rows, or
-    columns.
-    """
+    """Explain the first wrong tile by columns, or rows, that belong elsewhere in its rows, or columns."""
     hit = _tiles(wrong).nonzero()
     if len(hit) == 0:
         return None
@@ -704,9 +702,7 @@ def _met_at(rows: torch.Tensor) -> int:
 
 
 def compare_copy(Y: torch.Tensor, X: torch.Tensor) -> Comparison:
-    """Hold Y against X, bit by bit and element by element in row-major order; both are fp16 and of one size,
-    of any shape.
-    """
+    """Hold Y against X, both fp16 of one size, bit by bit and element by element in row-major order."""
     got, wanted = Y.reshape(-1).view(torch.int16), X.reshape(-1).view(torch.int16)
     differs, unwritten = got != wanted, _count(got == POISON)
     wrong = _count(differs)
