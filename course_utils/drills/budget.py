@@ -11,19 +11,10 @@ WARPGROUP, HALF = 128, 2  # threads, and bytes of an fp16
 
 
 def accumulator_registers(rng: Random) -> Question:
-    block_m, block_n, groups = rng.choice(
-        (
-            (64, 64, 1),
-            (64, 128, 1),
-            (64, 256, 1),
-            (128, 64, 1),
-            (128, 128, 1),
-            (128, 192, 2),
-            (128, 256, 2),
-            (256, 128, 2),
-            (192, 128, 1),
-        )
-    )
+    small = (64, 64), (64, 128), (64, 256), (128, 64), (128, 128)
+    large = (128, 192), (128, 256), (256, 128)  # of two warpgroups
+    block_m, block_n = tile = rng.choice((*small, *large, (192, 128)))
+    groups = 1 + (tile in large)
     threads = groups * WARPGROUP
     right = block_m * block_n // threads
     return number(

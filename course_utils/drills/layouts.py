@@ -207,13 +207,7 @@ def by_one_number(rng: Random) -> Question:
 
 def nested(rng: Random) -> Question:
     a, b, c = rng.choice(((2, 2, 4), (2, 4, 4), (4, 2, 4), (2, 3, 4)))
-    layout = rng.choice(
-        (
-            Layout(((a, b), c), ((1, a * c), a)),
-            Layout(((a, b), c), ((c, a * c), 1)),
-            Layout(((a, b), c), ((b, 1), a * b)),
-        )
-    )
+    layout = Layout(((a, b), c), rng.choice((((1, a * c), a), ((c, a * c), 1), ((b, 1), a * b))))
     i, k, j = rng.randrange(1, a), rng.randrange(1, b), rng.randrange(1, c)
     right = layout(((i, k), j))
     (first, second), third = layout.stride
@@ -266,7 +260,6 @@ def joined(rng: Random) -> Question:
     second = a * stride if together else rng.choice((stride * b * 2 + 1, a * stride + 2))
     before = Layout((a, b), (stride, second))
     right = coalesce(before)
-    rest = [before, Layout(a * b, stride), Layout(a * b, second), Layout((b, a), (second, stride))]
     reasons = {
         before: f"A step of {second} is {a} steps of {stride}: one mode does for both.",
         Layout(a * b, stride): f"{a} steps of {stride} are {a * stride}, and the next mode steps {second}.",
@@ -277,7 +270,7 @@ def joined(rng: Random) -> Question:
         f"{before}: may its two modes become one, with the same places in the same order? What does "
         "cute.coalesce give?",
         right,
-        {one: reasons[one] for one in rest},
+        reasons,
         f"{a} x {stride} = {a * stride}, and the second stride is {second}: "
         + ("the two join." if together else "they do not join."),
         lambda answer: (_listed(before, 12), _listed(answer, 12)),
@@ -288,15 +281,8 @@ def joined(rng: Random) -> Question:
 def composed(rng: Random) -> Question:
     rows, columns = rng.choice(((4, 8), (8, 4), (4, 6), (8, 16)))
     outer = Layout((rows, columns), (columns, 1))
-    inner = rng.choice(
-        (
-            Layout(rows, 1),
-            Layout(columns, rows),
-            Layout(rows // 2, 2),
-            Layout(columns // 2, 2 * rows),
-            Layout((2, columns), (1, rows)),
-        )
-    )
+    halves = Layout(rows // 2, 2), Layout(columns // 2, 2 * rows)
+    inner = rng.choice((Layout(rows, 1), Layout(columns, rows), *halves, Layout((2, columns), (1, rows))))
     right = composition(outer, inner)
     flat = inner.shape if isinstance(inner.shape, int) else size(inner.shape)
     wrong = {

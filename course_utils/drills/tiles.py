@@ -17,11 +17,8 @@ SMS = HOME.sms
 
 
 def wgmma_count(rng: Random) -> Question:
-    rows, block_n, block_k = (
-        rng.choice((64, 128, 192, 256)),
-        rng.choice((64, 128, 256)),
-        rng.choice((32, 64, 128)),
-    )
+    rows = rng.choice((64, 128, 192, 256))
+    block_n, block_k = rng.choice((64, 128, 256)), rng.choice((32, 64, 128))
     down, along = rows // WGMMA_M, block_k // WGMMA_K
     return number(
         f"A tile: {rows} rows of A, {block_n} rows of B, {block_k} of K. One wgmma takes {WGMMA_M} x "
@@ -150,22 +147,14 @@ def k_slice(rng: Random) -> Question:
 
 def flag_outcome(rng: Random) -> Question:
     rounds = rng.choice((1, 1, 2, 3, 5, 8))
-    where = rng.choice(
-        (
-            "overwrites in every round",
-            "adds in every round, to sums that were set to 0 before",
-            "overwrites in round 0 only",
-            "overwrites in the last round only, and the sums were set to 0 before",
-        )
-    )
-    adds = {
+    last = "overwrites in the last round only, and the sums were set to 0 before"
+    flags = {
         "overwrites in every round": [False] * rounds,
         "adds in every round, to sums that were set to 0 before": [True] * rounds,
         "overwrites in round 0 only": [i > 0 for i in range(rounds)],
-        "overwrites in the last round only, and the sums were set to 0 before": [
-            i < rounds - 1 for i in range(rounds)
-        ],
-    }[where]
+        last: [i < rounds - 1 for i in range(rounds)],
+    }
+    where, adds = rng.choice(list(flags.items()))
     products = [2**i for i in range(rounds)]  # each subset has its own sum
     got = accumulated(products, adds)
     right = "right" if got == sum(products) else "wrong"
@@ -211,21 +200,19 @@ def cta_rows(rng: Random) -> Question:
     }
     right = at * block, (at + 1) * block
 
+    def span(one: tuple[int, int]) -> str:
+        return f"{one[0]} : {one[1]}"
+
     def draw(answer: tuple[int, int]) -> Picture:
+        first = answer[0] // block
         return (
             Row("CTA", (Cell(f"x {x}", here=of == "B"), Cell(f"y {y}", here=of == "A"))),
             *(
-                Row.one(
-                    f"{of} tile {tile}",
-                    f"{tile * block} : {(tile + 1) * block}",
-                    "load" * ((tile * block, (tile + 1) * block) == answer),
-                    tile == at,
-                )
-                for tile in range(
-                    max(0, min(at, answer[0] // block) - 0), max(at, min(answer[0] // block, at + 3)) + 1
-                )
+                Row.one(f"{of} tile {n}", span(taken), "load" * (taken == answer), n == at)
+                for n in range(max(0, min(at, first)), max(at, min(first, at + 3)) + 1)
+                for taken in [(n * block, (n + 1) * block)]
             ),
-            Row.one("rows", f"{answer[0]} : {answer[1]}", "load", True),
+            Row.one("rows", span(answer), "load", True),
         )
 
     return choice(
@@ -238,7 +225,7 @@ def cta_rows(rng: Random) -> Question:
         f"{right[0]}.",
         draw,
         rng,
-        lambda one: f"{one[0]} : {one[1]}",
+        span,
     )
 
 
@@ -336,20 +323,9 @@ def last_wave(rng: Random) -> Question:
 
 
 def intensity(rng: Random) -> Question:
-    block_m, block_n = rng.choice(
-        (
-            (64, 64),
-            (128, 128),
-            (64, 192),
-            (256, 256),
-            (192, 192),
-            (96, 96),
-            (128, 384),
-            (32, 96),
-            (64, 320),
-            (256, 768),
-        )
-    )
+    edges = (64, 1), (128, 1), (64, 3), (256, 1), (192, 1), (96, 1), (128, 3), (32, 3), (64, 5), (256, 3)
+    block_m, times = rng.choice(edges)
+    block_n = times * block_m
     right = block_m * block_n // (block_m + block_n)
     return number(
         f"A {block_m} x {block_n} tile loads ({block_m} + {block_n}) x 64 fp16 and does 2 x {block_m} x "

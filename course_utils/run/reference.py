@@ -377,30 +377,14 @@ def _unwritten_hint(unwritten: torch.Tensor, stacked: bool = False) -> Cause:
         return Cause("corner", case, {"rows": (0, rows), "columns": (0, cols), "M": M, "N": N})
     tiles = _tiles(unwritten)
     full = _counts(unwritten) == TILE * TILE
-    if columns := _columns(unwritten):
-        begin, end, period = columns
-        return Cause("unwritten", "columns-of-each", {"columns": (begin, end), "width": period})
+    found = gaps.found(unwritten)
+    if found and found.case == "columns-of-each":
+        width = found.values["width"]
+        if width in (2 * TILE, 4 * TILE) and not N % width:
+            return found
     if bool((tiles == full).all()):
         return Cause("look", "tiles-missing")
-    return gaps.found(unwritten) or Cause("look", "parts-missing")
-
-
-def _columns(unwritten: torch.Tensor) -> tuple[int, int, int] | None:
-    """(begin, end, period) where the same columns of each tile, and nothing else, were never written: TILE
-    times a power of 2 is the width of a tile.
-    """
-    cols, N = unwritten.any(0), unwritten.shape[1]
-    if not bool(torch.equal(unwritten.all(0), cols)):
-        return None
-    for period in (2 * TILE, 4 * TILE):
-        if N % period or N == period:
-            continue
-        every = cols.view(-1, period)
-        if bool((every == every[0]).all()) and 0 < int(every[0].sum()) < period:
-            hit = every[0].nonzero().flatten()
-            begin, end = int(hit[0]), int(hit[-1]) + 1
-            return (begin, end, period) if end - begin == len(hit) else None
-    return None
+    return found or Cause("look", "parts-missing")
 
 
 def _pattern_hint(wrong: torch.Tensor, ran: torch.Tensor | None = None) -> Cause:
