@@ -27,7 +27,7 @@ from course_utils.grading.found import of_text
 from course_utils.grading.steps import CopyCase, MapCase, PlanCase, Step
 from course_utils.grading.verdict import Verdict, not_compiled, still_open
 from course_utils.recordings import measured
-from course_utils.run import client, trial
+from course_utils.run import client
 from course_utils.run.backends import TOO_BUSY, Backend, Emulator, Gpu, Launch, find_gpu
 from course_utils.run.protocol import Answer
 
@@ -155,12 +155,9 @@ def _without_gpu(
         verdict = not_compiled(wanted, dsl, backend, of_text(made.text, made.place, made.under))
     else:
         artifacts = dict(zip(sizes, made.artifacts, strict=True))
-        machine = Emulator(
-            schedules=randomize.schedules(seed, SCHEDULES),
-            seed=randomize.inputs(seed),
-            signs=randomize.signs(seed),
-        )
-        launches = [Launch(size, artifacts[size], wanted.problem, ctas) for size, ctas in plan]
+        machine = Emulator(schedules=randomize.schedules(seed, SCHEDULES), seed=randomize.inputs(seed))
+        first = plan[0][0]
+        launches = [Launch(size, artifacts[size], wanted.problem, ctas, size == first) for size, ctas in plan]
         verdict = replace(_emulated(wanted, dsl, machine, launches, source), backend=backend)
         return Judged(verdict, made.seconds, made.memory, made.note), artifacts
     return Judged(verdict, made.seconds, made.memory, made.note), {}
@@ -197,12 +194,8 @@ def _emulated(
         verdict = copies.judge(wanted, dsl, machine, answered, source, strict=True)
         return _nothing_of(verdict) if stopped else verdict
     verdict = gemm.judge(wanted, dsl, machine, answered, strict=True)
-    elsewhere = any(trial.ELSEWHERE in answer.causes for _, answer in answered)
-    if (
-        stopped
-        or elsewhere
-        or conditions.idle(wanted.requires, (answer.facts or {} for _, answer in answered))
-    ):
+    facts = [answer.facts or {} for _, answer in answered]
+    if stopped or conditions.idle(wanted.requires, facts):
         return _nothing_of(verdict)
     return verdict
 

@@ -72,14 +72,16 @@ def launches(
     progress: CheckProgress,
     printed: list[str],
     known: Callable[[list[Launch]], Sequence[Part]],
+    sums_of: tuple[int, ...] = (),
 ) -> Iterator[Launch]:
     """What a machine is to run, compiled as it is asked for; ``printed`` gets what the factory printed.
-    ``known`` of all launches are the parts that are known before one has run.
+    ``known`` of all launches are the parts that are known before one has run. ``sums_of`` is the size at
+    which it is seen whose sums an output holds.
     """
     compiled = []
     for (size, ctas), one in zip(plan, progress.compiling(made, len(plan)), strict=True):
         printed.append(one.printed)
-        compiled.append(Launch(size, one.artifact, kind, ctas))
+        compiled.append(Launch(size, one.artifact, kind, ctas, size == sums_of))
         yield progress.sends(compiled[-1], len(plan))
     progress.finish(*known(compiled))
 

@@ -115,7 +115,7 @@ def _launches(
         first = _first(step, launches)
         return _compiles(step, first), _tensor_maps(step, first)
 
-    return check.launches(plan, made, step.problem, progress, printed, known)
+    return check.launches(plan, made, step.problem, progress, printed, known, step.emulated[0][0])
 
 
 def _first(step: Step, launches: Sequence[Launch]) -> Artifact:
