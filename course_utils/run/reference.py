@@ -380,14 +380,14 @@ def _unwritten_hint(unwritten: torch.Tensor, stacked: bool = False) -> Cause:
         return Cause("corner", case, {"rows": (0, rows), "columns": (0, cols), "M": M, "N": N})
     tiles = _tiles(unwritten)
     full = _counts(unwritten) == TILE * TILE
-    found = gaps.found(unwritten)
-    if found and found.case == "columns-of-each":
-        width = found.values["width"]
+    lacking = gaps.found(unwritten)
+    if lacking and lacking.case == "columns-of-each":
+        width = lacking.values["width"]
         if width in (2 * TILE, 4 * TILE) and not N % width:
-            return found
+            return lacking
     if bool((tiles == full).all()):
         return Cause("look", "tiles-missing")
-    return found or Cause("look", "parts-missing")
+    return lacking or Cause("look", "parts-missing")
 
 
 def _pattern_hint(wrong: torch.Tensor, ran: torch.Tensor | None = None) -> Cause:
