@@ -111,7 +111,7 @@ def main() -> None:
                     head["printed"] = head["printed"] or one.printed
                     made.append(one.artifact.to_bytes())
     except CompileError as error:
-        head |= {"stage": error.stage, "text": str(error), "printed": error.printed}
+        head |= error.data()
     except BaseException as error:  # a learner's code: SystemExit, KeyboardInterrupt, one of its own
         head |= {"stage": "trace", "text": f"{type(error).__name__}: {guard.text_of(error)}"}
     for block in (json.dumps(head).encode(), *made):

@@ -21,6 +21,7 @@ from course_utils.compile import cache
 from course_utils.grading import conditions, gemm, maps, steps
 from course_utils.grading import copy as copies
 from course_utils.grading import plan as models
+from course_utils.grading.found import of_text
 from course_utils.grading.steps import CopyCase, MapCase, PlanCase, Step
 from course_utils.grading.verdict import Verdict, not_compiled, still_open
 from course_utils.ptx.form import form as normal_form
@@ -107,7 +108,7 @@ def nothing(name: str, dsl: str, backend: str, text: str) -> Verdict:
         return maps.judge(row, (), text, "")
     if isinstance(row, PlanCase):
         return models.judge(row, (), (), text)
-    return not_compiled(row, dsl, backend, text)
+    return not_compiled(row, dsl, backend, of_text(text))
 
 
 def _without_gpu(
@@ -130,7 +131,7 @@ def _without_gpu(
     if made.open and made.text:  # the same words may stand in a kernel that is written: a guard, a docstring
         verdict = still_open(wanted, dsl, backend, made.open)
     elif made.text:
-        verdict = not_compiled(wanted, dsl, backend, made.text)
+        verdict = not_compiled(wanted, dsl, backend, of_text(made.text, made.place, made.under))
     else:
         artifacts = dict(zip(sizes, made.artifacts, strict=True))
         machine = Emulator(schedules=randomize.schedules(seed, SCHEDULES), seed=randomize.inputs(seed))

@@ -31,6 +31,7 @@ from course_utils.artifact import (
     Artifact,
     ArtifactError,
     Origin,
+    Place,
     TensorMap,
 )
 from course_utils.chips import HOME
@@ -62,8 +63,8 @@ class Refused(Exception):
 class Made:
     """What a submission's Python made: kernels, or maps, or ``text``, the reason that there are none.
 
-    ``stage`` is a CompileError's, ``open`` says what is still to be written, ``note`` what whoever grades
-    should know. ``seconds`` and ``memory`` (bytes) are what the sandbox took.
+    ``stage``, ``place`` and ``under`` are a CompileError's, ``open`` says what is still to be written,
+    ``note`` what whoever grades should know. ``seconds`` and ``memory`` (bytes) are what the sandbox took.
     """
 
     artifacts: tuple[Artifact, ...] = ()
@@ -71,6 +72,8 @@ class Made:
     times: tuple[float, ...] = ()
     stage: str = ""
     text: str = ""
+    place: Place | None = None
+    under: str = ""
     open: str = ""
     printed: str = ""
     note: str = ""
@@ -86,6 +89,8 @@ class _Head(msgspec.Struct):
     open: str
     printed: str
     note: str = ""
+    place: Place | None = None
+    under: str = ""
     maps: list[dict] = []
     times: list[float] = []
 
@@ -131,7 +136,7 @@ def _read(
         return Made(stage="trace", text=text)
     made = Made(
         stage=cut(told.stage), text=cut(told.text), open=cut(told.open), printed=cut(told.printed),
-        note=_quoted(told.note),
+        note=_quoted(told.note), place=_place(told.place), under=cut(told.under),
     )  # fmt: skip
     if told.stage or told.text:
         return replace(made, text=made.text or made.stage)
@@ -155,6 +160,10 @@ def prepare() -> None:
     from course_utils.compile import tilelang
 
     nvrtc.compile_source("", tilelang._include_dirs(), tilelang.HEADERS, ["tilelang"])
+
+
+def _place(place: Place | None) -> Place | None:
+    return place and Place(cut(place.file), place.line, cut(place.code))
 
 
 def cut(text: str, most: int = TEXT_LIMIT) -> str:

@@ -40,9 +40,7 @@ def process() -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command. Returns the exit code: 0 fine, 1 something failed, 2 wrong usage, 3 not everything
-    could be tried.
-    """
+    """Run one command. Returns 0 fine, 1 something failed, 2 wrong usage, 3 not everything was tried."""
     from course_utils.cli.parser import parser
 
     options = vars(parser().parse_args(argv))

@@ -158,9 +158,7 @@ def _judge_all(
 def _judge(
     todo: Sequence[Job], settings: Settings, processes: int | None, console: Console
 ) -> tuple[int, list[str]]:
-    """Judge, with a bar of what is left. Returns how many were not judged, and the machine's faults of this
-    run.
-    """
+    """Judge, with a bar of what is left. Returns how many were not judged, and this run's faults."""
     ledger = Ledger(settings.ledger, settings.key)
     before = len(ledger.faults())
     with bar(console) as progress:
@@ -269,7 +267,7 @@ def _wanted(named: Sequence[str]) -> list[str]:
     for name in sorted(asked):
         if not _named(name):
             text = "and no file of that name, with steps one per line"
-            raise ValueError(f"there is no step or case {name!r}, {text}")
+            raise ValueError(f"there is no step or case {name!r}, {text}; {steps.meant(name)}".rstrip("; "))
     if named and not asked:
         raise ValueError(f"--step {','.join(named)} names no step or case")
     return [name for name in EXERCISES if any(name in _named(one) for one in asked)]

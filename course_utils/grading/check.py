@@ -10,6 +10,7 @@ from course_utils.compile.child import Compiled
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS, NotYet, open_places
 from course_utils.grading.check_progress import CheckProgress, OnProgress
+from course_utils.grading.found import of_error
 from course_utils.grading.steps import CopyCase, Step
 from course_utils.grading.verdict import Part, Verdict, itself_failed, not_compiled, still_open, unchecked
 from course_utils.run import backends
@@ -58,7 +59,7 @@ def checked(
     except CompileError as error:
         if places := open_places(factory):
             return still_open(row, dsl, machine.name, places)
-        verdict = not_compiled(row, dsl, machine.name, str(error))
+        verdict = not_compiled(row, dsl, machine.name, of_error(error))
         return replace(progress.closed(verdict), printed=error.printed)
     except Exception as error:
         return itself_failed(name, dsl, machine.name, error)

@@ -415,10 +415,17 @@ def lacking(
             facts = answer.facts if answer.ok else None
             mine = unmet(read_ptx(made.ptx, made.kernel), made, requires, forbids, facts)
             lacks = {name: one if first else _seen_at(one, launch) for name, one in mine.items()} | lacks
-    ordered = {name: lacks[name] for name in (*requires, *forbids) if name in lacks}
+    # what an instruction did for D comes after the instructions: it may be what follows from a missing one
+    by_row = [name for name in (*requires, *forbids) if name in lacks]
+    by_row.sort(key=lambda name: name in CONDITIONS and _requirement(lacks[name]) == CONDITIONS[name].run)
+    ordered = {name: lacks[name] for name in by_row}
     seen = [(launch.artifact, answer.facts or {}) for launch, answer in answered]
     right = {launch.size for launch, answer in answered if answer.ok and answer.facts}.issuperset(sizes)
     return ordered, unseen(requires, seen, right) if strict or right else {}
+
+
+def _requirement(one: Found) -> object:
+    return one.cause.values.get("requirement")
 
 
 def _seen_at(one: Found, launch: Launch) -> Found:

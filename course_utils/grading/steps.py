@@ -331,7 +331,11 @@ def find(step_id: str) -> Step:
 
 
 def meant(name: str) -> str:
-    """ "did you mean step05? " of "5", "step5" or "stpe05"; "" where nothing is close."""
+    """ "did you mean step05? " of "5", "step5" or "stpe05", "case15 is now t5; " of a former name; "" where
+    nothing is close.
+    """
+    if name in FORMERLY:
+        return f"{name} is now {FORMERLY[name]}; "
     there = STEPS | GEMM_CASES | TASKS
     number = re.fullmatch(r"(?:step)?[ _-]?0*(\d{1,2})", str(name).strip().lower())
     close = [f"step{int(number[1]):02d}"] if number else get_close_matches(str(name).lower(), there, 1, 0.8)

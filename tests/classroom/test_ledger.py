@@ -10,6 +10,7 @@ import pytest
 from course_utils.classroom import grading, judge, randomize
 from course_utils.classroom.ledger import RECORD_LIMIT, Entry, Ledger, digest
 from course_utils.grading import steps
+from course_utils.grading.found import of_text
 from course_utils.grading.verdict import not_compiled
 from course_utils.recordings.signing import KeyFileError
 
@@ -153,7 +154,7 @@ def test_a_fault_of_the_machine_is_no_judgement(tmp_path):
 
 
 def test_a_verdict_of_any_length_is_a_record_that_can_be_read(tmp_path, monkeypatch):
-    long = not_compiled(steps.STEPS["step05"], "cute", "emulator", "x" * (RECORD_LIMIT + 1))
+    long = not_compiled(steps.STEPS["step05"], "cute", "emulator", of_text("x" * (RECORD_LIMIT + 1)))
     monkeypatch.setattr(judge, "judge", lambda *_: judge.Judged(long, 1.0, 5))
     settings = grading.Settings(tmp_path, None, "seed", "bubblewrap")
     job = grading.Job(grading.entry_of("step05-cute", "def gemm", settings), "def gemm")
