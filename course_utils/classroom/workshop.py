@@ -1,7 +1,8 @@
 """A submission's source to kernels, made in the sandbox; and what comes out, read as what anybody could send.
 
 No byte of it is believed: types, sizes and counts are held against what the exercise asks for, the text of a
-message is cut, the cubin is assembled again from the PTX, and who wrote which barrier is read from the source
+message is cut, and the cubin is assembled again from the PTX. TileLang's PTX is made from what a submission
+traced in a second sandbox, where nothing of it runs, and who wrote which barrier is held against the source
 that was handed in.
 """
 
@@ -37,7 +38,7 @@ from course_utils.chips import HOME
 from course_utils.classroom import sandbox
 from course_utils.classroom.inside import NAMES, OTHER
 from course_utils.classroom.sandbox import Ended, Limits
-from course_utils.compile import cache, lines, nvrtc
+from course_utils.compile import cache, lines, load, nvrtc
 from course_utils.grading import plan as models
 from course_utils.plans import recorded
 from course_utils.problems import PROBLEMS
@@ -110,36 +111,69 @@ def make(
         "maps": [asdict(one) for one in maps],
         "plans": models.asked(recorded()) if kind == "plan" else [],
     }  # fmt: skip
-    command = (sys.executable, "-P", "-m", "course_utils.classroom.inside")
     hidden = _other_language(dsl, source)
-    ended = sandbox.run(command, json.dumps(request).encode(), LIMITS, form, _headers(), hidden)
-    made = _read(ended, source, kind, dsl, sizes, form)
+    ended = sandbox.run(_module("inside"), json.dumps(request).encode(), LIMITS, form, _headers(), hidden)
+    made, blobs = _answer(ended)
+    if dsl == "tilelang" and not made.text:
+        made, blobs, lowered = _lowered(made, blobs, request, form)
+        ended = replace(
+            ended, seconds=ended.seconds + lowered.seconds, memory=max(ended.memory, lowered.memory)
+        )
+    made = _read(made, blobs, source, kind, dsl, sizes, form)
     return replace(made, seconds=ended.seconds, memory=ended.memory)
 
 
-def _read(
-    ended: Ended, source: str, kind: str, dsl: str, sizes: Sequence[tuple[int, ...]], form: str
-) -> Made:
-    """What came out of the sandbox."""
+def _module(name: str) -> tuple[str, ...]:
+    return (sys.executable, "-P", "-m", f"course_utils.classroom.{name}")
+
+
+def _answer(ended: Ended) -> tuple[Made, list[bytes]]:
+    """What a sandbox answered: what its first block says, and the others."""
     if ended.why:
-        return Made(stage="trace", text=f"running this file was ended: {ended.why}")
+        return Made(stage="trace", text=f"running this file was ended: {ended.why}"), []
     try:
         head, *blobs = _blocks(ended.output)
         told = msgspec.json.decode(head, type=_Head)
+        maps = tuple(_map(fields) for fields in told.maps)
+    except Refused as error:
+        return Made(stage="signature", text=str(error)), []
     except (ValueError, msgspec.MsgspecError):
         text = f"this file ended its process (exit code {ended.code}) before it returned a kernel"
-        return Made(stage="trace", text=text)
-    made = Made(
-        stage=cut(told.stage), text=cut(told.text), open=cut(told.open), printed=cut(told.printed),
-        note=cut(told.note, NOTE_LIMIT),
-    )  # fmt: skip
-    if told.stage or told.text:
-        return replace(made, text=made.text or made.stage)
+        return Made(stage="trace", text=text), []
+    text = cut(told.text) or cut(told.stage)
+    note = cut(told.note, NOTE_LIMIT)
+    made = Made((), maps, tuple(told.times), cut(told.stage), text, cut(told.open), cut(told.printed), note)
+    return made, blobs
+
+
+def _lowered(traced: Made, blobs: list[bytes], request: dict, form: str) -> tuple[Made, list[bytes], Ended]:
+    """Kernels of the programs that a submission traced, made where nothing of it runs."""
     try:
-        if kind == "maps":
-            return replace(made, maps=tuple(_map(fields) for fields in told.maps))
-        if kind == "plan":
-            return replace(made, times=tuple(told.times))
+        sizes = request["sizes"]
+        if len(blobs) != len(sizes):
+            raise Refused(f"{len(blobs)} kernels came of {len(sizes)} sizes")
+        programs = [_unpacked(blob, size).source for blob, size in zip(blobs, sizes, strict=True)]
+    except Refused as error:
+        return replace(traced, stage="signature", text=str(error)), [], Ended(0, "", b"", "", 0.0, 0)
+    asked = json.dumps(request | {"programs": programs}).encode()
+    ended = sandbox.run(_module("lowering"), asked, LIMITS, form, _headers())
+    made, kernels = _answer(ended)
+    return replace(traced, stage=made.stage, text=made.text), kernels, ended
+
+
+def _read(
+    made: Made,
+    blobs: list[bytes],
+    source: str,
+    kind: str,
+    dsl: str,
+    sizes: Sequence[tuple[int, ...]],
+    form: str,
+) -> Made:
+    """What came out of the sandbox, with its kernels."""
+    if made.text or kind in ("maps", "plan"):
+        return made
+    try:
         if len(blobs) != len(sizes):
             raise Refused(f"{len(blobs)} kernels came of {len(sizes)} sizes")
         kernels = (
@@ -205,14 +239,7 @@ def _map(fields: dict) -> TensorMap:
 
 def _kernel(blob: bytes, source: str, kind: str, dsl: str, size: tuple[int, ...], form: str) -> Artifact:
     """The Artifact of these bytes, held against the exercise. Raises Refused."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(blob)) as archive:
-            if sum(entry.file_size for entry in archive.infolist()) > ARTIFACT_LIMIT:
-                raise Refused(f"the kernel at {_at(size)} is larger than {ARTIFACT_LIMIT >> 20} MB")
-        found = Artifact.from_bytes(blob)
-        artifact = msgspec.convert(msgspec.to_builtins(found), Artifact)  # every field of its type
-    except (zipfile.BadZipFile, ArtifactError, msgspec.ValidationError, TypeError, RecursionError) as error:
-        raise Refused(f"what came at {_at(size)} is no kernel: {cut(str(error), 200)}") from error
+    artifact = _unpacked(blob, size)
     if artifact.dsl != dsl or bool(artifact.source) != (dsl == "tilelang"):
         raise Refused(f"this is no kernel of {dsl}, which the exercise asks for")
     _hold_names(artifact)
@@ -220,6 +247,17 @@ def _kernel(blob: bytes, source: str, kind: str, dsl: str, size: tuple[int, ...]
     _hold_launch(artifact, size)
     artifact = replace(artifact, chip=HOME)  # what a class is judged for, whatever the child says
     return _assembled(_as_written(artifact, source, NAMES[kind]), form)
+
+
+def _unpacked(blob: bytes, size: Sequence[int]) -> Artifact:
+    """The Artifact of these bytes, every field of its type. Raises Refused."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(blob)) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > ARTIFACT_LIMIT:
+                raise Refused(f"the kernel at {_at(size)} is larger than {ARTIFACT_LIMIT >> 20} MB")
+        return msgspec.convert(msgspec.to_builtins(Artifact.from_bytes(blob)), Artifact)
+    except (zipfile.BadZipFile, ArtifactError, msgspec.ValidationError, TypeError, RecursionError) as error:
+        raise Refused(f"what came at {_at(size)} is no kernel: {cut(str(error), 200)}") from error
 
 
 def _hold_names(artifact: Artifact) -> None:
@@ -306,14 +344,13 @@ _ARITHMETIC = {
     ast.Mult: operator.mul,
     ast.FloorDiv: operator.floordiv,
 }
-FILES = 8  # that a kernel's lines come from
 
 
 def _as_written(artifact: Artifact, source: str, wanted: str = "gemm") -> Artifact:
     """The Artifact with the learner's source as it was handed in.
 
     A barrier of the generated code is the author's only where the line that it is said to come from, in the
-    source that was handed in, calls for one of TileLang's.
+    source that was handed in, calls for one of TileLang's. CuTe DSL generates no code, and adds nothing.
     """
     tree = _tree(source)
     calls = lines.called(tree)
@@ -321,26 +358,25 @@ def _as_written(artifact: Artifact, source: str, wanted: str = "gemm") -> Artifa
     generated = artifact.source.split("\n") if artifact.source else []
     given = artifact.origins[: len(generated)]
     origins = list(given) + [None] * (len(generated) - len(given))
+    file = str(load.place(source, artifact.dsl))
     for number, text in enumerate(generated):
         origin = origins[number]
         for order, call in _ORDERS.items():
             if not order.search(text) or origin is not None and origin.added:
                 continue
-            if origin is None:
-                origins[number] = origin = Origin("", 0, added=True)
-            elif not any({origin.line, origin.line + 1} & own for name, own in at if call.fullmatch(name)):
-                origins[number] = origin = replace(origin, added=True)
-    files = dict.fromkeys([*(one.file for one in origins if one and one.file), *artifact.python])
+            mine = {origin.line, origin.line + 1} if origin is not None and origin.file == file else set()
+            if not any(mine & own for name, own in at if call.fullmatch(name)):
+                origins[number] = origin = replace(origin or Origin("", 0), added=True)
     return replace(
         artifact,
         origins=tuple(origins),
-        python={file: source for file in list(files)[:FILES]},
-        pipelined=artifact.pipelined and _pipelined(tree, calls, wanted),
-        allocations=_allocated(artifact, tree, source),
+        python={file: source},
+        pipelined=bool(generated) and artifact.pipelined and _pipelined(tree, calls, wanted),
+        allocations=_allocated(artifact, tree, source, file),
     )
 
 
-def _allocated(artifact: Artifact, tree: ast.Module, source: str) -> tuple[Allocation, ...]:
+def _allocated(artifact: Artifact, tree: ast.Module, source: str, file: str) -> tuple[Allocation, ...]:
     """The allocations of the Artifact, with each alignment that the source writes as a number; and one for
     each call that names a swizzle and is told to have allocated no tile.
     """
@@ -362,7 +398,6 @@ def _allocated(artifact: Artifact, tree: ast.Module, source: str) -> tuple[Alloc
         found = [replace(one, alignment=number) if one.line in here else one for one in found]
         swizzled = getattr(given.get("swizzle", ast.Constant(None)), "value", "") is not None
         if swizzled and not any(one.line in here and one.swizzle for one in found):
-            file = next(iter(artifact.python), "")
             found.append(Allocation(0, 0, number, swizzle, file, node.lineno))
     return tuple(found)
 
