@@ -146,7 +146,8 @@ def _without_gpu(
         )
         return Judged(verdict, made.seconds, made.memory, made.note), {}
     plan, checks, timed = _sizes(wanted, backend)
-    sizes = list(dict.fromkeys([*(size for size, _ in plan), *checks, *timed]))
+    real = randomize.real_size(wanted, seed) if isinstance(wanted, Step) and not timed else None
+    sizes = list(dict.fromkeys([*(size for size, _ in plan), *checks, *timed, *filter(None, [real])]))
     made = workshop.make(source, wanted.problem, dsl, sizes, (), form)
     if made.open and made.text:  # the same words may stand in a kernel that is written: a guard, a docstring
         verdict = still_open(wanted, dsl, backend, made.open)
@@ -160,7 +161,8 @@ def _without_gpu(
             signs=randomize.signs(seed),
         )
         launches = [Launch(size, artifacts[size], wanted.problem, ctas) for size, ctas in plan]
-        verdict = replace(_emulated(wanted, dsl, machine, launches, source), backend=backend)
+        idle = [Launch(real, artifacts[real], wanted.problem)] if real else []
+        verdict = replace(_emulated(wanted, dsl, machine, launches, idle, source), backend=backend)
         return Judged(verdict, made.seconds, made.memory, made.note), artifacts
     return Judged(verdict, made.seconds, made.memory, made.note), {}
 
@@ -180,9 +182,14 @@ def _sizes(
 
 
 def _emulated(
-    wanted: Step | CopyCase, dsl: str, machine: Backend, launches: Sequence[Launch], source: str
+    wanted: Step | CopyCase,
+    dsl: str,
+    machine: Backend,
+    launches: Sequence[Launch],
+    idle: Sequence[Launch],
+    source: str,
 ) -> Verdict:
-    """The verdict of the emulator."""
+    """The verdict of the emulator, which runs all but the ``idle`` ones."""
     answered = machine.run(launches)
     for _, answer in answered:
         if answer.error == "not_run" and (
@@ -195,7 +202,7 @@ def _emulated(
     if not isinstance(wanted, Step):
         verdict = copies.judge(wanted, dsl, machine, answered, source, strict=True)
         return _nothing_of(verdict) if stopped else verdict
-    verdict = gemm.judge(wanted, dsl, machine, answered, strict=True)
+    verdict = gemm.judge(wanted, dsl, machine, answered, strict=True, idle=idle)
     elsewhere = any(trial.ELSEWHERE in answer.causes for _, answer in answered)
     if (
         stopped
