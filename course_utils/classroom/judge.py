@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from course_utils import plans
 from course_utils.artifact import Artifact
-from course_utils.classroom import randomize, workshop
+from course_utils.classroom import marks, randomize, workshop
 from course_utils.compile import cache
 from course_utils.compile.child import data_bytes, lower_limit
 from course_utils.grading import conditions, gemm, maps, steps
@@ -163,8 +163,17 @@ def _without_gpu(
         launches = [Launch(size, artifacts[size], wanted.problem, ctas) for size, ctas in plan]
         idle = [Launch(real, artifacts[real], wanted.problem)] if real else []
         verdict = replace(_emulated(wanted, dsl, machine, launches, idle, source), backend=backend)
-        return Judged(verdict, made.seconds, made.memory, made.note), artifacts
+        note = "; ".join(filter(None, (made.note, _odd(artifacts, source))))
+        return Judged(verdict, made.seconds, made.memory, note), artifacts
     return Judged(verdict, made.seconds, made.memory, made.note), {}
+
+
+def _odd(artifacts: dict[tuple[int, ...], Artifact], source: str) -> str:
+    """What a person should look at in kernels that came of a source; "" where they look like its own."""
+    for size, artifact in artifacts.items():
+        if told := marks.odd(artifact, source):
+            return f"was the kernel at {' x '.join(map(str, size))} compiled from this source? {told}"
+    return ""
 
 
 def _sizes(

@@ -352,7 +352,7 @@ def _as_written(artifact: Artifact, source: str, wanted: str = "gemm") -> Artifa
     A barrier of the generated code is the author's only where the line that it is said to come from, in the
     source that was handed in, calls for one of TileLang's. CuTe DSL generates no code, and adds nothing.
     """
-    tree = _tree(source)
+    tree = syntax_tree(source)
     calls = lines.called(tree)
     at = [(name, set(range(node.lineno, (node.end_lineno or node.lineno) + 1))) for name, node in calls]
     generated = artifact.source.split("\n") if artifact.source else []
@@ -416,7 +416,7 @@ def _number(node: ast.AST, numbers: dict[str, int], depth: int = 8) -> int | Non
     return _ARITHMETIC[type(node.op)](left, right)
 
 
-def _tree(source: str) -> ast.Module:
+def syntax_tree(source: str) -> ast.Module:
     """The source's syntax tree; that of nothing where it has none."""
     try:
         return ast.parse(source)
