@@ -105,14 +105,8 @@ def main() -> None:
             head["times"] = _modelled(function, request["plans"])
         else:
             sizes = [tuple(size) for size in request["sizes"]]
-            # TileLang's compiler adds barriers and fences: lowering.py runs it where no learner's Python is
-            made_of = (
-                factory.trace_sizes(function, sizes, kind)
-                if dsl == "tilelang"
-                else factory.compile_sizes(function, dsl, sizes, kind)
-            )
-            with closing(made_of) as compiled:
-                for one in compiled:
+            with closing(factory.trace_sizes(function, dsl, sizes, kind)) as traced:
+                for one in traced:
                     head["printed"] = head["printed"] or one.printed
                     made.append(one.artifact.to_bytes())
     except CompileError as error:

@@ -1,16 +1,18 @@
-"""In a sandbox of its own, without a learner's Python: programs that TileLang traced, to kernels.
+"""In a sandbox of its own, without a learner's Python: what that Python traced, to kernels.
 
-The compiler adds barriers and fences where an author left them out, and who wrote which one counts. So the
-judge has it run here, where a submission is data: programs on standard input, its source beside them.
+A judge counts what an author wrote and what a compiler added, and what is allocated where. So it has the
+compiler run here, where a submission is data: programs on standard input, and its source beside them.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from base64 import b64decode
 
-from course_utils.classroom.inside import NAMES, answer, settle
-from course_utils.compile import child, load, tilelang
+from course_utils.artifact import Artifact
+from course_utils.classroom.inside import answer, settle
+from course_utils.compile import factory, load
 from course_utils.compile.errors import CompileError
 
 
@@ -18,15 +20,13 @@ def main() -> None:
     """Answer the one request, as ``inside`` does."""
     answers = settle()
     request = json.load(sys.stdin.buffer)
-    load.keep(request["source"], "tilelang")  # what the programs' lines are of
-    programs = dict(zip(map(tuple, request["sizes"]), request["programs"], strict=True))
+    dsl, sizes = request["dsl"], [tuple(size) for size in request["sizes"]]
+    load.keep(request["source"], dsl)  # what the programs' lines are of
+    traced = [Artifact.from_bytes(b64decode(blob)) for blob in request["traced"]]
     head = {"stage": "", "text": "", "open": "", "printed": "", "note": ""}
     made: list[bytes] = []
-    tilelang.prepare()
     try:
-        compiled = child.each(
-            lambda *size: tilelang.compile_written(programs[size]), list(programs), NAMES[request["kind"]]
-        )
+        compiled = factory.compile_traced(traced, dsl, sizes, request["kind"])
         made += [one.artifact.to_bytes() for one in compiled]
     except CompileError as error:
         head |= {"stage": error.stage, "text": str(error)}

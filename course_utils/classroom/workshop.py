@@ -16,6 +16,7 @@ import re
 import struct
 import sys
 import zipfile
+from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache as once
@@ -114,7 +115,7 @@ def make(
     hidden = _other_language(dsl, source)
     ended = sandbox.run(_module("inside"), json.dumps(request).encode(), LIMITS, form, _headers(), hidden)
     made, blobs = _answer(ended)
-    if dsl == "tilelang" and not made.text:
+    if kind not in ("maps", "plan") and not made.text:
         made, blobs, lowered = _lowered(made, blobs, request, form)
         ended = replace(
             ended, seconds=ended.seconds + lowered.seconds, memory=max(ended.memory, lowered.memory)
@@ -152,10 +153,11 @@ def _lowered(traced: Made, blobs: list[bytes], request: dict, form: str) -> tupl
         sizes = request["sizes"]
         if len(blobs) != len(sizes):
             raise Refused(f"{len(blobs)} kernels came of {len(sizes)} sizes")
-        programs = [_unpacked(blob, size).source for blob, size in zip(blobs, sizes, strict=True)]
+        for blob, size in zip(blobs, sizes, strict=True):
+            _unpacked(blob, size)
     except Refused as error:
         return replace(traced, stage="signature", text=str(error)), [], Ended(0, "", b"", "", 0.0, 0)
-    asked = json.dumps(request | {"programs": programs}).encode()
+    asked = json.dumps(request | {"traced": [b64encode(blob).decode() for blob in blobs]}).encode()
     ended = sandbox.run(_module("lowering"), asked, LIMITS, form, _headers())
     made, kernels = _answer(ended)
     return replace(traced, stage=made.stage, text=made.text), kernels, ended

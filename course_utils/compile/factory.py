@@ -65,11 +65,23 @@ def compile_sizes(
 
 
 def trace_sizes(
-    factory: object, sizes: Sequence[tuple[int, ...]], kind: str = "gemm"
+    factory: object, dsl: str, sizes: Sequence[tuple[int, ...]], kind: str = "gemm"
 ) -> Generator[Compiled, None, None]:
-    """As ``compile_sizes`` of a TileLang factory, up to ``tilelang.trace_kind``."""
-    trace = partial(_compiler("tilelang").trace_kind, _called(factory, kind), kind)
+    """As ``compile_sizes``, up to what a compiler's ``trace_kind`` makes."""
+    trace = partial(_compiler(dsl).trace_kind, _called(factory, kind), kind)
     yield from child.each(trace, sizes, PROBLEMS[kind].function)
+
+
+def compile_traced(
+    traced: Sequence[Artifact], dsl: str, sizes: Sequence[tuple[int, ...]], kind: str = "gemm"
+) -> Generator[Compiled, None, None]:
+    """Compile, in a child process, what ``trace_sizes`` made of these sizes. Raises CompileError."""
+    compiler, of = _compiler(dsl), dict(zip(sizes, traced, strict=True))
+
+    def compile_one(*size: int) -> Artifact:
+        return compiler.compile_traced(of[size], kind, *size)
+
+    yield from child.each(compile_one, sizes, PROBLEMS[kind].function, getattr(compiler, "find_line", None))
 
 
 def _called(factory: object, kind: str) -> Callable:

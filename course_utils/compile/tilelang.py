@@ -70,7 +70,7 @@ def compile_kind(factory: Callable, kind: str, *size: int) -> Artifact:
 
 def trace_kind(factory: Callable, kind: str, *size: int) -> Artifact:
     """As ``compile_kind``, up to the program that the factory's Python makes: ``source`` is that program as
-    TVM writes it, and nothing else is known. ``compile_written`` goes on, in a process without that Python.
+    TVM writes it, and nothing else is known. ``compile_traced`` goes on, in a process without that Python.
     """
     from tilelang import tvm
 
@@ -83,12 +83,12 @@ def trace_kind(factory: Callable, kind: str, *size: int) -> Artifact:
     return Artifact("tilelang", "", "", b"", none, none, none, 0, (), (), no_one, source=written)
 
 
-def compile_written(written: str) -> Artifact:
-    """Compile the program that ``trace_kind`` wrote. Raises CompileError, also for any other text."""
+def compile_traced(traced: Artifact, kind: str, *size: int) -> Artifact:
+    """Compile what ``trace_kind`` made. Raises CompileError, also for anything else."""
     from tilelang import tvm
 
     try:
-        prim_func = tvm.ir.load_json(written)
+        prim_func = tvm.ir.load_json(traced.source)
     except Exception as error:
         raise CompileError("trace", "this is no program that TileLang traced") from error
     if not isinstance(prim_func, tvm.tirx.PrimFunc):
