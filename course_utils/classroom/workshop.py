@@ -1,9 +1,9 @@
 """A submission's source to kernels, made in the sandbox; and what comes out, read as what anybody could send.
 
-No byte of it is believed: types, sizes and counts are held against what the exercise asks for, the text of a
-message is cut, and the cubin is assembled again from the PTX. TileLang's PTX is made from what a submission
-traced in a second sandbox, where nothing of it runs, and who wrote which barrier is held against the source
-that was handed in.
+No byte of it is believed: what a submission traced is a program, and a second sandbox, where nothing of the
+submission runs, compiles it. Types, sizes and counts are held against what the exercise asks for, the text of
+a message is cut, the cubin is assembled again from the PTX, and who wrote which barrier is held against the
+source that was handed in.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import ast
 import io
 import json
-import operator
 import re
 import struct
 import sys
@@ -26,18 +25,10 @@ from pathlib import Path
 
 import msgspec
 
-from course_utils.artifact import (
-    DATA_TYPES,
-    ELEMENT_BYTES,
-    Allocation,
-    Artifact,
-    ArtifactError,
-    Origin,
-    TensorMap,
-)
+from course_utils.artifact import DATA_TYPES, ELEMENT_BYTES, Artifact, ArtifactError, Origin, TensorMap
 from course_utils.chips import HOME
 from course_utils.classroom import sandbox
-from course_utils.classroom.inside import NAMES, OTHER
+from course_utils.classroom.inside import OTHER
 from course_utils.classroom.sandbox import Ended, Limits
 from course_utils.compile import cache, lines, load, nvrtc
 from course_utils.grading import plan as models
@@ -248,7 +239,7 @@ def _kernel(blob: bytes, source: str, kind: str, dsl: str, size: tuple[int, ...]
     _hold_tensors(artifact, kind, size)
     _hold_launch(artifact, size)
     artifact = replace(artifact, chip=HOME)  # what a class is judged for, whatever the child says
-    return _assembled(_as_written(artifact, source, NAMES[kind]), form)
+    return _assembled(_as_written(artifact, source), form)
 
 
 def _unpacked(blob: bytes, size: Sequence[int]) -> Artifact:
@@ -336,26 +327,15 @@ _ORDERS = {
     ),
     re.compile(r"fence_proxy_async|fence\.proxy\.async"): re.compile(r"fence_proxy\w*"),
 }
-# as compile.tilelang has them, in the names of TileLang's operations
-_MULTIPLIES, _WAITS = re.compile(r"gemm|ptx_wgmma"), re.compile(r"mbarrier_wait|barrier_wait|wait_barrier")
-ALLOCATE = ("element_type", "layout", "byte_alignment", "swizzle")  # what CuTe DSL's allocate_tensor takes
-_LOOKS_UP = "eval exec globals locals vars __import__ attrgetter methodcaller".split()  # what has any name
-_ARITHMETIC = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-}
 
 
-def _as_written(artifact: Artifact, source: str, wanted: str = "gemm") -> Artifact:
+def _as_written(artifact: Artifact, source: str) -> Artifact:
     """The Artifact with the learner's source as it was handed in.
 
     A barrier of the generated code is the author's only where the line that it is said to come from, in the
     source that was handed in, calls for one of TileLang's. CuTe DSL generates no code, and adds nothing.
     """
-    tree = syntax_tree(source)
-    calls = lines.called(tree)
+    calls = lines.called(syntax_tree(source))
     at = [(name, set(range(node.lineno, (node.end_lineno or node.lineno) + 1))) for name, node in calls]
     generated = artifact.source.split("\n") if artifact.source else []
     given = artifact.origins[: len(generated)]
@@ -369,53 +349,7 @@ def _as_written(artifact: Artifact, source: str, wanted: str = "gemm") -> Artifa
             mine = {origin.line, origin.line + 1} if origin is not None and origin.file == file else set()
             if not any(mine & own for name, own in at if call.fullmatch(name)):
                 origins[number] = origin = replace(origin or Origin("", 0), added=True)
-    return replace(
-        artifact,
-        origins=tuple(origins),
-        python={file: source},
-        pipelined=bool(generated) and artifact.pipelined and _pipelined(tree, calls, wanted),
-        allocations=_allocated(artifact, tree, source, file),
-    )
-
-
-def _allocated(artifact: Artifact, tree: ast.Module, source: str, file: str) -> tuple[Allocation, ...]:
-    """The allocations of the Artifact, with each alignment that the source writes as a number; and one for
-    each call that names a swizzle and is told to have allocated no tile.
-    """
-    numbers: dict[str, int] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and (known := _number(node.value, numbers)) is not None:
-            numbers.update((target.id, known) for target in node.targets if isinstance(target, ast.Name))
-    swizzle = 1 if "SW32" in source else 2 if "SW64" in source else 3  # the least that the source may mean
-    found = list(artifact.allocations)
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") != "allocate_tensor":
-            continue
-        given = dict(zip(ALLOCATE, node.args, strict=False))
-        given |= {one.arg: one.value for one in node.keywords if one.arg}
-        number = _number(given.get("byte_alignment", ast.Constant(1)), numbers)
-        if number is None:
-            continue
-        here = range(node.lineno, (node.end_lineno or node.lineno) + 1)
-        found = [replace(one, alignment=number) if one.line in here else one for one in found]
-        swizzled = getattr(given.get("swizzle", ast.Constant(None)), "value", "") is not None
-        if swizzled and not any(one.line in here and one.swizzle for one in found):
-            found.append(Allocation(0, 0, number, swizzle, file, node.lineno))
-    return tuple(found)
-
-
-def _number(node: ast.AST, numbers: dict[str, int], depth: int = 8) -> int | None:
-    """The value of a sum or product of a few integers and ``numbers``, else None."""
-    if isinstance(node, ast.Constant):
-        return node.value if isinstance(node.value, int) else None
-    if isinstance(node, ast.Name):
-        return numbers.get(node.id)
-    if not depth or not isinstance(node, ast.BinOp) or type(node.op) not in _ARITHMETIC:
-        return None
-    left, right = (_number(side, numbers, depth - 1) for side in (node.left, node.right))
-    if left is None or right is None or not right and isinstance(node.op, ast.FloorDiv):
-        return None
-    return _ARITHMETIC[type(node.op)](left, right)
+    return replace(artifact, origins=tuple(origins), python={file: source})
 
 
 def syntax_tree(source: str) -> ast.Module:
@@ -424,66 +358,6 @@ def syntax_tree(source: str) -> ast.Module:
         return ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ast.Module([], [])
-
-
-def _pipelined(tree: ast.Module, calls: Sequence[tuple[str, ast.Call]], wanted: str) -> bool:
-    """Does the source leave the ring to ``T.Pipelined``: is all that ``wanted`` multiplies in such loops,
-    with no wait in there? What it names belongs to it, and what nobody names does not.
-    """
-    name_of: dict[ast.AST, str] = {node: name for name, node in calls}
-    defined: dict[str, list[ast.AST]] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            defined.setdefault(node.name, []).append(node)
-        elif isinstance(node, ast.Assign):
-            for target in node.targets:
-                if isinstance(target, ast.Name):
-                    defined.setdefault(target.id, []).append(node.value)
-    parts = _with_what_they_name(defined.get(wanted, []), defined)
-    if any(map(_computes_a_name, parts)):
-        return False
-    inside: set[ast.AST] = set()
-    for node in parts:
-        if isinstance(node, ast.For):
-            over = defined.get(node.iter.id, []) if isinstance(node.iter, ast.Name) else [node.iter]
-            if over and all(name_of.get(one) == "Pipelined" for one in over):
-                inside.update(below for one in node.body for below in ast.walk(one))
-    uses: dict[str, set[ast.AST]] = {}
-    for node in parts:
-        if isinstance(node, ast.Name):
-            uses.setdefault(node.id, set()).add(node)
-    left = [name for name in defined if name in uses and name != wanted]
-    while found := [name for name in left if uses[name] <= inside]:  # a macro that only these loops call
-        inside.update(below for name in found for one in defined[name] for below in ast.walk(one))
-        left = [name for name in left if name not in found]
-    multiplies = {node for node in parts if _MULTIPLIES.search(name_of.get(node, ""))}
-    waits = any(_WAITS.search(name_of.get(node, "")) for node in inside)
-    return bool(multiplies) and multiplies <= inside and not waits
-
-
-def _computes_a_name(node: ast.AST) -> bool:
-    """May this call anything: is what it calls no name, or one that says nothing of what it finds?"""
-    if isinstance(node, ast.Name):
-        return node.id in _LOOKS_UP
-    if isinstance(node, ast.Attribute):
-        return node.attr in ("__dict__", "__getattribute__", "attrgetter", "methodcaller")
-    if not isinstance(node, ast.Call):
-        return False
-    if isinstance(node.func, ast.Name) and node.func.id == "getattr":
-        return len(node.args) < 2 or not isinstance(node.args[1], ast.Constant)
-    return not isinstance(node.func, ast.Name | ast.Attribute)
-
-
-def _with_what_they_name(roots: Sequence[ast.AST], defined: dict[str, list[ast.AST]]) -> set[ast.AST]:
-    """All nodes below these, and below what they name of the source's own."""
-    waiting, found, named = list(roots), set(), set()
-    while waiting:
-        for node in ast.walk(waiting.pop()):
-            found.add(node)
-            if isinstance(node, ast.Name) and node.id not in named:
-                named.add(node.id)
-                waiting += defined.get(node.id, [])
-    return found
 
 
 def _assembled(artifact: Artifact, form: str) -> Artifact:
