@@ -26,7 +26,7 @@ from course_utils.grading import plan as models
 from course_utils.grading.steps import CopyCase, MapCase, PlanCase, Step
 from course_utils.grading.verdict import Verdict, not_compiled, still_open
 from course_utils.recordings import measured
-from course_utils.run import client, trial
+from course_utils.run import client
 from course_utils.run.backends import TOO_BUSY, Backend, Emulator, Gpu, Launch, find_gpu
 from course_utils.run.protocol import Answer
 
@@ -155,12 +155,9 @@ def _without_gpu(
         verdict = not_compiled(wanted, dsl, backend, made.text)
     else:
         artifacts = dict(zip(sizes, made.artifacts, strict=True))
-        machine = Emulator(
-            schedules=randomize.schedules(seed, SCHEDULES),
-            seed=randomize.inputs(seed),
-            signs=randomize.signs(seed),
-        )
-        launches = [Launch(size, artifacts[size], wanted.problem, ctas) for size, ctas in plan]
+        machine = Emulator(schedules=randomize.schedules(seed, SCHEDULES), seed=randomize.inputs(seed))
+        first = plan[0][0]
+        launches = [Launch(size, artifacts[size], wanted.problem, ctas, size == first) for size, ctas in plan]
         idle = [Launch(real, artifacts[real], wanted.problem)] if real else []
         verdict = replace(_emulated(wanted, dsl, machine, launches, idle, source), backend=backend)
         note = "; ".join(filter(None, (made.note, _odd(artifacts, source))))
@@ -212,12 +209,8 @@ def _emulated(
         verdict = copies.judge(wanted, dsl, machine, answered, source, strict=True)
         return _nothing_of(verdict) if stopped else verdict
     verdict = gemm.judge(wanted, dsl, machine, answered, strict=True, idle=idle)
-    elsewhere = any(trial.ELSEWHERE in answer.causes for _, answer in answered)
-    if (
-        stopped
-        or elsewhere
-        or conditions.idle(wanted.requires, (answer.facts or {} for _, answer in answered))
-    ):
+    facts = [answer.facts or {} for _, answer in answered]
+    if stopped or conditions.idle(wanted.requires, facts):
         return _nothing_of(verdict)
     return verdict
 

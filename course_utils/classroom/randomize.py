@@ -64,13 +64,6 @@ def inputs(seed: str) -> int:
     return of(seed, "inputs").randrange(1 << 31)
 
 
-def signs(seed: str) -> int:
-    """The seed of the signs by which the judge's ``wgmma`` multiplies operands, so that D shows what it came
-    out of.
-    """
-    return of(seed, "signs").randrange(1 << 31)
-
-
 def _size(size: tuple[int, ...], draws: random.Random) -> tuple[int, ...]:
     if len(size) == 2:  # rows, and how long they are
         return size[0] + ROWS * draws.randrange(3), size[1]

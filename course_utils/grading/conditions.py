@@ -33,6 +33,8 @@ LARGEST_TILE = 256 * 256  # elements of D; no CTA of this course holds a larger 
 LAUNCH = r"T\.\w*Kernel\(|\.launch\("  # in either DSL
 BLOCK_K = 64  # of the course's tiles
 
+PRODUCT = "product by wgmma"
+
 Instead = tuple[Cause, Place | None]  # what a kernel has instead, and where
 
 
@@ -45,7 +47,8 @@ class Condition:
     ``of_cluster``, of CTAs that are launched in clusters. ``call`` is a pattern of what the author writes to
     have one of ``families``: where nothing came of it, that line is to blame. Else the line of the first of
     ``near`` is the nearest, what the missing one belongs to. ``harm`` are kinds of findings that say better
-    what comes of it. ``numbers`` are those of a chip that ``needs`` names in braces.
+    what comes of it. ``numbers`` are those of a chip that ``needs`` names in braces. ``run`` is the property
+    that the instructions are there for: they may run, and D not depend on them.
     """
 
     needs: str
@@ -58,6 +61,7 @@ class Condition:
     near: tuple[Family, ...] = ()
     harm: tuple[str, ...] = ()
     numbers: Callable[[Chip], dict[str, object]] = lambda chip: {}
+    run: str = ""
 
     def applies_to(self, artifact: Artifact) -> bool:
         alone = math.prod(artifact.cluster) == 1
@@ -178,6 +182,7 @@ CONDITIONS = {
         (Family.WGMMA,),
         call=r"T\.wgmma_gemm\(|cute\.gemm\(",
         near=(Family.WGMMA,),
+        run=PRODUCT,
     ),
     "wgmma of fp8": Condition(
         "`wgmma.mma_async` of e4m3 numbers<, as they are stored>",
@@ -219,6 +224,7 @@ CONDITIONS = {
         _none,
         (Family.TENSOR_REDUCE,),
         near=(Family.TENSOR_STORE, *STORES, Family.STMATRIX),
+        run="sums of several CTAs",
     ),
     "expect-tx": Condition(
         "an mbarrier told how many bytes to expect, `expect_tx`",
@@ -274,6 +280,7 @@ CONDITIONS = {
         _barriers,
         k_tiles=2,
         near=(Family.MBARRIER_INIT,),
+        run="stages released",
     ),
     "four stages": Condition(
         "four stages<: eight mbarriers, four full and four empty>",
@@ -281,6 +288,7 @@ CONDITIONS = {
         _barriers,
         k_tiles=4,
         near=(Family.MBARRIER_INIT,),
+        run="loads three ahead",
     ),
     "setmaxnreg": Condition(
         "register reallocation both ways, `setmaxnreg.dec` and `setmaxnreg.inc`, obeyed by ptxas",
@@ -292,6 +300,7 @@ CONDITIONS = {
         lambda r, a: registers.reallocated(a),
         call=r"_max_nreg\(|setmaxregister_\w+\(",
         near=(Family.SETMAXNREG, Family.TENSOR_LOAD),
+        run="producer",
     ),
     "wgmma in flight": Condition(
         "a `wgmma.wait_group` above 0, so that one group stays in flight",
@@ -306,6 +315,7 @@ CONDITIONS = {
         _none,
         (Family.MULTICAST_LOAD,),
         near=(Family.TENSOR_LOAD,),
+        run="K tiles by multicast",
     ),
     "remote arrive": Condition(
         "an arrival on the other CTA's barrier, `mbarrier.arrive.shared::cluster`",
@@ -314,6 +324,7 @@ CONDITIONS = {
         (Family.REMOTE_ARRIVE,),
         call=r"\.mbarrier_arrive\([^#]*,",
         near=(Family.ARRIVE,),
+        run="stages released by both CTAs",
     ),
     "cluster barrier": Condition(
         "two `barrier.cluster`<: after the barriers are initialised, and before a CTA exits>. Instead of "
@@ -333,6 +344,7 @@ CONDITIONS = {
         "three warpgroups or more<: a producer and two consumers>",
         lambda r, a: a.threads >= 384,
         lambda r, a: _is("threads", lines.one(LAUNCH, a), threads=a.threads),
+        run="sums of two consumers",
     ),
     "exact maps": Condition(
         "tensor maps as large as A, B and D<: TMA clips a tile where its map ends, and nowhere else>",
@@ -443,6 +455,9 @@ def unmet(
         elif facts and not condition.ran(facts):
             place = lines.of_families(artifact, *condition.families)
             lacks[name] = found("missing", "not-run", place, requirement=name, **numbers)
+        elif facts and condition.run:
+            if violated := PROPERTIES[condition.run].violation(condition.run, facts, artifact):
+                lacks[name] = violated
     for name in forbids:
         if CONDITIONS[name].holds(receipt, artifact):
             lacks[name] = found(
@@ -472,7 +487,11 @@ def unseen(requires: Iterable[str], runs: Sequence[tuple[Artifact, Facts]]) -> d
     return lacks
 
 
-def idle(requires: Iterable[str], runs: Iterable[Facts]) -> bool:
-    """Has none of the instructions that are asked for run, in any of ``runs``?"""
+def idle(requires: Iterable[str], runs: Sequence[Facts]) -> bool:
+    """Has none of the instructions that are asked for run, in any of ``runs``, or does D not come out of
+    ``wgmma`` where that is asked for?
+    """
     asked = [CONDITIONS[name] for name in requires if name in CONDITIONS and CONDITIONS[name].families]
+    if "wgmma" in requires and any(PROPERTIES[PRODUCT].is_violated(facts) for facts in runs):
+        return True
     return not any(condition.ran(facts) for facts in runs for condition in asked)

@@ -125,7 +125,8 @@ def _launches(
         first = _first(step, launches)
         return _compiles(step, first), _tensor_maps(step, first)
 
-    return check.launches(plan, made, step.problem, progress, printed, known, more)
+    first = step.emulated[0][0]
+    return check.launches(plan, made, step.problem, progress, printed, known, first, more)
 
 
 def _first(step: Step, launches: Sequence[Launch]) -> Artifact:

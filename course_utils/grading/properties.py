@@ -21,6 +21,7 @@ Facts: TypeAlias = dict[str, int]  # see the emulator's explain/facts
 # where either DSL sets the order of tiles: a call of TileLang's; CuTe DSL has none, so the course's own name
 ORDER = r"TileScheduler\(|^\s*order ="
 MOVED = "registers by warpgroup"
+MOST = 0.9  # of the chances: a right kernel takes them all
 LOADS = Family.GLOBAL_LOAD, Family.CP_ASYNC, Family.BULK_LOAD  # that are not of a tensor map
 STORES = Family.GLOBAL_STORE, Family.BULK_STORE
 
@@ -52,7 +53,8 @@ class Property:
         """What was seen instead."""
         if not isinstance(self.instead, str):
             return self.instead(facts)
-        ctas = once(facts, "CTAs") if self.instead != "CTAs" and "CTAs" in facts else None
+        of_ctas = self.instead != "CTAs" and not self.instead.startswith("elements")
+        ctas = once(facts, "CTAs") if of_ctas and "CTAs" in facts else None
         count, of = once(facts, self.shown), once(facts, self.chances)
         return _is("share", count=count, of=of, things=self.instead, in_ctas=ctas)
 
@@ -107,7 +109,11 @@ def _registers(f: Facts) -> Cause:
         way: [once(f, f"registers {name}, whole warpgroups"), once(f, f"registers {name}, warpgroups")]
         for way, name in ways.items()
     }
-    return _is("warpgroups-moved", warpgroups=moved)
+    if any(whole < reached for whole, reached in moved.values()):
+        return _is("warpgroups-moved", warpgroups=moved)
+    names = ("given back by who loads", "who loads", "taken by who multiplies", "who multiplies")
+    gave, loading, took, multiplying = (once(f, f"registers: {name}") for name in names)
+    return _is("roles-moved", gave=gave, loading=loading, took=took, multiplying=multiplying)
 
 
 def _panels(f: Facts) -> Cause:
@@ -166,12 +172,12 @@ PROPERTIES = {
         near=(Family.TENSOR_LOAD,),
     ),
     "loads ahead": Property(
-        "loads ahead<: while `wgmma` multiplies K tile k, the load of a later tile is under way>. Ask for it "
+        "loads ahead<: while `wgmma` multiplies K tile k, the load of tile k + 1 is in flight>. Issue it "
         "before you wait for tile k, and wait for it after you multiplied",
-        "K tiles with a load ahead",
-        "K tiles followed",
+        "K tiles with loads 1 ahead",
+        "K tiles with 1 after them",
         "K tiles",
-        0.5,
+        MOST,
         near=(Family.TENSOR_LOAD,),
     ),
     "tile order": Property(
@@ -193,17 +199,17 @@ PROPERTIES = {
         "`setmaxnreg` both ways, by all four warps of a warpgroup< (`T.dec_max_nreg`, "
         "`cute.arch.setmaxregister_decrease` before any branch that one warp takes)>",
         "registers moved by whole warpgroups",
-        "registers moved",
+        "registers to move",
         _registers,
         families=(Family.SETMAXNREG,),
     ),
     "loads in the epilogue": Property(
-        "loads during the epilogue<: the producer asks for the next tile of D's operands while consumers "
+        "loads during the epilogue<: the producer issues the loads of the next tile of D while consumers "
         "write this one>",
         "epilogues with loads",
         "epilogues",
         "epilogues that another tile follows",
-        0.5,
+        MOST,
         near=(Family.TENSOR_LOAD,),
     ),
     "group in flight": Property(
@@ -212,7 +218,7 @@ PROPERTIES = {
         "K tiles followed, one queued",
         "K tiles followed",
         "K tiles",
-        0.5,
+        MOST,
         near=(Family.WGMMA_WAIT,),
     ),
     "multicast shared": Property(
@@ -228,7 +234,7 @@ PROPERTIES = {
         "slices filled while a store flies",
         "slices after another",
         "slices that follow one",
-        0.5,
+        MOST,
         (Family.BULK_WAIT,),
     ),
     "store under loads": Property(
@@ -237,7 +243,7 @@ PROPERTIES = {
         "stores under the next tile",
         "stores that a tile follows",
         "tiles that another follows",
-        0.5,
+        MOST,
         (Family.BULK_WAIT,),
     ),
     "cut by TMA": Property(
@@ -261,7 +267,7 @@ PROPERTIES = {
         "results stored with a load ahead",
         "results stored",
         "stores that later rows follow",
-        0.5,
+        MOST,
         near=(Family.TENSOR_LOAD,),
     ),
     "256 x 128": Property(
@@ -283,5 +289,71 @@ PROPERTIES = {
         "CTAs with two consumers",
         "CTAs that multiply",
         "CTAs",
+    ),
+    # what a step's conditions are there for, as the dataflow to D shows it (``Condition.run``)
+    "product by wgmma": Property(
+        "all of D out of `wgmma`<: each element is a sum of its products, and nothing else multiplies>",
+        "elements of D by wgmma",
+        "elements of D looked at",
+        "elements of D",
+        0.99,
+        near=(Family.WGMMA,),
+    ),
+    "producer": Property(
+        "a producer<: the warpgroup that issues the loads of a tile does not multiply it>",
+        "CTAs with a producer",
+        "CTAs with loads to multiply",
+        "CTAs",
+        near=(Family.TENSOR_LOAD,),
+    ),
+    "stages released": Property(
+        "stages that consumers release<: they arrive on an `empty` mbarrier once they have multiplied, and "
+        "the producer waits on it before it loads over their tile>",
+        "loads over a stage that was released",
+        "loads over a read stage",
+        "loads over a tile that was multiplied",
+        MOST,
+        near=(Family.ARRIVE, Family.TENSOR_LOAD),
+    ),
+    "loads three ahead": Property(
+        "loads three K tiles ahead<: while `wgmma` multiplies K tile k, those of the next three are issued>",
+        "K tiles with loads 3 ahead",
+        "K tiles with 3 after them",
+        "K tiles",
+        MOST,
+        near=(Family.TENSOR_LOAD,),
+    ),
+    "K tiles by multicast": Property(
+        "a multicast for each K tile<: A or B comes by loads that reach both CTAs>",
+        "K tiles of clusters by multicast",
+        "K tiles of clusters",
+        "K tiles",
+        MOST,
+        near=(Family.MULTICAST_LOAD,),
+    ),
+    "stages released by both CTAs": Property(
+        "stages that both CTAs release<: whoever loads into the other CTA's stage first waits on an mbarrier "
+        "on which that CTA arrives once it has multiplied>",
+        "loads over a stage that the other CTA released",
+        "loads over another CTA's read stage",
+        "loads over a tile that the other CTA multiplied",
+        MOST,
+        near=(Family.REMOTE_ARRIVE, Family.ARRIVE),
+    ),
+    "sums of two consumers": Property(
+        "two consumers whose sums reach D<: each has about half of the elements>",
+        "elements of D by a second consumer",
+        "elements of D by wgmma",
+        "elements of D, the second consumer's",
+        0.25,
+        near=(Family.WGMMA,),
+    ),
+    "sums of several CTAs": Property(
+        "split-K whose parts reach D<: no CTA sums all of K for an element of D>",
+        "elements of D by several CTAs",
+        "elements of D looked at",
+        "elements of D",
+        MOST,
+        near=(Family.TENSOR_REDUCE,),
     ),
 }

@@ -87,7 +87,8 @@ class Step:
         return max([*timed, *self.check_sizes], key=math.prod)
 
 
-# What a step's PTX shows, then what its run shows: the rows of ``properties.PROPERTIES``, the step's idea
+# What a step's PTX shows, then what its run shows: the rows of ``properties.PROPERTIES``, the step's idea.
+# Most conditions on PTX name such a row too (``Condition.run``): only what D depends on counts.
 _FIRST = ("wgmma", "own barriers and fences", "aligned tiles")
 _TMA = (
     *(*_FIRST, "tensor loads", "tensor stores", "expect-tx", "proxy fence", "store wait"),

@@ -182,9 +182,6 @@ NUMBERS = {
     "begin?",
     "rows-not-divided": "Y's rows do not add up to 1: each is what it would be without the division.",
     "columns-add-up": "Y's columns add up to 1, and not its rows.",
-    # elsewhere
-    "elsewhere": "D is right, and it did not come out of `wgmma`: a judge's tensor cores multiply other "
-    "numbers than lie in memory, and D shows nothing of it. Which instruction computed it?",
 }
 # what the facts of the run and the artifact add (``refine``)
 REFINED = {
@@ -335,6 +332,8 @@ MISSING = {
     "stored-often": "{count} elements stored by TMA where {enough} would do: who issues the store?",
     "stored-otherwise": "plain stores of up to {count} elements beside them",
     "warpgroups-moved": "{warpgroups}",
+    "roles-moved": "`dec` by {gave} of {loading} warpgroups that load, `inc` by {took} of "
+    "{multiplying} that multiply",
     "panels": "{mean:.1f} rows and columns of tiles for 16 CTAs; panels of 4 make 10",
     "rounds": "{most} tiles for the busiest CTA, where {enough} would do; {busy} of {ctas} CTAs have a tile",
     "stages": "{used:.2g} in use",
@@ -373,7 +372,6 @@ KINDS = {
     "transposed": "a tile is transposed",
     "k": "a tile's sum lacks a part of K, or has one more than once",
     "mistake": "the output has the values that a usual mistake of this problem leaves",
-    "elsewhere": "a judge's machine shows that the output did not come out of `wgmma`",
     "outside": "TMA loads or stores lie outside their tensor",
     "tiles": "tiles of the output, or chunks of one, that nobody stores",
     "unread": "a part of an operand that no load brings",
@@ -547,7 +545,7 @@ _WORDS: dict[str, Callable[[Any], Any]] = {
     "first_index": lambda index: str(list(index)),
     "grid": _by,
     "idea": lambda name: forms(marked(_row(name).needs))[0][-1],
-    "in_ctas": lambda ctas: f", in {ctas} CTAs",
+    "in_ctas": lambda ctas: f", in {ctas} CTA{'s' * (ctas != 1)}",
     **dict.fromkeys(("mapped", "matrix"), lambda size: " x ".join(f"{n:,}" for n in size)),
     "moves": lambda moves: _listed(dict.fromkeys(map(_move, moves))),
     "reader": _of_emulator,

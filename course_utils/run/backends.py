@@ -38,13 +38,14 @@ class Launch:
     """One Artifact to be launched at ``size``: M, N, K, or a copy's shape.
 
     ``kind`` is of ``problems.PROBLEMS``. ``ctas`` are enough for an emulator to run, -1 is the last; None is
-    all.
+    all. ``sums``: an emulator also says whose sums the output holds.
     """
 
     size: tuple[int, ...]
     artifact: Artifact
     kind: str = "gemm"
     ctas: tuple[int, ...] | None = None
+    sums: bool = False
 
 
 OnAnswer = Callable[[Launch, Answer], object]
@@ -122,8 +123,7 @@ class Gpu:
 class Emulator:
     """The emulator, in a process of its own. Launches run while the next is compiled.
 
-    ``schedules`` are the seeds of its schedules, ``seed`` is that of the inputs, None for any. ``signs`` is
-    the seed of those by which its ``wgmma`` multiplies operands; None for a tensor core as it is. ``figure``:
+    ``schedules`` are the seeds of its schedules, ``seed`` is that of the inputs, None for any. ``figure``:
     what is found comes with what a figure plays. ``gpu`` is asked by a check after it, of a kernel that it
     does not find wrong.
     """
@@ -135,11 +135,10 @@ class Emulator:
         untimed_reason: str = "not run: the emulator knows no time",
         schedules: Sequence[int] = SCHEDULES,
         seed: int | None = None,
-        signs: int | None = None,
         figure: bool = False,
         gpu: Gpu | None = None,
     ) -> None:
-        self.untimed_reason, self.schedules, self.seed, self.signs = untimed_reason, schedules, seed, signs
+        self.untimed_reason, self.schedules, self.seed = untimed_reason, schedules, seed
         self.figure, self.gpu = figure, gpu
 
     def run(self, launches: Iterable[Launch], on_answer: OnAnswer = _ignored) -> list[tuple[Launch, Answer]]:
@@ -187,8 +186,8 @@ class Emulator:
         fields: dict[str, object] = {"schedules": list(self.schedules[:1] if large else self.schedules)}
         if launch.ctas is not None:
             fields["ctas"] = list(launch.ctas)
-        if self.signs is not None:
-            fields["signs"] = self.signs
+        if launch.sums:
+            fields["sums"] = True
         if self.figure:
             fields["figure"] = True
         try:

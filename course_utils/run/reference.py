@@ -212,14 +212,17 @@ def _without(
     return ref.masked_fill(unwritten, 0), D.masked_fill(unwritten, 0), torch.zeros_like(unwritten)
 
 
+def bound(ref: torch.Tensor, dtype: torch.dtype, absolute: float) -> torch.Tensor:
+    """By how much an output of this type may differ from ``ref``."""
+    return ref.abs().mul_(ROUNDING[dtype][0]).add_(absolute)
+
+
 def _errors(
     D: torch.Tensor, ref: torch.Tensor, unwritten: torch.Tensor, absolute: float
 ) -> tuple[torch.Tensor, float, float]:
     """Which elements are wrong, the relative norm of the error, and its largest value."""
     error = (D.to(ref.dtype) - ref).abs_()  # in place: to ask for memory takes longer than to compute
-    relative, _ = ROUNDING[D.dtype]
-    bound = ref.abs().mul_(relative).add_(absolute)
-    wrong = ~(error <= bound)  # a NaN compares false, so it is wrong
+    wrong = ~(error <= bound(ref, D.dtype, absolute))  # a NaN compares false, so it is wrong
     wrong |= unwritten
     finite = error.nan_to_num_(0.0, posinf=0.0)
     norm = math.inf if bool(unwritten.all()) else float(finite.norm() / ref.norm())

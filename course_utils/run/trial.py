@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 
 import torch
@@ -21,9 +21,6 @@ from course_utils.run.reference import BITS, Comparison
 GUARD_ELEMENTS = 1 << 16  # elements on each side of an output that no kernel may touch
 
 Launch = Callable[[dict[str, torch.Tensor]], None]  # takes the tensors by name, in the kernel's order
-Changed = Callable[[torch.Tensor], torch.Tensor]  # an input as a wgmma multiplies it that changes numbers
-# D is right where a judge's tensor cores multiply other numbers than lie in memory: they did not make it
-ELSEWHERE = Cause("elsewhere", "elsewhere")
 
 
 @dataclass(frozen=True)
@@ -56,23 +53,15 @@ def tried(
     launch: Launch,
     device: str,
     partial: bool = False,
-    changed: Changed | None = None,
 ) -> Trial:
     """A launch on the generator's next inputs; ``kind`` is of ``problems.PROBLEMS``.
 
-    ``partial``: some CTAs run, see ``reference.compare``; ``changed`` is what the machine's ``wgmma`` makes
-    of its operands, and the outputs are to come of that. A copy is judged whole, ``partial`` or not.
+    ``partial``: some CTAs run, see ``reference.compare``. A copy is judged whole, ``partial`` or not.
     """
     problem = PROBLEMS[kind]
-    of_inputs, outputs = artifact.tensors[: -problem.outputs], artifact.tensors[-problem.outputs :]
-    drawn = [problem.draw(tensor, artifact.tensors, generator, device) for tensor in of_inputs]
-    given = {tensor.name: values for tensor, values in zip(of_inputs, drawn, strict=True)}
+    given, padded = tensors(problem, artifact, generator, device)
     kept = {name: tensor.to("cpu", copy=True) for name, tensor in given.items()}  # out of a kernel's reach
-    padded = {tensor.name: _padded(tensor, device, problem.zeroed) for tensor in outputs}
-    out = {
-        tensor.name: padded[tensor.name][GUARD_ELEMENTS:-GUARD_ELEMENTS].view(tensor.shape)
-        for tensor in outputs
-    }
+    out = inside(artifact, padded)
     launch(given | out)
     before = {name: tensor.to(device) for name, tensor in kept.items()}
     touched = [
@@ -85,8 +74,23 @@ def tried(
         for where, guard in (("before", kept_bits[:GUARD_ELEMENTS]), ("after", kept_bits[-GUARD_ELEMENTS:])):
             if wrote := int((~guard).sum()):
                 touched.append(Cause("memory", f"wrote-{where}", {"count": wrote, "tensor": name}))
-    found = _compared(problem, artifact, out, list(before.values()), partial, changed)
-    return Trial(found, tuple(touched))
+    return Trial(_compared(problem, artifact, out, list(before.values()), partial), tuple(touched))
+
+
+def tensors(
+    problem: Problem, artifact: Artifact, generator: torch.Generator, device: str
+) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    """The generator's next inputs by name, and memory for each output with its guards."""
+    of_inputs, outputs = artifact.tensors[: -problem.outputs], artifact.tensors[-problem.outputs :]
+    drawn = [problem.draw(tensor, artifact.tensors, generator, device) for tensor in of_inputs]
+    given = {tensor.name: values for tensor, values in zip(of_inputs, drawn, strict=True)}
+    return given, {tensor.name: _padded(tensor, device, problem.zeroed) for tensor in outputs}
+
+
+def inside(artifact: Artifact, padded: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The outputs, between their guards."""
+    shapes = {tensor.name: tensor.shape for tensor in artifact.tensors}
+    return {n: kept[GUARD_ELEMENTS:-GUARD_ELEMENTS].view(shapes[n]) for n, kept in padded.items()}
 
 
 def _padded(output: Tensor, device: str, zeroed: bool) -> torch.Tensor:
@@ -107,30 +111,21 @@ def _compared(
     out: dict[str, torch.Tensor],
     inputs: list[torch.Tensor],
     partial: bool,
-    changed: Changed | None,
 ) -> Comparison:
-    """The outputs against what comes of the inputs, as this machine's ``wgmma`` multiplies them."""
+    """The outputs against what comes of the inputs."""
     if problem.any_shape:
         (Y,), (X,) = out.values(), inputs
         return reference.compare_copy(Y, X)
-
-    def held(given: list[torch.Tensor]) -> Comparison:
-        operands = problem.operands(*given) if problem.operands else None
-        if operands and not problem.mistaken:
-            (D,) = out.values()
-            return reference.compare(D, *operands, partial)
-        mistaken = [(case, functools.partial(values, *given)) for case, values in problem.mistaken]
-        absolute, found = problem.absolute(artifact.problem[2]), []
-        for (name, values), wanted in zip(out.items(), problem.values(*given), strict=True):
-            found.append(
-                reference.compare_values(
-                    values, wanted, absolute, partial, operands, mistaken, name, problem.infinite
-                )
+    operands = problem.operands(*inputs) if problem.operands else None
+    if operands and not problem.mistaken:
+        (D,) = out.values()
+        return reference.compare(D, *operands, partial)
+    mistaken = [(case, functools.partial(values, *inputs)) for case, values in problem.mistaken]
+    absolute, found = problem.absolute(artifact.problem[2]), []
+    for (name, values), wanted in zip(out.items(), problem.values(*inputs), strict=True):
+        found.append(
+            reference.compare_values(
+                values, wanted, absolute, partial, operands, mistaken, name, problem.infinite
             )
-        return reference.several(found)
-
-    many = problem.multiplied
-    if changed is None or not many:
-        return held(inputs)
-    found = held([*map(changed, inputs[:many]), *inputs[many:]])
-    return replace(found, causes=(ELSEWHERE,)) if not found.ok and held(inputs).ok else found
+        )
+    return reference.several(found)

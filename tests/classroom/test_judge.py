@@ -151,7 +151,7 @@ BESIDE = """            row = T.get_thread_binding()
 def test_a_wgmma_that_D_shows_nothing_of_gets_nothing():
     source = edited(solution("step01", "tilelang"), ("            T.copy(acc, D)\n", BESIDE))
     verdict = judged("step01", "tilelang", source)
-    assert verdict.points == 0 and "did not come out of `wgmma`" in verdict.diagnosis
+    assert verdict.points == 0 and "needs all of D out of `wgmma`" in verdict.diagnosis
 
 
 @pytest.mark.thorough

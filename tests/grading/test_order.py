@@ -22,6 +22,7 @@ from course_utils.grading.steps import PARTS, PAST, STEPS
 from course_utils.ptx import receipts
 from course_utils.run.backends import Emulator, Launch
 from course_utils.run.emulator.launch import emulated
+from course_utils.run.emulator.sums import whose
 from course_utils.run.protocol import Answer
 
 SMALL = (256, 768, 320)  # a tile or none for each CTA, five K tiles
@@ -43,8 +44,14 @@ def lacks(step, artifact, schedule=0, ctas=None):
     """Names of what the artifact's run and PTX lack; the run's results must be right."""
     emulation, tried = emulated(artifact, torch.Generator().manual_seed(schedule), schedule, ctas)
     assert emulation.ok and tried.ok
-    receipt, wanted = receipts.read_ptx(artifact.ptx), STEPS[step]
-    return set(conditions.unmet(receipt, artifact, wanted.requires, wanted.forbids, emulation.facts))
+    return named(artifact, STEPS[step], emulation.facts | whose(artifact, "gemm", 0, schedule, ctas))
+
+
+def named(artifact, row, facts):
+    """What is lacking, by the names of what is required."""
+    receipt = receipts.read_ptx(artifact.ptx)
+    found = conditions.unmet(receipt, artifact, row.requires, row.forbids, facts)
+    return {one.cause.values["requirement"] for one in found.values()}
 
 
 @pytest.mark.parametrize("fault", LACKING, ids=lambda fault: fault.name)
@@ -97,8 +104,8 @@ def test_a_kernel_lacks_the_idea_of_a_task(fault):
     artifact = compile_factory(gemm, fault.dsl, fault.size, row.problem)
     emulation, tried = emulated(artifact, torch.Generator().manual_seed(0), 0, fault.ctas, row.problem)
     assert tried.ok
-    receipt = receipts.read_ptx(artifact.ptx)
-    assert fault.lacks[0] in conditions.unmet(receipt, artifact, row.requires, row.forbids, emulation.facts)
+    facts = emulation.facts | whose(artifact, row.problem, 0, 0, fault.ctas)
+    assert fault.lacks[0] in named(artifact, row, facts)
 
 
 def test_every_property_has_a_kernel_that_lacks_it():

@@ -17,6 +17,7 @@ from course_utils.run.emulator.core.memory import Tensor as TensorRegion
 from course_utils.run.emulator.explain.emulation import Emulation
 from course_utils.run.emulator.explain.facts import counted
 from course_utils.run.emulator.explain.listen import Explained, attach
+from course_utils.run.emulator.isa.tags import Tags
 from course_utils.run.emulator.isa.translate import Program
 from course_utils.run.emulator.units import printf
 from course_utils.run.emulator.units.table import lower
@@ -54,7 +55,7 @@ def emulate(
     seed: int = 0,
     limit: int = LIMIT,
     ctas: Iterable[int] | None = None,
-    signs: np.ndarray | None = None,
+    tags: Tags | None = None,
     record: bool = False,
     addresses: Mapping[str, int] | None = None,
 ) -> Emulation:
@@ -63,10 +64,8 @@ def emulate(
 
     Outputs are written in place. The same seed gives the same run. ``limit`` is in warp instructions.
     ``ctas`` names the CTAs to run, by number, with the clusters they are in; None is all. Some of a
-    persistent kernel's are enough to see what one tile leaves to the next. ``signs`` (65536 of 1 or -1, by
-    the bit pattern of an fp16 number, the first 256 by that of an e4m3 one) make another tensor core of it:
-    ``wgmma`` multiplies each element of A and B by its sign, and no other instruction does. ``record`` keeps
-    the events of all clusters.
+    persistent kernel's are enough to see what one tile leaves to the next. ``tags`` make another tensor core
+    of it (see ``isa.tags``). ``record`` keeps the events of all clusters.
     ``addresses`` says where tensors lie, for a kernel that reads addresses from memory or finds them within
     other parameters; else the emulator chooses.
     A kernel whose one fault is to read shared memory that nothing has written runs again with other bytes
@@ -90,7 +89,7 @@ def emulate(
         }
         program, constants = _program(artifact.ptx, artifact.kernel)
         machine = Machine(
-            program, artifact, fresh, constants, seed, limit, only, signs, addresses or {}, filler
+            program, artifact, fresh, constants, seed, limit, only, tags, addresses or {}, filler
         )
         return _run(machine, attach(machine, record, left_out))
 

@@ -21,6 +21,7 @@ from course_utils.run.emulator.explain.findings import Finding
 from course_utils.run.emulator.explain.ledger import table
 from course_utils.run.emulator.explain.replay import replay
 from course_utils.run.emulator.launch import emulated
+from course_utils.run.emulator.sums import whose
 
 FIGURE_LIMIT = 400_000  # characters of what a figure plays
 
@@ -31,14 +32,15 @@ def run(
     seed: int,
     schedules: list[int],
     ctas: list[int] | None = None,
-    signs: int | None = None,
+    sums: bool = False,
     figure: bool = False,
 ) -> dict:
     """Emulate on fresh inputs under each of ``schedules`` (seeds of the emulator) while all is right.
 
-    ``kind`` is of ``problems.PROBLEMS``; ``ctas`` None runs them all, -1 is the last one; ``signs`` as in
-    ``emulated``. The answer's ``executed``
-    counts the warp instructions of all runs, ``facts`` adds up what each saw, ``printed`` is the last one's.
+    ``kind`` is of ``problems.PROBLEMS``; ``ctas`` None runs them all, -1 is the last one. The answer has in
+    ``executed`` the warp instructions of all runs, in ``facts`` what each saw, added up, and in ``printed``
+    what the last one printed.
+    ``sums``: of a right kernel, ``facts`` has whose sums its output holds (see ``sums.whose``).
     ``figure``: of a run in which something was found, what a figure plays (see ``replay``).
     """
     count = artifact.grid[0] * artifact.grid[1] * artifact.grid[2]
@@ -46,7 +48,7 @@ def run(
     generator = torch.Generator().manual_seed(seed)
     executed, facts = 0, Counter[str]()
     for schedule in schedules:
-        emulation, tried = emulated(artifact, generator, schedule, some, kind, signs)
+        emulation, tried = emulated(artifact, generator, schedule, some, kind)
         executed += emulation.executed
         facts.update(emulation.facts)
         answer = tried.fields() | {"executed": executed, "ok": emulation.ok and tried.ok}
@@ -64,6 +66,9 @@ def run(
                 "schedule": schedule,
                 "figure": _played(emulation, artifact, kind, schedule) if figure and told else None,
             }
+        if sums:
+            facts.update(whose(artifact, kind, seed + schedule, schedule, some and some[:1]))
+            answer["facts"] = dict(facts)
     return answer
 
 

@@ -11,7 +11,7 @@ import torch
 
 from course_utils.run.emulator import EmulatorError, emulate
 from course_utils.run.emulator.isa.elements import ELEMENT_BITS, FP8_VALUES, to_fp8
-from course_utils.run.emulator.launch import _changed
+from course_utils.run.emulator.isa.tags import Tags
 from tests.run.emulator.kernels import init, kernel, load_tile, tile_map, wait
 
 TYPES = {"e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
@@ -214,14 +214,15 @@ def test_wgmma_takes_torch_fp8_tensors_and_names_the_type_in_its_span():
     assert result.ok and "m64n64k32" in {span.label for span in result.spans}
 
 
-def test_signs_make_another_tensor_core_of_it_for_fp8_too():
+def test_tags_make_another_tensor_core_of_it_for_fp8_too():
     artifact, tensors, wanted = product(("e4m3", "e4m3"), "f32", False)
-    signs = np.random.default_rng(0).choice(np.array([1, -1], np.int8), 1 << 16)
-    assert emulate(artifact, tensors, signs=signs).ok
-    A, B = (torch.from_numpy(tensors[name]).view(torch.float8_e4m3fn) for name in "AB")
-    flipped = [_changed(torch.from_numpy(signs), values).float().numpy() for values in (A, B)]
+    tags = Tags(0)
+    assert emulate(artifact, tensors, tags=tags).ok
+    A, B = (torch.from_numpy(tensors[name]).view(torch.float8_e4m3fn).float().numpy() for name in "AB")
+    signs = [tags.signs[tensors[name]] for name in "AB"]
+    tagged = sum((A * signs[0][..., i]) @ (B * signs[1][..., i]).T for i in range(2))
     assert not np.allclose(by_element(tensors["OUT"]), wanted)
-    np.testing.assert_allclose(by_element(tensors["OUT"]), flipped[0] @ flipped[1].T, rtol=1e-5, atol=1e-3)
+    np.testing.assert_allclose(by_element(tensors["OUT"]), tagged, rtol=1e-5, atol=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -27,12 +27,13 @@ from course_utils.tma.encoding import encode
 
 if TYPE_CHECKING:
     from course_utils.artifact import Parameter
+    from course_utils.run.emulator.isa.tags import Tags
     from course_utils.run.emulator.isa.translate import Program
 
 
 class Machine(Holder):
     """One launch of a program on tensors. ``regions`` are the tensors by name, ``constants`` the bytes of the
-    module's variables and where each begins, ``signs`` as ``emulate`` has them.
+    module's variables and where each begins, ``tags`` as ``emulate`` has them.
     """
 
     def __init__(
@@ -44,12 +45,13 @@ class Machine(Holder):
         seed: int,
         limit: int,
         ctas: set[int] | None = None,
-        signs: np.ndarray | None = None,
+        tags: Tags | None = None,
         addresses: Mapping[str, int] = MappingProxyType({}),
         filler: int = memory.FILLERS[0],
     ) -> None:
         super().__init__()
-        self.decoders = elements.decoders(signs)
+        self.tags = tags
+        self.decoders = elements.decoders(tags.signs if tags else None)
         self.program, self.artifact, self.limit, self.only = program, artifact, limit, ctas
         self.probe = Probe()
         self.seed, self.schedule = seed, Schedule(seed)

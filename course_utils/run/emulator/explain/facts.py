@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import prod
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,7 +30,7 @@ from course_utils.run.emulator.core.order import AGENT_BITS, AGENT_MASK
 from course_utils.run.emulator.explain.races import Races
 from course_utils.run.emulator.explain.work import Work, WriteBegins
 from course_utils.run.emulator.isa.arithmetic import LANES
-from course_utils.run.emulator.units.mbarrier import mbarriers
+from course_utils.run.emulator.units.mbarrier import Arrived, mbarriers
 from course_utils.run.emulator.units.sync import RegistersAsked
 from course_utils.run.emulator.units.tma import BulkGroups, LoadsIssued, StoreIssued, StoresWaited
 from course_utils.run.emulator.units.views import TensorView
@@ -43,7 +44,8 @@ if TYPE_CHECKING:
     from course_utils.run.emulator.units.wgmma import Warpgroup
 
 WARPS = WARPGROUP_THREADS // WARP_THREADS
-AHEAD = 16  # K tiles after one in which a load under way is looked for: more than a ring has stages
+AHEAD = 16  # K tiles after one in which a load in flight is looked for: more than a ring has stages
+DISTANCES = (1, 3)  # K tiles that a step's loads are to be ahead: one fewer than its ring has stages
 RINGS = (2, 4)  # stages that a step asks for
 WINDOW = 16  # CTAs whose tiles are looked at together
 # Rows and columns of tiles that they may read: panels of 2 to 8 tiles make 8 to 12, one row of 12 makes 14
@@ -94,12 +96,28 @@ class Moment:
 
 
 @dataclass(slots=True)
+class Issue:
+    """A tensor load: who issued it and when, and of each target the fill and the bytes."""
+
+    warp: Warp
+    moment: Moment
+    targets: list[tuple[Fill, int, int]] = field(default_factory=list)
+    multicast: bool = False
+
+    def shared(self) -> bool:
+        """Does it bring several CTAs what each of them multiplies?"""
+        return len(self.targets) > 1 and all(fill.reads(low, high) for fill, low, high in self.targets)
+
+
+@dataclass(slots=True)
 class Fill:
     """The tensor loads of one phase of an mbarrier, and the parts of shared memory that wgmma read of it."""
 
     code: int  # as SharedMemory.written has it: the mbarrier, and its time once the phase ends
-    issued: list[Moment] = field(default_factory=list)
+    cta: CTA
+    issues: list[Issue] = field(default_factory=list)
     offsets: set[int] = field(default_factory=set)
+    readers: set[Warpgroup] = field(default_factory=set)
     read: set[tuple[int, int]] = field(default_factory=set)
     rows: dict[str, dict[int, int]] = field(default_factory=dict)  # of each tensor, by where a box begins
 
@@ -122,6 +140,7 @@ class KTile:
     """
 
     codes: tuple[int, ...]
+    operands: list[tuple[int, int]]  # the bytes of its first wgmma's, in the order of the codes
     clock: Clock
     first: bool
     queued: bool
@@ -139,6 +158,11 @@ class Slice:
     time: int
     filled: bool = False
     waited: bool = False
+
+
+def _stages(tiles: Iterable[KTile]) -> int:
+    """How many stages these K tiles came through."""
+    return len({tuple(code & AGENT_MASK for code in tile.codes) for tile in tiles})
 
 
 def _elements(view: TensorView, coordinates: Coordinates) -> int:
@@ -168,10 +192,13 @@ class Facts:
         machine.probe.listen(StoreIssued, self._store_issued)
         machine.probe.listen(StoresWaited, self._drained)
         machine.probe.listen(RegistersAsked, self._registers_asked)
+        machine.probe.listen(Arrived, self._arrived)
 
     def _clear(self) -> None:
         self._fills: dict[int, Fill] = {}  # of this cluster, by code
-        self._multicast: list[list[tuple[Fill, int, int]]] = []  # each load's targets, with their bytes
+        self._issues: list[Issue] = []
+        # arrivals on mbarriers that no load signals, by mbarrier and its phase
+        self._arrivals: dict[int, dict[int, list[tuple[Warp, Moment]]]] = {}
         self._tiles: dict[Warpgroup, list[KTile]] = {}
         self._waits: dict[Warp, list[tuple[int, Moment]]] = {}  # with how many wgmmas were done
         self._epilogues: dict[Warp, list[tuple[int, Moment]]] = {}  # with how many wgmmas were issued
@@ -192,25 +219,23 @@ class Facts:
         view = event.loads[0].view if event.loads else None
         if not isinstance(view, TensorView):
             return
-        moment = self._moment(event.path, seen=True)
-        targets = []
+        issue = Issue(event.path.warp, self._moment(event.path, seen=True), multicast=event.multicast)
+        self._issues.append(issue)
         for load in event.loads:
             code = (load.phase + 1) << AGENT_BITS | load.barrier.agent
             fill = self._fills.get(code)
             if fill is None:
-                fill = self._fills[code] = Fill(code)
-            fill.issued.append(moment)
+                fill = self._fills[code] = Fill(code, load.cta)
+            fill.issues.append(issue)
             fill.offsets.add(load.offset)
             if len(load.coordinates) > 1:
                 fill.rows.setdefault(view.name, {})[load.coordinates[1]] = view.map.extents[1]
-            targets.append((fill, load.offset, load.offset + load.view.extent))
+            issue.targets.append((fill, load.offset, load.offset + load.view.extent))
         coordinates = event.loads[0].coordinates
         self._leaves("loads", view, coordinates, event.path.cta)
         if (view.name, coordinates) not in self._loaded:
             self._loaded.add((view.name, coordinates))
             self.counts[f"elements of {view.name} loaded"] += _elements(view, coordinates)
-        if event.multicast:
-            self._multicast.append(targets)
 
     def _multiplied(self, event: Began) -> None:
         """A wgmma begins."""
@@ -224,6 +249,7 @@ class Facts:
             for code in operand:
                 if code in self._fills:
                     self._fills[code].read.add((low, high))
+                    self._fills[code].readers.add(group)
             codes += operand
         if len(reads) == 1:
             self.counts["operands"] += 1
@@ -243,7 +269,8 @@ class Facts:
         # one that multiplies the same rows as the last one is of the same tile of D, with a sum of its own
         rows = self._rows(key)
         first = anew and not (tiles and rows and rows == self._rows(tiles[-1].codes))
-        tiles.append(KTile(key, op.clock, first, bool(event.path.warp.unit(Issued).groups), n))
+        operands = [(low, high) for _, low, high in reads]
+        tiles.append(KTile(key, operands, op.clock, first, bool(event.path.warp.unit(Issued).groups), n))
 
     def _rows(self, codes: tuple[int, ...]) -> list[tuple[str, list[int]]]:
         """Which rows of which matrices these fills brought; none where a tile came another way."""
@@ -334,10 +361,13 @@ class Facts:
             self._ahead(group, tiles)
         self._own_barriers()
         self._rows_ahead()
-        for targets in self._multicast:
-            self.counts["multicast loads"] += 1
-            shares = len(targets) > 1 and all(fill.reads(low, high) for fill, low, high in targets)
-            self.counts["multicast loads shared"] += shares
+        for issue in self._issues:
+            if issue.multicast:
+                self.counts["multicast loads"] += 1
+                self.counts["multicast loads shared"] += issue.shared()
+        self._stages_released()
+        if cluster.size > 1:
+            self._multicast_tiles()
         for cta in cluster.ctas:
             groups = [tiles for group, tiles in self._tiles.items() if group.cta is cta]
             self.counts["CTAs"] += 1
@@ -409,14 +439,14 @@ class Facts:
         """Did it use as many stages, each with a barrier of its own, as the steps ask for? A K of fewer tiles
         needs no more stages than it has tiles.
         """
-        stages = {tuple(code & AGENT_MASK for code in tile.codes) for tile in tiles}
+        stages = _stages(tiles)
         firsts = [i for i, tile in enumerate(tiles) if tile.first]
         longest = max((end - i for i, end in pairwise([0, *firsts, len(tiles)])), default=0)
         for count in RINGS:
             if longest >= count:
                 self.counts[f"rings of {count} wanted"] += 1
-                self.counts[f"stages of rings of {count}"] += len(stages)
-                self.counts[f"rings of {count}"] += len(stages) >= count
+                self.counts[f"stages of rings of {count}"] += stages
+                self.counts[f"rings of {count}"] += stages >= count
 
     def _own_barriers(self) -> None:
         """Does each mbarrier signal the same part of shared memory in every phase?"""
@@ -449,7 +479,7 @@ class Facts:
             if later:
                 self.counts["results stored"] += 1
                 self.counts["results stored with a load ahead"] += any(
-                    not issued.after(stored) for fill in later for issued in fill.issued
+                    not issue.moment.after(stored) for fill in later for issue in fill.issues
                 )
 
     def _ahead(self, group: Warpgroup, tiles: list[KTile]) -> None:
@@ -457,6 +487,7 @@ class Facts:
         free to go while results were written?
         """
         warps = group.cta.warps[group.number * WARPS : (group.number + 1) * WARPS]
+        stages = _stages(tiles)
         for i, (tile, following) in enumerate(zip(tiles, tiles[1:], strict=False)):
             if following.first:
                 began = [
@@ -474,30 +505,117 @@ class Facts:
             seen = tile.clock.seen
             self.counts["K tiles followed"] += 1
             self.counts["K tiles followed, one queued"] += following.queued
-            self.counts["K tiles with a load ahead"] += any(
+            in_flight = any(
                 self._free(later.codes, ends)
                 and any(seen[code & AGENT_MASK] < code >> AGENT_BITS for code in later.codes)
                 for later in tiles[i + 1 : i + 1 + AHEAD]
             )
+            for distance in DISTANCES:
+                later = tiles[i + 1 : i + 1 + distance]
+                fits = distance == 1 or distance < stages  # else it is the ring that is too short
+                if fits and len(later) == distance and not any(one.first for one in later):
+                    self.counts[f"K tiles with {distance} after them"] += 1
+                    ahead = in_flight and self._free(later[-1].codes, ends)
+                    self.counts[f"K tiles with loads {distance} ahead"] += ahead
 
     def _free(self, codes: Iterable[int], moments: list[Moment]) -> bool:
         """Were all loads of these fills issued without having to come after any of these moments?"""
         fills = [self._fills[code] for code in codes if code in self._fills]
         return bool(fills) and not any(
-            issued.after(moment) for fill in fills for issued in fill.issued for moment in moments
+            issue.moment.after(moment) for fill in fills for issue in fill.issues for moment in moments
         )
 
     def _done(self, warp: Warp, n: int) -> Moment | None:
         """When this warp had waited for wgmma ``n``."""
-        return next((moment for count, moment in self._waits.get(warp, ()) if count > n), None)
+        waits = self._waits.get(warp, [])
+        at = bisect_right(waits, n, key=itemgetter(0))
+        return waits[at][1] if at < len(waits) else None
+
+    def _multicast_tiles(self) -> None:
+        """Of which K tiles did A or B come by multicast?"""
+        for tiles in self._tiles.values():
+            for tile in tiles:
+                self.counts["K tiles of clusters"] += 1
+                self.counts["K tiles of clusters by multicast"] += len(tile.codes) == len(
+                    tile.operands
+                ) and any(
+                    self._by_multicast(code, low, high)
+                    for code, (low, high) in zip(tile.codes, tile.operands, strict=True)
+                )
+
+    def _by_multicast(self, code: int, low: int, high: int) -> bool:
+        fill = self._fills.get(code)
+        issues = [
+            issue
+            for issue in (fill.issues if fill else ())
+            if any(of is fill and low < end and begin < high for of, begin, end in issue.targets)
+        ]
+        return bool(issues) and all(issue.multicast for issue in issues)
+
+    def _stages_released(self) -> None:
+        """Where a load writes over what wgmma has read: did arrivals on an mbarrier tell whoever issued it
+        that those wgmmas were done? And where that was in another CTA, arrivals of that CTA's?
+        """
+        before: dict[tuple[CTA, int], Fill] = {}  # what was loaded to a place before
+        for issue in self._issues:
+            for fill, low, high in issue.targets:
+                former = before.get((fill.cta, low))
+                before[fill.cta, low] = fill
+                if former is None or former is fill or not former.reads(low, high):
+                    continue
+                released = self._released(issue, former)
+                self.counts["loads over a read stage"] += 1
+                self.counts["loads over a stage that was released"] += released
+                if fill.cta is not issue.warp.cta:
+                    self.counts["loads over another CTA's read stage"] += 1
+                    self.counts["loads over a stage that the other CTA released"] += released
+
+    def _released(self, issue: Issue, fill: Fill) -> bool:
+        """Had each warpgroup that multiplied of ``fill`` arrived on mbarriers, or had others of its CTA that
+        knew it was done, before the load's issuer went on from them?
+        """
+        seen = issue.moment.seen
+        assert seen is not None
+        arrivals = [
+            moment
+            for agent, phases in self._arrivals.items()
+            for warp, moment in phases.get(int(seen[agent]) - 1, ())
+            if warp.cta is fill.cta
+        ]
+        for group in fill.readers:
+            last = max(tile.last for tile in self._tiles[group] if fill.code in tile.codes)
+            done = [moment for warp in group.warps if (moment := self._done(warp, last))]
+            if not any(arrival.after(moment) for arrival in arrivals for moment in done):
+                return False
+        return True
+
+    def _arrived(self, event: Arrived) -> None:
+        """Arrivals on an mbarrier that no load signals in this phase: one that releases a stage."""
+        if not (event.barrier.expected or event.barrier.issued):
+            phases = self._arrivals.setdefault(event.barrier.agent, {})
+            moment = self._moment(event.path, seen=True)
+            phases.setdefault(event.barrier.phase, []).append((event.path.warp, moment))
 
     def _moved_registers(self, cta: CTA) -> None:
-        """Each warpgroup that setmaxnreg reaches, and those whose warps it reaches all; both ways."""
-        for grows, name in ((False, "given back"), (True, "taken")):
+        """Of the warpgroups whose loads are multiplied, and of those that multiply: how many gave registers
+        back, and took some, with all four warps?
+        """
+        loading = {
+            issue.warp.index // WARPS
+            for issue in self._issues
+            if issue.warp.cta is cta and any(fill.readers for fill, _, _ in issue.targets)
+        }
+        multiplying = {group.number for group in self._tiles if group.cta is cta}
+        ways = ((False, "given back", loading, "who loads"), (True, "taken", multiplying, "who multiplies"))
+        for grows, name, wanted, role in ways:
             warps = self._registers.get((cta, grows), set())
             reached = {index // WARPS for index in warps}
-            whole = sum(warps >= set(range(g * WARPS, (g + 1) * WARPS)) for g in reached)
-            self.counts["registers moved"] += max(len(reached), 1)
-            self.counts["registers moved by whole warpgroups"] += whole
+            whole = {g for g in reached if warps >= set(range(g * WARPS, (g + 1) * WARPS))}
+            self.counts["registers to move"] += len(wanted)
+            self.counts["registers moved by whole warpgroups"] += len(whole & wanted)
             self.counts[f"registers {name}, warpgroups"] += len(reached)
-            self.counts[f"registers {name}, whole warpgroups"] += whole
+            self.counts[f"registers {name}, whole warpgroups"] += len(whole)
+            self.counts[f"registers: {role}"] += len(wanted)
+            self.counts[f"registers: {name} by {role}"] += len(whole & wanted)
+        self.counts["CTAs with loads to multiply"] += bool(loading)
+        self.counts["CTAs with a producer"] += bool(loading) and loading.isdisjoint(multiplying)

@@ -9,6 +9,7 @@ becomes the largest finite number.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -74,8 +75,8 @@ def decode_tf32(bits: np.ndarray) -> np.ndarray:
 
 
 def decoders(signs: np.ndarray | None = None) -> dict[str, Decoder]:
-    """How operands are read, by type. ``signs`` has 1 or -1 for each bit pattern of an fp16 operand, which is
-    multiplied by it; the first 256 are those of e4m3.
+    """How operands are read, by type. ``signs`` are those of ``tags.Tags``: an fp16 or e4m3 operand is then
+    read as two numbers, with an axis more.
     """
     found: dict[str, Decoder] = {
         "f16": decode_f16,
@@ -87,6 +88,10 @@ def decoders(signs: np.ndarray | None = None) -> dict[str, Decoder]:
         "u8": lambda bits: bits.astype(np.float64),
     }
     if signs is not None:
-        found["f16"] = (decode_f16(np.arange(1 << 16, dtype=np.uint16)) * signs.astype(np.float32)).take
-        found["e4m3"] = (FP8_VALUES["e4m3"] * signs[:256].astype(np.float32)).take
+        for kind, values in (
+            ("f16", decode_f16(np.arange(1 << 16, dtype=np.uint16))),
+            ("e4m3", FP8_VALUES["e4m3"]),
+        ):
+            both = np.copysign(1, signs[: len(values)].astype(np.float32)) * np.nan_to_num(values)[:, None]
+            found[kind] = partial(np.take, both, axis=0)
     return found

@@ -212,7 +212,7 @@ def operand(
     data: np.ndarray = taken.view(UNSIGNED[ELEMENT_BITS[kind]])
     if mn_major:
         data = data.reshape(rows // 8, 16, 8).transpose(0, 2, 1)
-    return decode(np.ascontiguousarray(data).reshape(rows, -1))
+    return decode(np.ascontiguousarray(data)).reshape(rows, -1)
 
 
 class Accumulator:
@@ -357,7 +357,8 @@ class Warpgroup:
         """Run the first ``count`` operations: products of one accumulator are summed in one matrix
         product.
         """
-        shared, decoders = self.cta.shared, self.cta.machine.decoders
+        shared, decoders, tags = self.cta.shared, self.cta.machine.decoders, self.cta.machine.tags
+        weight = tags.weight(self.cta.number, self.number) if tags else 1.0
         batch: dict[Accumulator, list[tuple[np.ndarray, np.ndarray]]] = {}
         operands: dict[tuple[int, int, bool, str], np.ndarray] = {}
 
@@ -401,8 +402,11 @@ class Warpgroup:
                 else fetch(op.a, 64, a_major, a_kind)
             )
             parts = batch.setdefault(accumulator, [])
-            parts.append((left * np.float32(sign) if sign != 1 else left, fetch(op.b, N, b_major, b_kind)))
-            if 16 * N * 16 * (len(parts) + 1) > SMALL_PRODUCT:
+            factor = sign * weight
+            parts.append(
+                (left * np.float32(factor) if factor != 1 else left, fetch(op.b, N, b_major, b_kind))
+            )
+            if 16 * N * left.shape[1] * (len(parts) + 1) > SMALL_PRODUCT:
                 flush(accumulator)
             self.cta.machine.probe.emit(Ran(self, op))
             op.initial, op.fragments = {}, {}
@@ -545,7 +549,8 @@ def _a_fragment(values: Sequence[Value], kind: str, decode: Decoder) -> np.ndarr
     halves or four bytes.
     """
     words = np.array([vector(v, 32) for v in values], np.uint32).reshape(2, 2, 8, 4).transpose(1, 2, 0, 3)
-    return decode(np.ascontiguousarray(words).reshape(16, 8).view(UNSIGNED[ELEMENT_BITS[kind]]))
+    bits: np.ndarray = np.ascontiguousarray(words).reshape(16, 8).view(UNSIGNED[ELEMENT_BITS[kind]])
+    return decode(bits).reshape(16, -1)
 
 
 def _begin(p: Path, group: Warpgroup, op: Operation, n: int) -> None:
