@@ -84,31 +84,24 @@ def timed(owner, function, name):
     setattr(owner, function, wrapped)
 
 step, dsl = sys.argv[1:3]
+brings = {"tilelang": {"torch": "torch", "dsl": "tilelang"}, "cute": {"dsl": "cutlass.cute"}}[dsl]
 with lap("course"):
     from course_utils import cli
 from course_utils.compile import child, cute, load, nvrtc, tilelang
 from course_utils.run import client
+load_module = load.load_module
+def load_all(path):  # once the check has begun, as its first line would
+    for name, module in brings.items():
+        if module not in sys.modules:
+            with lap(name):
+                importlib.import_module(module)
+    return load_module(path)
+load.load_module = load_all
 if dsl == "tilelang":
-    load_module = load.load_module
-    def load_all(path):  # once the check has begun, as its first line would
-        if "tilelang" not in sys.modules:
-            with lap("torch"):
-                import torch
-            with lap("dsl"):
-                import tilelang as _
-        return load_module(path)
-    load.load_module = load_all
     timed(tilelang, "_trace", "trace")
     timed(tilelang, "_lower", "trace")
     timed(nvrtc, "compile_source", "compile")
 else:
-    load_module = load.load_module
-    def load_all(path):
-        if "cutlass" not in sys.modules:
-            with lap("dsl"):
-                import cutlass.cute
-        return load_module(path)
-    load.load_module = load_all
     timed(cute, "_trace", "trace")
     timed(cute, "_compile", "compile")
 timed(child._Child, "start", "child")

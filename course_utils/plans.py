@@ -132,7 +132,7 @@ class Timed(NamedTuple):
 def recorded(path: Path = RECORDED) -> list[Timed]:
     """What was recorded of the plans that ``plans`` has, whatever their panel, below ``MOST`` FLOP.
 
-    Raises OSError, and ValueError or KeyError where the file is not what benchmarks/step11.py writes.
+    Raises OSError, and ValueError or KeyError where the file is no record of plans.
     """
     tiles = {plan[:4] for plan in plans()}
     found: dict[tuple, float] = {}

@@ -88,7 +88,7 @@ EVERY_RUN: dict[str, set[str]] = {
     "grading/test_order.py::test_facts_are_of_causality_order_whatever_the_schedule": {"step10-cute"},
     "grading/test_written_otherwise.py::test_a_right_kernel_keeps_its_marks": {
         "raw mbarriers",
-        "CUTLASS's scheduler and store pipeline",
+        "three consumers",
     },
     "grading/test_left_out.py::test_what_the_compiler_put_back_is_not_the_authors": {
         "step 4 without the fence before the store",

@@ -711,14 +711,15 @@ def test_recorded_plans_are_shown_beside_a_model_or_it_is_told_why_not(call, arg
     assert says in shown(call, *arguments)[1]
 
 
-@pytest.mark.parametrize("call", [notebook.bound, notebook.shapes, notebook.tried])
-def test_without_a_recording_a_picture_says_so(call, monkeypatch, tmp_path):
+@pytest.mark.parametrize(
+    "call, file", [(notebook.bound, "counters"), (notebook.shapes, "step11"), (notebook.tried, "tried")]
+)
+def test_without_a_recording_a_picture_says_so(call, file, monkeypatch, tmp_path):
     monkeypatch.setattr(measured, "FOLDER", tmp_path)
     text = shown(call)[1]
     assert "cannot" not in text and ("Picture" in text or "No plans are recorded yet." in text)
-    (tmp_path / "step11.json").write_text("{")
-    if call is not notebook.bound:
-        assert "step11.json is not a results file" in shown(call)[1]
+    (tmp_path / f"{file}.json").write_text("{")
+    assert f"{file}.json is not a results file" in shown(call)[1]
 
 
 def test_a_moving_figure_that_is_not_there_is_told_in_words_with_what_is_meant():

@@ -21,17 +21,12 @@ def all_pictures() -> dict[str, Callable[[], Figure]]:
     return {name: draw for module in modules for name, draw in module.PICTURES.items()}
 
 
-def svg(draw: Callable[[], Figure]) -> str:
-    """A drawing as SVG text, the same each time, light and dark."""
-    return theme.svg(draw())
-
-
 def write(folder: Path) -> list[Path]:
     """Write every picture that is missing or differs in ``folder``. Returns what was written."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for name, draw in all_pictures().items():
-        path, text = folder / f"{name}.svg", svg(draw)
+        path, text = folder / f"{name}.svg", theme.svg(draw())
         if not path.exists() or path.read_text() != text:
             path.write_text(text)
             written.append(path)

@@ -34,19 +34,9 @@ def sheet(height: float) -> tuple[Figure, Axes]:
 def card(figure: Figure) -> None:
     """The ground of a whole figure: it goes dark with the words on it, whatever the page around it does."""
     width, height = figure.get_size_inches()
-    figure.add_artist(
-        FancyBboxPatch(
-            (0.02, 0.02),
-            width - 0.04,
-            height - 0.04,
-            boxstyle="round,pad=0,rounding_size=0.1",
-            lw=0.8,
-            edgecolor=GRID,
-            facecolor=CARD,
-            zorder=-5,
-            transform=figure.dpi_scale_trans,
-        )
-    )
+    look = {"boxstyle": "round,pad=0,rounding_size=0.1", "lw": 0.8, "edgecolor": GRID, "facecolor": CARD}
+    place = {"zorder": -5, "transform": figure.dpi_scale_trans}
+    figure.add_artist(FancyBboxPatch((0.02, 0.02), width - 0.04, height - 0.04, **look, **place))
 
 
 def box(
@@ -65,19 +55,10 @@ def box(
     """A rounded box with its lower left corner at (x, y), filled with ``share`` of its colour, and centred
     text; ``share`` None leaves it empty.
     """
-    axes.add_patch(
-        FancyBboxPatch(
-            (x, y),
-            width,
-            height,
-            boxstyle="round,pad=0,rounding_size=0.06",
-            lw=lw,
-            edgecolor=colour,
-            facecolor="none" if share is None else tint(colour, share),
-            ls="--" if dashed else "-",
-            zorder=2,
-        )
-    )
+    look = {"boxstyle": "round,pad=0,rounding_size=0.06", "edgecolor": colour, "zorder": 2}
+    look |= {"lw": lw, "ls": "--" if dashed else "-"}
+    fill = "none" if share is None else tint(colour, share)
+    axes.add_patch(FancyBboxPatch((x, y), width, height, facecolor=fill, **look))
     if text:
         label(axes, x + width / 2, y + height / 2, text, **words)
 
@@ -96,11 +77,8 @@ def cell(
     **words: Any,
 ) -> None:
     """A square-cornered cell, for grids that touch."""
-    axes.add_patch(
-        Rectangle(
-            (x, y), width, height, lw=lw, edgecolor=colour, facecolor=tint(colour, share), zorder=zorder
-        )
-    )
+    look = {"lw": lw, "edgecolor": colour, "facecolor": tint(colour, share), "zorder": zorder}
+    axes.add_patch(Rectangle((x, y), width, height, **look))
     if text:
         label(axes, x + width / 2, y + height / 2, text, **words)
 
@@ -117,19 +95,8 @@ def label(
     **words: Any,
 ) -> None:
     """Words at (x, y), in a tone of ``colour`` that is dark enough to read."""
-    axes.text(
-        x,
-        y,
-        text,
-        size=size,
-        color=TEXT[colour][0] if colour in TEXT else colour,
-        ha=ha,
-        va=va,
-        zorder=6,
-        linespacing=1.2,
-        family=FONT,
-        **words,
-    )
+    ink = TEXT[colour][0] if colour in TEXT else colour
+    axes.text(x, y, text, size=size, color=ink, ha=ha, va=va, zorder=6, linespacing=1.2, family=FONT, **words)
 
 
 def head(axes: Axes, x: float, y: float, text: str, ha: str = "left", **words: Any) -> None:
@@ -154,20 +121,8 @@ def arrow(
     if via:
         corners = [start, *via]
         axes.plot(*zip(*corners, strict=True), color=colour, lw=width, ls=style, zorder=4)
-    axes.add_patch(
-        FancyArrowPatch(
-            via[-1] if via else start,
-            end,
-            arrowstyle="<|-|>" if both else "-|>",
-            mutation_scale=11,
-            lw=width,
-            color=colour,
-            ls=style,
-            shrinkA=0 if via else 1,
-            shrinkB=1,
-            zorder=4,
-        )
-    )
+    look = {"mutation_scale": 11, "lw": width, "ls": style, "shrinkA": 0 if via else 1, "shrinkB": 1}
+    _pointer(axes, via[-1] if via else start, end, both, colour, look)
     if text:
         x, y = (start[0] + end[0]) / 2 + offset[0], (start[1] + end[1]) / 2 + offset[1]
         label(axes, x, y, text, colour=colour)
@@ -177,21 +132,13 @@ def measure(
     axes: Axes, start: tuple[float, float], end: tuple[float, float], colour: str = INK, both: bool = True
 ) -> None:
     """A thin arrow that says how far or which way: an extent, or an axis."""
+    look = {"mutation_scale": 10, "lw": 1, "gid": "measure", "shrinkA": 0, "shrinkB": 0}
+    _pointer(axes, start, end, both, colour, look)
+
+
+def _pointer(axes: Axes, start: tuple, end: tuple, both: bool, colour: str, look: dict) -> None:
     style = "<|-|>" if both else "-|>"
-    axes.add_patch(
-        FancyArrowPatch(
-            start,
-            end,
-            arrowstyle=style,
-            mutation_scale=10,
-            lw=1,
-            color=colour,
-            gid="measure",
-            zorder=4,
-            shrinkA=0,
-            shrinkB=0,
-        )
-    )
+    axes.add_patch(FancyArrowPatch(start, end, arrowstyle=style, color=colour, zorder=4, **look))
 
 
 def time(axes: Axes, left: float, right: float, y: float) -> None:

@@ -8,6 +8,22 @@ import importlib.util
 from pathlib import Path
 from types import ModuleType
 
+LARGE = (8192, 8192, 8192)
+# the shapes of step 11: M, N, K. In 7B and 70B layers M is the tokens of a batch, N what the layer puts out
+# fmt: off
+SHAPES = {
+    "square 2048": (2048, 2048, 2048), "square 3072": (3072, 3072, 3072), "square 4096": (4096, 4096, 4096),
+    "square 5120": (5120, 5120, 5120), "square 6144": (6144, 6144, 6144), "square 8192": LARGE,
+    "square 12288": (12288, 12288, 12288), "square 16384": (16384, 16384, 16384),
+    "oblong": (8192, 2304, 5120), "oblong, deep": (4096, 4096, 11264), "tall": (16384, 2048, 4096),
+    "tall, shallow": (32768, 1024, 2048), "wide": (2048, 16384, 4096), "wide, shallow": (1024, 32768, 2048),
+    "7B qkv": (4096, 12288, 4096), "7B up": (4096, 11008, 4096), "7B down": (4096, 4096, 11008),
+    "70B qkv": (4096, 10240, 8192), "70B up": (4096, 28672, 8192), "70B down": (4096, 8192, 28672),
+    "ragged 4104": (4104, 4104, 4104), "ragged 5000": (5000, 3000, 2000), "ragged 8200": (8200, 2312, 5128),
+    "ragged 7784": (7784, 4680, 3336),
+}
+# fmt: on
+
 
 class NotInstalled(RuntimeError):
     """This machine lacks the peer; the text says where it comes from."""

@@ -18,8 +18,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.peers import NotInstalled
-from benchmarks.step11 import LARGE, SHAPES
+from benchmarks.peers import LARGE, SHAPES, NotInstalled
 from course_utils.problems import PROBLEMS
 from course_utils.recordings import bundle
 from course_utils.run import backends, reference

@@ -37,11 +37,11 @@ def draw_run(
         return
     picture = Path(out or BUILD / "trace.png")
     with at_work(console, "drawing the timeline"):
-        from course_utils.figures.timeline import save_timeline
+        from course_utils.figures.timeline import timeline
 
         picture.parent.mkdir(parents=True, exist_ok=True)
         try:
-            save_timeline(picture, emulation, title=title)
+            picture.write_bytes(timeline(emulation, title=title).png())
         except ValueError:  # threads alone worked
             say(console, "no picture: nothing asynchronous ran, no TMA, no wgmma, no wait at an mbarrier")
             return

@@ -42,7 +42,7 @@ Column = tuple[str, dict, dict]  # its head, a launch of a recording, and that r
 
 def profile(console: Console, what: str, dsl: str, size: str | None) -> int:
     """Read the counters of a kernel here; where that cannot be, show the recorded ones."""
-    recorded = measured.load(measured.COUNTERS)
+    recorded = measured.load("counters")
     require_known(what)
     named_size(size)  # said at once, also where nothing is compiled
     device, reason = backends.find_gpu()

@@ -35,10 +35,10 @@ def plot(console: Console, out: str) -> int:
 
 def draw(path: str | Path, recorded: dict, mine: dict) -> None:
     """Write the ladder plot: ``recorded``, and ``mine`` over it where something was timed."""
-    from course_utils.figures.ladder import save_ladder  # matplotlib takes its time
+    from course_utils.figures.ladder import ladder  # matplotlib takes its time
 
     timed = any(entry["timings"] for entry in mine["entries"])
-    save_ladder(path, recorded, mine if timed else None)
+    Path(path).write_bytes(ladder(recorded, mine if timed else None).png())
 
 
 def bundle(

@@ -9,18 +9,17 @@ import statistics
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import matplotlib
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
+from matplotlib.text import Text
 
 from course_utils.chips import CHIPS
-from course_utils.figures.picture import Picture
-from course_utils.figures.theme import CARD, DPI, DSL_TEXT, DSLS, GREY, GRID, INK, ON_HUE, STYLE, tint
+from course_utils.figures.picture import Picture, bare
+from course_utils.figures.theme import AXES, CARD, DSL_TEXT, DSLS, GREY, INK, ON_HUE, STYLE, tint
 from course_utils.grading import steps
 from course_utils.recordings.model import Entry, Provenance, Timing, usable
 
@@ -36,10 +35,10 @@ PEERS = {
     "tileops_gemm": ("TileOPs", "P"),
 }
 
-AXES = {"axes.facecolor": CARD, "axes.edgecolor": GREY, "xtick.color": INK, "ytick.color": GREY}
 WIDTH, HEIGHT = 10.0, 7.8  # inches: 1600 x 1248 pixels
 LEFT, RIGHT, TOP, GAP = 0.62, 1.45, 0.9, 0.78  # inches around and between the panels
 PEER_LOOK = {"markersize": 5.5, "color": INK, "markeredgecolor": "white", "markeredgewidth": 0.8, "zorder": 4}
+DIAMOND = {"linestyle": "", "marker": "D", "markersize": 6, "markeredgecolor": "white"}
 VALUE_POINTS = 7.5  # largest font size of the values on the bars
 
 
@@ -85,7 +84,7 @@ class Scale:
 
 def ladder(
     recorded: dict, measured: dict | None = None, highlight: str | None = None, sizes: Sequence[int] = SIZES
-) -> Figure:
+) -> Picture:
     """Draw the ladder, a panel for each of ``sizes``: 4096, 8192 or both.
 
     ``recorded``, of ``measured.ladder()``, is drawn solid, or as outlines where ``measured`` (a results file)
@@ -95,42 +94,23 @@ def ladder(
     below the panels and not drawn. Raises TypeError or ValueError where either dictionary has no list of
     entries.
     """
-    return _draw(
-        _source(recorded, "recorded"),
-        None if measured is None else _source(measured, "measured"),
-        highlight if highlight in list(LABELS) else None,
-        sizes,
-    )
-
-
-def save_ladder(
-    path: str | Path, recorded: dict, measured: dict | None = None, highlight: str | None = None
-) -> Path:
-    """Write ``ladder(...)`` to ``path`` as a PNG 1600 pixels wide and return the path.
-
-    Raises as ``ladder`` does.
-    """
-    ladder(recorded, measured, highlight).savefig(path, format="png", dpi=DPI, metadata={"Software": None})
-    return Path(path)
-
-
-def _draw(
-    recorded: Source, measured: Source | None, highlight: str | None, sizes: Sequence[int] = SIZES
-) -> Figure:
-    with matplotlib.rc_context(STYLE | AXES):
-        footer = _footer(recorded, measured)
+    old = _source(recorded, "recorded")
+    new = None if measured is None else _source(measured, "measured")
+    highlight = highlight if highlight in list(LABELS) else None
+    with matplotlib.rc_context(STYLE | AXES | {"xtick.color": INK}):
+        footer = _footer(old, new)
         bottom = 0.66 + 0.15 * footer.count("\n")
         height = (HEIGHT - TOP - GAP - bottom) / 2
         tall = TOP + bottom + height * len(sizes) + GAP * (len(sizes) - 1)
-        figure = Picture(figsize=(WIDTH, tall), dpi=DPI)
-        places, dsls = _present(recorded, measured)
+        figure = Picture(figsize=(WIDTH, tall))
+        places, dsls = _present(old, new)
         for below, size in zip(reversed(range(len(sizes))), sizes, strict=True):
             y = bottom + (height + GAP) * below
             axes = figure.add_axes((LEFT / WIDTH, y / tall, (WIDTH - LEFT - RIGHT) / WIDTH, height / tall))
-            _panel(axes, height, size, places, dsls, recorded, measured, highlight)
+            _panel(axes, height, size, places, dsls, old, new, highlight)
         title = f"The ladder, step {LABELS[highlight].replace(' ', ': ', 1)}" if highlight else "The ladder"
         figure.headline(f"{title}  (fp16 GEMM, fp32 accumulate)", LEFT)
-        handles = _legend(recorded, measured, dsls)
+        handles = _legend(old, new, dsls)
         if handles:
             spacing = {"columnspacing": 1.6, "handletextpad": 0.6}
             figure.key(handles, LEFT, 0.42, labelcolor=INK, **spacing)
@@ -283,7 +263,10 @@ def _panel(
     axes.set_title(f"M = N = K = {size}{empty}", loc="left", size=9, weight="bold", pad=5)
     _frame(axes, places, highlight, top, bool(recorded.peers))
     if not bars:
-        _say_nothing(axes)
+        how = {"transform": axes.transAxes, "ha": "center", "va": "center", "size": 12, "color": GREY}
+        axes.text(0.5, 0.5, "nothing recorded yet", **how)
+        axes.set_yticks([])
+        axes.set_ylabel("")
         return
     pitch = 0.92 / len(dsls) if len(dsls) > 1 else 0.66  # of a step's place, from bar to bar
     width = pitch * (0.92 if measured is None else 0.87)
@@ -303,16 +286,17 @@ def _panel(
                 bar, outlined = shown or before, shown is None
                 low += _sliver(axes, place, x, width, low, dsl, bar, outlined, strength, scale)
                 continue
-            if before and measured is not None:
-                _outline(axes, x, pitch * 0.97, before, tint(DSLS[dsl][1], 0.5 * strength + 0.1))
+            if before and before.burst and measured is not None:
+                edge = tint(DSLS[dsl][1], 0.5 * strength + 0.1)
+                axes.bar(
+                    x, before.burst, pitch * 0.97, facecolor="none", edgecolor=edge, linewidth=1.0, zorder=2
+                )
             if shown:
                 _solid(axes, x, width, shown, DSLS[dsl][1], strength, scale)
             elif before and before.burst:
                 _value(axes, x, before, GREY, scale)
         if low > foot:
-            axes.text(
-                place, low, "one tile", ha="center", va="bottom", size=scale.text, color=GREY, gid="note"
-            )
+            _words(axes, place, low, "one tile", GREY, scale, gid="note")
 
 
 def _marks(axes: Axes, place: int, found: dict[str, float]) -> None:
@@ -332,45 +316,17 @@ def _frame(axes: Axes, places: list[str], highlight: str | None, top: float, pee
     axes.set_xticks(range(len(labels)), labels, size=8.5 if len(labels) < 12 else 7.8)
     for step, label in zip(places, axes.get_xticklabels(), strict=False):
         label.set_weight("bold" if step == highlight else "normal")
-    axes.tick_params(length=0)
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.set_axisbelow(True)
-    axes.grid(axis="y", color=GRID, linewidth=0.6)
-
-
-def _say_nothing(axes: Axes) -> None:
-    axes.text(
-        0.5,
-        0.5,
-        "nothing recorded yet",
-        transform=axes.transAxes,
-        ha="center",
-        va="center",
-        size=12,
-        color=GREY,
-    )
-    axes.set_yticks([])
-    axes.set_ylabel("")
+    bare(axes, "y", left=False)
 
 
 def _lines(axes: Axes, lines: list[tuple], spacing: float) -> None:
     """Horizontal lines, each named in the right margin; names keep ``spacing`` TFLOP/s between them."""
     free = 0.0
+    how = {"textcoords": "offset points", "va": "center", "size": 8, "annotation_clip": False}
     for value, label, style, colour in sorted(lines, key=lambda line: line[0]):
         axes.axhline(value, color=colour, linestyle=style, linewidth=1.1, zorder=1.5)
         at = max(value, free)
-        axes.annotate(
-            label.format(value),
-            (1, at),
-            xycoords=axes.get_yaxis_transform(),
-            xytext=(4, 0),
-            textcoords="offset points",
-            va="center",
-            ha="left",
-            size=8,
-            color=colour,
-            annotation_clip=False,
-        )
+        axes.annotate(label.format(value), (1, at), (4, 0), axes.get_yaxis_transform(), color=colour, **how)
         free = at + spacing
 
 
@@ -392,31 +348,17 @@ def _sliver(
     if bar is None or not bar.burst:
         return 0.0
     fill = tint(DSLS[dsl][1], strength)
-    axes.bar(
-        x,
-        max(bar.burst, 1.5 * scale.point),
-        width,
-        zorder=2.2,
-        linewidth=0.8,
-        edgecolor=[fill],
-        facecolor=CARD if outlined else fill,
-    )
-    axes.text(
-        place,
-        low,
-        _tflops_text(bar.burst),
-        ha="center",
-        va="bottom",
-        size=scale.text,
-        gid="value",
-        color=GREY if outlined or strength < 0.3 else DSL_TEXT[dsl],
-    )
+    look = {"zorder": 2.2, "linewidth": 0.8, "edgecolor": [fill], "facecolor": CARD if outlined else fill}
+    axes.bar(x, max(bar.burst, 1.5 * scale.point), width, **look)
+    ink = GREY if outlined or strength < 0.3 else DSL_TEXT[dsl]
+    _words(axes, place, low, _tflops_text(bar.burst), ink, scale)
     return scale.lines(1)
 
 
-def _outline(axes: Axes, x: float, width: float, bar: Bar, colour: tuple) -> None:
-    if bar.burst:
-        axes.bar(x, bar.burst, width, facecolor="none", edgecolor=colour, linewidth=1.0, zorder=2)
+def _words(axes: Axes, x: float, y: float, text: str, ink: str, scale: Scale, **how: object) -> Text:
+    """A value, or what stands in its place, above (x, y)."""
+    look = {"ha": "center", "va": "bottom", "size": scale.text, "color": ink, "gid": "value"}
+    return axes.text(x, y, text, **look | how)
 
 
 def _solid(axes: Axes, x: float, width: float, bar: Bar, colour: str, strength: float, scale: Scale) -> None:
@@ -427,28 +369,11 @@ def _solid(axes: Axes, x: float, width: float, bar: Bar, colour: str, strength: 
         axes.bar(x, bar.burst, width, color=[fill], linewidth=0, zorder=2.2)
         if bar.quartiles:
             low, high = bar.quartiles
-            axes.errorbar(
-                x,
-                bar.burst,
-                [[bar.burst - low], [high - bar.burst]],
-                color=dark,
-                elinewidth=1.0,
-                capsize=5,
-                capthick=1.0,
-                zorder=3,
-            )
+            whiskers = {"color": dark, "elinewidth": 1.0, "capsize": 5, "capthick": 1.0, "zorder": 3}
+            axes.errorbar(x, bar.burst, [[bar.burst - low], [high - bar.burst]], **whiskers)
         _value(axes, x, bar, _ink_on(fill, strength), scale)
     if bar.sustained:
-        axes.plot(
-            [x],
-            [bar.sustained],
-            "D",
-            markersize=6,
-            markerfacecolor=dark,
-            markeredgecolor="white",
-            markeredgewidth=1.0,
-            zorder=4,
-        )
+        axes.plot([x], [bar.sustained], markerfacecolor=dark, markeredgewidth=1.0, zorder=4, **DIAMOND)
 
 
 def _tflops_text(tflops: float) -> str:
@@ -462,18 +387,8 @@ def _value(axes: Axes, x: float, bar: Bar, ink: str, scale: Scale) -> None:
     text = _tflops_text(bar.burst) + (f"\n{bar.share:.0%}" if bar.share else "")
     marks = [bar.burst, *(bar.quartiles or ())] + ([bar.sustained] if bar.sustained else [])
     inside = min(marks) > scale.lines(2) + 10 * scale.point
-    drawn = axes.text(
-        x,
-        4 * scale.point if inside else max(marks) + 5 * scale.point,
-        text,
-        ha="center",
-        va="bottom",
-        size=scale.text,
-        linespacing=1.2,
-        color=ink,
-        zorder=5,
-        gid="value",
-    )
+    at = 4 * scale.point if inside else max(marks) + 5 * scale.point
+    drawn = _words(axes, x, at, text, ink, scale, linespacing=1.2, zorder=5)
     if not inside:
         drawn.set_color(GREY if ink == GREY else INK)
         drawn.set_path_effects([withStroke(linewidth=2.5, foreground=CARD)])
@@ -493,18 +408,7 @@ def _legend(recorded: Source, measured: Source | None, dsls: list[str]) -> list:
         if dsl in {d for (_, d), _ in old}:
             handles.append(Patch(facecolor=CARD, edgecolor=tint(colour, 0.6), label=f"{name}, recorded"))
     if any(bar.sustained and step not in ONE_TILE for (step, _), bar in (old if measured is None else new)):
-        handles.append(
-            Line2D(
-                [],
-                [],
-                linestyle="",
-                marker="D",
-                markersize=6,
-                markerfacecolor=INK,
-                markeredgecolor="white",
-                label="sustained",
-            )
-        )
+        handles.append(Line2D([], [], markerfacecolor=INK, label="sustained", **DIAMOND))
     drawn = {peer for size in SIZES for peer in _peers(recorded, size)}
     for peer, (name, mark) in PEERS.items():
         if peer in drawn:

@@ -3,11 +3,12 @@
 import hashlib
 import io
 
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from course_utils.figures import shell
-from course_utils.figures.theme import CARD, DPI, GREY, svg
+from course_utils.figures.theme import CARD, DPI, GREY, GRID, svg
 
 
 class Picture(Figure):
@@ -24,6 +25,11 @@ class Picture(Figure):
         width, height = self.get_size_inches()
         self.text(left / width, 1 - 0.14 / height, text, size=11, weight="bold", va="top")
 
+    def nothing(self, text: str) -> "Picture":
+        """The picture with these words alone, where there is nothing to draw."""
+        self.text(0.1 / self.get_figwidth(), 0.5, text, size=9, color=GREY, va="center")
+        return self
+
     def footer(self, text: str, left: float = 0.1) -> None:
         """Where the figures come from, in lines below the picture."""
         width, height = self.get_size_inches()
@@ -33,16 +39,9 @@ class Picture(Figure):
     def key(self, handles: list, left: float, top: float, loc: str = "upper left", **how: object) -> None:
         """A legend in one row, whose corner ``loc`` lies ``left`` and ``top`` inches from the picture's."""
         width, height = self.get_size_inches()
-        self.legend(
-            handles=handles,
-            loc=loc,
-            ncols=len(handles),
-            frameon=False,
-            borderaxespad=0,
-            borderpad=0,
-            bbox_to_anchor=(left / width, 1 - top / height),
-            **how,
-        )
+        corner = left / width, 1 - top / height
+        how = {"ncols": len(handles), "frameon": False, "borderaxespad": 0, "borderpad": 0} | how
+        self.legend(handles=handles, loc=loc, bbox_to_anchor=corner, **how)
 
     def _repr_html_(self) -> str:
         words = next((one.get_text() for one in self.texts), "") or "A picture"
@@ -50,7 +49,25 @@ class Picture(Figure):
         key = hashlib.sha256(drawn.encode()).hexdigest()
         return shell.piece("picture.html", {"key": key}, shell.image(drawn.encode(), "svg+xml", words))
 
-    def _repr_png_(self) -> bytes:
+    def png(self, dpi: int = DPI) -> bytes:
+        """The picture as a PNG, the same each time."""
         buffer = io.BytesIO()
-        self.savefig(buffer, format="png", dpi=DPI)
+        self.savefig(buffer, format="png", dpi=dpi, metadata={"Software": None})
         return buffer.getvalue()
+
+    def _repr_png_(self) -> bytes:
+        return self.png()
+
+
+def bare(axes: Axes, grid: str = "", left: bool = True) -> None:
+    """Axes without ticks and without a frame above and right of them, with faint lines along ``grid``."""
+    axes.spines[["top", "right"] if left else ["top", "right", "left"]].set_visible(False)
+    axes.tick_params(length=0)
+    if grid:
+        axes.grid(axis=grid, color=GRID, linewidth=0.6)
+        axes.set_axisbelow(True)
+
+
+def origin(where: dict) -> str:
+    """Where recorded figures come from, of a file's provenance."""
+    return f"recorded on {where.get('gpu')}, {where.get('date')}, driver {where.get('driver')}"

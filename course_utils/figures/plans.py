@@ -13,24 +13,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from course_utils.figures.picture import Picture
-from course_utils.figures.theme import BLUE, CARD, DPI, DSLS, GREY, GRID, INK, PURPLE, STYLE, TEAL
+from course_utils.figures.picture import Picture, bare, origin
+from course_utils.figures.theme import AXES, BLUE, CARD, DSLS, GREY, GRID, INK, MARKS, PURPLE, STYLE, TEAL
 from course_utils.plans import MOST, Plan
-from course_utils.recordings.step11_results import (
-    Peers,
-    Point,
-    Recorded,
-    Rest,
-    Size,
-    chosen,
-    is_plain,
-    spread,
-)
+from course_utils.recordings.step11_results import Peers, Point, Recorded, Size, chosen, is_plain, spread
 
 Seconds = Callable[[int, int, int, Plan], float]
 WIDTH = 10.0  # inches
-AXES = {"axes.facecolor": CARD, "axes.edgecolor": GREY, "xtick.color": GREY, "ytick.color": INK}
-MARKS = {"tilelang": "o", "cute": "s"}
+LOOK = STYLE | AXES | {"ytick.color": INK}
 PEER_MARKS = ("^", "v", "P", "X", "*")
 PEER_COLOURS = (BLUE, PURPLE, TEAL, INK, GREY)
 NOTHING = "No plans are recorded yet."
@@ -42,18 +32,17 @@ def predicted(recorded: Recorded, seconds: Seconds) -> Figure:
     Clusters of more than two are drawn empty, and do not count. Whatever ``seconds`` raises goes on.
     """
     points = [
-        p for p in recorded.points if p.mode == "burst" and p.rest.across == 1 and not any(p.rest.hints)
+        p for p in recorded.points if p.mode == "burst" and not {"cluster_N", "keep"} & {*dict(p.changed)}
     ]
     told = [(point, seconds(*point.size, point.plan)) for point in points]
     counted = [(point, said / point.seconds - 1) for point, said in told if is_plain(point)]
-    with matplotlib.rc_context(STYLE | AXES):
+    with matplotlib.rc_context(LOOK):
         figure = _figure(4.0, "A model's times, and the recorded ones")
         if not counted:
-            figure.text(0.1 / WIDTH, 0.5, NOTHING, size=9, color=GREY)
-            return figure
+            return figure.nothing(NOTHING)
         _times(figure.add_axes((0.07, 0.2, 0.38, 0.6)), told)
         _errors(figure.add_axes((0.54, 0.2, 0.44, 0.6)), counted)
-        figure.footer(f"{_off(counted)}\n{_footer(recorded.provenance)}")
+        figure.footer(f"{_off(counted)}\n{origin(recorded.provenance)}")
     return figure
 
 
@@ -81,21 +70,15 @@ def _times(axes: Axes, told: list[tuple[Point, float]]) -> None:
     for point, said in told:
         colour = DSLS[point.dsl][1]
         face = colour if is_plain(point) else "none"
-        axes.plot(
-            point.seconds * 1e6,
-            said * 1e6,
-            MARKS[point.dsl],
-            color=colour,
-            markerfacecolor=face,
-            markersize=4,
-        )
+        look = {"color": colour, "markerfacecolor": face, "markersize": 4}
+        axes.plot(point.seconds * 1e6, said * 1e6, MARKS[point.dsl], **look)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel("recorded, us", size=8, color=GREY)
     axes.set_ylabel("model, us", size=8, color=GREY)
     axes.set_title("empty: more than two CTAs in a cluster", loc="left", size=8, color=GREY)
-    _bare(axes)
-    _legend(axes)
+    bare(axes)
+    axes.legend(handles=_dsls("{}"), loc="lower right", frameon=False)
 
 
 def _errors(axes: Axes, counted: list[tuple[Point, float]]) -> None:
@@ -109,9 +92,7 @@ def _errors(axes: Axes, counted: list[tuple[Point, float]]) -> None:
     axes.set_xlabel("work, FLOP", size=8, color=GREY)
     axes.set_ylabel("model / recorded - 1", size=8, color=GREY)
     axes.set_title("above 0 the model is too slow", loc="left", size=8, color=GREY)
-    axes.grid(axis="y", color=GRID, linewidth=0.6)
-    axes.set_axisbelow(True)
-    _bare(axes)
+    bare(axes, "y")
 
 
 # -- every shape
@@ -124,14 +105,13 @@ def shapes(recorded: Recorded, peers: Peers) -> Figure:
     plain = {(dsl, size): _with_step_10s_tile(point, recorded.points) for (dsl, size), point in here.items()}
     also = textwrap.wrap(f"peers: {'; '.join(peers.said)}", 150) if peers.said else []
     runs = _runs(here, plain, peers, recorded.points)
-    lines = [*filter(None, [_means(here)]), *also, *runs, _footer(recorded.provenance)]
+    lines = [*filter(None, [_means(here)]), *also, *runs, origin(recorded.provenance)]
     below = 0.45 + 0.14 * len(lines)  # inches, of words
     height = 0.7 + below + 0.22 * max(len(sizes), 2)
-    with matplotlib.rc_context(STYLE | AXES):
+    with matplotlib.rc_context(LOOK):
         figure = _figure(height, "Every shape beside cuBLAS")
         if not sizes:
-            figure.text(0.1 / WIDTH, 0.5, NOTHING, size=9, color=GREY)
-            return figure
+            return figure.nothing(NOTHING)
         wide = 2.45 / WIDTH
         axes = figure.add_axes((wide, below / height, 0.985 - wide, 1 - (below + 0.65) / height))
         axes.set_yticks(range(len(sizes)), [_label(size, peers.names) for size in sizes])
@@ -145,9 +125,7 @@ def shapes(recorded: Recorded, peers: Peers) -> Figure:
             _peers(axes, row, size, peers.ratios)
         axes.set_xlabel("share of cuBLAS, burst", size=8, color=GREY)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:.2f}")
-        axes.grid(axis="x", color=GRID, linewidth=0.6)
-        axes.set_axisbelow(True)
-        _bare(axes)
+        bare(axes, "x")
         _key(figure, list(peers.ratios))
         figure.footer("\n".join(lines))
     return figure
@@ -169,7 +147,7 @@ def _with_step_10s_tile(point: Point, points: list[Point]) -> Point | None:
     found = [
         p
         for p in points
-        if (p.dsl, p.size, p.mode, p.plan, p.rest) == (point.dsl, point.size, "burst", Plan(), Rest())
+        if (p.dsl, p.size, p.mode, p.plan, p.changed) == (point.dsl, point.size, "burst", Plan(), ())
     ]
     return max(found, key=lambda p: (p.run == point.run, p.run), default=None)
 
@@ -240,10 +218,7 @@ def _means(here: dict[tuple[str, Size], Point]) -> str:
 
 
 def _key(figure: Picture, peers: list[str]) -> None:
-    handles = [
-        Line2D([], [], ls="", marker=MARKS[dsl], color=colour, label=f"step 11, {name}")
-        for dsl, (name, colour) in DSLS.items()
-    ]
+    handles = _dsls("step 11, {}")
     empty = {"ls": "", "marker": "o", "color": GREY, "markerfacecolor": CARD}
     handles.append(Line2D([], [], **empty, label="with step 10's tile"))
     for index, name in enumerate(sorted(peers)):
@@ -253,23 +228,14 @@ def _key(figure: Picture, peers: list[str]) -> None:
 
 
 def _figure(height: float, title: str) -> Picture:
-    figure = Picture(figsize=(WIDTH, height), dpi=DPI)
+    figure = Picture(figsize=(WIDTH, height))
     figure.headline(title)
     return figure
 
 
-def _legend(axes: Axes) -> None:
-    handles = [
-        Line2D([], [], ls="", marker=MARKS[dsl], color=colour, label=name)
+def _dsls(words: str) -> list[Line2D]:
+    """Each DSL's mark and its name in ``words``."""
+    return [
+        Line2D([], [], ls="", marker=MARKS[dsl], color=colour, label=words.format(name))
         for dsl, (name, colour) in DSLS.items()
     ]
-    axes.legend(handles=handles, loc="lower right", frameon=False)
-
-
-def _bare(axes: Axes) -> None:
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.tick_params(length=0)
-
-
-def _footer(where: dict) -> str:
-    return f"recorded on {where.get('gpu')}, {where.get('date')}, driver {where.get('driver')}"

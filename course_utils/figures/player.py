@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import base64
 import html
-import io
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from course_utils.figures import shell
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from course_utils.figures.picture import Picture
 
 PICTURE_DPI = 100  # of the static picture: it is in each figure twice
 
@@ -28,7 +27,7 @@ class Player:
     ``picture`` is the static picture, or None: then its words stand there.
     """
 
-    def __init__(self, played: dict, picture: Figure | None = None) -> None:
+    def __init__(self, played: dict, picture: Picture | None = None) -> None:
         self.played, self.picture = played, picture
 
     def __repr__(self) -> str:
@@ -41,21 +40,18 @@ class Player:
         return shell.piece("player.html", self.played, self._still())
 
     def _still(self) -> str:
-        if self.picture is None:
+        if not self._png:
             return f"<pre>{html.escape(words(self.played))}</pre>"
         return shell.image(self._png, "png", f"Timeline of {self.played['title']}")
 
     @cached_property
     def _png(self) -> bytes:
         """The static picture; of none, nothing."""
-        buffer = io.BytesIO()
-        if self.picture is not None:
-            self.picture.savefig(buffer, format="png", dpi=PICTURE_DPI, metadata={"Software": None})
-        return buffer.getvalue()
+        return self.picture.png(PICTURE_DPI) if self.picture else b""
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict:
         bundle = {"text/plain": repr(self), "text/html": self.html()}
-        if self.picture is not None:
+        if self._png:
             bundle["image/png"] = base64.b64encode(self._png).decode()
         return bundle
 

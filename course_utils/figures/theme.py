@@ -34,6 +34,7 @@ MEMORY = {"global": 0.32, "L2": 0.24, "shared": 0.16, "registers": 0.05}
 
 # a DSL's name and colour, and the same colour dark enough for small text
 DSLS = {dsl: (name, {"tilelang": "#b83c83", "cute": "#969819"}[dsl]) for dsl, name in DSL_NAMES.items()}
+MARKS = {"tilelang": "o", "cute": "s"}
 DSL_TEXT = {"tilelang": "#a52f74", "cute": "#66680a"}
 
 # the same meanings for a page, by name, in light and in dark; parities are grounds, so they stay pale
@@ -56,6 +57,7 @@ ON_HUE = ("#1c1c1c", "#15181a")
 
 FONT = "DejaVu Sans"
 STYLE = {"font.family": FONT, "font.size": 8, "text.color": INK, "axes.labelcolor": INK}
+AXES = {"axes.facecolor": CARD, "axes.edgecolor": GREY, "xtick.color": GREY, "ytick.color": GREY}
 DPI = 160
 
 # who holds an element: a thread has the colour of its number modulo eight, as CuTe's own pictures have

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import matplotlib
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Patch
 
 from course_utils.figures.picture import Picture
-from course_utils.figures.theme import CARD, DPI, GREY, INK, LANE, RED, STYLE, WORK
+from course_utils.figures.theme import CARD, GREY, INK, LANE, RED, STYLE, WORK
 from course_utils.run.emulator.explain.timeline import COPY
 
 if TYPE_CHECKING:
@@ -27,7 +25,8 @@ if TYPE_CHECKING:
 
 COLOURS = {COPY: WORK["TMA load"], **WORK}
 ROWS = {"wait": 0, "epilogue": 1, "wgmma": 1, "TMA load": 2, COPY: 2, "TMA store": 2}  # of a lane, from below
-ROW = 0.26  # its height in lanes
+ROW = 0.26  # its height in lanes,
+BAR = 0.86 * ROW  # and that of what is drawn in it
 EDGES = 80  # waits whose arrivals are drawn; more would hide each other
 
 
@@ -49,7 +48,7 @@ class Lane:
 Lanes = dict[Lane, int]  # to their places, from below
 
 
-def timeline(emulation: Emulation, ctas: Sequence[int] | None = None, title: str = "") -> Figure:
+def timeline(emulation: Emulation, ctas: Sequence[int] | None = None, title: str = "") -> Picture:
     """Draw the spans and arrivals of an ``Emulation``, one lane a role, for ``ctas`` (default: the first two
     that work).
 
@@ -70,7 +69,7 @@ def timeline(emulation: Emulation, ctas: Sequence[int] | None = None, title: str
         figure = Picture(figsize=(11, 1.5 + 0.85 * len(lanes)))
         axes = figure.add_axes((0.19, 0.62 / figure.get_figheight(), 0.79, 1 - 1.25 / figure.get_figheight()))
         told = [span.role for span in emulation.spans] + [row["role"] for row in _stuck(emulation)]
-        _draw_lanes(axes, lanes, "producer" in told, begin, end)
+        _draw_lanes(axes, lanes, "producer" in told)
         for span in spans:
             _draw_span(axes, span, lanes, begin)
         _draw_edges(axes, emulation, spans, lanes, begin)
@@ -80,21 +79,11 @@ def timeline(emulation: Emulation, ctas: Sequence[int] | None = None, title: str
         kinds = [k for k in COLOURS if any(s.kind == k for s in spans)]
         handles = [Patch(color=COLOURS[k], label="waits" if k == "wait" else k) for k in kinds]
         handles += [Patch(color=RED, label="waits for ever")] if _stuck(emulation) else []
-        axes.legend(
-            handles=handles, loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncol=len(handles), frameon=False
-        )
-        figure.text(
-            0.01, 1 - 0.28 / figure.get_figheight(), title or "Emulated order", fontsize=11, weight="bold"
-        )
+        place = {"loc": "lower left", "bbox_to_anchor": (-0.01, 1.0)}
+        axes.legend(handles=handles, ncol=len(handles), frameon=False, **place)
+        top = 1 - 0.28 / figure.get_figheight()
+        figure.text(0.01, top, title or "Emulated order", fontsize=11, weight="bold")
     return figure
-
-
-def save_timeline(
-    path: str | Path, emulation: Emulation, ctas: Sequence[int] | None = None, title: str = ""
-) -> Path:
-    """Write ``timeline(...)`` to ``path`` as a PNG and return the path. Raises as ``timeline`` does."""
-    timeline(emulation, ctas, title).savefig(path, format="png", dpi=DPI, metadata={"Software": None})
-    return Path(path)
 
 
 def _named(spans: list[Span]) -> list[Span]:
@@ -152,7 +141,7 @@ def _lane(cta: int, warp: int, role: str) -> Lane:
     return Lane(cta, warp // 4, role)
 
 
-def _draw_lanes(axes: Axes, lanes: Lanes, roles: bool, begin: int, end: int) -> None:
+def _draw_lanes(axes: Axes, lanes: Lanes, roles: bool) -> None:
     """``roles``: there are producers, so each lane has a role to be named by."""
     for y in lanes.values():
         axes.axhspan(y + 0.04, y + 0.96, color=LANE, lw=0, zorder=0)
@@ -160,8 +149,7 @@ def _draw_lanes(axes: Axes, lanes: Lanes, roles: bool, begin: int, end: int) -> 
     names = [str(lane) if roles else f"CTA {lane.cta}, warpgroup {lane.warpgroup}" for lane in lanes]
     axes.set_yticks([y + 0.5 for y in lanes.values()], names)
     axes.tick_params(length=0)
-    for side in ("top", "right", "left", "bottom"):
-        axes.spines[side].set_visible(False)
+    axes.spines[:].set_visible(False)
 
 
 def _draw_span(axes: Axes, span: Span, lanes: Lanes, begin: int) -> None:
@@ -169,27 +157,11 @@ def _draw_span(axes: Axes, span: Span, lanes: Lanes, begin: int) -> None:
     left, width = max(span.begin, begin), max(span.end - max(span.begin, begin), 0)
     if span.end < begin:
         return
-    axes.barh(
-        y,
-        width,
-        left=left,
-        height=ROW * 0.86,
-        align="edge",
-        color=COLOURS[span.kind],
-        lw=0,
-        alpha=0.9 if span.kind == "epilogue" else 0.45,
-        zorder=2,
-    )
-    if (
-        span.kind != "wait"
-    ):  # these overlap, or are as short as a burst of stores: where each begins tells them apart
-        axes.plot(
-            [left, left],
-            [y, y + ROW * 0.86],
-            color=COLOURS[span.kind],
-            lw=2 if span.kind == "epilogue" else 1,
-            zorder=3,
-        )
+    colour, strong = COLOURS[span.kind], span.kind == "epilogue"
+    axes.barh(y, width, BAR, left, align="edge", color=colour, lw=0, alpha=0.9 if strong else 0.45, zorder=2)
+    # work overlaps, or is as short as a burst of stores: where each span begins tells them apart
+    if span.kind != "wait":
+        axes.plot([left, left], [y, y + BAR], color=colour, lw=2 if strong else 1, zorder=3)
 
 
 def _draw_edges(axes: Axes, emulation: Emulation, spans: list[Span], lanes: Lanes, begin: int) -> None:
@@ -220,46 +192,19 @@ def _draw_stuck(axes: Axes, emulation: Emulation, lanes: Lanes, begin: int, end:
         y = lanes[lane]
         last = max((s.end for s in emulation.spans if _lane(s.cta, s.warp, s.role) == lane), default=begin)
         left = min(last, end - 0.12 * (end - begin))
-        axes.barh(
-            y + 0.1,
-            end - left,
-            left=left,
-            height=ROW * 0.86,
-            align="edge",
-            color=RED,
-            alpha=0.75,
-            lw=0,
-            zorder=5,
-        )
-        axes.text(
-            end,
-            y + 0.43,
-            "waits " + row["text"].split(": its")[0] + (", for bytes" if _lacks_bytes_alone(row) else ""),
-            ha="right",
-            va="bottom",
-            color=RED,
-            fontsize=7.5,
-            zorder=7,
-            bbox={"facecolor": CARD, "alpha": 0.8, "lw": 0, "pad": 1},
-        )
+        axes.barh(y + 0.1, end - left, BAR, left, align="edge", color=RED, alpha=0.75, lw=0, zorder=5)
+        words = "waits " + row["text"].split(": its")[0] + (", for bytes" if _lacks_bytes_alone(row) else "")
+        ground = {"facecolor": CARD, "alpha": 0.8, "lw": 0, "pad": 1}
+        look = {"ha": "right", "va": "bottom", "color": RED, "fontsize": 7.5, "zorder": 7, "bbox": ground}
+        axes.text(end, y + 0.43, words, **look)
         places.append((row, lane, number))
     for row, lane, number in places:
-        for supplier in _suppliers(emulation, row, lanes) - {lane}:
+        for supplier in sorted(_suppliers(emulation, row, lanes) - {lane}, key=lanes.__getitem__):
             x = end - (0.03 + 0.025 * (number % 4)) * (end - begin)
-            axes.add_patch(
-                FancyArrowPatch(
-                    (x, lanes[lane] + 0.2),
-                    (x, lanes[supplier] + 0.2),
-                    arrowstyle="-|>",
-                    color=RED,
-                    lw=1.6,
-                    mutation_scale=11,
-                    zorder=6,
-                    connectionstyle=f"arc3,rad={0.25 if number % 2 else -0.25}",
-                    shrinkA=2,
-                    shrinkB=2,
-                )
-            )
+            bend = f"arc3,rad={0.25 if number % 2 else -0.25}"
+            look = {"arrowstyle": "-|>", "color": RED, "lw": 1.6, "mutation_scale": 11, "zorder": 6}
+            ends = (x, lanes[lane] + 0.2), (x, lanes[supplier] + 0.2)
+            axes.add_patch(FancyArrowPatch(*ends, connectionstyle=bend, shrinkA=2, shrinkB=2, **look))
 
 
 def _lacks_bytes_alone(row: dict) -> bool:

@@ -127,11 +127,8 @@ def _described(names: list[str], reference: Reference) -> tuple[Tensor, ...]:
     if set(names) != set(known):
         text = f"the kernel takes {', '.join(names)}, and the reference has {', '.join(known)}"
         raise CompileError("signature", text + "; the names must be the same")
-    return tuple(Tensor(name, tuple(known[name].shape), _dtype(known[name])) for name in names)
-
-
-def _dtype(tensor: torch.Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")
+    dtypes = {name: str(tensor.dtype).removeprefix("torch.") for name, tensor in known.items()}
+    return tuple(Tensor(name, tuple(known[name].shape), dtypes[name]) for name in names)
 
 
 def _tilelang(prim_func: Any, reference: Reference) -> list[Artifact]:
@@ -141,10 +138,8 @@ def _tilelang(prim_func: Any, reference: Reference) -> list[Artifact]:
     tensors = _described([str(buffer.name) for buffer in buffers], reference)
     for tensor, buffer in zip(tensors, buffers, strict=True):
         shape = tuple(int(extent) for extent in buffer.shape)
-        if (shape, str(buffer.dtype).replace("e4m3", "e4m3fn").replace("fnfn", "fn")) != (
-            tensor.shape,
-            tensor.dtype,
-        ):
+        dtype = str(buffer.dtype).replace("e4m3", "e4m3fn").replace("fnfn", "fn")
+        if (shape, dtype) != (tensor.shape, tensor.dtype):
             text = f"{tensor.name} is {buffer.dtype} {shape} in the kernel, {tensor.dtype} {tensor.shape} in"
             raise CompileError("signature", f"{text} the reference")
     lowered = tilelang._lower(prim_func)

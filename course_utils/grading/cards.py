@@ -26,19 +26,16 @@ LETTERS = 400  # of its text, where words have no end
 ALTERNATIVE = r"(?!(?:and|but|so|which|because) )(?:[^;:.?!]|[;:.?!](?=\S))*?\bor\b"
 ALSO = 4  # further findings that are named
 # Where the symptom map goes on, by the emulator's kind of finding.
-TOPICS = {
-    **dict.fromkeys(("deadlock", "livelock", "register-budget"), "never-ends"),
-    **dict.fromkeys(("expect-tx", "barrier-overrun", "phase-lapped"), "bytes"),
-    **dict.fromkeys(("cluster-exit", "cluster-rank"), "cluster"),
-    **dict.fromkeys(("swizzle-mismatch", "same-tiles", "stage-unread"), "wrong"),
-    **dict.fromkeys(
-        ("read-before-load", "read-before-write", "overwrite-while-read", "overwrite-before-use")
-        + ("load-twice", "ring-overrun", "stored-twice", "store-wait-elsewhere")
-        + ("write-unordered", "proxy-fence", "proxy-fence-overwrite", "accumulator-before-wait")
-        + ("exit-in-flight",),
-        "races",
-    ),
-}
+_TOPICS = (
+    ("never-ends", "deadlock livelock register-budget"),
+    ("bytes", "expect-tx barrier-overrun phase-lapped"),
+    ("cluster", "cluster-exit cluster-rank"),
+    ("wrong", "swizzle-mismatch same-tiles stage-unread"),
+    ("races", "read-before-load read-before-write overwrite-while-read overwrite-before-use load-twice"),
+    ("races", "ring-overrun stored-twice store-wait-elsewhere write-unordered proxy-fence"),
+    ("races", "proxy-fence-overwrite accumulator-before-wait exit-in-flight"),
+)
+TOPICS = {kind: topic for topic, kinds in _TOPICS for kind in kinds.split()}
 
 # Findings that leave an emulated run's numbers as they are.
 HARMLESS = {"proxy-fence", "proxy-fence-overwrite", "wgmma-fence"}

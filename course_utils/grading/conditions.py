@@ -271,6 +271,7 @@ CONDITIONS = {
         "at least two mbarriers, one for each stage of the ring",
         lambda r, a: r.mbarrier_inits >= 2,
         _barriers,
+        (Family.MBARRIER_INIT,),
         k_tiles=2,
         near=(Family.MBARRIER_INIT,),
     ),
@@ -278,6 +279,7 @@ CONDITIONS = {
         "a full and an empty mbarrier for each stage<: four for two stages>",
         lambda r, a: r.mbarrier_inits >= 4,
         _barriers,
+        (Family.MBARRIER_INIT,),
         k_tiles=2,
         near=(Family.MBARRIER_INIT,),
         run="stages released",
@@ -286,6 +288,7 @@ CONDITIONS = {
         "four stages<: eight mbarriers, four full and four empty>",
         lambda r, a: r.mbarrier_inits >= 8,
         _barriers,
+        (Family.MBARRIER_INIT,),
         k_tiles=4,
         near=(Family.MBARRIER_INIT,),
         run="loads three ahead",
@@ -398,9 +401,11 @@ def lacking(
     answered: Sequence[tuple[Launch, Answer]],
     read: Artifact,
     strict: bool,
+    sizes: Iterable[tuple[int, ...]],
 ) -> tuple[dict[str, Found], dict[str, Found]]:
-    """What is required and the kernel lacks, at any size, and what was not seen to run, where ``strict`` asks
-    for it. ``read`` is one of the kernels: the size that shows most.
+    """What is required and the kernel lacks, at any size, and what was not seen to run: of a kernel that is
+    right at all ``sizes``, and of any where ``strict`` asks for it. ``read`` is one of the kernels: the size
+    that shows most.
 
     That tells first. Of another one with wrong results nothing is asked: they say more.
     """
@@ -413,7 +418,8 @@ def lacking(
             lacks = {name: one if first else seen_at(one, launch) for name, one in mine.items()} | lacks
     ordered = {name: lacks[name] for name in (*requires, *forbids) if name in lacks}
     seen = [(launch.artifact, answer.facts or {}) for launch, answer in answered]
-    return ordered, unseen(requires, seen) if strict else {}
+    right = {launch.size for launch, answer in answered if answer.ok and answer.facts}.issuperset(sizes)
+    return ordered, unseen(requires, seen, right) if strict or right else {}
 
 
 def seen_at(one: Found, launch: Launch) -> Found:
@@ -466,23 +472,29 @@ def unmet(
     return lacks
 
 
-def unseen(requires: Iterable[str], runs: Sequence[tuple[Artifact, Facts]]) -> dict[str, Found]:
+def unseen(
+    requires: Iterable[str], runs: Sequence[tuple[Artifact, Facts]], right: bool = False
+) -> dict[str, Found]:
     """By name: each condition whose instructions did not run in each of ``runs``, and each property that none
-    of them gave a chance to show.
+    of them gave a chance to show; where all are ``right``, also a property that a condition is there for.
     """
+
+    def no_chance(name: str) -> bool:
+        return not any(facts.get(PROPERTIES[name].chances, 0) for _, facts in runs)
+
     lacks: dict[str, Found] = {}
     for name in requires:
         if name in PROPERTIES:
-            if not any(facts.get(PROPERTIES[name].chances, 0) for _, facts in runs):
+            if no_chance(name):
                 lacks[name] = found("missing", "property-not-seen", requirement=name)
         elif name in CONDITIONS:
-            asked = [facts for artifact, facts in runs if CONDITIONS[name].applies_to(artifact)]
-            if not all(map(CONDITIONS[name].ran, asked)):
+            condition = CONDITIONS[name]
+            asked = [facts for artifact, facts in runs if condition.applies_to(artifact)]
+            if right and asked and condition.run and no_chance(condition.run):
+                lacks[name] = found("missing", "property-not-seen", requirement=condition.run)
+            elif not all(map(condition.ran, asked)):
                 lacks[name] = found(
-                    "missing",
-                    "not-seen-to-run",
-                    requirement=name,
-                    **CONDITIONS[name].numbers(runs[0][0].chip),
+                    "missing", "not-seen-to-run", requirement=name, **condition.numbers(runs[0][0].chip)
                 )
     return lacks
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from course_utils.artifact import Artifact, Origin, Place
 from course_utils.cause import Cause
@@ -21,34 +22,26 @@ STORE, SUMS, LOADS, MULTIPLICATION = "store", "sums", "loads", "wgmma"
 LOOP, TILES = "loop over K", "loop over tiles"
 ADDED, CUT = "where the bias is added", "which part of the bias"
 # What a cause of wrong numbers is about, by its case: of several causes the first here leads.
-ABOUT = {
-    "relu-in-the-loop": LOOP,
-    **dict.fromkeys(("epilogue-in-the-loop", "bias-in-the-loop", "relu-missing", "relu-before-bias"), ADDED),
-    "rounded-twice": ADDED,
-    **dict.fromkeys(("bias-missing", "bias-of-rows", "bias-of-the-first-tile"), CUT),
-    **dict.fromkeys(("bias-from-its-row", "bias-by-rows"), CUT),
-    **dict.fromkeys(("ends-early", "begins-late"), LOOP),
-    **dict.fromkeys(
-        ("slices-left-out", "slice-repeated", "never-accumulated", "overwritten"), MULTIPLICATION
-    ),
-    **dict.fromkeys(("own-transposed", "twice", "former-tile"), MULTIPLICATION),
-    **dict.fromkeys(("tiles-left", "tiles-left-by-clusters", "order-mixed-up"), TILES),
-    **dict.fromkeys(("corner", "corner-stacked", "corner-of-slices", "corner-of-a-tile"), STORE),
-    **dict.fromkeys(("corner-of-every-cta", "corner-of-the-grid", "order-covers", "edge-left-out"), STORE),
-    **dict.fromkeys(("columns-of-each", "columns-of-some", "band-of-columns", "band-of-rows"), STORE),
-    **dict.fromkeys(
-        ("nothing-written", "unwritten", "unwritten-of-them", "wrote-before", "wrote-after"), STORE
-    ),
-    **dict.fromkeys(("operand-stored", "mirror", "stored-elsewhere", "slices-stored-elsewhere"), STORE),
-    **dict.fromkeys(("moved-or-stored-elsewhere", "another-tile-added", "stores-outside"), STORE),
-    **dict.fromkeys(("stores-outside-of-a-rank", "store-of-other-tiles"), STORE),
-    **dict.fromkeys(("loads-outside", "loads-outside-of-a-rank", "not-loaded"), LOADS),
-    **dict.fromkeys(("rows-of-A", "rows-of-B", "index-of-the-other", "slice-unscaled", "slice-stays"), LOADS),
-    "moved": SUMS,
-    **dict.fromkeys(("one-k-tile", "unscaled", "wrong-k-tiles", "two-indices"), LOADS),
-    **dict.fromkeys(("copy", "copy-unwritten", "copy-and-gaps"), STORE),
-}
-RANK = {case: rank for rank, case in enumerate(ABOUT)}
+_ABOUT = (
+    (LOOP, "relu-in-the-loop"),
+    (ADDED, "epilogue-in-the-loop bias-in-the-loop relu-missing relu-before-bias rounded-twice"),
+    (CUT, "bias-missing bias-of-rows bias-of-the-first-tile bias-from-its-row bias-by-rows"),
+    (LOOP, "ends-early begins-late"),
+    (MULTIPLICATION, "slices-left-out slice-repeated never-accumulated overwritten"),
+    (MULTIPLICATION, "own-transposed twice former-tile"),
+    (TILES, "tiles-left tiles-left-by-clusters order-mixed-up"),
+    (STORE, "corner corner-stacked corner-of-slices corner-of-a-tile corner-of-every-cta corner-of-the-grid"),
+    (STORE, "order-covers edge-left-out columns-of-each columns-of-some band-of-columns band-of-rows"),
+    (STORE, "nothing-written unwritten unwritten-of-them wrote-before wrote-after operand-stored mirror"),
+    (STORE, "stored-elsewhere slices-stored-elsewhere moved-or-stored-elsewhere another-tile-added"),
+    (STORE, "stores-outside stores-outside-of-a-rank store-of-other-tiles"),
+    (LOADS, "loads-outside loads-outside-of-a-rank not-loaded"),
+    (LOADS, "rows-of-A rows-of-B index-of-the-other slice-unscaled slice-stays"),
+    (SUMS, "moved"),
+    (LOADS, "one-k-tile unscaled wrong-k-tiles two-indices"),
+    (STORE, "copy copy-unwritten copy-and-gaps"),
+)
+ABOUT = {case: what for what, cases in _ABOUT for case in cases.split()}
 # the operand whose loads a cause is about, where it is not the first one: the name of its value, or its name
 OPERAND = {"rows-of-B": "B", "rows-of-A": "A"}
 # TileLang's order of tiles. Its place in PTX is index arithmetic, shared with that of each role's tile
@@ -62,7 +55,7 @@ def of_numbers(causes: Sequence[Cause], artifact: Artifact) -> Place | None:
     known = [cause for cause in causes if cause.case in ABOUT]
     if not known:
         return None
-    cause = min(known, key=lambda one: RANK[one.case])
+    cause = min(known, key=lambda one: [*ABOUT].index(one.case))
     what, tensor = ABOUT[cause.case], ""
     if what == LOADS:
         tensor = OPERAND.get(cause.case) or cause.values.get("operand", "")
@@ -110,9 +103,8 @@ def of_families(artifact: Artifact, *families: Family, last: bool = False) -> Pl
         mine = [(at, origin) for at, (this, origin) in enumerate(known) if this is kind and origin]
         if kind is Family.BULK_WAIT:
             stores = [at for at, (this, _) in enumerate(known) if this is Family.TENSOR_STORE]
-            mine.sort(
-                key=lambda that: min((that[0] - at for at in stores if at < that[0]), default=len(known))
-            )
+            behind = {at: min((at - s for s in stores if s < at), default=len(known)) for at, _ in mine}
+            mine.sort(key=lambda that: behind[that[0]])
         for _, origin in mine[-1:] if last else mine[:1]:
             return artifact.place(origin)
     return None
@@ -122,11 +114,9 @@ def without_rank(artifact: Artifact, store: int) -> Place | None:
     """Where line ``store`` is in a function that takes a tile's place from its callers: the one statement
     that makes a row, or a column, without the CTA's rank. None where there is none, or several.
     """
-    for file, python in artifact.python.items():
-        try:
-            if not _calls(ast.parse(python), store):
-                continue
-        except SyntaxError:  # a cell with a magic
+    for file in artifact.python:
+        tree = _tree(artifact, file)
+        if tree is None or not _calls(tree, store):
             continue
         # by names of the given text: PTX has what an index counts, and not that it should count the rank
         for index in (r"\bm_idx\b", r"\bn_idx\b", r"\brow\b.*\* cluster\b"):
@@ -141,11 +131,9 @@ def of_stores(artifact: Artifact, every: bool) -> list[Place]:
     """The lines that decide which chunks of D are stored. Where one function stores a chunk, it is who calls
     it; ``every``: of all tiles, so what bounds all of those calls' loops.
     """
-    if (line := _line(artifact, STORE, "")) is None:
-        return []
-    try:
-        tree = ast.parse(artifact.python[line.file])
-    except SyntaxError:  # a cell with a magic
+    line = _line(artifact, STORE, "")
+    tree = None if line is None else _tree(artifact, line.file)
+    if line is None or tree is None:
         return []
     calls = _calls(tree, line.line) or [line.line]
     if every and len(bound := _bounds(tree, calls)) == 1:
@@ -153,14 +141,25 @@ def of_stores(artifact: Artifact, every: bool) -> list[Place]:
     return [artifact.place(Origin(line.file, number)) for number in calls]
 
 
+def _tree(artifact: Artifact, file: str) -> ast.Module | None:
+    """The author's file, parsed; None where it is no Python, as a cell with a magic."""
+    try:
+        return ast.parse(artifact.python[file])
+    except SyntaxError:
+        return None
+
+
+def _around(tree: ast.Module, number: int, *kinds: type[ast.stmt]) -> list[Any]:
+    """The statements of these kinds that a line is in, the innermost last."""
+    nodes = (node for node in ast.walk(tree) if isinstance(node, kinds))
+    around = [node for node in nodes if node.lineno <= number <= (node.end_lineno or 0)]
+    return sorted(around, key=lambda node: node.lineno)
+
+
 def _calls(tree: ast.Module, number: int) -> list[int]:
     """The lines that call the function in which this line is."""
-    around = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef) and node.lineno <= number <= (node.end_lineno or 0)
-    ]
-    name = max(around, key=lambda node: node.lineno).name if around else ""
+    around = _around(tree, number, ast.FunctionDef)
+    name = around[-1].name if around else ""
     return sorted(
         node.lineno
         for node in ast.walk(tree)
@@ -172,14 +171,10 @@ def _bounds(tree: ast.Module, calls: list[int]) -> set[int]:
     """The lines that set the names on which the bounds of the loops around all these lines depend."""
     shared: set[str] | None = None
     for number in calls:
-        loops = [
-            node
-            for node in ast.walk(tree)
-            if isinstance(node, ast.For) and node.lineno <= number <= (node.end_lineno or 0)
-        ]
-        if not loops or not isinstance(around := max(loops, key=lambda node: node.lineno).iter, ast.Call):
+        loops = _around(tree, number, ast.For)
+        if not loops or not isinstance(bound := loops[-1].iter, ast.Call):
             return set()
-        names = {node.id for one in around.args for node in ast.walk(one) if isinstance(node, ast.Name)}
+        names = {node.id for one in bound.args for node in ast.walk(one) if isinstance(node, ast.Name)}
         shared = names if shared is None else shared & names
     return {
         node.lineno
@@ -207,23 +202,23 @@ def _line(artifact: Artifact, what: str, tensor: str) -> Origin | None:
                 return line
         what, tensor = LOADS, "bias"
     kernel = parse(artifact.ptx, artifact.kernel)
-    instructions: Iterable[int]
-    if what in (MULTIPLICATION, SUMS):
-        wanted = Family.WGMMA if what == MULTIPLICATION else Family.STMATRIX
-        instructions = (at for at, one in enumerate(kernel.instructions) if family(one) is wanted)
+    every = list(enumerate(kernel.instructions))
+
+    def of_family(wanted: Family) -> list[int]:
+        return [at for at, one in every if family(one) is wanted]
+
+    if what == MULTIPLICATION:
+        instructions = of_family(Family.WGMMA)
+    elif what == SUMS:  # else plain stores to shared memory
+        plain = (at for at, one in every if one.opcode[:2] == ("st", "shared"))
+        instructions = of_family(Family.STMATRIX) or list(plain)
     else:
         stores, names = what in (STORE, TILES), [one.name for one in artifact.tensors]
         direction = paths.STORE if stores else paths.LOAD
         key = direction, tensor or names[-1 if stores else 0]
-        instructions = paths.crossings(kernel, artifact).get(key, [])
+        instructions = list(paths.crossings(kernel, artifact).get(key, []))
         if stores and not instructions:  # those that add
-            every = enumerate(kernel.instructions)
-            instructions = [at for at, one in every if family(one) is Family.TENSOR_REDUCE]
-    instructions = list(instructions)
-    if what == SUMS and not instructions:  # plain stores to shared memory
-        instructions = [
-            at for at, one in enumerate(kernel.instructions) if one.opcode[:2] == ("st", "shared")
-        ]
+            instructions = of_family(Family.TENSOR_REDUCE)
     lines = set()
     for source in {kernel.instructions[at].source for at in instructions}:
         origin = artifact.author(kernel.files.get(source[0], ""), source[1]) if source else None
@@ -237,13 +232,6 @@ def _line(artifact: Artifact, what: str, tensor: str) -> Origin | None:
 
 def _loop_around(artifact: Artifact, line: Origin, innermost: bool) -> Origin | None:
     """The loop that a line is in: the innermost, or the outermost."""
-    try:
-        tree = ast.parse(artifact.python[line.file])
-    except SyntaxError:  # a cell with a magic
-        return None
-    loops = [
-        node.lineno
-        for node in ast.walk(tree)
-        if isinstance(node, ast.For | ast.While) and node.lineno <= line.line <= (node.end_lineno or 0)
-    ]
-    return Origin(line.file, max(loops) if innermost else min(loops)) if loops else None
+    tree = _tree(artifact, line.file)
+    loops = _around(tree, line.line, ast.For, ast.While) if tree else []
+    return Origin(line.file, loops[-1 if innermost else 0].lineno) if loops else None

@@ -17,19 +17,12 @@ from course_utils.tma.rules import violations
 
 def findings(artifact: Artifact) -> list[Found]:
     """Every rule that a tensor map of this kernel breaks."""
-    return [
-        found(
-            "tensor-map",
-            "illegal",
-            tensor=p.tensor,
-            map=str(p.tensor_map),
-            rule=v.sentence.rstrip("."),
-            instead=v.found,
-        )
-        for p in artifact.parameters
-        if p.tensor_map is not None
-        for v in violations(p.tensor_map)
-    ]
+    broken = []
+    for one in artifact.parameters:
+        for v in violations(one.tensor_map) if one.tensor_map is not None else ():
+            values = {"map": str(one.tensor_map), "rule": v.sentence.rstrip("."), "instead": v.found}
+            broken.append(found("tensor-map", "illegal", tensor=one.tensor, **values))
+    return broken
 
 
 def part(row: Step | CopyCase, artifact: Artifact, wanted: bool) -> Part:
@@ -40,9 +33,8 @@ def part(row: Step | CopyCase, artifact: Artifact, wanted: bool) -> Part:
         return score(row, "tensor maps", False, f"{len(broken)} illegal", *broken, topic="tma")
     if wanted and not count:
         return score(row, "tensor maps", False, "none", found("tensor-map", "no-map"), topic="tma")
-    return score(
-        row, "tensor maps", True, f"{count} tensor maps, all legal" if count else "the kernel uses none"
-    )
+    detail = f"{count} tensor maps, all legal" if count else "the kernel uses none"
+    return score(row, "tensor maps", True, detail)
 
 
 def disagree(artifact: Artifact) -> Found | None:
@@ -59,16 +51,10 @@ def disagree(artifact: Artifact) -> Found | None:
     (one, first), (other, second) = [*maps.items(), *[("", None)] * 2][:2]
     if first is None or second is None or first.swizzle == second.swizzle:
         return None
-    swizzles = [f"{SWIZZLE_BYTES[m.swizzle]}B" if m.swizzle else "none" for m in (first, second)]
-    return found(
-        "tensor-map",
-        "swizzles-differ",
-        lines.of_map(one if first.swizzle < second.swizzle else other, artifact),
-        one=one,
-        other=other,
-        one_swizzle=swizzles[0],
-        other_swizzle=swizzles[1],
-    )
+    place = lines.of_map(one if first.swizzle < second.swizzle else other, artifact)
+    swizzle, its = (f"{SWIZZLE_BYTES[m.swizzle]}B" if m.swizzle else "none" for m in (first, second))
+    values = {"one": one, "other": other, "one_swizzle": swizzle, "other_swizzle": its}
+    return found("tensor-map", "swizzles-differ", place, **values)
 
 
 def check_maps(case: str, mend: Callable) -> Verdict:
@@ -129,9 +115,8 @@ def _mended(old: TensorMap, new: object) -> str:
         if {type(one) for one in (value if type(value) is tuple else (value,))} - {int}:
             return f"{field.name} is no whole number, or no tuple of them: {text_of(value)}"
     broken = [str(violation) for violation in violations(new)]
-    changed = [
-        field.name for field in fields(TensorMap) if getattr(old, field.name) != getattr(new, field.name)
-    ]
+    names = [field.name for field in fields(TensorMap)]
+    changed = [name for name in names if getattr(old, name) != getattr(new, name)]
     if not broken and len(changed) != 1:
         return f"it is legal, and {len(changed)} fields were changed ({', '.join(changed)}): one is enough"
     return " ".join(broken) or _another_tensor(old, new) or _poor_tile(old, new)

@@ -175,22 +175,10 @@ def _left_over(wrong: Wrong, answer: Answer, artifact: Artifact) -> Wrong:
     M, N, _ = artifact.problem
     tile, rest = divmod(M * N - answer.unwritten, taken)
     (x, y, z), size, rounds = artifact.grid, math.prod(artifact.cluster), once(facts, "rounds")
-    if (
-        rest
-        or not tile
-        or answer.unwritten % tile
-        or y * z > 1
-        or outside(facts)
-        or rounds * x >= M * N // tile
-    ):
+    whole = tile and not rest and not answer.unwritten % tile
+    if not whole or y * z > 1 or outside(facts) or rounds * x >= (tiles := M * N // tile):
         return wrong
-    values = {
-        "ctas": x,
-        "taken": taken,
-        "tiles": M * N // tile,
-        "most": rounds,
-        "tensor": artifact.tensors[-1].name,
-    }
+    values = {"ctas": x, "taken": taken, "tiles": tiles, "most": rounds, "tensor": artifact.tensors[-1].name}
     left = Cause("tiles", "tiles-left", values)
     if size > 1:
         left = Cause("tiles", "tiles-left-by-clusters", values | {"clusters": x // size})
@@ -271,13 +259,8 @@ def _never_stored(wrong: Wrong, facts: Facts, artifact: Artifact) -> Wrong | Non
             return None
         every = first.case == "columns-of-each"
         chunks = begin // box, (end - 1) // box
-        values = {
-            "chunks": chunks,
-            "number": chunks[1] - chunks[0] + 1,
-            "last_chunk": -(-width // box) - 1,
-            "columns": (begin, end),
-            "width": width,
-        }
+        values = {"chunks": chunks, "number": chunks[1] - chunks[0] + 1, "columns": (begin, end)}
+        values |= {"width": width, "last_chunk": -(-width // box) - 1}
         case = "last-chunks-not-stored" if several and not every else "chunks-not-stored"
     elif first and first.case in ("band-of-columns", "band-of-rows") and several:
         every, case, values = False, first.case.replace("of", "not-stored-of"), {**first.values}
@@ -320,9 +303,8 @@ def _without_rank(wrong: Wrong, artifact: Artifact) -> Wrong:
         return wrong
     more = (f"the store: {first['where']}", *first["more"])
     mended = {**first, "file": place.file, "line": place.line, "code": place.code, "where": str(place)}
-    return replace(
-        wrong, findings=({**mended, "more": more, "generated": "", "ptx": ""}, *wrong.findings[1:])
-    )
+    mended |= {"more": more, "generated": "", "ptx": ""}
+    return replace(wrong, findings=(mended, *wrong.findings[1:]))
 
 
 def _of_warpgroups(wrong: Wrong, artifact: Artifact) -> Wrong:
@@ -334,11 +316,11 @@ def _of_warpgroups(wrong: Wrong, artifact: Artifact) -> Wrong:
     if artifact.threads <= 2 * WARPGROUP_THREADS or place is None or re.search(BELOW_EACH_OTHER, place.code):
         return wrong
     first = wrong.findings[0] if wrong.findings else None
-    same = [
-        cause
-        for cause in wrong.causes
-        if (*cause.values.get("rows", ()),) == (64, 128) and (*cause.values.get("A_rows", ()),) == (0, 64)
-    ]
+
+    def rows(cause: Cause) -> tuple:
+        return (*cause.values.get("rows", ()), *cause.values.get("A_rows", ()))
+
+    same = [cause for cause in wrong.causes if rows(cause) == (64, 128, 0, 64)]
     if first is None and same:
         shared = Cause("accumulator", "shared-rows", same[0].values)
         return replace(wrong, causes=(shared,), place=place, below=(*wrong.below, *wrong.causes))

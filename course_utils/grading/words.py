@@ -22,7 +22,18 @@ _WROTE = "The kernel wrote {tensor}[{rows}, {columns}] alone"
 _CORNER = f"{_WROTE}, of {{M:d}} x {{N:d}}"
 _SUM = f"{_TILE} is the exact sum of its {{k_tiles}} K tiles of {{k_tile}}{{weights}}"
 _DIFFER = "{wrong} of {of} elements of Y differ from X, the first at {first_index}"
-_LEAVES = "it is dropped|they are dropped"
+_WITHIN, _SMALL = (
+    "No element is past its bound, but",
+    "error is small everywhere (relative norm {norm:.1e}, where",
+)
+_ROUNDED = f"{_SMALL} rounding fp32 to {{dtype}} gives {{usual:.2g}}): the sum itself lost precision. Is the "
+_ROUNDED += "accumulator fp32?"
+_FP32_ROUNDED = f"{_SMALL} fp32 sums have less than 1e-6): were the sums rounded on their way to {{tensor}}?"
+_MULTIPLIED = f"In {_TILE}, columns {{A_columns}} of A are multiplied by columns {{B_columns}} of B"
+_OUTSIDE = "{count} TMA {count:KIND lies|KINDs lie} outside {tensor}, one from {axis} {farthest} of {of}"
+_LOADS, _STORES = _OUTSIDE.replace("KIND", "load"), _OUTSIDE.replace("KIND", "store")
+_ZEROS, _DROPPED = "{count:it brings|they bring} zeros", "{count:it is dropped|they are dropped}"
+_BY_A_RANK = "all by CTAs of rank {rank}"
 
 # what wrong numbers say
 NUMBERS = {
@@ -78,15 +89,10 @@ NUMBERS = {
     "not-subtracted": "Row {row:d} is {value}: is its largest number subtracted before exp, and searched for "
     "from -inf on?",
     # precision
-    "sums-rounded": "The error is small everywhere (relative norm {norm:.1e}, where rounding fp32 to {dtype} "
-    "gives {usual:.2g}): the sum itself lost precision. Is the accumulator fp32?",
-    "sums-rounded-within-bounds": "No element is past its bound, but the error is small everywhere (relative "
-    "norm {norm:.1e}, where rounding fp32 to {dtype} gives {usual:.2g}): the sum itself lost precision. Is "
-    "the accumulator fp32?",
-    "fp32-rounded": "The error is small everywhere (relative norm {norm:.1e}, where fp32 sums have less than "
-    "1e-6): were the sums rounded on their way to {tensor}?",
-    "fp32-rounded-within-bounds": "No element is past its bound, but the error is small everywhere (relative "
-    "norm {norm:.1e}, where fp32 sums have less than 1e-6): were the sums rounded on their way to {tensor}?",
+    "sums-rounded": f"The {_ROUNDED}",
+    "sums-rounded-within-bounds": f"{_WITHIN} the {_ROUNDED}",
+    "fp32-rounded": f"The {_FP32_ROUNDED}",
+    "fp32-rounded-within-bounds": f"{_WITHIN} the {_FP32_ROUNDED}",
     # zeros
     "zeros": f"{_TILE} holds zeros: no K tile was multiplied, or an operand's tile lies outside its tensor, "
     "where TMA brings zeros. Is its index too large, or are M and N mixed up?",
@@ -142,12 +148,9 @@ NUMBERS = {
     "one-k-tile": f"{_SUM}: every round multiplied the same columns of K.",
     "wrong-k-tiles": f"{_SUM}<: a tile was read too early, too late or not at all, or its index is off by "
     "one>.",
-    "slice-stays": f"In {_TILE}, columns {{A_columns}} of A are multiplied by columns {{B_columns}} of B: "
-    "does {operand}'s slice follow the loop?",
-    "two-indices": f"In {_TILE}, columns {{A_columns}} of A are multiplied by columns {{B_columns}} of B: do "
-    "both slices follow one index?",
-    "slice-unscaled": f"In {_TILE}, columns {{A_columns}} of A are multiplied by columns {{B_columns}} of B: "
-    "is the slice of {operand} scaled by the tile's width?",
+    "slice-stays": f"{_MULTIPLIED}: does {{operand}}'s slice follow the loop?",
+    "two-indices": f"{_MULTIPLIED}: do both slices follow one index?",
+    "slice-unscaled": f"{_MULTIPLIED}: is the slice of {{operand}} scaled by the tile's width?",
     "unscaled": f"In {_TILE}, columns {{k}} of K are left out, and column {{repeated:d}} comes {{times}} "
     "times: is the slice of K scaled by the tile's width?",
     # mistake: the values of a usual one (``problems``)
@@ -186,18 +189,11 @@ NUMBERS = {
 # what the facts of the run and the artifact add (``refine``)
 REFINED = {
     # outside: TMA that left a tensor
-    "loads-outside": "{count} TMA {count:load lies|loads lie} outside {tensor}, one from {axis} {farthest} "
-    "of {of}: {count:it brings|they bring} zeros.",
-    "loads-outside-of-a-rank": "{count} TMA {count:load lies|loads lie} outside {tensor}, one from {axis} "
-    "{farthest} of {of}, all by CTAs of rank {rank}: {count:it brings|they bring} zeros. Which index counts "
-    "the rank?",
-    "stores-outside": "{count} TMA {count:store lies|stores lie} outside {tensor}, one from {axis} "
-    f"{{farthest}} of {{of}}: {{count:{_LEAVES}}}.",
-    "stores-outside-of-a-rank": "{count} TMA {count:store lies|stores lie} outside {tensor}, one from {axis} "
-    f"{{farthest}} of {{of}}, all by CTAs of rank {{rank}}: {{count:{_LEAVES}}}. Which index counts the "
-    "rank?",
-    "store-of-other-tiles": "{count} TMA {count:store lies|stores lie} outside {tensor}, one from {axis} "
-    "{farthest} of {of}: does its index count tiles of another size than the store's?",
+    "loads-outside": f"{_LOADS}: {_ZEROS}.",
+    "loads-outside-of-a-rank": f"{_LOADS}, {_BY_A_RANK}: {_ZEROS}. Which index counts the rank?",
+    "stores-outside": f"{_STORES}: {_DROPPED}.",
+    "stores-outside-of-a-rank": f"{_STORES}, {_BY_A_RANK}: {_DROPPED}. Which index counts the rank?",
+    "store-of-other-tiles": f"{_STORES}: does its index count tiles of another size than the store's?",
     # tiles: which of D's nobody took
     "tiles-left": "{ctas} CTAs took {taken} of {tensor}'s {tiles} tiles, none more than {most}: by how many "
     "does the tile loop go on?",

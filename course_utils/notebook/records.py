@@ -113,7 +113,7 @@ def bound() -> None:
     nothing.
     """
     with at_work("drawing activity and clock", "Activity and clock cannot be drawn") as place:
-        from course_utils.figures import bound as drawn
+        from course_utils.figures import counters as drawn
 
         place.finish(drawn.bound(measured.load("counters")))
 
@@ -125,16 +125,15 @@ def tried() -> None:
     with at_work("reading the recorded plans", "The recorded plans cannot be shown") as place:
         from course_utils.figures import candidates
 
-        recorded = step11_results.load()
-        head, rows = candidates.table(recorded, step11_results.changes())
+        recorded = measured.load("tried")
+        head, rows = candidates.table(recorded)
         if not rows:
             place.finish(paragraph("No plans are recorded yet."))
             return
         place.finish(Shown(tabled(head, rows).text, lambda: candidates.markup(head, rows)))
-        gpu, date, driver = (recorded.provenance.get(name) for name in ("gpu", "date", "driver"))
         say(
             f"Change of the share of cuBLAS, hot where it says so; within {candidates.NOISE:.1%} is none. "
-            f"Recorded: step11.json: {gpu}, {date}, driver {driver}."
+            f"Recorded: {_source('tried', recorded)}."
         )
 
 

@@ -5,18 +5,16 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from course_utils import plans
 from course_utils.grading import steps
 from course_utils.recordings import model, signing
 from course_utils.recordings.model import MeasuredError, read, write
 
-COUNTERS = "counters"
 # recordings of other forms than the ladder's
 FORMS = {
-    COUNTERS: model.Counters,
+    "counters": model.Counters,
     "step11": model.Tuned,
     "tuned": model.Tuned,
-    "candidates": model.Alone,
+    "tried": model.Tried,
     "peers": model.Peers,
 }
 SAME = ("gpu", "driver", "torch", "cublas_cuda")  # of what stands in one file
@@ -30,7 +28,7 @@ def load(name: str = "ladder") -> dict:
     path = FOLDER / f"{name}.json"
     if not path.exists():
         return {"provenance": {}, "entries": []}
-    return read(path, counters=name == COUNTERS, form=_form(name))
+    return read(path, form=_form(name))
 
 
 def _form(name: str) -> type | None:
@@ -38,48 +36,17 @@ def _form(name: str) -> type | None:
 
 
 def ladder() -> dict:
-    """The recorded ladder: ``ladder.json``, with step 11's chosen plans of ``step11.json`` where it has no
-    step 11 of its own, and ``peers``, the timings of other libraries, of ``peers*.json``.
-
-    ``also`` says where these come from. Raises MeasuredError.
+    """The recorded ladder, with ``peers``, the timings of other libraries, of ``peers*.json``; ``also`` says
+    where these come from. Raises MeasuredError.
     """
-    found = load("ladder")
     also, peers = [], []
-    if not any(entry["step"] == "step11" for entry in found["entries"]):
-        chosen = load("step11")
-        tried = chosen["entries"] + load("tuned")["entries"]
-        entries = [_rung(dsl, tried) for dsl in steps.DSL_NAMES]
-        found["entries"] += [entry for entry in entries if entry["timings"]]
-        also += [_where("step 11", chosen)] if any(entry["timings"] for entry in entries) else []
     for path in sorted(FOLDER.glob("peers*.json")):
         data = load(path.stem)
         timed = [entry for entry in data["entries"] if entry["timing"]]
         peers += [{"peer": entry["peer"], **entry["timing"]} for entry in timed]
-        also += [_where("peers", data)] if timed else []
-    return found | {"peers": peers, "also": list(dict.fromkeys(also))}
-
-
-def _rung(dsl: str, entries: list[dict]) -> dict:
-    """The chosen plans' timings as an entry of the ladder: those of the kernel that the course has now, whose
-    plans name one ``cluster``. Where the panel was not timed, one with another panel counts.
-    """
-    found: dict[tuple, dict] = {}
-    for entry in entries:
-        if entry["dsl"] != dsl or not entry["timing"] or entry.get("order"):
-            continue
-        M, N, K = entry["size"]
-        wanted = plans.choose(M, N, K)._asdict()
-        other = [field for field, value in wanted.items() if entry["plan"].get(field) != value]
-        key = entry["mode"], tuple(entry["size"])
-        if not other or other == ["panel"] and key not in found:
-            found[key] = entry["timing"]
-    timings = list(found.values())
-    return {"name": f"step11 {dsl}", "step": "step11", "dsl": dsl, "checks": [], "timings": timings}
-
-
-def _where(what: str, data: dict) -> str:
-    where = data["provenance"]
-    return f"{what}: {where['gpu']}, {where['date']}, driver {where['driver']}"
+        where = data["provenance"]
+        also += [f"peers: {where['gpu']}, {where['date']}, driver {where['driver']}"] if timed else []
+    return load("ladder") | {"peers": peers, "also": list(dict.fromkeys(also))}
 
 
 def record(
@@ -97,7 +64,7 @@ def record(
     """
     if not re.fullmatch(r"[a-z0-9_-]+", name):
         raise MeasuredError(f"{name!r} is no name for a recording: use small letters, digits, - and _")
-    results = read(path, counters=name == COUNTERS, form=_form(name))
+    results = read(path, form=_form(name))
     if not results["entries"]:
         raise MeasuredError(f"{path} holds no entries; nothing was recorded")
     signature = results.pop("signature", None)

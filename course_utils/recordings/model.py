@@ -153,39 +153,28 @@ class Point(msgspec.Struct, frozen=True):
 
 
 class Tuned(msgspec.Struct, frozen=True):
-    """What plans of step 11 take: benchmarks/step11.py and ``course tune`` write it."""
+    """What plans of step 11 take, as ``course tune`` writes it."""
 
     provenance: Provenance
     entries: list[Point]
 
 
-class Beside(msgspec.Struct, frozen=True):
-    """Step 11's time over a change's, in turns: the median of the pairs, and their quartiles."""
-
-    ratio: float
-    quartiles: tuple[float, float]
-
-
-class Changed(msgspec.Struct, frozen=True):
-    """Step 11 with one change at a size, or ``why`` it was not timed."""
+class Trial(msgspec.Struct, frozen=True):
+    """Step 11 with one change: by how much its share of cuBLAS grew at "4096x4096x4096 burst", and why."""
 
     name: str
     dsl: str
-    timing: Timing | None
-    size: tuple[int, int, int] | None = None
-    mode: Literal["", "burst", "sustained"] = ""
-    plan: dict | None = None
-    beside: Beside | None = None
-    why: str = ""
+    gains: dict[str, float]
+    why: str
 
 
-class Alone(msgspec.Struct, frozen=True):
-    """What changes of step 11 are worth, each alone. The study is finished: what wrote it last stood in
-    commit bcee8cf, as benchmarks/step11_alone.py.
+class Tried(msgspec.Struct, frozen=True):
+    """What changes of step 11 are worth, each alone. The study is finished: ``made_from`` of the provenance
+    says what computed it, and benchmarks/step11_alone.py of commit bcee8cf timed most of it.
     """
 
     provenance: Provenance
-    entries: list[Changed]
+    entries: list[Trial]
 
 
 class PeerPoint(msgspec.Struct, frozen=True):
@@ -209,14 +198,13 @@ ENTRIES: dict[type, type] = {
     Untimed: Entry,
     Counters: Counted,
     Tuned: Point,
-    Alone: Changed,
+    Tried: Trial,
     Peers: PeerPoint,
 }
 
 
-def read(path: str | Path, timed: bool = True, counters: bool = False, form: type | None = None) -> dict:
-    """Read and validate a results file, or with ``counters`` one of counters, or one of another ``form``.
-    Raises MeasuredError.
+def read(path: str | Path, timed: bool = True, form: type | None = None) -> dict:
+    """Read and validate a results file, or one of another ``form``. Raises MeasuredError.
 
     With ``timed=False`` its provenance may be empty or missing.
     """
@@ -232,13 +220,13 @@ def read(path: str | Path, timed: bool = True, counters: bool = False, form: typ
         raise MeasuredError(
             f"{path} is not a results file: it needs an object with `provenance` and `entries`"
         )
-    kind = form or (Counters if counters else Results if timed or results.get("provenance") else Untimed)
-    where = CountersProvenance if counters else Provenance
+    kind = form or (Results if timed or results.get("provenance") else Untimed)
+    where = CountersProvenance if kind is Counters else Provenance
     if kind is not Untimed and (missing := _missing(results.get("provenance"), where)):
         raise MeasuredError(f"{path} does not say where it comes from: provenance lacks {missing}")
     for index, entry in enumerate(results["entries"]):
         if missing := _missing(entry, ENTRIES[kind]):
-            of_counters = not counters and not _missing(entry, Counted)
+            of_counters = kind is not Counters and not _missing(entry, Counted)
             hint = "; it holds counters: `course import --as counters`" if of_counters else ""
             raise MeasuredError(f"{path}: entry {index} lacks {missing}{hint}")
     try:

@@ -98,16 +98,14 @@ def keep(verdict: Verdict, device: dict | None, path: Path | None = None) -> Non
     """
     if is_for_a_page():
         return
-    path = path or of_here()
-    with _alone(path):
-        kept, beside = read(path), _beside(path)
+    with _changing(path or of_here()) as (kept, _):
         old = find(kept, verdict.step, verdict.dsl)
         new = entry(f"{verdict.step} {verdict.dsl}", verdict)
         if old is not None and _worth(old) > _worth(new):
             return
-        entries = [e for e in kept["entries"] if e is not old] + [new]
-        where = provenance(device, {}) if device and verdict.timing else kept["provenance"]
-        _replace(path, {"provenance": where, "entries": entries}, beside)
+        kept["entries"] = [e for e in kept["entries"] if e is not old] + [new]
+        if device and verdict.timing:
+            kept["provenance"] = provenance(device, {})
 
 
 def _worth(entry: dict) -> tuple[float, bool]:
@@ -123,11 +121,10 @@ def keep_drill(notebook: str, number: int, path: Path | None = None) -> set[int]
     if is_for_a_page():
         return {number}
     path = path or of_here()
-    with _alone(path):
-        kept, beside = read(path), _beside(path)
+    with _changing(path) as (_, beside):
         answered = drills(path)
         answered[notebook] = answered.get(notebook, set()) | {number}
-        _replace(path, kept, beside | _as_json(answered, {}))
+        beside |= _as_json(answered, {})
         return answered[notebook]
 
 
@@ -139,11 +136,10 @@ def keep_answer(name: str, number: int, answer: str, path: Path | None = None) -
     if is_for_a_page():
         return
     path = path or of_here()
-    with _alone(path):
-        kept, beside = read(path), _beside(path)
+    with _changing(path) as (_, beside):
         given = quiz(path)
         given[name] = {number: answer} | given.get(name, {})
-        _replace(path, kept, beside | _as_json({}, given))
+        beside |= _as_json({}, given)
 
 
 def learner(path: Path | None = None) -> int:
@@ -156,11 +152,8 @@ def learner(path: Path | None = None) -> int:
     found = _learner(path)
     if found is not None:
         return found
-    with _alone(path):
-        kept, beside = read(path), _beside(path)
-        fresh = beside.setdefault("learner", secrets.randbelow(LEARNERS))
-        _replace(path, kept, beside)
-        return fresh
+    with _changing(path) as (_, beside):
+        return beside.setdefault("learner", secrets.randbelow(LEARNERS))
 
 
 def drills(path: Path | None = None) -> dict[str, set[int]]:
@@ -230,17 +223,18 @@ def _beside(path: Path) -> dict:
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Nobody else writes the file meanwhile: two notebooks may check at once."""
+def _changing(path: Path) -> Iterator[tuple[dict, dict]]:
+    """The verdicts of the file and what stands beside them; the file is written as they are in the end.
+
+    Nobody else writes it meanwhile: two notebooks may check at once.
+    """
     with open(path.with_name(f".{path.name}.lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def _replace(path: Path, kept: dict, beside: dict) -> None:
-    fresh = path.with_suffix(".new")
-    write(fresh, kept | beside | {"version": VERSION})
-    os.replace(fresh, path)
+        kept, beside = read(path), _beside(path)
+        yield kept, beside
+        fresh = path.with_suffix(".new")
+        write(fresh, kept | beside | {"version": VERSION})
+        os.replace(fresh, path)
 
 
 def find(kept: dict, step_id: str, dsl: str) -> dict | None:

@@ -1,8 +1,8 @@
 """All that was timed on the way to step 11: which tile, cluster and order at which size, beside cuBLAS.
 
-``solutions/measured/step11.json`` is what ``benchmarks/step11.py`` wrote. Its older entries name everything
-that was tried on the way, its newer ones the five fields of a plan: both are read into one form. Peers, where
-they are recorded, are in ``peers.json``.
+The study is finished: benchmarks/step11.py, last of commit 6bbfabb, wrote ``solutions/measured/step11.json``.
+Its older entries name everything that was tried on the way, its newer ones the five fields of a plan: both
+are read into one form. Peers, where they are recorded, are in ``peers.json``.
 """
 
 from __future__ import annotations
@@ -16,33 +16,25 @@ from course_utils.plans import Plan, choose
 from course_utils.recordings import measured
 
 Size = tuple[int, int, int]
-HINTS = {None: "", 1364590687093260288: "first", 1508705875169116160: "last"}  # L2: what to evict when
-AS_MANY_AS_FIT = 8  # stages
-UNCHANGED = "step 11"  # the name of step 11 as it is, in candidates.json
-
-
-class Rest(NamedTuple):
-    """What else was tried; the defaults are step 11's."""
-
-    across: int = 1  # CTAs of a cluster side by side, which share A
-    overlap: bool = True  # D leaves while the next tile is multiplied
-    back: bool = True  # every other tile goes through K backwards
-    stages: int = AS_MANY_AS_FIT  # at most
-    narrow: bool = False  # D leaves in chunks of half the columns
-    hints: tuple[str, str, str] = ("", "", "")  # of A, B and D
-    order: str = ""  # of tiles, where it is no panel's
+# fields of the older entries, as step 11 has them: so many CTAs side by side share A, every other tile goes
+# through K backwards, stages at most, hints to L2 for A, B and D
+STEP_11 = {"cluster_N": 1, "back": True, "max_stages": 8, "keep": [None] * 3}
+NARROW = ("narrow", True)  # D leaves in chunks of half the columns
 
 
 @dataclass(frozen=True)
 class Point:
-    """One plan, timed at one size. ``ratio`` is the share of cuBLAS, ``mode`` burst or sustained."""
+    """One plan, timed at one size. ``ratio`` is the share of cuBLAS, ``mode`` burst or sustained.
+
+    ``changed`` are the fields in which the kernel was another one than step 11's, with their values.
+    """
 
     dsl: str
     size: Size
     mode: str
     name: str
     plan: Plan
-    rest: Rest
+    changed: tuple[tuple[str, object], ...]
     seconds: float
     tflops: float
     ratio: float
@@ -55,10 +47,9 @@ class Point:
 
 
 class Recorded(NamedTuple):
-    """What is recorded: ``at_once`` says how many clusters of a size the GPU runs at once."""
+    """What is recorded."""
 
     provenance: dict
-    at_once: dict[int, int]
     points: list[Point]
 
 
@@ -74,38 +65,9 @@ def load() -> Recorded:
         for point in filter(None, map(_point, data["entries"])):
             points.pop(_key(point), None)
             points[_key(point)] = point
-        at_once = {int(ctas): count for ctas, count in data.get("clusters_at_once", {}).items()}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise measured.MeasuredError(f"step11.json has a plan of no known form: {error!r}") from None
-    return Recorded(data["provenance"], at_once, list(points.values()))
-
-
-class Changed(NamedTuple):
-    """Step 11 with one change in one DSL: by how much it is quicker than without, by size and mode; or why it
-    was not timed.
-    """
-
-    words: str
-    dsl: str
-    gains: dict[tuple[Size, str], float]
-    why: str
-
-
-def changes() -> list[Changed]:
-    """What ``candidates.json`` has of each change, in its order; nothing where nothing is recorded. Raises
-    MeasuredError.
-    """
-    found: dict[tuple[str, str], Changed] = {}
-    for entry in measured.load("candidates")["entries"]:
-        key = entry["name"], entry["dsl"]
-        if entry["name"] in ("", UNCHANGED):  # a run that broke off, and what the others are held against
-            continue
-        one = found.setdefault(key, Changed(*key, {}, ""))
-        if entry["timing"]:
-            one.gains[_size(entry), entry["mode"]] = entry["beside"]["ratio"] - 1
-        else:
-            found[key] = one._replace(why=entry["why"])
-    return list(found.values())
+    return Recorded(data["provenance"], list(points.values()))
 
 
 def chosen(points: list[Point]) -> dict[tuple[str, Size], Point]:
@@ -114,13 +76,13 @@ def chosen(points: list[Point]) -> dict[tuple[str, Size], Point]:
     the newest that an earlier chooser took, or else step 10's tile.
     """
     plain = [point for point in points if point.mode == "burst" and is_plain(point)]
-    taken = [p for p in plain if p.plan == choose(*p.size) and not p.rest.narrow]
+    taken = [p for p in plain if p.plan == choose(*p.size) and not p.changed]
     runs = Counter(p.run for p in taken)
     widest = max(runs, key=lambda run: (runs[run], run), default=0)
     ranked = [
-        [p for p in plain if (p.plan, p.rest) == (Plan(), Rest())],
+        [p for p in plain if (p.plan, p.changed) == (Plan(), ())],
         [p for p in plain if p.name.startswith("chosen")],
-        [p for p in plain if p.plan[:4] == choose(*p.size)[:4] and not p.rest.narrow],
+        [p for p in plain if p.plan[:4] == choose(*p.size)[:4] and not p.changed],
         taken,
         [p for p in taken if p.run == widest],
     ]
@@ -137,9 +99,8 @@ def spread(points: list[Point]) -> float:
 
 
 def is_plain(point: Point) -> bool:
-    """Is this a plan that step 11 can have? Its clusters fit, and a tile says how its D leaves."""
-    overlap = point.plan.block_M == 128
-    return point.plan.cluster <= 2 and point.rest._replace(narrow=False) == Rest(overlap=overlap)
+    """Is this a plan that step 11 can have? Its clusters fit, and no more than the chunks of D are others."""
+    return point.plan.cluster <= 2 and point.changed in ((), (NARROW,))
 
 
 class Peers(NamedTuple):
@@ -172,7 +133,7 @@ def _size(entry: dict) -> Size:
 
 
 def _key(point: Point) -> tuple:
-    return point.dsl, point.size, point.mode, point.plan, point.rest, point.run
+    return point.dsl, point.size, point.mode, point.plan, point.changed, point.run
 
 
 def _point(entry: dict) -> Point | None:
@@ -180,38 +141,18 @@ def _point(entry: dict) -> Point | None:
     timing, plan = entry["timing"], entry["plan"]
     if not timing:
         return None
-    made = Plan(
-        plan["block_M"],
-        plan["block_N"],
-        plan["cluster"] if "cluster" in plan else plan["cluster_M"],
-        plan["num_ctas"],
-        plan["panel"],
-    )
-    return Point(
-        entry["dsl"],
-        _size(entry),
-        entry["mode"],
-        entry["name"],
-        made,
-        _rest(plan, entry.get("order", "")),
-        timing["seconds"],
-        timing["tflops"],
-        timing["ratio"],
-        entry.get("run", 1),
-    )
+    cluster = plan["cluster"] if "cluster" in plan else plan["cluster_M"]
+    made = Plan(plan["block_M"], plan["block_N"], cluster, plan["num_ctas"], plan["panel"])
+    took = timing["seconds"], timing["tflops"], timing["ratio"]
+    named = entry["dsl"], _size(entry), entry["mode"], entry["name"]
+    return Point(*named, made, _changed(plan, entry.get("order", "")), *took, entry.get("run", 1))
 
 
-def _rest(plan: dict, order: str) -> Rest:
-    if "cluster" in plan:  # the newer form: the tile says how D leaves
-        return Rest(overlap=plan["block_M"] == 128, order=order)
-    of_A, of_B, of_D = (HINTS[hint] for hint in plan["keep"])
-    narrow = plan["overlap"] and plan["epi_N"] == 32 and plan["block_N"] % 64 == 0
-    return Rest(
-        plan["cluster_N"],
-        plan["overlap"],
-        plan["back"],
-        plan["max_stages"],
-        narrow,
-        (of_A, of_B, of_D),
-        order,
-    )
+def _changed(plan: dict, order: str) -> tuple[tuple[str, object], ...]:
+    """What another kernel than step 11's had. In step 11 the tile says whether D leaves under the next."""
+    step_11 = STEP_11 | {"overlap": plan["block_M"] == 128}
+    other = {name: plan[name] for name in step_11 if plan.get(name, step_11[name]) != step_11[name]}
+    narrow = plan.get("overlap") and plan["epi_N"] == 32 and plan["block_N"] % 64 == 0
+    other |= {"narrow": True} if narrow else {}
+    other |= {"order": order} if order else {}
+    return tuple((name, tuple(value) if name == "keep" else value) for name, value in other.items())

@@ -171,11 +171,11 @@ def test_a_colour_that_no_theme_knows_is_refused():
         return figure
 
     with pytest.raises(ValueError, match="#12ff34 is no colour of the theme"):
-        drawings.svg(draw)
+        theme.svg(draw())
 
 
 def test_a_picture_has_both_schemes_and_no_slab_behind_its_card():
-    text = drawings.svg(PICTURES["step04_one_phase"])
+    text = theme.svg(PICTURES["step04_one_phase"]())
     assert "@media (prefers-color-scheme: dark)" in text
     assert f"fill: {theme.CARD}" in text and "fill: #000000" not in text
     assert f'[style*="fill: {theme.CARD}"] {{fill: {theme.PAGE["card"][1]} !important}}' in text

@@ -1,10 +1,10 @@
-"""Step 11's model against what was recorded, and orders of its tiles."""
+"""Step 11's model against what was recorded."""
 
 import numpy as np
 import pytest
 
-from benchmarks import step11, step11_fit
-from benchmarks.candidates.step11_hilbert import hilbert
+from benchmarks import step11_fit
+from benchmarks.peers import SHAPES
 from course_utils import plans
 from course_utils.compile.load import SOLUTIONS, load_module
 from course_utils.recordings import measured
@@ -28,7 +28,7 @@ def test_the_model_knows_the_recorded_times() -> None:
 
 def test_the_exercise_is_the_same_model() -> None:
     solution = load_module(SOLUTIONS / "plan" / "plan11_model.py")
-    for size in step11.SHAPES.values():
+    for size in SHAPES.values():
         told = [solution.seconds(*size, plan) for plan in plans.plans()]
         assert told == pytest.approx([plans.seconds(*size, plan) for plan in plans.plans()])
 
@@ -73,7 +73,7 @@ def test_the_plan_it_chooses_is_the_best_recorded_or_nearly(dsl: str) -> None:
         for (size, run), of in times.items()
         if (tile := plans.choose(*size)[:4]) in of
     }
-    assert {size for size, run in lost if run == "any"} == set(step11.SHAPES.values())
+    assert {size for size, run in lost if run == "any"} == set(SHAPES.values())
     huge = [lost.pop(at) for at in list(lost) if at[0] == (12288, 12288, 12288)]
     assert max(lost.values()) < 0.01, lost
     assert {"cute": 0.02, "tilelang": -1}[dsl] < max(huge) < {"cute": 0.025, "tilelang": 0.005}[dsl], huge
@@ -115,19 +115,3 @@ def test_bytes_are_those_of_the_counters() -> None:
                 c = launch["counters"]
                 assert loaded == pytest.approx(c["l2_bytes"], rel=0.15)
                 assert fetched == pytest.approx(c["dram_read_bytes"] + c["dram_write_bytes"], rel=0.16)
-
-
-def test_what_is_to_be_measured_has_every_shape_in_both_dsls() -> None:
-    wanted = step11.points()
-    for size in step11.SHAPES.values():
-        for dsl in ("cute", "tilelang"):
-            assert (dsl, size, "burst", plans.choose(*size), "") in wanted
-
-
-@pytest.mark.parametrize("rows", [1, 2, 8, 48, 64])
-def test_hilbert_visits_every_tile_once_and_stays_near(rows: int) -> None:
-    places = [hilbert(tile, rows, rows, 8) for tile in range(rows * rows)]
-    assert sorted(places) == [(row, column) for row in range(rows) for column in range(rows)]
-    reach = 2 * rows // (rows & -rows)
-    steps = zip(places, places[1:], strict=False)
-    assert all(abs(row - r) < reach and abs(column - c) < reach for (row, column), (r, c) in steps)

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from course_utils.figures import candidates
-from course_utils.figures.bound import bound
+from course_utils.figures.counters import bound
 from course_utils.figures.plans import predicted, shapes
 from course_utils.plans import Plan
-from course_utils.recordings import step11_results
-from course_utils.recordings.step11_results import Changed, Peers, Point, Recorded, Rest
+from course_utils.recordings import measured
+from course_utils.recordings.step11_results import Peers, Point, Recorded
 from tests.figures.test_counters import texts
 from tests.recordings.counted import grows
 from tests.recordings.test_counters import entry, recording
@@ -23,41 +23,32 @@ PEERS = Peers(
 )
 
 
-def point(plan=Plan(), rest=Rest(), ratio=1.0, size=SQUARE, dsl="cute", mode="burst", name="tried"):  # noqa: B008
-    return Point(dsl, size, mode, name, plan, rest, 1e-4, 700.0, ratio)
+def point(plan=Plan(), ratio=1.0, size=SQUARE, dsl="cute", mode="burst", name="tried"):  # noqa: B008
+    return Point(dsl, size, mode, name, plan, (), 1e-4, 700.0, ratio)
 
 
 def recorded(*points):
-    return Recorded(HERE, {4: 30, 8: 15}, list(points))
+    return Recorded(HERE, list(points))
 
 
 # -- what was tried
 
 
-def test_a_candidate_is_held_against_what_it_differs_from(monkeypatch):
-    monkeypatch.setattr(candidates, "FEWEST", 1)
-    points = [
-        *(point(ratio=1.02), point(rest=Rest(overlap=False), ratio=1.0)),
-        *(point(Plan(cluster=4), ratio=0.51), point(ratio=2.0, size=RAGGED)),
-        point(Plan(num_ctas=132), ratio=1.02, dsl="tilelang"),  # nothing to hold it against
+def test_each_thing_that_was_tried_has_a_row_and_what_cannot_be_says_why():
+    square, hot = "4096x4096x4096 burst", "8192x8192x8192 sustained"
+    entries = [
+        {"name": name, "dsl": "cute", "gains": {square: 0.02, hot: -0.02}, "why": "it spins"}
+        for name in ("waits", "polls", "spins")
     ]
-    head, rows = candidates.table(recorded(*points))
-    assert head == ["tried", "DSL", "4096", "so it", "why"]
-    assert [row[:4] for row in rows] == [
-        ["D leaves while the next tile is multiplied", "CuTe DSL", "+2.0%", "wins"],
-        ["clusters of 4", "CuTe DSL", "-50.0%", "loses"],
-    ]
-    assert "only 30 of them run at once" in rows[1][-1]
-    page = candidates.markup(head, [*rows, rows[1]])
-    assert page.count("<tr>") == 1 + 3 + 2 and page.count("only 30 of them") == 1
-
-
-def test_a_candidate_of_another_run_than_what_it_differs_from_is_not_held_against_it(monkeypatch):
-    monkeypatch.setattr(candidates, "FEWEST", 1)
-    wide, later = point(Plan(num_ctas=132), ratio=1.1), replace(point(), run=2)
-    assert candidates.table(recorded(wide, later))[1] == []
-    _, (row,) = candidates.table(recorded(wide, replace(wide, run=2, ratio=1.2), later, point(ratio=1.0)))
-    assert row[2] == "+20.0%"
+    entries[2]["gains"] = {square: 0.001, "8192x2304x5120 burst": 0.5}  # the only one at that size
+    entries.append({"name": "waits", "dsl": "tilelang", "gains": {}, "why": "nobody can say it"})
+    head, rows = candidates.table({"entries": entries})
+    assert head == ["tried", "DSL", "4096", "8192, hot", "so it", "why"]
+    assert rows[0] == ["waits", "CuTe DSL", "+2.0%", "-2.0%", "wins here, loses there", "it spins"]
+    assert rows[2][2:5] == ["+0.1%", "", "changes nothing"]
+    assert rows[3][1:] == ["TileLang", "", "", "not timed", "nobody can say it"]
+    page = candidates.markup(head, [rows[0], rows[0], rows[1]])
+    assert page.count("<tr>") == 1 + 3 + 2 and page.count("it spins") == 2
 
 
 @pytest.mark.parametrize(
@@ -74,7 +65,7 @@ def test_an_outcome_within_the_noise_is_none(gains, says):
 
 
 def test_what_the_text_says_of_the_committed_recording():
-    head, rows = candidates.table(step11_results.load())
+    head, rows = candidates.table(measured.load("tried"))
     came: dict[str, set] = {}
     for row in rows:
         came.setdefault(row[0], set()).add(row[-2])
@@ -83,25 +74,13 @@ def test_what_the_text_says_of_the_committed_recording():
         assert came[words] == {"loses"}, words
     assert came["K always forwards"] == came["L2: evict D first"] == {"changes nothing"}
     assert {"4096", "8192", "8192 x 2304 x 5120", "16384"} <= set(head)
-    assert all("{" not in row[-1] for row in rows)
+    assert all(row[-1] for row in rows)
     for row in rows:
         if row[0].startswith(("panels", "L2", "K always", "Hilbert", "no cluster")):
             gains = [row[head.index(size)] for size in ("4096", "8192") if row[head.index(size)]]
             assert all(float(gain[:-1]) < 0.5 for gain in gains), row
     large = {row[0]: row[head.index("16384")] for row in rows if row[1] == "CuTe DSL"}
     assert large["256 x 192, no cluster, 132 CTAs, panels of 10"] > "+4"
-
-
-def test_changes_have_rows_and_what_cannot_be_says_why():
-    gains = {(SQUARE, "burst"): 0.012, ((8192,) * 3, "sustained"): -0.02}
-    changes = [
-        Changed("waits that spin", "cute", gains, ""),
-        Changed("waits that spin", "tilelang", {}, "nobody can say it"),
-    ]
-    head, rows = candidates.table(recorded(), changes)
-    assert head == ["tried", "DSL", "8192, hot", "so it", "why"]
-    assert rows[0][1:4] == ["CuTe DSL", "-2.0%", "loses"] and "suspends" in rows[0][-1]
-    assert rows[1][1:] == ["TileLang", "", "not timed", "nobody can say it"]
 
 
 # -- a model beside the record
@@ -125,7 +104,7 @@ def test_a_model_that_raises_is_not_hidden():
 
 @pytest.mark.parametrize("draw", [lambda none: predicted(none, None), lambda none: shapes(none, NOBODY)])
 def test_without_plans_a_picture_says_so(draw):
-    assert "No plans are recorded yet." in texts(draw(Recorded({}, {}, [])))
+    assert "No plans are recorded yet." in texts(draw(Recorded({}, [])))
 
 
 # -- every shape

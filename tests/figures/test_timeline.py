@@ -4,7 +4,7 @@ import pytest
 
 from course_utils.cause import Cause
 from course_utils.figures.theme import RED, WORK
-from course_utils.figures.timeline import save_timeline, timeline
+from course_utils.figures.timeline import timeline
 from course_utils.run.emulator import Emulation
 from course_utils.run.emulator.explain.findings import Finding
 from course_utils.run.emulator.explain.timeline import Arrival, Span
@@ -127,5 +127,5 @@ def test_a_cluster_is_drawn_together():
     assert lanes(figure)[-1] == "CTA 1, consumer (warpgroup 1)"
 
 
-def test_saves_a_png(tmp_path):
-    assert save_timeline(tmp_path / "t.png", emulation()).read_bytes().startswith(b"\x89PNG")
+def test_it_is_a_png():
+    assert timeline(emulation()).png().startswith(b"\x89PNG")

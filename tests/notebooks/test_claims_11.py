@@ -17,6 +17,9 @@ from tests.notebooks.test_reasons import CUBES, LARGE, OBLONG, SMALL
 from tests.recordings.counted import grows, launch, read
 
 both = pytest.mark.parametrize("dsl", ["tilelang", "cute"])
+TRIED = measured.load("tried")["entries"]
+TIMED_IN_TURNS = json.loads((measured.FOLDER / "candidates.json").read_text())["entries"]
+CHANGES = {entry["name"] for entry in TIMED_IN_TURNS} - {"", "step 11"}
 
 
 @both
@@ -127,7 +130,7 @@ def test_a_share_differs_from_run_to_run_and_most_at_12288():
     shares = {}
     for p in step11_results.load().points:
         if p.mode == "burst":
-            shares.setdefault((p.dsl, p.size, p.plan, p.rest), {})[p.run] = p.ratio
+            shares.setdefault((p.dsl, p.size, p.plan, p.changed), {})[p.run] = p.ratio
     apart = {at: max(r.values()) / min(r.values()) - 1 for at, r in shares.items() if len(r) > 1}
     assert statistics.median(apart.values()) < 0.005
     assert (
@@ -136,7 +139,7 @@ def test_a_share_differs_from_run_to_run_and_most_at_12288():
         == pytest.approx(0.036, abs=5e-4)
     )
     for dsl in DSL_NAMES:
-        of = shares[dsl, HUGE, choose(*HUGE), step11_results.Rest()]
+        of = shares[dsl, HUGE, choose(*HUGE), ()]
         assert round(of[3], 3) == 1.008 and round(of[4], 2) == 0.97
 
 
@@ -145,7 +148,7 @@ def test_at_12288_another_tile_is_past_cublas_in_every_run_that_has_both():
     huge = [
         p
         for p in step11_results.load().points
-        if (p.dsl, p.size, p.mode, p.rest.order) == ("cute", HUGE, "burst", "")
+        if (p.dsl, p.size, p.mode, p.changed) == ("cute", HUGE, "burst", ())
     ]
     runs = {p.run: {q.plan: q.ratio for q in huge if q.run == p.run} for p in huge}
     both_in = {run: of for run, of in runs.items() if {tall, plan} <= of.keys()}
@@ -156,8 +159,9 @@ def test_at_12288_another_tile_is_past_cublas_in_every_run_that_has_both():
 
 
 def gains(words, dsl):
-    (one,) = (c.gains for c in step11_results.changes() if (c.words, c.dsl) == (words, dsl))
-    return {size: gain for (size, _), gain in one.items()}
+    """By size, of what was tried."""
+    found = next((one["gains"] for one in TRIED if (one["name"], one["dsl"]) == (words, dsl)), {})
+    return {tuple(map(int, place.partition(" ")[0].split("x"))): gain for place, gain in found.items()}
 
 
 RAGGED = (4104,) * 3
@@ -180,12 +184,12 @@ def test_threads_that_wait_otherwise_change_nothing_but_where_tiles_have_256_row
 
 @both
 def test_the_rest_of_the_changes_are_within_a_percent(dsl):
-    for change in step11_results.changes():
-        if change.dsl == dsl and change.words not in TALL_ONLY and "132 CTAs" not in change.words:
-            found = gains(change.words, dsl)
-            if change.words == BYTES:
+    for words in CHANGES - TALL_ONLY.keys():
+        if "132 CTAs" not in words:
+            found = gains(words, dsl)
+            if words == BYTES:
                 assert -0.085 < found.pop(RAGGED) < -0.055
-            assert all(abs(gain) < 0.01 for gain in found.values()), change.words
+            assert all(abs(gain) < 0.01 for gain in found.values()), words
 
 
 def test_a_split_last_wave_gains_and_is_behind_a_tile_that_fits():
@@ -208,7 +212,7 @@ def test_where_a_line_is_long_step_10s_last_wave_was_nearly_empty(dsl):
     before = {
         (p.dsl, p.size): p.ratio
         for p in step11_results.load().points
-        if (p.plan, p.rest, p.mode) == (Plan(), step11_results.Rest(), "burst")
+        if (p.plan, p.changed, p.mode) == (Plan(), (), "burst")
     }
     gains = {at: p.ratio / before[at] for at, p in found.items() if at in before and at[0] == dsl}
     for (_, size), gain in gains.items():
@@ -227,7 +231,7 @@ def test_at_16384_what_loads_less_for_each_flop_is_past_cublas():
 
 
 def test_what_the_table_says_of_256_x_192_at_12288_and_16384():
-    head, rows = candidates.table(step11_results.load())
+    head, rows = candidates.table(measured.load("tried"))
     rows = [r for r in rows if r[0].startswith("256 x 192") and "132 CTAs" in r[0] and r[1] == "CuTe DSL"]
     for size, least, most in (("12288", 3, 5), ("16384", 5, 7)):
         found = [float(row[head.index(size)].strip("%")) for row in rows]

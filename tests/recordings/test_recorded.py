@@ -1,15 +1,15 @@
 """What solutions/measured/ holds bears out what the course says of it."""
 
 import json
+from collections import Counter
 
 import pytest
 
 from course_utils.compile.factory import DSLS
 from course_utils.compile.faults import kernels
 from course_utils.compile.load import SOLUTIONS
-from course_utils.figures.candidates import WHYS
 from course_utils.grading import steps
-from course_utils.recordings import measured, step11_results
+from course_utils.recordings import measured
 
 LADDER = measured.load("ladder")
 EMULATOR = json.loads((SOLUTIONS / "measured" / "emulator.json").read_text())
@@ -123,9 +123,15 @@ def test_every_wrong_kernel_got_its_verdict_on_the_gpu(wanted):
     assert outcome in {"race": ("right", "wrong", "fault")}.get(wanted.outcome, (wanted.outcome,))
 
 
-def test_every_change_of_step_11_has_its_reason():
-    found = step11_results.changes()
-    assert len(found) > 20 and all(one.why or one.words in WHYS for one in found)
+def test_what_changes_of_step_11_are_worth_is_what_was_timed_in_turns():
+    told = {(one["name"], one["dsl"]): one["gains"] for one in measured.load("tried")["entries"]}
+    timed = json.loads((measured.FOLDER / "candidates.json").read_text())["entries"]
+    timed = [entry for entry in timed if entry["timing"] and entry["name"] != "step 11"]
+    assert len(timed) > 50
+    for entry in timed:
+        place = f"{'x'.join(map(str, entry['size']))} {entry['mode']}"
+        gain = told[entry["name"], entry["dsl"]][place]
+        assert gain == pytest.approx(entry["beside"]["ratio"] - 1, abs=1e-6)
 
 
 # -- the emulator beside the H200
@@ -175,3 +181,27 @@ def test_every_wrong_kernel_that_compiles_was_emulated():
     wanted = {name for name, one in wrong.items() if one.fails != "compiles"}
     late = {name for name, one in wrong.items() if one.step in steps.PAST}  # these may come later
     assert names <= wanted <= names | late
+
+
+# -- public programs in the emulator
+
+
+def test_pages_say_of_public_programs_what_is_recorded():
+    entries = json.loads((SOLUTIONS / "measured" / "public_kernels.json").read_text())["entries"]
+    page = (SOLUTIONS.parent / "notebooks" / "check_any_kernel.md").read_text()
+    rows = {"TileLang's examples": "tilelang", "CuTe DSL's examples": "cutlass", "quack": "quack"}
+    for words, source in rows.items():
+        mine = [entry for entry in entries if entry["source"] == source]
+        outcomes = Counter(entry["outcome"] for entry in mine)
+        found = sum(entry["outcome"] == "right" and entry["said"] != "" for entry in mine)
+        row = [
+            len(mine),
+            outcomes["right"],
+            found,
+            *(outcomes[name] for name in ("refused", "own", "failed")),
+        ]
+        assert f"| {words} | {' | '.join(map(str, row))} |" in page
+    right, refused = (sum(entry["outcome"] == name for entry in entries) for name in ("right", "refused"))
+    told = (SOLUTIONS.parent / "docs" / "emulator.md").read_text()
+    assert f"{len(entries)} calls of public programs that the emulator ran: {right} came out right" in told
+    assert f"it rejected {refused} by name" in told and f"ran {len(entries)} calls" in page

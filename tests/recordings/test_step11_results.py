@@ -6,7 +6,6 @@ import pytest
 
 from course_utils.plans import Plan, choose
 from course_utils.recordings import measured, step11_results
-from course_utils.recordings.step11_results import Rest
 
 SQUARE = [4096] * 3
 TIMING = {
@@ -43,8 +42,8 @@ def recorded(monkeypatch, tmp_path):
     """Writes a recording of these entries, and says what is read from it."""
     monkeypatch.setattr(measured, "FOLDER", tmp_path)
 
-    def write(*entries, **more):
-        (tmp_path / "step11.json").write_text(json.dumps({"provenance": WHERE, "entries": entries, **more}))
+    def write(*entries):
+        (tmp_path / "step11.json").write_text(json.dumps({"provenance": WHERE, "entries": entries}))
         return step11_results.load()
 
     return write
@@ -52,15 +51,14 @@ def recorded(monkeypatch, tmp_path):
 
 def test_without_a_recording_there_is_nothing(monkeypatch, tmp_path):
     monkeypatch.setattr(measured, "FOLDER", tmp_path)
-    assert step11_results.load() == ({}, {}, []) and step11_results.peers() == ({}, {}, [])
+    assert step11_results.load() == ({}, []) and step11_results.peers() == ({}, {}, [])
 
 
 def test_both_forms_are_read_into_one(recorded):
-    found = recorded(entry(OLD), entry(NEW, order="Hilbert"), clusters_at_once={"4": 30})
-    old, new = found.points
+    old, new = recorded(entry(OLD), entry(NEW, order="Hilbert")).points
     assert (old.plan, new.plan) == (Plan(128, 192, 2, 132, 8), Plan(256, 192, 1, 132, 10))
-    assert old.rest == Rest(back=False, narrow=True, hints=("last", "", "first"))
-    assert new.rest == Rest(overlap=False, order="Hilbert") and found.at_once == {4: 30}
+    assert dict(old.changed) == {"back": False, "keep": tuple(OLD["keep"]), "narrow": True}
+    assert new.changed == (("order", "Hilbert"),)
     assert old.work == 2 * 4096**3
 
 
@@ -130,21 +128,3 @@ def test_another_file_is_told_by_its_name(monkeypatch, tmp_path, text, says):
     (tmp_path / "step11.json").write_text(text)
     with pytest.raises(measured.MeasuredError, match=f"step11.json.*{says}"):
         step11_results.load()
-
-
-def test_changes_are_read_with_what_they_gain_or_why_they_have_no_time(monkeypatch, tmp_path):
-    monkeypatch.setattr(measured, "FOLDER", tmp_path)
-    beside = {"ratio": 1.02, "quartiles": [1.01, 1.03]}
-    entries = [
-        entry(NEW, "step 11", beside=beside | {"ratio": 1.0}),
-        entry(NEW, "faster", beside=beside),
-        entry(NEW, "faster", [8192] * 3, mode="sustained", beside=beside | {"ratio": 0.99}),
-        {"name": "faster", "dsl": "tilelang", "timing": None, "why": "nobody can say it"},
-        {"name": "", "dsl": "cute", "size": [4096] * 3, "mode": "burst", "timing": None, "why": "broke off"},
-    ]
-    assert step11_results.changes() == []
-    (tmp_path / "candidates.json").write_text(json.dumps({"provenance": WHERE, "entries": entries}))
-    timed, refused = step11_results.changes()
-    assert timed.gains == pytest.approx({((4096,) * 3, "burst"): 0.02, ((8192,) * 3, "sustained"): -0.01})
-    assert (timed.words, timed.dsl, timed.why) == ("faster", "cute", "")
-    assert refused == ("faster", "tilelang", {}, "nobody can say it")

@@ -26,22 +26,10 @@ from course_utils.run.emulator.units.tensormaps import TensorMaps
 UNWRITTEN = "uninitialised-read"
 LIMIT = 50_000_000  # warp instructions; the course's largest emulated check needs under one million
 _STORAGE = {
-    "float16": np.float16,
-    "bfloat16": np.uint16,
-    "float32": np.float32,
-    "float64": np.float64,
-    "int8": np.int8,
-    "uint8": np.uint8,
-    "int16": np.int16,
-    "uint16": np.uint16,
-    "int32": np.int32,
-    "uint32": np.uint32,
-    "int64": np.int64,
-    "uint64": np.uint64,
-    "bool": np.bool_,
-    "float8_e4m3": np.uint8,
-    "float8_e4m3fn": np.uint8,
-    "float8_e5m2": np.uint8,
+    **{f"{kind}{bits}": np.dtype(f"{kind}{bits}") for kind in ("int", "uint") for bits in (8, 16, 32, 64)},
+    **{name: np.dtype(name) for name in ("float16", "float32", "float64", "bool")},
+    **dict.fromkeys(("float8_e4m3", "float8_e4m3fn", "float8_e5m2"), np.dtype("uint8")),
+    "bfloat16": np.dtype("uint16"),
 }
 
 
@@ -88,9 +76,8 @@ def emulate(
             name: TensorRegion(name, r.data, r.describe, r.element) for name, r in regions.items()
         }
         program, constants = _program(artifact.ptx, artifact.kernel)
-        machine = Machine(
-            program, artifact, fresh, constants, seed, limit, only, tags, addresses or {}, filler
-        )
+        places = addresses or {}
+        machine = Machine(program, artifact, fresh, constants, seed, limit, only, tags, places, filler)
         return _run(machine, attach(machine, record, left_out))
 
     try:
@@ -139,18 +126,11 @@ def _run(machine: Machine, explained: Explained) -> Emulation:
             cause = Cause("tensor-map", "a broken tensor map", values)
             explained.findings.find(cause, -1, subject=view.name)
     finished = not explained.findings.found and loop.run(machine)
-    trace = explained.trace
-    return Emulation(
-        finished,
-        explained.found(finished),
-        machine.executed,
-        machine.seed,
-        trace.spans,
-        trace.arrivals,
-        trace.events,
-        explained.facts.end() if finished else explained.facts.ran(),
-        str(machine.unit(printf.Printed)),
-    )
+    found, trace = explained.found(finished), explained.trace
+    traced = trace.spans, trace.arrivals, trace.events
+    facts = explained.facts.end() if finished else explained.facts.ran()
+    printed = str(machine.unit(printf.Printed))
+    return Emulation(finished, found, machine.executed, machine.seed, *traced, facts, printed)
 
 
 @lru_cache(maxsize=8)

@@ -27,12 +27,9 @@ def emulated(
     Where ``ctas`` are named, only what was written is judged. Raises EmulatorError.
     """
     done: list[Emulation] = []
-    tried = trial.tried(
-        kind,
-        artifact,
-        generator,
-        lambda tensors: done.append(emulate(artifact, tensors, schedule, ctas=ctas, record=record)),
-        "cpu",
-        partial=ctas is not None,
-    )
+
+    def run(tensors: dict) -> None:
+        done.append(emulate(artifact, tensors, schedule, ctas=ctas, record=record))
+
+    tried = trial.tried(kind, artifact, generator, run, "cpu", partial=ctas is not None)
     return done[0], tried

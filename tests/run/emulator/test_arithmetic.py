@@ -8,43 +8,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from course_utils.run.emulator import emulate
-from tests.run.emulator.kernels import kernel
+from tests.run.emulator.kernels import own, ran
 
 M32, M64 = (1 << 32) - 1, (1 << 64) - 1
 
 
 def lanes(body, result="%r9", inputs=(), bits=32, threads=32):
-    """Run a body that leaves a value in ``result``; input arrays are in %r100, %r101 ... (or %rd). Returns
-    all lanes'.
+    """Run a body that leaves a value in ``result``; input arrays are in %r40, %r41 ... (or %rd). Returns all
+    lanes'.
     """
-    dtype, move = (np.uint32, "u32") if bits == 32 else (np.uint64, "u64")
-    register = "%r" if bits == 32 else "%rd"
-    names = [f"I{i}" for i in range(len(inputs))]
+    dtype, register = (np.uint32, "%r") if bits == 32 else (np.uint64, "%rd")
+    tensors = {f"I{i}": np.array(values, dtype) for i, values in enumerate(inputs)}
+    tensors["OUT"] = np.zeros(threads, dtype)
     text = "mov.u32 %r0, %tid.x;\n"
     for i in range(len(inputs)):
-        text += (
-            f"ld.param.u64 %rd1, [k_param_{i}];\nmul.wide.u32 %rd2, %r0, {bits // 8};\nadd.s64 %rd1, %rd1, "
-            "%rd2;\n"
-            f"ld.global.{move} {register}{40 + i}, [%rd1];\n"
-        )
-    text += body + (
-        f"\nld.param.u64 %rd1, [k_param_{len(inputs)}];\nmul.wide.u32 %rd2, %r0, {bits // 8};\n"
-        f"add.s64 %rd1, %rd1, %rd2;\nst.global.{move} [%rd1], {result};\n"
-    )
-    kind = f"uint{bits}"
-    artifact = kernel(
-        text,
-        threads=threads,
-        pointers=[*names, "OUT"],
-        tensors=[(n, (threads,), kind) for n in [*names, "OUT"]],
-    )
-    out = np.zeros(threads, dtype)
-    result = emulate(
-        artifact, {**{n: np.array(v, dtype) for n, v in zip(names, inputs, strict=True)}, "OUT": out}
-    )
-    assert result.ok, result.findings
-    return out.tolist()
+        text += f"{own(i, bits // 8)}ld.global.u{bits} {register}{40 + i}, [%rd1];\n"
+    text += f"{body}\n{own(len(inputs), bits // 8)}st.global.u{bits} [%rd1], {result};\n"
+    ran(text, tensors, threads=threads, pointers=list(tensors))
+    return tensors["OUT"].tolist()
 
 
 def signed(value, bits=32):
@@ -128,30 +109,27 @@ cvt.u32.u64 %r9, %rd11;
 """
     constants = f"mov.u32 %r40, {a};\nmov.u32 %r41, {b};\nmov.u32 %r42, {c};\n"
     mixed = [[v, *([v ^ 0x5A5A] * 31)] for v in (a, b, c)]
-    assert (
-        lanes(constants + body.format("%r40", "%r41", "%r42"))[0]
-        == lanes(body.format("%r40", "%r41", "%r42"), inputs=mixed)[0]
-    )
+    body = body.format("%r40", "%r41", "%r42")
+    assert lanes(constants + body)[0] == lanes(body, inputs=mixed)[0]
 
 
-def test_known_answers():
-    assert (
-        lanes("mov.u32 %r5, 0x12345678;\nmov.u32 %r6, 0x9abcdef0;\nprmt.b32 %r9, %r5, %r6, 0x7610;")[0]
-        == 0x9ABC5678
-    )
-    assert lanes("mov.u32 %r5, 0x000000f0;\nbfe.s32 %r9, %r5, 4, 4;")[0] == M32
-    assert lanes("bfind.u32 %r9, 0x00100000;")[0] == 20
-    assert (
-        lanes("lop3.b32 %r9, 0xff00ff00, 0xf0f0f0f0, 0xcccccccc, 0x96;")[0]
-        == 0xFF00FF00 ^ 0xF0F0F0F0 ^ 0xCCCCCCCC
-    )
-    assert lanes("mov.s32 %r5, -7;\nshr.s32 %r9, %r5, 1;")[0] == M32 - 3
-    assert lanes("mul.wide.s32 %rd9, -3, 5;", "%rd9", bits=64)[0] == M64 - 14
-    assert lanes("mul.hi.u64 %rd9, 0xffffffffffffffff, 16;", "%rd9", bits=64)[0] == 15
-
-
-def bits(value):
-    return struct.unpack("<I", struct.pack("<f", value))[0]
+@pytest.mark.parametrize(
+    "body, wanted",
+    [
+        ("mov.u32 %r5, 0x12345678;\nmov.u32 %r6, 0x9abcdef0;\nprmt.b32 %r9, %r5, %r6, 0x7610;", 0x9ABC5678),
+        ("mov.u32 %r5, 0x000000f0;\nbfe.s32 %r9, %r5, 4, 4;", M32),
+        ("bfind.u32 %r9, 0x00100000;", 20),
+        ("lop3.b32 %r9, 0xff00ff00, 0xf0f0f0f0, 0xcccccccc, 0x96;", 0xFF00FF00 ^ 0xF0F0F0F0 ^ 0xCCCCCCCC),
+        ("mov.s32 %r5, -7;\nshr.s32 %r9, %r5, 1;", M32 - 3),
+        ("mul.wide.s32 %rd9, -3, 5;", M64 - 14),
+        ("mul.hi.u64 %rd9, 0xffffffffffffffff, 16;", 15),
+        ("cvt.rn.f32.s32 %f1, -5;\nmov.b32 %r9, %f1;", struct.unpack("<I", struct.pack("<f", -5.0))[0]),
+        ("mov.b32 %f1, 0f3F800000;\ncvt.f64.f32 %rd9, %f1;", struct.unpack("<Q", struct.pack("<d", 1.0))[0]),
+    ],
+)
+def test_known_answers(body, wanted):
+    bits, result = (64, "%rd9") if "%rd9" in body else (32, "%r9")
+    assert lanes(body, result, bits=bits) == [wanted] * 32
 
 
 @settings(max_examples=15, deadline=None)
@@ -161,20 +139,14 @@ def test_floats(values):
     packed = [a.view(np.uint32).tolist(), b.view(np.uint32).tolist()]
     load = "mov.b32 %f1, %r40;\nmov.b32 %f2, %r41;\n"
     with np.errstate(all="ignore"):
-        assert (
-            lanes(load + "add.f32 %f3, %f1, %f2;\nmov.b32 %r9, %f3;", inputs=packed)
-            == (a + b).view(np.uint32).tolist()
-        )
-        assert (
-            lanes(load + "mul.rn.f32 %f3, %f1, %f2;\nmov.b32 %r9, %f3;", inputs=packed)
-            == (a * b).view(np.uint32).tolist()
-        )
-        halves = (
-            np.stack([b.astype(np.float16), a.astype(np.float16)], 1).reshape(-1).view(np.uint32).tolist()
-        )
-        assert lanes(load + "cvt.rn.f16x2.f32 %r9, %f1, %f2;", inputs=packed) == halves
-        less = ((a < b).astype(np.uint32)).tolist()
-        assert lanes(load + "setp.lt.f32 %p1, %f1, %f2;\nselp.b32 %r9, 1, 0, %p1;", inputs=packed) == less
+        halves = np.stack([b.astype(np.float16), a.astype(np.float16)], 1).reshape(-1)
+        for body, wanted in (
+            ("add.f32 %f3, %f1, %f2;\nmov.b32 %r9, %f3;", a + b),
+            ("mul.rn.f32 %f3, %f1, %f2;\nmov.b32 %r9, %f3;", a * b),
+            ("cvt.rn.f16x2.f32 %r9, %f1, %f2;", halves),
+            ("setp.lt.f32 %p1, %f1, %f2;\nselp.b32 %r9, 1, 0, %p1;", (a < b).astype(np.uint32)),
+        ):
+            assert lanes(load + body, inputs=packed) == wanted.view(np.uint32).tolist()
 
 
 def test_conversions():
@@ -186,11 +158,6 @@ def test_conversions():
     assert lanes(load + "cvt.rzi.s32.f32 %r9, %f1;", inputs=raw) == [int(v) & M32 for v in values]
     bf16 = torch.from_numpy(values).to(torch.bfloat16).view(torch.int16).numpy().view(np.uint16).tolist()
     assert lanes(load + "cvt.rn.bf16.f32 %rs1, %f1;\ncvt.u32.u16 %r9, %rs1;", inputs=raw) == bf16
-    assert lanes("cvt.rn.f32.s32 %f1, -5;\nmov.b32 %r9, %f1;")[0] == bits(-5.0)
-    assert (
-        lanes("mov.b32 %f1, 0f3F800000;\ncvt.f64.f32 %rd9, %f1;", "%rd9", bits=64)[0]
-        == struct.unpack("<Q", struct.pack("<d", 1.0))[0]
-    )
 
 
 def test_divergence_reconverges_and_nests():
@@ -253,25 +220,25 @@ OVER: mov.u32 %r9, 1;
     assert lanes(body) == [1] * 32
 
 
-def test_shuffles_votes_and_elect():
-    assert lanes("shfl.sync.bfly.b32 %r9, %r0, 5, 31, -1;") == [lane ^ 5 for lane in range(32)]
-    assert lanes("shfl.sync.up.b32 %r9, %r0, 3, 0, -1;") == [
-        max(lane - 3, lane if lane < 3 else 0) for lane in range(32)
-    ]
-    assert lanes("shfl.sync.down.b32 %r9, %r0, 3, 31, -1;") == [
-        lane + 3 if lane < 29 else lane for lane in range(32)
-    ]
-    assert lanes("shfl.sync.idx.b32 %r9, %r0, 7, 31, -1;") == [7] * 32
-    assert lanes("shfl.sync.idx.b32 %r9|%p1, %r0, 1, 6175, -1;") == [lane // 8 * 8 + 1 for lane in range(32)]
-    assert lanes("elect.sync %r8|%p1, -1;\nselp.b32 %r9, 1, 0, %p1;") == [1] + [0] * 31
-    assert (
-        lanes("setp.gt.u32 %p1, %r0, 3;\nvote.sync.any.pred %p2, %p1, -1;\nselp.b32 %r9, 1, 0, %p2;")
-        == [1] * 32
-    )
-    assert lanes("redux.sync.add.s32 %r9, %r0, -1;") == [496] * 32
-    assert lanes("and.b32 %r5, %r0, 1;\nmatch.any.sync.b32 %r9, %r5, -1;") == [
-        0x55555555 << (lane & 1) for lane in range(32)
-    ]
+@pytest.mark.parametrize(
+    "body, of_lane",
+    [
+        ("shfl.sync.bfly.b32 %r9, %r0, 5, 31, -1;", lambda lane: lane ^ 5),
+        ("shfl.sync.up.b32 %r9, %r0, 3, 0, -1;", lambda lane: lane if lane < 3 else lane - 3),
+        ("shfl.sync.down.b32 %r9, %r0, 3, 31, -1;", lambda lane: lane + 3 if lane < 29 else lane),
+        ("shfl.sync.idx.b32 %r9, %r0, 7, 31, -1;", lambda lane: 7),
+        ("shfl.sync.idx.b32 %r9|%p1, %r0, 1, 6175, -1;", lambda lane: lane // 8 * 8 + 1),
+        ("elect.sync %r8|%p1, -1;\nselp.b32 %r9, 1, 0, %p1;", lambda lane: int(lane == 0)),
+        (
+            "setp.gt.u32 %p1, %r0, 3;\nvote.sync.any.pred %p2, %p1, -1;\nselp.b32 %r9, 1, 0, %p2;",
+            lambda lane: 1,
+        ),
+        ("redux.sync.add.s32 %r9, %r0, -1;", lambda lane: 496),
+        ("and.b32 %r5, %r0, 1;\nmatch.any.sync.b32 %r9, %r5, -1;", lambda lane: 0x55555555 << (lane & 1)),
+    ],
+)
+def test_shuffles_votes_and_elect(body, of_lane):
+    assert lanes(body) == [of_lane(lane) for lane in range(32)]
 
 
 def test_memory_round_trips():
@@ -300,10 +267,9 @@ mad.lo.s32 %r9, %r7, 1000000, %r9;
 
 
 def test_cp_async_lands_at_its_wait():
-    body = """
-ld.param.u64 %rd1, [k_param_0];
-mul.wide.u32 %rd2, %r0, 4;
-add.s64 %rd1, %rd1, %rd2;
+    body = (
+        own(0, 4)
+        + """
 mov.b32 %r1, smem;
 shl.b32 %r2, %r0, 2;
 add.s32 %r2, %r2, %r1;
@@ -312,6 +278,7 @@ cp.async.commit_group;
 cp.async.wait_group 0;
 ld.shared.u32 %r9, [%r2];
 """
+    )
     values = [random.Random(1).getrandbits(32) for _ in range(32)]
     assert lanes(body, inputs=(values,)) == values
 
@@ -335,10 +302,9 @@ mad.lo.s32 %r9, pair.x, 10, pair.y;
 @pytest.mark.parametrize("by", ["size", "predicate"])
 def test_each_lane_of_cp_async_copies_its_own_number_of_bytes(by):
     """The rest is zero; what copies nothing may point anywhere, and what copies less may lie at the end."""
-    body = """
-ld.param.u64 %rd1, [k_param_0];
-mul.wide.u32 %rd2, %r0, 4;
-add.s64 %rd1, %rd1, %rd2;
+    body = (
+        own(0, 4)
+        + """
 mov.b32 %r1, smem;
 shl.b32 %r2, %r0, 2;
 add.s32 %r2, %r2, %r1;
@@ -348,6 +314,7 @@ and.b32 %r3, %r0, 3;
 setp.eq.u32 %p1, %r3, 0;
 @%p1 add.s64 %rd1, %rd1, 1000000;
 """
+    )
     body += {
         "size": "cp.async.ca.shared.global [%r2], [%rd1], 4, %r3;\n",
         "predicate": "cp.async.ca.shared.global [%r2], [%rd1], 4, %p1;\n",

@@ -12,7 +12,17 @@ import torch
 from course_utils.run.emulator import EmulatorError, emulate
 from course_utils.run.emulator.isa.elements import ELEMENT_BITS, FP8_VALUES, to_fp8
 from course_utils.run.emulator.isa.tags import Tags
-from tests.run.emulator.kernels import init, kernel, load_tile, tile_map, wait
+from tests.run.emulator.kernels import (
+    accumulated,
+    described,
+    filled,
+    kernel,
+    load_tile,
+    own,
+    registers_of_a,
+    tile_map,
+)
+from tests.run.emulator.test_arithmetic import lanes
 
 TYPES = {"e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
 
@@ -30,38 +40,12 @@ def test_fp8_rounds_to_nearest_even_and_stops_at_the_largest(kind):
     """
     values = np.sort(FP8_VALUES[kind][np.isfinite(FP8_VALUES[kind])])
     halfway = (values[1:] + values[:-1]) / 2
-    numbers = np.concatenate(
-        [
-            np.arange(65536, dtype=np.uint16).view(np.float16).astype(np.float32),
-            halfway,
-            np.nextafter(halfway, np.float32(np.inf)),
-            np.nextafter(halfway, np.float32(-np.inf)),
-        ]
-    )
+    halves = np.arange(65536, dtype=np.uint16).view(np.float16).astype(np.float32)
+    near = (np.nextafter(halfway, np.float32(to)) for to in (np.inf, -np.inf))
+    numbers = np.concatenate([halves, halfway, *near])
     clipped = np.nan_to_num(np.clip(numbers, values[0], values[-1]))
     wanted = np.where(np.isnan(numbers), 0x7F, clipped.astype(TYPES[kind]).view(np.uint8))
     np.testing.assert_array_equal(to_fp8(kind, numbers), wanted)
-
-
-def converted(body, inputs, count=32):
-    """Run a body on ``inputs``, 32-bit words by thread in %r40 and %r41; what it leaves in %r9."""
-    text = "mov.u32 %r0, %tid.x;\nmul.wide.u32 %rd2, %r0, 4;\n"
-    for i in range(2):
-        text += (
-            f"ld.param.u64 %rd1, [k_param_{i}];\nadd.s64 %rd1, %rd1, %rd2;\nld.global.u32 %r4{i}, [%rd1];\n"
-        )
-    text += body + "ld.param.u64 %rd1, [k_param_2];\nadd.s64 %rd1, %rd1, %rd2;\nst.global.u32 [%rd1], %r9;\n"
-    shape = (count,)
-    artifact = kernel(
-        text,
-        threads=count,
-        pointers=["X", "Y", "OUT"],
-        tensors=[(n, shape, "uint32") for n in ("X", "Y", "OUT")],
-    )
-    out = np.zeros(count, np.uint32)
-    result = emulate(artifact, {"X": inputs[0], "Y": inputs[1], "OUT": out})
-    assert result.ok, result.findings
-    return out
 
 
 @pytest.mark.parametrize("kind", TYPES)
@@ -72,32 +56,33 @@ def test_cvt_packs_and_unpacks_pairs_of_fp8(kind):
     pack = f"cvt.rn.satfinite.{kind}x2.f32 %rs1, %f1, %f2;\ncvt.u32.u16 %r9, %rs1;\n"
     move = "mov.b32 %f1, %r40;\nmov.b32 %f2, %r41;\n"
     words = upper.view(np.uint32), lower.view(np.uint32)
-    np.testing.assert_array_equal(converted(move + pack, words), high << 8 | low)
-    positive = converted(move + pack.replace("satfinite", "satfinite.relu"), words)
+    np.testing.assert_array_equal(lanes(move + pack, inputs=words), high << 8 | low)
+    positive = lanes(move + pack.replace("satfinite", "satfinite.relu"), inputs=words)
     np.testing.assert_array_equal(positive, np.where(upper < 0, 0, high) << 8 | np.where(lower < 0, 0, low))
 
     halves = np.stack([lower, upper], 1).astype(np.float16)
     packed = halves.view(np.uint32).reshape(32)
     narrow = f"cvt.rn.satfinite.{kind}x2.f16x2 %rs1, %r40;\ncvt.u32.u16 %r9, %rs1;\n"
     wanted = np.ascontiguousarray(halves.astype(TYPES[kind])).view(np.uint16).reshape(32)
-    np.testing.assert_array_equal(converted(narrow, (packed, packed)), wanted)
+    np.testing.assert_array_equal(lanes(narrow, inputs=(packed, packed)), wanted)
     widen = f"cvt.u16.u32 %rs1, %r40;\ncvt.rn.f16x2.{kind}x2 %r9, %rs1;\n"
     back = np.ascontiguousarray(halves.astype(TYPES[kind]).astype(np.float16)).view(np.uint32).reshape(32)
-    np.testing.assert_array_equal(converted(widen, (wanted.astype(np.uint32), packed)), back)
+    np.testing.assert_array_equal(lanes(widen, inputs=(wanted.astype(np.uint32),)), back)
     one = np.full(32, packed[0])
     uniform = f"mov.b32 %f1, 0f40400000;\nmov.b32 %f2, 0fC3FA0000;\n{pack}"  # 3 and -500
     largest = {"e4m3": 0xFE, "e5m2": 0xE0}[kind]
     three = int(np.array(3, TYPES[kind]).view(np.uint8))
-    assert set(converted(uniform, (one, one))) == {three << 8 | largest}
+    assert set(lanes(uniform, inputs=(one, one))) == {three << 8 | largest}
 
 
 def test_cvt_to_tf32_keeps_ten_bits_of_the_fraction():
     numbers = np.array([1 + 2**-11, 1 + 3 * 2**-11, -(1 + 2**-11), 1 + 2**-12, np.inf, 3.0] * 6, np.float32)
     body = "mov.b32 %f1, %r40;\ncvt.rna.tf32.f32 %r9, %f1;\n"
-    made = converted(body, (numbers.view(np.uint32)[:32],) * 2).view(np.float32)
+    words = [numbers.view(np.uint32)[:32]]
+    made = np.array(lanes(body, inputs=words), np.uint32).view(np.float32)
     away = [1 + 2**-10, 1 + 2**-9, -(1 + 2**-10), 1, np.inf, 3.0] * 6
     np.testing.assert_array_equal(made, np.array(away, np.float32)[:32])
-    even = converted(body.replace("rna", "rn"), (numbers.view(np.uint32)[:32],) * 2).view(np.float32)
+    even = np.array(lanes(body.replace("rna", "rn"), inputs=words), np.uint32).view(np.float32)
     np.testing.assert_array_equal(even[:3], np.array([1, 1 + 2**-9, -1], np.float32))
 
 
@@ -136,20 +121,12 @@ def product(kinds, added, from_registers, twice=1):
     sums = [name.format(i) for i in range(count)]
     integer = added.endswith("s32")
     flags = "" if integer else ", 1, 1"
-    words = ["%r10", "%r11", "%r12", "%r13"]
-    left = "{" + ", ".join(words) + "}" if from_registers else "%rd6"
+    words = "{%r10, %r11, %r12, %r13}"
+    left = words if from_registers else "%rd6"
+    second = "add.s32 %r4, %r1, 2048;\n" + load_tile("%r4", "%r3", parameter=1)
     body = (
-        init(1)
-        + "add.s32 %r3, %r1, 8192;\nadd.s32 %r4, %r1, 2048;\nsetp.ne.s32 %p1, %r0, 0;\n@%p1 bra LOADED;\n"
-        + "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], 4096;\n"
-        + load_tile("%r1", "%r3", parameter=0)
-        + load_tile("%r4", "%r3", parameter=1)
-        + "LOADED:\n"
-        + wait("[%r3]", 0, "FULL")
-        + "ld.param.u64 %rd9, [k_param_2];\nmul.wide.u32 %rd8, %r0, 16;\nadd.s64 %rd9, %rd9, %rd8;\n"
-        + "ld.global.v4.u32 {"
-        + ", ".join(words)
-        + "}, [%rd9];\n"
+        filled(4096, load_tile("%r1", "%r3"), second)
+        + f"{own(2, 16)}ld.global.v4.u32 {words}, [%rd1];\n"
         + "shr.u32 %r5, %r1, 4;\ncvt.u64.u32 %rd5, %r5;\n"
         + f"or.b64 %rd6, %rd5, {3 << 62 | 16 << 32 | 1 << 16};\nadd.s64 %rd5, %rd5, 128;\n"
         + f"or.b64 %rd7, %rd5, {3 << 62 | 16 << 32 | 1 << 16};\nwgmma.fence.sync.aligned;\n"
@@ -159,40 +136,15 @@ def product(kinds, added, from_registers, twice=1):
             for i in range(twice)
         )
         + "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\n"
-        + f"ld.param.u64 %rd10, [k_param_3];\nmul.wide.u32 %rd11, %r0, {4 * count};\n"
-        + "add.s64 %rd10, %rd10, %rd11;\n"
-        + "".join(f"st.global.b32 [%rd10+{4 * i}], {register};\n" for i, register in enumerate(sums))
+        + own(3, 4 * count)
+        + "".join(f"st.global.b32 [%rd1+{4 * i}], {register};\n" for i, register in enumerate(sums))
     )
-    fragments = np.zeros((128, 4), np.uint32)
-    rows = np.ascontiguousarray(a_bytes).view(np.uint32)
-    for thread in range(128):
-        for i in range(4):
-            row = thread // 32 * 16 + thread % 32 // 4 + i % 2 * 8
-            fragments[thread, i] = rows[row, thread % 4 + i // 2 * 4]
+    fragments = registers_of_a(np.ascontiguousarray(a_bytes).view(np.uint32))
     dtype = {"f16": "float16", "f32": "float32"}.get(added, "int32")
-    artifact = kernel(
-        body,
-        tensors=[
-            ("A", (64, 32), "uint8"),
-            ("B", (64, 32), "uint8"),
-            ("F", (128, 4), "uint32"),
-            ("OUT", (128, 32), dtype),
-        ],
-        maps=[(n, tile_map((64, 32), (64, 32), 1, 0, 1)) for n in "AB"],
-        pointers=["F", "OUT"],
-    )
     tensors = {"A": a_bytes.copy(), "B": b_bytes.copy(), "F": fragments, "OUT": np.zeros((128, 32), dtype)}
+    maps = [(n, tile_map((64, 32), (64, 32), 1, 0, 1)) for n in "AB"]
+    artifact = kernel(body, tensors=described(tensors), maps=maps, pointers=["F", "OUT"])
     return artifact, tensors, twice * (A @ B.T)
-
-
-def by_element(out):
-    """The 64 x 64 sums from what 128 threads hold: PTX ISA, the wgmma.m64nN D fragment."""
-    D = np.zeros((64, 64))
-    for thread in range(128):
-        for i in range(32):
-            row = thread // 32 * 16 + thread % 32 // 4 + i // 2 % 2 * 8
-            D[row, i // 4 * 8 + thread % 4 * 2 + i % 2] = out[thread, i]
-    return D
 
 
 @pytest.mark.parametrize("from_registers", [False, True], ids=["shared", "registers"])
@@ -202,7 +154,7 @@ def test_wgmma_of_each_type(a, b, added, from_registers):
     result = emulate(artifact, tensors)
     assert result.ok, result.findings
     rounding = {"f32": 1e-5, "f16": 4e-3}.get(added, 0)
-    np.testing.assert_allclose(by_element(tensors["OUT"]), wanted, rtol=rounding, atol=rounding * 30)
+    np.testing.assert_allclose(accumulated(tensors["OUT"]), wanted, rtol=rounding, atol=rounding * 30)
 
 
 def test_wgmma_takes_torch_fp8_tensors_and_names_the_type_in_its_span():
@@ -221,8 +173,8 @@ def test_tags_make_another_tensor_core_of_it_for_fp8_too():
     A, B = (torch.from_numpy(tensors[name]).view(torch.float8_e4m3fn).float().numpy() for name in "AB")
     signs = [tags.signs[tensors[name]] for name in "AB"]
     tagged = sum((A * signs[0][..., i]) @ (B * signs[1][..., i]).T for i in range(2))
-    assert not np.allclose(by_element(tensors["OUT"]), wanted)
-    np.testing.assert_allclose(by_element(tensors["OUT"]), tagged, rtol=1e-5, atol=1e-3)
+    assert not np.allclose(accumulated(tensors["OUT"]), wanted)
+    np.testing.assert_allclose(accumulated(tensors["OUT"]), tagged, rtol=1e-5, atol=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -17,14 +17,14 @@ from course_utils.run.emulator.explain.findings import Findings
 from course_utils.run.emulator.isa.translate import Program
 from course_utils.run.emulator.units.cp_async import waited_for
 from course_utils.run.emulator.units.table import lower
-from tests.run.emulator.kernels import init, kernel, load_tile, tile_map, wait
+from tests.run.emulator.kernels import by_thread_0, init, kernel, load_tile, own, tile_map, wait
 
 A = ("A", (64, 64), "float16")
 MAP = ("A", tile_map((64, 64), (64, 64)))
 BYTES = 64 * 64 * 2
-THREAD_0 = "setp.ne.s32 %p1, %r0, 0;\n"
 BARRIER = "add.s32 %r3, %r1, 8192;\n"
 EXPECT = f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], {BYTES};\n"
+LOAD = EXPECT + load_tile("%r1", "%r3")
 
 
 def run(artifact, seed=0, **tensors):
@@ -44,21 +44,11 @@ def tma(body, **options):
     return kernel(body, tensors=[A], maps=[MAP], **options)
 
 
-def loaded(after, prologue=None, epilogue=""):
+def loaded(after, prologue=None):
     """One thread loads a tile to shared byte 0 with the barrier at 8,192; then ``after`` runs in every
     thread.
     """
-    return tma(
-        (prologue or init(1))
-        + BARRIER
-        + THREAD_0
-        + "@%p1 bra LOADED;\n"
-        + EXPECT
-        + load_tile("%r1", "%r3")
-        + "LOADED:\n"
-        + after
-        + epilogue
-    )
+    return tma((prologue or init(1)) + BARRIER + by_thread_0(LOAD, "LOADED") + after)
 
 
 READ = "shl.b32 %r4, %r0, 2;\nadd.s32 %r4, %r4, %r1;\nld.shared.u32 %r5, [%r4];\n"
@@ -131,18 +121,8 @@ def test_a_loop_without_effect_is_a_livelock():
 
 
 def test_bytes_that_nobody_expects():
-    short = EXPECT.replace(str(BYTES), "4096")
-    body = (
-        init(1)
-        + BARRIER
-        + THREAD_0
-        + "@%p1 bra LOADED;\n"
-        + short
-        + load_tile("%r1", "%r3")
-        + "LOADED:\n"
-        + WAIT_0
-    )
-    found = kinds(tma(body))["expect-tx"]
+    short = LOAD.replace(str(BYTES), "4096")
+    found = kinds(tma(init(1) + BARRIER + by_thread_0(short) + WAIT_0))["expect-tx"]
     assert "expects 4,096 bytes, but loads of 8,192 bytes signal it" in found.detail
     assert any("a load: " in line for line in found.more)
 
@@ -167,12 +147,8 @@ def test_all_threads_arrive_and_each_waits_for_the_phase_that_its_arrival_names(
 
 
 def test_too_many_arrivals():
-    body = (
-        init(1)
-        + BARRIER
-        + "mbarrier.expect_tx.shared::cta.b64 [%r3], 16;\nmbarrier.arrive.shared::cta.b64 _, [%r3];\n"
-    )
-    assert "barrier-overrun" in kinds(tma(body))
+    body = "mbarrier.expect_tx.shared::cta.b64 [%r3], 16;\nmbarrier.arrive.shared::cta.b64 _, [%r3];\n"
+    assert "barrier-overrun" in kinds(tma(init(1) + BARRIER + body))
 
 
 @pytest.mark.parametrize("count", (0, 1 << 20))
@@ -194,20 +170,13 @@ def test_initialisation_must_be_visible():
 
 
 def test_a_second_load_over_the_first_needs_an_empty_barrier():
-    again = THREAD_0 + "@%p1 bra AGAIN;\n" + EXPECT + load_tile("%r1", "%r3", 0, 0) + "AGAIN:\n"
+    again = by_thread_0(LOAD, "AGAIN")
     assert "overwrite-before-use" in kinds(loaded(again))
     assert kinds(loaded(WAIT_0 + again + wait("[%r3]", 1, "SECOND"))) == {}
 
 
 def test_a_generic_read_then_a_load_is_a_warning_where_a_barrier_orders_them_and_an_error_where_none_does():
-    again = (
-        THREAD_0
-        + "@%p1 bra AGAIN;\n"
-        + EXPECT
-        + load_tile("%r1", "%r3")
-        + "AGAIN:\n"
-        + wait("[%r3]", 1, "SECOND")
-    )
+    again = by_thread_0(LOAD, "AGAIN") + wait("[%r3]", 1, "SECOND")
     assert set(kinds(loaded(WAIT_0 + READ + "bar.sync 0;\n" + again))) == {"proxy-fence-overwrite"}
     assert kinds(loaded(WAIT_0 + READ + "fence.proxy.async.shared::cta;\nbar.sync 0;\n" + again)) == {}
     assert "overwrite-while-read" in kinds(loaded(WAIT_0 + READ + again), range(8))
@@ -227,7 +196,7 @@ FENCE, BAR, DONE = "fence.proxy.async.shared::cta;\n", "bar.sync 0;\n", "cp.asyn
 
 
 def stored(between, after=DONE):
-    return tma(init() + FILL + between + THREAD_0 + "@%p1 bra STORED;\n" + STORE + "STORED:\n" + after)
+    return tma(init() + FILL + between + by_thread_0(STORE, "STORED") + after)
 
 
 @pytest.mark.parametrize("between", (FENCE + BAR, BAR + FENCE), ids=("by the writers", "by the issuer"))
@@ -237,11 +206,8 @@ def test_a_proxy_fence_before_or_after_the_barrier_counts(between):
 
 def test_a_store_of_what_threads_wrote_needs_a_proxy_fence_and_a_barrier():
     assert set(kinds(stored(BAR))) == {"proxy-fence"}
-    assert set(kinds(stored(FENCE), range(6))) <= {
-        "read-before-write",
-        "uninitialised-read",
-        "overwrite-while-read",
-    }
+    ways = {"read-before-write", "uninitialised-read", "overwrite-while-read"}
+    assert set(kinds(stored(FENCE), range(6))) <= ways
     assert all(run(stored(FENCE), seed).errors for seed in range(6))
 
 
@@ -262,9 +228,8 @@ def test_a_wait_covers_all_groups_but_the_newest():
 
 @pytest.mark.parametrize("left, safe", [(0, True), (1, True), (2, False), (3, False)])
 def test_a_wait_for_all_but_more_groups_than_there_are_covers_none(left, safe):
-    wait_for = (
-        f"cp.async.bulk.commit_group;\ncp.async.bulk.wait_group.read {left};\n"  # a store's, an empty one
-    )
+    # a store's, an empty one
+    wait_for = f"cp.async.bulk.commit_group;\ncp.async.bulk.wait_group.read {left};\n"
     found = kinds(stored(FENCE + BAR, wait_for + BAR + WRITE + DONE))
     assert found == {} if safe else set(found) == {"overwrite-while-read"}
 
@@ -299,14 +264,11 @@ def test_two_ctas_that_store_the_same_elements():
 def test_two_ctas_that_store_the_same_elements_by_threads(shift, twice):
     """256 bytes in each CTA's 128 threads: their own 512, or half of the next one's."""
     body = f"""
-ld.param.u64 %rd0, [k_param_0];
 mov.u32 %r0, %tid.x;
 mov.u32 %r1, %ctaid.x;
 shl.b32 %r1, %r1, {5 + shift};
 add.s32 %r0, %r0, %r1;
-mul.wide.u32 %rd1, %r0, 4;
-add.s64 %rd0, %rd0, %rd1;
-st.global.u32 [%rd0], %r0;
+{own(0, 4)}st.global.u32 [%rd1], %r0;
 """
     found = kinds(kernel(body, tensors=[A], pointers=["A"], grid=(2, 1, 1)))
     assert set(found) == ({"stored-twice"} if twice else set())
@@ -320,9 +282,8 @@ def test_two_loads_of_one_phase_over_each_other():
     found = kinds(twice)
     assert set(found) == {"load-twice"} and "one phase of full[0]" in found["load-twice"].detail
     other = again + again.replace("[%r1]", "[%r7]")
-    apart = first.ptx.replace(again, "add.s32 %r7, %r1, 16384;\n" + other).replace(
-        f"], {BYTES};", "], 16384;"
-    )
+    apart = first.ptx.replace(again, "add.s32 %r7, %r1, 16384;\n" + other)
+    apart = apart.replace(f"], {BYTES};", "], 16384;")
     assert kinds(replace(first, ptx=apart, dynamic_shared=24576)) == {}
 
 
@@ -337,18 +298,17 @@ def test_the_load_of_another_stage_over_a_load(place, kind):
         + f"add.s32 %r8, %r1, {place};\n"
         + load_tile("%r8", "%r7")
     )
-    body = THREAD_0 + "@%p1 bra LOADED;\n" + EXPECT + load_tile("%r1", "%r3") + second + "LOADED:\n"
+    body = by_thread_0(LOAD + second)
     waits = WAIT_0 + "add.s32 %r7, %r3, 8;\n" + wait("[%r7]", 0, "OTHER")
-    found = kinds(
-        tma(init(1, 1, first=12288) + BARRIER.replace("8192", "12288") + body + waits, dynamic=24576)
-    )
+    begin = init(1, 1, first=12288) + BARRIER.replace("8192", "12288")
+    found = kinds(tma(begin + body + waits, dynamic=24576))
     assert set(found) == ({kind} if kind else set())
     assert not kind or "loads over the bytes of full[0]: this load of A is for full[1]" in found[kind].detail
 
 
 def test_a_store_of_another_buffer_than_the_one_written():
     far = STORE.replace("[%r1]", "[%r7]")
-    body = "add.s32 %r7, %r1, 16384;\n" + THREAD_0 + "@%p1 bra STORED;\n" + far + "STORED:\n" + DONE
+    body = "add.s32 %r7, %r1, 16384;\n" + by_thread_0(far) + DONE
     found = kinds(tma(init(first=32768) + FILL + FENCE + BAR + body, dynamic=40000))
     assert set(found) == {"stale-store", "uninitialised-read"}
     assert "reads shared bytes 16,384-24,576" in found["stale-store"].detail
@@ -361,11 +321,7 @@ def test_a_cta_must_outlive_its_transfers():
 
 
 def test_bounds_name_the_tensor_and_the_index():
-    body = (
-        "mov.u32 %r0, %tid.x;\nld.param.u64 %rd1, [k_param_0];\nmul.wide.u32 %rd2, %r0, 130;\nadd.s64 %rd3, "
-        "%rd1, %rd2;\n"
-        "ld.global.u16 %rs1, [%rd3];\n"
-    )
+    body = f"mov.u32 %r0, %tid.x;\n{own(0, 130)}ld.global.u16 %rs1, [%rd1];\n"
     finding = kinds(kernel(body, tensors=[A], pointers=["A"]))["out-of-bounds"]
     assert "A (row 65, column 0)" in finding.detail and "64 x 64" in finding.detail
     shared = kinds(kernel("mov.b32 %r1, smem;\nst.shared.u32 [%r1+16384], %r1;\n"))
@@ -404,20 +360,11 @@ def fresh_findings():
 
 
 def test_alignment():
-    assert set(kinds(kernel("mov.b32 %r1, smem;\nst.shared.v4.u32 [%r1+8], {%r1, %r1, %r1, %r1};\n"))) == {
-        "misaligned"
-    }
+    vector = "mov.b32 %r1, smem;\nst.shared.v4.u32 [%r1+8], {%r1, %r1, %r1, %r1};\n"
+    assert set(kinds(kernel(vector))) == {"misaligned"}
     assert "misaligned" in kinds(tma(init(1) + BARRIER + "add.s32 %r7, %r1, 64;\n" + load_tile("%r7", "%r3")))
-    body = (
-        init(1)
-        + BARRIER
-        + THREAD_0
-        + "@%p1 bra LOADED;\n"
-        + EXPECT
-        + "add.s32 %r7, %r1, 128;\n"
-        + load_tile("%r7", "%r3")
-    )
-    assert set(kinds(tma(body.replace("8192;", "12288;") + "LOADED:\n" + WAIT_0))) >= {"swizzle-alignment"}
+    body = init(1) + BARRIER + by_thread_0(EXPECT + "add.s32 %r7, %r1, 128;\n" + load_tile("%r7", "%r3"))
+    assert set(kinds(tma(body.replace("8192;", "12288;") + WAIT_0))) >= {"swizzle-alignment"}
 
 
 def test_a_map_that_the_driver_refuses():
@@ -427,10 +374,9 @@ def test_a_map_that_the_driver_refuses():
 
 def test_named_barriers_that_disagree():
     body = (
-        init() + "setp.gt.u32 %p2, %r0, 63;\n@%p2 bra HIGH;\nbar.sync 1, 64;\nbra MET;\nHIGH: bar.sync 1, "
-        "96;\nMET:\n"
+        "setp.gt.u32 %p2, %r0, 63;\n@%p2 bra HIGH;\nbar.sync 1, 64;\nbra MET;\nHIGH: bar.sync 1, 96;\nMET:\n"
     )
-    assert "named-barrier" in kinds(kernel(body, threads=160), range(6))
+    assert "named-barrier" in kinds(kernel(init() + body, threads=160), range(6))
     assert set(kinds(kernel(init() + "bar.sync 1, 100;\n"))) == {"named-barrier"}
     few = "setp.lt.u32 %p2, %r0, 27;\n@%p2 bra MET;\nbar.sync 1, 64;\nMET:\n"
     assert "69 threads came to" in kinds(kernel(init() + few, threads=96))["named-barrier"].detail
@@ -438,9 +384,8 @@ def test_named_barriers_that_disagree():
 
 def test_registers():
     assert "setmaxnreg-count" in kinds(kernel("setmaxnreg.inc.sync.aligned.u32 36;\n"))
-    assert set(kinds(kernel("setmaxnreg.inc.sync.aligned.u32 240;\n", threads=384, registers=168))) == {
-        "register-budget"
-    }
+    many = kernel("setmaxnreg.inc.sync.aligned.u32 240;\n", threads=384, registers=168)
+    assert set(kinds(many)) == {"register-budget"}
     assert kinds(kernel("setmaxnreg.inc.sync.aligned.u32 232;\n", threads=256, registers=168)) == {}
 
 
@@ -462,10 +407,9 @@ MEET = "barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;\n"
 def test_a_cta_that_may_leave_its_cluster():
     options = {"cluster": (2, 1, 1), "grid": (2, 1, 1)}
     assert kinds(tma(init(1) + MEET + BARRIER + REMOTE + MEET, **options), range(6)) == {}
+    early = tma(init(1) + MEET + BARRIER + REMOTE, **options)
     for seed in range(6):
-        assert "cluster-exit" in {
-            f.kind for f in run(tma(init(1) + MEET + BARRIER + REMOTE, **options), seed).findings
-        }
+        assert "cluster-exit" in {f.kind for f in run(early, seed).findings}
     far = (init(1) + MEET + BARRIER + REMOTE + MEET).replace("%r3, 1;", "%r3, 2;")
     assert "cluster-rank" in kinds(tma(far, **options))
 
@@ -496,6 +440,9 @@ WG_WAIT = "wgmma.wait_group.sync.aligned 0;\n"
 USE = "add.f32 %f10, %f0, %f1;\n"
 
 
+READY = init() + FILL + FENCE + BAR + DESCRIPTORS  # to multiply
+
+
 def multiplied(after, before=WG_FENCE, fill=FILL + FENCE + BAR):
     return kernel(init() + fill + DESCRIPTORS + before + MULTIPLY + after)
 
@@ -508,18 +455,16 @@ def test_accumulators_belong_to_wgmma_until_the_wait():
     assert words in kinds(multiplied(WG_WAIT + USE + COMMIT))["accumulator-before-wait"].detail
     assert words not in kinds(multiplied(COMMIT + USE + WG_WAIT))["accumulator-before-wait"].detail
     assert words in kinds(multiplied(WG_WAIT + BAR + WRITE))["overwrite-while-read"].detail
-    assert set(kinds(multiplied(COMMIT + "mov.f32 %f0, 0f00000000;\n" + WG_WAIT + USE))) == {
-        "accumulator-before-wait"
-    }
+    cleared = multiplied(COMMIT + "mov.f32 %f0, 0f00000000;\n" + WG_WAIT + USE)
+    assert set(kinds(cleared)) == {"accumulator-before-wait"}
 
 
 def test_an_accumulator_that_nobody_wrote():
     adds = MULTIPLY.replace("%rd30, 0, 1", "%rd30, 1, 1")
-    body = init() + FILL + FENCE + BAR + DESCRIPTORS
-    assert set(kinds(kernel(body + WG_FENCE + adds + COMMIT + WG_WAIT))) == {"accumulator-uninitialised"}
+    assert set(kinds(kernel(READY + WG_FENCE + adds + COMMIT + WG_WAIT))) == {"accumulator-uninitialised"}
     cleared = "".join(f"mov.f32 %f{i}, 0f00000000;\n" for i in range(4))
-    assert kinds(kernel(body + cleared + WG_FENCE + adds + COMMIT + WG_WAIT + USE)) == {}
-    assert kinds(kernel(body + WG_FENCE + MULTIPLY + adds + COMMIT + WG_WAIT + USE)) == {}
+    assert kinds(kernel(READY + cleared + WG_FENCE + adds + COMMIT + WG_WAIT + USE)) == {}
+    assert kinds(kernel(READY + WG_FENCE + MULTIPLY + adds + COMMIT + WG_WAIT + USE)) == {}
 
 
 LANE = """mov.u32 %r0, %tid.x;
@@ -569,14 +514,11 @@ def test_a_register_that_nothing_has_written_counts_where_its_value_does(body, a
         assert finding.more == ("the register: %r7",)
 
 
-ROWS = """ld.param.u64 %rd0, [k_param_0];
-mov.u32 %r0, %tid.x;
+ROWS = f"""mov.u32 %r0, %tid.x;
 mov.b32 %r1, smem;
 shl.b32 %r4, %r0, 2;
 add.s32 %r4, %r4, %r1;
-mul.wide.u32 %rd1, %r0, 4;
-add.s64 %rd0, %rd0, %rd1;
-setp.lt.u32 %p1, %r0, 20;
+{own(0, 4, "%rd0")}setp.lt.u32 %p1, %r0, 20;
 @%p1 st.shared.b32 [%r4], %r0;
 """
 STAGED = "ld.shared.b32 %r5, [%r4];\n"
@@ -603,9 +545,7 @@ def test_shared_memory_that_nothing_has_written_counts_where_what_is_stored_hang
 
 def test_what_shared_memory_holds_of_a_register_without_a_value_counts_where_it_is_read():
     store = "st.shared.b32 [%r1], %r7;\n" + FENCE + BAR
-    (finding,) = kinds(
-        tma(init() + store + THREAD_0 + "@%p1 bra STORED;\n" + STORE + "STORED:\n" + DONE)
-    ).values()
+    (finding,) = kinds(tma(init() + store + by_thread_0(STORE) + DONE)).values()
     assert finding.kind == "uninitialised-register" and "st.shared.b32 [%r1], %r7" in finding.place.ptx
     assert set(kinds(kernel(init() + store + "ld.shared.b32 %r5, [%r1];\n"))) == {"uninitialised-read"}
 
@@ -622,25 +562,11 @@ def test_wgmma_needs_its_fences_and_its_operands_whole():
 
 
 def test_wgmma_is_one_operation_of_four_warps():
-    tilted = DESCRIPTORS + "and.b32 %r31, %r0, 32;\ncvt.u64.u32 %rd31, %r31;\nadd.s64 %rd30, %rd30, %rd31;\n"
-    assert set(
-        kinds(kernel(init() + FILL + FENCE + BAR + tilted + WG_FENCE + MULTIPLY + COMMIT + WG_WAIT))
-    ) == {"wgmma-mismatch"}
+    tilted = "and.b32 %r31, %r0, 32;\ncvt.u64.u32 %rd31, %r31;\nadd.s64 %rd30, %rd30, %rd31;\n"
+    assert set(kinds(multiplied(COMMIT + WG_WAIT, tilted + WG_FENCE))) == {"wgmma-mismatch"}
     three = "setp.gt.u32 %p2, %r0, 95;\n@%p2 bra MISSED;\n"
-    body = (
-        init()
-        + FILL
-        + FENCE
-        + BAR
-        + DESCRIPTORS
-        + three
-        + WG_FENCE
-        + MULTIPLY
-        + COMMIT
-        + WG_WAIT
-        + "MISSED:\n"
-    )
-    assert "3 of the 4 warps" in kinds(kernel(body))["deadlock"].detail
+    found = kinds(multiplied(COMMIT + WG_WAIT + "MISSED:\n", three + WG_FENCE))
+    assert "3 of the 4 warps" in found["deadlock"].detail
     lane = "setp.gt.u32 %p2, %r0, 4;\n@%p2 bra MISSED;\n"
     assert set(kinds(kernel(init() + DESCRIPTORS + lane + WG_FENCE + MULTIPLY + "MISSED:\n"))) == {"aligned"}
 
@@ -652,10 +578,7 @@ def test_a_descriptor_that_points_outside():
 
 def test_a_waiter_that_is_lapped():
     """Warp 1 waits for phase 0, and warp 0 ends phases 0 and 1 without waiting for anyone."""
-    body = (
-        init(1)
-        + BARRIER
-        + """
+    body = """
 setp.eq.s32 %p1, %r0, 0;
 setp.gt.u32 %p2, %r0, 31;
 @%p2 bra WAITER;
@@ -664,10 +587,8 @@ setp.gt.u32 %p2, %r0, 31;
 bra OVER;
 WAITER:
 """
-        + WAIT_0
-        + "OVER:\n"
-    )
-    assert "phase-lapped" in kinds(kernel(body, threads=64), range(24))
+    ways = kernel(init(1) + BARRIER + body + WAIT_0 + "OVER:\n", threads=64)
+    assert "phase-lapped" in kinds(ways, range(24))
 
 
 COUNT = """mov.u32 %r0, 0;
@@ -699,9 +620,8 @@ def test_a_seed_repeats_where_many_warps_wait_in_vain():
 
 def test_equal_findings_are_merged_and_a_seed_repeats():
     first, second = run(loaded(READ + WAIT_0), 5), run(loaded(READ + WAIT_0), 5)
-    assert first.findings[0].count > 1 and [str(f) for f in first.findings] == [
-        str(f) for f in second.findings
-    ]
+    assert first.findings[0].count > 1
+    assert [str(f) for f in first.findings] == [str(f) for f in second.findings]
     assert first.executed == second.executed and len(first.spans) == len(second.spans)
 
 
@@ -759,40 +679,21 @@ def test_a_copy_of_an_accumulator_in_flight_is_only_a_renaming():
     names = [f"%f{20 + i}" for i in range(4)]
     moves = "".join(f"mov.f32 {name}, %f{i};\n" for i, name in enumerate(names))
     more = MULTIPLY.replace(ACCUMULATOR, ", ".join(names)).replace("%rd30, 0,", "%rd30, 1,")
-    assert kinds(multiplied(COMMIT + moves + more + COMMIT + WG_WAIT + "add.f32 %f10, %f20, %f21;\n")) == {}
-    assert set(
-        kinds(multiplied(COMMIT + moves + more + "add.f32 %f10, %f20, %f21;\n" + COMMIT + WG_WAIT))
-    ) == {"accumulator-before-wait"}
+    use = "add.f32 %f10, %f20, %f21;\n"
+    assert kinds(multiplied(COMMIT + moves + more + COMMIT + WG_WAIT + use)) == {}
+    early = multiplied(COMMIT + moves + more + use + COMMIT + WG_WAIT)
+    assert set(kinds(early)) == {"accumulator-before-wait"}
 
 
 def test_more_barriers_than_the_clocks_began_with():
-    counts = [1] * 200
-    assert (
-        kinds(
-            kernel(
-                init(*counts)
-                + FILL
-                + FENCE
-                + BAR
-                + DESCRIPTORS
-                + WG_FENCE
-                + MULTIPLY
-                + COMMIT
-                + WG_WAIT
-                + init(*counts[:150], first=12288).replace("INITIALISED", "AGAIN")
-                + USE
-            )
-        )
-        == {}
-    )
+    more = init(*[1] * 150, first=12288).replace("INITIALISED", "AGAIN")
+    first = init(*[1] * 200) + FILL + FENCE + BAR
+    assert kinds(multiplied(COMMIT + WG_WAIT + more + USE, fill=first.replace("INITIALISED", "MADE"))) == {}
 
 
 def test_bar_sync_with_and_without_a_count_are_the_same_barrier_where_all_threads_meet():
-    body = (
-        init()
-        + "setp.gt.u32 %p2, %r0, 63;\n@%p2 bra HIGH;\nbar.sync 0;\nbra MET;\nHIGH: bar.sync 0, 128;\nMET:\n"
-    )
-    assert kinds(kernel(body), range(6)) == {}
+    body = "setp.gt.u32 %p2, %r0, 63;\n@%p2 bra HIGH;\nbar.sync 0;\nbra MET;\nHIGH: bar.sync 0, 128;\nMET:\n"
+    assert kinds(kernel(init() + body), range(6)) == {}
 
 
 def test_a_warp_that_has_ended_is_not_waited_for():
@@ -803,13 +704,11 @@ def test_damaged_ptx_is_a_clear_error_and_never_another():
     text, rng = stored(FENCE + BAR).ptx, random.Random(0)
     for _ in range(150):
         at = rng.randrange(120, len(text))
-        damaged = rng.choice(
-            (text[:at], text[:at] + text[at + 3 :], text[:at] + rng.choice(";{}[],%@!0x") + text[at:])
-        )
+        before, after = text[:at], text[at:]
+        damaged = rng.choice((before, before + after[3:], before + rng.choice(";{}[],%@!0x") + after))
         try:
-            emulate(
-                replace(stored(FENCE + BAR), ptx=damaged), {"A": np.zeros((64, 64), np.float16)}, limit=20_000
-            )
+            A = np.zeros((64, 64), np.float16)
+            emulate(replace(stored(FENCE + BAR), ptx=damaged), {"A": A}, limit=20_000)
         except EmulatorError as error:
             assert len(str(error)) > 15
 
@@ -827,4 +726,3 @@ def test_every_sentence_is_said_and_every_kind_found_somewhere():
     code = "\n".join(path.read_text() for path in folder.rglob("*.py") if path.name != "words.py")
     told = [*words.SENTENCES, *words.KINDS, *words.ADVICE]
     assert [name for name in told if f'"{name}"' not in code] == []
-    assert not words.BARRIERS.keys() & words.MEMORY.keys()

@@ -5,15 +5,14 @@ import pytest
 from course_utils.run.emulator import emulate
 from course_utils.run.emulator.explain import dsl_terms
 from course_utils.run.emulator.explain.ledger import HEAD, Row, table
-from tests.run.emulator.kernels import init, kernel, load_tile, wait
+from tests.run.emulator.kernels import by_thread_0, init, kernel, wait
 from tests.run.emulator.test_findings import (
     BARRIER,
     COMMIT,
     DESCRIPTORS,
-    EXPECT,
+    LOAD,
     MULTIPLY,
     READ,
-    THREAD_0,
     WAIT_0,
     WG_FENCE,
     WG_WAIT,
@@ -36,7 +35,7 @@ FILL: and.b32 %r21, %r20, 1;
 xor.b32 %r22, %r21, 1;
 {wait("[%r6]", "%r22", "FREE")}setp.ne.s32 %p4, %r0, 128;
 @%p4 bra NEXT;
-{EXPECT}{load_tile("%r1", "%r3")}{after_load}
+{LOAD}{after_load}
 NEXT: add.s32 %r20, %r20, 1;
 setp.lt.s32 %p5, %r20, {ROUNDS};
 @%p5 bra FILL;
@@ -51,18 +50,8 @@ setp.lt.s32 %p5, %r20, {ROUNDS};
 @%p5 bra USE;
 """
     roles = "setp.gt.u32 %p1, %r0, 127;\n@!%p1 bra CONSUMER;\n"
-    body = (
-        init(1, empty)
-        + BARRIER
-        + EMPTY
-        + DESCRIPTORS
-        + roles
-        + producer
-        + "CONSUMER:\n"
-        + consumer
-        + "END:\n"
-    )
-    return tma(body, threads=160)
+    begin = init(1, empty) + BARRIER + EMPTY + DESCRIPTORS
+    return tma(f"{begin}{roles}{producer}CONSUMER:\n{consumer}END:\n", threads=160)
 
 
 ELECTED = "setp.ne.s32 %p6, %r0, 0;\n@%p6 bra RELEASED;\n" + RELEASE + "RELEASED:\n"
@@ -127,7 +116,7 @@ def test_a_wrong_parity_is_quoted_and_a_missing_wait_is_not():
     wrong = kinds(loaded(wait("[%r3]", 1, "EARLY") + READ + WAIT_0))["read-before-load"]
     assert "its last wait asked for parity 1, which a new barrier has passed" in wrong.detail
     assert "try_wait" in wrong.place.ptx and wrong.more[0].startswith("the read: ")
-    again = THREAD_0 + "@%p1 bra AGAIN;\n" + EXPECT + load_tile("%r1", "%r3") + "AGAIN:\nbar.sync 0;\n"
+    again = by_thread_0(LOAD, "AGAIN") + "bar.sync 0;\n"
     missing = kinds(loaded(WAIT_0 + again + READ))["read-before-load"]  # the second round has no wait
     assert "phase 1, not waited for" in missing.detail and "asked for parity 0" in missing.detail
     assert "ld.shared" in missing.place.ptx
@@ -168,17 +157,15 @@ NAMED = (
     ],
 )
 def test_a_stage_past_its_ring_is_said_to_be_one(address, text):
-    body = NAMED + THREAD_0 + f"@%p1 bra END;\nmbarrier.arrive.shared::cta.b64 _, [{address}];\nEND:\n"
+    body = NAMED + by_thread_0(f"mbarrier.arrive.shared::cta.b64 _, [{address}];\n")
     found = kinds(kernel(body, static=STATIC))["barrier-uninitialised"]
     assert text in found.detail and found.ledger
 
 
 def test_an_address_far_from_any_barrier_stays_an_address():
     body = NAMED + wait("[%r3+4096]", 0, "FAR")
-    assert (
-        "shared address 4,128 as an mbarrier"
-        in kinds(kernel(body, static=STATIC))["barrier-uninitialised"].detail
-    )
+    found = kinds(kernel(body, static=STATIC))["barrier-uninitialised"]
+    assert "shared address 4,128 as an mbarrier" in found.detail
 
 
 def test_barriers_go_by_the_learners_names():
@@ -214,7 +201,7 @@ def test_an_unwritten_fragment_is_called_one():
 
 
 def test_a_kernel_without_roles_hears_of_no_producer_and_no_empty():
-    again = THREAD_0 + "@%p1 bra AGAIN;\n" + EXPECT + load_tile("%r1", "%r3", 0, 0) + "AGAIN:\n"
+    again = by_thread_0(LOAD, "AGAIN")
     for finding in kinds(loaded(again + READ)).values():
         assert not {"producer", "consumer", "worker", "empty"} & set(str(finding).replace("[", " ").split())
         assert "of CTA" not in finding.detail

@@ -3,12 +3,14 @@
 Where an element lies in the registers is written here as the PTX ISA has it, by element and not by word.
 """
 
+from dataclasses import replace
+
 import ml_dtypes
 import numpy as np
 import pytest
 
 from course_utils.run.emulator import EmulatorError, emulate
-from tests.run.emulator.kernels import kernel
+from tests.run.emulator.kernels import described, kernel, own, ran
 from tests.run.emulator.test_arithmetic import lanes
 
 BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8, "s4": 4, "u4": 4}
@@ -67,17 +69,16 @@ def launched(shape, a, b, added):
     a_count, b_count = M * K // 32 // each, 8 * K // 32 // each
     (A, a_raw), (B, b_raw) = matrix(a, M, K, rng), matrix(b, 8, K, rng)
     C = rng.integers(-9, 10, (M, 8)).astype(np.float64)
-    A_words = packed(
-        a_raw,
-        BITS[a],
-        a_count,
-        lambda g, t, i: (
-            g + 8 * (i // each % blocks),
-            t * each + i % each + 4 * each * (i // each // blocks),
-        ),
-    )
-    B_words = packed(
-        b_raw, BITS[b], b_count, lambda g, t, i: (g, t * each + i % each + 4 * each * (i // each))
+
+    def place_of_a(g, t, i):
+        return g + 8 * (i // each % blocks), t * each + i % each + 4 * each * (i // each // blocks)
+
+    def place_of_b(g, t, i):
+        return g, t * each + i % each + 4 * each * (i // each)
+
+    A_words, B_words = (
+        packed(a_raw, BITS[a], a_count, place_of_a),
+        packed(b_raw, BITS[b], b_count, place_of_b),
     )
     half = added == "f16"
     raw = C.astype({"f16": np.float16, "f32": np.float32, "s32": np.int32}[added])
@@ -94,26 +95,19 @@ def launched(shape, a, b, added):
         names = [f"%r{first + i}" for i in range(size)]
         first += size
         registers.append("{" + ", ".join(names) + "}")
-        body += f"ld.param.u64 %rd1, [k_param_{n}];\nmul.wide.u32 %rd2, %r0, {4 * size};\n"
-        body += "add.s64 %rd1, %rd1, %rd2;\n"
+        body += own(n, 4 * size)
         body += "".join(f"ld.global.u32 {name}, [%rd1+{4 * i}];\n" for i, name in enumerate(names))
     wide = added == "f32"
     if wide:  # ptxas wants f32 sums in f32 registers
-        body += "".join(
-            f"mov.b32 %f{i}, {n.strip()};\n" for i, n in enumerate(registers[2].strip("{}").split(","))
-        )
+        body += "".join(f"mov.b32 %f{i}, {name};\n" for i, name in enumerate(names))
         registers[2] = "{" + ", ".join(f"%f{i}" for i in range(count)) + "}"
     outs = [f"%f{20 + i}" if wide else f"%r{first + i}" for i in range(count)]
     out = "{" + ", ".join(outs) + "}"
     body += f"mma.sync.aligned.{shape}.row.col.{added}.{a}.{b}.{added} {out}, {', '.join(registers)};\n"
-    body += (
-        f"ld.param.u64 %rd1, [k_param_3];\nmul.wide.u32 %rd2, %r0, {4 * count};\nadd.s64 %rd1, %rd1, %rd2;\n"
-    )
+    body += own(3, 4 * count)
     body += "".join(f"st.global.b32 [%rd1+{4 * i}], {name};\n" for i, name in enumerate(outs))
     arrays = {"A": A_words, "B": B_words, "C": C_words, "OUT": np.zeros((32, count), np.uint32)}
-    artifact = kernel(
-        body, threads=32, pointers=list(arrays), tensors=[(n, v.shape, "uint32") for n, v in arrays.items()]
-    )
+    artifact = kernel(body, threads=32, pointers=list(arrays), tensors=described(arrays))
 
     def read(words):
         sums = words.view(np.float16 if half else np.float32 if wide else np.int32)
@@ -146,12 +140,7 @@ def test_mma_multiplies_what_its_fragments_hold(shape, a, b, added):
 )
 def test_other_forms_of_mma_are_refused_by_name(change, words):
     artifact, arrays, _, _ = launched(*FORMS[0])
-    artifact = kernel(
-        artifact.ptx.partition("%rd<64>;\n")[2].partition("\nret;")[0].replace(*change),
-        threads=32,
-        pointers=list(arrays),
-        tensors=[(n, v.shape, "uint32") for n, v in arrays.items()],
-    )
+    artifact = replace(artifact, ptx=artifact.ptx.replace(*change))
     with pytest.raises(EmulatorError, match=words):
         emulate(artifact, arrays)
 
@@ -189,11 +178,7 @@ ADDED = "mov.u32 %r0, %tid.x;\nld.param.u64 %rd1, [k_param_0];\n"
 
 def atomics(body, shape, dtype, start=0):
     out = np.full(shape, start, dtype)
-    artifact = kernel(
-        ADDED + body, threads=32, pointers=["OUT"], tensors=[("OUT", shape, np.dtype(dtype).name)]
-    )
-    result = emulate(artifact, {"OUT": out})
-    assert result.ok, result.findings
+    ran(ADDED + body, {"OUT": out}, threads=32, pointers=["OUT"])
     return out
 
 

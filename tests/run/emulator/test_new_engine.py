@@ -71,7 +71,7 @@ def waits(reason, path, row):
 
 @pytest.fixture
 def engine(monkeypatch):
-    monkeypatch.setitem(table.TABLE, "token", ("none", token))
+    monkeypatch.setitem(table.TABLE, "token", token)
     monkeypatch.setitem(words.KINDS, "too-many-tokens", ("error", "A CTA holds two tokens."))
     monkeypatch.setitem(words.SENTENCES, "a third token", "{who} {who:gives|give} token {count}")
     monkeypatch.setitem(words.SENTENCES, "for a token", "for a token, and nobody gives one")

@@ -15,7 +15,19 @@ from hypothesis import strategies as st
 from course_utils.artifact import TensorMap
 from course_utils.run.emulator import emulate
 from course_utils.run.emulator.units.wgmma import operand_units
-from tests.run.emulator.kernels import init, kernel, load_tile, tile_map, wait
+from tests.run.emulator.kernels import (
+    accumulated,
+    by_thread_0,
+    filled,
+    init,
+    kernel,
+    load_tile,
+    own,
+    ran,
+    registers_of_a,
+    tile_map,
+    wait,
+)
 
 BASE = 0x400  # the shared address of byte 0
 
@@ -49,36 +61,17 @@ DUMPED:
 """
 
 
-def box_in_shared(tensor, tensor_map, coordinates, seed=0):
-    """The bytes that one TMA load leaves in shared memory, by the emulator."""
-    count = tensor_map.box_bytes
-    rank = tensor_map.rank
-    where = ", ".join(str(c) for c in coordinates)
-    body = (
-        init(1, first=32768)
-        + f"""
-add.s32 %r3, %r1, 32768;
-setp.ne.s32 %p1, %r0, 0;
-@%p1 bra LOADED;
-mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], {count};
-mov.b64 %rd50, k_param_0;
-cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r1], [%rd50, {{{where}}}], [%r3];
-LOADED:
-"""
-        + wait("[%r3]", 0, "FULL")
-        + "ld.param.u64 %rd61, [k_param_1];\n"
-        + dump(count)
-    )
-    artifact = kernel(
-        body,
-        tensors=[("A", tensor.shape, str(tensor.dtype)), ("OUT", (count,), "uint8")],
-        maps=[("A", tensor_map)],
-        pointers=["OUT"],
-        dynamic=32776,
-    )
+def box_in_shared(tensor, tensor_map, coordinates, seed=0, offset=0, whole=False):
+    """The bytes that one TMA load leaves in shared memory at ``offset``, by the emulator; ``whole``: all of
+    shared memory, which PREFILL has filled before.
+    """
+    count, before = (DUMP, PREFILL) if whole else (tensor_map.box_bytes, "")
+    load = f"add.s32 %r4, %r1, {offset};\n" + load_tile("%r4", "%r3", *coordinates)
+    body = filled(tensor_map.box_bytes, load, barrier=32768, before=before)
+    body += "ld.param.u64 %rd61, [k_param_1];\n" + dump(count)
     out = np.zeros(count, np.uint8)
-    result = emulate(artifact, {"A": tensor, "OUT": out}, seed)
-    assert result.ok, result.findings
+    options = {"maps": [("A", tensor_map)], "pointers": ["OUT"], "dynamic": 32776}
+    ran(body, {"A": tensor, "OUT": out}, seed, **options)
     return out
 
 
@@ -125,23 +118,9 @@ def test_nan_fill_and_element_strides():
     out = box_in_shared(tensor, nan, (12, 2)).view(np.float16).reshape(4, 8)
     assert np.isnan(out[:, 4:]).all() and np.isnan(out[2:]).all() and (out[:2, :4] == tensor[2:, 12:]).all()
     every_other = TensorMap(6, (16, 4), (32,), (16, 4), (1, 2), 0, 0)
-    body_bytes = every_other.box_bytes
-    assert body_bytes == 2 * 16 * 2
-    artifact = kernel(
-        init(1) + "add.s32 %r3, %r1, 8192;\nsetp.ne.s32 %p1, %r0, 0;\n@%p1 bra LOADED;\n"
-        f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], {body_bytes};\n"
-        + load_tile("%r1", "%r3")
-        + "LOADED:\n"
-        + wait("[%r3]", 0, "FULL")
-        + "ld.param.u64 %rd61, [k_param_1];\n"
-        + dump(body_bytes),
-        tensors=[("A", (4, 16), "float16"), ("OUT", (body_bytes,), "uint8")],
-        maps=[("A", every_other)],
-        pointers=["OUT"],
-    )
-    out = np.zeros(body_bytes, np.uint8)
-    assert emulate(artifact, {"A": tensor, "OUT": out}).ok
-    np.testing.assert_array_equal(out.view(np.float16).reshape(2, 16), tensor[::2])
+    assert every_other.box_bytes == 2 * 16 * 2
+    out = box_in_shared(tensor, every_other, (0, 0)).view(np.float16).reshape(2, 16)
+    np.testing.assert_array_equal(out, tensor[::2])
 
 
 @pytest.mark.parametrize("start, rows", [(0, [0, 2, 4]), (1, [1, 3]), (2, [2, 4])])
@@ -162,31 +141,15 @@ def test_a_store_is_the_inverse_of_a_load(swizzle):
     columns = 64 if not swizzle else (8 << swizzle)
     A = np.random.default_rng(0).standard_normal((32, columns)).astype(np.float16)
     D = np.full((48, columns), 7, np.float16)
-    count = A.nbytes
-    body = (
-        init(1)
-        + f"""
-add.s32 %r3, %r1, 8192;
-setp.ne.s32 %p1, %r0, 0;
-@%p1 bra DONE;
-mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], {count};
-"""
-        + load_tile("%r1", "%r3")
-        + wait("[%r3]", 0, "FULL")
-        + """
+    store = """
 mov.b64 %rd51, k_param_1;
 cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd51, {0, 32}], [%r1];
 cp.async.bulk.commit_group;
 cp.async.bulk.wait_group 0;
-DONE:
 """
-    )
-    artifact = kernel(
-        body,
-        tensors=[("A", A.shape, "float16"), ("D", D.shape, "float16")],
-        maps=[("A", tile_map(A.shape, A.shape, swizzle)), ("D", tile_map(D.shape, A.shape, swizzle))],
-    )
-    assert emulate(artifact, {"A": A, "D": D}).ok
+    body = filled(A.nbytes, load_tile("%r1", "%r3")) + by_thread_0(store)
+    maps = [("A", tile_map(A.shape, A.shape, swizzle)), ("D", tile_map(D.shape, A.shape, swizzle))]
+    ran(body, {"A": A, "D": D}, maps=maps)
     np.testing.assert_array_equal(D[32:], A[:16])
     assert (D[:32] == 7).all()
 
@@ -256,27 +219,15 @@ def test_multicast_to_a_cta_that_is_not_there():
 
 def test_bulk_copies_without_a_map():
     A, D = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
-    body = (
-        init(1)
-        + """
-add.s32 %r3, %r1, 8192;
-setp.ne.s32 %p1, %r0, 0;
-@%p1 bra DONE;
-ld.param.u64 %rd1, [k_param_0];
-ld.param.u64 %rd2, [k_param_1];
-mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], 256;
+    load = """ld.param.u64 %rd1, [k_param_0];
 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], 256, [%r3];
 """
-        + wait("[%r3]", 0, "FULL")
-        + """
+    store = """ld.param.u64 %rd2, [k_param_1];
 cp.async.bulk.global.shared::cta.bulk_group [%rd2], [%r1], 256;
 cp.async.bulk.commit_group;
 cp.async.bulk.wait_group 0;
-DONE:
 """
-    )
-    artifact = kernel(body, tensors=[("A", (64,), "float32"), ("D", (64,), "float32")], pointers=["A", "D"])
-    assert emulate(artifact, {"A": A, "D": D}).ok
+    ran(filled(256, load) + by_thread_0(store), {"A": A, "D": D}, pointers=["A", "D"])
     np.testing.assert_array_equal(A, D)
 
 
@@ -337,19 +288,9 @@ def test_wgmma_multiplies_what_tma_loaded(a_major, b_major, dtype):
     descriptors = [(modes[i] << 62 | strides[i] << 32 | 1 << 16) for i in range(2)]
     registers = ", ".join(f"%f{i}" for i in range(32))
     code = 6 if dtype == "f16" else 9
+    second = "add.s32 %r4, %r1, 2048;\n" + load_tile("%r4", "%r3", parameter=1)
     body = (
-        init(1)
-        + """
-add.s32 %r3, %r1, 8192;
-add.s32 %r4, %r1, 2048;
-setp.ne.s32 %p1, %r0, 0;
-@%p1 bra LOADED;
-mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], 4096;
-"""
-        + load_tile("%r1", "%r3", parameter=0)
-        + load_tile("%r4", "%r3", parameter=1)
-        + "LOADED:\n"
-        + wait("[%r3]", 0, "FULL")
+        filled(4096, load_tile("%r1", "%r3"), second)
         + f"""
 shr.u32 %r5, %r1, 4;
 cvt.u64.u32 %rd5, %r5;
@@ -360,29 +301,14 @@ wgmma.fence.sync.aligned;
 wgmma.mma_async.sync.aligned.m64n64k16.f32.{dtype}.{dtype} {{{registers}}}, %rd6, %rd7, 0, 1, -1, {a_major}, {b_major};
 wgmma.commit_group.sync.aligned;
 wgmma.wait_group.sync.aligned 0;
-ld.param.u64 %rd10, [k_param_2];
-mul.wide.u32 %rd11, %r0, 128;
-add.s64 %rd10, %rd10, %rd11;
 """
-        + "".join(f"st.global.f32 [%rd10+{4 * i}], %f{i};\n" for i in range(32))
+        + own(2, 128)
+        + "".join(f"st.global.f32 [%rd1+{4 * i}], %f{i};\n" for i in range(32))
     )
-    shapes = [tuple(t.shape) for t in stored]
-    name = "float16" if dtype == "f16" else "bfloat16"
-    artifact = kernel(
-        body,
-        tensors=[("A", shapes[0], name), ("B", shapes[1], name), ("OUT", (128, 32), "float32")],
-        pointers=["OUT"],
-        maps=[(n, tile_map(s, s, w, code)) for n, s, w in zip("AB", shapes, swizzles, strict=True)],
-    )
-    out = torch.zeros(128, 32)
-    result = emulate(artifact, {"A": stored[0], "B": stored[1], "OUT": out})
-    assert result.ok, result.findings
-    D = np.zeros((64, 64), np.float32)
-    for thread in range(128):
-        for i in range(32):
-            row = thread // 32 * 16 + thread % 32 // 4 + i // 2 % 2 * 8
-            D[row, i // 4 * 8 + thread % 4 * 2 + i % 2] = out[thread, i]
-    np.testing.assert_allclose(D, -(A.float() @ B.float().T).numpy(), rtol=1e-4, atol=1e-4)
+    shapes, out = [tuple(t.shape) for t in stored], torch.zeros(128, 32)
+    maps = [(n, tile_map(s, s, w, code)) for n, s, w in zip("AB", shapes, swizzles, strict=True)]
+    ran(body, {"A": stored[0], "B": stored[1], "OUT": out}, maps=maps, pointers=["OUT"])
+    np.testing.assert_allclose(accumulated(out), -(A.float() @ B.float().T).numpy(), rtol=1e-4, atol=1e-4)
 
 
 def test_wgmma_with_a_from_registers_and_an_fp16_accumulator():
@@ -390,58 +316,28 @@ def test_wgmma_with_a_from_registers_and_an_fp16_accumulator():
 
     generator = torch.Generator().manual_seed(5)
     A, B = torch.randn(64, 16, generator=generator).half(), torch.randn(8, 16, generator=generator).half()
-    fragments = np.zeros((128, 4), np.uint32)
-    raw = A.numpy().view(np.uint16).astype(np.uint32)
-    for thread in range(128):
-        for i in range(4):
-            row, column = thread // 32 * 16 + thread % 32 // 4 + i % 2 * 8, thread % 4 * 2 + i // 2 * 8
-            fragments[thread, i] = raw[row, column] | raw[row, column + 1] << 16
+    fragments = registers_of_a(A.numpy().view(np.uint32))
     body = (
-        init(1)
-        + """
-add.s32 %r3, %r1, 8192;
-setp.ne.s32 %p1, %r0, 0;
-@%p1 bra LOADED;
-mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], 256;
-"""
-        + load_tile("%r1", "%r3")
-        + "LOADED:\n"
-        + wait("[%r3]", 0, "FULL")
+        filled(256, load_tile("%r1", "%r3"))
         + f"""
 shr.u32 %r5, %r1, 4;
 cvt.u64.u32 %rd5, %r5;
 or.b64 %rd6, %rd5, {3 << 62 | 16 << 32 | 1 << 16};
-ld.param.u64 %rd9, [k_param_1];
-mul.wide.u32 %rd8, %r0, 16;
-add.s64 %rd9, %rd9, %rd8;
-ld.global.v4.u32 {{%r10, %r11, %r12, %r13}}, [%rd9];
+{own(1, 16)}ld.global.v4.u32 {{%r10, %r11, %r12, %r13}}, [%rd1];
 mov.b32 %r20, 1006648320;
 mov.b32 %r21, 0;
 wgmma.fence.sync.aligned;
 wgmma.mma_async.sync.aligned.m64n8k16.f16.f16.f16 {{%r20, %r21}}, {{%r10, %r11, %r12, %r13}}, %rd6, 1, 1, 1, 0;
 wgmma.commit_group.sync.aligned;
 wgmma.wait_group.sync.aligned 0;
-ld.param.u64 %rd10, [k_param_2];
-mul.wide.u32 %rd11, %r0, 8;
-add.s64 %rd10, %rd10, %rd11;
-st.global.v2.u32 [%rd10], {{%r20, %r21}};
+{own(2, 8)}st.global.v2.u32 [%rd1], {{%r20, %r21}};
 """
     )
-    artifact = kernel(
-        body,
-        tensors=[("B", (8, 16), "float16"), ("F", (128, 4), "uint32"), ("OUT", (128, 4), "float16")],
-        maps=[("B", tile_map((8, 16), (8, 16), 1))],
-        pointers=["F", "OUT"],
-    )
-    out = torch.zeros(128, 4, dtype=torch.float16)
-    result = emulate(artifact, {"B": B, "F": fragments, "OUT": out})
-    assert result.ok, result.findings
+    out, maps = torch.zeros(128, 4, dtype=torch.float16), [("B", tile_map((8, 16), (8, 16), 1))]
+    ran(body, {"B": B, "F": fragments, "OUT": out}, maps=maps, pointers=["F", "OUT"])
     product = (A.float() @ B.float().T).numpy()
-    for thread in range(0, 128, 5):
-        for i in range(4):
-            row, column = thread // 32 * 16 + thread % 32 // 4 + i // 2 * 8, thread % 4 * 2 + i % 2
-            start = 1.0 if i < 2 else 0.0  # the accumulator began as 0x3C003C00, two ones, and then 0
-            assert abs(float(out[thread, i]) - product[row, column] - start) < 0.01
+    ones = np.arange(64)[:, None] % 16 < 8  # the accumulator began as 0x3C003C00, two ones, and then 0
+    np.testing.assert_allclose(accumulated(out), product + ones, atol=0.01)
 
 
 MEASURED = json.loads((Path(__file__).parents[2] / "data" / "tma_boxes.json").read_text())
@@ -474,32 +370,5 @@ def test_box_lies_in_shared_memory_as_on_an_h200(case):
     )
     shape = tuple(reversed(dims))
     tensor = (np.arange(np.prod(shape)) % 65521 + 1).astype(np.uint16).reshape(shape)
-    where = ", ".join(map(str, case["coordinates"]))
-    body = (
-        init(1, first=32768)
-        + PREFILL
-        + f"""
-add.s32 %r3, %r1, 32768;
-add.s32 %r4, %r1, {case["offset"]};
-setp.ne.s32 %p1, %r0, 0;
-@%p1 bra LOADED;
-mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r3], {tensor_map.box_bytes};
-mov.b64 %rd50, k_param_0;
-cvta.param.u64 %rd50, %rd50;
-cp.async.bulk.tensor.{len(dims)}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r4], [%rd50, {{{where}}}], [%r3];
-LOADED:
-"""
-        + wait("[%r3]", 0, "FULL")
-        + "ld.param.u64 %rd61, [k_param_1];\n"
-        + dump(DUMP)
-    )
-    artifact = kernel(
-        body,
-        tensors=[("A", shape, "uint16"), ("OUT", (DUMP,), "uint8")],
-        maps=[("A", tensor_map)],
-        pointers=["OUT"],
-        dynamic=32776,
-    )
-    out = np.zeros(DUMP, np.uint8)
-    assert emulate(artifact, {"A": tensor, "OUT": out}, 0).finished
+    out = box_in_shared(tensor, tensor_map, case["coordinates"], offset=case["offset"], whole=True)
     assert out.tobytes() == zlib.decompress(base64.b64decode(case["dump"]))

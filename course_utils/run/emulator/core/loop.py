@@ -54,12 +54,8 @@ def run(machine: Machine) -> bool:
     grid, size = machine.artifact.grid, machine.artifact.cluster
     if any(g % c for g, c in zip(grid, size, strict=True)) or 0 in grid:
         raise PtxError(f"a grid of {grid} CTAs is not made of whole clusters of {size}")
-    clusters = [
-        (x, y, z)
-        for z in range(0, grid[2], size[2])
-        for y in range(0, grid[1], size[1])
-        for x in range(0, grid[0], size[0])
-    ]
+    xs, ys, zs = (range(0, g, c) for g, c in zip(grid, size, strict=True))
+    clusters = [(x, y, z) for z in zs for y in ys for x in xs]
     machine.schedule.random.shuffle(clusters)
     try:
         with np.errstate(all="ignore"):  # floats overflow and divide by zero as on the chip: without a word
@@ -84,14 +80,9 @@ def _cluster(machine: Machine, origin: tuple[int, int, int]) -> None:
 def _wanted(machine: Machine, origin: tuple[int, int, int]) -> bool:
     """Is one of the CTAs that were asked for in the cluster at this origin?"""
     gx, gy, _ = machine.artifact.grid
-    cx, cy, cz = machine.artifact.cluster
-    wanted = machine.only or ()
-    return any(
-        (origin[0] + x) + gx * ((origin[1] + y) + gy * (origin[2] + z)) in wanted
-        for x in range(cx)
-        for y in range(cy)
-        for z in range(cz)
-    )
+    size, wanted = machine.artifact.cluster, machine.only or ()
+    xs, ys, zs = (range(first, first + count) for first, count in zip(origin, size, strict=True))
+    return any(x + gx * (y + gy * z) in wanted for z in zs for y in ys for x in xs)
 
 
 def _paths(machine: Machine, cluster: Cluster) -> None:
@@ -184,8 +175,5 @@ def _failed(machine: Machine, path: Path, function: Callable[..., int], error: E
     if unwritten or in_flight:
         machine.probe.emit(Failed(path, at, unwritten))
         raise StopEmulation
-    raise PtxError(
-        f"PTX line {instruction.line}: the emulator failed on this instruction ({type(error).__name__}: "
-        f"{error}): "
-        f"{instruction.text[:160]}"
-    ) from error
+    what = f"the emulator failed on this instruction ({type(error).__name__}: {error})"
+    raise PtxError(f"PTX line {instruction.line}: {what}: {instruction.text[:160]}") from error

@@ -10,13 +10,14 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
+from itertools import zip_longest
 from operator import itemgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from course_utils.artifact import TENSOR_MAP_BYTES, Artifact
+from course_utils.artifact import Artifact
 from course_utils.ptx.parser import PtxError
 from course_utils.run.emulator.core import memory
 from course_utils.run.emulator.core.probe import Probe
@@ -78,31 +79,31 @@ class Machine(Holder):
         if len(given) > len(wanted):
             raise PtxError(f"the launch passes {len(given)} parameters, and the kernel takes {len(wanted)}")
         data, position = bytearray(), 0
+
+        def bytes_of(parameter: Parameter) -> bytes:
+            if parameter.kind not in ("tensor_map", "pointer"):
+                try:
+                    return parameter.scalar_bytes()
+                except ValueError as error:
+                    raise PtxError(f"the emulator does not know {error}") from error
+            name = parameter.tensor or ""
+            base = addresses.get(name) or (names.index(name) + 1) << memory.TENSOR_SHIFT
+            if parameter.tensor_map is None:
+                return struct.pack("<Q", base)
+            with suppress(ValueError):  # one that breaks a rule is found so when it is used
+                return encode(parameter.tensor_map, base)
+            return b""
+
         self.regions = regions
         self.arguments: dict[int, Parameter] = {}  # by their offset among the parameters
         self.symbols: dict[str, int | tuple[str, int]] = {}  # an address, or ("shared", offset)
-        for variable, parameter in zip(wanted, [*given, *[None] * (len(wanted) - len(given))], strict=True):
+        for variable, parameter in zip_longest(wanted, given):
             position = -(-position // variable.align) * variable.align
             data += bytes(position + max(variable.size, 1) - len(data))
             self.symbols[variable.name] = memory.PARAMETERS + position
-            if parameter is not None:
+            if parameter is not None:  # else an empty object: CuTe DSL passes its stateless atoms so
                 self.arguments[position] = parameter
-            if parameter is None:
-                pass  # an empty object: CuTe DSL passes its stateless atoms so
-            elif parameter.kind == "tensor_map" and parameter.tensor_map:
-                name = parameter.tensor or ""
-                base = addresses.get(name) or (names.index(name) + 1) << memory.TENSOR_SHIFT
-                with suppress(ValueError):  # one that breaks a rule is found so when it is used
-                    data[position : position + TENSOR_MAP_BYTES] = encode(parameter.tensor_map, base)
-            elif parameter.kind == "pointer":
-                name = parameter.tensor or ""
-                address = addresses.get(name) or (names.index(name) + 1) << memory.TENSOR_SHIFT
-                data[position : position + 8] = struct.pack("<Q", address)
-            else:
-                try:
-                    value = parameter.scalar_bytes()
-                except ValueError as error:
-                    raise PtxError(f"the emulator does not know {error}") from error
+                value = bytes_of(parameter)
                 data[position : position + len(value)] = value
             position += max(variable.size, 1)
         data += bytes(-len(data) % 16)

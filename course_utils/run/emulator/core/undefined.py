@@ -82,9 +82,8 @@ def _kept(path: Path, at: int, unwritten: list[int]) -> bool:
             return False
         mask = path.lanes() & (np.logical_not(holds) if negated else holds)
     bits = lowered.sources[1][1]
-    region, offsets = addresses.locate(
-        path, mask, address, space_of(instruction.opcode), bits // 8 * len(values)
-    )
+    space, count = space_of(instruction.opcode), bits // 8 * len(values)
+    region, offsets = addresses.locate(path, mask, address, space, count)
     if not isinstance(region, memory.SharedMemory):
         return False
     assert lowered.function is not None

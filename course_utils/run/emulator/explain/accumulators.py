@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from course_utils.cause import Cause
-from course_utils.run.emulator.core.probe import At
-from course_utils.run.emulator.explain.places import Places
+from course_utils.run.emulator.explain.places import Places, line_of
 from course_utils.run.emulator.units.wgmma import Awaited, Issued
 
 if TYPE_CHECKING:
@@ -58,18 +57,12 @@ class LastWaits:
         if not mine:
             return Cause("", "a wgmma may still write it", {"line": None, "why": None})
         place, wait = path.machine.unit(Places).place, self.of(warp)
-        at = operations[mine[-1]].at
-        line = Cause("", "that of a line", {"at": At(at)}) if place(at).line else None
+        line = line_of(place(operations[mine[-1]].at), "that of a line")
         if wait.uncommitted:
             why = Cause("", "in no group", {"instruction": COMMIT})
         elif wait.issued <= mine[-1]:
             why = Cause("", "no wait is between")
         else:
-            on = Cause("", "on a line", {"at": At(wait.at)}) if place(wait.at).line else None
-            why = Cause("", "the wait leaves groups", {"on": on, "groups": groups(wait.leaves)})
+            on = line_of(place(wait.at), "on a line")
+            why = Cause("", "the wait leaves groups", {"on": on, "count": wait.leaves})
         return Cause("", "a wgmma may still write it", {"line": line, "why": why})
-
-
-def groups(count: int) -> str:
-    """ "2 groups"."""
-    return f"{count} group{'s' * (count > 1)}"

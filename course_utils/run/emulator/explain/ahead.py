@@ -15,15 +15,10 @@ if TYPE_CHECKING:
     from course_utils.run.emulator.isa.translate import Program
 
 _ABILITIES = {
-    Family.TENSOR_LOAD: "load",
-    Family.MULTICAST_LOAD: "load",
-    Family.BULK_LOAD: "load",
-    Family.TENSOR_STORE: "store",
-    Family.TENSOR_REDUCE: "store",
-    Family.BULK_STORE: "store",
+    **dict.fromkeys((Family.TENSOR_LOAD, Family.MULTICAST_LOAD, Family.BULK_LOAD), "load"),
+    **dict.fromkeys((Family.TENSOR_STORE, Family.TENSOR_REDUCE, Family.BULK_STORE), "store"),
+    **dict.fromkeys((Family.ARRIVE, Family.REMOTE_ARRIVE), "arrive"),
     Family.WGMMA: "wgmma",
-    Family.ARRIVE: "arrive",
-    Family.REMOTE_ARRIVE: "arrive",
 }
 
 
@@ -54,9 +49,8 @@ class Ahead:
     def arrivals(self, pc: int) -> frozenset[int]:
         """The arrivals on mbarriers that can still be reached from an instruction."""
         if pc not in self._arrivals:
-            self._arrivals[pc] = frozenset(
-                i for i in self.program.reached(pc) if self._ability(i) == "arrive"
-            )
+            reached = self.program.reached(pc)
+            self._arrivals[pc] = frozenset(i for i in reached if self._ability(i) == "arrive")
         return self._arrivals[pc]
 
     def comes_to(self, pc: int, number: int | None) -> bool:

@@ -13,13 +13,13 @@ from course_utils.run.emulator.core.threads import Hazard
 from course_utils.run.emulator.explain import names
 from course_utils.run.emulator.explain.accounts import account
 from course_utils.run.emulator.explain.findings import Finding, Findings
+from course_utils.run.emulator.explain.places import line_of, note
 from course_utils.run.emulator.explain.roles import role
 from course_utils.run.emulator.units.mbarrier import BYTES, Initialised, Named
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.machine import Machine
     from course_utils.run.emulator.core.threads import CTA, Path
-    from course_utils.run.emulator.explain.places import Place
     from course_utils.run.emulator.units.mbarrier import MBarrier
 
 CLUSTER_BARRIER = "T.alloc_cluster_barrier"  # TileLang's: rank 0 alone is told of bytes
@@ -30,7 +30,7 @@ def overrun(findings: Findings, hazard: Hazard) -> Finding:
     others.
     """
     path, barrier, count = hazard.path, hazard.values["barrier"], hazard.values["count"]
-    who, name = names.who([path.warp], path.cta), names.Barrier(names.of_barrier(barrier))
+    who, name = names.who([path.warp], path.cta), names.plain(barrier)
     values = {"who": who, "barrier": name, "phase": barrier.phase, "count": barrier.count}
     case, mine = "all arrivals are there", account(barrier).arrivals[path.warp]
     if count > barrier.count:
@@ -53,40 +53,24 @@ def too_few_expected(findings: Findings, hazard: Hazard) -> Finding:
     told = told_bytes(barrier)
     now = [] if load is None else [(path.warp, load)]
     lines = [(one.path.warp, one.at) for one in mine.loads if one.phase == barrier.phase] + now
-    places = dict.fromkeys(findings.place(at) for _, at in lines)
-    notes = [_note("a load", place) for place in _distinct(places)]
+    places = (findings.place(at) for _, at in lines)
+    notes = [note("a load", place) for place in {str(place): place for place in places}.values()]
     at = hazard.at if told is None else told
     if told is not None and len(set(lines)) < len(lines):
         # one line loads twice for this phase: it may be that load's barrier that is wrong
         at = hazard.at
-        notes.insert(0, _note("its bytes", findings.place(told)))
+        notes.insert(0, note("its bytes", findings.place(told)))
     elif told is None and not mine.expected_by and mine.arrived_last:
         at = mine.arrived_last[1]
     if told is not None and re.search(r"producer_acquire|\.create\(", findings.place(told).code):
-        if (line := findings.places.line_with("tx_count=")) is not None:
-            notes.insert(0, Cause(hazard.kind, "a line", {"at": line}))
+        if (line := findings.artifact.line("tx_count=")) is not None:
+            notes.insert(0, note("a line", findings.artifact.place(line)))
     pair = CLUSTER_BARRIER in findings.place(mine.init_at).code
-    cause = Cause(
-        hazard.kind,
-        "fewer bytes expected than come",
-        {
-            "barrier": names.barrier(barrier, path.cta),
-            "phase": barrier.phase,
-            "expected": barrier.expected,
-            "issued": barrier.issued,
-            "why": Cause(hazard.kind, "rank 0 alone is told") if pair else None,
-        },
-    )
+    values: dict[str, Any] = {"phase": barrier.phase, "expected": barrier.expected, "issued": barrier.issued}
+    values["barrier"] = names.barrier(barrier, path.cta)
+    values["why"] = Cause(hazard.kind, "rank 0 alone is told") if pair else None
+    cause = Cause(hazard.kind, hazard.case, values)
     return findings.find(cause, mine.init_at if pair else at, about=hazard.about, notes=notes)
-
-
-def _distinct(places: dict[Place, None]) -> list[Place]:
-    """Places that differ in words."""
-    return list({str(place): place for place in places}.values())
-
-
-def _note(case: str, place: Place) -> Cause:
-    return Cause("note", case, {"at": place})
 
 
 def told_bytes(barrier: MBarrier) -> int | None:
@@ -111,9 +95,8 @@ def no_mbarrier(findings: Findings, hazard: Hazard) -> Finding:
         case, values = "no such stage", {"who": who, "stage": stage}
     elif (at := _init_ahead(cta, path)) is not None:
         place = findings.place(at)
-        line = Cause(kind, "its line", {"line": place.line}) if place.line else None
-        kind, case, values, about = "barrier-init-race", "init still to come", {"who": who, "line": line}, ()
-        notes = [_note("the init", place)]
+        values = {"who": who, "line": line_of(place, ", of a line,")}
+        kind, case, about, notes = "barrier-init-race", "init still to come", (), [note("the init", place)]
     return findings.find(Cause(kind, case, values), hazard.at, about=about, notes=notes)
 
 
@@ -121,10 +104,9 @@ def initialised_again(findings: Findings, hazard: Hazard) -> Finding:
     """An mbarrier in use is initialised again."""
     path, former = hazard.path, hazard.values["barrier"]
     values = {"who": names.who([path.warp], path.cta), "barrier": names.plain(former)}
-    first = _note("its first init", findings.place(account(former).init_at))
-    return findings.find(
-        Cause(hazard.kind, hazard.case, values), hazard.at, about=hazard.about, notes=[first]
-    )
+    cause = Cause(hazard.kind, hazard.case, values)
+    first = note("its first init", findings.place(account(former).init_at))
+    return findings.find(cause, hazard.at, about=hazard.about, notes=[first])
 
 
 def _init_ahead(cta: CTA, path: Path) -> int | None:
@@ -154,26 +136,19 @@ def listen(machine: Machine, findings: Findings) -> None:
     def initialised(event: Initialised) -> None:
         """Find an mbarrier that lies behind what the author allocated for it, or in the buffer of a tile."""
         path, offset, artifact = event.path, event.barrier.offset, machine.artifact
-        around = next((one for one in artifact.allocations if one.offset <= offset < one.end), None)
-        if around is not None:
-            if around.swizzle or offset + BYTES > around.end:
-                case = "mbarrier in a tile" if around.swizzle else "mbarrier partly allocated"
-                values: dict[str, Any] = {"who": names.who([path.warp], path.cta)}
-                values["buffer"] = artifact.name_of(around)
-                findings.find(Cause("barrier-outside", case, values), path.at)
+        before = [one for one in artifact.allocations if one.offset <= offset]
+        if not before:
             return
-        behind = [one for one in artifact.allocations if one.end <= offset]
-        if behind:
-            before = max(behind, key=lambda one: one.end)
-            room = before.size // BYTES
-            values = {"who": names.who([path.warp], path.cta), "buffer": artifact.name_of(before)}
-            values |= {"room": room, "bytes": before.size}
-            findings.find(
-                Cause("barrier-outside", "mbarrier behind its buffer", values),
-                path.at,
-                notes=[_note("an init", findings.place(path.at))],
-                origin=Origin(before.file, before.line),
-            )
+        last = max(before, key=lambda one: one.end)
+        values: dict[str, Any] = {"who": names.who([path.warp], path.cta), "buffer": artifact.name_of(last)}
+        if offset >= last.end:
+            values |= {"room": last.size // BYTES, "bytes": last.size}
+            cause = Cause("barrier-outside", "mbarrier behind its buffer", values)
+            origin = Origin(last.file, last.line)
+            findings.find(cause, path.at, notes=[note("an init", findings.place(path.at))], origin=origin)
+        elif last.swizzle or offset + BYTES > last.end:
+            case = "mbarrier in a tile" if last.swizzle else "mbarrier partly allocated"
+            findings.find(Cause("barrier-outside", case, values), path.at)
 
     machine.probe.listen(Named, named)
     machine.probe.listen(Initialised, initialised)

@@ -15,7 +15,7 @@ from course_utils.run.emulator.explain import names
 from course_utils.run.emulator.explain.accounts import account
 from course_utils.run.emulator.explain.ahead import ahead
 from course_utils.run.emulator.explain.findings import Finding, Findings
-from course_utils.run.emulator.explain.places import Places
+from course_utils.run.emulator.explain.places import Places, line_of, note
 from course_utils.run.emulator.explain.races import Races
 from course_utils.run.emulator.isa.arithmetic import LANES
 from course_utils.run.emulator.units.mbarrier import MBarrier, mbarriers
@@ -38,14 +38,11 @@ BARE = {
     *("read-before-load", "overwrite-before-use", "overwrite-while-read", "phase-lapped", "deadlock"),
     "barrier-overrun",
 }
-
 # ... and warps that go on from a barrier where they should have met others.
 UNMET = {
     *("uninitialised-read", "read-before-write", "overwrite-while-read", "write-unordered", "deadlock"),
     *("proxy-fence", "stale-store"),
 }
-
-
 # ... and a wait or a commit for TMA stores in a warp that has issued none.
 UNSTORED = {"overwrite-while-read", "exit-in-flight"}
 
@@ -56,14 +53,15 @@ def lead(machine: Machine, cluster: Cluster) -> None:
         return
     if _of(machine) in LEFT | WAITED_WRONG | BARE | UNMET and _signals_its_own_wait(machine, cluster):
         return
-    if machine.unit(Findings).found and _of(machine) in LEFT | WAITED_WRONG | BARE:
+    if _of(machine) in LEFT | WAITED_WRONG | BARE:
         _arrived_wrong(machine, cluster) or _waits_for_its_own(machine, cluster)
     _not_waited_for(machine, cluster)
     if _of(machine) in UNSTORED and _waited_elsewhere(machine, cluster):
         return
-    if _of(machine) == "overwrite-while-read":
-        if not _stored_by_several(machine, cluster) and not _stored_other(machine):
-            _not_met(machine, cluster) or _leaves_a_reader(machine, cluster)
+    first = machine.unit(Findings).first
+    if first is not None and first.kind == "overwrite-while-read":
+        if not _stored_by_several(machine, cluster) and not _stored_other(machine) and not first.why:
+            first.why = _waited_too_little(machine, cluster, first)
 
 
 def _waited_elsewhere(machine: Machine, cluster: Cluster) -> bool:
@@ -78,12 +76,8 @@ def _waited_elsewhere(machine: Machine, cluster: Cluster) -> bool:
             for at, warps in calls.items() if stores else ():
                 if warps & stores.keys():
                     continue
-                line = machine.unit(Places).place(min(stores.values())).line
-                values = {
-                    "who": names.who(warps, cta),
-                    "others": names.who(stores, cta),
-                    "line": Cause("line", "in line", {"line": line}) if line else None,
-                }
+                line = line_of(machine.unit(Places).place(min(stores.values())))
+                values = {"who": names.who(warps, cta), "others": names.who(stores, cta), "line": line}
                 machine.unit(Findings).find(Cause("store-wait-elsewhere", case, values), at, first=True)
                 return True
     return False
@@ -98,9 +92,8 @@ def _stored_by_several(machine: Machine, cluster: Cluster) -> bool:
             if len(warps) > 1 and written & warps.keys():
                 who = names.who(sorted(warps, key=lambda warp: warp.index), cta)
                 cause = Cause("overwrite-while-read", "several store one box", {"who": who, "box": box})
-                machine.unit(Findings).find(
-                    cause, max(warps.values()), advice="stored by several", first=True
-                )
+                at = max(warps.values())
+                machine.unit(Findings).find(cause, at, advice="stored by several", first=True)
                 return True
     return False
 
@@ -114,43 +107,29 @@ def _stored_other(machine: Machine) -> bool:
     return stale is not None
 
 
-def _leaves_a_reader(machine: Machine, cluster: Cluster) -> bool:
-    """A wait for TMA stores leaves as many in flight as there are buffers, so one that reads the next."""
-    first: Finding = next(iter(machine.unit(Findings).found.values()))
-    for cta in cluster.ctas:
-        shadow = machine.unit(Races).of(cta.shared)
-        for read in shadow.overwritten:
-            if read.over is not first or read.store is None or first.why:
-                continue
-            buffers = {key[-1] for key in shadow.async_reads if key[:2] == ("store", read.store.agent)}
-            for at, warps in shadow.store_waits.items():
-                operand = machine.program.kernel.instructions[at].operands[0]
-                left = operand.value if isinstance(operand, Imm) else 0
-                if read.store in warps and left >= len(buffers):
-                    first.why = Cause(first.kind, "its wait leaves stores", {"count": left})
-                    return True
-    return False
-
-
-def _not_met(machine: Machine, cluster: Cluster) -> bool:
-    """What threads write over too soon is a TMA store whose warp does wait for it: a barrier is missing."""
-    first: Finding = next(iter(machine.unit(Findings).found.values()))
-    for cta in cluster.ctas:
-        for read in machine.unit(Races).of(cta.shared).overwritten:
-            if read.over is not first:
-                continue
-            assert read.store is not None
-            if read.done and not read.unwaited and not first.why:
-                who = names.who([read.store], cta)
-                first.why = Cause(first.kind, "waits for its store, and no barrier follows", {"who": who})
-                return True
-            return False
-    return False
+def _waited_too_little(machine: Machine, cluster: Cluster, first: Finding) -> Cause | None:
+    """Threads write over a TMA store: its warp waits for it, and a barrier is missing; or the wait leaves as
+    many stores in flight as there are buffers, so one that reads the next.
+    """
+    shadows = [(cta, machine.unit(Races).of(cta.shared)) for cta in cluster.ctas]
+    over = [(*one, read) for one in shadows for read in one[1].overwritten if read.over is first]
+    for cta, shadow, read in over:
+        assert read.store is not None
+        if read is over[0][2] and read.done and not read.unwaited:
+            who = names.who([read.store], cta)
+            return Cause(first.kind, "waits for its store, and no barrier follows", {"who": who})
+        buffers = {key[-1] for key in shadow.async_reads if key[:2] == ("store", read.store.agent)}
+        for at, warps in shadow.store_waits.items():
+            operand = machine.program.kernel.instructions[at].operands[0]
+            left = operand.value if isinstance(operand, Imm) else 0
+            if read.store in warps and left >= len(buffers):
+                return Cause(first.kind, "its wait leaves stores", {"count": left})
+    return None
 
 
 def _of(machine: Machine) -> str:
     """The kind of what leads now."""
-    first: Finding | None = next(iter(machine.unit(Findings).found.values()), None)
+    first = machine.unit(Findings).first
     return first.kind if first else ""
 
 
@@ -158,7 +137,7 @@ def _arrays(cta: CTA) -> dict[str, list[MBarrier]]:
     """A CTA's mbarriers by the array that they are in."""
     arrays: dict[str, list[MBarrier]] = {}
     kinds = cache(names.kinds_of)
-    for barrier in sorted(mbarriers(cta).values(), key=lambda b: b.offset):
+    for barrier in names.ordered(cta):
         arrays.setdefault(names.array_of(barrier, kinds), []).append(barrier)
     return arrays
 
@@ -208,16 +187,15 @@ def _arrived_wrong(machine: Machine, cluster: Cluster) -> bool:
             arrivals = seen.arrivals
             if not seen.carries_bytes or not arrivals or not (overrun or seen.bare):
                 continue
-            init = Cause("note", "its init", {"at": findings.place(seen.init_at)})
+            init = note("its init", findings.place(seen.init_at))
             total = sum(mine.most for mine in arrivals.values())
             values = {"barrier": names.plain(barrier), "count": barrier.count, "total": total}
             if max(mine.at_once for mine in arrivals.values()) > barrier.count:
                 return False  # found as it came
             if len(arrivals) > 1 and total > barrier.count:
                 everyone = sorted(arrivals, key=lambda w: (w.cta.number, w.index))
-                cause = Cause(
-                    "barrier-overrun", "too many arrivals", values | {"who": names.who(everyone, cta)}
-                )
+                values["who"] = names.who(everyone, cta)
+                cause = Cause("barrier-overrun", "too many arrivals", values)
                 at = next(iter(arrivals.values())).at
                 findings.find(cause, at, subject="all", notes=(init,), about=(barrier,), first=True)
                 return True
@@ -238,15 +216,13 @@ def _waits_for_its_own(machine: Machine, cluster: Cluster) -> bool:
         return False
     for cta in cluster.ctas:
         arrays = _arrays(cta)
-        idle = next(
-            (
-                name
-                for name, barriers in arrays.items()
-                if not any(account(b).carries_bytes or account(b).waits or b.waiting for b in barriers)
-                and any(account(b).arrivals for b in barriers)
-            ),
-            "",
+        unwaited = (
+            name
+            for name, barriers in arrays.items()
+            if not any(account(b).carries_bytes or account(b).waits or b.waiting for b in barriers)
+            and any(account(b).arrivals for b in barriers)
         )
+        idle = next(unwaited, "")
         for barrier in mbarriers(cta).values() if idle else ():
             seen = account(barrier)
             for warp, passed in seen.waits.items():
@@ -273,9 +249,7 @@ def _signals_its_own_wait(machine: Machine, cluster: Cluster) -> bool:
                     waits.setdefault(name, {}).setdefault(warp, one)
         for name, barriers in _arrays(cta).items():
             mine = [warp for warp in waits.get(name, {}) if names.of_role(warp) == "producer"]
-            loads = [
-                one for one in barriers if account(one).loads and account(one).loads[0].path.warp in mine
-            ]
+            loads = [one for one in barriers for load in account(one).loads[:1] if load.path.warp in mine]
             if not loads or len(mine) < len(waits[name]):
                 continue
             for other, theirs in waits.items():
@@ -283,13 +257,9 @@ def _signals_its_own_wait(machine: Machine, cluster: Cluster) -> bool:
                 if other == name or not takers or len(takers) < len(theirs):
                     continue
                 load, full = account(loads[0]).loads[0], theirs[takers[0]]
-                values = {
-                    "who": names.who([load.path.warp], cta),
-                    "tensor": load.view.name,
-                    "barrier": names.plain(loads[0]),
-                    "takers": names.who(takers, cta),
-                    "full": names.plain(full),
-                }
+                who, signalled = names.who([load.path.warp], cta), names.plain(loads[0])
+                values = {"who": who, "tensor": load.view.name, "barrier": signalled}
+                values |= {"takers": names.who(takers, cta), "full": names.plain(full)}
                 cause = Cause("load-unwaited", "signals its own wait", values)
                 machine.unit(Findings).find(cause, load.at, about=(loads[0], full), first=True)
                 return True
@@ -334,15 +304,11 @@ def _tell_again(machine: Machine, again: MBarrier, warp: Warp, barrier: MBarrier
     waits = account(again).waits
     passed = waits[warp]
     alike = [w for w, p in waits.items() if (p.count, p.at) == (passed.count, passed.at)]
-    values = {
-        "who": names.who(alike, again.cta),
-        "again": names.plain(again),
-        "times": names.times(passed.count),
-        "fills": names.times(again.phase),
-        "barrier": names.plain(barrier),
-    }
+    times, fills = names.times(passed.count), names.times(again.phase)
+    values = {"who": names.who(alike, again.cta), "again": names.plain(again), "times": times}
+    values |= {"fills": fills, "barrier": names.plain(barrier)}
     load = machine.unit(Places).place(account(barrier).loads[0].at)
-    notes = (Cause("note", "a load that nobody waits for", {"at": load}),)
+    notes = (note("a load that nobody waits for", load),)
     cause = Cause("load-unwaited", "waits again", values)
     machine.unit(Findings).find(cause, passed.at, notes=notes, about=(again, barrier), first=leads)
 
@@ -353,23 +319,16 @@ def _tell_left(machine: Machine, name: str, barriers: list[MBarrier], barrier: M
     for one in barriers:
         for warp, passed in account(one).waits.items():
             waits[warp] = waits.get(warp, 0) + passed.count
-    why = None
+    fills, why = sum(load.phase + 1 for one in barriers for load in account(one).loads[:1]), None
     if not any(warp.unit(Issued).count for cta in barrier.cta.cluster.ctas for warp in cta.warps):
         why = Cause("load-unwaited", "and", {"what": nobody_multiplies(machine)})
-    elif waits and (most := max(waits.values())) < (
-        fills := sum(account(b).loads[0].phase + 1 for b in barriers if account(b).loads)
-    ):
+    elif waits and (most := max(waits.values())) < fills:
         who = names.who([warp for warp, count in waits.items() if count == most], barrier.cta)
         of = None if name == "full" else Cause("load-unwaited", "of an array", {"array": name})
-        why = Cause(
-            "load-unwaited", "fewer waits than fills", {"who": who, "count": most, "fills": fills, "of": of}
-        )
-    values = {
-        "load": load.view.region_at(load.coordinates),
-        "barrier": names.plain(barrier),
-        "phase": load.phase,
-        "why": why,
-    }
+        fewer = {"who": who, "count": most, "fills": fills, "of": of}
+        why = Cause("load-unwaited", "fewer waits than fills", fewer)
+    values = {"load": load.view.region_at(load.coordinates), "barrier": names.plain(barrier)}
+    values |= {"phase": load.phase, "why": why}
     cause = Cause("load-unwaited", "nobody waits for a load", values)
     machine.unit(Findings).find(cause, load.at, about=(barrier,), first=leads)
 

@@ -16,7 +16,7 @@ from course_utils.run.emulator.explain.accounts import account
 from course_utils.run.emulator.explain.ahead import ahead
 from course_utils.run.emulator.explain.barriers import told_bytes
 from course_utils.run.emulator.explain.findings import Findings
-from course_utils.run.emulator.explain.places import Places
+from course_utils.run.emulator.explain.places import Places, line_of
 from course_utils.run.emulator.explain.races import Races
 from course_utils.run.emulator.explain.roles import role
 from course_utils.run.emulator.explain.words import SENTENCES
@@ -64,22 +64,9 @@ class Row:
 
     def data(self) -> dict[str, Any]:
         """As ``Finding.waiting`` has it."""
-        return {
-            "role": names.of_role(self.path.warp),
-            "warps": self.warps,
-            "cta": self.path.cta.number,
-            "line": str(self.place),
-            "at": self.path.at,
-            "blame": self.blame,
-            "lacks": self.lacks,
-            "barrier": "",
-            "parity": None,
-            "could": sentence(self.could, SENTENCES) if self.could else "",
-            "text": self.text(),
-            "why": sentence(self.why, SENTENCES) if self.why else "",
-            "read": str(self.read or ""),
-            **self.more,
-        }
+        cta, line = self.path.cta.number, str(self.place)
+        made = {"role": names.of_role(self.path.warp), "warps": self.warps, "cta": cta, "line": line}
+        return made | {"text": self.text(), "barrier": "", **self.more}
 
     def text(self) -> str:
         return sentence(self.what, SENTENCES)
@@ -93,7 +80,9 @@ def describe(machine: Machine, cluster: Cluster) -> None:
     )
     alike: dict[tuple, Row] = {}
     for path in paths:
-        row = _row(path)
+        row = Row(path, [path.warp.index], machine.unit(Places).place(path.at), path.at)
+        if explained := WAITS.get(type(path.waits_for)):
+            explained(path.waits_for, path, row)
         key = path.cta.number, names.of_role(path.warp), row.text(), str(row.place)
         if key in alike:
             alike[key].warps.append(path.warp.index)
@@ -147,23 +136,14 @@ def _told(rows: list[Row], ctas: int) -> list[tuple[Cause, Place]]:
     return list(told.values())
 
 
-def _row(path: Path) -> Row:
-    row = Row(path, [path.warp.index], path.machine.unit(Places).place(path.at), path.at)
-    if told := WAITS.get(type(path.waits_for)):
-        told(path.waits_for, path, row)
-    return row
-
-
 def _threads(reason: ThreadWait, path: Path, row: Row) -> None:
     barrier, vain = reason.barrier, not _met(path, reason.barrier)
     why = _cause("no other warp comes") if vain else None
     row.lacks = 3 * vain
     if path.mask is not None and 0 < (lanes := int(path.mask.sum())) < int(path.warp.alive.sum()):
         why, row.lacks = _cause("some lanes came", lanes=lanes), 4
-    row.more["barrier"] = barrier.label
-    row.what = _cause(
-        "for threads", barrier=barrier.label, count=barrier.arrived, needed=reason.needed, why=why
-    )
+    row.more, count = {"barrier": barrier.label}, barrier.arrived
+    row.what = _cause("for threads", barrier=barrier.label, count=count, needed=reason.needed, why=why)
 
 
 def _registers(reason: RegisterWait, path: Path, row: Row) -> None:
@@ -195,14 +175,11 @@ def _went_on(group: Warpgroup, path: Path) -> list[Warp]:
 
 def _met(path: Path, barrier: ThreadBarrier) -> bool:
     """May a warp that is not at this barrier of threads still come to it?"""
-    named = path.cta.unit(NamedBarriers).by_number
+    named, code = path.cta.unit(NamedBarriers).by_number, ahead(path.machine.program)
     number = next((n for n, one in named.items() if one is barrier), None)
-    others = [
-        p
-        for p in path.machine.waiting
-        if (number is None or p.cta is path.cta) and getattr(p.waits_for, "barrier", None) is not barrier
-    ]
-    return any(ahead(path.machine.program).comes_to(p.pc, number) for p in others)
+    near = [p for p in path.machine.waiting if number is None or p.cta is path.cta]
+    others = [p for p in near if getattr(p.waits_for, "barrier", None) is not barrier]
+    return any(code.comes_to(p.pc, number) for p in others)
 
 
 def _phase(reason: PhaseWait, path: Path, row: Row) -> None:
@@ -239,13 +216,10 @@ def _phase(reason: PhaseWait, path: Path, row: Row) -> None:
         late = (_cause("nobody loads", cta=barrier.cta.number),)
     elif hopeless and new:
         late += (_cause("and", what=_cause("passes at once")),)
+    lacking = lacking or (missing[0] if missing else _cause("nothing"))
+    name = names.barrier(barrier, path.cta)
     row.what = _cause(
-        "for a phase",
-        barrier=names.barrier(barrier, path.cta),
-        asked=asked,
-        phase=barrier.phase,
-        lacking=lacking or (missing[0] if missing else _cause("nothing")),
-        late=late,
+        "for a phase", barrier=name, asked=asked, phase=barrier.phase, lacking=lacking, late=late
     )
     row.could, row.read = could, read
     counted = partial and not kept and (ended or seen.arrivals.keys() <= busy)
@@ -253,13 +227,8 @@ def _phase(reason: PhaseWait, path: Path, row: Row) -> None:
     if release is not None:
         row.blame = release
     row.lacks = 3 if hopeless or late else 2 if barrier.pending == 0 else int(partial)
-    row.more = {
-        "barrier": names.of_barrier(barrier),
-        "parity": reason.parity,
-        "phase": barrier.phase,
-        "arrivals_missing": barrier.pending,
-        "bytes_missing": barrier.tx,
-    }
+    row.more = {"barrier": names.of_barrier(barrier), "parity": reason.parity, "phase": barrier.phase}
+    row.more |= {"arrivals_missing": barrier.pending, "bytes_missing": barrier.tx}
 
 
 def _nobody_multiplies(path: Path) -> bool:
@@ -320,14 +289,8 @@ def _kept(barrier: MBarrier, path: Path) -> tuple[Tail, Place | None, int | None
     """
     _, stage, count = names.stage_of(barrier)
     mine = account(barrier)
-    full = next(
-        (
-            b
-            for b in mbarriers(barrier.cta).values()
-            if account(b).carries_bytes and names.stage_of(b)[1:] == (stage, count)
-        ),
-        None,
-    )
+    alike = (b for b in mbarriers(barrier.cta).values() if names.stage_of(b)[1:] == (stage, count))
+    full = next((b for b in alike if account(b).carries_bytes), None)
     if full is None or mine.carries_bytes or not barrier.pending:
         return (), None, None
     arrived = {(warp.cta, warp.index // 4) for warp in mine.this_phase}
@@ -352,7 +315,7 @@ def _kept(barrier: MBarrier, path: Path) -> tuple[Tail, Place | None, int | None
             if key[0] == "wgmma" and read.low < load.offset + load.view.extent and load.offset < read.high:
                 at = read.at
     place = path.machine.unit(Places).place(at)
-    line = _cause("in line", line=place.line) if place.line else None
+    line = line_of(place)
     if arrived:  # the others' release is quoted
         release = mine.arrived_last[1] if mine.arrived_last else None
         return (_cause("read and do not arrive", who=who),), place, release
@@ -418,13 +381,11 @@ def _began_again(barrier: MBarrier, path: Path) -> Tail:
         return passed.count if passed else 0
 
     array, mine = names.array_of(barrier), passes(barrier)
-    ring = sorted(mbarriers(barrier.cta).values(), key=lambda b: b.offset)
-    left = [one for one in ring if names.array_of(one) == array and passes(one) < mine]
+    left = [b for b in names.ordered(barrier.cta) if names.array_of(b) == array and passes(b) < mine]
     if barrier.cta is not path.cta or not left or account(barrier).carries_bytes:
         return ()
-    again = _cause("again" if mine == 1 else "over and over")
     never = _cause("less often" if passes(left[0]) else "never")
-    return (_cause("stage begins anew", again=again, never=never, barrier=names.plain(left[0])),)
+    return (_cause("stage begins anew", count=mine, never=never, barrier=names.plain(left[0])),)
 
 
 def _could(barrier: MBarrier, path: Path) -> tuple[Cause, bool, bool, Cause | None]:
@@ -445,7 +406,8 @@ def _could(barrier: MBarrier, path: Path) -> tuple[Cause, bool, bool, Cause | No
         return could, gone and not other, False, _states(arrived, busy, path, before=True)
     reached = {p.warp: _arrives(p, barrier) for p in path.machine.waiting}
     able = [warp for warp, can in reached.items() if can]
-    if able and all(p.waits_for.barrier is barrier for p in map(busy.__getitem__, able) if _for_phase(p)):
+    for_phases = [busy[warp].waits_for for warp in able if isinstance(busy[warp].waits_for, PhaseWait)]
+    if able and all(wait.barrier is barrier for wait in for_phases):
         could = _cause("only these could arrive", who=names.who(able, path.cta))
         return could, path.warp in able, False, None
     if able:
@@ -459,10 +421,6 @@ def _could(barrier: MBarrier, path: Path) -> tuple[Cause, bool, bool, Cause | No
     if None in reached.values():
         return _cause("nobody has arrived yet"), False, False, None
     return _cause("nobody can arrive"), True, False, None
-
-
-def _for_phase(path: Path) -> bool:
-    return isinstance(path.waits_for, PhaseWait)
 
 
 def _arrives(path: Path, barrier: MBarrier) -> bool | None:
@@ -481,14 +439,11 @@ def _arrives(path: Path, barrier: MBarrier) -> bool | None:
 
 def _states(warps: list[Warp], busy: dict[Warp, Path], path: Path, before: bool = False) -> Cause:
     """Warps, and what they do now; ``before``: they have arrived in a phase before."""
-    parts = []
-    for waits, case, both in (
-        (True, "wait too", "arrived before and wait too"),
-        (False, "have ended", "arrived before and have ended"),
-    ):
+    parts, told = [], _cause("arrived before") if before else None
+    for waits, case in ((True, "wait too"), (False, "have ended")):
         some = [warp for warp in warps if (warp in busy) == waits]
         if some:
-            parts.append(_cause(both if before else case, who=names.who(some, path.cta)))
+            parts.append(_cause(case, who=names.who(some, path.cta), before=told))
     if len(parts) == 1:
         return parts[0]
     return _cause("these and those", these=parts[0], those=parts[1])

@@ -68,6 +68,7 @@ COUNTED = {
     Family.REMOTE_ARRIVE,
     Family.CLUSTER_BARRIER,
     Family.SETMAXNREG,
+    Family.MBARRIER_INIT,
 }
 
 

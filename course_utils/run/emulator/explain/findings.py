@@ -26,10 +26,9 @@ class Finding:
     warps and CTAs; the cause is the first one's.
 
     ``place`` is where. ``why`` is what explains it, found once its cluster had ended: it goes on the
-    sentence. ``waiting`` is for deadlocks: a dict for each group of warps that wait alike, with
-    ``role``, ``warps``, ``cta``, ``line``, ``at``, ``barrier`` and ``parity`` (where it is an mbarrier also
-    ``phase``, ``arrivals_missing``, ``bytes_missing``), ``text``, ``could``: who could still have supplied
-    what is missing, and ``lacks``: whether nobody can.
+    sentence. ``waiting`` is for deadlocks: a dict for each group of warps that wait alike, with ``role``,
+    ``warps``, ``cta``, ``line``, ``text`` and ``barrier``, where that is an mbarrier also with ``parity``,
+    ``phase``, ``arrivals_missing`` and ``bytes_missing``.
     """
 
     cause: Cause
@@ -37,7 +36,6 @@ class Finding:
     advice: str
     place: Place = field(default_factory=Place)
     count: int = 1
-    # of a deadlock: one row for each group of waiting warps
     waiting: list[dict] = field(default_factory=list)
     notes: tuple[Cause, ...] = ()  # what else there is to say, a sentence each
     why: Cause | None = None
@@ -114,17 +112,10 @@ class Findings:
         severity, usual = KINDS[kind]
         if not self.has_roles:
             usual = WITHOUT_ROLES.get(kind, usual)
-        usual = dsl_terms.beside(ADVICE.get(advice, usual), dsl) + dsl_terms.BESIDES.get((kind, dsl), "")
-        finding = Finding(
-            cause,
-            severity,
-            usual,
-            self._place_of(at, origin),
-            waiting=list(waiting),
-            notes=tuple(notes),
-            dsl=dsl,
-            ledger=ledger.rows(about),
-        )
+        usual = dsl_terms.beside(ADVICE.get(advice, usual), dsl) + dsl_terms.BESIDES.get(f"{kind} {dsl}", "")
+        finding = Finding(cause, severity, usual, self._place_of(at, origin), dsl=dsl)
+        finding.waiting, finding.notes = list(waiting), tuple(notes)
+        finding.ledger = ledger.rows(about)
         if kind == self.left_out:
             return finding
         self.found[kind, str(finding.place), subject] = finding
@@ -150,6 +141,11 @@ class Findings:
             return place
         code = self.artifact.code(origin)
         return replace(place, file=file_name(origin.file), line=origin.line, code=code, added=False)
+
+    @property
+    def first(self) -> Finding | None:
+        """What leads now."""
+        return next(iter(self.found.values()), None)
 
     def lead(self, finding: Finding) -> None:
         """Put a finding before all others."""

@@ -12,7 +12,7 @@ from course_utils.run.emulator.core.probe import At
 from course_utils.run.emulator.core.threads import Hazard, Warp
 from course_utils.run.emulator.explain import barriers, bounds, names
 from course_utils.run.emulator.explain.findings import Finding, Findings
-from course_utils.run.emulator.explain.places import Places
+from course_utils.run.emulator.explain.places import Places, note
 from course_utils.run.emulator.explain.roles import role
 from course_utils.run.emulator.units.mbarrier import MBarrier
 from course_utils.run.words import safe_message
@@ -59,7 +59,7 @@ def find(
         return former
     wordless = Cause(kind, "no words", {"kind": kind.replace("-", " ")})
     cause = safe_message(lambda: _cause(path, kind, case, values), wordless)
-    more = [_cause(path, kind, note, of) for note, of in notes]
+    more = [_cause(path, kind, one, of) for one, of in notes]
     return findings.find(cause, at, about=about, notes=more, advice=advice, first=first, origin=origin)
 
 
@@ -88,9 +88,9 @@ def _alone(findings: Findings, hazard: Hazard) -> Finding:
     branch, here = findings.place(path.parted), findings.place(at)
     notes = []
     if path.parted >= 0 and here.added and not branch.added and branch.line:
-        at, notes = path.parted, [Cause(hazard.kind, "what they run alone", {"at": here})]
+        at, notes = path.parted, [note("what they run alone", here)]
     elif path.parted >= 0:
-        notes = [Cause(hazard.kind, "where the lanes part", {"at": branch})]
+        notes = [note("where the lanes part", branch)]
     return findings.find(_cause(path, hazard.kind, hazard.case, hazard.values), at, notes=notes)
 
 

@@ -44,28 +44,20 @@ def _row(barrier: MBarrier, several: bool) -> Row:
     came = max(barrier.count - barrier.pending, sum(mine.this_phase.values()))
     arrived = f"{came} of {barrier.count}"
     if mine.this_phase:
-        arrived += f", by {names.of_warps(mine.this_phase, barrier.cta)}"
+        arrived += f", by {names.who(mine.this_phase, barrier.cta)}"
     if mine.last_phase:
-        by = names.of_warps(mine.last_phase, barrier.cta)
+        by = names.who(mine.last_phase, barrier.cta)
         arrived += f"; {sum(mine.last_phase.values())} in the one before, by {by}"
-    landed = (
-        "none" if not mine.carries_bytes else f"{barrier.expected - barrier.tx:,} of {barrier.expected:,}"
-    )
+    landed = f"{barrier.expected - barrier.tx:,} of {barrier.expected:,}" if mine.carries_bytes else "none"
     waits: dict[str, list[Warp]] = {}
     for path in barrier.waiting:
         wait = path.waits_for
         text = f"for parity {wait.parity}" if wait.parity is not None else f"for phase {wait.phase}"
         waits.setdefault(text, []).append(path.warp)
-    waiting = "; ".join(f"{names.of_warps(warps, barrier.cta)} {text}" for text, warps in waits.items())
+    waiting = "; ".join(f"{names.who(warps, barrier.cta)} {text}" for text, warps in waits.items())
     where = f" of CTA {barrier.cta.number}" if several else ""
-    return Row(
-        names.of_barrier(barrier) + where,
-        str(barrier.count),
-        str(barrier.phase),
-        arrived,
-        landed,
-        waiting or "nobody",
-    )
+    name, counts, ended = names.of_barrier(barrier) + where, str(barrier.count), str(barrier.phase)
+    return Row(name, counts, ended, arrived, landed, waiting or "nobody")
 
 
 def table(found: Iterable[Row]) -> str:

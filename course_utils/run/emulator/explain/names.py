@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from course_utils.cause import Cause, Warps, Who
+from course_utils.cause import Warps, Who
 from course_utils.ptx import paths
 from course_utils.run.emulator.explain.accounts import account
 from course_utils.run.emulator.explain.ahead import ahead
@@ -33,6 +33,11 @@ _CALLS = {
 Kinds: TypeAlias = "Callable[[CTA], dict[MBarrier, str]]"
 # The line that makes a pipeline and initialises its barriers.
 _PIPELINE = re.compile(r"[Pp]ipeline|\.create\(")
+
+
+def ordered(cta: CTA) -> list[MBarrier]:
+    """A CTA's mbarriers in address order."""
+    return sorted(mbarriers(cta).values(), key=lambda barrier: barrier.offset)
 
 
 def of_barrier(barrier: MBarrier, kinds: Kinds | None = None) -> str:
@@ -103,7 +108,7 @@ def kinds_of(cta: CTA) -> dict[MBarrier, str]:
     roles or the word has no "empty".
     """
     machine, kinds, others = cta.machine, dict["MBarrier", str](), list["MBarrier"]()
-    barriers = sorted(mbarriers(cta).values(), key=lambda b: b.offset)
+    barriers = ordered(cta)
     seen = {barrier: account(barrier) for barrier in barriers}
     counts_bytes = any(one.carries_bytes for one in seen.values())
     python = machine.artifact.python.values()
@@ -197,7 +202,7 @@ def outside(cta: CTA, at: int, offset: int) -> Stage | None:
     """Stage 2 of full, which has 2, of an address that lies just past a barrier array, or before one."""
     known = dict(_arrays(cta))
     if not known:
-        for barrier in sorted(mbarriers(cta).values(), key=lambda b: b.offset):
+        for barrier in ordered(cta):
             first, count = known.get(array_of(barrier), (barrier.offset, 0))
             known[array_of(barrier)] = first, count + 1
     meant, near = array_meant(cta, at), []
@@ -231,11 +236,6 @@ def who(warps: Iterable[Warp], home: CTA) -> Who:
     )
 
 
-def of_warps(warps: Iterable[Warp], home: CTA) -> str:
-    """``who`` in words."""
-    return str(who(warps, home))
-
-
 @dataclass(frozen=True)
 class Barrier:
     """An mbarrier as a sentence has it: "full[1]", and of which CTA where it is not the one that the sentence
@@ -259,9 +259,9 @@ def barrier(one: MBarrier, home: CTA) -> Barrier:
     return Barrier(of_barrier(one), None if one.cta is home else one.cta.number)
 
 
-def times(count: int) -> Cause:
+def times(count: int) -> str:
     """How often: once, twice, 3 times."""
-    return Cause("times", {1: "once", 2: "twice"}.get(count, "so many times"), {"count": count})
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
 def nth(count: int) -> str:

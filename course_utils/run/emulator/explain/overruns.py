@@ -9,8 +9,8 @@ from course_utils.cause import Cause
 from course_utils.run.emulator.explain import causes, names
 from course_utils.run.emulator.explain.accounts import Arrivals, account
 from course_utils.run.emulator.explain.findings import Finding, Findings
-from course_utils.run.emulator.explain.places import Places
-from course_utils.run.emulator.units.mbarrier import MBarrier, mbarriers
+from course_utils.run.emulator.explain.places import Places, note
+from course_utils.run.emulator.units.mbarrier import MBarrier
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.machine import Machine
@@ -57,7 +57,7 @@ def _overrun(machine: Machine, cluster: Cluster) -> None:
         return
     slips = next(iter(found)).kind in SLIPS
     for cta in cluster.ctas:
-        barriers = sorted(mbarriers(cta).values(), key=lambda b: b.offset)
+        barriers = names.ordered(cta)
         full = [b for b in barriers if account(b).carries_bytes]
         # the i-th of those that are only arrived on frees what the i-th of the others fills
         pair = len(barriers) == 2 * len(full)
@@ -74,45 +74,35 @@ def _overrun(machine: Machine, cluster: Cluster) -> None:
 
 def _lead(findings: Findings) -> None:
     """What the mbarriers of an array got too many of leads over what that did to those who wait for them."""
-    first = next(iter(findings.found.values()))
-    for cause in findings.found.values():
-        if cause.kind == CAUSES.get(first.kind) and _arrays(cause) & _arrays(first):
+
+    def arrays(finding: Finding) -> set[str]:
+        return {row.barrier.partition("[")[0] for row in finding.ledger}
+
+    first, *others = findings.found.values()
+    for cause in others:
+        if cause.kind == CAUSES.get(first.kind) and arrays(cause) & arrays(first):
             findings.lead(cause)
             return
-
-
-def _arrays(finding: Finding) -> set[str]:
-    return {row.barrier.partition("[")[0] for row in finding.ledger}
 
 
 def _more_than_fills(empty: MBarrier, full: MBarrier) -> Slip | None:
     """A warp of this CTA that gives a stage back in more rounds than the stage was filled."""
     for warp, mine in account(empty).arrivals.items():
         if warp.cta is empty.cta and mine.later > mine.most * full.phase:
-            values = {
-                "who": names.who([warp], empty.cta),
-                "barrier": names.plain(empty),
-                "count": mine.later,
-                "full": names.plain(full),
-                "fills": names.times(full.phase),
-            }
+            values = {"who": names.who([warp], empty.cta), "barrier": names.plain(empty), "count": mine.later}
+            values |= {"full": names.plain(full), "fills": names.times(full.phase)}
             wait = account(full).waits.get(warp)
             place = full.cta.machine.unit(Places).place
-            notes = (Cause("note", "its last wait", {"at": place(wait.at)}),) if wait else ()
+            notes = (note("its last wait", place(wait.at)),) if wait else ()
             return Cause("barrier-overrun", "more arrivals than fills", values), mine.at, notes
     return None
 
 
 def _too_often(barrier: MBarrier, fills: int) -> Slip | None:
     """An mbarrier gets more arrivals in a round than its init counts."""
-    mine, count, cta, findings = (
-        account(barrier),
-        barrier.count,
-        barrier.cta,
-        barrier.cta.machine.unit(Findings),
-    )
-    arrivals = mine.arrivals
-    init = (Cause("note", "its init", {"at": findings.place(mine.init_at)}),)
+    mine, count, cta = account(barrier), barrier.count, barrier.cta
+    arrivals, place = mine.arrivals, cta.machine.unit(Places).place
+    init = (note("its init", place(mine.init_at)),)
     total = sum(one.most for one in arrivals.values() if one.later)
     values = {"barrier": names.plain(barrier), "count": count, "total": total}
 
@@ -127,7 +117,7 @@ def _too_often(barrier: MBarrier, fills: int) -> Slip | None:
             return slip("too many arrivals of one", [warp], most=one.most), one.at, init
     everyone = sorted(arrivals, key=lambda warp: (warp.cta.number, warp.index))
     last = next(iter(arrivals.values()), Arrivals())
-    others = (Cause("note", "the arrivals", {"at": findings.place(last.at)}),)
+    others = (note("the arrivals", place(last.at)),)
     if total <= count:
         if barrier.phase <= fills or any(warp.cta is cta for warp in arrivals):
             return None
@@ -140,6 +130,6 @@ def _too_often(barrier: MBarrier, fills: int) -> Slip | None:
         return cause, double.at, init
     # too many from this CTA alone, each by a call of the author's: it is the call that is to blame
     own = sum(one.most for warp, one in arrivals.items() if warp.cta is cta)
-    if own > count and "consumer_release" not in findings.place(last.at).code:
+    if own > count and "consumer_release" not in place(last.at).code:
         return cause, last.at, init
     return cause, mine.init_at, others

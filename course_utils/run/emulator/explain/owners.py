@@ -69,14 +69,13 @@ class Owners:
         low, high = sorted((cta.number, other))
         size, (x, y, z) = cta.cluster.size, cta.machine.artifact.grid
         values: dict[str, Any] = {"low": low, "high": high, "what": what, "size": size}
-        ranks = None
         if any(other == one.number for one in cta.cluster.ctas):
             case = "stored twice in a cluster"
         elif y * z > 1:
             case, values["grid"] = "stored twice in a grid", f"{x} x {y}" + f" x {z}" * (z > 1)
         elif low % size != high % size:
-            case, ranks = "stored twice by two ranks", (low % size, high % size)
-            values |= {"one": ranks[0], "other": ranks[1]}
+            case = "stored twice by two ranks"
+            values |= {"one": low % size, "other": high % size}
         elif size > 1:
             case = "stored twice by two clusters"
             values |= {"ctas": x, "clusters": x // size}

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from course_utils.artifact import GENERATED, Origin, file_name
+from course_utils.cause import Cause
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.machine import Machine
@@ -40,6 +41,16 @@ class Place:
         return f"what the compiler added after {text}" if self.added else text
 
 
+def line_of(place: Place, case: str = "in a line") -> Cause | None:
+    """The part of a sentence that says a place's line; None where none is known."""
+    return Cause("", case, {"at": place}) if place.line else None
+
+
+def note(case: str, place: object) -> Cause:
+    """What else there is to say of a finding: what stands at a place."""
+    return Cause("note", case, {"at": place})
+
+
 class Places:
     """The places of one kernel's instructions."""
 
@@ -50,11 +61,9 @@ class Places:
 
     def ptx(self, at: int) -> str:
         instruction = self.kernel.instructions[at]
-        text = (
-            instruction.text
-            if len(instruction.text) < 160
-            else instruction.text[:110] + " ... " + instruction.text[-40:]
-        )
+        text = instruction.text
+        if len(text) >= 160:
+            text = f"{text[:110]} ... {text[-40:]}"
         return f"PTX line {instruction.line}: {text}"
 
     def place(self, at: int) -> Place:
@@ -80,23 +89,6 @@ class Places:
             origin = self._merged.get(line, origin)
         code = self.artifact.code(origin)
         return Place(ptx, file_name(origin.file), origin.line, code, origin.added, generated)
-
-    def origin_with(self, text: str) -> Origin | None:
-        """The author's line that has this text; None where none has, or several."""
-        found = [
-            Origin(file, number)
-            for file, python in self.artifact.python.items()
-            for number, line in enumerate(python.split("\n"), 1)
-            if text in line.partition("#")[0]
-        ]
-        return found[0] if len(found) == 1 else None
-
-    def line_with(self, text: str) -> Place | None:
-        """The author's line that has this text; None where none has, or several."""
-        found = self.origin_with(text)
-        if found is None:
-            return None
-        return Place(file=file_name(found.file), line=found.line, code=self.artifact.code(found))
 
     def loop_of(self, instructions: Iterable[int]) -> tuple[Origin, str] | None:
         """The author's loop that these instructions come from, and its condition: the innermost `while` about
@@ -140,11 +132,11 @@ class Places:
             if _MERGED in text and origin is not None and origin.added
         ]
         known = {(origin.file, origin.line) for origin in origins if origin is not None and not origin.added}
+        files = {origin.file for _, origin in calls}
         arrivals = [
-            Origin(file, number)
-            for file in dict.fromkeys(origin.file for _, origin in calls)
-            for number, text in enumerate(self.artifact.python.get(file, "").split("\n"), 1)
-            if "mbarrier_arrive(" in text.partition("#")[0] and (file, number) not in known
+            line
+            for line in self.artifact.lines(r"mbarrier_arrive\(")
+            if line.file in files and (line.file, line.line) not in known
         ]
         if len(calls) != len(arrivals):
             return {}

@@ -8,7 +8,8 @@ a wait covers it. A race is found on any schedule, also where this run's numbers
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,10 +23,10 @@ from course_utils.run.emulator.core.threads import CtaEnded, Touched, WarpEnded
 from course_utils.run.emulator.core.undefined import NothingStored
 from course_utils.run.emulator.explain import accumulators, names
 from course_utils.run.emulator.explain.accounts import account, all_from_one_cta
-from course_utils.run.emulator.explain.accumulators import LastWaits, groups
+from course_utils.run.emulator.explain.accumulators import LastWaits
 from course_utils.run.emulator.explain.findings import Finding, Findings
 from course_utils.run.emulator.explain.hazards import Note, find
-from course_utils.run.emulator.explain.places import Places
+from course_utils.run.emulator.explain.places import Places, line_of
 from course_utils.run.emulator.explain.roles import role
 from course_utils.run.emulator.explain.undefined import counts
 from course_utils.run.emulator.units import cp_async, mbarrier, tma, wgmma
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 A_THREAD, A_STORE = Cause("", "a thread"), Cause("", "a TMA store")
 
 
+@dataclass(slots=True, eq=False)
 class AsyncRead:
     """Shared memory that wgmma or a TMA store reads.
 
@@ -56,19 +58,18 @@ class AsyncRead:
     without a wait, ``over`` the finding of another warp's write over it.
     """
 
-    __slots__ = (
-        *("low", "high", "who", "at", "done", "last", "missing", "late", "left", "store", "unwaited"),
-        "over",
-    )
-
-    def __init__(self, low: int, high: int, who: Cause, at: int) -> None:
-        self.low, self.high, self.who, self.at, self.last, self.missing = low, high, who, at, 0, ""
-        self.late = -1
-        self.left: tuple[int, int] | None = None
-        self.done: list[tuple[int, int]] = []
-        self.store: Warp | None = None
-        self.unwaited = False
-        self.over: Finding | None = None
+    low: int
+    high: int
+    who: Cause
+    at: int
+    store: Warp | None = None
+    last: int = 0
+    missing: str = ""
+    late: int = -1
+    left: tuple[int, int] | None = None
+    unwaited: bool = False
+    over: Finding | None = None
+    done: list[tuple[int, int]] = field(default_factory=list)
 
     def ordered_before(self, seen: np.ndarray) -> bool:
         return any(seen[agent] >= time for agent, time in self.done)
@@ -125,12 +126,8 @@ class Shadow:
         written, taken, warps = self.written[words], self.taken[words].copy(), path.cta.cluster.warps_end
         self.taken[words] = written
         ours = (written & AGENT_MASK) <= warps
-        if (
-            _is_new(written, taken, warps).any()
-            or ours.all()
-            and written.all()
-            and not self.has_stored(path.warp, offset)
-        ):
+        whole = ours.all() and written.all()
+        if _is_new(written, taken, warps).any() or whole and not self.has_stored(path.warp, offset):
             return None
         found = np.flatnonzero(_is_new(self.written, self.taken, warps))
         return (int(found[0]) * 4, int(found[-1]) * 4 + 4) if len(found) >= len(written) else None
@@ -230,12 +227,10 @@ class Races:
             if ((codes & AGENT_MASK) > path.cta.cluster.warps_end).any() and unordered(codes, seen).any():
                 find(path, "write-unordered", "threads write what a load fills", {"who": path.warp})
         if shadow.async_reads:
-            low, high = (
-                (offsets, offsets + count)
-                if offsets.__class__ is int
-                else (int(offsets.min()), int(offsets.max()) + count)
-            )
-            self._overwrites(path, shadow, low, high, offsets)
+            low, high = begin, begin
+            if offsets.__class__ is not int:
+                low, high = int(offsets.min()), int(offsets.max())
+            self._overwrites(path, shadow, low, high + count, offsets)
         written[index] = path.warp.code
 
     def _atomic(self, event: Atomic) -> None:
@@ -351,24 +346,19 @@ class Races:
         passed = account(barrier).waits.get(values["who"][0]) if barrier else None
         if barrier is None or passed is None:
             about = () if barrier is None else (barrier,)
-            values["warps"] = Cause("", "this warp has" if len(values["who"]) == 1 else "these warps have")
             finding = find(path, kind, "read with no wait for the load", values, about=about)
             finding.apart = barrier is not None
             return
         # as many waits as fills: this round's took place
         wrong = passed.count > phase and passed.parity != phase & 1
-        wait = At(passed.at)
-        line = self.machine.unit(Places).place(passed.at).line
-        values |= {
-            "line": Cause("", ", line of the wait,", {"at": wait}) if line and not wrong else None,
-            "asked": Cause("", "asked for a parity", {"parity": passed.parity})
-            if passed.parity is not None
-            else Cause("", "asked for a phase"),
-            "behind": Cause("", "phase had passed", {"phase": passed.phases - 1})
-            if passed.phases
-            else Cause("", "new barrier has passed"),
-        }
-        note = ("the read", {"at": At(path.at)}) if wrong else ("its last wait", {"at": wait})
+        line = line_of(self.machine.unit(Places).place(passed.at), ", of a line,")
+        asked, behind = Cause("", "asked for a phase"), Cause("", "new barrier has passed")
+        if passed.parity is not None:
+            asked = Cause("", "asked for a parity", {"parity": passed.parity})
+        if passed.phases:
+            behind = Cause("", "phase had passed", {"phase": passed.phases - 1})
+        values |= {"line": None if wrong else line, "asked": asked, "behind": behind}
+        note = ("the read", {"at": At(path.at)}) if wrong else ("its last wait", {"at": At(passed.at)})
         at = passed.at if wrong else None
         case = "read after another phase's wait"
         finding = find(path, kind, case, values, at, about=(barrier,), notes=[note])
@@ -394,15 +384,14 @@ class Races:
         values = {"who": path.warp, "reader": read.who}
         leaves = None
         if not read.done and read.left is not None:
-            leaves = Cause("", "leaves groups running", {"groups": groups(read.left[1])})
+            leaves = Cause("", "leaves groups running", {"count": read.left[1]})
         why, at = None, read.at
         if read.missing:
             why = Cause("", "in no group", {"instruction": read.missing})
         elif read.late >= 0:
             why, at = Cause("", "wait before the commit"), read.late
         elif leaves and read.left and not findings.has_roles:
-            line = findings.place(path.at).line
-            when = Cause("", "when a line writes", {"at": At(path.at)}) if line else None
+            when = line_of(findings.place(path.at), "when a line writes")
             why, at = Cause("", "this wait leaves", {"leaves": leaves, "when": when}), read.left[0]
         if why:
             written: Note = "the write", {"at": At(path.at)}
@@ -540,10 +529,9 @@ class Races:
         atom = SWIZZLE_PATTERN_BYTES[view.map.swizzle] if isinstance(view, TensorView) else 0
         if old.view.name == view.name and apart == atom and findings.artifact.dsl == "cute":
             # stages lie between one another in the tensor, and the map's box does not
-            origin = findings.places.origin_with(f"layout_{what} =")
-            values: dict[str, Any] = {"tensor": what, "old": names.plain(earlier)}
-            values["new"] = names.plain(barrier)
-            values |= {"apart": apart, "extent": view.extent}
+            origin = findings.artifact.line(rf"layout_{what} =")
+            values: dict[str, Any] = {"tensor": what, "apart": apart, "extent": view.extent}
+            values |= {"old": names.plain(earlier), "new": names.plain(barrier)}
             case = "stages between one another"
             find(path, "ring-overrun", case, values, about=about, notes=notes, first=True, origin=origin)
             return True
@@ -577,8 +565,7 @@ class Races:
             values = {"tensor": view.name, "low": offset, "high": high, "first": first, "last": last}
             find(path, "stale-store", "stores what was not just written", values)
         self._check(path, shadow, shadow.written[words], warp.clock.seen, warp.clock.fenced, A_STORE)
-        record = AsyncRead(offset, high, Cause("", "the TMA store of", {"tensor": view.name}), path.at)
-        record.store = warp
+        record = AsyncRead(offset, high, Cause("", "the TMA store of", {"tensor": view.name}), path.at, warp)
         self._reads[store] = [record]
         shadow.stored.setdefault(view.region_at(store.coordinates), {})[warp] = path.at
         key = "store", warp.agent, event.lane, offset
@@ -592,19 +579,21 @@ class Races:
         for record in self._reads.pop(event.store):
             record.done.append((warp.agent, warp.time))
 
+    def _read_by(self, users: Sequence[Operation | Store]) -> Iterator[AsyncRead]:
+        """What these have read of shared memory, as far as it is known."""
+        return (record for user in users for record in self._reads.get(user, ()))
+
     def _stores_committed(self, event: tma.StoresCommitted) -> None:
         path = event.path
         self.of(path.cta.shared).store_commits.setdefault(path.at, set()).add(path.warp)
-        for store in event.stores:
-            for record in self._reads[store]:
-                record.missing = ""
+        for record in self._read_by(event.stores):
+            record.missing = ""
 
     def _stores_awaited(self, event: tma.StoresAwaited) -> None:
         path = event.path
         self.of(path.cta.shared).store_waits.setdefault(path.at, set()).add(path.warp)
-        for store in event.open:
-            for record in self._reads[store]:
-                record.missing = tma.COMMIT
+        for record in self._read_by(event.open):
+            record.missing = tma.COMMIT
 
     # -- wgmma
 
@@ -647,25 +636,21 @@ class Races:
         return self._labels[group]
 
     def _wgmma_committed(self, event: wgmma.Committed) -> None:
-        for op in event.operations:
-            for record in self._reads.get(op, ()):
-                if record.missing:
-                    record.missing, record.late = "", self._waits.of(event.path.warp).at
+        for record in self._read_by(event.operations):
+            if record.missing:
+                record.missing, record.late = "", self._waits.of(event.path.warp).at
 
     def _wgmma_awaited(self, event: wgmma.Awaited) -> None:
-        for op in event.open:
-            for record in self._reads.get(op, ()):
-                record.missing = accumulators.COMMIT
-        for op in event.left:
-            for record in self._reads.get(op, ()):
-                record.left = event.path.at, event.groups
+        for record in self._read_by(event.open):
+            record.missing = accumulators.COMMIT
+        for record in self._read_by(event.left):
+            record.left = event.path.at, event.groups
 
     def _wgmma_waited(self, event: wgmma.Waited) -> None:
         warp = event.path.warp
-        for op in event.operations:
-            for record in self._reads.get(op, ()):
-                if record.last <= event.count - 1:
-                    record.done.append((warp.agent, warp.time))
+        for record in self._read_by(event.operations):
+            if record.last <= event.count - 1:
+                record.done.append((warp.agent, warp.time))
 
     # -- ends
 
@@ -718,13 +703,13 @@ def _twice(event: tma.LoadTargeted, old: Load) -> dict[str, Any]:
     loads = []
     for one, at, what in ((old.path, old.at, old.view.name), (path, path.at, view.name)):
         who = f"CTA {one.cta.number}" if pair else names.who([one.warp], one.cta)
-        line = Cause("", ", of a line", {"at": findings.place(at)}) if findings.place(at).line > 0 else None
+        line = line_of(findings.place(at), ", of a line")
         loads.append(Cause("", "a load by", {"tensor": what, "who": who, "line": line}))
     look = "is one too many"
     if old.view.name != view.name:
         look = "which buffer has each"
     elif old.path.cta is not path.cta:
         look = "does each bring its half"
-    old_one, new_one = loads
+    earlier, later = loads
     barrier = names.plain(event.barrier)
-    return {"barrier": barrier, "one": old_one, "other": new_one, "look": Cause("", look)}
+    return {"barrier": barrier, "one": earlier, "other": later, "look": Cause("", look)}

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, zip_longest
 from typing import TYPE_CHECKING, TypeAlias
 
-from course_utils.cause import spans
+from course_utils.cause import Warps
 from course_utils.run.emulator.explain.timeline import COPY
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Lane:
 
     def name(self, roles: bool) -> str:
         """As the figure calls it; ``roles``: some warps only load."""
-        who = f"warp{'s' * (len(self.warps) > 1)} {spans(self.warps)}"
+        who = _warps("", self.warps)
         return f"{self.role}, {who}" if roles and self.role else who
 
 
@@ -88,6 +88,10 @@ class Bar:
     tiles: dict[str, str] = field(default_factory=dict)  # by tensor, of a load
     fills: list[Fill] = field(default_factory=list)  # what a multiplication reads
     left: int = 0  # its wgmmas that have not run
+
+
+def _warps(role: str, numbers: Iterable[int]) -> str:
+    return str(Warps(role, tuple(numbers)))
 
 
 class Replay:
@@ -193,6 +197,13 @@ class Replay:
         self.steps.append(step)
         return step
 
+    def _bar(self, event: Event, kind: str, label: str, stage: int | None = None, until: int = 0) -> Bar:
+        """A span that begins now, drawn where its warp has a lane."""
+        bar = Bar(self._who(event), self._line(event), kind, self._now, -1, label, stage, until=until)
+        if bar.lane >= 0:
+            self.bars.append(bar)
+        return bar
+
     @property
     def _now(self) -> int:
         """The step that what happens now belongs to: the last one."""
@@ -200,7 +211,7 @@ class Replay:
 
     def _of(self, event: Event) -> str:
         """ "full[0]", with its CTA where that is not the event's own."""
-        where = f" of CTA {event.home}" * (event.cta != event.home and event.cta >= 0)
+        where = f" of CTA {event.home}" * (event.home not in (-1, event.cta) and event.cta >= 0)
         return f"{event.what}{where}"
 
     # -- mbarriers
@@ -282,15 +293,12 @@ class Replay:
         if lane < 0:
             return
         if key not in self._waits:
-            where = f" of CTA {event.home}" * (event.home not in (-1, event.cta))
-            bar = Bar(lane, self._line(event), "wait", self._now, -1, f"{event.what}{where}")
-            self.bars.append(bar)
-            self._waits[key] = set(), bar
+            self._waits[key] = set(), self._bar(event, "wait", self._of(event))
         self._waits[key][0].add(event.warp)
 
     def _pass(self, event: Event) -> None:
-        what = f"{{their}} wait for {self._of(event) if event.home >= 0 else event.what}"
-        self._step(event, f"{{who}} pass{{es}} {what}", (event.home, event.what))
+        text = f"{{who}} pass{{es}} {{their}} wait for {self._of(event)}"
+        self._step(event, text, (event.home, event.what))
         lane, spot = self._who(event), (event.home, event.what)
         phase = self._last(event)[1] - 1
         if event.home >= 0 and lane >= 0 and (spot, phase, lane) not in self._let_go:
@@ -323,9 +331,7 @@ class Replay:
         flying = (bar for _, bar in self._loads.values())
         bar = next((bar for bar in flying if (bar.lane, bar.label) == (lane, event.barrier)), None)
         if bar is None:
-            bar = Bar(lane, self._line(event), "TMA load", self._now, -1, event.barrier, stage)
-            if lane >= 0:
-                self.bars.append(bar)
+            bar = self._bar(event, "TMA load", event.barrier, stage)
         self._loads[event.key] = slot, bar
         bar.tiles[event.what] = f"{event.what}{fill.tile()}"
 
@@ -342,8 +348,7 @@ class Replay:
         """What a stage holds from this step on, or from the next (``later``)."""
         fill = self._fills[slot]
         warps = {warp for lane in fill.readers for warp in self.lanes[lane].warps}
-        readers = f"warp{'s' * (len(warps) > 1)} {spans(warps)}" if warps else ""
-        row = [self._now + later, state, fill.tile(), readers]
+        row = [self._now + later, state, fill.tile(), _warps("", warps) if warps else ""]
         states = self.slots[slot]
         if states[-1][1:] == row[1:]:
             return
@@ -373,18 +378,8 @@ class Replay:
             text = f"{{who}} multipl{{ies}} {' and '.join(tiles) or 'a tile of shared memory'}{where}"
             self._step(event, text)
             stage = stages[0] if len(stages) == 1 else None
-            bar = Bar(
-                lane,
-                self._line(event),
-                "wgmma",
-                self._now,
-                -1,
-                " ".join(tiles) or event.what,
-                stage,
-                fills=fills,
-            )
-            if lane >= 0:
-                self.bars.append(bar)
+            bar = self._bar(event, "wgmma", " ".join(tiles) or event.what, stage)
+            bar.fills = fills
             current = self._multiplies[lane] = bar, slots
             for slot, fill in zip(slots, fills, strict=False):
                 if lane >= 0:
@@ -412,10 +407,7 @@ class Replay:
 
     def _store(self, event: Event) -> None:
         self._step(event, f"{{who}} stores {event.what} by TMA")
-        bar = Bar(self._who(event), self._line(event), "TMA store", self._now, -1, event.what)
-        if bar.lane >= 0:
-            self.bars.append(bar)
-            self._stores[event.cta, event.warp, event.what] = bar
+        self._stores[event.cta, event.warp, event.what] = self._bar(event, "TMA store", event.what)
 
     def _stored(self, event: Event) -> None:
         self._step(event, f"the TMA store of {event.what} has read shared memory")
@@ -434,9 +426,9 @@ class Replay:
         mine = [bar for bar in self.bars if bar.lane == lane and bar.kind in ("wgmma", event.kind)]
         if mine and mine[-1].kind == event.kind:
             mine[-1].until = max(mine[-1].until, event.end)
-        elif lane >= 0:
+        else:
             short = {COPY: "copy"}.get(event.kind, event.kind)
-            self.bars.append(Bar(lane, self._line(event), event.kind, self._now, -1, short, until=event.end))
+            self._bar(event, event.kind, short, until=event.end)
 
     def _fence(self, event: Event) -> None:
         self._step(event, "{who} run{s} fence.proxy.async", "fence")
@@ -472,8 +464,7 @@ class Replay:
         """A step's text, with who did it."""
         many, cta = len(step["warps"]) > 1, step["cta"]
         role = self.lanes[step["lane"]].role if step["lane"] >= 0 and self.roles else ""
-        who = f"{role} warp{'s' * many} {spans(step['warps'])}".strip()
-        who += f" of CTA {cta}" * (len(self.ctas) > 1)
+        who = _warps(role, step["warps"]) + f" of CTA {cta}" * (len(self.ctas) > 1)
         ends = {"s": "" if many else "s", "es": "" if many else "es", "ies": "y" if many else "ies"}
         text = step["text"].format(who=who, n=step["count"], their="their" if many else "its", **ends)
         return text[:1].upper() + text[1:]
@@ -506,9 +497,8 @@ def replays(emulation: Emulation) -> Iterator[Replay]:
     """Every cluster whose events were kept, whole, in the order in which they ran."""
     for _, group in groupby(emulation.events, key=lambda event: event.cluster):
         events = list(group)
-        yield Replay(
-            events, sorted({e.cta for e in events if e.cta >= 0}), any(e.role == "producer" for e in events)
-        )
+        ctas = sorted({e.cta for e in events if e.cta >= 0})
+        yield Replay(events, ctas, any(e.role == "producer" for e in events))
 
 
 def _chosen(emulation: Emulation, finding: Finding | None) -> list[int]:
@@ -534,27 +524,19 @@ def _fault(played: Replay, finding: Finding, waiting: Sequence[dict]) -> dict:
     for row in rows:
         lane = played.lane_of(row)
         many = len(row["warps"]) > 1
-        who = f"{row['role']} warp{'s' * many} {spans(row['warps'])}".strip()
-        of = f" of CTA {row['cta']}" * (len(played.ctas) > 1)
-        text = f"{who}{of} wait{'s' * (not many)} {row['text']}"
+        who = _warps(row["role"], row["warps"]) + f" of CTA {row['cta']}" * (len(played.ctas) > 1)
+        text = f"{who} wait{'s' * (not many)} {row['text']}"
         others = _suppliers(played, row, lane)
         chain.append({"lane": lane, "to": others, "text": text, "line": row["line"], "at": row["barrier"]})
     for one, row in zip(chain, rows, strict=True):
         if row["barrier"] and "phase" not in row:  # where threads meet: for those who wait elsewhere
             elsewhere = {other["lane"] for other in chain if other["at"] != row["barrier"]}
             one["to"] = sorted(elsewhere - {one["lane"], -1})
-    step = played.found.get((finding.kind, str(finding.place)), len(played.steps) - 1)
-    if finding.waiting:
-        step = len(played.steps) - 1
-    place = str(finding.place)
-    return {
-        "step": step,
-        "kind": finding.kind,
-        "text": finding.detail,
-        "place": place,
-        "more": list(finding.more)[:6],
-        "chain": chain,
-    }
+    step, place = len(played.steps) - 1, str(finding.place)
+    if not finding.waiting:
+        step = played.found.get((finding.kind, place), step)
+    fault = {"step": step, "kind": finding.kind, "text": finding.detail, "place": place}
+    return fault | {"more": list(finding.more)[:6], "chain": chain}
 
 
 def _suppliers(played: Replay, row: dict, lane: int) -> list[int]:
@@ -563,11 +545,8 @@ def _suppliers(played: Replay, row: dict, lane: int) -> list[int]:
     """
     if not row.get("barrier") or row.get("bytes_missing") and not row.get("arrivals_missing"):
         return []
-    came = {
-        played._who(e)
-        for e in played.events
-        if e.kind == "arrive" and (e.home, e.what) == (row["cta"], row["barrier"])
-    }
+    arrivals = (e for e in played.events if e.kind == "arrive")
+    came = {played._who(e) for e in arrivals if (e.home, e.what) == (row["cta"], row["barrier"])}
     wanted = "producer" if row["barrier"].startswith("full") else "consumer"
     others = {i for i, one in enumerate(played.lanes) if one.cta == row["cta"] and one.role == wanted}
     return sorted((came or others) - {lane, -1})
@@ -586,14 +565,13 @@ def _data(played: Replay, begin: int, end: int, fault: dict | None, title: str) 
     bars = [bar for bar in played.bars if bar.end >= begin and bar.begin < end]
     used = sorted({step["line"] for step in steps} | {bar.line for bar in bars})
     places = list(played.places)
-    lines = [_line(places[i]) for i in used]
     return {
         "title": title,
         "total": len(played.steps),
         "first": begin,
         "ctas": played.ctas,
         "steps": [[s["time"], s["kind"], s["lane"], s["text"], used.index(s["line"])] for s in steps],
-        "lines": lines,
+        "lines": [_line(places[i]) for i in used],
         "lanes": [{"cta": one.cta, "name": one.name(played.roles)} for one in played.lanes],
         "bars": [
             [b.lane, b.kind, max(b.begin - begin, 0), min(b.end, end - 1) - begin, b.label, b.stage, b.level]
@@ -631,5 +609,5 @@ def _full_first(item: tuple[Spot, list[list[int]]]) -> tuple:
 def _line(place: Place) -> list:
     """The author's line: "step05.py, line 44" and its code; the generated one where there is no other."""
     if not place.file:
-        return [place.generated or place.ptx, ""]
+        return [str(place), ""]
     return [f"{'added after ' if place.added else ''}{place.file}, line {place.line}", place.code]

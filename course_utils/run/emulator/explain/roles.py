@@ -32,10 +32,13 @@ class Role:
         self.warp = warp
         self.loads = 0
         self.seen_at: int | None = None
-        self.waited: tuple[MBarrier, int] | None = None
         self.takes: list[tuple[MBarrier, int]] = []
         self.rounds = 0
         self._kind: str | None = None
+
+    @property
+    def waited(self) -> tuple[MBarrier, int] | None:
+        return self.takes[-1] if self.takes else None
 
     def name(self) -> str:
         """By what it has issued, or else by what it can still reach from where it was last seen."""
@@ -70,8 +73,7 @@ def listen(machine: Machine) -> None:
 
     def passed(event: WaitPassed) -> None:
         mine = role(event.path.warp)
-        mine.waited = event.wait.barrier, event.path.at
-        mine.takes.append(mine.waited)
+        mine.takes.append((event.wait.barrier, event.path.at))
         mine.rounds += 1
 
     def went_on(event: WaitEnded) -> None:

@@ -18,15 +18,7 @@ from course_utils.run.emulator.explain.places import Place, Places
 from course_utils.run.emulator.explain.roles import role
 from course_utils.run.emulator.explain.work import CopyBegins, Piece, WriteBegins
 from course_utils.run.emulator.units import mbarrier, wgmma
-from course_utils.run.emulator.units.mbarrier import (
-    Arrived,
-    BytesLanded,
-    Expected,
-    Initialised,
-    MBarrier,
-    PhaseCompleted,
-    PhaseWait,
-)
+from course_utils.run.emulator.units.mbarrier import Arrived, BytesLanded, Expected, MBarrier, PhaseWait
 from course_utils.run.emulator.units.sync import ProxyFenced, RegistersAsked, RegisterWait, ThreadWait
 from course_utils.run.emulator.units.tma import LoadIssued, LoadLanded, StoreIssued, StoreRead, StoresWaited
 from course_utils.run.emulator.units.wgmma import MultiplyIssued, Operation, Ran, operand_units
@@ -129,34 +121,40 @@ class Trace:
         # of this cluster: time, kind, warp, instruction, what it is about, and a number
         self._noted: list[tuple[int, str, Warp | None, int, Any, int]] = []
         self._clusters = self._findings = 0
-        listen = machine.probe.listen
+        listen, note = machine.probe.listen, self.note
         listen(LoadIssued, self._load_issued)
         listen(LoadLanded, self._load_landed)
         listen(StoreIssued, self._store_issued)
         listen(StoreRead, self._store_read)
-        listen(StoresWaited, lambda event: self.note("pass", event.path, "the TMA stores"))
+        listen(StoresWaited, lambda event: note("pass", event.path, "the TMA stores"))
         listen(MultiplyIssued, self._multiply_issued)
         listen(Ran, self._ran)
-        listen(wgmma.WaitPassed, lambda event: self.note("pass", event.path, "wgmma"))
-        listen(WriteBegins, self._write_begins)
-        listen(CopyBegins, self._copy_begins)
+        listen(wgmma.WaitPassed, lambda event: note("pass", event.path, "wgmma"))
+        listen(WriteBegins, lambda event: self._works(event, COPY if event.copies else "epilogue"))
+        listen(CopyBegins, lambda event: self._works(event, COPY))
         listen(WaitBegan, self._wait_began)
         listen(WaitEnded, self._wait_ended)
-        listen(mbarrier.WaitPassed, lambda event: self.note("pass", event.path, event.wait))
-        listen(Initialised, lambda event: self.note("init", event.path, event.barrier, event.barrier.count))
-        listen(Arrived, self._arrive)
-        listen(Expected, lambda event: self.note("expect", event.path, event.barrier, event.count))
-        listen(BytesLanded, lambda event: self.note("bytes", event.path, event.barrier, event.count))
+        listen(mbarrier.WaitPassed, lambda event: note("pass", event.path, event.wait))
         listen(
-            PhaseCompleted, lambda event: self.note("flip", event.path, event.barrier, event.barrier.phase)
+            mbarrier.Initialised, lambda event: note("init", event.path, event.barrier, event.barrier.count)
         )
-        listen(ProxyFenced, lambda event: self.note("fence", event.path, "fence.proxy.async"))
-        listen(RegistersAsked, lambda event: self.note("registers", event.path, event.count))
+        listen(Arrived, self._arrive)
+        listen(Expected, lambda event: note("expect", event.path, event.barrier, event.count))
+        listen(BytesLanded, lambda event: note("bytes", event.path, event.barrier, event.count))
+        listen(
+            mbarrier.PhaseCompleted,
+            lambda event: note("flip", event.path, event.barrier, event.barrier.phase),
+        )
+        listen(ProxyFenced, lambda event: note("fence", event.path, "fence.proxy.async"))
+        listen(RegistersAsked, lambda event: note("registers", event.path, event.count))
 
     def note(self, kind: str, path: Path, what: Any, number: int = 0) -> None:
         """Something happened: see ``Event``. What it is called is found out once the cluster has run."""
+        self._note(self.machine.executed, kind, path.warp, path.at, what, number)
+
+    def _note(self, time: int, kind: str, warp: Warp, at: int, what: Any, number: int = 0) -> None:
         if len(self._noted) < LIMIT:
-            self._noted.append((self.machine.executed, kind, path.warp, path.at, what, number))
+            self._noted.append((time, kind, warp, at, what, number))
 
     def begin(self, path: Path, kind: str, label: str | MBarrier, phase: int | None = None) -> Span:
         now = self.machine.executed
@@ -195,24 +193,16 @@ class Trace:
     def _ran(self, event: Ran) -> None:
         op = event.operation
         self._end(op)
-        if len(self._noted) < LIMIT:
-            self._noted.append((self.machine.executed, "read", event.group.warps[0], op.at, op, 0))
+        self._note(self.machine.executed, "read", event.group.warps[0], op.at, op)
 
-    def _write_begins(self, event: WriteBegins) -> None:
-        self._works(event.path, COPY if event.copies else "epilogue", event.piece)
-
-    def _copy_begins(self, event: CopyBegins) -> None:
-        self._works(event.path, COPY, event.piece)
-
-    def _works(self, path: Path, kind: str, piece: Piece) -> None:
-        span = self.begin(path, kind, "D" if kind == "epilogue" else "a tile")
-        self._pieces.append((span, piece))
-        self.note(kind, path, span)
+    def _works(self, event: WriteBegins | CopyBegins, kind: str) -> None:
+        span = self.begin(event.path, kind, "D" if kind == "epilogue" else "a tile")
+        self._pieces.append((span, event.piece))
+        self.note(kind, event.path, span)
 
     def _wait_began(self, event: WaitBegan) -> None:
         path = event.path
-        if len(self._noted) < LIMIT:
-            self._noted.append((path.began, "wait", path.warp, path.at, event.reason, 0))
+        self._note(path.began, "wait", path.warp, path.at, event.reason)
 
     def _wait_ended(self, event: WaitEnded) -> None:
         path, reason = event.path, event.reason
@@ -231,10 +221,8 @@ class Trace:
         path, barrier = event.path, event.barrier
         self.note("arrive", path, barrier, event.count)
         if len(self.arrivals) < LIMIT:
-            by, now = path.warp, self.machine.executed
-            self.arrivals.append(
-                Arrival(barrier.cta.number, "", barrier.phase, path.cta.number, by.index, now)
-            )
+            home, by = barrier.cta.number, (path.cta.number, path.warp.index)
+            self.arrivals.append(Arrival(home, "", barrier.phase, *by, self.machine.executed))
             self._arrived.append(barrier)
 
     def found(self, finding: Finding, at: int) -> None:
@@ -252,14 +240,13 @@ class Trace:
             span.role = role(warp).name()
             if barrier is not None:
                 span.label = called(barrier)
-        for arrival, barrier in zip(
-            self.arrivals[len(self.arrivals) - len(self._arrived) :], self._arrived, strict=True
-        ):
+        arrivals = self.arrivals[len(self.arrivals) - len(self._arrived) :]
+        for arrival, barrier in zip(arrivals, self._arrived, strict=True):
             arrival.barrier = called(barrier)
-        if self.record or len(self.machine.unit(Findings).found) > self._findings:
+        findings = len(self.machine.unit(Findings).found)
+        if self.record or findings > self._findings:
             self._tell(called)
-        self._clusters += 1
-        self._findings = len(self.machine.unit(Findings).found)
+        self._clusters, self._findings = self._clusters + 1, findings
         self._noted.clear()
         self._unnamed.clear()
         self._arrived.clear()

@@ -3,30 +3,33 @@ in the values; what stands between ``<`` and ``>`` is left out where there is no
 kind, what it means and what to try.
 """
 
-BARRIERS = {
+# what says itself, and notes: what stands at a line
+PHRASES = (
+    *("a thread", "a TMA store", "a bulk copy", "uses a value in a register", "in vain", "nothing", "never"),
+    *("less often", "is one too many", "which buffer has each"),
+)
+NOTES = (
+    *("a load", "a load that nobody waits for", "an init", "its bytes", "its first init", "its init"),
+    *("its last wait", "the arrivals", "the init", "the other load", "the read", "the store", "the wait"),
+    *("the write", "what nothing reads", "what they run alone"),
+)
+# what several sentences begin with
+_FULL = "whose phase {phase} has all its {count} arrivals already"
+_NOTHING = "{reader} ({who}) reads shared memory that nothing has written"
+_TWICE = "CTAs {low} and {high} both store {what}"
+SENTENCES = {
+    **{phrase: phrase for phrase in PHRASES},
+    **{note: f"{note}: {{at}}" for note in NOTES},
     "no words": "{kind}: the emulator has no words for this case",
     # places
     "a line": "{at}",
-    "a load": "a load: {at}",
-    "a load that nobody waits for": "a load that nobody waits for: {at}",
-    "an init": "an init: {at}",
-    "in line": " (line {line})",
-    "its bytes": "its bytes: {at}",
-    "its first init": "its first init: {at}",
-    "its init": "its init: {at}",
-    "its line": ", line {line},",
-    "the arrivals": "the arrivals: {at}",
-    "the init": "the init: {at}",
-    "the wait": "the wait: {at}",
-    "what they run alone": "what they run alone: {at}",
+    "in a line": " (line {at.line})",
+    ", of a line": ", line {at.line}",
+    ", of a line,": ", line {at.line},",
     "where the lanes part": "the lanes part at {at}",
-    # how often
-    "once": "once",
-    "twice": "twice",
-    "so many times": "{count} times",
     # core: warps, CTAs and clusters, and the end of a run
-    "no CTA of this rank": "{who} {who:uses|use} shared address {address} of CTA {rank} in a "
-    "cluster of {size}",
+    "no CTA of this rank": "{who} {who:uses|use} shared address {address} of CTA {rank} in a cluster of "
+    "{size}",
     "CTA has ended": "{who} {who:uses|use} the shared memory of CTA {cta}, which has ended",
     "nothing changes": "{who} {who:has|have} run {count:,} instructions, and nothing has changed",
     "instruction limit": "{count:,} warp instructions were executed",
@@ -40,15 +43,15 @@ BARRIERS = {
     "assert failed": "an assert of {who} failed, line {line}: {text}",
     # units/sync: where threads meet, and the register pool
     "threads at a barrier": "{count} threads came to {barrier}, which {needed} should meet",
-    "count of a named barrier": "{who} {who:comes|come} to barrier {number} with {count} threads; "
-    "numbers are 0 to 15, counts multiples of 32",
+    "count of a named barrier": "{who} {who:comes|come} to barrier {number} with {count} threads; numbers "
+    "are 0 to 15, counts multiples of 32",
     "counts of a named barrier differ": "{who} {who:comes|come} to barrier {number} with {count} threads, "
     "others with {others}",
     "registers asked for": "{who} {who:asks|ask} for {count} registers",
     "too many come": "{threads} threads, {who}, come to barrier {number}, which counts {count}",
     # units/mbarrier
-    "mbarrier not aligned": "{who} {who:uses|use} shared address {offset:,} as an mbarrier; 8 does "
-    "not divide it",
+    "mbarrier not aligned": "{who} {who:uses|use} shared address {offset:,} as an mbarrier; 8 does not "
+    "divide it",
     "init of an mbarrier not aligned": "{who} {who:initialises|initialise} an mbarrier at shared address "
     "{offset:,}; 8 does not divide it",
     "arrivals of an init": "{who} {who:initialises|initialise} an mbarrier for {count:,} arrivals",
@@ -65,30 +68,24 @@ BARRIERS = {
     "lanes wait for different mbarriers": "lanes of {who} wait for different mbarriers at once, which is not "
     "modelled",
     # explain/barriers: the same, as far as it takes thought
-    "all arrivals are there": "{who} {who:arrives|arrive} on {barrier}, whose phase {phase} has all its "
-    "{count} arrivals already",
-    "filled again": "{who} {who:arrives|arrive} on {barrier} again, whose phase {phase} has all its {count} "
-    "arrivals already<: does its stage go on?>",
-    "filled again after a wait": "{who} {who:arrives|arrive} on {barrier} again, whose phase {phase} has all "
-    "its {count} arrivals already: its wait for {waited} passed again<; does its stage go on, or begin "
-    "anew?>",
+    "all arrivals are there": "{who} {who:arrives|arrive} on {barrier}, " + _FULL,
+    "filled again": "{who} {who:arrives|arrive} on {barrier} again, " + _FULL + "<: does its stage go on?>",
+    "filled again after a wait": "{who} {who:arrives|arrive} on {barrier} again, " + _FULL + ": its wait for "
+    "{waited} passed again<; does its stage go on, or begin anew?>",
     "fewer bytes expected than come": "phase {phase} of {barrier} expects {expected:,} bytes, but loads of "
     "{issued:,} bytes signal it{why}",
     "rank 0 alone is told": ": `T.alloc_cluster_barrier` has rank 0 alone told; TMA's is each CTA's own, "
     "`T.alloc_barrier`",
-    "no mbarrier here": "{who} {who:uses|use} shared address {offset:,} as an mbarrier, which no "
-    "init has made "
-    "one",
+    "no mbarrier here": "{who} {who:uses|use} shared address {offset:,} as an mbarrier, which no init has "
+    "made one",
     "no such stage": "{who} {who:uses|use} {stage}, which has {stage.count}",
-    "init still to come": "{who} {who:uses|use} an mbarrier, whose init{line} may be still to come: "
-    "no barrier "
-    "is between",
+    "init still to come": "{who} {who:uses|use} an mbarrier, whose init{line} may be still to come: no "
+    "barrier is between",
     "mbarrier in a tile": "{who} {who:initialises|initialise} an mbarrier in {buffer}, which holds a tile",
-    "mbarrier partly allocated": "{who} {who:initialises|initialise} an mbarrier of which {buffer} "
-    "holds a part",
+    "mbarrier partly allocated": "{who} {who:initialises|initialise} an mbarrier of which {buffer} holds a "
+    "part",
     "mbarrier behind its buffer": "{who} {who:initialises|initialise} an mbarrier behind the end of "
-    "`{buffer}`, "
-    "which has room for {room} ({bytes} bytes)",
+    "`{buffer}`, which has room for {room} ({bytes} bytes)",
     # explain/ledger: who arrives too often
     "too many arrivals of one": "{who} {who:makes|make} {most} arrivals a phase on {barrier}, and its init "
     "counts {count}",
@@ -97,9 +94,8 @@ BARRIERS = {
     "counts {count}",
     "arrives on its own wait": "{who} {who:arrives|arrive} on {barrier}, which it waits for itself: {total} "
     "arrivals a phase, and its init counts {count}",
-    "more arrivals than fills": "{who} {who:arrives|arrive} on {barrier} {count} times, and {full} "
-    "was filled "
-    "{fills}",
+    "more arrivals than fills": "{who} {who:arrives|arrive} on {barrier} {count} times, and {full} was "
+    "filled {fills}",
     # explain/causes: waits, loads and stores whose harm shows elsewhere
     "commits stores of others": "{who} {who:commits|commit} TMA stores here, and {who:has|have} issued none: "
     "{others} {others:issues|issue} them{line}",
@@ -127,7 +123,6 @@ BARRIERS = {
     "no warp waits": "no warp waits, and none can run",
     "registers in all": "setmaxnreg asks for {total:,} registers in all, and a CTA has {limit:,}",
     "waits": "{who} {who:waits|wait} {what}",
-    "in vain": "in vain",
     "waits because": "{wait}{why}",
     "and where": "{what}: {at}",
     "more groups wait": "{count} more {count:group|groups} of warps wait",
@@ -145,16 +140,11 @@ BARRIERS = {
     "bytes missing": "{missing:,} of {count:,} bytes",
     "expect-tx missing": "an expect-tx for {count:,} bytes that came",
     "lacks both": "{one} and {other}",
-    "nothing": "nothing",
     "nobody loads": "<; no warp of CTA {cta} loads a tile: do both roles take the same tiles?>",
     "passes at once": "on a new barrier a wait for parity 1 passes at once",
     "turn has passed": "<; this {nth} wait's turn is phase {phase}, parity {parity}>",
-    "stage begins anew": "<; it waits for this one {again}, and {never} for {barrier}: does its stage begin "
-    "anew?>",
-    "again": "again",
-    "over and over": "over and over",
-    "never": "never",
-    "less often": "less often",
+    "stage begins anew": "<; it waits for this one {count:again|over and over}, and {never} for {barrier}: "
+    "does its stage begin anew?>",
     "read and do not arrive": "<; {who} have read the stage and do not arrive>",
     "nobody arrives after the read": "<; nobody arrives on it after {who} read the stage{line}>",
     "last released": "<; they last released {barrier}>",
@@ -168,14 +158,10 @@ BARRIERS = {
     "only these could arrive": "only {who} could arrive on it, and {who:waits|wait} for it",
     "nobody has arrived yet": "nobody has arrived on it yet",
     "nobody can arrive": "nobody has arrived on it, and no code ahead of any warp does",
-    "wait too": "{who}, which {who:waits|wait} too",
-    "have ended": "{who}, which {who:has|have} ended",
-    "arrived before and wait too": "{who}, which arrived before, {who:waits|wait} too",
-    "arrived before and have ended": "{who}, which arrived before, {who:has|have} ended",
+    "wait too": "{who}, which{before} {who:waits|wait} too",
+    "have ended": "{who}, which{before} {who:has|have} ended",
+    "arrived before": " arrived before,",
     "these and those": "{these}, {those}",
-}
-
-MEMORY: dict[str, str] = {
     # core/memory, units/access and explain/bounds: addresses
     "an access": "{who} accesses {what}{ask}",
     "a slice by the thread in the CTA": "<: does a slice take the thread's number in the CTA, and not in its "
@@ -187,7 +173,7 @@ MEMORY: dict[str, str] = {
     "an index that counts tiles": "<: does its index count tiles?>",
     "no tensor at the address": "{who} accesses global address {address:#x}, which is in no tensor",
     "misaligned access": "{who} accesses {count} bytes at offset {offset:,}, which {count} does not divide",
-    "no local memory": "{who} reads local memory, of which the kernel declares none",
+    "no local memory": "{who} accesses local memory, of which the kernel declares none",
     "a write to the parameters": "{who} writes to the kernel's parameters",
     # units/tma and tensormaps
     "a TMA transfer outside": "a TMA transfer of {tensor} uses shared bytes {low:,} to {high:,} of "
@@ -230,35 +216,24 @@ MEMORY: dict[str, str] = {
     "that of a line": " (that of line {at.line})",
     "in no group": "<: no {instruction} put it in a group, so no wait covers it>",
     "no wait is between": "<: no wgmma.wait_group is between>",
-    "the wait leaves groups": "<: the wait{on} leaves {groups} running>",
+    "the wait leaves groups": "<: the wait{on} leaves {count} {count:group|groups} running>",
     "on a line": " on line {at.line}",
     "uses what nothing has written": "{who} {use}, which nothing has written",
     "stores a part of a fragment": "stores a part of a fragment (values in registers)",
     "converts a part of a fragment": "converts a part of a fragment (values in registers)",
-    "uses a value in a register": "uses a value in a register",
     # explain/races: who reads
-    "a thread": "a thread",
-    "a TMA store": "a TMA store",
-    "a bulk copy": "a bulk copy",
     "operand of wgmma": "operand {side} of wgmma",
     "wgmma of": "wgmma of {warps}",
     "the TMA store of": "the TMA store of {tensor}",
     # ... and where
-    "the read": "the read: {at}",
-    "the write": "the write: {at}",
-    "the store": "the store: {at}",
-    "the other load": "the other load: {at}",
-    "its last wait": "its last wait: {at}",
     "its wait for a barrier": "its wait for {barrier}: {at}",
     "shared bytes": "shared bytes {low:,} to {high:,}",
     # ... what is not written, or not yet
-    "reads nothing": "{reader} ({who}) reads shared memory that nothing has written",
-    "reads nothing in a part": "{reader} ({who}) reads shared memory that nothing has written in a part of "
-    "the tile<: do all threads' copies cover it?>",
-    "reads nothing, writers clash": "{reader} ({who}) reads shared memory that nothing has written<, and "
-    "{writers} write to the same place>",
-    "reads nothing, first wait passed": "{reader} ({who}) reads shared memory that nothing has written: its "
-    "wait for {barrier} asked for parity {parity}<, which a new barrier has passed>",
+    "reads nothing": _NOTHING,
+    "reads nothing in a part": _NOTHING + " in a part of the tile<: do all threads' copies cover it?>",
+    "reads nothing, writers clash": _NOTHING + "<, and {writers} write to the same place>",
+    "reads nothing, first wait passed": _NOTHING + ": its wait for {barrier} asked for parity {parity}<, "
+    "which a new barrier has passed>",
     "first wait's parity": "on a new barrier a wait for parity 1 passes at once: a first wait for a load "
     "asks for parity 0",
     "read before cp.async has landed": "{reader} ({who}) reads what cp.async of {writer} still copies",
@@ -267,12 +242,9 @@ MEMORY: dict[str, str] = {
     "no proxy fence before the read": "{reader} ({who}) reads what {writer} wrote with ordinary stores<, and "
     "no fence.proxy.async is between>",
     "read with no wait for the load": "{reader} ({who}) reads shared memory that TMA fills for {writer}, "
-    "phase {phase}, which {warps} not waited for",
+    "phase {phase}, which {who:this warp has|these warps have} not waited for",
     "read after another phase's wait": "{reader} ({who}) reads shared memory that TMA fills for {writer}, "
     "phase {phase}, not waited for: its last wait{line} {asked}<, which {behind}>",
-    "this warp has": "this warp has",
-    "these warps have": "these warps have",
-    ", line of the wait,": ", line {at.line},",
     "asked for a parity": "asked for parity {parity}",
     "asked for a phase": "asked for an earlier phase",
     "phase had passed": "phase {phase} had passed",
@@ -282,7 +254,7 @@ MEMORY: dict[str, str] = {
     "overwrites what is read": "{who} overwrites shared memory that {reader} may still read{why}",
     "wait before the commit": "<: the wait comes before the commit_group of what it should cover>",
     "this wait leaves": "<: this wait {leaves}{when}>",
-    "leaves groups running": "leaves {groups} running",
+    "leaves groups running": "leaves {count} {count:group|groups} running",
     "when a line writes": " when line {at.line} writes",
     "the read has ended": "the read, which has ended in this run, but nothing orders the two: {at}; shared "
     "bytes {low:,} to {high:,}",
@@ -304,15 +276,12 @@ MEMORY: dict[str, str] = {
     "loads over a read": "{who} loads over shared memory that threads may still read",
     "loads over a barrier's bytes": "{who} loads over the bytes of {old}: this load of {tensor} is for {new}",
     "loads to the same place": "{over}, and goes to the same place<; which stage index has it?>",
-    "stages between one another": "loads of {tensor} for {old} and {new} lie {apart:,} bytes apart, and "
-    "each brings {extent:,}<: do {tensor}'s map and its tensor have one layout (`order`)?>",
+    "stages between one another": "loads of {tensor} for {old} and {new} lie {apart:,} bytes apart, and each "
+    "brings {extent:,}<: do {tensor}'s map and its tensor have one layout (`order`)?>",
     "past its ring": "{over}, and {array} has {count} stages<; has the ring of {tensor} as many slots?>",
     "two loads of one phase": "two loads of one phase of {barrier} write the same bytes: {one}, and "
     "{other}<; {look}?>",
     "a load by": "{tensor} by {who}{line}",
-    ", of a line": ", line {at.line}",
-    "is one too many": "is one too many",
-    "which buffer has each": "which buffer has each",
     "does each bring its half": "does each bring its half, by rank",
     "stores what was not just written": "the TMA store of {tensor} reads shared bytes {low:,}-{high:,}, but "
     "threads have just written {first:,}-{last:,}<; have both the same index?>",
@@ -321,26 +290,23 @@ MEMORY: dict[str, str] = {
     "a CTA may end before its use": "{who} uses the shared memory of CTA {cta}<, and nothing keeps that CTA "
     "from ending before>",
     # ... what two CTAs store
-    "stored twice in a cluster": "CTAs {low} and {high} both store {what}<; they are one cluster: does the "
-    "tile's row or column count the CTA's rank?>",
-    "stored twice in a grid": "CTAs {low} and {high} both store {what}<; the grid has {grid} CTAs: which "
-    "tile has each?>",
-    "stored twice by two ranks": "CTAs {low} and {high} both store {what}<; they are rank {one} of one "
-    "cluster and rank {other} of another: do the tiles of two clusters lie {size} of a CTA's apart?>",
-    "stored twice by two clusters": "CTAs {low} and {high} both store {what}<; the grid has {ctas} CTAs in "
-    "{clusters} clusters: at which tile does each cluster begin, by how many does it go on?> Does the order "
-    "of tiles give each number its own place?",
-    "stored twice": "CTAs {low} and {high} both store {what}<; the grid has {ctas} CTAs: at which tile does "
-    "each begin, by how many does it go on?> Does the order of tiles give each number its own place?",
+    "stored twice in a cluster": _TWICE + "<; they are one cluster: does the tile's row or column count the "
+    "CTA's rank?>",
+    "stored twice in a grid": _TWICE + "<; the grid has {grid} CTAs: which tile has each?>",
+    "stored twice by two ranks": _TWICE + "<; they are rank {one} of one cluster and rank {other} of "
+    "another: do the tiles of two clusters lie {size} of a CTA's apart?>",
+    "stored twice by two clusters": _TWICE + "<; the grid has {ctas} CTAs in {clusters} clusters: at which "
+    "tile does each cluster begin, by how many does it go on?> Does the order of tiles give each number its "
+    "own place?",
+    "stored twice": _TWICE + "<; the grid has {ctas} CTAs: at which tile does each begin, by how many does "
+    "it go on?> Does the order of tiles give each number its own place?",
     "nothing reads a line's writes": "<, and nothing reads what line {line} writes: do both take one slot?>",
-    "what nothing reads": "what nothing reads: {at}",
     # explain/stages
-    "in a line": " (line {at.line})",
     "the same tiles for both": "multicast brings both CTAs of the cluster the same tiles of "
     "{tensors}{lines}<: each has rows, or columns, of its own to load>",
     "of lines": " (lines {lines})",
-    "loaded and read with two swizzles": "TMA loads {tensor} with swizzle {loaded}, and wgmma{line} reads "
-    "it with {read}<: do the map and the multiplication take one layout?>",
+    "loaded and read with two swizzles": "TMA loads {tensor} with swizzle {loaded}, and wgmma{line} reads it "
+    "with {read}<: do the map and the multiplication take one layout?>",
     "loaded into one slot, read from another": "{who} loads {tensor} for {barrier} into slot {slot}, and "
     "wgmma{line} reads slot {read} after the wait for {barrier}<: which stage index has each?>",
     "read before the round's wait": "wgmma reads {tensor} as loaded for {barrier}{load}, and the last wait "
@@ -349,157 +315,120 @@ MEMORY: dict[str, str] = {
     "before it{wait} is for {waited}<: which stage index has each?>",
     "waited for in another order": "{takers} {takers:waits|wait} for {waited} as the {nth} stage, and "
     "{loader} fills {filled} as the {nth}{line}<: does each count its stages alike?>",
-    "filled in another order": "{loader} fills {filled} as the {nth} stage, and {takers} "
-    "{takers:waits|wait} for {waited} as the {nth}{line}<: does each count its stages alike?>",
+    "filled in another order": "{loader} fills {filled} as the {nth} stage, and {takers} {takers:waits|wait} "
+    "for {waited} as the {nth}{line}<: does each count its stages alike?>",
 }
 
-SENTENCES = {**BARRIERS, **MEMORY}
-
-# What the emulator can find: severity, what it means and what to try. An error is a fault of the program on
-# some schedule, even where this run's numbers came out right; a warning is something that experts disagree
-# on; a cause explains numbers that are wrong, and is nothing where they are right.
-# fmt: off
-KINDS = {
-    "deadlock": ("error",
-        "Every warp that is left waits for something that nobody will do. Count for each barrier who "
-        "arrives, how often, how many bytes are expected and come, and the parity that each wait starts "
-        "with."),
-    "livelock": ("error",
-        "A warp loops without end and nothing that it reads will change. Does the loop's bound change "
-        "inside it, and does each turn of a loop over tiles take the next tile?"),
-    "register-budget": ("error",
-        "The warpgroups ask for more registers than a CTA has, so one waits for ever. Registers a thread,"
-        " times threads, over all warpgroups must stay within what a CTA has: give the producer fewer."),
-    "setmaxnreg-count": ("error", "setmaxnreg takes a multiple of 8 from 24 to 256."),
-    "read-before-load": ("error",
-        "Shared memory is read, but the reader has not waited for the TMA load (or cp.async) that fills "
-        "it. Wait on the full barrier of this stage, with the parity of this round."),
-    "read-before-write": ("error",
-        "One warp reads what another wrote to shared memory, and nothing orders the two. Put a barrier "
-        "between them."),
-    "uninitialised-read": ("error",
-        "Shared memory is read that nothing has written. Is the stage index the one that was loaded, and "
-        "does the tile cover all that is read?"),
-    "overwrite-while-read": ("error",
-        "A stage is written while wgmma or a TMA store may still read it. Release a stage only after the "
-        "wait_group that covers its reader, and wait for that release before the next load."),
-    "overwrite-before-use": ("error",
-        "A TMA load writes over an earlier load of the same bytes that nobody has waited for. Does the "
-        "producer wait on the empty barrier of this stage?"),
-    "load-twice": ("error",
-        "Two loads that signal one phase of an mbarrier write the same bytes, so one of them is lost. Look "
-        "at the stage index and the buffer of each. Where the CTAs of a cluster multicast, each loads the "
-        "part that its rank says, of the tile and of the buffer, and nobody loads that tile again."),
-    "load-unwaited": ("error",
-        "A load that nobody waits for is still under way when its memory is used again, or when the CTA "
-        "ends. Whoever multiplies a tile waits for it: do the loop that loads and the loop that multiplies "
-        "go over the same tiles, with the same stage and phase, and as many of them?"),
-    "stage-mismatch": ("error",
-        "The load, the wait and the read of one tile take one stage: that of one count, modulo the number of "
-        "stages. Its slots in shared memory and its barrier have the same index."),
-    "stage-unread": ("cause",
-        "The load, the wait and the read of one tile take one stage: that of one count, modulo the number of "
-        "stages. Its slots in shared memory and its barrier have the same index."),
-    "swizzle-mismatch": ("cause",
-        "TMA lays a tile out by the swizzle of its map, and wgmma reads it by that of its descriptor. Both "
-        "come from the layout of the shared tensor: give the map and the multiplication the same one."),
-    "same-tiles": ("cause",
-        "A tile that both CTAs of a pair need is loaded once and multicast. The other operand's tile is each "
-        "CTA's own, and each loads it for itself alone."),
-    "ring-overrun": ("error",
-        "A stage past the last slot of a ring lies in what follows in shared memory. The buffers of A and B "
-        "need a slot for each stage: num_stages may not be more than the slots that they were made with."),
-    "stale-store": ("error",
-        "A TMA store reads another buffer than the one that threads have just written. The write to shared "
-        "memory and the store after it take the same buffer: the same index, where there are several."),
-    "store-wait-elsewhere": ("error",
-        "commit_group and wait_group are about the stores of the thread that calls them. One warp issues a "
-        "TMA store, commits it and waits for it; a barrier tells the others."),
-    "write-unordered": ("error",
-        "Two writers of the same shared memory are not ordered. Put a barrier between them."),
-    "accumulator-before-wait": ("error",
-        "Registers of a wgmma are used while it may still run, which the PTX ISA calls undefined. Where "
-        "ptxas sees it, it waits in your place and runs one wgmma at a time (it says: serialized). That is "
-        "right, slow, and promised by nobody. Wait with wgmma.wait_group first, and commit the group before "
-        "the wait."),
-    "uninitialised-register": ("error",
-        "A register is used that nothing has written: an accumulator that no wgmma has reached, or a part of "
-        "a fragment that no store or load has filled. Does the loop that writes it run at least once at this "
-        "size, and do both sides name the same part?"),
-    "accumulator-uninitialised": ("error",
-        "The first wgmma of a tile adds to what its registers happen to hold. Let it overwrite them "
-        "(clear_accum, or the ACCUMULATE field set to False), or clear them first."),
-    "wgmma-fence": ("error",
-        "wgmma starts before wgmma.fence has ordered the registers it uses. Call the fence before the "
-        "first wgmma."),
-    "wgmma-mismatch": ("error",
-        "The four warps of a warpgroup issue different wgmma instructions. All four must run the same one"
-        " with the same descriptors."),
-    "wgmma-descriptor": ("error", "A wgmma descriptor points outside shared memory."),
-    "proxy-fence": ("error",
-        "Threads wrote shared memory, and the async proxy (wgmma or a TMA store) reads it with no "
-        "fence.proxy.async between. Fence in every thread that wrote, then synchronise; or synchronise, "
-        "then fence in the thread that starts the read."),
-    "proxy-fence-overwrite": ("error",
-        "A TMA load writes over shared memory that threads read or wrote, with no fence.proxy.async "
-        "between: an access still under way comes after the load. Fence in every thread before the "
-        "barrier, or in the load's thread after it."),
-    "expect-tx": ("error",
-        "More bytes arrive at an mbarrier than its phase expects, so the phase ends before its loads do. "
-        "Expect the bytes of every load that signals this barrier."),
-    "barrier-overrun": ("error",
-        "An mbarrier gets more arrivals in a phase than it was initialised for. Count who arrives: "
-        "threads, or one elected thread, or both CTAs of a cluster."),
-    "barrier-init-count": ("error", "An mbarrier's count must be 1 to 1,048,575."),
-    "barrier-init-again": ("error",
-        "An mbarrier is initialised again, which the PTX ISA leaves undefined: what it has counted is lost. "
-        "Initialise it once, before the loops; its phases go on by themselves."),
-    "barrier-uninitialised": ("error",
-        "An address is used as an mbarrier that no mbarrier.init has made one. A stage counts from 0, modulo "
-        "the number of barriers."),
-    "barrier-outside": ("error",
-        "An mbarrier lies in memory that nobody allocated for it: what is placed there next destroys it. "
-        "Each takes 8 bytes. A pipeline has two for each stage, full and empty: allocate 2 * num_stages."),
-    "barrier-init-race": ("error",
-        "An mbarrier is used before its initialisation is surely visible. After mbarrier.init, fence "
-        "(fence.mbarrier_init), then synchronise the CTA, or the cluster where another CTA uses it."),
-    "phase-lapped": ("error",
-        "An mbarrier finished another phase before a waiting warp had seen the last one; the parity it "
-        "waits for may never show again. Nobody may go a round ahead of a waiter."),
-    "named-barrier": ("error",
-        "Warps disagree on how many threads meet at a named barrier, or the count is no multiple of 32."),
-    "cluster-exit": ("error",
-        "A CTA may leave its cluster while another still writes to it or arrives on its barriers. Arrive "
-        "and wait, in every thread, at the end: a cluster barrier."),
-    "cluster-rank": ("error", "An address or a multicast mask names a CTA that the cluster does not have."),
-    "exit-in-flight": ("error",
-        "A CTA ends while a TMA transfer still uses its shared memory. Wait for loads on their barrier "
-        "and for stores with cp.async.bulk.wait_group before the end."),
-    "out-of-bounds": ("error",
-        "An access lies outside its memory. Look at the tile's coordinates, the stage index and the "
-        "guard."),
-    "stored-twice": ("error",
-        "Two CTAs store the same elements, and nothing orders the two. A persistent CTA begins at its own "
-        "number and goes on by the number of CTAs in the grid (of clusters, where each has a tile of its own "
-        "pair): is the grid as large as the loop's stride?"),
-    "misaligned": ("error",
-        "An address is not aligned for its access: 16 bytes for a vector, 128 for a TMA tile, 8 for an "
-        "mbarrier."),
-    "swizzle-alignment": ("warning",
-        "A swizzled tile does not start where its pattern does (1,024 bytes for 128B, 512 for 64B, 256 "
-        "for 32B). Align the buffer, or say so in the descriptor's base offset."),
-    "tensor-map": ("error", "A tensor map cannot be used as it stands."),
-    "aligned": ("error",
-        "A whole warp must run this instruction together, and only some of its lanes do. Move it out of "
-        "the branch at which the lanes part, or let all lanes take it."),
-    "absent-lanes": ("error",
-        "elect, shfl or vote waits for every lane that its mask names, and some never come: the hardware "
-        "hangs. Move it out of the branch."),
-    "trap": ("error", "The kernel ran a trap: an assertion of its own failed."),
-    "instruction-limit": ("error", "The emulation reached its limit of instructions."),
+# What each kind of finding means and what to try.
+MEANING = {
+    "deadlock": "Every warp that is left waits for something that nobody will do. Count for each barrier who "
+    "arrives, how often, how many bytes are expected and come, and the parity that each wait starts with.",
+    "livelock": "A warp loops without end and nothing that it reads will change. Does the loop's bound "
+    "change inside it, and does each turn of a loop over tiles take the next tile?",
+    "register-budget": "The warpgroups ask for more registers than a CTA has, so one waits for ever. "
+    "Registers a thread, times threads, over all warpgroups must stay within what a CTA has: give the "
+    "producer fewer.",
+    "setmaxnreg-count": "setmaxnreg takes a multiple of 8 from 24 to 256.",
+    "read-before-load": "Shared memory is read, but the reader has not waited for the TMA load (or cp.async) "
+    "that fills it. Wait on the full barrier of this stage, with the parity of this round.",
+    "read-before-write": "One warp reads what another wrote to shared memory, and nothing orders the two. "
+    "Put a barrier between them.",
+    "uninitialised-read": "Shared memory is read that nothing has written. Is the stage index the one that "
+    "was loaded, and does the tile cover all that is read?",
+    "overwrite-while-read": "A stage is written while wgmma or a TMA store may still read it. Release a "
+    "stage only after the wait_group that covers its reader, and wait for that release before the next load.",
+    "overwrite-before-use": "A TMA load writes over an earlier load of the same bytes that nobody has waited "
+    "for. Does the producer wait on the empty barrier of this stage?",
+    "load-twice": "Two loads that signal one phase of an mbarrier write the same bytes, so one of them is "
+    "lost. Look at the stage index and the buffer of each. Where the CTAs of a cluster multicast, each loads "
+    "the part that its rank says, of the tile and of the buffer, and nobody loads that tile again.",
+    "load-unwaited": "A load that nobody waits for is still under way when its memory is used again, or when "
+    "the CTA ends. Whoever multiplies a tile waits for it: do the loop that loads and the loop that "
+    "multiplies go over the same tiles, with the same stage and phase, and as many of them?",
+    "stage-mismatch": "The load, the wait and the read of one tile take one stage: that of one count, modulo "
+    "the number of stages. Its slots in shared memory and its barrier have the same index.",
+    "swizzle-mismatch": "TMA lays a tile out by the swizzle of its map, and wgmma reads it by that of its "
+    "descriptor. Both come from the layout of the shared tensor: give the map and the multiplication the "
+    "same one.",
+    "same-tiles": "A tile that both CTAs of a pair need is loaded once and multicast. The other operand's "
+    "tile is each CTA's own, and each loads it for itself alone.",
+    "ring-overrun": "A stage past the last slot of a ring lies in what follows in shared memory. The buffers "
+    "of A and B need a slot for each stage: num_stages may not be more than the slots that they were made "
+    "with.",
+    "stale-store": "A TMA store reads another buffer than the one that threads have just written. The write "
+    "to shared memory and the store after it take the same buffer: the same index, where there are several.",
+    "store-wait-elsewhere": "commit_group and wait_group are about the stores of the thread that calls them. "
+    "One warp issues a TMA store, commits it and waits for it; a barrier tells the others.",
+    "write-unordered": "Two writers of the same shared memory are not ordered. Put a barrier between them.",
+    "accumulator-before-wait": "Registers of a wgmma are used while it may still run, which the PTX ISA "
+    "calls undefined. Where ptxas sees it, it waits in your place and runs one wgmma at a time (it says: "
+    "serialized). That is right, slow, and promised by nobody. Wait with wgmma.wait_group first, and commit "
+    "the group before the wait.",
+    "uninitialised-register": "A register is used that nothing has written: an accumulator that no wgmma has "
+    "reached, or a part of a fragment that no store or load has filled. Does the loop that writes it run at "
+    "least once at this size, and do both sides name the same part?",
+    "accumulator-uninitialised": "The first wgmma of a tile adds to what its registers happen to hold. Let "
+    "it overwrite them (clear_accum, or the ACCUMULATE field set to False), or clear them first.",
+    "wgmma-fence": "wgmma starts before wgmma.fence has ordered the registers it uses. Call the fence before "
+    "the first wgmma.",
+    "wgmma-mismatch": "The four warps of a warpgroup issue different wgmma instructions. All four must run "
+    "the same one with the same descriptors.",
+    "wgmma-descriptor": "A wgmma descriptor points outside shared memory.",
+    "proxy-fence": "Threads wrote shared memory, and the async proxy (wgmma or a TMA store) reads it with no "
+    "fence.proxy.async between. Fence in every thread that wrote, then synchronise; or synchronise, then "
+    "fence in the thread that starts the read.",
+    "proxy-fence-overwrite": "A TMA load writes over shared memory that threads read or wrote, with no "
+    "fence.proxy.async between: an access still under way comes after the load. Fence in every thread before "
+    "the barrier, or in the load's thread after it.",
+    "expect-tx": "More bytes arrive at an mbarrier than its phase expects, so the phase ends before its "
+    "loads do. Expect the bytes of every load that signals this barrier.",
+    "barrier-overrun": "An mbarrier gets more arrivals in a phase than it was initialised for. Count who "
+    "arrives: threads, or one elected thread, or both CTAs of a cluster.",
+    "barrier-init-count": "An mbarrier's count must be 1 to 1,048,575.",
+    "barrier-init-again": "An mbarrier is initialised again, which the PTX ISA leaves undefined: what it has "
+    "counted is lost. Initialise it once, before the loops; its phases go on by themselves.",
+    "barrier-uninitialised": "An address is used as an mbarrier that no mbarrier.init has made one. A stage "
+    "counts from 0, modulo the number of barriers.",
+    "barrier-outside": "An mbarrier lies in memory that nobody allocated for it: what is placed there next "
+    "destroys it. Each takes 8 bytes. A pipeline has two for each stage, full and empty: allocate 2 * "
+    "num_stages.",
+    "barrier-init-race": "An mbarrier is used before its initialisation is surely visible. After "
+    "mbarrier.init, fence (fence.mbarrier_init), then synchronise the CTA, or the cluster where another CTA "
+    "uses it.",
+    "phase-lapped": "An mbarrier finished another phase before a waiting warp had seen the last one; the "
+    "parity it waits for may never show again. Nobody may go a round ahead of a waiter.",
+    "named-barrier": "Warps disagree on how many threads meet at a named barrier, or the count is no "
+    "multiple of 32.",
+    "cluster-exit": "A CTA may leave its cluster while another still writes to it or arrives on its "
+    "barriers. Arrive and wait, in every thread, at the end: a cluster barrier.",
+    "cluster-rank": "An address or a multicast mask names a CTA that the cluster does not have.",
+    "exit-in-flight": "A CTA ends while a TMA transfer still uses its shared memory. Wait for loads on their "
+    "barrier and for stores with cp.async.bulk.wait_group before the end.",
+    "out-of-bounds": "An access lies outside its memory. Look at the tile's coordinates, the stage index and "
+    "the guard.",
+    "stored-twice": "Two CTAs store the same elements, and nothing orders the two. A persistent CTA begins "
+    "at its own number and goes on by the number of CTAs in the grid (of clusters, where each has a tile of "
+    "its own pair): is the grid as large as the loop's stride?",
+    "misaligned": "An address is not aligned for its access: 16 bytes for a vector, 128 for a TMA tile, 8 "
+    "for an mbarrier.",
+    "swizzle-alignment": "A swizzled tile does not start where its pattern does (1,024 bytes for 128B, 512 "
+    "for 64B, 256 for 32B). Align the buffer, or say so in the descriptor's base offset.",
+    "tensor-map": "A tensor map cannot be used as it stands.",
+    "aligned": "A whole warp must run this instruction together, and only some of its lanes do. Move it out "
+    "of the branch at which the lanes part, or let all lanes take it.",
+    "absent-lanes": "elect, shfl or vote waits for every lane that its mask names, and some never come: the "
+    "hardware hangs. Move it out of the branch.",
+    "trap": "The kernel ran a trap: an assertion of its own failed.",
+    "instruction-limit": "The emulation reached its limit of instructions.",
 }
-# fmt: on
-
+MEANING["stage-unread"] = MEANING["stage-mismatch"]
+# An error is a fault of the program on some schedule, even where this run's numbers came out right; a warning
+# is something that experts disagree on; a cause explains numbers that are wrong.
+SEVERITIES = {
+    "swizzle-alignment": "warning",
+    **dict.fromkeys(("stage-unread", "swizzle-mismatch", "same-tiles"), "cause"),
+}
+KINDS = {kind: (SEVERITIES.get(kind, "error"), meaning) for kind, meaning in MEANING.items()}
 # The same for a kernel in which every warp that loads multiplies too.
 WITHOUT_ROLES = {
     "overwrite-while-read": "A stage is written while wgmma or a TMA store may still read it. Wait for its "
@@ -511,27 +440,18 @@ WITHOUT_ROLES = {
 }
 # What to try in place of that, by the case.
 ADVICE = {
-    # nothing but loads ends a phase of any mbarrier.
-    "no second barrier": (
-        "A TMA load writes over an earlier load of the same bytes that nobody has waited for. What tells the "
-        "producer that a stage is free? It takes a second barrier for each stage, which the consumers arrive "
-        "on."
-    ),
-    "one slot": (
-        "Two stages share the same bytes of shared memory. The buffer of a load takes the same stage index as"
-        " the barrier that the load signals."
-    ),
-    "store still reads": (
-        "A TMA store may still read what is written here. The thread that issued it waits for its group with "
-        "cp.async.bulk.wait_group, then a barrier tells the others; only then anyone writes this buffer "
-        "again."
-    ),
-    "released early": (
-        "A stage is written while its last content may still be used. Release a stage only after the "
-        "wait_group that covers its reader, and only once a round for each warp that its barrier counts."
-    ),
-    "stored by several": (
-        "Each warp waits for the stores that it has issued itself, so a store that another warp issues too is"
-        " under way longer than the wait says. Let one warp store, commit and wait."
-    ),
+    # nothing but loads ends a phase of any mbarrier
+    "no second barrier": "A TMA load writes over an earlier load of the same bytes that nobody has waited "
+    "for. What tells the producer that a stage is free? It takes a second barrier for each stage, which the "
+    "consumers arrive on.",
+    "one slot": "Two stages share the same bytes of shared memory. The buffer of a load takes the same stage "
+    "index as the barrier that the load signals.",
+    "store still reads": "A TMA store may still read what is written here. The thread that issued it waits "
+    "for its group with cp.async.bulk.wait_group, then a barrier tells the others; only then anyone writes "
+    "this buffer again.",
+    "released early": "A stage is written while its last content may still be used. Release a stage only "
+    "after the wait_group that covers its reader, and only once a round for each warp that its barrier "
+    "counts.",
+    "stored by several": "Each warp waits for the stores that it has issued itself, so a store that another "
+    "warp issues too is under way longer than the wait says. Let one warp store, commit and wait.",
 }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from course_utils.run.emulator.core.memory import Tensor
 from course_utils.run.emulator.units.access import Read, Write
-from course_utils.run.emulator.units.cp_async import CopyFetched
+from course_utils.run.emulator.units.cp_async import CopyIssued
 from course_utils.run.emulator.units.wgmma import Issued
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Work:
         self._fetched: dict[Warp, int] = {}  # wgmmas issued when it last read a tensor of global memory
         machine.probe.listen(Read, self._read)
         machine.probe.listen(Write, self._write)
-        machine.probe.listen(CopyFetched, self._copy_fetched)
+        machine.probe.listen(CopyIssued, self._copy_issued)
 
     def clear(self) -> None:
         """A cluster has ended."""
@@ -74,7 +74,7 @@ class Work:
         elif self._fetched.get(warp) == 0:
             self._copy(path, 0)
 
-    def _copy_fetched(self, event: CopyFetched) -> None:
+    def _copy_issued(self, event: CopyIssued) -> None:
         count = self._fetched[event.path.warp] = event.path.warp.unit(Issued).count
         self._copy(event.path, count)
 

@@ -187,16 +187,8 @@ def divide(kind: str, bits: int, remainder: bool) -> Callable[..., Value]:
 
 
 RELATIONS = {
-    "eq": operator.eq,
-    "ne": operator.ne,
-    "lt": operator.lt,
-    "le": operator.le,
-    "gt": operator.gt,
-    "ge": operator.ge,
-    "lo": operator.lt,
-    "ls": operator.le,
-    "hi": operator.gt,
-    "hs": operator.ge,
+    **{name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+    **{"lo": operator.lt, "ls": operator.le, "hi": operator.gt, "hs": operator.ge},
 }
 
 
@@ -254,9 +246,8 @@ def dot_product(a_kind: str, b_kind: str, part: str) -> Callable[..., int]:
     return apply
 
 
-def copy_sign(type_name: str) -> Callable[..., Value]:
+def copy_sign(bits: int) -> Callable[..., Value]:
     """copysign d, a, b: b with the sign of a."""
-    _, bits = split_type(type_name)
     sign = 1 << bits - 1
 
     def apply(a: Value, b: Value) -> Value:

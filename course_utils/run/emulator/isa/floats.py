@@ -104,11 +104,9 @@ def round_to(type_name: str, mode: str = "rn") -> Callable[..., Value]:
         result = wide.astype(_FLOAT[type_name])
         if mode != "rn":
             back = result.astype(np.float64)
-            wrong = (
-                np.abs(back) > np.abs(wide) if mode == "rz" else back > wide if mode == "rm" else back < wide
-            )
+            beyond = {"rz": np.abs(back) > np.abs(wide), "rm": back > wide, "rp": back < wide}
             toward = np.array({"rz": 0.0, "rm": -math.inf, "rp": math.inf}[mode], result.dtype)
-            result = np.where(wrong, np.nextafter(result, toward), result)
+            result = np.where(beyond[mode], np.nextafter(result, toward), result)
         bits = result.view({2: np.uint16, 4: np.uint32, 8: np.uint64}[result.dtype.itemsize])
         return int(bits) if bits.ndim == 0 else bits
 

@@ -47,9 +47,8 @@ class Program:
             if lowered.kind in ("warp", "blocking") and lowered.function is not None:
                 if name := counted(instruction):
                     lowered.function = _counting(name, lowered.function)
-        self.local_size = (
-            -(-sum(v.size for v in kernel.variables if v.space in ("local", "param")) // 16) * 16
-        )
+        local = sum(v.size for v in kernel.variables if v.space in ("local", "param"))
+        self.local_size = -(-local // 16) * 16
         self.full: list[Callable[..., int] | None] = [None] * (count + 1)
         self.masked: list[Callable[..., int] | None] = [None] * (count + 1)
         self.length = [0] * (count + 1)
@@ -87,13 +86,9 @@ class Program:
         self.successors: dict[int, list[int]] = {}
         for begin, end in self.ends.items():
             last = instructions[end - 1]
-            after = [end] if end < len(instructions) else []
-            if last.target >= 0:
-                self.successors[begin] = [last.target] + (after if last.guard else [])
-            elif self.lowered[end - 1].kind == "exit":
-                self.successors[begin] = after if last.guard else []
-            else:
-                self.successors[begin] = after
+            leaves = last.target >= 0 or self.lowered[end - 1].kind == "exit"
+            after = [end] if end < len(instructions) and (last.guard or not leaves) else []
+            self.successors[begin] = [last.target, *after] if last.target >= 0 else after
 
     def _liveness(self) -> None:
         use: dict[int, int] = {}
@@ -222,11 +217,9 @@ class Program:
                 lines.append(" " + line)
                 at.append(i)
         last = self.kernel.instructions[end - 1]
-        if (
-            last.target < 0
-            and not self.lowered[end - 1].kind.startswith(("exit", "blocking"))
-            or (last.guard and self.lowered[end - 1].kind != "branch")
-        ):
+        kind = self.lowered[end - 1].kind
+        goes_on = last.target < 0 and kind not in ("exit", "blocking")
+        if goes_on or last.guard and kind != "branch":
             lines.append(f" return {end}" if end < len(self.kernel.instructions) else " return p.exit(None)")
             at.append(end - 1)
         exec(compile("\n".join(lines), f"<ptx {begin}>", "exec"), scope)
@@ -239,7 +232,7 @@ class Program:
         if lowered.kind == "nothing":
             return
         mask = "m" if masked else "None"
-        following = i + 1 if i + 1 < len(self.kernel.instructions) else len(self.kernel.instructions)
+        following = i + 1
         if lowered.kind == "branch":
             if not instruction.guard:
                 yield f"return {instruction.target}"
@@ -247,10 +240,8 @@ class Program:
             register, negated = instruction.guard
             taken, other = (following, instruction.target) if negated else (instruction.target, following)
             yield f"q = R[{register.index}]"
-            yield (
-                f"return {taken} if q is True else {other} if q is False else p.branch(q, {taken}, {other}, "
-                f"{i})"
-            )
+            parts = f"p.branch(q, {taken}, {other}, {i})"
+            yield f"return {taken} if q is True else {other} if q is False else {parts}"
             return
         indent = ""
         if instruction.guard:
@@ -282,12 +273,9 @@ class Program:
         if not lowered.targets:
             yield indent + call
         elif mask == "None":
-            yield (
-                indent
-                + ", ".join(f"R[{r.index}]" if r else "_" for r in lowered.targets)
-                + ("," if lowered.unpack and len(lowered.targets) == 1 else "")
-                + f" = {call}"
-            )
+            names = ", ".join(f"R[{r.index}]" if r else "_" for r in lowered.targets)
+            alone = "," * (lowered.unpack and len(lowered.targets) == 1)
+            yield f"{indent}{names}{alone} = {call}"
         else:
             yield f"{indent}t = {call}"
             for n, register in targets:

@@ -1,11 +1,12 @@
 """Value instructions: what they make of the values of their sources, and nothing besides. ``VALUES`` has them
-by opcode, each with the PTX ISA's section and its builder.
+by opcode, each with its builder.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,24 +23,18 @@ def value(
     target, *sources = instruction.operands
     if len(sources) != len(widths):
         raise ValueError(f"{len(sources)} sources, not {len(widths)}")
-    targets = items_of(target)
-    return Lowered(
-        "copy" if copy else "value",
-        function,
-        targets,
-        tuple(zip(sources, widths, strict=True)),
-        isinstance(target, Vec),
-    )
+    kind, given = "copy" if copy else "value", tuple(zip(sources, widths, strict=True))
+    return Lowered(kind, function, items_of(target), given, isinstance(target, Vec))
 
 
-def _plain(make: Callable[..., Any], count: int = 2) -> Builder:
-    """A builder for instructions whose operands all have the type of the opcode; ``make(kind, bits,
-    parts)``.
+def _typed(make: Callable[[str, int], Callable[..., Any]], *widths: int) -> Builder:
+    """A builder for instructions that compute ``make(kind, bits)`` of the opcode's type. ``widths`` are those
+    of the sources, 0 where it is the type's.
     """
 
     def build(i: Instr) -> Lowered:
         kind, bits = ar.split_type(i.opcode[-1])
-        return value(make(kind, bits, i.opcode), i, *[bits] * count)
+        return value(make(kind, bits), i, *(width or bits for width in widths))
 
     return build
 
@@ -92,9 +87,8 @@ def _dot_product(i: Instr) -> Lowered:
 
 def _set_predicate(i: Instr) -> Lowered:
     kind, bits = ar.split_type(i.opcode[-1])
-    test = (
-        fl.compare(i.opcode[1], i.opcode[-1]) if kind in ("f", "bf") else ar.compare(i.opcode[1], kind, bits)
-    )
+    relation, real = i.opcode[1], kind in ("f", "bf")
+    test = fl.compare(relation, i.opcode[-1]) if real else ar.compare(relation, kind, bits)
     targets = items_of(i.operands[0])
     combine = next((c for c in i.opcode[2:-1] if c in ("and", "or", "xor")), None)
     sources: list[Source] = [(i.operands[1], bits), (i.operands[2], bits)]
@@ -138,14 +132,12 @@ def _move(i: Instr) -> Lowered:
     target, source = i.operands
     if isinstance(source, Vec):
         part = bits // len(source.items)
-        return Lowered(
-            "value", lambda *parts: _joined(parts, part), (target,), tuple((s, part) for s in source.items)
-        )
+        sources = tuple((item, part) for item in source.items)
+        return Lowered("value", lambda *parts: _joined(parts, part), (target,), sources)
     if isinstance(target, Vec):
-        part = bits // len(target.items)
-        return Lowered(
-            "value", lambda v: ar.separate(v, part, len(target.items)), target.items, ((source, bits),), True
-        )
+        count = len(target.items)
+        part = bits // count
+        return Lowered("value", lambda v: ar.separate(v, part, count), target.items, ((source, bits),), True)
     return value(None, i, bits, copy=True)
 
 
@@ -178,29 +170,16 @@ def _convert(i: Instr) -> Lowered:
 
 
 def _logic(function: Callable[..., Any]) -> Builder:
-    return _plain(lambda kind, bits, parts: function)
-
-
-def _shift(make: Callable[..., Any]) -> Builder:
-    def build(i: Instr) -> Lowered:
-        kind, bits = ar.split_type(i.opcode[-1])
-        return value(make(kind, bits), i, bits, 32)
-
-    return build
+    return _typed(lambda kind, bits: function, 0, 0)
 
 
 def _unary_float(function: Callable[..., Any]) -> Builder:
-    return _plain(lambda kind, bits, parts: fl.float_function(function, parts[-1]), 1)
+    return _typed(lambda kind, bits: fl.float_function(function, f"{kind}{bits}"), 0)
 
 
-def _count(function: Callable[..., Any], out: int = 32) -> Builder:
+def _count(function: Callable[[int, str, int], int]) -> Builder:
     """popc, clz, bfind: a count out of one integer."""
-
-    def build(i: Instr) -> Lowered:
-        kind, bits = ar.split_type(i.opcode[-1])
-        return value(ar.lanewise(lambda a: function(a, kind, bits), out), i, bits)
-
-    return build
+    return _typed(lambda kind, bits: ar.lanewise(lambda a: function(a, kind, bits), 32), 0)
 
 
 def _find_bit(a: int, kind: str, bits: int) -> int:
@@ -212,22 +191,13 @@ def _find_bit(a: int, kind: str, bits: int) -> int:
 def _lop3(i: Instr) -> Lowered:
     if isinstance(i.operands[0], Vec):
         raise ValueError("the predicate form")
-    table = i.operands[4].value
-    return Lowered(
-        "value",
-        lambda a, b, c: ar.lookup3(a, b, c, table, 0xFFFFFFFF),
-        (i.operands[0],),
-        tuple((s, 32) for s in i.operands[1:4]),
-    )
+    target, *sources, table = i.operands
+    function = partial(ar.lookup3, table=table.value, mask=0xFFFFFFFF)
+    return Lowered("value", function, (target,), tuple((s, 32) for s in sources))
 
 
-def _reverse(a: int, kind: str, bits: int) -> int:
-    return int(format(a, f"0{bits}b")[::-1], 2)
-
-
-def _reverse_bits(i: Instr) -> Lowered:
-    kind, bits = ar.split_type(i.opcode[-1])
-    return value(ar.lanewise(lambda a: _reverse(a, kind, bits), bits), i, bits)
+def _reverse(kind: str, bits: int) -> Callable[..., Value]:
+    return ar.lanewise(lambda a: int(format(a, f"0{bits}b")[::-1], 2), bits)
 
 
 def _permute(i: Instr) -> Lowered:
@@ -239,81 +209,60 @@ def _permute(i: Instr) -> Lowered:
 def _divide(i: Instr) -> Lowered:
     if i.opcode[-1][0] == "f":
         return _arithmetic(np.divide, "div")(i)
-    return _plain(lambda kind, bits, parts: ar.divide(kind, bits, False))(i)
-
-
-def _extract_field(i: Instr) -> Lowered:
-    kind, bits = ar.split_type(i.opcode[-1])
-    return value(ar.extract_field(kind, bits), i, bits, 32, 32)
-
-
-def _insert_field(i: Instr) -> Lowered:
-    _, bits = ar.split_type(i.opcode[-1])
-    return value(ar.lanewise(ar.insert_field(bits), bits), i, bits, bits, 32, 32)
-
-
-def _select(i: Instr) -> Lowered:
-    _, bits = ar.split_type(i.opcode[-1])
-    return value(ar.select(bits), i, bits, bits, 1)
+    return _typed(lambda kind, bits: ar.divide(kind, bits, False), 0, 0)(i)
 
 
 def _funnel_shift(i: Instr) -> Lowered:
     return value(ar.funnel_shift(i.opcode[1] == "l", i.opcode[2] == "clamp"), i, 32, 32, 32)
 
 
-VALUES = {
+VALUES: dict[str, Builder] = {
     # Integer Arithmetic Instructions; Floating Point Instructions; Half Precision Floating Point Instructions
-    "add": ("add", _arithmetic(operator.add, "add")),
-    "sub": ("sub", _arithmetic(operator.sub, "sub")),
-    "mul": ("mul", _multiply),
-    "mul24": ("mul24", lambda i: value(ar.multiply(*ar.split_type(i.opcode[-1]), "lo"), i, 32, 32)),
-    "mad": ("mad", _multiply_add),
-    "fma": ("fma", _multiply_add),
-    "div": ("div", _divide),
-    "rem": ("rem", _plain(lambda kind, bits, parts: ar.divide(kind, bits, True))),
-    "min": ("min", _arithmetic(np.fmin, "min")),
-    "max": ("max", _arithmetic(np.fmax, "max")),
-    "abs": ("abs", _arithmetic(np.abs, "abs", 1)),
-    "neg": ("neg", _arithmetic(operator.neg, "neg", 1)),
-    "rcp": ("rcp", _unary_float(lambda a: np.divide(1, a))),
-    "sqrt": ("sqrt", _unary_float(np.sqrt)),
-    "rsqrt": ("rsqrt", _unary_float(lambda a: 1 / np.sqrt(a))),
-    "ex2": ("ex2", _unary_float(np.exp2)),
-    "lg2": ("lg2", _unary_float(np.log2)),
-    "sin": ("sin", _unary_float(np.sin)),
-    "cos": ("cos", _unary_float(np.cos)),
-    "tanh": ("tanh", _unary_float(np.tanh)),
-    "dp4a": ("dp4a", _dot_product),
-    "dp2a": ("dp2a", _dot_product),
-    "copysign": (
-        "copysign",
-        lambda i: value(ar.copy_sign(i.opcode[-1]), i, *[ar.split_type(i.opcode[-1])[1]] * 2),
-    ),
-    "testp": (
-        "testp",
-        lambda i: value(fl.test_property(i.opcode[1], i.opcode[-1]), i, ar.split_type(i.opcode[-1])[1]),
-    ),
-    "popc": ("popc", _count(lambda a, kind, bits: bin(a).count("1"))),
-    "clz": ("clz", _count(lambda a, kind, bits: bits - a.bit_length())),
-    "bfind": ("bfind", _count(_find_bit)),
-    "brev": ("brev", _reverse_bits),
-    "bfe": ("bfe", _extract_field),
-    "bfi": ("bfi", _insert_field),
+    "add": _arithmetic(operator.add, "add"),
+    "sub": _arithmetic(operator.sub, "sub"),
+    "mul": _multiply,
+    "mul24": _typed(lambda kind, bits: ar.multiply(kind, bits, "lo"), 32, 32),
+    "mad": _multiply_add,
+    "fma": _multiply_add,
+    "div": _divide,
+    "rem": _typed(lambda kind, bits: ar.divide(kind, bits, True), 0, 0),
+    "min": _arithmetic(np.fmin, "min"),
+    "max": _arithmetic(np.fmax, "max"),
+    "abs": _arithmetic(np.abs, "abs", 1),
+    "neg": _arithmetic(operator.neg, "neg", 1),
+    "rcp": _unary_float(lambda a: np.divide(1, a)),
+    "sqrt": _unary_float(np.sqrt),
+    "rsqrt": _unary_float(lambda a: 1 / np.sqrt(a)),
+    "ex2": _unary_float(np.exp2),
+    "lg2": _unary_float(np.log2),
+    "sin": _unary_float(np.sin),
+    "cos": _unary_float(np.cos),
+    "tanh": _unary_float(np.tanh),
+    "dp4a": _dot_product,
+    "dp2a": _dot_product,
+    "copysign": _typed(lambda kind, bits: ar.copy_sign(bits), 0, 0),
+    "testp": lambda i: value(fl.test_property(i.opcode[1], i.opcode[-1]), i, ar.split_type(i.opcode[-1])[1]),
+    "popc": _count(lambda a, kind, bits: bin(a).count("1")),
+    "clz": _count(lambda a, kind, bits: bits - a.bit_length()),
+    "bfind": _count(_find_bit),
+    "brev": _typed(_reverse, 0),
+    "bfe": _typed(ar.extract_field, 0, 32, 32),
+    "bfi": _typed(lambda kind, bits: ar.insert_field(bits), 0, 0, 32, 32),
     # Comparison and Selection Instructions
-    "setp": ("setp", _set_predicate),
-    "selp": ("selp", _select),
+    "setp": _set_predicate,
+    "selp": _typed(lambda kind, bits: ar.select(bits), 0, 0, 1),
     # Logic and Shift Instructions
-    "and": ("and", _logic(operator.and_)),
-    "or": ("or", _logic(operator.or_)),
-    "xor": ("xor", _logic(operator.xor)),
-    "not": ("not", _plain(lambda kind, bits, parts: ar.logical_not(bits), 1)),
-    "cnot": ("cnot", _plain(lambda kind, bits, parts: ar.lanewise(lambda a: int(a == 0), bits), 1)),
-    "lop3": ("lop3", _lop3),
-    "shl": ("shl", _shift(lambda kind, bits: ar.shift_left(bits))),
-    "shr": ("shr", _shift(ar.shift_right)),
-    "shf": ("shf", _funnel_shift),
+    "and": _logic(operator.and_),
+    "or": _logic(operator.or_),
+    "xor": _logic(operator.xor),
+    "not": _typed(lambda kind, bits: ar.logical_not(bits), 0),
+    "cnot": _typed(lambda kind, bits: ar.lanewise(lambda a: int(a == 0), bits), 0),
+    "lop3": _lop3,
+    "shl": _typed(lambda kind, bits: ar.shift_left(bits), 0, 32),
+    "shr": _typed(ar.shift_right, 0, 32),
+    "shf": _funnel_shift,
     # Data Movement and Conversion Instructions
-    "mov": ("mov", _move),
-    "cvt": ("cvt", _convert),
-    "prmt": ("prmt", _permute),
+    "mov": _move,
+    "cvt": _convert,
+    "prmt": _permute,
 }

@@ -65,10 +65,8 @@ def _shape(instruction: Instr) -> tuple[str, str, int, int, bool]:
     """(space, kind, bits, vector length, checked) of a load or store."""
     kind, bits = split_type(instruction.opcode[-1])
     length = next((int(p[1:]) for p in instruction.opcode if p in ("v2", "v4", "v8")), 1)
-    synchronising = any(
-        p in ("volatile", "acquire", "release", "relaxed", "mmio") for p in instruction.opcode
-    )
-    return space_of(instruction.opcode), kind, bits, length, not synchronising
+    checked = {"volatile", "acquire", "release", "relaxed", "mmio"}.isdisjoint(instruction.opcode)
+    return space_of(instruction.opcode), kind, bits, length, checked
 
 
 def load(instruction: Instr) -> Lowered:
@@ -197,14 +195,8 @@ def atomic(instruction: Instr) -> Lowered:
     items = items_of(targets[0]) if returns else ()
     if returns and len(items) != length and not isinstance(targets[0], Vec):
         raise ValueError("a vector of another length than the opcode says")
-    return Lowered(
-        "warp",
-        function,
-        items,
-        ((address, 64), *((v, bits) for v in (*values, *others))),
-        unpack=len(items) > 1,
-        cut=True,
-    )
+    sources = (address, 64), *((v, bits) for v in (*values, *others))
+    return Lowered("warp", function, items, sources, unpack=len(items) > 1, cut=True)
 
 
 def map_address(instruction: Instr) -> Lowered:
@@ -217,10 +209,9 @@ def map_address(instruction: Instr) -> Lowered:
         base = memory.GENERIC_SHARED if generic else 0
         if a.__class__ is int and r.__class__ is int:
             return ((a - base) & 0xFFFFFF | r << memory.RANK_SHIFT) + base
-        a, r = vector(a, bits), vector(r, 32).astype(UNSIGNED[bits])
-        return ((a & UNSIGNED[bits](0xFFFFFF)) | (r << UNSIGNED[bits](memory.RANK_SHIFT))) + UNSIGNED[bits](
-            base
-        )
+        number = UNSIGNED[bits]
+        a, r = vector(a, bits), vector(r, 32).astype(number)
+        return ((a & number(0xFFFFFF)) | (r << number(memory.RANK_SHIFT))) + number(base)
 
     return Lowered("value", function, (target,), ((address, bits), (rank, 32)))
 
@@ -229,12 +220,9 @@ def cta_rank_of(instruction: Instr) -> Lowered:
     target, address = instruction.operands
 
     def function(a: Value) -> Any:
-        rank: Value = (
-            a >> memory.RANK_SHIFT & 0xFF
-            if a.__class__ is int
-            else (a >> a.dtype.type(memory.RANK_SHIFT)) & a.dtype.type(255)
-        )
-        return rank if rank.__class__ is int else rank.astype(np.uint32)
+        if a.__class__ is int:
+            return a >> memory.RANK_SHIFT & 0xFF
+        return ((a >> a.dtype.type(memory.RANK_SHIFT)) & a.dtype.type(255)).astype(np.uint32)
 
     return Lowered("value", function, (target,), ((address, 64),))
 
@@ -244,10 +232,7 @@ def read_lanes(
 ) -> list[Value]:
     """``vector`` values of ``bits`` bits for each active lane; inactive lanes get 0."""
     count = bits // 8 * vector
-    space = _call_space(space, address)
-    if space == "local" and not path.warp.local_size:
-        path.halt("out-of-bounds", "no local memory", who=path.warp)
-    region, offsets = locate(path, mask, _local(path, address) if space == "local" else address, space, count)
+    region, offsets = _located(path, mask, address, space, count)
     path.machine.probe.emit(Read(path, region, offsets, count, checked))
     view = region.views[bits]
     if offsets.__class__ is int:
@@ -275,8 +260,7 @@ def write_lanes(
     checked: bool = True,
 ) -> None:
     count = bits // 8 * len(values)
-    space = _call_space(space, address)
-    region, offsets = locate(path, mask, _local(path, address) if space == "local" else address, space, count)
+    region, offsets = _located(path, mask, address, space, count)
     if region is path.machine.parameters:
         path.halt("out-of-bounds", "a write to the parameters", who=path.warp)
     path.machine.probe.emit(Write(path, region, offsets, count, checked))
@@ -293,17 +277,17 @@ def write_lanes(
             view[index + i if i else index] = value if mask is None else value[mask]
 
 
-def _call_space(space: str, address: Value) -> str:
-    """What a call is given, and gives back, is in local memory here."""
-    return "local" if space == "param" and address.__class__ is int and address < PARAMETERS else space
-
-
-def _local(path: Path, address: Value) -> np.ndarray:
-    """Local memory is a thread's own: lane i's copy follows lane i - 1's."""
-    size = path.warp.local_size
-    return np.arange(LANES, dtype=np.uint64) * np.uint64(size) + (
-        np.uint64(address) if address.__class__ is int else address.astype(np.uint64)
-    )
+def _located(path: Path, mask: Mask, address: Value, space: str, count: int) -> tuple[Region, Value]:
+    """``locate``, where local memory is a thread's own: lane i's copy follows lane i - 1's. What a call is
+    given, and gives back, is in local memory here.
+    """
+    called = space == "param" and address.__class__ is int and address < PARAMETERS
+    if space != "local" and not called:
+        return locate(path, mask, address, space, count)
+    if not path.warp.local_size:
+        path.halt("out-of-bounds", "no local memory", who=path.warp)
+    own = np.arange(LANES, dtype=np.uint64) * np.uint64(path.warp.local_size)
+    return locate(path, mask, own + np.asarray(address, np.uint64), "local", count)
 
 
 # Matrices of 8 x 8 halves: lane i gives the address of row i, lane 4r + c holds elements 2c and 2c + 1 of row

@@ -37,13 +37,6 @@ class CopyIssued:
 
 
 @dataclass(slots=True)
-class CopyFetched:
-    """What such a copy reads of global memory has been read."""
-
-    path: Path
-
-
-@dataclass(slots=True)
 class CopyLanded:
     """A wait covers such a copy, and its bytes are in shared memory."""
 
@@ -74,7 +67,7 @@ def copy(instruction: Instr) -> Lowered:
     """cp.async: each thread's own number of bytes, or none where its predicate says to ignore the source; the
     rest of the ``cp-size`` bytes is zero.
     """
-    operands = [o for o in instruction.operands]
+    operands = list(instruction.operands)
     if any("cache_hint" in p for p in instruction.opcode):
         operands.pop()
     target, source, size, *rest = operands
@@ -85,13 +78,12 @@ def copy(instruction: Instr) -> Lowered:
 
     def function(p: Path, m: Mask, to: Value, where: Value, limit: Value = count) -> None:
         region, offsets = addresses.locate_shared(p, m, to, "shared", count)
-        cells, probe = np.atleast_1d(offsets), p.machine.probe
-        probe.emit(CopyIssued(p, region, cells, count))
+        cells = np.atleast_1d(offsets)
+        p.machine.probe.emit(CopyIssued(p, region, cells, count))
         if ignores:
             limit = (0 if limit else count) if limit.__class__ is bool else np.where(limit, 0, count)
         data = _fetched(p, m, where, limit, count, len(cells))
         p.warp.unit(Copies).open.append((region, cells, data))
-        probe.emit(CopyFetched(p))
         p.machine.progress += 1
 
     sources = ((target, 32), (source, 64), *((r, 1 if ignores else 32) for r in rest))
@@ -107,8 +99,7 @@ def _fetched(p: Path, m: Mask, where: Value, limit: Value, count: int, copies: i
         origin, positions = addresses.locate(p, m, where, "global", count)
         data[:] = origin.data[np.atleast_1d(positions)[:, None] + np.arange(count)]
         return data
-    row = 0
-    for lane in memory.lanes_of(m)[:copies]:
+    for row, lane in enumerate(memory.lanes_of(m)[:copies]):
         if kept := min(memory.pick(limit, lane), count):
             address = memory.pick(where, lane)
             origin, first = addresses.locate(p, None, address, "global", count if kept == count else 1)
@@ -116,7 +107,6 @@ def _fetched(p: Path, m: Mask, where: Value, limit: Value, count: int, copies: i
                 addresses.not_aligned(p, first, count)
             addresses.locate(p, None, address + kept - 1, "global", 1)
             data[row, :kept] = origin.data[first : first + kept]
-        row += 1
     return data
 
 

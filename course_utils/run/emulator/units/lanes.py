@@ -48,13 +48,8 @@ def shuffle(instruction: Instr) -> Lowered:
             result = int(result[0])
         return (result, valid) if len(targets) > 1 else result
 
-    return Lowered(
-        "warp",
-        function,
-        targets,
-        ((value, 32), (index, 32), (clamp, 32), (members, 32)),
-        unpack=len(targets) > 1,
-    )
+    sources = tuple((operand, 32) for operand in (value, index, clamp, members))
+    return Lowered("warp", function, targets, sources, unpack=len(targets) > 1)
 
 
 def _ballot(p: Path, m: Mask, predicate: Value, members: Value) -> tuple[np.ndarray, np.ndarray]:
@@ -67,9 +62,8 @@ def _ballot(p: Path, m: Mask, predicate: Value, members: Value) -> tuple[np.ndar
     absent = int((member & ~lanes & p.warp.alive).sum())
     if absent:
         p.halt("absent-lanes", "absent lanes", who=p.warp, count=absent)
-    return lanes & member & (
-        predicate if isinstance(predicate, np.ndarray) else np.full(LANES, predicate)
-    ), lanes & member
+    asked = lanes & member
+    return asked & predicate, asked
 
 
 def vote(instruction: Instr) -> Lowered:
@@ -130,21 +124,14 @@ def reduce(instruction: Instr) -> Lowered:
     operation, type_name = instruction.opcode[2], instruction.opcode[-1]
     kind, bits = split_type(type_name)
     target, value, members = instruction.operands
-    functions = {
-        "add": np.add,
-        "min": np.minimum,
-        "max": np.maximum,
-        "and": np.bitwise_and,
-        "or": np.bitwise_or,
-        "xor": np.bitwise_xor,
-    }
+    chosen = {"add": np.add, "min": np.minimum, "max": np.maximum}
+    join = (chosen | {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor})[operation]
 
     def function(p: Path, m: Mask, value: Value, members: Value) -> Any:
         _, asked = _ballot(p, m, True, members)
         values = vector(value, bits)[asked]
-        return (
-            int(functions[operation].reduce(to_signed(values, bits) if kind == "s" else values)) & 0xFFFFFFFF
-        )
+        values = to_signed(values, bits) if kind == "s" else values
+        return int(join.reduce(values)) & 0xFFFFFFFF
 
     return Lowered("warp", function, (target,), ((value, 32), (members, 32)))
 

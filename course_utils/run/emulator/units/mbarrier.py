@@ -173,16 +173,8 @@ class MBarrier(Holder):
     def _check_bytes(self, path: Path, load: int | None = None) -> None:
         """Does this phase expect all bytes that come? ``load`` is an instruction that begins to."""
         if not self.pending and self.issued > self.expected:
-            path.report(
-                "expect-tx",
-                "fewer bytes expected than come",
-                about=(self,),
-                barrier=self,
-                phase=self.phase,
-                expected=self.expected,
-                issued=self.issued,
-                load=load,
-            )
+            case = "fewer bytes expected than come"
+            path.report("expect-tx", case, about=(self,), barrier=self, load=load)
 
     def settle(self, path: Path) -> None:
         """End the phase if nothing is missing."""
@@ -192,25 +184,12 @@ class MBarrier(Holder):
         if self.tx:
             return
         if self.flying:
-            path.report(
-                "expect-tx",
-                "phase ends before its bytes",
-                about=(self,),
-                barrier=self,
-                phase=self.phase,
-                bytes=self.flying,
-            )
+            case, flying = "phase ends before its bytes", self.flying
+            path.report("expect-tx", case, about=(self,), barrier=self, phase=self.phase, bytes=flying)
         for other in self.woken:
             if other.woken is self:
-                other.report(
-                    "phase-lapped",
-                    "phase not seen to end",
-                    about=(self,),
-                    who=other.warp,
-                    barrier=self,
-                    phase=self.phase - 1,
-                    now=self.phase,
-                )
+                values: dict[str, Any] = {"who": other.warp, "phase": self.phase - 1, "now": self.phase}
+                other.report("phase-lapped", "phase not seen to end", about=(self,), barrier=self, **values)
         self.clock.join(self.gathering)
         path.machine.probe.emit(PhaseCompleted(path, self))
         self.phase += 1
@@ -247,20 +226,16 @@ def barrier_of(cluster: Cluster, agent: int) -> MBarrier | None:
     return next((b for cta in cluster.ctas for b in mbarriers(cta).values() if b.agent == agent), None)
 
 
+@dataclass(eq=False)
 class PhaseWait(Wait):
     """A path at mbarrier.try_wait: ``parity`` awaited, or the phase that a state names."""
 
     expires = True
-
-    def __init__(
-        self,
-        barrier: MBarrier,
-        parity: int | None = None,
-        phase: int | None = None,
-        target: Reg | None = None,
-        mask: Mask = None,
-    ) -> None:
-        self.barrier, self.parity, self.phase, self.target, self.mask = barrier, parity, phase, target, mask
+    barrier: MBarrier
+    parity: int | None
+    phase: int | None
+    target: Reg | None
+    mask: Mask
 
     def holds(self) -> bool:
         if self.phase is not None:
@@ -287,14 +262,8 @@ def find_barrier(path: Path, address: int, touches: bool = True) -> MBarrier:
         path.halt("misaligned", "mbarrier not aligned", who=path.warp, offset=offset)
     barrier = mbarriers(cta).get(offset)
     if barrier is None:
-        path.halt(
-            "barrier-uninitialised",
-            "no mbarrier here",
-            about=mbarriers(cta).values(),
-            who=path.warp,
-            cta=cta,
-            offset=offset,
-        )
+        every = mbarriers(cta).values()
+        path.halt("barrier-uninitialised", "no mbarrier here", about=every, cta=cta, offset=offset)
     path.machine.probe.emit(Named(path, barrier))
     if touches and cta is not path.cta:
         path.machine.probe.emit(Touched(path, cta, path.warp.agent, path.warp.time))
@@ -322,11 +291,6 @@ def fence(p: Path) -> None:
     """Initialisations before this point become visible to TMA and, with a barrier, to the cluster."""
     for barrier in p.cta.unit(MBarriers).unfenced.pop(p.warp, ()):
         barrier.fenced = True
-
-
-def fence_init(p: Path, m: Mask) -> None:
-    """fence.mbarrier_init."""
-    fence(p)
 
 
 def _each(p: Path, m: Mask, address: Value, count: Value, act: Callable[[MBarrier, int], None]) -> None:
@@ -367,9 +331,7 @@ def mbarrier(instruction: Instr) -> Lowered:
 
 
 def _arrive(parts: tuple[str, ...], operands: tuple[Any, ...]) -> Lowered:
-    target, address, *rest = (
-        operands if len(operands) > 1 or parts[-1] == "b64" and len(operands) == 2 else (None, *operands)
-    )
+    target, address, *rest = operands if len(operands) > 1 else (None, *operands)
     if "noComplete" in parts:
         raise ValueError("noComplete")
     expects, drops = "expect_tx" in parts, parts[1] == "arrive_drop"
@@ -390,13 +352,8 @@ def _arrive(parts: tuple[str, ...], operands: tuple[Any, ...]) -> Lowered:
         _each(p, m, a, count, one)
         return state[0]
 
-    return Lowered(
-        "warp",
-        function,
-        (target,) if target is not None else (),
-        ((address, 32), *((r, 32) for r in rest)),
-        cut=True,
-    )
+    targets = () if target is None else (target,)
+    return Lowered("warp", function, targets, ((address, 32), *((r, 32) for r in rest)), cut=True)
 
 
 def _wait(parts: tuple[str, ...], operands: tuple[Any, ...]) -> Lowered:
@@ -407,20 +364,13 @@ def _wait(parts: tuple[str, ...], operands: tuple[Any, ...]) -> Lowered:
 
     def function(p: Path, m: Mask, following: int, a: Value, value: Value) -> Any:
         lane = memory.lanes_of(m)[0]
-        if (
-            a.__class__ is not int and (a != a[lane]).any()
-            if m is None
-            else a.__class__ is not int and (a[m] != a[lane]).any()
-        ):
+        if a.__class__ is not int and ((a if m is None else a[m]) != a[lane]).any():
             p.halt("barrier-uninitialised", "lanes wait for different mbarriers", who=p.warp)
         barrier, value = find_barrier(p, memory.pick(a, lane)), memory.pick(value, lane)
         barrier.use(p)
         barrier.used = True
-        reason = (
-            PhaseWait(barrier, value & 1, None, target, m)
-            if by_parity
-            else PhaseWait(barrier, None, value, target, m)
-        )
+        parity, phase = (value & 1, None) if by_parity else (None, value)
+        reason = PhaseWait(barrier, parity, phase, target, m)
         if reason.holds():
             reason.grant(p)
             return following
@@ -435,9 +385,8 @@ def _wait(parts: tuple[str, ...], operands: tuple[Any, ...]) -> Lowered:
         barrier.waiting.append(p)
         return p.wait(following, reason)
 
-    return Lowered(
-        "blocking", function, sources=((address, 32), (state, 32)), cut=True, hidden_writes=(target.index,)
-    )
+    sources = (address, 32), (state, 32)
+    return Lowered("blocking", function, sources=sources, cut=True, hidden_writes=(target.index,))
 
 
 def store_async(instruction: Instr) -> Lowered:
@@ -461,9 +410,8 @@ def store_async(instruction: Instr) -> Lowered:
                 home.shared.views[bits][offset // (bits // 8) + i] = memory.pick(item, lane)
             p.machine.probe.emit(StoredAsync(home.shared, offset, count, target, phase))
             for cta in dict.fromkeys((target.cta, home)):
-                if cta is p.cta:
-                    continue
-                p.machine.probe.emit(Touched(p, cta, target.agent, phase + 1))
+                if cta is not p.cta:
+                    p.machine.probe.emit(Touched(p, cta, target.agent, phase + 1))
             target.landed(p, count, phase)
 
     return Lowered(

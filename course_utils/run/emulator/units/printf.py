@@ -76,11 +76,10 @@ class Printed:
 def call(instruction: Instr) -> Lowered:
     """A call of vprintf(format, arguments), or of what a failed assert of device code calls."""
     *_, name, given = instruction.operands
-    if isinstance(name, Sym) and name.name == "__assertfail":
+    called = name.name if isinstance(name, Sym) else ""
+    if called == "__assertfail":
         return Lowered("warp", _failed, sources=((given, 64),), cut=True)
-    if not (
-        isinstance(name, Sym) and name.name == "vprintf" and isinstance(given, Vec) and len(given.items) == 2
-    ):
+    if called != "vprintf" or not isinstance(given, Vec) or len(given.items) != 2:
         raise ValueError("a call of another function than vprintf")
 
     def function(p: Path, m: Mask, arguments: Value) -> None:

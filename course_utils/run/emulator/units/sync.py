@@ -75,9 +75,8 @@ class ThreadBarrier:
         if not self.arrived or self.arrived < needed:
             return
         if self.arrived > needed:
-            path.report(
-                "named-barrier", "threads at a barrier", count=self.arrived, barrier=self.label, needed=needed
-            )
+            case, count = "threads at a barrier", self.arrived
+            path.report("named-barrier", case, count=count, barrier=self.label, needed=needed)
         self.released.join(self.clock)
         self.arrived, self.expected = 0, None
         self.generation += 1
@@ -118,9 +117,10 @@ class ClusterBarrier(Ends):
             self.barrier.settle(path, self.cluster.threads_left())
 
 
+@dataclass(eq=False)
 class ThreadWait(Wait):
-    def __init__(self, barrier: ThreadBarrier, needed: int) -> None:
-        self.barrier, self.needed = barrier, needed
+    barrier: ThreadBarrier
+    needed: int
 
 
 def _threads(path: Path, mask: Mask) -> int:
@@ -143,14 +143,8 @@ def cta_barrier(instruction: Instr) -> Lowered:
         barrier = p.cta.unit(NamedBarriers).at(number)
         expected = count or len(p.cta.warps) * LANES
         if barrier.arrived and barrier.expected != expected:
-            p.report(
-                "named-barrier",
-                "counts of a named barrier differ",
-                who=p.warp,
-                number=number,
-                count=expected,
-                others=barrier.expected,
-            )
+            case, others = "counts of a named barrier differ", barrier.expected
+            p.report("named-barrier", case, who=p.warp, number=number, count=expected, others=others)
         barrier.expected, barrier.whole = expected, count is None
         barrier.add(p, _threads(p, m))
         p.machine.probe.emit(Came(p, number, count))
@@ -210,9 +204,9 @@ class RegisterPool:
         self._held[warp] = count
 
 
+@dataclass(eq=False)
 class RegisterWait(Wait):
-    def __init__(self, wanted: int) -> None:
-        self.wanted = wanted
+    wanted: int
 
 
 def set_registers(instruction: Instr) -> Lowered:
