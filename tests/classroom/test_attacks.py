@@ -57,7 +57,7 @@ import course_utils.compile.factory as factory
 ATTACKS = {
     "patches the checker": (PATCH + "del gemm", "defines no gemm"),
     "patches the compiler's child": (
-        PATCH + "factory.compile_sizes = lambda *_: (_ for _ in ())\ndef gemm(M, N, K): pass",
+        PATCH + "factory.trace_sizes = lambda *_: (_ for _ in ())\ndef gemm(M, N, K): pass",
         "0 kernels came of 1 sizes",
     ),
     "forges a verdict on standard output": (
