@@ -15,7 +15,7 @@ from math import prod
 
 from course_utils import plans
 from course_utils.artifact import Artifact
-from course_utils.classroom import randomize, similar, submissions, workshop
+from course_utils.classroom import provenance, randomize, similar, submissions, workshop
 from course_utils.classroom.limits import TooMuch, limited
 from course_utils.compile import cache
 from course_utils.grading import conditions, gemm, maps, steps
@@ -126,7 +126,8 @@ def _without_gpu(
         )
         return Judged(verdict, made.seconds, made.memory, made.note), {}
     plan, checks, timed = _sizes(wanted, backend)
-    sizes = list(dict.fromkeys([*(size for size, _ in plan), *checks, *timed]))
+    real = randomize.real_size(wanted, seed) if isinstance(wanted, Step) and not timed else None
+    sizes = list(dict.fromkeys([*(size for size, _ in plan), *checks, *timed, *filter(None, [real])]))
     made = workshop.make(source, wanted.problem, dsl, sizes, (), form)
     if made.open and made.text:  # the same words may stand in a kernel that is written: a guard, a docstring
         verdict = still_open(wanted, dsl, backend, made.open)
@@ -137,10 +138,20 @@ def _without_gpu(
         machine = Emulator(schedules=randomize.schedules(seed, SCHEDULES), seed=randomize.inputs(seed))
         first = plan[0][0]
         launches = [Launch(size, artifacts[size], wanted.problem, ctas, size == first) for size, ctas in plan]
-        verdict = replace(_emulated(wanted, dsl, machine, launches, source), backend=backend)
+        idle = [Launch(real, artifacts[real], wanted.problem)] if real else []
+        verdict = replace(_emulated(wanted, dsl, machine, launches, idle, source), backend=backend)
+        note = "; ".join(filter(None, (made.note, _odd(artifacts, source))))
         ptx_form = _form(artifacts[max(sizes, key=prod)])  # the least of it is unrolled there
-        return Judged(verdict, made.seconds, made.memory, made.note, ptx_form), artifacts
+        return Judged(verdict, made.seconds, made.memory, note, ptx_form), artifacts
     return Judged(verdict, made.seconds, made.memory, made.note), {}
+
+
+def _odd(artifacts: dict[tuple[int, ...], Artifact], source: str) -> str:
+    """What a person should look at in kernels that came of a source; "" where they look like its own."""
+    for size, artifact in artifacts.items():
+        if told := provenance.odd(artifact, source):
+            return f"was the kernel at {' x '.join(map(str, size))} compiled from this source? {told}"
+    return ""
 
 
 def _form(artifact: Artifact) -> str:
@@ -174,9 +185,14 @@ def _sizes(
 
 
 def _emulated(
-    wanted: Step | CopyCase, dsl: str, machine: Backend, launches: Sequence[Launch], source: str
+    wanted: Step | CopyCase,
+    dsl: str,
+    machine: Backend,
+    launches: Sequence[Launch],
+    idle: Sequence[Launch],
+    source: str,
 ) -> Verdict:
-    """The verdict of the emulator."""
+    """The verdict of the emulator, which runs all but the ``idle`` ones."""
     answered = machine.run(launches)
     for _, answer in answered:
         if answer.error == "not_run" and (
@@ -189,7 +205,7 @@ def _emulated(
     if not isinstance(wanted, Step):
         verdict = copies.judge(wanted, dsl, machine, answered, source, strict=True)
         return _nothing_of(verdict) if stopped else verdict
-    verdict = gemm.judge(wanted, dsl, machine, answered, strict=True)
+    verdict = gemm.judge(wanted, dsl, machine, answered, strict=True, idle=idle)
     facts = [answer.facts or {} for _, answer in answered]
     if stopped or conditions.idle(wanted.requires, facts):
         return _nothing_of(verdict)

@@ -17,13 +17,24 @@ import os
 import re
 import signal
 import time
+from base64 import b64decode, b64encode
 from collections.abc import Callable
 from hashlib import sha256
 from importlib import import_module
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, TypedDict
 
-from course_utils.artifact import TENSOR_MAP_BYTES, Allocation, Artifact, Parameter, Place, Tensor, file_name
+from course_utils.artifact import (
+    TENSOR_MAP_BYTES,
+    Allocation,
+    Artifact,
+    Parameter,
+    Place,
+    Resources,
+    Tensor,
+    file_name,
+)
 from course_utils.compile import allocations, cache, lines, nvrtc, passes
 from course_utils.compile.compiler_messages import explained, refused
 from course_utils.compile.errors import CompileError
@@ -95,13 +106,84 @@ def compile_kind(factory: Callable, kind: str, *size: int) -> Artifact:
 
     Raises CompileError, whose text says what to change.
     """
+    return compile_host(_host(factory, kind, size), PROBLEMS[kind].tensors(*size))
+
+
+def trace_kind(factory: Callable, kind: str, *size: int) -> Artifact:
+    """As ``compile_kind``, up to the MLIR that the factory's Python makes: ``source`` is its bytecode and
+    ``kernel`` its host function, and nothing else is known. ``compile_traced`` goes on, in a process without
+    that Python.
+    """
+
+    def look(_dsl: Any, module: Any, name: str) -> None:
+        code = io.BytesIO()
+        module.operation.write_bytecode(code)
+        raise _Found((name, code.getvalue()))
+
+    none, no_one = (0, 0, 0), Resources(0, 0, 0, 0, 0)
+    try:
+        with cache.scratch() as folder:
+            _run_compiler(_host(factory, kind, size), PROBLEMS[kind].tensors(*size), look, folder)
+    except _Found as found:
+        name, code = found.made
+        written = b64encode(code).decode()
+        return Artifact("cute", name, "", b"", none, none, none, 0, (), (), no_one, source=written)
+    raise CompileError("lower", "this program has 0 kernels; a step launches one")
+
+
+def compile_traced(traced: Artifact, kind: str, *size: int) -> Artifact:
+    """Compile what ``trace_kind`` made. Raises CompileError, also for anything else."""
+    from cutlass._mlir import ir
+    from cutlass.base_dsl.compiler import Compiler
+
+    tensors, own = PROBLEMS[kind].tensors(*size), Compiler.compile
+    allocated: list[Allocation] = []
+
+    def instead(self: Any, module: Any, *arguments: Any, **options: Any) -> Any:
+        try:
+            module = ir.Module.parse(b64decode(traced.source), module.context)
+        except Exception as error:
+            raise CompileError("trace", "this is no program that CuTe DSL traced") from error
+        allocated[:] = allocations.of_module(module)
+        return own(self, module, *arguments, **options)
+
+    Compiler.compile = instead
+    try:
+        with cache.scratch() as folder, quiet() as said:
+            compiled = _run_compiler(_no_host(), tensors, lambda *_: None, folder)
+            compiled.function_name = traced.kernel
+            made = compiled.artifacts.PTX, compiled.artifacts.CUBIN
+    finally:
+        Compiler.compile = own
+    return _only(_artifacts(_with_launches(compiled, *made, said[0], tensors), allocated, tensors))
+
+
+def _no_host() -> Any:
+    """A host function of any tensors, with a kernel of nothing: compiled in its place is what was traced."""
+    cute = import_cute()
+
+    @cute.kernel
+    def nothing() -> None:
+        pass
+
+    @cute.jit
+    def main(*tensors: Any) -> None:
+        nothing().launch(grid=(1, 1, 1), block=(1, 1, 1))
+
+    return main
+
+
+def _host(factory: Callable, kind: str, size: tuple[int, ...]) -> Any:
+    """The host function of ``factory(*size)``, which takes the tensors that the problem has. Raises
+    CompileError.
+    """
     problem = PROBLEMS[kind]
     host = _trace(factory, problem.function, size, problem.signature(size))
     taken, words = list(inspect.signature(host).parameters), problem.signature(size)
     if swapped(taken, problem.tensors(*size)):
         text = f"{host.__name__} takes {', '.join(taken)}; it must take {words}, in this order"
         raise CompileError("signature", text, place=_defined(host))
-    return compile_host(host, problem.tensors(*size))
+    return host
 
 
 def compile_host(host: Any, tensors: tuple[Tensor, ...]) -> Artifact:
@@ -109,7 +191,11 @@ def compile_host(host: Any, tensors: tuple[Tensor, ...]) -> Artifact:
 
     Raises CompileError.
     """
-    artifacts = compile_program(host, tensors)
+    return _only(compile_program(host, tensors))
+
+
+def _only(artifacts: list[Artifact]) -> Artifact:
+    """The one launch of the one kernel. Raises CompileError."""
     kernels = len(entries(artifacts[0].ptx))
     if kernels != 1:
         raise CompileError("lower", f"this program has {kernels} kernels; a step launches one")
@@ -126,7 +212,14 @@ def compile_program(host: Any, tensors: tuple[Tensor, ...]) -> list[Artifact]:
 
     Raises CompileError.
     """
-    (ptx, cubin, log, launches), allocated = _compile(host, tensors)
+    return _artifacts(*_compile(host, tensors), tensors)
+
+
+def _artifacts(
+    compiled: Compiled, allocated: list[Allocation], tensors: tuple[Tensor, ...]
+) -> list[Artifact]:
+    """One Artifact for each launch. Raises CompileError where one does not fit the chip."""
+    ptx, cubin, log, launches = compiled
     ptx = lines.mended(ptx)
     kernels, artifacts = entries(ptx), []
     for kernel, launch, values in launches:
@@ -198,8 +291,6 @@ def _defined(host: Any) -> Place:
 
 def _compile(host: Any, tensors: tuple[Tensor, ...]) -> tuple[Compiled, list[Allocation]]:
     """Compile the host function, or find what the same MLIR made before. With its shared memory."""
-    cute = import_cute()
-    fakes = [_fake(t) for t in tensors]
     addresses = list(_addresses(tensors))
     key, silence = "", contextlib.ExitStack()
     said: list[str] = []
@@ -217,29 +308,41 @@ def _compile(host: Any, tensors: tuple[Tensor, ...]) -> tuple[Compiled, list[All
     with cache.scratch() as folder:
         try:
             with silence:
-                compiled = cute.compile(
-                    host,
-                    *fakes,
-                    options=f"{OPTIONS}{folder}",
-                    trace_finalize_hooks=look,
-                    no_jit_engine=True,  # the host function runs in an engine of ours
-                )
+                compiled = _run_compiler(host, tensors, look, folder)
         except _Found as found:
-            return found.compiled, allocated
-        except CompileError:
-            raise
-        except Exception as error:
-            raise _refusal("lower", "CuTe DSL could not compile this kernel: ", error) from error
+            return found.made, allocated
         ptx, cubin = compiled.artifacts.PTX, compiled.artifacts.CUBIN
-    if not ptx or not compiled.kernel_info:
-        raise CompileError("lower", "this program has 0 kernels; a step launches one")
-    # the DSL breaks the assembler's lines at some 90 columns; its own begin with ptxas
-    log = re.sub(r"\n[ \t]+(?!ptxas|\s)", " ", said[0])
-    sizes = {name: [p.size for p in signature(ptx, name)[1]] for name in entries(ptx)}
-    made = (ptx, cubin, log, _catch_launches(compiled, addresses, sizes))
+    made = _with_launches(compiled, ptx, cubin, said[0], tensors)
     if key:
         cache.store(key, made)
     return made, allocated
+
+
+def _run_compiler(host: Any, tensors: tuple[Tensor, ...], look: Callable, folder: Path) -> Any:
+    """Trace the host function, have ``look`` see its MLIR, and compile that. Raises CompileError."""
+    cute = import_cute()
+    try:
+        return cute.compile(
+            host,
+            *map(_fake, tensors),
+            options=f"{OPTIONS}{folder}",
+            trace_finalize_hooks=look,
+            no_jit_engine=True,  # the host function runs in an engine of ours
+        )
+    except CompileError:
+        raise
+    except Exception as error:
+        raise _refusal("lower", "CuTe DSL could not compile this kernel: ", error) from error
+
+
+def _with_launches(compiled: Any, ptx: str, cubin: bytes, said: str, tensors: tuple[Tensor, ...]) -> Compiled:
+    """What was compiled, and what its host function launches. Raises CompileError."""
+    if not ptx or not compiled.kernel_info:
+        raise CompileError("lower", "this program has 0 kernels; a step launches one")
+    # the DSL breaks the assembler's lines at some 90 columns; its own begin with ptxas
+    log = re.sub(r"\n[ \t]+(?!ptxas|\s)", " ", said)
+    sizes = {name: [p.size for p in signature(ptx, name)[1]] for name in entries(ptx)}
+    return ptx, cubin, log, _catch_launches(compiled, list(_addresses(tensors)), sizes)
 
 
 def find_line(compile_one: Callable[[], Artifact]) -> Artifact:
@@ -299,9 +402,9 @@ def _lives_without(op: Any, pipeline: Callable[[], Any], module: Any) -> bool:
 class _Found(BaseException):
     """Ends a compile ahead of its long part; no Exception, which the DSL would dress up."""
 
-    def __init__(self, compiled: Compiled):
+    def __init__(self, made: Any):
         super().__init__()
-        self.compiled = compiled
+        self.made = made
 
 
 def _key(dsl: Any, module: Any, folder: str, addresses: list[int]) -> str:

@@ -51,8 +51,44 @@ def compile_kind(factory: Callable, kind: str, *size: int) -> Artifact:
     """Compile ``factory(*size)``, a TileLang PrimFunc of the tensors that the problem ``kind`` has (of
     ``problems.PROBLEMS``).
 
+    Raises CompileError, whose text says what to change.
+    """
+    return compile_prim_func(_traced(factory, kind, size))
+
+
+def trace_kind(factory: Callable, kind: str, *size: int) -> Artifact:
+    """As ``compile_kind``, up to the program that the factory's Python makes: ``source`` is that program as
+    TVM writes it, and nothing else is known. ``compile_traced`` goes on, in a process without that Python.
+    """
+    from tilelang import tvm
+
+    prim_func = _traced(factory, kind, size)
+    try:
+        written = tvm.ir.save_json(prim_func)
+    except Exception as error:
+        raise CompileError("trace", f"this program has no form as text: {tidy_error(error)}") from error
+    none, no_one = (0, 0, 0), Resources(0, 0, 0, 0, 0)
+    return Artifact("tilelang", "", "", b"", none, none, none, 0, (), (), no_one, source=written)
+
+
+def compile_traced(traced: Artifact, kind: str, *size: int) -> Artifact:
+    """Compile what ``trace_kind`` made. Raises CompileError, also for anything else."""
+    from tilelang import tvm
+
+    try:
+        prim_func = tvm.ir.load_json(traced.source)
+    except Exception as error:
+        raise CompileError("trace", "this is no program that TileLang traced") from error
+    if not isinstance(prim_func, tvm.tirx.PrimFunc):
+        raise CompileError("trace", "this is no program that TileLang traced")
+    return compile_prim_func(prim_func)
+
+
+def _traced(factory: Callable, kind: str, size: tuple[int, ...]) -> Any:
+    """The PrimFunc of ``factory(*size)``, with the tensors that the problem has.
+
     Where it says ``any_shape``, a tensor may have another shape of as many elements: the same bytes seen
-    another way. Raises CompileError, whose text says what to change.
+    another way. Raises CompileError.
     """
     problem = PROBLEMS[kind]
     prim_func = _trace(factory, problem, size)
@@ -64,7 +100,7 @@ def compile_kind(factory: Callable, kind: str, *size: int) -> Artifact:
         if prod(own) == prod(wanted[place].shape):
             wanted[place] = replace(wanted[place], shape=own)
     _require_signature(prim_func, wanted, problem.signature(size))
-    return compile_prim_func(prim_func)
+    return prim_func
 
 
 def _extent(size: Any) -> int:

@@ -4,6 +4,7 @@ show.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -78,6 +79,12 @@ class Step:
     whole: bool = False
     problem: str = "gemm"
     owned: dict[str, str] = field(default_factory=dict, hash=False)
+
+    @property
+    def real_size(self) -> tuple[int, ...]:
+        """The size at which a GPU times it, or the largest that it checks: compiled also where none is."""
+        timed = [size for size in self.timed_sizes[:1] if len(size) == len(self.check_sizes[0])]
+        return max([*timed, *self.check_sizes], key=math.prod)
 
 
 # What a step's PTX shows, then what its run shows: the rows of ``properties.PROPERTIES``, the step's idea.
