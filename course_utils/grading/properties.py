@@ -271,7 +271,7 @@ PROPERTIES = {
         near=(Family.TENSOR_LOAD,),
     ),
     "256 x 128": Property(
-        "a tile of 256 x 128<: each stage has 256 rows of A and 128 of B>",
+        "a tile of 256 x 128<: `wgmma` multiplies 256 rows of A and 128 of B of each stage>",
         "K tiles of 256 and 128 rows",
         "K tiles of A and B",
         "K tiles",
@@ -297,6 +297,14 @@ PROPERTIES = {
         "elements of D looked at",
         "elements of D",
         0.99,
+        near=(Family.WGMMA,),
+    ),
+    "products once": Property(
+        "each product once<: what `wgmma` multiplies goes to D, and no two warpgroups multiply the same>",
+        "products in D",
+        "products multiplied",
+        "products",
+        0.85,  # a tile at the edge may store fewer boxes
         near=(Family.WGMMA,),
     ),
     "producer": Property(

@@ -97,7 +97,7 @@ def test_a_store_waited_for_after_the_next_slice_is_filled_was_in_flight(dsl, ed
     assert facts["slices after another"] == facts["slices filled while a store flies"] == 3 * 4
 
 
-@pytest.mark.parametrize("fault", TASKS_LACKING, ids=lambda fault: fault.lacks[0])
+@pytest.mark.parametrize("fault", TASKS_LACKING, ids=lambda fault: fault.name)
 def test_a_kernel_lacks_the_idea_of_a_task(fault):
     row = steps.find(fault.judged_as or fault.step)
     gemm = fault.factory(steps.function_of(fault.step))

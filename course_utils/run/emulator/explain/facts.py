@@ -16,7 +16,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import prod
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -32,9 +32,9 @@ from course_utils.run.emulator.explain.work import Work, WriteBegins
 from course_utils.run.emulator.isa.arithmetic import LANES
 from course_utils.run.emulator.units.mbarrier import Arrived, mbarriers
 from course_utils.run.emulator.units.sync import RegistersAsked
-from course_utils.run.emulator.units.tma import BulkGroups, LoadsIssued, StoreIssued, StoresWaited
+from course_utils.run.emulator.units.tma import BulkGroups, LoadsIssued, Store, StoreIssued, StoresWaited
 from course_utils.run.emulator.units.views import TensorView
-from course_utils.run.emulator.units.wgmma import Began, Issued, Waited
+from course_utils.run.emulator.units.wgmma import Began, Issued, Waited, elements_of_slice
 
 if TYPE_CHECKING:
     from course_utils.run.emulator.core.machine import Machine
@@ -44,9 +44,12 @@ if TYPE_CHECKING:
     from course_utils.run.emulator.units.wgmma import Warpgroup
 
 WARPS = WARPGROUP_THREADS // WARP_THREADS
+ROWS = 64  # of D, in one wgmma
 AHEAD = 16  # K tiles after one in which a load in flight is looked for: more than a ring has stages
 DISTANCES = (1, 3)  # K tiles that a step's loads are to be ahead: one fewer than its ring has stages
 RINGS = (2, 4)  # stages that a step asks for
+QUEUED = 0.2  # of a K tile's products that are in flight: it may have several groups
+LARGEST_PART = 0.7  # of K that a CTA may have where several share it: two parts may be uneven
 WINDOW = 16  # CTAs whose tiles are looked at together
 # Rows and columns of tiles that they may read: panels of 2 to 8 tiles make 8 to 12, one row of 12 makes 14
 SHARED = 12
@@ -120,7 +123,8 @@ class Fill:
     offsets: set[int] = field(default_factory=set)
     readers: set[Warpgroup] = field(default_factory=set)
     read: set[tuple[int, int]] = field(default_factory=set)
-    rows: dict[str, dict[int, int]] = field(default_factory=dict)  # of each tensor, by where a box begins
+    # of each tensor, by the row where a box begins: how many it has, and from which byte to which it lies
+    rows: dict[str, dict[int, tuple[int, int, int]]] = field(default_factory=dict)
 
     def leaves(self) -> bool:
         """Has it a load of which no wgmma has read anything?"""
@@ -131,33 +135,48 @@ class Fill:
     def reads(self, low: int, high: int) -> bool:
         return any(low < end and begin < high for begin, end in self.read)
 
+    def rows_read(self, tensor: str) -> int:
+        """How many rows of a tensor has it of which wgmma read?"""
+        count = 0.0
+        for rows, low, high in self.rows.get(tensor, {}).values():
+            at, taken = low, 0
+            for begin, end in sorted(self.read):
+                taken += max(0, min(end, high) - max(begin, at))
+                at = max(at, end)
+            count += rows * taken / (high - low)
+        return round(count)
+
 
 @dataclass(slots=True)
 class KTile:
     """One K tile of a warpgroup.
 
     ``clock`` is what its four warps had all seen when they began, ``last`` the number of its last wgmma;
-    ``first`` whether a tile of D begins with it, ``queued`` whether a group before it was not yet waited for.
+    ``first`` whether a tile of D begins with it, ``queued`` whether a good part of the one before was not yet
+    waited for. ``begin`` is the number of its first wgmma, ``products`` how many it multiplies.
     """
 
     codes: tuple[int, ...]
-    operands: list[tuple[int, int]]  # the bytes of its first wgmma's, in the order of the codes
+    operands: list[tuple[int, int]]  # from which byte to which they lie, in the order of the codes
     clock: Clock
     first: bool
     queued: bool
+    begin: int
     last: int
+    products: int
 
 
 @dataclass(slots=True)
 class Slice:
     """A part of D that a warp stored by TMA. ``tile`` is how many wgmmas it had issued, ``time`` when it
-    stored; ``filled`` whether it wrote on before it waited for the store, ``waited`` whether it waited for it
-    before it multiplied on.
+    stored; ``filled`` whether it wrote on before it waited for the store, ``drained`` whether it has waited
+    for all its stores, ``waited`` whether it did before it multiplied on.
     """
 
     tile: int
     time: int
     filled: bool = False
+    drained: bool = False
     waited: bool = False
 
 
@@ -166,10 +185,29 @@ def _stages(tiles: Iterable[KTile]) -> int:
     return len({tuple(code & AGENT_MASK for code in tile.codes) for tile in tiles})
 
 
+def _last_first(tiles: list[KTile]) -> int:
+    """Where the last tile of D begins among these K tiles."""
+    return max((n for n, tile in enumerate(tiles) if tile.first), default=0)
+
+
 def _elements(view: TensorView, coordinates: Coordinates) -> int:
     """How many elements of its tensor a box has."""
     inside = view.slices(coordinates)
     return 0 if inside is None else prod(extent.stop - extent.start for extent in inside[1])
+
+
+def _any_stored(stores: Iterable[Iterable[Store]]) -> bool:
+    """Does one of these stores write something? A box may lie outside its tensor."""
+    return any(
+        not isinstance(store.view, TensorView) or _elements(store.view, store.coordinates)
+        for some in stores
+        for store in some
+    )
+
+
+def _in_flight(warp: Warp) -> bool:
+    """Has this warp committed a store that it has not waited for?"""
+    return _any_stored(group for groups in warp.unit(BulkGroups).groups.values() for group in groups)
 
 
 class Facts:
@@ -178,9 +216,12 @@ class Facts:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.counts: Counter[str] = Counter()
+        # how large the boxes are that were stored or added to: TMA cuts those of a tile at the edge
+        self._boxes: dict[tuple[str, Coordinates], int] = {}
         self._stored: set[tuple[str, Coordinates]] = set()
         self._loaded: set[tuple[str, Coordinates]] = set()
-        self._added: dict[tuple[str, Coordinates], set[int]] = {}  # which CTAs added to a box
+        # K tiles that each CTA had multiplied for what it added to a box
+        self._added: dict[tuple[str, Coordinates], Counter[int]] = {}
         self._first: dict[int, Coordinates] = {}  # where each CTA's first store to D begins
         self._taken: dict[int, int] = {}  # tiles of D by CTA
         self._second = False  # whether a CTA has a second tile of D
@@ -201,6 +242,7 @@ class Facts:
         # arrivals on mbarriers that no load signals, by mbarrier and its phase
         self._arrivals: dict[int, dict[int, list[tuple[Warp, Moment]]]] = {}
         self._tiles: dict[Warpgroup, list[KTile]] = {}
+        self._products: dict[Warpgroup, list[int]] = {}  # of each of its wgmmas
         self._waits: dict[Warp, list[tuple[int, Moment]]] = {}  # with how many wgmmas were done
         self._epilogues: dict[Warp, list[tuple[int, Moment]]] = {}  # with how many wgmmas were issued
         self._sums: Counter[Warp] = Counter()  # that it wrote out
@@ -230,7 +272,8 @@ class Facts:
             fill.issues.append(issue)
             fill.offsets.add(load.offset)
             if len(load.coordinates) > 1:
-                fill.rows.setdefault(view.name, {})[load.coordinates[1]] = view.map.extents[1]
+                box = view.map.extents[1], load.offset, load.offset + load.view.extent
+                fill.rows.setdefault(view.name, {})[load.coordinates[1]] = box
             issue.targets.append((fill, load.offset, load.offset + load.view.extent))
         coordinates = event.loads[0].coordinates
         self._leaves("loads", view, coordinates, event.path.cta)
@@ -241,6 +284,9 @@ class Facts:
     def _multiplied(self, event: Began) -> None:
         """A wgmma begins."""
         group, op, n = event.group, event.operation, event.number
+        products = ROWS * op.shape.N * elements_of_slice(op.shape.a)
+        self.counts["products multiplied"] += products
+        self._products.setdefault(group, []).append(products)
         reads = self.machine.unit(Races).taken_operands()
         codes: list[int] = []
         for written, low, high in reads:
@@ -257,8 +303,12 @@ class Facts:
             self.counts["operands in registers"] += 1
         tiles = self._tiles.setdefault(group, [])
         key = tuple(codes)
+        operands = [(low, high) for _, low, high in reads]
         if tiles and tiles[-1].codes == key:
+            pairs = zip(tiles[-1].operands, operands, strict=True)
+            tiles[-1].operands = [(min(a, c), max(b, d)) for (a, b), (c, d) in pairs]
             tiles[-1].last = n
+            tiles[-1].products += products
             return
         assert op.clock is not None  # all four warps have joined
         # where registers were cleared instead, it adds to zeros
@@ -270,8 +320,11 @@ class Facts:
         # one that multiplies the same rows as the last one is of the same tile of D, with a sum of its own
         rows = self._rows(key)
         first = anew and not (tiles and rows and rows == self._rows(tiles[-1].codes))
-        operands = [(low, high) for _, low, high in reads]
-        tiles.append(KTile(key, operands, op.clock, first, bool(event.path.warp.unit(Issued).groups), n))
+        flying = [i for numbers in event.path.warp.unit(Issued).groups for i in numbers]
+        queued = bool(tiles) and (
+            sum(self._products[group][i] for i in flying) >= QUEUED * tiles[-1].products
+        )
+        tiles.append(KTile(key, operands, op.clock, first, queued, n, n, products))
 
     def _rows(self, codes: tuple[int, ...]) -> list[tuple[str, list[int]]]:
         """Which rows of which matrices these fills brought; none where a tile came another way."""
@@ -295,21 +348,31 @@ class Facts:
         path, view, coordinates = event.path, event.store.view, event.store.coordinates
         if not isinstance(view, TensorView):
             return
-        self._first.setdefault(path.cta.number, coordinates)
-        if path.warp.unit(Issued).count and not path.warp.unit(BulkGroups).open:  # the first of its group
-            self._slice(path.warp)
         self._leaves("stores", view, coordinates, path.cta)
+        key = view.name, coordinates
+        self._boxes[key] = prod(view.map.extents)
+        elements = _elements(view, coordinates)
+        if not elements:
+            return
+        self._first.setdefault(path.cta.number, coordinates)
+        open_stores = path.warp.unit(BulkGroups).open.values()
+        if path.warp.unit(Issued).count and not _any_stored(open_stores):  # the first of its group
+            self._slice(path.warp)
         if not any(group.cta is path.cta for group in self._tiles):
             self._outputs.append((path.cta, self._moment(path, seen=True)))
-        elements = _elements(view, coordinates)
         if event.store.adds:
-            self._added.setdefault((view.name, coordinates), set()).add(path.cta.number)
+            added = self._added.setdefault(key, Counter())
+            added[path.cta.number] += self._k_tiles(path.cta)
             return
         self.counts["elements stored by TMA"] += elements
-        key = view.name, coordinates
-        if elements and key not in self._stored:
+        if key not in self._stored:
             self._stored.add(key)
             self.counts["elements of D by TMA"] += elements
+
+    def _k_tiles(self, cta: CTA) -> int:
+        """How many K tiles has this CTA multiplied of its present tile of D?"""
+        mine = [tiles for group, tiles in self._tiles.items() if group.cta is cta]
+        return sum(len(tiles) - _last_first(tiles) for tiles in mine)
 
     def _leaves(self, kind: str, view: TensorView, coordinates: Coordinates, cta: CTA) -> None:
         """Count a box that leaves its tensor, by axis and by the CTA's rank, and keep where the farthest
@@ -334,17 +397,17 @@ class Facts:
             self.counts["stores that a tile follows"] += 1
             self.counts["stores under the next tile"] += not before.waited
         if before and before.tile == tile:
-            flies = any(group for groups in warp.unit(BulkGroups).groups.values() for group in groups)
             self.counts["slices after another"] += 1
-            self.counts["slices filled while a store flies"] += before.filled or flies
+            self.counts["slices filled while a store flies"] += before.filled or _in_flight(warp)
         self._slices[warp] = Slice(tile, self.machine.executed)
 
     def _drained(self, event: StoresWaited) -> None:
         """A warp has waited for TMA stores of its own."""
         warp = event.path.warp
-        if stored := self._slices.get(warp):
-            drained = not any(warp.unit(BulkGroups).groups.values())
-            stored.waited |= stored.tile == warp.unit(Issued).count and drained
+        stored = self._slices.get(warp)
+        if stored and not stored.drained:
+            stored.drained = not _in_flight(warp)
+            stored.waited |= stored.tile == warp.unit(Issued).count and stored.drained
             piece = self.machine.unit(Work).writes.get(warp)
             stored.filled |= piece is not None and piece.until > stored.time
 
@@ -356,6 +419,9 @@ class Facts:
 
     def close(self, cluster: Cluster) -> None:
         """A cluster has ended."""
+        most = max((tile.products for tiles in self._tiles.values() for tile in tiles), default=0)
+        for tiles in self._tiles.values():  # a small product beside them is none of the K tiles
+            tiles[:] = [tile for tile in tiles if 2 * tile.products >= most]
         for group, tiles in self._tiles.items():
             self._second |= sum(tile.first for tile in tiles) > 1
             self._ring(group, tiles)
@@ -402,13 +468,22 @@ class Facts:
         others = any(counts[f"ran {name}"] for name in ("GLOBAL_LOAD", "CP_ASYNC", "BULK_LOAD"))
         through = 0 if others else counts["operands in registers"]  # of tiles that ldmatrix read
         counts["operands by TMA alone"] = counts["operands by TMA"] + through
+        self._products_once()
         counts["CTAs that store"] = len(self._first)
         counts["boxes added to"] = len(self._added)
-        counts["boxes added to by several CTAs"] = sum(len(ctas) > 1 for ctas in self._added.values())
+        parts = [(max(ctas.values()), ctas.total()) for ctas in self._added.values()]
+        counts["boxes added to by several CTAs"] = sum(most < LARGEST_PART * whole for most, whole in parts)
         self._panels()
         self._rounds()
         counts["runs"] = 1
         return dict(counts)
+
+    def _products_once(self) -> None:
+        """How many products are summed in what TMA stored? Of several outputs, those of one."""
+        sizes = Counter[str]()
+        for (name, _), elements in self._boxes.items():
+            sizes[name] += elements
+        self.counts["products in D"] = max(sizes.values(), default=0) * self.machine.artifact.problem[2]
 
     def _rounds(self) -> None:
         """How many tiles does the busiest CTA take, and how many would it with a CTA on every SM?
@@ -457,30 +532,30 @@ class Facts:
             self.counts["fills"] += 1
             self.counts["fills of their barrier's stage"] += fill.offsets == stage
             if len(fill.rows) > 1:
-                first_rows, second_rows = (
-                    sum(fill.rows.get(tensor.name, {}).values())
-                    for tensor in self.machine.artifact.tensors[:2]
-                )
+                read = [fill.rows_read(tensor.name) for tensor in self.machine.artifact.tensors[:2]]
                 self.counts["K tiles of A and B"] += 1
-                self.counts["K tiles of 256 and 128 rows"] += (first_rows, second_rows) == (256, 128)
+                self.counts["K tiles of 256 and 128 rows"] += read == [256, 128]
 
     def _rows_ahead(self) -> None:
-        """Where nothing is multiplied: was a later load under way while a result was stored? A later one is
-        one that whoever stored had not seen to end.
+        """Where nothing is multiplied: were the loads that a warp awaits for its next result under way while
+        it stored one?
         """
+        stored_by: dict[int, list[tuple[CTA, Moment]]] = {}
         for cta, stored in self._outputs:
+            stored_by.setdefault(stored.agent, []).append((cta, stored))
+        for (cta, stored), (_, following) in chain.from_iterable(map(pairwise, stored_by.values())):
             agents = {barrier.agent for barrier in mbarriers(cta).values()}
-            seen = stored.seen
-            assert seen is not None
-            later = [
+            seen, later = stored.seen, following.seen
+            assert seen is not None and later is not None
+            awaited = [
                 fill
                 for code, fill in self._fills.items()
-                if code & AGENT_MASK in agents and seen[code & AGENT_MASK] < code >> AGENT_BITS
+                if (agent := code & AGENT_MASK) in agents and seen[agent] < code >> AGENT_BITS <= later[agent]
             ]
-            if later:
+            if awaited:
                 self.counts["results stored"] += 1
-                self.counts["results stored with a load ahead"] += any(
-                    not issue.moment.after(stored) for fill in later for issue in fill.issues
+                self.counts["results stored with a load ahead"] += not any(
+                    issue.moment.after(stored) for fill in awaited for issue in fill.issues
                 )
 
     def _ahead(self, group: Warpgroup, tiles: list[KTile]) -> None:
@@ -495,7 +570,7 @@ class Facts:
                     moment
                     for warp in warps
                     for issued, moment in self._epilogues.get(warp, ())
-                    if issued == tile.last + 1
+                    if tile.last < issued <= following.begin
                 ]
                 if began:
                     self.counts["epilogues"] += 1
