@@ -2,10 +2,13 @@
 
     python benchmarks/classroom.py --learners 60 --jobs 2 --out build/classroom.json
     python benchmarks/classroom.py --learners 2 --jobs 4 --backend gpu --kills --out build/classroom_gpu.json
+    python benchmarks/classroom.py --learners 300 --jobs 16 --kills --out build/classroom_300.json
 
 Each learner hands in the 20 steps: right (a solution with a comment of their own, so that no two are equal),
 wrong (the step before, or a planted fault), unsolved (the cell as it was given) or hostile, as a notebook a
-step or as Python files. The class is graded in one run, and once more in a run that is killed twice.
+step or as Python files. The class is graded in one run, and once more in a run that is killed twice. Where a
+machine is lent for less time than that takes, ``--work DIR --seconds S`` ends the run after S seconds; the
+same again goes on, and the results have the sum.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from pathlib import Path
 
 import nbformat
 
-from course_utils.classroom import submissions
+from course_utils.classroom import reports, submissions
 from course_utils.compile.faults import kernels
 from course_utils.compile.load import solution_path, without_markers
 from course_utils.grading import steps
@@ -101,6 +104,7 @@ def grade(folder: Path, out: Path, options: argparse.Namespace, kill_after: floa
     began = time.monotonic()
     command = [sys.executable, "-m", "course_utils.cli", "grade", str(folder), "--out", str(out)]
     command += ["--jobs", str(options.jobs), "--seed", "benchmark", "--backend", options.backend]
+    command += ["--key", str(out.parent / "key")]  # the same draws for all runs
     run = subprocess.Popen(command, cwd=ROOT, start_new_session=True)
     try:
         code = run.wait(kill_after)
@@ -112,8 +116,12 @@ def grade(folder: Path, out: Path, options: argparse.Namespace, kill_after: floa
 
 def points(out: Path) -> dict[str, dict[str, str]]:
     """grades.csv by learner."""
-    with open(out / "grades.csv", newline="") as file:
-        return {row.pop("learner"): row for row in csv.DictReader(file)}
+    return {row.pop("learner"): row for row in _rows(out / "grades.csv")}
+
+
+def _rows(table: Path) -> list[dict[str, str]]:
+    with open(table, newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def main() -> None:
@@ -123,22 +131,35 @@ def main() -> None:
     parser.add_argument("--backend", choices=("emulator", "gpu"), default="emulator")
     parser.add_argument("--kills", type=float, nargs="*", default=[0.2, 0.3], help="shares of the first run")
     parser.add_argument("--out", default="build/classroom.json")
+    parser.add_argument("--work", type=Path, help="a folder that is kept, in which the next run goes on")
+    parser.add_argument("--seconds", type=float, help="of one run; with --work")
     options = parser.parse_args()
-    work = Path(tempfile.mkdtemp(prefix="course-class-"))
+    work = options.work or Path(tempfile.mkdtemp(prefix="course-class-"))
     draws, given, wrong = random.Random(13), submissions.given(), faults()
     class_ = {
         f"learner{n:03d}": sources(draws, f"learner{n:03d}", wrong, given) for n in range(options.learners)
     }
     for number, (learner, made) in enumerate(class_.items()):
-        write(work / "class" / learner, made, notebook=number % 2 == 0)
-    whole = grade(work / "class", work / "one", options)
-    report(options, work, class_, whole, [], None)  # should the machine go away meanwhile
+        if not (work / "class" / learner).exists():
+            write(work / "class" / learner, made, notebook=number % 2 == 0)
+    parts = work / "parts.json"
+    ran = json.loads(parts.read_text()) if parts.exists() else []
+    ran.append(grade(work / "class", work / "one", options, options.seconds if options.work else None))
+    parts.write_text(json.dumps(ran))
+    whole = {"code": ran[-1]["code"], "seconds": round(sum(run["seconds"] for run in ran), 1)}
+    if whole["code"]:
+        known = len(list((work / "one" / "ledger").glob("??/*.json")))
+        text = f"{known} records after {whole['seconds']} s, exit code {whole['code']}"
+        print(f"{text}; the same again goes on")
+        sys.exit(1)
+    print(report(options, work, class_, whole, [], None), flush=True)  # should the machine go away meanwhile
     if options.kills:
         shares = [*(share * whole["seconds"] for share in options.kills), None]
         killed = [grade(work / "class", work / "two", options, after) for after in shares]
         same = points(work / "two") == points(work / "one")
         print(report(options, work, class_, whole, killed, same))
-    shutil.rmtree(work)
+    if not options.work:
+        shutil.rmtree(work)
 
 
 def report(
@@ -149,10 +170,10 @@ def report(
     records = [json.loads(path.read_text()) for path in (work / "one" / "ledger").glob("??/*.json")]
     kinds = Counter(kind for made in class_.values() for kind, _ in made.values())
     unexpected = [
-        f"{learner} {exercise} {kind}: {one[learner][exercise]}"
+        f"{learner} {exercise} {kind}: {one[learner].get(exercise, '')}"
         for learner, made in class_.items()
         for exercise, (kind, _) in made.items()
-        if not _as_expected(kind, exercise, one[learner][exercise], options.backend)
+        if not _as_expected(kind, exercise, one[learner].get(exercise, ""), options.backend)
     ]
     results = {
         "learners": options.learners,
@@ -166,6 +187,11 @@ def report(
         "killed": killed,
         "same_grades": same,
         "unexpected": unexpected,
+        "findings": dict(Counter(row["kind"] for row in _rows(work / "one" / "findings.csv"))),
+        "alike": [
+            {name: row[name] for name in ("exercise", "basis", "sources", "forms of PTX")}
+            for row in _rows(work / "one" / "alike.csv")
+        ],
         "seconds_a_source": _quartiles([record["seconds"] for record in records]),
         "sandbox_seconds": _quartiles([record["sandbox"]["seconds"] for record in records]),
         "sandbox_memory_mb": _quartiles([record["sandbox"]["memory"] / 2**20 for record in records]),
@@ -180,6 +206,8 @@ def _as_expected(kind: str, exercise: str, got: str, backend: str) -> bool:
     """Right kernels have all their points, without a GPU but the tenth for speed; unsolved and hostile ones
     have none.
     """
+    if got == reports.FAULT:
+        return False
     row = steps.STEPS[exercise.partition("-")[0]]
     full = row.points * (0.9 if row.speed_floor and backend == "emulator" else 1.0)
     if kind == "wrong":

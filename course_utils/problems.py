@@ -16,7 +16,10 @@ from typing import TYPE_CHECKING
 from course_utils.artifact import Tensor
 
 if TYPE_CHECKING:
-    import torch
+    from torch import Generator
+    from torch import Tensor as Values
+
+Others = tuple[Tensor, ...]  # all tensors of a launch
 
 LARGE = 1 << 22  # elements of a product
 SIDE, K_TILE = 128, 64  # of a tile of D in the steps that tasks start from; columns of K in a stage
@@ -36,9 +39,7 @@ LEVELS = (0.0, 0.0, 0.0, 3000.0, 0.0, 0.0, -3000.0, -60000.0)
 WIDE = 8192.0  # times a normal number: fp16 holds it, and not a sum of 64 products with another
 
 
-def normal(
-    tensor: Tensor, others: tuple[Tensor, ...], generator: torch.Generator, device: str
-) -> torch.Tensor:
+def normal(tensor: Tensor, others: Others, generator: Generator, device: str) -> Values:
     """Standard normal numbers, rounded to the tensor's dtype."""
     import torch
 
@@ -46,10 +47,8 @@ def normal(
     return values.to(getattr(torch, tensor.dtype))
 
 
-def product(A: torch.Tensor, B: torch.Tensor) -> torch.Tensor:
-    """``A @ B^T`` in fp32 (fp64 on a CPU, which has the time where it is small), M x N; or of each of a
-    batch.
-    """
+def product(A: Values, B: Values) -> Values:
+    """``A @ B^T``, or of each of a batch, in fp32; in fp64 on a CPU where that is quick."""
     import torch
 
     wide = torch.float32 if A.is_cuda or A.shape[-2] * B.shape[-2] > LARGE else torch.float64
@@ -73,21 +72,21 @@ class Problem:
     """
 
     name: str
-    takes: str
     tensors: Callable[..., tuple[Tensor, ...]]
-    values: Callable[..., tuple[torch.Tensor, ...]]
+    values: Callable[..., tuple[Values, ...]]
+    takes: str = "M, N, K"
     outputs: int = 1
     function: str = "gemm"
-    draw: Callable[..., torch.Tensor] = normal
+    draw: Callable[..., Values] = normal
     absolute: Callable[[int], float] = lambda K: ABSOLUTE_PER_K * K
-    operands: Callable[..., tuple[torch.Tensor, torch.Tensor]] | None = None
-    mistaken: tuple[tuple[str, Callable[..., torch.Tensor]], ...] = ()
+    operands: Callable[..., tuple[Values, Values]] | None = None
+    mistaken: tuple[tuple[str, Callable[..., Values]], ...] = ()
     infinite: str = ""
     multiplied: int = 2
     zeroed: bool = False
     any_shape: bool = False
     beside: Callable[..., object] | None = None
-    timed: Callable[..., torch.Tensor] | None = None
+    timed: Callable[..., Values] | None = None
 
     def signature(self, size: tuple[int, ...]) -> str:
         """The tensors in words: "three tensors, A, B and D"."""
@@ -104,7 +103,7 @@ def _gemm(M: int, N: int, K: int) -> tuple[Tensor, ...]:
     return half("A", M, K), half("B", N, K), half("D", M, N)
 
 
-def _multiply(A: torch.Tensor, B: torch.Tensor, D: torch.Tensor) -> None:
+def _multiply(A: Values, B: Values, D: Values) -> None:
     import torch
 
     torch.matmul(A, B.T, out=D)
@@ -120,17 +119,13 @@ def _twice(M: int, N: int, K: int) -> tuple[Tensor, ...]:
     return A, B, Tensor("D_fp32", (M, N), "float32"), Tensor("D_bf16", (M, N), "bfloat16")
 
 
-def _wide_left(
-    tensor: Tensor, others: tuple[Tensor, ...], generator: torch.Generator, device: str
-) -> torch.Tensor:
+def _wide_left(tensor: Tensor, others: Others, generator: Generator, device: str) -> Values:
     """Normal numbers, those of A so large that D is past fp16's end: it cannot go through fp16."""
     values = normal(tensor, others, generator, device)
     return values * WIDE if tensor.name == "A" else values
 
 
-def _levels(
-    tensor: Tensor, others: tuple[Tensor, ...], generator: torch.Generator, device: str
-) -> torch.Tensor:
+def _levels(tensor: Tensor, others: Others, generator: Generator, device: str) -> Values:
     """Normal numbers, some rows of them thousands above or below zero; which of each eight is drawn."""
     import torch
 
@@ -146,9 +141,7 @@ def _groups(M: int, N: int, K: int) -> tuple[Tensor, ...]:
     return A, half("B", GROUPS, N, K), Tensor("offsets", (GROUPS + 1,), "int32"), D
 
 
-def _normal_or_offsets(
-    tensor: Tensor, others: tuple[Tensor, ...], generator: torch.Generator, device: str
-) -> torch.Tensor:
+def _normal_or_offsets(tensor: Tensor, others: Others, generator: Generator, device: str) -> Values:
     """For int32 where each group's rows begin, and where the last one's end: multiples of ``GROUP_ROWS``."""
     if tensor.dtype != "int32":
         return normal(tensor, others, generator, device)
@@ -160,9 +153,7 @@ def _normal_or_offsets(
     return (torch.cat((ends[:1], cuts, ends[1:])) * GROUP_ROWS).to(torch.int32)
 
 
-def _by_group(
-    of: Callable[[torch.Tensor, int], torch.Tensor], A: torch.Tensor, offsets: torch.Tensor
-) -> torch.Tensor:
+def _by_group(of: Callable[[Values, int], Values], A: Values, offsets: Values) -> Values:
     """The rows of all groups, one below the other; ``of`` the rows of A and the number of a group."""
     import torch
 
@@ -170,54 +161,38 @@ def _by_group(
     return torch.cat([of(A[begin:end], g) for g, (begin, end) in enumerate(pairwise(at))])
 
 
-def _a_tile_late(offsets: torch.Tensor) -> torch.Tensor:
+def _a_tile_late(offsets: Values) -> Values:
     late = (offsets + GROUP_ROWS).clamp(max=int(offsets[-1]))
     late[0] = 0
     return late
 
 
-def _k_tiles(A: torch.Tensor, B: torch.Tensor) -> Iterator[torch.Tensor]:
+def _k_tiles(A: Values, B: Values) -> Iterator[Values]:
     """The product of each of their K tiles."""
     for k in range(0, A.shape[1], K_TILE):
         yield product(A[:, k : k + K_TILE], B[:, k : k + K_TILE])
 
 
-def _after_each(A: torch.Tensor, B: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-    """Sums that got their bias, and met the ReLU, after every K tile."""
+def _relu_of_each(A: Values, B: Values, bias: Values, biased: bool) -> Values:
+    """Sums that met the ReLU after every K tile, and got their bias there too, or once at the end."""
     import torch
 
     sums = torch.zeros(1, device=bias.device)
     for part in _k_tiles(A, B):
-        sums = (sums + part + bias).relu()
-    return sums
+        sums = (sums + part + bias * biased).relu()
+    return sums if biased else (sums + bias).relu()
 
 
-def _relu_of_each(A: torch.Tensor, B: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-    """Sums that met the ReLU after every K tile, and got their bias once."""
+def _by_tile(bias: Values, M: int, of_rows: bool) -> Values:
+    """For each element the bias whose number begins at its tile's first row and goes on by columns; or at its
+    tile's first column, and goes on by rows.
+    """
     import torch
 
-    sums = torch.zeros(1, device=bias.device)
-    for part in _k_tiles(A, B):
-        sums = (sums + part).relu()
-    return (sums + bias).relu()
-
-
-def _begun_by_rows(bias: torch.Tensor, M: int) -> torch.Tensor:
-    """For each element the bias whose number begins at its tile's first row and goes on by columns."""
-    import torch
-
-    first = torch.arange(M, device=bias.device)[:, None] // SIDE * SIDE
-    within = torch.arange(len(bias), device=bias.device) % SIDE
-    return bias[(first + within) % len(bias)]
-
-
-def _counted_by_rows(bias: torch.Tensor, M: int) -> torch.Tensor:
-    """For each element the bias whose number begins at its tile's first column and goes on by rows."""
-    import torch
-
-    first = torch.arange(len(bias), device=bias.device) // SIDE * SIDE
-    within = torch.arange(M, device=bias.device)[:, None] % SIDE
-    return bias[(first + within) % len(bias)]
+    rows = torch.arange(M, device=bias.device)[:, None]
+    columns = torch.arange(len(bias), device=bias.device)
+    first, within = (rows, columns) if of_rows else (columns, rows)
+    return bias[(first // SIDE * SIDE + within % SIDE) % len(bias)]
 
 
 def _fp8(M: int, N: int, K: int) -> tuple[Tensor, ...]:
@@ -231,9 +206,7 @@ def _fp8(M: int, N: int, K: int) -> tuple[Tensor, ...]:
     )
 
 
-def _normal_or_scales(
-    tensor: Tensor, others: tuple[Tensor, ...], generator: torch.Generator, device: str
-) -> torch.Tensor:
+def _normal_or_scales(tensor: Tensor, others: Others, generator: Generator, device: str) -> Values:
     """For fp32 scales between a half and two, no powers of two: a block's neighbour has another one."""
     if tensor.dtype != "float32":
         return normal(tensor, others, generator, device)
@@ -242,17 +215,13 @@ def _normal_or_scales(
     return torch.rand(*tensor.shape, generator=generator, device=device).mul(2).sub(1).exp2()
 
 
-def _scaled(
-    A: torch.Tensor, B: torch.Tensor, scale_A: torch.Tensor, scale_B: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
+def _scaled(A: Values, B: Values, scale_A: Values, scale_B: Values) -> tuple[Values, Values]:
     """A and B as fp32 numbers, by their scales: D is the product of these."""
     columns_A, columns_B = (scale.repeat_interleave(SCALED, 1) for scale in (scale_A, scale_B))
     return A.float() * columns_A, B.float() * columns_B.repeat_interleave(SCALED, 0)
 
 
-def _scaled_mm(
-    A: torch.Tensor, B: torch.Tensor, scale_A: torch.Tensor, scale_B: torch.Tensor, D: torch.Tensor
-) -> None:
+def _scaled_mm(A: Values, B: Values, scale_A: Values, scale_B: Values, D: Values) -> None:
     """As many operations, with one scale for all of A and one for all of B. Raises RuntimeError where torch
     has no such product.
     """
@@ -265,21 +234,21 @@ def _scaled_mm(
     torch._scaled_mm(A, B.T, scale_A[0, 0], scale_B[0, 0], out_dtype=D.dtype, out=D)
 
 
-def _of_one_block(
-    A: torch.Tensor, B: torch.Tensor, scale_A: torch.Tensor, scale_B: torch.Tensor, block: int
-) -> torch.Tensor:
+def _of_one_block(A: Values, B: Values, scale_A: Values, scale_B: Values, block: int) -> Values:
     """What comes of the scales of one block for all of K."""
     rows = scale_B[:, block].repeat_interleave(SCALED)
     return product(A.float(), B.float()) * scale_A[:, block, None] * rows
 
 
-def _by_rows(scale_B: torch.Tensor, M: int) -> torch.Tensor:
+def _ones(scale: Values) -> Values:
+    return scale.new_ones(scale.shape)
+
+
+def _by_rows(scale_B: Values, M: int) -> Values:
     return scale_B.repeat_interleave(SCALED, 0).repeat(-(-M // (len(scale_B) * SCALED)), 1)[:M]
 
 
-def _never_cleared(
-    A: torch.Tensor, B: torch.Tensor, scale_A: torch.Tensor, scale_B: torch.Tensor
-) -> torch.Tensor:
+def _never_cleared(A: Values, B: Values, scale_A: Values, scale_B: Values) -> Values:
     """What comes of adding the running sum, scaled, after each block."""
     left, right = A.float(), B.float()
     rows = scale_B.repeat_interleave(SCALED, 0)
@@ -291,14 +260,12 @@ def _never_cleared(
     return total
 
 
-def _as_rows(bias: torch.Tensor, M: int) -> torch.Tensor:
+def _as_rows(bias: Values, M: int) -> Values:
     return bias.repeat(-(-M // len(bias)))[:M, None]
 
 
-def numbered(count: int, generator: torch.Generator, device: str) -> torch.Tensor:
-    """``count`` fp16 elements of random bits, none of them the poison, so that a copied element says where it
-    came from.
-    """
+def numbered(count: int, generator: Generator, device: str) -> Values:
+    """``count`` fp16 elements of random bits, so that a copied one says where it came from."""
     import torch
 
     top = POISONS["float16"]
@@ -306,9 +273,7 @@ def numbered(count: int, generator: torch.Generator, device: str) -> torch.Tenso
     return bits.to(torch.int16).view(torch.float16)
 
 
-def _bits(
-    tensor: Tensor, others: tuple[Tensor, ...], generator: torch.Generator, device: str
-) -> torch.Tensor:
+def _bits(tensor: Tensor, others: Others, generator: Generator, device: str) -> Values:
     return numbered(prod(tensor.shape), generator, device).view(tensor.shape)
 
 
@@ -326,17 +291,9 @@ POISONS = {"float16": 0x7DAD, "bfloat16": 0x7FAD, "float32": 0x7FADADAD}
 PROBLEMS = {
     problem.name: problem
     for problem in (
-        Problem(
-            "gemm",
-            "M, N, K",
-            _gemm,
-            lambda A, B: (product(A, B),),
-            operands=lambda A, B: (A, B),
-            beside=_multiply,
-        ),
+        Problem("gemm", _gemm, lambda A, B: (product(A, B),), operands=lambda A, B: (A, B), beside=_multiply),
         Problem(
             "bias and relu",
-            "M, N, K",
             _bias,
             lambda A, B, bias: ((product(A, B) + bias).relu(),),
             mistaken=(
@@ -348,24 +305,23 @@ PROBLEMS = {
                 ),
                 (
                     "bias-from-its-row",
-                    lambda A, B, bias: (product(A, B) + _begun_by_rows(bias, len(A))).relu(),
+                    lambda A, B, bias: (product(A, B) + _by_tile(bias, len(A), True)).relu(),
                 ),
-                ("bias-by-rows", lambda A, B, bias: (product(A, B) + _counted_by_rows(bias, len(A))).relu()),
+                ("bias-by-rows", lambda A, B, bias: (product(A, B) + _by_tile(bias, len(A), False)).relu()),
                 ("bias-by-rows", lambda A, B, bias: (product(A, B) + _as_rows(bias[:SIDE], len(A))).relu()),
                 ("relu-missing", lambda A, B, bias: product(A, B) + bias),
                 ("relu-before-bias", lambda A, B, bias: product(A, B).relu() + bias),
-                ("epilogue-in-the-loop", _after_each),
+                ("epilogue-in-the-loop", lambda *inputs: _relu_of_each(*inputs, True)),
                 (
                     "bias-in-the-loop",
                     lambda A, B, bias: (product(A, B) + bias * (A.shape[1] // K_TILE)).relu(),
                 ),
-                ("relu-in-the-loop", _relu_of_each),
+                ("relu-in-the-loop", lambda *inputs: _relu_of_each(*inputs, False)),
                 ("rounded-twice", lambda A, B, bias: (product(A, B).half().to(bias.dtype) + bias).relu()),
             ),
         ),
         Problem(
             "D in two types",
-            "M, N, K",
             _twice,
             lambda A, B: (product(A, B),) * 2,
             outputs=2,
@@ -375,7 +331,6 @@ PROBLEMS = {
         ),
         Problem(
             "sums added up",
-            "M, N, K",
             lambda M, N, K: (*_gemm(M, N, K)[:2], Tensor("D", (M, N), "float32")),
             lambda A, B: (product(A, B),),
             operands=lambda A, B: (A, B),
@@ -383,7 +338,6 @@ PROBLEMS = {
         ),
         Problem(
             "groups",
-            "M, N, K",
             _groups,
             lambda A, B, offsets: (_by_group(lambda rows, g: product(rows, B[g]), A, offsets),),
             draw=_normal_or_offsets,
@@ -401,46 +355,25 @@ PROBLEMS = {
         ),
         Problem(
             "fp8 with scales",
-            "M, N, K",
             _fp8,
             lambda *inputs: (product(*_scaled(*inputs)),),
             draw=_normal_or_scales,
             absolute=lambda K: ABSOLUTE_OF_BLOCK * (K / SCALED) ** 0.5,
             operands=_scaled,
             mistaken=(
-                ("scales-missing", lambda A, B, scale_A, scale_B: product(A.float(), B.float())),
+                ("scales-missing", lambda A, B, *_: product(A.float(), B.float())),
                 ("not-cleared-between-blocks", _never_cleared),
-                (
-                    "scales-of-the-last-block",
-                    lambda A, B, scale_A, scale_B: _of_one_block(A, B, scale_A, scale_B, -1),
-                ),
-                (
-                    "scales-of-the-first-block",
-                    lambda A, B, scale_A, scale_B: _of_one_block(A, B, scale_A, scale_B, 0),
-                ),
-                (
-                    "scale-B-missing",
-                    lambda A, B, scale_A, scale_B: product(
-                        *_scaled(A, B, scale_A, scale_B.new_ones(scale_B.shape))
-                    ),
-                ),
-                (
-                    "scale-A-missing",
-                    lambda A, B, scale_A, scale_B: product(
-                        *_scaled(A, B, scale_A.new_ones(scale_A.shape), scale_B)
-                    ),
-                ),
+                ("scales-of-the-last-block", lambda *inputs: _of_one_block(*inputs, -1)),
+                ("scales-of-the-first-block", lambda *inputs: _of_one_block(*inputs, 0)),
+                ("scale-B-missing", lambda A, B, a, b: product(*_scaled(A, B, a, _ones(b)))),
+                ("scale-A-missing", lambda A, B, a, b: product(*_scaled(A, B, _ones(a), b))),
                 (
                     "scale-B-by-rows",
-                    lambda A, B, scale_A, scale_B: product(
-                        *_scaled(A, B, scale_A * _by_rows(scale_B, len(A)), scale_B.new_ones(scale_B.shape))
-                    ),
+                    lambda A, B, a, b: product(*_scaled(A, B, a * _by_rows(b, len(A)), _ones(b))),
                 ),
                 (
                     "scales-of-the-first-tile",
-                    lambda A, B, scale_A, scale_B: product(
-                        *_scaled(A, B, scale_A[:SCALED].repeat(len(A) // SCALED, 1), scale_B)
-                    ),
+                    lambda A, B, a, b: product(*_scaled(A, B, a[:SCALED].repeat(len(A) // SCALED, 1), b)),
                 ),
             ),
             beside=_scaled_mm,
@@ -448,9 +381,9 @@ PROBLEMS = {
         ),
         Problem(
             "softmax of rows",
-            "M, N",
             lambda M, N: (half("X", M, N), half("Y", M, N)),
             lambda X: (X.double().softmax(1),),
+            takes="M, N",
             function="softmax",
             draw=_levels,
             infinite="not-subtracted",
@@ -463,16 +396,15 @@ PROBLEMS = {
         ),
         Problem(
             "B K x N",
-            "M, N, K",
             lambda M, N, K: (half("A", M, K), half("B", K, N), half("D", M, N)),
             lambda A, B: (product(A, B.mT),),
             operands=lambda A, B: (A, B.mT),
         ),
         Problem(
             "copy",
-            "*shape",
             lambda *shape: (half("X", *shape), half("Y", *shape)),
             lambda X: (X,),
+            takes="*shape",
             function="copy",
             draw=_bits,
             multiplied=0,

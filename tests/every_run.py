@@ -143,7 +143,9 @@ EVERY_RUN: dict[str, set[str]] = {
     "classroom/test_sandbox.py::test_it_is_ended_from_outside": {
         "time",
         "work",
+        "work of children that are ignored",
         "memory",
+        "memory, whose main threads have ended",
         "processes",
         "files in its folders",
         "files in memory",

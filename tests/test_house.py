@@ -20,7 +20,7 @@ ROOMS = sorted(
 )
 OWN = {"course_utils", "authoring", "solutions"}
 # Packages that are imported by another name.
-NAMES = {"IPython": "ipython", "cuda": "cuda-bindings", "cutlass": "nvidia-cutlass-dsl"}
+NAMES = {"IPython": "ipython", "cuda": "cuda-bindings", "cutlass": "nvidia-cutlass-dsl", "yaml": "pyyaml"}
 
 
 def packages(*extras):

@@ -13,7 +13,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
 from course_utils import notebook
-from course_utils.artifact import TensorMap
+from course_utils.artifact import Place, TensorMap
 from course_utils.compile import factory
 from course_utils.compile.errors import CompileError
 from course_utils.compile.faults import Fault, kernels
@@ -22,6 +22,7 @@ from course_utils.grading import exercises, steps
 from course_utils.grading import gemm as gemms
 from course_utils.grading.cards import Card
 from course_utils.grading.check_progress import CheckProgress
+from course_utils.grading.found import of_text
 from course_utils.grading.verdict import Part, Verdict
 from course_utils.notebook import checks, inspection, output, standing, what_ifs
 from course_utils.recordings import measured, progress
@@ -360,10 +361,10 @@ def test_a_change_of_a_given_line_is_shown_and_an_answer_is_not(name, told, monk
 
 def test_a_finding_does_not_quote_an_answer(monkeypatch):
     """A finding at a line that is step 6's answer, and step 4's, in a learner's notebook 3."""
-    lost = (
-        "never written\n  at kernel.py, line 68: T.tma_copy(D_shared, D[ms, ns])\n  at k.py, line 9: main()"
-    )
-    wrong = Verdict.of("step06", "tilelang", "emulator", (Part("results", False, 0, 4, lost),))
+    lost = of_text("never written", Place("kernel.py", 68, "T.tma_copy(D_shared, D[ms, ns])"))
+    late = of_text("late", Place("kernel.py", 9, "main()"))
+    parts = [Part("results", False, 0, 4, "", (one,)) for one in (late, lost)]
+    wrong = Verdict.of("step06", "tilelang", "emulator", parts)
     monkeypatch.setattr(gemms, "check_gemm", lambda *_, on_progress: wrong)
     text = shown(notebook.what_if, "grid_one_short", "wrong")[1]
     assert "never written" in text and "main()" in text and "T.tma_copy" not in text

@@ -13,6 +13,7 @@ import symtable
 import textwrap
 import warnings
 from collections.abc import Sequence
+from functools import lru_cache
 
 from course_utils.classroom.inside import IN_A_NOTEBOOK
 from course_utils.compile.load import unified
@@ -94,8 +95,8 @@ def with_names(source: str, above: Sequence[str]) -> tuple[str, list[str]]:
         for at in binding.get(name) or binding.get("*", []):
             if at not in taken:
                 taken.add(at)
-                waiting += _free(ast.unparse(statements[at]))
-    front = "".join(f"{ast.unparse(statements[at])}\n" for at in sorted(taken))
+                waiting += _written(statements[at])[1]
+    front = "".join(f"{_written(statements[at])[0]}\n" for at in sorted(taken))
     made = {name for at in taken for name in _bound(statements[at])}
     lines = source.split("\n")
     first = max((one.end_lineno or 0 for one in ast.parse(source).body if _is_future(one)), default=0)
@@ -103,26 +104,39 @@ def with_names(source: str, above: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def _statements(above: Sequence[str]) -> list[ast.stmt]:
-    """The statements of cells that define names. A cell that is no Python defines none."""
+    """The statements of cells that define names, of the nearest cells."""
     made: list[ast.stmt] = []
     room = ABOVE
     for cell in reversed(above):
         room -= len(cell)
         if room < 0:
             break
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                body = ast.parse(python(cell)[0]).body
-            made[:0] = [one for one in body if _bound(one) and _is_readable(one)]
-        except NO_PYTHON:
-            continue
+        made[:0] = _definitions(cell)
     return made
+
+
+@lru_cache(maxsize=256)  # the exercises of a notebook have most of the cells above them in common
+def _definitions(cell: str) -> tuple[ast.stmt, ...]:
+    """The statements of a cell that define names; none of one that is no Python."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            body = ast.parse(python(cell)[0]).body
+        return tuple(one for one in body if _bound(one) and _is_readable(one))
+    except NO_PYTHON:
+        return ()
+
+
+@lru_cache(maxsize=1 << 14)  # more than ABOVE has room for
+def _written(statement: ast.stmt) -> tuple[str, frozenset[str]]:
+    """A statement as text, and the names that it uses. Raises what parsing raises."""
+    text = ast.unparse(statement)
+    return text, frozenset(_free(text))
 
 
 def _is_readable(statement: ast.stmt) -> bool:
     """Whether a statement can be written and read again, and calls no check."""
-    _free(ast.unparse(statement))
+    _written(statement)
     called = {
         getattr(one.func, "id", getattr(one.func, "attr", ""))
         for one in ast.walk(statement)

@@ -7,14 +7,18 @@ their archives. One learner's files are read at a time, each when it is asked fo
 from __future__ import annotations
 
 import io
+import os
 import re
 import stat
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO
+
+from course_utils.classroom import platforms
+from course_utils.classroom.platforms import GRADESCOPE, METADATA, MOODLE, Owner
 
 FILE_LIMIT = 32 << 20  # bytes of one notebook or Python file; figures in a worked notebook take a few MB
 LEARNER_LIMIT = 256 << 20  # bytes of all files of one learner, unpacked
@@ -30,6 +34,9 @@ EXERCISE = re.compile(
     re.I,
 )
 LANGUAGE = re.compile(r"(?<![a-z])(cute|tilelang)(?:dsl)?(?![a-z])", re.I)
+# what programs keep beside their files; whoever keeps work in a folder of such a name is not told
+_PROGRAMS = re.compile(r"__MACOSX|__pycache__|\.ipynb_checkpoints|\.git|\._.*")
+DOTTED = "left out, as its name begins with a dot: rename it, and hand it in again"
 _INSTALLED = ("site-packages", "dist-packages", "node_modules")  # folders of installed packages
 _KIND = re.compile(r"\.(py|ipynb|zip)(?:\.txt|\.json)?$", re.I)  # a browser adds the second
 _NOBODYS = re.compile(r"(readme|license)|.*\.(csv|ya?ml|json|md|xlsx?|log|db|ini)$", re.I)  # beside learners
@@ -39,11 +46,6 @@ _OURS = re.compile(
     r"ladder|exercises?|(week|lab|hw|part|day|task|exercise|assignment|homework)[ _-]?\d+)$",
     re.I,
 )
-# how learning platforms name what they export: Moodle a folder a learner, Canvas a file, Gradescope a folder
-# of folders, one a submission
-_MOODLE = re.compile(r"(.+?_\d+)_assignsubmission_\w+")
-_GRADESCOPE = re.compile(r"submission_\d+")
-_CANVAS = re.compile(r"(.+?)_(?:LATE_)?(\d+)_\d+_.+")
 
 
 @dataclass(frozen=True)
@@ -82,32 +84,65 @@ class _Room:
     unnamed: int = 0  # files that were left out beyond those
 
 
+@dataclass
+class _Owners:
+    """Of what is being read: by learner, the names under which their work came; and Gradescope's metadata."""
+
+    tops: dict[str, dict[str, None]] = field(default_factory=dict)
+    metadata: bytes = b""
+
+    def note(self, learner: str, top: str) -> None:
+        self.tops.setdefault(learner, {})[top] = None
+
+    def of(self) -> dict[str, list[Owner]]:
+        """By learner, whose the submission is: one person's, or several for Gradescope's groups. Raises
+        ValueError where the metadata cannot be read.
+        """
+        people = platforms.submitters(self.metadata) if self.metadata else {}
+        made: dict[str, list[Owner]] = {}
+        used: set[str] = set()
+        for learner, tops in self.tops.items():
+            handed_in = tuple(tops)
+            named = [one for top in tops for one in (platforms.moodle(top), platforms.canvas(top))]
+            ids = [number for name, number in named if name == learner]
+            known = [(f"{name}_{number}".rstrip("_"), number) for name, number in people.get(learner, ())]
+            for name, number in known or [(learner, ids[0] if ids else "")]:
+                name = f"{name}_{learner}" if name in used else name  # one person, two submissions
+                used.add(name)
+                made.setdefault(learner, []).append(Owner(name, number, handed_in))
+        return made
+
+
 class _Full(Exception):
     """A learner's limit was reached."""
 
 
-def by_learner(folder: Path) -> Iterator[tuple[str, Iterator[Handed]]]:
-    """Each learner of a class and their files. ``folder`` holds a folder or a file a learner, or is the zip
-    archive of a learning platform, or holds such an archive alone.
+def by_learner(folder: Path) -> Iterator[tuple[list[Owner], Iterator[Handed]]]:
+    """Each submission of a class: whose it is, and its files. ``folder`` holds a folder or a file a learner,
+    or is the zip archive of a learning platform, or holds such an archive alone.
 
     The files of one learner are to be taken before the next is asked for. Raises ValueError where there is
     nothing to read.
     """
+    owners = _Owners()
     if not folder.exists():
         raise ValueError(f"there is no folder or archive {folder}")
     with ExitStack() as opened:
         if folder.is_dir():
-            found = _class_folder(_unwrapped(folder), opened)
+            found = _class_folder(_unwrapped(folder), opened, owners)
         elif folder.suffix.lower() in (".py", ".ipynb"):  # one learner's
             learner = _learner((folder.name,), False, folder.absolute().parent.name)
             found = {learner: [[_place(folder, folder.name)]]}
+            owners.note(learner, folder.name)
         else:
-            found = _class_archive(folder, opened)
+            found = _class_archive(folder, opened, owners)
         if not found:
             text = f"{folder} holds no submission: a folder, a notebook, a Python file or a zip a learner"
             raise ValueError(text)
+        owner_of = owners.of()
         for learner in sorted(found):
-            yield learner, _handed(place for places in found[learner] for place in places)
+            handed = _handed(place for places in found[learner] for place in places)
+            yield owner_of.get(learner) or [Owner(learner)], handed
 
 
 def one(path: Path) -> Handed:
@@ -118,19 +153,26 @@ def one(path: Path) -> Handed:
 # -- whose a file is
 
 
-def _class_folder(folder: Path, opened: ExitStack) -> dict[str, list[Iterable[_Place]]]:
-    found: dict[str, list[Iterable[_Place]]] = {}
+def _class_folder(folder: Path, opened: ExitStack, owners: _Owners) -> dict[str, list[Iterable[_Place]]]:
+    if (metadata := folder / METADATA).exists() and _regular(metadata):
+        with metadata.open("rb") as file:
+            owners.metadata = file.read(FILE_LIMIT)
+    listed = sorted(folder.iterdir())
+    found: dict[str, list[Iterable[_Place]]] = {
+        path.name: [[_dotted(path.name)]] for path in listed if _hidden((path.name,)) and _holds_work(path)
+    }
     entries = [
         path
-        for path in sorted(folder.iterdir())
+        for path in listed
         if not path.name.startswith(".") and (path.is_symlink() or path.is_dir() or not _nobodys(path.name))
     ]
     for path in entries:
         archive = path.name.lower().endswith(".zip") and _regular(path)
         if archive and len(entries) == 1:  # else it is one learner's, whatever names stand in it
-            return _class_archive(path, opened)
+            return _class_archive(path, opened, owners)
         is_folder = path.is_dir() and not path.is_symlink()
         learner = _learner((path.name,), is_folder, _stem(path.name)) or path.name
+        owners.note(learner, path.name)
         found.setdefault(learner, []).append(_folder(path) if is_folder else [_place(path, path.name)])
     return found
 
@@ -141,27 +183,39 @@ def _unwrapped(folder: Path) -> Path:
     if len(entries) != 1 or entries[0].is_symlink() or not entries[0].is_dir():
         return folder
     inner = [path.name for path in entries[0].iterdir()]
-    platform = any(_GRADESCOPE.fullmatch(name) or _MOODLE.match(name) for name in inner)
+    platform = any(GRADESCOPE.fullmatch(name) or MOODLE.match(name) for name in inner)
     return entries[0] if platform or entries[0].name == "submitted" else folder
 
 
-def _class_archive(path: Path, opened: ExitStack) -> dict[str, list[Iterable[_Place]]]:
+def _class_archive(path: Path, opened: ExitStack, owners: _Owners) -> dict[str, list[Iterable[_Place]]]:
     try:
         archive = opened.enter_context(zipfile.ZipFile(path))
         members = [(_parts(entry), entry) for entry in archive.infolist()]
     except Exception as error:  # whatever zipfile makes of it
         why = f"is no archive that can be read: {error}"
+        owners.note(path.stem, path.name)
         return {path.stem: [[_Place(path.name, lambda: path.open("rb"), why)]]}
-    members = [(parts, entry) for parts, entry in members if parts and not _hidden(parts)]
-    if _wrapped([parts for parts, _ in members]):
-        members = [(parts[1:], entry) for parts, entry in members if len(parts) > 1]
+    members = [(parts, entry) for parts, entry in members if parts]
+    shown = [parts for parts, _ in members if not _hidden(parts)]
+    if shown and _wrapped(shown):
+        top = shown[0][0]
+        members = [(parts[parts[0] == top :], entry) for parts, entry in members if parts != (top,)]
     found: dict[str, list[Iterable[_Place]]] = {}
-    if _is_one_learners({parts[0]: len(parts) > 1 or entry.is_dir() for parts, entry in members}):
+    tops = {parts[0]: len(parts) > 1 or entry.is_dir() for parts, entry in members if not _hidden(parts)}
+    if _is_one_learners(tops):
         whole = [_member(archive, one, "/".join(parts)) for parts, one in members if not one.is_dir()]
+        owners.note(path.stem, path.name)
         return {path.stem: [whole]}
     for parts, entry in sorted(members, key=lambda member: member[0]):
+        if parts == (METADATA,) and entry.file_size <= FILE_LIMIT:
+            owners.metadata = archive.read(entry)
+        if hidden := _hidden(parts[:1]):
+            if _is_work(parts):
+                found.setdefault(hidden, [[_dotted(hidden)]])
+            continue
         learner = _learner(parts, entry.is_dir(), path.stem)
         if learner:
+            owners.note(learner, parts[0])
             places = found.setdefault(learner, [])
             if not entry.is_dir():
                 places.append([_member(archive, entry, "/".join(parts[1:]) or parts[0])])
@@ -174,10 +228,10 @@ def _parts(entry: zipfile.ZipInfo) -> tuple[str, ...]:
 
 def _wrapped(members: list[tuple[str, ...]]) -> bool:
     """Whether an archive holds one folder, and that one the learners."""
-    if len({parts[0] for parts in members}) != 1 or _MOODLE.match(members[0][0]):
+    if len({parts[0] for parts in members}) != 1 or MOODLE.match(members[0][0]):
         return False
     inner = {parts[1] for parts in members if len(parts) > 1 and not _nobodys(parts[1])}
-    if any(_GRADESCOPE.fullmatch(name) for name in inner):
+    if any(GRADESCOPE.fullmatch(name) for name in inner):
         return True
     return len(inner) > 1 and ".." not in inner and sum(map(_courses, inner)) <= len(inner) / 2
 
@@ -207,12 +261,12 @@ def _learner(parts: tuple[str, ...], is_folder: bool, archive: str) -> str:
     for nobody's.
     """
     top = parts[0]
-    if found := _MOODLE.match(top):
-        return found[1]
+    if learner := platforms.moodle(top)[0]:
+        return learner
     if len(parts) > 1 or is_folder:
         return top
-    if found := _CANVAS.match(top):
-        return f"{found[1]}_{found[2]}"  # two learners may have one name
+    if learner := platforms.canvas(top)[0]:
+        return learner
     if _courses(top):
         return archive
     return "" if _nobodys(top) else _stem(top)
@@ -261,11 +315,15 @@ def _is_other(name: str) -> bool:
 
 def _read(places: Iterable[_Place], room: _Room, deep: int) -> Iterator[Handed]:
     """``deep`` is how many archives in one another are opened."""
+    told: set[str] = set()
     for place in places:
-        if _hidden(PurePosixPath(place.name).parts):
-            continue
-        kind = Handed(place.name, None).kind
-        why = place.why
+        parts = PurePosixPath(place.name).parts
+        kind, why, name = Handed(place.name, None).kind, place.why, place.name
+        if (hidden := _hidden(parts)) and why != DOTTED:
+            if hidden in told or not _is_work(parts):
+                continue
+            told.add(hidden)
+            name, why = hidden, DOTTED
         if not kind:
             why = why or "left out, as it is no notebook, Python file or zip archive"
         elif kind == "zip" and not deep:
@@ -274,7 +332,7 @@ def _read(places: Iterable[_Place], room: _Room, deep: int) -> Iterator[Handed]:
             room.named -= 1
             room.unnamed += room.named < 0
             if room.named >= 0:
-                yield Handed(place.name, None, why)
+                yield Handed(name, None, why)
         elif kind == "zip":
             yield from _unzipped(place, room, deep - 1)
         else:
@@ -326,8 +384,33 @@ def _take(room: _Room, count: int) -> None:
         raise _Full(f"more than {LEARNER_LIMIT >> 20} MB in all; the rest was left out")
 
 
-def _hidden(parts: tuple[str, ...]) -> bool:
-    return any(part in ("__MACOSX", "__pycache__") or part.startswith(".") and part != ".." for part in parts)
+def _hidden(parts: tuple[str, ...]) -> str:
+    """The outermost part of a path that a learner does not see, with what is above it; "" for one that is
+    seen.
+    """
+    for at, part in enumerate(parts):
+        if _PROGRAMS.fullmatch(part) or part.startswith(".") and part != "..":
+            return "/".join(parts[: at + 1])
+    return ""
+
+
+def _is_work(parts: tuple[str, ...]) -> bool:
+    """Whether a path is of a notebook, a Python file or an archive, and none that a program keeps."""
+    return _KIND.search(parts[-1]) is not None and not any(map(_PROGRAMS.fullmatch, parts))
+
+
+def _holds_work(path: Path) -> bool:
+    """Whether a file that begins with a dot, or anything in such a folder, is work."""
+    if path.is_symlink() or not path.is_dir():
+        return _is_work((path.name,))
+    below = (
+        (Path(folder) / name).relative_to(path.parent) for folder, _, names in os.walk(path) for name in names
+    )
+    return any(_is_work(one.parts) for one in below)
+
+
+def _dotted(name: str) -> _Place:
+    return _Place(name, io.BytesIO, DOTTED)
 
 
 # -- one file

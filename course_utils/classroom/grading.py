@@ -10,23 +10,28 @@ import html
 import json
 import multiprocessing
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from course_utils.classroom import ledger as ledgers
 from course_utils.classroom.ledger import Entry, Ledger
 from course_utils.classroom.submissions import Submission
-from course_utils.run import protocol
+from course_utils.compile.child import end_with
+from course_utils.run import client, protocol
 from course_utils.run.client import ONE_THREAD
+
+if TYPE_CHECKING:
+    from course_utils.classroom.judge import Judged
 
 PAGE_LIMIT = 1 << 20  # characters of one verdict as HTML; a right one has 10,000
 LIST_LIMIT, TEXT_LIMIT = 200, 20_000  # entries of a list in a record, characters of a text
-TRIES = 3  # of one exercise in one run, where the machine is at fault
+TRIES = 3  # of one exercise in one run, where the machine is at fault; the last one with nothing beside it
 
 
 @dataclass(frozen=True)
@@ -57,13 +62,13 @@ def jobs(
     wanted: Sequence[str] = (),
     shard: tuple[int, int] = (1, 1),
 ) -> list[Job]:
-    """Each source of the class once, in the order of the exercises; ``wanted`` are steps or cases, none for
-    all. ``shard`` (i, n) takes those of the i-th of n parts, the same ones everywhere.
+    """Each source of the class once, in the order of the exercises; ``wanted`` are exercises, none for all.
+    ``shard`` (i, n) takes those of the i-th of n parts, the same ones everywhere.
     """
     found: dict[str, Job] = {}
     for submission in class_:
         for exercise, source in sorted(submission.sources.items()):
-            if wanted and exercise.partition("-")[0] not in wanted:
+            if wanted and exercise not in wanted:
                 continue
             entry = entry_of(exercise, source, settings)
             if int(entry.name, 16) % shard[1] == shard[0] - 1:
@@ -96,9 +101,69 @@ def judge_all(
     Raises OSError where the ledger cannot be written.
     """
     ledger = Ledger(settings.ledger, settings.key)
-    left = [(job, TRIES) for job in unknown(todo, ledger, done)]
+    left = [(job, TRIES - 1) for job in unknown(todo, ledger, done)]
+    suspects: list[Job] = []
     while left:
-        left = list(_round(left, ledger, settings, processes, done))
+        again = list(_round(left, ledger, settings, processes, done))
+        suspects += [job for job, tries in again if not tries]
+        left = [(job, tries) for job, tries in again if tries]
+    for job in suspects:
+        done(job, _alone(job, ledger, settings))
+
+
+def _alone(job: Job, ledger: Ledger, settings: Settings) -> dict | None:
+    """Judge once more, with nothing beside it. Where the machine is at fault again, but not at a solution of
+    the course's right afterwards, the fault is this source's own: it gets nothing, in words. None where the
+    machine is at fault at both.
+    """
+    records: list[dict | None] = []
+
+    def done(_: Job, record: dict | None) -> None:
+        records.append(record)
+
+    for one in (job, _solution(job, settings)):
+        failed = list(_round([(one, 1)], ledger, settings, 1, done))
+        if one is job and not failed:
+            return records[0]
+        if one is not job and failed:
+            return None
+    return _own_fault(job, ledger, settings)
+
+
+def _solution(job: Job, settings: Settings) -> Job:
+    """The course's own solution of the same exercise, or of step 1 where it has none."""
+    from course_utils.compile.errors import CompileError
+    from course_utils.compile.load import solution_path
+
+    exercise = job.entry.exercise
+    name, _, dsl = exercise.partition("-")
+    try:
+        source = solution_path(name, dsl).read_text()
+    except CompileError:
+        exercise = f"step01-{dsl}"
+        source = solution_path("step01", dsl).read_text()
+    return Job(entry_of(exercise, source, settings), source)
+
+
+def _own_fault(job: Job, ledger: Ledger, settings: Settings) -> dict:
+    """Write down that the faults at this source are its own: its record."""
+    from course_utils.classroom.judge import Judged, nothing
+    from course_utils.classroom.workshop import cut
+
+    entry = job.entry
+    fault = next(one["fault"] for one in reversed(ledger.faults()) if one["entry"] == asdict(entry))
+    fault = cut(" ".join(fault.split()), 200)
+    text = (
+        f"this could not be judged in {TRIES} tries, the last one with nothing beside it, while the course's "
+        f"own solution was. So that counts as a fault of this source: {fault}"
+    )
+    note = (
+        f"0 points, as {TRIES} faults came with this source alone; look at it. The last one was: {fault}. "
+        f"Remove {entry.name}.json from the ledger, and the next run judges it again"
+    )
+    name, _, dsl = entry.exercise.partition("-")
+    verdict = nothing(name, dsl, settings.backend, text)
+    return _written(job, Judged(verdict, 0.0, 0, note), settings, time.monotonic())
 
 
 def _round(
@@ -108,7 +173,7 @@ def _round(
     processes: int,
     done: Callable[[Job, dict | None], object],
 ) -> Iterator[tuple[Job, int]]:
-    """Judge these; yields what is to be tried again, and with how many tries."""
+    """Judge these; yields those at which the machine was at fault, and how many tries they have left."""
     waiting = iter(left)
     with pool(processes) as executor:
         running: dict[Future, tuple[Job, int]] = {}
@@ -128,10 +193,9 @@ def _round(
                         record, fault, broken = None, "the process that judged it died", True
                     if record is None:
                         ledger.fault(job.entry, fault)
-                        if tries > 1:
-                            yield job, tries - 1
-                            continue
-                    done(job, record)
+                        yield job, tries - 1
+                    else:
+                        done(job, record)
         except KeyboardInterrupt:
             executor.shutdown(wait=False, cancel_futures=True)
             raise
@@ -146,11 +210,15 @@ def pool(processes: int) -> ProcessPoolExecutor:
 
 
 def _begin() -> None:
-    """In a process of the pool, before it imports what would start a thread for each core."""
+    """In a process of the pool, before it imports what would start a thread for each core: it ends with its
+    parent, and its workers with it, whatever they are at. A parent that ended before is told by its pipe.
+    """
     os.environ.update(ONE_THREAD)
+    end_with(os.getppid())
     parent = multiprocessing.parent_process()
     assert parent is not None  # this is a child
     protocol.end_with_peer(parent.sentinel)
+    client.COMMAND = (sys.executable, "-P", "-m", "course_utils.classroom.worker", str(os.getpid()))
 
 
 def to_look_at(todo: Sequence[Job], ledger: Ledger) -> dict[Job, str]:
@@ -175,21 +243,29 @@ def to_look_at(todo: Sequence[Job], ledger: Ledger) -> dict[Job, str]:
 
 def judge_one(job: Job, settings: Settings) -> tuple[dict | None, str]:
     """Judge one source and write it down: its record, or None and the machine's fault."""
-    from course_utils.classroom.judge import MachineFault, judge
+    from course_utils.classroom.judge import MachineFault, judge, marks
     from course_utils.classroom.sandbox import SandboxError
-    from course_utils.classroom.workshop import cut
-    from course_utils.grading import levels, steps
 
     name, _, dsl = job.entry.exercise.partition("-")
     began = time.monotonic()
     try:
-        judged = judge(name, dsl, job.source, settings.seed, settings.form, settings.backend)
+        drawn = Ledger(settings.ledger, settings.key).draws_from(settings.seed)
+        judged = judge(name, dsl, job.source, drawn, settings.form, settings.backend)
     except (MachineFault, SandboxError) as error:
         return None, str(error)
     except Exception as error:  # of the course's own: no zero follows from it
         return None, f"{type(error).__name__}: {error}"
+    kept = asdict(marks(job.entry.exercise, job.source, judged.ptx_form))
+    return _written(job, judged, settings, began, kept), ""
+
+
+def _written(job: Job, judged: Judged, settings: Settings, began: float, marks: dict | None = None) -> dict:
+    """The ledger's record of this judgement, written. ``began`` is by the monotonic clock."""
+    from course_utils.classroom.workshop import cut
+    from course_utils.grading import levels, steps
+
     verdict = judged.verdict
-    if name in steps.STEPS:
+    if job.entry.exercise.partition("-")[0] in steps.STEPS:
         verdict = levels.at(verdict, settings.level or levels.of_source(job.source))
     took = {"seconds": round(judged.seconds, 3), "memory": judged.memory, "note": judged.note}
     ledger = Ledger(settings.ledger, settings.key)
@@ -197,7 +273,7 @@ def judge_one(job: Job, settings: Settings) -> tuple[dict | None, str]:
     if len(page) > PAGE_LIMIT:  # names and lines of the submission's own, as many as it likes
         page = f"<p>{html.escape(cut(verdict.diagnosis))}</p>"
     fields = _short(verdict.to_dict())
-    return ledger.write(job.entry, fields, page, time.monotonic() - began, took), ""
+    return ledger.write(job.entry, fields, page, time.monotonic() - began, took, marks)
 
 
 def _short(value: Any) -> Any:

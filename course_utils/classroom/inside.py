@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict
+from typing import IO, NoReturn
 
 import msgspec
 
@@ -89,9 +90,7 @@ def _as_in_a_notebook(source: str) -> None:
 
 def main() -> None:
     """Answer the one request: a block of JSON, then blocks of Artifacts; then leave, whatever still runs."""
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what a learner prints is no answer
-    load.LOAD_LIMIT = child.LIMIT = OWN_CLOCK
+    answers = settle()
     request = json.load(sys.stdin.buffer)
     kind, dsl = request["kind"], request["dsl"]
     made: list[bytes] = []
@@ -106,14 +105,26 @@ def main() -> None:
             head["times"] = _modelled(function, request["plans"])
         else:
             sizes = [tuple(size) for size in request["sizes"]]
-            with closing(factory.compile_sizes(function, dsl, sizes, kind)) as compiled:
-                for one in compiled:
+            with closing(factory.trace_sizes(function, dsl, sizes, kind)) as traced:
+                for one in traced:
                     head["printed"] = head["printed"] or one.printed
                     made.append(one.artifact.to_bytes())
     except CompileError as error:
-        head |= {"stage": error.stage, "text": str(error), "printed": error.printed}
+        head |= error.data()
     except BaseException as error:  # a learner's code: SystemExit, KeyboardInterrupt, one of its own
         head |= {"stage": "trace", "text": f"{type(error).__name__}: {guard.text_of(error)}"}
+    answer(answers, head, made)
+
+
+def settle() -> IO[bytes]:
+    """Where the answer goes: what a learner or a compiler prints is none."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    load.LOAD_LIMIT = child.LIMIT = OWN_CLOCK
+    return answers
+
+
+def answer(answers: IO[bytes], head: dict, made: list[bytes]) -> NoReturn:
     for block in (json.dumps(head).encode(), *made):
         write_block(answers, block)
     os._exit(0)  # threads of the learner's may never end

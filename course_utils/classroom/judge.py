@@ -8,23 +8,24 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import resource
-import signal
 import statistics
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from course_utils import plans
 from course_utils.artifact import Artifact
-from course_utils.classroom import randomize, workshop
+from course_utils.classroom import provenance, randomize, similar, submissions, workshop
+from course_utils.classroom.limits import TooMuch, limited
 from course_utils.compile import cache
-from course_utils.compile.child import data_bytes, lower_limit
 from course_utils.grading import conditions, gemm, maps, steps
 from course_utils.grading import copy as copies
 from course_utils.grading import plan as models
+from course_utils.grading.found import of_text
 from course_utils.grading.steps import CopyCase, MapCase, PlanCase, Step
 from course_utils.grading.verdict import Verdict, not_compiled, still_open
+from course_utils.ptx.form import form as normal_form
+from course_utils.ptx.parser import PtxError
 from course_utils.recordings import measured
 from course_utils.run import client
 from course_utils.run.backends import TOO_BUSY, Backend, Emulator, Gpu, Launch, find_gpu
@@ -56,13 +57,14 @@ class MachineFault(RuntimeError):
 @dataclass(frozen=True)
 class Judged:
     """A verdict, and what the sandbox took for it: seconds, and bytes of memory. ``note`` is for whoever
-    grades.
+    grades. ``ptx_form`` is the normal form of the kernel at the largest size, "" where there is none.
     """
 
     verdict: Verdict
     seconds: float
     memory: int
     note: str = ""
+    ptx_form: str = ""
 
 
 def judge(
@@ -80,16 +82,12 @@ def judge(
     else:
         wanted = randomize.copy(row, seed) if isinstance(row, CopyCase) else row
     try:
-        with _limited():
+        with limited(READING, MEMORY):
             judged, artifacts = _without_gpu(wanted, dsl, source, seed, form, backend)
-    except (_TooMuch, MemoryError, RecursionError):
+    except (TooMuch, MemoryError, RecursionError):
         text = f"this was given up while it was read: it takes more than {READING:g} s"
         text += f" or {MEMORY >> 30} GB of memory"
-        if isinstance(wanted, MapCase):
-            return Judged(maps.judge(wanted, (), text, ""), 0.0, 0)
-        if isinstance(wanted, PlanCase):
-            return Judged(models.judge(wanted, (), (), text), 0.0, 0)
-        return Judged(not_compiled(wanted, dsl, backend, text), 0.0, 0)
+        return Judged(nothing(name, dsl, backend, text), 0.0, 0)
     if backend != "gpu" or isinstance(wanted, (MapCase, PlanCase)) or not _right(judged.verdict):
         return judged
     _, checks, timed = _sizes(wanted, backend)
@@ -103,32 +101,14 @@ def judge(
     return replace(judged, verdict=copies.together(wanted, judged.verdict, Gpu(), answered))
 
 
-class _TooMuch(Exception):
-    pass
-
-
-@contextlib.contextmanager
-def _limited() -> Iterator[None]:
-    """Limits for a block in which this process reads what a submission made: raises _TooMuch after
-    ``READING`` seconds of its own processor time, and MemoryError. Only the main thread can be ended.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(*_: object) -> None:
-        raise _TooMuch
-
-    before = resource.getrlimit(resource.RLIMIT_DATA)
-    lower_limit(resource.RLIMIT_DATA, data_bytes() + MEMORY)
-    previous = signal.signal(signal.SIGPROF, stop)
-    signal.setitimer(signal.ITIMER_PROF, READING)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, previous)
-        resource.setrlimit(resource.RLIMIT_DATA, before)
+def nothing(name: str, dsl: str, backend: str, text: str) -> Verdict:
+    """The verdict on what could not be judged, which gives no points: ``text`` says why."""
+    row = steps.row(name)
+    if isinstance(row, MapCase):
+        return maps.judge(row, (), text, "")
+    if isinstance(row, PlanCase):
+        return models.judge(row, (), (), text)
+    return not_compiled(row, dsl, backend, of_text(text))
 
 
 def _without_gpu(
@@ -146,20 +126,48 @@ def _without_gpu(
         )
         return Judged(verdict, made.seconds, made.memory, made.note), {}
     plan, checks, timed = _sizes(wanted, backend)
-    sizes = list(dict.fromkeys([*(size for size, _ in plan), *checks, *timed]))
+    real = randomize.real_size(wanted, seed) if isinstance(wanted, Step) and not timed else None
+    sizes = list(dict.fromkeys([*(size for size, _ in plan), *checks, *timed, *filter(None, [real])]))
     made = workshop.make(source, wanted.problem, dsl, sizes, (), form)
     if made.open and made.text:  # the same words may stand in a kernel that is written: a guard, a docstring
         verdict = still_open(wanted, dsl, backend, made.open)
     elif made.text:
-        verdict = not_compiled(wanted, dsl, backend, made.text)
+        verdict = not_compiled(wanted, dsl, backend, of_text(made.text, made.place, made.under))
     else:
         artifacts = dict(zip(sizes, made.artifacts, strict=True))
         machine = Emulator(schedules=randomize.schedules(seed, SCHEDULES), seed=randomize.inputs(seed))
         first = plan[0][0]
         launches = [Launch(size, artifacts[size], wanted.problem, ctas, size == first) for size, ctas in plan]
-        verdict = replace(_emulated(wanted, dsl, machine, launches, source), backend=backend)
-        return Judged(verdict, made.seconds, made.memory, made.note), artifacts
+        idle = [Launch(real, artifacts[real], wanted.problem)] if real else []
+        verdict = replace(_emulated(wanted, dsl, machine, launches, idle, source), backend=backend)
+        note = "; ".join(filter(None, (made.note, _odd(artifacts, source))))
+        ptx_form = _form(artifacts[max(sizes, key=prod)])  # the least of it is unrolled there
+        return Judged(verdict, made.seconds, made.memory, note, ptx_form), artifacts
     return Judged(verdict, made.seconds, made.memory, made.note), {}
+
+
+def _odd(artifacts: dict[tuple[int, ...], Artifact], source: str) -> str:
+    """What a person should look at in kernels that came of a source; "" where they look like its own."""
+    for size, artifact in artifacts.items():
+        if told := provenance.odd(artifact, source):
+            return f"was the kernel at {' x '.join(map(str, size))} compiled from this source? {told}"
+    return ""
+
+
+def _form(artifact: Artifact) -> str:
+    try:
+        return normal_form(artifact.ptx, artifact.kernel)
+    except PtxError:
+        return ""
+
+
+def marks(exercise: str, source: str, ptx_form: str) -> similar.Marks:
+    """What of this source is compared with others, read within the limits of whatever a submission made."""
+    try:
+        with limited(READING, MEMORY):
+            return similar.of(source, submissions.given().get(exercise, ""), ptx_form)
+    except (TooMuch, MemoryError, RecursionError):
+        return similar.Marks(form=ptx_form, hidden=f"cannot be read within {READING:g} s")
 
 
 def _sizes(
@@ -177,9 +185,14 @@ def _sizes(
 
 
 def _emulated(
-    wanted: Step | CopyCase, dsl: str, machine: Backend, launches: Sequence[Launch], source: str
+    wanted: Step | CopyCase,
+    dsl: str,
+    machine: Backend,
+    launches: Sequence[Launch],
+    idle: Sequence[Launch],
+    source: str,
 ) -> Verdict:
-    """The verdict of the emulator."""
+    """The verdict of the emulator, which runs all but the ``idle`` ones."""
     answered = machine.run(launches)
     for _, answer in answered:
         if answer.error == "not_run" and (
@@ -192,7 +205,7 @@ def _emulated(
     if not isinstance(wanted, Step):
         verdict = copies.judge(wanted, dsl, machine, answered, source, strict=True)
         return _nothing_of(verdict) if stopped else verdict
-    verdict = gemm.judge(wanted, dsl, machine, answered, strict=True)
+    verdict = gemm.judge(wanted, dsl, machine, answered, strict=True, idle=idle)
     facts = [answer.facts or {} for _, answer in answered]
     if stopped or conditions.idle(wanted.requires, facts):
         return _nothing_of(verdict)

@@ -14,6 +14,7 @@ import os
 import socket
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cache as once
 from importlib.metadata import PackageNotFoundError, version
@@ -58,6 +59,12 @@ class Ledger:
         folder.mkdir(parents=True, exist_ok=True)
         self._key = signing.key(key or folder / "key")
 
+    def draws_from(self, seed: str) -> str:
+        """What sizes, inputs and schedules are drawn from. A submission sees the sizes, and could try seeds
+        until one gives them. Without the key it can try none.
+        """
+        return signing.derived(self._key, f"seed {seed}").decode()
+
     def read(self, entry: Entry) -> dict | None:
         """The record of this entry; None where there is none, or none that this key signed."""
         try:
@@ -69,9 +76,11 @@ class Ledger:
             return None
         return record if right and record.get("entry") == asdict(entry) else None
 
-    def write(self, entry: Entry, verdict: dict, page: str, seconds: float, sandbox: dict) -> dict:
-        """Record a verdict's JSON fields and its HTML, with the machine, the day, ``seconds`` in all, and
-        what the sandbox took. Raises OSError.
+    def write(
+        self, entry: Entry, verdict: dict, page: str, seconds: float, sandbox: dict, marks: dict | None = None
+    ) -> dict:
+        """Record a verdict's JSON fields and its HTML, with the machine, the day, ``seconds`` in all, what
+        the sandbox took, and the ``marks`` by which a source is compared. Raises OSError.
         """
         record = {
             "entry": asdict(entry),
@@ -79,6 +88,7 @@ class Ledger:
             "page": page,
             "seconds": round(seconds, 3),
             "sandbox": sandbox,
+            "marks": marks,
             "machine": socket.gethostname(),
             "date": time.strftime("%Y-%m-%d %H:%M:%S"),
         }
@@ -104,7 +114,25 @@ class Ledger:
         return self.folder / entry.name[:2] / f"{entry.name}.json"
 
 
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[Path]:
+    """The path of a file that this block writes. An OSError in it names that file, where the system named
+    none, as of a full disk.
+    """
+    try:
+        yield path
+    except OSError as error:
+        if error.errno and not error.filename:
+            error.filename = str(path)
+        raise
+
+
 def _replace(path: Path, record: dict) -> None:
+    with naming(path):
+        _write(path, record)
+
+
+def _write(path: Path, record: dict) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, made = tempfile.mkstemp(dir=path.parent, suffix=".part")
     try:

@@ -6,7 +6,7 @@ import html
 from collections.abc import Sequence
 from pathlib import Path
 
-from course_utils.classroom.reports import Graded, points_of, worth
+from course_utils.classroom.reports import NOT_JUDGED, Graded, points_of, worth
 from course_utils.classroom.submissions import NOTEBOOKS
 from course_utils.grading import steps
 from course_utils.grading.steps import EXERCISES
@@ -23,7 +23,7 @@ pre { white-space: pre-wrap } .odd { color: #7a4a00 } .faint { color: #666 }
 """
 
 
-def write(path: Path, one: Graded, seed: str, exercises: Sequence[str] = EXERCISES) -> None:
+def write(path: Path, one: Graded, exercises: Sequence[str] = EXERCISES) -> None:
     """Write one learner's page. Whatever a learner wrote stands in it as text."""
     rows, parts = [], []
     for name in exercises:
@@ -34,7 +34,7 @@ def write(path: Path, one: Graded, seed: str, exercises: Sequence[str] = EXERCIS
             continue
         record = one.records[name]
         if record is None:
-            rows.append(_row(html.escape(title), "not judged yet", "odd"))
+            rows.append(_row(html.escape(title), NOT_JUDGED, "odd"))
             continue
         link = f"<a href='#{name}'>{html.escape(title)}</a>"
         rows.append(_row(link, f"{points_of(record):g} of {worth(name)}"))
@@ -49,7 +49,7 @@ def write(path: Path, one: Graded, seed: str, exercises: Sequence[str] = EXERCIS
         'img-src data:">'
         f"<title>{html.escape(one.learner)}</title><style>{STYLE}</style></head><body>"
         f"<h1>{html.escape(one.learner)}: {one.points:g} of {total}</h1>"
-        f"<p class='faint'>Judged at sizes, inputs and schedules drawn from the seed {html.escape(seed)}. "
+        "<p class='faint'>Judged at sizes, inputs and schedules that were drawn for this class. "
         "Without a GPU nothing was timed, and the tenth for speed is not given.</p>"
         f"<table>{''.join(rows)}</table>{odd}{''.join(parts)}</body></html>\n",
         errors="replace",

@@ -38,6 +38,11 @@ def step(wanted: Step, seed: str) -> Step:
     )
 
 
+def real_size(wanted: Step, seed: str) -> tuple[int, ...]:
+    """The size that is compiled and not run: nobody knows which, so no kernel is another one there alone."""
+    return _size(wanted.real_size, of(seed, wanted.id, "real size"))
+
+
 def copy(case: CopyCase, seed: str) -> CopyCase:
     """The copy with shapes of its own: other multiples of the table's in the first two dimensions."""
     draws = of(seed, case.id, "shapes")

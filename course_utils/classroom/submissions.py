@@ -10,8 +10,8 @@ import ast
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -20,6 +20,7 @@ from typing import Any
 from course_utils.classroom import cells, files
 from course_utils.classroom.files import Handed
 from course_utils.classroom.inside import OTHER
+from course_utils.classroom.limits import TooMuch, limited
 from course_utils.classroom.workshop import SOURCE_LIMIT
 from course_utils.compile.load import BEGIN, SOLUTIONS, unified
 from course_utils.grading import levels, steps
@@ -29,6 +30,7 @@ NAME_LIMIT = 120  # bytes of a learner's name
 NO_STEP = " was left out: its name has no step or case, as step05_cute.py has"
 MENTIONED = 5  # files that a finding names
 RESERVED = ("symptom_map",)  # names of pages that are no learner's
+OTHER_LANGUAGE = "other language"
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"  # as everybody gets them
 _CHECK = re.compile(
@@ -48,26 +50,53 @@ _OPEN = re.compile(r"""^[ \t]+raise[ \t]+NotImplementedError\(["']TODO""", re.M)
 _SPARE = re.compile(  # what a file is called that is kept beside the one that counts
     r"^(?:~|_|test_)|(?<![a-z])(?:backup|bak|old|orig|original|conflict\w*|wrong|broken)(?![a-z])", re.I
 )
+# of this process, and bytes, for what one learner handed in; a worked course takes 0.2 s
+SECONDS, MEMORY = 10.0, 4 << 30
+CELLS = 5_000  # of code in one notebook; the course's have some 60
+COPIES = 50  # cells of one exercise in one notebook
 PARSED = 100_000  # characters; of a longer source nobody asks whether it is as it was given
 
 
 @dataclass
 class Submission:
-    """One learner: the source of each exercise by its id ("step05-cute"), and findings about the rest."""
+    """One learner: the source of each exercise by its id ("step05-cute"), and findings about the rest.
+
+    ``concerns`` are what a teacher alone is told, (kind, text). ``id`` is the learning platform's, and
+    ``handed_in`` are the names under which the work came.
+    """
 
     learner: str
     sources: dict[str, str] = field(default_factory=dict)
     findings: list[str] = field(default_factory=list)
     places: dict[str, list[str]] = field(default_factory=dict)  # by id, files; the one that counts is last
+    concerns: list[tuple[str, str]] = field(default_factory=list)
+    id: str = ""
+    handed_in: tuple[str, ...] = ()
 
 
-def read(folder: Path) -> list[Submission]:
+def read(folder: Path, told: Callable[[int], object] = lambda _: None) -> list[Submission]:
     """The submissions of a class, by learner. ``folder`` holds a folder or a file a learner, or is the zip
-    archive of a learning platform, or holds such an archive alone.
+    archive of a learning platform, or holds such an archive alone. ``told`` hears how many have been read.
 
     Raises ValueError where there is nothing to read.
     """
-    made = [submission(learner, handed) for learner, handed in files.by_learner(folder)]
+    made: list[Submission] = []
+    for owners, handed in files.by_learner(folder):
+        one = Submission(owners[0].name)
+        try:
+            with limited(SECONDS, MEMORY):
+                _add(one, handed)
+        except (TooMuch, MemoryError):
+            one.findings.append(
+                f"reading these files takes more than {SECONDS:g} s or {MEMORY >> 30} GB of memory; the rest "
+                "was left out: hand in fewer and shorter ones"
+            )
+        _tell(one)
+        for owner in owners:  # of a group each
+            known = replace(one, learner=owner.name, id=owner.id, handed_in=owner.handed_in)
+            known.findings, known.concerns = list(one.findings), list(one.concerns)
+            made.append(known)
+        told(len(made))
     names = _printable_names(one.learner for one in made)
     for one in made:
         one.learner = names[one.learner]
@@ -81,8 +110,15 @@ def given() -> dict[str, str]:
 
 
 def submission(learner: str, handed: Iterable[Handed]) -> Submission:
-    """What one learner handed in."""
+    """What one learner handed in, read without a clock."""
     made = Submission(learner)
+    _add(made, handed)
+    _tell(made)
+    return made
+
+
+def _add(made: Submission, handed: Iterable[Handed]) -> None:
+    """Read these files."""
     for file in handed:
         if file.data is None:
             made.findings.append(f"{_shown(file.name)}: {file.why}" if file.name else file.why)
@@ -99,6 +135,10 @@ def submission(learner: str, handed: Iterable[Handed]) -> Submission:
             _notebook(made, file.name, text)
         elif file.kind == "py":
             _python(made, file.name, text)
+
+
+def _tell(made: Submission) -> None:
+    """The findings about all files of a learner."""
     unnamed = [text for text in made.findings if text.endswith(NO_STEP)]
     if len(unnamed) > MENTIONED:
         rest = set(unnamed[MENTIONED:])
@@ -110,12 +150,9 @@ def submission(learner: str, handed: Iterable[Handed]) -> Submission:
             made.findings.append(text + displaced)
     for name, source in made.sources.items():
         if (other := OTHER.get(name.partition("-")[2], "")) and other in source:
-            made.findings.append(
-                f"{name} names {other}, the package of the other language: look at its source"
-            )
+            made.concerns.append((OTHER_LANGUAGE, f"{name} names {other}, the package of the other language"))
     if not made.sources:
         made.findings.append("no exercise was found in what was handed in")
-    return made
 
 
 # -- a notebook
@@ -127,6 +164,10 @@ def _notebook(made: Submission, file: str, text: str) -> None:
     except Exception as error:  # whatever json and nbformat make of it: RecursionError, KeyError, ...
         made.findings.append(f"{_shown(file)} is no notebook: {type(error).__name__}")
         return
+    if len(book) > CELLS:
+        text = f"{_shown(file)} has {len(book):,} cells of code; those after {CELLS:,} were left out"
+        made.findings.append(text)
+        del book[CELLS:]
     found: dict[str, list[str]] = {}
     above: dict[str, tuple[str, str]] = {}  # by name of a function, id and source of its last cell
     guessed: dict[str, str] = {}
@@ -213,6 +254,11 @@ def _counting(made: Submission, name: str, sources: list[str], file: str) -> str
     """
     if len(set(sources)) == 1:
         return sources[-1]
+    if len(sources) > COPIES:
+        made.findings.append(
+            f"{_shown(file)} has the cell {name} {len(sources):,} times; the last {COPIES} were looked at"
+        )
+        sources = sources[-COPIES:]
     defining = [at for at, source in enumerate(sources) if _defines(name, source)]
     told = f"{_shown(file)} has the cell {name} {len(sources)} times"
     if len(defining) > 1:

@@ -1,8 +1,9 @@
 """A submission's source to kernels, made in the sandbox; and what comes out, read as what anybody could send.
 
-No byte of it is believed: types, sizes and counts are held against what the exercise asks for, the text of a
-message is cut, the cubin is assembled again from the PTX, and who wrote which barrier is read from the source
-that was handed in.
+No byte of it is believed: what a submission traced is a program, and a second sandbox, where nothing of the
+submission runs, compiles it. Types, sizes and counts are held against what the exercise asks for, the text of
+a message is cut, the cubin is assembled again from the PTX, and who wrote which barrier is held against the
+source that was handed in.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from __future__ import annotations
 import ast
 import io
 import json
-import operator
 import re
 import struct
 import sys
 import zipfile
+from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache as once
@@ -24,20 +25,12 @@ from pathlib import Path
 
 import msgspec
 
-from course_utils.artifact import (
-    DATA_TYPES,
-    ELEMENT_BYTES,
-    Allocation,
-    Artifact,
-    ArtifactError,
-    Origin,
-    TensorMap,
-)
+from course_utils.artifact import DATA_TYPES, ELEMENT_BYTES, Artifact, ArtifactError, Origin, Place, TensorMap
 from course_utils.chips import HOME
 from course_utils.classroom import sandbox
-from course_utils.classroom.inside import NAMES, OTHER
+from course_utils.classroom.inside import OTHER
 from course_utils.classroom.sandbox import Ended, Limits
-from course_utils.compile import cache, lines, nvrtc
+from course_utils.compile import cache, lines, load, nvrtc
 from course_utils.grading import plan as models
 from course_utils.plans import recorded
 from course_utils.problems import PROBLEMS
@@ -62,8 +55,8 @@ class Refused(Exception):
 class Made:
     """What a submission's Python made: kernels, or maps, or ``text``, the reason that there are none.
 
-    ``stage`` is a CompileError's, ``open`` says what is still to be written, ``note`` what whoever grades
-    should know. ``seconds`` and ``memory`` (bytes) are what the sandbox took.
+    ``stage``, ``place`` and ``under`` are a CompileError's, ``open`` says what is still to be written,
+    ``note`` what whoever grades should know. ``seconds`` and ``memory`` (bytes) are what the sandbox took.
     """
 
     artifacts: tuple[Artifact, ...] = ()
@@ -71,6 +64,8 @@ class Made:
     times: tuple[float, ...] = ()
     stage: str = ""
     text: str = ""
+    place: Place | None = None
+    under: str = ""
     open: str = ""
     printed: str = ""
     note: str = ""
@@ -86,6 +81,8 @@ class _Head(msgspec.Struct):
     open: str
     printed: str
     note: str = ""
+    place: Place | None = None
+    under: str = ""
     maps: list[dict] = []
     times: list[float] = []
 
@@ -110,36 +107,73 @@ def make(
         "maps": [asdict(one) for one in maps],
         "plans": models.asked(recorded()) if kind == "plan" else [],
     }  # fmt: skip
-    command = (sys.executable, "-P", "-m", "course_utils.classroom.inside")
     hidden = _other_language(dsl, source)
-    ended = sandbox.run(command, json.dumps(request).encode(), LIMITS, form, _headers(), hidden)
-    made = _read(ended, source, kind, dsl, sizes, form)
+    ended = sandbox.run(_module("inside"), json.dumps(request).encode(), LIMITS, form, _headers(), hidden)
+    made, blobs = _answer(ended)
+    if kind not in ("maps", "plan") and not made.text:
+        made, blobs, lowered = _lowered(made, blobs, request, form)
+        ended = replace(
+            ended, seconds=ended.seconds + lowered.seconds, memory=max(ended.memory, lowered.memory)
+        )
+    made = _read(made, blobs, source, kind, dsl, sizes, form)
     return replace(made, seconds=ended.seconds, memory=ended.memory)
 
 
-def _read(
-    ended: Ended, source: str, kind: str, dsl: str, sizes: Sequence[tuple[int, ...]], form: str
-) -> Made:
-    """What came out of the sandbox."""
+def _module(name: str) -> tuple[str, ...]:
+    return (sys.executable, "-P", "-m", f"course_utils.classroom.{name}")
+
+
+def _answer(ended: Ended) -> tuple[Made, list[bytes]]:
+    """What a sandbox answered: what its first block says, and the others."""
     if ended.why:
-        return Made(stage="trace", text=f"running this file was ended: {ended.why}")
+        return Made(stage="trace", text=f"running this file was ended: {ended.why}"), []
     try:
         head, *blobs = _blocks(ended.output)
         told = msgspec.json.decode(head, type=_Head)
+        maps = tuple(_map(fields) for fields in told.maps)
+    except Refused as error:
+        return Made(stage="signature", text=str(error)), []
     except (ValueError, msgspec.MsgspecError):
         text = f"this file ended its process (exit code {ended.code}) before it returned a kernel"
-        return Made(stage="trace", text=text)
+        return Made(stage="trace", text=text), []
     made = Made(
-        stage=cut(told.stage), text=cut(told.text), open=cut(told.open), printed=cut(told.printed),
-        note=cut(told.note, NOTE_LIMIT),
+        maps=maps, times=tuple(told.times), stage=cut(told.stage), text=cut(told.text) or cut(told.stage),
+        open=cut(told.open), printed=cut(told.printed), note=_quoted(told.note), place=_place(told.place),
+        under=cut(told.under),
     )  # fmt: skip
-    if told.stage or told.text:
-        return replace(made, text=made.text or made.stage)
+    return made, blobs
+
+
+def _lowered(traced: Made, blobs: list[bytes], request: dict, form: str) -> tuple[Made, list[bytes], Ended]:
+    """Kernels of the programs that a submission traced, made where nothing of it runs."""
     try:
-        if kind == "maps":
-            return replace(made, maps=tuple(_map(fields) for fields in told.maps))
-        if kind == "plan":
-            return replace(made, times=tuple(told.times))
+        sizes = request["sizes"]
+        if len(blobs) != len(sizes):
+            raise Refused(f"{len(blobs)} kernels came of {len(sizes)} sizes")
+        for blob, size in zip(blobs, sizes, strict=True):
+            _unpacked(blob, size)
+    except Refused as error:
+        return replace(traced, stage="signature", text=str(error)), [], Ended(0, "", b"", "", 0.0, 0)
+    asked = json.dumps(request | {"traced": [b64encode(blob).decode() for blob in blobs]}).encode()
+    ended = sandbox.run(_module("lowering"), asked, LIMITS, form, _headers())
+    made, kernels = _answer(ended)
+    traced = replace(traced, stage=made.stage, text=made.text, place=made.place, under=made.under)
+    return traced, kernels, ended
+
+
+def _read(
+    made: Made,
+    blobs: list[bytes],
+    source: str,
+    kind: str,
+    dsl: str,
+    sizes: Sequence[tuple[int, ...]],
+    form: str,
+) -> Made:
+    """What came out of the sandbox, with its kernels."""
+    if made.text or kind in ("maps", "plan"):
+        return made
+    try:
         if len(blobs) != len(sizes):
             raise Refused(f"{len(blobs)} kernels came of {len(sizes)} sizes")
         kernels = (
@@ -157,10 +191,20 @@ def prepare() -> None:
     nvrtc.compile_source("", tilelang._include_dirs(), tilelang.HEADERS, ["tilelang"])
 
 
+def _place(place: Place | None) -> Place | None:
+    return place and Place(cut(place.file), place.line, cut(place.code))
+
+
 def cut(text: str, most: int = TEXT_LIMIT) -> str:
     """Text of at most so many characters, all of them printable."""
     text = "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text[: most + 1])
     return text if len(text) <= most else f"{text[: most - 4]} ..."
+
+
+def _quoted(note: str) -> str:
+    """A note of the submission's, as its own words, in one line; "" for none."""
+    words = " ".join(cut(note, NOTE_LIMIT).split()).replace('"', "'")
+    return f'the submission says: "{words}"' if words else ""
 
 
 def _other_language(dsl: str, source: str) -> list[Path]:
@@ -205,21 +249,25 @@ def _map(fields: dict) -> TensorMap:
 
 def _kernel(blob: bytes, source: str, kind: str, dsl: str, size: tuple[int, ...], form: str) -> Artifact:
     """The Artifact of these bytes, held against the exercise. Raises Refused."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(blob)) as archive:
-            if sum(entry.file_size for entry in archive.infolist()) > ARTIFACT_LIMIT:
-                raise Refused(f"the kernel at {_at(size)} is larger than {ARTIFACT_LIMIT >> 20} MB")
-        found = Artifact.from_bytes(blob)
-        artifact = msgspec.convert(msgspec.to_builtins(found), Artifact)  # every field of its type
-    except (zipfile.BadZipFile, ArtifactError, msgspec.ValidationError, TypeError, RecursionError) as error:
-        raise Refused(f"what came at {_at(size)} is no kernel: {cut(str(error), 200)}") from error
+    artifact = _unpacked(blob, size)
     if artifact.dsl != dsl or bool(artifact.source) != (dsl == "tilelang"):
         raise Refused(f"this is no kernel of {dsl}, which the exercise asks for")
     _hold_names(artifact)
     _hold_tensors(artifact, kind, size)
     _hold_launch(artifact, size)
     artifact = replace(artifact, chip=HOME)  # what a class is judged for, whatever the child says
-    return _assembled(_as_written(artifact, source, NAMES[kind]), form)
+    return _assembled(_as_written(artifact, source), form)
+
+
+def _unpacked(blob: bytes, size: Sequence[int]) -> Artifact:
+    """The Artifact of these bytes, every field of its type. Raises Refused."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(blob)) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > ARTIFACT_LIMIT:
+                raise Refused(f"the kernel at {_at(size)} is larger than {ARTIFACT_LIMIT >> 20} MB")
+        return msgspec.convert(msgspec.to_builtins(Artifact.from_bytes(blob)), Artifact)
+    except (zipfile.BadZipFile, ArtifactError, msgspec.ValidationError, TypeError, RecursionError) as error:
+        raise Refused(f"what came at {_at(size)} is no kernel: {cut(str(error), 200)}") from error
 
 
 def _hold_names(artifact: Artifact) -> None:
@@ -296,157 +344,37 @@ _ORDERS = {
     ),
     re.compile(r"fence_proxy_async|fence\.proxy\.async"): re.compile(r"fence_proxy\w*"),
 }
-# as compile.tilelang has them, in the names of TileLang's operations
-_MULTIPLIES, _WAITS = re.compile(r"gemm|ptx_wgmma"), re.compile(r"mbarrier_wait|barrier_wait|wait_barrier")
-ALLOCATE = ("element_type", "layout", "byte_alignment", "swizzle")  # what CuTe DSL's allocate_tensor takes
-_LOOKS_UP = "eval exec globals locals vars __import__ attrgetter methodcaller".split()  # what has any name
-_ARITHMETIC = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-}
-FILES = 8  # that a kernel's lines come from
 
 
-def _as_written(artifact: Artifact, source: str, wanted: str = "gemm") -> Artifact:
+def _as_written(artifact: Artifact, source: str) -> Artifact:
     """The Artifact with the learner's source as it was handed in.
 
     A barrier of the generated code is the author's only where the line that it is said to come from, in the
-    source that was handed in, calls for one of TileLang's.
+    source that was handed in, calls for one of TileLang's. CuTe DSL generates no code, and adds nothing.
     """
-    tree = _tree(source)
-    calls = lines.called(tree)
+    calls = lines.called(syntax_tree(source))
     at = [(name, set(range(node.lineno, (node.end_lineno or node.lineno) + 1))) for name, node in calls]
     generated = artifact.source.split("\n") if artifact.source else []
     given = artifact.origins[: len(generated)]
     origins = list(given) + [None] * (len(generated) - len(given))
+    file = str(load.place(source, artifact.dsl))
     for number, text in enumerate(generated):
         origin = origins[number]
         for order, call in _ORDERS.items():
             if not order.search(text) or origin is not None and origin.added:
                 continue
-            if origin is None:
-                origins[number] = origin = Origin("", 0, added=True)
-            elif not any({origin.line, origin.line + 1} & own for name, own in at if call.fullmatch(name)):
-                origins[number] = origin = replace(origin, added=True)
-    files = dict.fromkeys([*(one.file for one in origins if one and one.file), *artifact.python])
-    return replace(
-        artifact,
-        origins=tuple(origins),
-        python={file: source for file in list(files)[:FILES]},
-        pipelined=artifact.pipelined and _pipelined(tree, calls, wanted),
-        allocations=_allocated(artifact, tree, source),
-    )
+            mine = {origin.line, origin.line + 1} if origin is not None and origin.file == file else set()
+            if not any(mine & own for name, own in at if call.fullmatch(name)):
+                origins[number] = origin = replace(origin or Origin("", 0), added=True)
+    return replace(artifact, origins=tuple(origins), python={file: source})
 
 
-def _allocated(artifact: Artifact, tree: ast.Module, source: str) -> tuple[Allocation, ...]:
-    """The allocations of the Artifact, with each alignment that the source writes as a number; and one for
-    each call that names a swizzle and is told to have allocated no tile.
-    """
-    numbers: dict[str, int] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and (known := _number(node.value, numbers)) is not None:
-            numbers.update((target.id, known) for target in node.targets if isinstance(target, ast.Name))
-    swizzle = 1 if "SW32" in source else 2 if "SW64" in source else 3  # the least that the source may mean
-    found = list(artifact.allocations)
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") != "allocate_tensor":
-            continue
-        given = dict(zip(ALLOCATE, node.args, strict=False))
-        given |= {one.arg: one.value for one in node.keywords if one.arg}
-        number = _number(given.get("byte_alignment", ast.Constant(1)), numbers)
-        if number is None:
-            continue
-        here = range(node.lineno, (node.end_lineno or node.lineno) + 1)
-        found = [replace(one, alignment=number) if one.line in here else one for one in found]
-        swizzled = getattr(given.get("swizzle", ast.Constant(None)), "value", "") is not None
-        if swizzled and not any(one.line in here and one.swizzle for one in found):
-            file = next(iter(artifact.python), "")
-            found.append(Allocation(0, 0, number, swizzle, file, node.lineno))
-    return tuple(found)
-
-
-def _number(node: ast.AST, numbers: dict[str, int], depth: int = 8) -> int | None:
-    """The value of a sum or product of a few integers and ``numbers``, else None."""
-    if isinstance(node, ast.Constant):
-        return node.value if isinstance(node.value, int) else None
-    if isinstance(node, ast.Name):
-        return numbers.get(node.id)
-    if not depth or not isinstance(node, ast.BinOp) or type(node.op) not in _ARITHMETIC:
-        return None
-    left, right = (_number(side, numbers, depth - 1) for side in (node.left, node.right))
-    if left is None or right is None or not right and isinstance(node.op, ast.FloorDiv):
-        return None
-    return _ARITHMETIC[type(node.op)](left, right)
-
-
-def _tree(source: str) -> ast.Module:
+def syntax_tree(source: str) -> ast.Module:
     """The source's syntax tree; that of nothing where it has none."""
     try:
         return ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ast.Module([], [])
-
-
-def _pipelined(tree: ast.Module, calls: Sequence[tuple[str, ast.Call]], wanted: str) -> bool:
-    """Does the source leave the ring to ``T.Pipelined``: is all that ``wanted`` multiplies in such loops,
-    with no wait in there? What it names belongs to it, and what nobody names does not.
-    """
-    name_of: dict[ast.AST, str] = {node: name for name, node in calls}
-    defined: dict[str, list[ast.AST]] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            defined.setdefault(node.name, []).append(node)
-        elif isinstance(node, ast.Assign):
-            for target in node.targets:
-                if isinstance(target, ast.Name):
-                    defined.setdefault(target.id, []).append(node.value)
-    parts = _with_what_they_name(defined.get(wanted, []), defined)
-    if any(map(_computes_a_name, parts)):
-        return False
-    inside: set[ast.AST] = set()
-    for node in parts:
-        if isinstance(node, ast.For):
-            over = defined.get(node.iter.id, []) if isinstance(node.iter, ast.Name) else [node.iter]
-            if over and all(name_of.get(one) == "Pipelined" for one in over):
-                inside.update(below for one in node.body for below in ast.walk(one))
-    uses: dict[str, set[ast.AST]] = {}
-    for node in parts:
-        if isinstance(node, ast.Name):
-            uses.setdefault(node.id, set()).add(node)
-    left = [name for name in defined if name in uses and name != wanted]
-    while found := [name for name in left if uses[name] <= inside]:  # a macro that only these loops call
-        inside.update(below for name in found for one in defined[name] for below in ast.walk(one))
-        left = [name for name in left if name not in found]
-    multiplies = {node for node in parts if _MULTIPLIES.search(name_of.get(node, ""))}
-    waits = any(_WAITS.search(name_of.get(node, "")) for node in inside)
-    return bool(multiplies) and multiplies <= inside and not waits
-
-
-def _computes_a_name(node: ast.AST) -> bool:
-    """May this call anything: is what it calls no name, or one that says nothing of what it finds?"""
-    if isinstance(node, ast.Name):
-        return node.id in _LOOKS_UP
-    if isinstance(node, ast.Attribute):
-        return node.attr in ("__dict__", "__getattribute__", "attrgetter", "methodcaller")
-    if not isinstance(node, ast.Call):
-        return False
-    if isinstance(node.func, ast.Name) and node.func.id == "getattr":
-        return len(node.args) < 2 or not isinstance(node.args[1], ast.Constant)
-    return not isinstance(node.func, ast.Name | ast.Attribute)
-
-
-def _with_what_they_name(roots: Sequence[ast.AST], defined: dict[str, list[ast.AST]]) -> set[ast.AST]:
-    """All nodes below these, and below what they name of the source's own."""
-    waiting, found, named = list(roots), set(), set()
-    while waiting:
-        for node in ast.walk(waiting.pop()):
-            found.add(node)
-            if isinstance(node, ast.Name) and node.id not in named:
-                named.add(node.id)
-                waiting += defined.get(node.id, [])
-    return found
 
 
 def _assembled(artifact: Artifact, form: str) -> Artifact:
@@ -455,7 +383,8 @@ def _assembled(artifact: Artifact, form: str) -> Artifact:
     script = 'file=$(mktemp) && cat > "$file" && "$0" "$@" "$file" -o "$file.cubin" && cat "$file.cubin"'
     command = ("sh", "-c", script, str(found), f"-arch={nvrtc.ARCH}", "-v", "-lineinfo")
     ended = sandbox.run(command, artifact.ptx.encode(), ASSEMBLE, form)
-    if "Memory allocation failure" in ended.said:
+    # as a line begins: ptxas quotes a pragma of the PTX, whatever it says
+    if re.search(r"^ptxas fatal\s*: Memory allocation failure", ended.said, re.M):
         raise sandbox.SandboxError(f"ptxas: {cut(ended.said, 300)}")
     if ended.code or ended.why:
         raise Refused(f"ptxas does not take this PTX: {cut(ended.why or ended.said, 300)}")

@@ -7,6 +7,7 @@ profile, tune, plot, tensormap, sync, bundle, import.
 from __future__ import annotations
 
 import atexit
+import errno
 import gc
 import os
 import sys
@@ -39,9 +40,7 @@ def process() -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command. Returns the exit code: 0 fine, 1 something failed, 2 wrong usage, 3 not everything
-    could be tried.
-    """
+    """Run one command. Returns 0 fine, 1 something failed, 2 wrong usage, 3 not everything was tried."""
     from course_utils.cli.parser import parser
 
     options = vars(parser().parse_args(argv))
@@ -70,4 +69,8 @@ def _of_a_file(error: OSError) -> str:
             return f"{path} is a folder, and this takes a file"
         case PermissionError(filename=str(path)):
             return f"you may not read or write {path}"
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT, filename=str(path)):
+            return f"{path} cannot be written, as no space is left for it: free some, and run this again"
+        case OSError(filename=str(path), strerror=str(why)):
+            return f"{path} cannot be read or written: {why}"
     return str(error)

@@ -19,6 +19,7 @@ from course_utils.compile.factory import DSLS
 from course_utils.compile.load import code_lines, load_factory, read, solution_path
 from course_utils.grading import levels, steps
 from course_utils.grading.check_progress import OnProgress, ignored
+from course_utils.grading.found import of_error
 from course_utils.grading.verdict import Verdict, interrupted, not_compiled
 from course_utils.recordings import measured, model, progress
 from course_utils.recordings.bundle import entry, provenance
@@ -130,7 +131,7 @@ def _verdict(
     try:
         factory = load_factory(file or solution_path(step.id, dsl), steps.function_of(step.id))
     except CompileError as error:
-        return not_compiled(step, dsl, "compile", str(error))
+        return not_compiled(step, dsl, "compile", of_error(error))
     return levels.check_gemm(step.id, factory, dsl, backend, time_limit, on_progress)
 
 

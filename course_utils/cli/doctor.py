@@ -130,9 +130,7 @@ def _gpu() -> tuple[str, bool, str]:
 
 
 def _sandboxes() -> list[tuple[str, bool, str]]:
-    """What `course grade` can run submissions in: each form that works, and what it lacks; where none does,
-    each form and why.
-    """
+    """Each form of sandbox that works, and what it lacks; where none does, each form and why."""
     problems = {form: sandbox.problem(form) for form in sandbox.PROGRAMS}
     works, fails = [], []
     for form, problem in problems.items():

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import os
 import secrets
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
 from course_utils.classroom import pages, reports, sandbox, similar, submissions, workshop
 from course_utils.classroom.grading import Job, Settings, entry_of, jobs, judge_all, to_look_at
-from course_utils.classroom.ledger import Ledger
+from course_utils.classroom.ledger import Ledger, naming
 from course_utils.classroom.reports import Graded
+from course_utils.classroom.similar import Group, Marks
 from course_utils.classroom.submissions import EXERCISES, Submission
 from course_utils.cli import EXIT_NOT_ALL_TRIED, EXIT_USAGE
-from course_utils.cli.terminal import bar, say
+from course_utils.cli.terminal import at_work, bar, say
 from course_utils.compile.errors import CompileError
 from course_utils.compile.load import solution_path
-from course_utils.grading import levels, steps
+from course_utils.grading import steps
 
 SEED_BYTES = 8
 OWN = "step01"  # whose solutions are judged first
@@ -45,7 +46,7 @@ def grade(
     assignment: str,
 ) -> int:
     """Judge what the ledger does not have, then write grades, pages and the report of what is alike."""
-    wanted = [_known(name) for name in step or ()]
+    wanted = _wanted(step or ())
     part = _shard(shard)
     if processes < 1:
         raise ValueError(f"--jobs is how many judge at once, 1 or more; not {processes}")
@@ -55,7 +56,8 @@ def grade(
     if not form:
         return EXIT_USAGE
     _hold_places(folder, out, key, form)
-    class_ = submissions.read(folder)
+    with at_work(console, "reading what was handed in") as tell:
+        class_ = submissions.read(folder, lambda n: tell(f"reading what was handed in: {n} learners"))
     if out.resolve().parent == folder.resolve():  # of the run before
         class_ = [one for one in class_ if one.learner != out.name]
     out.mkdir(parents=True, exist_ok=True)
@@ -69,7 +71,9 @@ def grade(
     languages = {job.entry.exercise.partition("-")[2] for job in todo if ledger.read(job.entry) is None}
     if "tilelang" in languages:
         workshop.prepare()
-    if problem := _problem(languages, settings, at_once):
+    with at_work(console, "judging the course's own solution of step 1"):
+        problem = _problem(languages, settings, at_once)
+    if problem:
         say(console, f"this machine cannot grade: {problem}. Nobody has been judged. See `course doctor`.")
         return EXIT_NOT_ALL_TRIED
     missing, faults = _judge(todo, settings, at_once, console)
@@ -80,26 +84,41 @@ def grade(
     for job, text in to_look_at(todo, ledger).items():
         for one in class_:
             if one.sources.get(job.entry.exercise) == job.source:
-                one.findings.append(text)
+                one.concerns.append((reports.FAULTS, text))
                 say(console, f"{one.learner}: {text}")
     if part != (1, 1):
         say(console, "once every shard has run, the same without --shard writes the grades")
         return EXIT_NOT_ALL_TRIED if missing else 0
     graded = collect(class_, settings, wanted)
-    exercises = [name for name in EXERCISES if not wanted or name.partition("-")[0] in wanted]
-    _write(out, graded, exercises, settings.seed)
-    _write_alike(out, class_, level)
+    exercises = wanted or reports.handed_in(graded)
+    kinds = _write(out, graded, exercises)
+    groups = _alike(graded, settings, at_once, console)
+    with naming(out / "alike.csv") as place:
+        reports.write_alike(place, groups)
     if gradebook:
-        count = reports.write_gradebook(gradebook, assignment, graded)
+        count = reports.write_gradebook(gradebook, assignment, graded, exercises)
         say(console, f"wrote {count} grades into {gradebook}")
-    say(
-        console,
-        f"wrote {out / 'grades.csv'}, {out / 'feedback'}, {out / 'gradescope'} and {out / 'alike.csv'}",
-    )
-    if wanted:
-        text = f"they hold {', '.join(dict.fromkeys(wanted))} alone; the same without --step writes all that "
-        say(console, text + "is judged, and judges the rest")
+    say(console, f"wrote {out / 'grades.csv'}, {out / 'feedback'} and {out / 'gradescope'}")
+    points = sum(map(reports.worth, exercises))
+    which = "--step named" if wanted else "somebody handed in"
+    say(console, f"they hold what {which}: {_counted(len(exercises))} of {points} points")
+    say(console, _first(out, kinds, groups))
     return EXIT_NOT_ALL_TRIED if missing else 0
+
+
+def _counted(exercises: int) -> str:
+    return f"{exercises} exercise{'s' * (exercises != 1)}"
+
+
+def _first(out: Path, kinds: Counter[str], groups: Sequence[Group]) -> str:
+    """What to look at first, in words: findings by kind, groups by what they are in it for."""
+    bases = Counter(next(iter(group.bases)) for group in groups)
+    found, alike = (
+        ", ".join(f"{name} {counts[name]}" for name in names if counts[name]) or "none"
+        for counts, names in ((kinds, reports.KINDS), (bases, similar.ORDER))
+    )
+    files = out / "findings.csv", out / "alike.csv"
+    return f"Look first at {files[0]} (findings: {found}), then at {files[1]} (groups: {alike})"
 
 
 def _problem(languages: set[str], settings: Settings, processes: int | None) -> str:
@@ -139,9 +158,7 @@ def _judge_all(
 def _judge(
     todo: Sequence[Job], settings: Settings, processes: int | None, console: Console
 ) -> tuple[int, list[str]]:
-    """Judge, with a bar of what is left. Returns how many were not judged, and the machine's faults of this
-    run.
-    """
+    """Judge, with a bar of what is left. Returns how many were not judged, and this run's faults."""
     ledger = Ledger(settings.ledger, settings.key)
     before = len(ledger.faults())
     with bar(console) as progress:
@@ -166,59 +183,99 @@ def collect(class_: Sequence[Submission], settings: Settings, wanted: Sequence[s
     for one in class_:
         records = {}
         for exercise, source in one.sources.items():
-            if not wanted or exercise.partition("-")[0] in wanted:
+            if not wanted or exercise in wanted:
                 entry = entry_of(exercise, source, settings)
                 if entry.name not in known:
                     known[entry.name] = ledger.read(entry)
                 record = records[exercise] = known[entry.name]
                 if record and (note := record["sandbox"].get("note")):
                     one.findings.append(f"{exercise}: {note}")
+                if hidden := Marks.read(record).hidden:
+                    one.concerns.append((reports.HIDDEN, f"{exercise} {hidden}"))
         graded.append(Graded(one, records))
     return graded
 
 
-def _write(out: Path, graded: Sequence[Graded], exercises: Sequence[str], seed: str) -> None:
-    reports.write_csv(out / "grades.csv", graded, exercises)
+def _write(out: Path, graded: Sequence[Graded], exercises: Sequence[str]) -> Counter[str]:
+    """Everything but what is alike; how many findings there are of each kind."""
+    with naming(out / "grades.csv") as place:
+        reports.write_csv(place, graded, exercises)
     for one in graded:
-        pages.write(out / "feedback" / f"{one.learner}.html", one, seed, exercises)
-        reports.write_gradescope(out / "gradescope" / f"{one.learner}.json", one, exercises)
-    pages.write_symptoms(out / "feedback")
-    with open(out / "findings.csv", "w", newline="") as file:
-        table = csv.writer(file)
-        table.writerow(["learner", "finding"])
-        for one in graded:
-            table.writerows(
-                [reports.safe(one.learner), reports.safe(text)] for text in one.submission.findings
-            )
+        with naming(out / "feedback" / f"{one.learner}.html") as place:
+            pages.write(place, one, exercises)
+        with naming(out / "gradescope" / f"{one.learner}.json") as place:
+            reports.write_gradescope(place, one, exercises)
+    with naming(out / "feedback"):
+        pages.write_symptoms(out / "feedback")
+    with naming(out / "findings.csv") as place:
+        return reports.write_findings(place, graded)
 
 
-def _write_alike(out: Path, class_: Sequence[Submission], level: str | None) -> None:
-    solutions = {}
-    for exercise in EXERCISES:
-        name, _, dsl = exercise.partition("-")
-        try:
-            solutions[exercise] = solution_path(name, dsl).read_text()
-        except (CompileError, OSError):
-            continue
-    own = []  # who puts given lines in order writes what everybody writes
-    for one in class_:
-        written = {
-            name: text for name, text in one.sources.items() if (level or levels.of_source(text)) != "order"
-        }
-        own.append(Submission(one.learner, written))
-    with open(out / "alike.csv", "w", newline="") as file:
-        table = csv.writer(file)
-        table.writerow(["exercise", "one", "other", "share of the smaller one's own runs of tokens"])
-        for pair in similar.pairs(own, solutions, submissions.given()):
-            table.writerow([pair.exercise, reports.safe(pair.one), reports.safe(pair.other), pair.share])
+def _alike(
+    graded: Sequence[Graded], settings: Settings, processes: int | None, console: Console
+) -> list[Group]:
+    """The groups of sources that are alike, also with the course's own, which are judged for that. Who puts
+    given lines in order writes what everybody writes.
+    """
+    authors: dict[tuple[str, ...], list[Graded]] = {}
+    for one in graded:
+        authors.setdefault(one.submission.handed_in or (one.learner,), []).append(one)
+    handed_in: dict[str, dict[str, Marks]] = {}
+    for people in authors.values():
+        name = " and ".join(one.learner for one in people)  # of one submission
+        for exercise, record in people[0].records.items():
+            if record and record.get("marks") and record["verdict"].get("level") != "order":
+                handed_in.setdefault(exercise, {})[name] = Marks.read(record)
+    own = [job for job in map(partial(_own, settings=settings), handed_in) if job]
+    doing = f"judging {len(own)} solutions of the course's own, to compare with them"
+    with at_work(console, doing) as tell:
+        left = iter(range(len(own) - 1, -1, -1))
+        _judge_all(own, settings, processes, lambda *_: tell(f"{doing}: {next(left, 0)} left"))
+    ledger = Ledger(settings.ledger, settings.key)
+    for job in own:
+        if record := ledger.read(job.entry):
+            handed_in[job.entry.exercise][similar.SOLUTION] = Marks.read(record)
+    with at_work(console, "comparing") as tell:
+        found = []
+        for exercise, marks in sorted(handed_in.items()):
+            tell(f"comparing {len(marks)} sources of {exercise}")
+            found += similar.groups(exercise, marks)
+    return sorted(found, key=lambda group: similar.ORDER.index(next(iter(group.bases))))
 
 
-def _known(name: str) -> str:
+def _own(exercise: str, settings: Settings) -> Job | None:
+    """The course's own solution of an exercise, to be judged; None where this checkout has none."""
     try:
-        steps.row(name)
-    except KeyError:
-        raise ValueError(f"there is no step or case {name!r}") from None
-    return name
+        source = solution_path(*exercise.split("-")).read_text()
+    except (CompileError, OSError):
+        return None
+    return Job(entry_of(exercise, source, settings), source)
+
+
+def _wanted(named: Sequence[str]) -> list[str]:
+    """The exercises that --step names, in their order: steps, cases, single exercises, or files that have
+    some of these on each line. Raises ValueError.
+    """
+    parts = [part.strip() for text in named for part in text.split(",")]
+    asked: set[str] = set()
+    for part in parts:
+        if _named(part) or not Path(part).is_file():
+            asked.add(part)
+        else:
+            lines = Path(part).read_text(errors="replace").splitlines()
+            asked.update(name for line in lines if (name := line.partition("#")[0].strip()))
+    for name in sorted(asked):
+        if not _named(name):
+            text = "and no file of that name, with steps one per line"
+            raise ValueError(f"there is no step or case {name!r}, {text}; {steps.meant(name)}".rstrip("; "))
+    if named and not asked:
+        raise ValueError(f"--step {','.join(named)} names no step or case")
+    return [name for name in EXERCISES if any(name in _named(one) for one in asked)]
+
+
+def _named(name: str) -> list[str]:
+    """The exercises of a step or case, or the one of this name."""
+    return [one for one in EXERCISES if name in (one, one.partition("-")[0])]
 
 
 def _shard(text: str) -> tuple[int, int]:
@@ -294,7 +351,7 @@ def _seed(out: Path, given: str) -> str:
     descriptor, made = tempfile.mkstemp(dir=out, prefix=".seed-")
     try:
         seed = given or secrets.token_hex(SEED_BYTES)
-        with open(descriptor, "w") as file:
+        with naming(place), open(descriptor, "w") as file:
             file.write(seed + "\n")
         try:
             if given:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 from itertools import count
 from pathlib import Path
 
 from rich.console import Console
 
-from course_utils.cli.lab import ROOT
+from course_utils.cli import books
 from course_utils.cli.terminal import say
 from course_utils.compile.factory import DSLS
 from course_utils.grading import exercises, levels, steps
@@ -30,17 +28,14 @@ def level(console: Console, level: str, step: list[str], dsl: str | None, seed: 
         for name in wanted
         for one in ([dsl] if dsl else DSLS)
     }
-    books = [(path, _read(path)) for path in sorted((ROOT / "notebooks").glob("*.ipynb"))]
     total = 0
-    for path, notebook in books:
+    for path, notebook in books.read():
         changed = _changed(notebook["cells"], given, level)
         for name, written in changed:
             if written.strip():
                 say(console, f"what you wrote in {name} is in {_keep(path.parent, name, written)}")
         if changed:
-            fresh = path.with_suffix(".new")
-            fresh.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-            os.replace(fresh, path)
+            books.write(path, notebook)
         total += len(changed)
     told = "1 exercise is" if total == 1 else f"{total} exercises are"
     say(console, f"{told} now at level {level}; reload the notebooks that are open")
@@ -55,17 +50,6 @@ def _step(name: str) -> str:
             f"there is no step {name!r}; {steps.meant(name)}the steps are {', '.join(steps.STEPS)}"
         )
     return step
-
-
-def _read(path: Path) -> dict:
-    """A notebook. Raises ValueError."""
-    try:
-        notebook = json.loads(path.read_text(encoding="utf-8"))
-        for cell in notebook["cells"]:
-            _name(cell), "".join(cell["source"])
-        return notebook
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path.name} is not a notebook: {error}") from error
 
 
 def _name(cell: dict) -> str:

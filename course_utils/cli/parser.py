@@ -200,7 +200,8 @@ def _add_grade(add: Callable[..., argparse.Action]) -> None:
         "--step",
         action="append",
         metavar="STEP",
-        help="step01 ... task10d; repeat for several (default: all)",
+        help="what is judged and shown: step01,step05-cute, or a file with one on each line; repeat for more "
+        "(default: what anybody handed in)",
     )
     add(
         "--backend",

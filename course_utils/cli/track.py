@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 
 from rich.console import Console
 
-from course_utils.cli.lab import ROOT
+from course_utils.cli import books
 from course_utils.cli.terminal import say
 from course_utils.grading import steps
 from course_utils.recordings.tracks import FOLDED, sections
@@ -20,16 +19,9 @@ def track(console: Console, dsl: str) -> int:
     """
     away = {"tilelang": "cute", "cute": "tilelang"}.get(dsl, "")
     changed = []
-    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
-        try:
-            notebook = json.loads(path.read_text(encoding="utf-8"))
-            told = fold(notebook["cells"], away)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{path.name} is not a notebook: {error}") from error
-        if told:
-            fresh = path.with_suffix(".new")
-            fresh.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-            os.replace(fresh, path)
+    for path, notebook in books.read():
+        if fold(notebook["cells"], away):
+            books.write(path, notebook)
             changed.append(path.name)
     name = steps.DSL_NAMES.get(away, "")
     what = f"folded the sections of {name} in" if away else "opened the sections of both languages in"

@@ -21,12 +21,14 @@ import shutil
 import tempfile
 import threading
 import time
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 NAME = "hopper-gemm-course"
-FORMAT = 1  # of what is kept: another number, and nothing that an older release kept is found
+FORMAT = 2  # of what is kept: another number, and nothing that an older release kept is found
 LIMIT = 1 << 30  # bytes in all; what was used longest ago goes first
 NOWHERE = "/dev/null"  # the folder of a user who has no home: nothing can be made in it
 KERNELS, HEADERS, WORK = "kernels", "headers", "work"
@@ -41,9 +43,7 @@ _mine: dict[tuple[int, Path], tuple[Path, int]] = {}  # by process and ``work``:
 
 @dataclass(frozen=True)
 class Contents:
-    """What the cache holds: numbers of files and their bytes. ``problem`` says why nothing can be kept, or is
-    empty.
-    """
+    """What the cache holds, in files and bytes; ``problem`` says why nothing can be kept, or is ""."""
 
     path: Path
     kernels: int
@@ -96,6 +96,21 @@ def write(key: str, data: bytes) -> None:
         except OSError:
             os.unlink(made)
             raise
+
+
+def load(key: str, kind: Any) -> Any:
+    """What ``store`` kept under ``key``, which is of this type; None where it is not there."""
+    import msgspec  # which a machine need not have that runs a bundle, and compiles nothing
+
+    data = read(key)
+    return None if data is None else msgspec.msgpack.decode(zlib.decompress(data), type=kind)
+
+
+def store(key: str, made: object) -> None:
+    """Keep what is made of numbers, text, bytes, lists and the like."""
+    import msgspec
+
+    write(key, zlib.compress(msgspec.msgpack.encode(made), 1))
 
 
 def keep(made: Path, path: Path) -> None:
@@ -154,9 +169,7 @@ def _end(process: int, path: Path) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path, tries: int = 1) -> Iterator[None]:
-    """Hold the lock of this file in the block. Raises OSError, where another process holds it
-    BlockingIOError.
-    """
+    """Hold this file's lock in the block. Raises OSError; BlockingIOError where another holds it."""
     while True:
         try:
             descriptor = _lock(path)

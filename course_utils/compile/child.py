@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from course_utils.artifact import Artifact, ArtifactError
+from course_utils.artifact import Artifact, ArtifactError, Place
 from course_utils.compile import cache, guard, header
 from course_utils.compile.errors import CompileError
 from course_utils.compile.guard import at, is_learners, text_of, where
@@ -77,7 +77,7 @@ def each(
     """``compile_one(*size)`` for each size, in order, in one child; the learner calls the factory ``name``.
 
     ``find_line`` compiles again, in another child, what ended the compiler at no line that Python knows, and
-    raises CompileError whose text is the place (``guard.at``) and whose stage is "place".
+    raises CompileError with the place, whose stage is "place".
 
     A child that sleeps is ended, and another one tried, once. Who stops asking closes the iterator, which
     ends the child. Raises CompileError for whatever the factory or its compiler does, and RuntimeError for a
@@ -111,11 +111,11 @@ class _Asleep(CompileError):
 class _Crash(CompileError):
     """The compiler died, at no line of the learner's that Python knows."""
 
-    def __init__(self, call: str, what: str, printed: str, place: str = "") -> None:
-        text = f"compiling {call} crashed {what}{place}\n"
-        text += "Look at what this line is given" if place else "Look at what you changed last"
-        text += ": do the shapes and layouts fit each other? Registers for a tiled copy need `retile`."
-        super().__init__("trace" if place else "lower", text, printed)
+    def __init__(self, call: str, what: str, printed: str, place: Place | None = None) -> None:
+        text = f"compiling {call} crashed {what}"
+        under = "Look at what this line is given" if place else "Look at what you changed last"
+        under += ": do the shapes and layouts fit each other? Registers for a tiled copy need `retile`."
+        super().__init__("trace" if place else "lower", text, printed, place=place, under=under)
         self.call, self.what = call, what
 
     def at(self, other: _Child) -> CompileError:
@@ -124,7 +124,7 @@ class _Crash(CompileError):
             other.answer(self.call)
         except CompileError as found:
             if found.stage == "place":
-                located = _Crash(self.call, self.what, self.printed, str(found))
+                located = _Crash(self.call, self.what, self.printed, found.place)
                 located.stage = self.stage
                 return located
         return self
@@ -184,8 +184,8 @@ class _Child:
         try:
             fields = json.loads(head)
             if not blob:
-                stage, text = fields["stage"], fields["text"]
-                raise CompileError(stage, text, fields["printed"]) if stage else RuntimeError(text)
+                refusal = CompileError.from_data(fields)
+                raise refusal if refusal.stage else RuntimeError(refusal.text)
             return Compiled(Artifact.from_bytes(blob), fields["printed"])
         except (ArtifactError, ValueError, KeyError, TypeError) as error:
             text = f"{call} wrote into the pipe that its compiler answers through; leave open files alone"
@@ -216,14 +216,16 @@ class _Child:
                 raise self._death(call, ended.si_code == os.CLD_EXITED, ended.si_status)
             elif not left:
                 text = f"{call} did not end within {LIMIT:g} s: is there a Python loop in it that never ends?"
-                raise CompileError("trace", text + self._abort(), _cut(self._printed))
+                place = self._abort()
+                raise CompileError("trace", text, _cut(self._printed), place=place)
             elif (taken := _ticks(self._pid)) != ticks:
                 ticks, since = taken, time.monotonic()
             elif time.monotonic() - since > ASLEEP:
                 text = f"{call} did nothing for {ASLEEP:g} s: does it sleep, or wait for something?"
-                raise _Asleep("trace", text + self._abort(), _cut(self._printed))
+                place = self._abort()
+                raise _Asleep("trace", text, _cut(self._printed), place=place)
 
-    def _abort(self) -> str:
+    def _abort(self) -> Place | None:
         """End the child; the learner's line that it was at."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGABRT)  # faulthandler writes the stack down
@@ -242,26 +244,26 @@ class _Child:
             return CompileError("trace", f"{text} instead", _cut(self._printed))
         name = signal.Signals(number).name
         if re.search("bad_alloc|out of memory", said):
-            text = f"{_too_much(call)}{place}"
+            text = _too_much(call)
         elif number == signal.SIGKILL:
             text = f"{call} was killed ({name}), as the system does where memory runs out: does a list or a "
-            text += f"loop grow without end?{place}"
+            text += "loop grow without end?"
         elif number in CRASHES:
             what = CRASHES[signal.Signals(number)] + (f": {said}" if said else "")
             told = f"({name}): the compiler, or what it called, {what}"
             return _Crash(call, told, _cut(self._printed), place)
         else:
-            text = f"{call} was ended by the signal {name}{place}"
-        return CompileError("trace", text, _cut(self._printed))
+            text = f"{call} was ended by the signal {name}"
+        return CompileError("trace", text, _cut(self._printed), place=place)
 
-    def _place(self) -> str:
+    def _place(self) -> Place | None:
         """The innermost line of the learner's own file at the child's end, of the thread that ended it."""
         stack = _all(self._stack)
         frames = re.findall(
             r'^  File "(.*)", line (\d+) in ', stack.partition("Current thread")[2] or stack, re.M
         )
         inner = itertools.takewhile(lambda frame: frame[0] != __file__, frames)  # the rest is who checks
-        return next((at(file, int(line)) for file, line in inner if is_learners(file)), "")
+        return next((at(file, int(line)) for file, line in inner if is_learners(file)), None)
 
     # -- the child's side
 
@@ -293,7 +295,7 @@ class _Child:
         try:
             blob = compile_one(*size).to_bytes()
         except BaseException as error:
-            head = dict(zip(("stage", "text"), _refusal(error, call), strict=True))
+            head = _refusal(error, call).data()
         with contextlib.suppress(ValueError, OSError):  # the factory may have closed it
             sys.stdout.flush()
         libc.fflush(None)
@@ -354,19 +356,20 @@ def _block(head: dict, blob: bytes) -> bytes:
     return struct.pack("<Q", len(data)) + data
 
 
-def _refusal(error: BaseException, call: str) -> tuple[str, str]:
-    """Stage and text of what a compile raised; no stage for a fault of the course's own."""
+def _refusal(error: BaseException, call: str) -> CompileError:
+    """What a compile raised; no stage for a fault of the course's own."""
     if isinstance(error, MemoryError) or isinstance(error.__cause__, MemoryError):
-        return "trace", _too_much(call) + where(error.__cause__ or error)
+        return CompileError("trace", _too_much(call), place=where(error.__cause__ or error))
     if isinstance(error, CompileError):
-        return error.stage, str(error)
+        return error
+    text = f"{type(error).__name__}: {text_of(error)}"
     if isinstance(error, SystemExit):
-        name = call.partition("(")[0]
-        text = f"{name} called sys.exit() or exit(); return the kernel instead"
-        return "trace", text + where(error)
-    if isinstance(error, Exception):
-        return "", f"{type(error).__name__}: {text_of(error)}"
-    return "trace", f"{call} raised {type(error).__name__}: {text_of(error)}" + where(error)
+        text = f"{call.partition('(')[0]} called sys.exit() or exit(); return the kernel instead"
+    elif isinstance(error, Exception):
+        return CompileError("", text)
+    else:
+        text = f"{call} raised {text}"
+    return CompileError("trace", text, place=where(error))
 
 
 def _too_much(call: str) -> str:

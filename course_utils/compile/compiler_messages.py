@@ -28,21 +28,18 @@ def rows(table: str) -> tuple[tuple[str, str], ...]:
     return tuple((row["says"], row["means"]) for row in tomllib.loads(_TABLE.read_text())[table])
 
 
-def refused(message: str, place: str = "") -> str:
-    """What an assembler or a verifier says, as a sentence of ours with its place; their own words follow in
-    a line of their own. What it is none of is as it was.
+def refused(message: str) -> tuple[str, str]:
+    """What an assembler or a verifier says, as a sentence of ours, and their own words, which are to follow.
+    What it is none of is as it was, and nothing follows.
     """
-    told = ""
     for pattern, meaning in rows("refused"):
         if found := re.search(pattern, message):
-            told = found.expand(meaning)
-            break
-    else:
-        if found := _PTXAS.match(message):
-            told = f"The assembler refuses an instruction of this kernel: {found[1]}"
-        elif found := _NVRTC.match(message):
-            told = f"The CUDA that TileLang makes of this kernel does not compile: {found[1]}"
-    return f"{told}{place}\n{message}" if told else message + place
+            return found.expand(meaning), message
+    if found := _PTXAS.match(message):
+        return f"The assembler refuses an instruction of this kernel: {found[1]}", message
+    if found := _NVRTC.match(message):
+        return f"The CUDA that TileLang makes of this kernel does not compile: {found[1]}", message
+    return message, ""
 
 
 def explained(message: str) -> str:

@@ -12,21 +12,29 @@ import contextlib
 import ctypes
 import inspect
 import io
-import json
 import linecache
 import os
 import re
 import signal
 import time
-import zlib
+from base64 import b64decode, b64encode
 from collections.abc import Callable
 from hashlib import sha256
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
-from course_utils.artifact import TENSOR_MAP_BYTES, Allocation, Artifact, Parameter, Tensor
+from course_utils.artifact import (
+    TENSOR_MAP_BYTES,
+    Allocation,
+    Artifact,
+    Parameter,
+    Place,
+    Resources,
+    Tensor,
+    file_name,
+)
 from course_utils.compile import allocations, cache, lines, nvrtc, passes
 from course_utils.compile.compiler_messages import explained, refused
 from course_utils.compile.errors import CompileError
@@ -57,7 +65,19 @@ ATTRIBUTES = {2: "`cooperative=True`", 6: "`use_pdl=True`"}
 
 LAUNCHES = 64  # of one program, so that a host function in a loop comes to an end
 
-Launch = tuple[str, dict[str, Any], list[bytes]]  # kernel, launch, parameters' bytes
+Shape = tuple[int, int, int]
+
+
+class Launched(TypedDict):
+    """How a kernel is launched, in an Artifact's words."""
+
+    grid: Shape
+    block: Shape
+    cluster: Shape
+    dynamic_shared: int
+
+
+Launch = tuple[str, Launched, list[bytes]]  # kernel, launch, parameters' bytes
 Compiled = tuple[str, bytes, str, list[Launch]]  # PTX, cubin, log, launches
 
 
@@ -86,13 +106,84 @@ def compile_kind(factory: Callable, kind: str, *size: int) -> Artifact:
 
     Raises CompileError, whose text says what to change.
     """
+    return compile_host(_host(factory, kind, size), PROBLEMS[kind].tensors(*size))
+
+
+def trace_kind(factory: Callable, kind: str, *size: int) -> Artifact:
+    """As ``compile_kind``, up to the MLIR that the factory's Python makes: ``source`` is its bytecode and
+    ``kernel`` its host function, and nothing else is known. ``compile_traced`` goes on, in a process without
+    that Python.
+    """
+
+    def look(_dsl: Any, module: Any, name: str) -> None:
+        code = io.BytesIO()
+        module.operation.write_bytecode(code)
+        raise _Found((name, code.getvalue()))
+
+    none, no_one = (0, 0, 0), Resources(0, 0, 0, 0, 0)
+    try:
+        with cache.scratch() as folder:
+            _run_compiler(_host(factory, kind, size), PROBLEMS[kind].tensors(*size), look, folder)
+    except _Found as found:
+        name, code = found.made
+        written = b64encode(code).decode()
+        return Artifact("cute", name, "", b"", none, none, none, 0, (), (), no_one, source=written)
+    raise CompileError("lower", "this program has 0 kernels; a step launches one")
+
+
+def compile_traced(traced: Artifact, kind: str, *size: int) -> Artifact:
+    """Compile what ``trace_kind`` made. Raises CompileError, also for anything else."""
+    from cutlass._mlir import ir
+    from cutlass.base_dsl.compiler import Compiler
+
+    tensors, own = PROBLEMS[kind].tensors(*size), Compiler.compile
+    allocated: list[Allocation] = []
+
+    def instead(self: Any, module: Any, *arguments: Any, **options: Any) -> Any:
+        try:
+            module = ir.Module.parse(b64decode(traced.source), module.context)
+        except Exception as error:
+            raise CompileError("trace", "this is no program that CuTe DSL traced") from error
+        allocated[:] = allocations.of_module(module)
+        return own(self, module, *arguments, **options)
+
+    Compiler.compile = instead
+    try:
+        with cache.scratch() as folder, quiet() as said:
+            compiled = _run_compiler(_no_host(), tensors, lambda *_: None, folder)
+            compiled.function_name = traced.kernel
+            made = compiled.artifacts.PTX, compiled.artifacts.CUBIN
+    finally:
+        Compiler.compile = own
+    return _only(_artifacts(_with_launches(compiled, *made, said[0], tensors), allocated, tensors))
+
+
+def _no_host() -> Any:
+    """A host function of any tensors, with a kernel of nothing: compiled in its place is what was traced."""
+    cute = import_cute()
+
+    @cute.kernel
+    def nothing() -> None:
+        pass
+
+    @cute.jit
+    def main(*tensors: Any) -> None:
+        nothing().launch(grid=(1, 1, 1), block=(1, 1, 1))
+
+    return main
+
+
+def _host(factory: Callable, kind: str, size: tuple[int, ...]) -> Any:
+    """The host function of ``factory(*size)``, which takes the tensors that the problem has. Raises
+    CompileError.
+    """
     problem = PROBLEMS[kind]
     host = _trace(factory, problem.function, size, problem.signature(size))
     taken, words = list(inspect.signature(host).parameters), problem.signature(size)
     if swapped(taken, problem.tensors(*size)):
         text = f"{host.__name__} takes {', '.join(taken)}; it must take {words}, in this order"
-        raise CompileError("signature", text + _defined(host))
-    return compile_host(host, problem.tensors(*size))
+        raise CompileError("signature", text, place=_defined(host))
+    return host
 
 
 def compile_host(host: Any, tensors: tuple[Tensor, ...]) -> Artifact:
@@ -100,7 +191,11 @@ def compile_host(host: Any, tensors: tuple[Tensor, ...]) -> Artifact:
 
     Raises CompileError.
     """
-    artifacts = compile_program(host, tensors)
+    return _only(compile_program(host, tensors))
+
+
+def _only(artifacts: list[Artifact]) -> Artifact:
+    """The one launch of the one kernel. Raises CompileError."""
     kernels = len(entries(artifacts[0].ptx))
     if kernels != 1:
         raise CompileError("lower", f"this program has {kernels} kernels; a step launches one")
@@ -117,7 +212,14 @@ def compile_program(host: Any, tensors: tuple[Tensor, ...]) -> list[Artifact]:
 
     Raises CompileError.
     """
-    (ptx, cubin, log, launches), allocated = _compile(host, tensors)
+    return _artifacts(*_compile(host, tensors), tensors)
+
+
+def _artifacts(
+    compiled: Compiled, allocated: list[Allocation], tensors: tuple[Tensor, ...]
+) -> list[Artifact]:
+    """One Artifact for each launch. Raises CompileError where one does not fit the chip."""
+    ptx, cubin, log, launches = compiled
     ptx = lines.mended(ptx)
     kernels, artifacts = entries(ptx), []
     for kernel, launch, values in launches:
@@ -149,9 +251,7 @@ def _log_of(log: str, kernel: str) -> str:
 
 
 def _trace(factory: Callable, name: str, size: tuple[int, ...], arguments: str) -> Any:
-    """Call the factory; ``name`` is what the learner calls it, ``arguments`` what its result must take, in
-    words.
-    """
+    """Call the factory, which the learner calls ``name``; ``arguments`` are what its result must take."""
     import_cute()
     call = f"{name}({', '.join(map(str, size))})"
     try:
@@ -159,7 +259,7 @@ def _trace(factory: Callable, name: str, size: tuple[int, ...], arguments: str) 
     except CompileError:
         raise
     except Exception as error:
-        raise CompileError("trace", f"{call} raised {type(error).__name__}: {_with_place(error)}") from error
+        raise _refusal("trace", f"{call} raised {type(error).__name__}: ", error) from error
     if type(host).__name__ == "PrimFunc":
         raise CompileError(
             "signature",
@@ -181,7 +281,7 @@ def _trace(factory: Callable, name: str, size: tuple[int, ...], arguments: str) 
     return host
 
 
-def _defined(host: Any) -> str:
+def _defined(host: Any) -> Place:
     """The line of the host function's ``def``."""
     code = inspect.unwrap(host).__code__
     source, first = inspect.getsourcelines(code)
@@ -190,11 +290,7 @@ def _defined(host: Any) -> str:
 
 
 def _compile(host: Any, tensors: tuple[Tensor, ...]) -> tuple[Compiled, list[Allocation]]:
-    """Compile the host function, or find in the cache what the same MLIR made before. With what it allocates
-    in shared memory.
-    """
-    cute = import_cute()
-    fakes = [_fake(t) for t in tensors]
+    """Compile the host function, or find what the same MLIR made before. With its shared memory."""
     addresses = list(_addresses(tensors))
     key, silence = "", contextlib.ExitStack()
     said: list[str] = []
@@ -204,7 +300,7 @@ def _compile(host: Any, tensors: tuple[Tensor, ...]) -> tuple[Compiled, list[All
         nonlocal key
         allocated[:] = allocations.of_module(module)
         key = _key(dsl, module, str(folder), addresses)
-        if found := _unpack(cache.read(key)):
+        if found := cache.load(key, Compiled):
             raise _Found(found)
         nonlocal said
         said = silence.enter_context(quiet())  # what came before is of the trace, and the learner's
@@ -212,43 +308,53 @@ def _compile(host: Any, tensors: tuple[Tensor, ...]) -> tuple[Compiled, list[All
     with cache.scratch() as folder:
         try:
             with silence:
-                compiled = cute.compile(
-                    host,
-                    *fakes,
-                    options=f"{OPTIONS}{folder}",
-                    trace_finalize_hooks=look,
-                    no_jit_engine=True,  # the host function runs in an engine of ours
-                )
+                compiled = _run_compiler(host, tensors, look, folder)
         except _Found as found:
-            return found.compiled, allocated
-        except CompileError:
-            raise
-        except Exception as error:
-            raise CompileError(
-                "lower", "CuTe DSL could not compile this kernel: " + _with_place(error)
-            ) from error
+            return found.made, allocated
         ptx, cubin = compiled.artifacts.PTX, compiled.artifacts.CUBIN
+    made = _with_launches(compiled, ptx, cubin, said[0], tensors)
+    if key:
+        cache.store(key, made)
+    return made, allocated
+
+
+def _run_compiler(host: Any, tensors: tuple[Tensor, ...], look: Callable, folder: Path) -> Any:
+    """Trace the host function, have ``look`` see its MLIR, and compile that. Raises CompileError."""
+    cute = import_cute()
+    try:
+        return cute.compile(
+            host,
+            *map(_fake, tensors),
+            options=f"{OPTIONS}{folder}",
+            trace_finalize_hooks=look,
+            no_jit_engine=True,  # the host function runs in an engine of ours
+        )
+    except CompileError:
+        raise
+    except Exception as error:
+        raise _refusal("lower", "CuTe DSL could not compile this kernel: ", error) from error
+
+
+def _with_launches(compiled: Any, ptx: str, cubin: bytes, said: str, tensors: tuple[Tensor, ...]) -> Compiled:
+    """What was compiled, and what its host function launches. Raises CompileError."""
     if not ptx or not compiled.kernel_info:
         raise CompileError("lower", "this program has 0 kernels; a step launches one")
     # the DSL breaks the assembler's lines at some 90 columns; its own begin with ptxas
-    log = re.sub(r"\n[ \t]+(?!ptxas|\s)", " ", said[0])
+    log = re.sub(r"\n[ \t]+(?!ptxas|\s)", " ", said)
     sizes = {name: [p.size for p in signature(ptx, name)[1]] for name in entries(ptx)}
-    made = (ptx, cubin, log, _catch_launches(compiled, addresses, sizes))
-    if key:
-        cache.write(key, _pack(*made))
-    return made, allocated
+    return ptx, cubin, log, _catch_launches(compiled, list(_addresses(tensors)), sizes)
 
 
 def find_line(compile_one: Callable[[], Artifact]) -> Artifact:
     """In a child, compile again what ended the compiler, and find the operation that did: the first without
     which the compiler lives. MLIR aborts without a word on where it was.
 
-    Raises CompileError of stage "place", whose text is the operation's line.
+    Raises CompileError of stage "place", with the operation's line.
     """
     from cutlass._mlir import ir
     from cutlass.base_dsl.compiler import Compiler
 
-    places: list[str] = []
+    places: list[Place] = []
 
     def hunt(self: Any, module: Any, pipeline: str, *_: Any, **__: Any) -> None:
         found: list[Any] = []
@@ -270,7 +376,7 @@ def find_line(compile_one: Callable[[], Artifact]) -> Artifact:
     try:
         return compile_one()
     except CompileError as error:
-        raise CompileError("place", places[0]) if places else error from None
+        raise CompileError("place", "", place=places[0]) if places else error from None
 
 
 def _lives_without(op: Any, pipeline: Callable[[], Any], module: Any) -> bool:
@@ -296,9 +402,9 @@ def _lives_without(op: Any, pipeline: Callable[[], Any], module: Any) -> bool:
 class _Found(BaseException):
     """Ends a compile ahead of its long part; no Exception, which the DSL would dress up."""
 
-    def __init__(self, compiled: Compiled):
+    def __init__(self, made: Any):
         super().__init__()
-        self.compiled = compiled
+        self.made = made
 
 
 def _key(dsl: Any, module: Any, folder: str, addresses: list[int]) -> str:
@@ -318,22 +424,6 @@ def _key(dsl: Any, module: Any, folder: str, addresses: list[int]) -> str:
     )
 
 
-def _pack(ptx: str, cubin: bytes, log: str, launches: list[Launch]) -> bytes:
-    packed = [(kernel, launch, [value.hex() for value in values]) for kernel, launch, values in launches]
-    return zlib.compress(json.dumps([ptx, cubin.hex(), log, packed]).encode(), 1)
-
-
-def _unpack(data: bytes | None) -> Compiled | None:
-    if data is None:
-        return None
-    ptx, cubin, log, packed = json.loads(zlib.decompress(data))
-    launches = []
-    for kernel, launch, values in packed:
-        launch = {name: tuple(value) if isinstance(value, list) else value for name, value in launch.items()}
-        launches.append((kernel, launch, [bytes.fromhex(value) for value in values]))
-    return ptx, bytes.fromhex(cubin), log, launches
-
-
 def prepare() -> None:
     """Import what every compile needs, so that forked children need not. Raises ImportError."""
     import_cute()
@@ -342,9 +432,7 @@ def prepare() -> None:
 
 
 def import_cute() -> Any:
-    """The DSL, told that its GPU is a Hopper one: it asks the driver otherwise, and takes Blackwell where
-    there is none.
-    """
+    """The DSL, told that its GPU is a Hopper one: without a driver it would take Blackwell."""
     os.environ["CUTE_DSL_ARCH"] = nvrtc.ARCH
     with quiet():
         import cutlass.cute as cute
@@ -372,6 +460,7 @@ def _catch_launches(compiled: Any, addresses: list[int], sizes: dict[str, list[i
     from cutlass._mlir.execution_engine import ExecutionEngine
 
     launches: list[Launch] = []
+    attributes: list[dict[int, tuple]] = []  # of each launch
     kernels: list[str] = []  # by the handle that the host function gets of each, counted from 1
 
     def on_kernel(place: Any, _library: int, name: bytes) -> int:
@@ -382,10 +471,10 @@ def _catch_launches(compiled: Any, addresses: list[int], sizes: dict[str, list[i
     def on_launch(config: int, handle: int, values: int) -> int:
         kernel = kernels[handle - 1]
         pointers = ctypes.cast(values, ctypes.POINTER(ctypes.c_void_p))
-        launch, attributes = _read_config(ctypes.cast(config, ctypes.POINTER(_Config)).contents)
-        launch["attributes"] = attributes
+        launch, own = _read_config(ctypes.cast(config, ctypes.POINTER(_Config)).contents)
         data = [ctypes.string_at(pointers[i], size) for i, size in enumerate(sizes[kernel])]
         launches.append((kernel, launch, data))
+        attributes.append(own)
         return int(len(launches) > LAUNCHES)  # an error: the host function returns, whatever loop it is in
 
     undefined, taken, touched = [], [], []
@@ -435,8 +524,8 @@ def _catch_launches(compiled: Any, addresses: list[int], sizes: dict[str, list[i
     if not launches or arguments[-1].value != 0:
         text = "launches more than one kernel, on and on" if launches else "launches no kernel"
         raise CompileError("lower", f"the host function {text}; a step launches one, once")
-    for _, launch, _ in launches:
-        launch["cluster"] = _cluster(launch.pop("attributes"))
+    for (_, launch, _), own in zip(launches, attributes, strict=True):
+        launch["cluster"] = _cluster(own)
     return launches
 
 
@@ -446,13 +535,16 @@ def _call_packed(function: Any, arguments: list[Any]) -> None:
     function(ctypes.addressof(packed))
 
 
-def _read_config(config: _Config) -> tuple[dict[str, Any], dict[int, tuple]]:
-    """The launch, and its attributes by id."""
+def _read_config(config: _Config) -> tuple[Launched, dict[int, tuple]]:
+    """The launch, but for its cluster, and its attributes by id."""
     attributes = ctypes.cast(config.attributes, ctypes.POINTER(_Attribute))
-    return (
-        {"grid": tuple(config.grid), "block": tuple(config.block), "dynamic_shared": config.dynamic_shared},
-        {attributes[i].id: tuple(attributes[i].value[:3]) for i in range(config.count)},
+    launch = Launched(
+        grid=tuple(config.grid),
+        block=tuple(config.block),
+        cluster=(1, 1, 1),
+        dynamic_shared=config.dynamic_shared,
     )
+    return launch, {attributes[i].id: tuple(attributes[i].value[:3]) for i in range(config.count)}
 
 
 def _cluster(attributes: dict[int, tuple]) -> tuple[int, int, int]:
@@ -504,9 +596,9 @@ def _tensor_at(address: int, names: dict[int, str]) -> str:
     return names[address]
 
 
-def tidy_error(error: BaseException) -> str:
-    """The DSL's message without its envelope: what it found, the line of the learner's file, and its advice
-    where it helps.
+def tidy_error(error: BaseException) -> tuple[str, Place | None]:
+    """The DSL's message without its envelope: what it found, and its advice where it helps. With the line of
+    the learner's file.
 
     The envelope is a headline, a frame of source lines under ``-->``, and blocks that begin with error, note
     or suggestion.
@@ -521,30 +613,30 @@ def tidy_error(error: BaseException) -> str:
         for kind in ("error", "suggestion")
     }
     if not said["error"]:
-        return "\n".join(text.splitlines()[:8]) or "no message"
+        return "\n".join(text.splitlines()[:8]) or "no message", None
     if refused := re.search(r"^\s*ptxas .*(?:error|fatal)\s*:\s*(.*(?:\n {6,}(?!ptxas\b)\S.*)*)", text, re.M):
         said["error"][0] += ": " + re.sub(r"\s*\n\s*", " ", refused.group(1))
     internal = "error[INTERNAL]" in text and len(said["error"]) > 1
     found = said["error"][1:] if internal else said["error"][:1]
     advice = [] if internal else [words for words in said["suggestion"] if "ptxas log" not in words]
-    at = (
-        [f"  at {Path(place.group(1)).name}, line {place.group(2)}: {frame.group(1).strip()}"]
-        if place and frame
-        else []
-    )
-    if spot := re.match(
-        r'"(.*)"\("([^"]+)":(\d+):\d+\): ', found[0]
-    ):  # MLIR's own words have no frame but a location
+    line = None
+    if place and frame:
+        line = Place(file_name(place[1]), int(place[2]), frame[1].strip())
+    # MLIR's own words have no frame but a location
+    if spot := re.match(r'"(.*)"\("([^"]+)":(\d+):\d+\): ', found[0]):
         found[0] = found[0][spot.end() :]
-        at = at or [f"  at {Path(spot.group(2)).name}, line {spot.group(3)}: {spot.group(1).strip()}"]
-    return "\n".join([*found, *advice, *at])
+        line = line or Place(file_name(spot[2]), int(spot[3]), spot[1].strip())
+    return "\n".join([*found, *advice]), line
 
 
-def _with_place(error: BaseException) -> str:
-    text, at_, place = tidy_error(error).partition("\n  at ")
-    if said := passes.told(error, text, place):
-        return said
-    return refused(explained(text), _call(error, text) or at_ + place or where(error))
+def _refusal(stage: str, begin: str, error: BaseException) -> CompileError:
+    """What the DSL refuses, in a sentence that begins so."""
+    text, line = tidy_error(error)
+    if said := passes.told(error, text, line):
+        return CompileError(stage, begin + said[0], place=said[1])
+    place = _call(error, text) or line or where(error)
+    told, under = refused(explained(text))
+    return CompileError(stage, begin + told, place=place, under=under)
 
 
 # what is in the line of a call whose operand the assembler refuses, which names no line
@@ -555,8 +647,8 @@ CALLS = (
 )
 
 
-def _call(error: BaseException, text: str) -> str:
-    """The one line of the learner's file whose call the assembler refuses; "" where it is not sure."""
+def _call(error: BaseException, text: str) -> Place | None:
+    """The one line of the learner's file whose call the assembler refuses; None where it is not sure."""
     file = re.search(r"-->[ \t]*(\S.*?):\d+", re.sub(r"\x1b\[[0-9;]*m", "", text_of(error)))
     for words, call in CALLS:
         found = re.search(words, text)
@@ -564,5 +656,5 @@ def _call(error: BaseException, text: str) -> str:
             pattern = call.format(*found.groups())
             lines = linecache.getlines(file[1])
             hits = [n for n, line in enumerate(lines, 1) if re.search(pattern, line.partition("#")[0])]
-            return at(file[1], hits[0]) if len(hits) == 1 else ""
-    return ""
+            return at(file[1], hits[0]) if len(hits) == 1 else None
+    return None

@@ -10,6 +10,7 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
+from typing import Any
 
 from course_utils.artifact import Artifact
 from course_utils.chips import HOME, Chip
@@ -51,17 +52,7 @@ def compile_sizes(
     """Compile ``factory(*size)`` for each size, in order, in one child process, which is quicker than one
     for each; with what the factory printed. As ``compile_factory`` otherwise.
     """
-    if not callable(factory):
-        problem = PROBLEMS[kind]
-        takes = "a shape" if problem.any_shape else f"({problem.takes})"
-        text = f"{problem.function} is {type(factory).__name__}, not a function of {takes}"
-        raise CompileError("load", text)
-    try:
-        compiler = import_module(f"course_utils.compile.{dsl}")
-        compiler.prepare()
-    except ImportError as error:
-        text = f"the package {error.name} is missing here; `make venv` installs what the course needs"
-        raise CompileError("load", text) from error
+    factory, compiler = _called(factory, kind), _compiler(dsl)
     if chip.arch != HOME.arch:
         raise CompileError("load", f"the course compiles for {HOME.arch}, and {chip.name} is {chip.arch}")
     find_line = getattr(compiler, "find_line", None)
@@ -71,6 +62,47 @@ def compile_sizes(
         return replace(compiler.compile_kind(made, kind, *size), chip=chip)
 
     yield from child.each(compile_one, sizes, name, find_line)
+
+
+def trace_sizes(
+    factory: object, dsl: str, sizes: Sequence[tuple[int, ...]], kind: str = "gemm"
+) -> Generator[Compiled, None, None]:
+    """As ``compile_sizes``, up to what a compiler's ``trace_kind`` makes."""
+    trace = partial(_compiler(dsl).trace_kind, _called(factory, kind), kind)
+    yield from child.each(trace, sizes, PROBLEMS[kind].function)
+
+
+def compile_traced(
+    traced: Sequence[Artifact], dsl: str, sizes: Sequence[tuple[int, ...]], kind: str = "gemm"
+) -> Generator[Compiled, None, None]:
+    """Compile, in a child process, what ``trace_sizes`` made of these sizes. Raises CompileError."""
+    compiler, of = _compiler(dsl), dict(zip(sizes, traced, strict=True))
+
+    def compile_one(*size: int) -> Artifact:
+        return compiler.compile_traced(of[size], kind, *size)
+
+    yield from child.each(compile_one, sizes, PROBLEMS[kind].function, getattr(compiler, "find_line", None))
+
+
+def _called(factory: object, kind: str) -> Callable:
+    """The factory, if it can be called. Raises CompileError."""
+    if callable(factory):
+        return factory
+    problem = PROBLEMS[kind]
+    takes = "a shape" if problem.any_shape else f"({problem.takes})"
+    text = f"{problem.function} is {type(factory).__name__}, not a function of {takes}"
+    raise CompileError("load", text)
+
+
+def _compiler(dsl: str) -> Any:
+    """The module that compiles kernels of a DSL, ready to. Raises CompileError."""
+    try:
+        compiler = import_module(f"course_utils.compile.{dsl}")
+        compiler.prepare()
+    except ImportError as error:
+        text = f"the package {error.name} is missing here; `make venv` installs what the course needs"
+        raise CompileError("load", text) from error
+    return compiler
 
 
 def _for_chip(factory: Callable, chip: Chip) -> Callable:

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from course_utils.artifact import file_name
+from course_utils.artifact import Place, file_name
 from course_utils.compile.errors import CompileError
 
 LONGEST = 20_000  # characters of an error that are kept
@@ -83,12 +83,12 @@ def quiet() -> Iterator[list[str]]:
             os.close(sink)
 
 
-def where(error: BaseException) -> str:
+def where(error: BaseException) -> Place | None:
     """The innermost line of the learner's own file on the traceback, if any."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if is_learners(frame.filename):
             return at(frame.filename, frame.lineno or 0)
-    return ""
+    return None
 
 
 def is_learners(path: str) -> bool:
@@ -97,9 +97,9 @@ def is_learners(path: str) -> bool:
     return not any(part in path for part in elsewhere) and not path.endswith((".cc", ".h", ".pxi", ".pyx"))
 
 
-def at(path: str, line: int) -> str:
-    """A line of a file as every message ends in it."""
-    return f"\n  at {file_name(path)}, line {line}: {linecache.getline(path, line).strip()}"
+def at(path: str, line: int) -> Place:
+    """A line of a file."""
+    return Place(file_name(path), line, linecache.getline(path, line).strip())
 
 
 def text_of(error: object) -> str:

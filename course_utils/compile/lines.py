@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from course_utils.artifact import Origin
+from course_utils.artifact import Origin, Place
 from course_utils.compile.guard import at
 
 SPANS = "TILELANG_ENABLE_IR_SPAN"  # TileLang reads it anew for each function that it builds
@@ -34,9 +34,7 @@ _PACKAGES = ("tilelang", "tvm", "cutlass")
 
 @contextmanager
 def of_the_author() -> Iterator[None]:
-    """While a factory is traced: a statement of TileLang's own macros gets the author's line that called for
-    it.
-    """
+    """While a factory is traced, a statement of TileLang's own macros gets the author's line."""
     import tilelang
     from tilelang.language.eager.builder import Builder
 
@@ -244,12 +242,12 @@ def barriers_of(prim_func: Any) -> dict[str, tuple[str, int]]:
     return found
 
 
-def place_of(buffer: Any) -> str:
-    """The line of a traced function's argument, as every message ends in it; "" where it is not told."""
+def place_of(buffer: Any) -> Place | None:
+    """The line of a traced function's argument; None where it is not told."""
     from tilelang.ir import get_buffer_span
 
     span = get_buffer_span(buffer)
-    return at(str(span.source_name.name), int(span.line)) if span is not None else ""
+    return at(str(span.source_name.name), int(span.line)) if span is not None else None
 
 
 def mended(ptx: str) -> str:

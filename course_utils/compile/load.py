@@ -154,10 +154,20 @@ def load_factory_source(source: str, name: str, wanted: str = "gemm") -> Callabl
     must end where Python's own end: a form feed ends none.
     """
     source = unified(source)
-    digest = hashlib.sha256(source.encode()).hexdigest()[:12]
-    path = Path("/no-file", digest, "kernel_" + "".join(c if c.isalnum() else "_" for c in name) + ".py")
+    return _defined(_run(source, keep(source, name)), wanted)
+
+
+def place(source: str, name: str) -> Path:
+    """The file that a source stands for which is in none."""
+    digest = hashlib.sha256(unified(source).encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    return Path("/no-file", digest, "kernel_" + "".join(c if c.isalnum() else "_" for c in name) + ".py")
+
+
+def keep(source: str, name: str) -> Path:
+    """Have linecache know a source that is in no file, and return the file that it stands for."""
+    source, path = unified(source), place(source, name)
     linecache.cache[str(path)] = (len(source), None, list(io.StringIO(source)), str(path))
-    return _defined(_run(source, path), wanted)
+    return path
 
 
 def file_source(factory: Callable) -> str:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import json
 import os
 import re
 import resource
 import threading
-import zlib
-from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache as once
 from hashlib import sha256
@@ -69,11 +66,11 @@ def compile_source(
     made_by = [f"{name} {_version(name)}" for name in (*PACKAGES, *packages)]
     made_by += _all_dates(include_dirs)
     key = cache.key_of("nvrtc", text, *options, *made_by)
-    found = _unpack(cache.read(key))
+    found = cache.load(key, Compiled)
     if found is None:
         with _one_at_a_time:
             found = _compile_with_headers(ahead, text, options, made_by)
-        cache.write(key, _pack(*found))
+        cache.store(key, found)
     ptx, cubin, log = found
     return ptx, cubin, parse_ptxas_log(log)
 
@@ -120,9 +117,7 @@ def _version(package: str) -> str:
 
 @once
 def _dates(folder: str) -> str:
-    """A sum over the names, sizes and dates of the files in a folder of headers: who edits one gets a new
-    kernel.
-    """
+    """A sum over names, sizes and dates of a folder's files: an edited header makes a new kernel."""
     found = sha256()
     for path, folders, names in os.walk(folder):
         folders.sort()
@@ -188,17 +183,12 @@ def _compile(text: str, options: list[str]) -> Compiled:
     try:
         with _stack_limit_kept():
             (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [o.encode() for o in options])
-        log = (
-            _fetch(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
-            .decode(errors="replace")
-            .rstrip("\0")
-            .replace(FILE, Path(FILE).name)
-        )
+        said = _fetch(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
+        log = said.decode(errors="replace").rstrip("\0").replace(FILE, Path(FILE).name)
+        ptx = _fetch(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program).decode().rstrip("\0")
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            ptx = _fetch(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program).decode().rstrip("\0")
             text = _first_errors(log) or f"NVRTC failed: {status.name}"
             raise CompileError("assemble", text, line=_refused(log, ptx))
-        ptx = _fetch(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program).decode().rstrip("\0")
         cubin = _fetch(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
     finally:
         nvrtc.nvrtcDestroyProgram(program)
@@ -217,21 +207,8 @@ def _stack_limit_kept() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_STACK, limit)
 
 
-def _pack(ptx: str, cubin: bytes, log: str) -> bytes:
-    return zlib.compress(json.dumps([ptx, b64encode(cubin).decode(), log]).encode(), 1)
-
-
-def _unpack(data: bytes | None) -> Compiled | None:
-    if data is None:
-        return None
-    ptx, cubin, log = json.loads(zlib.decompress(data))
-    return ptx, b64decode(cubin), log
-
-
 def parse_ptxas_log(log: str) -> Resources:
-    """Read ``ptxas -v``: registers, stack frame, spills, static shared memory, and its performance
-    warnings.
-    """
+    """Read ``ptxas -v``: registers, stack frame, spills, static shared memory, its warnings."""
 
     def number(pattern: str) -> int:
         found = re.findall(pattern, log)

@@ -17,9 +17,7 @@ MISMATCH = r"(\S+) K shape check failed: K_A = (\d+), K_B = (\d+)"
 
 
 def explained(message: str, error: BaseException, tensors: Sequence[Tensor]) -> str:
-    """The message of a check of K, with what it means for these ``tensors`` of a problem; "" where it is
-    another one.
-    """
+    """A check of K that failed, and what that means for these ``tensors``; "" of another message."""
     found = re.search(MISMATCH, message)
     lies = next((_lies(tensors, tensor) for tensor in tensors if tensor.name == "B"), "")
     if not found or not lies:

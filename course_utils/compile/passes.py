@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from course_utils.artifact import Place
 from course_utils.compile.guard import at, is_learners
 
 _COPY = "src and dst need be "
@@ -26,29 +27,31 @@ HALVES = ("f16", "bf16")
 TYPES = {"f32": "fp32", "tf32": "tf32", "f64": "fp64", "i8": "int8", "ui8": "uint8", "i32": "int32"}
 MODES = {"k": "K", "mn": "MN"}
 
+Said = tuple[str, Place | None]
 
-def told(error: BaseException, text: str, place: str) -> str:
-    """What was refused in words that say what to change, with the author's line; "" where ``text``, the DSL's
-    own with its ``place``, says more.
+
+def told(error: BaseException, text: str, place: Place | None) -> Said | None:
+    """What was refused in words that say what to change, with the author's line; None where ``text``, the
+    DSL's own with its ``place``, says more.
     """
     if _COPY in text:
         return _other_view(error, place)
-    return _refused(error) if text.startswith(SILENT) else ""
+    return _refused(error) if text.startswith(SILENT) else None
 
 
-def _other_view(error: BaseException, place: str) -> str:
-    """A copy by a tensor map that got neither side as TMA sees it; "" where one is: they are swapped."""
-    found = re.search(r", line (\d+): .*?copy\(\s*(\w+)", place)
+def _other_view(error: BaseException, place: Place | None) -> Said | None:
+    """A copy by a tensor map that got neither side as TMA sees it; None where one is: they are swapped."""
+    found = re.search(r"copy\(\s*(\w+)", place.code) if place else None
     module = next((frame["module"] for frame in _frames(error) if "module" in frame), None)
-    if not found or module is None:
-        return ""
-    line, atom = found.groups()
+    if not place or not found or module is None:
+        return None
+    line, atom = place.line, found[1]
     copies: list[str] = []
     paths: set[str] = set()
 
     def visit(op: Any) -> Any:
         where = _PLACE.search(str(op.location)) if op.name == "cute.copy" else None
-        if where and where[2] == line:
+        if where and int(where[2]) == line:
             copies.append(str(op))
             paths.add(where[1])
         return WalkResult.ADVANCE
@@ -57,7 +60,7 @@ def _other_view(error: BaseException, place: str) -> str:
 
     module.operation.walk(visit)
     if not copies or "coord_tensor" in copies[0]:
-        return ""
+        return None
     path = paths.pop()
     made = _only(path, rf"^{atom}, \w+ = .*make_tiled_tma_atom\(")
     view = f" (`{made.text.split(' = ')[0].split(', ')[1]}`)" if made else ""
@@ -65,10 +68,10 @@ def _other_view(error: BaseException, place: str) -> str:
         f"`{atom}` copies TMA's own view of the matrix, which make_tiled_tma_atom returns second{view}: the "
         f"copy in line {line} got another tensor."
     )
-    return said + _at(path, made, int(line))
+    return said, _at(path, made, line)
 
 
-def _refused(error: BaseException) -> str:
+def _refused(error: BaseException) -> Said | None:
     """What a pass refused, from its diagnostics."""
     for diagnostic in _collected(error):
         place = _place(diagnostic)
@@ -76,11 +79,10 @@ def _refused(error: BaseException) -> str:
             return _operand(found, place)
         if refused := _REFUSED.search(diagnostic):
             said = f"no instruction does what this line asks of `{refused[1]}`: do types and layouts fit?"
-            return said + (at(*place) if place else "")
+            return said, at(*place) if place else None
         if place:
-            said = re.sub(r"^.*?\):\s+", "", diagnostic.split("\n")[0])
-            return said + at(*place)
-    return ""
+            return re.sub(r"^.*?\):\s+", "", diagnostic.split("\n")[0]), at(*place)
+    return None
 
 
 def _frames(error: BaseException) -> Iterator[dict[str, Any]]:
@@ -119,7 +121,7 @@ class _Statement:
     text: str
 
 
-def _operand(found: re.Match, place: tuple[str, int] | None) -> str:
+def _operand(found: re.Match, place: tuple[str, int] | None) -> Said:
     """Why wgmma cannot read an operand in shared memory, at the line that gives it what it has."""
     path, line = place or ("", 0)
     fragment = next((one for one in _assignments(path) if one.line == line), None)
@@ -138,7 +140,7 @@ def _operand(found: re.Match, place: tuple[str, int] | None) -> str:
         said = (
             f"{what} holds {TYPES.get(element, element)}, and this MMA takes fp16: allocate it as `Float16`."
         )
-        return said + _at(path, made, line)
+        return said, _at(path, made, line)
     if has and has != asked and swizzle:
         own = "K" if has == "k" else "M or N"
         said = (
@@ -146,25 +148,25 @@ def _operand(found: re.Match, place: tuple[str, int] | None) -> str:
             f"contiguous: an atom `{MODES[has]}_SW128` is for `OperandMajorMode.{MODES[has]}`."
         )
         odd = rf"OperandMajorMode\.{MODES[asked]}\b" if asked == "mn" else r"\bMN_(?:SW|INTER)"
-        return said + _at(path, _only(path, odd), line)
+        return said, _at(path, _only(path, odd), line)
     if swizzle is None and layout and f"{layout}.outer" in (made.text if made else ""):
         said = (
             f"{what} is allocated without a swizzle, and its layout needs one: give it `{layout}.inner` too."
         )
-        return said + _at(path, made, line)
+        return said, _at(path, made, line)
     if swizzle is None:
         said = (
             f"{what} has a plain layout, and wgmma reads a swizzled one: "
             "`tile_to_shape` of an atom such as `K_SW128` makes it."
         )
-        return said + _at(path, shaped or made, line)
+        return said, _at(path, shaped or made, line)
     own = f"S<{','.join(swizzle.groups())}>"
     if swizzle[2] + swizzle[3] == "43" and swizzle[1] in "123":
         said = f"{what} has the swizzle {own}, {(16 << int(swizzle[1]))}B, and a layout of another one: "
     else:
         said = f"{what} has the swizzle {own}, which is none of wgmma's: "
     said += "take `.outer` and `.inner` of one layout that `tile_to_shape` makes."
-    return said + _at(path, made if made and "make_swizzle" in made.text else shaped or made, line)
+    return said, _at(path, made if made and "make_swizzle" in made.text else shaped or made, line)
 
 
 def _contiguous(strides: str) -> str:
@@ -221,7 +223,7 @@ def _only(path: str, pattern: str) -> _Statement | None:
     return found[0] if len(found) == 1 else None
 
 
-def _at(path: str, statement: _Statement | None, line: int) -> str:
+def _at(path: str, statement: _Statement | None, line: int) -> Place | None:
     """Where it is: the statement, or else the line that the compiler named."""
     number = statement.line if statement else line
-    return at(path, number) if path and number else ""
+    return at(path, number) if path and number else None

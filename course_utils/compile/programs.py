@@ -8,32 +8,13 @@ of that; it is read here with the sizes and scalars of one call put in, and neve
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from course_utils.artifact import Artifact, Parameter, Resources, Tensor, TensorMap
+from course_utils.artifact import Artifact, Parameter, Resources, Tensor
 from course_utils.compile import nvrtc
 from course_utils.compile.errors import CompileError
-from course_utils.compile.tilelang import BLOCK_AXES, CLUSTER_AXES, GRID_AXES, HEADERS, _include_dirs, ahead
-
-# fmt: off
-_BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    "Add": operator.add, "Sub": operator.sub, "Mul": operator.mul,
-    "Div": lambda a, b: int(a / b) if isinstance(a, int) and isinstance(b, int) else a / b,
-    "Mod": lambda a, b: a - b * int(a / b), "FloorDiv": operator.floordiv, "FloorMod": operator.mod,
-    "Min": min, "Max": max, "EQ": operator.eq, "NE": operator.ne, "LT": operator.lt, "LE": operator.le,
-    "GT": operator.gt, "GE": operator.ge, "And": lambda a, b: a and b, "Or": lambda a, b: a or b,
-}
-# fmt: on
-_CALLED: dict[str, Callable[..., Any]] = {
-    "tirx.shift_right": operator.rshift,
-    "tirx.shift_left": operator.lshift,
-    "tirx.bitwise_and": operator.and_,
-    "tirx.bitwise_or": operator.or_,
-    "tirx.if_then_else": lambda c, a, b: a if c else b,
-    "tirx.likely": lambda a: a,
-}
+from course_utils.compile.tilelang import HEADERS, _include_dirs, ahead, launch_of, tensor_map_of
 
 
 class _Unknown(Exception):
@@ -129,27 +110,24 @@ class _Host:
 
     def value(self, node: Any) -> Any:
         """A number of the host function. Raises _Unknown."""
-        kind = type(node).__name__
+        from tilelang import tvm
+
         if isinstance(node, (int, float)):
             return node
-        if hasattr(node, "value") and kind in ("IntImm", "FloatImm", "StringImm"):
-            return node.value
-        if kind == "Var":
-            if str(node.name) in self.values:
-                return self.values[str(node.name)]
-            raise _Unknown(str(node.name))
-        if kind in _BINARY:
-            return _BINARY[kind](self.value(node.a), self.value(node.b))
-        if kind == "Not":
-            return not self.value(node.a)
-        if kind == "Cast":
-            inner = self.value(node.value)
-            return int(inner) if "int" in str(node.dtype) else float(inner)
-        if kind == "Select":
-            return self.value(node.true_value if self.value(node.condition) else node.false_value)
-        if kind == "Call" and node.op.name in _CALLED:
-            return _CALLED[node.op.name](*(self.value(a) for a in node.args))
-        raise _Unknown(str(node))
+        known: dict[Any, Any] = {}
+        unknown: list[str] = []
+
+        def visit(one: Any) -> None:
+            if isinstance(one, tvm.tirx.Var) and str(one.name) in self.values:
+                known[one] = tvm.tirx.const(self.values[str(one.name)], one.dtype)
+            elif isinstance(one, tvm.tirx.Var):
+                unknown.append(str(one.name))
+
+        tvm.tirx.stmt_functor.post_order_visit(node, visit)
+        found = tvm.arith.Analyzer().simplify(tvm.tirx.stmt_functor.substitute(node, known))
+        if not hasattr(found, "value"):
+            raise _Unknown(next(iter(unknown), str(node)))
+        return found.value
 
     def number(self, node: Any, what: str) -> int:
         """A number that the launch needs."""
@@ -164,24 +142,16 @@ class _Host:
         callee = _packed(node)
         args = list(node.args[1:])
         if callee == "__tvm_tensormap_create_tiled":
-            self.maps[str(args[0].name)] = self._tensor_map(args)
+            made = tensor_map_of(args, self.number)
+            name = self._tensor_name(args[3])
+            self.maps[str(args[0].name)] = Parameter("tensor_map", tensor=name, tensor_map=made)
         elif callee in self.kernels:
-            self._launch(callee, args)
+            launch, given = launch_of(self.kernels[callee], args, self.number)
+            self.launched.append(launch | {"parameters": tuple(map(self._parameter, given))})
         elif callee.startswith("__tvm_tensormap"):
             raise CompileError(
                 "lower", f"the program uses {callee.removeprefix('__tvm_')}, which is not read"
             )
-
-    def _tensor_map(self, args: list[Any]) -> Parameter:
-        """``__tvm_tensormap_create_tiled``: descriptor, dtype, rank, tensor, then as the driver has it."""
-        _, data_type, rank, tensor, *rest = args
-        count = self.number(rank, "a rank")
-        numbers = [self.number(v, "a field of a tensor map") for v in rest]
-        dims, strides, box, steps = (tuple(numbers[i * count : (i + 1) * count]) for i in range(4))
-        made = TensorMap(
-            self.number(data_type, "a data type"), dims, strides[1:], box, steps, *numbers[4 * count :]
-        )
-        return Parameter("tensor_map", tensor=self._tensor_name(tensor), tensor_map=made)
 
     def _tensor_name(self, variable: Any) -> str:
         name = str(getattr(variable, "name", variable))
@@ -190,26 +160,6 @@ class _Host:
                 "lower", f"the kernel takes {name}, which is none of {', '.join(sorted(self.tensors))}"
             )
         return name
-
-    def _launch(self, callee: str, args: list[Any]) -> None:
-        tags = [str(tag) for tag in self.kernels[callee].attrs["tirx.kernel_launch_params"]]
-        given, sizes = args[: len(args) - len(tags)], args[len(args) - len(tags) :]
-        by_tag = {tag: self.number(v, tag) for tag, v in zip(tags, sizes, strict=True)}
-
-        def triple(axes: tuple[str, ...]) -> tuple[int, int, int]:
-            x, y, z = (by_tag.get(axis, 1) for axis in axes)
-            return x, y, z
-
-        self.launched.append(
-            {
-                "kernel": callee,
-                "grid": triple(GRID_AXES),
-                "block": triple(BLOCK_AXES),
-                "cluster": triple(CLUSTER_AXES),
-                "dynamic_shared": by_tag.get("tirx.use_dyn_shared_memory", 0),
-                "parameters": tuple(map(self._parameter, given)),
-            }
-        )
 
     def _parameter(self, arg: Any) -> Parameter:
         label = str(getattr(arg, "name", arg))

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from course_utils import artifact
-from course_utils.artifact import Artifact, Parameter, Resources, Tensor, TensorMap
+from course_utils.artifact import Artifact, Parameter, Place, Resources, Tensor, TensorMap
 from course_utils.compile import cache, copy_errors, lines, nvrtc, operands
 from course_utils.compile.compiler_messages import explained, refused
 from course_utils.compile.errors import CompileError
@@ -36,22 +36,10 @@ DTYPE = "float16"  # of almost every tensor
 CLUSTER_AXES = ("tir.cluster_dim_x", "tir.cluster_dim_y", "tir.cluster_dim_z")
 GRID_AXES = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
 # all that TileLang's CUDA source for Hopper begins with: each kernel takes some of them
-HEADERS = tuple(
-    f"tl_templates/cuda/{name}.h"
-    for name in (
-        "nvrtc_std",
-        "instruction/wgmma",
-        "intrin",
-        "barrier",
-        "copy_sm90",
-        "cluster",
-        "reduce",
-        "scan",
-        "ldsm",
-        "threadblock_swizzle",
-        "debug",
-    )
+_NAMES = (
+    "nvrtc_std instruction/wgmma intrin barrier copy_sm90 cluster reduce scan ldsm threadblock_swizzle debug"
 )
+HEADERS = tuple(f"tl_templates/cuda/{name}.h" for name in _NAMES.split())
 SETTINGS = ("TILELANG_", "TL_", "TVM_")  # what the environment variables that it reads begin with
 # a function that an author may have TileLang call on the CUDA source (tilelang.engine.callback)
 CALLBACK = "tilelang_callback_cuda_postproc"
@@ -63,8 +51,44 @@ def compile_kind(factory: Callable, kind: str, *size: int) -> Artifact:
     """Compile ``factory(*size)``, a TileLang PrimFunc of the tensors that the problem ``kind`` has (of
     ``problems.PROBLEMS``).
 
+    Raises CompileError, whose text says what to change.
+    """
+    return compile_prim_func(_traced(factory, kind, size))
+
+
+def trace_kind(factory: Callable, kind: str, *size: int) -> Artifact:
+    """As ``compile_kind``, up to the program that the factory's Python makes: ``source`` is that program as
+    TVM writes it, and nothing else is known. ``compile_traced`` goes on, in a process without that Python.
+    """
+    from tilelang import tvm
+
+    prim_func = _traced(factory, kind, size)
+    try:
+        written = tvm.ir.save_json(prim_func)
+    except Exception as error:
+        raise CompileError("trace", f"this program has no form as text: {tidy_error(error)}") from error
+    none, no_one = (0, 0, 0), Resources(0, 0, 0, 0, 0)
+    return Artifact("tilelang", "", "", b"", none, none, none, 0, (), (), no_one, source=written)
+
+
+def compile_traced(traced: Artifact, kind: str, *size: int) -> Artifact:
+    """Compile what ``trace_kind`` made. Raises CompileError, also for anything else."""
+    from tilelang import tvm
+
+    try:
+        prim_func = tvm.ir.load_json(traced.source)
+    except Exception as error:
+        raise CompileError("trace", "this is no program that TileLang traced") from error
+    if not isinstance(prim_func, tvm.tirx.PrimFunc):
+        raise CompileError("trace", "this is no program that TileLang traced")
+    return compile_prim_func(prim_func)
+
+
+def _traced(factory: Callable, kind: str, size: tuple[int, ...]) -> Any:
+    """The PrimFunc of ``factory(*size)``, with the tensors that the problem has.
+
     Where it says ``any_shape``, a tensor may have another shape of as many elements: the same bytes seen
-    another way. Raises CompileError, whose text says what to change.
+    another way. Raises CompileError.
     """
     problem = PROBLEMS[kind]
     prim_func = _trace(factory, problem, size)
@@ -76,7 +100,7 @@ def compile_kind(factory: Callable, kind: str, *size: int) -> Artifact:
         if prod(own) == prod(wanted[place].shape):
             wanted[place] = replace(wanted[place], shape=own)
     _require_signature(prim_func, wanted, problem.signature(size))
-    return compile_prim_func(prim_func)
+    return prim_func
 
 
 def _extent(size: Any) -> int:
@@ -107,8 +131,9 @@ def compile_prim_func(prim_func: Any) -> Artifact:
         ptx, cubin, resources = nvrtc.compile_source(source, _include_dirs(), HEADERS, ["tilelang"])
     except CompileError as error:
         origin = origins[error.line - 1] if 0 < error.line <= len(origins) else None
-        place = at(origin.file, origin.line) if origin else ""
-        raise CompileError(error.stage, refused(str(error), place)) from error
+        place = at(origin.file, origin.line) if origin else None
+        told, under = refused(error.text)
+        raise CompileError(error.stage, told, place=place, under=under) from error
     require_fits(*shape, bare.dynamic_shared + resources.static_shared)
     return replace(
         bare,
@@ -123,9 +148,7 @@ def compile_prim_func(prim_func: Any) -> Artifact:
 
 
 def ahead(source: str) -> str:
-    """What NVRTC needs in front of TileLang's CUDA. It has std::numeric_limits, of T.infinity, by another
-    name.
-    """
+    """What NVRTC needs before TileLang's CUDA: it has std::numeric_limits by another name."""
     text = "#include <tl_templates/cuda/nvrtc_std.h>\n"
     if "std::numeric_limits" in source:
         text += "#include <cuda/std/limits>\nnamespace std { using ::cuda::std::numeric_limits; }\n"
@@ -133,9 +156,7 @@ def ahead(source: str) -> str:
 
 
 def _kept_or_lowered(prim_func: Any, tensors: tuple[Tensor, ...]) -> Artifact:
-    """The launch and the CUDA source with its directives, not assembled yet: from the cache, or lowered
-    now.
-    """
+    """The launch and the CUDA source with its directives, from the cache or lowered now."""
     key, files = _key(prim_func)
     with quiet():  # as lowering is: an author who closed the output is told so each time
         found = cache.read(key) if key else None
@@ -258,7 +279,8 @@ def _trace(factory: Callable, problem: Problem, size: tuple[int, ...]) -> Any:
     except Exception as error:
         told = tidy_error(error)
         told = operands.explained(told, error, problem.tensors(*size)) or explained(told)
-        raise CompileError("trace", f"{call} raised {type(error).__name__}: {told}{where(error)}") from error
+        text = f"{call} raised {type(error).__name__}: {told}"
+        raise CompileError("trace", text, place=where(error)) from error
     if getattr(result, "_decorator_kind", None) == "jit":
         raise CompileError(
             "signature",
@@ -301,7 +323,7 @@ def _require_signature(prim_func: Any, wanted: Sequence[Tensor], words: str) -> 
         extents = tuple(int(s) if hasattr(s, "value") else str(s) for s in buffer.shape)
         if extents != shape and swapped(names, wanted):
             text = f"the kernel takes {', '.join(names)}; it must take {words}, in this order"
-            raise CompileError("signature", text + lines.place_of(buffer))
+            raise CompileError("signature", text, place=lines.place_of(buffer))
         if extents != shape:
             raise CompileError("signature", f"{name} has shape {extents}; it must be {shape}, row by row")
         if str(buffer.dtype) != tensor.dtype:
@@ -319,10 +341,10 @@ def _lower(prim_func: Any) -> Any:
         raise
     except Exception as error:
         operation = _to_blame(prim_func, target, text_of(error))
-        place = where(error) or (_place(operation) if operation is not None else "")
+        place = where(error) or (_place(operation) if operation is not None else None)
         told = copy_errors.explained(operation.value, text_of(error)) if operation is not None else ""
         told = told or explained(tidy_error(error))
-        raise CompileError("lower", f"TileLang could not lower this kernel: {told}{place}") from error
+        raise CompileError("lower", f"TileLang could not lower this kernel: {told}", place=place) from error
 
 
 def _lowered(prim_func: Any, target: Any) -> Any:
@@ -332,7 +354,7 @@ def _lowered(prim_func: Any, target: Any) -> Any:
         return tilelang.lower(prim_func, target=target)
 
 
-def _place(operation: Any) -> str:
+def _place(operation: Any) -> Place:
     """The author's line of a tile operation."""
     from tilelang.ir import get_stmt_span
 
@@ -388,7 +410,8 @@ def _read_launch(host_mod: Any, kernel: Any, tensor_names: set[str]) -> dict[str
             return
         callee, *args = node.args
         if callee.value == "__tvm_tensormap_create_tiled":
-            tensor_maps[str(args[0].name)] = _tensor_map(args)
+            made, tensor = tensor_map_of(args, _constant), str(args[3].name)
+            tensor_maps[str(args[0].name)] = Parameter("tensor_map", tensor=tensor, tensor_map=made)
         elif callee.value == name:
             launches.append(args)
         elif callee.value.startswith("__tvm_tensormap"):
@@ -400,12 +423,9 @@ def _read_launch(host_mod: Any, kernel: Any, tensor_names: set[str]) -> dict[str
         raise CompileError(
             "lower", f"the program launches its kernel {len(launches)} times; a step launches it once"
         )
-    tags = [str(t) for t in kernel.attrs["tirx.kernel_launch_params"]]
-    args = launches[0]
-    values = dict(zip(tags, args[len(args) - len(tags) :], strict=True))
-    sizes = {tag: _constant(value, tag) for tag, value in values.items()}
+    launch, given = launch_of(kernel, launches[0], _constant)
     parameters = []
-    for arg in args[: len(args) - len(tags)]:
+    for arg in given:
         label = str(getattr(arg, "name", arg))
         if label in tensor_maps:
             parameters.append(tensor_maps[label])
@@ -420,45 +440,34 @@ def _read_launch(host_mod: Any, kernel: Any, tensor_names: set[str]) -> dict[str
                 "a step needs no workspace in global memory",
             )
 
-    def triple(axes: tuple[str, ...]) -> tuple[int, ...]:
-        return tuple(sizes.get(axis, 1) for axis in axes)
-
-    return {
-        "kernel": name,
-        "grid": triple(GRID_AXES),
-        "block": triple(BLOCK_AXES),
-        "cluster": triple(CLUSTER_AXES),
-        "dynamic_shared": sizes.get("tirx.use_dyn_shared_memory", 0),
-        "parameters": tuple(parameters),
-    }
+    return launch | {"parameters": tuple(parameters)}
 
 
-def _tensor_map(args: Any) -> Parameter:
-    """Arguments of ``__tvm_tensormap_create_tiled``: descriptor, dtype, rank, tensor, then the driver's
-    arrays and enums.
+def launch_of(
+    kernel: Any, args: list[Any], number: Callable[[Any, str], int]
+) -> tuple[dict[str, Any], list[Any]]:
+    """The launch that a host function's call of a kernel makes, and the arguments that the kernel gets.
+    ``number`` reads a value of the host function, which it is told in words.
     """
-    _, data_type, rank, tensor, *rest = args
-    rank = _constant(rank, "rank")
-    numbers = [_constant(v, "tensor map field") for v in rest]
-    arrays = [tuple(numbers[i * rank : (i + 1) * rank]) for i in range(4)]
-    dims, strides, box, element_strides = arrays
-    interleave, swizzle, l2_promotion, oob_fill = numbers[4 * rank :]
+    tags = [str(tag) for tag in kernel.attrs["tirx.kernel_launch_params"]]
+    count = len(args) - len(tags)
+    sizes = {tag: number(value, tag) for tag, value in zip(tags, args[count:], strict=True)}
+    shape = {"grid": GRID_AXES, "block": BLOCK_AXES, "cluster": CLUSTER_AXES}
+    launch = {name: tuple(sizes.get(axis, 1) for axis in axes) for name, axes in shape.items()}
+    shared = sizes.get("tirx.use_dyn_shared_memory", 0)
+    return {"kernel": str(kernel.attrs["global_symbol"]), **launch, "dynamic_shared": shared}, args[:count]
+
+
+def tensor_map_of(args: list[Any], number: Callable[[Any, str], int]) -> TensorMap:
+    """Of the arguments of ``__tvm_tensormap_create_tiled``: descriptor, dtype, rank, tensor, then the
+    driver's arrays and enums. ``number`` as in ``launch_of``.
+    """
+    _, data_type, rank, _, *rest = args
+    count = number(rank, "a rank")
+    numbers = [number(value, "a field of a tensor map") for value in rest]
+    dims, strides, box, steps = (tuple(numbers[i * count : (i + 1) * count]) for i in range(4))
     # TileLang passes the innermost stride too, in bytes; the driver call leaves it out
-    return Parameter(
-        "tensor_map",
-        tensor=str(tensor.name),
-        tensor_map=TensorMap(
-            _constant(data_type, "dtype"),
-            dims,
-            strides[1:],
-            box,
-            element_strides,
-            interleave,
-            swizzle,
-            l2_promotion,
-            oob_fill,
-        ),
-    )
+    return TensorMap(number(data_type, "a data type"), dims, strides[1:], box, steps, *numbers[4 * count :])
 
 
 def _constant(value: Any, what: str) -> int:

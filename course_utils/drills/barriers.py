@@ -16,9 +16,7 @@ LARGEST = 1 << 24  # of a number of bytes that can be answered
 
 @dataclass
 class Barrier:
-    """A small mbarrier (PTX ISA, "mbarrier"): a phase ends when its arrivals and its bytes are both at
-    zero.
-    """
+    """A small mbarrier (PTX ISA, "mbarrier"): its phase ends once arrivals and bytes are both at zero."""
 
     count: int
     phase: int = 0
@@ -52,14 +50,13 @@ def phases(now: int) -> Picture:
     """The phases up to the present one, with their parities."""
     shown = range(max(0, now - 3), now + 1)
     return (
-        Row("phase", tuple(Cell(str(one), "wait" * (one < now), one == now) for one in shown)),
-        Row("parity", tuple(Cell(str(one & 1), "wait" * (one < now), one == now) for one in shown)),
-        Row("", tuple(Cell("over" if one < now else "now", "wait" * (one < now)) for one in shown)),
+        Row.each("phase", shown, look=lambda one: "wait" * (one < now), here=[now]),
+        Row.each("parity", shown, lambda one: one & 1, lambda one: "wait" * (one < now), [now]),
+        Row.each("", shown, lambda one: "over" if one < now else "now", lambda one: "wait" * (one < now)),
     )
 
 
 def passes(rng: Random) -> Question:
-    """A barrier that has come so far, and a wait for a parity."""
     phase, parity = rng.randrange(7), rng.randrange(2)
     barrier = Barrier(1, phase)
     ended = f"has ended {phase} phase{'s' * (phase > 1)}, and the next is under way"
@@ -67,32 +64,22 @@ def passes(rng: Random) -> Question:
     right = barrier.passes(parity)
     words = {True: "passes at once", False: "blocks"}
     before = f"phase {phase - 1}" if phase else "the phase before phase 0, which counts as over"
-
-    def draw(answer: bool) -> Picture:
-        wait = Row("wait", (Cell(f"parity {parity}: {words[answer]}", "wait", True),))
-        return (*phases(phase), wait)
-
     return choice(
         f"An mbarrier {state}. A wait for parity {parity}: does it pass?",
         right,
         {not right: "A wait names the parity of the phase that must be over, not of the one under way."},
         f"The barrier is in phase {phase}, of parity {phase & 1}: a wait for {phase & 1} blocks, and one for "
         f"{1 - (phase & 1)} passes, because {before} is over.",
-        draw,
+        lambda answer: (*phases(phase), Row.one("wait", f"parity {parity}: {words[answer]}", "wait", True)),
         label=words.__getitem__,
     )
 
 
 def which_wait(rng: Random) -> Question:
-    """Four barriers, one of which lets a wait pass."""
     parity = rng.randrange(2)
     open_one, shut = 2 * rng.randrange(4) + 1 - parity, rng.sample(range(parity, 10, 2), 3)
     known = {count: Barrier(1, count) for count in (open_one, *shut)}
     (right,) = (count for count, barrier in known.items() if barrier.passes(parity))
-
-    def draw(answer: int) -> Picture:
-        return phases(answer)
-
     return choice(
         f"Four barriers, and at each a wait for parity {parity}. Which wait passes at once?",
         right,
@@ -103,35 +90,36 @@ def which_wait(rng: Random) -> Question:
         },
         f"{right} phases have ended, so phase {right} is under way. Its parity is {right & 1}, and the one "
         f"before, of parity {parity}, is over.",
-        draw,
+        phases,
         rng,
         lambda count: f"the one with {count} phase{'s' * (count != 1)} over",
     )
 
 
 def expected_bytes(rng: Random) -> Question:
-    """The bytes of A's and B's tile on one full barrier."""
     block_m, block_n = rng.choice(TILES), rng.choice(TILES)
     block_k = rng.choice((32, 64, 128))
     a, b = block_m * block_k, block_n * block_k
+    right = HALF * (a + b)
     return number(
         f"One stage holds a tile of A, {block_m} x {block_k}, and one of B, {block_n} x {block_k}, both "
         "fp16. How many bytes does its full barrier expect in a phase?",
-        HALF * (a + b),
+        right,
         {
             a + b: "That counts elements; TMA counts bytes, two for each fp16.",
             HALF * a: "That is A's tile alone, and both land on this barrier.",
             HALF * b: "That is B's tile alone, and both land on this barrier.",
-            HALF * HALF * (a + b): "That is two bytes too often: fp16 has two bytes, fp32 four.",
+            HALF * right: "That is two bytes too often: fp16 has two bytes, fp32 four.",
             block_m * block_n * HALF: "That is a tile of D, which no load brings.",
         },
-        f"({block_m} + {block_n}) x {block_k} elements of {HALF} bytes are {HALF * (a + b):,}.",
+        f"({block_m} + {block_n}) x {block_k} elements of {HALF} bytes are {right:,}.",
         lambda answer: (
             Row("lands", (Cell(f"A {HALF * a:,}", "load"), Cell(f"B {HALF * b:,}", "load"))),
-            Row("expected", (Cell(f"{answer:,}", here=True),)),
-            Row(
-                "never comes" if answer > HALF * (a + b) else "not expected",
-                (Cell(f"{abs(answer - HALF * (a + b)):,}", "fault" * (answer != HALF * (a + b))),),
+            Row.one("expected", f"{answer:,}", here=True),
+            Row.one(
+                "never comes" if answer > right else "not expected",
+                f"{abs(answer - right):,}",
+                "fault" * (answer != right),
             ),
         ),
         LARGEST,
@@ -139,7 +127,6 @@ def expected_bytes(rng: Random) -> Question:
 
 
 def parity_of_round(rng: Random) -> Question:
-    """One barrier, one tile in each round: the parity of round k's wait."""
     turn = rng.randrange(3, 40)
     barrier = Barrier(1, turn)  # the wait of round k blocks until phase k is over
     right = next(parity for parity in (0, 1) if not barrier.passes(parity))
@@ -149,15 +136,14 @@ def parity_of_round(rng: Random) -> Question:
         {1 - right: "That is a round off: it passes before the tile has landed, or asks for the next one."},
         f"Round 0 waits for parity 0, and the parity flips each round: {turn} & 1 is {turn & 1}.",
         lambda answer: (
-            Row("round", tuple(Cell(str(turn + i), here=i == 0) for i in range(-2, 2))),
-            Row("parity", tuple(Cell(str((answer + i) & 1), "wait", here=i == 0) for i in range(-2, 2))),
+            Row.each("round", range(-2, 2), lambda i: turn + i, here=[0]),
+            Row.each("parity", range(-2, 2), lambda i: answer + i & 1, "wait", [0]),
         ),
         label=lambda parity: f"parity {parity}",
     )
 
 
 def state(rng: Random) -> Question:
-    """What a barrier has still to wait for, after a few events."""
     tile = rng.choice((8192, 16384, 24576, 32768))
     count, first = rng.choice((1, 2)), rng.randrange(4)
     arrivals, landed = rng.choice(((count, 1), (count - 1, 2), (count, 2), (count - 1, 1)))
@@ -182,17 +168,14 @@ def state(rng: Random) -> Question:
         return f"phase {one[0]}; to come: {one[1]} arrival{'s' * (one[1] != 1)}, {one[2]:,} bytes"
 
     def draw(one: tuple[int, int, int]) -> Picture:
-        arrived = tuple(
-            Cell("to come" if i < one[1] else "in", "" if i < one[1] else "wait") for i in range(count)
-        )
-        tiles = tuple(
-            Cell("to come" if i < one[2] // tile else "landed", "" if i < one[2] // tile else "load")
-            for i in range(2)
-        )
+        phase = Row.one("phase", one[0], here=True)
+        if one[0] != first:
+            return phase, Row.one("arrivals", f"{count} to come"), Row.one("bytes", f"{one[2]:,} expected")
+        arrived, there = range(one[1], count), range(one[2] // tile, 2)
         return (
-            Row("phase", (Cell(str(one[0]), here=True),)),
-            Row("arrivals", arrived if one[0] == first else (Cell(f"{count} to come"),)),
-            Row("bytes", tiles if one[0] == first else (Cell(f"{one[2]:,} expected"),)),
+            phase,
+            Row.told("arrivals", range(count), arrived, "wait", ("in", "to come")),
+            Row.told("bytes", range(2), there, "load", ("landed", "to come")),
         )
 
     threads = f"{arrivals} thread{'s' * (arrivals > 1)}" if arrivals else "nobody"
@@ -221,7 +204,6 @@ ARRIVING = {  # who arrives in each round: arrivals
 
 
 def arrival_count(rng: Random) -> Question:
-    """What to initialise a barrier for."""
     who, right = rng.choice(sorted(ARRIVING.items()))
     copies = rng.choice((2, 3, 4))
     return number(
@@ -238,20 +220,16 @@ def arrival_count(rng: Random) -> Question:
         },
         f"An arrival is what a thread does: {right} of them, whatever the loads bring.",
         lambda answer: (
-            Row("init", (Cell(str(answer), here=True),)),
-            Row("arrive", (Cell(str(right), "wait"),)),
-            Row(
+            Row.one("init", answer, here=True),
+            Row.one("arrive", right, "wait"),
+            Row.one(
                 "then",
-                (
-                    Cell(
-                        "the phase can end"
-                        if answer == right
-                        else "never ends"
-                        if answer > right
-                        else "ends too early",
-                        "" if answer == right else "fault",
-                    ),
-                ),
+                "the phase can end"
+                if answer == right
+                else "never ends"
+                if answer > right
+                else "ends too early",
+                "" if answer == right else "fault",
             ),
         ),
         1024,
@@ -259,12 +237,12 @@ def arrival_count(rng: Random) -> Question:
 
 
 def first_waits(rng: Random) -> Question:
-    """The parity of a role's wait in a round."""
     role, turn = rng.choice(("producer", "consumer")), rng.randrange(8)
     name = "empty" if role == "producer" else "full"
     # round r of the consumer needs phase r of full over, that of the producer phase r - 1 of empty
     needed = turn if role == "consumer" else turn - 1
     right = next(p for p in (0, 1) if Barrier(1, needed + 1).passes(p))
+    shown = range(max(0, turn - 2), max(4, turn + 2))
     return choice(
         f"Rounds of the ring count from 0. For which parity does the {role} wait on {name}[s] in round "
         f"{turn}?",
@@ -283,24 +261,14 @@ def first_waits(rng: Random) -> Question:
             else "nothing was ever in the stage: its wait must pass, and on a new barrier parity 1 does."
         ),
         lambda answer: (
-            Row(
-                "round",
-                tuple(Cell(str(one), here=one == turn) for one in range(max(0, turn - 2), max(4, turn + 2))),
-            ),
-            Row(
-                "parity",
-                tuple(
-                    Cell(str((one - turn + answer) & 1), "wait", one == turn)
-                    for one in range(max(0, turn - 2), max(4, turn + 2))
-                ),
-            ),
+            Row.each("round", shown, here=[turn]),
+            Row.each("parity", shown, lambda one: one - turn + answer & 1, "wait", [turn]),
         ),
         label=lambda parity: f"parity {parity}",
     )
 
 
 def blocked_phases(rng: Random) -> Question:
-    """In which of some phases does a wait block?"""
     first, parity = rng.randrange(6), rng.randrange(2)
     there = range(first, first + 4)
     right = tuple(one for one in there if not Barrier(1, one).passes(parity))
@@ -319,14 +287,9 @@ def blocked_phases(rng: Random) -> Question:
         wrong,
         f"A wait for {parity} blocks while the barrier is in a phase of parity {parity}.",
         lambda answer: (
-            Row("phase", tuple(Cell(str(one), here=one in answer) for one in there)),
-            Row("parity", tuple(Cell(str(one & 1), here=one in answer) for one in there)),
-            Row(
-                "wait",
-                tuple(
-                    Cell("blocks" if one in answer else "passes", "wait" * (one in answer)) for one in there
-                ),
-            ),
+            Row.each("phase", there, here=answer),
+            Row.each("parity", there, lambda one: one & 1, here=answer),
+            Row.told("wait", there, answer, "wait", ("blocks", "passes")),
         ),
         rng,
         lambda some: " and ".join(map(str, some)) if len(some) < 3 else ", ".join(map(str, some)),
@@ -334,7 +297,6 @@ def blocked_phases(rng: Random) -> Question:
 
 
 def empty_count(rng: Random) -> Question:
-    """What ends a phase of empty in a cluster."""
     ctas, groups, by_warp = rng.choice((2, 4)), rng.choice((1, 2, 3)), rng.random() < 0.5
     each = 4 if by_warp else 1
     who = "one thread of each warp" if by_warp else "one thread of each warpgroup"
@@ -357,20 +319,16 @@ def empty_count(rng: Random) -> Question:
         f"{ctas} CTAs x {groups} warpgroup{'s' * (groups > 1)} x {each} = {right}.",
         lambda answer: (
             *(
-                Row(
-                    f"CTA {cta}",
-                    tuple(Cell(f"{each} arrival{'s' * (each > 1)}", "wgmma") for _ in range(groups)),
-                )
+                Row.each(f"CTA {cta}", range(groups), lambda _: f"{each} arrival{'s' * (each > 1)}", "wgmma")
                 for cta in range(ctas)
             ),
-            Row("init", (Cell(str(answer), "" if answer == right else "fault", True),)),
+            Row.one("init", answer, "" if answer == right else "fault", True),
         ),
         4096,
     )
 
 
 def cluster_bytes(rng: Random) -> Question:
-    """What each full barrier of a cluster expects when B is shared."""
     block_m, block_n, ctas = rng.choice((64, 128)), rng.choice((128, 192, 256)), rng.choice((2, 4))
     a, b = (HALF * extent * BLOCK_K for extent in (block_m, block_n))
     return number(
@@ -386,9 +344,9 @@ def cluster_bytes(rng: Random) -> Question:
         },
         f"Whoever asked for it, {a:,} bytes of A and all {b:,} of B land in each CTA.",
         lambda answer: (
-            Row("A lands", (Cell(f"{a:,}", "load"),)),
-            Row("B lands", tuple(Cell(f"{b // ctas:,}", "load") for _ in range(ctas))),
-            Row("expected", (Cell(f"{answer:,}", "" if answer == a + b else "fault", True),)),
+            Row.one("A lands", f"{a:,}", "load"),
+            Row.each("B lands", range(ctas), lambda _: f"{b // ctas:,}", "load"),
+            Row.one("expected", f"{answer:,}", "" if answer == a + b else "fault", True),
         ),
         LARGEST,
     )
@@ -400,7 +358,6 @@ def mask(ranks: Sequence[int]) -> int:
 
 
 def multicast_mask(rng: Random) -> Question:
-    """Ranks to a mask."""
     ctas = rng.choice((4, 4, 8))
     ranks = sorted(rng.sample(range(ctas), rng.choice((2, 2, 3))))
     right = mask(ranks)
@@ -411,11 +368,7 @@ def multicast_mask(rng: Random) -> Question:
         mask(ranks[1:]): f"Bit {ranks[0]} is missing.",
         len(ranks): "That counts the CTAs, and a mask names them.",
     }
-
-    def bit(rank: int, answer: int) -> Cell:
-        one = answer >> rank & 1
-        return Cell(str(one), "load" * one, rank in ranks)
-
+    shown = range(ctas)[::-1]
     return choice(
         f"A cluster of {ctas} CTAs. A tile is to land in those of rank {', '.join(map(str, ranks[:-1]))} and "
         f"{ranks[-1]}. Which multicast mask?",
@@ -423,8 +376,8 @@ def multicast_mask(rng: Random) -> Question:
         {value: words for value, words in wrong.items() if 0 < value < 1 << ctas},
         f"Bit r stands for rank r: {' + '.join(str(1 << rank) for rank in ranks)} = {right}.",
         lambda answer: (
-            Row("rank", tuple(Cell(str(rank), here=rank in ranks) for rank in reversed(range(ctas)))),
-            Row("bit", tuple(bit(rank, answer) for rank in reversed(range(ctas)))),
+            Row.each("rank", shown, here=ranks),
+            Row.each("bit", shown, lambda r: answer >> r & 1, lambda r: "load" * (answer >> r & 1), ranks),
         ),
         rng,
         lambda value: f"0b{value:0{ctas}b}",
@@ -437,7 +390,6 @@ def writers(rank: int, loads: Mapping[int, Sequence[int]]) -> set[int]:
 
 
 def release_to(rng: Random) -> Question:
-    """At whose empty barriers a consumer has to arrive."""
     rank, source = rng.randrange(4), rng.randrange(4)
     everyone = rng.random() < 0.4
     loads = {one: range(4) if everyone or one == source else (one,) for one in range(4)}
@@ -462,15 +414,9 @@ def release_to(rng: Random) -> Question:
         f"Into rank {rank}'s stage write the producers of rank {', '.join(map(str, right))}, and each waits "
         "at home.",
         lambda answer: (
-            Row("rank", tuple(Cell(str(one), here=one == rank) for one in range(4))),
-            Row(
-                "writes here",
-                tuple(Cell("yes" if one in right else "no", "load" * (one in right)) for one in range(4)),
-            ),
-            Row(
-                "is told",
-                tuple(Cell("yes" if one in answer else "no", "wait" * (one in answer)) for one in range(4)),
-            ),
+            Row.each("rank", range(4), here=[rank]),
+            Row.told("writes here", range(4), right, "load"),
+            Row.told("is told", range(4), answer, "wait"),
         ),
         rng,
         lambda some: "rank " + ", ".join(map(str, some)),
@@ -478,7 +424,6 @@ def release_to(rng: Random) -> Question:
 
 
 def missing_bytes(rng: Random) -> Question:
-    """Why a phase does not end."""
     tile = rng.choice((8192, 16384, 24576))
     expects, brings = rng.choice(((3, 2), (2, 2), (4, 3), (2, 2), (2, 3)))
     count, arrive = rng.choice(
@@ -517,9 +462,9 @@ def missing_bytes(rng: Random) -> Question:
         f"{count} - {arrive} = {count - arrive} arrivals and {expects * tile:,} - {brings * tile:,} = "
         f"{(expects - brings) * tile:,} bytes are left.",
         lambda answer: (
-            Row("arrivals", (Cell(f"{arrive} of {count}", "fault" * (arrive != count)),)),
-            Row("bytes", (Cell(f"{brings * tile:,} of {expects * tile:,}", "fault" * (brings != expects)),)),
-            Row("so", (Cell(answer, here=True),)),
+            Row.one("arrivals", f"{arrive} of {count}", "fault" * (arrive != count)),
+            Row.one("bytes", f"{brings * tile:,} of {expects * tile:,}", "fault" * (brings != expects)),
+            Row.one("so", answer, here=True),
         ),
         rng,
     )

@@ -5,26 +5,16 @@ from __future__ import annotations
 from random import Random
 
 from course_utils.chips import HOME
-from course_utils.drills.question import Cell, Question, Row, choice, number
+from course_utils.drills.question import Question, Row, choice, number
 
 WARPGROUP, HALF = 128, 2  # threads, and bytes of an fp16
 
 
 def accumulator_registers(rng: Random) -> Question:
-    """How many registers of a thread the sums take."""
-    block_m, block_n, groups = rng.choice(
-        (
-            (64, 64, 1),
-            (64, 128, 1),
-            (64, 256, 1),
-            (128, 64, 1),
-            (128, 128, 1),
-            (128, 192, 2),
-            (128, 256, 2),
-            (256, 128, 2),
-            (192, 128, 1),
-        )
-    )
+    small = (64, 64), (64, 128), (64, 256), (128, 64), (128, 128)
+    large = (128, 192), (128, 256), (256, 128)  # of two warpgroups
+    block_m, block_n = tile = rng.choice((*small, *large, (192, 128)))
+    groups = 1 + (tile in large)
     threads = groups * WARPGROUP
     right = block_m * block_n // threads
     return number(
@@ -39,17 +29,16 @@ def accumulator_registers(rng: Random) -> Question:
         },
         f"{block_m} x {block_n} sums of one register each, over {threads} threads: {right}.",
         lambda answer: (
-            Row("sums", (Cell(f"{block_m * block_n:,}", "wgmma"),)),
-            Row("threads", (Cell(str(threads)),)),
-            Row("each", (Cell(str(answer), "fault" * (answer > 255), True),)),
-            Row("of at most", (Cell("255"),)),
+            Row.one("sums", f"{block_m * block_n:,}", "wgmma"),
+            Row.one("threads", threads),
+            Row.one("each", answer, "fault" * (answer > 255), True),
+            Row.one("of at most", "255"),
         ),
         9999,
     )
 
 
 def register_budget(rng: Random) -> Question:
-    """Which registers fit the pool."""
     consumers = rng.choice((1, 2, 2, 2, 3))
     each = rng.choice({1: (112, 120, 128), 2: (160, 168, 168), 3: (112, 120)}[consumers])
     pool = WARPGROUP * (1 + consumers) * each
@@ -79,13 +68,10 @@ def register_budget(rng: Random) -> Question:
         wrong,
         f"128 x {low} + {128 * consumers} x {most} = {total(right):,}, of {pool:,}.",
         lambda answer: (
-            Row("producer", (Cell(f"{WARPGROUP * answer[0]:,}", "load"),)),
-            *(
-                Row(f"consumer {i + 1}", (Cell(f"{WARPGROUP * answer[1]:,}", "wgmma"),))
-                for i in range(consumers)
-            ),
-            Row("together", (Cell(f"{total(answer):,}", "fault" * (total(answer) > pool), True),)),
-            Row("pool", (Cell(f"{pool:,}"),)),
+            Row.one("producer", f"{WARPGROUP * answer[0]:,}", "load"),
+            *(Row.one(f"consumer {i + 1}", f"{WARPGROUP * answer[1]:,}", "wgmma") for i in range(consumers)),
+            Row.one("together", f"{total(answer):,}", "fault" * (total(answer) > pool), True),
+            Row.one("pool", f"{pool:,}"),
         ),
         rng,
         lambda one: f"({one[0]}, {one[1]})",
@@ -93,7 +79,6 @@ def register_budget(rng: Random) -> Question:
 
 
 def stages_that_fit(rng: Random) -> Question:
-    """How many stages shared memory holds."""
     block_m, block_n = rng.choice(((128, 128), (128, 256), (256, 128), (128, 192), (64, 256)))
     out = rng.choice((16, 32, 64))
     stage = (block_m + block_n) * 64 * HALF >> 10
@@ -110,26 +95,21 @@ def stages_that_fit(rng: Random) -> Question:
         },
         f"({room} - {out}) / {stage} = {(room - out) / stage:.2f}.",
         lambda answer: (
-            Row(
+            Row.each(
                 "stages",
-                tuple(
-                    Cell(f"{stage}", "load" if (i + 1) * stage + out <= room else "fault")
-                    for i in range(min(answer, 12))
-                ),
+                range(min(answer, 12)),
+                lambda i: stage,
+                lambda i: "load" if (i + 1) * stage + out <= room else "fault",
             ),
-            Row("D", (Cell(f"{out}", "store"),)),
-            Row(
-                "KiB in all",
-                (Cell(f"{answer * stage + out}", "fault" * (answer * stage + out > room), True),),
-            ),
-            Row("of", (Cell(f"{room}"),)),
+            Row.one("D", out, "store"),
+            Row.one("KiB in all", answer * stage + out, "fault" * (answer * stage + out > room), True),
+            Row.one("of", room),
         ),
         99,
     )
 
 
 def role_of_thread(rng: Random) -> Question:
-    """Who a thread is in step 10."""
     thread = rng.choice((5, 40, 100, 127, 128, 150, 200, 255, 256, 300, 383))
     group = thread // WARPGROUP
     names = (
@@ -153,15 +133,15 @@ def role_of_thread(rng: Random) -> Question:
         f"{thread} // 128 = {group}"
         + (f", and {thread} // 32 = {thread // 32} is its warp." if not group else "."),
         lambda answer: (
-            Row("warpgroup", tuple(Cell(str(one), here=one == group) for one in range(3))),
-            Row(
+            Row.each("warpgroup", range(3), here=[group]),
+            Row.each(
                 "threads",
-                tuple(
-                    Cell(f"{one * 128} to {one * 128 + 127}", ("load", "wgmma", "wgmma")[one], one == group)
-                    for one in range(3)
-                ),
+                range(3),
+                lambda one: f"{one * 128} to {one * 128 + 127}",
+                lambda one: ("load", "wgmma", "wgmma")[one],
+                [group],
             ),
-            Row("so", (Cell(answer, here=True),)),
+            Row.one("so", answer, here=True),
         ),
         rng,
     )

@@ -119,9 +119,7 @@ def _number(number: object) -> int:
 
 
 def _dsl(notebook: str, dsl: object) -> str:
-    """The language asked for; else the only one that is solved, or that is not folded away. Raises
-    AnswerError.
-    """
+    """The language asked for, else the only one that is solved or not folded away. Raises AnswerError."""
     if dsl is None:
         there = notebooks(Path()).get(notebook, f"{notebook}.ipynb")
         own = solved(notebook)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from random import Random
 
-from course_utils.drills.question import Cell, Question, Row, choice, number
+from course_utils.drills.question import Question, Row, choice, number
 
 HALF = 2  # bytes of an fp16
 
 
 def read_by_then(rng: Random) -> Question:
-    """Which stores have read their buffers when a wait returns."""
     newest, left = rng.randrange(3, 12), rng.choice((0, 1, 1, 2))
     right = newest - left
+    shown = range(max(0, newest - 4), newest + 1)
     return number(
         f"One thread has stored and committed chunks 0 to {newest}, a group each. Its wait_group.read {left} "
         "returns. Up to which chunk have the stores surely read their buffers?",
@@ -26,25 +26,17 @@ def read_by_then(rng: Random) -> Question:
         if left
         else f"None may be unfinished, so {newest} has been read too.",
         lambda answer: (
-            Row(
-                "chunk",
-                tuple(Cell(str(one), here=one == answer) for one in range(max(0, newest - 4), newest + 1)),
-            ),
-            Row(
-                "",
-                tuple(
-                    Cell("read" if one <= answer else "perhaps", "store" * (one > answer))
-                    for one in range(max(0, newest - 4), newest + 1)
-                ),
-            ),
+            Row.each("chunk", shown, here=[answer]),
+            Row.told("", shown, range(answer + 1, newest + 1), "store", ("perhaps", "read")),
         ),
     )
 
 
 def wait_before_write(rng: Random) -> Question:
-    """Which number belongs into the wait before a buffer is written again."""
     buffers, chunk = rng.choice((1, 2, 2, 3, 4)), rng.randrange(4, 12)
     right = buffers - 1
+    shown = range(max(0, chunk - 4), chunk)
+    same = [one for one in shown if one % buffers == chunk % buffers]
     return number(
         f"{buffers} buffer{'s' * (buffers > 1)} take chunks of D in turn, one store and one group each. "
         f"Chunk {chunk} is about to be written. The largest n for which wait_group.read n is enough?",
@@ -59,26 +51,13 @@ def wait_before_write(rng: Random) -> Question:
         if right
         else f"Chunk {chunk - 1} read the only buffer, and it is the newest.",
         lambda answer: (
-            Row(
-                "store of chunk",
-                tuple(Cell(str(one), here=one == chunk - buffers) for one in range(max(0, chunk - 4), chunk)),
-            ),
-            Row(
-                "buffer",
-                tuple(
-                    Cell(str(one % buffers), "store", one % buffers == chunk % buffers)
-                    for one in range(max(0, chunk - 4), chunk)
-                ),
-            ),
-            Row(
+            Row.each("store of chunk", shown, here=[chunk - buffers]),
+            Row.each("buffer", shown, lambda one: one % buffers, "store", same),
+            Row.each(
                 f"after {answer}",
-                tuple(
-                    Cell(
-                        "read" if one < chunk - answer else "perhaps",
-                        "fault" * (one >= chunk - answer and one % buffers == chunk % buffers),
-                    )
-                    for one in range(max(0, chunk - 4), chunk)
-                ),
+                shown,
+                lambda one: "read" if one < chunk - answer else "perhaps",
+                lambda one: "fault" * (one >= chunk - answer and one in same),
             ),
         ),
         99,
@@ -86,11 +65,11 @@ def wait_before_write(rng: Random) -> Question:
 
 
 def chunk_place(rng: Random) -> Question:
-    """Where a chunk of D goes."""
     wide, buffers = rng.choice((16, 32, 64)), rng.choice((2, 2, 3))
     chunk, first = rng.randrange(2, 8), rng.choice((0, 128, 256, 512))
     at = first + chunk * wide
     right = chunk % buffers, at
+    shown = range(chunk - 2, chunk + 1)
     wrong = {
         (chunk, at): f"There are {buffers} buffers, taken in turn.",
         (
@@ -109,21 +88,9 @@ def chunk_place(rng: Random) -> Question:
         wrong,
         f"{chunk} % {buffers} = {right[0]}, and {first} + {chunk} x {wide} = {at}.",
         lambda answer: (
-            Row("chunk", tuple(Cell(str(one), here=one == chunk) for one in range(chunk - 2, chunk + 1))),
-            Row(
-                "buffer",
-                tuple(
-                    Cell(str(answer[0] if one == chunk else one % buffers), "store", one == chunk)
-                    for one in range(chunk - 2, chunk + 1)
-                ),
-            ),
-            Row(
-                "column",
-                tuple(
-                    Cell(str(answer[1] if one == chunk else first + one * wide), here=one == chunk)
-                    for one in range(chunk - 2, chunk + 1)
-                ),
-            ),
+            Row.each("chunk", shown, here=[chunk]),
+            Row.each("buffer", shown, lambda n: answer[0] if n == chunk else n % buffers, "store", [chunk]),
+            Row.each("column", shown, lambda n: answer[1] if n == chunk else first + n * wide, here=[chunk]),
         ),
         rng,
         lambda one: f"buffer {one[0]}, column {one[1]}",
@@ -131,7 +98,6 @@ def chunk_place(rng: Random) -> Question:
 
 
 def buffer_bytes(rng: Random) -> Question:
-    """What the buffers of an epilogue take."""
     rows, wide, buffers = rng.choice((64, 128, 256)), rng.choice((16, 32, 64)), rng.choice((1, 2, 3, 4))
     right = rows * wide * HALF * buffers
     return number(
@@ -145,16 +111,19 @@ def buffer_bytes(rng: Random) -> Question:
         },
         f"{rows} x {wide} x {HALF} x {buffers} = {right:,}.",
         lambda answer: (
-            Row("buffers", tuple(Cell(f"{rows * wide * HALF:,}", "store") for _ in range(buffers))),
-            Row("bytes", (Cell(f"{answer:,}", "fault" * (answer < right), True),)),
+            Row.each("buffers", range(buffers), lambda _: f"{rows * wide * HALF:,}", "store"),
+            Row.one("bytes", f"{answer:,}", "fault" * (answer < right), True),
         ),
         1 << 24,
     )
 
 
+SURE = {True: "sure", False: "perhaps"}
+
+
 def weakest_wait(rng: Random) -> Question:
-    """Which wait is needed, and no stronger one."""
     newest = rng.randrange(2, 9)
+    stored = newest - 1, newest
     wants = {
         f"write the buffer of chunk {newest - 1} again": "wait_group.read 1",
         f"write the buffer of chunk {newest} again": "wait_group.read 0",
@@ -176,6 +145,10 @@ def weakest_wait(rng: Random) -> Question:
         "wait_group 0": "It waits until D is written; that is longer than needed.",
         "wait_group 1": "It waits for bytes in D, and leaves the newest store out.",
     }
+
+    def over(wait: str) -> tuple[int, ...]:
+        return stored if wait.endswith("0") else stored[:1]
+
     return choice(
         f"A thread has stored chunks 0 to {newest}, each a group, through buffers of their own. It wants to "
         f"{want}. Which wait is enough and no longer than needed?",
@@ -183,25 +156,9 @@ def weakest_wait(rng: Random) -> Question:
         {name: words for name, words in said.items() if name != right},
         " ".join((reads, leaves)),
         lambda answer: (
-            Row("chunk", tuple(Cell(str(one), here=str(one) in want) for one in (newest - 1, newest))),
-            Row(
-                "buffer read",
-                tuple(
-                    Cell("sure" if one == newest - 1 or answer.endswith("0") else "perhaps", "store")
-                    for one in (newest - 1, newest)
-                ),
-            ),
-            Row(
-                "D written",
-                tuple(
-                    Cell(
-                        "sure"
-                        if ".read" not in answer and (one == newest - 1 or answer.endswith("0"))
-                        else "perhaps"
-                    )
-                    for one in (newest - 1, newest)
-                ),
-            ),
+            Row.each("chunk", stored, here=lambda one: str(one) in want),
+            Row.each("buffer read", stored, lambda one: SURE[one in over(answer)], "store"),
+            Row.each("D written", stored, lambda one: SURE[one in over(answer) and ".read" not in answer]),
         ),
         rng,
     )

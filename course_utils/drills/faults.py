@@ -77,7 +77,7 @@ def changes(fault: Fault) -> list[Change]:
     """What is wrong, as places of the broken kernel."""
     right, broken = solution(fault.step, fault.dsl).splitlines(), source(fault).splitlines()
     found = []
-    for kind, i, i_end, j, j_end in SequenceMatcher(None, right, broken, autojunk=False).get_opcodes():
+    for kind, i, i_end, j, j_end in _differences(fault):
         if kind == "delete":
             found.append(Change(range(_told(broken, j), j + 1), (), tuple(right[i:i_end])))
         elif kind != "equal":

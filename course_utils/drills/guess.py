@@ -9,7 +9,7 @@ from typing import Any
 from IPython.display import display
 
 from course_utils.artifact import TensorMap
-from course_utils.drills.show import Shown, attended
+from course_utils.drills.show import Shown, widgets, words
 from course_utils.tma.rules import violations
 
 GUESSES = ("legal", "illegal")
@@ -25,26 +25,18 @@ def predict(questions: Sequence[Asked], guesses: object = ()) -> None:
     try:
         given = list(guesses) if isinstance(guesses, list | tuple) else []
         given = (given + [None] * len(questions))[: len(questions)]
-        if not any(guess in GUESSES for guess in given) and attended():
-            try:
-                import ipywidgets
-            except ImportError:
-                pass
-            else:
-                display(_buttons(questions, ipywidgets))
-                return
-        lines = []
+        if not any(guess in GUESSES for guess in given) and (made := widgets()):
+            display(_buttons(questions, made))
+            return
+        lines: list[str] = []
         for number, (question, guess) in enumerate(zip(questions, given, strict=True), 1):
-            lines += (
-                _told(number, question, guess)
-                if guess in GUESSES
-                else [f"{_name(number, question)}: guess first"]
-            )
+            first = [f"{_name(number, question)}: guess first"]
+            lines += _told(number, question, guess) if guess in GUESSES else first
         text = "\n".join(lines)
         display(Shown(text, lambda: f"<pre>{html.escape(text)}</pre>"))
     except Exception as error:
-        text = f"These guesses cannot be held against the rules: {type(error).__name__}: {error}"
-        display(Shown(text, lambda: f"<p>{html.escape(text)}</p>"))
+        failed = "These guesses cannot be held against the rules"
+        display(words(f"{failed}: {type(error).__name__}: {error}"))
 
 
 def choose(options: Mapping[str, str], then: Callable[[str, Callable[[str], None]], Iterable[object]]) -> Any:
@@ -54,21 +46,11 @@ def choose(options: Mapping[str, str], then: Callable[[str, Callable[[str], None
     The first click is the guess: ``then(option, says)`` gives what is shown below, and says meanwhile what it
     is at. It must raise nothing.
     """
-    if not attended():
+    if (made := widgets()) is None:
         return None
-    try:
-        import ipywidgets
-    except ImportError:
-        return None
-    return _choice(options, then, ipywidgets)
-
-
-def _choice(
-    options: Mapping[str, str], then: Callable[[str, Callable[[str], None]], Iterable[object]], widgets: Any
-) -> Any:
-    doing, shown = widgets.HTML(), widgets.Output()
-    meant = widgets.HTML("<br>".join(map(html.escape, options.values())))
-    buttons = [widgets.Button(description=name, tooltip=words) for name, words in options.items()]
+    doing, shown = made.HTML(), made.Output()
+    meant = made.HTML("<br>".join(map(html.escape, options.values())))
+    buttons = [made.Button(description=name, tooltip=meaning) for name, meaning in options.items()]
 
     def says(text: str) -> None:
         doing.value = f"<p>{html.escape(text)} ...</p>"
@@ -86,8 +68,8 @@ def _choice(
     for one in buttons:
         one.layout.width = "auto"
         one.on_click(clicked)
-    row = widgets.HBox(buttons, layout=widgets.Layout(flex_flow="row wrap"))
-    return widgets.VBox([meant, row, doing, shown])
+    row = made.HBox(buttons, layout=made.Layout(flex_flow="row wrap"))
+    return made.VBox([meant, row, doing, shown])
 
 
 def _name(number: int, question: Asked) -> str:
@@ -102,19 +84,19 @@ def _told(number: int, question: Asked, guess: str) -> list[str]:
     return [f"{_name(number, question)}: {truth}, {said}", *(f"       {violation}" for violation in broken)]
 
 
-def _buttons(questions: Sequence[Asked], widgets: Any) -> Any:
+def _buttons(questions: Sequence[Asked], made: Any) -> Any:
     """Two buttons for each map; the first click is the guess, and brings the answer."""
     rows = []
     for number, question in enumerate(questions, 1):
-        words = widgets.HTML(html.escape(_name(number, question)))
-        pair = widgets.ToggleButtons(options=GUESSES, value=None)
+        text = made.HTML(html.escape(_name(number, question)))
+        pair = made.ToggleButtons(options=GUESSES, value=None)
 
-        def chosen(change: Any, number: int = number, question: Asked = question, words: Any = words) -> None:
+        def chosen(change: Any, number: int = number, question: Asked = question, text: Any = text) -> None:
             if change.new is None or change.owner.disabled:
                 return
             change.owner.disabled = True
-            words.value = "<br>".join(map(html.escape, _told(number, question, change.new)))
+            text.value = "<br>".join(map(html.escape, _told(number, question, change.new)))
 
         pair.observe(chosen, "value")
-        rows += [words, pair]
-    return widgets.VBox(rows)
+        rows += [text, pair]
+    return made.VBox(rows)

@@ -148,7 +148,7 @@ def _grid(layout: Layout, rows: int, columns: int, answer: int) -> Picture:
         Row(f"row {i}", tuple(_at(layout((i, j)), layout((i, j)) == answer) for j in range(columns)))
         for i in range(rows)
     ]
-    head = Row("column", tuple(Cell(str(j)) for j in range(columns)))
+    head = Row.each("column", range(columns))
     return (head, *lines, _answer(answer))
 
 
@@ -157,19 +157,18 @@ def _at(place: int, here: bool) -> Cell:
 
 
 def _answer(answer: object) -> Row:
-    return Row("answer", (Cell(str(answer), here=True),))
+    return Row.one("answer", answer, here=True)
 
 
 def _sum(parts: list[tuple[str, int]], answer: int) -> Picture:
     """What each mode adds, and an answer."""
-    return (*(Row(words, (Cell(str(value), "load"),)) for words, value in parts), _answer(answer))
+    return (*(Row.one(words, value, "load") for words, value in parts), _answer(answer))
 
 
 # Shape and stride
 
 
 def offset(rng: Random) -> Question:
-    """Where an element of a plain layout lies."""
     rows, columns = rng.choice(((4, 8), (4, 6), (3, 8), (4, 10)))
     padded = columns + rng.choice((0, 0, 2))
     stride = rng.choice(((padded, 1), (1, rows), (1, rows + 1)))
@@ -189,7 +188,6 @@ def offset(rng: Random) -> Question:
 
 
 def by_one_number(rng: Random) -> Question:
-    """Where the element with one number lies."""
     rows, columns = rng.choice(((4, 8), (2, 8), (4, 4), (3, 6)))
     layout = Layout((rows, columns), (columns, 1))
     one = rng.randrange(rows + 1, rows * columns - 1)
@@ -208,15 +206,8 @@ def by_one_number(rng: Random) -> Question:
 
 
 def nested(rng: Random) -> Question:
-    """Where an element lies whose mode is made of two."""
     a, b, c = rng.choice(((2, 2, 4), (2, 4, 4), (4, 2, 4), (2, 3, 4)))
-    layout = rng.choice(
-        (
-            Layout(((a, b), c), ((1, a * c), a)),
-            Layout(((a, b), c), ((c, a * c), 1)),
-            Layout(((a, b), c), ((b, 1), a * b)),
-        )
-    )
+    layout = Layout(((a, b), c), rng.choice((((1, a * c), a), ((c, a * c), 1), ((b, 1), a * b))))
     i, k, j = rng.randrange(1, a), rng.randrange(1, b), rng.randrange(1, c)
     right = layout(((i, k), j))
     (first, second), third = layout.stride
@@ -236,7 +227,6 @@ def nested(rng: Random) -> Question:
 
 
 def room(rng: Random) -> Question:
-    """How much memory a layout needs."""
     rows, columns = rng.choice((3, 4, 8)), rng.choice((4, 6, 8))
     pitch = columns + rng.choice((0, 1, 2, 4))
     layout = Layout((rows, columns), (pitch, 1))
@@ -261,17 +251,15 @@ def room(rng: Random) -> Question:
 def _listed(layout: Layout, many: int) -> Row:
     """The first places of a layout, in order."""
     places = range(min(size(layout.shape), many))
-    return Row(str(layout), tuple(Cell(str(layout(one)), "load") for one in places))
+    return Row.each(str(layout), places, lambda one: layout(one), "load")
 
 
 def joined(rng: Random) -> Question:
-    """What coalesce makes of two modes."""
     a, b, stride = rng.choice((2, 4, 8)), rng.choice((3, 4, 6)), rng.choice((1, 2, 3))
     together = rng.random() < 0.5
     second = a * stride if together else rng.choice((stride * b * 2 + 1, a * stride + 2))
     before = Layout((a, b), (stride, second))
     right = coalesce(before)
-    rest = [before, Layout(a * b, stride), Layout(a * b, second), Layout((b, a), (second, stride))]
     reasons = {
         before: f"A step of {second} is {a} steps of {stride}: one mode does for both.",
         Layout(a * b, stride): f"{a} steps of {stride} are {a * stride}, and the next mode steps {second}.",
@@ -282,7 +270,7 @@ def joined(rng: Random) -> Question:
         f"{before}: may its two modes become one, with the same places in the same order? What does "
         "cute.coalesce give?",
         right,
-        {one: reasons[one] for one in rest},
+        reasons,
         f"{a} x {stride} = {a * stride}, and the second stride is {second}: "
         + ("the two join." if together else "they do not join."),
         lambda answer: (_listed(before, 12), _listed(answer, 12)),
@@ -291,18 +279,10 @@ def joined(rng: Random) -> Question:
 
 
 def composed(rng: Random) -> Question:
-    """What a composition selects."""
     rows, columns = rng.choice(((4, 8), (8, 4), (4, 6), (8, 16)))
     outer = Layout((rows, columns), (columns, 1))
-    inner = rng.choice(
-        (
-            Layout(rows, 1),
-            Layout(columns, rows),
-            Layout(rows // 2, 2),
-            Layout(columns // 2, 2 * rows),
-            Layout((2, columns), (1, rows)),
-        )
-    )
+    halves = Layout(rows // 2, 2), Layout(columns // 2, 2 * rows)
+    inner = rng.choice((Layout(rows, 1), Layout(columns, rows), *halves, Layout((2, columns), (1, rows))))
     right = composition(outer, inner)
     flat = inner.shape if isinstance(inner.shape, int) else size(inner.shape)
     wrong = {
@@ -332,7 +312,6 @@ def _few(layout: Layout) -> str:
 
 
 def left_over(rng: Random) -> Question:
-    """Where the tiles begin that cover all."""
     take, apart, times = rng.choice((2, 4, 8)), rng.choice((1, 2, 2, 3)), rng.choice((2, 3, 4))
     whole = take * apart * times
     tile = Layout(take, apart)
@@ -364,7 +343,6 @@ def left_over(rng: Random) -> Question:
 
 
 def tile_shape(rng: Random) -> Question:
-    """Which modes local_tile and group_modes leave."""
     rows, columns = rng.choice((256, 384, 512)), rng.choice((256, 320, 512, 640))
     tile = rng.choice(((128, 64), (128, 32), (64, 64)))
     counts = rows // tile[0], columns // tile[1]
@@ -389,14 +367,13 @@ def tile_shape(rng: Random) -> Question:
         right,
         wrong,
         "First the tile" + (", grouped into one mode" if grouped else "") + ", then a mode for each None.",
-        lambda answer: (Row("modes", tuple(Cell(_written(mode), "load") for mode in answer)),),
+        lambda answer: (Row.each("modes", answer, lambda mode: _written(mode), "load"),),
         rng,
         label=_written,
     )
 
 
 def basis(rng: Random) -> Question:
-    """Which element of a matrix an entry of a tile is, by basis strides."""
     width = rng.choice((32, 64))
     top = 128 * rng.randrange(1, 4)
     row, column, tile = rng.randrange(1, 100), rng.randrange(1, width), rng.randrange(1, 4)
@@ -414,15 +391,14 @@ def basis(rng: Random) -> Question:
         wrong,
         f"Row {top} + {row}, column {column} + {tile} x {width}.",
         lambda answer: (
-            Row("coordinate 0", (Cell(str(answer[0]), "load"),)),
-            Row("coordinate 1", (Cell(str(answer[1]), "load"),)),
+            Row.one("coordinate 0", answer[0], "load"),
+            Row.one("coordinate 1", answer[1], "load"),
         ),
         rng,
     )
 
 
 def swizzled_byte(rng: Random) -> Question:
-    """Which address a byte address becomes under S<3,4,3>."""
     row, piece, inside = rng.randrange(1, 8), rng.randrange(8), rng.choice((0, 0, 2, 8))
     before = row * 128 + piece * 16 + inside
     right = swizzled(before, 3)
@@ -438,9 +414,9 @@ def swizzled_byte(rng: Random) -> Question:
         f"Piece {piece} of line {row} goes to place {piece} xor {row} = {piece ^ row}: "
         f"{row} x 128 + {piece ^ row} x 16 + {inside}.",
         lambda answer: (
-            Row("bits 9 to 7", tuple(Cell(bit) for bit in f"{before >> 7 & 7:03b}")),
-            Row("before", tuple(Cell(bit, "load") for bit in f"{before >> 4 & 7:03b}")),
-            Row("after", tuple(Cell(bit, "load") for bit in f"{answer >> 4 & 7:03b}")),
+            Row.each("bits 9 to 7", f"{before >> 7 & 7:03b}"),
+            Row.each("before", f"{before >> 4 & 7:03b}", look="load"),
+            Row.each("after", f"{answer >> 4 & 7:03b}", look="load"),
             _answer(answer),
         ),
         4095,
@@ -451,7 +427,6 @@ def swizzled_byte(rng: Random) -> Question:
 
 
 def copied_by(rng: Random) -> Question:
-    """Which thread of a tiled copy takes an element."""
     down, across = rng.choice(((16, 8), (32, 4), (8, 16)))
     row, column = rng.randrange(down, 2 * down), rng.randrange(8, 8 * across)
     right = row % down * across + column // 8
@@ -466,9 +441,9 @@ def copied_by(rng: Random) -> Question:
         },
         f"Row {row % down} of {down}, piece {column // 8}: {row % down} x {across} + {column // 8}.",
         lambda answer: (
-            Row("thread", (Cell(str(answer), here=True),)),
-            Row("its row", (Cell(f"{answer // across}, and every {down} further", "load"),)),
-            Row("columns", (Cell(f"{answer % across * 8} to {answer % across * 8 + 7}", "load"),)),
+            Row.one("thread", answer, here=True),
+            Row.one("its row", f"{answer // across}, and every {down} further", "load"),
+            Row.one("columns", f"{answer % across * 8} to {answer % across * 8 + 7}", "load"),
         ),
     )
 
@@ -478,14 +453,13 @@ def _holds(thread: int, value: int) -> Picture:
     place = ACCUMULATOR((thread % 128, value % 64))
     row, column = place % ACCUMULATOR_ROWS, place // ACCUMULATOR_ROWS
     return (
-        Row("thread", (Cell(str(thread), here=True),)),
-        Row("value", (Cell(str(value), here=True),)),
-        Row("there lies", (Cell(f"row {row}, column {column}", "wgmma"),)),
+        Row.one("thread", thread, here=True),
+        Row.one("value", value, here=True),
+        Row.one("there lies", f"row {row}, column {column}", "wgmma"),
     )
 
 
 def accumulates(rng: Random) -> Question:
-    """Which thread holds a sum of wgmma."""
     row, column = rng.randrange(64), rng.randrange(128)
     thread, value = holder(row, column)
     warp, lane = divmod(thread, 32)
@@ -508,7 +482,6 @@ def accumulates(rng: Random) -> Question:
 
 
 def value_of(rng: Random) -> Question:
-    """Which of a thread's values an element of the accumulator is."""
     row, column = rng.randrange(64), rng.randrange(8, 128)
     thread, value = holder(row, column)
     lower = row % 16 // 8
@@ -530,7 +503,6 @@ def value_of(rng: Random) -> Question:
 
 
 def matrix_lane(rng: Random) -> Question:
-    """Which lane of ldmatrix or stmatrix has what."""
     matrix, row, column = rng.randrange(4), rng.randrange(8), rng.randrange(8)
     gives = rng.random() < 0.5
     name = rng.choice(("ldmatrix", "stmatrix"))
@@ -552,18 +524,15 @@ def matrix_lane(rng: Random) -> Question:
         },
         f"8 x {matrix} + {row} = {right}." if gives else f"4 x {row} + {column} // 2 = {right}.",
         lambda answer: (
-            Row("lane", (Cell(str(answer), here=True),)),
-            Row("address", (Cell(f"row {answer % 8} of matrix {answer // 8}", "store"),)),
-            Row(
-                "holds", (Cell(f"row {answer // 4}, columns {answer % 4 * 2}, {answer % 4 * 2 + 1}", "load"),)
-            ),
+            Row.one("lane", answer, here=True),
+            Row.one("address", f"row {answer % 8} of matrix {answer // 8}", "store"),
+            Row.one("holds", f"row {answer // 4}, columns {answer % 4 * 2}, {answer % 4 * 2 + 1}", "load"),
         ),
         31,
     )
 
 
 def in_fragment(rng: Random) -> Question:
-    """Where TileLang's fragment has an element."""
     across, rows = rng.choice(((8, 16), (4, 32), (16, 8)))
     i, j = rng.randrange(rows, 4 * rows), rng.randrange(8, 8 * across)
     right = (i % rows * across + j // 8, i // rows * 8 + j % 8)
@@ -579,10 +548,7 @@ def in_fragment(rng: Random) -> Question:
         right,
         wrong,
         f"{i} % {rows} x {across} + {j} // 8 = {right[0]}, and {i} // {rows} x 8 + {j} % 8 = {right[1]}.",
-        lambda answer: (
-            Row("thread", (Cell(str(answer[0]), "load"),)),
-            Row("register", (Cell(str(answer[1]), "load"),)),
-        ),
+        lambda answer: (Row.one("thread", answer[0], "load"), Row.one("register", answer[1], "load")),
         rng,
         label=lambda pair: f"thread {pair[0]}, register {pair[1]}",
     )
@@ -619,7 +585,6 @@ PRINTS = {  # what stands in the kernel: lines for n rounds and t threads, and w
 
 
 def printed(rng: Random) -> Question:
-    """How many lines a print or a printf makes."""
     line = rng.choice(list(PRINTS))
     rounds, threads = rng.randrange(2, 9), rng.choice((32, 64, 128))
     count, why = PRINTS[line]
@@ -637,10 +602,6 @@ def printed(rng: Random) -> Question:
         right,
         wrong,
         why,
-        lambda answer: (
-            Row("rounds", tuple(Cell(str(one)) for one in range(rounds))),
-            Row("threads", (Cell(str(threads)),)),
-            _answer(answer),
-        ),
+        lambda answer: (Row.each("rounds", range(rounds)), Row.one("threads", threads), _answer(answer)),
         9999,
     )

@@ -31,14 +31,13 @@ LEGAL = "legal"
 
 
 def legal_map(rng: Random) -> Question:
-    """A map with one thing changed: legal, or which rule is broken."""
     data_type = rng.choice((FP16, FP16, FP32))
     size = ELEMENT_BYTES[data_type]
-    columns, swizzle = rng.choice((512, 1000, 1024, 1001, 1004, 1028, 4096)), rng.choice((0, 1, 2, 3, 3))
+    columns, code = rng.choice((512, 1000, 1024, 1001, 1004, 1028, 4096)), rng.choice((0, 1, 2, 3, 3))
     pitch = columns * size if rng.random() < 0.7 else (columns * size + 127) // 128 * 128
     width = rng.choice((8, 16, 20, 24, 32, 60, 64))
     rows, address = rng.choice((64, 128, 256, 257)), rng.choice((0, 0, 0, 32, 8))
-    made = TensorMap(data_type, (columns, 4096), (pitch,), (width, rows), (1, 1), swizzle=swizzle)
+    made = TensorMap(data_type, (columns, 4096), (pitch,), (width, rows), (1, 1), swizzle=code)
     broken = _rules(made, address)
     while len(broken) > 1 or not set(broken) <= set(SAID):  # one mend at a time, until one rule is left
         if "stride-multiple-of-16" in broken:
@@ -51,17 +50,17 @@ def legal_map(rng: Random) -> Question:
             made = replace(made, box=(made.box[0], 128))
         broken = _rules(made, address)
     right = SAID[broken[0]] if broken else LEGAL
-    wide, apart = made.box[0], made.strides[0]
+    wide, apart, swizzle = made.box[0], made.strides[0], SWIZZLES[made.swizzle]
     where = f"beginning {address} bytes past an aligned address" if address else "at an aligned address"
     facts = {
         LEGAL: "One rule is broken.",
         "stride-multiple-of-16": f"{apart} is a multiple of 16.",
         "address-multiple-of-16": f"{address} is a multiple of 16.",
         "box-inner-multiple-of-16": f"{wide} x {size} = {wide * size} bytes is a multiple of 16.",
-        "swizzle-span": f"{wide * size} bytes are not wider than swizzle {SWIZZLES[made.swizzle]}, or it has "
-        "none.",
+        "swizzle-span": f"{wide * size} bytes are not wider than swizzle {swizzle}, or it has none.",
         "box-range": f"{made.box[1]} rows are not too many.",
     }
+    in_row = broken in (["box-inner-multiple-of-16"], ["swizzle-span"])
     others = [SAID[rule] for rule in SAID if SAID[rule] != right]
     rng.shuffle(others)
     wrong = {SAID[rule]: facts[rule] for rule in SAID} | {LEGAL: facts[LEGAL]}
@@ -71,41 +70,28 @@ def legal_map(rng: Random) -> Question:
         "stride-multiple-of-16": f"{apart} = {apart // 16} x 16 + {apart % 16}.",
         "address-multiple-of-16": f"{address} is not: TMA begins at multiples of 16.",
         "box-inner-multiple-of-16": f"{wide} x {size} = {wide * size} bytes.",
-        "swizzle-span": f"{wide} x {size} = {wide * size} bytes, and swizzle {SWIZZLES[made.swizzle]} spans "
+        "swizzle-span": f"{wide} x {size} = {wide * size} bytes, and swizzle {swizzle} spans "
         f"{SWIZZLE_BYTES[made.swizzle]}.",
         "box-range": f"{made.box[1]} rows; a box has at most 256 each way.",
     }[broken[0] if broken else LEGAL]
     return choice(
         f"An {NAMES[data_type]} matrix of {columns} columns, rows {apart} bytes apart, {where}. The box: "
-        f"{wide} columns, {made.box[1]} rows, swizzle {SWIZZLES[made.swizzle]}. Legal?",
+        f"{wide} columns, {made.box[1]} rows, swizzle {swizzle}. Legal?",
         right,
         {name: wrong[name] for name in shown},
         why,
         lambda answer: (
-            Row(
-                "rows apart",
-                (Cell(f"{apart} = {apart // 16} x 16 + {apart % 16}", "fault" * (apart % 16 > 0)),),
-            ),
-            Row("address", (Cell(str(address), "fault" * (address % 16 > 0)),)),
-            Row(
-                "box row",
-                (
-                    Cell(
-                        f"{wide * size} bytes, swizzle {SWIZZLES[made.swizzle]}",
-                        "fault"
-                        * (set(broken) <= {"box-inner-multiple-of-16", "swizzle-span"} and bool(broken)),
-                    ),
-                ),
-            ),
-            Row("box rows", (Cell(str(made.box[1]), "fault" * (made.box[1] > 256)),)),
-            Row("so", (Cell(answer, here=True),)),
+            Row.one("rows apart", f"{apart} = {apart // 16} x 16 + {apart % 16}", "fault" * (apart % 16 > 0)),
+            Row.one("address", address, "fault" * (address % 16 > 0)),
+            Row.one("box row", f"{wide * size} bytes, swizzle {swizzle}", "fault" * in_row),
+            Row.one("box rows", made.box[1], "fault" * (made.box[1] > 256)),
+            Row.one("so", answer, here=True),
         ),
         rng,
     )
 
 
 def loads_of_tile(rng: Random) -> Question:
-    """How many loads a tile takes."""
     box = rng.choice((32, 64)), rng.choice((64, 128))
     tile = box[0] * rng.choice((1, 2, 4)), box[1] * rng.choice((2, 3, 4))
     right = boxes(box, tile)
@@ -122,12 +108,10 @@ def loads_of_tile(rng: Random) -> Question:
         f"{tile[0]} / {box[0]} = {across} across, {tile[1]} / {box[1]} = {down} down.",
         lambda answer: (
             *(
-                Row(
-                    f"row {one * box[1]}", tuple(Cell(f"{other * box[0]}", "load") for other in range(across))
-                )
+                Row.each(f"row {one * box[1]}", range(across), lambda other: other * box[0], "load")
                 for one in range(down)
             ),
-            Row("loads", (Cell(str(answer), here=True),)),
+            Row.one("loads", answer, here=True),
         ),
     )
 
@@ -140,19 +124,10 @@ def _slabs(rng: Random) -> tuple[int, int]:
 
 
 def can_flatten(rng: Random) -> Question:
-    """Which box can be one of a flattened map."""
     slabs, rows = _slabs(rng)
-    there = {
-        (2, rows): "",
-        (1, rows // 2): "",
-        (2, rows // 2): "",
-        (3, rows // 4): "",
-        (2, rows - 8): "",
-        (3, 8): "",
-        (1, 8): "",
-    }
+    there = (2, rows), (1, rows // 2), (2, rows // 2), (3, rows // 4), (2, rows - 8), (3, 8), (1, 8)
     fine, broken = [], []
-    for box in there:
+    for box in dict.fromkeys(there):
         natural = TensorMap(
             FP16, (64, rows, slabs), (128, 128 * rows), (64, box[1], box[0]), (1, 1, 1), swizzle=3
         )
@@ -166,15 +141,9 @@ def can_flatten(rng: Random) -> Question:
     def draw(answer: tuple[int, int]) -> Picture:
         runs = 1 if answer[0] == 1 or answer[1] == rows else answer[0]
         return (
-            Row("slab", tuple(Cell(str(slab)) for slab in range(3))),
-            Row(
-                "rows in",
-                tuple(
-                    Cell(f"{answer[1]} of {rows}" if slab < answer[0] else "", "load" * (slab < answer[0]))
-                    for slab in range(3)
-                ),
-            ),
-            Row("runs", (Cell(str(runs), "" if runs == 1 else "fault", True),)),
+            Row.each("slab", range(3)),
+            Row.told("rows in", range(3), range(answer[0]), "load", (f"{answer[1]} of {rows}", "")),
+            Row.one("runs", runs, "" if runs == 1 else "fault", True),
         )
 
     return choice(
@@ -193,7 +162,6 @@ def can_flatten(rng: Random) -> Question:
 
 
 def flat_row(rng: Random) -> Question:
-    """Which row of the flattened tensor."""
     slabs, rows = _slabs(rng)
     z, y = rng.randrange(1, slabs), rng.randrange(1, rows)
     right = z * rows + y
@@ -210,22 +178,20 @@ def flat_row(rng: Random) -> Question:
         },
         f"{z} x {rows} + {y} = {right}.",
         lambda answer: (
-            Row("slab", tuple(Cell(str(one), here=one == z) for one in range(slabs))),
-            Row(
+            Row.each("slab", range(slabs), here=[z]),
+            Row.each(
                 "begins at",
-                tuple(
-                    Cell(str(one * rows), "load" * (one * rows <= answer < (one + 1) * rows))
-                    for one in range(slabs)
-                ),
+                range(slabs),
+                lambda one: one * rows,
+                lambda one: "load" * (one * rows <= answer < (one + 1) * rows),
             ),
-            Row("row", (Cell(str(answer), here=True),)),
+            Row.one("row", answer, here=True),
         ),
         9999,
     )
 
 
 def boxes_when_flat(rng: Random) -> Question:
-    """How many runs a 3-D tile is."""
     slabs, rows = _slabs(rng)
     tall = rng.choice((rows, rows // 2, rows // 2, 8))
     deep = rng.choice((1, 2, 3, 4))
@@ -243,15 +209,14 @@ def boxes_when_flat(rng: Random) -> Question:
         if right == 1
         else f"{tall} of {rows} rows: a run in each of {deep} slabs.",
         lambda answer: (
-            Row("slab", tuple(Cell(str(one)) for one in range(deep))),
-            Row("rows", tuple(Cell(f"{tall} of {rows}", "load") for _ in range(deep))),
-            Row("boxes", (Cell(str(answer), "" if answer == right else "fault", True),)),
+            Row.each("slab", range(deep)),
+            Row.each("rows", range(deep), lambda _: f"{tall} of {rows}", "load"),
+            Row.one("boxes", answer, "" if answer == right else "fault", True),
         ),
     )
 
 
 def over_the_edge(rng: Random) -> Question:
-    """Rows that a flattened box brings of the next slab."""
     rows, tall = rng.choice((24, 40, 48, 56)), 32
     y = rng.choice([one for one in range(0, rows, 8) if one < rows])
     z = rng.randrange(1, 3)
@@ -280,7 +245,6 @@ def over_the_edge(rng: Random) -> Question:
 
 
 def loads_ungrouped(rng: Random) -> Question:
-    """How many loads a partitioned tile becomes."""
     rows, columns = rng.choice((16, 32, 64, 128)), rng.choice((8, 16, 32, 64))
     rest = rng.choice((1, 1, 2, 4))
     grouped = rng.random() < 0.3
@@ -304,16 +268,15 @@ def loads_ungrouped(rng: Random) -> Question:
         f"Mode 0 is {'(' + str(rows) + ',' + str(columns) + ')' if grouped else rows}; what is left over: "
         f"{right}.",
         lambda answer: (
-            Row("mode", tuple(Cell(str(one)) for one in range(len(modes)))),
+            Row.each("mode", range(len(modes))),
             Row("size", tuple(Cell(str(size), "load" if one else "wgmma") for one, size in enumerate(modes))),
-            Row("loads", (Cell(str(answer), "" if answer == right else "fault", True),)),
+            Row.one("loads", answer, "" if answer == right else "fault", True),
         ),
         99_999,
     )
 
 
 def bytes_ungrouped(rng: Random) -> Question:
-    """How many bytes come too many."""
     rows, columns = rng.choice((16, 32, 64)), rng.choice((16, 32, 64))
     box = rows * columns * 2
     right = columns * box
@@ -329,17 +292,16 @@ def bytes_ungrouped(rng: Random) -> Question:
         },
         f"Each load brings its box, {box:,} bytes: {columns} x {box:,} = {right:,}.",
         lambda answer: (
-            Row("one box", (Cell(f"{box:,}", "load"),)),
-            Row("loads", (Cell(str(columns), "load"),)),
-            Row("come", (Cell(f"{answer:,}", here=True),)),
-            Row("expected", (Cell(f"{box:,}"),)),
+            Row.one("one box", f"{box:,}", "load"),
+            Row.one("loads", columns, "load"),
+            Row.one("come", f"{answer:,}", here=True),
+            Row.one("expected", f"{box:,}"),
         ),
         1 << 26,
     )
 
 
 def coordinates(rng: Random) -> Question:
-    """In which order a load names its coordinates."""
     tile = rng.choice((32, 64)), rng.choice((32, 64))
     m, n = rng.sample(range(1, 8), 2)
     turned = rng.random() < 0.4
@@ -370,7 +332,6 @@ def coordinates(rng: Random) -> Question:
 
 
 def lanes_missing(rng: Random) -> Question:
-    """How many lanes an election waits for."""
     kind = rng.choice(("elect", "below", "warp"))
     below = rng.choice((1, 4, 8, 16, 24))
     branch, there = {
@@ -391,9 +352,9 @@ def lanes_missing(rng: Random) -> Question:
         },
         f"{there} of 32 lanes come to the call" + (", so it hangs." if right else ", so it goes on."),
         lambda answer: (
-            Row("come", (Cell(str(there), "load"),)),
-            Row("awaited", (Cell("32"),)),
-            Row("missing", (Cell(str(answer), "fault" * (answer > 0), True),)),
+            Row.one("come", there, "load"),
+            Row.one("awaited", "32"),
+            Row.one("missing", answer, "fault" * (answer > 0), True),
         ),
         32,
     )

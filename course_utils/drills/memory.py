@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from course_utils.artifact import SWIZZLE_BYTES, SWIZZLES, TensorMap
-from course_utils.drills.question import Cell, Picture, Question, Row, choice, number
+from course_utils.drills.question import Picture, Question, Row, choice, number
 from course_utils.tma.layouts import UNIT, conflicts, expected_bytes, store_tail, swizzled, tile_bytes
 
 LINE = 128  # bytes: all banks once, and a row of a tile of 64 halves
@@ -23,17 +23,14 @@ def _row(row: int, swizzle: int, piece: int, at: int) -> Picture:
     """A row's pieces where they lie, and an answer's place in it."""
     count = SWIZZLE_BYTES[swizzle] // UNIT
     lies = {piece_of(row, one, swizzle): one for one in range(count)}
+    pieces = [lies[place] for place in range(count)]
     return (
-        Row("place", tuple(Cell(str(one), here=one == at) for one in range(count))),
-        Row(
-            f"row {row}",
-            tuple(Cell(f"p{lies[one]}", "load" * (lies[one] == piece), one == at) for one in range(count)),
-        ),
+        Row.each("place", range(count), here=[at]),
+        Row.each(f"row {row}", pieces, "p{}".format, lambda one: "load" * (one == piece), [lies.get(at)]),
     )
 
 
 def swizzled_piece(rng: Random) -> Question:
-    """Where a piece of a row lies under the 128-byte swizzle."""
     row, piece = rng.randrange(1, 16), rng.randrange(PIECES)
     right = piece_of(row, piece, 3)
     return number(
@@ -54,7 +51,6 @@ def swizzled_piece(rng: Random) -> Question:
 
 
 def narrow_swizzle(rng: Random) -> Question:
-    """Where a piece lies under a narrower swizzle."""
     swizzle = rng.choice((1, 2, 2))
     span = SWIZZLE_BYTES[swizzle]
     count = span // UNIT
@@ -81,25 +77,8 @@ def narrow_swizzle(rng: Random) -> Question:
 
 
 def turns(rng: Random) -> Question:
-    """How many turns eight lanes take to read a column."""
-    row_bytes, swizzle = rng.choice(
-        (
-            (32, 0),
-            (64, 0),
-            (128, 0),
-            (128, 3),
-            (64, 2),
-            (32, 1),
-            (48, 0),
-            (80, 0),
-            (16, 0),
-            (112, 0),
-            (96, 0),
-            (160, 0),
-            (256, 0),
-            (144, 0),
-        )
-    )
+    plain = [(wide, 0) for wide in (32, 64, 128, 48, 80, 16, 112, 96, 160, 256, 144)]
+    row_bytes, swizzle = rng.choice([*plain[:3], (128, 3), (64, 2), (32, 1), *plain[3:]])
     piece = rng.randrange(row_bytes // UNIT)
     offsets = [swizzled(row * row_bytes + piece * UNIT, swizzle) for row in range(8)]
     right = conflicts(offsets)
@@ -116,15 +95,14 @@ def turns(rng: Random) -> Question:
         },
         "Modulo 128, the pieces begin at " + ", ".join(str(offset % LINE) for offset in offsets) + ".",
         lambda answer: (
-            Row("row", tuple(Cell(str(row)) for row in range(8))),
-            Row("place", tuple(Cell(str(offset % LINE // UNIT), "load") for offset in offsets)),
-            Row("turns", (Cell(str(answer), "" if answer == right else "fault", True),)),
+            Row.each("row", range(8)),
+            Row.each("place", offsets, lambda offset: offset % LINE // UNIT, "load"),
+            Row.one("turns", answer, "" if answer == right else "fault", True),
         ),
     )
 
 
 def expect_or_allocate(rng: Random) -> Question:
-    """What a narrow tile expects, and what it takes."""
     rows, halves, swizzle = rng.choice((8, 16, 32, 64, 128)), rng.choice((8, 16, 24, 32, 40, 48, 56)), 3
     expect = rng.random() < 0.5
     width = halves * HALF
@@ -145,17 +123,10 @@ def expect_or_allocate(rng: Random) -> Question:
         if expect
         else f"Rows lie 128 bytes apart: {rows} x 128 = {taken:,}.",
         lambda answer: (
-            Row(
-                "one row",
-                tuple(
-                    Cell("data" if i < width // UNIT else "", "load" * (i < width // UNIT))
-                    for i in range(PIECES)
-                ),
-            ),
-            Row("rows", (Cell(str(rows)),)),
-            Row(
-                "expect" if expect else "allocate",
-                (Cell(f"{answer:,}", "" if answer == right else "fault", True),),
+            Row.told("one row", range(PIECES), range(width // UNIT), "load", ("data", "")),
+            Row.one("rows", rows),
+            Row.one(
+                "expect" if expect else "allocate", f"{answer:,}", "" if answer == right else "fault", True
             ),
         ),
         1 << 24,
@@ -163,12 +134,11 @@ def expect_or_allocate(rng: Random) -> Question:
 
 
 def tail(rng: Random) -> Question:
-    """What a 1-D bulk copy leaves."""
     elements, size, name = (
         rng.randrange(100, 2000),
         *rng.choice(((2, "halves"), (4, "floats"), (1, "bytes"), (2, "halves"))),
     )
-    right = store_tail(elements, size)
+    right, count = store_tail(elements, size), elements * size
     return number(
         f"A 1-D bulk copy moves a multiple of 16 bytes. A kernel stores {elements} {name}. How many bytes "
         "are left for the threads?",
@@ -178,25 +148,16 @@ def tail(rng: Random) -> Question:
             16 - right: "That is what is missing to the next 16: it would write past the end.",
             right // size: "That counts elements, and not bytes.",
         },
-        f"{elements} x {size} = {elements * size} = {elements * size // 16} x 16 + {right}.",
+        f"{elements} x {size} = {count} = {count // 16} x 16 + {right}.",
         lambda answer: (
-            Row("bytes", (Cell(f"{elements * size:,}", "store"),)),
-            Row(
-                "by the copy",
-                (
-                    Cell(
-                        f"{elements * size - answer:,}",
-                        "store" if (elements * size - answer) % 16 == 0 else "fault",
-                    ),
-                ),
-            ),
-            Row("by threads", (Cell(str(answer), here=True),)),
+            Row.one("bytes", f"{count:,}", "store"),
+            Row.one("by the copy", f"{count - answer:,}", "fault" if (count - answer) % 16 else "store"),
+            Row.one("by threads", answer, here=True),
         ),
     )
 
 
 def disagreeing(rng: Random) -> Question:
-    """What a reader finds where two swizzles disagree."""
     row, place = rng.randrange(1, 8), rng.randrange(PIECES)
     right = next(piece for piece in range(PIECES) if piece_of(row, piece, 3) == place)
     return number(
@@ -237,14 +198,11 @@ HANDOVER = {
 
 
 def needs_fence(before: str, after: str) -> bool:
-    """Does a handover need a proxy fence? From the generic to the async proxy alone (PTX ISA, "Async
-    proxy").
-    """
+    """Only a handover from the generic to the async proxy needs one (PTX ISA, "Async proxy")."""
     return ACCESSES[before] == GENERIC and NEXT[after] == ASYNC
 
 
 def handover(rng: Random) -> Question:
-    """Fence or no fence."""
     pairs = [(one, then) for one in ACCESSES for then in NEXT if not (" read " in one and " read" in then)]
     before, after = rng.choice(pairs)
     right = needs_fence(before, after)
@@ -263,18 +221,17 @@ def handover(rng: Random) -> Question:
             else "the mbarrier, the group or the barrier orders them."
         ),
         lambda answer: (
-            Row("before", (Cell(before, "wait" if ACCESSES[before] == GENERIC else "load"),)),
-            Row("proxy", (Cell(ACCESSES[before]),)),
-            Row("between", (Cell("proxy fence, barrier" if answer else "no proxy fence", here=True),)),
-            Row("proxy", (Cell(NEXT[after]),)),
-            Row("after", (Cell(after, "wait" if NEXT[after] == GENERIC else "load"),)),
+            Row.one("before", before, "wait" if ACCESSES[before] == GENERIC else "load"),
+            Row.one("proxy", ACCESSES[before]),
+            Row.one("between", "proxy fence, barrier" if answer else "no proxy fence", here=True),
+            Row.one("proxy", NEXT[after]),
+            Row.one("after", after, "wait" if NEXT[after] == GENERIC else "load"),
         ),
         label=HANDOVER.__getitem__,
     )
 
 
 def who_may_write(rng: Random) -> Question:
-    """Whose stores a wait for groups waits for."""
     stores, left = rng.choice((1, 2, 3)), rng.choice((0, 1))
     issuer, asker = rng.sample(range(128), 2)
     same = rng.random() < 0.5
@@ -294,9 +251,9 @@ def who_may_write(rng: Random) -> Question:
         if same
         else f"Thread {who} has no group: its call returns at once.",
         lambda answer: (
-            Row("stores", tuple(Cell(f"thread {issuer}", "store") for _ in range(stores))),
-            Row("waits", (Cell(f"thread {who}", "wait"),)),
-            Row("may read", (Cell(str(answer), here=True),)),
+            Row.each("stores", range(stores), lambda _: f"thread {issuer}", "store"),
+            Row.one("waits", f"thread {who}", "wait"),
+            Row.one("may read", answer, here=True),
         ),
         99,
     )

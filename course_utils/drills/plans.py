@@ -26,7 +26,6 @@ def plan_waves(M: int, N: int, tile: tuple[int, int], cluster: int, ctas: int) -
 
 
 def waves(rng: Random) -> Question:
-    """How many waves a plan takes at a size that no tile divides."""
     tile, cluster = rng.choice(((128, 256), (128, 192), (256, 192))), rng.choice((1, 2))
     M, N = (128 * rng.randrange(16, 48) + rng.choice(RAGGED) for _ in range(2))
     ctas = rng.choice(HOME.persistent_grids)
@@ -48,9 +47,9 @@ def waves(rng: Random) -> Question:
         lambda answer: (
             Row("down", (Cell(f"{M} / {tile[0] * cluster}"), Cell(str(down), "wgmma"))),
             Row("across", (Cell(f"{N} / {tile[1]}"), Cell(str(across), "wgmma"))),
-            Row("to do", (Cell(f"{down * across:,}"),)),
-            Row("waves", (Cell(str(answer), here=True),)),
-            Row("room for", (Cell(f"{answer * at_once:,}", "fault" * (answer * at_once < down * across)),)),
+            Row.one("to do", f"{down * across:,}"),
+            Row.one("waves", answer, here=True),
+            Row.one("room for", f"{answer * at_once:,}", "fault" * (answer * at_once < down * across)),
         ),
     )
 
@@ -59,7 +58,6 @@ TILES = ((128, 256), (128, 224), (128, 192), (128, 160))
 
 
 def quickest(rng: Random) -> Question:
-    """Which tile has the least work in its waves."""
     while True:
         M, N = 256 * rng.randrange(8, 33), 256 * rng.randrange(5, 33)
         shown = rng.sample(TILES, 3)
@@ -99,7 +97,6 @@ def _by(tile: tuple[int, int]) -> str:
 
 
 def expected_at_the_edge(rng: Random) -> Question:
-    """How many bytes a load that hangs over the edge brings."""
     rows = rng.choice((64, 128, 192, 256))
     there, left = rng.randrange(8, rows, 8), 8 * rng.randrange(1, 8)
     right = rows * BLOCK_K * HALF
@@ -115,17 +112,16 @@ def expected_at_the_edge(rng: Random) -> Question:
         },
         f"The whole box lands, zeros included: {rows} x {BLOCK_K} x {HALF} = {right:,}.",
         lambda answer: (
-            Row("of A", (Cell(f"{there} x {left}", "load"),)),
-            Row("zeros", (Cell(f"{rows * BLOCK_K - there * left:,} halves"),)),
-            Row("lands", (Cell(f"{right:,} bytes", "load"),)),
-            Row("expected", (Cell(f"{answer:,}", "" if answer == right else "fault", True),)),
+            Row.one("of A", f"{there} x {left}", "load"),
+            Row.one("zeros", f"{rows * BLOCK_K - there * left:,} halves"),
+            Row.one("lands", f"{right:,} bytes", "load"),
+            Row.one("expected", f"{answer:,}", "" if answer == right else "fault", True),
         ),
         1 << 20,
     )
 
 
 def written_at_the_edge(rng: Random) -> Question:
-    """How many elements of D a tile in the corner writes."""
     tile = rng.choice(((128, 256), (128, 192), (256, 192)))
     M = tile[0] * rng.randrange(4, 20) + 8 * rng.randrange(1, tile[0] // 8)
     N = tile[1] * rng.randrange(4, 20) + 8 * rng.randrange(1, tile[1] // 8)
@@ -143,9 +139,9 @@ def written_at_the_edge(rng: Random) -> Question:
         },
         f"{M} leaves {rows} rows, {N} leaves {columns} columns: {right:,}.",
         lambda answer: (
-            Row("rows", (Cell(f"{rows} of {tile[0]}", "store"),)),
-            Row("columns", (Cell(f"{columns} of {tile[1]}", "store"),)),
-            Row("written", (Cell(f"{answer:,}", "" if answer == right else "fault", True),)),
+            Row.one("rows", f"{rows} of {tile[0]}", "store"),
+            Row.one("columns", f"{columns} of {tile[1]}", "store"),
+            Row.one("written", f"{answer:,}", "" if answer == right else "fault", True),
         ),
         1 << 20,
     )
@@ -155,7 +151,6 @@ TYPES = {"fp16": 6, "fp32": 7, "8-bit": 0}  # the driver's codes
 
 
 def next_legal(rng: Random) -> Question:
-    """The next row length that TMA can address."""
     name = rng.choice(("fp16", "fp16", "fp32", "8-bit"))
     code, size = TYPES[name], ELEMENT_BYTES[TYPES[name]]
     columns = rng.randrange(1000, 9000)
@@ -173,9 +168,9 @@ def next_legal(rng: Random) -> Question:
         },
         f"Rows begin at multiples of 16 bytes: the next multiple of {step} elements.",
         lambda answer: (
-            Row("elements", (Cell(str(answer), here=True),)),
-            Row("bytes", (Cell(f"{answer * size:,}", "load"),)),
-            Row("over 16", (Cell(f"{answer * size % 16} left", "fault" * (answer * size % 16 > 0)),)),
+            Row.one("elements", answer, here=True),
+            Row.one("bytes", f"{answer * size:,}", "load"),
+            Row.one("over 16", f"{answer * size % 16} left", "fault" * (answer * size % 16 > 0)),
         ),
         99_999,
     )

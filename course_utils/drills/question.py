@@ -7,7 +7,7 @@ order is a tuple, the places of the events as they come one after the other.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
 from math import prod
@@ -40,6 +40,40 @@ class Row:
     label: str
     cells: tuple[Cell, ...]
 
+    @classmethod
+    def one(cls, label: str, text: object, look: str = "", here: bool = False) -> Row:
+        """A row of one box."""
+        return cls(label, (Cell(str(text), look, here),))
+
+    @classmethod
+    def each(
+        cls,
+        label: str,
+        values: Iterable[Any],
+        text: Callable[[Any], object] = str,
+        look: str | Callable[[Any], str] = "",
+        here: Collection[Any] | Callable[[Any], bool] = (),
+    ) -> Row:
+        """A row with a box for each value: its ``text``, what it shows, and whether the answer is there."""
+        looks = look if callable(look) else lambda _: look
+        marked = here if callable(here) else here.__contains__
+        return cls(label, tuple(Cell(str(text(one)), looks(one), marked(one)) for one in values))
+
+    @classmethod
+    def told(
+        cls,
+        label: str,
+        values: Iterable[Any],
+        chosen: Collection[Any],
+        look: str = "",
+        words: tuple[str, str] = ("yes", "no"),
+    ) -> Row:
+        """A row that tells those values which are ``chosen`` from the others, by a word and a look."""
+        yes, no = words
+        return cls.each(
+            label, values, lambda one: yes if one in chosen else no, lambda one: look * (one in chosen)
+        )
+
 
 Picture = tuple[Row, ...]
 
@@ -71,9 +105,7 @@ class Question:
         return " ".join(LETTERS[event] for event in answer)
 
     def sentence(self, answer: Answer) -> str:
-        """Why: the mistake that a wrong answer comes from, where it is one of the usual ones, then the
-        reason.
-        """
+        """Why ``right`` is right; first the mistake that a wrong answer comes from, where it is known."""
         if answer == self.right:
             return self.why
         return " ".join(filter(None, (self.mistakes.get(answer, ""), self.why)))

@@ -29,7 +29,7 @@ from course_utils.drills import (
     tiles,
 )
 from course_utils.drills.question import AnswerError, Cell, Picture, Question, Row
-from course_utils.drills.show import Shown, button, fields, form, in_words, options_of, sample, words
+from course_utils.drills.show import Shown, button, drawn, fields, form, in_words, sample, with_options, words
 from course_utils.figures.strip import notebooks, title
 from course_utils.recordings import progress
 
@@ -179,20 +179,12 @@ def _asked(name: str, number: int) -> Shown:
     asked = question(name, number, learner.number())
     example = sample(asked)
     how = f'Answer with {asked.how()}: quiz("{name}", {number}, {example}). "?" stands for: I do not know.'
-    options = options_of(asked)
-    text = "\n".join([_head(number), asked.text, *(f"  {option}" for option in options), how])
-
-    def markup() -> str:
-        lines = "".join(f"<br>{html.escape(option)}" for option in options)
-        head = html.escape(_head(number))
-        return f"<p><b>{head}.</b> {html.escape(asked.text)}{lines}</p><p>{html.escape(how)}</p>"
-
-    return Shown(text, markup)
+    return with_options(_head(number), asked, how)
 
 
-def drawn(scores: Mapping[str, Mapping[int, bool]]) -> Picture:
+def picture_of(scores: Mapping[str, Mapping[int, bool]]) -> Picture:
     """A row for each topic: how many of its questions were right in each quiz, before and after."""
-    lines = [Row("", tuple(Cell(WHEN[name]) for name in scores))]
+    lines = [Row.each("", scores, lambda name: WHEN[name])]
     for topic in TOPICS:
         own = [number for number in NUMBERS if ITEMS[number - 1][0] is topic]
         counts = [sum(found.get(number, False) for number in own) for found in scores.values()]
@@ -210,7 +202,7 @@ def result(name: str) -> Shown:
     scores = {one: right(one, whose) for one in WHEN if len(given(one)) == len(ITEMS)}
     wrong = [number for number, fine in scores[name].items() if not fine]
     head = ", ".join(f"{WHEN[one]}: {sum(found.values())} of {len(ITEMS)}" for one, found in scores.items())
-    shown = drawn(scores)
+    shown = picture_of(scores)
     weak = [topic for topic in TOPICS if any(ITEMS[number - 1][0] is topic for number in wrong)]
     reads = [(topic.name, topic.explained) for topic in weak]
     told = [_told(name, number, whose) for number in wrong]
@@ -227,17 +219,9 @@ def result(name: str) -> Shown:
         where = f"<p>What you may like to read:</p><ul>{rows}</ul>" if rows else ""
         items = "".join(f"<p>{html.escape(asked)}<br>{html.escape(why)}</p>" for asked, why in told)
         fold = f"<details><summary>Questions you had wrong, with answers</summary>{items}</details>"
-        svg = _svg(shown)
-        return f"<p><b>{html.escape(lines[0])}</b></p>{svg}{where}{fold if told else ''}"
+        return f"<p><b>{html.escape(lines[0])}</b></p>{drawn(shown)}{where}{fold if told else ''}"
 
     return Shown(text, markup)
-
-
-def _svg(shown: Picture) -> str:
-    try:
-        return picture.svg(shown, picture.text(shown))
-    except ImportError:  # there is no matplotlib, which has the course's colours
-        return f"<pre>{html.escape(picture.text(shown))}</pre>"
 
 
 def _link(number: str, there: Mapping[str, str]) -> str:

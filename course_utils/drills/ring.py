@@ -29,9 +29,9 @@ def line(tile: int, stages: int, answer: tuple[int, int]) -> Picture:
     shown = range(first, max(tile + 2, first + 6))
     places = {one: answer if one == tile else place(one, stages) for one in shown}
     return (
-        Row("K tile", tuple(Cell(str(one), here=one == tile) for one in shown)),
-        Row("stage", tuple(Cell(str(places[one][0]), "load", one == tile) for one in shown)),
-        Row("parity", tuple(Cell(str(places[one][1]), "wait", one == tile) for one in shown)),
+        Row.each("K tile", shown, here=[tile]),
+        Row.each("stage", shown, lambda one: places[one][0], "load", [tile]),
+        Row.each("parity", shown, lambda one: places[one][1], "wait", [tile]),
     )
 
 
@@ -41,13 +41,12 @@ def boxes(held: dict[int, int], stages: int, marked: int, text: str | None = Non
     if text is not None:
         words[marked] = text
     return (
-        Row("stage", tuple(Cell(str(stage), here=stage == marked) for stage in words)),
-        Row("holds", tuple(Cell(words[stage], "load", stage == marked) for stage in words)),
+        Row.each("stage", words, here=[marked]),
+        Row.each("holds", words, lambda stage: words[stage], "load", [marked]),
     )
 
 
 def stage_and_parity(rng: Random) -> Question:
-    """Where a K tile goes, and what its wait asks for."""
     stages = rng.choice((2, 2, 3, 4))
     tile = rng.randrange(stages, 5 * stages)
     stage, parity = right = place(tile, stages)
@@ -73,7 +72,6 @@ def stage_and_parity(rng: Random) -> Question:
 
 
 def ring_holds(rng: Random) -> Question:
-    """What is in a stage now."""
     stages = rng.choice((2, 3, 4))
     newest = rng.randrange(stages, 4 * stages + 2)
     held = holds(newest, stages)
@@ -96,7 +94,6 @@ def ring_holds(rng: Random) -> Question:
 
 
 def multiplied_in_step(rng: Random) -> Question:
-    """The shift between asking and multiplying."""
     stages, k_tiles = rng.choice((2, 2, 3, 4)), rng.randrange(5, 12)
     step = rng.randrange(stages - 1, k_tiles + stages - 1)
     right = step - (stages - 1)
@@ -105,18 +102,14 @@ def multiplied_in_step(rng: Random) -> Question:
     def draw(answer: int) -> Picture:
         steps = range(max(0, step - 3), step + 2)
         return (
-            Row("step", tuple(Cell(str(one), here=one == step) for one in steps)),
-            Row("asks", tuple(Cell(str(one) if one < k_tiles else "-", "load") for one in steps)),
-            Row(
+            Row.each("step", steps, here=[step]),
+            Row.each("asks", steps, lambda one: str(one) if one < k_tiles else "-", "load"),
+            Row.each(
                 "multiplies",
-                tuple(
-                    Cell(
-                        str(one - step + answer) if 0 <= one - step + answer < k_tiles else "-",
-                        "wgmma",
-                        one == step,
-                    )
-                    for one in steps
-                ),
+                steps,
+                lambda one: str(one - step + answer) if 0 <= one - step + answer < k_tiles else "-",
+                "wgmma",
+                [step],
             ),
         )
 
@@ -137,7 +130,6 @@ def multiplied_in_step(rng: Random) -> Question:
 
 
 def old_formula(rng: Random) -> Question:
-    """A wait with step 4's parity at a ring's barrier."""
     stages = rng.choice((2, 3, 4))
     tile = rng.randrange(1, 4 * stages)
     stage, parity = place(tile, stages)
@@ -164,16 +156,15 @@ def old_formula(rng: Random) -> Question:
         f"full[{stage}] is in phase {barrier.phase}, and the wait names parity {tile & 1}. Tile {tile} comes "
         f"in round {tile // stages} of the ring, which has parity {parity}.",
         lambda answer: (
-            Row("phase now", (Cell(f"{barrier.phase}, parity {barrier.phase & 1}"),)),
-            Row("wait", (Cell(f"parity {tile & 1}", "wait"),)),
-            Row("so", (Cell(answer, here=True),)),
+            Row.one("phase now", f"{barrier.phase}, parity {barrier.phase & 1}"),
+            Row.one("wait", f"parity {tile & 1}", "wait"),
+            Row.one("so", answer, here=True),
         ),
         rng,
     )
 
 
 def across_tiles(rng: Random) -> Question:
-    """Stage and parity in a later tile of D."""
     stages, k_tiles = rng.choice((2, 2, 3, 4)), rng.randrange(2, 8)
     turn, k = rng.randrange(1, 4), rng.randrange(k_tiles)
     count = turn * k_tiles + k
@@ -206,7 +197,6 @@ def unnoticed(k_tiles: int, stages: int) -> bool:
 
 
 def restart(rng: Random) -> Question:
-    """At which K a restart of stage and parity shows."""
     stages = rng.choice((2, 2, 3, 4))
     fine = 2 * stages * rng.randrange(1, 6)
     bad = [fine + 1, fine + stages, fine + stages // 2 + 1, fine - 1]
@@ -229,14 +219,12 @@ def restart(rng: Random) -> Question:
         f"{right} K tiles are {right // stages} rounds of {stages}, an even number: stage and parity are "
         "where they began.",
         lambda answer: (
-            Row("K tiles", (Cell(str(answer), here=True),)),
-            Row(
-                "then stage",
-                (Cell(str(place(answer, stages)[0]), "load" if place(answer, stages)[0] == 0 else "fault"),),
-            ),
-            Row(
-                "then parity",
-                (Cell(str(place(answer, stages)[1]), "wait" if place(answer, stages)[1] == 0 else "fault"),),
+            Row.one("K tiles", answer, here=True),
+            *(
+                Row.one(f"then {name}", one, "fault" if one else look)
+                for name, look, one in zip(
+                    ("stage", "parity"), ("load", "wait"), place(answer, stages), strict=True
+                )
             ),
         ),
         rng,
@@ -244,7 +232,6 @@ def restart(rng: Random) -> Question:
 
 
 def over_after_wait(rng: Random) -> Question:
-    """Which products are over when a wait for groups returns."""
     issued, left = rng.randrange(4, 15), rng.choice((0, 1, 1, 2))
     right = issued - left
     return number(
@@ -261,26 +248,18 @@ def over_after_wait(rng: Random) -> Question:
         if left
         else f"None may still run, so {issued} is over too.",
         lambda answer: (
-            Row(
-                "K tile",
-                tuple(Cell(str(one), here=one == answer) for one in range(max(0, issued - 4), issued + 1)),
-            ),
-            Row(
+            Row.each("K tile", range(max(0, issued - 4), issued + 1), here=[answer]),
+            Row.each(
                 "",
-                tuple(
-                    Cell(
-                        "over" if one <= answer else "runs" if one <= issued else "",
-                        "wgmma" * (answer < one <= issued),
-                    )
-                    for one in range(max(0, issued - 4), issued + 1)
-                ),
+                range(max(0, issued - 4), issued + 1),
+                lambda one: "over" if one <= answer else "runs" if one <= issued else "",
+                lambda one: "wgmma" * (answer < one <= issued),
             ),
         ),
     )
 
 
 def free_stage(rng: Random) -> Question:
-    """Which stage a consumer may give back with a group in flight."""
     stages, left = rng.choice((3, 4, 4, 6)), rng.choice((0, 1, 1))
     tile = rng.randrange(stages, 4 * stages)
     right = (tile - left) % stages
@@ -300,7 +279,6 @@ def free_stage(rng: Random) -> Question:
 
 
 def releases(rng: Random) -> Question:
-    """How often a loop gives a stage back."""
     k_tiles, late, early = rng.randrange(1, 12), rng.random() < 0.5, rng.random() < 0.35
     condition = "in every round but the first" if late else "in every round"
     after = "once more after it" if not early else "not after it"
@@ -325,15 +303,14 @@ def releases(rng: Random) -> Question:
         f"{loop} in the loop and {int(not early)} after it, for {k_tiles} K tile{'s' * (k_tiles > 1)}. "
         f"{said}",
         lambda answer: (
-            Row("K tiles", tuple(Cell(str(k), "load") for k in range(k_tiles))),
-            Row("given back", tuple(Cell(str(k), "wait") for k in range(min(answer, 14)))),
+            Row.each("K tiles", range(k_tiles), look="load"),
+            Row.each("given back", range(min(answer, 14)), look="wait"),
         ),
         99,
     )
 
 
 def time_of_a_load(rng: Random) -> Question:
-    """How long a load may take."""
     stages = rng.choice((2, 3, 4, 5, 6))
     clocks = rng.choice((256, 512, 512, 1024))
     right = (stages - 1) * clocks
@@ -367,7 +344,6 @@ def time_of_a_load(rng: Random) -> Question:
 
 
 def may_fill(rng: Random) -> Question:
-    """What the producer may ask for next."""
     stages = rng.choice((2, 3, 4, 6))
     given = rng.randrange(1, 4 * stages)
     right = given + stages - 1

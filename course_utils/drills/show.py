@@ -18,7 +18,7 @@ from IPython import get_ipython
 from IPython.display import display
 
 from course_utils.drills import deck, picture
-from course_utils.drills.question import LETTERS, Answer, AnswerError, Question
+from course_utils.drills.question import LETTERS, Answer, AnswerError, Picture, Question
 from course_utils.recordings import progress
 
 MOST_SEEDS = 10**9
@@ -112,15 +112,22 @@ def _form(name: str, number: int | None = None, seed: int = 0) -> bool:
 
 def form(made: Callable[[Any], Any]) -> bool:
     """Show the form that ``made(ipywidgets)`` is, where a person sits and ipywidgets is. Was it shown?"""
-    if not attended():
+    if (given := widgets()) is None:
         return False
+    display(made(given))
+    display(words(DEAD, faint=True))
+    return True
+
+
+def widgets() -> Any:
+    """ipywidgets, where a person sits and it is installed; else None."""
+    if not attended():
+        return None
     try:
         import ipywidgets
     except ImportError:
-        return False
-    display(made(ipywidgets))
-    display(words(DEAD, faint=True))
-    return True
+        return None
+    return ipywidgets
 
 
 def attended() -> bool:
@@ -148,13 +155,8 @@ def _keep(name: str, number: int) -> str:
 
 
 def _call(name: str, number: int, seed: int, answer: str = "") -> str:
-    parts = [
-        f'"{name}"',
-        str(number),
-        *([f"answer={answer}"] if answer else []),
-        *([f"seed={seed}"] if seed else []),
-    ]
-    return f"drill({', '.join(parts)})"
+    parts = [f'"{name}"', str(number), f"answer={answer}" * bool(answer), f"seed={seed}" * bool(seed)]
+    return f"drill({', '.join(filter(None, parts))})"
 
 
 def words(text: str, faint: bool = False) -> Shown:
@@ -170,14 +172,22 @@ def _asked(name: str, number: int, seed: int, asked: Question) -> Shown:
     """A question, and how to answer it; with the answer folded, on a page that nobody can run."""
     head = f"Drill {number} of {len(deck.DECK[name])}, notebook {name}"
     how = f"Answer with {asked.how()}: {_call(name, number, seed, sample(asked))}"
+    return with_options(head, asked, how, lambda: "" if attended() else _folded(asked))
+
+
+def with_options(head: str, asked: Question, how: str, fold: Callable[[], str] = lambda: "") -> Shown:
+    """A question under its head, with its options and how to answer; ``fold`` ends its HTML."""
     text = "\n".join([head, asked.text, *(f"  {option}" for option in options_of(asked)), how])
 
     def markup() -> str:
-        lines = "".join(f"<br>{html.escape(option)}" for option in options_of(asked))
-        fold = "" if attended() else _folded(asked)
-        return f"<p><b>{head}.</b> {html.escape(asked.text)}{lines}</p><p>{html.escape(how)}</p>{fold}"
+        told = f"<p><b>{html.escape(head)}.</b> {_as_html(asked)}</p><p>{html.escape(how)}</p>"
+        return told + fold()
 
     return Shown(text, markup)
+
+
+def _as_html(asked: Question) -> str:
+    return html.escape(asked.text) + "".join(f"<br>{html.escape(one)}" for one in options_of(asked))
 
 
 def _answered(asked: Question, given: Answer, more: str = "") -> Shown:
@@ -193,20 +203,19 @@ def _answered(asked: Question, given: Answer, more: str = "") -> Shown:
 
     def markup() -> str:
         sides = [] if is_right else [("Your answer", given)]
-        drawn = "".join(
-            f"<div><div>{title}</div>{drawn_as(asked, one)}</div>"
+        pictures = "".join(
+            f"<div><div>{title}</div>{drawn(asked.draw(one))}</div>"
             for title, one in [*sides, ("Right", asked.right)]
         )
         said = html.escape(lines[0])
         below = f"<p>{html.escape(more)}</p>" if more else ""
-        return f"<p><b>{said}</b> {html.escape(why)}</p><div style='{_SIDES}'>{drawn}</div>{below}"
+        return f"<p><b>{said}</b> {html.escape(why)}</p><div style='{_SIDES}'>{pictures}</div>{below}"
 
     return Shown("\n".join(lines), markup)
 
 
-def drawn_as(asked: Question, answer: Answer) -> str:
-    """The picture of an answer; as text where the course's colours cannot be loaded."""
-    drawing = asked.draw(answer)
+def drawn(drawing: Picture) -> str:
+    """A picture as HTML; as text where the course's colours cannot be loaded."""
     try:
         return picture.svg(drawing, picture.text(drawing))
     except ImportError:
@@ -224,9 +233,7 @@ def _list(name: str) -> Shown:
     def markup() -> str:
         parts = [f"<p>{html.escape(head)}</p>"]
         for number, one in enumerate(asked, 1):
-            lines = "".join(f"<br>{html.escape(option)}" for option in options_of(one))
-            asks = f"<b>{number}.</b> {html.escape(one.text)}{lines}"
-            parts.append(f"<p>{asks}</p>{_folded(one)}")
+            parts.append(f"<p><b>{number}.</b> {_as_html(one)}</p>{_folded(one)}")
         return "".join(parts)
 
     return Shown(text, markup)
@@ -235,8 +242,7 @@ def _list(name: str) -> Shown:
 def _folded(asked: Question) -> str:
     """The right answer, its reason and its picture, to be opened."""
     said = html.escape(f"{asked.says(asked.right)}. {asked.why}")
-    drawn = drawn_as(asked, asked.right)
-    return f"<details><summary>Answer</summary><p>{said}</p>{drawn}</details>"
+    return f"<details><summary>Answer</summary><p>{said}</p>{drawn(asked.draw(asked.right))}</details>"
 
 
 def sample(asked: Question) -> str:
@@ -310,9 +316,8 @@ class Form:
         self.head, self.below = widgets.HTML(), widgets.HTML()
         self.field = widgets.VBox(layout=widgets.Layout(align_items="flex-start"))
         self.answer = button(widgets, "Answer", "primary", lambda _: self._read())
-        self.again = button(
-            widgets, "Again, other numbers", "", lambda _: self._ask(self.number, self.seed + 1)
-        )
+        other = "Again, other numbers"
+        self.again = button(widgets, other, "", lambda _: self._ask(self.number, self.seed + 1))
         self.before = button(widgets, "Previous", "", lambda _: self._ask(self.number - 1, 0))
         self.next = button(widgets, "Next", "", lambda _: self._ask(self.number + 1, 0))
         beside = [] if self.alone else [self.before, self.next]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from random import Random
 
-from course_utils.drills.question import Cell, Question, Row, choice, number
+from course_utils.drills.question import Question, Row, choice, number
 
 WARP, WARPGROUP = 32, 128  # threads
 MOVES = 5  # MB in a microsecond, 5 TB/s; the same chip computes 1 GFLOP in it
 
 
 def place_of_thread(rng: Random) -> Question:
-    """In which warp and warpgroup a thread is."""
     groups = rng.choice((2, 3, 4))
     thread = rng.randrange(WARPGROUP + 1, groups * WARPGROUP)
     right = thread // WARP, thread // WARPGROUP
@@ -29,15 +28,14 @@ def place_of_thread(rng: Random) -> Question:
         wrong,
         f"{thread} // 32 = {right[0]}, and {thread} // 128 = {right[1]}.",
         lambda answer: (
-            Row("warpgroup", tuple(Cell(str(one), "wgmma" * (one == right[1])) for one in range(groups))),
-            Row(
+            Row.each("warpgroup", range(groups), look=lambda one: "wgmma" * (one == right[1])),
+            Row.each(
                 "warps",
-                tuple(
-                    Cell(f"{4 * one}-{4 * one + 3}", here=4 * one <= answer[0] < 4 * one + 4)
-                    for one in range(groups)
-                ),
+                range(groups),
+                lambda one: f"{4 * one}-{4 * one + 3}",
+                here=lambda one: 4 * one <= answer[0] < 4 * one + 4,
             ),
-            Row("so", (Cell(f"warp {answer[0]}, warpgroup {answer[1]}", here=True),)),
+            Row.one("so", f"warp {answer[0]}, warpgroup {answer[1]}", here=True),
         ),
         rng,
         lambda one: f"warp {one[0]}, warpgroup {one[1]}",
@@ -45,7 +43,6 @@ def place_of_thread(rng: Random) -> Question:
 
 
 def warps_that_come(rng: Random) -> Question:
-    """How many warps have a thread in a branch."""
     threads = rng.choice((128, 256, 384))
     bound = rng.randrange(8, threads - 8)
     below = rng.random() < 0.5
@@ -65,18 +62,15 @@ def warps_that_come(rng: Random) -> Question:
         },
         f"Threads {first} to {last}: warps {first // WARP} to {last // WARP}.",
         lambda answer: (
-            Row("warp", tuple(Cell(str(one)) for one in warps)),
-            Row(
-                "comes", tuple(Cell("yes" if one in come else "no", "wgmma" * (one in come)) for one in warps)
-            ),
-            Row("warps", (Cell(str(answer), here=True),)),
+            Row.each("warp", warps),
+            Row.told("comes", warps, come, "wgmma"),
+            Row.one("warps", answer, here=True),
         ),
         999,
     )
 
 
 def at_least(rng: Random) -> Question:
-    """The roofline as a time."""
     computes, moves = rng.randrange(20, 400, 10), MOVES * rng.randrange(10, 100)
     while computes == moves // MOVES:
         moves += MOVES
@@ -95,9 +89,9 @@ def at_least(rng: Random) -> Question:
         },
         f"Computing takes {times[0]} and moving bytes {times[1]}: {slower} is the limit.",
         lambda answer: (
-            Row("computing", (Cell(str(times[0]), "wgmma"),)),
-            Row("moving bytes", (Cell(str(times[1]), "load"),)),
-            Row("at the least", (Cell(str(answer), "fault" * (answer < right), True),)),
+            Row.one("computing", times[0], "wgmma"),
+            Row.one("moving bytes", times[1], "load"),
+            Row.one("at the least", answer, "fault" * (answer < right), True),
         ),
         999_999,
     )

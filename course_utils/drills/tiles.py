@@ -17,12 +17,8 @@ SMS = HOME.sms
 
 
 def wgmma_count(rng: Random) -> Question:
-    """How many instructions a tile takes."""
-    rows, block_n, block_k = (
-        rng.choice((64, 128, 192, 256)),
-        rng.choice((64, 128, 256)),
-        rng.choice((32, 64, 128)),
-    )
+    rows = rng.choice((64, 128, 192, 256))
+    block_n, block_k = rng.choice((64, 128, 256)), rng.choice((32, 64, 128))
     down, along = rows // WGMMA_M, block_k // WGMMA_K
     return number(
         f"A tile: {rows} rows of A, {block_n} rows of B, {block_k} of K. One wgmma takes {WGMMA_M} x "
@@ -37,13 +33,15 @@ def wgmma_count(rng: Random) -> Question:
         f"{rows} / {WGMMA_M} = {down} times {block_k} / {WGMMA_K} = {along}.",
         lambda answer: (
             *(
-                Row(
+                Row.each(
                     f"rows {WGMMA_M * i}",
-                    tuple(Cell(f"k {WGMMA_K * j}", "wgmma" * (i * along + j < answer)) for j in range(along)),
+                    range(i * along, (i + 1) * along),
+                    lambda n: f"k {WGMMA_K * (n % along)}",
+                    lambda n: "wgmma" * (n < answer),
                 )
                 for i in range(down)
             ),
-            Row("wgmma", (Cell(str(answer), "fault" * (answer > down * along), True),)),
+            Row.one("wgmma", answer, "fault" * (answer > down * along), True),
         ),
     )
 
@@ -57,7 +55,6 @@ def accumulated(products: list[int], adds: list[bool]) -> int:
 
 
 def accumulator(rng: Random) -> Question:
-    """What the accumulate flag leaves."""
     products = rng.sample(range(1, 10), 5)
     adds = [False, *(rng.random() < 0.6 for _ in range(4))]
     adds[rng.randrange(2, 4)] = False
@@ -89,7 +86,6 @@ def accumulator(rng: Random) -> Question:
 
 
 def fp16_sum(rng: Random) -> Question:
-    """Where an fp16 sum stops to count."""
     import numpy as np
 
     apart = rng.choice((2, 4, 8))
@@ -98,6 +94,7 @@ def fp16_sum(rng: Random) -> Question:
     exact = start + add
     low = exact // apart * apart
     right = int(np.float16(start) + np.float16(add))
+    neighbours = [low + i * apart for i in range(-1, 3)]
     half = 2 * (exact - low) == apart
     where = "lies half way" if half else "lies"
     goes = "to the one whose last bit is 0" if half else "to the nearer one"
@@ -113,19 +110,15 @@ def fp16_sum(rng: Random) -> Question:
         },
         f"{exact:,} {where} between {low:,} and {low + apart:,}, and goes {goes}.",
         lambda answer: (
-            Row(
-                "fp16",
-                tuple(Cell(f"{low + i * apart:,}", here=answer == low + i * apart) for i in range(-1, 3)),
-            ),
-            Row("exact", (Cell(f"{exact:,}"),)),
-            Row("kept", (Cell(f"{answer:,}", "fault" * (answer % apart > 0), True),)),
+            Row.each("fp16", neighbours, "{:,}".format, here=[answer]),
+            Row.one("exact", f"{exact:,}"),
+            Row.one("kept", f"{answer:,}", "fault" * (answer % apart > 0), True),
         ),
         99_999,
     )
 
 
 def k_slice(rng: Random) -> Question:
-    """Which columns a round takes."""
     block_k, k = rng.choice((32, 64, 128)), rng.randrange(2, 9)
     first = k * block_k
     wrong = {
@@ -135,45 +128,33 @@ def k_slice(rng: Random) -> Question:
         (0, first): "That is all that came before.",
         (first + block_k, first + 2 * block_k): "That is the next round: rounds count from 0.",
     }
-    right = first, first + block_k
-
-    def draw(answer: tuple[int, int]) -> Picture:
-        return (
-            Row("round", tuple(Cell(str(k + i), here=i == 0) for i in (-1, 0, 1))),
-            Row("begins at", tuple(Cell(str(first + i * block_k), "load", i == 0) for i in (-1, 0, 1))),
-            Row("slice", (Cell(f"{answer[0]} : {answer[1]}, {answer[1] - answer[0]} columns", here=True),)),
-        )
+    right, rounds = (first, first + block_k), (k - 1, k, k + 1)
 
     return choice(
         f"K tiles are {block_k} wide, rounds count from 0. Which columns of A does round {k} copy?",
         right,
         wrong,
         f"It begins at {k} x {block_k} = {first} and takes {block_k} columns.",
-        draw,
+        lambda answer: (
+            Row.each("round", rounds, here=[k]),
+            Row.each("begins at", rounds, lambda one: one * block_k, "load", [k]),
+            Row.one("slice", f"{answer[0]} : {answer[1]}, {answer[1] - answer[0]} columns", here=True),
+        ),
         rng,
         lambda one: f"{one[0]} : {one[1]}",
     )
 
 
 def flag_outcome(rng: Random) -> Question:
-    """How a run ends with a wrong accumulate flag."""
     rounds = rng.choice((1, 1, 2, 3, 5, 8))
-    where = rng.choice(
-        (
-            "overwrites in every round",
-            "adds in every round, to sums that were set to 0 before",
-            "overwrites in round 0 only",
-            "overwrites in the last round only, and the sums were set to 0 before",
-        )
-    )
-    adds = {
+    last = "overwrites in the last round only, and the sums were set to 0 before"
+    flags = {
         "overwrites in every round": [False] * rounds,
         "adds in every round, to sums that were set to 0 before": [True] * rounds,
         "overwrites in round 0 only": [i > 0 for i in range(rounds)],
-        "overwrites in the last round only, and the sums were set to 0 before": [
-            i < rounds - 1 for i in range(rounds)
-        ],
-    }[where]
+        last: [i < rounds - 1 for i in range(rounds)],
+    }
+    where, adds = rng.choice(list(flags.items()))
     products = [2**i for i in range(rounds)]  # each subset has its own sum
     got = accumulated(products, adds)
     right = "right" if got == sum(products) else "wrong"
@@ -190,10 +171,10 @@ def flag_outcome(rng: Random) -> Question:
         {name: words for name, words in wrong.items() if name != right},
         f"The sum holds {sum(kept)} of {rounds} product{'s' * (rounds > 1)}.",
         lambda answer: (
-            Row("round", tuple(Cell(str(i)) for i in range(rounds))),
-            Row("flag", tuple(Cell("+" if add else "=", "wgmma" if add else "store") for add in adds)),
-            Row("in the sum", tuple(Cell("yes" if one else "no", "" if one else "fault") for one in kept)),
-            Row("ends", (Cell(answer, here=True),)),
+            Row.each("round", range(rounds)),
+            Row.each("flag", adds, lambda add: "+" if add else "=", lambda add: "wgmma" if add else "store"),
+            Row.told("in the sum", kept, [False], "fault", ("no", "yes")),
+            Row.one("ends", answer, here=True),
         ),
     )
 
@@ -202,7 +183,6 @@ def flag_outcome(rng: Random) -> Question:
 
 
 def cta_rows(rng: Random) -> Question:
-    """Which rows of A or B a CTA needs."""
     block_m, block_n = rng.choice(((128, 128), (128, 256), (64, 128), (256, 128)))
     x, y = rng.sample(range(1, 7), 2)
     of = rng.choice("AB")
@@ -220,25 +200,19 @@ def cta_rows(rng: Random) -> Question:
     }
     right = at * block, (at + 1) * block
 
+    def span(one: tuple[int, int]) -> str:
+        return f"{one[0]} : {one[1]}"
+
     def draw(answer: tuple[int, int]) -> Picture:
+        first = answer[0] // block
         return (
             Row("CTA", (Cell(f"x {x}", here=of == "B"), Cell(f"y {y}", here=of == "A"))),
             *(
-                Row(
-                    f"{of} tile {tile}",
-                    (
-                        Cell(
-                            f"{tile * block} : {(tile + 1) * block}",
-                            "load" * ((tile * block, (tile + 1) * block) == answer),
-                            tile == at,
-                        ),
-                    ),
-                )
-                for tile in range(
-                    max(0, min(at, answer[0] // block) - 0), max(at, min(answer[0] // block, at + 3)) + 1
-                )
+                Row.one(f"{of} tile {n}", span(taken), "load" * (taken == answer), n == at)
+                for n in range(max(0, min(at, first)), max(at, min(first, at + 3)) + 1)
+                for taken in [(n * block, (n + 1) * block)]
             ),
-            Row("rows", (Cell(f"{answer[0]} : {answer[1]}", "load", True),)),
+            Row.one("rows", span(answer), "load", True),
         )
 
     return choice(
@@ -251,12 +225,11 @@ def cta_rows(rng: Random) -> Question:
         f"{right[0]}.",
         draw,
         rng,
-        lambda one: f"{one[0]} : {one[1]}",
+        span,
     )
 
 
 def owner(rng: Random) -> Question:
-    """Which CTA computes an element of D."""
     block_m, block_n = rng.choice(((128, 128), (128, 256), (64, 128)))
     x, y = rng.sample(range(1, 8), 2)
     m, n = y * block_m + rng.randrange(block_m), x * block_n + rng.randrange(block_n)
@@ -272,7 +245,7 @@ def owner(rng: Random) -> Question:
     def draw(answer: tuple[int, int]) -> Picture:
         columns, rows = (_around(answer[axis], right[axis]) for axis in (0, 1))
         return (
-            Row("", tuple(Cell(f"x {column}") for column in columns)),
+            Row.each("", columns, lambda column: f"x {column}"),
             *(Row(f"y {row}", tuple(box((column, row), answer) for column in columns)) for row in rows),
         )
 
@@ -296,7 +269,6 @@ def _around(one: int, other: int) -> range:
 
 
 def waves(rng: Random) -> Question:
-    """How many waves a grid takes."""
     rows, columns = rng.choice((8, 10, 12, 16, 20, 24, 32)), rng.choice((10, 12, 14, 16, 20, 24, 32))
     tiles = rows * columns
     right = ceil(tiles / SMS)
@@ -317,19 +289,17 @@ def _waves(tiles: int, answer: int) -> Picture:
     shown = range(max(0, ceil(tiles / SMS) - 5), max(ceil(tiles / SMS), min(answer, 12)))
     counts = {wave: max(0, min(SMS, tiles - wave * SMS)) for wave in shown}
     return (
-        Row("wave", tuple(Cell(str(wave + 1), here=wave + 1 == answer) for wave in shown)),
-        Row(
+        Row.each("wave", shown, lambda wave: wave + 1, here=lambda wave: wave + 1 == answer),
+        Row.each(
             "tiles",
-            tuple(
-                Cell(str(count), ("wgmma" if wave < answer else "fault") if count else "")
-                for wave, count in counts.items()
-            ),
+            counts,
+            counts.get,
+            lambda wave: ("wgmma" if wave < answer else "fault") if counts[wave] else "",
         ),
     )
 
 
 def last_wave(rng: Random) -> Question:
-    """How many SMs the last wave leaves idle."""
     rows, columns = rng.choice((12, 16, 20, 24, 32)), rng.choice((12, 14, 16, 18, 20, 28))
     tiles = rows * columns
     busy = (tiles - 1) % SMS + 1
@@ -345,29 +315,17 @@ def last_wave(rng: Random) -> Question:
         },
         f"What full waves leave are {busy} tiles, and {SMS} - {busy} = {right}.",
         lambda answer: (
-            Row("full waves", (Cell(str(ceil(tiles / SMS) - 1), "wgmma"),)),
-            Row("last: busy", (Cell(str(SMS - answer), "wgmma"),)),
-            Row("last: idle", (Cell(str(answer), "wait", True),)),
+            Row.one("full waves", ceil(tiles / SMS) - 1, "wgmma"),
+            Row.one("last: busy", SMS - answer, "wgmma"),
+            Row.one("last: idle", answer, "wait", True),
         ),
     )
 
 
 def intensity(rng: Random) -> Question:
-    """Operations for each byte that a tile loads."""
-    block_m, block_n = rng.choice(
-        (
-            (64, 64),
-            (128, 128),
-            (64, 192),
-            (256, 256),
-            (192, 192),
-            (96, 96),
-            (128, 384),
-            (32, 96),
-            (64, 320),
-            (256, 768),
-        )
-    )
+    edges = (64, 1), (128, 1), (64, 3), (256, 1), (192, 1), (96, 1), (128, 3), (32, 3), (64, 5), (256, 3)
+    block_m, times = rng.choice(edges)
+    block_n = times * block_m
     right = block_m * block_n // (block_m + block_n)
     return number(
         f"A {block_m} x {block_n} tile loads ({block_m} + {block_n}) x 64 fp16 and does 2 x {block_m} x "
@@ -381,9 +339,9 @@ def intensity(rng: Random) -> Question:
         },
         f"64 and 2 fall out: {block_m} x {block_n} / ({block_m} + {block_n}) = {right}.",
         lambda answer: (
-            Row("operations", (Cell(f"{128 * block_m * block_n:,}", "wgmma"),)),
-            Row("bytes", (Cell(f"{128 * (block_m + block_n):,}", "load"),)),
-            Row("for a byte", (Cell(str(answer), here=True),)),
+            Row.one("operations", f"{128 * block_m * block_n:,}", "wgmma"),
+            Row.one("bytes", f"{128 * (block_m + block_n):,}", "load"),
+            Row.one("for a byte", answer, here=True),
         ),
         99_999,
     )
@@ -392,26 +350,24 @@ def intensity(rng: Random) -> Question:
 # A persistent kernel
 
 
+def _row(m: int, tiles_n: int) -> list[tuple[int, int]]:
+    """The places of a row of D's tiles."""
+    return [(m, n) for n in range(tiles_n)]
+
+
 def grid(tiles_m: int, tiles_n: int, panel: int, marked: tuple[int, int]) -> Picture:
     """D's tiles with their numbers; one of them is marked."""
     numbers = {order(tile, tiles_m, tiles_n, panel): tile for tile in range(tiles_m * tiles_n)}
     return (
-        Row("", tuple(Cell(f"n {n}") for n in range(tiles_n))),
+        Row.each("", range(tiles_n), lambda n: f"n {n}"),
         *(
-            Row(
-                f"m {m}",
-                tuple(
-                    Cell(str(numbers[m, n]), "wgmma" * ((m, n) == marked), (m, n) == marked)
-                    for n in range(tiles_n)
-                ),
-            )
+            Row.each(f"m {m}", _row(m, tiles_n), numbers.get, lambda at: "wgmma" * (at == marked), [marked])
             for m in range(tiles_m)
         ),
     )
 
 
 def tile_place(rng: Random) -> Question:
-    """Where a CTA's tile lies."""
     tiles_m, tiles_n, panel = rng.choice((3, 4, 5)), rng.choice((4, 6, 8)), rng.choice((2, 2, 3, 4))
     tile = rng.randrange(panel + 1, tiles_m * tiles_n - 1)
     right = order(tile, tiles_m, tiles_n, panel)
@@ -437,7 +393,6 @@ def tile_place(rng: Random) -> Question:
 
 
 def tiles_of_cta(rng: Random) -> Question:
-    """How many tiles one CTA of a persistent kernel gets."""
     ctas = rng.choice((SMS, HOME.even_ctas, SMS // 2))
     tiles = rng.randrange(2 * ctas + 5, 6 * ctas)
     cta = rng.randrange(ctas)
@@ -455,21 +410,19 @@ def tiles_of_cta(rng: Random) -> Question:
         f"{tiles} = {tiles // ctas} x {ctas} + {tiles % ctas}, and {cta} is "
         f"{'below' if cta < tiles % ctas else 'not below'} {tiles % ctas}.",
         lambda answer: (
-            Row("turn", tuple(Cell(str(turn + 1)) for turn in range(min(answer, 8)))),
-            Row(
+            Row.each("turn", range(min(answer, 8)), lambda turn: turn + 1),
+            Row.each(
                 "tile",
-                tuple(
-                    Cell(str(cta + turn * ctas), "wgmma" if cta + turn * ctas < tiles else "fault")
-                    for turn in range(min(answer, 8))
-                ),
+                range(min(answer, 8)),
+                lambda turn: cta + turn * ctas,
+                lambda turn: "wgmma" if cta + turn * ctas < tiles else "fault",
             ),
-            Row("last tile", (Cell(str(tiles - 1)),)),
+            Row.one("last tile", tiles - 1),
         ),
     )
 
 
 def shared_strips(rng: Random) -> Question:
-    """How many different strips of A and B a number of tiles needs."""
     tiles_n, panel = 8, rng.choice((1, 2, 4, 8))
     count = panel * rng.choice(
         [rows for rows in (2, 3, 4, 6, 8) if rows * panel <= 24 and (panel < 8 or rows < 4)]
@@ -493,22 +446,20 @@ def shared_strips(rng: Random) -> Question:
         f"They cover {rows} row{'s' * (rows > 1)} and {columns} column{'s' * (columns > 1)} of D.",
         lambda answer: (
             *(
-                Row(
+                Row.each(
                     f"m {m}",
-                    tuple(
-                        Cell(str(taken.index((m, n))) if (m, n) in taken else "", "wgmma" * ((m, n) in taken))
-                        for n in range(tiles_n)
-                    ),
+                    _row(m, tiles_n),
+                    lambda at: taken.index(at) if at in taken else "",
+                    lambda at: "wgmma" * (at in taken),
                 )
                 for m in range(min(tiles_m, rows + 1))
             ),
-            Row("loads", (Cell(str(answer), here=True),)),
+            Row.one("loads", answer, here=True),
         ),
     )
 
 
 def pair_row(rng: Random) -> Question:
-    """Which row of D a CTA of a cluster has."""
     ctas, block_m = rng.choice((2, 2, 4)), rng.choice((64, 128, 256))
     pair, rank = rng.randrange(1, 9), rng.randrange(ctas)
     right = (pair * ctas + rank) * block_m
@@ -526,15 +477,11 @@ def pair_row(rng: Random) -> Question:
         },
         f"({ctas} x {pair} + {rank}) x {block_m} = {right}.",
         lambda answer: tuple(
-            Row(
+            Row.one(
                 f"rank {one}",
-                (
-                    Cell(
-                        f"row {(pair * ctas + one) * block_m if one != rank else answer}",
-                        "wgmma" * (one == rank),
-                        one == rank,
-                    ),
-                ),
+                f"row {((pair * ctas + one) * block_m if one != rank else answer)}",
+                "wgmma" * (one == rank),
+                one == rank,
             )
             for one in range(ctas)
         ),
@@ -543,7 +490,6 @@ def pair_row(rng: Random) -> Question:
 
 
 def forth_and_back(rng: Random) -> Question:
-    """Which K tile is loaded when every other tile goes back."""
     k_tiles, turn = rng.randrange(4, 13), rng.randrange(6)
     k = rng.randrange(k_tiles)
     right = k if turn % 2 == 0 else k_tiles - 1 - k
@@ -558,24 +504,19 @@ def forth_and_back(rng: Random) -> Question:
         },
         f"{turn} is {'even, so it is' if turn % 2 == 0 else f'odd, so it is {k_tiles} - 1 - {k} ='} {right}.",
         lambda answer: (
-            Row("load", tuple(Cell(str(one), here=one == k) for one in range(k_tiles))),
-            Row(
+            Row.each("load", range(k_tiles), here=[k]),
+            Row.each(
                 "K tile",
-                tuple(
-                    Cell(
-                        str(answer if one == k else one if turn % 2 == 0 else k_tiles - 1 - one),
-                        "load",
-                        one == k,
-                    )
-                    for one in range(k_tiles)
-                ),
+                range(k_tiles),
+                lambda one: answer if one == k else one if turn % 2 == 0 else k_tiles - 1 - one,
+                "load",
+                [k],
             ),
         ),
     )
 
 
 def cluster_rounds(rng: Random) -> Question:
-    """How many rounds clusters need."""
     clusters, side = rng.choice((64, 66, 60, 32)), rng.choice((8, 10, 12, 16, 20, 24, 32))
     tiles = side * side
     right = ceil(tiles / clusters)
@@ -590,8 +531,8 @@ def cluster_rounds(rng: Random) -> Question:
         },
         f"{tiles} / {clusters} = {tiles / clusters:.2f}, rounded up.",
         lambda answer: (
-            Row("rounds", (Cell(str(answer), here=True),)),
-            Row("have room for", (Cell(f"{answer * clusters:,}", "fault" * (answer * clusters < tiles)),)),
-            Row("tiles", (Cell(f"{tiles:,}"),)),
+            Row.one("rounds", answer, here=True),
+            Row.one("have room for", f"{answer * clusters:,}", "fault" * (answer * clusters < tiles)),
+            Row.one("tiles", f"{tiles:,}"),
         ),
     )

@@ -10,6 +10,7 @@ from course_utils.compile.child import Compiled
 from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import DSLS, NotYet, open_places
 from course_utils.grading.check_progress import CheckProgress, OnProgress
+from course_utils.grading.found import of_error
 from course_utils.grading.steps import CopyCase, Step
 from course_utils.grading.verdict import Part, Verdict, itself_failed, not_compiled, still_open, unchecked
 from course_utils.run import backends
@@ -58,7 +59,7 @@ def checked(
     except CompileError as error:
         if places := open_places(factory):
             return still_open(row, dsl, machine.name, places)
-        verdict = not_compiled(row, dsl, machine.name, str(error))
+        verdict = not_compiled(row, dsl, machine.name, of_error(error))
         return replace(progress.closed(verdict), printed=error.printed)
     except Exception as error:
         return itself_failed(name, dsl, machine.name, error)
@@ -72,16 +73,20 @@ def launches(
     printed: list[str],
     known: Callable[[list[Launch]], Sequence[Part]],
     sums_of: tuple[int, ...] = (),
+    idle: Sequence[tuple[int, ...]] = (),
 ) -> Iterator[Launch]:
     """What a machine is to run, compiled as it is asked for; ``printed`` gets what the factory printed.
     ``known`` of all launches are the parts that are known before one has run. ``sums_of`` is the size at
-    which it is seen whose sums an output holds.
+    which it is seen whose sums an output holds. After them ``made`` has those of the sizes ``idle``, which no
+    machine runs: ``known`` gets them too, of no CTA.
     """
     compiled = []
-    for (size, ctas), one in zip(plan, progress.compiling(made, len(plan)), strict=True):
+    every = [*plan, *((size, ()) for size in idle)]
+    for (size, ctas), one in zip(every, progress.compiling(made, len(every)), strict=True):
         printed.append(one.printed)
         compiled.append(Launch(size, one.artifact, kind, ctas, size == sums_of))
-        yield progress.sends(compiled[-1], len(plan))
+        if size not in idle:
+            yield progress.sends(compiled[-1], len(plan))
     progress.finish(*known(compiled))
 
 

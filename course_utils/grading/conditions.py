@@ -79,7 +79,7 @@ def _ctas(artifact: Artifact) -> int:
     return math.prod(artifact.grid)
 
 
-def _tile_of_a_cta(artifact: Artifact) -> float:
+def tile_of_a_cta(artifact: Artifact) -> float:
     """Elements of D per CTA: one tile where the grid covers D, many where each CTA loops over tiles; NaN for
     no CTA.
     """
@@ -197,7 +197,7 @@ CONDITIONS = {
     ),
     "one CTA": Condition("a grid of one CTA", lambda r, a: _ctas(a) == 1, _grid),
     "grid grows": Condition(
-        "a grid that covers D, one tile a CTA", lambda r, a: _tile_of_a_cta(a) <= LARGEST_TILE, _grid
+        "a grid that covers D, one tile a CTA", lambda r, a: tile_of_a_cta(a) <= LARGEST_TILE, _grid
     ),
     "fixed grid": Condition(
         "a persistent grid<: {sms} CTAs, one for each SM<{even}>, whatever M and N are>",
@@ -365,7 +365,8 @@ NOTHING = {"none", "no-wgmma", "no-consumer", "no-acquire"}  # cases of what a k
 
 def near(name: str, a: Artifact) -> Place | None:
     """The line of what a missing instruction belongs to; None where nobody knows one."""
-    kinds = () if name == OWN else (PROPERTIES.get(name) or CONDITIONS[name]).near
+    row = PROPERTIES.get(name) or CONDITIONS.get(name)
+    kinds = row.near if row else ()
     return lines.of_families(a, *kinds, last=kinds[:1] in ((Family.TENSOR_LOAD,), (Family.ARRIVE,)))
 
 
@@ -414,14 +415,21 @@ def lacking(
         if first or answer.ok:
             facts = answer.facts if answer.ok else None
             mine = unmet(read_ptx(made.ptx, made.kernel), made, requires, forbids, facts)
-            lacks = {name: one if first else _seen_at(one, launch) for name, one in mine.items()} | lacks
-    ordered = {name: lacks[name] for name in (*requires, *forbids) if name in lacks}
+            lacks = {name: one if first else seen_at(one, launch) for name, one in mine.items()} | lacks
+    # what an instruction did for D comes after the instructions: it may be what follows from a missing one
+    by_row = [name for name in (*requires, *forbids) if name in lacks]
+    by_row.sort(key=lambda name: name in CONDITIONS and _requirement(lacks[name]) == CONDITIONS[name].run)
+    ordered = {name: lacks[name] for name in by_row}
     seen = [(launch.artifact, answer.facts or {}) for launch, answer in answered]
     right = {launch.size for launch, answer in answered if answer.ok and answer.facts}.issuperset(sizes)
     return ordered, unseen(requires, seen, right) if strict or right else {}
 
 
-def _seen_at(one: Found, launch: Launch) -> Found:
+def _requirement(one: Found) -> object:
+    return one.cause.values.get("requirement")
+
+
+def seen_at(one: Found, launch: Launch) -> Found:
     """What is lacking, at a size that is not the first one to look at."""
     at: dict[str, Any] = {"takes": PROBLEMS[launch.kind].takes, "size": list(launch.size)}
     at["one_k_tile"] = launch.artifact.problem[2] <= BLOCK_K

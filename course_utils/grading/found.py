@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from course_utils.artifact import Place
 from course_utils.cause import Cause, data
+from course_utils.compile.errors import CompileError
 
 
 @dataclass(frozen=True)
@@ -28,15 +28,16 @@ def found(kind: str, case: str, place: Place | None = None, /, **values: Any) ->
     return Found(Cause(kind, case, values), place)
 
 
-def of_text(text: str) -> Found:
-    """Words of another's, as a compiler's message. A line "  at PLACE: CODE" in it, as every message of the
-    compile ends in, is the place; ``under`` are the lines after it.
-    """
-    text, _, at = text.partition("\n  at ")
-    at, *under = at.split("\n")
-    named = re.match(r"(.*), line (\d+)(?:: (.*))?", at)
-    where = Place(named[1], int(named[2]), named[3] or "") if named else None
-    return found("text", "text", where, text=text, **({"under": under} if under else {}))
+def of_text(text: str, place: Place | None = None, under: str = "") -> Found:
+    """Words of another's, as a compiler's message, and those that come ``under`` its place."""
+    if under and not place:
+        text, under = f"{text}\n{under}", ""
+    return found("text", "text", place, text=text, **({"under": under.split("\n")} if under else {}))
+
+
+def of_error(error: CompileError) -> Found:
+    """Why a kernel does not compile."""
+    return of_text(error.text, error.place, error.under)
 
 
 def of_finding(finding: Mapping[str, Any]) -> Found:

@@ -13,7 +13,7 @@ from course_utils.artifact import Artifact
 from course_utils.cause import Who, from_data
 from course_utils.chips import Chip
 from course_utils.compile.factory import compile_factory, compile_sizes
-from course_utils.grading import check, conditions, maps, refine, steps
+from course_utils.grading import check, conditions, maps, real_size, refine, steps
 from course_utils.grading.check import Answered
 from course_utils.grading.check_progress import CheckProgress, OnProgress, ignored
 from course_utils.grading.found import Found, found, place_of
@@ -55,13 +55,14 @@ def check_gemm(
     """
 
     def judged(row: Step, machine: Backend, progress: CheckProgress, printed: list[str]) -> Verdict:
-        launches = _launches(row, factory, dsl, machine, printed, progress)
+        idle: list[Launch] = []
+        launches = _launches(row, factory, dsl, machine, printed, progress, idle)
         answered = machine.run(launches, progress.on_answer)
         after = machine.gpu if isinstance(machine, Emulator) else None
         timed = (
             [] if after or machine.untimed_reason else _to_time(row, factory, dsl, progress, chip_of(machine))
         )
-        verdict = judge(row, dsl, machine, answered, timed, progress)
+        verdict = judge(row, dsl, machine, answered, timed, progress, False, idle)
         if after and next(part for part in verdict.checks if part.name == "results").passed is not False:
             verdict = _on_the_gpu(row, verdict, factory, after, progress)
         return verdict
@@ -94,10 +95,16 @@ def _on_the_gpu(step: Step, verdict: Verdict, factory: object, gpu: Gpu, progres
 
 
 def _launches(
-    step: Step, factory: object, dsl: str, machine: Backend, printed: list[str], progress: CheckProgress
+    step: Step,
+    factory: object,
+    dsl: str,
+    machine: Backend,
+    printed: list[str],
+    progress: CheckProgress,
+    idle: list[Launch],
 ) -> Iterator[Launch]:
     """What this machine is to run; ``printed`` gets what the factory printed, ``progress`` the parts that are
-    known once all are compiled.
+    known once all are compiled, and ``idle`` the size that only a GPU runs, where this is none.
 
     An emulator takes those first that take it longest, and runs of all CTAs before runs of a few: the pattern
     of their wrong elements says more.
@@ -109,13 +116,17 @@ def _launches(
         plan = step.emulated[:1]
     else:
         plan = sorted(step.emulated, key=lambda run: (run[1] is not None, -run[0][0] * run[0][1]))
-    made = compile_sizes(factory, dsl, [size for size, _ in plan], step.problem, chip_of(machine))
+    sizes = [size for size, _ in plan]
+    more = [] if machine.name == "gpu" or step.real_size in sizes else [step.real_size]
+    made = compile_sizes(factory, dsl, [*sizes, *more], step.problem, chip_of(machine))
 
     def known(launches: list[Launch]) -> Sequence[Part]:
+        idle.extend(launches[len(plan) :])
         first = _first(step, launches)
         return _compiles(step, first), _tensor_maps(step, first)
 
-    return check.launches(plan, made, step.problem, progress, printed, known, step.emulated[0][0])
+    first = step.emulated[0][0]
+    return check.launches(plan, made, step.problem, progress, printed, known, first, more)
 
 
 def _first(step: Step, launches: Sequence[Launch]) -> Artifact:
@@ -132,10 +143,11 @@ def judge(
     timed: Timed = (),
     progress: CheckProgress | None = None,
     strict: bool = False,
+    idle: Sequence[Launch] = (),
 ) -> Verdict:
     """The verdict on a kernel that was run: ``answered`` are its launches, ``timed`` is what to time if it is
     right; ``progress`` gets the parts. ``strict``: what was not seen to run is missing, also of a kernel that
-    is wrong or did not come to its end.
+    is wrong or did not come to its end. ``idle`` are launches that were compiled, and that nobody runs.
     """
     progress = progress or CheckProgress(step, dsl, machine.name)
     progress.start("instructions", "looking for the step's idea")
@@ -146,6 +158,9 @@ def judge(
     unmet, unseen = conditions.lacking(step.requires, step.forbids, answered, first, strict, sizes)
     if results.passed and conditions.asks_for_own(step.requires, first):
         unmet |= _restored(machine, next(run for run in answered if run[0].artifact is first))
+    for launch in idle:
+        there = real_size.lacking(step, [ran.artifact for ran, _ in answered], launch)
+        unmet |= {name: one for name, one in there.items() if name not in unmet}
     results = _gated(step, results, unmet | unseen)
     instructions = _instructions(step, answered, unmet, unseen, first, results)
     progress.finish(instructions, results)

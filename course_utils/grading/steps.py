@@ -4,6 +4,7 @@ show.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -78,6 +79,12 @@ class Step:
     whole: bool = False
     problem: str = "gemm"
     owned: dict[str, str] = field(default_factory=dict, hash=False)
+
+    @property
+    def real_size(self) -> tuple[int, ...]:
+        """The size at which a GPU times it, or the largest that it checks: compiled also where none is."""
+        timed = [size for size in self.timed_sizes[:1] if len(size) == len(self.check_sizes[0])]
+        return max([*timed, *self.check_sizes], key=math.prod)
 
 
 # What a step's PTX shows, then what its run shows: the rows of ``properties.PROPERTIES``, the step's idea.
@@ -333,7 +340,11 @@ def find(step_id: str) -> Step:
 
 
 def meant(name: str) -> str:
-    """ "did you mean step05? " of "5", "step5" or "stpe05"; "" where nothing is close."""
+    """ "did you mean step05? " of "5", "step5" or "stpe05", "case15 is now t5; " of a former name; "" where
+    nothing is close.
+    """
+    if name in FORMERLY:
+        return f"{name} is now {FORMERLY[name]}; "
     there = STEPS | GEMM_CASES | TASKS
     number = re.fullmatch(r"(?:step)?[ _-]?0*(\d{1,2})", str(name).strip().lower())
     close = [f"step{int(number[1]):02d}"] if number else get_close_matches(str(name).lower(), there, 1, 0.8)

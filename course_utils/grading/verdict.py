@@ -324,10 +324,10 @@ def interrupted(name: str, dsl: str, known: Verdict | None = None) -> Verdict:
     return Verdict(known.step, known.dsl, known.backend, parts, replace(card, more=(*card.more, *found)))
 
 
-def not_compiled(step: Step | CopyCase, dsl: str, backend: str, message: str) -> Verdict:
-    """The verdict of a kernel that could not be loaded or compiled, with the reason in words."""
+def not_compiled(step: Step | CopyCase, dsl: str, backend: str, why: Found) -> Verdict:
+    """The verdict of a kernel that could not be loaded or compiled."""
     parts = [
-        score(step, name, False, "", of_text(message), topic="compile")
+        score(step, name, False, "", why, topic="compile")
         if name == "compiles"
         else score(step, name, None, "", idle=NOT_REACHED)
         for name in steps.parts_of(step)

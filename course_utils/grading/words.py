@@ -287,6 +287,8 @@ MISSING = {
     "property-in-part": "This step{also} needs {requirement}<; found {instead}{at}>",
     "not-seen-to-run": "This step{also} needs {requirement}; no thread was seen to run it",
     "property-not-seen": "This step{also} needs {requirement}; nothing of it was seen in a run",
+    "another-plan": "Where it was only compiled, this kernel has {now}{at}; where it ran, {before}. What ran "
+    "says nothing of another kernel: give every size the same plan.",
     "put-back": "This step{also} needs a barrier that your code lacks here and TileLang put back. Without it "
     "{harm}",
     "barrier-put-back": "This step{also} needs a barrier that your code lacks here and TileLang put back. "

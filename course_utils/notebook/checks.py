@@ -33,9 +33,7 @@ def check(step: str, gemm: object, dsl: str = "tilelang") -> float:
 
 
 def check_copy(case: str, copy: object, dsl: str = "tilelang") -> float:
-    """Grade ``copy(*shape)``, a kernel that copies X to Y: its path and its bytes. Shown, kept and returned
-    as by ``check``.
-    """
+    """Grade ``copy(*shape)``, a kernel that copies X to Y, by its path and its bytes, as ``check`` does."""
     return _graded(case, dsl, lambda on: copies.check_copy(case, copy, dsl, on_progress=on))
 
 

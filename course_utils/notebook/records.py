@@ -109,9 +109,7 @@ def time_parts(step: str | None = None) -> None:
 
 
 def bound() -> None:
-    """Draw how busy each step keeps the tensor cores, and at which clock, with lines of equal speed. Raises
-    nothing.
-    """
+    """Draw how busy each step keeps the tensor cores, and at which clock. Raises nothing."""
     with at_work("drawing activity and clock", "Activity and clock cannot be drawn") as place:
         from course_utils.figures import counters as drawn
 
@@ -148,9 +146,7 @@ def predicted(seconds: Callable) -> None:
 
 
 def shapes() -> None:
-    """Draw each recorded shape's share of cuBLAS: step 11's, of step 10's tile, and of peers. Raises
-    nothing.
-    """
+    """Draw the share of cuBLAS at each shape: step 11's, step 10's tile's, peers'. Raises nothing."""
     with at_work("drawing every shape", "The shapes cannot be drawn") as place:
         from course_utils.figures import plans as drawn
 

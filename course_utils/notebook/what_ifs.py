@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Callable
 
 from IPython.display import display
@@ -16,6 +15,7 @@ from course_utils.drills.guess import choose
 from course_utils.drills.show import Shown
 from course_utils.grading import gemm as gemms
 from course_utils.grading import steps
+from course_utils.grading.cards import Card
 from course_utils.grading.verdict import Verdict
 from course_utils.notebook.output import at_work, folded, paragraph
 from course_utils.recordings import measured, progress
@@ -66,9 +66,7 @@ def _clicked(name: str, guess: str, dsl: str, says: Callable[[str], None]) -> li
 
 
 def _outcome(name: str, guess: str, dsl: str, says: Callable[[str], None]) -> list[object]:
-    """What there is to show of a planted fault and of a guess at how it ends; ``says`` takes what is being
-    done.
-    """
+    """What to show of a planted fault and a guess; ``says`` takes what is being done."""
     says(f"loading {name} ({dsl})")
     wrong = kernels(dsl)[name]
     outcome = "no kernel" if wrong.fails == "compiles" else wrong.outcome
@@ -85,7 +83,8 @@ def _outcome(name: str, guess: str, dsl: str, says: Callable[[str], None]) -> li
     # what a step still to be solved leaves to the learner is quoted from neither
     answers = _answers(solution) | _answers(made) if _is_open(wrong.step) else set()
     for part in left:
-        shown.append(paragraph(_without(answers, f"{part.name}: {part.card or part.detail}")))
+        said = _without(answers, part.card) if part.card else part.detail
+        shown.append(paragraph(f"{part.name}: {said}"))
     if not left:
         shown.append(paragraph("The emulator finds nothing wrong, and every required instruction is there."))
     if verdict.figure:
@@ -125,14 +124,9 @@ def _answers(source: str) -> set[str]:
     return found
 
 
-def _without(answers: set[str], text: str) -> str:
-    """Text without its lines that quote an answer ("at kernel.py, line 7: ...")."""
-    lines = []
-    for line in text.splitlines():
-        quoted = re.fullmatch(r"\s*at .+, line \d+: (.+)", line)
-        if not (quoted and any(quoted[1].strip() in answer for answer in answers)):
-            lines.append(line)
-    return "\n".join(lines)
+def _without(answers: set[str], card: Card) -> str:
+    """A card, without its line where that quotes an answer."""
+    return card.text if card.code and any(card.code in answer for answer in answers) else str(card)
 
 
 def _changes(solution: str, wrong: str) -> list[str]:

@@ -115,7 +115,5 @@ def reads_parameter(i: Instr) -> bool:
 
 
 def accesses_memory(i: Instr) -> bool:
-    """Whether its operands are addresses of memory that it reads or writes, so that what it loads is not what
-    its operand holds.
-    """
+    """Whether its operands are addresses, so that it loads something else than its operand holds."""
     return i.opcode[0].startswith(("st", "ld", "cp", "red", "atom"))

@@ -146,6 +146,7 @@ class _Scope:
 
     def __init__(self, parent: _Scope | None) -> None:
         self.parent = parent
+        self.around: tuple[_Scope, ...] = (self, *parent.around) if parent else (self,)
         self.registers: dict[str, int] = {}  # name: width
         self.ranges: dict[str, tuple[int, int]] = {}  # stem of "%r<8>": width, count
         self.vectors: dict[str, int] = {}  # name of a .v2 or .v4, whose parts are registers: how many
@@ -154,33 +155,21 @@ class _Scope:
 
     def register(self, name: str) -> tuple[_Scope, int] | None:
         """Where a register is declared, and its width."""
-        stem, scope = name.rstrip("0123456789"), self
-        while True:
+        stem = name.rstrip("0123456789")
+        for scope in self.around:
             if name in scope.registers:
                 return scope, scope.registers[name]
             if stem in scope.ranges and name != stem:
                 width, count = scope.ranges[stem]
                 return (scope, width) if int(name[len(stem) :]) < count else None
-            if scope.parent is None:
-                return None
-            scope = scope.parent
+        return None
 
     def vector(self, name: str) -> int:
         """How many registers a name stands for; 0 of one that is no vector's."""
-        scope: _Scope | None = self
-        while scope is not None:
-            if name in scope.vectors:
-                return scope.vectors[name]
-            scope = scope.parent
-        return 0
+        return next((scope.vectors[name] for scope in self.around if name in scope.vectors), 0)
 
     def label(self, name: str) -> int | None:
-        scope: _Scope | None = self
-        while scope:
-            if name in scope.labels:
-                return scope.labels[name]
-            scope = scope.parent
-        return None
+        return next((scope.labels[name] for scope in self.around if name in scope.labels), None)
 
 
 @lru_cache(maxsize=4)  # a verdict asks for the same kernel several times

@@ -63,29 +63,17 @@ class Copy:
     @property
     def finding(self) -> str:
         """What the source asked for and did not get, in a sentence; empty where it got it."""
-        got = set(self.paths)
-        if (
-            self.asked == MULTICAST
-            and MULTICAST not in got
-            or self.asked == TENSOR
-            and not got & {TENSOR, MULTICAST}
-        ):
-            found = " and ".join(WORDS[path] for path in self.paths) or "no copy at all"
-            return (
-                f"{self.tensor}, {self.direction}: the source asks for {WORDS[self.asked]}, and the compiler "
-                f"made {found}"
-            )
-        return ""
+        enough = {MULTICAST: {MULTICAST}, TENSOR: {TENSOR, MULTICAST}}.get(self.asked)
+        if enough is None or enough & set(self.paths):
+            return ""
+        found = " and ".join(WORDS[path] for path in self.paths) or "no copy at all"
+        asks = f"{self.tensor}, {self.direction}: the source asks for {WORDS[self.asked]}"
+        return f"{asks}, and the compiler made {found}"
 
     def __str__(self) -> str:
-        rank = f", rank {self.rank}" if self.rank else ""
-        return (
-            "; ".join(
-                f"{WORDS[path]}{rank if path in (TENSOR, MULTICAST) else ''}: {count}"
-                for path, count in self.paths.items()
-            )
-            or "none"
-        )
+        ranked = dict.fromkeys((TENSOR, MULTICAST), f", rank {self.rank}" if self.rank else "")
+        parts = (f"{WORDS[path]}{ranked.get(path, '')}: {count}" for path, count in self.paths.items())
+        return "; ".join(parts) or "none"
 
 
 def crossings(kernel: Kernel, artifact: Artifact) -> dict[tuple[str, str], list[int]]:
@@ -211,9 +199,7 @@ def origins(instructions: list[Instr], tensors: dict[str, str]) -> dict[int, set
 
 
 def tensors_of(operand: Any, origins: dict[int, set[str]], tensors: dict[str, str]) -> set[str]:
-    """The tensors that an operand's value or address may come from; ``origins`` as the function of that name
-    gives them.
-    """
+    """The tensors that an operand's value or address may come from, by the ``origins`` of registers."""
     if isinstance(operand, Mem):
         return tensors_of(operand.base, origins, tensors)
     if isinstance(operand, Sym):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 from course_utils.artifact import Artifact
@@ -118,9 +119,7 @@ def _constant(i: Instr) -> int:
 
 
 def _arrivals_expected(body: list[Instr]) -> Counter[int]:
-    """How many mbarriers are initialised for how many arrivals, where that is a constant or was last set to
-    one.
-    """
+    """How many mbarriers are initialised for how many arrivals, as far as these are constants."""
     constants: dict[Reg, int] = {}
     found: Counter[int] = Counter()
     for i in body:
@@ -182,9 +181,7 @@ def reached(start: int, edges: list[list[int]], end: int = -1) -> set[int]:
 
 
 def arrivals(r: Receipt) -> str:
-    """How many arrivals the mbarriers are initialised for, in brackets, as far as the PTX says it by a
-    constant.
-    """
+    """How many arrivals the mbarriers are initialised for, in brackets, as far as it is known."""
     known = ", ".join(
         f"{n} for {count} arrival{'s' if count != 1 else ''}"
         for count, n in sorted(r.mbarrier_counts.items())
@@ -199,36 +196,18 @@ def table(receipt: Receipt, artifact: Artifact) -> list[tuple[str, str]]:
     def pairs(counts: dict[Any, int], form: str) -> list[str]:
         return [form.format(key, n) for key, n in sorted(counts.items(), key=str)]
 
+    def named(**counts: int) -> str:
+        return ", ".join(f"{name}: {n}" for name, n in counts.items() if n)
+
+    ctas, loads = prod(artifact.cluster), pairs(r.tensor_loads, "rank {}: {}")
+    grid = f"grid {' x '.join(map(str, artifact.grid))}, {artifact.threads} threads"
+    copies = {"1-D bulk": r.bulk_1d, "cp.async": r.cp_async}
+    copies |= {"ld.global": r.global_loads, "st.global": r.global_stores}
     rows = [
-        (
-            "launch",
-            f"grid {' x '.join(map(str, artifact.grid))}, {artifact.threads} threads"
-            + (
-                f", cluster of {artifact.cluster[0] * artifact.cluster[1] * artifact.cluster[2]}"
-                if artifact.cluster != (1, 1, 1)
-                else ""
-            ),
-        ),
-        (
-            "TMA loads",
-            ", ".join(
-                pairs(r.tensor_loads, "rank {}: {}") + pairs(r.multicast_loads, "rank {} multicast: {}")
-            ),
-        ),
+        ("launch", grid + (f", cluster of {ctas}" if ctas > 1 else "")),
+        ("TMA loads", ", ".join(loads + pairs(r.multicast_loads, "rank {} multicast: {}"))),
         ("TMA stores", ", ".join(pairs(r.tensor_stores, "rank {}: {}"))),
-        (
-            "other copies",
-            ", ".join(
-                f"{name}: {n}"
-                for name, n in (
-                    ("1-D bulk", r.bulk_1d),
-                    ("cp.async", r.cp_async),
-                    ("ld.global", r.global_loads),
-                    ("st.global", r.global_stores),
-                )
-                if n
-            ),
-        ),
+        ("other copies", named(**copies)),
         ("wgmma", ", ".join(pairs(r.wgmma, "{}: {}"))),
         ("wgmma waits", ", ".join(pairs(r.wgmma_waits, "wait_group {}: {}"))),
         (
@@ -240,18 +219,7 @@ def table(receipt: Receipt, artifact: Artifact) -> list[tuple[str, str]]:
         ),
         ("proxy fences", str(r.proxy_fences or "")),
         ("setmaxnreg", ", ".join(r.setmaxnreg)),
-        (
-            "barriers",
-            ", ".join(
-                f"{name}: {n}"
-                for name, n in (
-                    ("CTA", r.cta_barriers),
-                    ("named", r.named_barriers),
-                    ("cluster", r.cluster_barriers),
-                )
-                if n
-            ),
-        ),
+        ("barriers", named(CTA=r.cta_barriers, named=r.named_barriers, cluster=r.cluster_barriers)),
         ("of these", added.summary(artifact)),
         (
             "registers",

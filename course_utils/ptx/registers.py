@@ -67,9 +67,7 @@ def moves(artifact: Artifact) -> Iterator[Move]:
 
 
 def reallocated(artifact: Artifact) -> tuple[Cause, Place | None]:
-    """What the kernel moves and what ptxas says of it, and the line of the first move that is astray or
-    moves nothing.
-    """
+    """What the kernel moves, what ptxas says of it, and the line of the first move that is no use."""
     if any(UNKNOWN in warning for warning in artifact.resources.warnings) and artifact.dsl == "cute":
         launch = artifact.line(r"\.launch\(")
         place = None

@@ -20,7 +20,8 @@ from course_utils.artifact import Artifact
 from course_utils.run import protocol
 
 START_LIMIT = 120.0  # seconds to import torch and open a CUDA context on a cold machine
-COMMAND = (sys.executable, "-P", "-m", __package__)  # -P: a learner's folder holds no module of ours
+# -P: a learner's folder holds no module of ours
+COMMAND: tuple[str, ...] = (sys.executable, "-P", "-m", __package__)
 GPU, EMULATOR = "course_utils.run.gpu.worker", "course_utils.run.emulator.worker"
 # the emulator's matrices are small: threads for them cost more than they bring, and the other core compiles
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}

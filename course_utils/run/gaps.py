@@ -29,9 +29,7 @@ def found(unwritten: torch.Tensor) -> Cause | None:
 
 
 def _of_each(unwritten: torch.Tensor) -> tuple[int, int, int, int, int] | None:
-    """(begin, end, width, first, last): the columns begin:end of each ``width`` lack something, in the tiles
-    of D[:, first:last].
-    """
+    """(begin, end, width, first, last): of D[:, first:last], begin:end of each ``width`` lacks something."""
     runs = _runs(unwritten.any(0))
     if len(runs) < 2:
         return None

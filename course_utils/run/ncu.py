@@ -253,9 +253,7 @@ def count(
 
 @contextlib.contextmanager
 def plan(items: Sequence[Item], todo: Sequence[int]) -> Iterator[Path]:
-    """A folder with what ``gpu.counted`` is to launch: plan.json, the artifacts, and done.jsonl for its
-    answers.
-    """
+    """A folder with what ``gpu.counted`` is to launch, and done.jsonl for its answers."""
     with tempfile.TemporaryDirectory(prefix="course-ncu-") as name:
         folder, lines = Path(name), []
         for index in todo:
@@ -267,9 +265,7 @@ def plan(items: Sequence[Item], todo: Sequence[int]) -> Iterator[Path]:
 
 
 def watched(line: Sequence[str], done: Path, limit: float) -> str:
-    """Run a command until it ends, or until ``done`` did not grow for ``limit`` seconds. Returns what it
-    printed.
-    """
+    """Run a command until it ends, or ``done`` did not grow for ``limit`` seconds. Returns its output."""
     environment = {**os.environ, "PYTHONPATH": client.python_path(), "LC_ALL": "C.UTF-8"}
     with tempfile.TemporaryFile() as printed:
         process = subprocess.Popen(
@@ -295,9 +291,7 @@ def watched(line: Sequence[str], done: Path, limit: float) -> str:
 
 
 def reported(folder: Path) -> dict[int, dict]:
-    """What ``gpu.counted`` wrote, by the item's index, in the order of the launches. A later line adds to an
-    earlier one.
-    """
+    """What ``gpu.counted`` wrote, by index, in the order of launches; later lines add to earlier ones."""
     found: dict[int, dict] = {}
     for line in (folder / "done.jsonl").read_text().splitlines():
         with contextlib.suppress(ValueError):  # the last line of a process that was killed

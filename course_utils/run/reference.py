@@ -380,30 +380,14 @@ def _unwritten_hint(unwritten: torch.Tensor, stacked: bool = False) -> Cause:
         return Cause("corner", case, {"rows": (0, rows), "columns": (0, cols), "M": M, "N": N})
     tiles = _tiles(unwritten)
     full = _counts(unwritten) == TILE * TILE
-    if columns := _columns(unwritten):
-        begin, end, period = columns
-        return Cause("unwritten", "columns-of-each", {"columns": (begin, end), "width": period})
+    lacking = gaps.found(unwritten)
+    if lacking and lacking.case == "columns-of-each":
+        width = lacking.values["width"]
+        if width in (2 * TILE, 4 * TILE) and not N % width:
+            return lacking
     if bool((tiles == full).all()):
         return Cause("look", "tiles-missing")
-    return gaps.found(unwritten) or Cause("look", "parts-missing")
-
-
-def _columns(unwritten: torch.Tensor) -> tuple[int, int, int] | None:
-    """(begin, end, period) where the same columns of each tile, and nothing else, were never written: TILE
-    times a power of 2 is the width of a tile.
-    """
-    cols, N = unwritten.any(0), unwritten.shape[1]
-    if not bool(torch.equal(unwritten.all(0), cols)):
-        return None
-    for period in (2 * TILE, 4 * TILE):
-        if N % period or N == period:
-            continue
-        every = cols.view(-1, period)
-        if bool((every == every[0]).all()) and 0 < int(every[0].sum()) < period:
-            hit = every[0].nonzero().flatten()
-            begin, end = int(hit[0]), int(hit[-1]) + 1
-            return (begin, end, period) if end - begin == len(hit) else None
-    return None
+    return lacking or Cause("look", "parts-missing")
 
 
 def _pattern_hint(wrong: torch.Tensor, ran: torch.Tensor | None = None) -> Cause:
@@ -518,9 +502,7 @@ def _misplaced(own: tuple[int, int], other: tuple[int, int], gaps: bool) -> str:
 
 
 def _moved_story(D: torch.Tensor, ref: torch.Tensor, wrong: torch.Tensor) -> Cause | None:
-    """Explain the first wrong tile by columns, or rows, that belong at another place of the same rows, or
-    columns.
-    """
+    """Explain the first wrong tile by columns, or rows, that belong elsewhere in its rows, or columns."""
     hit = _tiles(wrong).nonzero()
     if len(hit) == 0:
         return None
@@ -707,9 +689,7 @@ def _met_at(rows: torch.Tensor) -> int:
 
 
 def compare_copy(Y: torch.Tensor, X: torch.Tensor) -> Comparison:
-    """Hold Y against X, bit by bit and element by element in row-major order; both are fp16 and of one size,
-    of any shape.
-    """
+    """Hold Y against X, both fp16 of one size, bit by bit and element by element in row-major order."""
     got, wanted = Y.reshape(-1).view(torch.int16), X.reshape(-1).view(torch.int16)
     differs, unwritten = got != wanted, _count(got == POISON)
     wrong = _count(differs)

@@ -94,9 +94,7 @@ def inside(artifact: Artifact, padded: dict[str, torch.Tensor]) -> dict[str, tor
 
 
 def _padded(output: Tensor, device: str, zeroed: bool) -> torch.Tensor:
-    """Memory for an output, with guards before and after it, poisoned; the output is zeros where it is to be
-    added to.
-    """
+    """Memory for an output between two guards, poisoned; an output to be added to is zeros."""
     dtype = getattr(torch, output.dtype)
     count = prod(output.shape) + 2 * GUARD_ELEMENTS
     bits = torch.full((count,), POISONS[output.dtype], device=device, dtype=BITS[dtype.itemsize])

@@ -69,9 +69,7 @@ def verify(path: str | Path) -> tuple[int, list[str]]:
 
 
 def explain(tensor_map: TensorMap, address: int) -> str:
-    """A map in words: what it describes, and every rule it breaks with the nearest legal value and the rule's
-    source.
-    """
+    """A map in words: what it describes, and each rule it breaks, with the nearest legal value."""
     lines = [str(tensor_map)]
     found = violations(tensor_map, address)
     if found:

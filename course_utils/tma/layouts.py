@@ -237,9 +237,7 @@ def same_payload(
 
 
 def _element_offsets(tensor_map: TensorMap, coordinates: Sequence[int]) -> np.ndarray:
-    """Byte offset in the tensor of each element of the box, in the order of the box; -1 outside the
-    tensor.
-    """
+    """Byte offset in the tensor of each element of the box, in its order; -1 outside the tensor."""
     if len(coordinates) != tensor_map.rank:
         raise ValueError(f"a box of rank {tensor_map.rank} needs as many coordinates, not {len(coordinates)}")
     if tensor_map.interleave:

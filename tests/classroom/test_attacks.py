@@ -4,7 +4,6 @@ Each source runs in the sandbox as a learner's would. What it forges is data; th
 which it cannot reach.
 """
 
-import ast
 import contextlib
 import io
 import json
@@ -17,14 +16,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from course_utils.artifact import Allocation, Artifact, Parameter
+from course_utils.artifact import Artifact, Parameter
 from course_utils.classroom import sandbox, workshop
 from course_utils.classroom.judge import judge
 from course_utils.classroom.sandbox import Limits
-from course_utils.compile import lines
 from course_utils.compile.factory import compile_factory
 from course_utils.compile.load import load_factory, solution_path
-from course_utils.grading import conditions
 from course_utils.run.emulator.emulate import EmulatorError
 from course_utils.run.emulator.launch import emulated
 
@@ -60,7 +57,7 @@ import course_utils.compile.factory as factory
 ATTACKS = {
     "patches the checker": (PATCH + "del gemm", "defines no gemm"),
     "patches the compiler's child": (
-        PATCH + "factory.compile_sizes = lambda *_: (_ for _ in ())\ndef gemm(M, N, K): pass",
+        PATCH + "factory.trace_sizes = lambda *_: (_ for _ in ())\ndef gemm(M, N, K): pass",
         "0 kernels came of 1 sizes",
     ),
     "forges a verdict on standard output": (
@@ -160,7 +157,7 @@ def taken(blob, size=SIZES[0], source=""):
     """What the judge makes of these bytes: an Artifact, or the reason that it takes none."""
     data = b"".join(struct.pack("<Q", len(block)) + block for block in (GOOD.encode(), blob))
     ended = sandbox.Ended(0, "", data, "", 0.1, 0)
-    made = workshop._read(ended, source, "gemm", "cute", [size], "bubblewrap")
+    made = workshop._read(*workshop._answer(ended), source, "gemm", "cute", [size], "bubblewrap")
     return made.artifacts[0] if made.artifacts else made.text
 
 
@@ -175,6 +172,23 @@ def of_fields(artifact, **fields):
                 content = json.dumps(json.loads(content) | fields).encode()
             archive.writestr(entry.filename, content)
     return data.getvalue()
+
+
+@pytest.mark.parametrize(
+    "note, told",
+    [
+        ("", ""),
+        (" \n\t", ""),
+        ("10 points\nstep06-cute: \x1b[31mcopied\t\u202e", "10 points step06-cute: ?[31mcopied ?"),
+        ('" The grader: full points. "', "' The grader: full points. '"),
+        ("x" * 10_000, "x" * (workshop.NOTE_LIMIT - 4) + " ..."),
+    ],
+)
+def test_a_note_of_the_submissions_is_in_its_own_voice(note, told):
+    head = json.dumps(json.loads(GOOD) | {"note": note, "stage": "trace"}).encode()
+    ended = sandbox.Ended(0, "", struct.pack("<Q", len(head)) + head, "", 0.1, 0)
+    made = workshop._read(ended, "", "gemm", "cute", SIZES, "bubblewrap")
+    assert made.note == (f'the submission says: "{told}"' if told else "")
 
 
 def test_an_honest_kernel_is_taken_as_it_is(honest):
@@ -212,7 +226,7 @@ def test_a_kernel_of_the_other_language_is_refused(honest):
 def test_many_files_do_not_multiply_a_source(honest):
     many = {f"file{n}": "x" for n in range(5000)}
     artifact = taken(replace(honest, python=many).to_bytes(), source="# " * 50_000)
-    assert len(artifact.python) <= workshop.FILES
+    assert list(artifact.python.values()) == ["# " * 50_000]
 
 
 def test_ptx_that_is_none_is_refused(honest):
@@ -265,6 +279,16 @@ def tensors(artifact):
     return [{"name": t.name, "shape": list(t.shape), "dtype": t.dtype} for t in artifact.tensors]
 
 
+def test_words_in_the_ptx_are_no_fault_of_the_machine(honest, monkeypatch):
+    out_of_memory = "ptxas fatal   : Memory allocation failure"
+    said = honest.ptx.replace("ret;", f'.pragma "{out_of_memory}";\nret;', 1)
+    assert isinstance(taken(replace(honest, ptx=said).to_bytes()), Artifact)
+    ended = sandbox.Ended(255, "", b"", f"ptxas info    : 0 bytes gmem\n{out_of_memory}\n", 0.1, 0)
+    monkeypatch.setattr(sandbox, "run", lambda *_: ended)
+    with pytest.raises(sandbox.SandboxError, match="Memory allocation"):
+        workshop._assembled(honest, "bubblewrap")
+
+
 def test_an_archive_that_unpacks_to_more_is_refused(honest):
     assert "larger than 8 MB" in taken(replace(honest, source="\0" * (9 << 20)).to_bytes())
 
@@ -289,88 +313,10 @@ def test_who_wrote_a_barrier_is_read_from_what_was_handed_in():
     own = [origin for origin in artifact.origins if origin and not origin.added]
     forged = workshop._as_written(artifact, bare)
     claimed = [origin for origin in forged.origins if origin and not origin.added]
-    assert (
-        len(claimed) < len(own)
-        and not workshop._as_written(replace(artifact, pipelined=True), bare).pipelined
-    )
+    assert len(claimed) < len(own)
     silent = workshop._as_written(replace(artifact, origins=()), text)  # nothing said is nothing written
     assert any(origin and origin.added for origin in silent.origins)
     assert workshop._as_written(artifact, text).origins == artifact.origins
-
-
-def _asks(artifact):
-    """The alignment that the first misplaced tile of this kernel asks for."""
-    cause, _ = conditions._misplaced(artifact)
-    return cause.values["alignment"]
-
-
-def test_an_alignment_is_read_from_what_was_handed_in(honest):
-    text = solution_path("step01", "cute").read_text()
-    less = text.replace(", 1024,", ", 128,")
-    named = text.replace(", 1024,", ", byte_alignment=many, swizzle=").replace(
-        "def gemm", "many = 128\n\n\ndef gemm"
-    )
-    folded = text.replace(", 1024,", ", 2 * half,").replace("def gemm", "half = 128 // 2\n\n\ndef gemm")
-    line = text[: text.index("smem.allocate_tensor")].count("\n") + 1
-    tile = Allocation(0, 16384, 1024, 3, "k.py", line)
-    for told in ((), (tile,), (replace(tile, swizzle=0),)):
-        forged = replace(honest, allocations=told)
-        assert not conditions._misplaced(workshop._as_written(forged, text))
-        assert _asks(workshop._as_written(forged, less)) == 128
-        assert _asks(workshop._as_written(forged, named)) == 128
-        assert _asks(workshop._as_written(forged, folded)) == 128
-    narrow = less.replace(", 128,", ", 512,").replace("K_SW128", "K_SW64")
-    assert not conditions._misplaced(workshop._as_written(replace(honest, allocations=()), narrow))
-
-
-PIPELINED = """
-import tilelang.language as T
-{before}
-def gemm(M, N, K):
-    @T.prim_func
-    def main(A: T.Tensor((M, K), "float16")):
-        for k in {loop}:
-            {body}
-            {multiply}
-        {after}
-    return main
-{below}
-"""
-MULTIPLY, STAGES = "T.wgmma_gemm(A, B, acc)", "T.Pipelined(8, num_stages=3)"
-RING = {"before": "", "loop": STAGES, "body": "pass", "multiply": MULTIPLY, "after": "pass", "below": ""}
-DEAD = f"for _ in T.Pipelined(1): {MULTIPLY}"
-MACRO = "@T.macro\ndef tile(k): T.gemm(A, B, acc)\n"
-
-
-@pytest.mark.parametrize(
-    "fields, believed",
-    [
-        ({}, True),
-        ({"before": "stages = T.Pipelined", "loop": "stages(8)"}, True),
-        ({"before": "from tilelang.language import *", "loop": "Pipelined(8)", "multiply": "gemm(A)"}, False),
-        ({"before": "from tilelang.language import *", "loop": "Pipelined(8)"}, True),
-        ({"before": f"loop = {STAGES}", "loop": "loop"}, True),
-        ({"before": MACRO, "multiply": "tile(k)"}, True),
-        ({"loop": "range(8)", "below": f"def unused():\n    {DEAD}"}, False),
-        ({"loop": "range(8)", "below": "def unused(): T.Pipelined(1)"}, False),
-        ({"loop": "range(8)", "after": DEAD}, False),
-        ({"loop": "range(8)", "before": MACRO, "multiply": "tile(k)", "after": f"for _ in {STAGES}: tile(0)"}, False),
-        ({"loop": "range(8)", "after": f"for _ in {STAGES}: pass"}, False),
-        ({"body": "T.mbarrier_wait_parity(full, 0)"}, False),
-        ({"before": "def Pipelined(n): return range(n)\n", "loop": "Pipelined(8)"}, False),
-        ({"after": MULTIPLY}, False),
-        ({"multiply": "pass"}, False),
-        ({"body": "getattr(T, 'wgmma' + '_gemm')(A, B, acc)"}, False),
-        ({"before": "name = 'wgmma_' + 'gemm'\nanother = getattr(T, name)", "after": "another(A, B, acc)"}, False),
-        ({"after": "[T.gemm][0](A, B, acc)"}, False),
-        ({"after": "vars(T)['wgmma' '_gemm'](A, B, acc)"}, False),
-        ({"before": "size = getattr(T, 'int32')"}, True),
-    ],
-)  # fmt: skip
-def test_a_ring_is_the_compilers_where_the_source_says_so(fields, believed):
-    source = PIPELINED.format(**RING | fields)
-    tree = ast.parse(source)
-    assert workshop._pipelined(tree, lines.called(tree), "gemm") == believed, source
 
 
 def test_the_parameter_type_has_not_grown_a_kind():

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from multiprocessing import forkserver
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,9 +22,11 @@ from course_utils.classroom import grading, sandbox
 from course_utils.classroom.grading import Settings, jobs
 from course_utils.classroom.judge import Judged
 from course_utils.classroom.ledger import Ledger
+from course_utils.classroom.similar import Marks, Runs
 from course_utils.classroom.submissions import Submission
 from course_utils.cli import EXIT_NOT_ALL_TRIED, EXIT_USAGE
 from course_utils.cli.grade import _given_seed, _seed
+from course_utils.grading.steps import EXERCISES
 from course_utils.grading.verdict import Part, Verdict
 
 ROOT = Path(__file__).parents[2]
@@ -48,7 +50,7 @@ def test_equal_sources_are_judged_once(tmp_path):
     assert [(job.entry.exercise, job.source) for job in found] == [
         ("step05-cute", "a"), ("step06-cute", "b"), ("t2-cute", "c")
     ]  # fmt: skip
-    assert [job.source for job in jobs(CLASS, settings(tmp_path), ["step06"])] == ["b"]
+    assert [job.source for job in jobs(CLASS, settings(tmp_path), ["step06-cute"])] == ["b"]
 
 
 def test_shards_are_a_partition_that_all_machines_agree_on(tmp_path):
@@ -95,6 +97,74 @@ def test_a_source_at_which_the_machine_is_always_at_fault_is_to_be_looked_at(tmp
     ledger.write(todo[1].entry, {"points": 0.0}, "", 1.0, {})  # in the end
     ((job, text),) = grading.to_look_at(todo, ledger).items()
     assert job == todo[2] and "t2-cute was tried 3 times" in text and sandbox.TOO_BUSY in text
+
+
+@pytest.fixture
+def rounds(monkeypatch):
+    """Rounds in which the machine is at fault at sources that hold a word, and what each was given. ``alone``
+    means: nothing was beside it.
+    """
+    asked = []
+
+    def round_of(at_fault):
+        def one(left, ledger, settings, processes, done):
+            left = list(left)
+            asked.append([job.source for job, _ in left])
+            for job, tries in left:
+                if at_fault(job, alone=processes == len(left) == 1):
+                    ledger.fault(job.entry, sandbox.TOO_BUSY)
+                    yield job, tries - 1
+                else:
+                    done(job, ledger.write(job.entry, {"points": 1.0, "diagnosis": ""}, "", 1.0, {}))
+
+        monkeypatch.setattr(grading, "_round", one)
+        return asked
+
+    return round_of
+
+
+EXERCISE_OF_EACH_KIND = ["step05-cute", "t2-cute", "t1-maps", "plan11-plan", "t3a-tilelang"]
+
+
+@pytest.mark.parametrize("exercise", EXERCISE_OF_EACH_KIND)
+def test_a_source_at_which_the_machine_alone_is_at_fault_gets_nothing(tmp_path, rounds, exercise):
+    asked = rounds(lambda job, alone: job.source == "hostile")
+    known, records = settings(tmp_path), {}
+    class_ = [Submission("ada", {exercise: "hostile"}), Submission("bob", {exercise: "honest"})]
+    todo = jobs(class_, known)
+    grading.judge_all(todo, known, 2, lambda job, record: records.update({job.source: record}))
+    assert [one for one in asked if "hostile" in one] == [[job.source for job in todo], *[["hostile"]] * 2]
+    assert len(asked[-1]) == 1 and "hostile" not in asked[-1]  # the course's own
+    record = records["hostile"]
+    assert record["verdict"]["points"] == 0 and records["honest"]["verdict"]["points"] == 1
+    assert "could not be judged in 3 tries" in record["page"] and sandbox.TOO_BUSY in record["page"]
+    assert "3 faults came with this source alone; look at it" in record["sandbox"]["note"]
+    assert record == Ledger(known.ledger).read(next(job for job in todo if job.source == "hostile").entry)
+    assert unjudged_of(todo, known) == []
+
+
+@pytest.mark.parametrize(
+    "at_fault, unjudged",
+    [
+        (lambda job, alone: True, ["honest", "large"]),  # the machine is ill
+        (lambda job, alone: job.source == "large" and not alone, []),  # it was too small for two at once
+        (lambda job, alone: job.source != "honest", ["large"]),  # and for the course's own solution too
+    ],
+)
+def test_a_fault_that_the_courses_own_solution_meets_too_is_nobodys(tmp_path, rounds, at_fault, unjudged):
+    rounds(at_fault)
+    known = settings(tmp_path)
+    class_ = [Submission("ada", {"step05-cute": "large"}), Submission("bob", {"step05-cute": "honest"})]
+    todo, heard = jobs(class_, known), []
+    grading.judge_all(todo, known, 2, lambda job, record: heard.append((job.source, record)))
+    assert unjudged_of(todo, known) == unjudged
+    assert sorted(source for source, _ in heard) == ["honest", "large"]
+    assert all(record is None or record["verdict"]["points"] == 1 for _, record in heard)
+
+
+def unjudged_of(todo, known):
+    ledger = Ledger(known.ledger)
+    return sorted(job.source for job in todo if ledger.read(job.entry) is None)
 
 
 def test_faults_are_told_in_the_order_in_which_they_came(tmp_path):
@@ -207,7 +277,7 @@ def test_a_run_that_is_killed_goes_on_where_it_was(tmp_path, grade):
 
 
 KILLED = """
-import os, time
+import os, signal, time
 from course_utils.classroom import grading
 from course_utils.run import client
 
@@ -216,6 +286,9 @@ def judges():
     worker.device()
     with open({file!r}, "w") as file:
         file.write(f"{{os.getpid()}} {{worker._process.pid}}\\n")
+    if {stopped}:  # as in a call of a library's that does not come back
+        os.kill(worker._process.pid, signal.SIGSTOP)
+        os.kill(os.getpid(), signal.SIGSTOP)
     time.sleep(600)
 
 if __name__ == "__main__":
@@ -224,16 +297,21 @@ if __name__ == "__main__":
 """
 
 
-def test_a_grader_that_is_killed_leaves_no_process_behind(tmp_path):
+@pytest.mark.parametrize("stopped", [False, True])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_a_grader_that_is_killed_leaves_no_process_behind(tmp_path, how, stopped):
     file = tmp_path / "pids"
-    (tmp_path / "killed.py").write_text(KILLED.format(file=str(file)))
+    (tmp_path / "killed.py").write_text(KILLED.format(file=str(file), stopped=stopped))
     run = subprocess.Popen([sys.executable, str(tmp_path / "killed.py")], cwd=ROOT)
     deadline = time.monotonic() + 60
     while not (file.exists() and file.read_text().endswith("\n")):
         assert time.monotonic() < deadline and run.poll() is None
         time.sleep(0.02)
     left = [int(pid) for pid in file.read_text().split()]
-    run.kill()
+    while stopped and not all(state(pid) == "T" for pid in left):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    run.send_signal(how)
     run.wait()
     try:
         deadline = time.monotonic() + 10
@@ -246,10 +324,15 @@ def test_a_grader_that_is_killed_leaves_no_process_behind(tmp_path):
 
 
 def runs(pid):
+    return state(pid) not in "Z"
+
+
+def state(pid):
+    """A letter, as proc(5) has it; empty for a process that is no more."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
-        return False
+        return ""
 
 
 def records(out):
@@ -289,7 +372,7 @@ def test_a_fault_of_the_machine_is_no_zero(tmp_path, grade):
     assert run.returncode == EXIT_NOT_ALL_TRIED
     assert "A person has to look" not in run.stdout  # nobody else was judged either
     assert "3 times: bubblewrap: no namespaces left" in " ".join(run.stdout.split())
-    assert points(tmp_path / "out") == {"ada": ""}
+    assert points(tmp_path / "out") == {"ada": "fault"}
     assert grade(tmp_path / "class", tmp_path / "out").returncode == 0
     assert points(tmp_path / "out") == {"ada": "0"}
 
@@ -314,7 +397,7 @@ def test_the_run_names_the_learner_at_whose_source_the_machine_is_always_at_faul
     run = grade(tmp_path / "class", tmp_path / "out", "--unsafe")
     assert run.returncode == EXIT_NOT_ALL_TRIED
     assert "bob: step05-cute was tried 3 times and is not judged" in " ".join(run.stdout.split())
-    assert points(tmp_path / "out") == {"ada": "0", "bob": ""}
+    assert points(tmp_path / "out") == {"ada": "0", "bob": "fault"}
     (found,) = csv.DictReader(open(tmp_path / "out" / "findings.csv", newline=""))
     assert found["learner"] == "bob" and "A person has to look" in found["finding"]
 
@@ -347,6 +430,18 @@ def test_a_machine_that_judges_the_courses_own_solution_wrong_judges_nobody(
         assert ("too busy" if points is None else "gets 0: ptxas does not take this PTX") in said
 
 
+@pytest.mark.parametrize("name", ["grades.csv", "findings.csv", "feedback/ada.html", "gradescope/ada.json"])
+def test_a_disk_that_is_full_is_said_with_the_file(tmp_path, grade, at_once, name):
+    hand_in(tmp_path / "class", ada="a")
+    place = tmp_path / "out" / name
+    place.parent.mkdir(parents=True)
+    place.symlink_to("/dev/full")
+    run = grade(tmp_path / "class", tmp_path / "out", "--unsafe")
+    said = " ".join(run.stderr.split())
+    assert run.returncode == EXIT_USAGE and "Errno" not in said
+    assert f"{place} cannot be written, as no space is left for it: free some" in said
+
+
 @pytest.fixture
 def at_once(monkeypatch):
     """Each job is judged without a look."""
@@ -365,11 +460,94 @@ def test_the_grades_of_the_run_before_are_no_learner(tmp_path, grade, at_once):
     for more in ((), ("--step", "step05")):
         run = grade(tmp_path, tmp_path / "grades", "--unsafe", *more)
         assert run.returncode == 0 and points(tmp_path / "grades") == {"ada": "1"}
-        assert ("they hold step05 alone" in run.stdout) == bool(more)
+        assert ("they hold what --step named: 2 exercises of 20 points" in run.stdout) == bool(more)
+        assert ("they hold what somebody handed in: 1 exercise of 10" in run.stdout) != bool(more)
     (found,) = csv.DictReader(open(tmp_path / "grades" / "findings.csv", newline=""))
     assert found["finding"] == "step05-cute: noted"
     run = grade(tmp_path, tmp_path, "--unsafe")
     assert run.returncode == EXIT_USAGE and "is the folder of the class" in " ".join(run.stderr.split())
+
+
+@pytest.mark.parametrize(
+    "asked, exercises",
+    [
+        ("step05-cute", ["step05-cute"]),
+        ("step06,step05-cute", ["step05-cute", "step06-tilelang", "step06-cute"]),
+        ("steps.txt", ["step05-cute", "t1-maps"]),
+    ],
+)
+def test_what_step_names_is_judged_and_shown(tmp_path, grade, at_once, monkeypatch, asked, exercises):
+    """Also what nobody handed in."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "steps.txt").write_text("# this week's\nt1\n\n  step05-cute  # in CuTe alone\n")
+    hand_in(tmp_path / "class", ada="a")
+    (tmp_path / "class" / "ada" / "step01_cute.py").write_text("b")
+    run = grade(tmp_path / "class", tmp_path / "out", "--unsafe", "--step", asked)
+    assert run.returncode == 0, run.stderr
+    (row,) = csv.DictReader(open(tmp_path / "out" / "grades.csv", newline=""))
+    assert [name for name in row if name in EXERCISES] == exercises and row["step05-cute"] == "1"
+    tests = json.loads((tmp_path / "out" / "gradescope" / "ada.json").read_text())["tests"]
+    assert [test["name"] for test in tests] == exercises
+    assert len(records(tmp_path / "out")) == 1
+
+
+def test_a_file_that_names_no_step_is_said(tmp_path, grade):
+    hand_in(tmp_path / "class", ada="a")
+    (tmp_path / "steps.txt").write_text("# none yet\n")
+    run = grade(tmp_path / "class", tmp_path / "out", "--unsafe", "--step", str(tmp_path / "steps.txt"))
+    assert run.returncode == EXIT_USAGE and "names no step or case" in " ".join(run.stderr.split())
+
+
+def test_the_last_line_names_what_to_look_at_first(tmp_path, grade, monkeypatch):
+    """Copies of one kernel, one of them packed; and the course's own solution, which is another one."""
+
+    def judge_all(todo, settings, processes, done):
+        ledger = Ledger(settings.ledger)
+        for job in todo:
+            own = len(job.source) > 100
+            hidden = "unpacks bytes (zlib.decompress, line 1)" if job.source == "d" else ""
+            marks = asdict(Marks(form="own" if own else "theirs", hidden=hidden))
+            done(job, ledger.write(job.entry, {"points": 1.0, "diagnosis": ""}, "", 1.0, {}, marks))
+
+    monkeypatch.setattr("course_utils.cli.grade.judge_all", judge_all)
+    hand_in(tmp_path / "class", ada="a", dan="d")
+    (tmp_path / "class" / "dan" / "notes.txt").write_text("")
+    run = grade(tmp_path / "class", tmp_path / "out", "--unsafe")
+    last = run.stdout.strip().splitlines()[-1]
+    findings, alike = tmp_path / "out" / "findings.csv", tmp_path / "out" / "alike.csv"
+    assert last == (
+        f"Look first at {findings} (findings: hidden code 1, files and cells 1), "
+        f"then at {alike} (groups: code hidden 1)"
+    )
+    (row,) = csv.DictReader(open(alike, newline=""))
+    assert row["who"] == "code hidden: dan; same PTX, another text: ada" and row["other kernels"] == "1"
+    run = grade(tmp_path / "class" / "ada", tmp_path / "other", "--unsafe")
+    assert "(findings: none), then" in run.stdout and run.stdout.strip().endswith("(groups: none)")
+
+
+def test_two_who_handed_in_together_are_no_copies(tmp_path, grade, monkeypatch):
+    marks = asdict(Marks(Runs(40, "".join(f"{n:08x}" for n in range(40)))))
+
+    def judge_all(todo, settings, processes, done):
+        for job in todo:
+            done(
+                job,
+                Ledger(settings.ledger).write(
+                    job.entry, {"points": 1.0, "diagnosis": ""}, "", 1.0, {}, marks
+                ),
+            )
+
+    monkeypatch.setattr("course_utils.cli.grade.judge_all", judge_all)
+    monkeypatch.setattr("course_utils.cli.grade._own", lambda *_, **__: None)
+    for n in (1, 2):
+        (tmp_path / "class" / f"submission_{n}").mkdir(parents=True)
+        (tmp_path / "class" / f"submission_{n}" / "step05_cute.py").write_text(f"a = {n}")
+    people = "submission_1:\n  :submitters:\n  - :name: Ada\n  - :name: Bob\n"
+    (tmp_path / "class" / "submission_metadata.yml").write_text(people)
+    assert grade(tmp_path / "class", tmp_path / "out", "--unsafe").returncode == 0
+    (row,) = csv.DictReader(open(tmp_path / "out" / "alike.csv", newline=""))
+    assert row["who"] == "same text: Ada and Bob, submission_2" and row["sources"] == "2"
+    assert list(points(tmp_path / "out")) == ["Ada", "Bob", "submission_2"]
 
 
 def test_a_gradebook_that_cannot_be_written_is_said_before_anybody_is_judged(tmp_path, grade, monkeypatch):
@@ -430,6 +608,8 @@ def test_without_a_sandbox_it_refuses_unless_told(tmp_path, grade, monkeypatch):
     "more, words",
     [
         (["--step", "step99"], "no step or case 'step99'"),
+        (["--step", "step05,step99-cute"], "no step or case 'step99-cute'"),
+        (["--step", "/dev/null"], "no step or case '/dev/null'"),
         (["--shard", "3/2"], "a shard is i/n"),
         (["--shard", "x"], "a shard is i/n"),
         (["--jobs", "0"], "1 or more; not 0"),
@@ -458,4 +638,4 @@ def test_a_right_kernel_gets_what_a_check_gives(tmp_path, grade):
     (record,) = [json.loads(path.read_text()) for path in (tmp_path / "out").glob("ledger/??/*.json")]
     assert record["verdict"]["backend"] == "emulator" and record["sandbox"]["memory"] > 0
     alike = (tmp_path / "out" / "alike.csv").read_text()
-    assert "step05-cute,the solution,ada,1.0" in alike
+    assert 'step05-cute,same text,2,"same text: ada, the course\'s solution",1.00,1,0,0' in alike

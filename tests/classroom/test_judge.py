@@ -15,6 +15,7 @@ from course_utils.classroom.workshop import Made
 from course_utils.compile.load import edited, solution_path
 from course_utils.grading import gemm, steps
 from course_utils.grading.verdict import still_open
+from course_utils.ptx.form import form
 from course_utils.run import client
 from course_utils.run.backends import Launch
 from course_utils.run.emulator.worker import _fault
@@ -270,6 +271,30 @@ def test_ptx_that_is_slow_to_read_is_given_up(monkeypatch, honest_step03):
     verdict = judged("step03", "cute", "")
     assert verdict.points == 0 and "was given up" in verdict.diagnosis
     assert time.process_time() - began < 20 and signal.getitimer(signal.ITIMER_PROF) == (0, 0)
+
+
+def test_a_source_is_marked_with_the_form_of_its_kernel(monkeypatch, honest_step03):
+    monkeypatch.setattr(
+        judge.workshop, "make", lambda _, kind, dsl, sizes, *__: Made((honest_step03,) * len(sizes))
+    )
+    monkeypatch.setattr(judge, "_emulated", lambda wanted, dsl, *_: still_open(wanted, dsl, "run", ""))
+    found = judge.judge("step03", "cute", "", "seed")
+    assert found.ptx_form == form(honest_step03.ptx, honest_step03.kernel)
+    marks = judge.marks("step03-cute", "exec('1')", found.ptx_form)
+    assert (marks.form, marks.hidden) == (found.ptx_form, "runs text as code (exec, line 1)")
+    monkeypatch.setattr(judge.workshop, "make", lambda *_: Made(stage="trace", text="no"))
+    assert judge.judge("step03", "cute", "", "seed").ptx_form == ""
+
+
+def test_a_source_that_is_slow_to_compare_is_given_up(monkeypatch):
+    def of(*_):
+        while True:
+            pass
+
+    monkeypatch.setattr(judge, "READING", 0.2)
+    monkeypatch.setattr(judge.similar, "of", of)
+    marks = judge.marks("step03-cute", "", "form")
+    assert (marks.form, marks.hidden) == ("form", "cannot be read within 0.2 s")
 
 
 def test_memory_for_reading_is_limited(monkeypatch):

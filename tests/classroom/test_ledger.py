@@ -1,14 +1,16 @@
 """The ledger: what it takes for known, and what it does not."""
 
+import errno
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from course_utils.classroom import grading, judge
+from course_utils.classroom import grading, judge, randomize
 from course_utils.classroom.ledger import RECORD_LIMIT, Entry, Ledger, digest
 from course_utils.grading import steps
+from course_utils.grading.found import of_text
 from course_utils.grading.verdict import not_compiled
 from course_utils.recordings.signing import KeyFileError
 
@@ -102,6 +104,40 @@ def test_many_that_start_at_once_share_one_key(tmp_path):
     assert all(ledger.read(ENTRY) for ledger in ledgers)
 
 
+def test_a_seed_alone_does_not_give_the_sizes_that_a_submission_sees(tmp_path):
+    """Each draw of a short seed could be tried; with the key's no seed gives the sizes that were seen."""
+    ledger = Ledger(tmp_path, tmp_path / "key")
+    drawn, step = ledger.draws_from("7"), steps.STEPS["step11"]
+    seen = randomize.step(step, drawn).emulated
+    assert not any(randomize.step(step, str(n)).emulated == seen for n in range(100))
+    assert Ledger(tmp_path / "again", tmp_path / "key").draws_from("7") == drawn
+    others = [Ledger(tmp_path / "other").draws_from("7"), ledger.draws_from("8")]
+    assert all(randomize.step(step, other).emulated != seen for other in others)
+
+
+def test_what_is_judged_is_drawn_with_the_key(tmp_path, monkeypatch):
+    asked = []
+    verdict = not_compiled(steps.STEPS["step05"], "cute", "emulator", "x")
+    monkeypatch.setattr(
+        judge, "judge", lambda *given: asked.append(given[3]) or judge.Judged(verdict, 1.0, 5)
+    )
+    for folder, seed in (("one", "7"), ("one", "7"), ("two", "7")):
+        settings = grading.Settings(tmp_path / folder, None, seed, "bubblewrap")
+        grading.judge_one(grading.Job(grading.entry_of("step05-cute", "", settings), ""), settings)
+    assert asked[0] == asked[1] != asked[2] and "7" not in asked and len(asked[0]) == 64
+
+
+def test_a_disk_that_is_full_is_told_with_its_file(tmp_path, monkeypatch):
+    def full(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    ledger = Ledger(tmp_path)
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError) as told:
+        write(ledger)
+    assert told.value.filename.startswith(str(tmp_path)) and told.value.filename.endswith(".json")
+
+
 def test_a_record_that_cannot_be_finished_leaves_nothing(tmp_path, monkeypatch):
     ledger = Ledger(tmp_path)
     monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError("no space")))
@@ -118,7 +154,7 @@ def test_a_fault_of_the_machine_is_no_judgement(tmp_path):
 
 
 def test_a_verdict_of_any_length_is_a_record_that_can_be_read(tmp_path, monkeypatch):
-    long = not_compiled(steps.STEPS["step05"], "cute", "emulator", "x" * (RECORD_LIMIT + 1))
+    long = not_compiled(steps.STEPS["step05"], "cute", "emulator", of_text("x" * (RECORD_LIMIT + 1)))
     monkeypatch.setattr(judge, "judge", lambda *_: judge.Judged(long, 1.0, 5))
     settings = grading.Settings(tmp_path, None, "seed", "bubblewrap")
     job = grading.Job(grading.entry_of("step05-cute", "def gemm", settings), "def gemm")

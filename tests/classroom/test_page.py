@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+from course_utils.classroom import files, submissions, workshop
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -46,3 +48,15 @@ def test_the_page_has_the_recorded_figures_of_a_gpu():
         f"about {6000 * each / 3600 / 8:.1f} hours for eight",
     ):
         assert words in page.replace("\n", " "), words
+
+
+def test_the_page_has_the_limits_of_reading():
+    page = (ROOT / "course_utils" / "classroom" / "README.md").read_text()
+    for words in (
+        f"{files.FILE_LIMIT >> 20} MB in a file, {files.LEARNER_LIMIT >> 20} MB and {files.FILES} files of",
+        f"{submissions.CELLS:,} cells of code in a notebook",
+        f"{submissions.COPIES} cells of one exercise",
+        f"{submissions.SECONDS:g} s of processor time and {submissions.MEMORY >> 30} GB of memory",
+        f"{workshop.SOURCE_LIMIT:,} characters of a source",
+    ):
+        assert words in page, words

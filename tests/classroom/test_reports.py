@@ -5,19 +5,20 @@ import json
 
 import pytest
 
-from course_utils.classroom import pages, reports, similar, submissions, workshop
-from course_utils.classroom.reports import Graded
+from course_utils.classroom import pages, reports
+from course_utils.classroom.reports import FAULTS, HIDDEN, ODD_FILES, Graded
+from course_utils.classroom.similar import FORM, PACKED, Group
 from course_utils.classroom.submissions import EXERCISES, Submission
-from course_utils.compile.load import solution_path
 from course_utils.grading.verdict import MAP
 
 WHOLE = sum(map(reports.worth, EXERCISES))
 
 
-def record(points=9.0, diagnosis="", page="<p>page</p>", sandbox="bubblewrap"):
+def record(points=9.0, diagnosis="", page="<p>page</p>", sandbox="bubblewrap", state="passed"):
+    part = {"name": "results", "passed": state == "passed", "state": state, "detail": ""}
     return {
         "entry": {"sandbox": sandbox},
-        "verdict": {"points": points, "diagnosis": diagnosis},
+        "verdict": {"points": points, "diagnosis": diagnosis, "checks": [part]},
         "page": page,
     }
 
@@ -41,7 +42,7 @@ def test_grades_csv_has_a_row_a_learner(class_, tmp_path):
     found = rows(tmp_path / "grades.csv")
     assert list(found) == ["ada", "'=eve"]  # no spreadsheet computes a name
     ada = found["ada"]
-    assert (ada["step05-cute"], ada["step04-cute"], ada["t1-maps"]) == ("9", "4.7", "")
+    assert (ada["step05-cute"], ada["step04-cute"], ada["t1-maps"]) == ("9", "4.7", "fault")
     assert (ada["points"], ada["of"], ada["not judged"], ada["findings"]) == ("13.7", f"{WHOLE:g}", "1", "1")
     assert found["'=eve"]["sandbox"] == "unsafe"
 
@@ -61,6 +62,79 @@ def test_gradescope_gets_a_test_an_exercise(class_, tmp_path):
     assert told["step10-cute"]["output"] == "not handed in"
 
 
+def test_gradescope_gets_no_score_of_what_the_machine_failed_at(class_, tmp_path):
+    reports.write_gradescope(tmp_path / "ada.json", class_[0], ["step05-cute", "t1-maps"])
+    right, fault = json.loads((tmp_path / "ada.json").read_text())["tests"]
+    assert right["score"] == 9.0 and right["output"].startswith("all parts passed")
+    assert "score" not in fault and "the machine that graded failed" in fault["output"]
+
+
+def test_what_is_shown_is_what_somebody_handed_in(class_, tmp_path):
+    """What is open for everybody is not: a notebook holds the exercises of both languages."""
+    opened = {"step01-cute": record(0.0, state="open"), "step05-tilelang": record(0.0, state="open")}
+    class_[0].records.update(opened)
+    class_[1].records["step05-tilelang"] = record(1.0)
+    exercises = reports.handed_in(class_)
+    assert exercises == ["step04-cute", "step05-tilelang", "step05-cute", "t1-maps"]
+    total = sum(map(reports.worth, exercises))
+    reports.write_csv(tmp_path / "grades.csv", class_, exercises)
+    pages.write(tmp_path / "ada.html", class_[0], exercises)
+    reports.write_gradescope(tmp_path / "ada.json", class_[0], exercises)
+    ada = rows(tmp_path / "grades.csv")["ada"]
+    assert [name for name in ada if name in EXERCISES] == exercises and ada["of"] == f"{total}"
+    page, tests = (
+        (tmp_path / "ada.html").read_text(),
+        json.loads((tmp_path / "ada.json").read_text())["tests"],
+    )
+    assert f"13.7 of {total}" in page and "not handed in" not in page and "step01" not in page
+    assert [test["name"] for test in tests] == exercises
+
+
+def test_where_everything_is_open_that_is_shown():
+    opened = [
+        Graded(Submission("ada"), {"step05-cute": record(0.0, state="open")}),
+        Graded(Submission("b"), {}),
+    ]
+    assert reports.handed_in(opened) == ["step05-cute"] and reports.handed_in(opened[1:]) == []
+
+
+def test_findings_come_with_what_a_person_has_to_look_at_first(class_, tmp_path):
+    class_[1].submission.concerns += [(HIDDEN, "step05-cute unpacks bytes"), (FAULTS, "=step05-cute")]
+    counts = reports.write_findings(tmp_path / "findings.csv", class_)
+    found = [tuple(row.values()) for row in csv.DictReader(open(tmp_path / "findings.csv", newline=""))]
+    assert found == [
+        (FAULTS, "'=eve", "'=step05-cute"),
+        (HIDDEN, "'=eve", "step05-cute unpacks bytes"),
+        (ODD_FILES, "ada", "a finding"),
+    ]
+    assert counts == {FAULTS: 1, HIDDEN: 1, ODD_FILES: 1}
+    pages.write(tmp_path / "eve.html", class_[1])
+    assert "unpacks bytes" not in (tmp_path / "eve.html").read_text()  # that is between teacher and learner
+
+
+def test_a_group_that_is_alike_is_one_row(tmp_path):
+    group = Group("step05-cute", {PACKED: ["dan"], FORM: ["ada", "bob"]}, None, 1, (4, 3))
+    reports.write_alike(tmp_path / "alike.csv", [group])
+    (row,) = csv.DictReader(open(tmp_path / "alike.csv", newline=""))
+    assert list(row.values()) == [
+        "step05-cute", PACKED, "3", "code hidden: dan; same PTX, another text: ada, bob", "", "1", "4", "3"
+    ]  # fmt: skip
+
+
+def test_gradescope_says_of_a_right_kernel_what_was_not_tried(class_, tmp_path):
+    parts = [{"name": "results", "passed": True, "detail": ""}]
+    speed = {"name": "speed", "passed": None, "detail": "not run: the emulator knows no time"}
+    class_[0].records["step05-cute"]["verdict"]["checks"] = parts
+    class_[0].records["step04-cute"]["verdict"]["checks"] = [*parts, speed]
+    reports.write_gradescope(tmp_path / "ada.json", class_[0])
+    told = {test["name"]: test["output"] for test in json.loads((tmp_path / "ada.json").read_text())["tests"]}
+    assert told["step05-cute"] == "all parts passed"
+    assert told["step04-cute"] == (
+        "all parts passed that were tried; not tried: speed (not run: the emulator knows no time)"
+    )
+    assert told["t1-maps"] == reports.NOT_JUDGED
+
+
 @pytest.mark.thorough
 def test_nbgraders_gradebook_gets_the_points(class_, tmp_path):
     from nbgrader.api import Gradebook
@@ -72,58 +146,25 @@ def test_nbgraders_gradebook_gets_the_points(class_, tmp_path):
         assert book.find_submission("ladder", "ada").score == pytest.approx(13.7)
         assert book.find_submission("ladder", "=eve").score == 0
         assert book.find_assignment("ladder").max_score == sum(map(reports.worth, EXERCISES))
+    url = f"sqlite:///{tmp_path}/one.db"
+    assert reports.write_gradebook(url, "ladder", class_, ["step05-cute"]) == 2
+    with Gradebook(url) as book:
+        assert book.find_assignment("ladder").max_score == 10
 
 
 def test_a_page_shows_what_a_learner_wrote_as_text(class_, tmp_path):
     class_[0].submission.findings.append("<script>alert(1)</script>")
-    pages.write(tmp_path / "ada.html", class_[0], "<seed>")
+    pages.write(tmp_path / "ada.html", class_[0])
     text = (tmp_path / "ada.html").read_text()
-    assert "<script>" not in text and "&lt;script&gt;" in text and "&lt;seed&gt;" in text
-    assert f"13.7 of {WHOLE:g}" in text and "not judged yet" in text and "not handed in" in text
+    assert "<script>" not in text and "&lt;script&gt;" in text
+    assert f"13.7 of {WHOLE:g}" in text and "handed in and not judged" in text and "not handed in" in text
     assert text.count("<p>page</p>") == 2
 
 
 def test_what_a_card_links_to_lies_beside_the_pages(class_, tmp_path):
     linked = record(page=f"<a href='{MAP}#races'>What this can mean</a>")
-    pages.write(tmp_path / "ada.html", Graded(class_[0].submission, {"step05-cute": linked}), "seed")
+    pages.write(tmp_path / "ada.html", Graded(class_[0].submission, {"step05-cute": linked}))
     pages.write_symptoms(tmp_path)
     assert "href='symptom_map.html#races'" in (tmp_path / "ada.html").read_text()
     text = (tmp_path / "symptom_map.html").read_text()
     assert '<a id="races"' in text and "<table>" in text
-
-
-SOLUTION = solution_path("step05", "cute").read_text()
-OTHER = solution_path("step08", "cute").read_text()
-
-
-def pair(one, other, given=""):
-    class_ = [Submission("ada", {"step05-cute": one}), Submission("bob", {"step05-cute": other})]
-    return similar.pairs(class_, {}, {"step05-cute": given})
-
-
-def test_a_copy_is_seen_through_comments_and_layout():
-    (found,) = pair(SOLUTION, "# mine\n" + SOLUTION.replace("\n\n", "\n\n\n"))
-    assert (found.one, found.other, found.share) == ("ada", "bob", 1.0)
-
-
-def test_another_kernel_is_none():
-    assert not pair(SOLUTION, OTHER, given=submissions.given()["step05-cute"])
-
-
-def test_what_everybody_was_given_does_not_count():
-    assert not pair(SOLUTION, SOLUTION, given=SOLUTION)
-
-
-def test_a_solution_is_named():
-    found = similar.pairs([Submission("ada", {"step05-cute": SOLUTION})], {"step05-cute": SOLUTION}, {})
-    assert [(one.one, one.other) for one in found] == [("the solution", "ada")]
-
-
-def test_a_source_that_is_too_long_is_like_nothing():
-    padded = SOLUTION + "#" * workshop.SOURCE_LIMIT
-    assert not pair(padded, padded) and not similar.runs(padded)
-
-
-@pytest.mark.parametrize("text", ["", "def (", "'''", "\0", "\ud800", "\t \t(" * 1000, "\\\n" * 1000])
-def test_what_is_no_python_is_like_nothing(text):
-    assert not pair(text, text)

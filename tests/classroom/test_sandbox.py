@@ -124,10 +124,37 @@ else: os.wait()
     assert first == second and first.startswith(f"{min(19, os.nice(0) + sandbox.NICE)} ")
 
 
+@pytest.mark.parametrize(
+    "change",
+    ["os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))", "os.setpriority(os.PRIO_PROCESS, 0, 19)",
+     "os.sched_setaffinity(0, {0})"],
+)  # fmt: skip
+def test_it_cannot_put_itself_last(change):
+    """Who waits for a processor long enough is taken for a victim of a busy machine."""
+    where = "print(os.sched_getscheduler(0), os.nice(0), os.sched_getaffinity(0))"
+    before, after = run(f"import os\n{where}\n{change}\n{where}").output.splitlines()
+    assert before == after
+
+
 def test_a_machine_without_a_filter_of_ours_has_none():
     assert filter_of("riscv64") == b"" and len(filter_of("x86_64")) == len(filter_of("aarch64"))
 
 
+# one child after the other, each of which works for a moment; and how its parent has that forgotten
+WORKS = """import ctypes, os, signal, struct, time
+libc = ctypes.CDLL(None)
+{forget}
+while True:
+    if not os.fork():
+        if {orphan} and os.fork(): os._exit(0)
+        while time.process_time() < 0.05: pass
+        os._exit(0)
+    try:
+        while True: os.wait()
+    except ChildProcessError: pass
+"""
+IGNORE = "signal.signal(signal.SIGCHLD, signal.SIG_IGN)"
+NOBODY_WAITS = "libc.sigaction(17, struct.pack('=Q128siiQ', 0, b'', 2, 0, 0), None)  # SA_NOCLDWAIT"
 BOMBS = {
     "time": ("while True: pass", "did not end within 1 s"),
     "a clock of its own": (
@@ -146,6 +173,12 @@ BOMBS = {
         "of memory",
     ),
     "work": ("import os\nfor _ in range(4): os.fork()\nwhile True: pass", "processor time"),
+    "work of children that are ignored": (WORKS.format(forget=IGNORE, orphan=0), "processor time"),
+    "work of children that leave nothing": (WORKS.format(forget=NOBODY_WAITS, orphan=0), "processor time"),
+    "work of orphans that are ignored": (
+        WORKS.format(forget=f"{IGNORE}; libc.prctl(36, 1)", orphan=1),  # PR_SET_CHILD_SUBREAPER
+        "processor time",
+    ),
     "files in its folders": (
         "import time\nfor p in '/tmp', '/dev/shm', '.':\n"
         "  open(p + '/x', 'wb').write(bytes(60 << 20))\ntime.sleep(99)",
@@ -158,6 +191,14 @@ BOMBS = {
     ),
     "sockets' buffers": (
         "import socket, time\nkept = [socket.socketpair() for _ in range(240)]\ntime.sleep(99)",
+        "of memory",
+    ),
+    "memory, whose main threads have ended": (
+        "import ctypes, os, platform, threading, time\n"
+        "def keep():\n  kept = bytearray(100 << 20); time.sleep(99)\n"
+        "for _ in range(8):\n  if not os.fork():\n    threading.Thread(target=keep).start()\n"
+        "    ctypes.CDLL(None).syscall({'x86_64': 60, 'aarch64': 93}[platform.machine()], 0)\n"
+        "time.sleep(99)",
         "of memory",
     ),
     "page tables": (
@@ -190,11 +231,8 @@ def test_it_is_ended_from_outside(bomb):
     code, why = BOMBS[bomb]
     seconds = 1 if "1 s" in why else 60
     began = time.monotonic()
-    memory = (
-        1 << 27
-        if bomb in ("files in its folders", "empty files", "page tables", "sockets' buffers")
-        else 1 << 29
-    )
+    small = "files in its folders", "empty files", "page tables", "sockets' buffers"
+    memory = 1 << 27 if bomb in small else 1 << 29
     ended = run(code, limits=Limits(seconds, memory, 32, 1 << 20, 1 << 26, work=2))
     assert ended.code is None
     assert why in ended.why
@@ -223,6 +261,25 @@ def test_nothing_outlives_it():
     while _running(mark[:15]):
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_nothing_is_left_of_a_sandbox_that_is_ended_while_it_is_made(monkeypatch):
+    moments = iter(range(40))
+    monkeypatch.setattr(sandbox._Watch, "until_it_ends", lambda *_: time.sleep(next(moments) / 4000))
+    mark = f"{os.getpid()}.5"
+    for _ in range(40):
+        sandbox.run(["sleep", mark], b"", SMALL)
+    deadline = time.monotonic() + 10
+    while left := [path for path in Path("/proc").glob("[0-9]*/cmdline") if mark.encode() in _bytes(path)]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
+
+
+def _bytes(path):
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
 
 
 def _running(name):
@@ -257,6 +314,19 @@ def test_one_ends_at_a_time_for_want_of_memory(monkeypatch, tmp_path):
     with open(tmp_path / cache.NAME / f"memory-{os.uname().nodename}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # another one's turn
         assert run("import time; time.sleep(0.3); print(3)").output == b"3\n"
+
+
+def test_a_thread_that_ends_while_it_is_looked_at_hides_no_other(monkeypatch):
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(99)"])
+    try:
+        listed = os.listdir
+        monkeypatch.setattr(sandbox.os, "listdir", lambda path: ["0", *listed(path)])
+        told = sandbox._used(os.getpid())
+        assert told.threads >= len(listed("/proc/self/task")) + 3  # the child's, and two that are no more
+        assert told.memory > sandbox._held([f"/proc/{os.getpid()}/task/{os.getpid()}"]) > 0
+    finally:
+        child.kill()
+        child.wait()
 
 
 def test_of_threads_that_wait_for_each_other_one_counts():

@@ -3,7 +3,9 @@
 import io
 import json
 import os
+import resource
 import shutil
+import signal
 import time
 import tracemalloc
 import zipfile
@@ -12,7 +14,7 @@ from textwrap import indent
 
 import pytest
 
-from course_utils.classroom import cells, files
+from course_utils.classroom import cells, files, submissions
 from course_utils.classroom.files import FILE_LIMIT, Handed
 from course_utils.classroom.submissions import (
     EXERCISES,
@@ -376,6 +378,28 @@ def test_no_learner_vanishes(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("zipped", [False, True])
+@pytest.mark.parametrize("wrap", ["", "class/"])
+def test_what_begins_with_a_dot_is_told(tmp_path, zipped, wrap):
+    names = (".ada/step05_cute.py", ".bob.ipynb", ".git/hooks/a.py", ".cfg/settings", "._cyd.ipynb",
+             "cyd/.work/step01_cute.py", "cyd/.work/step02_cute.py", "cyd/.ipynb_checkpoints/a.ipynb",
+             "cyd/step05_cute.py", "dan/step05_cute.py")  # fmt: skip
+    with zipfile.ZipFile(tmp_path / "class.zip", "w") as archive:
+        for name in names:
+            archive.writestr(wrap * zipped + name, KERNEL)
+    if not zipped:
+        with zipfile.ZipFile(tmp_path / "class.zip") as archive:
+            archive.extractall(tmp_path / "class")
+    found = read(tmp_path / ("class.zip" if zipped else "class"))
+    assert {one.learner: one.findings[:1] for one in found} == {
+        "ada": [f".ada: {files.DOTTED}"],
+        "bob.ipynb": [f".bob.ipynb: {files.DOTTED}"],
+        "cyd": [f".work: {files.DOTTED}"],
+        "dan": [],
+    }
+    assert found[2].sources.keys() == found[3].sources.keys() == {"step05-cute"}
+
+
 def test_archives_in_archives_have_an_end(tmp_path):
     data = _archive(("step05_cute.py", 0o644, KERNEL))
     for _ in range(files.DEEP):
@@ -535,14 +559,63 @@ def test_a_long_cell_is_read_in_no_time(text):
     assert time.monotonic() - began < 30
 
 
+@pytest.mark.parametrize("kind", ["cells", "files"])
+def test_many_copies_of_an_exercise_are_not_all_looked_at(tmp_path, monkeypatch, kind):
+    """Each is parsed, to know which of them counts."""
+    if kind == "files":
+        monkeypatch.setattr(submissions, "SECONDS", 0.5)
+    long = [f"{KERNEL}\n" + f"x = [{n}]\n" * 500 for n in range(400)]
+    if kind == "cells":
+        book = notebook(*[cell(one, "step05-cute") for one in long])
+        (tmp_path / "ada.ipynb").write_text(book)
+    else:
+        for n, one in enumerate(long):
+            (tmp_path / "ada" / str(n)).mkdir(parents=True)
+            (tmp_path / "ada" / str(n) / "step05_cute.py").write_text(one)
+    began = time.process_time()
+    (ada,) = read(tmp_path)
+    assert ada.sources and time.process_time() - began < 3
+    told = "400 times; the last 50 were looked at" if kind == "cells" else "reading these files takes more"
+    assert any(told in text for text in ada.findings)
+
+
+@pytest.mark.parametrize("limit, value", [("SECONDS", 0.2), ("MEMORY", 1 << 28)])
+def test_reading_has_a_clock_and_a_limit_of_memory(tmp_path, monkeypatch, limit, value):
+    monkeypatch.setattr(submissions, limit, value)
+    add = submissions._add
+
+    def too_much(made, handed):
+        while made.learner == "ada" and limit == "SECONDS":
+            pass
+        if made.learner == "ada":
+            bytearray(2 * value)
+        add(made, handed)
+
+    monkeypatch.setattr(submissions, "_add", too_much)
+    for learner in ("ada", "bob"):
+        (tmp_path / f"{learner}.ipynb").write_text(notebook(cell(KERNEL, "step05-cute")))
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    ada, bob = read(tmp_path)
+    assert not ada.sources and "reading these files takes more than" in ada.findings[0]
+    assert bob.sources
+    assert (
+        signal.getitimer(signal.ITIMER_PROF) == (0, 0) and resource.getrlimit(resource.RLIMIT_DATA) == before
+    )
+
+
+def test_cells_of_a_notebook_are_counted(monkeypatch):
+    monkeypatch.setattr(submissions, "CELLS", 3)
+    made = of(notebook(*[cell("x = 1")] * 3, cell(KERNEL, "step05-cute")))
+    assert not made.sources and "has 4 cells of code; those after 3 were left out" in made.findings[0]
+
+
 @pytest.mark.parametrize("exercise, other", [("step05-cute", "tilelang"), ("step05-tilelang", "cutlass")])
 def test_a_source_that_names_the_other_language_is_for_a_person_to_see(exercise, other):
     step, _, dsl = exercise.partition("-")
     made = submission("ada", [Handed(f"{step}_{dsl}.py", f"import {other}\n{KERNEL}".encode())])
     assert made.sources.keys() == {exercise}
-    assert made.findings == [
-        f"{exercise} names {other}, the package of the other language: look at its source"
-    ]
+    told = f"{exercise} names {other}, the package of the other language"
+    assert not made.findings and made.concerns == [("other language", told)]
 
 
 GIVEN = given()["step05-tilelang"]

@@ -305,6 +305,13 @@ def test_a_name_that_is_nearly_a_steps_is_answered_with_it(name, close, course):
     assert steps.meant("55") == steps.meant("kernel") == ""
 
 
+@pytest.mark.parametrize("former, name", [("case15", "t5"), ("case13a", "t3a"), ("case16", "plan11")])
+def test_a_former_name_is_answered_with_the_one_of_today(former, name, course, tmp_path):
+    for command in (["check", former], ["trace", former], ["grade", str(tmp_path), "--step", former]):
+        code, _, err = course(*command)
+        assert code == USAGE and f"; {former} is now {name}" in err
+
+
 def test_unknown_step_exits_2_and_names_the_steps(course):
     code, out, err = course("check", "step12", "--json")
     assert (code, out) == (USAGE, "")

@@ -7,7 +7,7 @@ import pytest
 
 from authoring import sync
 from course_utils.classroom import submissions
-from course_utils.cli import level, main
+from course_utils.cli import books, main
 from course_utils.grading import exercises
 
 NAMES = ("01b_layouts.ipynb", "05_pipeline.ipynb", "07_warp_specialization.ipynb")
@@ -20,7 +20,7 @@ def notebooks(tmp_path, monkeypatch):
     folder.mkdir()
     for name in NAMES:
         shutil.copy(sync.NOTEBOOKS / name, folder)
-    monkeypatch.setattr(level, "ROOT", tmp_path)
+    monkeypatch.setattr(books, "ROOT", tmp_path)
     return folder
 
 

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from authoring import sync
-from course_utils.cli import main, track
+from course_utils.cli import books, main, track
 
 STEPS = sorted(path.name for path in sync.NOTEBOOKS.glob("*.ipynb") if path.name[:2] in ("05", "10", "t4"))
 
@@ -18,7 +18,7 @@ def notebooks(tmp_path, monkeypatch):
     folder.mkdir()
     for name in STEPS:
         shutil.copy(sync.NOTEBOOKS / name, folder)
-    monkeypatch.setattr(track, "ROOT", tmp_path)
+    monkeypatch.setattr(books, "ROOT", tmp_path)
     return folder
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from course_utils.artifact import Place
 from course_utils.compile import cache, child
 from course_utils.compile import cute as cute_compiler
 from course_utils.compile import tilelang as tilelang_compiler
@@ -95,6 +96,16 @@ def test_each_way_to_die_is_a_reason(body, words):
         "class Own(BaseException): pass\nMute = type('Mute', (Exception,), {'__str__': lambda self: 1 / 0})"
     )
     refused(factory(body, ahead), *words)
+
+
+def test_the_place_of_a_refusal_comes_as_a_place():
+    """From the child, and from its stack where it died."""
+    error = refused(factory("raise ValueError('no')"))
+    place = Place("kernel_mine.py", 5, "raise ValueError('no')")
+    assert (error.text, error.place, error.under) == ("gemm(128, 128, 64) raised ValueError: no", place, "")
+    crash = refused(factory("os.abort()"), "crashed")
+    assert crash.place == Place("kernel_mine.py", 5, "os.abort()")
+    assert crash.under.startswith("Look at what this line is given: ")
 
 
 def test_a_forgotten_retile():

@@ -918,7 +918,8 @@ Exception Origin:
     ids=["user", "internal", "assembler", "verifier", "plain", "empty", "long"],
 )
 def test_an_error_is_told_without_its_envelope(message, said):
-    assert compiler.tidy_error(RuntimeError(message)) == said
+    text, place = compiler.tidy_error(RuntimeError(message))
+    assert text + (f"\n  at {place}" if place else "") == said
 
 
 def test_allocations_of_a_cute_kernel():

@@ -1,7 +1,5 @@
 """Programs of two kernels as their launches; and what a TileLang host function is read for."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 
@@ -88,18 +86,26 @@ def test_a_program_of_two_kernels_keeps_what_lies_between_them(tmp_path, added, 
     ]
 
 
-def node(kind, **fields):
-    return type(kind, (SimpleNamespace,), {})(**fields)
-
-
 def test_the_host_function_is_read_with_the_values_of_a_call():
-    host = _Host({}, (), {"m": 1000})
-    size = node("Var", name="m")
-    tile = node("IntImm", value=64)
-    assert host.value(node("FloorDiv", a=node("Add", a=size, b=node("IntImm", value=63)), b=tile)) == 16
-    chosen = node("Select", condition=node("LT", a=size, b=tile), true_value=size, false_value=tile)
-    assert host.value(chosen) == 64
+    from tilelang import tvm
+
+    host = _Host({}, (), {"m": 1000, "few": -7, "scale": 0.5})
+    size, few, other = (tvm.tirx.Var(name, "int64") for name in ("m", "few", "n"))
+    scale = tvm.tirx.Var("scale", "float32")
+    for expression, value in (
+        (tvm.tirx.floordiv(size + 63, 64), 16),
+        (tvm.tirx.floordiv(few, 2), -4),
+        (tvm.tirx.truncmod(few, 2), -1),
+        (tvm.tirx.Select(size < 64, other, tvm.tirx.const(64, "int64")), 64),
+        (tvm.tirx.if_then_else(size > 64, size >> 3, other), 125),
+        (tvm.tirx.likely(tvm.tirx.all(size > 1, few < 0)), 1),
+        (tvm.tirx.Cast("int32", tvm.tirx.max(size, few)), 1000),
+        (scale * 3, 1.5),
+        (tvm.tirx.StringImm("name"), "name"),
+        (7, 7),
+    ):
+        assert host.value(expression) == value, expression
     with pytest.raises(_Unknown, match="n"):
-        host.value(node("Var", name="n"))
+        host.value(size + other)
     with pytest.raises(CompileError, match="a size is n, which the host function does not tell"):
-        host.number(node("Var", name="n"), "a size")
+        host.number(other, "a size")

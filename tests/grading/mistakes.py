@@ -9,6 +9,7 @@ from course_utils.compile.factory import compile_factory
 from course_utils.compile.faults import Fault
 from course_utils.grading import steps
 from course_utils.grading.copy import check_copy
+from course_utils.grading.found import of_error
 from course_utils.grading.gemm import judge
 from course_utils.grading.verdict import Verdict, not_compiled
 from course_utils.run.backends import Emulator, Launch
@@ -24,7 +25,7 @@ def verdict_of(fault: Fault) -> Verdict:
     try:
         artifact = compile_factory(fault.factory(), fault.dsl, fault.size, step.problem)
     except CompileError as error:
-        return not_compiled(step, fault.dsl, machine.name, str(error))
+        return not_compiled(step, fault.dsl, machine.name, of_error(error))
     answered = machine.run([Launch(fault.size, artifact, step.problem, fault.ctas)])
     return judge(step, fault.dsl, machine, list(answered))
 

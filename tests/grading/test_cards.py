@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from course_utils.artifact import Artifact
+from course_utils.artifact import Artifact, Place
 from course_utils.cause import Cause, Warps, Who, data, from_data
+from course_utils.compile.errors import CompileError
 from course_utils.grading import cards, check, steps, verdict
 from course_utils.grading.cards import Card
-from course_utils.grading.found import of_text
+from course_utils.grading.found import of_error, of_text
 from course_utils.grading.refine import Run, Wrong
 from course_utils.run.backends import Emulator, Launch
 from course_utils.run.emulator.explain.findings import Finding
@@ -108,7 +109,9 @@ def test_a_file_that_lies_on_disk_can_be_asked_what_became_of_its_line(tmp_path)
 
 
 def test_the_place_of_a_text_is_its_own():
-    card = card_of("gemm raised ValueError: no\n  at mine.py, line 3: return a // b\nprinted", "compile")
+    place = Place("mine.py", 3, "return a // b")
+    error = CompileError("trace", "gemm raised ValueError: no", place=place, under="printed")
+    card = cards.of_found(of_error(error), "compile")
     assert (card.text, card.place, card.code) == (
         "gemm raised ValueError: no",
         "mine.py, line 3",
@@ -116,6 +119,12 @@ def test_the_place_of_a_text_is_its_own():
     )
     assert card.more == ("printed",)
     assert str(card) == "gemm raised ValueError: no\n  at mine.py, line 3: return a // b"
+    assert str(error) == f"{card}\nprinted"
+
+
+def test_words_that_look_like_a_place_are_no_place():
+    card = card_of("gemm raised ValueError: no\n  at mine.py, line 3: x", "compile")
+    assert card.where is None and "mine.py, line 3" in card.text
 
 
 def test_a_long_line_keeps_its_call_and_its_end():
@@ -229,7 +238,7 @@ def test_what_is_cut_off_is_a_sentence_or_says_that_it_goes_on(text, head, rest)
 
 def test_a_text_ends_as_a_sentence_does():
     assert cards.stopped("needs a fence") == "needs a fence." and cards.stopped("") == ""
-    assert card_of("needs a fence\n  at a.py, line 3: copy()", "x").text == "needs a fence."
+    assert cards.of_found(of_text("needs a fence", Place("a.py", 3, "copy()")), "x").text == "needs a fence."
 
 
 CLAUSES = r"[;:.?!](?:\s|$)|, (?:and|but|so|which|because) "

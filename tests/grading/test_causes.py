@@ -13,6 +13,7 @@ from course_utils.compile.errors import CompileError
 from course_utils.compile.factory import compile_factory
 from course_utils.compile.load import plant
 from course_utils.grading import steps
+from course_utils.grading.found import of_error
 from course_utils.grading.plan import check_plan
 from course_utils.grading.verdict import not_compiled
 
@@ -63,7 +64,7 @@ def test_arguments_in_another_order_are_told_by_their_order(dsl, text, instead):
     step = steps.find("task05a")
     with pytest.raises(CompileError) as raised:
         compile_factory(plant(step.id, dsl, (text, instead)), dsl, (256, 512, 64), step.problem)
-    card = not_compiled(step, dsl, "emulator", str(raised.value)).card
+    card = not_compiled(step, dsl, "emulator", of_error(raised.value)).card
     assert card is not None
     assert "takes A, B, D, bias; it must take four tensors, A, B, bias and D, in this order" in card.text
     assert "D: " in card.code and "shape" not in card.text

@@ -525,7 +525,7 @@ def test_a_check_tells_what_it_is_at_from_before_the_first_compile(monkeypatch):
     )
     sizes = [size for size, _ in steps.find("step05").emulated]
     first, *_, last = [n for n, one in enumerate(said) if one in sizes]
-    assert said[:first] == ["compiling 1 of 3"] and "compiling 3 of 3" in said[last - 1]
+    assert said[:first] == ["compiling 1 of 4"] and "compiling 4 of 4; 3 of 3 done" in said[last:]
 
 
 def test_rows_fill_as_parts_end(offline):

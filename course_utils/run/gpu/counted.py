@@ -27,9 +27,7 @@ BATCH_SECONDS = 0.05  # of launches that are queued at once
 
 
 def main(folder: Path, how: str) -> int:
-    """Work through the plan. Returns the exit code: 1 where a launch failed, as its CUDA context may be lost
-    then.
-    """
+    """Work through the plan. Returns 1 where a launch failed: its CUDA context may be lost then."""
     torch.cuda.init()
     work = {"count": count, "power": power}[how]
     with open(folder / "done.jsonl", "a") as out:

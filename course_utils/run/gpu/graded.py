@@ -60,9 +60,7 @@ class Round(Protocol):
 
 
 class Memory:
-    """The round on ``device``: of each side the problem's tensors at ``size``, D the last, which are no part
-    of the other's.
-    """
+    """The round on ``device``: each side has the problem's tensors at ``size`` of its own, D the last."""
 
     def __init__(self, size: tuple[int, ...], device: str = "cuda", kind: str = "gemm") -> None:
         self.problem, self.device = PROBLEMS[kind], device

@@ -152,9 +152,7 @@ def sustained(
 
 
 def _sustained_pairs(problem: Problem, heat_seconds: float, samples: int) -> tuple[Pairs, GpuState]:
-    """Seconds a launch, of the kernel and of cuBLAS, for each pair of batches after the heating; and the
-    GPU's state.
-    """
+    """Seconds a launch, of kernel and cuBLAS, for each pair of batches; and the GPU's state."""
     sides = [problem.run_kernel, problem.run_cublas]
     for side in sides:
         side(0)
@@ -263,9 +261,7 @@ class GpuState:
             self._lines = self._process.communicate()[0].splitlines()
 
     def summary(self) -> dict:
-        """Medians over the timed part; None where nvidia-smi is missing or the run was too short to be
-        seen.
-        """
+        """Medians over the timed part; None without nvidia-smi, or of a run too short to be seen."""
         rows = []
         for line in self._lines[-max(1, round(self._seconds / 0.1)) :]:
             try:

@@ -1,0 +1,80 @@
+"""A kernel at the size that a GPU times: compiled, not run, and held against the sizes that were emulated.
+
+An emulator runs small sizes. What it saw says something of a large one only if that has the same plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from course_utils.artifact import Artifact
+from course_utils.grading import conditions
+from course_utils.grading.found import Found, found
+from course_utils.grading.steps import Step
+from course_utils.ptx.families import Family, family
+from course_utils.ptx.parser import parse
+from course_utils.ptx.receipts import read_ptx
+from course_utils.run.backends import Launch
+
+PLAN = "one plan"
+# a compiler decides on these by what it unrolls and what it keeps in registers
+_OF_NO_PLAN = {
+    Family.OTHER,
+    Family.GLOBAL_LOAD,
+    Family.GLOBAL_STORE,
+    Family.LOCAL_STORE,
+    Family.BULK_PREFETCH,
+}
+
+
+def lacking(step: Step, emulated: Sequence[Artifact], real: Launch) -> dict[str, Found]:
+    """By name: what the step requires and the kernel lacks at its real size, and ``PLAN`` where that is
+    another kernel than each of ``emulated``. Where a step has a plan for each size, only the first is asked.
+    """
+    made = real.artifact
+    lacks = conditions.unmet(read_ptx(made.ptx, made.kernel), made, step.requires, step.forbids)
+    if "exact maps" not in step.requires and (another := _another_plan(step, emulated, made)):
+        now, before = another
+        lacks[PLAN] = found("missing", "another-plan", now=now, before=before)
+    return {name: conditions.seen_at(one, real) for name, one in lacks.items()}
+
+
+def _another_plan(step: Step, emulated: Sequence[Artifact], real: Artifact) -> tuple[str, str] | None:
+    """What the real size has of its own, and what the emulated ones have there; None where it has nothing."""
+    for now, *before in zip(_plan(step, real), *(_plan(step, one) for one in emulated), strict=True):
+        if now not in before:
+            return now, " or ".join(dict.fromkeys(before))
+    kinds = [_families(one) for one in emulated]
+    for kind in sorted(_families(real) - set().union(*kinds)):
+        return kind, "none"
+    for kind in sorted(set.intersection(*kinds) - _families(real)):
+        return f"no {kind}", "some"
+    return None
+
+
+def _plan(step: Step, a: Artifact) -> list[str]:
+    """What a kernel decides for all tiles, in words. A persistent grid is a condition; what a CTA holds of a
+    row is as long as the row.
+    """
+    receipt = read_ptx(a.ptx, a.kernel)
+    maps = {p.tensor: p.tensor_map for p in a.parameters if p.tensor_map is not None}
+    boxes = (f"{name} {' x '.join(map(str, reversed(one.box)))}" for name, one in maps.items())
+    plan = [
+        f"{a.threads} threads a CTA",
+        f"a cluster of {' x '.join(map(str, a.cluster))}",
+        f"{receipt.mbarrier_inits} `mbarrier.init`",
+        f"`wgmma` of {', '.join(sorted(receipt.wgmma)) or 'no shape'}",
+        f"`wgmma.wait_group` {', '.join(map(str, sorted(receipt.wgmma_waits))) or 'nowhere'}",
+        f"`setmaxnreg` {', '.join(sorted(receipt.setmaxnreg)) or 'nowhere'}",
+        f"boxes of {', '.join(boxes) or 'no map'}",
+    ]
+    if step.problem != "softmax of rows":
+        plan.append(f"{a.dynamic_shared + a.resources.static_shared:,} bytes of shared memory")
+    if "grid grows" in step.requires:
+        plan.append(f"{conditions.tile_of_a_cta(a):,.0f} elements of D a CTA")
+    return plan
+
+
+def _families(a: Artifact) -> set[str]:
+    found_there = {family(instruction) for instruction in parse(a.ptx, a.kernel).instructions}
+    return {f"{one.name.lower().replace('_', ' ')} instructions" for one in found_there - _OF_NO_PLAN}
