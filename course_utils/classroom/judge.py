@@ -135,7 +135,11 @@ def _without_gpu(
         verdict = not_compiled(wanted, dsl, backend, of_text(made.text, made.place, made.under))
     else:
         artifacts = dict(zip(sizes, made.artifacts, strict=True))
-        machine = Emulator(schedules=randomize.schedules(seed, SCHEDULES), seed=randomize.inputs(seed))
+        machine = Emulator(
+            schedules=randomize.schedules(seed, SCHEDULES),
+            seed=randomize.inputs(seed),
+            tags=randomize.tags(seed),
+        )
         first = plan[0][0]
         launches = [Launch(size, artifacts[size], wanted.problem, ctas, size == first) for size, ctas in plan]
         idle = [Launch(real, artifacts[real], wanted.problem)] if real else []

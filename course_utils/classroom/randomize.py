@@ -19,6 +19,7 @@ UNIT, SIDE = 8, 20  # a ragged side is so many elements more, up to a 20th of it
 ROWS = 16  # what the rows of a task without a product are a multiple of
 SHORT = 4  # K tiles; below, a K is there to be shorter than the ring, and stays
 SCHEDULES = 1 << 16
+ANY = 1 << 16  # of the CTAs, which count from 0 again after the last
 
 
 def of(seed: str, *what: str) -> random.Random:
@@ -31,7 +32,7 @@ def step(wanted: Step, seed: str) -> Step:
     draws = of(seed, wanted.id, "sizes")
     emulated = []
     for size, ctas in wanted.emulated:
-        some = ctas and (ctas[0], draws.randrange(1, 40), ctas[-1])
+        some = ctas and (draws.randrange(1, ANY), ctas[0], ctas[-1])
         emulated.append((_size(size, draws), some))
     return replace(
         wanted, emulated=tuple(emulated), check_sizes=tuple(_size(size, draws) for size in wanted.check_sizes)
@@ -62,6 +63,11 @@ def schedules(seed: str, count: int) -> tuple[int, ...]:
 def inputs(seed: str) -> int:
     """The seed of the inputs."""
     return of(seed, "inputs").randrange(1 << 31)
+
+
+def tags(seed: str) -> int:
+    """The seed of the tags that the judge's tensor cores put on products: D is right only if it has them."""
+    return of(seed, "tags").randrange(1 << 31)
 
 
 def _size(size: tuple[int, ...], draws: random.Random) -> tuple[int, ...]:

@@ -204,6 +204,7 @@ CONDITIONS = {
         lambda r, a: _ctas(a) in a.chip.persistent_grids or 0 < _ctas(a) and _few_tiles(a),
         _persistent,
         numbers=_persistent_grids,
+        run="CTAs with a share",
     ),
     "tensor loads": Condition(
         "TMA loads, `cp.async.bulk.tensor` from global to shared",
@@ -422,6 +423,7 @@ def lacking(
     ordered = {name: lacks[name] for name in by_row}
     seen = [(launch.artifact, answer.facts or {}) for launch, answer in answered]
     right = {launch.size for launch, answer in answered if answer.ok and answer.facts}.issuperset(sizes)
+    right &= any(launch.sums for launch, _ in answered)  # nothing was left out
     return ordered, unseen(requires, seen, right) if strict or right else {}
 
 
@@ -489,6 +491,8 @@ def unseen(
     def no_chance(name: str) -> bool:
         return not any(facts.get(PROPERTIES[name].chances, 0) for _, facts in runs)
 
+    multiplies = right and any(facts.get("products multiplied", 0) for _, facts in runs)
+
     lacks: dict[str, Found] = {}
     for name in requires:
         if name in PROPERTIES:
@@ -497,7 +501,7 @@ def unseen(
         elif name in CONDITIONS:
             condition = CONDITIONS[name]
             asked = [facts for artifact, facts in runs if condition.applies_to(artifact)]
-            if right and asked and condition.run and no_chance(condition.run):
+            if multiplies and asked and condition.run and no_chance(condition.run):
                 lacks[name] = found("missing", "property-not-seen", requirement=condition.run)
             elif not all(map(condition.ran, asked)):
                 lacks[name] = found(

@@ -123,7 +123,8 @@ class Gpu:
 class Emulator:
     """The emulator, in a process of its own. Launches run while the next is compiled.
 
-    ``schedules`` are the seeds of its schedules, ``seed`` is that of the inputs, None for any. ``figure``:
+    ``schedules`` are the seeds of its schedules, ``seed`` is that of the inputs, None for any. ``tags`` is
+    the seed of what its tensor cores put on products, None for tensor cores as they are. ``figure``:
     what is found comes with what a figure plays. ``gpu`` is asked by a check after it, of a kernel that it
     does not find wrong.
     """
@@ -135,10 +136,11 @@ class Emulator:
         untimed_reason: str = "not run: the emulator knows no time",
         schedules: Sequence[int] = SCHEDULES,
         seed: int | None = None,
+        tags: int | None = None,
         figure: bool = False,
         gpu: Gpu | None = None,
     ) -> None:
-        self.untimed_reason, self.schedules, self.seed = untimed_reason, schedules, seed
+        self.untimed_reason, self.schedules, self.seed, self.tags = untimed_reason, schedules, seed, tags
         self.figure, self.gpu = figure, gpu
 
     def run(self, launches: Iterable[Launch], on_answer: OnAnswer = _ignored) -> list[tuple[Launch, Answer]]:
@@ -188,6 +190,8 @@ class Emulator:
             fields["ctas"] = list(launch.ctas)
         if launch.sums:
             fields["sums"] = True
+        if self.tags is not None:
+            fields["tags"] = self.tags
         if self.figure:
             fields["figure"] = True
         try:

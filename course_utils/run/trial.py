@@ -21,6 +21,8 @@ from course_utils.run.reference import BITS, Comparison
 GUARD_ELEMENTS = 1 << 16  # elements on each side of an output that no kernel may touch
 
 Launch = Callable[[dict[str, torch.Tensor]], None]  # takes the tensors by name, in the kernel's order
+# holds outputs, by name, against what must come of inputs; "partial" as ``tried`` has it
+Held = Callable[[Problem, Artifact, dict[str, torch.Tensor], list[torch.Tensor], bool], Comparison]
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,32 @@ class Trial:
         }
 
 
+def compared(
+    problem: Problem,
+    artifact: Artifact,
+    out: dict[str, torch.Tensor],
+    inputs: list[torch.Tensor],
+    partial: bool,
+) -> Comparison:
+    """The outputs against what comes of the inputs."""
+    if problem.any_shape:
+        (Y,), (X,) = out.values(), inputs
+        return reference.compare_copy(Y, X)
+    operands = problem.operands(*inputs) if problem.operands else None
+    if operands and not problem.mistaken:
+        (D,) = out.values()
+        return reference.compare(D, *operands, partial)
+    mistaken = [(case, functools.partial(values, *inputs)) for case, values in problem.mistaken]
+    absolute, found = problem.absolute(artifact.problem[2]), []
+    for (name, values), wanted in zip(out.items(), problem.values(*inputs), strict=True):
+        found.append(
+            reference.compare_values(
+                values, wanted, absolute, partial, operands, mistaken, name, problem.infinite
+            )
+        )
+    return reference.several(found)
+
+
 def tried(
     kind: str,
     artifact: Artifact,
@@ -53,10 +81,12 @@ def tried(
     launch: Launch,
     device: str,
     partial: bool = False,
+    held: Held = compared,
 ) -> Trial:
     """A launch on the generator's next inputs; ``kind`` is of ``problems.PROBLEMS``.
 
     ``partial``: some CTAs run, see ``reference.compare``. A copy is judged whole, ``partial`` or not.
+    ``held`` is another one than ``compared`` where a machine multiplies other numbers than lie in memory.
     """
     problem = PROBLEMS[kind]
     given, padded = tensors(problem, artifact, generator, device)
@@ -74,7 +104,7 @@ def tried(
         for where, guard in (("before", kept_bits[:GUARD_ELEMENTS]), ("after", kept_bits[-GUARD_ELEMENTS:])):
             if wrote := int((~guard).sum()):
                 touched.append(Cause("memory", f"wrote-{where}", {"count": wrote, "tensor": name}))
-    return Trial(_compared(problem, artifact, out, list(before.values()), partial), tuple(touched))
+    return Trial(held(problem, artifact, out, list(before.values()), partial), tuple(touched))
 
 
 def tensors(
@@ -101,29 +131,3 @@ def _padded(output: Tensor, device: str, zeroed: bool) -> torch.Tensor:
     if zeroed:
         bits[GUARD_ELEMENTS:-GUARD_ELEMENTS] = 0
     return bits.view(dtype)
-
-
-def _compared(
-    problem: Problem,
-    artifact: Artifact,
-    out: dict[str, torch.Tensor],
-    inputs: list[torch.Tensor],
-    partial: bool,
-) -> Comparison:
-    """The outputs against what comes of the inputs."""
-    if problem.any_shape:
-        (Y,), (X,) = out.values(), inputs
-        return reference.compare_copy(Y, X)
-    operands = problem.operands(*inputs) if problem.operands else None
-    if operands and not problem.mistaken:
-        (D,) = out.values()
-        return reference.compare(D, *operands, partial)
-    mistaken = [(case, functools.partial(values, *inputs)) for case, values in problem.mistaken]
-    absolute, found = problem.absolute(artifact.problem[2]), []
-    for (name, values), wanted in zip(out.items(), problem.values(*inputs), strict=True):
-        found.append(
-            reference.compare_values(
-                values, wanted, absolute, partial, operands, mistaken, name, problem.infinite
-            )
-        )
-    return reference.several(found)

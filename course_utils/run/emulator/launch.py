@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 
 from course_utils.artifact import Artifact
 from course_utils.run import trial
+from course_utils.run.emulator import sums
 from course_utils.run.emulator.emulate import emulate
 from course_utils.run.emulator.explain.emulation import Emulation
+from course_utils.run.emulator.isa.tags import Tags
 from course_utils.run.trial import Trial
 
 
@@ -20,16 +23,19 @@ def emulated(
     ctas: Sequence[int] | None = None,
     kind: str = "gemm",
     record: bool = False,
+    tags: Tags | None = None,
 ) -> tuple[Emulation, Trial]:
     """Emulate on the generator's next inputs under ``schedule``, a seed; ``ctas`` and ``record`` as in
     ``emulate``.
 
-    Where ``ctas`` are named, only what was written is judged. Raises EmulatorError.
+    Where ``ctas`` are named, only what was written is judged; with ``tags``, by what tagged products make.
+    Raises EmulatorError.
     """
     done: list[Emulation] = []
 
     def run(tensors: dict) -> None:
-        done.append(emulate(artifact, tensors, schedule, ctas=ctas, record=record))
+        done.append(emulate(artifact, tensors, schedule, ctas=ctas, record=record, tags=tags))
 
-    tried = trial.tried(kind, artifact, generator, run, "cpu", partial=ctas is not None)
+    held = partial(sums.compared, tags) if tags else trial.compared
+    tried = trial.tried(kind, artifact, generator, run, "cpu", ctas is not None, held)
     return done[0], tried

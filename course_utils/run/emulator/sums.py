@@ -6,14 +6,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from math import prod
 
 import torch
 
 from course_utils.artifact import WARPGROUP_THREADS, Artifact
-from course_utils.problems import PROBLEMS, Problem
+from course_utils.problems import PROBLEMS, Problem, product
 from course_utils.run import reference, trial
 from course_utils.run.emulator.emulate import emulate
 from course_utils.run.emulator.isa.tags import Tags
+from course_utils.run.reference import Comparison
 
 SAMPLE = 1 << 12  # elements that are looked at
 LARGE = 0.25  # of a usual element: what is smaller may be anybody's
@@ -55,6 +57,11 @@ def whose(
     }
 
 
+def nobody(artifact: Artifact) -> dict[str, int]:
+    """The same of a kernel whose output ``wgmma`` did not make, though it is right: of all its elements."""
+    return {"elements of D looked at": prod(artifact.tensors[-1].shape), "elements of D by wgmma": 0}
+
+
 def _of(
     problem: Problem, artifact: Artifact, tags: Tags, schedule: int, ctas: Sequence[int] | None
 ) -> Counter[int | None]:
@@ -91,12 +98,45 @@ def _weights(artifact: Artifact, tags: Tags) -> Iterator[float]:
         yield 1.0
 
 
+def compared(
+    tags: Tags,
+    problem: Problem,
+    artifact: Artifact,
+    out: dict[str, torch.Tensor],
+    inputs: list[torch.Tensor],
+    partial: bool,
+) -> Comparison:
+    """The outputs against what tagged products make of the inputs, all of weight 1."""
+    if not problem.multiplied:
+        return trial.compared(problem, artifact, out, inputs, partial)
+    taken, rest = _taken(problem, inputs, tags), inputs[problem.multiplied :]
+    absolute = 2 * problem.absolute(artifact.problem[2])
+    if problem.operands:
+        pairs = zip(*(problem.operands(*one, *rest) for one in taken), strict=True)
+        A, B = (torch.cat(pair, 1) for pair in pairs)
+        (D,) = out.values()
+        if not problem.mistaken:
+            return reference.compare(D, A, B, partial)
+        return reference.compare_values(D, product(A, B), absolute, partial)
+    both = [torch.cat(pair, -1).float() for pair in zip(*taken, strict=True)]
+    found = [
+        reference.compare_values(values, one, absolute, partial)
+        for values, one in zip(out.values(), problem.values(*both, *rest), strict=True)
+    ]
+    return reference.several(found)
+
+
+def _taken(problem: Problem, inputs: list[torch.Tensor], tags: Tags) -> list[list[torch.Tensor]]:
+    """What is multiplied, as each of the two numbers that a tagged ``wgmma`` takes for one."""
+    signs = torch.from_numpy(tags.signs)
+    return [[_signed(values, signs[:, i]) for values in inputs[: problem.multiplied]] for i in range(2)]
+
+
 def _sums(
     problem: Problem, inputs: list[torch.Tensor], tags: Tags, at: tuple[torch.Tensor, torch.Tensor]
 ) -> Callable[[float], torch.Tensor]:
     """The elements at these places as tagged products of a weight make them."""
-    signs, many = torch.from_numpy(tags.signs), problem.multiplied
-    taken = [[_signed(values, signs[:, i]) for values in inputs[:many]] for i in range(2)]
+    taken, many = _taken(problem, inputs, tags), problem.multiplied
     if problem.operands:
         rows, columns = at
         pairs = [problem.operands(*one, *inputs[many:]) for one in taken]

@@ -20,8 +20,9 @@ from course_utils.run.emulator.explain.emulation import Emulation
 from course_utils.run.emulator.explain.findings import Finding
 from course_utils.run.emulator.explain.ledger import table
 from course_utils.run.emulator.explain.replay import replay
+from course_utils.run.emulator.isa.tags import Tags
 from course_utils.run.emulator.launch import emulated
-from course_utils.run.emulator.sums import whose
+from course_utils.run.emulator.sums import nobody, whose
 
 FIGURE_LIMIT = 400_000  # characters of what a figure plays
 
@@ -33,6 +34,7 @@ def run(
     schedules: list[int],
     ctas: list[int] | None = None,
     sums: bool = False,
+    tags: int | None = None,
     figure: bool = False,
 ) -> dict:
     """Emulate on fresh inputs under each of ``schedules`` (seeds of the emulator) while all is right.
@@ -40,7 +42,9 @@ def run(
     ``kind`` is of ``problems.PROBLEMS``; ``ctas`` None runs them all, -1 is the last one. The answer has in
     ``executed`` the warp instructions of all runs, in ``facts`` what each saw, added up, and in ``printed``
     what the last one printed.
-    ``sums``: of a right kernel, ``facts`` has whose sums its output holds (see ``sums.whose``).
+    ``tags`` is the seed of those that the runs have. Where D is right without them alone, its products come
+    from elsewhere than ``wgmma``. ``sums``: of a right kernel, ``facts`` has whose sums its output holds (see
+    ``sums.whose``).
     ``figure``: of a run in which something was found, what a figure plays (see ``replay``).
     """
     count = artifact.grid[0] * artifact.grid[1] * artifact.grid[2]
@@ -48,7 +52,12 @@ def run(
     generator = torch.Generator().manual_seed(seed)
     executed, facts = 0, Counter[str]()
     for schedule in schedules:
-        emulation, tried = emulated(artifact, generator, schedule, some, kind)
+        drawn = generator.get_state()
+        tagged = None if tags is None else Tags(tags + schedule)
+        emulation, tried = emulated(artifact, generator, schedule, some, kind, tags=tagged)
+        if tagged and emulation.finished and not tried.ok:  # without them it is seen what is wrong
+            emulation, tried = emulated(artifact, generator.set_state(drawn), schedule, some, kind)
+            facts.update(nobody(artifact) if emulation.ok and tried.ok else {})
         executed += emulation.executed
         facts.update(emulation.facts)
         answer = tried.fields() | {"executed": executed, "ok": emulation.ok and tried.ok}

@@ -26,10 +26,12 @@ import numpy as np
 from course_utils.artifact import WARP_THREADS, WARPGROUP_THREADS
 from course_utils.ptx.families import Family, expects_bytes, family
 from course_utils.ptx.parser import Instr
+from course_utils.run.emulator.core.memory import Tensor
 from course_utils.run.emulator.core.order import AGENT_BITS, AGENT_MASK
 from course_utils.run.emulator.explain.races import Races
 from course_utils.run.emulator.explain.work import Work, WriteBegins
 from course_utils.run.emulator.isa.arithmetic import LANES
+from course_utils.run.emulator.units.access import Atomic
 from course_utils.run.emulator.units.mbarrier import Arrived, mbarriers
 from course_utils.run.emulator.units.sync import RegistersAsked
 from course_utils.run.emulator.units.tma import BulkGroups, LoadsIssued, Store, StoreIssued, StoresWaited
@@ -50,6 +52,8 @@ DISTANCES = (1, 3)  # K tiles that a step's loads are to be ahead: one fewer tha
 RINGS = (2, 4)  # stages that a step asks for
 QUEUED = 0.2  # of a K tile's products that are in flight: it may have several groups
 LARGEST_PART = 0.7  # of K that a CTA may have where several share it: two parts may be uneven
+# of an even part of all products, what a CTA may have: three tiles where 2.1 would be even, or one of 1.9
+LEAST_SHARE, LARGEST_SHARE = 0.4, 1.7
 WINDOW = 16  # CTAs whose tiles are looked at together
 # Rows and columns of tiles that they may read: panels of 2 to 8 tiles make 8 to 12, one row of 12 makes 14
 SHARED = 12
@@ -224,6 +228,8 @@ class Facts:
         self._added: dict[tuple[str, Coordinates], Counter[int]] = {}
         self._first: dict[int, Coordinates] = {}  # where each CTA's first store to D begins
         self._taken: dict[int, int] = {}  # tiles of D by CTA
+        self._multiplied_by: dict[int, int] = {}  # products of each CTA
+        self._atomics = 0  # on tensors
         self._second = False  # whether a CTA has a second tile of D
         self._now = 0
         self._clear()
@@ -235,6 +241,7 @@ class Facts:
         machine.probe.listen(StoresWaited, self._drained)
         machine.probe.listen(RegistersAsked, self._registers_asked)
         machine.probe.listen(Arrived, self._arrived)
+        machine.probe.listen(Atomic, self._changed)
 
     def _clear(self) -> None:
         self._fills: dict[int, Fill] = {}  # of this cluster, by code
@@ -331,7 +338,7 @@ class Facts:
         if not all(code in self._fills for code in codes):
             return []
         fills = [self._fills[code] for code in dict.fromkeys(codes)]
-        return [(name, sorted(rows)) for fill in fills for name, rows in fill.rows.items()]
+        return sorted((name, sorted(rows)) for fill in fills for name, rows in fill.rows.items())
 
     def _waited(self, event: Waited) -> None:
         """A warp's wait covers some wgmmas of its warpgroup."""
@@ -412,8 +419,14 @@ class Facts:
             stored.filled |= piece is not None and piece.until > stored.time
 
     def _registers_asked(self, event: RegistersAsked) -> None:
+        """A warp asks for registers, or gives some back: too late, once it has multiplied or loaded."""
         path, grows = event.path, event.grows
+        if path.warp.unit(Issued).count or any(issue.warp is path.warp for issue in self._issues):
+            return
         self._registers.setdefault((path.cta, grows), set()).add(path.warp.index)
+
+    def _changed(self, event: Atomic) -> None:
+        self._atomics += isinstance(event.region, Tensor)
 
     # -- what comes of it
 
@@ -440,6 +453,9 @@ class Facts:
             self.counts["CTAs"] += 1
             self.counts["CTAs with a tile"] += bool(groups)
             # consumers that share a tile have it each
+            self._multiplied_by[cta.number] = sum(
+                sum(self._products[group]) for group in self._products if group.cta is cta
+            )
             self._taken[cta.number] = max((sum(tile.first for tile in tiles) for tiles in groups), default=0)
             if groups:
                 # consumers may take turns; then a CTA with a single tile of D has nothing for the second
@@ -464,8 +480,9 @@ class Facts:
         counts = self.counts
         counts.update(self.machine.counts)
         plain = LANES * counts["ran GLOBAL_STORE"] + counts["ran BULK_STORE"]  # at least as many elements
-        counts["elements stored"] = counts["elements stored by TMA"] + plain
-        others = any(counts[f"ran {name}"] for name in ("GLOBAL_LOAD", "CP_ASYNC", "BULK_LOAD"))
+        counts["elements stored"] = counts["elements stored by TMA"] + plain + self._atomics
+        others = any(counts[f"ran {name}"] for name in ("CP_ASYNC", "BULK_LOAD"))
+        others |= self.machine.unit(Work).fetches > 0
         through = 0 if others else counts["operands in registers"]  # of tiles that ldmatrix read
         counts["operands by TMA alone"] = counts["operands by TMA"] + through
         self._products_once()
@@ -480,6 +497,8 @@ class Facts:
 
     def _products_once(self) -> None:
         """How many products are summed in what TMA stored? Of several outputs, those of one."""
+        if not self.counts["products multiplied"]:
+            return
         sizes = Counter[str]()
         for (name, _), elements in self._boxes.items():
             sizes[name] += elements
@@ -491,10 +510,23 @@ class Facts:
         """
         x, y, z = self.machine.artifact.grid
         if len(self._taken) < x * y * z:
+            self._shares(x * y * z)
             return
         self.counts["tiles taken"] = sum(self._taken.values())
         self.counts["rounds"] = max(self._taken.values())
         self.counts["rounds of all SMs"] = -(-sum(self._taken.values()) // self.machine.artifact.chip.sms)
+
+    def _shares(self, ctas: int) -> None:
+        """Of a few CTAs that ran: how many multiply about as much as all would, each with an even share?"""
+        if not self.counts["products multiplied"]:
+            return
+        problem = self.machine.artifact.problem
+        share = prod(problem) / ctas
+        unknown = any(extent % ROWS for extent in problem)  # tiles at the edge multiply more than there is
+        for products in self._multiplied_by.values():
+            even = LEAST_SHARE * share < products < LARGEST_SHARE * share
+            self.counts["CTAs looked at"] += 1
+            self.counts["CTAs with their share"] += unknown or even
 
     def _panels(self) -> None:
         """How many rows and columns of tiles do CTAs that run at one time read between them? Where each has
