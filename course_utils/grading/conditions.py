@@ -211,6 +211,7 @@ CONDITIONS = {
         lambda r, a: _loads(r) > 0,
         _other_loads,
         (Family.TENSOR_LOAD, Family.MULTICAST_LOAD),
+        run="read by TMA",
     ),
     "tensor stores": Condition(
         "TMA stores of D, `cp.async.bulk.tensor` from shared to global",

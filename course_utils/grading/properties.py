@@ -21,7 +21,7 @@ Facts: TypeAlias = dict[str, int]  # see the emulator's explain/facts
 # where either DSL sets the order of tiles: a call of TileLang's; CuTe DSL has none, so the course's own name
 ORDER = r"TileScheduler\(|^\s*order ="
 MOVED = "registers by warpgroup"
-MOST = 0.95  # of the chances: a right kernel takes them all
+MOST = 0.9  # of the chances: a right kernel takes them all
 LOADS = Family.GLOBAL_LOAD, Family.CP_ASYNC, Family.BULK_LOAD  # that are not of a tensor map
 STORES = Family.GLOBAL_STORE, Family.BULK_STORE
 
@@ -298,6 +298,14 @@ PROPERTIES = {
         "elements of D",
         0.99,
         near=(Family.WGMMA,),
+    ),
+    "read by TMA": Property(
+        "what is loaded by TMA used<: threads do not read it from global memory again>",
+        "reads by TMA",
+        "reads",
+        "reads",
+        MOST,
+        families=(Family.GLOBAL_LOAD,),
     ),
     "CTAs with a share": Property(
         "even shares<: every CTA multiplies about as much as any other>",

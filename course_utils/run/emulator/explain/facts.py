@@ -16,7 +16,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import chain, pairwise
+from itertools import chain, pairwise, zip_longest
 from math import prod
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -171,6 +171,15 @@ class KTile:
 
 
 @dataclass(slots=True)
+class Flight:
+    """A TMA store of a part of D: when its warp issued it, and when it had waited for it."""
+
+    warp: Warp
+    issued: Moment
+    waited: Moment | None = None
+
+
+@dataclass(slots=True)
 class Slice:
     """A part of D that a warp stored by TMA. ``tile`` is how many wgmmas it had issued, ``time`` when it
     stored; ``filled`` whether it wrote on before it waited for the store, ``drained`` whether it has waited
@@ -254,6 +263,7 @@ class Facts:
         self._epilogues: dict[Warp, list[tuple[int, Moment]]] = {}  # with how many wgmmas were issued
         self._sums: Counter[Warp] = Counter()  # that it wrote out
         self._outputs: list[tuple[CTA, Moment]] = []  # tensor stores of CTAs that multiply nothing
+        self._flights: list[Flight] = []
         self._slices: dict[Warp, Slice] = {}  # the last one that each warp stored
         self._registers: dict[tuple[CTA, bool], set[int]] = {}  # warps that gave (False) or took (True) some
 
@@ -365,6 +375,7 @@ class Facts:
         open_stores = path.warp.unit(BulkGroups).open.values()
         if path.warp.unit(Issued).count and not _any_stored(open_stores):  # the first of its group
             self._slice(path.warp)
+        self._flights.append(Flight(path.warp, self._moment(path, seen=True)))
         if not any(group.cta is path.cta for group in self._tiles):
             self._outputs.append((path.cta, self._moment(path, seen=True)))
         if event.store.adds:
@@ -411,6 +422,10 @@ class Facts:
     def _drained(self, event: StoresWaited) -> None:
         """A warp has waited for TMA stores of its own."""
         warp = event.path.warp
+        if not _in_flight(warp):
+            for flight in self._flights:
+                if flight.warp is warp and flight.waited is None:
+                    flight.waited = self._moment(event.path)
         stored = self._slices.get(warp)
         if stored and not stored.drained:
             stored.drained = not _in_flight(warp)
@@ -450,6 +465,8 @@ class Facts:
             self._multicast_tiles()
         for cta in cluster.ctas:
             groups = [tiles for group, tiles in self._tiles.items() if group.cta is cta]
+            self._rows_multiplied(cta)
+            self._stores_under_work(cta)
             self.counts["CTAs"] += 1
             self.counts["CTAs with a tile"] += bool(groups)
             # consumers that share a tile have it each
@@ -482,10 +499,21 @@ class Facts:
         plain = LANES * counts["ran GLOBAL_STORE"] + counts["ran BULK_STORE"]  # at least as many elements
         counts["elements stored"] = counts["elements stored by TMA"] + plain + self._atomics
         others = any(counts[f"ran {name}"] for name in ("CP_ASYNC", "BULK_LOAD"))
-        others |= self.machine.unit(Work).fetches > 0
+        others |= self.machine.unit(Work).fetches.total() > 0
         through = 0 if others else counts["operands in registers"]  # of tiles that ldmatrix read
         counts["operands by TMA alone"] = counts["operands by TMA"] + through
         self._products_once()
+        # of a tile that is stored at once, or by a warp that multiplies nothing
+        for shown, chances in (
+            ("slices filled while a store flies", "slices after another"),
+            ("stores under the next tile", "stores that a tile follows"),
+        ):
+            if not counts[chances]:
+                counts[chances], counts[shown] = (
+                    counts["stores that work follows"],
+                    counts["stores under work"],
+                )
+        self._read_by_threads()
         counts["CTAs that store"] = len(self._first)
         counts["boxes added to"] = len(self._added)
         parts = [(max(ctas.values()), ctas.total()) for ctas in self._added.values()]
@@ -494,6 +522,15 @@ class Facts:
         self._rounds()
         counts["runs"] = 1
         return dict(counts)
+
+    def _read_by_threads(self) -> None:
+        """How often did TMA load, and how often did a warp read the first tensor instead? Of a product it is
+        seen where its operands come from.
+        """
+        loads = self.counts["ran TENSOR_LOAD"] + self.counts["ran MULTICAST_LOAD"]
+        self.counts["reads by TMA"] = self.counts["reads"] = loads
+        if loads and not self.counts["products multiplied"]:
+            self.counts["reads"] += self.machine.unit(Work).fetches[self.machine.artifact.tensors[0].name]
 
     def _products_once(self) -> None:
         """How many products are summed in what TMA stored? Of several outputs, those of one."""
@@ -563,10 +600,37 @@ class Facts:
             stage = first.setdefault(fill.code & AGENT_MASK, fill.offsets)
             self.counts["fills"] += 1
             self.counts["fills of their barrier's stage"] += fill.offsets == stage
-            if len(fill.rows) > 1:
-                read = [fill.rows_read(tensor.name) for tensor in self.machine.artifact.tensors[:2]]
-                self.counts["K tiles of A and B"] += 1
-                self.counts["K tiles of 256 and 128 rows"] += read == [256, 128]
+
+    def _rows_multiplied(self, cta: CTA) -> None:
+        """How many rows of A and of B do a CTA's warpgroups multiply in each K tile, between them?"""
+        mine = [tiles for group, tiles in self._tiles.items() if group.cta is cta]
+        for together in zip_longest(*mine):
+            codes = {code for tile in together if tile for code in tile.codes}
+            fills = [self._fills[code] for code in codes if code in self._fills]
+            names = [tensor.name for tensor in self.machine.artifact.tensors[:2]]
+            self.counts["K tiles of A and B"] += 1
+            self.counts["K tiles of 256 and 128 rows"] += [
+                sum(fill.rows_read(name) for fill in fills) for name in names
+            ] == [256, 128]
+
+    def _stores_under_work(self, cta: CTA) -> None:
+        """Was anything multiplied while TMA stored, by whichever warp, where anything was after it began?"""
+        work = [
+            (tile, self._done(group.warps[0], tile.last))
+            for group, tiles in self._tiles.items()
+            if group.cta is cta
+            for tile in tiles
+        ]
+        for flight in self._flights:
+            if flight.warp.cta is not cta:
+                continue
+            others = [tile for tile, done in work if done is None or not flight.issued.after(done)]
+            if others:
+                waited = flight.waited
+                self.counts["stores that work follows"] += 1
+                self.counts["stores under work"] += any(
+                    waited is None or tile.clock.seen[waited.agent] < waited.time for tile in others
+                )
 
     def _rows_ahead(self) -> None:
         """Where nothing is multiplied: were the loads that a warp awaits for its next result under way while
@@ -691,7 +755,7 @@ class Facts:
             if warp.cta is fill.cta
         ]
         for group in fill.readers:
-            last = max(tile.last for tile in self._tiles[group] if fill.code in tile.codes)
+            last = max((tile.last for tile in self._tiles[group] if fill.code in tile.codes), default=-1)
             done = [moment for warp in group.warps if (moment := self._done(warp, last))]
             if not any(arrival.after(moment) for arrival in arrivals for moment in done):
                 return False

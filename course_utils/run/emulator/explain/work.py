@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -47,7 +48,7 @@ class Work:
         self.machine = machine
         self.writes: dict[Warp, Piece] = {}
         self._copies: dict[Warp, Piece] = {}
-        self.fetches = 0  # reads of tensors in global memory, of all clusters
+        self.fetches = Counter[str]()  # reads of each tensor in global memory, of all clusters
         self._fetched: dict[Warp, int] = {}  # wgmmas issued when it last read a tensor of global memory
         machine.probe.listen(Read, self._read)
         machine.probe.listen(Write, self._write)
@@ -61,7 +62,7 @@ class Work:
 
     def _read(self, event: Read) -> None:
         if event.region.__class__ is Tensor:
-            self.fetches += 1
+            self.fetches[event.region.name] += 1
             self._fetched[event.path.warp] = event.path.warp.unit(Issued).count
 
     def _write(self, event: Write) -> None:
