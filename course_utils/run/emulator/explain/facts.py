@@ -534,12 +534,12 @@ class Facts:
 
     def _products_once(self) -> None:
         """How many products are summed in what TMA stored? Of several outputs, those of one."""
-        if not self.counts["products multiplied"]:
+        if not self._boxes:
             return
         sizes = Counter[str]()
         for (name, _), elements in self._boxes.items():
             sizes[name] += elements
-        self.counts["products in D"] = max(sizes.values(), default=0) * self.machine.artifact.problem[2]
+        self.counts["products in D"] = max(sizes.values()) * self.machine.artifact.problem[2]
 
     def _rounds(self) -> None:
         """How many tiles does the busiest CTA take, and how many would it with a CTA on every SM?
