@@ -403,11 +403,9 @@ def lacking(
     answered: Sequence[tuple[Launch, Answer]],
     read: Artifact,
     strict: bool,
-    sizes: Iterable[tuple[int, ...]],
 ) -> tuple[dict[str, Found], dict[str, Found]]:
-    """What is required and the kernel lacks, at any size, and what was not seen to run: of a kernel that is
-    right at all ``sizes``, and of any where ``strict`` asks for it. ``read`` is one of the kernels: the size
-    that shows most.
+    """What is required and the kernel lacks, at any size, and what was not seen to run, where ``strict`` asks
+    for it. ``read`` is one of the kernels: the size that shows most.
 
     That tells first. Of another one with wrong results nothing is asked: they say more.
     """
@@ -423,9 +421,8 @@ def lacking(
     by_row.sort(key=lambda name: name in CONDITIONS and _requirement(lacks[name]) == CONDITIONS[name].run)
     ordered = {name: lacks[name] for name in by_row}
     seen = [(launch.artifact, answer.facts or {}) for launch, answer in answered]
-    right = {launch.size for launch, answer in answered if answer.ok and answer.facts}.issuperset(sizes)
-    right &= any(launch.sums for launch, _ in answered)  # nothing was left out
-    return ordered, unseen(requires, seen, right) if strict or right else {}
+    right = all(answer.ok for _, answer in answered) and any(launch.sums for launch, _ in answered)
+    return ordered, unseen(requires, seen, right) if strict else {}
 
 
 def _requirement(one: Found) -> object:
@@ -486,7 +483,8 @@ def unseen(
     requires: Iterable[str], runs: Sequence[tuple[Artifact, Facts]], right: bool = False
 ) -> dict[str, Found]:
     """By name: each condition whose instructions did not run in each of ``runs``, and each property that none
-    of them gave a chance to show; where all are ``right``, also a property that a condition is there for.
+    of them gave a chance to show. Where all are ``right``, and were looked at whole, also one that a condition
+    is there for.
     """
 
     def no_chance(name: str) -> bool:

@@ -154,8 +154,7 @@ def judge(
     first = _first(step, [launch for launch, _ in answered])
     receipt = receipts.read_ptx(first.ptx, first.kernel)
     results = _results(step, machine, answered)
-    sizes = [size for size, _ in step.emulated]
-    unmet, unseen = conditions.lacking(step.requires, step.forbids, answered, first, strict, sizes)
+    unmet, unseen = conditions.lacking(step.requires, step.forbids, answered, first, strict)
     if results.passed and conditions.asks_for_own(step.requires, first):
         unmet |= _restored(machine, next(run for run in answered if run[0].artifact is first))
     for launch in idle:

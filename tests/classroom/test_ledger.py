@@ -117,7 +117,7 @@ def test_a_seed_alone_does_not_give_the_sizes_that_a_submission_sees(tmp_path):
 
 def test_what_is_judged_is_drawn_with_the_key(tmp_path, monkeypatch):
     asked = []
-    verdict = not_compiled(steps.STEPS["step05"], "cute", "emulator", "x")
+    verdict = not_compiled(steps.STEPS["step05"], "cute", "emulator", of_text("x"))
     monkeypatch.setattr(
         judge, "judge", lambda *given: asked.append(given[3]) or judge.Judged(verdict, 1.0, 5)
     )

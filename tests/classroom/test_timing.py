@@ -294,8 +294,8 @@ def test_another_kernel_at_another_size_loses():
     launches = [Launch(small, first), Launch(other_size, other, ctas=steps.FIRST_AND_LAST)]
     machine = Emulator(schedules=(1,), seed=1)
     honest = judging._emulated(
-        replace(wanted, emulated=wanted.emulated[:1]), "cute", machine, launches[:1], ""
+        replace(wanted, emulated=wanted.emulated[:1]), "cute", machine, launches[:1], [], ""
     )
     assert honest.points == 9
-    verdict = judging._emulated(wanted, "cute", machine, launches, "")
+    verdict = judging._emulated(wanted, "cute", machine, launches, [], "")
     assert verdict.points < 6 and "at M, N, K = 512 x 768 x 192" in verdict.diagnosis

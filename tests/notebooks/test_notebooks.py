@@ -20,6 +20,7 @@ from nbclient import NotebookClient
 from authoring import drawings, sync
 from course_utils.compile.factory import DSLS, OPEN
 from course_utils.compile.faults import kernels
+from course_utils.figures import theme
 from course_utils.grading import steps
 from course_utils.recordings import measured
 from course_utils.run import backends
@@ -131,7 +132,7 @@ def test_picture_is_as_its_code_draws_it(name):
     def rounded(text):  # the last digits may differ from one processor to another
         return re.sub(r"-?\d+\.\d+", lambda m: f"{float(m[0]):.1f}", text)
 
-    assert rounded(drawings.svg(drawings.all_pictures()[name])) == rounded(
+    assert rounded(theme.svg(drawings.all_pictures()[name]())) == rounded(
         (sync.NOTEBOOKS / "images" / f"{name}.svg").read_text()
     )
 

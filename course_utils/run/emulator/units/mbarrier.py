@@ -232,10 +232,10 @@ class PhaseWait(Wait):
 
     expires = True
     barrier: MBarrier
-    parity: int | None
-    phase: int | None
-    target: Reg | None
-    mask: Mask
+    parity: int | None = None
+    phase: int | None = None
+    target: Reg | None = None
+    mask: Mask = None
 
     def holds(self) -> bool:
         if self.phase is not None:
