@@ -483,8 +483,8 @@ def unseen(
     requires: Iterable[str], runs: Sequence[tuple[Artifact, Facts]], right: bool = False
 ) -> dict[str, Found]:
     """By name: each condition whose instructions did not run in each of ``runs``, and each property that none
-    of them gave a chance to show. Where all are ``right``, and were looked at whole, also one that a condition
-    is there for.
+    of them gave a chance to show. Where all are ``right``, and were looked at whole, also a property that a
+    condition is there for.
     """
 
     def no_chance(name: str) -> bool:

@@ -534,7 +534,7 @@ class Facts:
 
     def _products_once(self) -> None:
         """How many products are summed in what TMA stored? Of several outputs, those of one."""
-        if not self._boxes:
+        if not (self._boxes and self.counts["products multiplied"]):
             return
         sizes = Counter[str]()
         for (name, _), elements in self._boxes.items():
