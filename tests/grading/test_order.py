@@ -158,8 +158,6 @@ def test_a_kernel_may_not_be_another_one_at_another_size():
     def gemm(M, N, K):
         return gemms["step09" if (M, N, K) == first else "step03"](M, N, K)
 
-    verdict = check_gemm("step09", gemm, backend="compile")
-    assert verdict.checks[2].passed  # a compiler's check sees one size
     machine = Emulator(schedules=(0,))
     launches = [
         Launch(size, compile_factory(gemm, "tilelang", size)) for size, _ in STEPS["step09"].emulated[:2]

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain, pairwise, zip_longest
-from math import prod
+from math import ceil, floor, prod
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -52,8 +52,6 @@ DISTANCES = (1, 3)  # K tiles that a step's loads are to be ahead: one fewer tha
 RINGS = (2, 4)  # stages that a step asks for
 QUEUED = 0.2  # of a K tile's products that are in flight: it may have several groups
 LARGEST_PART = 0.7  # of K that a CTA may have where several share it: two parts may be uneven
-# of an even part of all products, what a CTA may have: three tiles where 2.1 would be even, or one of 1.9
-LEAST_SHARE, LARGEST_SHARE = 0.4, 1.7
 WINDOW = 16  # CTAs whose tiles are looked at together
 # Rows and columns of tiles that they may read: panels of 2 to 8 tiles make 8 to 12, one row of 12 makes 14
 SHARED = 12
@@ -554,16 +552,16 @@ class Facts:
         self.counts["rounds of all SMs"] = -(-sum(self._taken.values()) // self.machine.artifact.chip.sms)
 
     def _shares(self, ctas: int) -> None:
-        """Of a few CTAs that ran: how many multiply about as much as all would, each with an even share?"""
+        """Of a few CTAs that ran: how many take about as many tiles as all would, each with an even share?"""
         if not self.counts["products multiplied"]:
             return
         problem = self.machine.artifact.problem
-        share = prod(problem) / ctas
-        unknown = any(extent % ROWS for extent in problem)  # tiles at the edge multiply more than there is
+        edge = any(extent % ROWS for extent in problem)  # tiles there multiply more than there is
+        tile = max(products / max(self._taken[n], 1) for n, products in self._multiplied_by.items())
+        even = prod(problem) / ctas / tile
         for products in self._multiplied_by.values():
-            even = LEAST_SHARE * share < products < LARGEST_SHARE * share
             self.counts["CTAs looked at"] += 1
-            self.counts["CTAs with their share"] += unknown or even
+            self.counts["CTAs with their share"] += edge or floor(even) - 1 <= products / tile <= ceil(even)
 
     def _panels(self) -> None:
         """How many rows and columns of tiles do CTAs that run at one time read between them? Where each has
