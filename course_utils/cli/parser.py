@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
+from course_utils.chips import HOME
 from course_utils.cli import BUILD
 from course_utils.compile.factory import DSLS
 from course_utils.grading import steps
@@ -257,3 +259,7 @@ def _add_tensormap(sub: argparse.ArgumentParser) -> None:
     for name, default in (("interleave", "none"), ("swizzle", "none"), ("l2", "none"), ("oob", "zero")):
         add(f"--{name}", default=default, help=f"a name or the driver's number (default: {default})")
     add("--address", type=lambda text: int(text, 0), default=0, help="globalAddress, bytes (default: 0)")
+    add("--tile", metavar="N,N,...", help="how many boxes does this tile take? innermost first")
+    add("--chip", default=HOME.family, help=f"whose driver is asked (default: {HOME.family})")
+    # a list that begins with a negative number is no option
+    explain._negative_number_matcher = re.compile(r"-\d")  # type: ignore[attr-defined]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
+
 from rich.console import Console
 
 from course_utils.artifact import (
@@ -13,11 +16,18 @@ from course_utils.artifact import (
     SWIZZLES,
     TensorMap,
 )
+from course_utils.chips import CHIPS, Chip
 from course_utils.cli import EXIT_FAILED
 from course_utils.cli.terminal import say
 from course_utils.tma import explain
 from course_utils.tma.rules import row_to_tensor_map, violations
 
+# types that the driver has no code for, and the code under which their bits move
+MOVED_AS = {
+    **dict.fromkeys(("int8", "bool", "fp8", "e4m3", "e5m2"), "uint8"),
+    **dict.fromkeys(("float8_e4m3", "float8_e5m2", "float8_e4m3fn", "float8_e5m2fnuz"), "uint8"),
+    "int16": "uint16",
+}
 CODES = {
     "type": DATA_TYPES,
     "interleave": INTERLEAVES,
@@ -36,11 +46,29 @@ def verify_file(console: Console, file: str) -> int:
     return EXIT_FAILED if disagreements or not count else 0
 
 
-def explain_map(console: Console, file: str | None, row: int, address: int, **fields: str | None) -> int:
-    """Explain one map: a row of a file, or ``fields`` in the driver's names."""
+def explain_map(
+    console: Console, file: str | None, row: int, address: int, chip: str, tile: str | None, **fields: str
+) -> int:
+    """Explain one map: a row of a file, or ``fields`` in the driver's names.
+
+    Raises ValueError for a chip that the course does not know, and for what cannot be read.
+    """
+    of = _chip(chip)
     tensor_map, address = _of_file(file, row) if file else (_of_fields(**fields), address)
-    say(console, explain.explain(tensor_map, address))
-    return EXIT_FAILED if violations(tensor_map, address) else 0
+    if not file and (meant := MOVED_AS.get(fields["type"].lower())):
+        text = f"TMA moves bits: use {meant} for {fields['type']}, as is done here"
+        say(console, f"{text}. The type matters to NaN fills and reductions only.")
+    say(console, explain.explain(tensor_map, address, of, _numbers("--tile", tile) if tile else ()))
+    return EXIT_FAILED if violations(tensor_map, address, of) else 0
+
+
+def _chip(name: str) -> Chip:
+    """A chip by its name, its family, or what kernels for it are compiled for."""
+    for chip in CHIPS.values():
+        if name.lower() in (chip.name.lower(), chip.family.lower(), chip.arch):
+            return chip
+    known = dict.fromkeys(text for chip in CHIPS.values() for text in (chip.family, chip.arch))
+    raise ValueError(f"--chip is one of {', '.join(known)}, or a chip's name; not {name}")
 
 
 def _of_file(file: str, line: int) -> tuple[TensorMap, int]:
@@ -63,7 +91,7 @@ def _of_fields(
     extents, boxes = _numbers("--dims", dims), _numbers("--box", box)
     code = {name: _code(name, text) for name, text in codes.items()}
     data_type = code["type"]
-    dense, stride = [], ELEMENT_BYTES[data_type] if data_type < len(ELEMENT_BYTES) else 1
+    dense, stride = [], ELEMENT_BYTES[data_type] if 0 <= data_type < len(ELEMENT_BYTES) else 1
     for extent in extents[:-1]:
         stride *= extent
         dense.append(stride)
@@ -79,7 +107,8 @@ def _of_fields(
 
 def _numbers(name: str, text: str) -> tuple[int, ...]:
     try:
-        return tuple(int(part, 0) for part in text.replace("x", ",").split(","))
+        # 64,128 and 64x128, but 0x40 is one number
+        return tuple(int(part, 0) for part in re.split(r",|(?<=[1-9])x|(?<=\d0)x", text))
     except ValueError as error:
         raise ValueError(
             f"{name} is a list of whole numbers, innermost first, for example 64,128; not {text}"
@@ -87,11 +116,14 @@ def _numbers(name: str, text: str) -> tuple[int, ...]:
 
 
 def _code(name: str, text: str) -> int:
-    """The driver's code of a name, or a code itself, so that illegal ones can be asked about."""
-    if text in CODES[name]:
-        return CODES[name].index(text)
-    if text.isdigit():
-        return int(text)
+    """The driver's code of a name in any case, or a code itself, so that illegal ones can be asked about."""
+    lowered = text.lower()
+    lowered = MOVED_AS.get(lowered, lowered) if name == "type" else lowered
+    names = [one.lower() for one in CODES[name]]
+    if lowered in names:
+        return names.index(lowered)
+    with contextlib.suppress(ValueError):
+        return int(text, 0)
     raise ValueError(
         f"--{name} is one of {', '.join(CODES[name])}, or the driver's number for it; not {text}"
     )

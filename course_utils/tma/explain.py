@@ -5,12 +5,25 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from math import prod
 from pathlib import Path
 
-from course_utils.artifact import TensorMap
-from course_utils.tma.rules import Violation, row_to_tensor_map, violations
+from course_utils.artifact import (
+    ELEMENT_BYTES,
+    INTERLEAVES,
+    SWIZZLE_PATTERN_BYTES,
+    SWIZZLES,
+    TMA_ALIGNMENT,
+    TensorMap,
+    number_text,
+)
+from course_utils.chips import HOME, Chip
+from course_utils.tma.layouts import UNIT, base_alignment, boxes, conflicts, row_pitch, swizzled, tile_bytes
+from course_utils.tma.rules import ARGUMENTS, URL, mended, row_to_tensor_map, violations
+from course_utils.tma.transfers import reductions_of
 
+# of a row of driver verdicts
 # fmt: off
 FIELDS = (
     "dtype", "rank", "addr_off", "dims", "strides", "box", "estr", "interleave", "swizzle", "l2", "oob", "rc",
@@ -68,18 +81,89 @@ def verify(path: str | Path) -> tuple[int, list[str]]:
     return count, disagreements
 
 
-def explain(tensor_map: TensorMap, address: int) -> str:
-    """A map in words: what it describes, and each rule it breaks, with the nearest legal value."""
-    lines = [str(tensor_map)]
-    found = violations(tensor_map, address)
-    if found:
+def explain(tensor_map: TensorMap, address: int, chip: Chip = HOME, tile: Sequence[int] = ()) -> str:
+    """A map in words: its fields by the driver's names, then each rule that it breaks with what would mend
+    it, or, of a legal map, what a kernel has to know beside it. ``tile`` is the one that boxes shall fill.
+    """
+    lines = [str(tensor_map), *_table(fields(tensor_map, address))]
+    found = violations(tensor_map, address, chip)
+    if not found:
         return "\n".join(
-            [*lines, f"illegal: {len(found)} rule{'s' * (len(found) != 1)} broken", *map(_sentence, found)]
+            [*lines, f"legal: the driver takes it ({chip.family})", *_table(beside(tensor_map, tile))]
         )
-    return "\n".join(
-        [*lines, f"legal: the driver accepts it; one load brings {tensor_map.box_bytes:,} bytes"]
-    )
+    lines += [f"illegal: {len(found)} rule{'s' * (len(found) != 1)} broken ({chip.family})"]
+    lines += [f"  {violation} ({violation.source})" for violation in found]
+    if legal := mended(tensor_map, address, chip):
+        before, after = dict(fields(tensor_map, address)), dict(fields(*legal))
+        changes = [f"{name} {after[name]}" for name in after if after[name] != before[name]]
+        lines.append(f"legal with all of these: {'; '.join(changes)}")
+    return "\n".join([*lines, f"the driver's page: {URL}"])
 
 
-def _sentence(violation: Violation) -> str:
-    return f"  {violation} ({violation.source})"
+def fields(tensor_map: TensorMap, address: int) -> list[tuple[str, str]]:
+    """The driver's arguments: each one's name and value, in its order."""
+    m, found = tensor_map, []
+    for field, (name, codes) in ARGUMENTS.items():
+        if codes:
+            value = getattr(m, field)
+            meaning = codes[value] if 0 <= value < len(codes) else "none of the driver's codes"
+            text = f"{number_text(value)} ({meaning})"
+        else:
+            values: tuple[int, ...] = (address,) if field == "address" else getattr(m, field)
+            text = ", ".join(map(number_text, values)) or "none"
+        found.append((name, text))
+        if field == "data_type":
+            found.append(("tensorRank", str(m.rank)))
+    return found
+
+
+def beside(tensor_map: TensorMap, tile: Sequence[int] = ()) -> list[tuple[str, str]]:
+    """What a legal map does not say, and a kernel has to know: a name and a sentence each.
+
+    Raises ValueError where ``tile`` is no multiple of the box.
+    """
+    m = tensor_map
+    size, count = ELEMENT_BYTES[m.data_type], prod(m.extents[1:])
+    told = [("expect_tx", f"{m.box_bytes:,} bytes for each box, at the tensor's edge too")]
+    if m.interleave or m.swizzle >= len(SWIZZLE_PATTERN_BYTES):
+        what = f"interleave {INTERLEAVES[m.interleave]}" if m.interleave else f"swizzle {SWIZZLES[m.swizzle]}"
+        told.append(("shared memory", f"not modelled: the course does not say where {what} puts the bytes"))
+    else:
+        row = m.extents[0] * size
+        pitch, room = row_pitch(row, m.swizzle), tile_bytes(count, row, m.swizzle)
+        gaps = "" if room == m.box_bytes else ", more than arrive: the row is narrower than the swizzle"
+        told.append(("allocate", f"{room:,} bytes: {count:,} rows, {pitch} bytes apart{gaps}"))
+        start = base_alignment(m.swizzle)
+        why = (
+            "" if start == TMA_ALIGNMENT else ", where the swizzle's pattern begins; TMA itself asks for 128"
+        )
+        told.append(("tile's start", f"a multiple of {start:,} bytes{why}"))
+        turns = {code: _turns(row, code) for code in {0, m.swizzle}}
+        text = f"{turns[m.swizzle]} for one 16-byte column of 8 rows"
+        told.append(("bank turns", text + (f"; {turns[0]} without a swizzle" if m.swizzle else "")))
+    step = tuple(extent * stride for extent, stride in zip(m.extents, m.steps, strict=True))
+    grid = [-(-dim // extent) for dim, extent in zip(m.dims, step, strict=True)]
+    told.append(("boxes", f"{' x '.join(map(str, grid))} cover the tensor, {prod(grid):,} loads"))
+    if tile:
+        loads = boxes(m.box, tile)
+        told.append(
+            ("the tile", f"{' x '.join(map(str, tile))} takes {loads} boxes, {loads * m.box_bytes:,} bytes")
+        )
+    fill = "NaN" if m.oob_fill else "zeros"
+    first = "" if m.interleave else f"the first is a multiple of {UNIT // size}; "
+    outside = f"a load may begin below 0 or past the end and fills with {fill}, a store not below 0"
+    told.append(("coordinates", f"{m.rank}, in elements, innermost first: {first}{outside}"))
+    told.append(("reductions", ", ".join(reductions_of(m.data_type)) or "none"))
+    return told
+
+
+def _turns(row_bytes: int, swizzle: int) -> int:
+    """Turns of the banks in which 8 lanes read the same 16-byte column of 8 rows, of the worst column."""
+    pitch = row_pitch(row_bytes, swizzle)
+    columns = range(0, row_bytes, UNIT)
+    return max(conflicts(swizzled(row * pitch + at, swizzle) for row in range(8)) for at in columns)
+
+
+def _table(rows: Sequence[tuple[str, str]]) -> list[str]:
+    width = max(len(name) for name, _ in rows)
+    return [f"  {name.ljust(width)}  {text}" for name, text in rows]

@@ -4,6 +4,8 @@ __grid_constant__.
 
 from dataclasses import replace
 from importlib.metadata import version
+from itertools import product
+from math import prod
 from pathlib import Path
 
 import nbformat
@@ -108,28 +110,46 @@ def test_a_map_with_two_fields_changed_gets_no_points():
 
 MENDED = {  # each map's: the field, a value that is legal, and what the check says of it; "" is right
     0: [
-        ("box", (64, 200), ""),
-        ("box", (8, 1), "is small"),
+        ("box", (64, 256), ""),
+        ("box", (64, 200), "do not divide the tile"),
+        ("box", (64, 128), "is small"),
+        ("box", (8, 1), "a row of 16 bytes has a swizzle of 128 bytes"),
         ("box", (32, 256), "has a swizzle of 128 bytes"),
     ],
     1: [
         ("strides", (2080,), ""),
+        ("strides", (2304,), ""),
         ("strides", (2048,), "rows overlap"),
         ("strides", (0,), "rows overlap"),
         ("strides", (16,), "rows overlap"),
+        ("strides", (2**30,), "pad a row no more than needed"),
     ],
-    2: [("box", (56, 128), ""), ("box", (128, 128), ""), ("box", (8, 128), "is small")],
+    2: [
+        ("box", (56, 128), "is not the smallest that holds the tile"),
+        ("box", (128, 128), "is not the smallest that holds the tile"),
+        ("box", (64, 64), "is not the smallest that holds the tile"),
+        ("box", (8, 128), "is not the smallest that holds the tile"),
+    ],
     3: [
-        ("box", (32, 128), ""),
+        ("box", (32, 128), "gives up a part of the tile"),
         ("swizzle", 0, "no swizzle"),
         ("box", (16, 256), "has a swizzle of 64 bytes"),
     ],
     4: [("data_type", 7, "another tensor"), ("data_type", 9, "another tensor")],
-    5: [("element_strides", (1, 1), ""), ("element_strides", (1, 4), "")],
+    5: [
+        ("element_strides", (1, 1), ""),
+        ("element_strides", (1, 4), ""),
+        ("element_strides", (1, 3), "does not divide"),
+        ("element_strides", (8, 8), "does not divide"),
+    ],
     6: [
         ("box", (64, 128, 8), ""),
+        ("box", (64, 256, 7), "do not divide the tile"),
         ("box", (32, 256, 8), "has a swizzle of 128 bytes"),
-        ("box", (64, 1, 1), "is small"),
+        ("box", (64, 256, 2), "is small"),
+        ("element_strides", (1, 1, 2), "steps over what the tile had"),  # every other slab
+        ("element_strides", (2, 1, 1), "steps over what the tile had"),  # TMA ignores it: 256 KB all the same
+        ("data_type", 0, "another tensor"),
     ],
     7: [("swizzle", 0, "no swizzle")],
 }
@@ -151,14 +171,59 @@ def test_a_legal_map_must_describe_the_same_tensor_in_tiles_worth_having(number,
     assert verdict.points == pytest.approx(8.75 if words else 10)
 
 
-def test_dims_that_make_a_map_legal_are_another_tensor():
-    given = steps.MAP_CASES["t1"].given[0]
-    assert "another tensor: dims" in maps._mended(
-        replace(given, box=(64, 256)), replace(given, box=(64, 256), dims=(4096, 64))
-    )
-    assert "strides were" in maps._mended(
-        replace(given, box=(64, 256)), replace(given, box=(64, 256), strides=(16384,))
-    )
+@pytest.mark.parametrize("field, value", [("dims", (4096, 64)), ("strides", (16384,)), ("interleave", 1)])
+def test_another_tensor_is_none_that_was_asked_for(field, value):
+    old = replace(steps.MAP_CASES["t1"].given[0], box=(64, 256))
+    assert "another tensor: " + field in maps._another_tensor(old, replace(old, **{field: value}), field)
+
+
+def test_a_map_that_remembers_other_extents_is_read_by_its_fields():
+    def mend(given):
+        mended = load_module(MEND).mend(given)
+        mended[6] = replace(given[6], box=(64, 1, 1))
+        mended[6].__dict__["extents"] = given[6].box
+        return mended
+
+    assert check_maps("t1", mend).points == 8.75
+
+
+def test_maps_that_mend_has_changed_where_they_are_do_not_change_the_question():
+    def mend(given):
+        object.__setattr__(given[1], "dims", (1024, 512))
+        return [
+            *load_module(MEND).mend(given)[:1],
+            replace(given[1], strides=(2064,)),
+            *load_module(MEND).mend(given)[2:],
+        ]
+
+    verdict = check_maps("t1", mend)
+    assert verdict.points == 8.75 and "2 fields were changed" in verdict.checks[1].card.text
+    assert steps.MAP_CASES["t1"].given[1].dims == (1028, 512)
+
+
+def test_the_boxes_asked_for_are_the_largest_that_divide_the_tile():
+    """By trying all: with another swizzle or fill the whole tile; else the largest box that divides it; else
+    the smallest that holds it.
+    """
+    case = steps.MAP_CASES["t1"]
+    for given, boxes in zip(case.given, case.boxes, strict=True):
+        others = {
+            "swizzle": 3,
+            "oob_fill": 0,
+            "element_strides": (1,) * given.rank,
+            "strides": tuple(-(-stride // 16) * 16 for stride in given.strides),
+        }
+        if any(not violations(replace(given, **{name: value})) for name, value in others.items()):
+            assert boxes == (given.box,)
+            continue
+        divisors = [[n for n in range(1, extent + 1) if extent % n == 0] for extent in given.box]
+        legal = [box for box in product(*divisors) if not violations(replace(given, box=box))]
+        legal = [box for box in legal if not given.swizzle or box[0] == given.box[0]]
+        if legal:
+            assert set(boxes) == {box for box in legal if prod(box) == max(map(prod, legal))}
+        else:
+            larger = product(range(given.box[0], 257), given.box[1:])
+            assert boxes == (min(box for box in larger if not violations(replace(given, box=box))),)
 
 
 def tabled_by(cells: list[str], word: str) -> list[tuple]:
@@ -194,6 +259,13 @@ PREDICTED = {
     "boxes(box, tile_shape)": [
         ("(128, 256)", "4", "65536"),
         ("(96, 256)", "box against tile: 64 does not divide 96 in dimension 0", "none"),
+    ],
+    "transfers.broken(tile, one)": [
+        ("load", "(-1, 0)", "0", "inner-coordinate"),
+        ("load", "(-8, -1)", "0", "none"),
+        ("store", "(8, 4095)", "0", "none"),
+        ("store", "(8, -1)", "0", "store-coordinate"),
+        ("load", "(0, 0)", "64", "tile-alignment"),
     ],
     "store_tail(halves, 2)": [("1000", "2000", "0"), ("1001", "2002", "2"), ("1004", "2008", "8")],
 }

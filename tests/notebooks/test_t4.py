@@ -2,7 +2,11 @@
 emulator.
 """
 
+import gzip
+import json
 import re
+from collections import Counter
+from pathlib import Path
 
 import nbformat
 import numpy as np
@@ -101,6 +105,19 @@ def test_grouped_modes_are_one_box(cell):
     assert seen["X, partitioned"] == "(((64,64),1)):(((1@0,1@1),0))" and len(loads(kernel)) == 1
     emulation, found, same = run(kernel)
     assert emulation.ok and not found and same
+
+
+def test_the_four_kernels_as_an_h200_ran_them():
+    """What the notebook says of the launches."""
+    recorded = Path(__file__).parents[1] / "data" / "tma_hardware.json.gz"
+    cases = json.loads(gzip.decompress(recorded.read_bytes()))["cases"]
+    ends = Counter((one["copy"], one.get("error", one.get("wrong"))) for one in cases if one["group"] == "t4")
+    assert ends == {
+        ("grouped=True, nested=False", 0): 8,
+        ("grouped=False, nested=False", "hangs"): 8,
+        ("grouped=True, nested=True", "hangs"): 3,
+        ("grouped=False, nested=True", "hangs"): 3,
+    }
 
 
 def test_ungrouped_copy_hangs_or_ends_wrong(cell):

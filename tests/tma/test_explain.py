@@ -92,13 +92,134 @@ def test_a_missing_file_is_an_error_in_words(capsys):
 
 def test_explain_a_legal_map(capsys):
     code, text = run(capsys, "explain", *TILE)
-    assert code == 0 and "legal: the driver accepts it; one load brings 16,384 bytes" in text
+    assert code == 0 and "legal: the driver takes it (Hopper)" in text
+    for line in (
+        "tensorDataType  6 (float16)",
+        "tensorRank      2",
+        "globalAddress   0",
+        "globalDim       1024, 4096",
+        "globalStrides   2048",
+        "boxDim          64, 128",
+        "elementStrides  1, 1",
+        "interleave      0 (none)",
+        "swizzle         3 (128B)",
+        "l2Promotion     0 (none)",
+        "oobFill         0 (zero)",
+        "expect_tx     16,384 bytes for each box",
+        "allocate      16,384 bytes: 128 rows, 128 bytes apart",
+        "tile's start  a multiple of 1,024 bytes",
+        "bank turns    1 for one 16-byte column of 8 rows; 8 without a swizzle",
+        "boxes         16 x 32 cover the tensor, 512 loads",
+        "coordinates   2, in elements, innermost first: the first is a multiple of 8; a load may begin",
+        "reductions    add, min, max",
+    ):
+        assert line in text
+
+
+def test_a_narrow_tile_allocates_more_than_it_expects(capsys):
+    code, text = run(capsys, "explain", "--dims", "1024,4096", "--box", "24,128", "--swizzle", "128B")
+    assert code == 0 and "expect_tx     6,144 bytes" in text
+    assert "16,384 bytes: 128 rows, 128 bytes apart, more than arrive" in text
+
+
+def test_how_many_boxes_a_tile_takes(capsys):
+    assert "128 x 128 takes 2 boxes, 32,768 bytes" in run(capsys, "explain", *TILE, "--tile", "128,128")[1]
+    code, text = run(capsys, "explain", *TILE, "--tile", "96,128")
+    assert code == 2 and "64 does not divide 96" in text
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["--interleave", "16B", "--dims", "8,56,56", "--box", "8,8,8"], "interleave 16B puts the bytes"),
+        (["--dims", "64,64", "--box", "64,8", "--swizzle", "6", "--chip", "sm_100a"], "128B_ATOM_64B puts"),
+    ],
+)
+def test_what_the_course_has_not_measured_is_said(capsys, arguments, words):
+    code, text = run(capsys, "explain", *arguments)
+    assert code == 0 and "not modelled" in text and words in text
+
+
+@pytest.mark.parametrize("swizzle", ["4", "5", "6"])
+def test_later_swizzles_are_legal_on_later_chips_only(capsys, swizzle):
+    tile = ["--dims", "64,64", "--box", "64,8", "--swizzle", swizzle]
+    assert run(capsys, "explain", *tile)[0] == run(capsys, "explain", *tile, "--chip", "NVIDIA H200")[0] == 1
+    assert run(capsys, "explain", *tile, "--chip", "blackwell")[0] == 0
+
+
+@pytest.mark.parametrize(
+    "name, meant", [("int8", "uint8"), ("FP8", "uint8"), ("float8_e4m3", "uint8"), ("Int16", "uint16")]
+)
+def test_bits_of_a_type_without_a_code_move_as_another(capsys, name, meant):
+    code, text = run(capsys, "explain", "--dims", "64,64", "--box", "64,8", "--type", name)
+    assert code == 0 and f"TMA moves bits: use {meant} for {name}" in text and f"({meant})" in text
+
+
+def test_a_type_that_no_reduction_takes(capsys):
+    assert (
+        "reductions    none"
+        in run(capsys, "explain", "--dims", "64,64", "--box", "64,8", "--type", "uint8")[1]
+    )
+
+
+def test_names_in_any_case(capsys):
+    wanted = run(capsys, "explain", *TILE)
+    assert run(capsys, "explain", *TILE[:-1], "128b", "--type", "FLOAT16", "--oob", "Zero") == wanted
+
+
+def test_numbers_in_any_form(capsys):
+    wanted = run(capsys, "explain", *TILE)
+    for dims, box in (("1024x4096", "64x128"), ("0x400,0x1000", "0x40,128"), ("1024, 4096", "64 ,128")):
+        assert run(capsys, "explain", "--dims", dims, "--box", box, "--swizzle", "3") == wanted
+
+
+def test_negative_numbers_are_maps_to_explain(capsys):
+    arguments = ["--strides", "-2048", "--swizzle", "-1", "--address", "-16", "--element-strides", "-1,1"]
+    code, text = run(capsys, "explain", "--dims", "-5,64", "--box", "-8,8", *arguments)
+    assert code == 1 and "6 rules broken" in text.replace("\n", " ")
+    for rule in (
+        "address-range",
+        "dim-range",
+        "stride-range",
+        "box-range",
+        "element-stride-range",
+        "swizzle",
+    ):
+        assert f"[{rule}]" in text
+
+
+def test_the_stride_instead_of_a_negative_one_keeps_rows_apart(capsys):
+    _, text = run(capsys, "explain", "--dims", "1000,64,2", "--box", "8,8,1", "--strides", "-2000,-64")
+    assert "globalStrides[0] = 2000, globalStrides[1] = 128000" in text.replace("\n", " ")
+
+
+def test_what_explain_says_to_change_is_legal(capsys):
+    wrong = {
+        "--dims": "1000,4096",
+        "--strides": "2000",
+        "--box": "60,257",
+        "--swizzle": "4",
+        "--address": "8",
+    }
+    _, text = run(capsys, "explain", *[part for pair in wrong.items() for part in pair])
+    last = next(line for line in text.splitlines() if line.startswith("legal with all of these: "))
+    options = {
+        "globalAddress": "--address",
+        "globalStrides": "--strides",
+        "boxDim": "--box",
+        "swizzle": "--swizzle",
+    }
+    for change in last.partition(": ")[2].split("; "):
+        name, _, value = change.partition(" ")
+        wrong[options[name]] = value.split(" (")[0]
+    assert set(wrong.values()) == {"1000,4096", "2000", "64, 256", "3", "16"}
+    assert run(capsys, "explain", *[part for pair in wrong.items() for part in pair])[0] == 0
 
 
 def test_explain_counts_what_the_mbarrier_counts_where_the_box_steps(capsys):
     strided = ["--dims", "4096,4096", "--box", "64,128", "--element-strides", "1,8", "--swizzle", "128B"]
     code, text = run(capsys, "explain", *strided)
-    assert code == 0 and "one load brings 2,048 bytes" in text
+    assert code == 0 and "expect_tx     2,048 bytes" in text
 
 
 def test_explain_names_each_broken_rule_its_mend_and_its_source(capsys):
@@ -108,10 +229,12 @@ def test_explain_names_each_broken_rule_its_mend_and_its_source(capsys):
     text = text.replace("\n", " ")
     assert code == 1 and "4 rules broken" in text
     for words in (
-        "Nearest legal: globalAddress = 16. [address-multiple-of-16] (cuTensorMapEncodeTiled)",
+        "Nearest legal: globalAddress = 16. [address-multiple-of-16] ",
+        "[address-multiple-of-16] (cuTensorMapEncodeTiled, globalAddress; ",
         "boxDim[1] = 257",
         "boxDim[0] = 64 (128 bytes)",
-        "[swizzle-on-hopper] (observed on H200, driver 580)",
+        "[swizzle-on-hopper] (not on the driver's page; ",
+        "calls refused, H200, driver 580)",
     ):
         assert words in text
 
@@ -134,6 +257,9 @@ def test_strides_are_dense_where_they_are_left_out(capsys):
         (["--box", "64"], "--dims and --box"),
         (["--dims", "a", "--box", "64"], "whole numbers"),
         ([*TILE, "--type", "half"], "float16"),
+        ([*TILE, "--chip", "sm_75"], "sm_90a"),
+        ([*TILE, "--tile", "one"], "--tile is a list of whole numbers"),
+        ([*TILE, "--tile", "64"], "box against tile"),
         ([*TILE, "--swizzle", "256B"], "128B"),
         (["nowhere.jsonl"], "nowhere.jsonl"),
     ],
