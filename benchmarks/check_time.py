@@ -42,7 +42,7 @@ compile  NVRTC; or CuTe DSL's compiler, most of its tracing included
 child    a process to compile in: its fork and its end
 start    the emulator's process, until it can be asked
 rest     waiting for the emulator, parsing, the verdict
-emulate  the emulator's answers, beside the compiler"""
+emulate  the emulator's answers, beside the compiler; of all its processes together"""
 
 CHILD = """
 import time

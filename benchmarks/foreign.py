@@ -1,315 +1,120 @@
-"""Run public kernels from checkouts of theirs in the emulator: right, refused by name, or wrong.
+"""Run public kernels from checkouts of theirs in the emulator, and say of each what came out.
 
-    python benchmarks/foreign.py --tilelang PATH --cutlass PATH --quack PATH [--only TEXT]
+    python benchmarks/foreign.py [--checkouts FOLDER] [--only TEXT] [--again OUTCOME] [--table]
 
-Each job is one call of a program's own functions at a small size, in a process of its own. The program makes
-its inputs, launches and compares with its own reference as on a GPU; stand-ins (``foreign_host``) turn the
-GPU into the emulator. A job is right where it launched, compared, and nothing differed: what the emulator
-found nevertheless is shown beside it. It is own where the example itself is at fault, for a reason that is
-given; refused where the emulator or the compiler says by name what it does not know; and failed where the
-program did not come to a launch or a comparison. Results are written after each job, with versions and
-commits; a second run does what is left, and with ``--again right`` (refused, wrong, own, failed, slow, all)
-those again.
+``foreign.toml`` lists repositories, each at a commit, and their jobs. A checkout that is missing from FOLDER
+is cloned; nothing of it enters this repository. A job is one call of a program's own functions at a small
+size, in a process of its own. The program makes its inputs, launches and compares with its own reference as
+on a GPU; stand-ins (``foreign_host``) turn the GPU into the emulator.
 
-``--packages PATH`` is added to the import path, for what the examples import (einops).
+Outcomes:
+    right       it launched and compared, nothing differed, and the emulator found nothing
+    finding     nothing differed, and the emulator found something
+    stopped     a finding ended a launch
+    wrong       the numbers differ
+    refused     the emulator names what it does not model
+    uncompiled  the DSL that is installed does not compile it
+    failed      it came to no launch or no comparison: a package that is missing, mostly
+    slow        it took longer than the limit
+
+Whose fault a finding or a difference is says ``fault`` in a job's row, after somebody looked at it: "program:
+...", "emulator: ..." or "rule: ..." if a rule of the PTX ISA is broken and the numbers are right. ``kinds``
+says it for a kind of finding.
+
+Results are written after each job. A second run does the jobs whose row, commit or versions have changed.
+``--again right`` (or another outcome, or all) does those again, and ``--again old`` those that another
+emulator ran. ``--table`` writes the counts into ``docs/emulator.md`` and the record into
+``solutions/measured/public_kernels.json``.
 """
 
 import argparse
+import hashlib
 import json
 import os
 import subprocess
 import sys
 import time
+import tomllib
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from datetime import date
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+ROWS = HERE / "foreign.toml"
+PAGE = HERE.parent / "docs" / "emulator.md"
+RECORD = HERE.parent / "solutions" / "measured" / "public_kernels.json"
+BEGIN, END = "<!-- benchmarks/foreign.py writes from here -->\n", "<!-- to here -->\n"
 LIMIT = 300  # seconds of one job
-OUTCOMES = ("right", "refused", "wrong", "own", "failed", "slow")
-# examples whose own fault it is that they come out wrong: why, to be checked in their file
-OWN = {
-    "examples/deepseek_mla/example_mla_decode_ws.py": "threads 0 to 127 write sum_exp_shared after their "
-    "last barrier, threads 128 to 255 divide by it after theirs: nothing orders the two, and only what the "
-    "second group divides, the right half of some rows, is wrong"
-}
+OUTCOMES = ("right", "finding", "stopped", "wrong", "refused", "uncompiled", "failed", "slow")
+PACKAGES = ("tilelang", "nvidia-cutlass-dsl", "torch", "numpy", "einops")
+
+
+@dataclass(frozen=True)
+class Repository:
+    """``paths`` are folders of the checkout to import from; ``needs`` names repositories to import from
+    too, ``prelude`` runs before the file is imported.
+    """
+
+    name: str
+    github: str
+    commit: str
+    dsl: str
+    folder: str = ""
+    paths: tuple[str, ...] = (".",)
+    needs: tuple[str, ...] = ()
+    prelude: str = ""
 
 
 @dataclass(frozen=True)
 class Job:
     """One call: ``m`` is the module of ``file``; ``torch`` and ``T`` or ``c`` are at hand."""
 
-    source: str
     file: str
     call: str
     argv: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        return f"{self.source} {self.file} {self.call} {' '.join(self.argv)}".strip()
+    fault: str = ""
 
 
-def _tilelang() -> list[Job]:
-    small = "M=256, N=256, K=256"
-    table = [
-        ("gemm/example_gemm.py", "m.main()"),
-        ("gemm/example_gemm_intrinsics.py", f"m.main({small})"),
-        ("gemm/example_gemm_persistent.py", "m.main(M=512, N=512, K=256)"),
-        ("gemm/example_gemm_autotune.py", f"m.main({small}, use_autotune=False, with_roller=False)"),
-        ("visual_layout_inference/visual_layout_inference.py", "m.main()"),
-        ("elementwise/example_elementwise_add.py", "m.main(128, 128)"),
-        ("norm/rms_norm.py", "m.test_rms_norm(64, 512, 1)"),
-        ("norm/layernorm.py", "layernorm(m)"),
-        ("topk/example_topk.py", "m.main(['--M', '64'])"),
-        ("hadamard_transform/example_hadamard.py", "m.main()", ("--batch", "2", "--dim", "1024")),
-        ("gemv/example_gemv.py", "m.main(do_bench=False)", ("--n", "128", "--k", "256")),
-        ("gemm_splitk/example_tilelang_gemm_splitk.py", "m.main()"),
-        ("gemm_splitk/example_tilelang_gemm_splitk_vectorize_atomicadd.py", "m.main()"),
-        ("gemm_streamk/example_tilelang_gemm_streamk.py", "m.main()"),
-        ("gemm_fp8/example_tilelang_gemm_fp8.py", "m.test_gemm_fp8(256, 256, 256, 'float8_e4m3fn')"),
-        ("gemm_fp8/example_tilelang_gemm_fp8.py", "m.test_gemm_fp8(256, 256, 256, 'float8_e5m2')"),
-        ("gemm_fp8/example_tilelang_gemm_fp8_2xAcc.py", "m.test_gemm_fp8(256, 256, 512, 'float8_e4m3fn')"),
-        ("gemm_fp8/example_tilelang_gemm_fp8_2xAcc.py", "m.test_gemm_fp8(256, 256, 512, 'float8_e5m2')"),
-        (
-            "deepseek_deepgemm/example_deepgemm_fp8_2xAcc.py",
-            "m.assert_tl_gemm_correctness(256, 256, 512, 128, T.float8_e4m3fn, T.bfloat16, T.float32)",
-        ),
-        ("gemm_sp/example_gemm_sp.py", "m.main()"),
-        ("gemm_int4/example_tilelang_gemm_int4.py", f"m.check_int4_gemm_correctness({small})"),
-        ("dynamic_shape/example_dynamic.py", "m.main(256, 256, 256)"),
-        ("convolution/example_convolution.py", "m.main(['--n', '1', '--h', '16', '--w', '16'])"),
-        ("convolution/example_convolution_autotune.py", "m.main(n=1, h=16, w=16, with_roller=False)"),
-        (
-            "blocksparse_gemm/example_blocksparse_gemm.py",
-            "m.main()",
-            ("--m", "256", "--n", "256", "--k", "256"),
-        ),
-        ("warp_specialize/example_warp_specialize_gemm_barrierpipe_stage2.py", f"m.main({small})"),
-        ("warp_specialize/example_warp_specialize_gemm_copy_0_gemm_1.py", f"m.main({small})"),
-        ("warp_specialize/example_warp_specialize_gemm_copy_1_gemm_0.py", f"m.main({small})"),
-        ("warp_specialize/example_warp_specialize_gemm_copy_gemm_0_1.py", "m.main()"),
-        ("warp_specialize/example_warp_specialize_gemm_softpipe_stage2.py", f"m.main({small})"),
-        ("warp_specialize/example_warp_specialize_flashmla.py", "m.main(1, 64, 1, 256)"),
-        ("cast/example_per_token_cast_to_fp8.py", "m.main(M=64, N=512, blk_m=8)"),
-        (
-            "cast/example_group_per_split_token_cast_to_fp8.py",
-            "m.main(M=128, N=256, BG=2, blk_m=4, batch_sizes=[32, 96])",
-        ),
-        ("flash_attention/example_mha_fwd_bhsd.py", "m.main()"),
-        ("flash_attention/example_mha_fwd_bhsd.py", "m.main(is_causal=True)"),
-        ("flash_attention/example_mha_fwd_bshd.py", "m.main(batch=1, heads=1, seq_len=256, dim=64)"),
-        ("flash_attention/example_gqa_fwd_bshd.py", "m.main(1, 2, 256, 64, False, 2)"),
-        ("flash_attention/example_mha_fwd_varlen.py", "m.main(2, 1, 128, 64, False)"),
-        ("flash_attention/example_gqa_fwd_varlen.py", "m.main(2, 2, 128, 128, 64, 2, True)"),
-        ("flash_attention/example_mha_bwd_bshd.py", "m.main(1, 1, 128, 64, False)"),
-        ("flash_attention/example_mha_bwd_bhsd.py", "m.main(1, 1, 128, 64, True)"),
-        ("flash_attention/example_gqa_bwd.py", "m.main(1, 2, 128, 64, 64, 2)"),
-        ("flash_attention/example_gqa_bwd_tma_reduce.py", "m.main(1, 2, 128, 64, 64, 2)"),
-        ("flash_attention/example_gqa_bwd_tma_reduce_varlen.py", "m.main(1, 2, 128, 64, 64, 2)"),
-        ("flash_decoding/example_gqa_decode.py", "m.main(1, 32, 8, 512, 64)"),
-        ("flash_decoding/example_mha_inference.py", "m.main(1, 2, 128, 512, 64)"),
-        ("attention_sink/example_mha_sink_fwd_bhsd.py", "m.main(1, 1, 128, 128, 64)"),
-        ("attention_sink/example_mha_sink_fwd_bhsd.py", "m.main(1, 1, 256, 256, 64, window_size=128)"),
-        ("attention_sink/example_mha_sink_bwd_bhsd.py", "m.main(1, 1, 128, 64)"),
-        ("attention_sink/example_gqa_sink_bwd_bhsd.py", "m.main(1, 2, 128, 64, 2)"),
-        ("attention_sink/example_gqa_sink_fwd_varlen.py", "m.main(1, 2, 128, 128, 64, 2)"),
-        ("linear_attention/example_linear_attn_fwd.py", "m.main(1, 128, 1, 64)"),
-        ("linear_attention/example_linear_attn_bwd.py", "m.main(1, 128, 1, 64)"),
-        ("deepseek_mla/example_mla_decode.py", "m.main(1, 64, 1, 2048)"),
-        ("deepseek_mla/example_mla_decode_ws.py", "m.main(1, 128, 1, 256)"),
-        ("deepseek_mla/example_mla_decode_persistent.py", "m.main()", ("--batch", "1", "--kv_ctx", "256")),
-        ("deepseek_nsa/example_tilelang_nsa_fwd.py", "m.main()"),
-        ("deepseek_nsa/example_tilelang_nsa_decode.py", "m.main()"),
-        ("deepseek_mhc/example_mhc_post.py", "m.test(n=32, h=1280)"),
-        ("deepseek_mhc/example_mhc_pre.py", "m.test(n=16, hidden_size=1280, hc_mult=4)"),
-        (
-            "deepseek_v32/fp8_lighting_indexer.py",  # of a mean length of 2048, and it compares with no bound
-            "lengths, match = m.generate_random_cu_seqlens, m.validate_tensor_match; "
-            "m.generate_random_cu_seqlens = lambda **k: lengths(**{**k, 'average_q_len': 64}); "
-            "m.validate_tensor_match = lambda *a, **k: match(*a, **{**k, 'tolerance': 2e-3, "
-            "'should_raise': True}); "
-            "m.test_fp8_lighting_indexer(S=128, SKV=512, H=32, D=64)",
-        ),
-        (
-            "deepseek_v32/sparse_mla_fwd.py",
-            "m.test_sparse_mla_fwd(S=4, SKV=256, H=64, DQK=576, DV=512, topk=128)",
-        ),
-        (
-            "deepseek_v32/topk_selector.py",
-            "x = torch.randn(2, 4096); "
-            "got = m.tl_topk(x, torch.zeros(2).int(), torch.full((2,), 4096).int(), 256); "
-            "close(got.long().sort(-1).values, x.topk(256).indices.sort(-1).values)",
-        ),
-        ("deepseek_v4/act_quant.py", "m.test_fp8_act_quant(M=64, N=256)"),
-        ("deepseek_v4/sparse_attn_fwd_sm90.py", "m.test_correctness(1, 8, 16, 256, 64, 64)"),
-        (
-            "grouped_gemm/example_grouped_gemm_fwd.py",
-            "m.run_tilelang_grouped_gemm([5, 9, 13], 64, 96, 64, 64, 32, False, num_stages=2, threads=256)",
-        ),
-        (
-            "grouped_gemm/example_grouped_gemm_bwd.py",
-            "m.run_tilelang_grouped_gemm([5, 9, 13], 64, 96, 64, 64, 32, False, num_stages=2, threads=256)",
-        ),
-        (
-            "grouped_gemm/example_grouped_gemm_fwd_ptr.py",
-            "m.run_tilelang_grouped_gemm_ptr([5, 9, 13], K=64, N=96, block_M=64, block_N=64, block_K=32, "
-            "num_stages=1, threads=256, profile=False)",
-        ),
-        ("blocksparse_attention/example_tilelang_block_sparse_attn.py", "m.test_topk_sparse_attention()"),
-        ("seer_attention/block_sparse_attn_tilelang.py", "m.test_topk_sparse_attention()"),
-        ("dequantize_gemm/example_dequant_gemv_fp16xint4.py", "m.main()"),
-        ("dequantize_gemm/example_dequant_gemm_fp4_hopper.py", "m.main(128, 128, 256)"),
-        ("dequantize_gemm/example_dequant_gemm_bf16_fp4_hopper.py", "m.main(256, 128, 256)"),
-        ("dequantize_gemm/example_dequant_gemm_bf16_mxfp4_hopper.py", "m.main(256, 128, 256)"),
-        ("dequantize_gemm/example_dequant_gemm_w4a8.py", "m.main(64, 64, 256)"),
-        (
-            "fusedmoe/example_fusedmoe_tilelang.py",
-            "m.main(256, 128, n_routed_experts=4, n_experts_per_token=2, seq_len=128)",
-        ),
-        ("minference/example_vertical_slash_sparse_attn.py", "m.main(1, 1, 256, 64, 30, 20)"),
-    ]
-    return [Job("tilelang", "examples/" + file, call, *more) for file, call, *more in table]
+def listed() -> list[tuple[Repository, list[Job]]]:
+    """The rows of ``foreign.toml``."""
+    found = []
+    rows = tomllib.loads(ROWS.read_text())
+    for name, row in rows.items():
+        if name == "kinds":
+            continue
+        jobs = [Job(**{**job, "argv": tuple(job.get("argv", ()))}) for job in row.pop("jobs")]
+        row = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
+        found.append((Repository(name, **row), jobs))
+    return found
 
 
-def _cutlass() -> list[Job]:
-    half = "c.Float16, c.Float16, c.Float16, c.Float32"
-    e4m3 = "c.Float8E4M3FN, c.Float8E4M3FN, c.Float16, c.Float32"
-    e5m2 = "c.Float8E5M2, c.Float8E5M2, c.Float16, c.Float32"
-    plain, cluster = "(128, 128), (1, 1)", "(128, 128), (2, 1)"
-    attention = (
-        "c.Float16, c.Float16, c.Float32, c.Float32, (64, 128), {}, {}, False, 1., 1., 1., 1., 0.125, "
-        "(-1, -1), 0.1, 0, 1, False"
-    )
-    table = [
-        (
-            "dense_gemm/dense_gemm.py",
-            f"m.run((128, 256, 128, 1), {half}, 'k', 'k', 'n', {plain}, 0.1, 0, 1, False)",
-        ),
-        (
-            "dense_gemm/dense_gemm.py",
-            f"m.run((256, 256, 128, 2), {half}, 'm', 'n', 'm', {cluster}, 0.1, 0, 1, False)",
-        ),
-        (
-            "dense_gemm/dense_gemm.py",
-            f"m.run((128, 256, 256, 1), {e4m3}, 'k', 'k', 'n', {plain}, 0.1, 0, 1, False)",
-        ),
-        (
-            "dense_gemm/dense_gemm.py",
-            f"m.run((128, 256, 256, 1), {e5m2}, 'k', 'k', 'n', {plain}, 0.1, 0, 1, False)",
-        ),
-        (
-            "dense_gemm/dense_gemm.py",
-            "m.run((128, 256, 256, 1), c.Int8, c.Int8, c.Int32, c.Int32, 'k', 'k', 'n', "
-            f"{plain}, 0.1, 0, 1, False)",
-        ),
-        ("dense_gemm/dense_gemm_persistent.py", f"m.run((512, 512, 128, 1), {half}, 'k', 'k', 'n', {plain})"),
-        (
-            "dense_gemm/dense_gemm_persistent.py",
-            f"m.run((512, 512, 128, 1), {half}, 'm', 'n', 'n', {cluster})",
-        ),
-        (
-            "dense_gemm/dense_gemm_persistent.py",
-            f"m.run((256, 512, 256, 1), {e4m3}, 'k', 'k', 'n', {cluster})",
-        ),
-        ("dense_gemm/dense_gemm_fp8_2xacc.py", f"m.run((256, 256, 512, 1), c.Float16, {plain})"),
-        (
-            "dense_gemm/dense_gemm_fp8_gelu_persistent.py",
-            f"m.run((256, 256, 256, 1), {e4m3}, 'k', 'k', 'n', {plain})",
-        ),
-        (
-            "grouped_gemm/grouped_gemm.py",
-            f"m.run(2, [(128, 128, 128, 1), (256, 128, 64, 1)], {half}, 'k', 'k', 'n', {plain})",
-        ),
-        ("attention/fmha.py", f"m.run((1, 256, 2, 64), (1, 256, 2, 64), {attention.format(False, False)})"),
-        ("attention/fmha.py", f"m.run((1, 256, 2, 64), (1, 256, 1, 64), {attention.format(True, True)})"),
-        ("cta_norm/cta_norm.py", "m.run_layernorm(16, 1024, 128, 'layer', c.Float16, benchmark=False)"),
-        ("cta_norm/cta_norm.py", "m.run_layernorm(16, 1024, 128, 'rms', c.Float32, benchmark=False)"),
-    ]
-    folder = "examples/python/CuTeDSL/cute/hopper/kernel/"
-    return [Job("cutlass", folder + file, call) for file, call in table]
+def name_of(repository: Repository, job: Job) -> str:
+    return f"{repository.name} {job.file} {job.call} {' '.join(job.argv)}".strip()
 
 
-def _quack() -> list[Job]:
-    x = "torch.randn(16, 512)"
-    square = "torch.randn(256, 128).bfloat16(), torch.randn(256, 128).bfloat16()"
-    table = [
-        ("softmax.py", f"x = {x}; close(m.softmax_fwd(x), x.softmax(-1))"),
-        (
-            "softmax.py",
-            f"x = {x}.bfloat16(); close(m.softmax_fwd(x), x.float().softmax(-1).bfloat16(), 1e-2)",
-        ),
-        (
-            "softmax.py",
-            f"dy = {x}; y = {x}.softmax(-1); "
-            "close(m.softmax_bwd(dy, y), y * (dy - (dy * y).sum(-1, keepdim=True)))",
-        ),
-        ("rmsnorm.py", f"x, w = {x}, torch.randn(512); close(m.rmsnorm_fwd(x, w)[0], m.rmsnorm_ref(x, w))"),
-        (
-            "rmsnorm.py",
-            f"x, w, b, r = {x}.half(), torch.randn(512), torch.randn(512), {x}.half(); "
-            "got = m.rmsnorm_fwd(x, w, b, r); want = m.rmsnorm_ref(x, w, b, r); "
-            "close(got[0], want[0], 1e-2); close(got[1], want[1], 1e-2)",
-        ),
-        (
-            "rmsnorm.py",
-            f"x, w, d = {x}, torch.randn(512), {x}; s = (x.square().mean(-1) + 1e-6).rsqrt(); "
-            "got = m.rmsnorm_bwd(x, w, d, s); want = m.rmsnorm_bwd_ref(x, w, d, s); "
-            "close(got[0], want[0], 1e-3); close(got[1], want[1], 1e-3)",
-        ),
-        ("rmsnorm.py", f"x, w = {x}, torch.randn(512); close(m.layernorm_fwd(x, w), m.layernorm_ref(x, w))"),
-        (
-            "cross_entropy.py",
-            f"x, t = {x}, torch.randint(0, 512, (16,)); "
-            "got = m.cross_entropy_fwd(x, t); got = got[0] if isinstance(got, tuple) else got; "
-            "close(got, torch.nn.functional.cross_entropy(x, t, reduction='none'))",
-        ),
-        (
-            "cross_entropy.py",
-            f"x, t, d = {x}, torch.randint(0, 512, (16,)), torch.randn(16); "
-            "got = m.cross_entropy_bwd(x, t, d, x.logsumexp(-1)); "
-            "close(got, (x.softmax(-1) - torch.nn.functional.one_hot(t, 512)) * d[:, None])",
-        ),
-        ("topk.py", f"x = {x}; close(m.topk_fwd(x, 16)[0], x.topk(16).values)"),
-        ("topk.py", f"x = {x}; close(m.topk_fwd(x, 16, softmax=True)[0], x.topk(16).values.softmax(-1))"),
-        (
-            "gemm_interface.py",
-            f"a, b = {square}; got = m.gemm(a, b.mT, tuned=False); close(got, a @ b.mT, 2e-2)",
-        ),
-        (
-            "gemm_interface.py",
-            f"a, b = {square}; c = torch.randn(256, 256).bfloat16(); "
-            "close(m.gemm_add(a, b.mT, c, tuned=False), m.gemm_add_ref(a, b.mT, c), 2e-2)",
-        ),
-        (
-            "gemm_interface.py",
-            f"a, b = {square}; close(m.gemm_act(a, b.mT, activation='relu', tuned=False)[1], "
-            "(a.float() @ b.mT.float()).relu().bfloat16(), 2e-2)",
-        ),
-        (
-            "rotary.py",
-            "x = torch.randn(1, 8, 2, 64); f = torch.outer(torch.arange(8.), torch.rand(32)); "
-            "a, b = x.chunk(2, -1); c, s = f.cos()[None, :, None], f.sin()[None, :, None]; "
-            "close(m.apply_rotary_emb(x, f.cos(), f.sin()), torch.cat([a * c - b * s, a * s + b * c], -1))",
-        ),
-    ]
-    return [Job("quack", "quack/" + file, call) for file, call in table]
+def clone(repository: Repository, folder: Path) -> None:
+    """Check the commit out, without its history."""
+    for command in (
+        ["init", "--quiet", str(folder)],
+        ["-C", str(folder), "fetch", "--quiet", "--depth", "1", "--filter", "blob:limit=1m",
+         f"https://github.com/{repository.github}", repository.commit],
+        ["-C", str(folder), "checkout", "--quiet", "--detach", "FETCH_HEAD"],
+    ):  # fmt: skip
+        subprocess.run(["git", *command], check=True)
 
 
-JOBS = [*_tilelang(), *_cutlass(), *_quack()]
-
-
-def run(job: Job, root: Path, packages: str) -> dict:
+def run(repository: Repository, job: Job, checkouts: Path, packages: str, kept: Path) -> dict:
     """The outcome of one job, in a child."""
+    root = checkouts / repository.name
     command = [
-        sys.executable,
-        str(HERE / "foreign_job.py"),
-        job.source,
-        str(root / job.file),
-        job.call,
-        *job.argv,
+        *(sys.executable, str(HERE / "foreign_job.py"), repository.dsl, str(root)),
+        *(str(Path(repository.folder) / job.file), repository.prelude, job.call, *job.argv),
     ]
-    paths = [str(HERE.parent), str(HERE), packages, os.environ.get("PYTHONPATH", "")]
+    own = [str(root / path) for path in repository.paths]
+    needed = [str(checkouts / name) for name in repository.needs]
+    paths = [str(HERE.parent), str(HERE), packages, *own, *needed, os.environ.get("PYTHONPATH", "")]
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
@@ -318,6 +123,7 @@ def run(job: Job, root: Path, packages: str) -> dict:
         "QUACK_CACHE_ENABLED": "0",
         "TORCHDYNAMO_DISABLE": "1",
         "OMP_NUM_THREADS": "1",
+        "FOREIGN_KEEP": str(kept),
     }
     start = time.perf_counter()
     try:
@@ -332,22 +138,19 @@ def run(job: Job, root: Path, packages: str) -> dict:
         )
     except subprocess.TimeoutExpired:
         return {"outcome": "slow", "said": f"not done after {LIMIT} s", "wall": LIMIT}
+    kept.mkdir(parents=True, exist_ok=True)
+    (kept / "log.txt").write_text(done.stdout[-20_000:] + "\n" + done.stderr[-20_000:])
     told = [line for line in done.stdout.splitlines() if line.startswith("FOREIGN ")]
+    wall = {"wall": round(time.perf_counter() - start, 1)}
     if not told:
         last = (done.stderr.strip() or "no word").splitlines()[-1]
-        return {"outcome": "failed", "said": f"exit {done.returncode}: {last[:300]}"}
-    return {**json.loads(told[-1].removeprefix("FOREIGN ")), "wall": round(time.perf_counter() - start, 1)}
-
-
-def commit(root: Path) -> str:
-    """The commit of a checkout; "" where it is none."""
-    told = subprocess.run(["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True)
-    return told.stdout.strip() if told.returncode == 0 else ""
+        return {"outcome": "failed", "said": f"exit {done.returncode}: {last[:300]}"} | wall
+    return json.loads(told[-1].removeprefix("FOREIGN ")) | wall
 
 
 def versions() -> dict[str, str]:
     found = {}
-    for name in ("tilelang", "nvidia-cutlass-dsl", "torch", "numpy"):
+    for name in PACKAGES:
         try:
             found[name] = version(name)
         except PackageNotFoundError:
@@ -355,53 +158,126 @@ def versions() -> dict[str, str]:
     return found
 
 
+def key_of(*parts: object) -> str:
+    """What a result depends on, short."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def emulator_here() -> str:
+    """The tree of course_utils in git: another one is another emulator."""
+    told = subprocess.run(
+        ["git", "-C", str(HERE), "rev-parse", "--short", "HEAD:course_utils"], capture_output=True, text=True
+    )
+    return told.stdout.strip()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    for source in ("tilelang", "cutlass", "quack"):
-        parser.add_argument(f"--{source}", type=Path, help=f"a checkout of {source}")
-        parser.add_argument(f"--{source}-commit", help="its commit, where the folder does not say")
+    parser.add_argument("--checkouts", type=Path, default=Path("build/foreign"))
     parser.add_argument("--out", type=Path, default=Path("build/foreign.json"))
     parser.add_argument("--only", default="", help="jobs whose name has this text")
-    parser.add_argument("--again", default="", help="do those with this outcome again, or all")
-    parser.add_argument("--packages", default="", help="a folder to import from")
+    parser.add_argument("--again", default="", help="do those with this outcome again, old ones, or all")
+    parser.add_argument("--packages", default="", help="a folder to import from, as einops")
+    parser.add_argument("--table", action="store_true", help="write the docs' table and the record")
     given = parser.parse_args()
-    kept = json.loads(given.out.read_text()) if given.out.exists() else {"jobs": {}}
-    roots = {source: getattr(given, source) for source in ("tilelang", "cutlass", "quack")}
-    kept["versions"] = versions()
-    kept["commits"] = {
-        s: getattr(given, f"{s}_commit") or commit(root) for s, root in roots.items() if root is not None
-    }
+    kept = json.loads(given.out.read_text()) if given.out.exists() else {}
+    if given.table:
+        write_table(kept)
+        return
     given.out.parent.mkdir(parents=True, exist_ok=True)
-    for job in JOBS:
-        root, before = roots[job.source], kept["jobs"].get(job.name)
-        if root is None or given.only not in job.name:
-            continue
-        if before is None or given.again in ("all", before["outcome"]):
-            before = run(job, root.resolve(), given.packages)
-            if before["outcome"] == "wrong" and job.file in OWN:
-                before |= {"outcome": "own", "said": f"{OWN[job.file]}. {before['said']}"}
-            kept["jobs"][job.name] = before
-            written = given.out.with_suffix(".new")
-            written.write_text(json.dumps(kept, indent=1) + "\n")
-            written.replace(given.out)
-        print(f"{before['outcome']:8} {before.get('wall', 0):>6} s  {job.name}", flush=True)
-        if before["said"]:
-            print(f"{'':19}{before['said'][:300]}", flush=True)
-    names = {job.name for job in JOBS}
-    for source in roots:
-        counts = Counter(
-            done["outcome"]
-            for name, done in kept["jobs"].items()
-            if name in names and name.startswith(source)
-        )
-        if counts:
-            told = ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES)
-            found = sum(
-                done["outcome"] == "right" and bool(done["said"])
-                for name, done in kept["jobs"].items()
-                if name in names and name.startswith(source)
+    found, emulator = versions(), emulator_here()
+    for repository, jobs in listed():
+        for job in jobs:
+            name = name_of(repository, job)
+            if given.only not in name:
+                continue
+            row = {k: v for k, v in asdict(job).items() if k != "fault"}
+            key, before = key_of(asdict(repository), row, found), kept.get(name)
+            old = before is not None and given.again == "old" and before["emulator"] != emulator
+            if before is None or before["key"] != key or old or given.again in ("all", before["outcome"]):
+                if not (given.checkouts / repository.name).exists():
+                    clone(repository, given.checkouts / repository.name)
+                folder = given.out.with_suffix("") / key
+                before = run(repository, job, given.checkouts.resolve(), given.packages, folder.resolve())
+                before |= {"key": key, "emulator": emulator}
+                kept[name] = before
+                written = given.out.with_suffix(".new")
+                written.write_text(json.dumps(kept, indent=1) + "\n")
+                written.replace(given.out)
+            print(f"{before['outcome']:10} {before.get('wall', 0):>6} s  {name}", flush=True)
+            if before["said"]:
+                print(f"{'':21}{before['said'][:300]}", flush=True)
+
+
+COLUMNS = {
+    "right": "right",
+    "rule": "right, and breaks a rule of the ISA",
+    "program": "the program's own fault",
+    "emulator": "the emulator's fault",
+    "refused": "rejected by name",
+    "not run": "does not compile here, or lacks a package",
+}
+
+
+def verdict(job: Job, done: dict, kinds: dict[str, str]) -> tuple[str, str]:
+    """(column, why) of one result. What nobody has looked at is the emulator's fault."""
+    if done["outcome"] in ("right", "refused"):
+        return done["outcome"], done["said"]
+    if done["outcome"] in ("uncompiled", "failed", "slow"):
+        return "not run", job.fault or done["said"]
+    said = [job.fault] if job.fault else [kinds[kind] for kind in done["kinds"] if kind in kinds]
+    said = said or ["emulator: not looked at yet"]
+    return max((one.partition(": ")[::2] for one in said), key=lambda one: list(COLUMNS).index(one[0]))
+
+
+def write_table(kept: dict) -> None:
+    """The counts and the list into the docs, and each result into the record."""
+    kinds = tomllib.loads(ROWS.read_text())["kinds"]
+    counts, told, entries = {}, [], []
+    for repository, jobs in listed():
+        ran = [(job, kept[name_of(repository, job)]) for job in jobs if name_of(repository, job) in kept]
+        column = Counter()
+        for job, done in ran:
+            where, why = verdict(job, done, kinds)
+            column[where] += 1
+            told += [(where, repository, job, why)] if where not in ("right", "not run") else []
+            entries.append(
+                {"source": repository.name, **{k: v for k, v in asdict(job).items() if k != "fault" and v}}
+                | {"outcome": done["outcome"], "verdict": where, "said": why.partition("\n")[0][:300]}
+                | {"launches": done.get("launches", 0), "warp_instructions": done.get("executed", 0)}
             )
-            print(f"{source}: {told} of {counts.total()}; of the right ones {found} with a finding")
+        counts[repository] = column
+    total = sum(counts.values(), Counter())
+    lines = [
+        f"The emulator ran {total.total()} calls of public programs. Each program makes its own inputs and "
+        f"compares with its own reference. {total['right'] + total['rule']} came out right.",
+        "",
+        f"| repository | commit | calls | {' | '.join(COLUMNS.values())} |",
+        "|---" * (3 + len(COLUMNS)) + "|",
+    ]
+    for repository, column in counts.items():
+        link = f"[{repository.github}](https://github.com/{repository.github})"
+        cells = [link, f"`{repository.commit[:7]}`", column.total(), *(column[name] for name in COLUMNS)]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    lines += ["", "| file | | why |", "|---|---|---|"]
+    rows = {}
+    for where, repository, job, why in sorted(told, key=lambda one: list(COLUMNS).index(one[0])):
+        rows[repository.name, job.file, where] = why.partition("\n")[0].replace("|", "\\|")[:160]
+    for (name, file, where), why in rows.items():
+        lines.append(f"| {name} `{file}` | {COLUMNS[where]} | {why} |")
+    page = PAGE.read_text()
+    before, _, rest = page.partition(BEGIN)
+    PAGE.write_text(before + BEGIN + "\n".join(lines) + "\n" + END + rest.partition(END)[2])
+    provenance = {
+        "machine": "the emulator, without a GPU",
+        "date": date.today().isoformat(),
+        "versions": versions(),
+        "commits": {repository.github: repository.commit for repository in counts},
+        "made_by": "benchmarks/foreign.py",
+        "emulator": sorted({done.get("emulator", "") for done in kept.values()}),
+        "outcomes": __doc__.partition("Outcomes:\n")[2].partition("\n\n")[0],
+    }
+    RECORD.write_text(json.dumps({"provenance": provenance, "entries": entries}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ keeps what was launched and what was compared.
 
 import ctypes
 import gc
+import inspect
 import os
 import re
 import sys
@@ -14,6 +15,7 @@ import tempfile
 import types
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from pathlib import Path
 from unittest import mock
 
 import numpy as np
@@ -21,11 +23,11 @@ import torch
 import torch.utils._triton
 from torch.overrides import TorchFunctionMode
 
-from course_utils.artifact import Artifact, Parameter, Resources, Tensor
+from course_utils.artifact import Artifact, Parameter, Resources, Tensor, TensorMap
 from course_utils.chips import HOME
 from course_utils.compile.errors import CompileError
 from course_utils.run.emulator import emulate
-from course_utils.tma.encoding import decode
+from course_utils.tma.encoding import decode, encode
 
 SM_COUNT = 8  # what a persistent kernel is told: fewer CTAs, each of more tiles
 NAMES = {torch.float8_e4m3fn: "float8_e4m3fn", torch.float8_e5m2: "float8_e5m2"}
@@ -76,8 +78,6 @@ class _OnCpu(TorchFunctionMode):
         kwargs.pop("pin_memory", None)
         if func is torch.Tensor.cuda:
             return args[0]
-        if func is torch.Tensor.is_cuda.__get__:
-            return True
         if func in DIVISIONS and not kwargs and len(args) == 2 and type(args[1]) in (int, float):
             if isinstance(args[0], torch.Tensor) and not args[0].is_complex() and args[1]:
                 return _times_reciprocal(*args)
@@ -154,6 +154,7 @@ def on_cpu():
             return super().__new__(cls, "cpu")
 
     torch.Generator = Generator
+    torch.Tensor.is_cuda = property(lambda self: True)  # in a backward function too, where no mode is on
     _OnCpu().__enter__()
 
 
@@ -179,10 +180,28 @@ def launch(artifact, arrays, addresses=None):
     done = emulate(artifact, arrays, seed=LOG.launches, addresses=addresses)
     LOG.seconds += time.perf_counter() - start
     LOG.executed += done.executed
-    LOG.findings += [f"{f.kind}: {f}" for f in done.errors]
+    LOG.findings += [(f.kind, str(f)) for f in done.errors]
+    if done.errors and (folder := os.environ.get("FOREIGN_KEEP")):  # for who judges the finding
+        kept = Path(folder) / f"launch{LOG.launches}"
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.with_suffix(".ptx").write_text(artifact.ptx)
+        kept.with_suffix(".cu").write_text(artifact.source or "")
+        kept.with_suffix(".txt").write_text("\n\n".join(map(str, done.errors)) + "\n")
     if not done.finished:
         LOG.stopped = True
         raise RuntimeError(f"the emulated kernel did not finish: {LOG.findings[-1:]}")
+
+
+def is_of_compiler(error):
+    """Was it raised in a DSL's own code, before a launch?"""
+    trace, files = error.__traceback__, []
+    while trace is not None:
+        files.append(trace.tb_frame.f_code.co_filename)
+        trace = trace.tb_next
+    compilers = ("/tilelang/", "/tvm/", "/cutlass/", "nvidia_cutlass_dsl")
+    packages = [file for file in files if "site-packages" in file]
+    driver = any("cuda/bindings" in file for file in files)
+    return bool(packages) and not driver and any(part in packages[-1] for part in compilers)
 
 
 def live_tensors():
@@ -291,6 +310,8 @@ def tilelang():
 
 
 KDL_CUDA = 2  # DLDeviceType
+# by cudaDeviceAttr: SMs, shared memory that a block may ask for, cooperative launches, compute capability
+DEVICE_ATTRIBUTES = {16: SM_COUNT, 97: HOME.shared, 95: 1, 75: HOME.capability[0], 76: HOME.capability[1]}
 
 
 class OnDevice:
@@ -310,6 +331,27 @@ class OnDevice:
         return KDL_CUDA, 0
 
 
+def _encode_tiled(place, data_type, rank, address, dims, strides, box, steps, *modes):
+    """``cuTensorMapEncodeTiled``; its codes are those of a ``TensorMap``."""
+
+    def read(kind, at, count):
+        return tuple(ctypes.cast(at, ctypes.POINTER(kind))[:count])
+
+    interleave, swizzle, l2_promotion, oob_fill = modes
+    made = TensorMap(
+        data_type=data_type,
+        dims=read(ctypes.c_uint64, dims, rank),
+        strides=read(ctypes.c_uint64, strides, rank - 1),
+        box=read(ctypes.c_uint32, box, rank),
+        element_strides=read(ctypes.c_uint32, steps, rank),
+        interleave=interleave,
+        swizzle=swizzle,
+        l2_promotion=l2_promotion,
+        oob_fill=oob_fill,
+    )
+    ctypes.memmove(place, encode(made, address), 128)
+
+
 def cute():
     """Make CuTe DSL compile for sm_90a and emulate what it would launch, as ``tilelang`` does."""
     os.environ |= {
@@ -318,6 +360,7 @@ def cute():
         "CUTE_DSL_DUMP_DIR": tempfile.mkdtemp(),
         "CUTE_DSL_DISABLE_FILE_CACHING": "1",
     }
+    import cutlass.cuda
     import cutlass.cute
     import cutlass.cute.testing
     import cutlass.testing
@@ -325,16 +368,18 @@ def cute():
     from cuda.bindings import driver
     from cutlass._mlir import ir
     from cutlass._mlir.execution_engine import ExecutionEngine
+    from cutlass.base_dsl.runtime.jit_arg_adapters import is_arg_annotation_constexpr
     from cutlass.cute import runtime
     from cutlass.cutlass_dsl import CuTeDSL, cuda_jit_executor
 
     from course_utils.compile import cute as captured
-    from course_utils.ptx.parser import entries, signature
+    from course_utils.ptx.parser import signature
 
     CuTeDSL._get_dsl()._runtime_can_run_compiled = lambda *a: False
     type(CuTeDSL._get_dsl())._runtime_can_run_compiled = lambda *a: False
     for module in (cutlass.cute.testing, cutlass.testing):
         module.benchmark = lambda *a, **k: 1.0
+    cutlass.cuda.initialize_cuda_context = lambda *a, **k: None
     hardware = cutlass.utils.HardwareInfo
     hardware.__init__ = lambda self, *a, **k: None
     hardware.get_max_active_clusters = lambda self, cluster_size, *a, **k: max(SM_COUNT // cluster_size, 1)
@@ -345,9 +390,24 @@ def cute():
 
     def on_device(self, tensor, *args, **kwargs):
         kwargs.pop("enable_tvm_ffi", None)
+        if kwargs.get("assumed_align"):  # torch aligns a CPU's tensors so, a GPU's further
+            kwargs["assumed_align"] = min(kwargs["assumed_align"], 64)
         plain(self, OnDevice(tensor) if isinstance(tensor, torch.Tensor) else tensor, *args, **kwargs)
 
     runtime._Tensor.__init__ = on_device
+
+    def kept(name):
+        """The method, whose calls the tensor keeps: what takes its place in a call is marked as it was."""
+        own = getattr(runtime._Tensor, name)
+
+        def mark(self, *args, **kwargs):
+            self.__dict__.setdefault("foreign_marks", []).append((name, args, kwargs))
+            return own(self, *args, **kwargs)
+
+        return mark
+
+    for name in ("mark_layout_dynamic", "mark_compact_shape_dynamic"):
+        setattr(runtime._Tensor, name, kept(name))
 
     def engine_of(compiled):
         """An engine for the host function, with ours in the place of the CUDA runtime."""
@@ -361,48 +421,74 @@ def cute():
         with compiled.ir_module.context:
             compiled.ir_module.operation.walk(visit)
         engine = ExecutionEngine(compiled.ir_module, 2, [])
-        kept = []
-
-        def fill(config, _kernel, values):
-            try:
-                _cute_launch(compiled, config, values)
-            except BaseException as error:
-                errors.append(error)
-                return 1
-            return 0
-
-        def first_device(place):
-            place[0] = 0
-            return 0
-
+        kernels = []  # by the handle that the host function gets of each, counted from 1
         errors = compiled.__dict__.setdefault("foreign_errors", [])
+
+        def guarded(function):
+            def call(*args):
+                try:
+                    return function(*args) or 0
+                except BaseException as error:
+                    errors.append(error)
+                    return 1
+
+            return call
+
+        def on_kernel(place, _library, name):
+            kernels.append(name.decode())
+            place[0] = len(kernels)
+
+        def on_launch(config, handle, values):
+            _cute_launch(compiled, kernels[handle - 1], config, values)
+
+        def put(value):
+            def write(place, *_):
+                place[0] = value
+
+            return write
+
+        def on_attribute(place, number, _device):
+            place[0] = DEVICE_ATTRIBUTES.get(number, 0)
+
+        number, pointer, text = ctypes.c_int32, ctypes.c_void_p, ctypes.c_char_p
+        numbers, handles = ctypes.POINTER(ctypes.c_int32), ctypes.POINTER(ctypes.c_size_t)
+        stands_in = {
+            "_cudaLaunchKernelEx": (on_launch, pointer, ctypes.c_size_t, pointer),
+            "_cudaLibraryGetKernel": (on_kernel, handles, pointer, text),
+            "_cudaGetDevice": (put(0), numbers),
+            "_cudaDeviceGetAttribute": (on_attribute, numbers, number, number),
+            "_cudaOccupancyMaxActiveBlocksPerMultiprocessor": (put(1), numbers, pointer, number, pointer),
+            "_cuTensorMapEncodeTiled": (
+                _encode_tiled, pointer, number, number, *[pointer] * 5, *[number] * 4,
+            ),
+        }  # fmt: skip
+        kept = []
         for name in undefined:
-            if name == "_cudaLaunchKernelEx":
-                kind = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
-                function = kind(fill)
-            elif name == "_cudaGetDevice":
-                function = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(ctypes.c_int32))(first_device)
+            if name in stands_in:
+                own, *types_ = stands_in[name]
+                function = ctypes.CFUNCTYPE(number, *types_)(guarded(own))
             elif re.match(r"_?cu", name, re.I):
-                function = ctypes.CFUNCTYPE(ctypes.c_int32)(lambda: 0)
+                function = ctypes.CFUNCTYPE(number)(lambda: 0)
             else:
                 continue
             kept.append(function)
             engine.raw_register_runtime(name, ctypes.cast(function, ctypes.c_void_p))
+        library, result = ctypes.c_void_p(), ctypes.c_int32(-1)
+        place = ctypes.c_void_p(ctypes.addressof(library))
+        packed = (ctypes.c_void_p * 2)(ctypes.addressof(place), ctypes.addressof(result))
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(engine.raw_lookup("cuda_load"))(ctypes.addressof(packed))
         compiled.foreign_engine = engine, kept
         return engine
 
-    def _cute_launch(compiled, config, values):
+    def _cute_launch(compiled, kernel, config, values):
         ptx = compiled.artifacts.PTX
-        names = entries(ptx)
-        if len(names) != 1:
-            raise CompileError("lower", f"a program of {len(names)} kernels")
-        _, parameters = signature(ptx)
+        _, parameters = signature(ptx, kernel)
         pointers = ctypes.cast(values, ctypes.POINTER(ctypes.c_void_p))
         data = [ctypes.string_at(pointers[i], parameter.size) for i, parameter in enumerate(parameters)]
         shape, attributes = captured._read_config(
             ctypes.cast(config, ctypes.POINTER(captured._Config)).contents
         )
-        cluster = attributes.get(captured.CLUSTER_DIMENSION, (1, 1, 1))
+        shape["cluster"] = attributes.get(captured.CLUSTER_DIMENSION, (1, 1, 1))
         arrays, tensors, addresses = {}, [], {}
         for number, value in enumerate(live_tensors().values()):
             whole = torch.as_strided(
@@ -416,7 +502,7 @@ def cute():
             given.append(_parameter(blob, arrays, tensors, addresses))
         launch(
             Artifact(
-                dsl="cute", kernel=names[0], ptx=ptx, cubin=b"", cluster=cluster, parameters=tuple(given),
+                dsl="cute", kernel=kernel, ptx=ptx, cubin=b"", parameters=tuple(given),
                 tensors=tuple(tensors), resources=Resources(0, 0, 0, 0, 0), **shape,
             ),
             arrays,
@@ -467,31 +553,56 @@ def cute():
         it is called, for the tensors of that call and without TVM FFI.
         """
 
-        def __getitem__(self, options):
-            return real[options]
+        def __init__(self, asked=()):
+            self.asked = asked if isinstance(asked, tuple) else (asked,)
+
+        def __getitem__(self, asked):
+            return Compile(asked)
 
         def __call__(self, function, *args, options="", **kwargs):
-            if "--enable-tvm-ffi" not in str(options):
-                return real(function, *args, **({"options": options} if options else {}), **kwargs)
-            return lambda *given: _late(function, args, given)
+            ffi = [one for one in self.asked if "TVMFFI" in str(one)]
+            if ffi or "--enable-tvm-ffi" in str(options):
+                return lambda *given, **named: _late(function, args, kwargs, given, named)
+            compile_ = real[self.asked] if self.asked else real
+            return compile_(function, *args, **({"options": options} if options else {}), **kwargs)
 
-    def _late(function, args, given):
-        given, made = list(given), []
-        for arg in args:
-            if "Stream" in type(arg).__name__:
-                made.append(driver.CUstream(0))
+    def _late(function, args, kwargs, given, named):
+        """One call of what TVM FFI would call: it takes neither constants nor the stream that it finds by
+        itself.
+        """
+        given, made, at_run_time = list(given), {}, {}
+        bound = _signature(function).bind(*args, **kwargs)
+        bound.apply_defaults()
+        for number, (name, arg) in enumerate(bound.arguments.items()):
+            annotation = _signature(function).parameters[name].annotation
+            if is_arg_annotation_constexpr(annotation, name, number, None):
+                made[name] = arg
                 continue
-            value = _like(arg, given.pop(0)) if given else arg
-            made.append(value)
-        compiled = real(function, *made)
-        return compiled(*made)
+            if getattr(arg, "use_tvm_ffi_env_stream", False):
+                made[name] = driver.CUstream(0)
+            else:
+                value = named[name] if name in named else given.pop(0) if given else arg
+                stream = "Stream" in type(arg).__name__
+                made[name] = driver.CUstream(0) if stream else _like(arg, value)
+            at_run_time[name] = made[name]
+        compiled = real(function, **made)
+        return compiled(**at_run_time)
+
+    def _signature(function):
+        try:
+            return inspect.signature(function, eval_str=True)
+        except NameError:  # an annotation that only a type checker can name
+            return inspect.signature(function)
 
     def _like(arg, value):
         """The value of a call as what stood at its place in the compilation; a structure part by part."""
         if value is None:  # what is constant in the compilation is left out of the call
             return arg
         if isinstance(value, torch.Tensor):
-            return runtime.from_dlpack(value, assumed_align=getattr(arg, "_assumed_align", None))
+            made = runtime.from_dlpack(value, assumed_align=getattr(arg, "_assumed_align", None))
+            for name, args, kwargs in getattr(arg, "foreign_marks", ()):
+                getattr(made, name)(*args, **kwargs)
+            return made
         if isinstance(arg, cutlass.Numeric):
             return type(arg)(value)
         if isinstance(arg, runtime._Pointer) and isinstance(value, int):

@@ -415,8 +415,10 @@ def main() -> int:
         jobs = [Copy(tree, Path(folder) / f"tree{i}") for i in range(1 if arguments.list else arguments.jobs)]
         if arguments.list:
             return listed(jobs[0], chosen)
-        files = jobs[0].files(tuple(KNOWN_BY))
-        excused, words = jobs[0].tests(*files, "-m", "not slow", limit=900, processes=arguments.jobs)
+        files = jobs[0].files(tuple(part for mutation in chosen for part in mutation.known_by))
+        excused, words = jobs[0].tests(
+            *files, "-m", "not slow", limit=arguments.suite_limit, processes=arguments.jobs
+        )
         if len(excused) > EXCUSED or excused in ([NO_END], [NO_NAMES]):
             print(f"the tests fail without any fault: {excused[0]}\n{words}", file=sys.stderr)
             return 1
